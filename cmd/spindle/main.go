@@ -1,0 +1,92 @@
+// Command spindle runs and measures the Spindle event loop.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// command is one thing spindle does.
+type command struct {
+	name    string
+	summary string
+	run     func(ctx context.Context, args []string, out io.Writer) error
+}
+
+var commands = []command{
+	{"echo", "an echo server: send it bytes, get them back", runEcho},
+	{"bench", "measure the loop: callbacks, timers, posts, readiness, idling", runBench},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(spindle(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// spindle runs a command line and returns the exit code: 0, or 2 with one line
+// that says what was wrong.
+func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
+	if len(args) == 0 {
+		usage(errs)
+		return 2
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		usage(out)
+		return 0
+	}
+	for _, c := range commands {
+		if c.name != args[0] {
+			continue
+		}
+		err := c.run(ctx, args[1:], out)
+		if err == nil || errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		fmt.Fprintf(errs, "spindle %s: %v\n", c.name, err)
+		return 2
+	}
+	fmt.Fprintf(errs, "spindle: no command %q; 'spindle help' lists them\n", args[0])
+	return 2
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Spindle is an event loop for Go. This command shows it at work.\n\n")
+	for _, c := range commands {
+		fmt.Fprintf(w, "  spindle %-7s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "\n'spindle COMMAND --help' explains a command and its flags.\n")
+}
+
+// parse reads a command's flags. Its errors are one line, and asking for help
+// prints the text, the flags and nothing else.
+func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error {
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(out, strings.TrimSpace(text))
+		fmt.Fprintln(out, "\nFlags:")
+		flags.VisitAll(func(f *flag.Flag) {
+			name, usage := flag.UnquoteUsage(f)
+			shown := fmt.Sprintf("--%s %s", f.Name, name)
+			if f.DefValue != "" && f.DefValue != "false" {
+				usage += fmt.Sprintf(" (default %s)", f.DefValue)
+			}
+			fmt.Fprintf(out, "  %-18s %s\n", strings.TrimSpace(shown), usage)
+		})
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w; see 'spindle %s --help'", err, flags.Name())
+	}
+	return nil
+}

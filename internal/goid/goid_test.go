@@ -1,0 +1,47 @@
+package goid_test
+
+import (
+	"iter"
+	"runtime"
+	"testing"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+func TestCurrentTellsGoroutinesApart(t *testing.T) {
+	mine := goid.Current()
+	for range 1000 {
+		runtime.Gosched() // may come back on another thread
+		if goid.Current() != mine {
+			t.Fatal("changed within one goroutine")
+		}
+	}
+	other := make(chan uintptr)
+	go func() { other <- goid.Current() }()
+	if got := <-other; got == mine || got == 0 {
+		t.Fatalf("another goroutine has %x, this one %x", got, mine)
+	}
+}
+
+func TestCoroutineIsItsOwn(t *testing.T) {
+	next, stop := iter.Pull(func(yield func(uintptr) bool) { yield(goid.Current()) })
+	defer stop()
+	if got, _ := next(); got == goid.Current() {
+		t.Fatal("a coroutine has its creator's identity")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	mine := goid.Number()
+	other := make(chan uint64)
+	go func() { other <- goid.Number() }()
+	if got := <-other; mine == 0 || got == 0 || got == mine {
+		t.Fatalf("numbers %d and %d", mine, got)
+	}
+}
+
+func BenchmarkCurrent(b *testing.B) {
+	for b.Loop() {
+		goid.Current()
+	}
+}

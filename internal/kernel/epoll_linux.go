@@ -1,0 +1,167 @@
+package kernel
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// epoll is the poller of Linux.
+//
+// The token travels in epoll_data, so an event names its registration without
+// a table here. Looking (timeout 0) is a RawSyscall: it cannot block, and
+// telling Go's scheduler about it costs more than the call. Waiting first
+// looks, because under load there nearly always is something and the look
+// saves giving up the processor.
+type epoll struct {
+	fd      int
+	waker   *waker
+	buf     []unix.EpollEvent
+	noPwait bool // epoll_pwait2 is missing: milliseconds, rounded up
+}
+
+func openEpoll() (Poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	p := &epoll{fd: fd}
+	if p.waker, err = newWaker(); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if err := p.Add(p.waker.r, wakeToken, Read, Edge); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *epoll) Name() string { return "epoll" }
+
+func (p *epoll) Add(fd int, tok Token, in Interest, mode Mode) error {
+	return p.ctl(unix.EPOLL_CTL_ADD, fd, tok, in, mode)
+}
+
+func (p *epoll) Modify(fd int, tok Token, in Interest, mode Mode) error {
+	return p.ctl(unix.EPOLL_CTL_MOD, fd, tok, in, mode)
+}
+
+func (p *epoll) Delete(fd int) error {
+	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil)
+}
+
+func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
+	ev := unix.EpollEvent{Fd: int32(uint32(tok)), Pad: int32(uint32(tok >> 32))}
+	if in&Read != 0 {
+		// RDHUP only with Read: a peer that closed its half would otherwise
+		// wake a level-triggered writer for ever.
+		ev.Events |= unix.EPOLLIN | unix.EPOLLRDHUP
+	}
+	if in&Write != 0 {
+		ev.Events |= unix.EPOLLOUT
+	}
+	switch mode {
+	case Edge:
+		ev.Events |= unix.EPOLLET
+	case OneShot:
+		ev.Events |= unix.EPOLLONESHOT
+	}
+	return unix.EpollCtl(p.fd, op, fd, &ev)
+}
+
+func (p *epoll) Wait(events []Event, timeout time.Duration) (int, error) {
+	if len(p.buf) < len(events) {
+		p.buf = make([]unix.EpollEvent, len(events))
+	}
+	buf := p.buf[:len(events)]
+	n, errno := p.look(buf)
+	if n == 0 && errno == 0 && timeout != 0 {
+		n, errno = p.sleep(buf, timeout)
+	}
+	switch errno {
+	case 0:
+	case unix.EINTR:
+		return 0, nil
+	default:
+		return 0, errno
+	}
+	out := 0
+	for i := range buf[:n] {
+		ev := &buf[i]
+		tok := Token(uint32(ev.Fd)) | Token(uint32(ev.Pad))<<32
+		if tok == wakeToken {
+			p.waker.drained()
+			continue
+		}
+		events[out] = Event{tok, epollReady(ev.Events)}
+		out++
+	}
+	return out, nil
+}
+
+// epollReady reports errors and hang-ups in both directions; the caller masks
+// the direction it did not ask for.
+func epollReady(e uint32) Ready {
+	var r Ready
+	if e&unix.EPOLLIN != 0 {
+		r |= Readable
+	}
+	if e&unix.EPOLLOUT != 0 {
+		r |= Writable
+	}
+	if e&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		r |= HangUp | Readable
+		if e&unix.EPOLLERR != 0 {
+			r |= Failed
+		}
+		if e&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			r |= Writable
+		}
+	}
+	return r
+}
+
+func (p *epoll) look(buf []unix.EpollEvent) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscall.Errno) {
+	if !p.noPwait {
+		var ts *unix.Timespec
+		if timeout >= 0 {
+			t := unix.NsecToTimespec(int64(timeout))
+			ts = &t
+		}
+		n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), uintptr(unsafe.Pointer(ts)), 0, 0)
+		switch errno {
+		case 0:
+			return int(n), 0
+		case unix.ENOSYS, unix.EPERM: // an old kernel, or a seccomp filter older than the call
+			p.noPwait = true
+		default:
+			return 0, errno
+		}
+	}
+	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), uintptr(millis(timeout)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+func (p *epoll) Wake() { p.waker.wake() }
+
+func (p *epoll) Close() error {
+	p.waker.close()
+	return unix.Close(p.fd)
+}

@@ -1,0 +1,8 @@
+//go:build darwin || dragonfly || freebsd || netbsd
+
+package kernel
+
+var backends = []backend{
+	{"kqueue", openKqueue},
+	{"poll", openPoll},
+}

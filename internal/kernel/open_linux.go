@@ -1,0 +1,6 @@
+package kernel
+
+var backends = []backend{
+	{"epoll", openEpoll},
+	{"poll", openPoll},
+}

@@ -1,0 +1,31 @@
+package kernel
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// system is the part of the real kernel that Go itself provides everywhere.
+type system struct {
+	base time.Time // carries the monotonic reading that Mono counts from
+}
+
+func newSystem() system { return system{base: time.Now()} }
+
+// Mono uses time.Since because with a monotonic base it reads one clock;
+// time.Now reads two and costs twice as much.
+func (s system) Mono() time.Duration { return time.Since(s.base) }
+
+func (system) Wall() time.Time { return time.Now() }
+
+// Uint64 draws from the runtime's ChaCha8, which is seeded by the system.
+func (system) Uint64() uint64 { return rand.Uint64() }
+
+func (system) Start(work func()) { go work() }
+
+func (system) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, network, host)
+}

@@ -1,0 +1,76 @@
+package loop_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// BenchmarkCallSoon is enqueue and run, in batches of 64.
+func BenchmarkCallSoon(b *testing.B) {
+	l := newLoop(b, loop.Options{})
+	left := b.N
+	nop := func() {}
+	var batch func()
+	batch = func() {
+		if left <= 0 {
+			l.Stop()
+			return
+		}
+		left -= 64
+		for range 63 {
+			l.CallSoon(nop)
+		}
+		l.CallSoon(batch)
+	}
+	l.CallSoon(batch)
+	b.ReportAllocs()
+	b.ResetTimer()
+	run(b, l)
+}
+
+// BenchmarkTurn is one callback that schedules the next: a turn each.
+func BenchmarkTurn(b *testing.B) {
+	l := newLoop(b, loop.Options{})
+	left := b.N
+	var again func()
+	again = func() {
+		if left--; left <= 0 {
+			l.Stop()
+			return
+		}
+		l.CallSoon(again)
+	}
+	l.CallSoon(again)
+	b.ReportAllocs()
+	b.ResetTimer()
+	run(b, l)
+}
+
+func BenchmarkTimerAddCancel(b *testing.B) {
+	l := newLoop(b, loop.Options{})
+	nop := func() {}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.CallLater(time.Minute, nop).Cancel()
+	}
+}
+
+func BenchmarkPost(b *testing.B) {
+	l := newLoop(b, loop.Options{})
+	done := make(chan error)
+	go func() { done <- l.Run(context.Background()) }()
+	nop := func() {}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.Post(nop); err != nil {
+			b.Fatal(err)
+		}
+	}
+	l.Post(l.Stop)
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}

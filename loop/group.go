@@ -1,0 +1,113 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Group is several loops that know nothing of each other, each on its own
+// goroutine: one per core, usually.
+type Group struct {
+	loops []*Loop
+	turn  atomic.Uint32 // where the next search for the least loaded begins
+}
+
+// NewGroup makes n loops; n <= 0 makes one for each processor Go may use.
+// Options.Kernel is not for groups.
+func NewGroup(n int, opts Options) (*Group, error) {
+	if opts.Kernel != nil {
+		panic("loop: NewGroup with Options.Kernel: loops cannot share one")
+	}
+	if n <= 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	g := &Group{}
+	for range n {
+		l, err := New(opts)
+		if err != nil {
+			return nil, errors.Join(err, g.Close())
+		}
+		g.loops = append(g.loops, l)
+	}
+	return g, nil
+}
+
+// Loops are the group's loops.
+func (g *Group) Loops() []*Loop { return g.loops }
+
+// Run runs every loop on a goroutine of its own until ctx ends or Stop, and
+// returns when all have ended. If one fails, the others end with it. Different
+// errors are joined.
+func (g *Group) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	errs := make([]error, len(g.loops))
+	var all sync.WaitGroup
+	for i, l := range g.loops {
+		all.Go(func() {
+			if errs[i] = l.Run(ctx); errs[i] != nil {
+				cancel(errs[i])
+			}
+		})
+	}
+	all.Wait()
+	// What ended one loop is the cause that ended the others: say it once.
+	var distinct error
+	for _, err := range errs {
+		switch {
+		case err == nil || errors.Is(distinct, err):
+		case distinct == nil:
+			distinct = err
+		default:
+			distinct = errors.Join(distinct, err)
+		}
+	}
+	return distinct
+}
+
+// Stop stops every loop. It may be called from any goroutine.
+func (g *Group) Stop() {
+	for _, l := range g.loops {
+		l.Stop()
+	}
+}
+
+// Go runs fn on the least loaded loop: the one with the fewest descriptors,
+// waiting posts and jobs. It may be called from any goroutine.
+func (g *Group) Go(fn func(*Loop)) error {
+	if fn == nil {
+		panic("loop: Group.Go with a nil function")
+	}
+	l := g.least()
+	return l.Post(func() { fn(l) })
+}
+
+// least begins its search one further each time, so that equals take turns.
+func (g *Group) least() *Loop {
+	from := int(g.turn.Add(1))
+	var best *Loop
+	lowest := 0
+	for i := range g.loops {
+		l := g.loops[(from+i)%len(g.loops)]
+		if load := l.load(); best == nil || load < lowest {
+			best, lowest = l, load
+		}
+	}
+	return best
+}
+
+func (l *Loop) load() int {
+	return int(l.fds.Load()) + l.inbox.len() + l.workers.unfinished()
+}
+
+// Close closes every loop; it is refused like Loop.Close.
+func (g *Group) Close() error {
+	errs := make([]error, 0, len(g.loops))
+	for _, l := range g.loops {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}

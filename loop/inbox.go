@@ -1,0 +1,99 @@
+package loop
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// inbox is where other goroutines leave callbacks. A mutex and a slice that is
+// swapped whole: lock-free queues were slower here, because the consumer takes
+// everything at once anyway.
+type inbox struct {
+	waiting atomic.Bool // there is something to take
+
+	mu     sync.Mutex
+	fns    []func() // guarded by mu
+	closed bool     // guarded by mu
+
+	spare []func() // the consumer's; swapped with fns
+}
+
+// keepInbox is how large an inbox's memory may stay after a flood.
+const keepInbox = 1 << 16
+
+// Post runs fn on the loop, in the Normal lane. It is the entry for other
+// goroutines, and may be called from any, also before Run and from callbacks.
+// After Close it returns ErrClosed, and fn will not run.
+func (l *Loop) Post(fn func()) error {
+	if fn == nil {
+		panic("loop: Post with a nil callback")
+	}
+	first, err := l.inbox.put(fn)
+	if err == nil && first {
+		l.interrupt()
+	}
+	return err
+}
+
+func (b *inbox) put(fn func()) (first bool, err error) {
+	// The lock is held for a few instructions; a try or two is cheaper than
+	// queueing for it.
+	locked := false
+	for range 8 {
+		if locked = b.mu.TryLock(); locked {
+			break
+		}
+	}
+	if !locked {
+		b.mu.Lock()
+	}
+	if b.closed {
+		b.mu.Unlock()
+		return false, ErrClosed
+	}
+	first = len(b.fns) == 0
+	b.fns = append(b.fns, fn)
+	if first {
+		b.waiting.Store(true)
+	}
+	b.mu.Unlock()
+	return first, nil
+}
+
+// takeInbox moves what was posted into the Normal lane.
+func (l *Loop) takeInbox() {
+	b := &l.inbox
+	if !b.waiting.Load() {
+		return
+	}
+	b.mu.Lock()
+	fns := b.fns
+	b.fns = b.spare[:0]
+	b.waiting.Store(false)
+	b.mu.Unlock()
+	for _, fn := range fns {
+		l.lanes[Normal].push(fn)
+	}
+	l.stats.Posted += uint64(len(fns))
+	clear(fns)
+	if cap(fns) > keepInbox {
+		fns = nil
+	}
+	b.spare = fns
+}
+
+func (b *inbox) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.fns)
+}
+
+// close refuses what comes from now on and tells how many are left inside.
+func (b *inbox) close() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	n := len(b.fns)
+	b.fns = nil
+	return n
+}

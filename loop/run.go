@@ -1,0 +1,249 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+// Run runs the loop on the calling goroutine until Stop, which makes it return
+// nil, until ctx ends, which makes it return the context's cause, or until a
+// callback panics with nobody to take it (see Options.OnPanic). It does not end
+// for want of work. It may be called again afterwards; a Stop from before makes
+// it return at once.
+//
+// Run on a loop that is running, from a callback or from another goroutine,
+// panics.
+func (l *Loop) Run(ctx context.Context) error {
+	l.enter("Run")
+	defer l.leave()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ended := new(atomic.Bool)
+	l.ended = ended
+	if ctx.Done() != nil {
+		detach := context.AfterFunc(ctx, func() {
+			ended.Store(true)
+			l.interrupt()
+		})
+		defer detach()
+	}
+	for l.goesOn() && contain(l.serve) {
+	}
+	switch {
+	case l.failure != nil:
+		return l.failure
+	case ended.Load():
+		return context.Cause(ctx)
+	}
+	l.stop.Store(false)
+	return nil
+}
+
+// RunOnce runs one turn: what is due and ready, and then, if nothing is ready,
+// it waits at most timeout (without limit if negative) for something to
+// happen and dispatches it. It returns how many callbacks ran.
+//
+// A callback that calls runtime.Goexit under RunOnce ends the calling
+// goroutine, after OnPanic was told.
+func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
+	l.enter("RunOnce")
+	defer l.leave()
+	before := l.callbacks()
+	l.sinceAsk = askEvery // ask the kernel in any case
+	for done := false; !done && l.failure == nil; {
+		done = l.guard(func() { l.turn(timeout) })
+	}
+	return int(l.callbacks() - before), l.failure
+}
+
+// Stop makes Run return once the turn under way is finished, or the next Run if
+// none is. It may be called from any goroutine, any number of times.
+func (l *Loop) Stop() {
+	l.stop.Store(true)
+	l.interrupt()
+}
+
+// interrupt wakes the loop if it waits in the kernel. Whoever calls it has
+// first published what the loop is to see, and the loop looks for that after it
+// made the pulse even: one of the two always sees the other.
+func (l *Loop) interrupt() {
+	if l.pulse.Load()&1 == 0 {
+		l.k.Wake()
+	}
+}
+
+func (l *Loop) enter(op string) {
+	if l.state.CompareAndSwap(idle, running) {
+		l.owner.Store(goid.Current())
+		l.failure = nil
+		return
+	}
+	switch {
+	case l.state.Load() == closed:
+		panic("loop: " + op + " on a closed loop")
+	case l.owner.Load() == goid.Current():
+		panic("loop: " + op + " called from a callback of the same loop")
+	}
+	panic("loop: " + op + " on a loop that another goroutine runs")
+}
+
+func (l *Loop) leave() {
+	l.ended = nil
+	l.owner.Store(0)
+	l.state.Store(idle)
+}
+
+// contain runs fn so that a runtime.Goexit in it ends fn and not the caller,
+// and tells whether that happened. For this fn runs in a coroutine: its last
+// deferred function switches back, and a goroutine of no importance finishes
+// the exit.
+func contain(fn func()) (exited bool) {
+	next, _ := iter.Pull(func(yield func(struct{}) bool) {
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			if v := recover(); v != nil {
+				panic(v) // a fault of the loop itself: for Run's caller
+			}
+			yield(struct{}{})
+		}()
+		fn()
+		returned = true
+	})
+	if _, exited = next(); exited {
+		go next()
+	}
+	return exited
+}
+
+// serve runs turns until the loop is to end. It is left early only by Goexit.
+func (l *Loop) serve() {
+	l.owner.Store(goid.Current())
+	l.dog.start(l)
+	defer l.dog.end()
+	for l.goesOn() {
+		l.guard(l.turns)
+	}
+}
+
+func (l *Loop) turns() {
+	for l.goesOn() {
+		l.turn(-1)
+	}
+}
+
+func (l *Loop) goesOn() bool { return !l.halted() && l.failure == nil }
+
+// halted tells whether someone wants Run to return.
+func (l *Loop) halted() bool {
+	return l.stop.Load() || l.ended != nil && l.ended.Load()
+}
+
+// guard runs phases and catches what callbacks throw; it reports whether fn
+// returned. Progress is kept in the loop, so that the next turn goes on behind
+// the callback that panicked: one deferred call guards any number of callbacks.
+func (l *Loop) guard(fn func()) (returned bool) {
+	defer func() {
+		if !returned {
+			l.caught(recover())
+		}
+	}()
+	fn()
+	return true
+}
+
+// caught settles a panic, or a Goexit if value is nil.
+func (l *Loop) caught(value any) {
+	if value == nil {
+		value = ErrGoexit
+	}
+	l.wheel.End() // a timer may have thrown
+	p := &PanicError{Value: value, Stack: debug.Stack()}
+	l.stats.Panics++
+	l.failure = p // stands if there is no handler, or if it exits the goroutine
+	if l.opts.OnPanic != nil {
+		l.failure = l.judge(p)
+	}
+}
+
+// judge asks the handler; a handler that panics itself ends the loop with both.
+func (l *Loop) judge(p *PanicError) (verdict error) {
+	defer func() {
+		if v := recover(); v != nil {
+			verdict = errors.Join(p, &PanicError{Value: v, Stack: debug.Stack()})
+		}
+	}()
+	return l.opts.OnPanic(p)
+}
+
+// turn is one turn; the package comment draws it. It waits at most timeout.
+func (l *Loop) turn(timeout time.Duration) {
+	l.stats.Turns++
+	l.obs.begin(l)
+	l.dispatch() // what a panic left
+	l.steps.run(l)
+	l.takeInbox()
+	l.obs.phase(l, &l.obs.Inbox)
+	if l.due {
+		l.fireTimers()
+	}
+	l.obs.phase(l, &l.obs.Timers)
+	l.runReady()
+	l.obs.phase(l, &l.obs.Ready)
+	if l.sinceAsk >= askEvery || l.ready() == 0 {
+		l.ask(timeout)
+		l.obs.phase(l, &l.obs.Wait)
+		l.dispatch()
+		l.obs.phase(l, &l.obs.Events)
+	}
+	l.obs.end(l)
+}
+
+// ask asks the kernel, waiting for it if there is nothing to do.
+func (l *Loop) ask(timeout time.Duration) {
+	l.sinceAsk = 0
+	if timeout = l.patience(timeout); timeout == 0 {
+		l.pulse.Add(2)
+	} else {
+		l.pulse.Add(1)
+		if l.inbox.waiting.Load() || l.halted() {
+			timeout = 0
+		}
+	}
+	n, err := l.k.Wait(l.events, timeout)
+	if l.pulse.Load()&1 == 0 {
+		l.pulse.Add(1)
+		l.dog.look()
+	}
+	if err != nil {
+		l.failure = &OpError{Op: "wait", FD: -1, Err: err}
+		return
+	}
+	l.eventAt, l.eventEnd = 0, n
+	l.readClock()
+}
+
+// patience is how long the loop may wait now.
+func (l *Loop) patience(timeout time.Duration) time.Duration {
+	if timeout == 0 || l.due || l.ready() > 0 {
+		return 0
+	}
+	next, ok := l.wheel.Next()
+	if !ok {
+		return timeout
+	}
+	until := max(time.Duration(next)-l.k.Mono(), 0)
+	if timeout < 0 {
+		return until
+	}
+	return min(timeout, until)
+}

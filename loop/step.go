@@ -1,0 +1,172 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+)
+
+// Kind is what a Pending stands for.
+type Kind uint8
+
+const (
+	KindReady  Kind = iota + 1 // callbacks of CallSoon and Post that are ready
+	KindTimers                 // timers that are due
+	KindFD                     // a ready descriptor
+)
+
+// Pending is something that Poll found and that waits to be run.
+type Pending struct {
+	Kind  Kind
+	FD    int   // of KindFD
+	Ready Ready // of KindFD
+
+	l   *Loop
+	tok kernel.Token
+}
+
+// steps is what Poll has collected and what Pending has lent out.
+type steps struct {
+	collected []Pending
+	from      int          // the first of them that is still to run
+	batches   [KindFD]bool // which kinds that stand for a batch are among them
+	lent      []Pending
+}
+
+// Poll and Pending take a turn apart, for a host that has a loop of its own:
+// Poll asks the kernel and collects what there is to run without running it.
+// It waits at most timeout (without limit if negative), not at all if something
+// is there already. It returns how many entries Pending will give. Readiness
+// of a descriptor that already waits to be run is merged into its entry.
+//
+//	for {
+//		if _, err := l.Poll(timeout); err != nil { … }
+//		for _, p := range l.Pending() {
+//			if err := p.Run(); err != nil { … }
+//		}
+//	}
+//
+// Run and RunOnce first run what Poll has collected.
+func (l *Loop) Poll(timeout time.Duration) (int, error) {
+	l.enter("Poll")
+	defer l.leave()
+	s := &l.steps
+	s.recall(l)
+	s.collectEvents(l) // what a panic left
+	l.takeInbox()
+	if s.waiting() > 0 {
+		timeout = 0
+	}
+	l.ask(timeout)
+	if l.failure != nil {
+		return 0, l.failure
+	}
+	l.takeInbox()
+	if l.due {
+		s.collectBatch(l, KindTimers)
+	}
+	if l.ready() > 0 {
+		s.collectBatch(l, KindReady)
+	}
+	s.collectEvents(l)
+	return s.waiting(), nil
+}
+
+// Pending hands over what Poll has collected. The slice is lent until the next
+// Poll. Ready callbacks and timers that are not run are found again by the next
+// Poll; so is a descriptor watched by Level.
+func (l *Loop) Pending() []Pending {
+	l.only("Pending")
+	s := &l.steps
+	s.recall(l)
+	s.lent, s.collected = s.collected, s.lent
+	lent := s.lent[s.from:]
+	s.from, s.batches = 0, [KindFD]bool{}
+	for _, p := range lent {
+		if w := l.watches.at(p.tok); p.Kind == KindFD && w != nil {
+			w.pending = 0
+		}
+	}
+	return lent
+}
+
+// Run runs the entry's callbacks, unless they were cancelled since. It returns
+// a callback's panic if Options.OnPanic did not take it.
+func (p Pending) Run() error {
+	if p.l == nil {
+		panic("loop: Run of a Pending that was lent until the last Poll")
+	}
+	l := p.l
+	l.enter("Pending.Run")
+	defer l.leave()
+	l.guard(func() { p.run() })
+	return l.failure
+}
+
+func (p Pending) run() {
+	switch l := p.l; p.Kind {
+	case KindReady:
+		l.runReady()
+	case KindTimers:
+		l.fireTimers()
+	case KindFD:
+		// As an event of its own, so that there is one way to dispatch. The
+		// events before it have all been dispatched or collected.
+		l.events[0] = kernel.Event{Token: p.tok, Ready: p.Ready}
+		l.eventAt, l.eventEnd = 0, 1
+		l.dispatch()
+	}
+}
+
+// run runs what a Poll collected and nobody asked for.
+func (s *steps) run(l *Loop) {
+	if len(s.collected) == 0 {
+		return
+	}
+	for s.waiting() > 0 {
+		p := s.collected[s.from]
+		s.from++ // before the call: it may panic
+		if w := l.watches.at(p.tok); p.Kind == KindFD && w != nil {
+			w.pending = 0
+		}
+		p.run()
+	}
+	s.collected, s.from, s.batches = s.collected[:0], 0, [KindFD]bool{}
+}
+
+func (s *steps) waiting() int { return len(s.collected) - s.from }
+
+// recall takes back the slice that Pending lent; in debug mode an entry that
+// is run all the same says so.
+func (s *steps) recall(l *Loop) {
+	if l.opts.Debug {
+		clear(s.lent)
+	}
+	s.lent = s.lent[:0]
+}
+
+// collectBatch adds an entry that stands for any number of callbacks.
+func (s *steps) collectBatch(l *Loop, k Kind) {
+	if !s.batches[k] {
+		s.batches[k] = true
+		s.collected = append(s.collected, Pending{Kind: k, l: l})
+	}
+}
+
+// collectEvents turns the events at hand into entries, one for a descriptor.
+func (s *steps) collectEvents(l *Loop) {
+	for ; l.eventAt < l.eventEnd; l.eventAt++ {
+		ev := l.events[l.eventAt]
+		w := l.watches.at(ev.Token)
+		if w == nil {
+			continue
+		}
+		if w.pending != 0 {
+			w.pending |= ev.Ready
+			s.collected[w.pendingAt].Ready = w.pending
+			continue
+		}
+		w.pending, w.pendingAt = ev.Ready, uint32(len(s.collected))
+		s.collected = append(s.collected, Pending{Kind: KindFD, FD: int(w.fd), Ready: ev.Ready, l: l, tok: ev.Token})
+	}
+}

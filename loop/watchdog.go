@@ -1,0 +1,143 @@
+package loop
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+// Blocked is the watchdog's report of a turn that does not end.
+type Blocked struct {
+	For   time.Duration // how long it has lasted, at least
+	Stack []byte        // of the loop's goroutine, this very moment
+}
+
+func (b Blocked) String() string {
+	return fmt.Sprintf("loop: blocked for %v; everything else on this loop waits for:\n%s", b.For, b.Stack)
+}
+
+// watchdog looks at the loop's pulse from a goroutine of its own. The loop pays
+// nothing for it but the pulse. When the loop waits in the kernel the watchdog
+// sleeps too, so that an idle loop has no wake-ups; the loop calls look when it
+// comes back.
+type watchdog struct {
+	asleep atomic.Bool   // the watchdog waits for look
+	wake   chan struct{} // look
+	quit   chan struct{} // end
+	gone   chan struct{} // the goroutine has returned
+}
+
+const defaultWatchdog = 100 * time.Millisecond
+
+func (d *watchdog) start(l *Loop) {
+	patience := l.opts.Watchdog
+	if patience == 0 {
+		patience = defaultWatchdog
+	}
+	if patience < 0 {
+		return
+	}
+	d.wake, d.quit, d.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	number := goid.Number()
+	go d.watch(l, patience, number)
+}
+
+func (d *watchdog) end() {
+	if d.quit == nil {
+		return
+	}
+	close(d.quit)
+	<-d.gone
+	d.asleep.Store(false)
+	d.quit = nil
+}
+
+// look is called by the loop when it has waited in the kernel.
+func (d *watchdog) look() {
+	if d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
+		d.wake <- struct{}{}
+	}
+}
+
+// watch samples the pulse twice per patience, so that a report comes between
+// one and one and a half patiences. Each turn is reported once.
+func (d *watchdog) watch(l *Loop, patience time.Duration, number uint64) {
+	defer close(d.gone)
+	period := max(patience/2, 1)
+	tick := time.NewTimer(period)
+	defer tick.Stop()
+	last, same, reported := l.pulse.Load(), 0, false
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-tick.C:
+		}
+		switch pulse := l.pulse.Load(); {
+		case pulse&1 == 0:
+			if !d.sleep(l) {
+				return
+			}
+			last, same, reported = l.pulse.Load(), 0, false
+		case pulse != last:
+			last, same, reported = pulse, 0, false
+		default:
+			if same++; same >= 2 && !reported {
+				reported = true
+				l.reportBlocked(Blocked{For: time.Duration(same) * period, Stack: stackOf(number)})
+			}
+		}
+		tick.Reset(period)
+	}
+}
+
+// sleep waits until the loop comes back from the kernel; false means the end.
+func (d *watchdog) sleep(l *Loop) bool {
+	d.asleep.Store(true)
+	// The loop may have come back, and looked, just before.
+	if l.pulse.Load()&1 != 0 && d.asleep.CompareAndSwap(true, false) {
+		return true
+	}
+	select {
+	case <-d.wake:
+		return true
+	case <-d.quit:
+		return false
+	}
+}
+
+func (l *Loop) reportBlocked(b Blocked) {
+	if l.opts.OnBlocked != nil {
+		l.opts.OnBlocked(b)
+		return
+	}
+	fmt.Fprintln(os.Stderr, b)
+}
+
+// stackOf finds one goroutine's stack in a dump of all: Go has no other way to
+// see a goroutine from outside.
+func stackOf(number uint64) []byte {
+	const most = 64 << 20
+	buf := make([]byte, 64<<10)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) || len(buf) >= most {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 4*len(buf))
+	}
+	head := []byte("goroutine " + strconv.FormatUint(number, 10) + " ")
+	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
+		if bytes.HasPrefix(stack, head) {
+			return bytes.Clone(stack)
+		}
+	}
+	return nil
+}
