@@ -1,0 +1,110 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+func newGroup(t *testing.T, n int) *loop.Group {
+	t.Helper()
+	g, err := loop.NewGroup(n, loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.Close() })
+	return g
+}
+
+func TestGroupSpreadsWork(t *testing.T) {
+	g := newGroup(t, 3)
+	const each = 100
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	count := map[*loop.Loop]int{}
+	all.Add(3 * each)
+	ended := make(chan error)
+	for range 3 * each { // before they run: every post counts as load
+		if err := g.Go(func(l *loop.Loop) {
+			l.CallSoon(func() { // would panic on another loop's goroutine
+				mu.Lock()
+				count[l]++
+				mu.Unlock()
+				all.Done()
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { ended <- g.Run(context.Background()) }()
+	all.Wait()
+	g.Stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range g.Loops() {
+		if count[l] != each {
+			t.Errorf("a loop ran %d, want %d", count[l], each)
+		}
+	}
+}
+
+func TestGroupPrefersTheLeastLoaded(t *testing.T) {
+	g := newGroup(t, 2)
+	fds := socketpair(t)
+	busy, free := g.Loops()[0], g.Loops()[1]
+	if err := busy.AddReader(fds[0], func() {}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var got *loop.Loop
+		if err := g.Go(func(l *loop.Loop) { got = l }); err != nil {
+			t.Fatal(err)
+		}
+		free.RunOnce(0)
+		if got != free {
+			t.Fatal("work went to the loop that has more")
+		}
+	}
+}
+
+func TestGroupEndsWithItsContext(t *testing.T) {
+	g := newGroup(t, 0)
+	if n := len(g.Loops()); n != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d loops", n)
+	}
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	g.Go(func(*loop.Loop) { cancel(cause) })
+	if err := g.Run(ctx); err != cause {
+		t.Fatalf("Run: %v", err)
+	}
+	// And runs again.
+	g.Go(func(*loop.Loop) { g.Stop() })
+	if err := g.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGroupFailsTogether(t *testing.T) {
+	g := newGroup(t, 3)
+	g.Go(func(*loop.Loop) { explode() })
+	checkCaught(t, g.Run(context.Background()), "boom", "explode")
+}
+
+func TestGroupAfterClose(t *testing.T) {
+	g := newGroup(t, 2)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Go(func(*loop.Loop) {}); err != loop.ErrClosed {
+		t.Errorf("Go: %v", err)
+	}
+	if err := g.Close(); !errors.Is(err, loop.ErrClosed) {
+		t.Errorf("second close: %v", err)
+	}
+}

@@ -1,0 +1,188 @@
+package loop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// whatHappensIn schedules a callback of each kind.
+var kindsOfCallback = map[string]func(t *testing.T, l *loop.Loop, fn func()){
+	"ready": func(t *testing.T, l *loop.Loop, fn func()) { l.CallSoon(fn) },
+	"low":   func(t *testing.T, l *loop.Loop, fn func()) { l.CallSoonPriority(loop.Low, fn) },
+	"post":  func(t *testing.T, l *loop.Loop, fn func()) { l.Post(fn) },
+	"timer": func(t *testing.T, l *loop.Loop, fn func()) { l.CallLater(0, fn) },
+	"reader": func(t *testing.T, l *loop.Loop, fn func()) {
+		fds := socketpair(t)
+		write(fds[1], "x")
+		if err := l.AddReader(fds[0], func() { l.RemoveReader(fds[0]); fn() }); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"watch": func(t *testing.T, l *loop.Loop, fn func()) {
+		fds := socketpair(t)
+		if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { fn() }); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"done": func(t *testing.T, l *loop.Loop, fn func()) {
+		loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) { fn() })
+	},
+}
+
+func explode() { panic("boom") }
+func vanish()  { runtime.Goexit() }
+
+func checkCaught(t *testing.T, err error, want any, frame string) {
+	t.Helper()
+	var p *loop.PanicError
+	switch {
+	case !errors.As(err, &p):
+		t.Errorf("error %v is no panic", err)
+	case p.Value != want:
+		t.Errorf("panic with %v, want %v", p.Value, want)
+	case !bytes.Contains(p.Stack, []byte(frame)):
+		t.Errorf("stack does not show %s:\n%s", frame, p.Stack)
+	}
+}
+
+func TestPanicEndsRun(t *testing.T) {
+	for name, schedule := range kindsOfCallback {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, loop.Options{})
+			schedule(t, l, explode)
+			checkCaught(t, l.Run(context.Background()), "boom", "explode")
+			// In order: the loop can run again.
+			l.CallSoon(l.Stop)
+			run(t, l)
+		})
+	}
+}
+
+func TestGoexitEndsRun(t *testing.T) {
+	for name, schedule := range kindsOfCallback {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t, loop.Options{})
+			schedule(t, l, vanish)
+			err := l.Run(context.Background())
+			checkCaught(t, err, loop.ErrGoexit, "vanish")
+			if !errors.Is(err, loop.ErrGoexit) {
+				t.Errorf("%v is not ErrGoexit", err)
+			}
+			l.CallSoon(l.Stop)
+			run(t, l)
+		})
+	}
+}
+
+func TestHandlerLetsTheLoopGoOn(t *testing.T) {
+	for name, schedule := range kindsOfCallback {
+		t.Run(name, func(t *testing.T) {
+			var caught []any
+			l := newLoop(t, loop.Options{OnPanic: func(p *loop.PanicError) error {
+				caught = append(caught, p.Value)
+				return nil
+			}})
+			ran := 0
+			after := func() {
+				if ran++; ran == 2 {
+					l.Stop()
+				}
+			}
+			schedule(t, l, explode)
+			schedule(t, l, after) // in the same batch, behind it
+			schedule(t, l, vanish)
+			schedule(t, l, after)
+			run(t, l)
+			for len(caught) < 2 { // offloads come in any order
+				l.RunOnce(-1)
+			}
+			if len(caught) != 2 || ran != 2 {
+				t.Fatalf("caught %v, ran %d", caught, ran)
+			}
+			if s := l.Stats(); s.Panics != 2 {
+				t.Errorf("stats count %d panics", s.Panics)
+			}
+		})
+	}
+}
+
+func TestHandlerEndsTheLoop(t *testing.T) {
+	verdict := errors.New("that is too much")
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return verdict }})
+	ran := false
+	l.CallSoon(explode)
+	l.CallSoon(func() { ran = true; l.Stop() })
+	if err := l.Run(context.Background()); err != verdict {
+		t.Fatalf("Run: %v", err)
+	}
+	if ran {
+		t.Fatal("a callback ran after the verdict")
+	}
+	run(t, l)
+	if !ran {
+		t.Fatal("the callback behind the panic was lost")
+	}
+}
+
+func TestHandlerThatPanics(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { panic("me too") }})
+	l.CallSoon(explode)
+	err := l.Run(context.Background())
+	checkCaught(t, err, "boom", "explode")
+	if !bytes.Contains([]byte(err.Error()), []byte("me too")) {
+		t.Errorf("error %v hides the handler's panic", err)
+	}
+}
+
+// TestWriterRunsAfterReaderPanicked has both directions ready in one event.
+func TestWriterRunsAfterReaderPanicked(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	fds := socketpair(t)
+	write(fds[1], "x")
+	order := ""
+	if err := l.AddReader(fds[0], func() { order += "r"; l.RemoveReader(fds[0]); panic("reader") }); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.AddWriter(fds[0], func() { order += "w"; l.RemoveWriter(fds[0]); l.Stop() }); err != nil {
+		t.Fatal(err)
+	}
+	run(t, l)
+	if order != "rw" {
+		t.Fatalf("order %q", order)
+	}
+}
+
+func TestRunOnceReturnsThePanic(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(explode)
+	_, err := l.RunOnce(0)
+	checkCaught(t, err, "boom", "explode")
+	if _, err := l.RunOnce(0); err != nil {
+		t.Fatalf("the panic came twice: %v", err)
+	}
+}
+
+func TestGoexitUnderRunOnceEndsItsGoroutine(t *testing.T) {
+	told := make(chan any, 1)
+	l := newLoop(t, loop.Options{OnPanic: func(p *loop.PanicError) error { told <- p.Value; return nil }})
+	l.CallSoon(vanish)
+	came := make(chan bool, 1)
+	go func() {
+		defer func() { came <- false }()
+		l.RunOnce(0)
+		came <- true
+	}()
+	if <-came {
+		t.Error("RunOnce returned from a Goexit")
+	}
+	if v := <-told; v != loop.ErrGoexit {
+		t.Errorf("handler was told %v", v)
+	}
+	l.CallSoon(l.Stop)
+	run(t, l) // the loop is free again
+}

@@ -1,0 +1,150 @@
+package loop_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// poll polls until something is pending and hands it over.
+func poll(t *testing.T, l *loop.Loop) []loop.Pending {
+	t.Helper()
+	n, err := l.Poll(-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := l.Pending()
+	if len(p) != n {
+		t.Fatalf("Poll said %d, Pending gave %d", n, len(p))
+	}
+	return p
+}
+
+func TestPollRunsNothing(t *testing.T) {
+	everyBackend(t, func(t *testing.T, opts loop.Options) {
+		l := newLoop(t, opts)
+		fds := socketpair(t)
+		write(fds[1], "x")
+		order := ""
+		l.CallSoon(func() { order += "s" })
+		l.Post(func() { order += "p" })
+		l.CallLater(0, func() { order += "t" })
+		if err := l.AddReader(fds[0], func() { order += "r"; read(fds[0]) }); err != nil {
+			t.Fatal(err)
+		}
+		pending := poll(t, l)
+		if order != "" {
+			t.Fatalf("Poll ran %q", order)
+		}
+		var kinds []loop.Kind
+		for _, p := range pending {
+			kinds = append(kinds, p.Kind)
+			if p.Kind == loop.KindFD && (p.FD != fds[0] || p.Ready&loop.Readable == 0) {
+				t.Errorf("pending %+v", p)
+			}
+			if err := p.Run(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if order != "tspr" || len(kinds) != 3 {
+			t.Fatalf("ran %q as kinds %v", order, kinds)
+		}
+		if n, err := l.Poll(0); n != 0 || err != nil {
+			t.Fatalf("%d pending after all ran, %v", n, err)
+		}
+	})
+}
+
+// TestPollMergesDuplicates polls many times without taking what was found.
+func TestPollMergesDuplicates(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	fds := socketpair(t)
+	calls := 0
+	if _, err := l.Watch(fds[0], loop.Read|loop.Write, loop.Level, func(r loop.Ready) { calls++ }); err != nil {
+		t.Fatal(err)
+	}
+	l.CallSoon(func() { calls++ })
+	l.CallLater(0, func() { calls++ })
+	for i := range 10 {
+		n, err := l.Poll(0)
+		if n != 3 || err != nil {
+			t.Fatalf("poll %d: %d pending, %v", i, n, err)
+		}
+		if i == 5 {
+			write(fds[1], "x") // joins the writability found before
+		}
+	}
+	for _, p := range l.Pending() {
+		if p.Kind == loop.KindFD && p.Ready&(loop.Readable|loop.Writable) != loop.Readable|loop.Writable {
+			t.Errorf("ready %b", p.Ready)
+		}
+		p.Run()
+	}
+	if calls != 3 {
+		t.Fatalf("%d calls", calls)
+	}
+}
+
+func TestPendingRespectsCancel(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	fds := socketpair(t)
+	no := func() { t.Error("cancelled callback ran") }
+	soon, timer := l.CallSoon(no), l.CallLater(0, no)
+	watch, err := l.Watch(fds[0], loop.Write, loop.Level, func(loop.Ready) { no() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending := poll(t, l)
+	soon.Cancel()
+	timer.Cancel()
+	watch.Cancel()
+	for _, p := range pending {
+		if err := p.Run(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRunTakesWhatPollFound(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	fds := socketpair(t)
+	calls := 0
+	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { calls++; l.Stop() }); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := l.Poll(0); n != 1 {
+		t.Fatal("nothing pending")
+	}
+	run(t, l)
+	if calls != 1 {
+		t.Fatalf("%d calls", calls)
+	}
+}
+
+func TestPendingReturnsAPanic(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(explode)
+	for _, p := range poll(t, l) {
+		checkCaught(t, p.Run(), "boom", "explode")
+	}
+}
+
+func TestDebugPoisonsLentPending(t *testing.T) {
+	l := newLoop(t, loop.Options{Debug: true})
+	l.CallSoon(func() {})
+	pending := poll(t, l)
+	l.Poll(0)
+	wantPanic(t, "lent", func() { pending[0].Run() })
+}
+
+func TestPollWaitsForATimer(t *testing.T) {
+	l, v := newVirtual(t, loop.Options{})
+	l.CallLater(time.Hour, func() {})
+	if n, err := l.Poll(time.Minute); n != 0 || err != nil || v.now != time.Minute {
+		t.Fatalf("%d pending at %v, %v", n, v.now, err)
+	}
+	if n, err := l.Poll(-1); n != 1 || err != nil || v.now != time.Hour {
+		t.Fatalf("%d pending at %v, %v", n, v.now, err)
+	}
+}

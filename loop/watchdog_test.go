@@ -1,0 +1,107 @@
+package loop_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// blockUntil is a callback that holds everybody hostage.
+func blockUntil(released chan struct{}) { <-released }
+
+func TestWatchdogNamesWhatBlocksWhileItBlocks(t *testing.T) {
+	released := make(chan struct{})
+	reports := make(chan loop.Blocked, 10)
+	l := newLoop(t, loop.Options{
+		Watchdog:  20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) { reports <- b; released <- struct{}{} },
+	})
+	for range 2 { // each blocked turn is reported, once
+		l.CallSoon(func() { blockUntil(released) })
+		l.CallSoon(l.Stop)
+		run(t, l)
+		b := <-reports
+		if b.For < 20*time.Millisecond || !bytes.Contains(b.Stack, []byte("blockUntil")) {
+			t.Errorf("report %v", b)
+		}
+		if s := b.String(); !strings.Contains(s, "blocked for") || !strings.Contains(s, "blockUntil") {
+			t.Errorf("text %q", s)
+		}
+	}
+	if len(reports) != 0 {
+		t.Errorf("%d reports too many", len(reports))
+	}
+}
+
+func TestWatchdogWakesWithTheLoop(t *testing.T) {
+	released := make(chan struct{})
+	l := newLoop(t, loop.Options{
+		Watchdog:  5 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) { released <- struct{}{} },
+	})
+	// Long enough idle that the watchdog has gone to sleep; it must come back.
+	l.CallLater(50*time.Millisecond, func() { blockUntil(released); l.Stop() })
+	run(t, l)
+}
+
+func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
+	l := newLoop(t, loop.Options{
+		Watchdog:  200 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) { t.Errorf("a loop that turns was reported: %v", b) },
+	})
+	var again func()
+	again = func() { l.CallSoon(again) }
+	l.CallSoon(again)
+	l.CallLater(500*time.Millisecond, l.Stop)
+	run(t, l)
+}
+
+// TestIdleLoopDoesNothing counts the process's context switches and CPU time
+// while a loop with timers far away and a watched descriptor does nothing.
+func TestIdleLoopDoesNothing(t *testing.T) {
+	l := newLoop(t, loop.Options{Watchdog: time.Millisecond})
+	fds := socketpair(t)
+	if err := l.AddReader(fds[0], func() {}); err != nil {
+		t.Fatal(err)
+	}
+	l.CallLater(time.Hour, func() {})
+	done := make(chan error)
+	go func() { done <- l.Run(context.Background()) }()
+	usage := func() (switches int64, cpu time.Duration) {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Nvcsw, time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	// What is asked of the loop itself: that it does not turn.
+	turns := make(chan uint64, 2)
+	l.Post(func() { turns <- l.Stats().Turns })
+	before := <-turns
+	// Go's own monitor thread slows down by steps after anything has run.
+	<-time.NewTimer(200 * time.Millisecond).C
+	timer := time.NewTimer(500 * time.Millisecond)
+	switches, cpu := usage()
+	<-timer.C
+	moreSwitches, moreCPU := usage()
+	l.Post(func() { turns <- l.Stats().Turns })
+	if n := <-turns - before; n > 2 { // the end of the turn before, and the Post's
+		t.Errorf("an idle loop made %d turns", n)
+	}
+	// The test's own waiting and the runtime's monitor are in these figures.
+	if n := moreSwitches - switches; n > 20 {
+		t.Errorf("%d context switches in half a second of idling", n)
+	}
+	if d := moreCPU - cpu; d > 20*time.Millisecond {
+		t.Errorf("%v of CPU in half a second of idling", d)
+	}
+	l.Stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
