@@ -63,9 +63,6 @@ func (b *inbox) put(fn func()) (first bool, err error) {
 // takeInbox moves what was posted into the Normal lane.
 func (l *Loop) takeInbox() {
 	b := &l.inbox
-	if !b.waiting.Load() {
-		return
-	}
 	b.mu.Lock()
 	fns := b.fns
 	b.fns = b.spare[:0]

@@ -66,6 +66,12 @@ func (l *Loop) ready() int {
 // runReady runs a turn's share of each lane.
 func (l *Loop) runReady() {
 	high, normal, low := l.lanes[High].len(), l.lanes[Normal].len(), l.lanes[Low].len()
+	if high+low == 0 { // nearly always
+		normal = min(normal, askEvery)
+		l.sinceAsk += normal
+		l.lanes[Normal].run(normal)
+		return
+	}
 	keptForLow := min(low, lowShare)
 	high = min(high, askEvery-min(normal, normalShare)-keptForLow)
 	normal = min(normal, askEvery-high-keptForLow)

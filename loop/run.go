@@ -188,24 +188,51 @@ func (l *Loop) judge(p *PanicError) (verdict error) {
 // turn is one turn; the package comment draws it. It waits at most timeout.
 func (l *Loop) turn(timeout time.Duration) {
 	l.stats.Turns++
-	l.obs.begin(l)
-	l.dispatch() // what a panic left
-	l.steps.run(l)
-	l.takeInbox()
-	l.obs.phase(l, &l.obs.Inbox)
+	observed := l.opts.Observer != nil // the comparisons below are all it costs without one
+	if observed {
+		l.obs.begin(l)
+	}
+	if l.leftOver() {
+		l.dispatch()
+		l.steps.run(l)
+		if observed {
+			l.obs.phase(l, &l.obs.Events)
+		}
+	}
+	if l.inbox.waiting.Load() {
+		l.takeInbox()
+	}
+	if observed {
+		l.obs.phase(l, &l.obs.Inbox)
+	}
 	if l.due {
 		l.fireTimers()
 	}
-	l.obs.phase(l, &l.obs.Timers)
+	if observed {
+		l.obs.phase(l, &l.obs.Timers)
+	}
 	l.runReady()
-	l.obs.phase(l, &l.obs.Ready)
+	if observed {
+		l.obs.phase(l, &l.obs.Ready)
+	}
 	if l.sinceAsk >= askEvery || l.ready() == 0 {
 		l.ask(timeout)
-		l.obs.phase(l, &l.obs.Wait)
+		if observed {
+			l.obs.phase(l, &l.obs.Wait)
+		}
 		l.dispatch()
-		l.obs.phase(l, &l.obs.Events)
+		if observed {
+			l.obs.phase(l, &l.obs.Events)
+		}
 	}
-	l.obs.end(l)
+	if observed {
+		l.obs.end(l)
+	}
+}
+
+// leftOver tells of events that a panic or a Poll has left behind.
+func (l *Loop) leftOver() bool {
+	return l.eventAt < l.eventEnd || l.steps.waiting() > 0
 }
 
 // ask asks the kernel, waiting for it if there is nothing to do.

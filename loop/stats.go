@@ -61,8 +61,7 @@ type Turn struct {
 	Callbacks                          int // how many ran
 }
 
-// observation is a turn under observation. Without an Observer each of its
-// methods is one comparison.
+// observation is a turn under observation.
 type observation struct {
 	Turn
 	last   time.Duration
@@ -70,23 +69,17 @@ type observation struct {
 }
 
 func (o *observation) begin(l *Loop) {
-	if l.opts.Observer != nil {
-		*o = observation{last: l.k.Mono(), before: l.callbacks()}
-	}
+	*o = observation{last: l.k.Mono(), before: l.callbacks()}
 }
 
 // phase books the time since the last phase.
 func (o *observation) phase(l *Loop, took *time.Duration) {
-	if l.opts.Observer != nil {
-		now := l.k.Mono()
-		*took = now - o.last
-		o.last = now
-	}
+	now := l.k.Mono()
+	*took += now - o.last
+	o.last = now
 }
 
 func (o *observation) end(l *Loop) {
-	if l.opts.Observer != nil {
-		o.Callbacks = int(l.callbacks() - o.before)
-		l.opts.Observer.ObserveTurn(o.Turn)
-	}
+	o.Callbacks = int(l.callbacks() - o.before)
+	l.opts.Observer.ObserveTurn(o.Turn)
 }

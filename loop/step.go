@@ -120,9 +120,6 @@ func (p Pending) run() {
 
 // run runs what a Poll collected and nobody asked for.
 func (s *steps) run(l *Loop) {
-	if len(s.collected) == 0 {
-		return
-	}
 	for s.waiting() > 0 {
 		p := s.collected[s.from]
 		s.from++ // before the call: it may panic
