@@ -83,8 +83,6 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	turns := make(chan uint64, 2)
 	l.Post(func() { turns <- l.Stats().Turns })
 	before := <-turns
-	// Go's own monitor thread slows down by steps after anything has run.
-	<-time.NewTimer(200 * time.Millisecond).C
 	timer := time.NewTimer(500 * time.Millisecond)
 	switches, cpu := usage()
 	<-timer.C
@@ -93,11 +91,12 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	if n := <-turns - before; n > 2 { // the end of the turn before, and the Post's
 		t.Errorf("an idle loop made %d turns", n)
 	}
-	// The test's own waiting and the runtime's monitor are in these figures.
-	if n := moreSwitches - switches; n > 20 {
+	// A watchdog that does not sleep would make a thousand; Go's own monitor,
+	// which slows down by steps, makes a few dozen.
+	if n := moreSwitches - switches; n > 300 {
 		t.Errorf("%d context switches in half a second of idling", n)
 	}
-	if d := moreCPU - cpu; d > 20*time.Millisecond {
+	if d := moreCPU - cpu; d > 100*time.Millisecond {
 		t.Errorf("%v of CPU in half a second of idling", d)
 	}
 	l.Stop()

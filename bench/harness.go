@@ -1,0 +1,249 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spindleloop/spindle/bench/load"
+	"github.com/spindleloop/spindle/bench/proc"
+	"github.com/spindleloop/spindle/bench/report"
+)
+
+// A harness runs benchmarks: it starts servers, sends them load and collects
+// what went wrong.
+type harness struct {
+	ctx        context.Context
+	o          options
+	shop       *workshop
+	serverCPU  int
+	loadCPU    int
+	progress   io.Writer
+	contenders []*contender
+	failures   []string                        // one line for each server that failed
+	said       map[string]bool                 // lines said once, although every benchmark has reason to
+	printed    map[string][]map[string]float64 // figures a program printed, by round
+}
+
+// A contender is a variant that is installed here.
+type contender struct {
+	variant
+	command command
+}
+
+// newHarness chooses the cores and prepares the servers. What is not installed
+// costs a line on progress, not an error.
+func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
+	h := &harness{
+		ctx: ctx, o: o, progress: progress,
+		said:    map[string]bool{},
+		printed: map[string][]map[string]float64{},
+	}
+	if err := h.chooseCores(); err != nil {
+		return nil, err
+	}
+	limit, err := proc.RaiseFileLimit()
+	if err != nil {
+		return nil, err
+	}
+	const spare = 200 // what a runtime and its libraries keep open
+	if need := max(o.high, o.idle+o.active, o.conns) + spare; need > limit {
+		return nil, fmt.Errorf("%d open files are needed and %d allowed; lower --high, --idle or --conns: %w", need, limit, errUsage)
+	}
+	if h.shop, err = newWorkshop(o.spindle); err != nil {
+		return nil, err
+	}
+	if o.spindle != "" {
+		if _, err := h.shop.spindle(); err != nil {
+			h.close()
+			return nil, fmt.Errorf("--spindle: %w: %w", err, errUsage)
+		}
+	}
+	return h, nil
+}
+
+func (h *harness) chooseCores() error {
+	cores, err := proc.Cores()
+	if err != nil {
+		return err
+	}
+	h.serverCPU, h.loadCPU = h.o.serverCPU, h.o.loadCPU
+	if h.serverCPU < 0 {
+		h.serverCPU = cores[0]
+	}
+	if h.loadCPU < 0 {
+		h.loadCPU = cores[min(1, len(cores)-1)]
+	}
+	for _, core := range []int{h.serverCPU, h.loadCPU} {
+		if !slices.Contains(cores, core) {
+			return fmt.Errorf("no core %d; there are %v: %w", core, cores, errUsage)
+		}
+	}
+	if h.serverCPU == h.loadCPU {
+		h.say("servers and load share core %d: latencies and requests per second mean little", h.serverCPU)
+	}
+	return nil
+}
+
+func (h *harness) close() { h.shop.close() }
+
+func (h *harness) say(format string, args ...any) { fmt.Fprintf(h.progress, format+"\n", args...) }
+
+// prepare builds the chosen servers, once for all benchmarks.
+func (h *harness) prepare() {
+	if h.contenders != nil {
+		return
+	}
+	h.contenders = []*contender{}
+	for _, v := range variants {
+		if len(h.o.servers) > 0 && !slices.Contains(h.o.servers, v.name) {
+			continue
+		}
+		command, err := v.prepare(h.shop)
+		if err != nil {
+			h.unprepared(v.name, err)
+			continue
+		}
+		h.contenders = append(h.contenders, &contender{v, command})
+	}
+}
+
+// unprepared deals with what could not be made: a line if it is only not
+// installed here, a failure if it is but does not build.
+func (h *harness) unprepared(name string, why error) {
+	var missing notInstalled
+	if !errors.As(why, &missing) {
+		h.fail("build", name, why)
+		return
+	}
+	if line := name + ": left out: " + string(missing); !h.said[line] {
+		h.said[line] = true
+		h.say("%s", line)
+	}
+}
+
+// fail records that a server failed; it takes no further part in the benchmark.
+func (h *harness) fail(benchmark, name string, err error) {
+	line := fmt.Sprintf("%s: %s: %s", benchmark, name, strings.ReplaceAll(err.Error(), "\n", " | "))
+	h.failures = append(h.failures, line)
+	h.say("FAILED %s", line)
+}
+
+// start starts a contender's server.
+func (h *harness) start(c *contender, bufferBytes int) (*proc.Server, error) {
+	var env []string
+	if c.goRuntime && h.o.gomaxprocs > 0 {
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(h.o.gomaxprocs))
+	}
+	return proc.StartServer(h.serverCPU, c.command(listenAddr, bufferBytes), env)
+}
+
+// loadLimit bounds what a load process may take beyond its window: opening
+// some ten thousand connections, and servers slow to answer.
+const loadLimit = 90 * time.Second
+
+// load runs a plan against a server, in a process of its own.
+func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
+	p.Addr, p.Pid = s.Addr, s.Pid
+	p.SizeBytes = h.o.size
+	p.Spin = h.serverCPU != h.loadCPU
+	var r load.Result
+	plan, err := json.Marshal(p)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, p.Warmup+p.Window+loadLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, h.shop.self, "load", string(plan))
+	// The runtime's preemption signals would interrupt the system calls.
+	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := proc.StartOn(h.loadCPU, cmd); err != nil {
+		return r, err
+	}
+	if err := cmd.Wait(); err != nil {
+		if gone := s.Err(); gone != nil {
+			return r, fmt.Errorf("the server %w", gone)
+		}
+		return r, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		return r, fmt.Errorf("result of the load: %w", err)
+	}
+	return r, nil
+}
+
+// A tally collects the rows of a section, round by round.
+type tally struct {
+	rows map[string]*report.Row
+}
+
+// add appends one round's figures, in the order of the columns.
+func (t *tally) add(name string, ours bool, figures ...float64) {
+	if t.rows == nil {
+		t.rows = map[string]*report.Row{}
+	}
+	r := t.rows[name]
+	if r == nil {
+		r = &report.Row{Name: name, Ours: ours, Figures: make([][]float64, len(figures))}
+		t.rows[name] = r
+	}
+	for i, f := range figures {
+		r.Figures[i] = append(r.Figures[i], f)
+	}
+}
+
+// ordered lists the rows in the order of names.
+func (t *tally) ordered(names []string) []report.Row {
+	var rows []report.Row
+	for _, name := range names {
+		if r := t.rows[name]; r != nil {
+			rows = append(rows, *r)
+		}
+	}
+	return rows
+}
+
+// errNothing is returned by a benchmark none of whose servers could run.
+var errNothing = errors.New("nothing to measure")
+
+// rounds calls measure for each name in each round. Every other round goes
+// backwards, so that what a server leaves behind for the next one evens out.
+// A name whose measure fails takes no further part: it returns those that
+// lasted, as the figures of a server that broke are not to be trusted.
+func (h *harness) rounds(benchmark string, names []string, measure func(name string, round int) error) ([]string, error) {
+	names = slices.Clone(names)
+	for round := range h.o.rounds {
+		h.say("%s: round %d of %d, %d to measure", benchmark, round+1, h.o.rounds, len(names))
+		order := slices.Clone(names)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, name := range order {
+			err := measure(name, round)
+			if h.ctx.Err() != nil {
+				return nil, context.Cause(h.ctx)
+			}
+			if err != nil {
+				h.fail(benchmark, name, err)
+				names = slices.DeleteFunc(names, func(n string) bool { return n == name })
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s: %w", benchmark, errNothing)
+	}
+	return names, nil
+}

@@ -1,0 +1,48 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// helpText is what --help prints.
+func helpText() string {
+	var o options
+	fs, _ := optionFlags(&o)
+	var flags strings.Builder
+	fs.SetOutput(&flags)
+	fs.PrintDefaults()
+	return fmt.Sprintf(`Compares Spindle with its peers, side by side on this machine.
+
+  go run . [flags] [benchmarks...]
+
+%s
+How to read it: every figure is a median over rounds; "A ÷ it" is the median of
+A's figure divided by that server's figure of the same round. Trust ratios, not
+figures: they move together when the machine is busy. A row marked * had a
+server that was idle for a good part of the time, so its requests per second
+are the load generator's limit; requests per CPU-second still compare.
+
+Examples:
+  go run .                                      all of it, about half an hour
+  go run . echo pipeline                        two benchmarks
+  go run . --servers spindle-callback,gnet echo two servers
+  go run . --rounds 21 --window 3s echo         closer figures
+  go run . --smoke                              does it all work?
+
+Flags:
+%s`, listText(), flags.String())
+}
+
+// listText lists benchmarks and servers.
+func listText() string {
+	var b strings.Builder
+	b.WriteString("Benchmarks:\n")
+	for _, m := range benchmarks {
+		fmt.Fprintf(&b, "  %-10s %s\n", m.name, m.about)
+	}
+	fmt.Fprintf(&b, "Servers (what is not installed is left out):\n  %s\n", strings.Join(variantNames(), " "))
+	return b.String()
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package load
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// openTogether connections are made before their echoes are awaited: few
+	// enough for the shortest backlog of a listener (Python's, 100).
+	openTogether = 64
+	// sources is the number of addresses, from 127.0.0.2, that connections
+	// come from. One address has only some 28,000 ports.
+	sources = 8
+	// connectLimit bounds one connect, which on loopback takes microseconds.
+	connectLimit = 5 // seconds
+)
+
+// newClient prepares for total connections without opening any.
+func newClient(p Plan, total int) (*client, error) {
+	addr, err := netip.ParseAddrPort(p.Addr)
+	if err != nil {
+		return nil, err
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("load: epoll_create1: %w", err)
+	}
+	c := &client{
+		spin:   p.Spin,
+		size:   p.SizeBytes,
+		burst:  p.SizeBytes * p.Depth,
+		target: unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()},
+		epoll:  epoll,
+		conns:  make([]conn, 0, total),
+		in:     make([]byte, total*p.SizeBytes*p.Depth),
+		out:    make([]byte, p.SizeBytes*p.Depth),
+		filler: make([]byte, p.SizeBytes-headerBytes),
+		events: make([]unix.EpollEvent, maxEvents),
+		base:   time.Now(),
+	}
+	for i := range c.filler {
+		c.filler[i] = byte('a' + i%26)
+	}
+	for at := 0; at < c.burst; at += c.size {
+		copy(c.out[at+headerBytes:], c.filler)
+	}
+	return c, nil
+}
+
+// open makes n more connections. Each has echoed one message when it returns,
+// so the server has accepted them all.
+func (c *client) open(n int) error {
+	for n > 0 {
+		group := min(n, openTogether)
+		for range group {
+			if err := c.dial(); err != nil {
+				return err
+			}
+		}
+		if err := c.rest(); err != nil {
+			return err
+		}
+		n -= group
+	}
+	return nil
+}
+
+func (c *client) dial() error {
+	i := len(c.conns)
+	// Blocking while it connects: nothing else is to be done meanwhile.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("load: connection %d: socket: %w", i, err)
+	}
+	c.conns = append(c.conns, conn{fd: fd})
+	if err := c.connect(fd, i); err != nil {
+		return fmt.Errorf("load: connection %d: connect: %w", i, err)
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(i)}
+	if err := unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+		return fmt.Errorf("load: connection %d: epoll_ctl: %w", i, err)
+	}
+	return c.send(i, 1)
+}
+
+func (c *client) connect(fd, i int) error {
+	limit := unix.Timeval{Sec: connectLimit}
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
+		return err
+	}
+	// Closing resets the connection: no TIME_WAIT keeps its port.
+	linger := unix.Linger{Onoff: 1}
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &linger); err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return err
+	}
+	// The port is chosen at connect, when the whole pair must be unique, not at bind.
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
+		return err
+	}
+	source := unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, byte(2 + i%sources)}}
+	if err := unix.Bind(fd, &source); err != nil {
+		return err
+	}
+	if err := unix.Connect(fd, &c.target); err != nil {
+		return err
+	}
+	return unix.SetNonblock(fd, true)
+}
+
+func (c *client) close() {
+	for _, cn := range c.conns {
+		unix.Close(cn.fd)
+	}
+	unix.Close(c.epoll)
+}

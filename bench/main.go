@@ -1,0 +1,126 @@
+//go:build linux
+
+// Command bench compares Spindle with its peers, side by side on this machine.
+//
+//	cd bench && go run . [flags] [benchmarks...]
+//
+// Servers are pinned to one core and the load generator to another. All
+// servers of a benchmark run at once, idle but for the one being measured, and
+// rounds are interleaved; a ratio is always of two figures of the same round.
+// That is what makes it hold on a noisy machine: single figures do not.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spindleloop/spindle/bench/load"
+	"github.com/spindleloop/spindle/bench/peers"
+	"github.com/spindleloop/spindle/bench/proc"
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// errUsage is wrapped by errors that the user's command line causes.
+var errUsage = errors.New("see --help")
+
+// execute runs the command line and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
+	err := dispatch(args, stdout, stderr)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "bench: %v\n", err)
+	return exitError
+}
+
+func dispatch(args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "serve":
+			return serve(args[1:], stdout)
+		case "load":
+			return generate(args[1:], stdout)
+		}
+	}
+	o, err := parseOptions(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, helpText())
+		return nil
+	case err != nil:
+		return err
+	}
+	if o.list {
+		fmt.Fprint(stdout, listText())
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return compare(ctx, o, stdout, stderr)
+}
+
+// serve runs one of the peers written in Go; the harness starts it as a child.
+func serve(args []string, stdout io.Writer) error {
+	fs := newFlagSet("serve")
+	addr := fs.String("addr", listenAddr, "")
+	buffer := fs.Int("buffer", 4096, "")
+	if err := parse(fs, args); err != nil {
+		return err
+	}
+	if fs.NArg() != 1 || !known(fs.Arg(0), peers.Names()) {
+		return fmt.Errorf("serve needs one of %v: %w", peers.Names(), errUsage)
+	}
+	if *buffer < 1 {
+		return fmt.Errorf("--buffer must be at least 1: %w", errUsage)
+	}
+	if _, err := proc.RaiseFileLimit(); err != nil {
+		return err
+	}
+	return peers.Serve(fs.Arg(0), *addr, *buffer, stdout)
+}
+
+// generate carries out one load plan, given as JSON; the harness starts it as
+// a child, so that neither the harness's garbage nor its goroutines are in the
+// way of the load.
+func generate(args []string, stdout io.Writer) error {
+	var plan load.Plan
+	if len(args) != 1 {
+		return fmt.Errorf("load needs one plan in JSON: %w", errUsage)
+	}
+	if err := json.Unmarshal([]byte(args[0]), &plan); err != nil {
+		return fmt.Errorf("load: %w: %w", err, errUsage)
+	}
+	if _, err := proc.RaiseFileLimit(); err != nil {
+		return err
+	}
+	debug.SetGCPercent(-1)
+	runtime.LockOSThread()
+	result, err := load.Run(plan)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(stdout).Encode(result)
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spindleloop/spindle/bench/load"
+	"github.com/spindleloop/spindle/bench/report"
+)
+
+// runMemory measures what an idle connection costs: the slope of resident
+// memory between two numbers of connections, in which what a server needs
+// without any cancels out. Each figure is of a fresh process, as no server
+// gives its memory back when connections go.
+func runMemory(h *harness) ([]report.Section, error) {
+	const name = "memory"
+	h.prepare()
+	members := map[string]*contender{}
+	var names []string
+	for _, c := range h.contenders {
+		members[c.name] = c
+		names = append(names, c.name)
+	}
+	var t tally
+	names, err := h.rounds(name, names, func(server string, _ int) error {
+		low, high, err := h.memoryAt(members[server])
+		if err != nil {
+			return err
+		}
+		slope := float64(high-low) / float64(h.o.high-h.o.low)
+		t.add(server, members[server].ours, slope, float64(low)/1024, float64(high)/1024)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []report.Section{{
+		Name:  name,
+		Title: "Memory of an idle connection",
+		Note: fmt.Sprintf("Resident bytes for each connection that has echoed once, as the slope from %s to %s connections.",
+			count(h.o.low), count(h.o.high)),
+		Columns: []report.Column{
+			{Name: "bytes / connection", Unit: report.Bytes, Better: report.Lower},
+			{Name: fmt.Sprintf("KiB at %s", count(h.o.low)), Unit: report.Bytes, Better: report.Lower},
+			{Name: fmt.Sprintf("KiB at %s", count(h.o.high)), Unit: report.Bytes, Better: report.Lower},
+		},
+		Rows:      t.ordered(names),
+		Reference: h.o.reference,
+	}}, nil
+}
+
+// memoryAt is a fresh server's resident memory with few and with many connections.
+func (h *harness) memoryAt(c *contender) (low, high int64, err error) {
+	s, err := h.start(c, h.o.size)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Stop()
+	r, err := h.load(s, load.Plan{Depth: 1, MemorySteps: []int{h.o.low, h.o.high}})
+	if err != nil {
+		return 0, 0, err
+	}
+	return r.RSSBytes[0], r.RSSBytes[1], nil
+}

@@ -1,0 +1,73 @@
+package peers
+
+import (
+	"net"
+	"os"
+
+	"github.com/panjf2000/gnet/v2"
+	"github.com/panjf2000/gnet/v2/pkg/logging"
+)
+
+// gnetEcho answers from inside the loop without copying: Next(-1) borrows the
+// loop's read buffer and Write sends it before the callback returns.
+type gnetEcho struct {
+	gnet.BuiltinEventEngine
+	o   Options
+	err error
+}
+
+func (s *gnetEcho) OnBoot(engine gnet.Engine) gnet.Action {
+	addr, err := gnetAddr(engine)
+	if err != nil {
+		s.err = err
+		return gnet.Shutdown
+	}
+	// The socket listens already, so connections made from now on wait in its backlog.
+	s.o.Ready(addr)
+	return gnet.None
+}
+
+func (s *gnetEcho) OnTraffic(c gnet.Conn) gnet.Action {
+	in, err := c.Next(-1)
+	if err != nil {
+		return gnet.Close
+	}
+	if _, err := c.Write(in); err != nil {
+		return gnet.Close
+	}
+	return gnet.None
+}
+
+// gnetAddr asks the listening socket for its port: gnet only remembers the
+// address it was given, with port 0.
+func gnetAddr(engine gnet.Engine) (net.Addr, error) {
+	fd, err := engine.Dup()
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "gnet listener")
+	defer f.Close()
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	defer ln.Close()
+	return ln.Addr(), nil
+}
+
+// serveGnet runs one loop that also accepts (that is what ReusePort chooses in
+// gnet: no second loop that only accepts and hands over). TCP_NODELAY is
+// gnet's default. Its undocumented build tag poll_opt reaches it through ours:
+// `go run -tags poll_opt .`.
+func serveGnet(o Options) error {
+	s := &gnetEcho{o: o}
+	err := gnet.Run(s, "tcp4://"+o.Addr,
+		gnet.WithMulticore(false),
+		gnet.WithReusePort(true),
+		gnet.WithTCPNoDelay(gnet.TCPNoDelay),
+		gnet.WithLogLevel(logging.ErrorLevel))
+	if s.err != nil {
+		return s.err
+	}
+	return err
+}

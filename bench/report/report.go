@@ -1,0 +1,126 @@
+// Package report turns the figures of paired rounds into a Markdown table and
+// an SVG chart, as ratios of one row, the reference, to each other row.
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Section is one benchmark: the same figures of every row, round by round.
+type Section struct {
+	Name  string // as on the command line
+	Title string
+	Note  string // a sentence under the title; may be empty
+	// Columns are the figures. The first one is what rows are compared by.
+	Columns []Column
+	Rows    []Row
+	// Reference is the row whose ratio to each other is shown. Empty, or a row
+	// that is not there, shows none.
+	Reference string
+}
+
+// A Column is one kind of figure.
+type Column struct {
+	Name   string
+	Unit   Unit
+	Better Better
+}
+
+// Better says which end of a column wins.
+type Better int
+
+// Both ends.
+const (
+	Higher Better = iota
+	Lower
+)
+
+// A Unit says how a figure is printed.
+type Unit int
+
+// The units of our benchmarks.
+const (
+	PerSecond    Unit = iota // 187k, 1.79M
+	Microseconds             // 1,040
+	Bytes                    // 7,867
+	Share                    // 0.97
+)
+
+// A Row is one server or runtime.
+type Row struct {
+	Name string
+	Ours bool
+	// Figures holds, for each column, one value for each round.
+	Figures [][]float64
+	// Mark is a caveat shown with the row; empty for most.
+	Mark string
+}
+
+// Headline are the values of the first column.
+func (r Row) Headline() []float64 { return r.Figures[0] }
+
+// Ranked lists the rows, the best median of the first column first.
+func (s Section) Ranked() []Row {
+	rows := slices.Clone(s.Rows)
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		x, y := SpreadOf(a.Headline()).Median, SpreadOf(b.Headline()).Median
+		if s.Columns[0].Better == Lower {
+			x, y = y, x
+		}
+		switch {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	return rows
+}
+
+// Ratio is the spread of the reference's ratio to the named row, and whether
+// there is one.
+func (s Section) Ratio(row Row) (Spread, bool) {
+	i := slices.IndexFunc(s.Rows, func(r Row) bool { return r.Name == s.Reference })
+	if i < 0 || row.Name == s.Reference {
+		return Spread{}, false
+	}
+	spread := SpreadOf(Ratios(s.Rows[i].Headline(), row.Headline()))
+	return spread, spread.N > 0
+}
+
+// Format prints a figure in the unit.
+func (u Unit) Format(v float64) string {
+	switch u {
+	case PerSecond:
+		switch {
+		case v >= 1e6:
+			return fmt.Sprintf("%.2fM", v/1e6)
+		case v >= 1e3:
+			return fmt.Sprintf("%.1fk", v/1e3)
+		}
+		return fmt.Sprintf("%.0f", v)
+	case Share:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return Thousands(v)
+}
+
+// Thousands prints v as a whole number with commas.
+func Thousands(v float64) string {
+	digits := fmt.Sprintf("%.0f", math.Abs(v))
+	var b strings.Builder
+	if math.Round(v) < 0 {
+		b.WriteByte('-')
+	}
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}

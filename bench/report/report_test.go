@@ -1,0 +1,120 @@
+package report_test
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle/bench/report"
+)
+
+// section is ours at twice a peer's figures, in rounds of very different speed.
+func section() report.Section {
+	return report.Section{
+		Name: "echo", Title: "Echo <&>", Note: "A note.",
+		Columns: []report.Column{
+			{Name: "requests / CPU-s", Unit: report.PerSecond},
+			{Name: "p99 µs", Unit: report.Microseconds, Better: report.Lower},
+		},
+		Rows: []report.Row{
+			{Name: "spindle", Ours: true, Figures: [][]float64{{200e3, 20e3, 400e3}, {1000, 1500, 1200}}},
+			{Name: "peer", Figures: [][]float64{{100e3, 10e3, 200e3}, {2000, 2500, 2200}}, Mark: "only 50 % busy"},
+			{Name: "quick", Figures: [][]float64{{2e6, 1e6, 4e6}, {20, 25, 22}}},
+		},
+		Reference: "spindle",
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	got := report.Markdown([]report.Section{section()})
+	want := strings.TrimLeft(`
+## Echo <&>
+
+A note.
+
+| server      | requests / CPU-s |      min–max | p99 µs | spindle ÷ it | quartiles |   min–max |
+|-------------|-----------------:|-------------:|-------:|-------------:|----------:|----------:|
+| quick       |            2.00M |  1.00M–4.00M |     22 |         0.10 | 0.06–0.10 | 0.02–0.10 |
+| **spindle** |           200.0k | 20.0k–400.0k |  1,200 |              |           |           |
+| peer \*     |           100.0k | 10.0k–200.0k |  2,200 |         2.00 | 2.00–2.00 | 2.00–2.00 |
+
+\* peer: only 50 % busy
+`, "\n")
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMarkdownWithoutReference(t *testing.T) {
+	s := section()
+	s.Reference = ""
+	if got := report.Markdown([]report.Section{s}); strings.Contains(got, "÷") {
+		t.Errorf("a ratio without a reference:\n%s", got)
+	}
+}
+
+func TestRankedPutsTheBestFirst(t *testing.T) {
+	s := section()
+	if got := s.Ranked()[0].Name; got != "quick" {
+		t.Errorf("higher is better: %s first", got)
+	}
+	s.Columns[0].Better = report.Lower
+	if got := s.Ranked()[0].Name; got != "peer" {
+		t.Errorf("lower is better: %s first", got)
+	}
+}
+
+func TestChartIsWellFormed(t *testing.T) {
+	empty := section()
+	empty.Rows = nil
+	zero := section()
+	zero.Rows[0].Figures = [][]float64{{0}, {0}}
+	for name, sections := range map[string][]report.Section{
+		"none": nil, "one": {section()}, "several": {section(), empty, zero},
+	} {
+		var texts []string
+		d := xml.NewDecoder(strings.NewReader(report.Chart(sections)))
+		for {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if text, ok := token.(xml.CharData); ok {
+				texts = append(texts, string(text))
+			}
+		}
+		if all := strings.Join(texts, "|"); len(sections) > 0 &&
+			(!strings.Contains(all, "Echo <&>") || !strings.Contains(all, "×2.00 (2.00–2.00)")) {
+			t.Errorf("%s: title or ratio missing in %s", name, all)
+		}
+	}
+}
+
+func TestUnitFormat(t *testing.T) {
+	tests := []struct {
+		unit report.Unit
+		v    float64
+		want string
+	}{
+		{report.PerSecond, 12, "12"},
+		{report.PerSecond, 187_430, "187.4k"},
+		{report.PerSecond, 1_790_000, "1.79M"},
+		{report.Microseconds, 1040.4, "1,040"},
+		{report.Bytes, 7867, "7,867"},
+		{report.Bytes, 1_234_567, "1,234,567"},
+		{report.Bytes, 131, "131"},
+		{report.Bytes, -1500, "-1,500"},
+		{report.Bytes, -0.3, "0"},
+		{report.Share, 0.966, "0.97"},
+	}
+	for _, tt := range tests {
+		if got := tt.unit.Format(tt.v); got != tt.want {
+			t.Errorf("%v in unit %d: %q, want %q", tt.v, tt.unit, got, tt.want)
+		}
+	}
+}

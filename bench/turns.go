@@ -1,0 +1,255 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spindleloop/spindle/bench/proc"
+	"github.com/spindleloop/spindle/bench/report"
+)
+
+// A program prints one flat JSON object of figures when it is run.
+type program struct {
+	name    string
+	ours    bool
+	prepare func(*workshop) (argv []string, err error)
+	// effort is the arguments that say how much to measure.
+	effort func(options) []string
+}
+
+var programs = []program{
+	{name: "spindle", ours: true, effort: spindleEffort, prepare: func(w *workshop) ([]string, error) {
+		binary, err := w.spindle()
+		return []string{binary, "bench"}, err
+	}},
+	{name: "libuv", effort: peerEffort, prepare: func(w *workshop) ([]string, error) {
+		binary, err := w.compileC("uvtimers.c", "-luv")
+		return []string{binary}, err
+	}},
+	{name: "node", effort: peerEffort, prepare: func(w *workshop) ([]string, error) {
+		node, err := w.node()
+		if err != nil {
+			return nil, err
+		}
+		script, err := w.source("node/turns.js")
+		return []string{node, script}, err
+	}},
+	{name: "uvloop", effort: peerEffort, prepare: pythonTurns("uvloop")},
+	{name: "asyncio", effort: peerEffort, prepare: pythonTurns("asyncio")},
+}
+
+// spindleEffort asks only for what the peers have too.
+func spindleEffort(o options) []string {
+	args := []string{"--json"}
+	if o.smoke {
+		args = append(args, "--quick")
+	}
+	return append(args, "callbacks", "turns", "timers")
+}
+
+// peerEffort is the seconds of each figure, and the number of timers that
+// fire: as many as our command has fire, because a heap gets slower the more
+// it holds, and so many that the longest delay, 49 ms, does not decide.
+func peerEffort(o options) []string {
+	if o.smoke {
+		return []string{"0.05", "100000"}
+	}
+	return []string{strconv.FormatFloat(o.window.Seconds()/3, 'f', 3, 64), "1000000"}
+}
+
+func pythonTurns(loop string) func(*workshop) ([]string, error) {
+	return func(w *workshop) ([]string, error) {
+		python, err := w.python(loop)
+		if err != nil {
+			return nil, err
+		}
+		script, err := w.source("python/turns.py")
+		return []string{python, script, loop}, err
+	}
+}
+
+// A source is where a row of a comparison comes from: a key of a program.
+type source struct{ row, program, key string }
+
+// A comparison is one section made of programs' figures.
+type comparison struct {
+	title, note, column string
+	sources             []source
+}
+
+var callbackComparisons = []comparison{
+	{
+		"Callbacks", "A thousand callbacks queued in a turn of the loop, and run.", "callbacks / s",
+		[]source{
+			{"spindle", "spindle", "callbacks_per_s"},
+			{"node setImmediate", "node", "callbacks_per_s"},
+			{"node nextTick", "node", "nexttick_per_s"},
+			{"uvloop", "uvloop", "callbacks_per_s"},
+			{"asyncio", "asyncio", "callbacks_per_s"},
+		},
+	},
+	{
+		"Turns", "One callback that queues itself again. Spindle asks the kernel for I/O after every 61 callbacks, the others in each turn.", "turns / s",
+		[]source{
+			{"spindle", "spindle", "turns_per_s"},
+			{"node setImmediate", "node", "turns_per_s"},
+			{"uvloop", "uvloop", "turns_per_s"},
+			{"asyncio", "asyncio", "turns_per_s"},
+		},
+	},
+}
+
+var timerComparisons = []comparison{
+	{"Timers added and cancelled", "A thousand timers added in a turn of the loop, and then cancelled.", "timers / s", timerSources("timer_cancel_per_s")},
+	{"Timers added and fired", "A million timers with random delays of 0 to 49 ms.", "timers / s", timerSources("timer_fire_per_s")},
+}
+
+func timerSources(key string) []source {
+	return []source{
+		{"spindle", "spindle", key},
+		{"go AfterFunc", "spindle", "go_" + key}, // our command measures it beside its own
+		{"libuv", "libuv", key},
+		{"node", "node", key},
+		{"uvloop", "uvloop", key},
+		{"asyncio", "asyncio", key},
+	}
+}
+
+func runCallbacks(h *harness) ([]report.Section, error) {
+	return h.comparePrograms("callbacks", callbackComparisons)
+}
+
+func runTimers(h *harness) ([]report.Section, error) {
+	return h.comparePrograms("timers", timerComparisons)
+}
+
+// comparePrograms runs every program the comparisons draw on, once a round, on
+// the servers' core.
+func (h *harness) comparePrograms(name string, comparisons []comparison) ([]report.Section, error) {
+	var names []string
+	commands := map[string][]string{}
+	for _, p := range programs {
+		if !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.uses(p.name) }) || !h.chosen(p) {
+			continue
+		}
+		argv, err := p.prepare(h.shop)
+		if err != nil {
+			h.unprepared(p.name, err)
+			continue
+		}
+		names = append(names, p.name)
+		commands[p.name] = append(argv, p.effort(h.o)...)
+	}
+	names, err := h.rounds(name, names, func(program string, round int) error {
+		// Two benchmarks draw on the same programs, which print all their
+		// figures at once: run them once.
+		if round < len(h.printed[program]) {
+			return nil
+		}
+		figures, err := h.figures(commands[program])
+		if err == nil {
+			h.printed[program] = append(h.printed[program], figures)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	tallies := make([]tally, len(comparisons))
+	for _, program := range names {
+		for _, figures := range h.printed[program] {
+			if err := fill(tallies, comparisons, program, figures); err != nil {
+				return nil, fmt.Errorf("%s: %w", program, err)
+			}
+		}
+	}
+	var sections []report.Section
+	for i, c := range comparisons {
+		var rows []string
+		for _, s := range c.sources {
+			rows = append(rows, s.row)
+		}
+		if len(tallies[i].rows) == 0 {
+			continue
+		}
+		sections = append(sections, report.Section{
+			Name: name, Title: c.title, Note: c.note,
+			Columns:   []report.Column{{Name: c.column, Unit: report.PerSecond}},
+			Rows:      tallies[i].ordered(rows),
+			Reference: "spindle",
+		})
+	}
+	return sections, nil
+}
+
+func (c comparison) uses(program string) bool {
+	return slices.ContainsFunc(c.sources, func(s source) bool { return s.program == program })
+}
+
+// chosen applies --servers, where any server of ours chooses our program.
+func (h *harness) chosen(p program) bool {
+	if len(h.o.servers) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(variants, func(v variant) bool {
+		return (v.name == p.name || v.ours && p.ours) && slices.Contains(h.o.servers, v.name)
+	})
+}
+
+// programLimit bounds one run of a program.
+const programLimit = 5 * time.Minute
+
+// figures runs a program and parses what it prints.
+func (h *harness) figures(argv []string) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(h.ctx, programLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := proc.StartOn(h.serverCPU, cmd); err != nil {
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return parseFigures(stdout.Bytes())
+}
+
+// parseFigures reads one flat JSON object of numbers.
+func parseFigures(data []byte) (map[string]float64, error) {
+	var figures map[string]float64
+	if err := json.Unmarshal(data, &figures); err != nil {
+		return nil, fmt.Errorf("figures: %w", err)
+	}
+	if len(figures) == 0 {
+		return nil, errors.New("figures: none")
+	}
+	return figures, nil
+}
+
+// fill adds a program's figures to the rows that come from it.
+func fill(tallies []tally, comparisons []comparison, program string, figures map[string]float64) error {
+	ours := program == "spindle"
+	for i, c := range comparisons {
+		for _, s := range c.sources {
+			if s.program != program {
+				continue
+			}
+			v, ok := figures[s.key]
+			if !ok || v <= 0 {
+				return fmt.Errorf("figures: no %s", s.key)
+			}
+			tallies[i].add(s.row, ours && s.row == program, v)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// A variant is one echo server to measure. To compare another one, add a row.
+type variant struct {
+	name string
+	ours bool
+	// goRuntime servers get GOMAXPROCS.
+	goRuntime bool
+	// prepare builds what the server needs and returns its command line, or an
+	// error that says what is not installed. It runs once.
+	prepare func(*workshop) (command, error)
+}
+
+// A command yields the arguments that start a server on addr, told the size of
+// the bursts it will be sent.
+type command func(addr string, bufferBytes int) []string
+
+// variants are in the order in which a round measures them. The first of ours
+// is the reference of all ratios unless --reference names another.
+var variants = []variant{
+	{name: "spindle-callback", ours: true, goRuntime: true, prepare: spindleEcho("callback")},
+	{name: "c-epoll", prepare: cServer("epoll.c")},
+	{name: "libuv", prepare: cServer("uv.c", "-luv")},
+	goPeer("gnet"),
+	goPeer("evio"),
+	goPeer("nbio"),
+	goPeer("netpoll"),
+	goPeer("gaio"),
+	goPeer("gonet"),
+	{name: "node", prepare: nodeServer},
+	{name: "uvloop", prepare: pythonServer("uvloop")},
+	{name: "asyncio", prepare: pythonServer("asyncio")},
+}
+
+func spindleEcho(model string) func(*workshop) (command, error) {
+	return func(w *workshop) (command, error) {
+		binary, err := w.spindle()
+		if err != nil {
+			return nil, err
+		}
+		return func(addr string, _ int) []string {
+			return []string{binary, "echo", "--addr", addr, "--model", model, "--loops", "1"}
+		}, nil
+	}
+}
+
+// goPeer is a row for a server linked into this binary.
+func goPeer(name string) variant {
+	return variant{name: name, goRuntime: true, prepare: func(w *workshop) (command, error) {
+		return func(addr string, bufferBytes int) []string {
+			return []string{w.self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
+		}, nil
+	}}
+}
+
+func cServer(source string, libraries ...string) func(*workshop) (command, error) {
+	return func(w *workshop) (command, error) {
+		binary, err := w.compileC(source, libraries...)
+		if err != nil {
+			return nil, err
+		}
+		return func(addr string, _ int) []string { return hostPort([]string{binary}, addr) }, nil
+	}
+}
+
+func nodeServer(w *workshop) (command, error) {
+	node, err := w.node()
+	if err != nil {
+		return nil, err
+	}
+	script, err := w.source("node/echo.js")
+	if err != nil {
+		return nil, err
+	}
+	return func(addr string, _ int) []string { return hostPort([]string{node, script}, addr) }, nil
+}
+
+func pythonServer(loop string) func(*workshop) (command, error) {
+	return func(w *workshop) (command, error) {
+		python, err := w.python(loop)
+		if err != nil {
+			return nil, err
+		}
+		script, err := w.source("python/echo.py")
+		if err != nil {
+			return nil, err
+		}
+		return func(addr string, _ int) []string { return hostPort([]string{python, script, loop}, addr) }, nil
+	}
+}
+
+// hostPort appends addr as two arguments, as the servers in other languages take it.
+func hostPort(argv []string, addr string) []string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		panic(fmt.Sprintf("bench: %v", err)) // listenAddr is a constant
+	}
+	return append(argv, host, port)
+}
