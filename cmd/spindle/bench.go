@@ -2,10 +2,278 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
+	"flag"
+	"fmt"
 	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
 )
 
-func runBench(ctx context.Context, args []string, out io.Writer) error {
-	return errors.New("not yet")
+// benchmark is one thing to measure, under the name it is asked for by.
+type benchmark struct {
+	name    string
+	about   string // for --help
+	figures []figure
+	series  int // how many series of rounds it takes: its part of the progress bar
+	run     func(ctx context.Context, s *session) error
+}
+
+// figure is one number that a benchmark finds. Its key is for programs, and
+// never changes; the rest is its row in the table for people.
+type figure struct {
+	key    string
+	what   string // "" has no row: it stands in the remark of another
+	unit   unit
+	remark string // here, as in what, $key stands for a figure
+}
+
+var benchmarks = []benchmark{
+	{
+		"callbacks", "callbacks that CallSoon queued by the thousand, and their run",
+		[]figure{{"callbacks_per_s", "callbacks queued and run", perSecond, ""}},
+		1, benchCallbacks,
+	}, {
+		"turns", "a callback that queues itself again: a turn each time",
+		[]figure{{"turns_per_s", "turns of one callback", perSecond, ""}},
+		1, benchTurns,
+	}, {
+		"timers", "timers set and cancelled, set and fired, beside Go's; alone and among a million",
+		[]figure{
+			{"timer_cancel_per_s", "timers set and cancelled", perSecond, "$timer_cancel_ratio Go's AfterFunc and Stop ($go_timer_cancel_per_s)"},
+			{"timer_fire_per_s", "timers set and fired", perSecond, "$timer_fire_ratio Go's AfterFunc ($go_timer_fire_per_s)"},
+			{"go_timer_cancel_per_s", "", perSecond, ""},
+			{"go_timer_fire_per_s", "", perSecond, ""},
+			{"timer_cancel_ratio", "", times, ""},
+			{"timer_fire_ratio", "", times, ""},
+			{"timer_cancel_million_per_s", "timers set and cancelled", perSecond, "with $timers others pending"},
+			{"timer_fire_million_per_s", "timers set and fired", perSecond, "with $timers others pending"},
+			{"timer_million_ns", "one timer replaced", nanoseconds, "among $timers pending, any of them"},
+		},
+		7, benchTimers,
+	}, {
+		"post", "callbacks that other goroutines post to a running loop, and their run",
+		[]figure{
+			{"post_1_per_s", "callbacks posted and run", perSecond, "from one goroutine"},
+			{"post_4_per_s", "callbacks posted and run", perSecond, "from four goroutines"},
+		},
+		2, benchPost,
+	}, {
+		"ready", "from a byte written by another goroutine to the callback of a loop that slept",
+		[]figure{
+			{"ready_p50_us", "from write to callback", microseconds, "median"},
+			{"ready_p99_us", "from write to callback", microseconds, "99th percentile"},
+		},
+		1, benchReady,
+	}, {
+		"sleep", "how long a timer of 1 ms really takes, beside Go's time.Sleep",
+		[]figure{
+			{"sleep_1ms_us", "a timer of 1 ms", microseconds, "Go's time.Sleep: $go_sleep_1ms_us"},
+			{"go_sleep_1ms_us", "", microseconds, ""},
+		},
+		1, benchSleep,
+	}, {
+		"idle", "CPU time and wake-ups of a process whose loop has nothing to do",
+		[]figure{
+			{"idle_cpu_ms", "CPU time of an idle loop", milliseconds, "over $idle"},
+			{"idle_wakeups", "wake-ups of an idle loop", count, "over $idle"},
+		},
+		1, benchIdle,
+	},
+}
+
+// effort is how much a run does. Counts are per round, and multiples of lot.
+type effort struct {
+	rounds    int
+	callbacks int
+	turns     int
+	cancels   int
+	timers    int // that fire, and that are pending
+	replaced  int
+	posts     int
+	bytes     int // written to a sleeping loop
+	naps      int // of 1 ms
+	idle      time.Duration
+}
+
+var (
+	wholeRun = effort{
+		rounds: 5, callbacks: 10e6, turns: 4e6, cancels: 1e6, timers: 1e6, replaced: 1e6,
+		posts: 2e6, bytes: 600, naps: 100, idle: 5 * time.Second,
+	}
+	quickRun = effort{
+		rounds: 3, callbacks: 500e3, turns: 200e3, cancels: 100e3, timers: 100e3, replaced: 50e3,
+		posts: 200e3, bytes: 50, naps: 20, idle: time.Second,
+	}
+)
+
+func benchHelp() string {
+	var b strings.Builder
+	b.WriteString(`
+spindle bench measures the loop on this machine: everything, or what is named.
+
+  spindle bench                     everything, in about half a minute
+  spindle bench timers post         only these
+  spindle bench --json > now.json   one flat object of numbers, for programs
+
+Rates are medians of several rounds. Close other programs first: they share
+the processor. What the names measure:
+
+`)
+	for _, m := range benchmarks {
+		fmt.Fprintf(&b, "  %-10s %s\n", m.name, m.about)
+	}
+	return b.String()
+}
+
+func runBench(ctx context.Context, args []string, out, errs io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "print one flat JSON object of numbers")
+	quick := flags.Bool("quick", false, "a smoke run of a few seconds: smaller counts, rougher figures")
+	if err := parse(flags, benchHelp(), args, out); err != nil {
+		return err
+	}
+	chosen, err := choose(flags.Args())
+	if err != nil {
+		return err
+	}
+	s := &session{effort: wholeRun, found: map[string]float64{}}
+	if *quick {
+		s.effort = quickRun
+	}
+	if err := s.measure(ctx, chosen, errs); err != nil {
+		return err
+	}
+	if *asJSON {
+		return json.NewEncoder(out).Encode(s.found)
+	}
+	return s.table(chosen, out)
+}
+
+// choose looks up names; none means all. The order is that of the table.
+func choose(names []string) ([]benchmark, error) {
+	if len(names) == 0 {
+		return benchmarks, nil
+	}
+	known := make([]string, len(benchmarks))
+	for i, m := range benchmarks {
+		known[i] = m.name
+	}
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, "-"):
+			return nil, fmt.Errorf("flag %s comes too late: flags go before the names", name)
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("unknown benchmark %q (have %s)", name, strings.Join(known, ", "))
+		}
+	}
+	var chosen []benchmark
+	for _, m := range benchmarks {
+		if slices.Contains(names, m.name) {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen, nil
+}
+
+// session is one run of the command: how much it does and what it found.
+type session struct {
+	effort
+	found map[string]float64 // by key
+	bar   progress
+}
+
+func (s *session) measure(ctx context.Context, chosen []benchmark, errs io.Writer) error {
+	total := 0
+	for _, m := range chosen {
+		total += m.series * s.rounds
+	}
+	s.bar = newProgress(errs, total)
+	defer s.bar.erase()
+	for _, m := range chosen {
+		s.bar.begin(m.name, m.series*s.rounds)
+		err := m.run(ctx, s)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("interrupted while measuring %s", m.name)
+		case err != nil:
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+// round begins a round. It is where an interrupt is noticed, and where the
+// garbage of the round before is cleared away, so that this one does not pay
+// for it.
+func (s *session) round(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.bar.step()
+	runtime.GC()
+	return nil
+}
+
+// median measures in rounds and sets key to the median.
+func (s *session) median(ctx context.Context, key string, measure func() (float64, error)) error {
+	var all []float64
+	for range s.rounds {
+		if err := s.round(ctx); err != nil {
+			return err
+		}
+		one, err := measure()
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	s.set(key, percentile(all, 50))
+	return nil
+}
+
+func (s *session) set(key string, value float64) { s.found[key] = sensible(value) }
+
+// table prints what was found for people.
+func (s *session) table(chosen []benchmark, out io.Writer) error {
+	units := map[string]unit{}
+	for _, m := range chosen {
+		for _, f := range m.figures {
+			units[f.key] = f.unit
+		}
+	}
+	expand := func(key string) string {
+		switch key {
+		case "timers":
+			return thousands(s.timers)
+		case "idle":
+			return fmt.Sprintf("%g s", s.idle.Seconds())
+		}
+		return units[key](s.found[key])
+	}
+	var rows [][3]string
+	var wide [2]int
+	for _, m := range chosen {
+		for _, f := range m.figures {
+			if f.what == "" {
+				continue
+			}
+			row := [3]string{f.what, expand(f.key), os.Expand(f.remark, expand)}
+			rows = append(rows, row)
+			for i := range wide {
+				wide[i] = max(wide[i], utf8.RuneCountInString(row[i]))
+			}
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		line := fmt.Sprintf("%-*s  %*s  %s", wide[0], r[0], wide[1], r[1], r[2])
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
 }

@@ -26,7 +26,7 @@ receives, until it is interrupted.
 Port 0 takes a free port; the line on standard output says which.
 `
 
-func runEcho(ctx context.Context, args []string, out io.Writer) error {
+func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	flags := flag.NewFlagSet("echo", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:9000", "`HOST:PORT` to listen on")
 	model := flags.String("model", "callback", "`MODEL` of the server: callback")

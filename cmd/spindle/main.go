@@ -17,7 +17,7 @@ import (
 type command struct {
 	name    string
 	summary string
-	run     func(ctx context.Context, args []string, out io.Writer) error
+	run     func(ctx context.Context, args []string, out, errs io.Writer) error
 }
 
 var commands = []command{
@@ -47,7 +47,7 @@ func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
 		if c.name != args[0] {
 			continue
 		}
-		err := c.run(ctx, args[1:], out)
+		err := c.run(ctx, args[1:], out, errs)
 		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return 0
 		}

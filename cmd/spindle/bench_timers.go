@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// timerRounds is a loop and the memory that its rounds use again and again.
+type timerRounds struct {
+	l       *loop.Loop
+	set     [lot]loop.Timer
+	goSet   [lot]*time.Timer
+	delays  []time.Duration // until each of the timers that are to fire
+	pending []loop.Timer    // those in whose midst the others are set, shuffled
+	next    int             // of pending, to be replaced
+}
+
+func benchTimers(ctx context.Context, s *session) error {
+	l, err := newBenchLoop()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	t := &timerRounds{l: l, delays: make([]time.Duration, s.timers)}
+	for i := range t.delays {
+		t.delays[i] = rand.N(50 * time.Millisecond).Truncate(time.Millisecond)
+	}
+	cancel := func() (float64, error) { return t.cancel(ctx, s.cancels) }
+	fire := func() (float64, error) { return t.fire(ctx) }
+	replace := func() (float64, error) { return t.replace(ctx, s.replaced) }
+
+	err = s.besideGo(ctx, "timer_cancel", cancel, func() float64 { return t.cancelGo(s.cancels) })
+	if err != nil {
+		return err
+	}
+	if err := s.besideGo(ctx, "timer_fire", fire, t.fireGo); err != nil {
+		return err
+	}
+	if err := t.fill(ctx, s.timers); err != nil {
+		return err
+	}
+	if err := s.median(ctx, "timer_cancel_million_per_s", cancel); err != nil {
+		return err
+	}
+	if err := s.median(ctx, "timer_fire_million_per_s", fire); err != nil {
+		return err
+	}
+	return s.median(ctx, "timer_million_ns", replace)
+}
+
+// besideGo measures ours and Go's by turns, so that what else goes on in the
+// machine meets both. The ratio is the median of the rounds' ratios.
+func (s *session) besideGo(ctx context.Context, name string, ours func() (float64, error), gos func() float64) error {
+	var theirs, ratios []float64
+	err := s.median(ctx, name+"_per_s", func() (float64, error) {
+		us, err := ours()
+		if err != nil {
+			return 0, err
+		}
+		if err := s.round(ctx); err != nil {
+			return 0, err
+		}
+		them := gos()
+		theirs, ratios = append(theirs, them), append(ratios, us/them)
+		return us, nil
+	})
+	if err != nil {
+		return err
+	}
+	s.set("go_"+name+"_per_s", percentile(theirs, 50))
+	s.set(name+"_ratio", percentile(ratios, 50))
+	return nil
+}
+
+// cancelDelay is what a timer that will be cancelled is set to.
+func cancelDelay(i int) time.Duration { return time.Second + time.Duration(i%50)*time.Millisecond }
+
+// cancel sets a lot of timers and then cancels them, in each turn.
+func (t *timerRounds) cancel(ctx context.Context, n int) (float64, error) {
+	turn := func() {
+		for i := range t.set {
+			t.set[i] = t.l.CallLater(cancelDelay(i), nothing)
+		}
+		for i := range t.set {
+			t.set[i].Cancel()
+		}
+	}
+	took, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
+	return perSecondOf(n, took), err
+}
+
+func (t *timerRounds) cancelGo(n int) float64 {
+	start := time.Now()
+	for left := n; left > 0; left -= lot {
+		for i := range t.goSet {
+			t.goSet[i] = time.AfterFunc(cancelDelay(i), nothing)
+		}
+		for i := range t.goSet {
+			t.goSet[i].Stop()
+		}
+	}
+	return perSecondOf(n, time.Since(start))
+}
+
+// fire sets all timers and waits until the last has fired.
+func (t *timerRounds) fire(ctx context.Context) (float64, error) {
+	left := len(t.delays)
+	fired := func() {
+		if left--; left == 0 {
+			t.l.Stop()
+		}
+	}
+	next := t.delays
+	turn := func() {
+		for _, d := range next[:lot] {
+			t.l.CallLater(d, fired)
+		}
+		next = next[lot:]
+	}
+	took, err := timed(ctx, t.l, inLots(t.l, len(t.delays), turn, nothing))
+	return perSecondOf(len(t.delays), took), err
+}
+
+func (t *timerRounds) fireGo() float64 {
+	var left atomic.Int64
+	left.Store(int64(len(t.delays)))
+	done := make(chan struct{})
+	fired := func() {
+		if left.Add(-1) == 0 {
+			close(done)
+		}
+	}
+	start := time.Now()
+	for _, d := range t.delays {
+		time.AfterFunc(d, fired)
+	}
+	<-done
+	return perSecondOf(len(t.delays), time.Since(start))
+}
+
+// someday is a delay of a timer that is there to be among others. A few of
+// them come due while the others are measured, as they would in life.
+func someday() time.Duration { return rand.N(time.Minute) }
+
+func (t *timerRounds) fill(ctx context.Context, n int) error {
+	t.pending = make([]loop.Timer, 0, n)
+	turn := func() {
+		for range lot {
+			t.pending = append(t.pending, t.l.CallLater(someday(), nothing))
+		}
+	}
+	_, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
+	// Shuffled once and then taken in order, they are cancelled at random
+	// without a random walk through our own slice on the loop's account.
+	rand.Shuffle(len(t.pending), func(i, j int) { t.pending[i], t.pending[j] = t.pending[j], t.pending[i] })
+	return err
+}
+
+// replace cancels one of the pending timers after the other and sets a new one
+// in its stead, and returns how long one exchange takes in nanoseconds.
+func (t *timerRounds) replace(ctx context.Context, n int) (float64, error) {
+	turn := func() {
+		for range lot {
+			one := &t.pending[t.next]
+			one.Cancel()
+			*one = t.l.CallLater(someday(), nothing)
+			t.next = (t.next + 1) % len(t.pending)
+		}
+	}
+	took, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
+	return float64(took.Nanoseconds()) / float64(n), err
+}

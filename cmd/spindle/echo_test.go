@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+)
+
+// patience is how long a client waits before the server counts as stuck.
+const patience = 15 * time.Second
+
+var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \(callback, (\w+), (\d+ loops?)\)\n$`)
+
+// startEcho runs the command until the test ends and returns its address. The
+// command must then end with exit code 0.
+func startEcho(t *testing.T, backend string, loops int) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	var errs bytes.Buffer
+	exit := make(chan int, 1)
+	go func() {
+		args := []string{"echo", "--addr", "127.0.0.1:0", "--backend", backend, "--loops", fmt.Sprint(loops)}
+		code := spindle(ctx, args, w, &errs)
+		w.Close()
+		exit <- code
+	}()
+	t.Cleanup(func() {
+		cancel()
+		r.Close()
+		if code := <-exit; code != 0 || errs.Len() > 0 {
+			t.Errorf("exit code %d and on stderr %q; want 0 and nothing", code, errs.String())
+		}
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatalf("no line on stdout: %v", err)
+	}
+	said := listening.FindStringSubmatch(line)
+	if said == nil || said[2] != backend || said[3] != fmt.Sprint(loops, " ", plural(loops, "loop")) {
+		t.Fatalf("the command says %q; want address, %s and %d loops", line, backend, loops)
+	}
+	return said[1]
+}
+
+func TestEcho(t *testing.T) {
+	for _, backend := range kernel.Backends() {
+		for _, loops := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s with %d %s", backend, loops, plural(loops, "loop")), func(t *testing.T) {
+				addr := startEcho(t, backend, loops)
+				t.Run("answers each message", func(t *testing.T) { answers(t, addr) })
+				t.Run("ends when the client ends", func(t *testing.T) { echoAll(t, addr, nil) })
+				t.Run("one byte", func(t *testing.T) { echoAll(t, addr, []byte{7}) })
+				t.Run("megabytes", func(t *testing.T) { echoAll(t, addr, pattern(5<<20, 1)) })
+				t.Run("many clients at once", func(t *testing.T) { manyClients(t, addr) })
+				t.Run("a client that does not read", func(t *testing.T) { doesNotRead(t, addr) })
+			})
+		}
+	}
+}
+
+// pattern is n bytes in which a lost or moved one shows.
+func pattern(n int, seed uint32) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		seed = seed*1664525 + 1013904223
+		p[i] = byte(seed >> 24)
+	}
+	return p
+}
+
+func dial(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*net.TCPConn)
+}
+
+// roundTrip sends message, ends its half, and reads until the server ends its
+// own.
+func roundTrip(conn *net.TCPConn, message []byte) error {
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(message)
+		sent <- errors.Join(err, conn.CloseWrite())
+	}()
+	got, err := io.ReadAll(conn)
+	if err := errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, message) {
+		return fmt.Errorf("%d bytes came back, not the %d that were sent", len(got), len(message))
+	}
+	return nil
+}
+
+func echoAll(t *testing.T, addr string, message []byte) {
+	conn := dial(t, addr)
+	defer conn.Close()
+	if err := roundTrip(conn, message); err != nil {
+		t.Error(err)
+	}
+}
+
+func answers(t *testing.T, addr string) {
+	conn := dial(t, addr)
+	defer conn.Close()
+	for i := range 100 {
+		message := pattern(1+i*13, uint32(i))
+		if _, err := conn.Write(message); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(message))
+		if _, err := io.ReadFull(conn, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, message) {
+			t.Fatalf("message %d came back changed", i)
+		}
+	}
+	if err := roundTrip(conn, []byte("bye")); err != nil {
+		t.Error(err)
+	}
+}
+
+func manyClients(t *testing.T, addr string) {
+	const clients = 100
+	var conns [clients]*net.TCPConn
+	for i := range conns { // all are open before the first one speaks
+		conns[i] = dial(t, addr)
+		defer conns[i].Close()
+	}
+	var all sync.WaitGroup
+	for i, conn := range conns {
+		all.Go(func() {
+			if err := roundTrip(conn, pattern(40_000+i, uint32(i))); err != nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// doesNotRead writes until nothing more is taken: the server must stop reading
+// from a peer that it cannot write to. Then everything must come back.
+func doesNotRead(t *testing.T, addr string) {
+	conn := dial(t, addr)
+	defer conn.Close()
+	const (
+		stuck = 150 * time.Millisecond // without progress
+		limit = 512 << 20              // far beyond what sockets hold
+	)
+	message := pattern(1<<20, 3)
+	taken := 0
+	for {
+		conn.SetWriteDeadline(time.Now().Add(stuck))
+		n, err := conn.Write(message[taken%len(message):])
+		taken += n
+		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+			break
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if taken > limit {
+			t.Fatalf("the server took %d bytes from a client that reads none", taken)
+		}
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != taken {
+		t.Fatalf("%d bytes came back of %d", len(got), taken)
+	}
+	for at := 0; at < len(got); at += len(message) {
+		part := got[at:min(at+len(message), len(got))]
+		if !bytes.Equal(part, message[:len(part)]) {
+			t.Fatalf("what came back is changed after byte %d", at)
+		}
+	}
+}
+
+// A client that vanishes takes nobody with it.
+func TestEchoSurvivesReset(t *testing.T) {
+	for _, backend := range kernel.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			addr := startEcho(t, backend, 1)
+			gone := dial(t, addr)
+			if _, err := gone.Write(pattern(100_000, 5)); err != nil {
+				t.Fatal(err)
+			}
+			gone.SetLinger(0) // close with a reset
+			gone.Close()
+			echoAll(t, addr, []byte("still there?"))
+		})
+	}
+}

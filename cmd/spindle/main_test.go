@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain fails the package if goroutines or descriptors are left behind.
+func TestMain(m *testing.M) {
+	// Go's own poller opens its descriptors at the first use of the network
+	// and keeps them.
+	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
+		ln.Close()
+	}
+	goroutines, fds := runtime.NumGoroutine(), openFDs()
+	code := m.Run()
+	if code == 0 && !eventually(func() bool { return runtime.NumGoroutine() <= goroutines }) {
+		fmt.Fprintln(os.Stderr, "goroutines were left behind:")
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+		code = 1
+	}
+	if now := openFDs(); code == 0 && now > fds {
+		fmt.Fprintf(os.Stderr, "%d descriptors were left open\n", now-fds)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// openFDs is 0 where the system does not tell.
+func openFDs() int {
+	entries, _ := os.ReadDir("/proc/self/fd")
+	return len(entries)
+}
+
+func eventually(condition func() bool) bool {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if condition() {
+			return true
+		}
+	}
+	return false
+}
+
+// result is what came of a command line.
+type result struct {
+	code      int
+	out, errs string
+}
+
+func run(ctx context.Context, args ...string) result {
+	var out, errs bytes.Buffer
+	code := spindle(ctx, args, &out, &errs)
+	return result{code, out.String(), errs.String()}
+}
+
+func TestHelp(t *testing.T) {
+	for _, test := range []struct {
+		args string
+		want []string
+	}{
+		{"help", []string{"spindle echo", "spindle bench", "--help"}},
+		{"--help", []string{"spindle echo", "spindle bench", "--help"}},
+		{"-h", []string{"spindle echo", "spindle bench", "--help"}},
+		{"echo --help", []string{"spindle echo serves", "--addr HOST:PORT", "127.0.0.1:9000", "--backend", "--loops N", "--model"}},
+		{"echo -h", []string{"spindle echo serves"}},
+		{"bench --help", []string{"spindle bench measures", "--json", "--quick", "callbacks", "turns", "timers", "post", "ready", "sleep", "idle"}},
+	} {
+		got := run(t.Context(), strings.Fields(test.args)...)
+		if got.code != 0 || got.errs != "" {
+			t.Errorf("%s: exit code %d and on stderr %q; want 0 and nothing", test.args, got.code, got.errs)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("%s does not mention %q:\n%s", test.args, want, got.out)
+			}
+		}
+	}
+}
+
+func TestNoCommandPrintsUsage(t *testing.T) {
+	got := run(t.Context())
+	if got.code != 2 || got.out != "" || !strings.Contains(got.errs, "spindle echo") {
+		t.Errorf("got %+v; want exit code 2 and the usage on stderr", got)
+	}
+}
+
+// A wrong command line costs one line on stderr that names what is wrong.
+func TestMistakesTakeOneLine(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, test := range []struct{ args, want string }{
+		{"knit", `"knit"`},
+		{"--knit", `"--knit"`},
+		{"echo --bogus", "-bogus"},
+		{"echo --loops many", `"many"`},
+		{"echo --loops", "-loops"},
+		{"echo --loops 0", "--loops 0"},
+		{"echo --loops -1", "--loops -1"},
+		{"echo --model actor", `"actor"`},
+		{"echo --backend abacus", `"abacus"`},
+		{"echo --addr nonsense", `"nonsense"`},
+		{"echo --addr 127.0.0.1", `"127.0.0.1"`},
+		{"echo --addr 127.0.0.1:99999", `"127.0.0.1:99999"`},
+		{"echo --addr 127.0.0.1:-1", `"127.0.0.1:-1"`},
+		{"echo --addr 127.0.0.1:nosuchservice", `"127.0.0.1:nosuchservice"`},
+		{"echo --addr " + taken.Addr().String(), taken.Addr().String()},
+		{"echo --loops 2 --addr " + taken.Addr().String(), taken.Addr().String()},
+		{"echo stray", `"stray"`},
+		{"bench --bogus", "-bogus"},
+		{"bench knitting", `"knitting" (have callbacks, turns, timers, post, ready, sleep, idle)`},
+		{"bench turns knitting", `"knitting"`},
+		{"bench turns --json", "--json"},
+	} {
+		got := run(t.Context(), strings.Fields(test.args)...)
+		if got.code != 2 || got.out != "" {
+			t.Errorf("%s: exit code %d and on stdout %q; want 2 and nothing", test.args, got.code, got.out)
+		}
+		if strings.Count(got.errs, "\n") != 1 || !strings.HasSuffix(got.errs, "\n") {
+			t.Errorf("%s: on stderr %q; want one line", test.args, got.errs)
+		}
+		if !strings.HasPrefix(got.errs, "spindle") || !strings.Contains(got.errs, test.want) {
+			t.Errorf("%s: on stderr %q; want it to name %s", test.args, got.errs, test.want)
+		}
+	}
+}
