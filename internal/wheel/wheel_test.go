@@ -266,3 +266,11 @@ func BenchmarkReplaceAmongMillion(b *testing.B) {
 		refs[i] = w.Add(1e9+r.Int64N(60e9), nop)
 	}
 }
+
+// FuzzAgainstModel lets the fuzzer choose the operations.
+func FuzzAgainstModel(f *testing.F) {
+	f.Add(uint64(1), uint64(2), uint16(1000))
+	f.Fuzz(func(t *testing.T, a, b uint64, n uint16) {
+		againstModel(t, rand.New(rand.NewPCG(a, b)), int(n))
+	})
+}
