@@ -61,7 +61,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	if need := max(o.high, o.idle+o.active, o.conns) + spare; need > limit {
 		return nil, fmt.Errorf("%d open files are needed and %d allowed; lower --high, --idle or --conns: %w", need, limit, errUsage)
 	}
-	if h.shop, err = newWorkshop(o.spindle); err != nil {
+	if h.shop, err = newWorkshop(o.spindle, o.before); err != nil {
 		return nil, err
 	}
 	if o.spindle != "" {

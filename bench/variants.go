@@ -26,7 +26,8 @@ type command func(addr string, bufferBytes int) []string
 // variants are in the order in which a round measures them. The first of ours
 // is the reference of all ratios unless --reference names another.
 var variants = []variant{
-	{name: "spindle-callback", ours: true, goRuntime: true, prepare: spindleEcho("callback")},
+	{name: "spindle-callback", ours: true, goRuntime: true, prepare: spindleEcho("callback", (*workshop).spindle)},
+	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("callback", (*workshop).before)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
 	{name: "libuv", prepare: cServer("uv.c", "-luv")},
 	goPeer("gnet"),
@@ -40,9 +41,9 @@ var variants = []variant{
 	{name: "asyncio", prepare: pythonServer("asyncio")},
 }
 
-func spindleEcho(model string) func(*workshop) (command, error) {
+func spindleEcho(model string, build func(*workshop) (string, error)) func(*workshop) (command, error) {
 	return func(w *workshop) (command, error) {
-		binary, err := w.spindle()
+		binary, err := build(w)
 		if err != nil {
 			return nil, err
 		}

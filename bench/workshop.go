@@ -19,6 +19,7 @@ type workshop struct {
 	dir         string // temporary, holds all that is made
 	self        string // this binary
 	spindlePath string // given by the user, or made
+	beforePath  string // an older build, if the user gave one
 
 	made map[string]string // C source to its binary
 }
@@ -32,7 +33,7 @@ func (e notInstalled) Error() string { return string(e) }
 // spindleDir is where the command's source lies, from this module's directory.
 var spindleDir = filepath.Join("..", "cmd", "spindle")
 
-func newWorkshop(spindlePath string) (*workshop, error) {
+func newWorkshop(spindlePath, beforePath string) (*workshop, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -41,10 +42,18 @@ func newWorkshop(spindlePath string) (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &workshop{dir: dir, self: self, spindlePath: spindlePath, made: map[string]string{}}, nil
+	return &workshop{dir: dir, self: self, spindlePath: spindlePath, beforePath: beforePath, made: map[string]string{}}, nil
 }
 
 func (w *workshop) close() { os.RemoveAll(w.dir) }
+
+// before is the path of the older build to compare with.
+func (w *workshop) before() (string, error) {
+	if w.beforePath == "" {
+		return "", notInstalled("no --before PATH")
+	}
+	return exec.LookPath(w.beforePath)
+}
 
 // spindle is the path of the command.
 func (w *workshop) spindle() (string, error) {

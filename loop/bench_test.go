@@ -58,6 +58,23 @@ func BenchmarkTimerAddCancel(b *testing.B) {
 	}
 }
 
+// BenchmarkTimerAddCancelThousand sets a thousand and then cancels them.
+func BenchmarkTimerAddCancelThousand(b *testing.B) {
+	l := newLoop(b, loop.Options{})
+	nop := func() {}
+	timers := make([]loop.Timer, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range timers {
+			timers[i] = l.CallLater(time.Minute, nop)
+		}
+		for _, t := range timers {
+			t.Cancel()
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/timer")
+}
+
 func BenchmarkPost(b *testing.B) {
 	l := newLoop(b, loop.Options{})
 	done := make(chan error)

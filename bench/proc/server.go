@@ -95,12 +95,25 @@ func parseAnnouncement(line string) (addr string, ok bool) {
 	return addr, true
 }
 
-// Stop ends the server and waits for it. Further calls do nothing.
+// Stop ends the server and waits for it: asked first, so that it can write what
+// it has to write (a profile), killed if it does not listen. Further calls do
+// nothing.
 func (s *Server) Stop() {
-	s.cmd.Process.Kill()
-	err := <-s.exited
-	s.exited <- err
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	limit := time.NewTimer(stopLimit)
+	defer limit.Stop()
+	select {
+	case err := <-s.exited:
+		s.exited <- err
+	case <-limit.C:
+		s.cmd.Process.Kill()
+		err := <-s.exited
+		s.exited <- err
+	}
 }
+
+// stopLimit is how long a server may take to end when asked.
+const stopLimit = 2 * time.Second
 
 // Err says why the server is gone, or is nil while it runs.
 func (s *Server) Err() error {

@@ -25,6 +25,7 @@ func benchReady(ctx context.Context, s *session) error {
 		at := time.Now()
 		l.Kernel().Recv(wire.near, buf)
 		arrived <- at
+		l.Kernel().Send(wire.near, buf)
 	})
 	if err != nil {
 		return err
@@ -49,34 +50,36 @@ func benchReady(ctx context.Context, s *session) error {
 // is asleep in the kernel by then and not on its way there.
 const readyRest = 200 * time.Microsecond
 
-// readyRound writes n bytes to a running loop, one by one, from a goroutine of
-// its own, and returns how long each took to arrive, in microseconds.
+// readyRound writes n bytes to a running loop, one by one, and returns how long
+// each took to arrive, in microseconds. The writer is a thread that waits in the
+// kernel, as a peer on the network would: a goroutine that waits on a channel
+// leaves its thread spinning for other work on the very core where the loop's
+// thread is to wake up.
 func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan time.Time, n int) ([]float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var micros []float64
 	written := make(chan error, 1)
 	go func() {
 		defer l.Stop()
 		for range n {
-			time.Sleep(readyRest)
+			doze(readyRest)
 			start := time.Now()
-			if err := wire.send(); err != nil {
+			err := wire.send()
+			if err == nil {
+				err = wire.answered()
+			}
+			if err != nil {
 				written <- err
 				return
 			}
-			select {
-			case at := <-arrived:
-				micros = append(micros, float64(at.Sub(start).Nanoseconds())/1e3)
-			case <-ctx.Done():
-				written <- context.Cause(ctx)
-				return
-			}
+			at := <-arrived
+			micros = append(micros, float64(at.Sub(start).Nanoseconds())/1e3)
 		}
 		written <- nil
 	}()
 	err := l.Run(ctx)
-	cancel() // the writer may be waiting for a loop that has failed
+	if err != nil {
+		wire.hangUp() // the writer waits for a loop that has ended
+	}
 	if failed := <-written; err == nil {
 		err = failed
 	}

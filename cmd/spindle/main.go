@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 )
@@ -34,6 +35,15 @@ func main() {
 // spindle runs a command line and returns the exit code: 0, or 2 with one line
 // that says what was wrong.
 func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
+	if len(args) >= 2 && args[0] == "--cpuprofile" {
+		stop, err := profile(args[1])
+		if err != nil {
+			fmt.Fprintf(errs, "spindle: --cpuprofile: %v\n", err)
+			return 2
+		}
+		defer stop()
+		args = args[2:]
+	}
 	if len(args) == 0 {
 		usage(errs)
 		return 2
@@ -58,12 +68,28 @@ func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
 	return 2
 }
 
+// profile writes a CPU profile to a file until stop is called.
+func profile(name string) (stop func(), err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
+}
+
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Spindle is an event loop for Go. This command shows it at work.\n\n")
 	for _, c := range commands {
 		fmt.Fprintf(w, "  spindle %-7s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\n'spindle COMMAND --help' explains a command and its flags.\n")
+	fmt.Fprint(w, "\n'spindle COMMAND --help' explains a command and its flags;\n'spindle --cpuprofile FILE COMMAND' profiles it.\n")
 }
 
 // parse reads a command's flags. Its errors are one line, and asking for help

@@ -3,51 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"runtime/pprof"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/spindleloop/spindle/internal/leak"
 )
 
-// TestMain fails the package if goroutines or descriptors are left behind.
-func TestMain(m *testing.M) {
-	// Go's own poller opens its descriptors at the first use of the network
-	// and keeps them.
-	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-		ln.Close()
-	}
-	goroutines, fds := runtime.NumGoroutine(), openFDs()
-	code := m.Run()
-	if code == 0 && !eventually(func() bool { return runtime.NumGoroutine() <= goroutines }) {
-		fmt.Fprintln(os.Stderr, "goroutines were left behind:")
-		pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-		code = 1
-	}
-	if now := openFDs(); code == 0 && now > fds {
-		fmt.Fprintf(os.Stderr, "%d descriptors were left open\n", now-fds)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// openFDs is 0 where the system does not tell.
-func openFDs() int {
-	entries, _ := os.ReadDir("/proc/self/fd")
-	return len(entries)
-}
-
-func eventually(condition func() bool) bool {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
-		if condition() {
-			return true
-		}
-	}
-	return false
-}
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // result is what came of a command line.
 type result struct {
@@ -100,6 +65,7 @@ func TestMistakesTakeOneLine(t *testing.T) {
 	}
 	defer taken.Close()
 	for _, test := range []struct{ args, want string }{
+		{"--cpuprofile /no/such/folder/x help", "/no/such/folder/x"},
 		{"knit", `"knit"`},
 		{"--knit", `"--knit"`},
 		{"echo --bogus", "-bogus"},
@@ -132,5 +98,15 @@ func TestMistakesTakeOneLine(t *testing.T) {
 		if !strings.HasPrefix(got.errs, "spindle") || !strings.Contains(got.errs, test.want) {
 			t.Errorf("%s: on stderr %q; want it to name %s", test.args, got.errs, test.want)
 		}
+	}
+}
+
+func TestProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cpu.pprof")
+	if got := run(t.Context(), "--cpuprofile", file, "help"); got.code != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+		t.Fatalf("no profile: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"time"
 )
 
 // Where Spindle has no poller there is nothing to measure either.
@@ -17,6 +18,12 @@ func newPair() (pair, error) { return pair{}, errors.ErrUnsupported }
 
 func (pair) send() error { return errors.ErrUnsupported }
 
+func (pair) answered() error { return errors.ErrUnsupported }
+
+func (pair) hangUp() {}
+
 func (pair) close() {}
+
+func doze(time.Duration) {}
 
 func spent() (expense, error) { return expense{}, errors.ErrUnsupported }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"time"
 
@@ -16,8 +17,9 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// pair is two sockets that are connected. It is not made of os.Files, because
-// Go's own poller would then be told of every byte as well.
+// pair is two sockets that are connected: the near one is for a loop, the far
+// one blocks. It is not made of os.Files, because Go's own poller would then be
+// told of every byte as well.
 type pair struct{ near, far int }
 
 func newPair() (pair, error) {
@@ -25,20 +27,44 @@ func newPair() (pair, error) {
 	if err != nil {
 		return pair{}, os.NewSyscallError("socketpair", err)
 	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-		if err := unix.SetNonblock(fd, true); err != nil {
-			pair{fds[0], fds[1]}.close()
-			return pair{}, os.NewSyscallError("fcntl", err)
-		}
+	p := pair{fds[0], fds[1]}
+	unix.CloseOnExec(p.near)
+	unix.CloseOnExec(p.far)
+	if err := unix.SetNonblock(p.near, true); err != nil {
+		p.close()
+		return pair{}, os.NewSyscallError("fcntl", err)
 	}
-	return pair{fds[0], fds[1]}, nil
+	return p, nil
 }
 
 // send makes the near end readable.
 func (p pair) send() error {
 	_, err := unix.Write(p.far, []byte{1})
 	return os.NewSyscallError("write", err)
+}
+
+// answered waits for a byte from the near end.
+func (p pair) answered() error {
+	var b [1]byte
+	for {
+		n, err := unix.Read(p.far, b[:])
+		switch {
+		case err == unix.EINTR:
+		case err == nil && n == 0:
+			return io.ErrUnexpectedEOF
+		default:
+			return os.NewSyscallError("read", err)
+		}
+	}
+}
+
+// hangUp ends a wait for an answer.
+func (p pair) hangUp() { unix.Shutdown(p.near, unix.SHUT_RDWR) }
+
+// doze keeps the thread, not only the goroutine, asleep.
+func doze(d time.Duration) {
+	t := unix.NsecToTimeval(int64(d))
+	unix.Select(0, nil, nil, nil, &t)
 }
 
 func (p pair) close() {

@@ -22,10 +22,11 @@ const (
 )
 
 // chunks is a slab in pages without pointers: the garbage collector does not
-// look inside, and growing moves nothing.
+// look inside, and growing moves nothing. The free ones are a stack, not a list
+// through the chunks, for which taking one would wait for a cache miss.
 type chunks struct {
 	pages []*[chunkPageLen]chunk
-	free  uint32 // one-based
+	free  []uint32 // one-based
 }
 
 func (s *chunks) at(ref uint32) *chunk {
@@ -33,27 +34,22 @@ func (s *chunks) at(ref uint32) *chunk {
 }
 
 func (s *chunks) take() uint32 {
-	if s.free == 0 {
+	if len(s.free) == 0 {
 		base := uint32(len(s.pages)) << chunkPageBits
-		page := new([chunkPageLen]chunk)
-		for i := range page {
-			page[i].next = base + uint32(i) + 2
+		s.pages = append(s.pages, new([chunkPageLen]chunk))
+		for i := range uint32(chunkPageLen) {
+			s.free = append(s.free, base+chunkPageLen-i)
 		}
-		page[chunkPageLen-1].next = 0
-		s.pages = append(s.pages, page)
-		s.free = base + 1
 	}
-	ref := s.free
+	last := len(s.free) - 1
+	ref := s.free[last]
+	s.free = s.free[:last]
 	c := s.at(ref)
-	s.free = c.next
 	c.n, c.next = 0, 0
 	return ref
 }
 
-func (s *chunks) release(ref uint32) {
-	s.at(ref).next = s.free
-	s.free = ref
-}
+func (s *chunks) release(ref uint32) { s.free = append(s.free, ref) }
 
 func (s *chunks) push(sl *slot, e entry) {
 	if sl.tail == 0 {

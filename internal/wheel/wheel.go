@@ -148,7 +148,7 @@ func (w *Wheel) Due() (fn func(), when int64) {
 			return nil, 0
 		}
 		w.dropFront(fromHeap)
-		fn := *w.nodes.fn(e.idx)
+		fn := w.nodes.at(e.idx).fn
 		if w.nodes.release(makeRef(e.idx, e.gen)) {
 			w.live--
 			return fn, e.when
