@@ -19,7 +19,7 @@
 // without pointers, read front to back; the function lives in a node of its
 // own, and cancelling touches only that node. The entry a cancelled timer
 // leaves behind is dead: it is dropped when its slot is next read, or by a
-// sweep that takes one chunk per cancel once the dead outnumber the living.
+// sweep that takes one chunk per cancel once there are two dead for each living.
 //
 // A Wheel is for one goroutine.
 package wheel
@@ -115,7 +115,7 @@ func (w *Wheel) Cancel(r Ref) bool {
 	}
 	w.live--
 	w.dead++
-	if w.dead > w.live+sweepSlack {
+	if w.dead > 2*w.live+sweepSlack {
 		w.sweepChunk()
 	}
 	return true
