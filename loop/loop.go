@@ -99,8 +99,8 @@ type Options struct {
 	// refused with ErrBusy. Zero means 65,536.
 	MaxOffloads int
 
-	// Debug poisons what was only lent: a slice of Pending after the next
-	// Poll, a buffer after the callback it was lent to.
+	// Debug poisons what was only lent: entries of Pending say so when they
+	// are run after the next Poll.
 	Debug bool
 
 	// Kernel replaces the system underneath, for the packages of this

@@ -133,6 +133,24 @@ func TestStopBeforeRun(t *testing.T) {
 	}
 }
 
+// TestStopIsForOneRun ends a Run by everything at once: none of it is left for
+// the next.
+func TestStopIsForOneRun(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	l.CallSoon(func() { l.Stop(); cancel(); panic("and this") })
+	var p *loop.PanicError
+	if err := l.Run(ctx); !errors.As(err, &p) {
+		t.Fatalf("Run: %v", err)
+	}
+	ran := false
+	l.CallSoon(func() { ran = true; l.Stop() })
+	run(t, l)
+	if !ran {
+		t.Fatal("an old Stop ended a new Run")
+	}
+}
+
 func TestStopFromAnotherGoroutine(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
 		l := newLoop(t, opts)

@@ -167,6 +167,16 @@ func TestRunOnceReturnsThePanic(t *testing.T) {
 	}
 }
 
+// TestRunOnceDoesNotWaitAfterAPanic has nothing else to wait for: another turn
+// would wait for ever.
+func TestRunOnceDoesNotWaitAfterAPanic(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	l.CallSoon(explode)
+	if n, err := l.RunOnce(-1); n != 1 || err != nil {
+		t.Fatalf("%d callbacks, %v", n, err)
+	}
+}
+
 func TestGoexitUnderRunOnceEndsItsGoroutine(t *testing.T) {
 	told := make(chan any, 1)
 	l := newLoop(t, loop.Options{OnPanic: func(p *loop.PanicError) error { told <- p.Value; return nil }})

@@ -109,6 +109,17 @@ func (q *lane) grow() {
 	q.ring = bigger
 }
 
+// keepRing is how many places an empty lane may keep after a flood.
+const keepRing = 1 << 14
+
+// trim gives back the memory of a flood. Only for an empty lane; sequence
+// numbers go on, so that old handles stay stale.
+func (q *lane) trim() {
+	if len(q.ring) > keepRing {
+		q.ring = nil
+	}
+}
+
 // run takes out and calls the first n. The head moves before the call: a
 // callback that panics has been run.
 func (q *lane) run(n int) {

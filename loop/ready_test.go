@@ -171,6 +171,27 @@ func TestHandleCancel(t *testing.T) {
 	}
 }
 
+func TestHandlesStayStaleAfterAFlood(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	var handles []loop.Handle
+	for range 100_000 {
+		handles = append(handles, l.CallSoon(func() {}))
+	}
+	l.CallSoon(func() { l.CallLater(time.Millisecond, l.Stop) }) // the lanes run empty, the loop waits
+	run(t, l)
+	ran := false
+	l.CallSoon(func() { ran = true; l.Stop() })
+	for _, h := range handles {
+		if h.Cancel() {
+			t.Fatal("a stale handle cancelled something")
+		}
+	}
+	run(t, l)
+	if !ran {
+		t.Fatal("a callback after the flood was lost")
+	}
+}
+
 func TestPostFromEverywhere(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	order := ""

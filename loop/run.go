@@ -36,14 +36,14 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 	for l.goesOn() && contain(l.serve) {
 	}
+	stopped := l.stop.Swap(false) // it was for this Run, whatever ended it
 	switch {
 	case l.failure != nil:
 		return l.failure
-	case ended.Load():
-		return context.Cause(ctx)
+	case stopped:
+		return nil
 	}
-	l.stop.Store(false)
-	return nil
+	return context.Cause(ctx)
 }
 
 // RunOnce runs one turn: what is due and ready, and then, if nothing is ready,
@@ -57,9 +57,9 @@ func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
 	defer l.leave()
 	before := l.callbacks()
 	l.sinceAsk = askEvery // ask the kernel in any case
-	for done := false; !done && l.failure == nil; {
-		done = l.guard(func() { l.turn(timeout) })
-	}
+	// A panic that OnPanic took ends the turn early; what is left of it is for
+	// the next one. To begin another one here could mean to wait.
+	l.guard(func() { l.turn(timeout) })
 	return int(l.callbacks() - before), l.failure
 }
 
@@ -241,6 +241,9 @@ func (l *Loop) ask(timeout time.Duration) {
 	if timeout = l.patience(timeout); timeout == 0 {
 		l.pulse.Add(2)
 	} else {
+		for i := range l.lanes {
+			l.lanes[i].trim()
+		}
 		l.pulse.Add(1)
 		if l.inbox.waiting.Load() || l.halted() {
 			timeout = 0
