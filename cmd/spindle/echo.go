@@ -230,6 +230,9 @@ func (c *echoConn) ready(r loop.Ready) {
 		return
 	}
 	c.s.flush()
+	if c.fd < 0 || c.unsent != nil { // the flush was about c too
+		return
+	}
 	for range 16 {
 		buf := c.s.buf
 		n, err := c.s.k.Recv(c.fd, buf)
