@@ -262,6 +262,10 @@ func (c *echoConn) ready(r loop.Ready) {
 
 // send writes p, keeps what does not fit, and tells whether all of it did.
 func (c *echoConn) send(p []byte) bool {
+	if c.unsent != nil { // two messages of one turn
+		*c.unsent = append(*c.unsent, p...)
+		return false
+	}
 	n, err := c.s.k.Send(c.fd, p)
 	switch {
 	case err != nil && err != syscall.EAGAIN:
