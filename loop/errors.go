@@ -3,6 +3,9 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"math"
+	"path"
+	"strings"
 )
 
 var (
@@ -10,14 +13,15 @@ var (
 	ErrClosed = errors.New("loop: closed")
 	// ErrRunning says that the loop is running and the call must wait until
 	// it does not.
-	ErrRunning = errors.New("loop: running")
-	// ErrExists says that a descriptor is watched already.
-	ErrExists = errors.New("loop: descriptor is watched already")
+	ErrRunning = errors.New("loop: running; Stop it and wait for Run to return")
+	// ErrExists says that a descriptor is watched already. If it should not
+	// be, it was closed before the watch was removed, and its number reused.
+	ErrExists = errors.New("loop: descriptor is watched already (or was closed before its watch was removed)")
 	// ErrNotWatched says that a watch was cancelled, or never was.
 	ErrNotWatched = errors.New("loop: descriptor is not watched")
 	// ErrNotPollable says that a descriptor can never be waited for: regular
 	// files and directories are always ready. Read them by Offload.
-	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory?)")
+	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
 	// ErrBusy says that too many jobs wait for a worker.
 	ErrBusy = errors.New("loop: too many jobs wait for a worker")
 	// ErrGoexit is the Value of a *PanicError for a callback that called
@@ -28,16 +32,20 @@ var (
 // OpError tells which operation failed, and on which descriptor.
 type OpError struct {
 	Op  string
-	FD  int // -1 where there is none
+	FD  int // the smallest int where there is none
 	Err error
 }
 
 func (e *OpError) Error() string {
-	if e.FD < 0 && e.Op != "watch" {
-		return fmt.Sprintf("loop: %s: %v", e.Op, e.Err)
+	why := strings.TrimPrefix(e.Err.Error(), "loop: ")
+	if e.FD == noFD {
+		return fmt.Sprintf("loop: %s: %s", e.Op, why)
 	}
-	return fmt.Sprintf("loop: %s fd %d: %v", e.Op, e.FD, e.Err)
+	return fmt.Sprintf("loop: %s: fd %d: %s", e.Op, e.FD, why)
 }
+
+// noFD is the FD of an operation that has none. It is not -1, which users pass.
+const noFD = math.MinInt
 
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
@@ -49,7 +57,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("loop: closed with %d callbacks not run and %d offloaded jobs not finished", e.Callbacks, e.Jobs)
+	return fmt.Sprintf("loop: closed with work left: callbacks not run: %d, offloaded jobs not finished: %d", e.Callbacks, e.Jobs)
 }
 
 // PanicError is a panic, or a runtime.Goexit, caught in a callback or in
@@ -61,9 +69,29 @@ type PanicError struct {
 
 func (e *PanicError) Error() string {
 	if e.Value == ErrGoexit {
-		return "loop: callback called runtime.Goexit"
+		return "loop: runtime.Goexit called" + e.place()
 	}
-	return fmt.Sprintf("loop: callback panicked: %v", e.Value)
+	return fmt.Sprintf("loop: panic%s: %v", e.place(), e.Value)
+}
+
+// place is where it happened, by the stack: the first frame behind that of the
+// panic which is not the runtime's.
+func (e *PanicError) place() string {
+	lines := strings.Split(string(e.Stack), "\n")
+	behind := false
+	for i := 0; i+1 < len(lines); i++ {
+		function := lines[i]
+		if strings.HasPrefix(function, "\t") {
+			continue
+		}
+		thrower := strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.")
+		if behind && !thrower {
+			file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
+			return " at " + path.Base(file)
+		}
+		behind = behind || strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.Goexit(")
+	}
+	return ""
 }
 
 // Unwrap returns the value if it is an error.

@@ -42,6 +42,13 @@ func (g *Group) Loops() []*Loop { return g.loops }
 // returns when all have ended. If one fails, the others end with it. Different
 // errors are joined.
 func (g *Group) Run(ctx context.Context) error {
+	for _, l := range g.loops {
+		// Here, where the caller can see it: a panic of Run on a goroutine of
+		// the group would end the program.
+		if l.state.Load() != idle {
+			panic("loop: Group.Run on a group that is closed or running")
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	errs := make([]error, len(g.loops))

@@ -96,11 +96,23 @@ func TestGroupFailsTogether(t *testing.T) {
 	checkCaught(t, g.Run(context.Background()), "boom", "explode")
 }
 
+func TestGroupRunTwiceIsRefused(t *testing.T) {
+	g := newGroup(t, 2)
+	g.Go(func(*loop.Loop) {
+		wantPanic(t, "Group.Run", func() { g.Run(context.Background()) })
+		g.Stop()
+	})
+	if err := g.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestGroupAfterClose(t *testing.T) {
 	g := newGroup(t, 2)
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
+	wantPanic(t, "Group.Run", func() { g.Run(context.Background()) })
 	if err := g.Go(func(*loop.Loop) {}); err != loop.ErrClosed {
 		t.Errorf("Go: %v", err)
 	}

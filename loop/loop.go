@@ -18,7 +18,8 @@
 // While a loop runs, it belongs to the goroutine that called Run: every method
 // is for callbacks on that loop, except Post, Stop and Group.Go, which are for
 // any goroutine. A call from the wrong goroutine panics and says so. While the
-// loop does not run, one goroutine at a time may prepare it.
+// loop does not run, one goroutine at a time may prepare it, or step it by
+// RunOnce or Poll.
 //
 // State that only callbacks of one loop touch needs no lock. In return no
 // callback may block: everything else on the loop waits for it. Blocking and
@@ -81,8 +82,8 @@ type Options struct {
 	// *PanicError.
 	OnPanic func(*PanicError) error
 
-	// Watchdog is how long a turn may take before OnBlocked hears of it.
-	// Zero means 100 ms; negative means no watchdog.
+	// Watchdog is how long a turn of Run may take before OnBlocked hears of
+	// it. Zero means 100 ms; negative means no watchdog.
 	Watchdog time.Duration
 
 	// OnBlocked is told of a turn that does not end, while it does not end,
@@ -92,15 +93,16 @@ type Options struct {
 	// Observer is told of every turn. Nil costs nothing.
 	Observer Observer
 
-	// Workers is how many goroutines Offload uses at most. Zero means 32.
+	// Workers is how many goroutines Offload uses at most. Zero or less
+	// means 32.
 	Workers int
 
 	// MaxOffloads is how many jobs may wait for a worker; one more is
 	// refused with ErrBusy. Zero means 65,536.
 	MaxOffloads int
 
-	// Debug poisons what was only lent: entries of Pending say so when they
-	// are run after the next Poll.
+	// Debug poisons what was only lent: the entries of a slice that Pending
+	// gave panic when they are run out of it after the next Poll.
 	Debug bool
 
 	// Kernel replaces the system underneath, for the packages of this
@@ -162,7 +164,7 @@ func New(opts Options) (*Loop, error) {
 	if k == nil {
 		var err error
 		if k, err = kernel.Open(opts.Backend); err != nil {
-			return nil, &OpError{Op: "new", FD: -1, Err: err}
+			return nil, &OpError{Op: "new", FD: noFD, Err: err}
 		}
 	}
 	now := k.Mono()
@@ -179,9 +181,12 @@ func New(opts Options) (*Loop, error) {
 }
 
 // Close releases the loop. It is refused with ErrRunning while the loop runs,
-// and with ErrClosed the second time. Watched descriptors stay open. If work
-// was accepted that will now never run, it says so with a *LostError; timers
-// that were not due yet are not lost work.
+// and with ErrClosed the second time. Watched descriptors stay open. Timers that
+// have not fired are dropped; callbacks and jobs that were accepted and will now
+// never run are told of by a *LostError. It does not wait for a job at work.
+//
+// Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and
+// everything else panics.
 func (l *Loop) Close() error {
 	if !l.state.CompareAndSwap(idle, closed) {
 		if l.state.Load() == closed {
@@ -191,7 +196,7 @@ func (l *Loop) Close() error {
 	}
 	l.owner.Store(closedOwner)
 	lost := LostError{
-		Callbacks: l.inbox.close() + l.ready(),
+		Callbacks: l.inbox.close() + l.forgotten(),
 		Jobs:      l.workers.close(),
 	}
 	l.wheel = wheel.New(0)
@@ -199,7 +204,7 @@ func (l *Loop) Close() error {
 	l.watches = watches{}
 	l.fds.Store(0)
 	if err := l.k.Close(); err != nil {
-		return &OpError{Op: "close", FD: -1, Err: err}
+		return &OpError{Op: "close", FD: noFD, Err: err}
 	}
 	if lost != (LostError{}) {
 		return &lost

@@ -61,7 +61,8 @@ type workers struct {
 	mu    sync.Mutex
 	queue lane // jobs no worker has begun; guarded by mu
 	busy  int  // workers; guarded by mu
-	open  int  // jobs whose results are not delivered; guarded by mu
+	open  int  // jobs whose done has not been called; guarded by mu
+	sent  int  // of these, those whose result is on its way; guarded by mu
 }
 
 func (w *workers) init(o Options) {
@@ -136,9 +137,13 @@ func (w *workers) cancel(seq uint64) bool {
 // deliver sends a result to the loop. If the loop was closed meanwhile, Close
 // has already told that the job was lost.
 func (w *workers) deliver(l *Loop, done func()) {
+	w.mu.Lock()
+	w.sent++
+	w.mu.Unlock()
 	_ = l.Post(func() {
 		w.mu.Lock()
 		w.open--
+		w.sent--
 		w.mu.Unlock()
 		done()
 	})
@@ -150,10 +155,11 @@ func (w *workers) unfinished() int {
 	return w.open
 }
 
-// close drops the jobs nobody has begun, and tells how many had no result.
+// close drops the jobs nobody has begun, and tells how many had no result. Those
+// whose result was on its way count as callbacks that did not run.
 func (w *workers) close() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = lane{}
-	return w.open
+	return w.open - w.sent
 }

@@ -104,6 +104,30 @@ func TestOffloadCancelAndBusy(t *testing.T) {
 	run(t, l)
 }
 
+// TestCloseCountsEachLossOnce: what was cancelled is no loss, and a job whose
+// result is on its way is one callback, not also a job.
+func TestCloseCountsEachLossOnce(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(func() {}).Cancel()
+	if err := l.Close(); err != nil {
+		t.Errorf("cancelled callback: %v", err)
+	}
+	l = newLoop(t, loop.Options{})
+	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) {}); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n == 0; { // the result has arrived, and is not run
+		var err error
+		if n, err = l.Poll(-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || *lost != (loop.LostError{Callbacks: 1}) {
+		t.Errorf("job on its way: %+v", lost)
+	}
+}
+
 func TestCloseTellsOfUnfinishedJobs(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/loop"
@@ -154,6 +155,22 @@ func TestWriterRunsAfterReaderPanicked(t *testing.T) {
 	run(t, l)
 	if order != "rw" {
 		t.Fatalf("order %q", order)
+	}
+}
+
+// TestPanicSaysWhere: the text is all that most programs print.
+func TestPanicSaysWhere(t *testing.T) {
+	for name, fn := range map[string]func(){
+		"panic": explode,
+		"index": func() { var none []int; none[len(none)]++ },
+		"nil":   func() { var p *loop.PanicError; p.Value = 1 },
+		"exit":  vanish,
+	} {
+		l := newLoop(t, loop.Options{})
+		l.CallSoon(fn)
+		if err := l.Run(context.Background()); err == nil || !strings.Contains(err.Error(), " at panic_test.go:") {
+			t.Errorf("%s: text %q", name, err)
+		}
 	}
 }
 

@@ -63,6 +63,19 @@ func (l *Loop) ready() int {
 	return n
 }
 
+// forgotten is how many callbacks are in the lanes and were not cancelled.
+func (l *Loop) forgotten() int {
+	n := 0
+	for i := range l.lanes {
+		for q := &l.lanes[i]; q.len() > 0; {
+			if q.pop() != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // runReady runs a turn's share of each lane.
 func (l *Loop) runReady() {
 	high, normal, low := l.lanes[High].len(), l.lanes[Normal].len(), l.lanes[Low].len()

@@ -46,9 +46,10 @@ func (l *Loop) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// RunOnce runs one turn: what is due and ready, and then, if nothing is ready,
-// it waits at most timeout (without limit if negative) for something to
-// happen and dispatches it. It returns how many callbacks ran.
+// RunOnce runs what there is to run, once: what is due, ready and posted. If
+// there is nothing, it waits at most timeout (without limit if negative) for
+// something, and runs that. It returns how many callbacks ran. A Stop wakes it,
+// and is otherwise for Run.
 //
 // A callback that calls runtime.Goexit under RunOnce ends the calling
 // goroutine, after OnPanic was told.
@@ -56,11 +57,21 @@ func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
 	l.enter("RunOnce")
 	defer l.leave()
 	before := l.callbacks()
-	l.sinceAsk = askEvery // ask the kernel in any case
-	// A panic that OnPanic took ends the turn early; what is left of it is for
-	// the next one. To begin another one here could mean to wait.
-	l.guard(func() { l.turn(timeout) })
+	l.step(0)
+	if timeout != 0 && l.failure == nil && l.callbacks() == before {
+		l.step(timeout)
+		if l.failure == nil && l.callbacks() == before {
+			l.step(0) // the timer or the Post that ended the wait
+		}
+	}
 	return int(l.callbacks() - before), l.failure
+}
+
+// step runs a turn that asks the kernel in any case. A panic that OnPanic took
+// ends it early; what is left of it is for the next turn.
+func (l *Loop) step(timeout time.Duration) {
+	l.sinceAsk = askEvery
+	l.guard(func() { l.turn(timeout) })
 }
 
 // Stop makes Run return once the turn under way is finished, or the next Run if
@@ -91,7 +102,7 @@ func (l *Loop) enter(op string) {
 	case l.owner.Load() == goid.Current():
 		panic("loop: " + op + " called from a callback of the same loop")
 	}
-	panic("loop: " + op + " on a loop that another goroutine runs")
+	panic("loop: " + op + " on a loop that another goroutine runs; reach it by Post")
 }
 
 func (l *Loop) leave() {
@@ -143,9 +154,10 @@ func (l *Loop) turns() {
 
 func (l *Loop) goesOn() bool { return !l.halted() && l.failure == nil }
 
-// halted tells whether someone wants Run to return.
+// halted tells whether someone wants Run to return. A loop that is stepped has
+// no Run to return from.
 func (l *Loop) halted() bool {
-	return l.stop.Load() || l.ended != nil && l.ended.Load()
+	return l.ended != nil && (l.stop.Load() || l.ended.Load())
 }
 
 // guard runs phases and catches what callbacks throw; it reports whether fn
@@ -255,7 +267,7 @@ func (l *Loop) ask(timeout time.Duration) {
 		l.dog.look()
 	}
 	if err != nil {
-		l.failure = &OpError{Op: "wait", FD: -1, Err: err}
+		l.failure = &OpError{Op: "wait", FD: noFD, Err: err}
 		return
 	}
 	l.eventAt, l.eventEnd = 0, n

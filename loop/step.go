@@ -46,7 +46,8 @@ type steps struct {
 //		}
 //	}
 //
-// Run and RunOnce first run what Poll has collected.
+// Other goroutines wake a Poll that waits by Post. Run and RunOnce first run what
+// Poll has collected.
 func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	l.enter("Poll")
 	defer l.leave()

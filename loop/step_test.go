@@ -138,6 +138,37 @@ func TestDebugPoisonsLentPending(t *testing.T) {
 	wantPanic(t, "lent", func() { pending[0].Run() })
 }
 
+// TestSteppingIgnoresStop: a Stop is for Run. A host that steps must neither spin
+// because of it nor lose it.
+func TestSteppingIgnoresStop(t *testing.T) {
+	l, v := newVirtual(t, loop.Options{})
+	l.Stop()
+	l.CallLater(time.Hour, func() {})
+	if n, err := l.RunOnce(time.Minute); n != 0 || err != nil || v.now != time.Minute {
+		t.Errorf("RunOnce: %d callbacks, %v, waited %v", n, err, v.now)
+	}
+	if n, err := l.Poll(time.Minute); n != 0 || err != nil || v.now != 2*time.Minute {
+		t.Errorf("Poll: %d pending, %v, waited %v", n, err, v.now)
+	}
+	run(t, l) // and here it is
+}
+
+// TestRunOnceRunsWhatEndedItsWait: a timer and a Post.
+func TestRunOnceRunsWhatEndedItsWait(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	ran := 0
+	l.CallLater(time.Millisecond, func() { ran++ })
+	if n, err := l.RunOnce(-1); n != 1 || err != nil || ran != 1 {
+		t.Errorf("timer: %d callbacks, %v, ran %d", n, err, ran)
+	}
+	l.CallSoon(func() { go l.Post(func() { ran++ }) })
+	for ran < 2 { // the first turn runs the CallSoon
+		if n, err := l.RunOnce(-1); n == 0 || err != nil {
+			t.Fatalf("post: %d callbacks, %v", n, err)
+		}
+	}
+}
+
 func TestPollWaitsForATimer(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{})
 	l.CallLater(time.Hour, func() {})

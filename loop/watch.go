@@ -71,7 +71,7 @@ func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, err
 		panic("loop: Watch with a nil callback")
 	}
 	checkInterest(in, mode)
-	w, tok, err := l.register(fd, in, mode)
+	w, tok, err := l.register("Watch", fd, in, mode)
 	if err != nil {
 		return Watch{}, err
 	}
@@ -93,7 +93,7 @@ func (w Watch) Modify(in Interest, mode Mode) error {
 	}
 	checkInterest(in, mode)
 	if err := w.l.k.Modify(int(row.fd), w.tok, in, mode); err != nil {
-		return watchError(int(row.fd), err)
+		return watchError("Watch.Modify", int(row.fd), err)
 	}
 	row.in, row.mode = in, mode
 	return nil
@@ -119,11 +119,11 @@ func (w Watch) row(op string) *watch {
 }
 
 // AddReader calls fn in every turn in which fd is readable. It fails like
-// Watch; a descriptor has one reader.
+// Watch; a descriptor has one reader. Call RemoveReader before you close fd.
 func (l *Loop) AddReader(fd int, fn func()) error { return l.addHalf("AddReader", fd, Read, fn) }
 
 // AddWriter calls fn in every turn in which fd is writable. It fails like
-// Watch; a descriptor has one writer.
+// Watch; a descriptor has one writer. Call RemoveWriter before you close fd.
 func (l *Loop) AddWriter(fd int, fn func()) error { return l.addHalf("AddWriter", fd, Write, fn) }
 
 // RemoveReader ends what AddReader began and tells whether there was a reader.
@@ -141,14 +141,14 @@ func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
 	switch {
 	case w == nil:
 		var err error
-		if w, _, err = l.register(fd, in, Level); err != nil {
+		if w, _, err = l.register(op, fd, in, Level); err != nil {
 			return err
 		}
 	case w.fn != nil || w.in&in != 0:
-		return watchError(fd, ErrExists)
+		return watchError(op, fd, ErrExists)
 	default:
 		if err := l.k.Modify(fd, tok, w.in|in, Level); err != nil {
-			return watchError(fd, err)
+			return watchError(op, fd, err)
 		}
 		w.in |= in
 	}
@@ -181,17 +181,17 @@ func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
 	return true
 }
 
-func (l *Loop) register(fd int, in Interest, mode Mode) (*watch, kernel.Token, error) {
+func (l *Loop) register(op string, fd int, in Interest, mode Mode) (*watch, kernel.Token, error) {
 	if fd < 0 || fd > math.MaxInt32 {
-		return nil, 0, watchError(fd, syscall.EBADF)
+		return nil, 0, watchError(op, fd, syscall.EBADF)
 	}
 	if w, _ := l.watches.find(fd); w != nil {
-		return nil, 0, watchError(fd, ErrExists)
+		return nil, 0, watchError(op, fd, ErrExists)
 	}
 	w, tok := l.watches.take()
 	if err := l.k.Add(fd, tok, in, mode); err != nil {
 		l.watches.release(w, tok)
-		return nil, 0, watchError(fd, err)
+		return nil, 0, watchError(op, fd, err)
 	}
 	// The table by descriptor grows only now: a number that is no descriptor
 	// may be any number.
@@ -210,7 +210,7 @@ func (l *Loop) unregister(w *watch, tok kernel.Token) {
 	_ = l.k.Delete(fd)
 }
 
-func watchError(fd int, err error) error {
+func watchError(op string, fd int, err error) error {
 	switch err {
 	case syscall.EPERM:
 		err = ErrNotPollable
@@ -219,7 +219,7 @@ func watchError(fd int, err error) error {
 	case syscall.ENOENT:
 		err = ErrNotWatched
 	}
-	return &OpError{Op: "watch", FD: fd, Err: err}
+	return &OpError{Op: op, FD: fd, Err: err}
 }
 
 // dispatch runs the callbacks of the events at hand. A row is looked up anew

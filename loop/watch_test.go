@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -83,8 +84,12 @@ func TestAddedTwiceIsAnError(t *testing.T) {
 		if err := l.AddReader(fds[0], nop); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.AddReader(fds[0], nop); !errors.Is(err, loop.ErrExists) {
+		err := l.AddReader(fds[0], nop)
+		if !errors.Is(err, loop.ErrExists) {
 			t.Errorf("second reader: %v", err)
+		}
+		if text := err.Error(); !strings.HasPrefix(text, "loop: AddReader: fd ") || strings.Count(text, "loop:") != 1 {
+			t.Errorf("text %q", text)
 		}
 		if _, err := l.Watch(fds[0], loop.Read, loop.Level, func(loop.Ready) {}); !errors.Is(err, loop.ErrExists) {
 			t.Errorf("watch beside a reader: %v", err)

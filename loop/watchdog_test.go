@@ -29,7 +29,7 @@ func TestWatchdogNamesWhatBlocksWhileItBlocks(t *testing.T) {
 		if b.For < 20*time.Millisecond || !bytes.Contains(b.Stack, []byte("blockUntil")) {
 			t.Errorf("report %v", b)
 		}
-		if s := b.String(); !strings.Contains(s, "blocked for") || !strings.Contains(s, "blockUntil") {
+		if s := b.String(); !strings.Contains(s, "Offload") || !strings.Contains(s, "blockUntil") {
 			t.Errorf("text %q", s)
 		}
 	}

@@ -63,7 +63,7 @@ var benchmarks = []benchmark{
 		},
 		2, benchPost,
 	}, {
-		"ready", "from a byte written by another goroutine to the callback of a loop that slept",
+		"ready", "from a byte written by another thread to the callback of a loop that slept",
 		[]figure{
 			{"ready_p50_us", "from write to callback", microseconds, "median"},
 			{"ready_p99_us", "from write to callback", microseconds, "99th percentile"},

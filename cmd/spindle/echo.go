@@ -21,7 +21,7 @@ receives, until it is interrupted.
 
   spindle echo                               one loop on 127.0.0.1:9000
   spindle echo --loops 4 --addr :9000        four loops that share the port
-  printf 'hello\n' | nc -q1 127.0.0.1 9000   try it
+  nc 127.0.0.1 9000                          try it: what you type comes back
 
 Port 0 takes a free port; the line on standard output says which.
 `
@@ -56,7 +56,7 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 		s := &echoServer{l: l, k: l.Kernel(), buf: make([]byte, 64<<10)}
 		s.flushing = s.flush
 		if at, err = s.listen(at, *loops > 1); err != nil {
-			return fmt.Errorf("listen on %v: %w", at, err)
+			return fmt.Errorf("listen on %v: %w; choose another with --addr", at, err)
 		}
 		defer s.k.CloseFD(s.fd)
 	}
@@ -83,7 +83,7 @@ func resolve(ctx context.Context, addr string) (kernel.Addr, error) {
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil {
-		return kernel.Addr{}, fmt.Errorf("bad port in address %q", addr)
+		return kernel.Addr{}, fmt.Errorf("bad port in address %q: want 0 to 65535, or a service's name", addr)
 	}
 	ip := netip.IPv4Unspecified()
 	if host != "" {
@@ -192,7 +192,9 @@ func (s *echoServer) collect(c *echoConn) bool {
 	}
 	if err != nil || n == 0 {
 		s.flush()
-		c.close()
+		if c.fd >= 0 && (err != nil || c.unsent == nil) { // else the end is there again when all is sent
+			c.close()
+		}
 		return true
 	}
 	if len(s.echoes) == 0 {

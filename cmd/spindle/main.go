@@ -35,7 +35,11 @@ func main() {
 // spindle runs a command line and returns the exit code: 0, or 2 with one line
 // that says what was wrong.
 func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
-	if len(args) >= 2 && args[0] == "--cpuprofile" {
+	if len(args) > 0 && args[0] == "--cpuprofile" {
+		if len(args) < 3 {
+			fmt.Fprintln(errs, "spindle: --cpuprofile needs a file and a command: spindle --cpuprofile FILE COMMAND")
+			return 2
+		}
 		stop, err := profile(args[1])
 		if err != nil {
 			fmt.Fprintf(errs, "spindle: --cpuprofile: %v\n", err)
@@ -50,8 +54,11 @@ func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		usage(out)
-		return 0
+		if len(args) == 1 {
+			usage(out)
+			return 0
+		}
+		args = []string{args[1], "--help"}
 	}
 	for _, c := range commands {
 		if c.name != args[0] {

@@ -36,6 +36,7 @@ func TestHelp(t *testing.T) {
 		{"-h", []string{"spindle echo", "spindle bench", "--help"}},
 		{"echo --help", []string{"spindle echo serves", "--addr HOST:PORT", "127.0.0.1:9000", "--backend", "--loops N", "--model"}},
 		{"echo -h", []string{"spindle echo serves"}},
+		{"help echo", []string{"spindle echo serves"}},
 		{"bench --help", []string{"spindle bench measures", "--json", "--quick", "callbacks", "turns", "timers", "post", "ready", "sleep", "idle"}},
 	} {
 		got := run(t.Context(), strings.Fields(test.args)...)
@@ -66,6 +67,9 @@ func TestMistakesTakeOneLine(t *testing.T) {
 	defer taken.Close()
 	for _, test := range []struct{ args, want string }{
 		{"--cpuprofile /no/such/folder/x help", "/no/such/folder/x"},
+		{"--cpuprofile", "needs a file"},
+		{"--cpuprofile x", "needs a file"},
+		{"help knit", `"knit"`},
 		{"knit", `"knit"`},
 		{"--knit", `"--knit"`},
 		{"echo --bogus", "-bogus"},

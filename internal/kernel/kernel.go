@@ -35,6 +35,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -79,6 +80,40 @@ const (
 	Edge
 	OneShot
 )
+
+// String lists what is set, as "readable|hang-up".
+func (r Ready) String() string {
+	return bitNames(uint8(r), "readable", "writable", "hang-up", "failed")
+}
+
+// String lists what is set, as "read|write".
+func (in Interest) String() string { return bitNames(uint8(in), "read", "write") }
+
+func bitNames(bits uint8, names ...string) string {
+	var set []string
+	for i, name := range names {
+		if bits&(1<<i) != 0 {
+			set = append(set, name)
+		}
+	}
+	if set == nil {
+		return "none"
+	}
+	return strings.Join(set, "|")
+}
+
+// String is the mode's name.
+func (m Mode) String() string {
+	switch m {
+	case Level:
+		return "level"
+	case Edge:
+		return "edge"
+	case OneShot:
+		return "one-shot"
+	}
+	return "unknown mode"
+}
 
 // Token names one registration of a descriptor. The caller chooses it (a slab
 // index and a generation, so that a reused number is told from its
