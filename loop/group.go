@@ -39,8 +39,8 @@ func NewGroup(n int, opts Options) (*Group, error) {
 func (g *Group) Loops() []*Loop { return g.loops }
 
 // Run runs every loop on a goroutine of its own until ctx ends or Stop, and
-// returns when all have ended. If one fails, the others end with it. Different
-// errors are joined.
+// returns when all have ended. If one fails or is stopped, the others end with
+// it. Different errors are joined.
 func (g *Group) Run(ctx context.Context) error {
 	for _, l := range g.loops {
 		// Here, where the caller can see it: a panic of Run on a goroutine of
@@ -55,9 +55,10 @@ func (g *Group) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for i, l := range g.loops {
 		all.Go(func() {
-			if errs[i] = l.Run(ctx); errs[i] != nil {
-				cancel(errs[i])
+			if errs[i] = l.Run(ctx); errs[i] == nil {
+				errs[i] = errStopped
 			}
+			cancel(errs[i])
 		})
 	}
 	all.Wait()
@@ -65,7 +66,7 @@ func (g *Group) Run(ctx context.Context) error {
 	var distinct error
 	for _, err := range errs {
 		switch {
-		case err == nil || errors.Is(distinct, err):
+		case err == errStopped || errors.Is(distinct, err):
 		case distinct == nil:
 			distinct = err
 		default:
@@ -75,12 +76,11 @@ func (g *Group) Run(ctx context.Context) error {
 	return distinct
 }
 
-// Stop stops every loop. It may be called from any goroutine.
-func (g *Group) Stop() {
-	for _, l := range g.loops {
-		l.Stop()
-	}
-}
+// errStopped is why the loops of a group end when one of them was stopped.
+var errStopped = errors.New("loop: stopped")
+
+// Stop ends Run. It may be called from any goroutine.
+func (g *Group) Stop() { g.loops[0].Stop() }
 
 // Go runs fn on the least loaded loop: the one with the fewest descriptors,
 // waiting posts and jobs. It may be called from any goroutine.
@@ -94,7 +94,7 @@ func (g *Group) Go(fn func(*Loop)) error {
 
 // least begins its search one further each time, so that equals take turns.
 func (g *Group) least() *Loop {
-	from := int(g.turn.Add(1))
+	from := int(g.turn.Add(1) % uint32(len(g.loops)))
 	var best *Loop
 	lowest := 0
 	for i := range g.loops {
@@ -110,8 +110,14 @@ func (l *Loop) load() int {
 	return int(l.fds.Load()) + l.inbox.len() + l.workers.unfinished()
 }
 
-// Close closes every loop; it is refused like Loop.Close.
+// Close closes every loop; like Loop.Close it is refused while one runs, and then
+// closes none.
 func (g *Group) Close() error {
+	for _, l := range g.loops {
+		if l.state.Load() == running {
+			return ErrRunning
+		}
+	}
 	errs := make([]error, 0, len(g.loops))
 	for _, l := range g.loops {
 		errs = append(errs, l.Close())

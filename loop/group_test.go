@@ -120,3 +120,29 @@ func TestGroupAfterClose(t *testing.T) {
 		t.Errorf("second close: %v", err)
 	}
 }
+
+// TestStoppedMemberEndsTheGroup: otherwise Go would hand it work that never runs.
+func TestStoppedMemberEndsTheGroup(t *testing.T) {
+	g := newGroup(t, 3)
+	for range 2 {
+		g.Go(func(l *loop.Loop) { l.Stop() })
+		if err := g.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestGroupCloseIsAllOrNothing(t *testing.T) {
+	g := newGroup(t, 2)
+	one := g.Loops()[1]
+	one.CallSoon(func() {
+		if err := g.Close(); err != loop.ErrRunning {
+			t.Errorf("close while one runs: %v", err)
+		}
+		one.Stop()
+	})
+	run(t, one)
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -52,9 +52,13 @@
 // Handle, Timer, Watch and Job are values. Cancelling one costs no search; a
 // handle whose callback has run, or was cancelled, does nothing, even when its
 // place has been used again.
+//
+// Memory that a peak of timers, descriptors or jobs took is kept for the next
+// peak; that of a peak of callbacks is given back when the loop next waits.
 package loop
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +129,7 @@ type Loop struct {
 	// Stop and the watchdog.
 	pulse atomic.Uint32
 	stop  atomic.Bool // any goroutine
-	dog   watchdog    // any goroutine
+	dog   *watchdog   // of the Run under way
 
 	inbox   inbox        // any goroutine
 	workers workers      // any goroutine
@@ -133,6 +137,7 @@ type Loop struct {
 
 	// Loop goroutine only from here.
 	lanes    [lanes]lane
+	serving  *lane // the one that runs a batch
 	wheel    *wheel.Wheel
 	due      bool // some timer may be due at now
 	now      time.Duration
@@ -142,6 +147,8 @@ type Loop struct {
 	eventEnd int
 	steps    steps
 	sinceAsk int          // callbacks since the kernel was asked
+	askFirst bool         // a panic has kept the last turn from asking
+	stepped  uint64       // callbacks when RunOnce or Poll began its turn
 	ended    *atomic.Bool // the context of the Run under way has ended
 	failure  error        // why Run must return
 	stats    Stats
@@ -196,20 +203,21 @@ func (l *Loop) Close() error {
 	}
 	l.owner.Store(closedOwner)
 	lost := LostError{
-		Callbacks: l.inbox.close() + l.forgotten(),
+		Callbacks: l.inbox.close() + l.waiting(),
 		Jobs:      l.workers.close(),
 	}
 	l.wheel = wheel.New(0)
 	l.lanes = [lanes]lane{}
 	l.watches = watches{}
 	l.fds.Store(0)
-	if err := l.k.Close(); err != nil {
-		return &OpError{Op: "close", FD: noFD, Err: err}
-	}
+	var errs []error
 	if lost != (LostError{}) {
-		return &lost
+		errs = append(errs, &lost)
 	}
-	return nil
+	if err := l.k.Close(); err != nil {
+		errs = append(errs, &OpError{Op: "close", FD: noFD, Err: err})
+	}
+	return errors.Join(errs...)
 }
 
 // Time is the loop's clock: it never goes back, and counts from some moment

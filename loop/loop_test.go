@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"syscall"
 	"testing"
@@ -301,7 +302,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		wantPanic(t, name, call)
 	}
-	for _, fd := range []int{-1, -1 << 40, 1 << 40, 1 << 30} {
+	for _, fd := range []int{-1, math.MinInt + 1, math.MaxInt, 1 << 30} {
 		err := l.AddReader(fd, func() {})
 		var op *loop.OpError
 		if !errors.Is(err, syscall.EBADF) || !errors.As(err, &op) || op.FD != fd {

@@ -78,7 +78,7 @@ func (w *workers) init(o Options) {
 func (w *workers) add(l *Loop, job func()) (Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.queue.len() >= w.most {
+	if w.queue.waiting() >= w.most {
 		return Job{}, ErrBusy
 	}
 	seq := w.queue.push(job)
@@ -117,7 +117,7 @@ func (w *workers) serve(l *Loop) {
 // next is the first job that was not cancelled. Called with mu held.
 func (w *workers) next() func() {
 	for w.queue.len() > 0 {
-		if job := w.queue.pop(); job != nil {
+		if job := w.queue.pop().fn; job != nil {
 			return job
 		}
 	}

@@ -145,3 +145,22 @@ func TestCloseTellsOfUnfinishedJobs(t *testing.T) {
 	close(release)
 	<-finished
 }
+
+// TestCancelledJobsMakeRoom: a worker that hangs must not fill the queue with
+// jobs that were taken back.
+func TestCancelledJobsMakeRoom(t *testing.T) {
+	l := newLoop(t, loop.Options{Workers: 1, MaxOffloads: 1})
+	begun, release := make(chan struct{}), make(chan struct{})
+	if _, err := loop.Offload(l, func() (int, error) { close(begun); <-release; return 0, nil }, func(int, error) { l.Stop() }); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	for range 10 {
+		job, err := loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) {})
+		if err != nil || !job.Cancel() {
+			t.Fatalf("refused: %v", err)
+		}
+	}
+	close(release)
+	run(t, l)
+}

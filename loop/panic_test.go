@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/loop"
 )
@@ -212,4 +213,56 @@ func TestGoexitUnderRunOnceEndsItsGoroutine(t *testing.T) {
 	}
 	l.CallSoon(l.Stop)
 	run(t, l) // the loop is free again
+}
+
+// TestPanicsStarveNobody has a callback that panics for ever and is forgiven.
+func TestPanicsStarveNobody(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	var again func()
+	again = func() { l.CallSoon(again); panic("again") }
+	l.CallSoon(again)
+	left := 3
+	done := func() {
+		if left--; left == 0 {
+			l.Stop()
+		}
+	}
+	l.CallLater(time.Millisecond, done)
+	l.CallSoonPriority(loop.Low, done)
+	fds := socketpair(t)
+	write(fds[1], "x")
+	if err := l.AddReader(fds[0], func() { l.RemoveReader(fds[0]); done() }); err != nil {
+		t.Fatal(err)
+	}
+	run(t, l)
+}
+
+// TestPanicsKeepTheShares: a thousand that panic in the high lane do not keep a
+// low one waiting for longer than a thousand that do not.
+func TestPanicsKeepTheShares(t *testing.T) {
+	panics := 0
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { panics++; return nil }})
+	for range 1000 {
+		l.CallSoonPriority(loop.High, explode)
+	}
+	before := 0
+	l.CallSoonPriority(loop.Low, func() { before = panics })
+	for l.Stats().Ready > 0 {
+		l.RunOnce(0)
+	}
+	if before > 61 {
+		t.Fatalf("the low one ran after %d panics of the high lane", before)
+	}
+}
+
+func TestLockedThreadsAreNoConcern(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(func() { runtime.LockOSThread(); l.Stop() })
+	run(t, l)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	l.CallSoon(vanish)
+	if err := l.Run(context.Background()); !errors.Is(err, loop.ErrGoexit) {
+		t.Fatal(err)
+	}
 }

@@ -54,7 +54,16 @@ func (h Handle) Cancel() bool {
 	return h.l.lanes[h.lane].cancel(h.seq)
 }
 
-// ready is how many callbacks are in the lanes.
+// waiting is how many callbacks will run.
+func (l *Loop) waiting() int {
+	n := 0
+	for i := range l.lanes {
+		n += l.lanes[i].waiting()
+	}
+	return n
+}
+
+// ready is how many entries are in the lanes, cancelled ones included.
 func (l *Loop) ready() int {
 	n := 0
 	for i := range l.lanes {
@@ -63,63 +72,94 @@ func (l *Loop) ready() int {
 	return n
 }
 
-// forgotten is how many callbacks are in the lanes and were not cancelled.
-func (l *Loop) forgotten() int {
-	n := 0
-	for i := range l.lanes {
-		for q := &l.lanes[i]; q.len() > 0; {
-			if q.pop() != nil {
-				n++
-			}
-		}
+// runReady runs a turn's share of each lane. What a panic has left of the last
+// turn's shares is run first.
+func (l *Loop) runReady() {
+	high, normal, low := &l.lanes[High], &l.lanes[Normal], &l.lanes[Low]
+	if high.head == high.end && normal.head == normal.end && low.head == low.end {
+		l.share()
 	}
-	return n
+	l.runLane(high)
+	l.runLane(normal)
+	l.runLane(low)
 }
 
-// runReady runs a turn's share of each lane.
-func (l *Loop) runReady() {
+// share settles how many of each lane a turn runs.
+func (l *Loop) share() {
 	high, normal, low := l.lanes[High].len(), l.lanes[Normal].len(), l.lanes[Low].len()
-	if high+low == 0 { // nearly always
-		normal = min(normal, askEvery)
-		l.sinceAsk += normal
-		l.lanes[Normal].run(normal)
-		return
-	}
 	keptForLow := min(low, lowShare)
 	high = min(high, askEvery-min(normal, normalShare)-keptForLow)
 	normal = min(normal, askEvery-high-keptForLow)
 	low = min(low, askEvery-high-normal)
 	l.sinceAsk += high + normal + low
-	l.lanes[High].run(high)
-	l.lanes[Normal].run(normal)
-	l.lanes[Low].run(low)
+	l.lanes[High].take(high)
+	l.lanes[Normal].take(normal)
+	l.lanes[Low].take(low)
 }
 
-// lane is a queue of callbacks: a ring in which a callback's sequence number
-// is both its place and its generation, so that a handle needs no table.
+func (l *Loop) runLane(q *lane) {
+	if q.head != q.end {
+		l.serving = q
+		q.run()
+		l.serving = nil
+	}
+}
+
+// lane is a queue of callbacks and coroutines: a ring in which an entry's
+// sequence number is both its place and its generation, so that a handle needs
+// no table.
 type lane struct {
-	ring       []func() // its length is a power of two
-	head, tail uint64   // sequence numbers of the first and of the next to come
+	ring       []entry // its length is a power of two
+	head, tail uint64  // sequence numbers of the first and of the next to come
+	end        uint64  // where the batch under way ends; the head if there is none
+
+	cancelled int    // entries in the ring that will not run
+	skipped   uint64 // cancelled ones that have left it
 }
 
+// entry is a callback or a coroutine; neither once it was cancelled.
+type entry struct {
+	fn func()
+	co *Coroutine
+}
+
+// len is how many entries there are, cancelled ones included.
 func (q *lane) len() int { return int(q.tail - q.head) }
 
+// waiting is how many entries will run.
+func (q *lane) waiting() int { return q.len() - q.cancelled }
+
+// ran is how many entries have been run.
+func (q *lane) ran() uint64 { return q.head - q.skipped }
+
+func (q *lane) at(seq uint64) *entry { return &q.ring[seq&uint64(len(q.ring)-1)] }
+
+// push adds a callback. The place's co is nil: whoever takes an entry out
+// clears it.
 func (q *lane) push(fn func()) uint64 {
 	if q.tail-q.head == uint64(len(q.ring)) {
 		q.grow()
 	}
 	seq := q.tail
-	q.ring[seq&uint64(len(q.ring)-1)] = fn
+	q.at(seq).fn = fn
 	q.tail++
 	return seq
 }
 
-func (q *lane) grow() {
-	bigger := make([]func(), max(64, 2*len(q.ring)))
-	for seq := q.head; seq != q.tail; seq++ {
-		bigger[seq&uint64(len(bigger)-1)] = q.ring[seq&uint64(len(q.ring)-1)]
+func (q *lane) pushCoroutine(co *Coroutine) {
+	if q.tail-q.head == uint64(len(q.ring)) {
+		q.grow()
 	}
-	q.ring = bigger
+	q.at(q.tail).co = co
+	q.tail++
+}
+
+func (q *lane) grow() {
+	bigger := lane{ring: make([]entry, max(64, 2*len(q.ring)))}
+	for seq := q.head; seq != q.tail; seq++ {
+		*bigger.at(seq) = *q.at(seq)
+	}
+	q.ring = bigger.ring
 }
 
 // keepRing is how many places an empty lane may keep after a flood.
@@ -133,31 +173,50 @@ func (q *lane) trim() {
 	}
 }
 
-// run takes out and calls the first n. The head moves before the call: a
-// callback that panics has been run.
-func (q *lane) run(n int) {
-	for end := q.head + uint64(n); q.head != end; {
-		if fn := q.pop(); fn != nil {
-			fn()
+// take makes the next n the batch to run.
+func (q *lane) take(n int) { q.end = q.head + uint64(n) }
+
+// run takes out and runs the batch. The head moves before the call: a callback
+// that panics has been run. A coroutine may take more out by itself, and move
+// the end.
+func (q *lane) run() {
+	for q.head != q.end {
+		at := q.at(q.head)
+		fn := at.fn
+		if fn == nil {
+			if co := q.pop().co; co != nil {
+				co.Resume()
+			}
+			continue
 		}
+		at.fn = nil
+		q.head++
+		fn()
 	}
 }
 
-// pop takes out the first; nil if it was cancelled.
-func (q *lane) pop() func() {
-	at := &q.ring[q.head&uint64(len(q.ring)-1)]
-	fn := *at
-	*at = nil
+// pop takes out the first; it may be one that was cancelled.
+func (q *lane) pop() entry {
+	at := q.at(q.head)
+	e := *at
+	*at = entry{}
 	q.head++
-	return fn
+	if e.fn == nil && e.co == nil {
+		q.cancelled--
+		q.skipped++
+	}
+	return e
 }
 
 func (q *lane) cancel(seq uint64) bool {
 	if seq-q.head >= q.tail-q.head { // also where seq < head
 		return false
 	}
-	at := &q.ring[seq&uint64(len(q.ring)-1)]
-	pending := *at != nil
-	*at = nil
-	return pending
+	at := q.at(seq)
+	if at.fn == nil {
+		return false
+	}
+	at.fn = nil
+	q.cancelled++
+	return true
 }

@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"errors"
-	"iter"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -11,11 +10,14 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
-// Run runs the loop on the calling goroutine until Stop, which makes it return
-// nil, until ctx ends, which makes it return the context's cause, or until a
-// callback panics with nobody to take it (see Options.OnPanic). It does not end
-// for want of work. It may be called again afterwards; a Stop from before makes
-// it return at once.
+// Run runs the loop until Stop, which makes it return nil, until ctx ends, which
+// makes it return the context's cause, or until a callback panics with nobody to
+// take it (see Options.OnPanic). It does not end for want of work. It may be
+// called again afterwards; a Stop from before makes it return at once.
+//
+// Callbacks run on a goroutine of Run's own, while the caller waits: so Run
+// returns even if one of them calls runtime.Goexit. Who needs them on a thread of
+// his choice steps the loop by RunOnce.
 //
 // Run on a loop that is running, from a callback or from another goroutine,
 // panics.
@@ -23,6 +25,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.enter("Run")
 	defer l.leave()
 	if ctx.Err() != nil {
+		l.stop.Store(false)
 		return context.Cause(ctx)
 	}
 	ended := new(atomic.Bool)
@@ -71,6 +74,7 @@ func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
 // ends it early; what is left of it is for the next turn.
 func (l *Loop) step(timeout time.Duration) {
 	l.sinceAsk = askEvery
+	l.stepped = l.callbacks()
 	l.guard(func() { l.turn(timeout) })
 }
 
@@ -111,35 +115,23 @@ func (l *Loop) leave() {
 	l.state.Store(idle)
 }
 
-// contain runs fn so that a runtime.Goexit in it ends fn and not the caller,
-// and tells whether that happened. For this fn runs in a coroutine: its last
-// deferred function switches back, and a goroutine of no importance finishes
-// the exit.
+// contain runs fn on a goroutine of its own and tells whether a runtime.Goexit
+// ended it.
 func contain(fn func()) (exited bool) {
-	next, _ := iter.Pull(func(yield func(struct{}) bool) {
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			if v := recover(); v != nil {
-				panic(v) // a fault of the loop itself: for Run's caller
-			}
-			yield(struct{}{})
-		}()
+	ended := make(chan bool)
+	go func() {
+		exited := true
+		defer func() { ended <- exited }()
 		fn()
-		returned = true
-	})
-	if _, exited = next(); exited {
-		go next()
-	}
-	return exited
+		exited = false
+	}()
+	return <-ended
 }
 
 // serve runs turns until the loop is to end. It is left early only by Goexit.
 func (l *Loop) serve() {
 	l.owner.Store(goid.Current())
-	l.dog.start(l)
+	l.dog = startWatchdog(l)
 	defer l.dog.end()
 	for l.goesOn() {
 		l.guard(l.turns)
@@ -179,6 +171,8 @@ func (l *Loop) caught(value any) {
 		value = ErrGoexit
 	}
 	l.wheel.End() // a timer may have thrown
+	l.serving = nil
+	l.askFirst = l.sinceAsk >= askEvery
 	p := &PanicError{Value: value, Stack: debug.Stack()}
 	l.stats.Panics++
 	l.failure = p // stands if there is no handler, or if it exits the goroutine
@@ -203,6 +197,11 @@ func (l *Loop) turn(timeout time.Duration) {
 	observed := l.opts.Observer != nil // the comparisons below are all it costs without one
 	if observed {
 		l.obs.begin(l)
+	}
+	if l.askFirst {
+		l.askFirst = false
+		l.dispatch()
+		l.ask(0)
 	}
 	if l.leftOver() {
 		l.dispatch()
@@ -278,6 +277,9 @@ func (l *Loop) ask(timeout time.Duration) {
 func (l *Loop) patience(timeout time.Duration) time.Duration {
 	if timeout == 0 || l.due || l.ready() > 0 {
 		return 0
+	}
+	if l.ended == nil && l.callbacks() != l.stepped {
+		return 0 // a step that has run something does not wait for more
 	}
 	next, ok := l.wheel.Next()
 	if !ok {

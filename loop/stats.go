@@ -5,7 +5,7 @@ import "time"
 // Stats is an account of a loop's life so far.
 type Stats struct {
 	Turns       uint64
-	Callbacks   uint64 // run or cancelled in their lane, of CallSoon and Post
+	Callbacks   uint64 // run, of CallSoon and Post
 	Posted      uint64 // of these, by Post
 	TimersFired uint64
 	Events      uint64 // fd callbacks
@@ -32,7 +32,7 @@ func (l *Loop) Stats() Stats {
 	l.only("Stats")
 	s := l.stats
 	s.Callbacks = l.callbacks() - s.TimersFired - s.Events
-	s.Ready = l.ready()
+	s.Ready = l.waiting()
 	s.Timers = l.wheel.Len()
 	s.FDs = int(l.fds.Load())
 	s.Jobs = l.workers.unfinished()
@@ -40,17 +40,17 @@ func (l *Loop) Stats() Stats {
 }
 
 // callbacks is how many have run. A lane's head is the number of those that
-// left it: no counter is needed on the way.
+// left it: no counter is needed on the way of each.
 func (l *Loop) callbacks() uint64 {
 	n := l.stats.TimersFired + l.stats.Events
 	for i := range l.lanes {
-		n += l.lanes[i].head
+		n += l.lanes[i].ran()
 	}
 	return n
 }
 
 // Observer is told how a loop spends its time. It is called on the loop at the
-// end of each turn.
+// end of each turn that no panic cut short.
 type Observer interface {
 	ObserveTurn(Turn)
 }

@@ -58,6 +58,7 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	if s.waiting() > 0 {
 		timeout = 0
 	}
+	l.stepped = l.callbacks()
 	l.ask(timeout)
 	if l.failure != nil {
 		return 0, l.failure
@@ -79,8 +80,10 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 func (l *Loop) Pending() []Pending {
 	l.only("Pending")
 	s := &l.steps
-	s.recall(l)
-	s.lent, s.collected = s.collected, s.lent
+	if s.waiting() == 0 {
+		return nil
+	}
+	s.lent, s.collected = s.collected, s.lent[:0]
 	lent := s.lent[s.from:]
 	s.from, s.batches = 0, [KindFD]bool{}
 	for _, p := range lent {
@@ -111,11 +114,9 @@ func (p Pending) run() {
 	case KindTimers:
 		l.fireTimers()
 	case KindFD:
-		// As an event of its own, so that there is one way to dispatch. The
-		// events before it have all been dispatched or collected.
-		l.events[0] = kernel.Event{Token: p.tok, Ready: p.Ready}
-		l.eventAt, l.eventEnd = 0, 1
-		l.dispatch()
+		for ev := (kernel.Event{Token: p.tok, Ready: p.Ready}); ev.Ready != 0; {
+			l.deliver(&ev)
+		}
 	}
 }
 
@@ -124,6 +125,9 @@ func (s *steps) run(l *Loop) {
 	for s.waiting() > 0 {
 		p := s.collected[s.from]
 		s.from++ // before the call: it may panic
+		if p.Kind < KindFD {
+			s.batches[p.Kind] = false
+		}
 		if w := l.watches.at(p.tok); p.Kind == KindFD && w != nil {
 			w.pending = 0
 		}

@@ -179,3 +179,67 @@ func TestPollWaitsForATimer(t *testing.T) {
 		t.Fatalf("%d pending at %v, %v", n, v.now, err)
 	}
 }
+
+// TestPollFindsWorkAfterAPanic: the entry that panicked was the last.
+func TestPollFindsWorkAfterAPanic(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	l.CallSoon(explode)
+	l.Poll(0)
+	l.RunOnce(0)
+	l.CallSoon(func() {})
+	if n, err := l.Poll(0); n != 1 || err != nil {
+		t.Fatalf("%d pending, %v", n, err)
+	}
+}
+
+// TestPendingLeavesOtherEventsAlone: events that a panic has left undelivered
+// survive the run of an entry that was lent before.
+func TestPendingLeavesOtherEventsAlone(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	calls := 0
+	watch := func(fn func(loop.Ready)) {
+		fds := socketpair(t)
+		if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch(func(loop.Ready) { calls++ })
+	lent := poll(t, l)
+	for range 3 {
+		watch(func(loop.Ready) { calls++; panic("each of them") })
+	}
+	l.RunOnce(0) // ends at the first panic
+	lent[0].Run()
+	for range 3 {
+		l.RunOnce(0)
+	}
+	if calls != 4 {
+		t.Fatalf("%d of 4 were called", calls)
+	}
+}
+
+func TestPendingTwiceIsStillLent(t *testing.T) {
+	l := newLoop(t, loop.Options{Debug: true})
+	l.CallSoon(func() {})
+	first := poll(t, l)
+	if again := l.Pending(); len(again) != 0 {
+		t.Errorf("%d entries were handed over twice", len(again))
+	}
+	if err := first[0].Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCancelledCallbacksDoNotCount(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(func() {}).Cancel()
+	if s := l.Stats(); s.Ready != 0 {
+		t.Errorf("%d ready", s.Ready)
+	}
+	if n, err := l.RunOnce(0); n != 0 || err != nil {
+		t.Errorf("%d ran, %v", n, err)
+	}
+	if s := l.Stats(); s.Callbacks != 0 {
+		t.Errorf("%d callbacks", s.Callbacks)
+	}
+}

@@ -67,11 +67,11 @@ func (l *Loop) fireTimers() {
 			l.stats.observeLag(l.now - time.Duration(when))
 		}
 		fired++
+		l.sinceAsk++
 		l.stats.TimersFired++
 		fn()
 	}
 	l.wheel.End()
-	l.sinceAsk += fired
 }
 
 // readClock takes the time for this turn and sees whether it makes timers due.

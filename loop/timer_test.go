@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -59,7 +60,7 @@ func TestTimersInExactOrder(t *testing.T) {
 		})
 	}
 	run(t, l)
-	slices.SortStableFunc(want, func(a, b timer) int { return int(a.when - b.when) })
+	slices.SortStableFunc(want, func(a, b timer) int { return cmp.Compare(a.when, b.when) })
 	if !slices.Equal(got, want) {
 		t.Fatal("not in the order of their deadlines")
 	}

@@ -58,7 +58,7 @@ type watch struct {
 	in             Interest
 	mode           Mode
 	pending        Ready  // collected by Poll, not yet run
-	pendingAt      uint32 // where, in Loop.pending
+	pendingAt      uint32 // where, in steps.collected
 }
 
 // Watch calls fn on the loop whenever fd is ready for what in asks, as mode
@@ -222,35 +222,42 @@ func watchError(op string, fd int, err error) error {
 	return &OpError{Op: op, FD: fd, Err: err}
 }
 
-// dispatch runs the callbacks of the events at hand. A row is looked up anew
-// before each call: any callback may cancel any watch.
+// dispatch runs the callbacks of the events at hand.
 func (l *Loop) dispatch() {
 	for l.eventAt < l.eventEnd {
-		ev := &l.events[l.eventAt]
-		w := l.watches.at(ev.Token)
-		if w == nil {
-			l.eventAt++
-			continue
-		}
-		ready := ev.Ready & (Ready(w.in) | HangUp | Failed)
-		switch {
-		case w.fn != nil:
-			l.eventAt++
-			if ready&(Readable|Writable) != 0 {
-				l.stats.Events++
-				w.fn(ready)
-			}
-		case ready&Readable != 0:
-			ev.Ready &^= Readable // the writer is next, also after a panic
-			l.stats.Events++
-			w.reader()
-		case ready&Writable != 0:
-			l.eventAt++
-			l.stats.Events++
-			w.writer()
-		default:
+		if ev := &l.events[l.eventAt]; ev.Ready != 0 {
+			l.deliver(ev)
+		} else {
 			l.eventAt++
 		}
+	}
+}
+
+// deliver runs the next callback of an event, and takes from the event what it
+// was about before the call, which may panic. The row is looked up each time:
+// any callback may cancel any watch.
+func (l *Loop) deliver(ev *kernel.Event) {
+	w := l.watches.at(ev.Token)
+	if w == nil {
+		ev.Ready = 0
+		return
+	}
+	ready := ev.Ready & (Ready(w.in) | HangUp | Failed)
+	switch {
+	case ready&(Readable|Writable) == 0:
+		ev.Ready = 0
+	case w.fn != nil:
+		ev.Ready = 0
+		l.stats.Events++
+		w.fn(ready)
+	case ready&Readable != 0:
+		ev.Ready &^= Readable // the writer is next
+		l.stats.Events++
+		w.reader()
+	default:
+		ev.Ready = 0
+		l.stats.Events++
+		w.writer()
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // Blocked is the watchdog's report of a turn that does not end.
 type Blocked struct {
 	For   time.Duration // how long it has lasted, at least
-	Stack []byte        // of the loop's goroutine, this very moment
+	Stack []byte        // of the callback or task that is running, this very moment
 }
 
 func (b Blocked) String() string {
@@ -31,45 +31,42 @@ type watchdog struct {
 	asleep atomic.Bool   // the watchdog waits for look
 	wake   chan struct{} // look
 	quit   chan struct{} // end
-	gone   chan struct{} // the goroutine has returned
 }
 
 const defaultWatchdog = 100 * time.Millisecond
 
-func (d *watchdog) start(l *Loop) {
+// startWatchdog starts the watchdog of a Run; nil if there is to be none.
+func startWatchdog(l *Loop) *watchdog {
 	patience := l.opts.Watchdog
 	if patience == 0 {
 		patience = defaultWatchdog
 	}
 	if patience < 0 {
-		return
+		return nil
 	}
-	d.wake, d.quit, d.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	number := goid.Number()
-	go d.watch(l, patience, number)
+	d := &watchdog{wake: make(chan struct{}, 1), quit: make(chan struct{})}
+	go d.watch(l, patience)
+	return d
 }
 
+// end does not wait for the goroutine: it may be in a handler that waits for the
+// loop.
 func (d *watchdog) end() {
-	if d.quit == nil {
-		return
+	if d != nil {
+		close(d.quit)
 	}
-	close(d.quit)
-	<-d.gone
-	d.asleep.Store(false)
-	d.quit = nil
 }
 
 // look is called by the loop when it has waited in the kernel.
 func (d *watchdog) look() {
-	if d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
+	if d != nil && d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
 		d.wake <- struct{}{}
 	}
 }
 
 // watch samples the pulse twice per patience, so that a report comes between
 // one and one and a half patiences. Each turn is reported once.
-func (d *watchdog) watch(l *Loop, patience time.Duration, number uint64) {
-	defer close(d.gone)
+func (d *watchdog) watch(l *Loop, patience time.Duration) {
 	period := max(patience/2, 1)
 	tick := time.NewTimer(period)
 	defer tick.Stop()
@@ -91,7 +88,7 @@ func (d *watchdog) watch(l *Loop, patience time.Duration, number uint64) {
 		default:
 			if same++; same >= 2 && !reported {
 				reported = true
-				l.reportBlocked(Blocked{For: time.Duration(same) * period, Stack: stackOf(number)})
+				l.reportBlocked(Blocked{For: time.Duration(same) * period, Stack: stackOf(goid.NumberOf(l.owner.Load()))})
 			}
 		}
 		tick.Reset(period)

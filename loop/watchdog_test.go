@@ -77,7 +77,7 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 			t.Fatal(err)
 		}
-		return u.Nvcsw, time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		return int64(u.Nvcsw), time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	// What is asked of the loop itself: that it does not turn.
 	turns := make(chan uint64, 2)
@@ -103,4 +103,21 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestHandlerMayWaitForTheLoop: one that posts and waits must not keep Run from
+// returning.
+func TestHandlerMayWaitForTheLoop(t *testing.T) {
+	reported, answered := make(chan struct{}), make(chan struct{})
+	var l *loop.Loop
+	l = newLoop(t, loop.Options{Watchdog: 5 * time.Millisecond, OnBlocked: func(loop.Blocked) {
+		close(reported)
+		l.Post(func() { close(answered) })
+		<-answered
+	}})
+	l.CallSoon(func() { <-reported; l.Stop() })
+	run(t, l)
+	l.CallSoon(l.Stop)
+	run(t, l) // the Post is here
+	<-answered
 }

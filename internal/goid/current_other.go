@@ -1,6 +1,9 @@
-//go:build !(amd64 || arm64)
+//go:build !(386 || amd64 || arm64)
 
 package goid
+
+// isPointer says that Current is no address.
+const isPointer = false
 
 // Current identifies the calling goroutine for as long as it lives. Here it is
 // read off a stack trace, which is slow but right.

@@ -40,6 +40,25 @@ func TestNumber(t *testing.T) {
 	}
 }
 
+func TestNumberOf(t *testing.T) {
+	if got, want := goid.NumberOf(goid.Current()), goid.Number(); got != want {
+		t.Fatalf("NumberOf is %d, want %d", got, want)
+	}
+	type ids struct {
+		g      uintptr
+		number uint64
+	}
+	other, done := make(chan ids), make(chan struct{})
+	go func() { other <- ids{goid.Current(), goid.Number()}; <-done }()
+	defer close(done)
+	if o := <-other; goid.NumberOf(o.g) != o.number {
+		t.Fatalf("NumberOf another is %d, want %d", goid.NumberOf(o.g), o.number)
+	}
+	if goid.NumberOf(0) != 0 {
+		t.Fatal("nobody has a number")
+	}
+}
+
 func BenchmarkCurrent(b *testing.B) {
 	for b.Loop() {
 		goid.Current()

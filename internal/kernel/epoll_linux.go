@@ -135,10 +135,9 @@ func (p *epoll) look(buf []unix.EpollEvent) (int, syscall.Errno) {
 
 func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscall.Errno) {
 	if !p.noPwait {
-		var ts *unix.Timespec
+		var ts *timespec64
 		if timeout >= 0 {
-			t := unix.NsecToTimespec(int64(timeout))
-			ts = &t
+			ts = &timespec64{int64(timeout / time.Second), int64(timeout % time.Second)}
 		}
 		n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(p.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), uintptr(unsafe.Pointer(ts)), 0, 0)
@@ -158,6 +157,10 @@ func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscal
 	}
 	return int(n), 0
 }
+
+// timespec64 is what epoll_pwait2 takes on every architecture; unix.Timespec is
+// smaller on those of 32 bits.
+type timespec64 struct{ sec, nsec int64 }
 
 func (p *epoll) Wake() { p.waker.wake() }
 

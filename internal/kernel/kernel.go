@@ -1,8 +1,8 @@
 // Package kernel is the seam between Spindle and the operating system.
 //
-// Nothing above this package calls the system, reads a clock, draws a random
-// number, resolves a name or starts a goroutine for blocking work by itself:
-// it asks a Kernel. Real backends (epoll, kqueue, poll) stand behind the seam,
+// Nothing between this package and the command calls the system, reads a clock,
+// draws a random number, resolves a name or starts a goroutine for blocking work
+// by itself: it asks a Kernel. Real backends (epoll, kqueue, poll) stand behind the seam,
 // and so can a simulated one; the conformance suite in kerneltest holds them
 // all to the words below.
 //
@@ -14,8 +14,8 @@
 //
 // Errors that come from the system are plain syscall.Errno values, on every
 // kernel: EAGAIN for "not now", EBADF for a descriptor that is not open, EEXIST
-// for one added twice, ENOENT for one never added, EPERM for one that cannot be
-// polled (a regular file). They carry no context; the caller, who knows the
+// for one added twice, ENOENT for one never added, EPERM for a regular file or a
+// directory, which cannot be polled. They carry no context; the caller, who knows the
 // operation, adds it.
 //
 // Readiness, in three modes:

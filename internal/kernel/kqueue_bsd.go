@@ -143,7 +143,7 @@ func (p *kqueue) Wait(events []Event, timeout time.Duration) (int, error) {
 	buf := p.buf[:len(events)]
 	var ts *unix.Timespec
 	if timeout >= 0 {
-		t := unix.NsecToTimespec(int64(timeout))
+		t := unix.NsecToTimespec(int64(min(timeout, longestWait)))
 		ts = &t
 	}
 	n, err := unix.Kevent(p.fd, nil, buf, ts)
@@ -161,6 +161,9 @@ func (p *kqueue) Wait(events []Event, timeout time.Duration) (int, error) {
 	}
 	return out, nil
 }
+
+// longestWait is what macOS accepts; the caller looks at the clock again.
+const longestWait = 1e6 * time.Second
 
 func (p *kqueue) collect(ev *unix.Kevent_t, events []Event, out int) int {
 	fd := int(ev.Ident)

@@ -90,7 +90,7 @@ type Sockets interface {
 	Recv(fd int, p []byte) (n int, err error)
 	// Send writes what there is room for.
 	Send(fd int, p []byte) (n int, err error)
-	// Sendv writes several buffers as one.
+	// Sendv writes several buffers as one: at most 1024, a system's limit.
 	Sendv(fd int, bufs [][]byte) (n int, err error)
 	// RecvFrom reads one datagram; truncated says that p was too small.
 	RecvFrom(fd int, p []byte) (n int, from Addr, truncated bool, err error)

@@ -1,0 +1,65 @@
+package loop
+
+import "time"
+
+// Coroutine is something that can be resumed: an entry of a lane like a
+// callback, but one that the loop's callbacks can recognise, so that a coroutine
+// that is about to wait can hand over to the next one without going back to the
+// loop. It is for schedulers of coroutines on top of a loop.
+type Coroutine struct {
+	// Resume runs the coroutine until it waits. Set once, before first use.
+	Resume func()
+	// Data is for whoever made the coroutine.
+	Data any
+}
+
+// ResumeSoon resumes co on the loop in a coming turn, in the lane of p, in order
+// with the callbacks there.
+func (l *Loop) ResumeSoon(p Priority, co *Coroutine) {
+	l.only("ResumeSoon")
+	l.lanes[p].pushCoroutine(co)
+}
+
+// NextCoroutine is the coroutine that the loop would resume next if the running
+// callback returned now, with nothing else to do before; nil otherwise. Whoever
+// runs it instead of returning calls TakeCoroutine first.
+func (l *Loop) NextCoroutine() *Coroutine {
+	q := l.serving
+	if q == nil || q.head == q.tail {
+		return nil
+	}
+	if q.head == q.end && !l.couldTurn(q) {
+		return nil
+	}
+	return q.at(q.head).co
+}
+
+// couldTurn tells whether a turn begun now would do nothing but run q on.
+func (l *Loop) couldTurn(q *lane) bool {
+	return l.sinceAsk < askEvery && !l.due && l.ready() == q.len() &&
+		!l.inbox.waiting.Load() && l.goesOn() && l.opts.Observer == nil
+}
+
+// TakeCoroutine takes what NextCoroutine gave out of its lane.
+func (l *Loop) TakeCoroutine() {
+	q := l.serving
+	if q.head == q.end { // a turn of its own
+		q.end++
+		l.sinceAsk++
+		l.stats.Turns++
+	}
+	q.pop()
+}
+
+// SetOwner makes the goroutine g the one that may use the loop, and returns the
+// one before. A coroutine has an identity of its own; whoever resumes it tells
+// the loop.
+func (l *Loop) SetOwner(g uintptr) (before uintptr) {
+	before = l.owner.Load()
+	l.owner.Store(g)
+	return before
+}
+
+// TurnTime is the clock's last reading: Time as it was when the kernel was last
+// asked. It costs nothing, and must not be used to set timers.
+func (l *Loop) TurnTime() time.Duration { return l.now }
