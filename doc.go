@@ -1,5 +1,37 @@
-// Package spindle is the root of the Spindle event loop for Go.
+// Package spindle runs tasks on an event loop: straight-line code that pauses
+// where it waits, many on one thread, with the safety of structured concurrency.
 //
-// The loop itself is package loop: callbacks, timers, file descriptors, one
-// goroutine. This package will hold the tasks that run on it.
+//	err := spindle.Run(ctx, func(ctx context.Context) error {
+//		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+//			n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+//			n.Go(func(ctx context.Context) error { return serve(ctx) })
+//			return nil
+//		}) // returns when both have ended
+//	})
+//
+// # Tasks
+//
+// A task is a function that runs on the loop's goroutine, one at a time. It gives
+// up control only where it waits, so that state shared by tasks of one loop needs
+// no lock. In return it must not block the goroutine: what blocks goes through
+// Blocking. The rule, stated once: any call that takes a context may switch to
+// another task, even when it could complete at once; nothing else does.
+//
+// A task belongs to a nursery, and WithNursery does not return before its tasks
+// have ended: no task is forgotten, and an error or a panic in one has somewhere
+// to go. The first failure cancels the others.
+//
+// # Cancellation
+//
+// The context that a task gets is a *Scope. Cancelling a scope, or passing its
+// deadline, makes every wait inside it fail with a *Canceled that names it, again
+// and again until the code has left the scope; the scope takes back its own
+// cancellation and no other. MoveOnAfter, FailAfter, Grace and Shield are scopes
+// for common needs. To the standard library a scope is a context like its own.
+//
+// # Which goroutine
+//
+// Waiting functions are for tasks; nurseries, scopes and futures may also be used
+// by callbacks of the same loop. From other goroutines use FromGoroutine, or the
+// loop's Post. A call from the wrong goroutine panics and says so.
 package spindle

@@ -1,0 +1,90 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Two tasks take turns; the nursery waits for both.
+func Example() {
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for _, name := range []string{"tick", "tock"} {
+				n.Go(func(ctx context.Context) error {
+					for range 2 {
+						fmt.Println(name)
+						if err := spindle.Yield(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+	})
+	fmt.Println(err)
+	// Output:
+	// tick
+	// tock
+	// tick
+	// tock
+	// <nil>
+}
+
+// What takes too long is given up, with everything inside.
+func ExampleFailAfter() {
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.FailAfter(ctx, time.Millisecond, func(ctx context.Context) error {
+			return spindle.Sleep(ctx, time.Hour)
+		})
+	})
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output: true
+}
+
+// Several things at once, their results in order.
+func ExampleGather() {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		square := func(n int) func(context.Context) (int, error) {
+			return func(ctx context.Context) (int, error) {
+				err := spindle.Sleep(ctx, time.Duration(3-n)*time.Millisecond)
+				return n * n, err
+			}
+		}
+		squares, err := spindle.Gather(ctx, square(1), square(2), square(3))
+		fmt.Println(squares, err)
+		return nil
+	})
+	// Output: [1 4 9] <nil>
+}
+
+// Cleaning up may have to wait although everything is cancelled.
+func ExampleGrace() {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) error {
+			defer spindle.Grace(ctx, time.Second, func(ctx context.Context) error {
+				err := spindle.Sleep(ctx, time.Millisecond)
+				fmt.Println("said goodbye:", err)
+				return err
+			})
+			return spindle.Sleep(ctx, time.Hour)
+		})
+		return nil
+	})
+	// Output: said goodbye: <nil>
+}
+
+// Blocking work runs on a goroutine; the task waits, the loop does not.
+func ExampleBlocking() {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		n, err := spindle.Blocking(ctx, func() (int, error) { return 6 * 7, nil })
+		fmt.Println(n, err)
+		return err
+	})
+	// Output: 42 <nil>
+}

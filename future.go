@@ -1,0 +1,152 @@
+package spindle
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// Future is a value that will be there later. Any number of tasks may await it.
+// It belongs to one loop.
+type Future[T any] struct {
+	s     *sched
+	task  *Task // whose result it is; nil for a promise
+	scope *Scope
+	done  bool
+	value T
+	err   error
+	lot   Lot
+	then  []func()
+}
+
+// ErrNotDone says that a future has no result yet.
+var ErrNotDone = errors.New("spindle: future is not done")
+
+// NewFuture makes a future that Resolve or Reject will complete.
+func NewFuture[T any](ctx context.Context) *Future[T] {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic("spindle: NewFuture with a context that does not come from a task")
+	}
+	return &Future[T]{s: scope.s}
+}
+
+// Spawn starts fn as a task of the nursery and returns its result to come. The
+// failure of such a task is its future's, not the nursery's: whoever awaits it
+// decides. A panic is both.
+func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
+	f := &Future[T]{s: n.s}
+	f.scope = n.s.open(n.scope, n.scope)
+	f.task = n.Go(func(context.Context) error {
+		defer f.scope.close()
+		returned := false
+		defer func() {
+			if !returned {
+				f.complete(f.value, errTaskPanicked)
+			}
+		}()
+		value, err := fn(f.scope)
+		returned = true
+		f.complete(value, err)
+		return nil
+	})
+	f.task.scope = f.scope
+	return f
+}
+
+var errTaskPanicked = errors.New("spindle: the task panicked")
+
+// Resolve completes the future with a value, unless it is done; it tells whether
+// it did.
+func (f *Future[T]) Resolve(value T) bool { return f.complete(value, nil) }
+
+// Reject completes the future with an error.
+func (f *Future[T]) Reject(err error) bool {
+	var zero T
+	return f.complete(zero, err)
+}
+
+func (f *Future[T]) complete(value T, err error) bool {
+	if f.done {
+		return false
+	}
+	f.done, f.value, f.err = true, value, err
+	for _, fn := range f.then {
+		f.s.l.CallSoon(fn)
+	}
+	f.then = nil
+	f.lot.Wake(1 << 30)
+	return true
+}
+
+// Await waits for the result. A task that awaits itself fails.
+func (f *Future[T]) Await(ctx context.Context) (T, error) {
+	var zero T
+	if f.done {
+		if err := Checkpoint(ctx); err != nil {
+			return zero, err
+		}
+		return f.value, f.err
+	}
+	if err := f.lot.await(ctx, f.task); err != nil {
+		return zero, err
+	}
+	return f.value, f.err
+}
+
+// await waits in the lot for the end of a task, nil for nobody's in particular.
+// Tasks that wait for each other in a circle would wait for ever.
+func (l *Lot) await(ctx context.Context, target *Task) error {
+	t, _ := caller(ctx, "Future.Await")
+	circle := []string{t.Name()}
+	for at := target; at != nil; at = at.awaits {
+		circle = append(circle, at.Name())
+		if at == t {
+			return &CircleError{circle}
+		}
+	}
+	t.awaits = target
+	defer func() { t.awaits = nil }()
+	return l.Wait(ctx, "Future")
+}
+
+// CircleError tells of tasks that await each other's results, or of one that
+// awaits its own.
+type CircleError struct{ Tasks []string }
+
+func (e *CircleError) Error() string {
+	return "spindle: tasks await each other: " + strings.Join(e.Tasks, " → ")
+}
+
+// Result is the result if it is there, else ErrNotDone.
+func (f *Future[T]) Result() (T, error) {
+	if !f.done {
+		var zero T
+		return zero, ErrNotDone
+	}
+	return f.value, f.err
+}
+
+// Done tells whether there is a result.
+func (f *Future[T]) Done() bool { return f.done }
+
+// Err is the error of the result, nil if there is none yet.
+func (f *Future[T]) Err() error { return f.err }
+
+// Then has fn called on the loop once there is a result.
+func (f *Future[T]) Then(fn func()) {
+	if f.done {
+		f.s.l.CallSoon(fn)
+		return
+	}
+	f.then = append(f.then, fn)
+}
+
+// Cancel cancels the task whose result the future is; a promise is rejected.
+func (f *Future[T]) Cancel() {
+	if f.scope != nil {
+		f.scope.Cancel(nil)
+		return
+	}
+	f.Reject(context.Canceled)
+}

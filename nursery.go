@@ -1,0 +1,167 @@
+package spindle
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Nursery owns the tasks started in it: the block that opened it does not end
+// before they have. The first failure cancels the others.
+type Nursery struct {
+	s       *sched
+	scope   *Scope
+	owner   *Task   // who opened it; nil for a run's
+	running int     // children, and the body until it has returned
+	opener  *Task   // waits for the children once the body has returned
+	done    func()  // called when the last has ended, where no task waits
+	errs    []error // in the order they came
+	fault   *PanicError
+	closed  bool
+}
+
+// WithNursery opens a nursery, runs fn in it, and waits for all its tasks. If fn
+// or a task fails, the others are cancelled; several errors are joined. If one
+// panics, the others are cancelled and WithNursery panics with a *PanicError.
+func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
+	t, _ := caller(ctx, "WithNursery")
+	n := &Nursery{s: t.s, owner: t, running: 1}
+	_, err := within(ctx, "WithNursery", func(sc *Scope) { n.scope = sc }, func(ctx context.Context, sc *Scope) error {
+		n.body(t, ctx, fn)
+		return n.result()
+	})
+	return err
+}
+
+// body runs fn and waits for the children, also if fn panics.
+func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *Nursery) error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			n.failed(caught(v))
+			n.join(t)
+		}
+		// Otherwise Goexit: the task is ending, and so must its children.
+	}()
+	err := fn(ctx, n)
+	returned = true
+	n.failed(err)
+	n.join(t)
+}
+
+// join waits until every child has finished. Cancellation does not end it: it
+// ends the children.
+func (n *Nursery) join(t *Task) {
+	n.running--
+	if n.running > 0 {
+		n.opener = t
+		t.park(t.scope, t.scope, "nursery", unabortable{})
+	}
+	n.closed = true
+}
+
+// failed takes note of a child's or the body's end.
+func (n *Nursery) failed(err error) {
+	if err == nil {
+		return
+	}
+	if p, ok := err.(*PanicError); ok && n.fault == nil {
+		n.fault = p
+	}
+	n.errs = append(n.errs, err)
+	n.scope.Cancel(nil)
+}
+
+// result is what becomes of the errors: those by which the nursery ended its
+// own tasks are none.
+func (n *Nursery) result() error {
+	if n.fault != nil {
+		panic(n.fault)
+	}
+	var left []error
+	for _, err := range n.errs {
+		if n.scope.absorb(err) != nil {
+			left = append(left, err)
+		}
+	}
+	switch len(left) {
+	case 0:
+		return nil
+	case 1:
+		return left[0]
+	}
+	return &Errors{left}
+}
+
+// Errors are several errors of one nursery, in the order they came.
+type Errors struct{ Errs []error }
+
+func (e *Errors) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spindle: %d tasks failed:", len(e.Errs))
+	for _, err := range e.Errs {
+		b.WriteString("\n- " + strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors.
+func (e *Errors) Unwrap() []error { return e.Errs }
+
+// PanicError is a panic in a task.
+type PanicError = loop.PanicError
+
+// caught makes a PanicError of a recovered value, unless it is one.
+func caught(v any) *PanicError {
+	if p, ok := v.(*PanicError); ok {
+		return p
+	}
+	return &PanicError{Value: v, Stack: debug.Stack()}
+}
+
+// Go starts fn as a task of the nursery. It may be called by any task or
+// callback of the loop while the nursery is open.
+func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith(TaskOptions{}, fn) }
+
+// TaskOptions are what a task can be given besides its function.
+type TaskOptions struct {
+	Name     string        // shown in the tree
+	Priority loop.Priority // its lane in the loop
+}
+
+// GoWith is Go with options.
+func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Task {
+	if fn == nil {
+		panic("spindle: Nursery.Go with a nil function")
+	}
+	if n.closed {
+		panic("spindle: Nursery.Go on a nursery that has ended")
+	}
+	t := &Task{s: n.s, fn: fn, nursery: n, scope: n.scope, name: o.Name, lane: o.Priority, budget: eachBudget}
+	n.running++
+	n.s.spawn(t)
+	return t
+}
+
+// finish is the end of a task.
+func (t *Task) finish(err error) {
+	t.state = finished
+	t.inSched.remove()
+	n := t.nursery
+	n.failed(err)
+	if n.running--; n.running > 0 {
+		return
+	}
+	switch {
+	case n.opener != nil:
+		n.opener.wake(nil)
+	case n.done != nil:
+		n.done()
+	}
+}

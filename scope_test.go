@@ -1,0 +1,215 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// forever waits until it is cancelled.
+func forever(ctx context.Context) error { return spindle.Sleep(ctx, 1<<62) }
+
+func TestCancelBeforeAWait(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		cause := errors.New("the cause")
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			s.Cancel(cause)
+			s.Cancel(errors.New("too late")) // only the first counts
+			err := spindle.Sleep(ctx, time.Hour)
+			var c *spindle.Canceled
+			if !errors.As(err, &c) || c.Scope != s || !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("error %v", err)
+			}
+			if got := context.Cause(ctx); got != cause || ctx.Err() != context.Canceled {
+				t.Errorf("cause %v, err %v", got, ctx.Err())
+			}
+			return err
+		})
+	})
+}
+
+func TestIgnoredCancellationComesAgain(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			s.Cancel(nil)
+			for i := range 3 {
+				if err := spindle.Yield(ctx); err == nil {
+					t.Errorf("wait %d in a cancelled scope did not fail", i)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+func TestScopeTakesBackOnlyItsOwn(t *testing.T) {
+	other := errors.New("something else")
+	sim.Test(t, func(ctx context.Context) error {
+		var inner, outer *spindle.Scope
+		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			outer = s
+			err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+				inner = s
+				outer.Cancel(nil)
+				return forever(ctx)
+			})
+			if err == nil || inner.Caught() {
+				t.Error("the inner scope took back the outer one's cancellation")
+			}
+			return err
+		})
+		if err != nil || !outer.Caught() {
+			t.Errorf("outer: %v, caught %v", err, outer.Caught())
+		}
+		// An error that comes together with the cancellation is kept.
+		err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			s.Cancel(nil)
+			return errors.Join(forever(ctx), other)
+		})
+		if !errors.Is(err, other) {
+			t.Errorf("lost: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestNearestDeadlineWins(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		begin := spindle.Now(ctx)
+		outer, err := spindle.MoveOnAfter(ctx, 2*time.Second, func(ctx context.Context) error {
+			inner, err := spindle.MoveOnAfter(ctx, time.Second, forever)
+			if !inner || err != nil || spindle.Now(ctx)-begin != time.Second {
+				t.Errorf("inner: expired %v, %v after %v", inner, err, spindle.Now(ctx)-begin)
+			}
+			inner, err = spindle.MoveOnAfter(ctx, time.Hour, forever)
+			if inner {
+				t.Error("the outer deadline was taken for the inner one")
+			}
+			return err
+		})
+		if !outer || err != nil || spindle.Now(ctx)-begin != 2*time.Second {
+			t.Errorf("outer: expired %v, %v after %v", outer, err, spindle.Now(ctx)-begin)
+		}
+		err = spindle.FailAfter(ctx, time.Second, forever)
+		if !errors.Is(err, spindle.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("FailAfter: %v", err)
+		}
+		return spindle.FailAfter(ctx, time.Second, func(ctx context.Context) error { return spindle.Yield(ctx) })
+	})
+}
+
+func TestDeadlineMoves(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			begin := spindle.Now(ctx)
+			s.SetDeadline(begin + time.Second)
+			s.SetDeadline(begin + time.Minute) // later
+			if err := spindle.Sleep(ctx, 30*time.Second); err != nil {
+				t.Errorf("a deadline that was moved cancelled: %v", err)
+			}
+			s.ClearDeadline()
+			if err := spindle.Sleep(ctx, time.Hour); err != nil {
+				t.Errorf("a deadline that was removed cancelled: %v", err)
+			}
+			s.SetDeadline(begin) // into the past
+			err := spindle.Yield(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != context.DeadlineExceeded {
+				t.Errorf("past deadline: %v, %v", err, ctx.Err())
+			}
+			return err
+		})
+	})
+}
+
+func TestShield(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
+			err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+				s.Shield(true)
+				outer.Cancel(nil)
+				if err := spindle.Sleep(ctx, time.Hour); err != nil || ctx.Err() != nil {
+					t.Errorf("the shield let %v through", err)
+				}
+				s.Shield(false) // delivers at once
+				return spindle.Yield(ctx)
+			})
+			if err == nil {
+				t.Error("a cancellation was lost behind the shield")
+			}
+			if err := spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) }); err != nil {
+				t.Errorf("cleaning up: %v", err)
+			}
+			before := spindle.Now(ctx)
+			if err := spindle.Grace(ctx, time.Minute, forever); err != nil || spindle.Now(ctx)-before != time.Minute {
+				t.Errorf("cleaning up for ever: %v after %v", err, spindle.Now(ctx)-before)
+			}
+			return err
+		})
+	})
+}
+
+// TestUnshieldingWakesAWaiter un-shields from another task, while one waits.
+func TestUnshieldingWakesAWaiter(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var shield *spindle.Scope
+			n.Go(func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
+					outer.Cancel(nil)
+					return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+						s.Shield(true)
+						shield = s
+						return forever(ctx)
+					})
+				})
+			})
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			shield.Shield(false)
+			return nil
+		})
+	})
+}
+
+func TestStandardContextsOverAScope(t *testing.T) {
+	type key struct{}
+	sim.Test(t, func(ctx context.Context) error {
+		cause := errors.New("the cause")
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			derived, cancel := context.WithCancel(context.WithValue(ctx, key{}, "value"))
+			defer cancel()
+			if derived.Value(key{}) != "value" {
+				t.Error("a value was lost")
+			}
+			called := make(chan struct{})
+			context.AfterFunc(ctx, func() { close(called) })
+			s.Cancel(cause)
+			<-derived.Done()
+			<-called
+			if derived.Err() != context.Canceled || context.Cause(derived) != cause {
+				t.Errorf("derived: %v, cause %v", derived.Err(), context.Cause(derived))
+			}
+			return spindle.Sleep(derived, time.Hour)
+		})
+	})
+	// A wait on a derived context ends with it, and only the wait.
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		derived, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		if err := spindle.Sleep(derived, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("derived time-out: %v", err)
+		}
+		if _, ok := derived.Deadline(); !ok {
+			t.Error("no deadline")
+		}
+		return spindle.Yield(ctx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

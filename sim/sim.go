@@ -1,0 +1,119 @@
+// Package sim runs programs in a simulated world. So far the world has one host
+// and no network: its clock is virtual and jumps to the next timer when every
+// task waits, so that an hour of time-outs takes no time.
+//
+//	func TestRetry(t *testing.T) {
+//		sim.Test(t, func(ctx context.Context) error {
+//			return spindle.Sleep(ctx, time.Hour) // at once
+//		})
+//	}
+//
+// Nothing in a simulated program waits for anything real. If every task waits
+// and no timer is set, nothing can ever wake anybody: the program fails with
+// ErrDeadlock.
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// ErrDeadlock says that every task waits and nothing can wake any of them.
+var ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
+
+// Test runs a program under virtual time and fails the test with its error.
+func Test(tb testing.TB, program func(context.Context) error) {
+	tb.Helper()
+	if err := Run(tb.Context(), program); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Run runs a program under virtual time.
+func Run(ctx context.Context, program func(context.Context) error) error {
+	return spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Kernel: NewKernel(), Watchdog: -1}}, program)
+}
+
+// NewKernel makes the kernel of a simulated host, for the packages of this
+// module.
+func NewKernel() *kernel.Kernel {
+	h := &host{rand: rand.NewPCG(1, 1)}
+	return &kernel.Kernel{Poller: h, Sockets: nil, Clock: h, Rand: h.rand, Workers: h, Resolver: h}
+}
+
+// begin is when simulated time begins.
+var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// host is a simulated machine.
+type host struct {
+	now  time.Duration
+	rand *rand.PCG
+
+	mu    sync.Mutex
+	woken bool
+	work  []func() // offloaded, run one by one when every task waits
+}
+
+func (h *host) Name() string { return "sim" }
+func (h *host) Add(int, kernel.Token, kernel.Interest, kernel.Mode) error {
+	return errors.ErrUnsupported
+}
+func (h *host) Modify(int, kernel.Token, kernel.Interest, kernel.Mode) error {
+	return errors.ErrUnsupported
+}
+func (h *host) Delete(int) error { return errors.ErrUnsupported }
+
+// Wait never blocks: it does the next thing that could happen.
+func (h *host) Wait(_ []kernel.Event, timeout time.Duration) (int, error) {
+	if timeout == 0 {
+		return 0, nil
+	}
+	h.mu.Lock()
+	woken := h.woken
+	h.woken = false
+	var work func()
+	if len(h.work) > 0 && !woken {
+		work = h.work[0]
+		h.work = h.work[1:]
+	}
+	h.mu.Unlock()
+	switch {
+	case woken:
+	case work != nil:
+		work()
+	case timeout < 0:
+		return 0, ErrDeadlock
+	default:
+		h.now += timeout
+	}
+	return 0, nil
+}
+
+func (h *host) Wake() {
+	h.mu.Lock()
+	h.woken = true
+	h.mu.Unlock()
+}
+
+func (h *host) Close() error        { return nil }
+func (h *host) Mono() time.Duration { return h.now }
+func (h *host) Wall() time.Time     { return begin.Add(h.now) }
+
+func (h *host) Start(work func()) {
+	h.mu.Lock()
+	h.work = append(h.work, work)
+	h.mu.Unlock()
+}
+
+func (h *host) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return nil, errors.ErrUnsupported
+}

@@ -1,0 +1,102 @@
+package spindle
+
+import (
+	"context"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Sleep waits for d, and never less. A d of zero or below only lets the others
+// run.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return Yield(ctx)
+	}
+	t, scope := caller(ctx, "Sleep")
+	if err := t.check(ctx, scope); err != nil {
+		return err
+	}
+	t.timer = t.s.l.CallLater(d, t.co.wake)
+	return t.park(ctx, scope, "Sleep", sleeping{})
+}
+
+// SleepUntil waits until the loop's clock has reached when.
+func SleepUntil(ctx context.Context, when time.Duration) error {
+	t, scope := caller(ctx, "SleepUntil")
+	if err := t.check(ctx, scope); err != nil {
+		return err
+	}
+	t.timer = t.s.l.CallAt(when, t.co.wake)
+	return t.park(ctx, scope, "SleepUntil", sleeping{})
+}
+
+// sleeping ends with the task's timer.
+type sleeping struct{}
+
+func (sleeping) abort(t *Task) bool { return t.timer.Cancel() }
+
+// Yield lets everything that is ready run before it returns.
+func Yield(ctx context.Context) error {
+	t, scope := caller(ctx, "Yield")
+	if err := t.check(ctx, scope); err != nil {
+		return err
+	}
+	t.budget = eachBudget
+	t.state = ready
+	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
+	t.suspend()
+	return nil
+}
+
+// Now is the time of the loop's clock.
+func Now(ctx context.Context) time.Duration { return LoopOf(ctx).Time() }
+
+// LoopOf is the loop that ctx belongs to.
+func LoopOf(ctx context.Context) *loop.Loop {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic("spindle: LoopOf with a context that does not come from a task")
+	}
+	return scope.s.l
+}
+
+// WaitReadable waits until fd is readable. One task at a time may wait for it; a
+// second one, or an fd that cannot be waited for, fails with a *loop.OpError.
+func WaitReadable(ctx context.Context, fd int) error {
+	return waitFD(ctx, "WaitReadable", fd, loop.Read)
+}
+
+// WaitWritable waits until fd is writable, like WaitReadable.
+func WaitWritable(ctx context.Context, fd int) error {
+	return waitFD(ctx, "WaitWritable", fd, loop.Write)
+}
+
+func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
+	t, scope := caller(ctx, op)
+	err := t.check(ctx, scope)
+	if err != nil {
+		return err
+	}
+	if in == loop.Read {
+		err = t.s.l.AddReader(fd, t.co.read)
+	} else {
+		err = t.s.l.AddWriter(fd, t.co.write)
+	}
+	if err != nil {
+		return err
+	}
+	t.fd = int32(fd)
+	if in == loop.Read {
+		return t.park(ctx, scope, op, readWait{})
+	}
+	return t.park(ctx, scope, op, writeWait{})
+}
+
+type readWait struct{}
+
+func (readWait) abort(t *Task) bool { return t.s.l.RemoveReader(int(t.fd)) }
+
+type writeWait struct{}
+
+func (writeWait) abort(t *Task) bool { return t.s.l.RemoveWriter(int(t.fd)) }

@@ -1,0 +1,213 @@
+package spindle
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"reflect"
+	"runtime"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Task is a running piece of straight-line code: a function that pauses where
+// it waits, and goes on when the loop resumes it.
+type Task struct {
+	s       *sched
+	co      *coro
+	fn      func(context.Context) error
+	nursery *Nursery // whose child it is
+	scope   *Scope   // the innermost one it is in
+	name    string
+	lane    loop.Priority
+	state   taskState
+	budget  int8  // immediate completions left until it lets others run
+	ignored uint8 // cancellations in a row that it did not heed
+	doomed  bool  // its next wait ends it: it outlived every cancellation
+
+	// Of the wait under way.
+	waitsFor string
+	since    time.Duration
+	aborter  aborter
+	outcome  error  // what the wait will return
+	seq      uint32 // names the wait, so that a late wake finds it gone
+	fd       int32  // of a wait for readiness
+	awaits   *Task  // whose result it waits for
+	timer    loop.Timer
+
+	inScope node // among the waiting tasks of scope
+	inQueue node // in a Queue
+	inSched node // among the tasks of the scheduler
+}
+
+type taskState uint8
+
+const (
+	fresh   taskState = iota // not begun
+	ready                    // in a lane of the loop
+	running                  // its code, or what it resumed, is executing
+	waiting
+	finished
+)
+
+// eachBudget is how many waits may complete at once before a task must let the
+// others run.
+const eachBudget = 64
+
+// aborter takes a wait back. It is called on the loop when the wait is to be
+// cancelled, and returns false if the wait has ended otherwise: a result that
+// arrives together with a cancellation is not lost.
+type aborter interface{ abort(*Task) bool }
+
+// Name is the name that the task was given, or else that of its function.
+func (t *Task) Name() string {
+	if t.name != "" {
+		return t.name
+	}
+	name, _ := t.code()
+	return name
+}
+
+// code is the name and the place of the task's function.
+func (t *Task) code() (name, place string) {
+	f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer())
+	if f == nil {
+		return "task", ""
+	}
+	file, line := f.FileLine(f.Entry())
+	return path.Base(f.Name()), fmt.Sprintf("%s:%d", path.Base(file), line)
+}
+
+// caller is the task that is calling, and the scope of its ctx. It panics if
+// the caller is no task of the loop that ctx belongs to.
+func caller(ctx context.Context, op string) (*Task, *Scope) {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic("spindle: " + op + " with a context that does not come from a task")
+	}
+	t := scope.s.running
+	if t == nil || t.co.g != goid.Current() {
+		panic("spindle: " + op + " called from a goroutine that is not the running task" +
+			" (another goroutine, or a generator of iter.Pull inside the task)")
+	}
+	return t, scope
+}
+
+// check is the beginning of every wait: it fails if the wait is cancelled
+// before it begins.
+func (t *Task) check(ctx context.Context, scope *Scope) error {
+	blamed := t.scope.blame.Load()
+	if blamed == nil && scope != t.scope {
+		blamed = scope.blame.Load()
+	}
+	var err error
+	switch {
+	case blamed != nil:
+		err = blamed.canceled
+	case ctx != context.Context(scope):
+		if ctx.Err() == nil {
+			return nil
+		}
+		err = context.Cause(ctx)
+	default:
+		t.ignored = 0
+		return nil
+	}
+	t.breathe()
+	return err
+}
+
+// park is the one way to wait: it returns when somebody wakes the task, or when
+// ctx, or the scope the task is in, is cancelled and ab agrees.
+func (t *Task) park(ctx context.Context, scope *Scope, what string, ab aborter) error {
+	t.seq++
+	t.state, t.waitsFor, t.since, t.aborter = waiting, what, t.s.l.TurnTime(), ab
+	t.budget = eachBudget
+	t.scope.waiters.push(&t.inScope, t)
+	if ctx == context.Context(t.scope) {
+		t.suspend()
+	} else {
+		unbind := t.bind(ctx, scope)
+		t.suspend()
+		unbind()
+	}
+	err := t.outcome
+	t.outcome = nil
+	return err
+}
+
+// wake ends the task's wait with err.
+func (t *Task) wake(err error) {
+	t.outcome, t.state, t.aborter = err, ready, nil
+	t.inScope.remove()
+	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
+}
+
+// cancelWait ends the task's wait with err if it can still be given up.
+func (t *Task) cancelWait(err error) {
+	if t.state == waiting && t.aborter.abort(t) {
+		t.wake(err)
+	}
+}
+
+// bind has a context that is not the task's own scope end the wait too: another
+// scope, or one that the standard library derived from a scope.
+func (t *Task) bind(ctx context.Context, scope *Scope) (unbind func()) {
+	seq := t.seq
+	give := func() {
+		if t.seq == seq {
+			err := context.Cause(ctx)
+			if blamed := scope.blame.Load(); blamed != nil {
+				err = blamed.canceled
+			}
+			t.cancelWait(err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { t.s.l.Post(give) })
+	return func() { stop() }
+}
+
+// breathe lets the others run before a cancelled wait returns. Code that heeds
+// no cancellation waits again at once: it is slowed down, so that it does not
+// burn a core.
+func (t *Task) breathe() {
+	if t.doomed {
+		t.vanish()
+	}
+	if t.ignored < 255 {
+		t.ignored++
+	}
+	t.seq++
+	t.state, t.waitsFor, t.since, t.aborter = waiting, "cancelled wait", t.s.l.TurnTime(), unabortable{}
+	t.scope.waiters.push(&t.inScope, t)
+	if t.ignored <= heeded {
+		t.wake(nil)
+	} else {
+		t.timer = t.s.l.CallLater(heedless, t.co.wake)
+	}
+	t.suspend()
+}
+
+const (
+	heeded   = 16                    // cancelled waits that cleaning up may take
+	heedless = 10 * time.Millisecond // what each further one costs
+)
+
+// unabortable is for waits that cancellation does not end.
+type unabortable struct{}
+
+func (unabortable) abort(*Task) bool { return false }
+
+// spend counts a wait that completed at once, and lets the others run when
+// there were many: no task keeps the loop by never having to wait.
+func (t *Task) spend() {
+	if t.budget--; t.budget > 0 {
+		return
+	}
+	t.budget = eachBudget
+	t.state = ready
+	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
+	t.suspend()
+}

@@ -1,0 +1,80 @@
+package spindle
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Tree is a picture of the tasks of a run at one moment, in the order in which
+// they were started, children below the task whose nursery they are in.
+type Tree []TaskInfo
+
+// TaskInfo is what can be seen of a task from outside.
+type TaskInfo struct {
+	Name     string
+	Function string // where its function is
+	State    string // fresh, ready, running, waiting
+	WaitsFor string // what it waits for
+	For      time.Duration
+	Deadline time.Duration // of the scope it is in, on the loop's clock; 0 for none
+	Canceled bool          // the scope it is in is cancelled
+	Depth    int           // how many nurseries it is inside
+}
+
+// TreeOf is the tree of the run that ctx belongs to. It is for tasks and
+// callbacks of its loop.
+func TreeOf(ctx context.Context) Tree {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic("spindle: TreeOf with a context that does not come from a task")
+	}
+	return scope.s.tree()
+}
+
+var stateNames = [...]string{fresh: "fresh", ready: "ready", running: "running", waiting: "waiting", finished: "finished"}
+
+func (s *sched) tree() (tree Tree) {
+	tasks := s.tasks.all()
+	children := map[*Task][]*Task{}
+	for _, t := range tasks {
+		children[t.nursery.owner] = append(children[t.nursery.owner], t)
+	}
+	var add func(parent *Task, depth int)
+	add = func(parent *Task, depth int) {
+		for _, t := range children[parent] {
+			tree = append(tree, s.info(t, depth))
+			add(t, depth+1)
+		}
+	}
+	add(nil, 0)
+	return tree
+}
+
+func (s *sched) info(t *Task, depth int) TaskInfo {
+	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
+	_, info.Function = t.code()
+	if t.state == waiting {
+		info.WaitsFor, info.For = t.waitsFor, s.l.TurnTime()-t.since
+	}
+	if d := t.scope.deadline.Load(); d != noDeadline {
+		info.Deadline = time.Duration(d)
+	}
+	return info
+}
+
+func (t Tree) String() string {
+	var b strings.Builder
+	for _, task := range t {
+		fmt.Fprintf(&b, "%s%s (%s): %s", strings.Repeat("  ", task.Depth), task.Name, task.Function, task.State)
+		if task.WaitsFor != "" {
+			fmt.Fprintf(&b, " for %s since %v", task.WaitsFor, task.For)
+		}
+		if task.Canceled {
+			b.WriteString(", cancelled")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
