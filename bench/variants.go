@@ -27,6 +27,7 @@ type command func(addr string, bufferBytes int) []string
 // is the reference of all ratios unless --reference names another.
 var variants = []variant{
 	{name: "spindle-callback", ours: true, goRuntime: true, prepare: spindleEcho("callback", (*workshop).spindle)},
+	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", (*workshop).spindle)},
 	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("callback", (*workshop).before)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
 	{name: "libuv", prepare: cServer("uv.c", "-luv")},

@@ -20,19 +20,19 @@ import (
 // patience is how long a client waits before the server counts as stuck.
 const patience = 15 * time.Second
 
-var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \(callback, (\w+), (\d+ loops?)\)\n$`)
+var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \((\w+), (\w+), (\d+ loops?)\)\n$`)
 
 // startEcho runs the command until the test ends and returns its address. The
 // command must then end with exit code 0.
-func startEcho(t *testing.T, backend string, loops int) string {
+func startEcho(t *testing.T, model, backend string, loops int) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	var errs bytes.Buffer
 	exit := make(chan int, 1)
 	go func() {
-		args := []string{"echo", "--addr", "127.0.0.1:0", "--backend", backend, "--loops", fmt.Sprint(loops)}
-		code := spindle(ctx, args, w, &errs)
+		args := []string{"echo", "--addr", "127.0.0.1:0", "--model", model, "--backend", backend, "--loops", fmt.Sprint(loops)}
+		code := execute(ctx, args, w, &errs)
 		w.Close()
 		exit <- code
 	}()
@@ -48,24 +48,26 @@ func startEcho(t *testing.T, backend string, loops int) string {
 		t.Fatalf("no line on stdout: %v", err)
 	}
 	said := listening.FindStringSubmatch(line)
-	if said == nil || said[2] != backend || said[3] != fmt.Sprint(loops, " ", plural(loops, "loop")) {
+	if said == nil || said[2] != model || said[3] != backend || said[4] != fmt.Sprint(loops, " ", plural(loops, "loop")) {
 		t.Fatalf("the command says %q; want address, %s and %d loops", line, backend, loops)
 	}
 	return said[1]
 }
 
 func TestEcho(t *testing.T) {
-	for _, backend := range kernel.Backends() {
-		for _, loops := range []int{1, 2} {
-			t.Run(fmt.Sprintf("%s with %d %s", backend, loops, plural(loops, "loop")), func(t *testing.T) {
-				addr := startEcho(t, backend, loops)
-				t.Run("answers each message", func(t *testing.T) { answers(t, addr) })
-				t.Run("ends when the client ends", func(t *testing.T) { echoAll(t, addr, nil) })
-				t.Run("one byte", func(t *testing.T) { echoAll(t, addr, []byte{7}) })
-				t.Run("megabytes", func(t *testing.T) { echoAll(t, addr, pattern(5<<20, 1)) })
-				t.Run("many clients at once", func(t *testing.T) { manyClients(t, addr) })
-				t.Run("a client that does not read", func(t *testing.T) { doesNotRead(t, addr) })
-			})
+	for model := range echoModels {
+		for _, backend := range kernel.Backends() {
+			for _, loops := range []int{1, 2} {
+				t.Run(fmt.Sprintf("%s on %s with %d %s", model, backend, loops, plural(loops, "loop")), func(t *testing.T) {
+					addr := startEcho(t, model, backend, loops)
+					t.Run("answers each message", func(t *testing.T) { answers(t, addr) })
+					t.Run("ends when the client ends", func(t *testing.T) { echoAll(t, addr, nil) })
+					t.Run("one byte", func(t *testing.T) { echoAll(t, addr, []byte{7}) })
+					t.Run("megabytes", func(t *testing.T) { echoAll(t, addr, pattern(5<<20, 1)) })
+					t.Run("many clients at once", func(t *testing.T) { manyClients(t, addr) })
+					t.Run("a client that does not read", func(t *testing.T) { doesNotRead(t, addr) })
+				})
+			}
 		}
 	}
 }
@@ -200,16 +202,18 @@ func doesNotRead(t *testing.T, addr string) {
 
 // A client that vanishes takes nobody with it.
 func TestEchoSurvivesReset(t *testing.T) {
-	for _, backend := range kernel.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			addr := startEcho(t, backend, 1)
-			gone := dial(t, addr)
-			if _, err := gone.Write(pattern(100_000, 5)); err != nil {
-				t.Fatal(err)
-			}
-			gone.SetLinger(0) // close with a reset
-			gone.Close()
-			echoAll(t, addr, []byte("still there?"))
-		})
+	for model := range echoModels {
+		for _, backend := range kernel.Backends() {
+			t.Run(model+" on "+backend, func(t *testing.T) {
+				addr := startEcho(t, model, backend, 1)
+				gone := dial(t, addr)
+				if _, err := gone.Write(pattern(100_000, 5)); err != nil {
+					t.Fatal(err)
+				}
+				gone.SetLinger(0) // close with a reset
+				gone.Close()
+				echoAll(t, addr, []byte("still there?"))
+			})
+		}
 	}
 }

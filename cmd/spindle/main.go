@@ -29,12 +29,12 @@ var commands = []command{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(spindle(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// spindle runs a command line and returns the exit code: 0, or 2 with one line
+// execute runs a command line and returns the exit code: 0, or 2 with one line
 // that says what was wrong.
-func spindle(ctx context.Context, args []string, out, errs io.Writer) int {
+func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == "--cpuprofile" {
 		if len(args) < 3 {
 			fmt.Fprintln(errs, "spindle: --cpuprofile needs a file and a command: spindle --cpuprofile FILE COMMAND")

@@ -22,7 +22,7 @@ type result struct {
 
 func run(ctx context.Context, args ...string) result {
 	var out, errs bytes.Buffer
-	code := spindle(ctx, args, &out, &errs)
+	code := execute(ctx, args, &out, &errs)
 	return result{code, out.String(), errs.String()}
 }
 
