@@ -83,6 +83,28 @@ var benchmarks = []benchmark{
 			{"idle_wakeups", "wake-ups of an idle loop", count, "over $idle"},
 		},
 		1, benchIdle,
+	}, {
+		"switch", "two tasks that yield to each other, beside a bare coroutine there and back",
+		[]figure{
+			{"switch_ns", "a task switch", nanoseconds, "a bare iter.Pull round trip: $pull_ns"},
+			{"pull_ns", "", nanoseconds, ""},
+		},
+		1, benchSwitch,
+	}, {
+		"spawn", "tasks started and finished one by one, beside goroutines; a task that waits",
+		[]figure{
+			{"spawn_ns", "a task started and finished", nanoseconds, "a goroutine: $goroutine_ns"},
+			{"goroutine_ns", "", nanoseconds, ""},
+			{"parked_bytes", "memory of a waiting task", bytesOf, ""},
+		},
+		1, benchSpawn,
+	}, {
+		"gather", "ten tasks gathered at a time, for each, beside goroutines and a WaitGroup",
+		[]figure{
+			{"gather_ns", "a task gathered", nanoseconds, "a goroutine: $go_gather_ns"},
+			{"go_gather_ns", "", nanoseconds, ""},
+		},
+		1, benchGather,
 	},
 }
 
@@ -97,6 +119,9 @@ type effort struct {
 	posts     int
 	bytes     int // written to a sleeping loop
 	naps      int // of 1 ms
+	switches  int
+	spawns    int
+	parked    int
 	idle      time.Duration
 }
 
@@ -104,10 +129,12 @@ var (
 	wholeRun = effort{
 		rounds: 5, callbacks: 10e6, turns: 4e6, cancels: 1e6, timers: 1e6, replaced: 1e6,
 		posts: 2e6, bytes: 600, naps: 100, idle: 5 * time.Second,
+		switches: 2e6, spawns: 500e3, parked: 20e3,
 	}
 	quickRun = effort{
 		rounds: 3, callbacks: 500e3, turns: 200e3, cancels: 100e3, timers: 100e3, replaced: 50e3,
 		posts: 200e3, bytes: 50, naps: 20, idle: time.Second,
+		switches: 100e3, spawns: 20e3, parked: 2e3,
 	}
 )
 

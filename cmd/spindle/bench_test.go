@@ -20,10 +20,13 @@ var keys = map[string][]string{
 		"timer_cancel_ratio", "timer_fire_ratio",
 		"timer_cancel_million_per_s", "timer_fire_million_per_s", "timer_million_ns",
 	},
-	"post":  {"post_1_per_s", "post_4_per_s"},
-	"ready": {"ready_p50_us", "ready_p99_us"},
-	"sleep": {"sleep_1ms_us", "go_sleep_1ms_us"},
-	"idle":  {"idle_cpu_ms", "idle_wakeups"},
+	"post":   {"post_1_per_s", "post_4_per_s"},
+	"ready":  {"ready_p50_us", "ready_p99_us"},
+	"sleep":  {"sleep_1ms_us", "go_sleep_1ms_us"},
+	"idle":   {"idle_cpu_ms", "idle_wakeups"},
+	"switch": {"switch_ns", "pull_ns"},
+	"spawn":  {"spawn_ns", "goroutine_ns", "parked_bytes"},
+	"gather": {"gather_ns", "go_gather_ns"},
 }
 
 func TestBenchKeysAreStable(t *testing.T) {
@@ -66,6 +69,7 @@ func TestBenchPrintsJSON(t *testing.T) {
 var least = effort{
 	rounds: 2, callbacks: 2 * lot, turns: lot, cancels: 2 * lot, timers: 2 * lot, replaced: 2 * lot,
 	posts: 2 * lot, bytes: 5, naps: 3, idle: 10 * time.Millisecond,
+	switches: lot, spawns: lot, parked: 10,
 }
 
 func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
@@ -112,22 +116,28 @@ func TestBenchTable(t *testing.T) {
 		"ready_p50_us": 16.12, "ready_p99_us": 164.9,
 		"sleep_1ms_us": 1063, "go_sleep_1ms_us": 1127,
 		"idle_cpu_ms": 0, "idle_wakeups": 1234,
+		"switch_ns": 171.2, "pull_ns": 160, "spawn_ns": 242, "goroutine_ns": 595, "parked_bytes": 3171,
+		"gather_ns": 300, "go_gather_ns": 400,
 	}}
 	const want = `
-callbacks queued and run  71.2 M/s
-turns of one callback      988 k/s
-timers set and cancelled  14.2 M/s  4.0 × Go's AfterFunc and Stop (3.53 M/s)
-timers set and fired      3.72 M/s  7.6 × Go's AfterFunc (486 k/s)
-timers set and cancelled  9.69 M/s  with 1,000,000 others pending
-timers set and fired      3.22 M/s  with 1,000,000 others pending
-one timer replaced          301 ns  among 1,000,000 pending, any of them
-callbacks posted and run  16.1 M/s  from one goroutine
-callbacks posted and run  10.7 M/s  from four goroutines
-from write to callback     16.1 µs  median
-from write to callback      165 µs  99th percentile
-a timer of 1 ms            1.06 ms  Go's time.Sleep: 1.13 ms
-CPU time of an idle loop    0.0 ms  over 5 s
-wake-ups of an idle loop     1,234  over 5 s
+callbacks queued and run     71.2 M/s
+turns of one callback         988 k/s
+timers set and cancelled     14.2 M/s  4.0 × Go's AfterFunc and Stop (3.53 M/s)
+timers set and fired         3.72 M/s  7.6 × Go's AfterFunc (486 k/s)
+timers set and cancelled     9.69 M/s  with 1,000,000 others pending
+timers set and fired         3.22 M/s  with 1,000,000 others pending
+one timer replaced             301 ns  among 1,000,000 pending, any of them
+callbacks posted and run     16.1 M/s  from one goroutine
+callbacks posted and run     10.7 M/s  from four goroutines
+from write to callback        16.1 µs  median
+from write to callback         165 µs  99th percentile
+a timer of 1 ms               1.06 ms  Go's time.Sleep: 1.13 ms
+CPU time of an idle loop       0.0 ms  over 5 s
+wake-ups of an idle loop        1,234  over 5 s
+a task switch                  171 ns  a bare iter.Pull round trip: 160 ns
+a task started and finished    242 ns  a goroutine: 595 ns
+memory of a waiting task      3,171 B
+a task gathered                300 ns  a goroutine: 400 ns
 `
 	var got strings.Builder
 	if err := s.table(benchmarks, &got); err != nil {

@@ -42,6 +42,8 @@ func milliseconds(v float64) string { return fmt.Sprintf("%.1f ms", v) }
 
 func times(v float64) string { return fmt.Sprintf("%.1f ×", v) }
 
+func bytesOf(v float64) string { return thousands(int(v)) + " B" }
+
 func count(v float64) string { return thousands(int(v)) }
 
 func threeDigits(v float64) string {
