@@ -178,6 +178,19 @@ func (sc *Scope) settle() {
 	}
 }
 
+// reaches tells whether a cancellation of sc would be in force in inner too.
+func (sc *Scope) reaches(inner *Scope) bool {
+	for at := inner; at != nil; at = at.parent {
+		if at == sc {
+			return true
+		}
+		if at.shielded.Load() {
+			return false
+		}
+	}
+	return false
+}
+
 // Shield keeps cancellations from outside out of the scope, or lets them in
 // again; one that has come meanwhile is then delivered at once.
 func (sc *Scope) Shield(on bool) {

@@ -152,6 +152,23 @@ func TestShield(t *testing.T) {
 	})
 }
 
+// TestOuterContextReachesBehindAShield: a wait ends with the context it was
+// given, also where the task's own scope keeps that one's cancellation out.
+func TestOuterContextReachesBehindAShield(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
+			outer.SetDeadline(spindle.Now(ctx) + time.Second)
+			return spindle.WithScope(outside, func(inside context.Context, s *spindle.Scope) error {
+				s.Shield(true)
+				if err := spindle.Sleep(outside, time.Hour); !errors.Is(err, context.DeadlineExceeded) || spindle.Now(ctx) != time.Second {
+					t.Errorf("%v at %v", err, spindle.Now(ctx))
+				}
+				return spindle.Sleep(inside, time.Second) // not cancelled
+			})
+		})
+	})
+}
+
 // TestUnshieldingWakesAWaiter un-shields from another task, while one waits.
 func TestUnshieldingWakesAWaiter(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {

@@ -126,7 +126,7 @@ func (t *Task) park(ctx context.Context, scope *Scope, what string, ab aborter) 
 	t.state, t.waitsFor, t.since, t.aborter = waiting, what, t.s.l.TurnTime(), ab
 	t.budget = eachBudget
 	t.scope.waiters.push(&t.inScope, t)
-	if ctx == context.Context(t.scope) {
+	if scope.reaches(t.scope) && ctx == context.Context(scope) {
 		t.suspend()
 	} else {
 		unbind := t.bind(ctx, scope)
@@ -164,6 +164,10 @@ func (t *Task) bind(ctx context.Context, scope *Scope) (unbind func()) {
 			}
 			t.cancelWait(err)
 		}
+	}
+	if ctx == context.Context(scope) {
+		stop := scope.AfterFunc(give) // called on the loop
+		return func() { stop() }
 	}
 	stop := context.AfterFunc(ctx, func() { t.s.l.Post(give) })
 	return func() { stop() }
