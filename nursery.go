@@ -45,9 +45,10 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 		}
 		if v := recover(); v != nil {
 			n.failed(caught(v))
-			n.join(t)
+		} else {
+			n.scope.Cancel(nil) // Goexit: the task is ending, and so must its children
 		}
-		// Otherwise Goexit: the task is ending, and so must its children.
+		n.join(t)
 	}()
 	err := fn(ctx, n)
 	returned = true

@@ -10,7 +10,8 @@ import "context"
 // otherwise, and then somebody must still call Wake.
 //
 // The arrangement is made in begin, which gets the Waker; it is not called if the
-// wait is cancelled before it begins. What names the wait in the task tree.
+// wait is cancelled before it begins. The Waker works once begin has returned.
+// What names the wait in the task tree.
 func Park(ctx context.Context, what string, begin func(Waker), abort func() bool) error {
 	if begin == nil || abort == nil {
 		panic("spindle: Park without begin or abort")

@@ -56,12 +56,8 @@ func RunOn(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context
 		return err
 	})
 	r.root.running-- // there is no body
-	if ctx.Done() != nil {
-		defer context.AfterFunc(ctx, func() {
-			l.Post(func() { r.cancel(context.Cause(ctx)) })
-		})()
-	}
 	r.s.root = r.root
+	defer r.follow(ctx)()
 	if err := l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: r.s.tree()}
 		r.clear(err)
@@ -69,6 +65,25 @@ func RunOn(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context
 		return failure
 	}
 	return r.result(ctx)
+}
+
+// follow cancels the run with ctx, until unfollow is called.
+func (r *run) follow(ctx context.Context) (unfollow func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	posted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(posted)
+		r.l.Post(func() { r.cancel(context.Cause(ctx)) })
+	})
+	return func() {
+		if !stop() {
+			// It came as the run ended, and is nothing that was lost.
+			<-posted
+			r.l.RunOnce(0)
+		}
+	}
 }
 
 // LoopError tells that the loop under the tasks failed, with the tasks as they
@@ -132,7 +147,7 @@ func (r *run) doom() {
 	for _, t := range r.s.tasks.all() {
 		r.stragglers = append(r.stragglers, t.Name())
 		t.doomed = true
-		t.cancelWait(t.scope.blame.Load().canceled)
+		t.cancelWait(r.root.scope.canceled)
 	}
 }
 

@@ -264,8 +264,11 @@ func onlyFrom(sc *Scope, err error) bool {
 // within runs fn in a fresh scope in the calling task.
 func within(ctx context.Context, op string, prepare func(*Scope), fn func(context.Context, *Scope) error) (*Scope, error) {
 	t, parent := caller(ctx, op)
+	unbind := func() {}
+	if ctx != context.Context(parent) {
+		parent, unbind = parent.bridge(ctx)
+	}
 	sc := t.s.open(ctx, parent)
-	unbind := sc.bind(ctx)
 	outer := t.scope
 	t.scope = sc
 	defer func() {
@@ -281,15 +284,22 @@ func within(ctx context.Context, op string, prepare func(*Scope), fn func(contex
 	return sc, sc.absorb(err)
 }
 
-// bind cancels the scope with a context that the standard library derived from
-// the scope around.
-func (sc *Scope) bind(ctx context.Context) (unbind func() bool) {
-	if ctx == context.Context(sc.parent) || ctx.Done() == nil {
-		return func() bool { return true }
+// bridge stands for a context that the standard library derived from the scope:
+// a scope that is cancelled with it. What is opened inside can be shielded from
+// it, as from any other.
+func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
+	b = sc.s.open(ctx, sc)
+	if ctx.Err() != nil {
+		b.Cancel(context.Cause(ctx))
+		return b, b.close
 	}
-	return context.AfterFunc(ctx, func() {
-		sc.s.l.Post(func() { sc.Cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() {
+		sc.s.l.Post(func() { b.Cancel(context.Cause(ctx)) })
 	})
+	return b, func() {
+		stop()
+		b.close()
+	}
 }
 
 // WithScope runs fn in a scope of its own, which fn may cancel, shield or give a

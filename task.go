@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -87,17 +86,34 @@ func caller(ctx context.Context, op string) (*Task, *Scope) {
 	if scope == nil {
 		panic("spindle: " + op + " with a context that does not come from a task")
 	}
-	t := scope.s.running
-	if t == nil || t.co.g != goid.Current() {
+	// What the scheduler knows may be looked at only on its loop.
+	if !scope.s.l.Owns() {
 		panic("spindle: " + op + " called from a goroutine that is not the running task" +
 			" (another goroutine, or a generator of iter.Pull inside the task)")
 	}
+	t := scope.s.running
+	if t == nil {
+		panic("spindle: " + op + " called from a callback, which cannot wait; start a task")
+	}
 	return t, scope
+}
+
+// Current is the task that is calling; nil if the caller is not a task of the
+// loop that ctx belongs to. It may be called from any goroutine.
+func Current(ctx context.Context) *Task {
+	scope := scopeOf(ctx)
+	if scope == nil || !scope.s.l.Owns() {
+		return nil
+	}
+	return scope.s.running
 }
 
 // check is the beginning of every wait: it fails if the wait is cancelled
 // before it begins.
 func (t *Task) check(ctx context.Context, scope *Scope) error {
+	if t.doomed {
+		t.vanish()
+	}
 	blamed := t.scope.blame.Load()
 	if blamed == nil && scope != t.scope {
 		blamed = scope.blame.Load()
@@ -177,9 +193,6 @@ func (t *Task) bind(ctx context.Context, scope *Scope) (unbind func()) {
 // no cancellation waits again at once: it is slowed down, so that it does not
 // burn a core.
 func (t *Task) breathe() {
-	if t.doomed {
-		t.vanish()
-	}
 	if t.ignored < 255 {
 		t.ignored++
 	}

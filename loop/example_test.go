@@ -19,11 +19,11 @@ func Example() {
 		return
 	}
 	defer l.Close()
+	l.CallLater(time.Millisecond, func() { fmt.Println("one millisecond later") })
 	l.CallLater(2*time.Millisecond, func() {
 		fmt.Println("two milliseconds later")
 		l.Stop()
 	})
-	l.CallLater(time.Millisecond, func() { fmt.Println("one millisecond later") })
 	l.CallSoon(func() { fmt.Println("soon") })
 	fmt.Println("first")
 	if err := l.Run(context.Background()); err != nil {

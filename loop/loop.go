@@ -230,6 +230,10 @@ func (l *Loop) Kernel() *kernel.Kernel { return l.k }
 // Backend is the name of the poller in use.
 func (l *Loop) Backend() string { return l.k.Name() }
 
+// Owns tells whether the caller runs on the loop: in a callback of it, or in a
+// coroutine that one resumed. It may be called from any goroutine.
+func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }
+
 // only panics unless the caller may use the loop now.
 func (l *Loop) only(op string) {
 	if owner := l.owner.Load(); owner != 0 && owner != goid.Current() {

@@ -160,7 +160,7 @@ func (s *steps) collectEvents(l *Loop) {
 	for ; l.eventAt < l.eventEnd; l.eventAt++ {
 		ev := l.events[l.eventAt]
 		w := l.watches.at(ev.Token)
-		if w == nil {
+		if w == nil || ev.Ready == 0 { // gone, or delivered before a panic
 			continue
 		}
 		if w.pending != 0 {

@@ -1,0 +1,110 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+func TestShieldedStragglerIsEnded(t *testing.T) {
+	deferred := false
+	err := sim.Run(t.Context(), func(ctx context.Context) error {
+		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
+			defer func() { deferred = true }()
+			return spindle.Shield(ctx, func(ctx context.Context) error {
+				for {
+					forever(ctx)
+				}
+			})
+		})
+		return spindle.Yield(ctx)
+	})
+	var late *spindle.StragglerError
+	if !errors.As(err, &late) || late.Tasks[0] != "shielded" || !deferred {
+		t.Fatalf("%v, deferred %v", err, deferred)
+	}
+}
+
+// TestContextEndsAsTheRunDoes: the cancellation that comes too late is not work
+// that was lost.
+func TestContextEndsAsTheRunDoes(t *testing.T) {
+	for range 2000 {
+		ctx, cancel := context.WithCancel(context.Background())
+		err := spindle.Run(ctx, func(ctx context.Context) error { cancel(); return nil })
+		if err != nil && err != context.Canceled {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestShieldFromADerivedContext: one that the standard library derived, and that
+// is cancelled already.
+func TestShieldFromADerivedContext(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		derived, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := spindle.Shield(derived, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }); err != nil {
+			t.Errorf("shielded: %v", err)
+		}
+		err := spindle.WithScope(derived, func(ctx context.Context, s *spindle.Scope) error { return forever(ctx) })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("not shielded: %v", err)
+		}
+		return nil
+	})
+}
+
+// TestForeignGoroutineIsRefusedWithoutARace needs the race detector to fail.
+func TestForeignGoroutineIsRefusedWithoutARace(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		done := make(chan any, 1)
+		go func() {
+			defer func() { done <- recover() }()
+			if spindle.Current(ctx) != nil {
+				t.Error("a goroutine was taken for a task")
+			}
+			spindle.Checkpoint(ctx)
+		}()
+		for range 1000 {
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+		if <-done == nil {
+			t.Error("not refused")
+		}
+		if spindle.Current(ctx) == nil {
+			t.Error("a task was not recognised")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGoexitInABodyEndsItsChildren(t *testing.T) {
+	var child error
+	func() {
+		defer func() { recover() }()
+		sim.Run(t.Context(), func(ctx context.Context) error {
+			spindle.Background(ctx).Go(func(ctx context.Context) error {
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					n.Go(func(ctx context.Context) error { child = spindle.Sleep(ctx, time.Hour); return child })
+					spindle.Yield(ctx)
+					runtime.Goexit()
+					return nil
+				})
+			})
+			return spindle.Sleep(ctx, 2*time.Hour)
+		})
+	}()
+	if !errors.Is(child, context.Canceled) {
+		t.Fatalf("the child ended with %v", child)
+	}
+}
