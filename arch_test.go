@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"internal/wheel":             {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
+	"cosync":                     {".", "loop"},
 	"sim":                        {".", "internal/kernel", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"cmd/spindle":                {".", "loop", "internal/kernel", "golang.org/x/sys/unix"},

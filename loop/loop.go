@@ -234,6 +234,9 @@ func (l *Loop) Backend() string { return l.k.Name() }
 // coroutine that one resumed. It may be called from any goroutine.
 func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }
 
+// Running tells whether the loop runs now. It may be called from any goroutine.
+func (l *Loop) Running() bool { return l.state.Load() == running }
+
 // only panics unless the caller may use the loop now.
 func (l *Loop) only(op string) {
 	if owner := l.owner.Load(); owner != 0 && owner != goid.Current() {

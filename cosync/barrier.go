@@ -1,0 +1,59 @@
+package cosync
+
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Barrier is where a number of tasks meet: each waits until all have come. Then
+// it is ready for the next meeting. Make one with NewBarrier.
+//
+// A task whose wait is cancelled leaves, as if it had never come: the others wait
+// for one more. That is asyncio's rule. The alternative, to break the barrier for
+// all, takes from the others what they waited for; who wants it cancels the
+// nursery that they are in.
+type Barrier struct {
+	home
+	parties int
+	waiting line[int]
+}
+
+// NewBarrier makes a barrier for a number of tasks, at least one.
+func NewBarrier(parties int) *Barrier {
+	if parties < 1 {
+		panic("cosync: NewBarrier for less than one")
+	}
+	return &Barrier{parties: parties}
+}
+
+// Wait waits until all have come, and returns the caller's index among them, in
+// the order they came: from 0 to parties-1. So one of them can be chosen for
+// what is to be done once.
+func (b *Barrier) Wait(ctx context.Context) (int, error) {
+	b.enter(ctx, "Barrier")
+	if b.waiting.n == b.parties-1 {
+		if err := spindle.Checkpoint(ctx); err != nil {
+			return -1, err
+		}
+		if b.waiting.n == b.parties-1 { // still: Checkpoint may switch
+			for i := range b.parties - 1 {
+				b.waiting.give(i)
+			}
+			return b.parties - 1, nil
+		}
+	}
+	i, err := b.waiting.wait(ctx, "Barrier.Wait", -1, nil)
+	return i, err
+}
+
+// BarrierStatistics is what a Barrier tells about itself.
+type BarrierStatistics struct {
+	Parties int
+	Waiting int // tasks in Wait
+}
+
+// Statistics tells how the barrier is used now.
+func (b *Barrier) Statistics() BarrierStatistics {
+	return BarrierStatistics{Parties: b.parties, Waiting: b.waiting.n}
+}

@@ -1,0 +1,194 @@
+package cosync_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+)
+
+func TestUnbufferedHandsOver(t *testing.T) {
+	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+		tx, rx := cosync.NewChannel[string](0)
+		sent := time.Duration(-1)
+		n.Go(func(ctx context.Context) error {
+			err := tx.Send(ctx, "hello")
+			sent = spindle.Now(ctx)
+			return err
+		})
+		if err := spindle.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		if sent >= 0 || rx.Statistics().Sending != 1 {
+			t.Error("Send returned before anybody had received")
+		}
+		if v, err := rx.Receive(ctx); v != "hello" || err != nil {
+			t.Errorf("received %q, %v", v, err)
+		}
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		if sent != time.Second {
+			t.Errorf("Send returned at %v", sent)
+		}
+		if err := tx.TrySend("nobody waits"); err != cosync.ErrWouldBlock {
+			t.Errorf("TrySend: %v", err)
+		}
+		if _, err := rx.TryReceive(); err != cosync.ErrWouldBlock {
+			t.Errorf("TryReceive: %v", err)
+		}
+		return nil
+	})
+	mustPanic(t, "cosync: NewChannel with a negative capacity", func() { cosync.NewChannel[int](-1) })
+}
+
+func TestChannelEndsWithItsLastSender(t *testing.T) {
+	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+		tx, rx := cosync.NewChannel[int](3)
+		for i := range 3 {
+			clone := tx.Clone()
+			n.Go(func(ctx context.Context) error {
+				defer clone.Close()
+				for k := range 4 {
+					if err := clone.Send(ctx, 10*i+k); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		tx.Close()
+		tx.Close() // does nothing
+		if err := tx.Send(ctx, 1); err != cosync.ErrClosed {
+			t.Errorf("Send of a closed sender: %v", err)
+		}
+		mustPanic(t, "cosync: Clone of a Sender that is closed", func() { tx.Clone() })
+		var got []int
+		for v, err := range rx.All(ctx) {
+			if err != nil {
+				return err
+			}
+			got = append(got, v)
+		}
+		slices.Sort(got)
+		if want := []int{0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23}; !slices.Equal(got, want) {
+			t.Errorf("received %v", got)
+		}
+		if _, err := rx.Receive(ctx); err != cosync.ErrEnd {
+			t.Errorf("after the end: %v", err)
+		}
+		return nil
+	})
+}
+
+// TestCloseWithWaiters closes the ends of channels that others wait at.
+func TestCloseWithWaiters(t *testing.T) {
+	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+		ended := 0
+		expect := func(want error, wait func(ctx context.Context) error) {
+			n.Go(func(ctx context.Context) error {
+				if err := wait(ctx); err != want {
+					t.Errorf("%v, want %v", err, want)
+				}
+				ended++
+				return nil
+			})
+		}
+		receive := func(r *cosync.Receiver[int]) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := r.Receive(ctx)
+				return err
+			}
+		}
+		send := func(s *cosync.Sender[int]) func(context.Context) error {
+			return func(ctx context.Context) error { return s.Send(ctx, 1) }
+		}
+		tx1, rx1 := cosync.NewChannel[int](0)
+		expect(cosync.ErrEnd, receive(rx1)) // the last sender goes
+		own := rx1.Clone()
+		expect(cosync.ErrClosed, receive(own)) // its own receiver goes
+		expect(cosync.ErrEnd, receive(rx1))
+		tx2, rx2 := cosync.NewChannel[int](0)
+		expect(cosync.ErrBroken, send(tx2)) // the last receiver goes
+		mine := tx2.Clone()
+		expect(cosync.ErrClosed, send(mine)) // its own sender goes
+		expect(cosync.ErrBroken, func(ctx context.Context) error {
+			_, err := cosync.Select(ctx, cosync.Send(tx2, 1), cosync.Send(tx2, 2))
+			return err
+		})
+		expect(cosync.ErrClosed, func(ctx context.Context) error {
+			_, err := cosync.Select(ctx, cosync.Send(mine, 1), cosync.Send(tx2, 2), cosync.Send(mine, 2))
+			return err
+		})
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		own.Close()
+		mine.Close()
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		if ended != 3 {
+			t.Errorf("%d ended", ended)
+		}
+		tx1.Close()
+		rx2.Close()
+		if err := tx2.Send(ctx, 1); err != cosync.ErrBroken || tx2.TrySend(1) != cosync.ErrBroken {
+			t.Errorf("nobody is left to receive: %v", err)
+		}
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		if ended != 7 {
+			t.Errorf("%d ended", ended)
+		}
+		return nil
+	})
+}
+
+// TestReceiveAfterTheLastSender: what is in the channel is still received, and
+// dropped only when nobody is left to receive it.
+func TestReceiveAfterTheLastSender(t *testing.T) {
+	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+		tx, rx := cosync.NewChannel[int](2)
+		tx.TrySend(1)
+		tx.TrySend(2)
+		tx.Close()
+		if v, err := rx.Receive(ctx); v != 1 || err != nil {
+			t.Errorf("%d, %v", v, err)
+		}
+		want := cosync.ChannelStatistics{Length: 1, Capacity: 2, Receivers: 1}
+		if rx.Statistics() != want || tx.Statistics() != want {
+			t.Errorf("%+v", rx.Statistics())
+		}
+		rx.Close()
+		if _, err := rx.Receive(ctx); err != cosync.ErrClosed || rx.Statistics().Length != 0 {
+			t.Errorf("closed: %v", err)
+		}
+		mustPanic(t, "cosync: Clone of a Receiver that is closed", func() { rx.Clone() })
+		return nil
+	})
+}
+
+// TestAllYieldsTheCancellation: a loop over a channel does not take being
+// cancelled for the end.
+func TestAllYieldsTheCancellation(t *testing.T) {
+	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+		_, rx := cosync.NewChannel[int](0)
+		var last error
+		_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+			for _, err := range rx.All(ctx) {
+				last = err
+			}
+			return last
+		})
+		if !errors.Is(last, context.DeadlineExceeded) {
+			t.Errorf("the loop ended with %v", last)
+		}
+		return err
+	})
+}

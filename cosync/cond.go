@@ -1,0 +1,108 @@
+package cosync
+
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Cond is a condition on state that a Mutex protects. A task that needs it
+// locks the mutex, and waits as long as it does not hold; whoever changes the
+// state notifies.
+//
+//	if err := c.Lock(ctx); err != nil {
+//		return err
+//	}
+//	defer c.Unlock()
+//	for !condition() {
+//		if err := c.Wait(ctx); err != nil {
+//			return err
+//		}
+//	}
+//
+// Make one with NewCond.
+type Cond struct {
+	*Mutex
+	waiting line[struct{}]
+}
+
+// NewCond makes a condition on what m protects; nil makes a mutex for it.
+func NewCond(m *Mutex) *Cond {
+	if m == nil {
+		m = new(Mutex)
+	}
+	c := &Cond{Mutex: m}
+	c.waiting.joined = m.Unlock
+	c.waiting.quit = c.quit
+	return c
+}
+
+// Wait unlocks the mutex, waits for a notification, and locks the mutex again.
+// The mutex is locked when Wait returns, also if it fails: a cancelled Wait takes
+// as long as others hold the mutex. Between notification and return the state
+// may have changed; look again.
+//
+// A task that was notified before it was cancelled returns nil: no notification
+// is lost.
+func (c *Cond) Wait(ctx context.Context) error {
+	c.enter(ctx, "Cond")
+	c.mustHold("Wait")
+	w := c.waiting.get()
+	err := spindle.Park(ctx, "Cond.Wait", w.begin, w.abort)
+	if w.quitted {
+		w.quitted = false
+		err = spindle.Checkpoint(ctx) // says by whom it was cancelled
+	}
+	c.waiting.put(w)
+	return err
+}
+
+// quit is the cancellation of a wait. It needs the mutex: if that is not free,
+// the task goes on waiting, now for the mutex, as a notified one does.
+func (c *Cond) quit(w *waiter[struct{}]) bool {
+	if w.line != &c.waiting {
+		return false // it waits for the mutex already
+	}
+	w.leave()
+	if !c.held {
+		c.held = true
+		return true
+	}
+	w.quitted = true
+	c.Mutex.waiting.push(w)
+	return false
+}
+
+// Notify wakes the n tasks that wait longest, or as many as there are. The
+// caller must hold the mutex; each of them goes on when it gets that.
+func (c *Cond) Notify(n int) {
+	c.here("Cond")
+	c.mustHold("Notify")
+	for ; n > 0; n-- {
+		w := c.waiting.take()
+		if w == nil {
+			return
+		}
+		c.Mutex.waiting.push(w)
+	}
+}
+
+// NotifyAll wakes all that wait. The caller must hold the mutex.
+func (c *Cond) NotifyAll() { c.Notify(c.waiting.n) }
+
+func (c *Cond) mustHold(op string) {
+	if !c.held {
+		panic("cosync: " + op + " on a Cond whose Mutex is not locked")
+	}
+}
+
+// CondStatistics is what a Cond tells about itself.
+type CondStatistics struct {
+	Waiting int // tasks in Wait that were not notified
+	Mutex   MutexStatistics
+}
+
+// Statistics tells how the condition is used now.
+func (c *Cond) Statistics() CondStatistics {
+	return CondStatistics{Waiting: c.waiting.n, Mutex: c.Mutex.Statistics()}
+}

@@ -1,0 +1,53 @@
+package cosync
+
+import (
+	"context"
+	"math"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Event is a bit that tasks can wait for. The zero Event is not set.
+type Event struct {
+	home
+	set     bool
+	waiting crowd
+}
+
+// Set sets the event and wakes all who wait for it.
+func (e *Event) Set() {
+	e.here("Event")
+	e.set = true
+	e.waiting.wake(math.MaxInt)
+}
+
+// Clear takes the event back: waits that begin from now on wait for the next
+// Set. Those that Set has woken go on.
+func (e *Event) Clear() {
+	e.here("Event")
+	e.set = false
+}
+
+// IsSet tells whether the event is set.
+func (e *Event) IsSet() bool { return e.set }
+
+// Wait waits until the event is set. It may have been cleared again when Wait
+// returns; where that matters, make a new Event instead of clearing one.
+func (e *Event) Wait(ctx context.Context) error {
+	e.enter(ctx, "Event")
+	if e.set {
+		return spindle.Checkpoint(ctx)
+	}
+	return e.waiting.wait(ctx, "Event.Wait")
+}
+
+// EventStatistics is what an Event tells about itself.
+type EventStatistics struct {
+	Set     bool
+	Waiting int // tasks in Wait
+}
+
+// Statistics tells how the event is used now.
+func (e *Event) Statistics() EventStatistics {
+	return EventStatistics{Set: e.set, Waiting: e.waiting.n}
+}

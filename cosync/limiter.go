@@ -1,0 +1,157 @@
+package cosync
+
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Limiter bounds how many do something at once, and knows who they are: a token
+// belongs to the task that borrowed it, or to whatever it was borrowed for. So
+// it can tell what a Semaphore cannot: one who takes a second token, or returns
+// what another has. The number of tokens can change. It is Trio's
+// CapacityLimiter. Make one with NewLimiter.
+type Limiter struct {
+	home
+	total    int
+	borrowed int
+	who      map[any]bool // true: has a token; false: waits for one
+	waiting  line[any]
+}
+
+// task is a borrower by default: the identity of the coroutine it runs on, which
+// no other running task has.
+type task uintptr
+
+// NewLimiter makes a limiter with total tokens.
+func NewLimiter(total int) *Limiter {
+	if total < 0 {
+		panic("cosync: NewLimiter with a negative total")
+	}
+	return &Limiter{total: total, who: make(map[any]bool)}
+}
+
+// Acquire waits for a token for the calling task. It panics if the task has one.
+func (l *Limiter) Acquire(ctx context.Context) error {
+	l.enter(ctx, "Limiter")
+	return l.AcquireFor(ctx, l.caller())
+}
+
+// AcquireFor waits for a token for a borrower, which can be any comparable value:
+// a connection, a user. It panics if the borrower has one or waits for one.
+func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
+	l.enter(ctx, "Limiter")
+	if l.borrowed < l.total {
+		if err := spindle.Checkpoint(ctx); err != nil {
+			return err
+		}
+		if l.borrowed < l.total { // still: Checkpoint may switch
+			l.mustBeNew(borrower)
+			l.lend(borrower)
+			return nil
+		}
+	}
+	l.mustBeNew(borrower)
+	l.who[borrower] = false
+	_, err := l.waiting.wait(ctx, "Limiter.Acquire", borrower, nil)
+	if err != nil {
+		delete(l.who, borrower)
+	}
+	return err
+}
+
+// TryAcquire borrows a token for the calling task if there is one.
+func (l *Limiter) TryAcquire(ctx context.Context) bool {
+	l.enter(ctx, "Limiter")
+	return l.TryAcquireFor(l.caller())
+}
+
+// TryAcquireFor borrows a token for a borrower if there is one.
+func (l *Limiter) TryAcquireFor(borrower any) bool {
+	l.here("Limiter")
+	l.mustBeNew(borrower)
+	if l.borrowed >= l.total {
+		return false
+	}
+	l.lend(borrower)
+	return true
+}
+
+// Release returns the calling task's token. It panics if the task has none.
+func (l *Limiter) Release() {
+	l.here("Limiter")
+	if l.l == nil {
+		l.ReleaseFor(nil) // it was never used
+	}
+	l.ReleaseFor(l.caller())
+}
+
+// ReleaseFor returns a borrower's token. It panics if the borrower has none.
+func (l *Limiter) ReleaseFor(borrower any) {
+	l.here("Limiter")
+	if !l.who[borrower] {
+		panic("cosync: Release of a Limiter by one who has no token of it")
+	}
+	delete(l.who, borrower)
+	l.borrowed--
+	l.serve()
+}
+
+// SetTotal changes the number of tokens. More are lent at once to those who
+// wait; if there are fewer than are lent, nobody loses one, and returned tokens
+// are not lent again until the number is right.
+func (l *Limiter) SetTotal(total int) {
+	l.here("Limiter")
+	if total < 0 {
+		panic("cosync: SetTotal of a Limiter with a negative total")
+	}
+	l.total = total
+	l.serve()
+}
+
+func (l *Limiter) serve() {
+	for l.borrowed < l.total {
+		w := l.waiting.take()
+		if w == nil {
+			return
+		}
+		l.lend(w.value)
+		w.waker.Wake(nil)
+	}
+}
+
+func (l *Limiter) lend(borrower any) {
+	l.who[borrower] = true
+	l.borrowed++
+}
+
+func (l *Limiter) mustBeNew(borrower any) {
+	has, known := l.who[borrower]
+	switch {
+	case has:
+		panic("cosync: Acquire of a Limiter by one who has a token of it")
+	case known:
+		panic("cosync: Acquire of a Limiter by one who waits for a token of it")
+	}
+}
+
+// caller is the calling task. The loop knows whose it is at the moment, and tells
+// whoever sets that.
+func (l *Limiter) caller() task {
+	const nobody = 1
+	g := l.l.SetOwner(nobody)
+	l.l.SetOwner(g)
+	return task(g)
+}
+
+// LimiterStatistics is what a Limiter tells about itself.
+type LimiterStatistics struct {
+	Total    int // tokens
+	Borrowed int // of them; more than Total after it was lowered
+	Waiting  int // borrowers in Acquire
+}
+
+// Statistics tells how the limiter is used now.
+func (l *Limiter) Statistics() LimiterStatistics {
+	return LimiterStatistics{Total: l.total, Borrowed: l.borrowed, Waiting: l.waiting.n}
+}

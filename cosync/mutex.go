@@ -1,0 +1,65 @@
+package cosync
+
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Mutex is a lock for tasks: it protects what has to hold across waits. The zero
+// Mutex is unlocked. Unlock hands it to the task that waited longest, so that
+// nobody can snatch it in between.
+type Mutex struct {
+	home
+	held    bool
+	waiting line[struct{}]
+}
+
+// Lock waits until the mutex is the caller's. If it fails, it is not.
+func (m *Mutex) Lock(ctx context.Context) error {
+	m.enter(ctx, "Mutex")
+	if !m.held {
+		if err := spindle.Checkpoint(ctx); err != nil {
+			return err
+		}
+		if !m.held { // still: Checkpoint may switch
+			m.held = true
+			return nil
+		}
+	}
+	_, err := m.waiting.wait(ctx, "Mutex.Lock", struct{}{}, nil)
+	return err
+}
+
+// TryLock locks the mutex if nobody holds it.
+func (m *Mutex) TryLock() bool {
+	m.here("Mutex")
+	if m.held {
+		return false
+	}
+	m.held = true
+	return true
+}
+
+// Unlock gives the mutex back. Any task may do it, not only the one that locked
+// it. It panics if the mutex is not locked.
+func (m *Mutex) Unlock() {
+	m.here("Mutex")
+	if !m.held {
+		panic("cosync: Unlock of a Mutex that is not locked")
+	}
+	if !m.waiting.give(struct{}{}) {
+		m.held = false
+	}
+}
+
+// MutexStatistics is what a Mutex tells about itself.
+type MutexStatistics struct {
+	Held    bool
+	Waiting int // tasks in Lock
+}
+
+// Statistics tells how the mutex is used now.
+func (m *Mutex) Statistics() MutexStatistics {
+	return MutexStatistics{Held: m.held, Waiting: m.waiting.n}
+}
