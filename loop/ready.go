@@ -76,6 +76,15 @@ func (l *Loop) ready() int {
 // turn's shares is run first.
 func (l *Loop) runReady() {
 	high, normal, low := &l.lanes[High], &l.lanes[Normal], &l.lanes[Low]
+	if high.len() == 0 && low.len() == 0 { // nearly always
+		if normal.head == normal.end {
+			n := min(normal.len(), askEvery)
+			l.sinceAsk += n
+			normal.take(n)
+		}
+		l.runLane(normal)
+		return
+	}
 	if high.head == high.end && normal.head == normal.end && low.head == low.end {
 		l.share()
 	}
