@@ -50,7 +50,7 @@ func TestASYNC01(t *testing.T) {
 func TestASYNC02(t *testing.T) {
 	released := make(chan struct{})
 	o := spindle.Options{Loop: loop.Options{
-		Watchdog:  200 * time.Millisecond,
+		Watchdog:  2 * time.Second,
 		OnBlocked: func(b loop.Blocked) { t.Errorf("an offloaded section blocked the loop: %v", b) },
 	}}
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {

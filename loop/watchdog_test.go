@@ -51,13 +51,13 @@ func TestWatchdogWakesWithTheLoop(t *testing.T) {
 
 func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
 	l := newLoop(t, loop.Options{
-		Watchdog:  200 * time.Millisecond,
+		Watchdog:  500 * time.Millisecond,
 		OnBlocked: func(b loop.Blocked) { t.Errorf("a loop that turns was reported: %v", b) },
 	})
 	var again func()
 	again = func() { l.CallSoon(again) }
 	l.CallSoon(again)
-	l.CallLater(500*time.Millisecond, l.Stop)
+	l.CallLater(800*time.Millisecond, l.Stop)
 	run(t, l)
 }
 
