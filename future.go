@@ -67,6 +67,7 @@ func (f *Future[T]) Reject(err error) bool {
 }
 
 func (f *Future[T]) complete(value T, err error) bool {
+	f.s.only("completing a Future")
 	if f.done {
 		return false
 	}
@@ -135,6 +136,7 @@ func (f *Future[T]) Err() error { return f.err }
 
 // Then has fn called on the loop once there is a result.
 func (f *Future[T]) Then(fn func()) {
+	f.s.only("Future.Then")
 	if f.done {
 		f.s.l.CallSoon(fn)
 		return

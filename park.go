@@ -38,6 +38,9 @@ type Waker struct {
 // Wake ends the wait; Park returns err. It returns false if the wait has ended
 // already.
 func (w Waker) Wake(err error) bool {
+	if w.t != nil {
+		w.t.s.only("Waker.Wake")
+	}
 	if w.t == nil || w.t.seq != w.seq || w.t.state != waiting {
 		return false
 	}
@@ -73,6 +76,7 @@ func (l *Lot) Wake(n int) int {
 		if t == nil {
 			break
 		}
+		t.s.only("Lot.Wake")
 		t.inQueue.remove()
 		t.wake(nil)
 	}

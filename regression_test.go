@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,39 @@ func TestForeignGoroutineIsRefusedWithoutARace(t *testing.T) {
 			t.Error("a task was not recognised")
 		}
 		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignGoroutinesAreNamed: what belongs to a loop cannot be changed from
+// elsewhere.
+func TestForeignGoroutinesAreNamed(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			f := spindle.NewFuture[int](ctx)
+			n := spindle.Background(ctx)
+			for name, call := range map[string]func(){
+				"Scope.Cancel":        func() { s.Cancel(nil) },
+				"Scope.Shield":        func() { s.Shield(true) },
+				"Scope.SetDeadline":   func() { s.SetDeadline(0) },
+				"Scope.ClearDeadline": func() { s.ClearDeadline() },
+				"Nursery.Go":          func() { n.Go(forever) },
+				"a Future":            func() { f.Resolve(1) },
+				"Future.Then":         func() { f.Then(func() {}) },
+			} {
+				caught := make(chan any)
+				go func() {
+					defer func() { caught <- recover() }()
+					call()
+				}()
+				if text, ok := (<-caught).(string); !ok || !strings.HasPrefix(text, "spindle: ") || !strings.Contains(text, name) {
+					t.Errorf("%s: panic %v", name, text)
+				}
+			}
+			return spindle.Yield(ctx) // unharmed
+		})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,13 @@ func newSched(l *loop.Loop) *sched {
 	return s
 }
 
+// only panics unless the caller may use what belongs to the loop.
+func (s *sched) only(op string) {
+	if s.l.Running() && !s.l.Owns() {
+		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
+	}
+}
+
 // spawn has t begin in a coming turn.
 func (s *sched) spawn(t *Task) {
 	s.tasks.push(&t.inSched, t)

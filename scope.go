@@ -138,6 +138,7 @@ func (sc *Scope) close() {
 // Cancel cancels the scope: everything that waits inside fails with a *Canceled.
 // A nil cause is context.Canceled. Only the first call counts.
 func (sc *Scope) Cancel(cause error) {
+	sc.s.only("Scope.Cancel")
 	if cause == nil {
 		cause = context.Canceled
 	}
@@ -194,6 +195,7 @@ func (sc *Scope) reaches(inner *Scope) bool {
 // Shield keeps cancellations from outside out of the scope, or lets them in
 // again; one that has come meanwhile is then delivered at once.
 func (sc *Scope) Shield(on bool) {
+	sc.s.only("Scope.Shield")
 	if sc.shielded.Load() != on {
 		sc.shielded.Store(on)
 		sc.settle()
@@ -203,6 +205,7 @@ func (sc *Scope) Shield(on bool) {
 // SetDeadline cancels the scope at a time of the loop's clock (see Now); a time
 // that has passed cancels it now. It replaces the deadline before.
 func (sc *Scope) SetDeadline(when time.Duration) {
+	sc.s.only("Scope.SetDeadline")
 	sc.timer.Cancel()
 	sc.deadline.Store(int64(when))
 	if sc.canceled != nil || sc.closed {
@@ -217,6 +220,7 @@ func (sc *Scope) SetDeadline(when time.Duration) {
 
 // ClearDeadline removes the deadline.
 func (sc *Scope) ClearDeadline() {
+	sc.s.only("Scope.ClearDeadline")
 	sc.timer.Cancel()
 	sc.deadline.Store(noDeadline)
 }
