@@ -47,7 +47,7 @@ func Run(ctx context.Context, program func(context.Context) error) error {
 // module.
 func NewKernel() *kernel.Kernel {
 	h := &host{rand: rand.NewPCG(1, 1)}
-	return &kernel.Kernel{Poller: h, Sockets: nil, Clock: h, Rand: h.rand, Workers: h, Resolver: h}
+	return &kernel.Kernel{Poller: h, Sockets: noNetwork{}, Clock: h, Rand: h.rand, Workers: h, Resolver: h}
 }
 
 // begin is when simulated time begins.
@@ -65,12 +65,12 @@ type host struct {
 
 func (h *host) Name() string { return "sim" }
 func (h *host) Add(int, kernel.Token, kernel.Interest, kernel.Mode) error {
-	return errors.ErrUnsupported
+	return errNoNetwork
 }
 func (h *host) Modify(int, kernel.Token, kernel.Interest, kernel.Mode) error {
-	return errors.ErrUnsupported
+	return errNoNetwork
 }
-func (h *host) Delete(int) error { return errors.ErrUnsupported }
+func (h *host) Delete(int) error { return errNoNetwork }
 
 // Wait never blocks: it does the next thing that could happen.
 func (h *host) Wait(_ []kernel.Event, timeout time.Duration) (int, error) {
@@ -115,5 +115,5 @@ func (h *host) Start(work func()) {
 }
 
 func (h *host) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
-	return nil, errors.ErrUnsupported
+	return nil, errNoNetwork
 }

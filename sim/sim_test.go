@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -38,6 +39,18 @@ func TestDeadlockIsNamed(t *testing.T) {
 	if !errors.Is(err, sim.ErrDeadlock) {
 		t.Fatal(err)
 	}
+}
+
+func TestTheNetworkIsRefused(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		if _, err := spindle.LoopOf(ctx).Kernel().Socket(kernel.IPv4, kernel.Stream); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("socket: %v", err)
+		}
+		if err := spindle.WaitReadable(ctx, 0); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a real descriptor: %v", err)
+		}
+		return nil
+	})
 }
 
 func TestOffloadedWorkRuns(t *testing.T) {
