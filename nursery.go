@@ -141,6 +141,9 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
+	if int(o.Priority) >= len(n.s.fresh) {
+		panic("spindle: Nursery.Go with an unknown priority")
+	}
 	n.s.only("Nursery.Go")
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -141,4 +142,43 @@ func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 	if !errors.Is(child, context.Canceled) {
 		t.Fatalf("the child ended with %v", child)
 	}
+}
+
+// TestLoopIsLeftAsItWasFound: it can be used again, and nothing of a run is left
+// in it.
+func TestLoopIsLeftAsItWasFound(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		done := make(chan error) // each time from another goroutine
+		go func() {
+			done <- spindle.RunOn(t.Context(), l, spindle.Options{}, func(ctx context.Context) error {
+				spindle.Background(ctx).Go(forever)
+				return spindle.Sleep(ctx, time.Microsecond)
+			})
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if s := l.Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
+			t.Fatalf("left in the loop: %+v", s)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnknownPriorityIsNamed(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		defer func() {
+			if text, _ := recover().(string); !strings.Contains(text, "unknown priority") {
+				t.Errorf("panic %q", text)
+			}
+		}()
+		spindle.Background(ctx).GoWith(spindle.TaskOptions{Priority: 9}, forever)
+		return nil
+	})
 }

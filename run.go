@@ -43,21 +43,26 @@ func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (er
 
 // RunOn is Run on a loop that is there already, and goes on to be there: it can
 // be called again. The loop must not be running.
-func RunOn(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error) error {
+func RunOn(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error) (err error) {
 	r := &run{l: l, s: newSched(l), o: o}
 	if r.o.Grace == 0 {
 		r.o.Grace = 5 * time.Second
 	}
 	defer r.s.close()
 	r.root = &Nursery{s: r.s, running: 1, scope: r.s.open(ctx, nil), done: l.Stop}
-	r.main = r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
+	r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
 	})
 	r.root.running-- // there is no body
 	r.s.root = r.root
-	defer r.follow(ctx)()
+	unfollow := r.follow(ctx)
+	defer func() {
+		if late := unfollow(); late != nil {
+			err = errors.Join(err, late)
+		}
+	}()
 	if err := l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: r.s.tree()}
 		r.clear(err)
@@ -68,21 +73,23 @@ func RunOn(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context
 }
 
 // follow cancels the run with ctx, until unfollow is called.
-func (r *run) follow(ctx context.Context) (unfollow func()) {
+func (r *run) follow(ctx context.Context) (unfollow func() error) {
 	if ctx.Done() == nil {
-		return func() {}
+		return func() error { return nil }
 	}
 	posted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(posted)
 		r.l.Post(func() { r.cancel(context.Cause(ctx)) })
 	})
-	return func() {
-		if !stop() {
-			// It came as the run ended, and is nothing that was lost.
-			<-posted
-			r.l.RunOnce(0)
+	return func() error {
+		if stop() {
+			return nil
 		}
+		// It came as the run ended, and is nothing that was lost.
+		<-posted
+		_, err := r.l.RunOnce(0)
+		return err
 	}
 }
 
@@ -129,7 +136,7 @@ type run struct {
 	s          *sched
 	o          Options
 	root       *Nursery
-	main       *Task
+	grace      loop.Timer // at its end the stragglers are doomed
 	stragglers []string
 }
 
@@ -139,7 +146,7 @@ func (r *run) cancel(cause error) {
 		return
 	}
 	r.root.scope.Cancel(cause)
-	r.l.CallLater(r.o.Grace, r.doom)
+	r.grace = r.l.CallLater(r.o.Grace, r.doom)
 }
 
 // doom makes the tasks that are left exit at their next wait.
@@ -152,6 +159,7 @@ func (r *run) doom() {
 }
 
 func (r *run) result(ctx context.Context) error {
+	r.grace.Cancel() // the loop may go on to be used
 	r.root.closed = true
 	err := r.root.result()
 	if err == nil && ctx.Err() != nil && r.root.scope.caught {

@@ -1,6 +1,7 @@
 package spindle
 
 import (
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -92,10 +93,11 @@ func (s *sched) resume(c *coro) {
 	if c.task != nil {
 		c.task.state = running
 	}
-	owner := s.l.SetOwner(c.g)
-	if c.g == 0 {
-		s.l.SetOwner(owner) // it does not know itself yet, and will say
+	g := c.g
+	if g == 0 {
+		g = goid.Current() // it does not know itself yet, and will say
 	}
+	owner := s.l.SetOwner(g)
 	c.hosting = true
 	s.depth++
 	c.next()

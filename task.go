@@ -37,7 +37,7 @@ type Task struct {
 	timer    loop.Timer
 
 	inScope node // among the waiting tasks of scope
-	inQueue node // in a Queue
+	inQueue node // in a Lot
 	inSched node // among the tasks of the scheduler
 }
 

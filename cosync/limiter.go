@@ -17,11 +17,11 @@ type Limiter struct {
 	borrowed int
 	who      map[any]bool // true: has a token; false: waits for one
 	waiting  line[any]
-}
 
-// task is a borrower by default: the identity of the coroutine it runs on, which
-// no other running task has.
-type task uintptr
+	// ctx is the one it was last used with. Any of the loop's tells who is
+	// calling, and Release has none of its own.
+	ctx context.Context
+}
 
 // NewLimiter makes a limiter with total tokens.
 func NewLimiter(total int) *Limiter {
@@ -34,7 +34,8 @@ func NewLimiter(total int) *Limiter {
 // Acquire waits for a token for the calling task. It panics if the task has one.
 func (l *Limiter) Acquire(ctx context.Context) error {
 	l.enter(ctx, "Limiter")
-	return l.AcquireFor(ctx, l.caller())
+	l.ctx = ctx
+	return l.AcquireFor(ctx, spindle.Current(ctx))
 }
 
 // AcquireFor waits for a token for a borrower, which can be any comparable value:
@@ -63,7 +64,8 @@ func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
 // TryAcquire borrows a token for the calling task if there is one.
 func (l *Limiter) TryAcquire(ctx context.Context) bool {
 	l.enter(ctx, "Limiter")
-	return l.TryAcquireFor(l.caller())
+	l.ctx = ctx
+	return l.TryAcquireFor(spindle.Current(ctx))
 }
 
 // TryAcquireFor borrows a token for a borrower if there is one.
@@ -80,10 +82,10 @@ func (l *Limiter) TryAcquireFor(borrower any) bool {
 // Release returns the calling task's token. It panics if the task has none.
 func (l *Limiter) Release() {
 	l.here("Limiter")
-	if l.l == nil {
-		l.ReleaseFor(nil) // it was never used
+	if l.ctx == nil {
+		l.ReleaseFor(nil) // no task has used it
 	}
-	l.ReleaseFor(l.caller())
+	l.ReleaseFor(spindle.Current(l.ctx))
 }
 
 // ReleaseFor returns a borrower's token. It panics if the borrower has none.
@@ -133,15 +135,6 @@ func (l *Limiter) mustBeNew(borrower any) {
 	case known:
 		panic("cosync: Acquire of a Limiter by one who waits for a token of it")
 	}
-}
-
-// caller is the calling task. The loop knows whose it is at the moment, and tells
-// whoever sets that.
-func (l *Limiter) caller() task {
-	const nobody = 1
-	g := l.l.SetOwner(nobody)
-	l.l.SetOwner(g)
-	return task(g)
 }
 
 // LimiterStatistics is what a Limiter tells about itself.

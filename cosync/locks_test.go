@@ -325,3 +325,20 @@ func samePairs(a, b []int) bool {
 	}
 	return pairs(a) == pairs(b)
 }
+
+// TestLimiterKnowsTasksNotCoroutines: a task that ends with a token of its own is
+// not mistaken for the next one on the same coroutine.
+func TestLimiterKnowsTasksNotCoroutines(t *testing.T) {
+	simulate(t, func(ctx context.Context, _ *spindle.Nursery) error {
+		l := cosync.NewLimiter(2)
+		for range 2 { // one after the other, on a coroutine that is used again
+			if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(l.Acquire)
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -15,8 +15,8 @@
 //
 // # Which goroutine
 //
-// While a loop runs, it belongs to the goroutine that called Run: every method
-// is for callbacks on that loop, except Post, Stop and Group.Go, which are for
+// While a loop runs, it belongs to one goroutine, Run's own: every method is for
+// callbacks on that loop, except Post, Stop and Group.Go, which are for
 // any goroutine. A call from the wrong goroutine panics and says so. While the
 // loop does not run, one goroutine at a time may prepare it, or step it by
 // RunOnce or Poll.
