@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"cosync":                     {".", "loop"},
 	"sim":                        {".", "internal/kernel", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
-	"cmd/spindle":                {".", "loop", "internal/kernel", "golang.org/x/sys/unix"},
+	"cmd/spindle":                {".", "loop", "internal/kernel", "golang.org/x/sys/unix", "cosync"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,
@@ -61,6 +61,7 @@ var goStatements = []string{
 	"loop/run.go",               // finishes a Goexit
 	"loop/watchdog.go",          // the watchdog
 	"sched.go",                  // finishes a Goexit
+	"internal/goid/goid.go",     // looks at goroutines of its own, once
 	"cmd/",
 }
 

@@ -57,10 +57,67 @@ func BenchmarkPingPongGo(b *testing.B) {
 	}
 }
 
+// BenchmarkSpawn starts a task and lets it run to its end.
+func BenchmarkSpawn(b *testing.B) {
+	b.ReportAllocs()
+	nop := func(context.Context) error { return nil }
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for range b.N {
+				n.Go(nop)
+				spindle.Yield(ctx)
+			}
+			return nil
+		})
+	})
+}
+
 func BenchmarkGoroutine(b *testing.B) {
 	done := make(chan struct{})
 	for b.Loop() {
 		go func() { done <- struct{}{} }()
 		<-done
 	}
+}
+
+func BenchmarkYield(b *testing.B) {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		for b.Loop() {
+			spindle.Yield(ctx)
+		}
+		return nil
+	})
+}
+
+func BenchmarkYieldThousand(b *testing.B) {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for range 1000 {
+				n.Go(func(ctx context.Context) error {
+					for range b.N / 1000 {
+						spindle.Yield(ctx)
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+	})
+}
+
+// BenchmarkSpawnMany starts tasks by the thousand.
+func BenchmarkSpawnMany(b *testing.B) {
+	b.ReportAllocs()
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			nop := func(context.Context) error { return nil }
+			for i := range b.N {
+				n.Go(nop)
+				if i%1000 == 0 {
+					spindle.Yield(ctx)
+				}
+			}
+			return nil
+		})
+	})
 }

@@ -21,37 +21,36 @@ func Abandon[T any](ctx context.Context, work func() (T, error)) (T, error) {
 }
 
 func offload[T any](ctx context.Context, op string, work func() (T, error), leave bool) (value T, err error) {
+	waker, err := NewWaker(ctx)
+	if err != nil {
+		return value, err
+	}
 	over := false
-	var job loop.Job
-	var refused error
-	var waker Waker
-	if waitErr := Park(ctx, op, func(w Waker) {
-		waker = w
-		job, refused = loop.Offload(LoopOf(ctx), work, func(v T, e error) {
-			if !over {
-				over = true
-				value, err = v, e
-				waker.Wake(nil)
-			}
-		})
-		if refused != nil {
+	var result T
+	var failure error
+	job, err := loop.Offload(LoopOf(ctx), work, func(v T, e error) {
+		if !over {
 			over = true
-			LoopOf(ctx).CallSoon(func() { waker.Wake(refused) })
+			result, failure = v, e
+			waker.Wake(nil)
 		}
-	}, func() bool {
+	})
+	if err != nil {
+		return value, err
+	}
+	if err := waker.Park(ctx, op, func() bool {
 		if over || !job.Cancel() && !leave {
 			return false
 		}
 		over = true
 		return true
-	}); waitErr != nil {
-		var zero T
-		return zero, waitErr
+	}); err != nil {
+		return value, err
 	}
-	if p, ok := err.(*PanicError); ok {
+	if p, ok := failure.(*PanicError); ok {
 		panic(p)
 	}
-	return value, err
+	return result, failure
 }
 
 // FromGoroutine runs fn as a callback on a loop, from any other goroutine, and

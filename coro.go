@@ -12,6 +12,7 @@ import (
 // lies in the scheduler's pool.
 type coro struct {
 	loop.Coroutine
+	wait
 	s    *sched
 	task *Task // nil in the pool, and for one that is to end
 	g    uintptr
@@ -19,19 +20,18 @@ type coro struct {
 	next    func() (struct{}, bool)
 	yield   func(struct{}) bool
 	wake    func() // wakes its task: a callback that needs no closure each time
-	read    func() // the same, and ends a wait for readability
+	read    func() // the same, and ends a wait for readability; made when needed
 	write   func()
 	hosting bool // resumed and not yet back: others may stand above it
-	exited  bool // by Goexit
+	dead    bool // ended by Goexit
+	locked  bool // its thread was locked when it began
 }
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
 	c.Data = c
-	c.Resume = func() { s.resume(c) }
+	c.Resume = func() { c.s.resume(c) }
 	c.wake = func() { c.task.wake(nil) }
-	c.read = func() { s.l.RemoveReader(int(c.task.fd)); c.task.wake(nil) }
-	c.write = func() { s.l.RemoveWriter(int(c.task.fd)); c.task.wake(nil) }
 	c.next, _ = iter.Pull(c.main)
 	return c
 }
@@ -42,10 +42,12 @@ func (s *sched) newCoro() *coro {
 func (c *coro) main(yield func(struct{}) bool) {
 	c.yield = yield
 	c.g = goid.Current()
+	c.locked = goid.Locked(c.g)
 	c.s.l.SetOwner(c.g)
-	c.exited = true
+	returned := false
 	defer func() {
-		if c.exited {
+		if !returned {
+			c.dead = true
 			yield(struct{}{})
 		}
 	}()
@@ -61,7 +63,7 @@ func (c *coro) main(yield func(struct{}) bool) {
 		}
 		yield(struct{}{})
 	}
-	c.exited = false
+	returned = true
 }
 
 // run runs the task to its end.
@@ -84,6 +86,10 @@ func (c *coro) run() {
 		t.finish(caught(v))
 	}()
 	err := t.fn(t.scope)
+	if c.holdsThread() {
+		c.freeThread()
+		panic(keptThread)
+	}
 	returned = true
 	t.finish(err)
 }
@@ -95,28 +101,52 @@ func (t *Task) vanish() { runtime.Goexit() }
 // tasks that take turns; more would only make each task's stack larger.
 const deepest = 4
 
-// suspend gives up control until the task is resumed. If the next thing the
-// loop would do is to resume another task, that is done from here, without
-// going back to the loop: the order is the same, and it takes one switch
-// instead of two.
-func (t *Task) suspend() {
-	s, c := t.s, t.co
+// suspend gives up control until the task is resumed, and returns what its wait
+// has brought. If the next thing the loop would do is to resume another task, or
+// to begin one, that is done from here, without going back to the loop: the order
+// is the same, and it takes one switch instead of two.
+func (t *Task) suspend() error {
+	c := t.co
+	s := c.s
 	for {
 		next := s.l.NextCoroutine()
 		if next == &c.Coroutine {
 			s.l.TakeCoroutine()
 			t.state = running
-			return
+			break
 		}
-		var other *coro
-		if next != nil {
-			other, _ = next.Data.(*coro)
-		}
-		if other == nil || other.hosting || s.depth >= deepest {
+		other := s.successor(next)
+		if other == nil {
 			c.yield(struct{}{})
-			return
+			break
 		}
-		s.l.TakeCoroutine()
-		s.resume(other)
+		s.switchTo(other)
+		other.next()
+		s.switchBack(other, c.g, t)
+	}
+	if c.unbind != nil {
+		c.unbind()
+		c.unbind = nil
+	}
+	err := c.outcome
+	c.outcome = nil
+	return err
+}
+
+// keptThread is the panic of a task that would switch while it has locked its
+// thread: the next one to run would run there, and the runtime forbids it.
+const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
+
+// holdsThread tells whether the task has locked its thread.
+func (c *coro) holdsThread() bool { return goid.Locked(c.g) != c.locked }
+
+// freeThread takes that back: the task is about to switch, for the last time.
+func (c *coro) freeThread() {
+	for c.holdsThread() {
+		if c.locked {
+			runtime.LockOSThread()
+		} else {
+			runtime.UnlockOSThread()
+		}
 	}
 }

@@ -50,7 +50,7 @@ func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 		f.complete(value, err)
 		return nil
 	})
-	f.task.scope = f.scope
+	f.task.enter(f.scope)
 	return f
 }
 
@@ -100,15 +100,24 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 func (l *Lot) await(ctx context.Context, target *Task) error {
 	t, _ := caller(ctx, "Future.Await")
 	circle := []string{t.Name()}
-	for at := target; at != nil; at = at.awaits {
+	for at := target; at != nil; at = at.awaits() {
 		circle = append(circle, at.Name())
 		if at == t {
 			return &CircleError{circle}
 		}
 	}
-	t.awaits = target
-	defer func() { t.awaits = nil }()
-	return l.Wait(ctx, "Future")
+	t.co.awaits = target
+	err := l.Wait(ctx, "Future")
+	t.co.awaits = nil
+	return err
+}
+
+// awaits is the task whose result t waits for, nil if it does not.
+func (t *Task) awaits() *Task {
+	if t.state != waiting {
+		return nil
+	}
+	return t.co.awaits
 }
 
 // CircleError tells of tasks that await each other's results, or of one that

@@ -107,22 +107,23 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 	if enough() {
 		return Checkpoint(ctx)
 	}
-	var waker Waker
+	waker, err := NewWaker(ctx)
+	if err != nil {
+		return err
+	}
 	over := false
-	return Park(ctx, "Wait", func(w Waker) {
-		waker = w
-		for _, f := range futures {
-			if f.Done() {
-				continue
-			}
-			f.Then(func() {
-				if !over && enough() {
-					over = true
-					waker.Wake(nil)
-				}
-			})
+	for _, f := range futures {
+		if f.Done() {
+			continue
 		}
-	}, func() bool {
+		f.Then(func() {
+			if !over && enough() {
+				over = true
+				waker.Wake(nil)
+			}
+		})
+	}
+	return waker.Park(ctx, "Wait", func() bool {
 		gone := !over
 		over = true
 		return gone

@@ -27,8 +27,8 @@ type Nursery struct {
 // or a task fails, the others are cancelled; several errors are joined. If one
 // panics, the others are cancelled and WithNursery panics with a *PanicError.
 func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
-	t, _ := caller(ctx, "WithNursery")
-	n := &Nursery{s: t.s, owner: t, running: 1}
+	t, scope := caller(ctx, "WithNursery")
+	n := &Nursery{s: scope.s, owner: t, running: 1}
 	_, err := within(ctx, "WithNursery", func(sc *Scope) { n.scope = sc }, func(ctx context.Context, sc *Scope) error {
 		n.body(t, ctx, fn)
 		return n.result()
@@ -61,8 +61,13 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 func (n *Nursery) join(t *Task) {
 	n.running--
 	if n.running > 0 {
+		if t.co.holdsThread() {
+			t.co.freeThread()
+			n.failed(caught(keptThread))
+		}
 		n.opener = t
-		t.park(t.scope, t.scope, "nursery", unabortable{})
+		t.pause(t.scope, "nursery", unabortable{})
+		t.suspend()
 	}
 	n.closed = true
 }
@@ -141,14 +146,14 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
-	if int(o.Priority) >= len(n.s.fresh) {
+	if int(o.Priority) >= len(n.s.lanes) {
 		panic("spindle: Nursery.Go with an unknown priority")
 	}
 	n.s.only("Nursery.Go")
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
-	t := &Task{s: n.s, fn: fn, nursery: n, scope: n.scope, name: o.Name, lane: o.Priority, budget: eachBudget}
+	t := &Task{fn: fn, nursery: n, scope: n.scope, name: o.Name, lane: o.Priority, budget: eachBudget}
 	n.running++
 	n.s.spawn(t)
 	return t
@@ -157,7 +162,7 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 // finish is the end of a task.
 func (t *Task) finish(err error) {
 	t.state = finished
-	t.inSched.remove()
+	t.inScope.remove()
 	n := t.nursery
 	n.failed(err)
 	if n.running--; n.running > 0 {

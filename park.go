@@ -2,46 +2,59 @@ package spindle
 
 import "context"
 
-// Park is the primitive that every wait is made of. It suspends the calling task
-// until its Waker is used, and returns what Wake was given. If ctx, or a scope
-// that the task is in, is cancelled meanwhile, abort is called on the loop: it
-// takes back what the wait has arranged and returns true, and Park fails with
-// the cancellation; or it returns false, because the wait is about to end
-// otherwise, and then somebody must still call Wake.
+// Waker wakes one wait of one task. It is the primitive that every wait is made
+// of:
 //
-// The arrangement is made in begin, which gets the Waker; it is not called if the
-// wait is cancelled before it begins. The Waker works once begin has returned.
-// What names the wait in the task tree.
-func Park(ctx context.Context, what string, begin func(Waker), abort func() bool) error {
-	if begin == nil || abort == nil {
-		panic("spindle: Park without begin or abort")
-	}
-	t, scope := caller(ctx, "Park")
+//	w, err := spindle.NewWaker(ctx)
+//	if err != nil {
+//		return err // cancelled before it began
+//	}
+//	… // arrange for w.Wake to be called
+//	return w.Park(ctx, "something", abort)
+//
+// It is for the loop's goroutine; elsewhere, Post a function that uses it.
+type Waker struct {
+	t   *Task
+	seq uint32
+}
+
+// NewWaker makes the Waker of the calling task's next wait, which must follow. It
+// fails if ctx is cancelled.
+func NewWaker(ctx context.Context) (Waker, error) {
+	t, scope := caller(ctx, "NewWaker")
 	if err := t.check(ctx, scope); err != nil {
-		return err
+		return Waker{}, err
 	}
-	begin(Waker{t, t.seq + 1})
-	return t.park(ctx, scope, what, abortFunc(abort))
+	return Waker{t, t.co.seq + 1}, nil
+}
+
+// Park suspends the calling task until its Waker is used, and returns what Wake
+// was given. If ctx, or a scope that the task is in, is cancelled meanwhile, abort
+// is called on the loop: it takes back what was arranged and returns true, and
+// Park fails with the cancellation; or it returns false, because the wait is about
+// to end otherwise, and then somebody must still call Wake. What names the wait in
+// the task tree.
+func (w Waker) Park(ctx context.Context, what string, abort func() bool) error {
+	t := w.t
+	if t == nil || t.state != running || w.seq != t.co.seq+1 {
+		panic("spindle: Park with a Waker of another wait")
+	}
+	t.pause(ctx, what, abortFunc(abort))
+	return t.suspend()
 }
 
 type abortFunc func() bool
 
 func (f abortFunc) abort(*Task) bool { return f() }
 
-// Waker wakes one wait of one task. It is for the loop's goroutine; elsewhere,
-// Post a function that uses it.
-type Waker struct {
-	t   *Task
-	seq uint32
-}
-
-// Wake ends the wait; Park returns err. It returns false if the wait has ended
-// already.
+// Wake ends the wait; Park returns err. It returns false if the wait has not begun
+// or has ended already.
 func (w Waker) Wake(err error) bool {
-	if w.t != nil {
-		w.t.s.only("Waker.Wake")
+	if w.t == nil {
+		return false
 	}
-	if w.t == nil || w.t.seq != w.seq || w.t.state != waiting {
+	w.t.nursery.s.only("Waker.Wake")
+	if w.t.state != waiting || w.t.co.seq != w.seq {
 		return false
 	}
 	w.t.wake(err)
@@ -58,15 +71,16 @@ func (l *Lot) Wait(ctx context.Context, what string) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	l.waiters.push(&t.inQueue, t)
-	return t.park(ctx, scope, what, lotWait{})
+	l.waiters.push(&t.co.inLot, t)
+	t.pause(ctx, what, lotWait{})
+	return t.suspend()
 }
 
 // lotWait is given up by leaving the queue. A task that Wake has taken out is
 // not in it any more: it keeps what it was given.
 type lotWait struct{}
 
-func (lotWait) abort(t *Task) bool { return t.inQueue.remove() }
+func (lotWait) abort(t *Task) bool { return t.co.inLot.remove() }
 
 // Wake wakes the first n tasks in the queue and tells how many there were.
 func (l *Lot) Wake(n int) int {
@@ -76,8 +90,8 @@ func (l *Lot) Wake(n int) int {
 		if t == nil {
 			break
 		}
-		t.s.only("Lot.Wake")
-		t.inQueue.remove()
+		t.co.s.only("Lot.Wake")
+		t.co.inLot.remove()
 		t.wake(nil)
 	}
 	return woken
@@ -91,6 +105,12 @@ func (l *Lot) Empty() bool { return l.waiters.front() == nil }
 // that may wait begins with it, so that whether it does wait makes no difference
 // to cancellation and fairness.
 func Checkpoint(ctx context.Context) error {
+	if sc, ok := ctx.(*Scope); ok && sc.s.l.Owns() { // nearly always
+		if t := sc.s.running; t != nil && t.scope == sc && t.budget > 1 && sc.blame.Load() == nil {
+			t.budget--
+			return nil
+		}
+	}
 	t, scope := caller(ctx, "Checkpoint")
 	if err := t.check(ctx, scope); err != nil {
 		return err

@@ -151,9 +151,9 @@ func (r *run) cancel(cause error) {
 
 // doom makes the tasks that are left exit at their next wait.
 func (r *run) doom() {
-	for _, t := range r.s.tasks.all() {
+	for _, t := range r.s.tasks() {
 		r.stragglers = append(r.stragglers, t.Name())
-		t.doomed = true
+		t.doomed, t.budget = true, 0
 		t.cancelWait(r.root.scope.canceled)
 	}
 }

@@ -1,9 +1,6 @@
 package spindle
 
-import (
-	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/loop"
-)
+import "github.com/spindleloop/spindle/loop"
 
 // sched runs the tasks of one loop. Loop goroutine only.
 type sched struct {
@@ -11,14 +8,17 @@ type sched struct {
 	running *Task // whose code is executing
 	depth   int   // coroutines that stand above each other
 	pool    []*coro
-	tasks   list // all that have not finished
+	started uint64 // tasks so far
 	root    *Nursery
+	lanes   [3]freshLane
+}
 
-	// Tasks that have not begun, by lane. For each there is an entry of the
-	// lane's starter among the loop's ready callbacks, so that a task needs no
-	// callback of its own.
-	fresh    [3]queue
-	starters [3]loop.Coroutine
+// freshLane is the tasks of one lane that have not begun. For each there is an
+// entry of the lane's starter among the loop's ready callbacks, so that a task
+// needs no callback of its own.
+type freshLane struct {
+	starter loop.Coroutine
+	tasks   queue
 }
 
 // keepCoros is how many finished coroutines are kept for reuse.
@@ -26,42 +26,46 @@ const keepCoros = 1024
 
 func newSched(l *loop.Loop) *sched {
 	s := &sched{l: l}
-	for lane := range s.starters {
-		s.starters[lane].Resume = func() { s.start(loop.Priority(lane)) }
+	for i := range s.lanes {
+		lane := &s.lanes[i]
+		lane.starter.Data = lane
+		lane.starter.Resume = func() { s.resume(s.begin(lane)) }
 	}
 	return s
 }
 
 // only panics unless the caller may use what belongs to the loop.
 func (s *sched) only(op string) {
-	if s.l.Running() && !s.l.Owns() {
+	if s.l.Foreign() {
 		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
 	}
 }
 
 // spawn has t begin in a coming turn.
 func (s *sched) spawn(t *Task) {
-	s.tasks.push(&t.inSched, t)
-	s.fresh[t.lane].push(t)
-	s.l.ResumeSoon(t.lane, &s.starters[t.lane])
+	s.started++
+	t.id = s.started
+	t.enter(t.scope)
+	lane := &s.lanes[t.lane]
+	lane.tasks.push(t)
+	s.l.ResumeSoon(t.lane, &lane.starter)
 }
 
-// start begins the oldest fresh task of a lane on a coroutine of its own.
-func (s *sched) start(lane loop.Priority) {
+// begin gives the oldest fresh task of a lane a coroutine of its own.
+func (s *sched) begin(lane *freshLane) *coro {
 	c := s.coro()
-	c.task = s.fresh[lane].pop()
+	c.task = lane.tasks.pop()
 	c.task.co = c
-	s.resume(c)
+	return c
 }
 
 // takeFresh gives a coroutine whose task has finished the next one to begin, if
 // that is what the loop would do next.
 func (s *sched) takeFresh() *Task {
-	next := s.l.NextCoroutine()
-	for lane := range s.starters {
-		if next == &s.starters[lane] {
+	if next := s.l.NextCoroutine(); next != nil {
+		if lane, ok := next.Data.(*freshLane); ok {
 			s.l.TakeCoroutine()
-			return s.fresh[lane].pop()
+			return lane.tasks.pop()
 		}
 	}
 	return nil
@@ -86,28 +90,57 @@ func (s *sched) keep(c *coro) bool {
 	return true
 }
 
-// resume runs a coroutine until it gives up control.
+// resume runs a coroutine until it gives up control. It is called by the loop.
 func (s *sched) resume(c *coro) {
-	before := s.running
+	owner := s.l.Owner()
+	s.switchTo(c)
+	c.next()
+	s.switchBack(c, owner, nil)
+}
+
+// switchTo goes before the switch to a coroutine. One that has not begun does not
+// know itself, and makes itself the owner.
+func (s *sched) switchTo(c *coro) {
 	s.running = c.task
 	if c.task != nil {
 		c.task.state = running
 	}
-	g := c.g
-	if g == 0 {
-		g = goid.Current() // it does not know itself yet, and will say
+	if c.g != 0 {
+		s.l.SetOwner(c.g)
 	}
-	owner := s.l.SetOwner(g)
 	c.hosting = true
 	s.depth++
-	c.next()
+}
+
+// switchBack follows it, in the goroutine owner, in which t runs.
+func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 	s.depth--
 	c.hosting = false
 	s.l.SetOwner(owner)
-	s.running = before
-	if c.exited && c.task != nil && c.task.state == finished {
+	s.running = t
+	if c.dead {
 		go c.next()
 	}
+}
+
+// successor is the coroutine to switch to where the loop would resume next, and
+// has it taken out of its lane; nil if a switch to it is not possible from here.
+func (s *sched) successor(next *loop.Coroutine) *coro {
+	if next == nil || s.depth >= deepest {
+		return nil
+	}
+	switch data := next.Data.(type) {
+	case *coro:
+		if data.hosting {
+			return nil
+		}
+		s.l.TakeCoroutine()
+		return data
+	case *freshLane:
+		s.l.TakeCoroutine()
+		return s.begin(data)
+	}
+	return nil
 }
 
 // close ends the coroutines in the pool. An abandoned one would never be

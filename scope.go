@@ -32,7 +32,7 @@ type Scope struct {
 	// Loop goroutine only.
 	canceled *Canceled // the error of this scope's own cancellation, once cancelled
 	timer    loop.Timer
-	waiters  list
+	tasks    list // whose innermost scope it is
 	closed   bool
 	caught   bool
 
@@ -170,7 +170,7 @@ func (sc *Scope) settle() {
 	sc.blame.Store(blamed)
 	if blamed != nil {
 		sc.outside.end(blamed)
-		for _, t := range sc.waiters.all() {
+		for _, t := range sc.tasks.all() {
 			t.cancelWait(blamed.canceled)
 		}
 	}
@@ -272,14 +272,14 @@ func within(ctx context.Context, op string, prepare func(*Scope), fn func(contex
 	if ctx != context.Context(parent) {
 		parent, unbind = parent.bridge(ctx)
 	}
-	sc := t.s.open(ctx, parent)
+	sc := parent.s.open(ctx, parent)
 	outer := t.scope
-	t.scope = sc
+	t.enter(sc)
 	defer func() {
 		if t.scope != sc {
 			panic("spindle: a scope was left while one inside it is open")
 		}
-		t.scope = outer
+		t.enter(outer)
 		sc.close()
 		unbind()
 	}()

@@ -17,8 +17,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.timer = t.s.l.CallLater(d, t.co.wake)
-	return t.park(ctx, scope, "Sleep", sleeping{})
+	t.co.timer = scope.s.l.CallLater(d, t.co.wake)
+	t.pause(ctx, "Sleep", sleeping{})
+	return t.suspend()
 }
 
 // SleepUntil waits until the loop's clock has reached when.
@@ -27,14 +28,15 @@ func SleepUntil(ctx context.Context, when time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.timer = t.s.l.CallAt(when, t.co.wake)
-	return t.park(ctx, scope, "SleepUntil", sleeping{})
+	t.co.timer = scope.s.l.CallAt(when, t.co.wake)
+	t.pause(ctx, "SleepUntil", sleeping{})
+	return t.suspend()
 }
 
 // sleeping ends with the task's timer.
 type sleeping struct{}
 
-func (sleeping) abort(t *Task) bool { return t.timer.Cancel() }
+func (sleeping) abort(t *Task) bool { return t.co.timer.Cancel() }
 
 // Yield lets everything that is ready run before it returns.
 func Yield(ctx context.Context) error {
@@ -42,11 +44,8 @@ func Yield(ctx context.Context) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.budget = eachBudget
-	t.state = ready
-	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
-	t.suspend()
-	return nil
+	t.queue()
+	return t.suspend()
 }
 
 // Now is the time of the loop's clock.
@@ -54,6 +53,13 @@ func Now(ctx context.Context) time.Duration { return LoopOf(ctx).Time() }
 
 // LoopOf is the loop that ctx belongs to.
 func LoopOf(ctx context.Context) *loop.Loop {
+	if sc, ok := ctx.(*Scope); ok {
+		return sc.s.l
+	}
+	return loopOf(ctx)
+}
+
+func loopOf(ctx context.Context) *loop.Loop {
 	scope := scopeOf(ctx)
 	if scope == nil {
 		panic("spindle: LoopOf with a context that does not come from a task")
@@ -78,25 +84,31 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	if err != nil {
 		return err
 	}
+	c, l := t.co, scope.s.l
+	var ab aborter
 	if in == loop.Read {
-		err = t.s.l.AddReader(fd, t.co.read)
+		if c.read == nil {
+			c.read = func() { c.s.l.RemoveReader(int(c.fd)); c.task.wake(nil) }
+		}
+		ab, err = readWait{}, l.AddReader(fd, c.read)
 	} else {
-		err = t.s.l.AddWriter(fd, t.co.write)
+		if c.write == nil {
+			c.write = func() { c.s.l.RemoveWriter(int(c.fd)); c.task.wake(nil) }
+		}
+		ab, err = writeWait{}, l.AddWriter(fd, c.write)
 	}
 	if err != nil {
 		return err
 	}
-	t.fd = int32(fd)
-	if in == loop.Read {
-		return t.park(ctx, scope, op, readWait{})
-	}
-	return t.park(ctx, scope, op, writeWait{})
+	c.fd = int32(fd)
+	t.pause(ctx, op, ab)
+	return t.suspend()
 }
 
 type readWait struct{}
 
-func (readWait) abort(t *Task) bool { return t.s.l.RemoveReader(int(t.fd)) }
+func (readWait) abort(t *Task) bool { return t.co.s.l.RemoveReader(int(t.co.fd)) }
 
 type writeWait struct{}
 
-func (writeWait) abort(t *Task) bool { return t.s.l.RemoveWriter(int(t.fd)) }
+func (writeWait) abort(t *Task) bool { return t.co.s.l.RemoveWriter(int(t.co.fd)) }

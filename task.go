@@ -14,31 +14,32 @@ import (
 // Task is a running piece of straight-line code: a function that pauses where
 // it waits, and goes on when the loop resumes it.
 type Task struct {
-	s       *sched
-	co      *coro
 	fn      func(context.Context) error
 	nursery *Nursery // whose child it is
 	scope   *Scope   // the innermost one it is in
+	co      *coro    // what it runs on, and its wait; nil before it has begun
 	name    string
+	id      uint64 // in the order of starting
 	lane    loop.Priority
 	state   taskState
 	budget  int8  // immediate completions left until it lets others run
 	ignored uint8 // cancellations in a row that it did not heed
 	doomed  bool  // its next wait ends it: it outlived every cancellation
+	inScope node  // among the tasks of scope
+}
 
-	// Of the wait under way.
-	waitsFor string
-	since    time.Duration
-	aborter  aborter
-	outcome  error  // what the wait will return
-	seq      uint32 // names the wait, so that a late wake finds it gone
-	fd       int32  // of a wait for readiness
-	awaits   *Task  // whose result it waits for
-	timer    loop.Timer
-
-	inScope node // among the waiting tasks of scope
-	inQueue node // in a Lot
-	inSched node // among the tasks of the scheduler
+// wait is what a task waits for.
+type wait struct {
+	what    string
+	since   time.Duration
+	aborter aborter
+	outcome error      // what the wait will return
+	unbind  func()     // lets go of a context that could end it; nil for its own scope
+	seq     uint32     // names the wait, so that a late wake finds it gone
+	fd      int32      // whose readiness it waits for
+	awaits  *Task      // whose result it waits for
+	timer   loop.Timer // that ends it
+	inLot   node       // in a Lot
 }
 
 type taskState uint8
@@ -59,6 +60,13 @@ const eachBudget = 64
 // cancelled, and returns false if the wait has ended otherwise: a result that
 // arrives together with a cancellation is not lost.
 type aborter interface{ abort(*Task) bool }
+
+// enter makes sc the innermost scope of the task.
+func (t *Task) enter(sc *Scope) {
+	t.inScope.remove()
+	t.scope = sc
+	sc.tasks.push(&t.inScope, t)
+}
 
 // Name is the name that the task was given, or else that of its function.
 func (t *Task) Name() string {
@@ -114,6 +122,10 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 	if t.doomed {
 		t.vanish()
 	}
+	if t.co.holdsThread() {
+		t.co.freeThread()
+		panic(keptThread)
+	}
 	blamed := t.scope.blame.Load()
 	if blamed == nil && scope != t.scope {
 		blamed = scope.blame.Load()
@@ -135,45 +147,46 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 	return err
 }
 
-// park is the one way to wait: it returns when somebody wakes the task, or when
-// ctx, or the scope the task is in, is cancelled and ab agrees.
-func (t *Task) park(ctx context.Context, scope *Scope, what string, ab aborter) error {
-	t.seq++
-	t.state, t.waitsFor, t.since, t.aborter = waiting, what, t.s.l.TurnTime(), ab
+// pause begins a wait: somebody will wake the task, or ctx, or the scope the task
+// is in, is cancelled and ab agrees. The task must suspend next. It takes two
+// calls because every return behind a switch costs as much as ten instructions.
+func (t *Task) pause(ctx context.Context, what string, ab aborter) {
+	c := t.co
+	c.seq++
+	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
+	t.state = waiting
 	t.budget = eachBudget
-	t.scope.waiters.push(&t.inScope, t)
-	if scope.reaches(t.scope) && ctx == context.Context(scope) {
-		t.suspend()
-	} else {
-		unbind := t.bind(ctx, scope)
-		t.suspend()
-		unbind()
+	if ctx != context.Context(t.scope) {
+		c.unbind = t.bind(ctx)
 	}
-	err := t.outcome
-	t.outcome = nil
-	return err
 }
 
 // wake ends the task's wait with err.
 func (t *Task) wake(err error) {
-	t.outcome, t.state, t.aborter = err, ready, nil
-	t.inScope.remove()
-	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
+	c := t.co
+	c.outcome, c.aborter = err, nil
+	t.state = ready
+	c.s.l.ResumeSoon(t.lane, &c.Coroutine)
 }
 
 // cancelWait ends the task's wait with err if it can still be given up.
 func (t *Task) cancelWait(err error) {
-	if t.state == waiting && t.aborter.abort(t) {
+	if t.state == waiting && t.co.aborter.abort(t) {
 		t.wake(err)
 	}
 }
 
 // bind has a context that is not the task's own scope end the wait too: another
-// scope, or one that the standard library derived from a scope.
-func (t *Task) bind(ctx context.Context, scope *Scope) (unbind func()) {
-	seq := t.seq
+// scope, or one that the standard library derived from a scope. A scope around
+// the task's reaches it anyway.
+func (t *Task) bind(ctx context.Context) (unbind func()) {
+	scope := scopeOf(ctx)
+	if ctx == context.Context(scope) && scope.reaches(t.scope) {
+		return nil
+	}
+	co, seq := t.co, t.co.seq
 	give := func() {
-		if t.seq == seq {
+		if co.task == t && co.seq == seq {
 			err := context.Cause(ctx)
 			if blamed := scope.blame.Load(); blamed != nil {
 				err = blamed.canceled
@@ -185,7 +198,7 @@ func (t *Task) bind(ctx context.Context, scope *Scope) (unbind func()) {
 		stop := scope.AfterFunc(give) // called on the loop
 		return func() { stop() }
 	}
-	stop := context.AfterFunc(ctx, func() { t.s.l.Post(give) })
+	stop := context.AfterFunc(ctx, func() { co.s.l.Post(give) })
 	return func() { stop() }
 }
 
@@ -196,13 +209,11 @@ func (t *Task) breathe() {
 	if t.ignored < 255 {
 		t.ignored++
 	}
-	t.seq++
-	t.state, t.waitsFor, t.since, t.aborter = waiting, "cancelled wait", t.s.l.TurnTime(), unabortable{}
-	t.scope.waiters.push(&t.inScope, t)
+	t.pause(t.scope, "cancelled wait", unabortable{})
 	if t.ignored <= heeded {
 		t.wake(nil)
 	} else {
-		t.timer = t.s.l.CallLater(heedless, t.co.wake)
+		t.co.timer = t.co.s.l.CallLater(heedless, t.co.wake)
 	}
 	t.suspend()
 }
@@ -220,11 +231,16 @@ func (unabortable) abort(*Task) bool { return false }
 // spend counts a wait that completed at once, and lets the others run when
 // there were many: no task keeps the loop by never having to wait.
 func (t *Task) spend() {
-	if t.budget--; t.budget > 0 {
-		return
+	if t.budget--; t.budget <= 0 {
+		t.queue()
+		t.suspend()
 	}
+}
+
+// queue has the running task go on when everything has run that is ready. It must
+// suspend next.
+func (t *Task) queue() {
 	t.budget = eachBudget
 	t.state = ready
-	t.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
-	t.suspend()
+	t.co.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
 }

@@ -1,8 +1,10 @@
 package spindle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,9 +38,8 @@ func TreeOf(ctx context.Context) Tree {
 var stateNames = [...]string{fresh: "fresh", ready: "ready", running: "running", waiting: "waiting", finished: "finished"}
 
 func (s *sched) tree() (tree Tree) {
-	tasks := s.tasks.all()
 	children := map[*Task][]*Task{}
-	for _, t := range tasks {
+	for _, t := range s.tasks() {
 		children[t.nursery.owner] = append(children[t.nursery.owner], t)
 	}
 	var add func(parent *Task, depth int)
@@ -52,11 +53,25 @@ func (s *sched) tree() (tree Tree) {
 	return tree
 }
 
+// tasks are all that have not finished, in the order in which they were started.
+func (s *sched) tasks() (tasks []*Task) {
+	var add func(sc *Scope)
+	add = func(sc *Scope) {
+		tasks = append(tasks, sc.tasks.all()...)
+		for child := sc.first; child != nil; child = child.behind {
+			add(child)
+		}
+	}
+	add(s.root.scope)
+	slices.SortFunc(tasks, func(a, b *Task) int { return cmp.Compare(a.id, b.id) })
+	return tasks
+}
+
 func (s *sched) info(t *Task, depth int) TaskInfo {
 	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
 	_, info.Function = t.code()
 	if t.state == waiting {
-		info.WaitsFor, info.For = t.waitsFor, s.l.TurnTime()-t.since
+		info.WaitsFor, info.For = t.co.what, s.l.TurnTime()-t.co.since
 	}
 	if d := t.scope.deadline.Load(); d != noDeadline {
 		info.Deadline = time.Duration(d)

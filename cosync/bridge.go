@@ -153,9 +153,14 @@ func (b *bridge[T]) wait(ctx context.Context, what string, d direction, v T) (T,
 
 // park waits in a task.
 func (b *bridge[T]) park(ctx context.Context, what string, d direction, v T) (T, error) {
+	waker, err := spindle.NewWaker(ctx)
+	if err != nil {
+		return v, err
+	}
 	w := b.waiter(d, v)
-	w.far.l = spindle.LoopOf(ctx)
-	err := spindle.Park(ctx, what, w.begin, w.abort)
+	w.far.l, w.waker = spindle.LoopOf(ctx), waker
+	b.join(w)
+	err = waker.Park(ctx, what, w.abort)
 	v = w.value
 	b.release(w)
 	return v, err
@@ -207,10 +212,6 @@ func (b *bridge[T]) waiter(d direction, v T) *waiter[T] {
 	if w == nil {
 		w = &waiter[T]{far: &far{signal: make(chan struct{}, 1)}}
 		w.far.post = func() { w.waker.Wake(w.far.err) }
-		w.begin = func(waker spindle.Waker) {
-			w.waker = waker
-			b.join(w)
-		}
 		w.abort = func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -63,7 +63,12 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 			return err
 		}
 	}
-	_, err := c.sending.wait(ctx, "Channel.Send", v, &s.side)
+	w, err := c.sending.join(ctx, v, &s.side)
+	if err != nil {
+		return err
+	}
+	err = w.waker.Park(ctx, "Channel.Send", w.abort)
+	c.sending.put(w)
 	return err
 }
 
@@ -140,7 +145,14 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 			return v, err
 		}
 	}
-	return c.receiving.wait(ctx, "Channel.Receive", zero, &r.side)
+	w, err := c.receiving.join(ctx, zero, &r.side)
+	if err != nil {
+		return zero, err
+	}
+	err = w.waker.Park(ctx, "Channel.Receive", w.abort)
+	v := w.value
+	c.receiving.put(w)
+	return v, err
 }
 
 // TryReceive is Receive that fails with ErrWouldBlock instead of waiting.

@@ -32,7 +32,6 @@ func NewCond(m *Mutex) *Cond {
 		m = new(Mutex)
 	}
 	c := &Cond{Mutex: m}
-	c.waiting.joined = m.Unlock
 	c.waiting.quit = c.quit
 	return c
 }
@@ -47,8 +46,12 @@ func NewCond(m *Mutex) *Cond {
 func (c *Cond) Wait(ctx context.Context) error {
 	c.enter(ctx, "Cond")
 	c.mustHold("Wait")
-	w := c.waiting.get()
-	err := spindle.Park(ctx, "Cond.Wait", w.begin, w.abort)
+	w, err := c.waiting.join(ctx, struct{}{}, nil)
+	if err != nil {
+		return err
+	}
+	c.Unlock()
+	err = w.waker.Park(ctx, "Cond.Wait", w.abort)
 	if w.quitted {
 		w.quitted = false
 		err = spindle.Checkpoint(ctx) // says by whom it was cancelled

@@ -80,7 +80,7 @@ func (h *home) settle(l *loop.Loop, name string) {
 
 // here checks that the caller is on the object's loop.
 func (h *home) here(name string) {
-	if h.l != nil && h.l.Running() && !h.l.Owns() {
+	if h.l != nil && h.l.Foreign() {
 		panic(stranger(name))
 	}
 }

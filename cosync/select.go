@@ -60,8 +60,15 @@ func Select(ctx context.Context, cases ...Case) (int, error) {
 			return i, err
 		}
 	}
-	s := &selection{cases: cases, chosen: -1}
-	err := spindle.Park(ctx, "Select", s.begin, s.abort)
+	waker, err := spindle.NewWaker(ctx)
+	if err != nil {
+		return -1, err
+	}
+	s := &selection{cases: cases, waker: waker, chosen: -1}
+	for i, c := range cases {
+		c.join(s, i)
+	}
+	err = waker.Park(ctx, "Select", s.abort)
 	if s.chosen >= 0 {
 		cases[s.chosen].finish(err)
 	}
@@ -73,13 +80,6 @@ type selection struct {
 	cases  []Case
 	waker  spindle.Waker
 	chosen int // -1 as long as none is
-}
-
-func (s *selection) begin(w spindle.Waker) {
-	s.waker = w
-	for i, c := range s.cases {
-		c.join(s, i)
-	}
 }
 
 func (s *selection) abort() bool {

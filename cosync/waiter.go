@@ -35,10 +35,9 @@ type line[T any] struct {
 	first, last *waiter[T]
 	n           int
 
-	// joined is called when a wait has begun; quit in place of leaving when one
-	// is cancelled. Nil but for a Cond.
-	joined func()
-	quit   func(*waiter[T]) bool
+	// quit is called in place of leaving when a wait is cancelled. Nil but for a
+	// Cond.
+	quit func(*waiter[T]) bool
 
 	// Waiters that are not in use, so that waiting allocates nothing.
 	spare  *waiter[T]
@@ -60,31 +59,38 @@ type waiter[T any] struct {
 	quitted    bool       // it is cancelled, and waits for what it must have
 	far        *far       // of an Inbox or Outbox
 
-	begin func(spindle.Waker)
 	abort func() bool
 }
 
 // wait waits in the line until it is served; v is to give.
 func (l *line[T]) wait(ctx context.Context, what string, v T, s *side) (T, error) {
-	w := l.get()
-	w.value, w.side = v, s
-	err := spindle.Park(ctx, what, w.begin, w.abort)
+	w, err := l.join(ctx, v, s)
+	if err != nil {
+		return v, err
+	}
+	err = w.waker.Park(ctx, what, w.abort)
 	v = w.value
 	l.put(w)
 	return v, err
+}
+
+// join puts the calling task in line; it must park next, and then put the waiter
+// back.
+func (l *line[T]) join(ctx context.Context, v T, s *side) (*waiter[T], error) {
+	waker, err := spindle.NewWaker(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := l.get()
+	w.value, w.side, w.waker = v, s, waker
+	l.push(w)
+	return w, nil
 }
 
 func (l *line[T]) get() *waiter[T] {
 	w := l.spare
 	if w == nil {
 		w = new(waiter[T])
-		w.begin = func(waker spindle.Waker) {
-			w.waker = waker
-			l.push(w)
-			if l.joined != nil {
-				l.joined()
-			}
-		}
 		w.abort = func() bool {
 			if l.quit != nil {
 				return l.quit(w)

@@ -14,11 +14,8 @@ type Coroutine struct {
 }
 
 // ResumeSoon resumes co on the loop in a coming turn, in the lane of p, in order
-// with the callbacks there.
-func (l *Loop) ResumeSoon(p Priority, co *Coroutine) {
-	l.only("ResumeSoon")
-	l.lanes[p].pushCoroutine(co)
-}
+// with the callbacks there. Whoever calls it is on the loop; that is not checked.
+func (l *Loop) ResumeSoon(p Priority, co *Coroutine) { l.lanes[p].pushCoroutine(co) }
 
 // NextCoroutine is the coroutine that the loop would resume next if the running
 // callback returned now, with nothing else to do before; nil otherwise. Whoever
@@ -36,8 +33,8 @@ func (l *Loop) NextCoroutine() *Coroutine {
 
 // couldTurn tells whether a turn begun now would do nothing but run q on.
 func (l *Loop) couldTurn(q *lane) bool {
-	return l.sinceAsk < askEvery && !l.due && l.ready() == q.len() &&
-		!l.inbox.waiting.Load() && l.goesOn() && l.opts.Observer == nil
+	return l.sinceAsk < askEvery && !l.due && !l.inbox.waiting.Load() &&
+		l.ready() == q.len() && l.opts.Observer == nil
 }
 
 // TakeCoroutine takes what NextCoroutine gave out of its lane.
@@ -51,14 +48,12 @@ func (l *Loop) TakeCoroutine() {
 	q.pop()
 }
 
-// SetOwner makes the goroutine g the one that may use the loop, and returns the
-// one before. A coroutine has an identity of its own; whoever resumes it tells
-// the loop.
-func (l *Loop) SetOwner(g uintptr) (before uintptr) {
-	before = l.owner.Load()
-	l.owner.Store(g)
-	return before
-}
+// Owner is the goroutine that may use the loop.
+func (l *Loop) Owner() uintptr { return l.owner.Load() }
+
+// SetOwner makes the goroutine g the one that may use the loop. A coroutine has an
+// identity of its own; whoever resumes it tells the loop.
+func (l *Loop) SetOwner(g uintptr) { l.owner.Store(g) }
 
 // TurnTime is the clock's last reading: Time as it was when the kernel was last
 // asked. It costs nothing, and must not be used to set timers.

@@ -9,7 +9,7 @@ import (
 // swapped whole: lock-free queues were slower here, because the consumer takes
 // everything at once anyway.
 type inbox struct {
-	waiting atomic.Bool // there is something to take
+	waiting atomic.Bool // there is something to take, or Run is to end: look
 
 	mu     sync.Mutex
 	fns    []func() // guarded by mu

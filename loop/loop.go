@@ -234,6 +234,13 @@ func (l *Loop) Backend() string { return l.k.Name() }
 // coroutine that one resumed. It may be called from any goroutine.
 func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }
 
+// Foreign tells whether the loop runs, and not on the calling goroutine: who
+// calls then may not touch what belongs to the loop.
+func (l *Loop) Foreign() bool {
+	owner := l.owner.Load()
+	return owner > closedOwner && owner != goid.Current()
+}
+
 // Running tells whether the loop runs now. It may be called from any goroutine.
 func (l *Loop) Running() bool { return l.state.Load() == running }
 

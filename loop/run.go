@@ -33,6 +33,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	if ctx.Done() != nil {
 		detach := context.AfterFunc(ctx, func() {
 			ended.Store(true)
+			l.inbox.waiting.Store(true)
 			l.interrupt()
 		})
 		defer detach()
@@ -82,6 +83,7 @@ func (l *Loop) step(timeout time.Duration) {
 // none is. It may be called from any goroutine, any number of times.
 func (l *Loop) Stop() {
 	l.stop.Store(true)
+	l.inbox.waiting.Store(true)
 	l.interrupt()
 }
 

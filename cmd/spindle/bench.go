@@ -70,9 +70,9 @@ var benchmarks = []benchmark{
 		},
 		1, benchReady,
 	}, {
-		"sleep", "how long a timer of 1 ms really takes, beside Go's time.Sleep",
+		"sleep", "how long a task's sleep of 1 ms really takes, beside Go's time.Sleep",
 		[]figure{
-			{"sleep_1ms_us", "a timer of 1 ms", microseconds, "Go's time.Sleep: $go_sleep_1ms_us"},
+			{"sleep_1ms_us", "a sleep of 1 ms", microseconds, "Go's time.Sleep: $go_sleep_1ms_us"},
 			{"go_sleep_1ms_us", "", microseconds, ""},
 		},
 		1, benchSleep,
@@ -105,6 +105,15 @@ var benchmarks = []benchmark{
 			{"go_gather_ns", "", nanoseconds, ""},
 		},
 		1, benchGather,
+	}, {
+		"channel", "a value from task to task and one back; values through a buffer of 64; beside Go's channels",
+		[]figure{
+			{"channel_ns", "a value there and back", nanoseconds, "between goroutines: $go_channel_ns"},
+			{"go_channel_ns", "", nanoseconds, ""},
+			{"channel_buffered_ns", "a value through a buffer", nanoseconds, "between goroutines: $go_channel_buffered_ns"},
+			{"go_channel_buffered_ns", "", nanoseconds, ""},
+		},
+		2, benchChannel,
 	},
 }
 
@@ -122,6 +131,7 @@ type effort struct {
 	switches  int
 	spawns    int
 	parked    int
+	messages  int
 	idle      time.Duration
 }
 
@@ -129,12 +139,12 @@ var (
 	wholeRun = effort{
 		rounds: 5, callbacks: 10e6, turns: 4e6, cancels: 1e6, timers: 1e6, replaced: 1e6,
 		posts: 2e6, bytes: 600, naps: 100, idle: 5 * time.Second,
-		switches: 2e6, spawns: 500e3, parked: 20e3,
+		switches: 2e6, spawns: 500e3, parked: 20e3, messages: 500e3,
 	}
 	quickRun = effort{
 		rounds: 3, callbacks: 500e3, turns: 200e3, cancels: 100e3, timers: 100e3, replaced: 50e3,
 		posts: 200e3, bytes: 50, naps: 20, idle: time.Second,
-		switches: 100e3, spawns: 20e3, parked: 2e3,
+		switches: 100e3, spawns: 20e3, parked: 2e3, messages: 20e3,
 	}
 )
 

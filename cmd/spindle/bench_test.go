@@ -20,13 +20,14 @@ var keys = map[string][]string{
 		"timer_cancel_ratio", "timer_fire_ratio",
 		"timer_cancel_million_per_s", "timer_fire_million_per_s", "timer_million_ns",
 	},
-	"post":   {"post_1_per_s", "post_4_per_s"},
-	"ready":  {"ready_p50_us", "ready_p99_us"},
-	"sleep":  {"sleep_1ms_us", "go_sleep_1ms_us"},
-	"idle":   {"idle_cpu_ms", "idle_wakeups"},
-	"switch": {"switch_ns", "pull_ns"},
-	"spawn":  {"spawn_ns", "goroutine_ns", "parked_bytes"},
-	"gather": {"gather_ns", "go_gather_ns"},
+	"post":    {"post_1_per_s", "post_4_per_s"},
+	"ready":   {"ready_p50_us", "ready_p99_us"},
+	"sleep":   {"sleep_1ms_us", "go_sleep_1ms_us"},
+	"idle":    {"idle_cpu_ms", "idle_wakeups"},
+	"switch":  {"switch_ns", "pull_ns"},
+	"spawn":   {"spawn_ns", "goroutine_ns", "parked_bytes"},
+	"gather":  {"gather_ns", "go_gather_ns"},
+	"channel": {"channel_ns", "go_channel_ns", "channel_buffered_ns", "go_channel_buffered_ns"},
 }
 
 func TestBenchKeysAreStable(t *testing.T) {
@@ -69,7 +70,7 @@ func TestBenchPrintsJSON(t *testing.T) {
 var least = effort{
 	rounds: 2, callbacks: 2 * lot, turns: lot, cancels: 2 * lot, timers: 2 * lot, replaced: 2 * lot,
 	posts: 2 * lot, bytes: 5, naps: 3, idle: 10 * time.Millisecond,
-	switches: lot, spawns: lot, parked: 10,
+	switches: lot, spawns: lot, parked: 10, messages: lot,
 }
 
 func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
@@ -95,14 +96,14 @@ func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
 	}
 }
 
-// A timer of 1 ms is never early.
+// A sleep of 1 ms is never short.
 func TestSleepIsNotShort(t *testing.T) {
 	s := &session{effort: least, found: map[string]float64{}}
 	if err := benchSleep(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	if took := s.found["sleep_1ms_us"]; took < 1000 {
-		t.Errorf("a timer of 1 ms took %v µs", took)
+		t.Errorf("a sleep of 1 ms took %v µs", took)
 	}
 }
 
@@ -118,6 +119,7 @@ func TestBenchTable(t *testing.T) {
 		"idle_cpu_ms": 0, "idle_wakeups": 1234,
 		"switch_ns": 171.2, "pull_ns": 160, "spawn_ns": 242, "goroutine_ns": 595, "parked_bytes": 3171,
 		"gather_ns": 300, "go_gather_ns": 400,
+		"channel_ns": 263, "go_channel_ns": 498, "channel_buffered_ns": 16.4, "go_channel_buffered_ns": 54.2,
 	}}
 	const want = `
 callbacks queued and run     71.2 M/s
@@ -131,13 +133,15 @@ callbacks posted and run     16.1 M/s  from one goroutine
 callbacks posted and run     10.7 M/s  from four goroutines
 from write to callback        16.1 µs  median
 from write to callback         165 µs  99th percentile
-a timer of 1 ms               1.06 ms  Go's time.Sleep: 1.13 ms
+a sleep of 1 ms               1.06 ms  Go's time.Sleep: 1.13 ms
 CPU time of an idle loop       0.0 ms  over 5 s
 wake-ups of an idle loop        1,234  over 5 s
 a task switch                  171 ns  a bare iter.Pull round trip: 160 ns
 a task started and finished    242 ns  a goroutine: 595 ns
 memory of a waiting task      3,171 B
 a task gathered                300 ns  a goroutine: 400 ns
+a value there and back         263 ns  between goroutines: 498 ns
+a value through a buffer      16.4 ns  between goroutines: 54.2 ns
 `
 	var got strings.Builder
 	if err := s.table(benchmarks, &got); err != nil {

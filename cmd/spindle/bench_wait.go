@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -90,58 +91,38 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 const nap = time.Millisecond
 
 func benchSleep(ctx context.Context, s *session) error {
-	l, err := newBenchLoop()
-	if err != nil {
-		return err
-	}
-	defer l.Close()
 	var ours, gos []float64
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
 			return err
 		}
-		took, err := napRound(ctx, l, s.naps)
+		_, err := inTask(ctx, func(ctx context.Context) error {
+			took, err := napRound(s.naps, func() error { return spindle.Sleep(ctx, nap) })
+			ours = append(ours, took)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		ours = append(ours, took)
-		gos = append(gos, napRoundGo(s.naps))
+		took, _ := napRound(s.naps, func() error { time.Sleep(nap); return nil })
+		gos = append(gos, took)
 	}
 	s.set("sleep_1ms_us", mean(ours))
 	s.set("go_sleep_1ms_us", mean(gos))
 	return nil
 }
 
-// napRound returns how long a nap on l takes on average, in microseconds.
-func napRound(ctx context.Context, l *loop.Loop, n int) (float64, error) {
-	var total time.Duration
-	var start time.Time
-	left := n
-	var sleep, wake func()
-	sleep = func() {
-		start = time.Now()
-		l.CallLater(nap, wake)
-	}
-	wake = func() {
-		total += time.Since(start)
-		if left--; left == 0 {
-			l.Stop()
-			return
-		}
-		sleep()
-	}
-	_, err := timed(ctx, l, sleep)
-	return float64(total.Nanoseconds()) / 1e3 / float64(n), err
-}
-
-func napRoundGo(n int) float64 {
+// napRound returns how long a nap takes on average, in microseconds.
+func napRound(n int, sleep func() error) (float64, error) {
 	var total time.Duration
 	for range n {
 		start := time.Now()
-		time.Sleep(nap)
+		if err := sleep(); err != nil {
+			return 0, err
+		}
 		total += time.Since(start)
 	}
-	return float64(total.Nanoseconds()) / 1e3 / float64(n)
+	return float64(total.Nanoseconds()) / 1e3 / float64(n), nil
 }
 
 func benchIdle(ctx context.Context, s *session) error {

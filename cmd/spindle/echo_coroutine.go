@@ -33,7 +33,7 @@ func (s *coroutineEcho) run(ctx context.Context) error {
 func (s *coroutineEcho) serve(fd int) {
 	s.k.SetOption(fd, kernel.NoDelay, 1)
 	c := &wire{s: s, fd: fd}
-	c.begin, c.abort = c.doBegin, c.doAbort
+	c.abort = c.giveUp
 	s.tasks.Go(c.echo)
 }
 
@@ -47,8 +47,7 @@ type wire struct {
 	drained bool       // a short read has emptied it
 	waits   bool
 
-	begin func(spindle.Waker)
-	abort func() bool
+	abort func() bool // giveUp, made once
 }
 
 // echo is the whole server, to one client.
@@ -80,7 +79,7 @@ func (c *wire) read(ctx context.Context, p []byte) (int, error) {
 				return n, nil
 			}
 		}
-		if err := spindle.Park(ctx, "client", c.begin, c.abort); err != nil {
+		if err := c.wait(ctx, "client"); err != nil {
 			return 0, err
 		}
 	}
@@ -100,7 +99,7 @@ func (c *wire) write(ctx context.Context, p []byte) error {
 		if err := c.watch.Modify(loop.Write, loop.Edge); err != nil {
 			return err
 		}
-		if err := spindle.Park(ctx, "room to write", c.begin, c.abort); err != nil {
+		if err := c.wait(ctx, "room to write"); err != nil {
 			return err
 		}
 		n, err = c.s.k.Send(c.fd, rest)
@@ -120,9 +119,16 @@ func (c *wire) told(r loop.Ready) {
 	}
 }
 
-func (c *wire) doBegin(w spindle.Waker) { c.waker, c.waits = w, true }
+// wait waits until the socket is ready.
+func (c *wire) wait(ctx context.Context, what string) (err error) {
+	if c.waker, err = spindle.NewWaker(ctx); err != nil {
+		return err
+	}
+	c.waits = true
+	return c.waker.Park(ctx, what, c.abort)
+}
 
-func (c *wire) doAbort() bool {
+func (c *wire) giveUp() bool {
 	waited := c.waits
 	c.waits = false
 	return waited

@@ -88,7 +88,7 @@ func TestMistakesTakeOneLine(t *testing.T) {
 		{"echo --loops 2 --addr " + taken.Addr().String(), taken.Addr().String()},
 		{"echo stray", `"stray"`},
 		{"bench --bogus", "-bogus"},
-		{"bench knitting", `"knitting" (have callbacks, turns, timers, post, ready, sleep, idle, switch, spawn, gather)`},
+		{"bench knitting", `"knitting" (have callbacks, turns, timers, post, ready, sleep, idle, switch, spawn, gather, channel)`},
 		{"bench turns knitting", `"knitting"`},
 		{"bench turns --json", "--json"},
 	} {

@@ -34,16 +34,16 @@ func NumberOf(current uintptr) uint64 {
 	if place < 0 || current == 0 {
 		return 0
 	}
-	return peek(current, place)
+	return peek[uint64](current, place)
 }
 
 // searched is how many bytes of a g are looked at: the number lies within them
 // in every Go so far.
 const searched = 320
 
-// peek reads a number out of a g. The g is there as long as its goroutine runs.
-func peek(g uintptr, place int) uint64 {
-	return *(*uint64)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&g)), place))
+// peek reads a word out of a g. The g is there as long as its goroutine runs.
+func peek[W uint64 | uintptr](g uintptr, place int) W {
+	return *(*W)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&g)), place))
 }
 
 var findNumber = sync.OnceValue(func() int {
@@ -57,7 +57,7 @@ var findNumber = sync.OnceValue(func() int {
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range found {
-				if peek(g, i*step) == number {
+				if peek[uint64](g, i*step) == number {
 					found[i]++
 				}
 			}
@@ -69,3 +69,47 @@ var findNumber = sync.OnceValue(func() int {
 	}
 	return -1
 })
+
+// Locked tells whether the goroutine that Current identified, the calling one or
+// one that waits, is wired to its thread by runtime.LockOSThread; false if it
+// cannot be told.
+func Locked(current uintptr) bool {
+	return lockPlace >= 0 && peek[uintptr](current, lockPlace) != 0
+}
+
+// lockPlace is where a g tells of its thread: a word that is zero but while the
+// goroutine is locked. Negative if it was not found.
+var lockPlace = findLock()
+
+func findLock() int {
+	const witnesses, step = 4, int(unsafe.Sizeof(uintptr(0)))
+	if !isPointer {
+		return -1
+	}
+	var suspects []int
+	for i := range searched / step {
+		suspects = append(suspects, i*step)
+	}
+	keep := func(zero bool) {
+		g := Current()
+		suspects = slices.DeleteFunc(suspects, func(place int) bool {
+			return (peek[uintptr](g, place) == 0) != zero
+		})
+	}
+	for range witnesses {
+		done := make(chan struct{})
+		go func() { // package initialisation itself is on a locked thread
+			defer close(done)
+			keep(true)
+			runtime.LockOSThread()
+			keep(false)
+			runtime.UnlockOSThread()
+			keep(true)
+		}()
+		<-done
+	}
+	if len(suspects) != 1 {
+		return -1
+	}
+	return suspects[0]
+}

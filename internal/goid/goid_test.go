@@ -59,6 +59,25 @@ func TestNumberOf(t *testing.T) {
 	}
 }
 
+func TestLocked(t *testing.T) {
+	locked := make(chan bool)
+	go func() {
+		locked <- goid.Locked(goid.Current())
+		runtime.LockOSThread()
+		locked <- goid.Locked(goid.Current())
+		runtime.LockOSThread()
+		runtime.UnlockOSThread()
+		locked <- goid.Locked(goid.Current())
+		runtime.UnlockOSThread()
+		locked <- goid.Locked(goid.Current())
+	}()
+	for _, want := range []bool{false, true, true, false} {
+		if got := <-locked; got != want {
+			t.Errorf("Locked is %v, want %v", got, want)
+		}
+	}
+}
+
 func BenchmarkCurrent(b *testing.B) {
 	for b.Loop() {
 		goid.Current()
