@@ -16,7 +16,7 @@ type Future[T any] struct {
 	value T
 	err   error
 	lot   Lot
-	then  []func()
+	then  hooks
 }
 
 // ErrNotDone says that a future has no result yet.
@@ -72,10 +72,7 @@ func (f *Future[T]) complete(value T, err error) bool {
 		return false
 	}
 	f.done, f.value, f.err = true, value, err
-	for _, fn := range f.then {
-		f.s.l.CallSoon(fn)
-	}
-	f.then = nil
+	f.then.call(f.s.l)
 	f.lot.Wake(1 << 30)
 	return true
 }
@@ -143,14 +140,14 @@ func (f *Future[T]) Done() bool { return f.done }
 // Err is the error of the result, nil if there is none yet.
 func (f *Future[T]) Err() error { return f.err }
 
-// Then has fn called on the loop once there is a result.
-func (f *Future[T]) Then(fn func()) {
+// Then has fn called on the loop once there is a result. The Hook takes that back.
+// They are asyncio's add_done_callback and remove_done_callback.
+func (f *Future[T]) Then(fn func()) Hook {
 	f.s.only("Future.Then")
 	if f.done {
-		f.s.l.CallSoon(fn)
-		return
+		return Hook{handle: f.s.l.CallSoon(fn)}
 	}
-	f.then = append(f.then, fn)
+	return f.then.add(fn)
 }
 
 // Cancel cancels the task whose result the future is; a promise is rejected.

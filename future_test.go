@@ -323,3 +323,60 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestHooksCanBeTakenBack: before there is a result, and also after, as long as
+// they were not called.
+func TestHooksCanBeTakenBack(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		f := spindle.NewFuture[int](ctx)
+		var called []int
+		var hooks []spindle.Hook
+		for i := range 5 {
+			hooks = append(hooks, f.Then(func() { called = append(called, i) }))
+		}
+		for _, i := range []int{0, 2} { // the first, and one in between
+			if !hooks[i].Cancel() || hooks[i].Cancel() {
+				t.Errorf("Cancel of hook %d", i)
+			}
+		}
+		f.Resolve(1)
+		late := f.Then(func() { called = append(called, 5) })
+		if !hooks[4].Cancel() || !late.Cancel() || late.Cancel() {
+			t.Error("Cancel of hooks that are to be called")
+		}
+		if err := spindle.Yield(ctx); err != nil {
+			return err
+		}
+		if !slices.Equal(called, []int{1, 3}) {
+			t.Errorf("called: %v", called)
+		}
+		if hooks[1].Cancel() {
+			t.Error("Cancel of a hook that was called")
+		}
+		return nil
+	})
+}
+
+// TestWaitsLeaveNothingBehind: in a future that is waited for again and again.
+func TestWaitsLeaveNothingBehind(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		slow := spindle.NewFuture[int](ctx)
+		for range 3 {
+			quick := spindle.NewFuture[int](ctx)
+			spindle.LoopOf(ctx).CallSoon(func() { quick.Resolve(1) })
+			if _, _, err := spindle.Wait(ctx, spindle.FirstDone, slow, quick); err != nil {
+				return err
+			}
+			again := spindle.NewFuture[int](ctx)
+			again.Resolve(1)
+			for range spindle.AsCompleted(ctx, slow, again) {
+				break
+			}
+		}
+		slow.Resolve(1)
+		if s := spindle.LoopOf(ctx).Stats(); s.Ready != 0 {
+			t.Errorf("%d callbacks are still told", s.Ready)
+		}
+		return nil
+	})
+}

@@ -60,7 +60,7 @@ type Awaitable interface {
 	// Done tells whether there is a result.
 	Done() bool
 	// Then has fn called on the loop once there is one.
-	Then(fn func())
+	Then(fn func()) Hook
 	// Err is the error of the result, nil if there is none yet.
 	Err() error
 }
@@ -112,22 +112,32 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 		return err
 	}
 	over := false
+	var told []Hook
 	for _, f := range futures {
 		if f.Done() {
 			continue
 		}
-		f.Then(func() {
+		told = append(told, f.Then(func() {
 			if !over && enough() {
 				over = true
 				waker.Wake(nil)
 			}
-		})
+		}))
 	}
-	return waker.Park(ctx, "Wait", func() bool {
+	err = waker.Park(ctx, "Wait", func() bool {
 		gone := !over
 		over = true
 		return gone
 	})
+	forget(told)
+	return err
+}
+
+// forget takes back what was asked of futures.
+func forget(told []Hook) {
+	for _, h := range told {
+		h.Cancel()
+	}
 }
 
 // AsCompleted yields the futures in the order in which they are done. It stops
@@ -136,11 +146,13 @@ func AsCompleted(ctx context.Context, futures ...Awaitable) iter.Seq2[Awaitable,
 	return func(yield func(Awaitable, error) bool) {
 		var order []Awaitable
 		var lot Lot
+		var told []Hook
+		defer func() { forget(told) }()
 		for _, f := range futures {
-			f.Then(func() {
+			told = append(told, f.Then(func() {
 				order = append(order, f)
 				lot.Wake(1)
-			})
+			}))
 		}
 		for next := range futures {
 			for len(order) <= next {

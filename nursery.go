@@ -139,6 +139,11 @@ func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith
 type TaskOptions struct {
 	Name     string        // shown in the tree
 	Priority loop.Priority // its lane in the loop
+
+	// Eager has it begin at once: Go returns when it has first waited, or
+	// ended. It saves the way through the loop where a task often need not
+	// wait. It is asyncio's eager start.
+	Eager bool
 }
 
 // GoWith is Go with options.
@@ -153,9 +158,18 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
-	t := &Task{fn: fn, nursery: n, scope: n.scope, name: o.Name, lane: o.Priority, budget: eachBudget}
+	n.s.started++
 	n.running++
-	n.s.spawn(t)
+	t := &Task{fn: fn, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
+	t.enter(n.scope)
+	if n.s.traced != nil {
+		n.s.traced.add(t)
+	}
+	if o.Eager && n.s.l.Owns() {
+		n.s.eager(t)
+	} else {
+		n.s.spawn(t)
+	}
 	return t
 }
 
@@ -163,6 +177,9 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 func (t *Task) finish(err error) {
 	t.state = finished
 	t.inScope.remove()
+	if traced := t.nursery.s.traced; traced != nil {
+		delete(traced, t)
+	}
 	n := t.nursery
 	n.failed(err)
 	if n.running--; n.running > 0 {

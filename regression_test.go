@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -147,14 +146,14 @@ func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 // TestLoopIsLeftAsItWasFound: it can be used again, and nothing of a run is left
 // in it.
 func TestLoopIsLeftAsItWasFound(t *testing.T) {
-	l, err := loop.New(loop.Options{})
+	r, err := spindle.NewRunner(spindle.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		done := make(chan error) // each time from another goroutine
 		go func() {
-			done <- spindle.RunOn(t.Context(), l, spindle.Options{}, func(ctx context.Context) error {
+			done <- r.Run(t.Context(), func(ctx context.Context) error {
 				spindle.Background(ctx).Go(forever)
 				return spindle.Sleep(ctx, time.Microsecond)
 			})
@@ -162,11 +161,11 @@ func TestLoopIsLeftAsItWasFound(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if s := l.Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
+		if s := r.Loop().Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
 			t.Fatalf("left in the loop: %+v", s)
 		}
 	}
-	if err := l.Close(); err != nil {
+	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
 }

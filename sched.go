@@ -11,12 +11,14 @@ type sched struct {
 	started uint64 // tasks so far
 	root    *Nursery
 	lanes   [3]freshLane
+	traced  traced // nil if tasks are not
 }
 
 // freshLane is the tasks of one lane that have not begun. For each there is an
 // entry of the lane's starter among the loop's ready callbacks, so that a task
 // needs no callback of its own.
 type freshLane struct {
+	s       *sched
 	starter loop.Coroutine
 	tasks   queue
 }
@@ -24,11 +26,14 @@ type freshLane struct {
 // keepCoros is how many finished coroutines are kept for reuse.
 const keepCoros = 1024
 
-func newSched(l *loop.Loop) *sched {
+func newSched(l *loop.Loop, trace bool) *sched {
 	s := &sched{l: l}
+	if trace {
+		s.traced = make(traced)
+	}
 	for i := range s.lanes {
 		lane := &s.lanes[i]
-		lane.starter.Data = lane
+		lane.s, lane.starter.Data = s, lane
 		lane.starter.Resume = func() { s.resume(s.begin(lane)) }
 	}
 	return s
@@ -43,27 +48,43 @@ func (s *sched) only(op string) {
 
 // spawn has t begin in a coming turn.
 func (s *sched) spawn(t *Task) {
-	s.started++
-	t.id = s.started
-	t.enter(t.scope)
 	lane := &s.lanes[t.lane]
 	lane.tasks.push(t)
 	s.l.ResumeSoon(t.lane, &lane.starter)
 }
 
 // begin gives the oldest fresh task of a lane a coroutine of its own.
-func (s *sched) begin(lane *freshLane) *coro {
+func (s *sched) begin(lane *freshLane) *coro { return s.host(lane.tasks.pop()) }
+
+// host gives t a coroutine of its own.
+func (s *sched) host(t *Task) *coro {
 	c := s.coro()
-	c.task = lane.tasks.pop()
-	c.task.co = c
+	c.task = t
+	t.co = c
 	return c
+}
+
+// eager has t begin now, and returns when it first waits. Nothing else may run
+// meanwhile, as in any call that does not wait: it is as if the deepest coroutine
+// began it.
+func (s *sched) eager(t *Task) {
+	owner, before := s.l.Owner(), s.running
+	c := s.host(t)
+	s.depth += deepest
+	s.switchTo(c)
+	c.next()
+	s.switchBack(c, owner, before)
+	s.depth -= deepest
 }
 
 // takeFresh gives a coroutine whose task has finished the next one to begin, if
 // that is what the loop would do next.
 func (s *sched) takeFresh() *Task {
+	if s.depth > deepest {
+		return nil
+	}
 	if next := s.l.NextCoroutine(); next != nil {
-		if lane, ok := next.Data.(*freshLane); ok {
+		if lane, ok := next.Data.(*freshLane); ok && lane.s == s {
 			s.l.TakeCoroutine()
 			return lane.tasks.pop()
 		}
@@ -131,12 +152,15 @@ func (s *sched) successor(next *loop.Coroutine) *coro {
 	}
 	switch data := next.Data.(type) {
 	case *coro:
-		if data.hosting {
+		if data.hosting || data.s != s { // another run's, on the same loop
 			return nil
 		}
 		s.l.TakeCoroutine()
 		return data
 	case *freshLane:
+		if data.s != s {
+			return nil
+		}
 		s.l.TakeCoroutine()
 		return s.begin(data)
 	}

@@ -73,18 +73,27 @@ func (t *Task) Name() string {
 	if t.name != "" {
 		return t.name
 	}
-	name, _ := t.code()
-	return name
+	if f := t.function(); f != nil {
+		return path.Base(f.Name())
+	}
+	return "task"
 }
 
-// code is the name and the place of the task's function.
-func (t *Task) code() (name, place string) {
-	f := runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer())
+// place is where the task's function is.
+func (t *Task) place() string {
+	if from, ok := t.nursery.s.traced[t]; ok {
+		return from.function
+	}
+	f := t.function()
 	if f == nil {
-		return "task", ""
+		return ""
 	}
 	file, line := f.FileLine(f.Entry())
-	return path.Base(f.Name()), fmt.Sprintf("%s:%d", path.Base(file), line)
+	return fmt.Sprintf("%s:%d", path.Base(file), line)
+}
+
+func (t *Task) function() *runtime.Func {
+	return runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer())
 }
 
 // caller is the task that is calling, and the scope of its ctx. It panics if

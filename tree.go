@@ -17,6 +17,7 @@ type Tree []TaskInfo
 type TaskInfo struct {
 	Name     string
 	Function string // where its function is
+	Started  string // where it was started, if Options.Trace is on
 	State    string // fresh, ready, running, waiting
 	WaitsFor string // what it waits for
 	For      time.Duration
@@ -69,7 +70,7 @@ func (s *sched) tasks() (tasks []*Task) {
 
 func (s *sched) info(t *Task, depth int) TaskInfo {
 	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
-	_, info.Function = t.code()
+	info.Function, info.Started = t.place(), s.traced.started(t)
 	if t.state == waiting {
 		info.WaitsFor, info.For = t.co.what, s.l.TurnTime()-t.co.since
 	}
@@ -85,6 +86,9 @@ func (t Tree) String() string {
 		fmt.Fprintf(&b, "%s%s (%s): %s", strings.Repeat("  ", task.Depth), task.Name, task.Function, task.State)
 		if task.WaitsFor != "" {
 			fmt.Fprintf(&b, " for %s since %v", task.WaitsFor, task.For)
+		}
+		if task.Started != "" {
+			fmt.Fprintf(&b, ", started at %s", task.Started)
 		}
 		if task.Canceled {
 			b.WriteString(", cancelled")

@@ -112,8 +112,8 @@ func (b *bridge[T]) tryGet() (T, error) {
 
 // anyPut is put for a caller who may be a task or not.
 func (b *bridge[T]) anyPut(ctx context.Context, what string, v T) error {
-	if ctx.Err() != nil {
-		return canceled(ctx)
+	if err := checkpoint(ctx); err != nil {
+		return err
 	}
 	if done, err := b.lockedPut(v); done {
 		return err
@@ -124,8 +124,8 @@ func (b *bridge[T]) anyPut(ctx context.Context, what string, v T) error {
 
 // anyGet is get for a caller who may be a task or not.
 func (b *bridge[T]) anyGet(ctx context.Context, what string) (v T, err error) {
-	if ctx.Err() != nil {
-		return v, canceled(ctx)
+	if err := checkpoint(ctx); err != nil {
+		return v, err
 	}
 	if v, done, err := b.lockedGet(); done {
 		return v, err
@@ -133,19 +133,19 @@ func (b *bridge[T]) anyGet(ctx context.Context, what string) (v T, err error) {
 	return b.wait(ctx, what, getting, v)
 }
 
-// canceled is the error of a ctx that has ended: in a task the one that names the
-// scope, so that the scope knows it for its own.
-func canceled(ctx context.Context) error {
-	if spindle.Current(ctx) != nil {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
+// checkpoint is spindle's for a caller who may be a task or not.
+func checkpoint(ctx context.Context) error {
+	if spindle.Current(ctx) != nil { // a goroutine may well have a task's ctx
+		return spindle.Checkpoint(ctx)
 	}
-	return context.Cause(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (b *bridge[T]) wait(ctx context.Context, what string, d direction, v T) (T, error) {
-	if spindle.Current(ctx) != nil { // a goroutine may well have a task's ctx
+	if spindle.Current(ctx) != nil {
 		return b.park(ctx, what, d, v)
 	}
 	return b.block(ctx, d, v)

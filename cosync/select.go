@@ -169,14 +169,11 @@ func (c *sendCase[T]) leave()       { c.w.leave() }
 func (c *sendCase[T]) finish(error) {}
 
 // Done is the case that a future has a result, be it an error: ask the future.
-//
-// A future cannot be told that nobody waits any more: to wait for one again and
-// again, make the case once, outside the loop.
 func Done(f spindle.Awaitable) Case { return &doneCase{f: f} }
 
 type doneCase struct {
 	f     spindle.Awaitable
-	told  bool // to call fire
+	told  spindle.Hook
 	s     *selection
 	index int
 }
@@ -187,20 +184,20 @@ func (c *doneCase) try() (bool, error) { return c.f.Done(), nil }
 
 func (c *doneCase) join(s *selection, index int) {
 	c.s, c.index = s, index
-	if !c.told {
-		c.told = true
-		c.f.Then(c.fire)
-	}
+	c.told = c.f.Then(c.fire)
 }
 
 func (c *doneCase) fire() {
-	if s := c.s; s != nil {
-		s.choose(c.index)
-		s.waker.Wake(nil)
-	}
+	s := c.s
+	s.choose(c.index)
+	s.waker.Wake(nil)
 }
 
-func (c *doneCase) leave()       { c.s = nil }
+func (c *doneCase) leave() {
+	c.s = nil
+	c.told.Cancel()
+}
+
 func (c *doneCase) finish(error) { c.s = nil }
 
 // After is the case that d has passed since Select was called.

@@ -22,7 +22,7 @@ func newCoroutineEcho(l *loop.Loop) echoModel {
 }
 
 func (s *coroutineEcho) run(ctx context.Context) error {
-	return spindle.RunOn(ctx, s.l, spindle.Options{}, func(ctx context.Context) error {
+	return spindle.RunnerOn(s.l, spindle.Options{}).Run(ctx, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			s.tasks = n
 			return spindle.Sleep(ctx, 1<<62) // the acceptor starts tasks meanwhile

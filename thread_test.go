@@ -1,0 +1,105 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+)
+
+// TestLockedThreadIsNamed: a task that holds its thread can neither wait nor end,
+// nor can the opener of a nursery wait for its children. It fails by name, and
+// the others do not.
+func TestLockedThreadIsNamed(t *testing.T) {
+	for name, task := range map[string]func(context.Context) error{
+		"waits": func(ctx context.Context) error {
+			runtime.LockOSThread()
+			runtime.LockOSThread()
+			return spindle.Yield(ctx)
+		},
+		"ends": func(context.Context) error {
+			runtime.LockOSThread()
+			return nil
+		},
+		"joins": func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+				n.Go(forever)
+				runtime.LockOSThread()
+				return nil
+			})
+		},
+		"spends": func(ctx context.Context) error {
+			runtime.LockOSThread()
+			for range 1000 {
+				if err := spindle.Checkpoint(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				p, _ := recover().(*spindle.PanicError)
+				if p == nil || !strings.Contains(p.Error(), "runtime.LockOSThread") {
+					t.Errorf("panic %v", p)
+				}
+			}()
+			err := spindle.Run(t.Context(), func(ctx context.Context) error {
+				spindle.Background(ctx).Go(task)
+				return forever(ctx)
+			})
+			t.Errorf("ended with %v", err)
+		})
+	}
+}
+
+// TestThreadMayBeLockedBetweenWaits: and by work that blocks.
+func TestThreadMayBeLockedBetweenWaits(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		for range 100 {
+			runtime.LockOSThread()
+			runtime.UnlockOSThread()
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := spindle.Blocking(ctx, func() (int, error) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			return 0, nil
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSteppedOnALockedThread: whoever steps the loop may have locked the thread;
+// tasks then run there.
+func TestSteppedOnALockedThread(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	l := newLoop(t)
+	ended := errors.New("not yet")
+	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+			for range 3 {
+				n.Go(func(ctx context.Context) error { return spindle.Yield(ctx) })
+			}
+			return nil
+		})
+	}, func(err error) { ended = err })
+	for range 100 {
+		if _, err := l.RunOnce(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended != nil {
+		t.Fatal(ended)
+	}
+}
