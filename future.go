@@ -36,7 +36,7 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 // decides. A panic is both.
 func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 	f := &Future[T]{s: n.s}
-	f.scope = n.s.open(n.scope, n.scope)
+	f.scope = n.scope.open(n.scope)
 	f.task = n.Go(func(context.Context) error {
 		defer f.scope.close()
 		returned := false

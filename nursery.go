@@ -162,8 +162,8 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 	n.running++
 	t := &Task{fn: fn, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
 	t.enter(n.scope)
-	if n.s.traced != nil {
-		n.s.traced.add(t)
+	if traced := n.scope.run.traced; traced != nil {
+		traced.add(t)
 	}
 	if o.Eager && n.s.l.Owns() {
 		n.s.eager(t)
@@ -177,7 +177,7 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 func (t *Task) finish(err error) {
 	t.state = finished
 	t.inScope.remove()
-	if traced := t.nursery.s.traced; traced != nil {
+	if traced := t.nursery.scope.run.traced; traced != nil {
 		delete(traced, t)
 	}
 	n := t.nursery

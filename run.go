@@ -74,7 +74,7 @@ func (r *Runner) Close() error { return r.l.Close() }
 // Run is Run on the Runner's loop, which must not be running.
 func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err error) {
 	run := newRun(ctx, r.l, r.o)
-	defer run.s.close()
+	defer run.s.leave()
 	run.root.done = r.l.Stop
 	run.start(fn)
 	unfollow := run.follow(ctx)
@@ -84,7 +84,7 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err e
 		}
 	}()
 	if err := r.l.Run(context.Background()); err != nil {
-		failure := &LoopError{Err: err, Tree: run.s.tree()}
+		failure := &LoopError{Err: err, Tree: run.tree()}
 		run.clear(err)
 		run.result(ctx)
 		return failure
@@ -108,7 +108,7 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 		// The last task is still on its coroutine, which is to end too.
 		l.CallSoon(func() {
 			stop()
-			run.s.close()
+			run.s.leave()
 			err := run.result(ctx)
 			if done != nil {
 				done(err)
@@ -123,9 +123,12 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 	if o.Grace == 0 {
 		o.Grace = 5 * time.Second
 	}
-	r := &run{l: l, s: newSched(l, o.Trace), o: o}
-	r.root = &Nursery{s: r.s, scope: r.s.open(ctx, nil)}
-	r.s.root = r.root
+	r := &run{l: l, s: schedOf(l), o: o}
+	if o.Trace {
+		r.traced = make(traced)
+	}
+	r.root = &Nursery{s: r.s, scope: r.open(ctx)}
+	r.s.runs++
 	return r
 }
 
@@ -193,7 +196,7 @@ func Background(ctx context.Context) *Nursery {
 	if scope == nil {
 		panic("spindle: Background with a context that does not come from a task")
 	}
-	return scope.s.root
+	return scope.run.root
 }
 
 // run is a Run under way.
@@ -204,6 +207,7 @@ type run struct {
 	root       *Nursery
 	grace      loop.Timer // at its end the stragglers are doomed
 	stragglers []string
+	traced     traced // nil if tasks are not
 }
 
 // cancel cancels everything, and sees to it that everything ends.
@@ -217,7 +221,7 @@ func (r *run) cancel(cause error) {
 
 // doom makes the tasks that are left exit at their next wait.
 func (r *run) doom() {
-	for _, t := range r.s.tasks() {
+	for _, t := range r.tasks() {
 		r.stragglers = append(r.stragglers, t.Name())
 		t.doomed, t.budget = true, 0
 		t.cancelWait(r.root.scope.canceled)

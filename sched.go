@@ -9,16 +9,14 @@ type sched struct {
 	depth   int   // coroutines that stand above each other
 	pool    []*coro
 	started uint64 // tasks so far
-	root    *Nursery
 	lanes   [3]freshLane
-	traced  traced // nil if tasks are not
+	runs    int // under way on the loop
 }
 
 // freshLane is the tasks of one lane that have not begun. For each there is an
 // entry of the lane's starter among the loop's ready callbacks, so that a task
 // needs no callback of its own.
 type freshLane struct {
-	s       *sched
 	starter loop.Coroutine
 	tasks   queue
 }
@@ -26,14 +24,17 @@ type freshLane struct {
 // keepCoros is how many finished coroutines are kept for reuse.
 const keepCoros = 1024
 
-func newSched(l *loop.Loop, trace bool) *sched {
-	s := &sched{l: l}
-	if trace {
-		s.traced = make(traced)
+// schedOf is the scheduler of a loop. It is there for as long as the loop: runs
+// that share a loop share its scheduler.
+func schedOf(l *loop.Loop) *sched {
+	if s, ok := l.Scheduler().(*sched); ok {
+		return s
 	}
+	s := &sched{l: l}
+	l.SetScheduler(s)
 	for i := range s.lanes {
 		lane := &s.lanes[i]
-		lane.s, lane.starter.Data = s, lane
+		lane.starter.Data = lane
 		lane.starter.Resume = func() { s.resume(s.begin(lane)) }
 	}
 	return s
@@ -84,7 +85,7 @@ func (s *sched) takeFresh() *Task {
 		return nil
 	}
 	if next := s.l.NextCoroutine(); next != nil {
-		if lane, ok := next.Data.(*freshLane); ok && lane.s == s {
+		if lane, ok := next.Data.(*freshLane); ok {
 			s.l.TakeCoroutine()
 			return lane.tasks.pop()
 		}
@@ -152,24 +153,24 @@ func (s *sched) successor(next *loop.Coroutine) *coro {
 	}
 	switch data := next.Data.(type) {
 	case *coro:
-		if data.hosting || data.s != s { // another run's, on the same loop
+		if data.hosting {
 			return nil
 		}
 		s.l.TakeCoroutine()
 		return data
 	case *freshLane:
-		if data.s != s {
-			return nil
-		}
 		s.l.TakeCoroutine()
 		return s.begin(data)
 	}
 	return nil
 }
 
-// close ends the coroutines in the pool. An abandoned one would never be
-// collected.
-func (s *sched) close() {
+// leave is the end of a run. With the last one the coroutines in the pool end: an
+// abandoned one would never be collected.
+func (s *sched) leave() {
+	if s.runs--; s.runs > 0 {
+		return
+	}
 	for _, c := range s.pool {
 		c.task = nil
 		s.resume(c)

@@ -21,6 +21,7 @@ import (
 // context.Context are for any goroutine.
 type Scope struct {
 	s      *sched
+	run    *run
 	parent *Scope          // nil for the outermost of a run
 	values context.Context // what it was opened with: where Value looks
 
@@ -92,13 +93,17 @@ func scopeOf(ctx context.Context) *Scope {
 	return s
 }
 
-// open makes a scope inside ctx.
-func (s *sched) open(ctx context.Context, parent *Scope) *Scope {
-	sc := &Scope{s: s, parent: parent, values: ctx}
+// open makes the outermost scope of a run.
+func (r *run) open(ctx context.Context) *Scope {
+	sc := &Scope{s: r.s, run: r, values: ctx}
 	sc.deadline.Store(noDeadline)
-	if parent == nil {
-		return sc
-	}
+	return sc
+}
+
+// open makes a scope inside this one, and inside ctx.
+func (parent *Scope) open(ctx context.Context) *Scope {
+	sc := parent.run.open(ctx)
+	sc.parent = parent
 	sc.before = parent.last
 	if sc.before != nil {
 		sc.before.behind = sc
@@ -272,7 +277,7 @@ func within(ctx context.Context, op string, prepare func(*Scope), fn func(contex
 	if ctx != context.Context(parent) {
 		parent, unbind = parent.bridge(ctx)
 	}
-	sc := parent.s.open(ctx, parent)
+	sc := parent.open(ctx)
 	outer := t.scope
 	t.enter(sc)
 	defer func() {
@@ -292,7 +297,7 @@ func within(ctx context.Context, op string, prepare func(*Scope), fn func(contex
 // a scope that is cancelled with it. What is opened inside can be shielded from
 // it, as from any other.
 func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
-	b = sc.s.open(ctx, sc)
+	b = sc.open(ctx)
 	if ctx.Err() != nil {
 		b.Cancel(context.Cause(ctx))
 		return b, b.close

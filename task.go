@@ -81,7 +81,7 @@ func (t *Task) Name() string {
 
 // place is where the task's function is.
 func (t *Task) place() string {
-	if from, ok := t.nursery.s.traced[t]; ok {
+	if from, ok := t.nursery.scope.run.traced[t]; ok {
 		return from.function
 	}
 	f := t.function()

@@ -33,20 +33,20 @@ func TreeOf(ctx context.Context) Tree {
 	if scope == nil {
 		panic("spindle: TreeOf with a context that does not come from a task")
 	}
-	return scope.s.tree()
+	return scope.run.tree()
 }
 
 var stateNames = [...]string{fresh: "fresh", ready: "ready", running: "running", waiting: "waiting", finished: "finished"}
 
-func (s *sched) tree() (tree Tree) {
+func (r *run) tree() (tree Tree) {
 	children := map[*Task][]*Task{}
-	for _, t := range s.tasks() {
+	for _, t := range r.tasks() {
 		children[t.nursery.owner] = append(children[t.nursery.owner], t)
 	}
 	var add func(parent *Task, depth int)
 	add = func(parent *Task, depth int) {
 		for _, t := range children[parent] {
-			tree = append(tree, s.info(t, depth))
+			tree = append(tree, r.info(t, depth))
 			add(t, depth+1)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *sched) tree() (tree Tree) {
 }
 
 // tasks are all that have not finished, in the order in which they were started.
-func (s *sched) tasks() (tasks []*Task) {
+func (r *run) tasks() (tasks []*Task) {
 	var add func(sc *Scope)
 	add = func(sc *Scope) {
 		tasks = append(tasks, sc.tasks.all()...)
@@ -63,16 +63,16 @@ func (s *sched) tasks() (tasks []*Task) {
 			add(child)
 		}
 	}
-	add(s.root.scope)
+	add(r.root.scope)
 	slices.SortFunc(tasks, func(a, b *Task) int { return cmp.Compare(a.id, b.id) })
 	return tasks
 }
 
-func (s *sched) info(t *Task, depth int) TaskInfo {
+func (r *run) info(t *Task, depth int) TaskInfo {
 	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
-	info.Function, info.Started = t.place(), s.traced.started(t)
+	info.Function, info.Started = t.place(), r.traced.started(t)
 	if t.state == waiting {
-		info.WaitsFor, info.For = t.co.what, s.l.TurnTime()-t.co.since
+		info.WaitsFor, info.For = t.co.what, r.s.l.TurnTime()-t.co.since
 	}
 	if d := t.scope.deadline.Load(); d != noDeadline {
 		info.Deadline = time.Duration(d)

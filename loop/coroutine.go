@@ -55,6 +55,12 @@ func (l *Loop) Owner() uintptr { return l.owner.Load() }
 // identity of its own; whoever resumes it tells the loop.
 func (l *Loop) SetOwner(g uintptr) { l.owner.Store(g) }
 
+// Scheduler is what SetScheduler was given, nil before.
+func (l *Loop) Scheduler() any { return l.scheduler }
+
+// SetScheduler lets a scheduler of coroutines find itself again, given the loop.
+func (l *Loop) SetScheduler(s any) { l.scheduler = s }
+
 // TurnTime is the clock's last reading: Time as it was when the kernel was last
 // asked. It costs nothing, and must not be used to set timers.
 func (l *Loop) TurnTime() time.Duration { return l.now }

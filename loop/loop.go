@@ -153,6 +153,8 @@ type Loop struct {
 	failure  error        // why Run must return
 	stats    Stats
 	obs      observation
+
+	scheduler any // of coroutines, for whom it is
 }
 
 // States of a loop.
