@@ -11,7 +11,6 @@ import (
 // coro is a coroutine. It runs one task after the other; between two of them it
 // lies in the scheduler's pool.
 type coro struct {
-	loop.Coroutine
 	wait
 	s    *sched
 	task *Task // nil in the pool, and for one that is to end
@@ -29,12 +28,13 @@ type coro struct {
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
-	c.Data = c
-	c.Resume = func() { c.s.resume(c) }
 	c.wake = func() { c.task.wake(nil) }
 	c.next, _ = iter.Pull(c.main)
 	return c
 }
+
+// Resume is called by the loop.
+func (c *coro) Resume() { c.s.resume(c) }
 
 // main is the coroutine's life. What a Goexit needs is in its last deferred
 // call: it switches back as if the task had waited, and a goroutine of no
@@ -110,7 +110,7 @@ func (t *Task) suspend() error {
 	s := c.s
 	for {
 		next := s.l.NextCoroutine()
-		if next == &c.Coroutine {
+		if next == loop.Coroutine(c) {
 			s.l.TakeCoroutine()
 			t.state = running
 			break

@@ -14,28 +14,31 @@ type sched struct {
 }
 
 // freshLane is the tasks of one lane that have not begun. For each there is an
-// entry of the lane's starter among the loop's ready callbacks, so that a task
-// needs no callback of its own.
+// entry of the lane among the loop's ready callbacks, so that a task needs no
+// entry of its own.
 type freshLane struct {
-	starter loop.Coroutine
-	tasks   queue
+	s     *sched
+	tasks queue
 }
+
+// Resume begins the oldest.
+func (lane *freshLane) Resume() { lane.s.resume(lane.s.begin(lane)) }
 
 // keepCoros is how many finished coroutines are kept for reuse.
 const keepCoros = 1024
 
+type schedKey struct{}
+
 // schedOf is the scheduler of a loop. It is there for as long as the loop: runs
 // that share a loop share its scheduler.
 func schedOf(l *loop.Loop) *sched {
-	if s, ok := l.Scheduler().(*sched); ok {
+	if s, ok := l.Local(schedKey{}).(*sched); ok {
 		return s
 	}
 	s := &sched{l: l}
-	l.SetScheduler(s)
+	l.SetLocal(schedKey{}, s)
 	for i := range s.lanes {
-		lane := &s.lanes[i]
-		lane.starter.Data = lane
-		lane.starter.Resume = func() { s.resume(s.begin(lane)) }
+		s.lanes[i].s = s
 	}
 	return s
 }
@@ -51,7 +54,7 @@ func (s *sched) only(op string) {
 func (s *sched) spawn(t *Task) {
 	lane := &s.lanes[t.lane]
 	lane.tasks.push(t)
-	s.l.ResumeSoon(t.lane, &lane.starter)
+	s.l.ResumeSoon(t.lane, lane)
 }
 
 // begin gives the oldest fresh task of a lane a coroutine of its own.
@@ -84,13 +87,12 @@ func (s *sched) takeFresh() *Task {
 	if s.depth > deepest {
 		return nil
 	}
-	if next := s.l.NextCoroutine(); next != nil {
-		if lane, ok := next.Data.(*freshLane); ok {
-			s.l.TakeCoroutine()
-			return lane.tasks.pop()
-		}
+	lane, ok := s.l.NextCoroutine().(*freshLane)
+	if !ok {
+		return nil
 	}
-	return nil
+	s.l.TakeCoroutine()
+	return lane.tasks.pop()
 }
 
 func (s *sched) coro() *coro {
@@ -147,20 +149,20 @@ func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 
 // successor is the coroutine to switch to where the loop would resume next, and
 // has it taken out of its lane; nil if a switch to it is not possible from here.
-func (s *sched) successor(next *loop.Coroutine) *coro {
+func (s *sched) successor(next loop.Coroutine) *coro {
 	if next == nil || s.depth >= deepest {
 		return nil
 	}
-	switch data := next.Data.(type) {
+	switch next := next.(type) {
 	case *coro:
-		if data.hosting {
+		if next.hosting {
 			return nil
 		}
 		s.l.TakeCoroutine()
-		return data
+		return next
 	case *freshLane:
 		s.l.TakeCoroutine()
-		return s.begin(data)
+		return s.begin(next)
 	}
 	return nil
 }

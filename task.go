@@ -125,6 +125,19 @@ func Current(ctx context.Context) *Task {
 	return scope.s.running
 }
 
+// ContextOf is the context of the task that is calling, which is its innermost
+// scope; nil if the caller is not a task of l. It is for methods whose form has no
+// place for a ctx, like net.Conn's, and may be called from any goroutine.
+func ContextOf(l *loop.Loop) context.Context {
+	if !l.Owns() {
+		return nil
+	}
+	if s, ok := l.Local(schedKey{}).(*sched); ok && s.running != nil {
+		return s.running.scope
+	}
+	return nil
+}
+
 // check is the beginning of every wait: it fails if the wait is cancelled
 // before it begins.
 func (t *Task) check(ctx context.Context, scope *Scope) error {
@@ -175,7 +188,7 @@ func (t *Task) wake(err error) {
 	c := t.co
 	c.outcome, c.aborter = err, nil
 	t.state = ready
-	c.s.l.ResumeSoon(t.lane, &c.Coroutine)
+	c.s.l.ResumeSoon(t.lane, c)
 }
 
 // cancelWait ends the task's wait with err if it can still be given up.
@@ -251,5 +264,5 @@ func (t *Task) spend() {
 func (t *Task) queue() {
 	t.budget = eachBudget
 	t.state = ready
-	t.co.s.l.ResumeSoon(t.lane, &t.co.Coroutine)
+	t.co.s.l.ResumeSoon(t.lane, t.co)
 }

@@ -6,21 +6,19 @@ import "time"
 // callback, but one that the loop's callbacks can recognise, so that a coroutine
 // that is about to wait can hand over to the next one without going back to the
 // loop. It is for schedulers of coroutines on top of a loop.
-type Coroutine struct {
-	// Resume runs the coroutine until it waits. Set once, before first use.
-	Resume func()
-	// Data is for whoever made the coroutine.
-	Data any
+type Coroutine interface {
+	// Resume runs the coroutine until it waits.
+	Resume()
 }
 
 // ResumeSoon resumes co on the loop in a coming turn, in the lane of p, in order
 // with the callbacks there. Whoever calls it is on the loop; that is not checked.
-func (l *Loop) ResumeSoon(p Priority, co *Coroutine) { l.lanes[p].pushCoroutine(co) }
+func (l *Loop) ResumeSoon(p Priority, co Coroutine) { l.lanes[p].pushCoroutine(co) }
 
 // NextCoroutine is the coroutine that the loop would resume next if the running
 // callback returned now, with nothing else to do before; nil otherwise. Whoever
 // runs it instead of returning calls TakeCoroutine first.
-func (l *Loop) NextCoroutine() *Coroutine {
+func (l *Loop) NextCoroutine() Coroutine {
 	q := l.serving
 	if q == nil || q.head == q.tail {
 		return nil
@@ -54,12 +52,6 @@ func (l *Loop) Owner() uintptr { return l.owner.Load() }
 // SetOwner makes the goroutine g the one that may use the loop. A coroutine has an
 // identity of its own; whoever resumes it tells the loop.
 func (l *Loop) SetOwner(g uintptr) { l.owner.Store(g) }
-
-// Scheduler is what SetScheduler was given, nil before.
-func (l *Loop) Scheduler() any { return l.scheduler }
-
-// SetScheduler lets a scheduler of coroutines find itself again, given the loop.
-func (l *Loop) SetScheduler(s any) { l.scheduler = s }
 
 // TurnTime is the clock's last reading: Time as it was when the kernel was last
 // asked. It costs nothing, and must not be used to set timers.

@@ -153,8 +153,7 @@ type Loop struct {
 	failure  error        // why Run must return
 	stats    Stats
 	obs      observation
-
-	scheduler any // of coroutines, for whom it is
+	locals   []local
 }
 
 // States of a loop.
@@ -197,12 +196,15 @@ func New(opts Options) (*Loop, error) {
 // Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and
 // everything else panics.
 func (l *Loop) Close() error {
-	if !l.state.CompareAndSwap(idle, closed) {
+	if !l.state.CompareAndSwap(idle, running) {
 		if l.state.Load() == closed {
 			return ErrClosed
 		}
 		return ErrRunning
 	}
+	l.owner.Store(goid.Current())
+	l.closeLocals()
+	l.state.Store(closed)
 	l.owner.Store(closedOwner)
 	lost := LostError{
 		Callbacks: l.inbox.close() + l.waiting(),

@@ -129,7 +129,7 @@ type lane struct {
 // entry is a callback or a coroutine; neither once it was cancelled.
 type entry struct {
 	fn func()
-	co *Coroutine
+	co Coroutine
 }
 
 // len is how many entries there are, cancelled ones included.
@@ -155,7 +155,7 @@ func (q *lane) push(fn func()) uint64 {
 	return seq
 }
 
-func (q *lane) pushCoroutine(co *Coroutine) {
+func (q *lane) pushCoroutine(co Coroutine) {
 	if q.tail-q.head == uint64(len(q.ring)) {
 		q.grow()
 	}
