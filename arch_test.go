@@ -31,7 +31,11 @@ var mayImport = map[string][]string{
 	"cosync":                     {".", "loop"},
 	"sim":                        {".", "internal/kernel", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
-	"cmd/spindle":                {".", "loop", "internal/kernel", "golang.org/x/sys/unix", "cosync"},
+	"internal/sock":              {"internal/kernel", "loop"},
+	"transport":                  {"internal/kernel", "internal/sock", "loop"},
+	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
+	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,

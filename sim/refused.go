@@ -23,6 +23,8 @@ func (noNetwork) Recv(int, []byte) (int, error)                  { return 0, err
 func (noNetwork) Send(int, []byte) (int, error)                  { return 0, errNoNetwork }
 func (noNetwork) Sendv(int, [][]byte) (int, error)               { return 0, errNoNetwork }
 func (noNetwork) SendTo(int, []byte, kernel.Addr) (int, error)   { return 0, errNoNetwork }
+func (noNetwork) Read(int, []byte) (int, error)                  { return 0, errNoNetwork }
+func (noNetwork) Write(int, []byte) (int, error)                 { return 0, errNoNetwork }
 func (noNetwork) Shutdown(int, kernel.Side) error                { return errNoNetwork }
 func (noNetwork) LocalAddr(int) (kernel.Addr, error)             { return kernel.Addr{}, errNoNetwork }
 func (noNetwork) PeerAddr(int) (kernel.Addr, error)              { return kernel.Addr{}, errNoNetwork }

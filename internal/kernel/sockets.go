@@ -97,6 +97,10 @@ type Sockets interface {
 	// SendTo writes one datagram; the zero Addr means the connected peer.
 	SendTo(fd int, p []byte, to Addr) (n int, err error)
 
+	// Read and Write are Recv and Send for what is no socket: pipes, terminals.
+	Read(fd int, p []byte) (n int, err error)
+	Write(fd int, p []byte) (n int, err error)
+
 	Shutdown(fd int, s Side) error
 	LocalAddr(fd int) (Addr, error)
 	PeerAddr(fd int) (Addr, error)

@@ -54,23 +54,8 @@ func prepare(fd int, err error) (int, error) {
 	return fd, nil
 }
 
-func (sockets) Recv(fd int, p []byte) (int, error) {
-	for {
-		n, err := unix.Read(fd, p)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
-
-func (sockets) Send(fd int, p []byte) (int, error) {
-	for {
-		n, err := unix.Write(fd, p)
-		if err != unix.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
+func (s sockets) Recv(fd int, p []byte) (int, error) { return s.Read(fd, p) }
+func (s sockets) Send(fd int, p []byte) (int, error) { return s.Write(fd, p) }
 
 // CloseFD does not try again after EINTR: a second close might hit whoever got
 // the number.

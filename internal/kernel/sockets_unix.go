@@ -76,6 +76,24 @@ func (sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
 	}
 }
 
+func (sockets) Read(fd int, p []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, p)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+func (sockets) Write(fd int, p []byte) (int, error) {
+	for {
+		n, err := unix.Write(fd, p)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
 func (sockets) Shutdown(fd int, s Side) error {
 	how := unix.SHUT_RDWR
 	switch s {

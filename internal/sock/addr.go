@@ -1,0 +1,205 @@
+package sock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+)
+
+// Network is a name as the standard library's net has them: "tcp", "udp6",
+// "unixgram".
+type Network struct {
+	Name string
+	Type kernel.Type
+	IP   string // "ip", "ip4" or "ip6"; "" for Unix
+}
+
+// ParseNetwork knows tcp, tcp4, tcp6, udp, udp4, udp6, unix and unixgram.
+func ParseNetwork(name string) (Network, error) {
+	switch base := strings.TrimRight(name, "46"); {
+	case base == "tcp" && len(name) <= 4:
+		return Network{name, kernel.Stream, "ip" + name[3:]}, nil
+	case base == "udp" && len(name) <= 4:
+		return Network{name, kernel.Datagram, "ip" + name[3:]}, nil
+	case name == "unix":
+		return Network{name, kernel.Stream, ""}, nil
+	case name == "unixgram":
+		return Network{name, kernel.Datagram, ""}, nil
+	}
+	return Network{}, net.UnknownNetworkError(name)
+}
+
+// Target is an address to connect to or to bind, perhaps with a name that has to
+// be looked up.
+type Target struct {
+	Network
+	host string
+	addr kernel.Addr // if nothing has to be looked up
+	port uint16
+}
+
+// ParseTarget takes an address as net does: "host:port", or a path.
+func ParseTarget(network, address string) (Target, error) {
+	n, err := ParseNetwork(network)
+	if err != nil {
+		return Target{}, err
+	}
+	t := Target{Network: n}
+	if n.IP == "" {
+		if address == "" {
+			return Target{}, &net.AddrError{Err: "missing path", Addr: address}
+		}
+		t.addr = kernel.Addr{Path: address}
+		return t, nil
+	}
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return Target{}, err
+	}
+	port, err := portOf(n, service)
+	if err != nil {
+		return Target{}, err
+	}
+	t.host, t.port = host, port
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if !n.takes(ip) {
+			return Target{}, &net.AddrError{Err: "no suitable address found", Addr: host}
+		}
+		t.addr = kernel.Addr{AddrPort: netip.AddrPortFrom(ip.Unmap(), port)}
+	}
+	return t, nil
+}
+
+func portOf(n Network, service string) (uint16, error) {
+	if service == "" {
+		return 0, nil
+	}
+	if port, err := strconv.ParseUint(service, 10, 16); err == nil {
+		return uint16(port), nil
+	}
+	port, err := net.LookupPort(strings.TrimRight(n.Name, "46"), service)
+	return uint16(port), err
+}
+
+func (n Network) takes(ip netip.Addr) bool {
+	switch n.IP {
+	case "ip4":
+		return ip.Unmap().Is4()
+	case "ip6":
+		return !ip.Unmap().Is4()
+	}
+	return true
+}
+
+// Known is the address if nothing has to be looked up. To bind, no host means
+// every address; to connect, this machine.
+func (t Target) Known(toBind bool) (kernel.Addr, bool) {
+	if t.addr.Family() != 0 {
+		return t.addr, true
+	}
+	if t.host != "" {
+		return kernel.Addr{}, false
+	}
+	var ip netip.Addr
+	switch {
+	case toBind && t.IP == "ip4":
+		ip = netip.IPv4Unspecified()
+	case toBind:
+		ip = netip.IPv6Unspecified()
+	case t.IP == "ip6":
+		ip = netip.IPv6Loopback()
+	default:
+		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return kernel.Addr{AddrPort: netip.AddrPortFrom(ip, t.port)}, true
+}
+
+// WithoutIPv6 is the address to bind where a machine has no IPv6, if any would do.
+func (t Target) WithoutIPv6() (kernel.Addr, bool) {
+	if t.host != "" || t.IP != "ip" {
+		return kernel.Addr{}, false
+	}
+	return kernel.Addr{AddrPort: netip.AddrPortFrom(netip.IPv4Unspecified(), t.port)}, true
+}
+
+// Lookup resolves the name. It blocks: it is for a worker.
+func (t Target) Lookup(ctx context.Context, r kernel.Resolver) ([]kernel.Addr, error) {
+	ips, err := r.LookupNetIP(ctx, t.IP, t.host)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []kernel.Addr
+	for _, ip := range ips {
+		if t.takes(ip) {
+			addrs = append(addrs, kernel.Addr{AddrPort: netip.AddrPortFrom(ip.Unmap(), t.port)})
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, &net.AddrError{Err: "no suitable address found", Addr: t.host}
+	}
+	return addrs, nil
+}
+
+// NetAddr is an address in the standard library's form for a network.
+func NetAddr(network string, a kernel.Addr) net.Addr {
+	switch {
+	case strings.HasPrefix(network, "unix"):
+		return &net.UnixAddr{Net: network, Name: a.Path}
+	case strings.HasPrefix(network, "udp"):
+		return net.UDPAddrFromAddrPort(a.AddrPort)
+	case strings.HasPrefix(network, "tcp"):
+		return net.TCPAddrFromAddrPort(a.AddrPort)
+	}
+	return pipeAddr{}
+}
+
+// pipeAddr is the address of a pipe, which has none.
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
+
+// NetworkOf is the name of the network that a stream of a family is in.
+func NetworkOf(f kernel.Family) string {
+	if f == kernel.Unix {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// Addrs are the addresses of a connected socket, as far as it has any.
+func (h *Hub) Addrs(fd int, network string) (local, remote net.Addr) {
+	if a, err := h.K.LocalAddr(fd); err == nil {
+		local = NetAddr(network, a)
+	}
+	if a, err := h.K.PeerAddr(fd); err == nil {
+		remote = NetAddr(network, a)
+	}
+	return local, remote
+}
+
+// Error is err as package net has it: a *net.OpError around the system's error.
+func Error(op, network string, local, remote net.Addr, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errno, ok := err.(syscall.Errno); ok {
+		if errno == syscall.EBADF {
+			err = net.ErrClosed
+		} else {
+			err = os.NewSyscallError(op, errno)
+		}
+	}
+	var inner *net.OpError
+	if errors.As(err, &inner) {
+		return err
+	}
+	return &net.OpError{Op: op, Net: network, Source: local, Addr: remote, Err: err}
+}

@@ -1,0 +1,356 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Conn is a connection: a TCP or Unix socket, or a pipe. Listen, Connect and Wrap
+// make them.
+type Conn struct {
+	socket socket
+	st     *station
+	proto  Protocol
+	server *Server // nil if no server accepted it
+	unsent *unsent // nil while nothing waits to be sent
+	extra  *extra  // nil while nothing unusual was asked for
+	in     uint64  // bytes received
+	out    uint64  // bytes sent
+	state  connState
+}
+
+// socket is a sock.Conn whose methods are not the Conn's.
+type socket struct{ sock.Conn }
+
+type connState uint8
+
+const (
+	pausedReading connState = 1 << iota
+	pausedWriting           // the protocol was told so
+	closing                 // no more is read; ends when all is sent
+	shutting                // the sending side ends when all is sent
+	lost                    // ConnectionLost was called, or is about to be
+	gathered                // some of its bytes wait for the end of the turn
+	buffered                // the protocol is a BufferedProtocol
+	busy                    // it is queued to read on
+)
+
+func (c *Conn) is(s connState) bool { return c.state&s != 0 }
+
+// newConn makes the connection on fd, which it closes if it fails.
+func (st *station) newConn(fd int, kind sock.Kind, p Protocol, s *Server) (*Conn, error) {
+	c := &Conn{st: st, server: s}
+	c.setProtocol(p)
+	if err := c.socket.Init(st.hub, fd, kind, (*owner)(c)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// owner is what a Conn is to its socket.
+type owner Conn
+
+// SocketReady writes and reads what has become possible.
+func (o *owner) SocketReady() {
+	c := (*Conn)(o)
+	returned := false
+	defer func() {
+		if !returned { // a callback has panicked; the loop's OnPanic will hear of it
+			c.lose(errPanicked)
+		}
+	}()
+	if c.unsent != nil && c.socket.Writable() {
+		c.drain()
+	}
+	c.read()
+	returned = true
+}
+
+var errPanicked = errors.New("transport: a callback of the protocol panicked")
+
+// SocketOrphaned is called when the loop is closed.
+func (o *owner) SocketOrphaned() {
+	c := (*Conn)(o)
+	if !c.is(lost) {
+		c.state |= lost
+		c.end(net.ErrClosed)
+	}
+}
+
+// Loop is the loop that the connection is on.
+func (c *Conn) Loop() *loop.Loop { return c.st.hub.L }
+
+// Protocol is who is told of what happens.
+func (c *Conn) Protocol() Protocol { return c.proto }
+
+// SetProtocol has another protocol be told from now on, as after an upgrade. It is
+// not told of a connection made.
+func (c *Conn) SetProtocol(p Protocol) {
+	c.only("SetProtocol")
+	c.setProtocol(p)
+}
+
+func (c *Conn) setProtocol(p Protocol) {
+	if p == nil {
+		panic("transport: a nil Protocol")
+	}
+	c.proto = p
+	c.state &^= buffered
+	if _, ok := p.(BufferedProtocol); ok {
+		c.state |= buffered
+	}
+}
+
+func (c *Conn) only(op string) {
+	if c.st.hub.L.Foreign() {
+		panic("transport: " + op + " called from a goroutine that is not the loop's; use Post")
+	}
+}
+
+// maxReads is how often one connection is read from before others have a turn.
+const maxReads = 16
+
+// read brings the protocol what there is.
+func (c *Conn) read() {
+	for range maxReads {
+		if c.is(pausedReading|closing|lost) || !c.socket.Readable() {
+			return
+		}
+		buf := c.st.hub.Buf
+		if c.is(buffered) {
+			if buf = c.proto.(BufferedProtocol).Buffer(c); len(buf) == 0 {
+				panic("transport: Buffer returned an empty slice")
+			}
+			if c.is(lost | closing) {
+				return
+			}
+		}
+		n, err := c.socket.Read(buf)
+		if n > 0 {
+			c.in += uint64(n)
+			c.touch()
+			if c.is(buffered) {
+				c.proto.(BufferedProtocol).BufferUpdated(c, n)
+			} else {
+				c.proto.DataReceived(c, buf[:n])
+			}
+		}
+		switch {
+		case err == nil:
+		case err == errAgain:
+			return
+		case err == io.EOF:
+			c.eof()
+			return
+		default:
+			c.lose(c.fault("read", err))
+			return
+		}
+	}
+	c.readOn()
+}
+
+// readOn has the connection read in a coming turn.
+func (c *Conn) readOn() {
+	if c.is(busy) {
+		return
+	}
+	c.state |= busy
+	c.Loop().CallSoon(func() {
+		c.state &^= busy
+		(*owner)(c).SocketReady()
+	})
+}
+
+func (c *Conn) eof() {
+	if r, ok := c.proto.(EOFReceiver); ok && r.EOFReceived(c) {
+		return
+	}
+	c.beginClose()
+}
+
+// PauseReading stops DataReceived until ResumeReading: what the peer sends then
+// waits in the system, and at last with the peer.
+func (c *Conn) PauseReading() {
+	c.only("PauseReading")
+	if !c.is(pausedReading) {
+		c.state |= pausedReading
+		c.socket.Idle()
+	}
+}
+
+// ResumeReading lets data come again.
+func (c *Conn) ResumeReading() {
+	c.only("ResumeReading")
+	if !c.is(pausedReading) {
+		return
+	}
+	c.state &^= pausedReading
+	if c.is(closing | lost) {
+		return
+	}
+	if err := c.socket.Busy(); err != nil {
+		c.lose(err)
+		return
+	}
+	if c.socket.Readable() {
+		c.readOn()
+	}
+}
+
+// IsClosing tells whether the connection was closed, or is about to be.
+func (c *Conn) IsClosing() bool { return c.is(closing | lost) }
+
+// Close ends the connection once everything written was sent. Nothing more is
+// received. Closing again does nothing.
+func (c *Conn) Close() error {
+	c.only("Close")
+	c.beginClose()
+	return nil
+}
+
+func (c *Conn) beginClose() {
+	if c.is(closing | lost) {
+		return
+	}
+	c.state |= closing
+	c.socket.Idle()
+	if !c.is(gathered) && c.unsent == nil {
+		c.lose(nil)
+	}
+}
+
+// Abort ends the connection at once. What waits to be sent is dropped.
+func (c *Conn) Abort() {
+	c.only("Abort")
+	c.lose(nil)
+}
+
+// lose ends the connection, and has the protocol told.
+func (c *Conn) lose(err error) {
+	if c.is(lost) {
+		return
+	}
+	c.state |= lost
+	c.detach()
+	c.socket.Close()
+	c.Loop().CallSoon(func() { c.end(err) })
+}
+
+// detach lets go of what the connection holds besides its socket.
+func (c *Conn) detach() {
+	if c.extra != nil {
+		c.extra.timer.Cancel()
+	}
+}
+
+// end is the last that the protocol hears.
+func (c *Conn) end(err error) {
+	if u := c.unsent; u != nil {
+		c.unsent = nil
+		why := err
+		if why == nil {
+			why = net.ErrClosed
+		}
+		u.settle(^uint64(0), why)
+	}
+	defer func() {
+		if c.server != nil {
+			c.server.forget()
+		}
+	}()
+	c.proto.ConnectionLost(c, err)
+}
+
+// fault is a system's error as package net would return it.
+func (c *Conn) fault(op string, err error) error {
+	local, remote := c.addrs()
+	return sock.Error(op, c.network(), local, remote, err)
+}
+
+func (c *Conn) addrs() (local, remote net.Addr) {
+	fd := c.socket.FD()
+	if fd < 0 {
+		return nil, nil
+	}
+	return c.st.hub.Addrs(fd, c.network())
+}
+
+func (c *Conn) network() string {
+	fd := c.socket.FD()
+	if fd < 0 {
+		return ""
+	}
+	a, err := c.st.hub.K.LocalAddr(fd)
+	if err != nil {
+		return "pipe"
+	}
+	return sock.NetworkOf(a.Family())
+}
+
+// LocalAddr is the address of this end; nil once the connection is lost.
+func (c *Conn) LocalAddr() net.Addr {
+	local, _ := c.addrs()
+	return local
+}
+
+// RemoteAddr is the address of the peer; nil once the connection is lost.
+func (c *Conn) RemoteAddr() net.Addr {
+	_, remote := c.addrs()
+	return remote
+}
+
+// Info is what there is to know of a connection.
+type Info struct {
+	Local, Remote net.Addr
+	In, Out       uint64 // bytes received and sent
+	Unsent        int    // bytes that wait to be sent
+	Reading       bool   // false after PauseReading
+	Closing       bool
+}
+
+// Info tells how the connection is now.
+func (c *Conn) Info() Info {
+	c.only("Info")
+	info := Info{In: c.in, Out: c.out, Unsent: c.Unsent(), Reading: !c.is(pausedReading), Closing: c.IsClosing()}
+	info.Local, info.Remote = c.addrs()
+	return info
+}
+
+// SetNoDelay has small writes be sent at once (true, the default for TCP) or
+// collected by the system.
+func (c *Conn) SetNoDelay(on bool) error { return c.setOption(kernel.NoDelay, flag(on)) }
+
+// SetKeepAlive has the system ask a silent peer whether it is still there.
+func (c *Conn) SetKeepAlive(on bool) error { return c.setOption(kernel.KeepAlive, flag(on)) }
+
+// SetReadBuffer sets how much the system receives ahead.
+func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBuffer, bytes) }
+
+// SetWriteBuffer sets how much the system takes to send.
+func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
+
+// SetLinger sets what closing does with what the system has not sent: it is sent
+// in the background (negative), dropped, and the peer reset (0), or waited for.
+func (c *Conn) SetLinger(seconds int) error { return c.setOption(kernel.LingerSeconds, seconds) }
+
+func (c *Conn) setOption(o kernel.Option, value int) error {
+	c.only("an option's setting")
+	fd := c.socket.FD()
+	if fd < 0 {
+		return net.ErrClosed
+	}
+	return c.fault("set", c.st.hub.K.SetOption(fd, o, value))
+}
+
+func flag(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}

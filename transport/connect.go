@@ -1,0 +1,115 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// ConnectOptions configure Connect.
+type ConnectOptions struct {
+	// Timeout is how long all of it may take: look-up and every address. Zero
+	// means as long as the system tries.
+	Timeout time.Duration
+
+	// Local is the address of this end, "" for any.
+	Local string
+
+	// Delay has the system collect small writes (Nagle's algorithm).
+	Delay bool
+}
+
+// Connect makes a connection to an address of network "tcp", "tcp4", "tcp6" or
+// "unix", and calls ConnectionMade of p; or failed, with a *net.OpError, if it
+// cannot. It returns at once. A name is looked up off the loop; all its addresses
+// are tried, IPv6 and IPv4 in turns, the next when one has failed or not answered
+// for a quarter of a second. When ctx ends, it gives up and fails with the cause.
+// It is asyncio's create_connection.
+func Connect(ctx context.Context, l *loop.Loop, network, address string, p Protocol, o ConnectOptions, failed func(error)) {
+	if p == nil || failed == nil {
+		panic("transport: Connect without a Protocol or a function to hear of failure")
+	}
+	co := &connecting{st: stationOf(l), network: network, p: p, o: o, failed: failed}
+	t, bind, err := co.parse(network, address, o.Local)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		l.CallSoon(func() { co.fail(err) })
+		return
+	}
+	co.dialing = co.st.hub.Dial(t, bind, co.done)
+	if o.Timeout > 0 {
+		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
+	}
+	co.unfollow = context.AfterFunc(ctx, func() {
+		l.Post(func() { co.giveUp(context.Cause(ctx)) })
+	})
+}
+
+// connecting is a Connect under way.
+type connecting struct {
+	st       *station
+	network  string
+	p        Protocol
+	o        ConnectOptions
+	failed   func(error)
+	dialing  *sock.Dialing
+	timer    loop.Timer
+	unfollow func() bool
+}
+
+func (co *connecting) parse(network, address, local string) (t sock.Target, bind kernel.Addr, err error) {
+	if t, err = sock.ParseTarget(network, address); err != nil {
+		return t, bind, err
+	}
+	if t.Type != kernel.Stream {
+		return t, bind, net.UnknownNetworkError(network)
+	}
+	if local != "" {
+		from, err := sock.ParseTarget(network, local)
+		if err != nil {
+			return t, bind, err
+		}
+		var ok bool
+		if bind, ok = from.Known(true); !ok {
+			return t, bind, &net.AddrError{Err: "not an address (a name must be looked up first)", Addr: local}
+		}
+	}
+	return t, bind, nil
+}
+
+func (co *connecting) done(fd int, a kernel.Addr, err error) {
+	co.timer.Cancel()
+	co.unfollow()
+	if err != nil {
+		co.fail(err)
+		return
+	}
+	if !co.o.Delay && a.Family() != kernel.Unix {
+		co.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
+	}
+	c, err := co.st.newConn(fd, sock.Socket, co.p, nil)
+	if err != nil {
+		co.fail(err)
+		return
+	}
+	c.made()
+}
+
+func (co *connecting) giveUp(why error) {
+	if co.dialing.Cancel() {
+		co.timer.Cancel()
+		co.unfollow()
+		co.fail(why)
+	}
+}
+
+func (co *connecting) fail(err error) {
+	co.failed(sock.Error("dial", co.network, nil, nil, err))
+}

@@ -1,0 +1,189 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Options configure a server.
+type Options struct {
+	// Protocol makes the protocol of a new connection, or returns one that
+	// serves all. It is required.
+	Protocol func() Protocol
+
+	// Backlog is how many connections the system keeps until they are
+	// accepted. Zero means 4096.
+	Backlog int
+
+	// MaxConns is how many connections are open at most; the next ones wait
+	// in the backlog. Zero means no limit.
+	MaxConns int
+
+	// ReusePort lets several servers listen on one address; the system
+	// spreads connections over them.
+	ReusePort bool
+
+	// Delay has the system collect small writes to TCP peers (Nagle's
+	// algorithm); without it they are sent at once.
+	Delay bool
+
+	// OnError is told when connections cannot be accepted, for want of
+	// descriptors or memory: once for each such spell, after which accepting
+	// goes on by itself.
+	OnError func(error)
+}
+
+// Server accepts connections on one address. Listen makes one.
+type Server struct {
+	st       *station
+	o        Options
+	listener *sock.Listener
+	network  string
+	addr     kernel.Addr
+	conns    int    // open
+	drained  func() // to be called when none is
+	closed   bool
+}
+
+// Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or
+// "unix". It is asyncio's create_server. Of the host only an address is taken, as
+// looking up a name would wait; port 0 takes a free one. It fails with a
+// *net.OpError.
+func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
+	if o.Protocol == nil {
+		panic("transport: Listen without a Protocol")
+	}
+	st := stationOf(l)
+	fd, err := st.bind(network, address, sock.Binding{Backlog: o.Backlog, ReusePort: o.ReusePort})
+	if err != nil {
+		return nil, err
+	}
+	return st.serve(fd, network, o)
+}
+
+// bind makes a socket that listens.
+func (st *station) bind(network, address string, b sock.Binding) (int, error) {
+	t, err := sock.ParseTarget(network, address)
+	if err == nil && t.Type != kernel.Stream {
+		err = net.UnknownNetworkError(network)
+	}
+	if err != nil {
+		return -1, sock.Error("listen", network, nil, nil, err)
+	}
+	a, ok := t.Known(true)
+	if !ok {
+		return -1, sock.Error("listen", network, nil, nil, &net.AddrError{Err: "not an address (a name must be looked up first)", Addr: address})
+	}
+	b.V6Only = network == "tcp6"
+	fd, err := st.hub.Bind(a, b)
+	if fallback, ok := t.WithoutIPv6(); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
+		a = fallback
+		fd, err = st.hub.Bind(a, b)
+	}
+	return fd, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
+}
+
+func (st *station) serve(fd int, network string, o Options) (*Server, error) {
+	s := &Server{st: st, o: o, network: network}
+	var err error
+	if s.addr, err = st.hub.K.LocalAddr(fd); err == nil {
+		s.listener, err = st.hub.Listen(fd, s.accept, s.failed)
+	}
+	if err != nil {
+		st.hub.K.CloseFD(fd)
+		return nil, sock.Error("listen", network, nil, nil, err)
+	}
+	return s, nil
+}
+
+func (s *Server) accept(fd int) {
+	if !s.o.Delay && s.addr.Family() != kernel.Unix {
+		s.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
+	}
+	c, err := s.st.newConn(fd, sock.Socket, s.o.Protocol(), s)
+	if err != nil {
+		s.failed(err)
+		return
+	}
+	s.conns++
+	if s.o.MaxConns > 0 && s.conns >= s.o.MaxConns {
+		s.listener.Pause()
+	}
+	c.made()
+}
+
+// made tells the protocol of the connection, on the way to the first data.
+func (c *Conn) made() {
+	returned := false
+	defer func() {
+		if !returned {
+			c.lose(errPanicked)
+		}
+	}()
+	c.proto.ConnectionMade(c)
+	returned = true
+}
+
+func (s *Server) failed(err error) {
+	if s.o.OnError != nil {
+		s.o.OnError(sock.Error("accept", s.network, nil, s.Addr(), err))
+	}
+}
+
+// forget is the end of a connection.
+func (s *Server) forget() {
+	s.conns--
+	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
+		s.listener.Resume()
+	}
+	if s.conns == 0 && s.drained != nil {
+		s.drained()
+		s.drained = nil
+	}
+}
+
+// Addr is the address the server listens on.
+func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
+
+// Conns is how many connections are open.
+func (s *Server) Conns() int { return s.conns }
+
+// Loop is the loop that the server is on.
+func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
+
+// Close stops to accept; connections stay. The path of a Unix socket is removed.
+// Closing again does nothing.
+func (s *Server) Close() error {
+	if s.st.hub.L.Foreign() {
+		panic("transport: Server.Close called from a goroutine that is not the loop's; use Post")
+	}
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	err := s.listener.Close()
+	if path := s.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
+		if e := os.Remove(path); e != nil && !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// Drain is Close, and calls done once the last connection is lost. Who wants an
+// end to it closes or aborts the connections.
+func (s *Server) Drain(done func()) error {
+	err := s.Close()
+	if s.conns == 0 {
+		s.st.hub.L.CallSoon(done)
+		return err
+	}
+	s.drained = done
+	return err
+}

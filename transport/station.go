@@ -1,0 +1,72 @@
+package transport
+
+import (
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// station is what the connections of one loop share: the bytes that were written
+// in this turn. All reads of a turn and then all writes are some percent faster
+// than one after the other, and several small writes become one.
+type station struct {
+	hub     *sock.Hub
+	arena   []byte
+	writes  []write
+	flushes func() // flush, made once
+}
+
+// write is bytes of one connection in the arena.
+type write struct {
+	c        *Conn
+	from, to int
+}
+
+// arenaSize is how much is gathered at most.
+const arenaSize = 64 << 10
+
+type stationKey struct{}
+
+func stationOf(l *loop.Loop) *station {
+	if st, ok := l.Local(stationKey{}).(*station); ok {
+		return st
+	}
+	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize)}
+	st.flushes = st.flush
+	l.SetLocal(stationKey{}, st)
+	return st
+}
+
+// gather has p sent at the end of the turn.
+func (st *station) gather(c *Conn, p []byte) {
+	if len(st.arena)+len(p) > cap(st.arena) {
+		st.flush()
+		if c.unsent != nil || c.is(lost) {
+			c.keep(p)
+			return
+		}
+	}
+	if len(st.writes) == 0 {
+		st.hub.L.CallSoonPriority(loop.High, st.flushes)
+	}
+	from := len(st.arena)
+	st.arena = append(st.arena, p...)
+	if last := len(st.writes) - 1; last >= 0 && st.writes[last].c == c {
+		st.writes[last].to = len(st.arena)
+		return
+	}
+	st.writes = append(st.writes, write{c, from, len(st.arena)})
+	c.state |= gathered
+}
+
+// flush sends what was gathered. Sending calls no callbacks, so nothing is
+// gathered meanwhile.
+func (st *station) flush() {
+	for i, w := range st.writes {
+		st.writes[i].c = nil
+		w.c.state &^= gathered
+		if !w.c.is(lost) {
+			w.c.send(st.arena[w.from:w.to])
+		}
+	}
+	st.writes, st.arena = st.writes[:0], st.arena[:0]
+}

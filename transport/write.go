@@ -1,0 +1,313 @@
+package transport
+
+import (
+	"net"
+	"syscall"
+)
+
+const errAgain = syscall.EAGAIN
+
+// Water marks, unless SetWriteLimits sets others.
+const (
+	defaultHigh = 64 << 10
+	defaultLow  = 16 << 10
+)
+
+// gatherLimit is the largest write that is gathered: to copy more costs as much as
+// it saves.
+const gatherLimit = 4 << 10
+
+// Write sends p, now or later. It fails only if the connection is closed, with
+// net.ErrClosed; an error of the sending ends the connection. The slice is the
+// caller's again when it returns.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.only("Write")
+	if c.is(closing | shutting | lost) {
+		return 0, c.fault("write", net.ErrClosed)
+	}
+	switch {
+	case len(p) == 0:
+	case c.unsent != nil:
+		c.keep(p)
+	case len(p) <= gatherLimit:
+		c.st.gather(c, p)
+	default:
+		if c.is(gathered) {
+			c.st.flush()
+		}
+		c.send(p)
+	}
+	return len(p), nil
+}
+
+// Writev is Write of several buffers in one.
+func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
+	c.only("Writev")
+	if c.is(closing | shutting | lost) {
+		return 0, c.fault("write", net.ErrClosed)
+	}
+	for _, p := range bufs {
+		n += len(p)
+	}
+	if c.unsent == nil && n > gatherLimit {
+		if c.is(gathered) {
+			c.st.flush()
+		}
+		c.sendv(bufs, n)
+		return n, nil
+	}
+	for _, p := range bufs {
+		if _, err := c.Write(p); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// send writes p, and keeps what does not fit.
+func (c *Conn) send(p []byte) {
+	if c.unsent != nil || c.is(lost) { // by what was gathered before
+		c.keep(p)
+		return
+	}
+	n, err := c.socket.Write(p)
+	c.out += uint64(n)
+	if err != nil {
+		c.lose(c.fault("write", err))
+		return
+	}
+	if n < len(p) {
+		c.keep(p[n:])
+		return
+	}
+	c.sent()
+}
+
+// sendv writes several buffers of size bytes, and keeps what does not fit.
+func (c *Conn) sendv(bufs [][]byte, size int) {
+	n := 0
+	if c.unsent == nil && !c.is(lost) {
+		var err error
+		n, err = c.socket.Writev(bufs)
+		c.out += uint64(n)
+		if err != nil {
+			c.lose(c.fault("write", err))
+			return
+		}
+	}
+	for _, p := range bufs {
+		if n >= len(p) {
+			n -= len(p)
+			continue
+		}
+		c.keep(p[n:])
+		n = 0
+	}
+	if c.unsent == nil {
+		c.sent()
+	}
+}
+
+// sent is what follows when nothing waits to be sent.
+func (c *Conn) sent() {
+	c.touch()
+	switch {
+	case c.is(closing):
+		c.lose(nil)
+	case c.is(shutting) && !c.socket.Shut():
+		if err := c.socket.CloseWrite(); err != nil {
+			c.lose(c.fault("shutdown", err))
+		}
+	}
+}
+
+// WriteEOF closes the sending side once everything written was sent: the peer
+// reads the end, and can go on sending.
+func (c *Conn) WriteEOF() error {
+	c.only("WriteEOF")
+	if c.is(closing | lost) {
+		return c.fault("shutdown", net.ErrClosed)
+	}
+	if c.is(shutting) {
+		return nil
+	}
+	c.state |= shutting
+	if !c.is(gathered) && c.unsent == nil {
+		c.sent()
+	}
+	return nil
+}
+
+// unsent is what waits for room.
+type unsent struct {
+	bufs  [][]byte
+	head  int // bytes of the first that were sent
+	size  int
+	marks []mark
+}
+
+// mark is a function to be called when a number of bytes were sent.
+type mark struct {
+	at uint64
+	fn func(error)
+}
+
+// chunk is how much room is made for small writes at once.
+const chunk = 16 << 10
+
+// keep copies p behind what waits.
+func (c *Conn) keep(p []byte) {
+	if c.is(lost) {
+		return
+	}
+	if c.unsent == nil {
+		c.unsent = &unsent{}
+	}
+	c.unsent.add(p)
+	c.checkHigh()
+}
+
+func (u *unsent) add(p []byte) {
+	u.size += len(p)
+	if last := len(u.bufs) - 1; last >= 0 {
+		room := cap(u.bufs[last]) - len(u.bufs[last])
+		n := min(room, len(p))
+		u.bufs[last] = append(u.bufs[last], p[:n]...)
+		p = p[n:]
+	}
+	if len(p) > 0 {
+		u.bufs = append(u.bufs, append(make([]byte, 0, max(chunk, len(p))), p...))
+	}
+}
+
+// drain sends what waits, as far as there is room.
+func (c *Conn) drain() {
+	u := c.unsent
+	for u.size > 0 {
+		bufs := u.bufs
+		first := bufs[0]
+		bufs[0] = first[u.head:]
+		n, err := c.socket.Writev(bufs)
+		bufs[0] = first
+		c.out += uint64(n)
+		if err != nil {
+			c.lose(c.fault("write", err))
+			return
+		}
+		u.drop(n)
+		u.settle(c.out, nil)
+		if n > 0 {
+			c.touch()
+		}
+		if c.is(lost) {
+			return
+		}
+		c.checkLow()
+		if !c.socket.Writable() {
+			return
+		}
+	}
+	c.unsent = nil
+	if err := c.socket.Flushed(); err != nil {
+		c.lose(err)
+		return
+	}
+	c.sent()
+}
+
+// drop takes out the first n bytes.
+func (u *unsent) drop(n int) {
+	u.size -= n
+	n += u.head
+	for len(u.bufs) > 0 && n >= len(u.bufs[0]) {
+		n -= len(u.bufs[0])
+		u.bufs[0] = nil
+		u.bufs = u.bufs[1:]
+	}
+	u.head = n
+}
+
+// settle calls the functions of marks that were reached.
+func (u *unsent) settle(out uint64, err error) {
+	for len(u.marks) > 0 && u.marks[0].at <= out {
+		fn := u.marks[0].fn
+		u.marks = u.marks[1:]
+		fn(err)
+	}
+}
+
+// AfterFlush calls fn once everything written so far was handed to the system, or
+// with an error if it never will be. It is not called inside this call.
+func (c *Conn) AfterFlush(fn func(error)) {
+	c.only("AfterFlush")
+	switch {
+	case c.is(lost):
+		c.Loop().CallSoon(func() { fn(net.ErrClosed) })
+		return
+	case c.is(gathered):
+		c.st.flush()
+	}
+	if c.unsent == nil {
+		c.Loop().CallSoon(func() { fn(nil) })
+		return
+	}
+	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.size), fn})
+}
+
+// Unsent is how many bytes wait to be sent.
+func (c *Conn) Unsent() int {
+	if c.unsent == nil {
+		return 0
+	}
+	return c.unsent.size
+}
+
+func (c *Conn) limits() (high, low int) {
+	if c.extra != nil && c.extra.high > 0 {
+		return c.extra.high, c.extra.low
+	}
+	return defaultHigh, defaultLow
+}
+
+// SetWriteLimits sets the water marks: at more than high bytes that wait to be
+// sent the protocol is told to pause, at low or less to go on.
+func (c *Conn) SetWriteLimits(high, low int) {
+	c.only("SetWriteLimits")
+	if low < 0 || high <= low {
+		panic("transport: SetWriteLimits needs 0 <= low < high")
+	}
+	e := c.more()
+	e.high, e.low = high, low
+	c.checkHigh()
+	c.checkLow()
+}
+
+func (c *Conn) checkHigh() {
+	high, _ := c.limits()
+	if c.is(pausedWriting) || c.Unsent() <= high {
+		return
+	}
+	c.state |= pausedWriting
+	if p, ok := c.proto.(WritePauser); ok {
+		c.Loop().CallSoon(func() {
+			if !c.is(lost) {
+				p.PauseWriting(c)
+			}
+		})
+	}
+}
+
+func (c *Conn) checkLow() {
+	_, low := c.limits()
+	if !c.is(pausedWriting) || c.Unsent() > low {
+		return
+	}
+	c.state &^= pausedWriting
+	if p, ok := c.proto.(WritePauser); ok {
+		c.Loop().CallSoon(func() {
+			if !c.is(lost) {
+				p.ResumeWriting(c)
+			}
+		})
+	}
+}
