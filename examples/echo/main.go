@@ -56,7 +56,7 @@ func run(ctx context.Context, port int, out io.Writer) error {
 // echo is the whole server, to one client.
 func echo(ctx context.Context, fd int) error {
 	defer unix.Close(fd)
-	buf := make([]byte, 4096)
+	buf := make([]byte, 64<<10)
 	for {
 		if err := spindle.WaitReadable(ctx, fd); err != nil {
 			return err // cancelled: the server is ending

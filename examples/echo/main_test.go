@@ -7,11 +7,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/leak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
@@ -55,7 +58,10 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 }
 
 // exchange sends message while it reads what comes back, to the end.
-func exchange(t *testing.T, conn *net.TCPConn, message []byte) {
+func exchange(t *testing.T, conn interface {
+	io.ReadWriter
+	CloseWrite() error
+}, message []byte) {
 	t.Helper()
 	sent := make(chan error, 1)
 	go func() {
@@ -74,12 +80,81 @@ func exchange(t *testing.T, conn *net.TCPConn, message []byte) {
 func TestWhatIsSentComesBack(t *testing.T) {
 	addr := start(t)
 	for _, size := range []int{0, 1, 4096, 3<<20 + 7} {
-		message := make([]byte, size)
-		for i := range message {
-			message[i] = byte(i ^ i>>8 ^ i>>16)
-		}
-		exchange(t, dial(t, addr), message)
+		exchange(t, dial(t, addr), pattern(size))
 	}
+}
+
+// A client writes without reading until nothing more is taken: the server must
+// stop reading from it. Then everything must come back.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	const (
+		stuck = 100 * time.Millisecond // without progress
+		limit = 256 << 20              // far beyond what sockets hold
+	)
+	conn := dial(t, start(t))
+	message := pattern(1 << 20)
+	taken := 0
+	for {
+		conn.SetWriteDeadline(time.Now().Add(stuck))
+		n, err := conn.Write(message[taken%len(message):])
+		taken += n
+		if errors.Is(err, os.ErrDeadlineExceeded) && n == 0 {
+			break
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if taken > limit {
+			t.Fatalf("the server took %d bytes from a client that reads none", taken)
+		}
+	}
+	conn.CloseWrite()
+	got, err := io.ReadAll(conn)
+	if err != nil || len(got) != taken {
+		t.Fatalf("%d bytes came back of %d, %v", len(got), taken, err)
+	}
+	for at := 0; at < len(got); at += len(message) {
+		part := got[at:min(at+len(message), len(got))]
+		if !bytes.Equal(part, message[:len(part)]) {
+			t.Fatalf("what came back is changed after byte %d", at)
+		}
+	}
+}
+
+// On a socket that holds little every write is cut short.
+func TestWritesThatAreCutShort(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.SetNonblock(pair[0], true), unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 1)); err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(pair[1]), "client")
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- spindle.Run(t.Context(), func(ctx context.Context) error { return echo(ctx, pair[0]) })
+	}()
+	exchange(t, conn.(*net.UnixConn), pattern(1<<20))
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// pattern is n bytes in which a lost or moved one shows.
+func pattern(n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	return p
 }
 
 // The clients are all connected before the last one is answered first.

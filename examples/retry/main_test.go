@@ -90,20 +90,28 @@ func TestTheErrorTellsOfEveryTry(t *testing.T) {
 	})
 }
 
-// Cancelled from outside, in a try or in a pause, it does not try again.
+// Cancelled from outside, it does not try again, and says nothing but that.
 func TestACancellationIsNotRetried(t *testing.T) {
-	for _, patience := range []time.Duration{30 * time.Second, 60*time.Second + time.Second/2} {
+	for _, c := range []struct {
+		where string
+		after time.Duration
+		tries int
+	}{
+		{"in the first try", 30 * time.Second, 1},
+		{"in the first pause", 60*time.Second + time.Second/2, 1},
+		{"in the last try", 200 * time.Second, 4},
+	} {
 		sim.Test(t, func(ctx context.Context) error {
 			tries := 0
-			expired, err := spindle.MoveOnAfter(ctx, patience, func(ctx context.Context) error {
+			expired, err := spindle.MoveOnAfter(ctx, c.after, func(ctx context.Context) error {
 				_, err := retry(ctx, slow, func(ctx context.Context) (int, error) {
 					tries++
 					return 0, spindle.Sleep(ctx, time.Hour)
 				})
 				return err
 			})
-			if !expired || err != nil || tries != 1 {
-				t.Errorf("after %v: expired %v, error %v, %d tries; want true, nil, 1", patience, expired, err, tries)
+			if !expired || err != nil || tries != c.tries {
+				t.Errorf("%s: expired %v, error %v, %d tries; want true, nil, %d", c.where, expired, err, tries, c.tries)
 			}
 			return nil
 		})
