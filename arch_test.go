@@ -36,6 +36,18 @@ var mayImport = map[string][]string{
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
+
+	// What users write, and so nothing that is internal to the module.
+	"docs/guide":            {},
+	"examples":              {},
+	"examples/internal/tcp": {".", "golang.org/x/sys/unix"},
+	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/crawler":      {".", "cosync"},
+	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/mixed":        {".", "cosync", "loop"},
+	"examples/producer":     {".", "cosync"},
+	"examples/retry":        {"."},
+	"examples/shutdown":     {".", "cosync"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,
@@ -67,6 +79,7 @@ var goStatements = []string{
 	"sched.go",                  // finishes a Goexit
 	"internal/goid/goid.go",     // looks at goroutines of its own, once
 	"cmd/",
+	"examples/mixed/main.go", // shows how
 }
 
 // The most lines a file may have. Larger ones are listed with their size, which
@@ -233,7 +246,7 @@ func TestEveryExportedNameIsExplained(t *testing.T) {
 }
 
 func isPublic(dir string) bool {
-	return !strings.HasPrefix(dir, "internal/") && !strings.HasPrefix(dir, "cmd/")
+	return !within(dir+"/", []string{"internal/", "cmd/", "examples/", "docs/"})
 }
 
 // saysItself are methods whose meaning is fixed by the language's interfaces.

@@ -20,8 +20,9 @@ type Hub struct {
 	// callback runs at a time.
 	Buf []byte
 
-	last *Conn // of the open ones
-	open int
+	last      *Conn // of the open ones
+	open      int
+	listeners map[*Listener]bool
 }
 
 // bufSize is how much is read at once. More makes large transfers no faster.
@@ -34,7 +35,7 @@ func HubOf(l *loop.Loop) *Hub {
 	if h, ok := l.Local(hubKey{}).(*Hub); ok {
 		return h
 	}
-	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize)}
+	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), listeners: make(map[*Listener]bool)}
 	l.SetLocal(hubKey{}, h)
 	return h
 }
@@ -42,8 +43,11 @@ func HubOf(l *loop.Loop) *Hub {
 // Open is how many connections are open.
 func (h *Hub) Open() int { return h.open }
 
-// LoopClosing ends the connections that are still open.
+// LoopClosing ends what is still open.
 func (h *Hub) LoopClosing() {
+	for ln := range h.listeners {
+		ln.Close()
+	}
 	for h.last != nil {
 		c := h.last
 		c.owner.SocketOrphaned()

@@ -24,11 +24,15 @@ type Listener struct {
 }
 
 // Listen begins to accept on fd, which is bound and listens. Accept is told of
-// every connection. Failed, which may be nil, is told once of each spell in which
+// every connection. If it fails, fd is still the caller's. Failed, which may be nil, is told once of each spell in which
 // nothing can be accepted.
 func (h *Hub) Listen(fd int, accept func(fd int), failed func(error)) (*Listener, error) {
 	ln := &Listener{hub: h, fd: fd, accept: accept, failed: failed}
-	return ln, ln.look()
+	if err := ln.look(); err != nil {
+		return nil, err
+	}
+	h.listeners[ln] = true
+	return ln, nil
 }
 
 // Binding is how a socket is bound.
@@ -195,5 +199,6 @@ func (ln *Listener) Close() error {
 	}
 	ln.Pause()
 	ln.closed = true
+	delete(ln.hub.listeners, ln)
 	return ln.hub.K.CloseFD(ln.fd)
 }

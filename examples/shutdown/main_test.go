@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// asProgram makes the test binary be the program, so that there is a process to
+// send signals to.
+const asProgram = "SPINDLE_EXAMPLE_SHUTDOWN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		os.Exit(0)
+	}
+	leak.Main(m)
+}
+
+var account = regexp.MustCompile(`(?s)closing, with (\d+) orders to do\n.*ended: (.*)\ntook in (\d+) orders, did (\d+)\n$`)
+
+func TestASignalEndsItInOrder(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			program := exec.CommandContext(t.Context(), os.Args[0])
+			program.Env = append(os.Environ(), asProgram+"=1")
+			var errs bytes.Buffer
+			program.Stderr = &errs
+			stdout, err := program.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := program.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewReader(stdout)
+			if first, err := lines.ReadString('\n'); first != "done: 1\n" {
+				t.Errorf("it begins with %q, %v", first, err)
+			}
+			if err := program.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			rest, err := io.ReadAll(lines)
+			if err := errors.Join(err, program.Wait()); err != nil {
+				t.Fatalf("%v; it says\n%s%s", err, rest, errs.Bytes())
+			}
+			said := account.FindSubmatch(rest)
+			if said == nil {
+				t.Fatalf("it says\n%s", rest)
+			}
+			if cause := string(said[2]); cause != sig.String()+" signal received" {
+				t.Errorf("it ended by %q", cause)
+			}
+			if todo, in, done := string(said[1]), string(said[3]), string(said[4]); todo == "0" || in != done {
+				t.Errorf("it had %s orders to do, took in %s and did %s", todo, in, done)
+			}
+		})
+	}
+}
+
+// simulated runs the shop under virtual time and cancels it after a while.
+func simulated(t *testing.T, s *shop, open time.Duration) (ended time.Duration) {
+	var out strings.Builder
+	s.out = &out
+	sim.Test(t, func(ctx context.Context) error {
+		begin := spindle.Now(ctx)
+		expired, err := spindle.MoveOnAfter(ctx, open, s.open)
+		if !expired || err != nil {
+			t.Errorf("expired %v, error %v", expired, err)
+		}
+		ended = spindle.Now(ctx) - begin
+		return nil
+	})
+	if want := fmt.Sprint("done: ", s.done, "\n"); !strings.HasSuffix(out.String(), want) {
+		t.Errorf("it says\n%swant %q at the end", out.String(), want)
+	}
+	return ended
+}
+
+func TestWhatIsLeftIsDone(t *testing.T) {
+	s := &shop{pace: time.Second, grace: time.Minute}
+	ended := simulated(t, s, 10*time.Second+time.Second/2)
+	// Ten are done, one is under way, eight wait.
+	if s.takenIn != 19 || s.done != 19 || ended != 19*time.Second {
+		t.Errorf("took in %d, did %d, ended after %v", s.takenIn, s.done, ended)
+	}
+}
+
+func TestGraceHasAnEnd(t *testing.T) {
+	s := &shop{pace: time.Second, grace: 4*time.Second + time.Second/2}
+	ended := simulated(t, s, 10*time.Second+time.Second/2)
+	// The one under way ends at 11 s; grace lasts until 15.5, and the one that
+	// has then been begun until 16.
+	if s.takenIn != 19 || s.done != 16 || ended != 16*time.Second {
+		t.Errorf("took in %d, did %d, ended after %v", s.takenIn, s.done, ended)
+	}
+}
