@@ -179,14 +179,17 @@ func Shield(ctx context.Context, fn func(context.Context) error) error {
 
 // Start runs fn as a task of the nursery and waits until it reports, by started,
 // that it is under way. If it ends before that, Start fails with its error, or
-// with ErrNotStarted; then it is no failure of the nursery. It is Trio's
+// with ErrNotStarted; then it is no failure of the nursery. If the caller is
+// cancelled before that, so is the task, and Start waits for its end. It is Trio's
 // nursery.start.
 func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
 	f := NewFuture[T](ctx)
-	n.Go(func(ctx context.Context) error {
-		err := fn(ctx, func(v T) { f.Resolve(v) })
+	own := n.scope.open(n.scope)
+	t := n.Go(func(context.Context) error {
+		defer own.close()
+		err := fn(own, func(v T) { f.Resolve(v) })
 		if f.Done() {
-			return err
+			return own.absorb(err)
 		}
 		if err == nil {
 			err = ErrNotStarted
@@ -194,5 +197,15 @@ func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, 
 		f.Reject(err)
 		return nil
 	})
-	return f.Await(ctx)
+	t.enter(own)
+	v, err := f.Await(ctx)
+	if f.Done() {
+		return v, err
+	}
+	own.Cancel(err)
+	Shield(ctx, func(ctx context.Context) error {
+		f.Await(ctx)
+		return nil
+	})
+	return v, err
 }

@@ -74,7 +74,9 @@ func (r *Runner) Close() error { return r.l.Close() }
 // Run is Run on the Runner's loop, which must not be running.
 func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err error) {
 	run := newRun(ctx, r.l, r.o)
-	defer run.s.leave()
+	// The loop has run on a goroutine of its own. Its coroutines must not end on
+	// the caller's, who may have locked the thread.
+	defer aside(run.s.leave)
 	run.root.done = r.l.Stop
 	run.start(fn)
 	unfollow := run.follow(ctx)
@@ -134,7 +136,11 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 
 // start starts fn as the run's first task, with whose end everything is to end.
 func (r *run) start(fn func(context.Context) error) {
-	r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
+	if ctx := r.root.scope.values; ctx.Err() != nil {
+		r.cancel(context.Cause(ctx))
+	}
+	r.fn = fn
+	r.main = r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
@@ -205,7 +211,9 @@ type run struct {
 	s          *sched
 	o          Options
 	root       *Nursery
-	grace      loop.Timer // at its end the stragglers are doomed
+	main       *Task
+	fn         func(context.Context) error // main's, as the user knows it
+	grace      loop.Timer                  // at its end the stragglers are doomed
 	stragglers []string
 	traced     traced // nil if tasks are not
 }

@@ -93,7 +93,11 @@ func (t *Task) place() string {
 }
 
 func (t *Task) function() *runtime.Func {
-	return runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer())
+	fn := t.fn
+	if r := t.nursery.scope.run; t == r.main {
+		fn = r.fn
+	}
+	return runtime.FuncForPC(reflect.ValueOf(fn).Pointer())
 }
 
 // caller is the task that is calling, and the scope of its ctx. It panics if
