@@ -30,12 +30,38 @@ import (
 // ErrDeadlock says that every task waits and nothing can wake any of them.
 var ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
 
-// Test runs a program under virtual time and fails the test with its error.
+// Test runs a program under virtual time and fails the test with its error. A
+// panic in a task fails the test too, with the task's stack. A task may call
+// tb.FailNow or tb.SkipNow, or what calls them: the other tasks are cancelled,
+// the run ends in order, and then the test does.
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
-	if err := Run(tb.Context(), program); err != nil {
+	fault, err := try(tb.Context(), program)
+	switch exited := fault != nil && fault.Value == loop.ErrGoexit; {
+	case exited && tb.Failed():
+		tb.FailNow()
+	case exited && tb.Skipped():
+		tb.SkipNow()
+	case fault != nil:
+		tb.Fatalf("%v\n\n%s", fault, fault.Stack)
+	case err != nil:
 		tb.Fatal(err)
 	}
+}
+
+// try is Run that returns the panic of a task.
+func try(ctx context.Context, program func(context.Context) error) (fault *spindle.PanicError, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		var ok bool
+		if fault, ok = v.(*spindle.PanicError); !ok {
+			panic(v)
+		}
+	}()
+	return nil, Run(ctx, program)
 }
 
 // Run runs a program under virtual time.
