@@ -10,12 +10,17 @@
 //
 // Nothing in a simulated program waits for anything real. If every task waits
 // and no timer is set, nothing can ever wake anybody: the program fails with
-// ErrDeadlock.
+// ErrDeadlock and a picture of its tasks, each with what it waits for.
+//
+// Two tools put tasks where a test wants them, without sleeping: WaitAllBlocked
+// waits until everybody else waits, and a Sequencer has steps of several tasks
+// happen in a given order.
 package sim
 
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -81,8 +86,9 @@ var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // host is a simulated machine.
 type host struct {
-	now  time.Duration
-	rand *rand.PCG
+	now     time.Duration
+	rand    *rand.PCG
+	blocked spindle.Lot // who waits in WaitAllBlocked; loop goroutine only
 
 	mu    sync.Mutex
 	woken bool
@@ -98,30 +104,40 @@ func (h *host) Modify(int, kernel.Token, kernel.Interest, kernel.Mode) error {
 }
 func (h *host) Delete(int) error { return errNoNetwork }
 
-// Wait never blocks: it does the next thing that could happen.
+// Wait never blocks: it does the next thing that could happen. Tasks that want
+// to see everybody wait come first, because after any other thing not everybody
+// does.
 func (h *host) Wait(_ []kernel.Event, timeout time.Duration) (int, error) {
-	if timeout == 0 {
+	if timeout == 0 || h.wasWoken() || h.blocked.Wake(math.MaxInt) > 0 {
 		return 0, nil
 	}
+	if work := h.nextWork(); work != nil {
+		work()
+		return 0, nil
+	}
+	if timeout < 0 {
+		return 0, ErrDeadlock
+	}
+	h.now += timeout
+	return 0, nil
+}
+
+func (h *host) wasWoken() bool {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	woken := h.woken
 	h.woken = false
-	var work func()
-	if len(h.work) > 0 && !woken {
+	return woken
+}
+
+func (h *host) nextWork() (work func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.work) > 0 {
 		work = h.work[0]
 		h.work = h.work[1:]
 	}
-	h.mu.Unlock()
-	switch {
-	case woken:
-	case work != nil:
-		work()
-	case timeout < 0:
-		return 0, ErrDeadlock
-	default:
-		h.now += timeout
-	}
-	return 0, nil
+	return work
 }
 
 func (h *host) Wake() {
