@@ -235,3 +235,32 @@ func TestLongCircleIsNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGivenUpWaitClosesNoCircle: who has stopped waiting for another may be
+// waited for by that one.
+func TestGivenUpWaitClosesNoCircle(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		var a, b *spindle.Future[int]
+		a = spindle.Spawn(n, func(ctx context.Context) (int, error) {
+			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+				_, err := b.Await(ctx)
+				return err
+			})
+			return 7, errors.Join(err, spindle.Sleep(ctx, time.Minute))
+		})
+		b = spindle.Spawn(n, func(ctx context.Context) (int, error) {
+			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
+				return 0, err
+			}
+			return a.Await(ctx)
+		})
+		v, err := b.Await(ctx)
+		if v != 7 {
+			t.Errorf("got %d, %v", v, err)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
