@@ -10,12 +10,17 @@
 //
 // Nothing in a simulated program waits for anything real. If every task waits
 // and no timer is set, nothing can ever wake anybody: the program fails with
-// ErrDeadlock.
+// ErrDeadlock and a picture of its tasks, each with what it waits for.
+//
+// Two tools put tasks where a test wants them, without sleeping: WaitAllBlocked
+// waits until everybody else waits, and a Sequencer has steps of several tasks
+// happen in a given order.
 package sim
 
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"sync"
@@ -30,12 +35,38 @@ import (
 // ErrDeadlock says that every task waits and nothing can wake any of them.
 var ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
 
-// Test runs a program under virtual time and fails the test with its error.
+// Test runs a program under virtual time and fails the test with its error. A
+// panic in a task fails the test too, with the task's stack. A task may call
+// tb.FailNow or tb.SkipNow, or what calls them: the other tasks are cancelled,
+// the run ends in order, and then the test does.
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
-	if err := Run(tb.Context(), program); err != nil {
+	fault, err := try(tb.Context(), program)
+	switch exited := fault != nil && fault.Value == loop.ErrGoexit; {
+	case exited && tb.Failed():
+		tb.FailNow()
+	case exited && tb.Skipped():
+		tb.SkipNow()
+	case fault != nil:
+		tb.Fatalf("%v\n\n%s", fault, fault.Stack)
+	case err != nil:
 		tb.Fatal(err)
 	}
+}
+
+// try is Run that returns the panic of a task.
+func try(ctx context.Context, program func(context.Context) error) (fault *spindle.PanicError, err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		var ok bool
+		if fault, ok = v.(*spindle.PanicError); !ok {
+			panic(v)
+		}
+	}()
+	return nil, Run(ctx, program)
 }
 
 // Run runs a program under virtual time.
@@ -55,8 +86,9 @@ var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // host is a simulated machine.
 type host struct {
-	now  time.Duration
-	rand *rand.PCG
+	now     time.Duration
+	rand    *rand.PCG
+	blocked spindle.Lot // who waits in WaitAllBlocked; loop goroutine only
 
 	mu    sync.Mutex
 	woken bool
@@ -72,30 +104,40 @@ func (h *host) Modify(int, kernel.Token, kernel.Interest, kernel.Mode) error {
 }
 func (h *host) Delete(int) error { return errNoNetwork }
 
-// Wait never blocks: it does the next thing that could happen.
+// Wait never blocks: it does the next thing that could happen. Tasks that want
+// to see everybody wait come first, because after any other thing not everybody
+// does.
 func (h *host) Wait(_ []kernel.Event, timeout time.Duration) (int, error) {
-	if timeout == 0 {
+	if timeout == 0 || h.wasWoken() || h.blocked.Wake(math.MaxInt) > 0 {
 		return 0, nil
 	}
+	if work := h.nextWork(); work != nil {
+		work()
+		return 0, nil
+	}
+	if timeout < 0 {
+		return 0, ErrDeadlock
+	}
+	h.now += timeout
+	return 0, nil
+}
+
+func (h *host) wasWoken() bool {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	woken := h.woken
 	h.woken = false
-	var work func()
-	if len(h.work) > 0 && !woken {
+	return woken
+}
+
+func (h *host) nextWork() (work func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.work) > 0 {
 		work = h.work[0]
 		h.work = h.work[1:]
 	}
-	h.mu.Unlock()
-	switch {
-	case woken:
-	case work != nil:
-		work()
-	case timeout < 0:
-		return 0, ErrDeadlock
-	default:
-		h.now += timeout
-	}
-	return 0, nil
+	return work
 }
 
 func (h *host) Wake() {
