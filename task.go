@@ -15,6 +15,7 @@ import (
 // it waits, and goes on when the loop resumes it.
 type Task struct {
 	fn      func(context.Context) error
+	code    uintptr  // of the function that the user knows it by; 0 for fn's
 	nursery *Nursery // whose child it is
 	scope   *Scope   // the innermost one it is in
 	co      *coro    // what it runs on, and its wait; nil before it has begun
@@ -93,12 +94,14 @@ func (t *Task) place() string {
 }
 
 func (t *Task) function() *runtime.Func {
-	fn := t.fn
-	if r := t.nursery.scope.run; t == r.main {
-		fn = r.fn
+	if t.code != 0 {
+		return runtime.FuncForPC(t.code)
 	}
-	return runtime.FuncForPC(reflect.ValueOf(fn).Pointer())
+	return runtime.FuncForPC(codeOf(t.fn))
 }
+
+// codeOf is where a function's code begins.
+func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 
 // caller is the task that is calling, and the scope of its ctx. It panics if
 // the caller is no task of the loop that ctx belongs to.
@@ -226,6 +229,17 @@ func (t *Task) bind(ctx context.Context) (unbind func()) {
 	}
 	stop := context.AfterFunc(ctx, func() { co.s.l.Post(give) })
 	return func() { stop() }
+}
+
+// heed is the end of a wait that cancellation does not end. Code that goes on
+// all the same is treated as in any other wait.
+func (t *Task) heed(outer *Scope) {
+	if t.doomed {
+		t.vanish()
+	}
+	if outer.blame.Load() != nil {
+		t.breathe()
+	}
 }
 
 // breathe lets the others run before a cancelled wait returns. Code that heeds
