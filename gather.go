@@ -124,11 +124,11 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 			}
 		}))
 	}
-	err = waker.Park(ctx, "Wait", func() bool {
+	err = waker.Park(ctx, "Wait", AbortFunc(func() bool {
 		gone := !over
 		over = true
 		return gone
-	})
+	}))
 	forget(told)
 	return err
 }

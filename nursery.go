@@ -146,6 +146,9 @@ func caught(v any) *PanicError {
 // Scope is the scope that the nursery's tasks are in: cancel it to end them all.
 func (n *Nursery) Scope() *Scope { return n.scope }
 
+// Ended tells whether the nursery has ended: then it takes no more tasks.
+func (n *Nursery) Ended() bool { return n.closed }
+
 // Go starts fn as a task of the nursery. It may be called by any task or
 // callback of the loop while the nursery is open.
 func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith(TaskOptions{}, fn) }

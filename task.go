@@ -33,7 +33,7 @@ type Task struct {
 type wait struct {
 	what    string
 	since   time.Duration
-	aborter aborter
+	aborter Aborter
 	outcome error      // what the wait will return
 	unbind  func()     // lets go of a context that could end it; nil for its own scope
 	seq     uint32     // names the wait, so that a late wake finds it gone
@@ -56,11 +56,6 @@ const (
 // eachBudget is how many waits may complete at once before a task must let the
 // others run.
 const eachBudget = 64
-
-// aborter takes a wait back. It is called on the loop when the wait is to be
-// cancelled, and returns false if the wait has ended otherwise: a result that
-// arrives together with a cancellation is not lost.
-type aborter interface{ abort(*Task) bool }
 
 // enter makes sc the innermost scope of the task.
 func (t *Task) enter(sc *Scope) {
@@ -179,7 +174,7 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 // pause begins a wait: somebody will wake the task, or ctx, or the scope the task
 // is in, is cancelled and ab agrees. The task must suspend next. It takes two
 // calls because every return behind a switch costs as much as ten instructions.
-func (t *Task) pause(ctx context.Context, what string, ab aborter) {
+func (t *Task) pause(ctx context.Context, what string, ab Aborter) {
 	c := t.co
 	c.seq++
 	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
@@ -200,7 +195,7 @@ func (t *Task) wake(err error) {
 
 // cancelWait ends the task's wait with err if it can still be given up.
 func (t *Task) cancelWait(err error) {
-	if t.state == waiting && t.co.aborter.abort(t) {
+	if t.state == waiting && t.co.aborter.Abort() {
 		t.wake(err)
 	}
 }
@@ -266,7 +261,7 @@ const (
 // unabortable is for waits that cancellation does not end.
 type unabortable struct{}
 
-func (unabortable) abort(*Task) bool { return false }
+func (unabortable) Abort() bool { return false }
 
 // spend counts a wait that completed at once, and lets the others run when
 // there were many: no task keeps the loop by never having to wait.

@@ -33,7 +33,6 @@ func (s *coroutineEcho) run(ctx context.Context) error {
 func (s *coroutineEcho) serve(fd int) {
 	s.k.SetOption(fd, kernel.NoDelay, 1)
 	c := &wire{s: s, fd: fd}
-	c.abort = c.giveUp
 	s.tasks.Go(c.echo)
 }
 
@@ -46,8 +45,6 @@ type wire struct {
 	ready   loop.Ready // since the last wait
 	drained bool       // a short read has emptied it
 	waits   bool
-
-	abort func() bool // giveUp, made once
 }
 
 // echo is the whole server, to one client.
@@ -125,10 +122,11 @@ func (c *wire) wait(ctx context.Context, what string) (err error) {
 		return err
 	}
 	c.waits = true
-	return c.waker.Park(ctx, what, c.abort)
+	return c.waker.Park(ctx, what, c)
 }
 
-func (c *wire) giveUp() bool {
+// Abort gives a wait up.
+func (c *wire) Abort() bool {
 	waited := c.waits
 	c.waits = false
 	return waited
