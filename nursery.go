@@ -146,6 +146,17 @@ func caught(v any) *PanicError {
 // Scope is the scope that the nursery's tasks are in: cancel it to end them all.
 func (n *Nursery) Scope() *Scope { return n.scope }
 
+// Here is the context of the task that is calling, which is its innermost scope;
+// nil if the caller is not a task of the nursery's loop. It is for methods whose
+// form has no place for a ctx, like net.Conn's, and may be called from any
+// goroutine.
+func (n *Nursery) Here() context.Context {
+	if s := n.s; s.l.Owns() && s.running != nil {
+		return s.running.scope
+	}
+	return nil
+}
+
 // Ended tells whether the nursery has ended: then it takes no more tasks.
 func (n *Nursery) Ended() bool { return n.closed }
 

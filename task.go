@@ -127,19 +127,6 @@ func Current(ctx context.Context) *Task {
 	return scope.s.running
 }
 
-// ContextOf is the context of the task that is calling, which is its innermost
-// scope; nil if the caller is not a task of l. It is for methods whose form has no
-// place for a ctx, like net.Conn's, and may be called from any goroutine.
-func ContextOf(l *loop.Loop) context.Context {
-	if !l.Owns() {
-		return nil
-	}
-	if s, ok := l.Local(schedKey{}).(*sched); ok && s.running != nil {
-		return s.running.scope
-	}
-	return nil
-}
-
 // check is the beginning of every wait: it fails if the wait is cancelled
 // before it begins.
 func (t *Task) check(ctx context.Context, scope *Scope) error {

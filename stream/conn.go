@@ -70,9 +70,8 @@ func newConn(home *spindle.Nursery, h *sock.Hub, fd int, kind sock.Kind) (*Conn,
 	return c, nil
 }
 
-func (c *Conn) hub() *sock.Hub       { return c.socket.Hub() }
-func (c *Conn) loop() *loop.Loop     { return c.hub().L }
-func (c *Conn) ctx() context.Context { return spindle.ContextOf(c.loop()) }
+func (c *Conn) hub() *sock.Hub   { return c.socket.Hub() }
+func (c *Conn) loop() *loop.Loop { return c.hub().L }
 
 // owner is what a Conn is to its socket.
 type owner Conn
@@ -94,7 +93,7 @@ func (o *owner) SocketOrphaned() { (*Conn)(o).end() }
 // Read reads what there is, up to len(p) bytes, waiting for some. At the end it
 // fails with io.EOF.
 func (c *Conn) Read(p []byte) (n int, err error) {
-	ctx := c.ctx()
+	ctx := c.home.Here()
 	if ctx == nil {
 		return c.abroad("Read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
 	}
@@ -110,21 +109,17 @@ func (c *Conn) read(ctx context.Context, p []byte) (int, error) {
 	}
 	n, err := c.tryRead(p)
 	for err == syscall.EAGAIN {
-		if err = c.waitToRead(ctx); err == nil {
+		if err = c.reads.begin(ctx, c.socket.Busy()); err != nil {
+			break
+		}
+		err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
+		c.socket.Idle()
+		if err == nil {
 			n, err = c.tryRead(p)
 		}
 	}
 	c.reads.leave()
 	return n, c.fault("read", err)
-}
-
-func (c *Conn) waitToRead(ctx context.Context) error {
-	if err := c.socket.Busy(); err != nil {
-		return err
-	}
-	err := c.reads.wait(ctx, "Conn.Read")
-	c.socket.Idle()
-	return err
 }
 
 func (c *Conn) tryRead(p []byte) (int, error) {
@@ -139,7 +134,7 @@ func (c *Conn) tryRead(p []byte) (int, error) {
 // that waits needs no buffer. That call may be a Write of what was lent. It is for
 // tasks only.
 func (c *Conn) ReadBorrow() ([]byte, error) {
-	ctx := c.ctx()
+	ctx := c.home.Here()
 	if ctx == nil {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
@@ -150,7 +145,7 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 
 // Write writes all of p, waiting for room.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	ctx := c.ctx()
+	ctx := c.home.Here()
 	if ctx == nil {
 		return c.abroad("Write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
 	}
@@ -200,7 +195,10 @@ func (c *Conn) tryWrite(p []byte) (int, error) {
 // writeOn writes all of p, for which there is no room yet.
 func (c *Conn) writeOn(ctx context.Context, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		if err = c.writes.wait(ctx, "Conn.Write"); err == nil {
+		if err = c.writes.begin(ctx, nil); err != nil {
+			break
+		}
+		if err = c.writes.waker.Park(ctx, "Conn.Write", &c.writes); err == nil {
 			var m int
 			m, err = c.tryWrite(p[n:])
 			n += m
@@ -274,12 +272,16 @@ func (c *Conn) shut(op string, shut func() error) error {
 // fault is a failure as package net would return it. The end of the stream and a
 // cancellation are what they are.
 func (c *Conn) fault(op string, err error) error {
-	var canceled *spindle.Canceled
-	switch {
-	case err == nil || err == io.EOF || errors.As(err, &canceled):
+	if err == nil || err == io.EOF {
 		return err
-	case err == syscall.EBADF:
-		err = net.ErrClosed
+	}
+	return c.explain(op, err)
+}
+
+func (c *Conn) explain(op string, err error) error {
+	var canceled *spindle.Canceled
+	if errors.As(err, &canceled) {
+		return err
 	}
 	a := c.addrs.Load()
 	if a == nil {

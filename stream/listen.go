@@ -124,7 +124,7 @@ func (ln *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept without the interface around.
 func (ln *Listener) AcceptConn() (*Conn, error) {
-	if ctx := spindle.ContextOf(ln.hub.L); ctx != nil {
+	if ctx := ln.home.Here(); ctx != nil {
 		return ln.acceptIn(ctx)
 	}
 	c, err := inTask(ln.hub.L, ln.home, "Listener.Accept of a goroutine", ln.acceptIn)

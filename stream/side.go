@@ -56,14 +56,18 @@ func (s *side) leave() {
 	}
 }
 
-// wait waits until the socket is ready, for the task whose turn it is.
-func (s *side) wait(ctx context.Context, what string) error {
+// begin begins a wait until the socket is ready, for the task whose turn it is; it
+// must park next. Armed is whether the socket could be watched.
+func (s *side) begin(ctx context.Context, armed error) error {
+	if armed != nil {
+		return armed
+	}
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
 	s.waker, s.waits = w, true
-	return w.Park(ctx, what, s)
+	return nil
 }
 
 // Abort gives a wait up.
