@@ -18,6 +18,7 @@ type Dialing struct {
 	done   func(fd int, a kernel.Addr, err error)
 	left   []kernel.Addr
 	tries  []*try
+	soon   loop.Handle // of next
 	timer  loop.Timer
 	lookup loop.Job
 	stop   context.CancelFunc // of the lookup
@@ -42,7 +43,7 @@ func (h *Hub) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, 
 	d := &Dialing{hub: h, bind: bind, done: done}
 	if a, ok := t.Known(false); ok {
 		d.left = []kernel.Addr{a}
-		h.L.CallSoon(d.next)
+		d.soon = h.L.CallSoon(d.next)
 		return d
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -190,6 +191,7 @@ func (d *Dialing) Cancel() bool {
 		return false
 	}
 	d.over = true
+	d.soon.Cancel()
 	d.timer.Cancel()
 	d.lookup.Cancel()
 	if d.stop != nil {
