@@ -196,3 +196,10 @@ func onlyCanceled(err error) error {
 	}
 	return fmt.Errorf("not cancelled, but %w", err)
 }
+
+func notEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
