@@ -111,6 +111,7 @@ func (s *sched) coro() *coro {
 }
 
 // keep puts a coroutine into the pool, if there is room.
+//
 //go:noinline
 func (s *sched) keep(c *coro) bool {
 	if len(s.pool) >= keepCoros {
