@@ -12,5 +12,9 @@ func TestMain(m *testing.M) {
 		crowd(address)
 		return
 	}
+	if os.Getenv(loadAt) != "" {
+		load()
+		return
+	}
 	leak.Main(m)
 }
