@@ -18,8 +18,8 @@ type coro struct {
 
 	next    func() (struct{}, bool)
 	yield   func(struct{}) bool
-	wake    func() // wakes its task: a callback that needs no closure each time
-	read    func() // the same, and ends a wait for readability; made when needed
+	wake    func() // wakes its task: a callback that needs no closure each time; made when needed
+	read    func() // the same, and ends a wait for readability
 	write   func()
 	hosting bool // resumed and not yet back: others may stand above it
 	dead    bool // ended by Goexit
@@ -28,9 +28,16 @@ type coro struct {
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
-	c.wake = func() { c.task.wake(nil) }
 	c.next, _ = iter.Pull(c.main)
 	return c
+}
+
+// waking is a callback that wakes the task.
+func (c *coro) waking() func() {
+	if c.wake == nil {
+		c.wake = func() { c.task.wake(nil) }
+	}
+	return c.wake
 }
 
 // Resume is called by the loop.

@@ -17,7 +17,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallLater(d, t.co.wake)
+	t.co.timer = scope.s.l.CallLater(d, t.co.waking())
 	t.pause(ctx, "Sleep", (*sleeping)(t.co))
 	return t.suspend()
 }
@@ -28,7 +28,7 @@ func SleepUntil(ctx context.Context, when time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallAt(when, t.co.wake)
+	t.co.timer = scope.s.l.CallAt(when, t.co.waking())
 	t.pause(ctx, "SleepUntil", (*sleeping)(t.co))
 	return t.suspend()
 }

@@ -235,7 +235,7 @@ func (t *Task) breathe() {
 	if t.ignored <= heeded {
 		t.wake(nil)
 	} else {
-		t.co.timer = t.co.s.l.CallLater(heedless, t.co.wake)
+		t.co.timer = t.co.s.l.CallLater(heedless, t.co.waking())
 	}
 	t.suspend()
 }
