@@ -16,5 +16,9 @@ func TestMain(m *testing.M) {
 		load()
 		return
 	}
+	if path := os.Getenv(orphanAt); path != "" {
+		orphan(path)
+		return
+	}
 	leak.Main(m)
 }
