@@ -46,7 +46,11 @@ func TestLentMemoryIsCopiedBeforeAWait(t *testing.T) {
 							out.CloseWrite()
 							return err
 						})
-						waiting(t, ctx, 1, "Conn.Write")
+						writers := 1
+						if inLine {
+							writers = 2
+						}
+						waiting(t, ctx, writers, "Conn.Write")
 						_, err := noise.Write(make([]byte, 64<<10))
 						check(t, err)
 						_, err = ear.ReadBorrow()
