@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // TestLentMemoryIsCopiedBeforeAWait: what was lent is written, in whatever slice of
@@ -92,6 +93,35 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 			check(t, err)
 			quiet(t, ctx, 5)
 			receive(t, a, 1)
+		})
+	}
+}
+
+// TestRoomDoesNotKeepTheLoopBusy: on a system without edges, that there is room is
+// told only while somebody waits for it.
+func TestRoomDoesNotKeepTheLoopBusy(t *testing.T) {
+	for _, backend := range kernel.Backends() {
+		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
+			a, b := pair(t, ctx, "unix")
+			narrow(t, a)
+			writes := map[string]func(){
+				"Write":  func() { a.Write(pattern(1 << 20)) },
+				"Writev": func() { a.Writev([][]byte{pattern(1 << 20), nil}) },
+			}
+			for _, write := range writes {
+				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+					n.Go(func(context.Context) error { write(); return nil })
+					receive(t, b, 1<<20)
+				})
+				quiet(t, ctx, 5)
+			}
+			receive(t, b, fill(t, ctx, a))
+			quiet(t, ctx, 5)
+			copied(t, ctx, "unix", 4<<20, false, func(to, from *stream.Conn) (n int64, err error) {
+				n, err = io.Copy(to, from)
+				quiet(t, ctx, 20)
+				return n, err
+			})
 		})
 	}
 }

@@ -8,22 +8,24 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // TestConnFromGoroutines is the standard library's idea of a net.Conn, used by
 // goroutines that are no tasks.
 func TestConnFromGoroutines(t *testing.T) {
+	for _, where := range []struct{ backend, network string }{{"", "tcp"}, {"", "unix"}, {"poll", "tcp"}} {
+		t.Run(where.backend+where.network, func(t *testing.T) { conform(t, where.backend, where.network) })
+	}
+}
+
+func conform(t *testing.T, backend, network string) {
 	pairs, stop := make(chan chan [2]net.Conn), make(chan struct{})
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
+	o := spindle.Options{Loop: loop.Options{Backend: backend}}
 	go func() {
-		ended <- spindle.Run(ctx, func(ctx context.Context) error {
-			ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			defer ln.Close()
+		ended <- spindle.RunWith(ctx, o, func(ctx context.Context) error {
 			for {
 				ask, err := spindle.Abandon(ctx, func() (chan [2]net.Conn, error) {
 					select {
@@ -36,14 +38,7 @@ func TestConnFromGoroutines(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				a, err := stream.Dial(ctx, "tcp", ln.Addr().String())
-				if err != nil {
-					return err
-				}
-				b, err := ln.Accept()
-				if err != nil {
-					return err
-				}
+				a, b := pair(t, ctx, network)
 				ask <- [2]net.Conn{a, b}
 			}
 		})
