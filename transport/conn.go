@@ -79,7 +79,9 @@ func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
 		c.state |= lost
-		c.end(net.ErrClosed)
+		if !c.is(unmade) {
+			c.end(net.ErrClosed)
+		}
 	}
 }
 

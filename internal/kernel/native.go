@@ -49,6 +49,8 @@ type Shape struct {
 	Socket    bool // otherwise a pipe, a terminal or a file
 	Type      Type // of a socket; 0 if it is neither stream nor datagram
 	Listening bool
+
+	ReadOnly, WriteOnly bool // an end of a pipe
 }
 
 // Cred is a process and on whose behalf it ran.

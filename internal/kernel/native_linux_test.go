@@ -104,7 +104,8 @@ func TestShapes(t *testing.T) {
 	stream, _ := socketPair(t, unix.SOCK_STREAM)
 	datagram, _ := socketPair(t, unix.SOCK_DGRAM)
 	other, _ := socketPair(t, unix.SOCK_SEQPACKET)
-	r, _ := pipe(t)
+	r, w := pipe(t)
+	_, terminal := openTerminal(t)
 	ln, err := s.Socket(IPv4, Stream)
 	must(t, err)
 	defer s.CloseFD(ln)
@@ -118,7 +119,9 @@ func TestShapes(t *testing.T) {
 		{"datagram", datagram, Shape{Socket: true, Type: Datagram}},
 		{"packets", other, Shape{Socket: true}},
 		{"listener", ln, Shape{Socket: true, Type: Stream, Listening: true}},
-		{"pipe", r, Shape{}},
+		{"reading end", r, Shape{ReadOnly: true}},
+		{"writing end", w, Shape{WriteOnly: true}},
+		{"terminal", terminal, Shape{}},
 	} {
 		if got, err := s.Shape(tc.fd); err != nil || got != tc.want {
 			t.Errorf("%s: %+v, %v, want %+v", tc.name, got, err, tc.want)
