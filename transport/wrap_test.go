@@ -312,6 +312,28 @@ func TestPauseBeforeItIsMade(t *testing.T) {
 	})
 }
 
+// TestDataThatComesBeforeItIsMadeWaits: the loop asks the kernel before it comes to
+// ConnectionMade, if enough callbacks stand before that.
+func TestDataThatComesBeforeItIsMadeWaits(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		r, w := pipe(t)
+		w.Write([]byte("x"))
+		for range 300 {
+			l.CallSoon(func() {})
+		}
+		var calls []string
+		wrap(t, l, r, &script{
+			made: func(*transport.Conn) { calls = append(calls, "made") },
+			got:  func(c *transport.Conn, _ []byte) { calls = append(calls, "got"); c.Close() },
+			lost: stops(t, l, nil),
+		})
+		run(t, l)
+		if len(calls) != 2 || calls[0] != "made" {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
+
 func TestWrapListener(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
