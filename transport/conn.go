@@ -27,7 +27,7 @@ type Conn struct {
 // socket is a sock.Conn whose methods are not the Conn's.
 type socket struct{ sock.Conn }
 
-type connState uint8
+type connState uint16
 
 const (
 	pausedReading connState = 1 << iota
@@ -38,6 +38,7 @@ const (
 	gathered                // some of its bytes wait for the end of the turn
 	buffered                // the protocol is a BufferedProtocol
 	busy                    // it is queued to read on
+	unmade                  // ConnectionMade is still to come
 )
 
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
@@ -78,7 +79,9 @@ func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
 		c.state |= lost
-		c.end(net.ErrClosed)
+		if !c.is(unmade) {
+			c.end(net.ErrClosed)
+		}
 	}
 }
 
@@ -118,7 +121,7 @@ const maxReads = 16
 // read brings the protocol what there is.
 func (c *Conn) read() {
 	for range maxReads {
-		if c.is(pausedReading|closing|lost) || !c.socket.Readable() {
+		if c.is(unmade|pausedReading|closing|lost) || !c.socket.Readable() {
 			return
 		}
 		buf := c.st.hub.Buf

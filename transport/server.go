@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -46,6 +45,7 @@ type Server struct {
 	listener *sock.Listener
 	network  string
 	addr     kernel.Addr
+	file     socketFile
 	conns    int    // open
 	drained  func() // to be called when none is
 	closed   bool
@@ -64,7 +64,15 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.serve(fd, network, o)
+	a, _ := st.hub.K.LocalAddr(fd)
+	file := claim(st.hub.K, a)
+	s, err := st.serve(fd, network, o)
+	if err != nil {
+		file.remove(st.hub.K)
+		return nil, err
+	}
+	s.file = file
+	return s, nil
 }
 
 // bind makes a socket that listens.
@@ -99,6 +107,7 @@ func (st *station) serve(fd int, network string, o Options) (*Server, error) {
 		st.hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
+	st.servers[s] = true
 	return s, nil
 }
 
@@ -157,7 +166,8 @@ func (s *Server) Conns() int { return s.conns }
 // Loop is the loop that the server is on.
 func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
 
-// Close stops to accept; connections stay. The path of a Unix socket is removed.
+// Close stops to accept; connections stay. The path of a Unix socket is removed,
+// unless another socket has taken its place.
 // Closing again does nothing.
 func (s *Server) Close() error {
 	if s.st.hub.L.Foreign() {
@@ -167,13 +177,8 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	err := s.listener.Close()
-	if path := s.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		if e := os.Remove(path); e != nil && !errors.Is(e, os.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
+	delete(s.st.servers, s)
+	return errors.Join(s.listener.Close(), s.file.remove(s.st.hub.K))
 }
 
 // Drain is Close, and calls done once the last connection is lost. Who wants an

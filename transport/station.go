@@ -12,7 +12,8 @@ type station struct {
 	hub     *sock.Hub
 	arena   []byte
 	writes  []write
-	flushes func() // flush, made once
+	flushes func()           // flush, made once
+	servers map[*Server]bool // open ones
 }
 
 // write is bytes of one connection in the arena.
@@ -30,10 +31,17 @@ func stationOf(l *loop.Loop) *station {
 	if st, ok := l.Local(stationKey{}).(*station); ok {
 		return st
 	}
-	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize)}
+	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize), servers: make(map[*Server]bool)}
 	st.flushes = st.flush
 	l.SetLocal(stationKey{}, st)
 	return st
+}
+
+// LoopClosing ends the servers, before the hub ends what is left.
+func (st *station) LoopClosing() {
+	for s := range st.servers {
+		s.Close()
+	}
 }
 
 // gather has p sent at the end of the turn.

@@ -117,6 +117,8 @@ func (c *Conn) sent() {
 	case c.is(shutting) && !c.socket.Shut():
 		if err := c.socket.CloseWrite(); err != nil {
 			c.lose(c.fault("shutdown", err))
+		} else if c.socket.WriteOnly() {
+			c.lose(nil) // a pipe has no other way to tell
 		}
 	}
 }

@@ -96,6 +96,13 @@ func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 // Closed tells whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
+// HungUp tells whether the other end was closed, or failed.
+func (c *Conn) HungUp() bool { return c.is(hungUp) }
+
+// WriteOnly tells whether it is the end of a pipe from which nothing can be read,
+// any more or ever.
+func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
+
 // Shut tells whether the writing side was closed.
 func (c *Conn) Shut() bool { return c.is(shut | isClosed) }
 
@@ -276,10 +283,13 @@ func (c *Conn) CloseWrite() error {
 
 // CloseRead closes the reading side.
 func (c *Conn) CloseRead() error {
-	if c.is(ended | isClosed | isPipe) {
+	if c.is(ended | isClosed) {
 		return nil
 	}
 	c.state |= ended
+	if c.is(isPipe) {
+		return nil
+	}
 	return c.hub.K.Shutdown(int(c.fd), kernel.ReadSide)
 }
 
