@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"files":                      {".", "loop"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.

@@ -20,6 +20,8 @@ import (
 
 const tenMB = 10 << 20
 
+var tenMegabytes = pattern(tenMB)
+
 func TestExitStatus(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
 		if err := w.role("exit", "0").Run(ctx); err != nil {
@@ -60,7 +62,7 @@ func TestCombinedOutputHasBoth(t *testing.T) {
 func TestInputIsEchoed(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("cat"))
-		want := pattern(tenMB)
+		want := tenMegabytes
 		cmd.Stdin = bytes.NewReader(want)
 		out, err := cmd.Output(ctx)
 		if !bytes.Equal(out, want) {
@@ -83,7 +85,7 @@ func TestPipesAreConns(t *testing.T) {
 		if p.Stderr != nil {
 			t.Error("a pipe that nobody asked for")
 		}
-		want := pattern(tenMB)
+		want := tenMegabytes
 		n.Go(func(context.Context) error {
 			_, err := p.Stdin.Write(want)
 			return errors.Join(err, p.Stdin.CloseWrite())
