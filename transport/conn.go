@@ -136,7 +136,7 @@ func (c *Conn) read() {
 		n, err := c.socket.Read(buf)
 		if n > 0 {
 			c.in += uint64(n)
-			c.touch()
+			c.hears()
 			if c.is(buffered) {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
@@ -197,6 +197,7 @@ func (c *Conn) ResumeReading() {
 	if c.is(closing | lost) {
 		return
 	}
+	c.resumes()
 	if err := c.socket.Busy(); err != nil {
 		c.lose(err)
 		return

@@ -164,6 +164,7 @@ func (c *Conn) keep(p []byte) {
 	}
 	if c.unsent == nil {
 		c.unsent = &unsent{}
+		c.waits()
 	}
 	c.unsent.add(p)
 	c.checkHigh()

@@ -96,6 +96,9 @@ func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 // Closed tells whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
+// Ended tells whether the end was read, or reading was given up.
+func (c *Conn) Ended() bool { return c.is(ended | isClosed) }
+
 // HungUp tells whether the other end was closed, or failed.
 func (c *Conn) HungUp() bool { return c.is(hungUp) }
 
@@ -120,8 +123,9 @@ func (c *Conn) told(r loop.Ready) {
 	if r&loop.Writable != 0 {
 		c.state &^= full
 	}
-	if c.is(idle) && r&loop.Readable != 0 {
-		// It is known now. A kernel without edges would say it again and again.
+	if c.is(idle|ended) && r&loop.Readable != 0 {
+		// It is known now. A kernel without edges would say it again and again,
+		// the end for ever.
 		if err := c.arm(c.armed &^ loop.Read); err != nil {
 			c.state |= hungUp
 		}
