@@ -79,6 +79,7 @@ func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
 		c.state |= lost
+		c.detach()
 		if !c.is(unmade) {
 			c.end(net.ErrClosed)
 		}
@@ -251,6 +252,7 @@ func (c *Conn) detach() {
 	if c.extra != nil {
 		c.extra.timer.Cancel()
 	}
+	c.dropFiles()
 }
 
 // end is the last that the protocol hears.

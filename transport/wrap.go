@@ -183,7 +183,7 @@ func (c *Conn) Detach() (net.Conn, error) {
 	switch {
 	case c.is(closing | lost):
 		return nil, c.fault("detach", net.ErrClosed)
-	case c.Unsent() > 0:
+	case c.unsent != nil && !c.unsent.empty():
 		return nil, c.fault("detach", ErrUnsent)
 	case c.network() == "pipe":
 		return nil, c.fault("detach", syscall.EOPNOTSUPP)

@@ -146,6 +146,7 @@ type unsent struct {
 	head  int // bytes of the first that were sent
 	size  int
 	marks []mark
+	files []*span // between the bytes
 }
 
 // mark is a function to be called when a number of bytes were sent.
@@ -186,12 +187,14 @@ func (u *unsent) add(p []byte) {
 // drain sends what waits, as far as there is room.
 func (c *Conn) drain() {
 	u := c.unsent
-	for u.size > 0 {
-		bufs := u.bufs
-		first := bufs[0]
-		bufs[0] = first[u.head:]
-		n, err := c.socket.Writev(bufs)
-		bufs[0] = first
+	for !u.empty() {
+		if u.fileIsNext(c.out) {
+			if !c.drainFile() {
+				return
+			}
+			continue
+		}
+		n, err := c.drainBytes(u)
 		c.out += uint64(n)
 		if err != nil {
 			c.lose(c.fault("write", err))
@@ -216,6 +219,20 @@ func (c *Conn) drain() {
 		return
 	}
 	c.sent()
+}
+
+// drainBytes sends of the bytes that go before the next file.
+func (c *Conn) drainBytes(u *unsent) (int, error) {
+	bufs := u.bufs
+	first := bufs[0]
+	if len(u.files) > 0 {
+		p := first[u.head:]
+		return c.socket.Write(p[:min(uint64(len(p)), u.files[0].at-c.out)])
+	}
+	bufs[0] = first[u.head:]
+	n, err := c.socket.Writev(bufs)
+	bufs[0] = first
+	return n, err
 }
 
 // drop takes out the first n bytes.
@@ -254,10 +271,10 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.Loop().CallSoon(func() { fn(nil) })
 		return
 	}
-	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.size), fn})
+	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.total()), fn})
 }
 
-// Unsent is how many bytes wait to be sent.
+// Unsent is how many bytes wait to be sent, not counting those of files.
 func (c *Conn) Unsent() int {
 	if c.unsent == nil {
 		return 0

@@ -250,6 +250,16 @@ func (c *Conn) wrote(n, size int, err error) error {
 	return nil
 }
 
+// Blocked says that somebody else who writes found no room. Before that, the owner
+// has said that there was nothing to write (Flushed), so that room there is by now is told.
+func (c *Conn) Blocked() error {
+	if c.is(isClosed) {
+		return nil
+	}
+	c.state |= full
+	return c.arm(c.armed | loop.Write)
+}
+
 // Flushed says that there is nothing left to write.
 func (c *Conn) Flushed() error {
 	if c.is(isClosed) {
