@@ -44,6 +44,7 @@ const (
 	idle                       // nobody wants to read now
 	isPipe                     // no socket
 	isClosed                   // also by the system
+	failed                     // it has failed after the end was read
 )
 
 // Kind says what a descriptor is.
@@ -96,6 +97,20 @@ func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 // Closed tells whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
+// Failure is why the connection has failed since its end was read: no read would
+// tell any more. It is nil if it has not, as far as is known.
+func (c *Conn) Failure() error {
+	if !c.is(failed) || c.is(isClosed) {
+		return nil
+	}
+	c.state &^= failed
+	if code, err := c.hub.K.Option(int(c.fd), kernel.SocketError); err != nil || code == 0 {
+		return err
+	} else {
+		return syscall.Errno(code)
+	}
+}
+
 // Shut tells whether the writing side was closed.
 func (c *Conn) Shut() bool { return c.is(shut | isClosed) }
 
@@ -113,7 +128,10 @@ func (c *Conn) told(r loop.Ready) {
 	if r&loop.Writable != 0 {
 		c.state &^= full
 	}
-	if c.is(idle) && r&loop.Readable != 0 {
+	if c.is(ended) && r&loop.Failed != 0 {
+		c.state |= failed
+	}
+	if c.is(idle|ended) && r&loop.Readable != 0 {
 		// It is known now. A kernel without edges would say it again and again.
 		if err := c.arm(c.armed &^ loop.Read); err != nil {
 			c.state |= hungUp
@@ -191,7 +209,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	return n, c.wrote(n, len(p), err)
 }
 
-// Writev is Write of several buffers.
+// Writev is Write of several buffers, of the first MostBuffers of them.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	if c.is(isPipe) || len(bufs) == 1 {
 		return c.writeEach(bufs)
@@ -204,17 +222,18 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	case c.is(full):
 		return 0, nil
 	}
-	bufs = bufs[:min(len(bufs), mostBuffers)]
+	bufs = bufs[:min(len(bufs), MostBuffers)]
 	size := 0
 	for _, p := range bufs {
 		size += len(p)
 	}
 	n, err = c.hub.K.Sendv(int(c.fd), bufs)
-	return n, c.wrote(max(n, 0), size, err)
+	n = max(n, 0)
+	return n, c.wrote(n, size, err)
 }
 
-// mostBuffers is how many the kernel takes at once.
-const mostBuffers = 1024
+// MostBuffers is how many the kernel takes at once.
+const MostBuffers = 1024
 
 func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 	for _, p := range bufs {
