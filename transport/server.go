@@ -123,7 +123,7 @@ func (s *Server) accept(fd int) {
 	if !s.o.Delay && s.addr.Family() != kernel.Unix {
 		s.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := s.st.newConn(fd, sock.Socket, p, s)
+	c, err := s.st.newConn(fd, sock.KindOf(s.addr.Family()), p, s)
 	if err != nil {
 		s.failed(err)
 		return

@@ -43,6 +43,7 @@ const (
 	shut                       // the writing side is closed
 	idle                       // nobody wants to read now
 	isPipe                     // no socket
+	isTCP
 	isClosed                   // also by the system
 	failed                     // it has failed after the end was read
 )
@@ -51,16 +52,28 @@ const (
 type Kind uint8
 
 const (
-	Socket Kind = iota
-	Pipe        // read or written by Read and Write of the kernel
+	Socket Kind = iota // a socket of any kind
+	Pipe               // read or written by Read and Write of the kernel
+	TCP                // a socket of which less is asked: see Conn.Read
 )
+
+// KindOf is the kind of a stream socket of a family.
+func KindOf(f kernel.Family) Kind {
+	if f == kernel.IPv4 || f == kernel.IPv6 {
+		return TCP
+	}
+	return Socket
+}
 
 // Init makes c the connection on fd and begins to watch it. If it fails, fd is
 // closed.
 func (c *Conn) Init(h *Hub, fd int, kind Kind, owner Owner) error {
 	*c = Conn{hub: h, owner: owner, fd: int32(fd)}
-	if kind == Pipe {
+	switch kind {
+	case Pipe:
 		c.state = isPipe
+	case TCP:
+		c.state = isTCP
 	}
 	if err := c.arm(loop.Read); err != nil {
 		h.K.CloseFD(fd)
@@ -182,9 +195,12 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	case err == nil && n == 0:
 		c.state |= ended
 		return 0, io.EOF
-	case n < len(p) && !c.is(hungUp|isPipe):
+	case n < len(p) && c.is(isTCP) && !c.is(hungUp):
 		// A short read has emptied the socket: the next bytes are a new edge.
-		// Only the end may have come with the bytes, without one of its own.
+		// Only the end may have come with the bytes, without one of its own. A
+		// Unix socket is not empty then: reads also end where a descriptor was
+		// passed. (So they do on TCP behind urgent data, which nobody sends;
+		// who does is heard when the next packet comes.)
 		c.state |= drained
 	}
 	return n, err
