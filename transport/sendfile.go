@@ -42,7 +42,8 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	}
 	switch {
 	case err != nil:
-		c.Loop().CallSoon(func() { done(c.fault("sendfile", err)) })
+		why := c.fault("sendfile", err)
+		c.st.hub.Tell(func() { done(why) })
 		return
 	case n == 0:
 		c.AfterFlush(done)
@@ -50,13 +51,14 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	}
 	if c.unsent == nil {
 		c.unsent = &unsent{}
-		c.waits()
 	}
 	u := c.unsent
+	first := u.empty()
 	s := &span{f: f, offset: offset, left: n, at: c.out + uint64(u.total())}
 	u.files = append(u.files, s)
 	u.marks = append(u.marks, mark{s.at + uint64(n), done})
-	if u.size == 0 && len(u.files) == 1 {
+	if first {
+		c.waits()
 		c.startSpan(s)
 	}
 }
@@ -103,8 +105,7 @@ func (u *unsent) total() int64 {
 	return n
 }
 
-// drainFile sends of the file whose turn it is. It tells whether something else can
-// be sent now.
+// drainFile sends of the file whose turn it is. It tells whether to go on.
 func (c *Conn) drainFile() bool {
 	u := c.unsent
 	s := u.files[0]
@@ -123,7 +124,7 @@ func (c *Conn) drainFile() bool {
 		if n > 0 {
 			c.touch()
 		}
-		return c.socket.Writable()
+		return true
 	case s.left > 0:
 		c.startSpan(s)
 		return false
@@ -131,8 +132,7 @@ func (c *Conn) drainFile() bool {
 	s.lease.drop()
 	u.files[0] = nil
 	u.files = u.files[1:]
-	u.settle(c.out, nil)
-	return !c.is(lost)
+	return true
 }
 
 // spanChunk is how much a worker sends at once, and plainChunk how much it reads.

@@ -46,8 +46,8 @@ type Server struct {
 	network  string
 	addr     kernel.Addr
 	file     socketFile
-	conns    int    // open
-	drained  func() // to be called when none is
+	conns    int      // open
+	drained  []func() // to be called when none is
 	closed   bool
 }
 
@@ -111,11 +111,28 @@ func (st *station) serve(fd int, network string, o Options) (*Server, error) {
 	return s, nil
 }
 
+// protocol makes the protocol of a connection, which is closed if that panics.
+func (s *Server) protocol(fd int) Protocol {
+	returned := false
+	defer func() {
+		if !returned {
+			s.st.hub.K.CloseFD(fd)
+		}
+	}()
+	p := s.o.Protocol()
+	if p == nil {
+		panic("transport: Options.Protocol returned nil")
+	}
+	returned = true
+	return p
+}
+
 func (s *Server) accept(fd int) {
+	p := s.protocol(fd)
 	if !s.o.Delay && s.addr.Family() != kernel.Unix {
 		s.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := s.st.newConn(fd, sock.Socket, s.o.Protocol(), s)
+	c, err := s.st.newConn(fd, sock.KindOf(s.addr.Family()), p, s)
 	if err != nil {
 		s.failed(err)
 		return
@@ -129,14 +146,7 @@ func (s *Server) accept(fd int) {
 
 // made tells the protocol of the connection, on the way to the first data.
 func (c *Conn) made() {
-	returned := false
-	defer func() {
-		if !returned {
-			c.lose(errPanicked)
-		}
-	}()
-	c.proto.ConnectionMade(c)
-	returned = true
+	c.guarded(func() { c.proto.ConnectionMade(c) })
 }
 
 func (s *Server) failed(err error) {
@@ -151,8 +161,10 @@ func (s *Server) forget() {
 	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
 		s.listener.Resume()
 	}
-	if s.conns == 0 && s.drained != nil {
-		s.drained()
+	if s.conns == 0 {
+		for _, done := range s.drained {
+			s.st.hub.Tell(done)
+		}
 		s.drained = nil
 	}
 }
@@ -184,11 +196,14 @@ func (s *Server) Close() error {
 // Drain is Close, and calls done once the last connection is lost. Who wants an
 // end to it closes or aborts the connections.
 func (s *Server) Drain(done func()) error {
+	if done == nil {
+		panic("transport: Drain with a nil function")
+	}
 	err := s.Close()
 	if s.conns == 0 {
-		s.st.hub.L.CallSoon(done)
+		s.st.hub.Tell(done)
 		return err
 	}
-	s.drained = done
+	s.drained = append(s.drained, done)
 	return err
 }

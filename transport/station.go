@@ -37,13 +37,6 @@ func stationOf(l *loop.Loop) *station {
 	return st
 }
 
-// LoopClosing ends the servers, before the hub ends what is left.
-func (st *station) LoopClosing() {
-	for s := range st.servers {
-		s.Close()
-	}
-}
-
 // gather has p sent at the end of the turn.
 func (st *station) gather(c *Conn, p []byte) {
 	if len(st.arena)+len(p) > cap(st.arena) {
@@ -67,14 +60,30 @@ func (st *station) gather(c *Conn, p []byte) {
 }
 
 // flush sends what was gathered. Sending calls no callbacks, so nothing is
-// gathered meanwhile.
+// gathered meanwhile. A connection may have been gathered from in several places;
+// only behind the last can it end.
 func (st *station) flush() {
-	for i, w := range st.writes {
-		st.writes[i].c = nil
-		w.c.state &^= gathered
+	for _, w := range st.writes {
 		if !w.c.is(lost) {
 			w.c.send(st.arena[w.from:w.to])
 		}
 	}
+	for i, w := range st.writes {
+		c := w.c
+		st.writes[i].c = nil
+		c.state &^= gathered
+		if c.is(closing|shutting) && c.unsent == nil && !c.is(lost) {
+			c.sent()
+		}
+	}
 	st.writes, st.arena = st.writes[:0], st.arena[:0]
+}
+
+// LoopClosing sends what was written in the last turn, as nothing else will, and
+// ends the servers, before the hub ends what is left.
+func (st *station) LoopClosing() {
+	st.flush()
+	for s := range st.servers {
+		s.Close()
+	}
 }

@@ -111,7 +111,7 @@ func (c *Conn) deadline() (at time.Duration, op string) {
 	if !c.is(pausedReading|closing) && !c.socket.Ended() {
 		limit("read", e.heard, e.read)
 	}
-	if c.unsent != nil {
+	if c.unsent != nil && !c.unsent.empty() {
 		limit("write", e.wrote, e.write)
 	}
 	return at, op

@@ -119,9 +119,10 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 	}
 	c := &Conn{st: st, state: unmade}
 	c.setProtocol(p)
-	kind := sock.Socket
-	if !shape.Socket {
-		kind = sock.Pipe
+	kind := sock.Pipe
+	if shape.Socket {
+		a, _ := k.LocalAddr(fd)
+		kind = sock.KindOf(a.Family())
 	}
 	var o sock.Owner = (*owner)(c)
 	if shape.WriteOnly {
