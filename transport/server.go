@@ -48,6 +48,7 @@ type Server struct {
 	file     socketFile
 	conns    int      // open
 	drained  []func() // to be called when none is
+	left     func()   // told of each that is lost; may be nil
 	closed   bool
 }
 
@@ -158,6 +159,9 @@ func (s *Server) failed(err error) {
 // forget is the end of a connection.
 func (s *Server) forget() {
 	s.conns--
+	if s.left != nil {
+		s.left()
+	}
 	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
 		s.listener.Resume()
 	}
@@ -182,9 +186,7 @@ func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
 // unless another socket has taken its place.
 // Closing again does nothing.
 func (s *Server) Close() error {
-	if s.st.hub.L.Foreign() {
-		panic("transport: Server.Close called from a goroutine that is not the loop's; use Post")
-	}
+	s.only("Close")
 	if s.closed {
 		return nil
 	}
@@ -193,8 +195,11 @@ func (s *Server) Close() error {
 	return errors.Join(s.listener.Close(), s.file.remove(s.st.hub.K))
 }
 
+// loopClosing is called when the loop is closed.
+func (s *Server) loopClosing() { s.Close() }
+
 // Drain is Close, and calls done once the last connection is lost. Who wants an
-// end to it closes or aborts the connections.
+// end to it calls CloseConns or AbortConns.
 func (s *Server) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")

@@ -12,9 +12,12 @@ type station struct {
 	hub     *sock.Hub
 	arena   []byte
 	writes  []write
-	flushes func()           // flush, made once
-	servers map[*Server]bool // open ones
+	flushes func()          // flush, made once
+	servers map[closer]bool // open ones
 }
+
+// closer is a server, or a loop's part of one.
+type closer interface{ loopClosing() }
 
 // write is bytes of one connection in the arena.
 type write struct {
@@ -31,7 +34,7 @@ func stationOf(l *loop.Loop) *station {
 	if st, ok := l.Local(stationKey{}).(*station); ok {
 		return st
 	}
-	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize), servers: make(map[*Server]bool)}
+	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize), servers: make(map[closer]bool)}
 	st.flushes = st.flush
 	l.SetLocal(stationKey{}, st)
 	return st
@@ -84,6 +87,6 @@ func (st *station) flush() {
 func (st *station) LoopClosing() {
 	st.flush()
 	for s := range st.servers {
-		s.Close()
+		s.loopClosing()
 	}
 }

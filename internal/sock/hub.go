@@ -75,6 +75,15 @@ func (h *Hub) tell() {
 // Open is how many connections are open.
 func (h *Hub) Open() int { return h.open }
 
+// Each calls fn with the owner of every open connection. Fn may close that one.
+func (h *Hub) Each(fn func(Owner)) {
+	for c := h.last; c != nil; {
+		before := c.prev
+		fn(c.owner)
+		c = before
+	}
+}
+
 // LoopClosing ends what is still open. A callback that panics does not keep the
 // rest from its end.
 func (h *Hub) LoopClosing() {
