@@ -12,7 +12,8 @@ type station struct {
 	hub     *sock.Hub
 	arena   []byte
 	writes  []write
-	flushes func() // flush, made once
+	flushes func()      // flush, made once
+	end     loop.Handle // of the turn
 }
 
 // write is bytes of one connection in the arena.
@@ -46,7 +47,7 @@ func (st *station) gather(c *Conn, p []byte) {
 		}
 	}
 	if len(st.writes) == 0 {
-		st.hub.L.CallSoonPriority(loop.High, st.flushes)
+		st.end = st.hub.L.CallSoonPriority(loop.High, st.flushes)
 	}
 	from := len(st.arena)
 	st.arena = append(st.arena, p...)
@@ -79,4 +80,7 @@ func (st *station) flush() {
 }
 
 // LoopClosing sends what was written in the last turn: nothing else will.
-func (st *station) LoopClosing() { st.flush() }
+func (st *station) LoopClosing() {
+	st.end.Cancel()
+	st.flush()
+}

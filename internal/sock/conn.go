@@ -36,16 +36,16 @@ type Owner interface {
 type state uint16
 
 const (
-	drained  state = 1 << iota // a read would find nothing
-	full                       // a write would find no room
-	hungUp                     // the peer will send no more: the end is near
-	ended                      // the end was read
-	shut                       // the writing side is closed
-	idle                       // nobody wants to read now
-	isPipe                     // no socket
+	drained state = 1 << iota // a read would find nothing
+	full                      // a write would find no room
+	hungUp                    // the peer will send no more: the end is near
+	ended                     // the end was read
+	shut                      // the writing side is closed
+	idle                      // nobody wants to read now
+	isPipe                    // no socket
 	isTCP
-	isClosed                   // also by the system
-	failed                     // it has failed after the end was read
+	isClosed // also by the system
+	failed   // an error is pending
 )
 
 // Kind says what a descriptor is.
@@ -113,7 +113,7 @@ func (c *Conn) Closed() bool { return c.is(isClosed) }
 // Failure is why the connection has failed since its end was read: no read would
 // tell any more. It is nil if it has not, as far as is known.
 func (c *Conn) Failure() error {
-	if !c.is(failed) || c.is(isClosed) {
+	if !c.is(failed) || !c.is(ended) || c.is(isClosed) {
 		return nil
 	}
 	c.state &^= failed
@@ -136,13 +136,10 @@ func (c *Conn) told(r loop.Ready) {
 		c.state |= hungUp
 	}
 	if r&loop.Failed != 0 {
-		c.state = c.state&^drained&^full | hungUp // a call will tell why
+		c.state = c.state&^drained&^full | hungUp | failed // a call will tell why
 	}
 	if r&loop.Writable != 0 {
 		c.state &^= full
-	}
-	if c.is(ended) && r&loop.Failed != 0 {
-		c.state |= failed
 	}
 	if c.is(idle|ended) && r&loop.Readable != 0 {
 		// It is known now. A kernel without edges would say it again and again.
