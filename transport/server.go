@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -64,7 +63,11 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.serve(fd, network, o)
+	s, err := st.serve(fd, network, o)
+	if err != nil && network == "unix" {
+		sock.RemovePath(kernel.Addr{Path: address})
+	}
+	return s, err
 }
 
 // bind makes a socket that listens.
@@ -164,7 +167,16 @@ func (s *Server) forget() {
 func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
 
 // Conns is how many connections are open.
-func (s *Server) Conns() int { return s.conns }
+func (s *Server) Conns() int {
+	s.only("Conns")
+	return s.conns
+}
+
+func (s *Server) only(op string) {
+	if s.st.hub.L.Foreign() {
+		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
+	}
+}
 
 // Loop is the loop that the server is on.
 func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
@@ -172,20 +184,12 @@ func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
 // Close stops to accept; connections stay. The path of a Unix socket is removed.
 // Closing again does nothing.
 func (s *Server) Close() error {
-	if s.st.hub.L.Foreign() {
-		panic("transport: Server.Close called from a goroutine that is not the loop's; use Post")
-	}
+	s.only("Close")
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	err := s.listener.Close()
-	if path := s.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		if e := os.Remove(path); e != nil && !errors.Is(e, os.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
+	return errors.Join(s.listener.Close(), sock.RemovePath(s.addr))
 }
 
 // Drain is Close, and calls done once the last connection is lost. Who wants an
