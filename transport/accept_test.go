@@ -122,12 +122,13 @@ func TestAcceptFailuresInEveryCallback(t *testing.T) {
 func TestCloseInOnError(t *testing.T) {
 	o, fault, calls := gated(t, "")
 	*fault = syscall.ENOMEM
-	var s *transport.Server
 	closed := make(chan bool)
+	var server *transport.Server // the loop's
 	l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{OnError: func(err error) {
-		s.Close()
+		server.Close()
 		close(closed)
 	}}, func() *spy { return &spy{} })
+	on(t, l, func() { server = s })
 	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // it may be refused already
 		c.Close()
 	}

@@ -35,7 +35,7 @@ const longest = 60
 
 // TestRandomScripts is some of that, always the same.
 func TestRandomScripts(t *testing.T) {
-	n := 4000
+	n := 2000
 	if underRace || testing.Short() {
 		n = 500
 	}

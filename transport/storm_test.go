@@ -8,6 +8,17 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
+// tally is a protocol for all the connections of a server.
+type tally struct{ made, lost, failed int }
+
+func (p *tally) ConnectionMade(c *transport.Conn)            { p.made++ }
+func (p *tally) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
+func (p *tally) ConnectionLost(c *transport.Conn, err error) {
+	if p.lost++; err != nil {
+		p.failed++
+	}
+}
+
 // visitor is a client that comes, has some bytes echoed, and goes in a way of its
 // own.
 type visitor struct {

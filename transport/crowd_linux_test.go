@@ -105,17 +105,6 @@ func (c *crowd) leave(t *testing.T) {
 	}
 }
 
-// tally is a protocol for all of a crowd.
-type tally struct{ made, lost, failed int }
-
-func (p *tally) ConnectionMade(c *transport.Conn)            { p.made++ }
-func (p *tally) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
-func (p *tally) ConnectionLost(c *transport.Conn, err error) {
-	if p.lost++; err != nil {
-		p.failed++
-	}
-}
-
 // descriptors is how many a process may have.
 func descriptors(t *testing.T) int {
 	t.Helper()
