@@ -60,9 +60,9 @@ type World struct {
 	names     map[string]*Host
 	addrs     map[netip.Addr]*Host
 	links     map[[2]*Host]*Link
-	delay     Delay // of links that have none of their own
-	conns     uint32 // so far
-	pids      uint32 // so far
+	delay     Delay      // of links that have none of their own
+	conns     uint32     // so far
+	pids      uint32     // so far
 	processes []*Process // those that have not ended
 	runnable  []*Process // coroutines that may go on
 	idlers    []*Process // to be told when everybody waits
