@@ -56,6 +56,30 @@ func (w *World) Link(a, b *Host) *Link {
 	return l
 }
 
+// Cut lets nothing pass, or everything again.
+func (l *Link) Cut(cut bool) {
+	if l.Down == cut {
+		return
+	}
+	l.Down = cut
+	kind := Healed
+	if cut {
+		kind = Parted
+	}
+	l.w.trace.add(l.w, traceEvent{kind: kind, from: l.from.id, to: l.to.id})
+}
+
+// Heal ends every cut, in the order of the hosts.
+func (w *World) Heal() {
+	for _, a := range w.hosts {
+		for _, b := range w.hosts {
+			if l := w.links[[2]*Host{a, b}]; l != nil {
+				l.Cut(false)
+			}
+		}
+	}
+}
+
 // local tells whether the link does not leave its host: there it takes no time.
 func (l *Link) local() bool { return l.from == l.to }
 

@@ -29,7 +29,8 @@ type Process struct {
 	killed   error    // why it was ended, if it was
 	deadline time.Duration
 	timer    time.Duration // when its next timer event is; never, if there is none
-	looks    int           // waits in a row that did not wait
+	looks    int           // how often it has asked at one moment of time
+	lookedAt time.Duration // which
 	closed   bool
 
 	next  func() (struct{}, bool)
@@ -198,50 +199,83 @@ func (p *Process) AwaitIdle() {
 // Name is "sim".
 func (p *Process) Name() string { return "sim" }
 
-// restLooks is after how many looks without a wait others have their turn.
-const restLooks = 16
+// Limits on how often a process may ask at one moment of time: after the first,
+// others have their turn; after the second it is said to be stuck.
+const (
+	restLooks = 16
+	mostLooks = 1 << 16
+)
 
 // Wait is where a process gives way to the others.
 func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
-	if p.closed {
+	switch {
+	case p.closed:
 		return 0, syscall.EBADF
+	case p.killed != nil:
+		return p.linger(timeout)
 	}
-	if p.killed == nil {
-		p.w.settle()
+	p.w.settle()
+	if now := p.w.Now(); now != p.lookedAt {
+		p.lookedAt, p.looks = now, 0
+	}
+	p.looks++
+	if p.looks%restLooks == 0 {
+		p.rest()
+	}
+	if p.obey() {
+		timeout = 0
 	}
 	n := p.ready.collect(p.w, events)
 	if n > 0 || timeout == 0 || p.woken.Load() {
 		p.woken.Store(false)
-		if p.looks++; p.looks >= restLooks && p.yield != nil && p.killed == nil {
-			p.looks = 0
-			p.state = waiting
-			p.goOn()
-			p.yield(struct{}{})
-		}
 		return n, nil
 	}
-	if p.killed != nil {
-		return 0, p.killed
-	}
-	p.looks = 0
 	if err := p.await(timeout); err != nil {
 		return 0, err
 	}
 	p.woken.Store(false)
+	p.obey()
+	return p.ready.collect(p.w, events), nil
+}
+
+// rest lets others go first, if it is not the process itself that drives.
+func (p *Process) rest() {
+	if p.yield == nil {
+		return
+	}
+	if p.looks > mostLooks {
+		p.looks = 0
+		p.w.stuck = p
+	}
+	p.state = waiting
+	p.goOn()
+	p.yield(struct{}{})
+}
+
+// linger is Wait for a process that was killed: it may run what is ready, within
+// reason.
+func (p *Process) linger(timeout time.Duration) (int, error) {
+	if p.looks++; timeout == 0 && p.looks%mostLooks != 0 {
+		return 0, nil
+	}
+	return 0, p.killed
+}
+
+// obey does what the process was told to do inside Wait.
+func (p *Process) obey() bool {
+	told := p.idle || len(p.orders) > 0
 	if p.idle {
 		p.idle = false
 		if p.OnIdle != nil {
 			p.OnIdle()
 		}
 	}
-	if orders := p.orders; orders != nil {
-		p.orders = nil
-		for _, fn := range orders {
-			fn()
-		}
-		return 0, nil
+	orders := p.orders
+	p.orders = nil
+	for _, fn := range orders {
+		fn()
 	}
-	return p.ready.collect(p.w, events), nil
+	return told
 }
 
 // await waits until there is something for the process.
@@ -253,9 +287,6 @@ func (p *Process) await(timeout time.Duration) error {
 		if local := c.mono(now) + timeout; local > 0 { // otherwise it is beyond all time
 			p.setTimer(c.until(now, local))
 		}
-	}
-	if len(p.orders) > 0 {
-		p.goOn()
 	}
 	if p.yield != nil {
 		p.yield(struct{}{})

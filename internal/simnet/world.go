@@ -54,7 +54,7 @@ type World struct {
 	seed  uint64
 	order *rand.Rand
 	queue queue
-	still int // processes resumed since time last passed
+	stuck *Process // one that never waits
 
 	hosts     []*Host
 	names     map[string]*Host
@@ -145,9 +145,6 @@ func (w *World) happen() {
 	e.do(e.on, e.n, e.m)
 }
 
-// mostSteps is how many processes may be resumed before time must pass.
-const mostSteps = 1 << 20
-
 // Drive lets things happen until done says so. It fails with ErrDeadlock if
 // nothing can happen any more.
 func (w *World) Drive(done func() bool) error {
@@ -172,11 +169,11 @@ func (w *World) advance() error {
 		w.happen()
 		return nil
 	}
+	if p := w.stuck; p != nil {
+		w.stuck = nil
+		return fmt.Errorf("%w (host %s)", ErrStandstill, p.host.name)
+	}
 	if len(w.runnable) > 0 {
-		if w.still++; w.still > mostSteps {
-			w.still = 0
-			return fmt.Errorf("%w (host %s)", ErrStandstill, w.runnable[0].host.name)
-		}
 		w.pick().resume()
 		return nil
 	}
@@ -188,7 +185,6 @@ func (w *World) advance() error {
 		return ErrDeadlock
 	}
 	w.now.Store(int64(at))
-	w.still = 0
 	return nil
 }
 
