@@ -38,13 +38,13 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	if err != nil {
 		return value, err
 	}
-	if err := waker.Park(ctx, op, func() bool {
+	if err := waker.Park(ctx, op, AbortFunc(func() bool {
 		if over || !job.Cancel() && !leave {
 			return false
 		}
 		over = true
 		return true
-	}); err != nil {
+	})); err != nil {
 		return value, err
 	}
 	if p, ok := failure.(*PanicError); ok {

@@ -72,14 +72,14 @@ func parked(st *stage) func() error {
 					return err
 				}
 				receivers = append(receivers, r)
-				if err := r.waker.Park(ctx, "mailbox", func() bool {
+				if err := r.waker.Park(ctx, "mailbox", spindle.AbortFunc(func() bool {
 					at := slices.Index(receivers, r)
 					if at < 0 {
 						return false
 					}
 					receivers = slices.Delete(receivers, at, at+1)
 					return true
-				}); err != nil {
+				})); err != nil {
 					return err
 				}
 			}

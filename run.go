@@ -1,9 +1,11 @@
 package spindle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/spindleloop/spindle/loop"
@@ -88,10 +90,27 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err e
 	if err := r.l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree()}
 		run.clear(err)
-		run.result(ctx)
+		run.outcome(ctx)
 		return failure
 	}
-	return run.result(ctx)
+	return run.outcome(ctx)
+}
+
+// outcome is the result for the caller of Run. A task that has ended its test (by
+// t.FailNow or t.SkipNow, which are a Goexit) ends the caller, as it would had he
+// run the code himself. Any other Goexit is no end that somebody has chosen.
+func (r *run) outcome(ctx context.Context) error {
+	if p := r.root.fault; p != nil && p.Value == loop.ErrGoexit && endsTest(p.Stack) {
+		r.root.fault = nil
+		r.result(ctx)
+		runtime.Goexit()
+	}
+	return r.result(ctx)
+}
+
+func endsTest(stack []byte) bool {
+	return bytes.Contains(stack, []byte("\ntesting.(*common).FailNow(")) ||
+		bytes.Contains(stack, []byte("\ntesting.(*common).SkipNow("))
 }
 
 // RunOn starts fn as a task on a loop that somebody else runs, for callback code
@@ -139,12 +158,11 @@ func (r *run) start(fn func(context.Context) error) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
 		r.cancel(context.Cause(ctx))
 	}
-	r.fn = fn
-	r.main = r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
+	r.root.start(TaskOptions{Name: "main"}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
-	})
+	}, codeOf(fn))
 }
 
 // follow cancels the run with ctx, until unfollow is called.
@@ -211,9 +229,7 @@ type run struct {
 	s          *sched
 	o          Options
 	root       *Nursery
-	main       *Task
-	fn         func(context.Context) error // main's, as the user knows it
-	grace      loop.Timer                  // at its end the stragglers are doomed
+	grace      loop.Timer // at its end the stragglers are doomed
 	stragglers []string
 	traced     traced // nil if tasks are not
 }

@@ -239,11 +239,13 @@ func (c *Conn) wrote(n, size int, err error) error {
 	return nil
 }
 
-// Flushed says that there is nothing left to write.
+// Flushed says that nobody waits for room any more. Whether there is some is then
+// not known: the next write tries.
 func (c *Conn) Flushed() error {
 	if c.is(isClosed) {
 		return nil
 	}
+	c.state &^= full
 	return c.arm(c.armed &^ loop.Write)
 }
 
