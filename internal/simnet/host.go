@@ -25,7 +25,7 @@ type Host struct {
 
 	ports    map[portKey][]*socket
 	nextPort map[kernel.Type]uint16
-	unix     map[string]*unixName
+	unix     map[string]socketObject
 	faults   []callFault
 	clock    atomic.Pointer[clock]
 }
@@ -43,7 +43,7 @@ func (w *World) AddHost(name string, addrs ...netip.Addr) *Host {
 		addrs:    addrs,
 		ports:    make(map[portKey][]*socket),
 		nextPort: make(map[kernel.Type]uint16),
-		unix:     make(map[string]*unixName),
+		unix:     make(map[string]socketObject),
 	}
 	if len(addrs) == 0 {
 		n := h.id + 1
@@ -84,7 +84,7 @@ func (h *Host) Crash() {
 		}
 	}
 	h.down = true
-	h.unix = make(map[string]*unixName)
+	h.unix = make(map[string]socketObject)
 }
 
 // Boot brings a crashed host back, without processes.

@@ -6,13 +6,6 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// unixName is a name that a Unix socket was bound to. That of a path stays when
-// the socket is gone, until it is unlinked; an abstract one goes with it.
-type unixName struct {
-	socket socketObject // nil once it is gone
-	kind   kernel.Type
-}
-
 // unixPath is a name in the form in which it is shown.
 func unixPath(path string) string {
 	if path[0] == 0 {
@@ -33,35 +26,28 @@ func (h *Host) bindUnix(o socketObject, path string) error {
 		return syscall.EADDRINUSE
 	}
 	s := o.base()
-	h.unix[path] = &unixName{o, s.kind}
+	h.unix[path] = o
 	s.local, s.bound = kernel.Addr{Path: path}, true
 	return nil
 }
 
-func (h *Host) unbindUnix(s *socket) {
-	name := h.unix[s.local.Path]
-	if name == nil || name.socket == nil || name.socket.base() != s {
-		return // unlinked, and perhaps bound by another
-	}
-	name.socket = nil
-	if s.local.Path[0] == '@' {
-		delete(h.unix, s.local.Path)
-	}
-}
+// unbindUnix takes the name away. A real path would stay until it is removed, but
+// that is done by a call for files, and there are none here.
+func (h *Host) unbindUnix(s *socket) { delete(h.unix, s.local.Path) }
 
 // unixSocket is who is bound to a name.
 func (h *Host) unixSocket(path string, kind kernel.Type) (socketObject, error) {
 	path = unixPath(path)
-	name := h.unix[path]
+	o := h.unix[path]
 	switch {
-	case name == nil && path[0] != '@':
+	case o == nil && path[0] != '@':
 		return nil, syscall.ENOENT
-	case name == nil || name.socket == nil:
+	case o == nil:
 		return nil, syscall.ECONNREFUSED
-	case name.kind != kind:
+	case o.base().kind != kind:
 		return nil, syscall.EPROTOTYPE
 	}
-	return name.socket, nil
+	return o, nil
 }
 
 func (h *Host) unixDatagram(path string) (*dgram, error) {
@@ -114,15 +100,6 @@ func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 	d.w().trace.datagram(p, "")
 	peer.take(p)
 	return len(b), nil
-}
-
-// Unlink takes away the name of a Unix socket.
-func (p *Process) Unlink(path string) error {
-	if path == "" || p.host.unix[unixPath(path)] == nil {
-		return syscall.ENOENT
-	}
-	delete(p.host.unix, unixPath(path))
-	return nil
 }
 
 // SocketPair is two connected Unix stream sockets.
