@@ -34,8 +34,11 @@ const (
 
 func (c *conn) changed(m mask) { c.file.changed(m) }
 func (c *conn) hostID() int32  { return c.host.id }
-func (c *conn) gone() bool     { return c.closed }
 func (c *conn) lost() bool     { return c.closed && c.state == broken }
+
+// gone is true of a socket that was closed, and of one that was shut down in both
+// directions.
+func (c *conn) gone() bool { return c.closed || c.shutRead && c.out.end >= endSent }
 
 // join makes two sockets the ends of a connection. Links are nil within a host's
 // Unix sockets.
@@ -114,6 +117,8 @@ func (c *conn) recv(b []byte) (int, error) {
 		return c.in.take(b), nil
 	}
 	switch {
+	case c.in != nil && c.in.end >= endArrived && c.family != kernel.Unix:
+		return 0, nil // the end counts more than an error behind it
 	case c.err != 0:
 		return 0, c.takeError()
 	case c.state == broken, c.shutRead, c.in.end >= endArrived, len(b) == 0:
@@ -132,11 +137,11 @@ func (c *conn) mayWrite() error {
 			return syscall.ENOTCONN
 		}
 		return syscall.EPIPE
+	case c.family == kernel.Unix && (c.state == broken || c.peer.closed):
+		return syscall.EPIPE
 	case c.err != 0:
 		return c.takeError()
 	case c.state == broken || c.out.end != endOpen:
-		return syscall.EPIPE
-	case c.family == kernel.Unix && c.peer.closed:
 		return syscall.EPIPE
 	}
 	return nil
@@ -173,7 +178,10 @@ func (c *conn) sendv(bufs [][]byte) (n int, err error) {
 }
 
 func (c *conn) shutdown(side kernel.Side) error {
-	if c.state != connected {
+	switch {
+	case c.family == kernel.Unix && c.state == broken:
+		return nil
+	case !c.attached():
 		return syscall.ENOTCONN
 	}
 	if side != kernel.ReadSide {
@@ -181,9 +189,19 @@ func (c *conn) shutdown(side kernel.Side) error {
 	}
 	if side != kernel.WriteSide {
 		c.shutRead = true
+		if c.family == kernel.Unix { // the peer knows at once, and cannot write
+			c.in.end = endAcked
+			c.peer.changed(c.peer.readiness())
+		}
 	}
 	c.changed(c.readiness())
 	return nil
+}
+
+// attached tells whether there still is a connection: not once both sides have
+// ended it and know of each other.
+func (c *conn) attached() bool {
+	return c.state == connected && (c.family == kernel.Unix || c.out.end < endAcked || c.in.end < endArrived)
 }
 
 // finish ends the sending side once everything was sent.
@@ -208,6 +226,9 @@ func (c *conn) release() {
 		}
 		c.queue = nil
 	case connected:
+		if !c.attached() {
+			return
+		}
 		unread := c.in.arrived > c.in.read
 		if c.options[kernel.LingerSeconds] == 0 && c.family != kernel.Unix || unread {
 			c.reset()
@@ -285,8 +306,6 @@ func (c *conn) arrivedAtNobody(f *flow) {
 		f.lost(0)
 		return
 	}
-	f.over = true
-	c.state = broken
-	c.out.over = true
 	c.sendReset()
+	c.breakOff(syscall.ECONNRESET)
 }

@@ -251,7 +251,7 @@ func (p *Process) PeerAddr(fd int) (kernel.Addr, error) {
 	}
 	switch o := o.(type) {
 	case *conn:
-		if o.state != connected {
+		if !o.attached() {
 			return kernel.Addr{}, syscall.ENOTCONN
 		}
 	case *dgram:
