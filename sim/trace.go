@@ -15,8 +15,16 @@ type Trace []Event
 // Trace is what has happened so far: of a very long run, the last 262,144 events.
 func (w *World) Trace() Trace { return w.core.Trace() }
 
-// Events is how many events there were.
+// Events is how many events the trace would hold if it held all.
 func (w *World) Events() uint64 { return w.core.Events() }
+
+// Steps is how many things have happened, those included that are in no trace:
+// acknowledgements and timers.
+func (w *World) Steps() uint64 { return w.core.Steps() }
+
+// KeepTrace says whether the trace is kept, for runs of which only the outcome is
+// wanted. Hash covers everything either way.
+func (w *World) KeepTrace(on bool) { w.core.KeepTrace(on) }
 
 // Hash stands for everything that has happened: also the bytes sent, the order in
 // which programs ran, and what the trace no longer holds. Two runs of one program

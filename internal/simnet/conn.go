@@ -19,7 +19,6 @@ type conn struct {
 	gate     *conn  // the listener, until it is accepted
 	backlog  uint32 // of a listener
 	queue    []*conn
-	coming   int // connections on their way into the queue
 }
 
 type connState uint8

@@ -42,8 +42,9 @@ func (c *conn) listen(backlog int) error {
 	return nil
 }
 
-// full tells whether no more connections may come.
-func (c *conn) full() bool { return len(c.queue)+c.coming > int(c.backlog) }
+// full tells whether no more connections may come: as in Linux, those that are on
+// their way do not count, and one more than the backlog waits.
+func (c *conn) full() bool { return len(c.queue) > int(c.backlog) }
 
 func (c *conn) accept() (int, error) {
 	if c.state != listening {
@@ -183,7 +184,6 @@ func knockArrives(on any, _, _ uint64) {
 		return
 	}
 	server := gate.hatch(c, kernel.Addr{AddrPort: c.remote.AddrPort})
-	gate.coming++
 	join(c, server, w.Link(c.host, h), back)
 	w.at(server.out.arrival(0), answerArrives, c, 0, 0)
 }
@@ -201,8 +201,7 @@ func answerArrives(on any, _, _ uint64) {
 	c := on.(*conn)
 	server := c.peer
 	if c.closed || c.state != connecting {
-		server.leaveGate()
-		server.state, server.closed = broken, true
+		server.abandon()
 		return
 	}
 	c.state = connected
@@ -217,40 +216,40 @@ func confirm(on any, tries, _ uint64) {
 	switch {
 	case c.peer.gate == nil || c.peer.closed:
 	case c.out.link.passes():
-		c.w().at(c.out.arrival(0), confirmArrives, c.peer, 0, 0)
+		c.w().at(c.out.arrival(0), confirmArrives, c.peer, tries, 0)
 	case tries >= mostConnects:
-		c.peer.leaveGate()
-		c.peer.state, c.peer.closed = broken, true
+		c.peer.abandon()
 	default:
 		c.w().at(c.w().Now()+connectRetry<<tries, confirm, c, tries+1, 0)
 	}
 }
 
-// confirmArrives puts the connection where it can be accepted.
-func confirmArrives(on any, _, _ uint64) {
+// confirmArrives puts the connection where it can be accepted. If there is no
+// room, the client, who knows nothing of it, will be asked to confirm again.
+func confirmArrives(on any, tries, _ uint64) {
 	s := on.(*conn)
 	gate := s.gate
-	if gate == nil || s.closed {
-		return
-	}
-	gate.coming--
-	if gate.closed {
+	switch {
+	case gate == nil || s.closed:
+	case gate.closed:
 		s.gate, s.closed = nil, true
 		if s.host.down {
 			s.state = broken
 			return
 		}
 		s.reset()
-		return
+	case !gate.full():
+		gate.queue = append(gate.queue, s)
+		gate.changed(in)
+	case tries >= mostConnects:
+		s.abandon()
+	default:
+		s.w().at(s.w().Now()+connectRetry<<tries, confirm, s.peer, tries+1, 0)
 	}
-	gate.queue = append(gate.queue, s)
-	gate.changed(in)
 }
 
-// leaveGate takes back the place of a connection that never came to be.
-func (c *conn) leaveGate() {
-	if c.gate != nil {
-		c.gate.coming--
-		c.gate = nil
-	}
+// abandon forgets a connection that never came to be.
+func (c *conn) abandon() {
+	c.gate = nil
+	c.state, c.closed = broken, true
 }

@@ -142,7 +142,9 @@ func TestAConnectGivesUpInTheEnd(t *testing.T) {
 func TestBacklogIsALimit(t *testing.T) {
 	b := newBench(t)
 	b.ok(b.far.Listen(b.listener, 1)) // and one more, as in Linux
-	fds := []int{b.dial(), b.dial(), b.dial()}
+	fds := []int{b.dial(), b.dial()}
+	b.pass(10 * time.Millisecond)
+	fds = append(fds, b.dial())
 	b.pass(500 * time.Millisecond)
 	connected := 0
 	for _, fd := range fds {
@@ -160,6 +162,28 @@ func TestBacklogIsALimit(t *testing.T) {
 		if _, err := b.near.PeerAddr(fd); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestManyComeAtOnce: those who are let in while there was room are connected, and
+// none is forgotten.
+func TestManyComeAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.ok(b.far.Listen(b.listener, 1))
+	const many = 6
+	for range many {
+		b.dial()
+	}
+	b.pass(500 * time.Millisecond)
+	accepted := 0
+	for range 200 {
+		if _, err := b.far.Accept(b.listener); err == nil {
+			accepted++
+		}
+		b.pass(100 * time.Millisecond)
+	}
+	if accepted != many {
+		t.Errorf("%d of %d were accepted", accepted, many)
 	}
 }
 

@@ -63,6 +63,7 @@ type World struct {
 	delay     Delay      // of links that have none of their own
 	conns     uint32     // so far
 	pids      uint32     // so far
+	steps     uint64     // events that have happened
 	processes []*Process // those that have not ended
 	runnable  []*Process // coroutines that may go on
 	idlers    []*Process // to be told when everybody waits
@@ -108,6 +109,9 @@ func (w *World) Seed() uint64 { return w.seed }
 // Now is the time since the world began. It may be called from any goroutine.
 func (w *World) Now() time.Duration { return time.Duration(w.now.Load()) }
 
+// Steps is how many events have happened: arrivals, acknowledgements, timers.
+func (w *World) Steps() uint64 { return w.steps }
+
 // SetDelay sets how long things travel on links that were not told otherwise.
 func (w *World) SetDelay(d Delay) { w.delay = d }
 
@@ -141,6 +145,7 @@ func (w *World) settle() {
 }
 
 func (w *World) happen() {
+	w.steps++
 	e := w.queue.take()
 	e.do(e.on, e.n, e.m)
 }
