@@ -23,6 +23,9 @@ type World struct {
 	failure  error      // why the world is to end
 	driving  bool
 	checks   []check
+	faults   *Faults
+	script   []Fault         // made of them
+	only     map[string]bool // the parts of the faults that are to come; nil for all
 }
 
 // NewWorld makes a world in which every choice follows from the seed.
@@ -79,6 +82,7 @@ func (w *World) drive(done func() bool) error {
 	}
 	w.driving = true
 	defer func() { w.driving = false }()
+	w.beginFaults()
 	w.core.SetStep(nil)
 	if len(w.checks) > 0 {
 		w.core.SetStep(w.check)

@@ -220,12 +220,12 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 	case link.Down:
 		p.dropped("partition")
 		return len(b), nil
-	case link.chance(link.Loss):
+	case link.loses():
 		p.dropped("lost")
 		return len(b), nil
 	}
 	w.at(left+link.travel()+link.holdUp(), packetArrives, p, 0, 0)
-	if link.chance(link.Duplicate) {
+	if link.doubles() {
 		w.at(left+link.travel()+link.holdUp(), packetArrives, p, 1, 0)
 	}
 	return len(b), nil
@@ -236,7 +236,7 @@ const datagramHead = 28
 
 // holdUp is how long a datagram is late, if it is one to be overtaken.
 func (l *Link) holdUp() time.Duration {
-	if !l.chance(l.Reorder) {
+	if !l.chance(l.Reorder, l.w.trouble.Reorder) {
 		return 0
 	}
 	return l.travel() + l.travel()

@@ -84,6 +84,7 @@ func (h *Host) Crash() {
 		}
 	}
 	h.down = true
+	h.faults = nil // they were those of its processes
 	h.unix = make(map[string]socketObject)
 }
 

@@ -28,6 +28,16 @@ func LongTail(typical time.Duration) Delay {
 	}
 }
 
+// Trouble is what befalls every link between hosts, and every process, besides
+// what they have of their own.
+type Trouble struct {
+	Loss, Duplicate, Reorder, Dribble float64
+	Spurious                          float64 // the share of waits that end early
+}
+
+// SetTrouble sets the trouble from now on.
+func (w *World) SetTrouble(t Trouble) { w.trouble = t }
+
 // Link is the way from one host to another, in that direction.
 type Link struct {
 	w        *World
@@ -50,7 +60,7 @@ func (w *World) Link(a, b *Host) *Link {
 	key := [2]*Host{a, b}
 	l := w.links[key]
 	if l == nil {
-		l = &Link{w: w, from: a, to: b, rand: w.rand("link " + a.name + "\x00" + b.name)}
+		l = &Link{w: w, from: a, to: b, rand: w.Rand("link " + a.name + "\x00" + b.name)}
 		w.links[key] = l
 	}
 	return l
@@ -105,16 +115,25 @@ func (l *Link) travel() time.Duration {
 	return max(d(l.rand), 0)
 }
 
-// chance is true with a probability.
-func (l *Link) chance(p float64) bool { return p > 0 && l.rand.Float64() < p }
+// chance is true with a probability: the link's own or that of the trouble.
+func (l *Link) chance(own, trouble float64) bool {
+	if l.local() {
+		trouble = 0
+	}
+	p := max(own, trouble)
+	return p > 0 && l.rand.Float64() < p
+}
+
+func (l *Link) loses() bool   { return l.chance(l.Loss, l.w.trouble.Loss) }
+func (l *Link) doubles() bool { return l.chance(l.Duplicate, l.w.trouble.Duplicate) }
 
 // passes tells whether a segment sent now gets through.
-func (l *Link) passes() bool { return !l.Down && !l.chance(l.Loss) }
+func (l *Link) passes() bool { return !l.Down && !l.loses() }
 
 // segment is how many of n bytes go in one piece.
 func (l *Link) segment(n int) int {
 	n = min(n, mostSegment)
-	if n > 1 && l.chance(l.Dribble) {
+	if n > 1 && l.chance(l.Dribble, l.w.trouble.Dribble) {
 		n = 1 + l.rand.IntN(min(n-1, 32))
 	}
 	return n

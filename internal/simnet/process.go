@@ -69,7 +69,7 @@ const never = time.Duration(1<<63 - 1)
 func (h *Host) NewProcess() *Process {
 	w := h.w
 	w.pids++
-	p := &Process{w: w, host: h, id: w.pids, timer: never, rand: w.rand("process " + h.name + " " + strconv.Itoa(int(w.pids)))}
+	p := &Process{w: w, host: h, id: w.pids, timer: never, rand: w.Rand("process " + h.name + " " + strconv.Itoa(int(w.pids)))}
 	p.files.init()
 	w.processes = append(w.processes, p)
 	return p
@@ -288,6 +288,9 @@ func (p *Process) await(timeout time.Duration) error {
 			p.setTimer(c.until(now, local))
 		}
 	}
+	if share := p.w.trouble.Spurious; share > 0 && p.w.order.Float64() < share {
+		p.w.at(p.w.Now()+time.Duration(p.w.order.Int64N(int64(mostSpurious))), wakeInVain, p, 0, 0)
+	}
 	if p.yield != nil {
 		p.yield(struct{}{})
 	} else if err := p.w.Drive(func() bool { return p.state != waiting }); err != nil {
@@ -303,6 +306,11 @@ func (p *Process) await(timeout time.Duration) error {
 	p.failure = nil
 	return err
 }
+
+// mostSpurious is how long a wait lasts, at most, that ends for no reason.
+const mostSpurious = 10 * time.Millisecond
+
+func wakeInVain(on any, _, _ uint64) { on.(*Process).goOn() }
 
 // setTimer has the process go on at a time. A timer event that comes earlier will
 // set the next one: so there is seldom more than one in the queue.

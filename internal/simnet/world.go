@@ -69,6 +69,8 @@ type World struct {
 	idlers    []*Process // to be told when everybody waits
 	trace     Trace
 
+	trouble Trouble
+
 	// Work takes as long as this says; nil means no time.
 	workTime Delay
 	workRand *rand.Rand
@@ -90,14 +92,14 @@ func New(seed uint64) *World {
 		links: make(map[[2]*Host]*Link),
 		delay: Uniform(200*time.Microsecond, time.Millisecond),
 	}
-	w.order = w.rand("order")
-	w.workRand = w.rand("work")
+	w.order = w.Rand("order")
+	w.workRand = w.Rand("work")
 	w.trace.hash = fnvOffset
 	return w
 }
 
-// rand is the source of random numbers that belongs to a name.
-func (w *World) rand(name string) *rand.Rand {
+// Rand is the source of random numbers that belongs to a name.
+func (w *World) Rand(name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
