@@ -37,7 +37,8 @@ func newPeer(raw *net.TCPConn, kind func(net.Conn, *tls.Config) *tls.Conn, confi
 type tap struct {
 	*net.TCPConn
 	sent, received []byte
-	rest           chan struct{} // if it is there, the second half of a Write waits for it
+	first          []byte        // goes out with the first Write
+	halved, rest   chan struct{} // if there, halved is closed when half of a Write is out, which then waits for rest
 }
 
 func (t *tap) Read(p []byte) (int, error) {
@@ -52,6 +53,12 @@ func (t *tap) Write(p []byte) (int, error) {
 	if len(t.sent) < 16<<10 {
 		t.sent = append(t.sent, p...)
 	}
+	if t.first != nil {
+		n, err := t.TCPConn.Write(append(t.first, p...))
+		n -= len(t.first)
+		t.first = nil
+		return n, err
+	}
 	if t.rest == nil {
 		return t.TCPConn.Write(p)
 	}
@@ -59,6 +66,7 @@ func (t *tap) Write(p []byte) (int, error) {
 	if err != nil {
 		return n, err
 	}
+	close(t.halved)
 	<-t.rest
 	m, err := t.TCPConn.Write(p[n:])
 	return n + m, err

@@ -224,9 +224,12 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 func TestTLSACancelledReadLeavesTheSessionUsable(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
 		// Half of a record, so that crypto/tls is cut in the middle of one.
-		peer.raw.rest = make(chan struct{})
+		peer.raw.halved, peer.raw.rest = make(chan struct{}), make(chan struct{})
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write([]byte("whole")); sent <- err }()
+		if err := inGoroutine(ctx, func() error { <-peer.raw.halved; return nil }); err != nil {
+			return err
+		}
 		for range 3 {
 			expired, err := spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) error {
 				_, err := c.Read(make([]byte, 8))
