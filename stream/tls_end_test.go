@@ -35,6 +35,31 @@ func TestTLSCloseNotifyIsTheEnd(t *testing.T) {
 	})
 }
 
+func TestTLSCloseTellsThePeer(t *testing.T) {
+	for name, end := range map[string]func(*stream.TLSConn) error{
+		"Close":      (*stream.TLSConn).Close,
+		"CloseWrite": (*stream.TLSConn).CloseWrite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+				if _, err := c.Write([]byte("last words, long enough")); err != nil {
+					return err
+				}
+				if err := end(c); err != nil {
+					return err
+				}
+				return inGoroutine(ctx, func() error {
+					all, err := io.ReadAll(peer)
+					if string(all) != "last words, long enough" || !peer.raw.toldOfTheEnd() {
+						t.Errorf("the peer read %q, and was not told of the end", all)
+					}
+					return err
+				})
+			})
+		})
+	}
+}
+
 func TestTLSTruncation(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -120,6 +145,9 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 			n, err := io.Copy(io.Discard, peer)
 			if n != int64(written) || err != nil {
 				t.Errorf("the peer read %d bytes of %d, %v", n, written, err)
+			}
+			if !peer.raw.toldOfTheEnd() {
+				t.Error("the peer was not told of the end")
 			}
 			return nil
 		})
