@@ -36,11 +36,18 @@ func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
 	if len(t.pending) > 0 {
 		err = t.flush(h.ctx, true)
 	}
-	for err == nil {
-		if n, err = c.tryRead(p); err != syscall.EAGAIN {
+	if err == nil {
+		n, err = c.tryRead(p)
+	}
+	for err == syscall.EAGAIN {
+		if err = c.reads.begin(h.ctx, c.socket.Busy()); err != nil {
 			break
 		}
-		err = c.awaitRead(h.ctx, "TLSConn.Handshake")
+		err = c.reads.waker.Park(h.ctx, "TLSConn.Handshake", &c.reads)
+		c.socket.Idle()
+		if err == nil {
+			n, err = c.tryRead(p)
+		}
 	}
 	if err != nil && err != io.EOF {
 		err = c.fault("handshake", err)

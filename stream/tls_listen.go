@@ -65,13 +65,23 @@ func TLSHandler(config *tls.Config, handler func(ctx context.Context, c *TLSConn
 // Handler is TLSHandler as configured.
 func (o TLS) Handler(handler func(ctx context.Context, c *TLSConn) error) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
-		t := o.Server(c)
-		defer t.Close()
-		if err := t.shake(ctx); err != nil {
+		t, err := o.accept(ctx, c)
+		if err != nil {
 			return err
 		}
+		defer t.Close()
 		return handler(ctx, t)
 	}
+}
+
+// accept secures c and shakes hands.
+func (o *TLS) accept(ctx context.Context, c *Conn) (*TLSConn, error) {
+	t := o.Server(c)
+	if err := t.shake(ctx); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // TLSListener accepts connections and secures them, for what takes a net.Listener.

@@ -94,13 +94,16 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 	if err := c.reads.enter(ctx, "TLSConn.Read"); err != nil {
 		return 0, err
 	}
-	for {
-		n, err = t.tryRead(p)
-		if err != errLater {
+	n, err = t.tryRead(p)
+	for err == errLater {
+		if err = c.reads.begin(ctx, c.socket.Busy()); err != nil {
 			break
 		}
-		if err = c.awaitRead(ctx, "TLSConn.Read"); err != nil {
-			break
+		// Not one call deeper: this is where a stack lies that waits.
+		err = c.reads.waker.Park(ctx, "TLSConn.Read", &c.reads)
+		c.socket.Idle()
+		if err == nil {
+			n, err = t.tryRead(p)
 		}
 	}
 	c.reads.leave()
@@ -133,17 +136,6 @@ func (t *TLSConn) tryRead(p []byte) (int, error) {
 		err = nil
 	}
 	return n, err
-}
-
-// awaitRead waits until a read may find something, for who has entered reads and
-// has found nothing.
-func (c *Conn) awaitRead(ctx context.Context, what string) error {
-	if err := c.reads.begin(ctx, c.socket.Busy()); err != nil {
-		return err
-	}
-	err := c.reads.waker.Park(ctx, what, &c.reads)
-	c.socket.Idle()
-	return err
 }
 
 // mostAtOnce is how much is encrypted before it must have gone out.
