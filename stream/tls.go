@@ -78,6 +78,7 @@ func (o TLS) Server(c *Conn) *TLSConn { return o.secure(c, tls.Server) }
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
 	t.start.refuse = o.Config != nil && o.Config.Renegotiation != tls.RenegotiateNever
+	t.start.roots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
 	return t
 }
 

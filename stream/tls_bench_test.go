@@ -24,7 +24,8 @@ import (
 
 const echoServerEnv = "SPINDLE_TEST_TLS_ECHO"
 
-// echoServers are by name: TLS on a loop, and crypto/tls on package net.
+// echoServers are by name: TLS on a loop, and crypto/tls on package net, which
+// reads into a buffer of a common size, or into as much as a loop has.
 var echoServers = map[string]func(config *tls.Config){
 	"stream": func(config *tls.Config) {
 		panicIf(spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -46,26 +47,29 @@ var echoServers = map[string]func(config *tls.Config){
 			}))
 		}))
 	},
-	"net": func(config *tls.Config) {
-		ln := must(tls.Listen("tcp", "127.0.0.1:0", config))
-		fmt.Println(ln.Addr())
-		for {
-			c := must(ln.Accept())
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 4<<10)
-				for {
-					n, err := c.Read(buf)
-					if err != nil {
-						return
-					}
-					if _, err := c.Write(buf[:n]); err != nil {
-						return
-					}
+	"net":    func(config *tls.Config) { echoOnNet(config, 4<<10) },
+	"net64k": func(config *tls.Config) { echoOnNet(config, 64<<10) },
+}
+
+func echoOnNet(config *tls.Config, size int) {
+	ln := must(tls.Listen("tcp", "127.0.0.1:0", config))
+	fmt.Println(ln.Addr())
+	for {
+		c := must(ln.Accept())
+		go func() {
+			defer c.Close()
+			buf := make([]byte, size)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
 				}
-			}()
-		}
-	},
+				if _, err := c.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
 }
 
 func panicIf(err error) {
@@ -149,7 +153,7 @@ func pingPong(c *tls.Conn, buf []byte) {
 // back.
 func BenchmarkTLSEcho(b *testing.B) {
 	for _, size := range []int{128, 4 << 10, 64 << 10} {
-		for _, kind := range []string{"stream", "net"} {
+		for _, kind := range []string{"stream", "net64k"} {
 			b.Run(fmt.Sprintf("%d/%s", size, kind), func(b *testing.B) {
 				p := startEcho(b, kind)
 				conns := p.dialEcho(b, 32, size)

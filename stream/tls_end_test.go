@@ -330,11 +330,14 @@ func TestTLSWrongCertificate(t *testing.T) {
 				return err
 			}))
 		})
-		_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), &tls.Config{RootCAs: newAuthority().pool()})
-		var verification *tls.CertificateVerificationError
-		var unknown x509.UnknownAuthorityError
-		if !errors.As(err, &verification) || !errors.As(err, &unknown) {
-			t.Errorf("an unknown authority: %v", err)
+		// Not that of another authority, nor of those that the system knows.
+		for _, config := range []*tls.Config{{RootCAs: newAuthority().pool()}, {}, nil} {
+			_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
+			var verification *tls.CertificateVerificationError
+			var unknown x509.UnknownAuthorityError
+			if !errors.As(err, &verification) || !errors.As(err, &unknown) {
+				t.Errorf("an unknown authority: %v", err)
+			}
 		}
 		for told == nil {
 			if err := spindle.Yield(ctx); err != nil {

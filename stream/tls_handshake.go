@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 type handshake struct {
 	patience time.Duration   // no limit if negative
 	refuse   bool            // renegotiation is allowed by the configuration
+	roots    bool            // the authorities that the system trusts are needed
 	ahead    []byte          // read before, and not by us
 	ctx      context.Context // of the task that shakes hands
 	cut      error           // why a wait in it has failed
@@ -150,6 +152,11 @@ func (h *handshake) limited(ctx context.Context, t *TLSConn) error {
 }
 
 func (h *handshake) run(ctx context.Context, t *TLSConn) error {
+	if h.roots {
+		if err := readRoots(ctx); err != nil {
+			return err
+		}
+	}
 	h.ctx = ctx
 	defer func() { h.ctx = nil }()
 	err := t.tls.HandshakeContext(ctx)
@@ -160,6 +167,25 @@ func (h *handshake) run(ctx context.Context, t *TLSConn) error {
 		return h.cut
 	case ctx.Err() != nil: // something that it called was cancelled
 		return spindle.Checkpoint(ctx)
+	}
+	return err
+}
+
+type rootsKey struct{}
+
+// readRoots has the authorities that the system trusts read, once for the loop and
+// not on it: to crypto/x509 that is some ten milliseconds of files. It keeps them.
+func readRoots(ctx context.Context) error {
+	l := spindle.LoopOf(ctx)
+	if l.Local(rootsKey{}) != nil {
+		return nil
+	}
+	_, err := spindle.Abandon(ctx, func() (any, error) {
+		x509.SystemCertPool() // the handshake will say what was wrong
+		return nil, nil
+	})
+	if err == nil && l.Local(rootsKey{}) == nil {
+		l.SetLocal(rootsKey{}, true)
 	}
 	return err
 }
