@@ -198,7 +198,7 @@ func (t *TLSConn) fault(op string, err error) error {
 // end is Close on the loop.
 func (t *TLSConn) end() {
 	c := t.conn
-	if !t.done.Load() || c.socket.Closed() || c.writes.busy && !t.flushing {
+	if !t.done.Load() || c.socket.Closed() || t.writing() {
 		c.end()
 		return
 	}
@@ -210,6 +210,12 @@ func (t *TLSConn) end() {
 	}
 	c.reads.wake(net.ErrClosed)
 	t.linger = c.loop().CallLater(lingering, c.end)
+}
+
+// writing tells whether a Write is under way, or in line.
+func (t *TLSConn) writing() bool {
+	w := &t.conn.writes
+	return w.busy && !t.flushing || w.more != nil && !w.more.line.Empty()
 }
 
 // lingering is how long Close tries to tell the peer: as crypto/tls does.

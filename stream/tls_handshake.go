@@ -67,20 +67,21 @@ func (t *TLSConn) HandshakeContext(ctx context.Context) error {
 	if t.done.Load() {
 		return nil
 	}
-	if here := t.conn.home.Here(); here != nil {
-		return t.shakeUntil(ctx, here)
+	here := t.conn.home.Here()
+	switch {
+	case here == nil:
+		_, err := t.conn.abroad("handshake", func(here context.Context) (int, error) { return 0, t.shakeUntil(ctx, here) })
+		return err
+	case spindle.Current(ctx) != nil: // a context of tasks, as it should be
+		return t.shake(ctx)
 	}
-	_, err := t.conn.abroad("handshake", func(here context.Context) (int, error) { return 0, t.shakeUntil(ctx, here) })
-	return err
+	return t.shakeUntil(ctx, here)
 }
 
-// shakeUntil shakes hands in the scope here, until ctx ends.
+// shakeUntil shakes hands in the scope here. Of ctx only its end counts.
 func (t *TLSConn) shakeUntil(ctx, here context.Context) error {
-	switch {
-	case ctx.Done() == nil:
+	if ctx.Done() == nil {
 		return t.shake(here)
-	case spindle.Current(ctx) != nil:
-		return t.shake(ctx)
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
@@ -199,7 +200,7 @@ func StartTLS(ctx context.Context, t *TLSConn, ahead interface {
 	io.Reader
 	Buffered() int
 }) error {
-	if t.start == nil {
+	if t.done.Load() {
 		panic("stream: StartTLS of a connection that has shaken hands")
 	}
 	if ahead != nil && ahead.Buffered() > 0 {

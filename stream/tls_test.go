@@ -13,13 +13,20 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
 
 // run runs fn as a task.
 func run(t *testing.T, fn func(ctx context.Context) error) {
 	t.Helper()
-	if err := spindle.Run(t.Context(), fn); err != nil {
+	runOn(t, "auto", fn)
+}
+
+// runOn runs fn as a task on a loop with the poller of that name.
+func runOn(t *testing.T, backend string, fn func(ctx context.Context) error) {
+	t.Helper()
+	if err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, fn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,23 +47,27 @@ func plainPair(ctx context.Context) (*stream.Conn, *net.TCPConn, error) {
 }
 
 // withPeer runs fn with a server of ours and a client of the standard library,
-// which have shaken hands.
+// which have shaken hands; on the best poller, and on one that knows no edges.
 func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer *peer) error) {
 	t.Helper()
-	run(t, func(ctx context.Context) error {
-		plain, raw, err := plainPair(ctx)
-		if err != nil {
-			return err
-		}
-		peer := newPeer(raw, tls.Client, identity().client)
-		defer raw.Close()
-		c := stream.TLSServer(plain, identity().server)
-		defer c.Close()
-		if err := both(ctx, c.HandshakeContext, peer); err != nil {
-			return err
-		}
-		return fn(ctx, c, peer)
-	})
+	for _, backend := range []string{"auto", "poll"} {
+		t.Run(backend, func(t *testing.T) {
+			runOn(t, backend, func(ctx context.Context) error {
+				plain, raw, err := plainPair(ctx)
+				if err != nil {
+					return err
+				}
+				peer := newPeer(raw, tls.Client, identity().client)
+				defer raw.Close()
+				c := stream.TLSServer(plain, identity().server)
+				defer c.Close()
+				if err := both(ctx, c.HandshakeContext, peer); err != nil {
+					return err
+				}
+				return fn(ctx, c, peer)
+			})
+		})
+	}
 }
 
 // both shakes hands on both sides.
