@@ -12,5 +12,8 @@ func TestMain(m *testing.M) {
 		crowd(address)
 		return
 	}
+	if kind := os.Getenv(echoServerEnv); kind != "" {
+		echoServer(kind)
+	}
 	leak.Main(m)
 }
