@@ -97,7 +97,7 @@ func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
 			closed(c.Read, 1)
 			closed(c.Write, 16<<20)
 			closed(c.Write, 1)
-			if err := errors.Join(waiting(ctx, "TLSConn.Read", 2), waiting(ctx, "TLSConn.Write", 2)); err != nil {
+			if err := errors.Join(settled(ctx, "TLSConn.Read", 2), settled(ctx, "TLSConn.Write", 2)); err != nil {
 				return err
 			}
 			if err := c.Close(); err != nil {
@@ -115,7 +115,7 @@ func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
 // then the end.
 func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		written, err := fill(ctx, c)
+		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 				}
 				return nil
 			})
-			if err := waiting(ctx, "TLSConn.Read", 1); err != nil {
+			if err := settled(ctx, "TLSConn.Read", 1); err != nil {
 				return err
 			}
 			return c.Close()
@@ -154,7 +154,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 // which there is no room.
 func TestTLSCloseWakesAWriterInLine(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		if _, err := fill(ctx, c); err != nil {
+		if _, err := fillTLS(ctx, c); err != nil {
 			return err
 		}
 		var took time.Duration
@@ -165,7 +165,7 @@ func TestTLSCloseWakesAWriterInLine(t *testing.T) {
 				}
 				return nil
 			})
-			if err := waiting(ctx, "TLSConn.Write", 2); err != nil {
+			if err := settled(ctx, "TLSConn.Write", 2); err != nil {
 				return err
 			}
 			took = -spindle.Now(ctx)

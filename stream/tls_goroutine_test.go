@@ -144,7 +144,7 @@ func TestTLSDialsForNetHTTP(t *testing.T) {
 func TestTLSTasksAndGoroutinesShareAConn(t *testing.T) {
 	const size = 1 << 20
 	data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		return withTLSPair(ctx, identity().server, identity().client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for _, pair := range [][2]*stream.TLSConn{{s, c}, {c, s}} {

@@ -17,7 +17,7 @@ import (
 )
 
 func TestTLSHandshakeTimeout(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 }
 
 func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
 				}
 				return nil
 			})
-			if err := waiting(ctx, "TLSConn.Handshake", 2); err != nil {
+			if err := settled(ctx, "TLSConn.Handshake", 2); err != nil {
 				return err
 			}
 			first.Cancel(nil)
@@ -79,7 +79,7 @@ func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
 // TestTLSHandshakeContextOfAnother: one that is no scope, in a task and in a
 // goroutine.
 func TestTLSHandshakeContextOfAnother(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		cause := errors.New("no longer wanted")
 		given, cancel := context.WithCancelCause(context.Background())
 		calls := []func(context.Context, func() error) error{
@@ -102,7 +102,7 @@ func TestTLSHandshakeContextOfAnother(t *testing.T) {
 					return nil
 				})
 			}
-			if err := waiting(ctx, "TLSConn.Handshake", 2); err != nil {
+			if err := settled(ctx, "TLSConn.Handshake", 2); err != nil {
 				return err
 			}
 			cancel(cause)
@@ -115,7 +115,7 @@ func TestTLSALPN(t *testing.T) {
 	server, client := identity().server.Clone(), identity().client.Clone()
 	server.NextProtos = []string{"spin/2", "spin/1"}
 	client.NextProtos = []string{"other", "spin/1"}
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		return withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			for _, side := range []*stream.TLSConn{s, c} {
 				if got := side.ConnectionState().NegotiatedProtocol; got != "spin/1" {
@@ -157,7 +157,7 @@ func TestTLSClientCertificates(t *testing.T) {
 	server, client := identity().server.Clone(), identity().client.Clone()
 	server.ClientAuth = tls.RequireAndVerifyClientCert
 	server.ClientCAs = identity().ca.pool()
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		client.Certificates = []tls.Certificate{identity().ca.issue("somebody")}
 		err := withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			if who := s.ConnectionState().PeerCertificates[0].Subject.CommonName; who != "somebody" {
@@ -179,7 +179,7 @@ func TestTLSClientCertificates(t *testing.T) {
 }
 
 func TestTLSWrongCertificate(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 // TestTLSStartTLS upgrades a conversation, with the beginning of the handshake in
 // the buffer that it was read through.
 func TestTLSStartTLS(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err

@@ -29,7 +29,7 @@ func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, c *
 				}
 				return err
 			})
-			if err := waiting(ctx, "TLSConn.Write", 1); err != nil {
+			if err := settled(ctx, "TLSConn.Write", 1); err != nil {
 				return err
 			}
 			if err := fn(ctx, c, peer); err != nil || broken {
@@ -162,7 +162,7 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 // any more: it goes out when there is room.
 func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		written, err := fill(ctx, c)
+		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -184,9 +184,9 @@ func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// fill writes until there is no more room, and gives up then. What it tells to be
+// fillTLS writes until there is no more room, and gives up then. What it tells to be
 // written goes out.
-func fill(ctx context.Context, c *stream.TLSConn) (written int, err error) {
+func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 	data := make([]byte, 16<<20)
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -194,7 +194,7 @@ func fill(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 				written, err = c.Write(data)
 				return err
 			})
-			if err := waiting(ctx, "TLSConn.Write", 1); err != nil {
+			if err := settled(ctx, "TLSConn.Write", 1); err != nil {
 				return err
 			}
 			s.Cancel(nil)
@@ -209,7 +209,7 @@ func fill(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 
 func TestTLSACancelledWriteTellsWhatWillGoOut(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		written, err := fill(ctx, c)
+		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func renegotiable(config *tls.Config) *tls.Config {
 }
 
 func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err
@@ -251,7 +251,7 @@ func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
 }
 
 func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err
@@ -290,7 +290,7 @@ func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *peer, r
 }
 
 func TestTLSAClientThatAllowsRenegotiationFails(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err

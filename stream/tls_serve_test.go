@@ -18,7 +18,7 @@ import (
 // that it was lent.
 func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address string) error) {
 	t.Helper()
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
@@ -43,8 +43,8 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 	})
 }
 
-// echo sends data and wants it back, while it sends.
-func echo(ctx context.Context, address string, data []byte) error {
+// echoTLS sends data and wants it back, while it sends.
+func echoTLS(ctx context.Context, address string, data []byte) error {
 	c, err := stream.DialTLS(ctx, "tcp", address, identity().client)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func TestTLSServe(t *testing.T) {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for i := range 20 {
 				data := bytes.Repeat([]byte{byte('a' + i)}, i*i*2000)
-				n.Go(func(ctx context.Context) error { return echo(ctx, address, data) })
+				n.Go(func(ctx context.Context) error { return echoTLS(ctx, address, data) })
 			}
 			return nil
 		})
@@ -93,7 +93,7 @@ func TestTLSServeOutlivesBadClients(t *testing.T) {
 			io.Copy(io.Discard, other) // until it is closed
 			other.Close()
 		}
-		if err := echo(ctx, address, []byte("hello")); err != nil {
+		if err := echoTLS(ctx, address, []byte("hello")); err != nil {
 			return err
 		}
 		if _, err := silent.Read(make([]byte, 1)); err != io.EOF { // it was too slow
@@ -120,17 +120,17 @@ func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
 	o := stream.TLS{Config: slow, HandshakeTimeout: 20 * time.Millisecond}
 	withEcho(t, o, func(ctx context.Context, address string) error {
 		var fault net.Error
-		if err := echo(ctx, address, nil); err != io.EOF && !errors.As(err, &fault) {
+		if err := echoTLS(ctx, address, nil); err != io.EOF && !errors.As(err, &fault) {
 			t.Errorf("without a certificate: %v", err)
 		}
 		close(release)
-		return echo(ctx, address, []byte("hello"))
+		return echoTLS(ctx, address, []byte("hello"))
 	})
 }
 
 // TestTLSACertificateFunctionThatPanics ends its task, and leaves nobody in line.
 func TestTLSACertificateFunctionThatPanics(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err

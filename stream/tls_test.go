@@ -17,8 +17,8 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// run runs fn as a task.
-func run(t *testing.T, fn func(ctx context.Context) error) {
+// runTask runs fn as a task.
+func runTask(t *testing.T, fn func(ctx context.Context) error) {
 	t.Helper()
 	runOn(t, "auto", fn)
 }
@@ -94,9 +94,9 @@ func expect(ctx context.Context, c io.Reader, want string) error {
 	return nil
 }
 
-// waiting waits until n tasks wait for what, and will go on waiting: through many
+// settled waits until n tasks wait for what, and will go on waiting: through many
 // turns of the loop.
-func waiting(ctx context.Context, what string, n int) error {
+func settled(ctx context.Context, what string, n int) error {
 	for turns := 0; turns < 300; turns++ {
 		if err := spindle.Yield(ctx); err != nil {
 			return err
@@ -150,7 +150,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 		}
 		served <- err
 	}()
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		config := identity().client.Clone()
 		config.ServerName = "" // the address's
 		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
@@ -192,7 +192,7 @@ func TestTLSTwoReaders(t *testing.T) {
 					return err
 				})
 			}
-			if err := waiting(ctx, "TLSConn.Read", 2); err != nil {
+			if err := settled(ctx, "TLSConn.Read", 2); err != nil {
 				return err
 			}
 			return inGoroutine(ctx, func() error { _, err := peer.Write([]byte("ab")); return err })
@@ -205,7 +205,7 @@ func TestTLSTwoReaders(t *testing.T) {
 }
 
 func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
-	run(t, func(ctx context.Context) error {
+	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
 			return err
@@ -218,7 +218,7 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 			n.Go(func(ctx context.Context) error { _, err := c.Write([]byte("pong")); return err })
 			n.Go(func(ctx context.Context) error { return c.Handshake() })
 			// One shakes hands, two wait for that, and the loop turns.
-			if err := waiting(ctx, "TLSConn.Handshake", 3); err != nil {
+			if err := settled(ctx, "TLSConn.Handshake", 3); err != nil {
 				return err
 			}
 			peer := tls.Client(raw, identity().client)
