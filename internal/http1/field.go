@@ -37,12 +37,15 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 			}
 			i++
 		}
-		if i+1 >= len(b) {
+		if i >= len(b) {
 			break
 		}
-		if b[i] != '\r' || b[i+1] != '\n' {
+		if b[i] != '\r' || i+1 < len(b) && b[i+1] != '\n' {
 			p.fields = fields
 			return p.wrong(b, start, valueFault(b, i))
+		}
+		if i+1 >= len(b) {
+			break
 		}
 		to := i
 		for to > from && (b[to-1] == ' ' || b[to-1] == '\t') {

@@ -113,6 +113,7 @@ func (p *parser) Parse(data []byte) (n int, event Event, err error) {
 	case atUntilClose:
 		return p.rest(data)
 	case atSwitch:
+		p.fields = p.fields[:0]
 		return 0, Switch, nil
 	case atFailed:
 		return 0, More, p.failed

@@ -39,7 +39,7 @@ func (p *parser) otherTarget(b []byte, i int) int {
 		return -1
 	}
 	target, end := b[i:i+length], i+length
-	method := p.text(p.method)
+	method := b[:i-1]
 	switch {
 	case isConnect(method):
 		colon := bytes.LastIndexByte(target, ':')
