@@ -74,20 +74,30 @@ func textEnd(b []byte, i int) int {
 		ones  = 0x0101010101010101
 		highs = 0x8080808080808080
 	)
-	// Eight bytes at a time: a subtraction borrows into the high bit of every
-	// byte that is smaller. What lies above the first such byte may be wrong.
-	for i+8 <= len(b) {
-		w := binary.LittleEndian.Uint64(b[i:])
-		del := w ^ 0x7f*ones
-		if found := ((w-0x20*ones)&^w | (del-ones)&^del) & highs; found != 0 {
-			return i + bits.TrailingZeros64(found)>>3
+	// Eight bytes at a time. Subtracting borrows into the high bit of a byte that
+	// is smaller than a space; adding one carries into that of DEL. A borrow into
+	// the next byte comes from one that has been found; a carry comes from 0xff,
+	// and makes a tilde look like DEL.
+	rest := b[i:]
+	for len(rest) >= 8 {
+		w := binary.LittleEndian.Uint64(rest)
+		found := ((w - ' '*ones) | (w + ones)) &^ w & highs
+		if found == 0 {
+			rest = rest[8:]
+			continue
 		}
-		i += 8
+		k := bits.TrailingZeros64(found) >> 3
+		if rest[k] != '~' {
+			return len(b) - len(rest) + k
+		}
+		rest = rest[k+1:]
 	}
-	for i < len(b) && b[i] >= 0x20 && b[i] != 0x7f {
-		i++
+	for k, c := range rest {
+		if c < ' ' || c == 0x7f {
+			return len(b) - len(rest) + k
+		}
 	}
-	return i
+	return len(b)
 }
 
 // isText reports whether b has no control character but tabs.

@@ -6,7 +6,10 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 	i := p.pos
 	for {
 		start := i
-		for i < len(b) && class[b[i]]&inToken != 0 {
+		for _, c := range b[i:] {
+			if class[c]&inToken == 0 {
+				break
+			}
 			i++
 		}
 		if i >= len(b) {
@@ -61,13 +64,11 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 		fields = append(fields, field{name, span{uint32(from), uint32(to)}})
 		p.pos = i
 
-		// Lengths of the names that have a meaning here.
-		const lengths = 1<<4 | 1<<6 | 1<<7 | 1<<10 | 1<<14 | 1<<17
 		if p.state == atTrailer {
 			if neverTrailer(b[name.from:name.to]) {
 				return false, ErrTrailerField
 			}
-		} else if k := name.to - name.from; k < 32 && lengths>>k&1 != 0 {
+		} else if k := int(name.to - name.from); k < len(noted) && noted[k] == b[start]|0x20 {
 			if err := p.note(b[name.from:name.to], span{uint32(from), uint32(to)}, b[from:to]); err != nil {
 				return false, err
 			}
@@ -76,6 +77,9 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 	p.fields = fields
 	return false, nil
 }
+
+// noted has, by length, the first letter of the name that note looks for.
+var noted = [...]byte{4: 'h', 6: 'e', 7: 't', 10: 'c', 14: 'c', 17: 't'}
 
 // fieldFault says what is wrong with a line that starts at start and has something
 // other than a name and a colon, at i.

@@ -39,6 +39,8 @@ func FuzzResponsesAgainstNetHTTP(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream string, head bool) {
 		compareResponse(t, stream, head)
+		r := rand.New(rand.NewPCG(uint64(len(stream)), 5))
 		checkSplits(t, responseParser, stream, r)
+		checkSplits(t, smallResponseParser, stream, r)
 	})
 }

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// note takes down what a field says about the message itself.
+// note takes down what a field says about the message itself. A name that is added
+// here is to be added to noted.
 func (p *parser) note(name []byte, at span, value []byte) *Error {
 	switch {
 	case fold(name, "host"):
