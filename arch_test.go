@@ -24,6 +24,7 @@ const module = "github.com/spindleloop/spindle"
 var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
+	"internal/http1":             {},
 	"internal/leak":              {},
 	"internal/wheel":             {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
