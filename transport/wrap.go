@@ -119,9 +119,10 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 	}
 	c := &Conn{st: st, state: unmade}
 	c.setProtocol(p)
-	kind := sock.Socket
-	if !shape.Socket {
-		kind = sock.Pipe
+	kind := sock.Pipe
+	if shape.Socket {
+		a, _ := k.LocalAddr(fd)
+		kind = sock.KindOf(a.Family())
 	}
 	var o sock.Owner = (*owner)(c)
 	if shape.WriteOnly {
@@ -183,7 +184,7 @@ func (c *Conn) Detach() (net.Conn, error) {
 	switch {
 	case c.is(closing | lost):
 		return nil, c.fault("detach", net.ErrClosed)
-	case c.Unsent() > 0:
+	case c.unsent != nil && !c.unsent.empty():
 		return nil, c.fault("detach", ErrUnsent)
 	case c.network() == "pipe":
 		return nil, c.fault("detach", syscall.EOPNOTSUPP)
