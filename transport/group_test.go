@@ -91,7 +91,7 @@ func (p *census) options(s transport.Spread) transport.GroupOptions {
 			Protocol: func() transport.Protocol { return p },
 			OnError:  func(err error) { p.ended <- err },
 		},
-		Spread:  s,
+		Spread: s,
 	}
 }
 
