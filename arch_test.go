@@ -29,7 +29,8 @@ var mayImport = map[string][]string{
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
-	"sim":                        {".", "internal/kernel", "loop"},
+	"internal/simnet":            {"internal/kernel"},
+	"sim":                        {".", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},
@@ -74,11 +75,12 @@ var onlyIn = []struct {
 
 // goStatements are the files that may start goroutines.
 var goStatements = []string{
-	"internal/kernel/system.go", // Workers
-	"loop/run.go",               // finishes a Goexit
-	"loop/watchdog.go",          // the watchdog
-	"sched.go",                  // finishes a Goexit
-	"internal/goid/goid.go",     // looks at goroutines of its own, once
+	"internal/kernel/system.go",  // Workers
+	"loop/run.go",                // finishes a Goexit
+	"loop/watchdog.go",           // the watchdog
+	"sched.go",                   // finishes a Goexit
+	"internal/simnet/process.go", // the same
+	"internal/goid/goid.go",      // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go", // shows how
 }

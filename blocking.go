@@ -38,13 +38,13 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	if err != nil {
 		return value, err
 	}
-	if err := waker.Park(ctx, op, func() bool {
+	if err := waker.Park(ctx, op, AbortFunc(func() bool {
 		if over || !job.Cancel() && !leave {
 			return false
 		}
 		over = true
 		return true
-	}); err != nil {
+	})); err != nil {
 		return value, err
 	}
 	if p, ok := failure.(*PanicError); ok {
@@ -54,24 +54,51 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 }
 
 // FromGoroutine runs fn as a callback on a loop, from any other goroutine, and
-// waits for its result. It fails with loop.ErrClosed if the loop was closed.
+// waits for its result. It fails with loop.ErrClosed if the loop is closed before
+// fn has run. A panic in fn is a panic here.
 func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error)) (T, error) {
+	var zero T
+	if l.Owns() {
+		panic("spindle: FromGoroutine called on the loop, which would wait for itself")
+	}
 	type result struct {
 		value T
 		err   error
+		fault *PanicError
 	}
 	done := make(chan result, 1)
-	var zero T
 	if err := l.Post(func() {
-		value, err := fn()
-		done <- result{value, err}
+		r := result{}
+		returned := false
+		defer func() {
+			if !returned {
+				if v := recover(); v != nil {
+					r.fault = caught(v)
+				} else {
+					r.fault = caught(loop.ErrGoexit)
+				}
+			}
+			done <- r
+		}()
+		r.value, r.err = fn()
+		returned = true
 	}); err != nil {
 		return zero, err
 	}
+	var r result
 	select {
-	case r := <-done:
-		return r.value, r.err
+	case r = <-done:
 	case <-ctx.Done():
 		return zero, context.Cause(ctx)
+	case <-l.Done():
+		select {
+		case r = <-done: // it ran before
+		default:
+			return zero, loop.ErrClosed
+		}
 	}
+	if r.fault != nil {
+		panic(r.fault)
+	}
+	return r.value, r.err
 }

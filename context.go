@@ -18,9 +18,9 @@ type outside struct {
 	mu       sync.Mutex
 	ended    bool
 	done     chan struct{}
-	cause    context.Context  // cancelled with the scope's cause
-	endCause func(error)      // cancels cause
-	after    map[*func()]bool // to be called when the scope is cancelled
+	cause    context.Context // cancelled with the scope's cause
+	endCause func(error)     // cancels cause
+	after    hooks           // to be called when the scope is cancelled
 }
 
 // end is called on the loop when the scope is cancelled; blamed is by whom.
@@ -37,11 +37,10 @@ func (o *outside) end(blamed *Scope) {
 	if o.endCause != nil {
 		o.endCause(blamed.canceled.Cause)
 	}
-	after := o.after
-	o.after = nil
+	after := o.after.take()
 	o.mu.Unlock()
-	for f := range after {
-		(*f)()
+	for _, h := range after {
+		h.fn()
 	}
 }
 
@@ -72,17 +71,11 @@ func (sc *Scope) AfterFunc(f func()) (stop func() bool) {
 		return func() bool { return false }
 	}
 	defer o.mu.Unlock()
-	if o.after == nil {
-		o.after = make(map[*func()]bool)
-	}
-	key := &f
-	o.after[key] = true
+	h := o.after.add(f)
 	return func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		had := o.after[key]
-		delete(o.after, key)
-		return had
+		return h.Cancel()
 	}
 }
 
@@ -105,7 +98,9 @@ func (sc *Scope) Value(key any) any {
 	case scopeKey:
 		return sc
 	case *int:
-		return sc.causeContext().Value(key)
+		if v := sc.causeContext().Value(key); v != nil {
+			return v
+		}
 	}
 	return sc.values.Value(key)
 }

@@ -35,9 +35,10 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 // failure of such a task is its future's, not the nursery's: whoever awaits it
 // decides. A panic is both.
 func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
+	n.s.only("Spawn")
 	f := &Future[T]{s: n.s}
 	f.scope = n.scope.open(n.scope)
-	f.task = n.Go(func(context.Context) error {
+	f.task = n.start(TaskOptions{}, func(context.Context) error {
 		defer f.scope.close()
 		returned := false
 		defer func() {
@@ -49,7 +50,7 @@ func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 		returned = true
 		f.complete(value, err)
 		return nil
-	})
+	}, codeOf(fn))
 	f.task.enter(f.scope)
 	return f
 }

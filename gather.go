@@ -16,10 +16,10 @@ func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error))
 	results := make([]T, len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.Go(func(ctx context.Context) (err error) {
+			n.start(TaskOptions{}, func(ctx context.Context) (err error) {
 				results[i], err = fn(ctx)
 				return err
-			})
+			}, codeOf(fn))
 		}
 		return nil
 	})
@@ -42,10 +42,10 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 	results := make([]Settled[T], len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.Go(func(ctx context.Context) error {
+			n.start(TaskOptions{}, func(ctx context.Context) error {
 				results[i].Value, results[i].Err = fn(ctx)
 				return nil
-			})
+			}, codeOf(fn))
 		}
 		return nil
 	})
@@ -124,11 +124,11 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 			}
 		}))
 	}
-	err = waker.Park(ctx, "Wait", func() bool {
+	err = waker.Park(ctx, "Wait", AbortFunc(func() bool {
 		gone := !over
 		over = true
 		return gone
-	})
+	}))
 	forget(told)
 	return err
 }
@@ -179,20 +179,40 @@ func Shield(ctx context.Context, fn func(context.Context) error) error {
 
 // Start runs fn as a task of the nursery and waits until it reports, by started,
 // that it is under way. If it ends before that, Start fails with its error, or
-// with ErrNotStarted; then it is no failure of the nursery. It is Trio's
+// with ErrNotStarted; then it is no failure of the nursery. If the caller is
+// cancelled before that, so is the task, and Start waits for its end. It is Trio's
 // nursery.start.
 func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
+	caller(ctx, "Start")
+	n.s.only("Start")
 	f := NewFuture[T](ctx)
-	n.Go(func(ctx context.Context) error {
-		err := fn(ctx, func(v T) { f.Resolve(v) })
+	own := n.scope.open(n.scope)
+	t := n.start(TaskOptions{}, func(context.Context) error {
+		defer own.close()
+		defer f.Reject(errTaskPanicked) // unless it is done
+		err := fn(own, func(v T) {
+			if !f.Resolve(v) {
+				panic("spindle: a task that Start has started says so twice")
+			}
+		})
 		if f.Done() {
-			return err
+			return own.absorb(err)
 		}
 		if err == nil {
 			err = ErrNotStarted
 		}
 		f.Reject(err)
 		return nil
+	}, codeOf(fn))
+	t.enter(own)
+	v, err := f.Await(ctx)
+	if f.Done() {
+		return v, err
+	}
+	own.Cancel(err)
+	Shield(ctx, func(ctx context.Context) error {
+		f.Await(ctx)
+		return nil
 	})
-	return f.Await(ctx)
+	return v, err
 }

@@ -37,13 +37,21 @@ func (hs *hooks) add(fn func()) Hook {
 	return Hook{hook: h}
 }
 
-// call has the loop call all of them.
-func (hs *hooks) call(l *loop.Loop) {
+// take takes all of them out, in order.
+func (hs *hooks) take() (all []*hook) {
 	for h := hs.first; h != nil; h = h.next {
 		h.of = nil
-		h.handle = l.CallSoon(h.fn)
+		all = append(all, h)
 	}
 	*hs = hooks{}
+	return all
+}
+
+// call has the loop call all of them.
+func (hs *hooks) call(l *loop.Loop) {
+	for _, h := range hs.take() {
+		h.handle = l.CallSoon(h.fn)
+	}
 }
 
 func (h *hook) cancel() bool {

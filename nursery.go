@@ -70,6 +70,7 @@ func (n *Nursery) join(t *Task) {
 		t.suspend()
 	}
 	n.closed = true
+	t.heed(n.scope.parent)
 }
 
 // failed takes note of a child's or the body's end.
@@ -87,22 +88,33 @@ func (n *Nursery) failed(err error) {
 // result is what becomes of the errors: those by which the nursery ended its
 // own tasks are none.
 func (n *Nursery) result() error {
-	if n.fault != nil {
-		panic(n.fault)
-	}
 	var left []error
 	for _, err := range n.errs {
-		if n.scope.absorb(err) != nil {
+		if n.scope.absorb(err) != nil && err != error(n.fault) {
 			left = append(left, err)
 		}
 	}
-	switch len(left) {
+	err := together(left)
+	if n.fault != nil {
+		if err != nil {
+			fault := *n.fault
+			fault.Also = err
+			n.fault = &fault
+		}
+		panic(n.fault)
+	}
+	return err
+}
+
+// together is several errors as one.
+func together(errs []error) error {
+	switch len(errs) {
 	case 0:
 		return nil
 	case 1:
-		return left[0]
+		return errs[0]
 	}
-	return &Errors{left}
+	return &Errors{errs}
 }
 
 // Errors are several errors of one nursery, in the order they came.
@@ -131,6 +143,23 @@ func caught(v any) *PanicError {
 	return &PanicError{Value: v, Stack: debug.Stack()}
 }
 
+// Scope is the scope that the nursery's tasks are in: cancel it to end them all.
+func (n *Nursery) Scope() *Scope { return n.scope }
+
+// Here is the context of the task that is calling, which is its innermost scope;
+// nil if the caller is not a task of the nursery's loop. It is for methods whose
+// form has no place for a ctx, like net.Conn's, and may be called from any
+// goroutine.
+func (n *Nursery) Here() context.Context {
+	if s := n.s; s.l.Owns() && s.running != nil {
+		return s.running.scope
+	}
+	return nil
+}
+
+// Ended tells whether the nursery has ended: then it takes no more tasks.
+func (n *Nursery) Ended() bool { return n.closed }
+
 // Go starts fn as a task of the nursery. It may be called by any task or
 // callback of the loop while the nursery is open.
 func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith(TaskOptions{}, fn) }
@@ -154,13 +183,19 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Tas
 	if int(o.Priority) >= len(n.s.lanes) {
 		panic("spindle: Nursery.Go with an unknown priority")
 	}
+	return n.start(o, fn, 0)
+}
+
+// start starts fn as a task. Code is that of the function that the user knows it
+// by, 0 for fn's own.
+func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uintptr) *Task {
 	n.s.only("Nursery.Go")
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
 	n.s.started++
 	n.running++
-	t := &Task{fn: fn, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
+	t := &Task{fn: fn, code: code, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
 	t.enter(n.scope)
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)

@@ -28,24 +28,33 @@ func NewWaker(ctx context.Context) (Waker, error) {
 	return Waker{t, t.co.seq + 1}, nil
 }
 
-// Park suspends the calling task until its Waker is used, and returns what Wake
-// was given. If ctx, or a scope that the task is in, is cancelled meanwhile, abort
-// is called on the loop: it takes back what was arranged and returns true, and
-// Park fails with the cancellation; or it returns false, because the wait is about
-// to end otherwise, and then somebody must still call Wake. What names the wait in
-// the task tree.
-func (w Waker) Park(ctx context.Context, what string, abort func() bool) error {
-	t := w.t
-	if t == nil || t.state != running || w.seq != t.co.seq+1 {
-		panic("spindle: Park with a Waker of another wait")
-	}
-	t.pause(ctx, what, abortFunc(abort))
-	return t.suspend()
+// Aborter takes back what was arranged for a wait.
+type Aborter interface {
+	// Abort is called on the loop when the wait is to be cancelled. It takes
+	// back what was arranged and returns true, and the wait fails with the
+	// cancellation; or it returns false, because the wait is about to end
+	// otherwise, and then somebody must still call Wake: a result that arrives
+	// together with a cancellation is not lost.
+	Abort() bool
 }
 
-type abortFunc func() bool
+// AbortFunc is a function as an Aborter.
+type AbortFunc func() bool
 
-func (f abortFunc) abort(*Task) bool { return f() }
+// Abort calls f.
+func (f AbortFunc) Abort() bool { return f() }
+
+// Park suspends the calling task until its Waker is used, and returns what Wake
+// was given; or until ctx, or a scope that the task is in, is cancelled, and abort
+// agrees. What names the wait in the task tree.
+func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
+	t := w.t
+	if t == nil || abort == nil || t.state != running || w.seq != t.co.seq+1 {
+		panic("spindle: Park with a Waker of another wait")
+	}
+	t.pause(ctx, what, abort)
+	return t.suspend()
+}
 
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun
 // or has ended already.
@@ -72,15 +81,15 @@ func (l *Lot) Wait(ctx context.Context, what string) error {
 		return err
 	}
 	l.waiters.push(&t.co.inLot, t)
-	t.pause(ctx, what, lotWait{})
+	t.pause(ctx, what, (*lotWait)(t.co))
 	return t.suspend()
 }
 
 // lotWait is given up by leaving the queue. A task that Wake has taken out is
 // not in it any more: it keeps what it was given.
-type lotWait struct{}
+type lotWait coro
 
-func (lotWait) abort(t *Task) bool { return t.co.inLot.remove() }
+func (w *lotWait) Abort() bool { return w.inLot.remove() }
 
 // Wake wakes the first n tasks in the queue and tells how many there were.
 func (l *Lot) Wake(n int) int {

@@ -1,9 +1,11 @@
 package spindle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/spindleloop/spindle/loop"
@@ -74,7 +76,9 @@ func (r *Runner) Close() error { return r.l.Close() }
 // Run is Run on the Runner's loop, which must not be running.
 func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err error) {
 	run := newRun(ctx, r.l, r.o)
-	defer run.s.leave()
+	// The loop has run on a goroutine of its own. Its coroutines must not end on
+	// the caller's, who may have locked the thread.
+	defer aside(run.s.leave)
 	run.root.done = r.l.Stop
 	run.start(fn)
 	unfollow := run.follow(ctx)
@@ -86,10 +90,27 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err e
 	if err := r.l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree()}
 		run.clear(err)
-		run.result(ctx)
+		run.outcome(ctx)
 		return failure
 	}
-	return run.result(ctx)
+	return run.outcome(ctx)
+}
+
+// outcome is the result for the caller of Run. A task that has ended its test (by
+// t.FailNow or t.SkipNow, which are a Goexit) ends the caller, as it would had he
+// run the code himself. Any other Goexit is no end that somebody has chosen.
+func (r *run) outcome(ctx context.Context) error {
+	if p := r.root.fault; p != nil && p.Value == loop.ErrGoexit && endsTest(p.Stack) {
+		r.root.fault = nil
+		r.result(ctx)
+		runtime.Goexit()
+	}
+	return r.result(ctx)
+}
+
+func endsTest(stack []byte) bool {
+	return bytes.Contains(stack, []byte("\ntesting.(*common).FailNow(")) ||
+		bytes.Contains(stack, []byte("\ntesting.(*common).SkipNow("))
 }
 
 // RunOn starts fn as a task on a loop that somebody else runs, for callback code
@@ -134,11 +155,14 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 
 // start starts fn as the run's first task, with whose end everything is to end.
 func (r *run) start(fn func(context.Context) error) {
-	r.root.GoWith(TaskOptions{Name: "main"}, func(ctx context.Context) error {
+	if ctx := r.root.scope.values; ctx.Err() != nil {
+		r.cancel(context.Cause(ctx))
+	}
+	r.root.start(TaskOptions{Name: "main"}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
-	})
+	}, codeOf(fn))
 }
 
 // follow cancels the run with ctx, until unfollow is called.

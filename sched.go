@@ -167,6 +167,16 @@ func (s *sched) successor(next loop.Coroutine) *coro {
 	return nil
 }
 
+// aside runs fn on a goroutine of its own, and waits for it.
+func aside(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	<-done
+}
+
 // leave is the end of a run. With the last one the coroutines in the pool end: an
 // abandoned one would never be collected.
 func (s *sched) leave() {

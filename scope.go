@@ -336,24 +336,32 @@ func (timeoutError) Error() string        { return "spindle: timed out" }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 func (timeoutError) Timeout() bool        { return true }
 
-// FailAfter runs fn and fails with ErrTimeout if it takes longer than d. It is
-// asyncio's wait_for and timeout.
+// FailAfter runs fn and fails with ErrTimeout if that cuts it short after d: code
+// that does not wait is not cut short. It is asyncio's wait_for and timeout.
 func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	expired, err := MoveOnAfter(ctx, d, fn)
-	if expired {
-		return errors.Join(ErrTimeout, err)
+	return timedOut(expired, err)
+}
+
+// timedOut adds ErrTimeout to what fn has returned, if it was cut short.
+func timedOut(expired bool, err error) error {
+	switch {
+	case !expired:
+		return err
+	case err == nil:
+		return ErrTimeout
 	}
-	return err
+	return errors.Join(ErrTimeout, err)
 }
 
 // Grace runs fn shielded from cancellation outside, for at most d: for cleaning
-// up that has to wait.
+// up that has to wait. It fails with ErrTimeout if that cuts fn short.
 func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	_, err := within(ctx, "Grace", func(sc *Scope) {
+	sc, err := within(ctx, "Grace", func(sc *Scope) {
 		sc.Shield(true)
 		sc.SetDeadline(after(sc, d))
 	}, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
-	return err
+	return timedOut(sc.caught, err)
 }
 
 // after is d from now, without overflow.

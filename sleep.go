@@ -18,7 +18,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	t.co.timer = scope.s.l.CallLater(d, t.co.wake)
-	t.pause(ctx, "Sleep", sleeping{})
+	t.pause(ctx, "Sleep", (*sleeping)(t.co))
 	return t.suspend()
 }
 
@@ -29,14 +29,14 @@ func SleepUntil(ctx context.Context, when time.Duration) error {
 		return err
 	}
 	t.co.timer = scope.s.l.CallAt(when, t.co.wake)
-	t.pause(ctx, "SleepUntil", sleeping{})
+	t.pause(ctx, "SleepUntil", (*sleeping)(t.co))
 	return t.suspend()
 }
 
 // sleeping ends with the task's timer.
-type sleeping struct{}
+type sleeping coro
 
-func (sleeping) abort(t *Task) bool { return t.co.timer.Cancel() }
+func (s *sleeping) Abort() bool { return s.timer.Cancel() }
 
 // Yield lets everything that is ready run before it returns.
 func Yield(ctx context.Context) error {
@@ -85,17 +85,17 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 		return err
 	}
 	c, l := t.co, scope.s.l
-	var ab aborter
+	var ab Aborter
 	if in == loop.Read {
 		if c.read == nil {
 			c.read = func() { c.s.l.RemoveReader(int(c.fd)); c.task.wake(nil) }
 		}
-		ab, err = readWait{}, l.AddReader(fd, c.read)
+		ab, err = (*readWait)(c), l.AddReader(fd, c.read)
 	} else {
 		if c.write == nil {
 			c.write = func() { c.s.l.RemoveWriter(int(c.fd)); c.task.wake(nil) }
 		}
-		ab, err = writeWait{}, l.AddWriter(fd, c.write)
+		ab, err = (*writeWait)(c), l.AddWriter(fd, c.write)
 	}
 	if err != nil {
 		return err
@@ -105,10 +105,10 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	return t.suspend()
 }
 
-type readWait struct{}
+type readWait coro
 
-func (readWait) abort(t *Task) bool { return t.co.s.l.RemoveReader(int(t.co.fd)) }
+func (w *readWait) Abort() bool { return w.s.l.RemoveReader(int(w.fd)) }
 
-type writeWait struct{}
+type writeWait coro
 
-func (writeWait) abort(t *Task) bool { return t.co.s.l.RemoveWriter(int(t.co.fd)) }
+func (w *writeWait) Abort() bool { return w.s.l.RemoveWriter(int(w.fd)) }

@@ -15,6 +15,7 @@ import (
 // it waits, and goes on when the loop resumes it.
 type Task struct {
 	fn      func(context.Context) error
+	code    uintptr  // of the function that the user knows it by; 0 for fn's
 	nursery *Nursery // whose child it is
 	scope   *Scope   // the innermost one it is in
 	co      *coro    // what it runs on, and its wait; nil before it has begun
@@ -32,7 +33,7 @@ type Task struct {
 type wait struct {
 	what    string
 	since   time.Duration
-	aborter aborter
+	aborter Aborter
 	outcome error      // what the wait will return
 	unbind  func()     // lets go of a context that could end it; nil for its own scope
 	seq     uint32     // names the wait, so that a late wake finds it gone
@@ -55,11 +56,6 @@ const (
 // eachBudget is how many waits may complete at once before a task must let the
 // others run.
 const eachBudget = 64
-
-// aborter takes a wait back. It is called on the loop when the wait is to be
-// cancelled, and returns false if the wait has ended otherwise: a result that
-// arrives together with a cancellation is not lost.
-type aborter interface{ abort(*Task) bool }
 
 // enter makes sc the innermost scope of the task.
 func (t *Task) enter(sc *Scope) {
@@ -93,8 +89,14 @@ func (t *Task) place() string {
 }
 
 func (t *Task) function() *runtime.Func {
-	return runtime.FuncForPC(reflect.ValueOf(t.fn).Pointer())
+	if t.code != 0 {
+		return runtime.FuncForPC(t.code)
+	}
+	return runtime.FuncForPC(codeOf(t.fn))
 }
+
+// codeOf is where a function's code begins.
+func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 
 // caller is the task that is calling, and the scope of its ctx. It panics if
 // the caller is no task of the loop that ctx belongs to.
@@ -123,19 +125,6 @@ func Current(ctx context.Context) *Task {
 		return nil
 	}
 	return scope.s.running
-}
-
-// ContextOf is the context of the task that is calling, which is its innermost
-// scope; nil if the caller is not a task of l. It is for methods whose form has no
-// place for a ctx, like net.Conn's, and may be called from any goroutine.
-func ContextOf(l *loop.Loop) context.Context {
-	if !l.Owns() {
-		return nil
-	}
-	if s, ok := l.Local(schedKey{}).(*sched); ok && s.running != nil {
-		return s.running.scope
-	}
-	return nil
 }
 
 // check is the beginning of every wait: it fails if the wait is cancelled
@@ -172,7 +161,7 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 // pause begins a wait: somebody will wake the task, or ctx, or the scope the task
 // is in, is cancelled and ab agrees. The task must suspend next. It takes two
 // calls because every return behind a switch costs as much as ten instructions.
-func (t *Task) pause(ctx context.Context, what string, ab aborter) {
+func (t *Task) pause(ctx context.Context, what string, ab Aborter) {
 	c := t.co
 	c.seq++
 	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
@@ -193,7 +182,7 @@ func (t *Task) wake(err error) {
 
 // cancelWait ends the task's wait with err if it can still be given up.
 func (t *Task) cancelWait(err error) {
-	if t.state == waiting && t.co.aborter.abort(t) {
+	if t.state == waiting && t.co.aborter.Abort() {
 		t.wake(err)
 	}
 }
@@ -224,6 +213,17 @@ func (t *Task) bind(ctx context.Context) (unbind func()) {
 	return func() { stop() }
 }
 
+// heed is the end of a wait that cancellation does not end. Code that goes on
+// all the same is treated as in any other wait.
+func (t *Task) heed(outer *Scope) {
+	if t.doomed {
+		t.vanish()
+	}
+	if outer.blame.Load() != nil {
+		t.breathe()
+	}
+}
+
 // breathe lets the others run before a cancelled wait returns. Code that heeds
 // no cancellation waits again at once: it is slowed down, so that it does not
 // burn a core.
@@ -248,7 +248,7 @@ const (
 // unabortable is for waits that cancellation does not end.
 type unabortable struct{}
 
-func (unabortable) abort(*Task) bool { return false }
+func (unabortable) Abort() bool { return false }
 
 // spend counts a wait that completed at once, and lets the others run when
 // there were many: no task keeps the loop by never having to wait.

@@ -33,6 +33,7 @@ func TreeOf(ctx context.Context) Tree {
 	if scope == nil {
 		panic("spindle: TreeOf with a context that does not come from a task")
 	}
+	scope.s.only("TreeOf")
 	return scope.run.tree()
 }
 
@@ -85,7 +86,7 @@ func (t Tree) String() string {
 	for _, task := range t {
 		fmt.Fprintf(&b, "%s%s (%s): %s", strings.Repeat("  ", task.Depth), task.Name, task.Function, task.State)
 		if task.WaitsFor != "" {
-			fmt.Fprintf(&b, " for %s since %v", task.WaitsFor, task.For)
+			fmt.Fprintf(&b, " for %s (%v)", task.WaitsFor, task.For)
 		}
 		if task.Started != "" {
 			fmt.Fprintf(&b, ", started at %s", task.Started)

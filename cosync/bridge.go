@@ -160,7 +160,7 @@ func (b *bridge[T]) park(ctx context.Context, what string, d direction, v T) (T,
 	w := b.waiter(d, v)
 	w.far.l, w.waker = spindle.LoopOf(ctx), waker
 	b.join(w)
-	err = waker.Park(ctx, what, w.abort)
+	err = waker.Park(ctx, what, w)
 	v = w.value
 	b.release(w)
 	return v, err

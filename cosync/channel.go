@@ -67,7 +67,7 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	if err != nil {
 		return err
 	}
-	err = w.waker.Park(ctx, "Channel.Send", w.abort)
+	err = w.waker.Park(ctx, "Channel.Send", w)
 	c.sending.put(w)
 	return err
 }
@@ -149,7 +149,7 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	if err != nil {
 		return zero, err
 	}
-	err = w.waker.Park(ctx, "Channel.Receive", w.abort)
+	err = w.waker.Park(ctx, "Channel.Receive", w)
 	v := w.value
 	c.receiving.put(w)
 	return v, err

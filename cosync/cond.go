@@ -51,7 +51,7 @@ func (c *Cond) Wait(ctx context.Context) error {
 		return err
 	}
 	c.Unlock()
-	err = w.waker.Park(ctx, "Cond.Wait", w.abort)
+	err = w.waker.Park(ctx, "Cond.Wait", w)
 	if w.quitted {
 		w.quitted = false
 		err = spindle.Checkpoint(ctx) // says by whom it was cancelled

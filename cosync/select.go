@@ -68,7 +68,7 @@ func Select(ctx context.Context, cases ...Case) (int, error) {
 	for i, c := range cases {
 		c.join(s, i)
 	}
-	err = waker.Park(ctx, "Select", s.abort)
+	err = waker.Park(ctx, "Select", s)
 	if s.chosen >= 0 {
 		cases[s.chosen].finish(err)
 	}
@@ -82,7 +82,8 @@ type selection struct {
 	chosen int // -1 as long as none is
 }
 
-func (s *selection) abort() bool {
+// Abort takes all cases back.
+func (s *selection) Abort() bool {
 	if s.chosen >= 0 {
 		return false
 	}

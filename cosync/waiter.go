@@ -59,7 +59,15 @@ type waiter[T any] struct {
 	quitted    bool       // it is cancelled, and waits for what it must have
 	far        *far       // of an Inbox or Outbox
 
-	abort func() bool
+	abort func() bool // in place of leaving the line; nil for nearly all
+}
+
+// Abort leaves the line.
+func (w *waiter[T]) Abort() bool {
+	if w.abort != nil {
+		return w.abort()
+	}
+	return w.leave()
 }
 
 // wait waits in the line until it is served; v is to give.
@@ -68,7 +76,7 @@ func (l *line[T]) wait(ctx context.Context, what string, v T, s *side) (T, error
 	if err != nil {
 		return v, err
 	}
-	err = w.waker.Park(ctx, what, w.abort)
+	err = w.waker.Park(ctx, what, w)
 	v = w.value
 	l.put(w)
 	return v, err
@@ -91,11 +99,8 @@ func (l *line[T]) get() *waiter[T] {
 	w := l.spare
 	if w == nil {
 		w = new(waiter[T])
-		w.abort = func() bool {
-			if l.quit != nil {
-				return l.quit(w)
-			}
-			return w.leave()
+		if l.quit != nil {
+			w.abort = func() bool { return l.quit(w) }
 		}
 		return w
 	}

@@ -65,13 +65,18 @@ func (e *LostError) Error() string {
 type PanicError struct {
 	Value any    // what was panicked with; ErrGoexit for runtime.Goexit
 	Stack []byte // of the goroutine that panicked, as debug.Stack prints it
+	Also  error  // what else failed at the same time; nil nearly always
 }
 
 func (e *PanicError) Error() string {
-	if e.Value == ErrGoexit {
-		return "loop: runtime.Goexit called" + e.place()
+	text := "loop: runtime.Goexit called" + e.place()
+	if e.Value != ErrGoexit {
+		text = fmt.Sprintf("loop: panic%s: %v", e.place(), e.Value)
 	}
-	return fmt.Sprintf("loop: panic%s: %v", e.place(), e.Value)
+	if e.Also != nil {
+		text += "\nbesides: " + e.Also.Error()
+	}
+	return text
 }
 
 // place is where it happened, by the stack: the first frame behind that of the

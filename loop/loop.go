@@ -131,9 +131,10 @@ type Loop struct {
 	stop  atomic.Bool // any goroutine
 	dog   *watchdog   // of the Run under way
 
-	inbox   inbox        // any goroutine
-	workers workers      // any goroutine
-	fds     atomic.Int32 // descriptors watched; written by the loop, read by Group
+	done    chan struct{} // closed with the loop; any goroutine
+	inbox   inbox         // any goroutine
+	workers workers       // any goroutine
+	fds     atomic.Int32  // descriptors watched; written by the loop, read by Group
 
 	// Loop goroutine only from here.
 	lanes    [lanes]lane
@@ -182,6 +183,7 @@ func New(opts Options) (*Loop, error) {
 		wheel:  wheel.New(int64(now)),
 		now:    now,
 		events: make([]kernel.Event, eventBatch),
+		done:   make(chan struct{}),
 	}
 	l.pulse.Store(1)
 	l.workers.init(opts)
@@ -207,6 +209,7 @@ func (l *Loop) Close() error {
 	l.closeLocals()
 	l.state.Store(closed)
 	l.owner.Store(closedOwner)
+	defer close(l.done)
 	lost := LostError{
 		Callbacks: l.inbox.close() + l.waiting(),
 		Jobs:      l.workers.close(),
@@ -227,6 +230,10 @@ func (l *Loop) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Done is closed when the loop was closed: what was posted and has not run by
+// then never will.
+func (l *Loop) Done() <-chan struct{} { return l.done }
 
 // Time is the loop's clock: it never goes back, and counts from some moment
 // before the loop was made. CallAt takes it. It may be read from any goroutine.

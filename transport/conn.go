@@ -104,11 +104,15 @@ func (o *owner) SocketOrphaned() {
 	}
 }
 
-// Loop is the loop that the connection is on.
+// Loop is the loop that the connection is on. It may be asked for from any
+// goroutine.
 func (c *Conn) Loop() *loop.Loop { return c.st.hub.L }
 
 // Protocol is who is told of what happens.
-func (c *Conn) Protocol() Protocol { return c.proto }
+func (c *Conn) Protocol() Protocol {
+	c.only("Protocol")
+	return c.proto
+}
 
 // SetProtocol has another protocol be told from now on, as after an upgrade. It is
 // not told of a connection made, but is told to pause if writing is paused.
@@ -229,7 +233,10 @@ func (c *Conn) ResumeReading() {
 }
 
 // IsClosing tells whether the connection was closed, or is about to be.
-func (c *Conn) IsClosing() bool { return c.is(closing | lost) }
+func (c *Conn) IsClosing() bool {
+	c.only("IsClosing")
+	return c.is(closing | lost)
+}
 
 // Close ends the connection once everything written was sent. Nothing more is
 // received. Closing again does nothing.
@@ -329,12 +336,14 @@ func (c *Conn) network() string {
 
 // LocalAddr is the address of this end; nil once the connection is lost.
 func (c *Conn) LocalAddr() net.Addr {
+	c.only("LocalAddr")
 	local, _ := c.addrs()
 	return local
 }
 
 // RemoteAddr is the address of the peer; nil once the connection is lost.
 func (c *Conn) RemoteAddr() net.Addr {
+	c.only("RemoteAddr")
 	_, remote := c.addrs()
 	return remote
 }
@@ -351,7 +360,7 @@ type Info struct {
 // Info tells how the connection is now.
 func (c *Conn) Info() Info {
 	c.only("Info")
-	info := Info{In: c.in, Out: c.out, Unsent: c.Unsent(), Reading: !c.is(pausedReading), Closing: c.IsClosing()}
+	info := Info{In: c.in, Out: c.out, Unsent: c.waiting(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
 	info.Local, info.Remote = c.addrs()
 	return info
 }

@@ -29,9 +29,3 @@ func (s *Server) each(fn func(*Conn)) {
 		}
 	})
 }
-
-func (s *Server) only(op string) {
-	if s.st.hub.L.Foreign() {
-		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
-	}
-}

@@ -65,8 +65,10 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, _ := st.hub.K.LocalAddr(fd)
-	file := claim(st.hub.K, a)
+	var file socketFile
+	if network == "unix" {
+		file = claim(st.hub.K, kernel.Addr{Path: address})
+	}
 	s, err := st.serve(fd, network, o)
 	if err != nil {
 		file.remove(st.hub.K)
@@ -177,7 +179,16 @@ func (s *Server) forget() {
 func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
 
 // Conns is how many connections are open.
-func (s *Server) Conns() int { return s.conns }
+func (s *Server) Conns() int {
+	s.only("Conns")
+	return s.conns
+}
+
+func (s *Server) only(op string) {
+	if s.st.hub.L.Foreign() {
+		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
+	}
+}
 
 // Loop is the loop that the server is on.
 func (s *Server) Loop() *loop.Loop { return s.st.hub.L }

@@ -210,3 +210,10 @@ func drainAll(r io.Reader) int64 {
 	n, _ := io.Copy(io.Discard, r)
 	return n
 }
+
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}

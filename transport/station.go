@@ -13,6 +13,7 @@ type station struct {
 	arena   []byte
 	writes  []write
 	flushes func()          // flush, made once
+	end     loop.Handle     // of the turn
 	servers map[closer]bool // open ones
 }
 
@@ -50,7 +51,7 @@ func (st *station) gather(c *Conn, p []byte) {
 		}
 	}
 	if len(st.writes) == 0 {
-		st.hub.L.CallSoonPriority(loop.High, st.flushes)
+		st.end = st.hub.L.CallSoonPriority(loop.High, st.flushes)
 	}
 	from := len(st.arena)
 	st.arena = append(st.arena, p...)
@@ -85,6 +86,7 @@ func (st *station) flush() {
 // LoopClosing sends what was written in the last turn, as nothing else will, and
 // ends the servers, before the hub ends what is left.
 func (st *station) LoopClosing() {
+	st.end.Cancel()
 	st.flush()
 	for s := range st.servers {
 		s.loopClosing()

@@ -323,6 +323,11 @@ func (c *Conn) AfterFlush(fn func(error)) {
 // Unsent is how many bytes wait for room to be sent, not counting those of files.
 // Small writes of the turn under way are not among them yet.
 func (c *Conn) Unsent() int {
+	c.only("Unsent")
+	return c.waiting()
+}
+
+func (c *Conn) waiting() int {
 	if c.unsent == nil {
 		return 0
 	}
@@ -351,7 +356,7 @@ func (c *Conn) SetWriteLimits(high, low int) {
 
 func (c *Conn) checkHigh() {
 	high, _ := c.limits()
-	if c.is(pausedWriting) || c.Unsent() <= high {
+	if c.is(pausedWriting) || c.waiting() <= high {
 		return
 	}
 	c.state |= pausedWriting
@@ -360,7 +365,7 @@ func (c *Conn) checkHigh() {
 
 func (c *Conn) checkLow() {
 	_, low := c.limits()
-	if !c.is(pausedWriting) || c.Unsent() > low {
+	if !c.is(pausedWriting) || c.waiting() > low {
 		return
 	}
 	c.state &^= pausedWriting

@@ -55,7 +55,7 @@ func startEcho(t *testing.T, model, backend string, loops int) string {
 }
 
 func TestEcho(t *testing.T) {
-	for model := range echoModels {
+	for model := range echoServers {
 		for _, backend := range kernel.Backends() {
 			for _, loops := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s on %s with %d %s", model, backend, loops, plural(loops, "loop")), func(t *testing.T) {
@@ -202,7 +202,7 @@ func doesNotRead(t *testing.T, addr string) {
 
 // A client that vanishes takes nobody with it.
 func TestEchoSurvivesReset(t *testing.T) {
-	for model := range echoModels {
+	for model := range echoServers {
 		for _, backend := range kernel.Backends() {
 			t.Run(model+" on "+backend, func(t *testing.T) {
 				addr := startEcho(t, model, backend, 1)

@@ -218,23 +218,21 @@ func TestBlockingWaitsAbandonDoesNot(t *testing.T) {
 	}
 }
 
-func TestACancelledStartLeavesTheTaskInItsNursery(t *testing.T) {
+func TestACancelledStartCancelsTheTask(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
-		ended := false
+		var ended error
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			_, err := spindle.MoveOnAfter(ctx, time.Minute, func(ctx context.Context) error {
 				_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
-					err := spindle.Sleep(ctx, time.Hour)
-					ended = err == nil
-					started(1)
-					return err
+					ended = spindle.Sleep(ctx, time.Hour)
+					return ended
 				})
 				return err
 			})
 			return err
 		})
-		if err != nil || !ended {
-			t.Errorf("error %v, went on %v", err, ended)
+		if err != nil || !errors.Is(ended, context.Canceled) {
+			t.Errorf("error %v, the task ended with %v", err, ended)
 		}
 		return nil
 	})

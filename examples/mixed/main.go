@@ -7,8 +7,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"time"
 
@@ -19,8 +21,7 @@ import (
 
 func main() {
 	if err := run(context.Background(), os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "mixed:", err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
 }
 
@@ -31,7 +32,7 @@ type station struct {
 	mean   *spindle.Future[float64]
 }
 
-const samples = 5 // measurements
+const samples = 5
 
 func run(ctx context.Context, out io.Writer) error {
 	l, err := loop.New(loop.Options{})
@@ -44,21 +45,14 @@ func run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintln(out, "callback: before any task")
 		spindle.RunOn(ctx, l, func(ctx context.Context) error {
 			return (&station{l: l, mean: spindle.NewFuture[float64](ctx)}).work(ctx, out)
-		}, func(err error) {
-			ended = err
-			l.Stop()
-		})
+		}, func(err error) { ended = err; l.Stop() })
 	})
-	if err := l.Run(context.Background()); err != nil { // ctx ends the tasks, and they the loop
-		return err
-	}
-	return ended
+	return errors.Join(l.Run(context.Background()), ended) // the end of the tasks is the loop's
 }
 
 // work is a task.
 func (s *station) work(ctx context.Context, out io.Writer) error {
 	s.l.CallSoon(s.watch)
-
 	// From a goroutine to a task: an Inbox, bounded, and with an end.
 	readings := cosync.NewInbox[int](2)
 	go measure(ctx, readings)
@@ -86,10 +80,7 @@ func (s *station) work(ctx context.Context, out io.Writer) error {
 // measure is a goroutine. It may block, and knows nothing of the loop.
 func measure(ctx context.Context, readings *cosync.Inbox[int]) {
 	defer readings.Close()
-	for i := range samples {
-		if readings.Put(ctx, 10*i) != nil { // the run was cancelled
-			return
-		}
+	for i := 0; i < samples && readings.Put(ctx, 10*i) == nil; i++ { // an error is the run's end
 	}
 }
 
@@ -102,8 +93,7 @@ func (s *station) watch() {
 	}
 	sum, n := s.sum, s.n // the goroutine must not look at s
 	work := func() (float64, error) { return float64(sum) / float64(n), nil }
-	done := func(mean float64, _ error) { s.mean.Resolve(mean) }
-	if _, err := loop.Offload(s.l, work, done); err != nil {
+	if _, err := loop.Offload(s.l, work, func(mean float64, _ error) { s.mean.Resolve(mean) }); err != nil {
 		s.mean.Reject(err)
 	}
 }

@@ -66,8 +66,9 @@ func (s *shop) takeIn(ctx context.Context, orders *cosync.Sender[int]) error {
 func (s *shop) work(ctx context.Context, orders *cosync.Receiver[int]) error {
 	err := s.workOff(ctx, orders)
 	fmt.Fprintln(s.out, "closing, with", s.takenIn-s.done, "orders to do")
-	if graceErr := spindle.Grace(ctx, s.grace, func(ctx context.Context) error { return s.workOff(ctx, orders) }); graceErr != nil {
-		return graceErr
+	late := spindle.Grace(ctx, s.grace, func(ctx context.Context) error { return s.workOff(ctx, orders) })
+	if late != nil && late != spindle.ErrTimeout { // what is not done by then is not done
+		return late
 	}
 	return err // the cancellation goes up to whoever has cancelled
 }

@@ -45,7 +45,7 @@ const (
 	isPipe                    // no socket
 	isTCP
 	isClosed // also by the system
-	failed   // it has failed after the end was read
+	failed   // an error is pending
 )
 
 // Kind says what a descriptor is.
@@ -123,7 +123,7 @@ func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
 // Failure is why the connection has failed since its end was read: no read would
 // tell any more. It is nil if it has not, as far as is known.
 func (c *Conn) Failure() error {
-	if !c.is(failed) || c.is(isClosed) {
+	if !c.is(failed) || !c.is(ended) || c.is(isClosed) {
 		return nil
 	}
 	c.state &^= failed
@@ -146,13 +146,10 @@ func (c *Conn) told(r loop.Ready) {
 		c.state |= hungUp
 	}
 	if r&loop.Failed != 0 {
-		c.state = c.state&^drained&^full | hungUp // a call will tell why
+		c.state = c.state&^drained&^full | hungUp | failed // a call will tell why
 	}
 	if r&loop.Writable != 0 {
 		c.state &^= full
-	}
-	if c.is(ended) && r&loop.Failed != 0 {
-		c.state |= failed
 	}
 	if c.is(idle|ended) && r&loop.Readable != 0 {
 		// It is known now. A kernel without edges would say it again and again,
@@ -295,11 +292,13 @@ func (c *Conn) Blocked() error {
 	return c.arm(c.armed | loop.Write)
 }
 
-// Flushed says that there is nothing left to write.
+// Flushed says that nobody waits for room any more. Whether there is some is then
+// not known: the next write tries.
 func (c *Conn) Flushed() error {
 	if c.is(isClosed) {
 		return nil
 	}
+	c.state &^= full
 	return c.arm(c.armed &^ loop.Write)
 }
 

@@ -1,6 +1,8 @@
 package sock
 
 import (
+	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -51,15 +53,34 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	if b.Backlog == 0 {
 		b.Backlog = 4096
 	}
+	bound := false
 	if err = first(
 		func() error { return h.reuse(fd, a, b) },
 		func() error { return k.Bind(fd, a) },
-		func() error { return k.Listen(fd, b.Backlog) },
+		func() error {
+			bound = true
+			return k.Listen(fd, b.Backlog)
+		},
 	); err != nil {
 		k.CloseFD(fd)
+		if bound {
+			RemovePath(a)
+		}
 		return -1, err
 	}
 	return fd, nil
+}
+
+// RemovePath removes what a bound Unix socket leaves in the file system, if
+// anything.
+func RemovePath(a kernel.Addr) error {
+	if a.Family() != kernel.Unix || a.Path[0] == '@' || a.Path[0] == 0 {
+		return nil
+	}
+	if err := os.Remove(a.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (h *Hub) reuse(fd int, a kernel.Addr, b Binding) error {

@@ -1,0 +1,234 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// TestCancelAtAnyTimeOfATasksLife: whenever it comes, and however often, the
+// wait that is under way or the next one fails, once begun the task begins, and
+// what has finished stays finished.
+func TestCancelAtAnyTimeOfATasksLife(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		when  func(ctx context.Context, cancel func()) error // from outside, the task having been started
+		inner bool                                           // the task cancels itself first
+		waits int                                            // that go well
+	}{
+		{"before it starts", func(ctx context.Context, cancel func()) error { cancel(); return nil }, false, 0},
+		{"while it runs", func(context.Context, func()) error { return nil }, true, 0},
+		{"while it waits", func(ctx context.Context, cancel func()) error {
+			err := spindle.Sleep(ctx, 90*time.Second)
+			cancel()
+			return err
+		}, false, 1},
+		{"when it has been woken", func(ctx context.Context, cancel func()) error {
+			// Its timer is older than this one: it is woken, and has not run.
+			spindle.LoopOf(ctx).CallAt(time.Minute, cancel)
+			return spindle.Sleep(ctx, time.Minute)
+		}, false, 1},
+		{"twice", func(ctx context.Context, cancel func()) error {
+			err := spindle.Sleep(ctx, 90*time.Second)
+			cancel()
+			cancel()
+			return err
+		}, false, 1},
+		{"when it has finished", func(ctx context.Context, cancel func()) error {
+			err := spindle.Sleep(ctx, time.Hour)
+			cancel()
+			return err
+		}, false, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+				began, waits := false, 0
+				var f *spindle.Future[int]
+				f = spindle.Spawn(n, func(ctx context.Context) (int, error) {
+					began = true
+					if c.inner {
+						f.Cancel()
+					}
+					for ; waits < 3; waits++ {
+						if err := spindle.Sleep(ctx, time.Minute); err != nil {
+							return waits, err
+						}
+					}
+					return waits, nil
+				})
+				if !c.inner && c.name != "before it starts" {
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+				}
+				if err := c.when(ctx, f.Cancel); err != nil {
+					return err
+				}
+				got, err := f.Await(ctx)
+				if !began || got != c.waits || errors.Is(err, context.Canceled) != (c.waits < 3) || (err == nil) != (c.waits == 3) {
+					t.Errorf("began %v, %d waits, want %d, error %v", began, got, c.waits, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCancelOfAScopeThatWasLeft does nothing, to nobody.
+func TestCancelOfAScopeThatWasLeft(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		var left *spindle.Scope
+		err := spindle.WithScope(ctx, func(_ context.Context, s *spindle.Scope) error { left = s; return nil })
+		left.Cancel(errors.New("too late"))
+		left.SetDeadline(spindle.Now(ctx) + time.Second)
+		left.Shield(true)
+		if left.Caught() || !errors.Is(context.Cause(left), context.Canceled) {
+			t.Errorf("caught %v, cause %v", left.Caught(), context.Cause(left))
+		}
+		if n := spindle.LoopOf(ctx).Stats().Timers; n != 0 {
+			t.Errorf("%d timers were set for nobody", n)
+		}
+		return errors.Join(err, spindle.Sleep(ctx, time.Hour))
+	})
+}
+
+// TestCancellationNamesItsScope: of several around a wait, the one whose deadline
+// came first caused it, and it alone takes the cancellation back.
+func TestCancellationNamesItsScope(t *testing.T) {
+	for _, c := range []struct {
+		deadlines [3]time.Duration // from outside to inside
+		caused    int
+	}{
+		{[3]time.Duration{1, 2, 3}, 0},
+		{[3]time.Duration{3, 1, 2}, 1},
+		{[3]time.Duration{3, 2, 1}, 2},
+		{[3]time.Duration{2, 2, 3}, 0}, // together: the outermost, which ends most
+		{[3]time.Duration{3, 1, 1}, 1},
+	} {
+		sim.Test(t, func(ctx context.Context) error {
+			var scopes [3]*spindle.Scope
+			var enter func(ctx context.Context, depth int) error
+			enter = func(ctx context.Context, depth int) error {
+				if depth == len(scopes) {
+					err := forever(ctx)
+					var c2 *spindle.Canceled
+					if !errors.As(err, &c2) || c2.Scope != scopes[c.caused] || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%v: not caused by scope %d: %v", c.deadlines, c.caused, err)
+					}
+					return err
+				}
+				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					scopes[depth] = s
+					s.SetDeadline(c.deadlines[depth] * time.Second)
+					return enter(ctx, depth+1)
+				})
+			}
+			err := enter(ctx, 0)
+			for i, s := range scopes {
+				if s.Caught() != (i == c.caused) {
+					t.Errorf("%v: scope %d caught: %v", c.deadlines, i, s.Caught())
+				}
+			}
+			if now := spindle.Now(ctx); now != c.deadlines[c.caused]*time.Second {
+				t.Errorf("%v: it came at %v", c.deadlines, now)
+			}
+			return err
+		})
+	}
+}
+
+// TestOutermostOfTwoCancellationsIsNamed, in whatever order they came: the code
+// has to be left up to there.
+func TestOutermostOfTwoCancellationsIsNamed(t *testing.T) {
+	for _, innerFirst := range []bool{false, true} {
+		sim.Test(t, func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
+				err := spindle.WithScope(ctx, func(ctx context.Context, inner *spindle.Scope) error {
+					if innerFirst {
+						inner.Cancel(errOther)
+					}
+					outer.Cancel(errCause)
+					inner.Cancel(errOther)
+					err := forever(ctx)
+					var c *spindle.Canceled
+					if !errors.As(err, &c) || c.Scope != outer || c.Cause != errCause {
+						t.Errorf("inner first %v: %v", innerFirst, err)
+					}
+					return err
+				})
+				if err == nil {
+					t.Errorf("inner first %v: taken back inside", innerFirst)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// TestDeadlineMovesWhileATaskWaits: it is moved by another one.
+func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		move func(s *spindle.Scope)
+		ends time.Duration // of the wait for a minute, in seconds
+	}{
+		{"not at all", func(*spindle.Scope) {}, 10},
+		{"later", func(s *spindle.Scope) { s.SetDeadline(20 * time.Second) }, 20},
+		{"nearer", func(s *spindle.Scope) { s.SetDeadline(6 * time.Second) }, 6},
+		{"into the past", func(s *spindle.Scope) { s.SetDeadline(time.Second) }, 5},
+		{"away", func(s *spindle.Scope) { s.ClearDeadline() }, 60},
+		{"away and back", func(s *spindle.Scope) { s.ClearDeadline(); s.SetDeadline(30 * time.Second) }, 30},
+		{"behind the end", func(s *spindle.Scope) { s.SetDeadline(time.Hour) }, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+				var scope *spindle.Scope
+				n.Go(func(ctx context.Context) error {
+					err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+						scope = s
+						s.SetDeadline(10 * time.Second)
+						return spindle.Sleep(ctx, time.Minute)
+					})
+					if now := spindle.Now(ctx); now != c.ends*time.Second || scope.Caught() != (c.ends < 60) {
+						t.Errorf("ended at %v, caught %v", now, scope.Caught())
+					}
+					return err
+				})
+				err := spindle.Sleep(ctx, 5*time.Second)
+				c.move(scope)
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestErrorsBesideACancellation are kept, and a cancellation beside them is not
+// taken for one of them.
+func TestErrorsBesideACancellation(t *testing.T) {
+	boom := errors.New("boom")
+	var inner *spindle.Scope
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			inner = s
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(ctx context.Context) error { forever(ctx); return boom }) // fails as it is cancelled
+				n.Go(forever)
+				s.Cancel(nil)
+				return forever(ctx)
+			})
+		})
+	})
+	if !errors.Is(err, boom) || inner.Caught() {
+		t.Errorf("%v, caught %v", err, inner.Caught())
+	}
+}

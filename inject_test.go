@@ -1,0 +1,218 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// program is a small one in which scopes are cancelled at some moment. Whatever
+// happens to them, it gets to its end; then check tells what is wrong.
+type program struct {
+	name    string
+	targets int      // how many scopes it puts up to be cancelled
+	waits   []string // in each of which it must have been hit
+	tidy    bool     // what is cancelled may take time to clean up
+	play    func(st *stage) (check func() error)
+}
+
+// stage is where a program plays.
+type stage struct {
+	*spindle.Nursery
+	targets []target
+	begun   int // tasks and blocks of code that count theirs by task
+	ended   int
+}
+
+// target is a scope that may be cancelled: not yet there, open, or gone.
+type target struct {
+	scope    *spindle.Scope
+	canceled time.Duration // when, if it was
+	left     time.Duration
+	gone     bool
+}
+
+const never = 1 << 62
+
+// target makes fn run in the scope number i.
+func (st *stage) target(i int, fn func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		defer func() { st.targets[i].gone, st.targets[i].left = true, spindle.Now(ctx) }()
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			st.targets[i] = target{scope: s, canceled: never}
+			return fn(ctx)
+		})
+	}
+}
+
+// task makes sure that what has begun has ended when the program has.
+func (st *stage) task(fn func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		st.begun++
+		defer func() { st.ended++ }()
+		return fn(ctx)
+	}
+}
+
+// moment is when a program is interfered with: when everybody had to wait for
+// the world for the given number of times, and so many turns later. The lane says
+// whether that is before the others of the turn, among them, or after them.
+type moment struct {
+	target, event, turn int
+	lane                loop.Priority
+}
+
+// world is a simulated kernel that knows how often it moved on: did offloaded
+// work, or let time pass.
+type world struct {
+	kernel.Poller
+	events int
+	each   func(event int)
+}
+
+func (w *world) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
+	n, err := w.Poller.Wait(events, timeout)
+	if timeout != 0 && err == nil {
+		w.events++
+		w.each(w.events)
+	}
+	return n, err
+}
+
+// hit is what an interference met.
+type hit struct {
+	waits []string // that it cancelled
+	quiet bool     // nobody was about to run: the next moment is after an event
+	over  bool     // the target was gone
+}
+
+// TestCancelAtEveryWait plays each program again and again, and cancels one scope
+// of it at the first moment at which anything happens, at the second, and so on,
+// until the scope is gone before its moment comes. Nothing is lost, no task is
+// left, nobody is stuck: that would be a deadlock.
+func TestCancelAtEveryWait(t *testing.T) {
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			met := map[string]bool{}
+			for target := range p.targets {
+				for _, lane := range []loop.Priority{loop.High, loop.Normal, loop.Low} {
+					cancelEverywhere(t, p, moment{target: target, lane: lane}, met)
+				}
+			}
+			for _, want := range p.waits {
+				if !met[want] {
+					t.Errorf("no wait for %s was cancelled, only %v", want, slices.Sorted(maps.Keys(met)))
+				}
+			}
+		})
+	}
+}
+
+func cancelEverywhere(t *testing.T, p program, m moment, met map[string]bool) {
+	for ; ; m.event++ {
+		for m.turn = 0; ; m.turn++ {
+			h, err := playWith(t.Context(), p, m)
+			if err != nil {
+				t.Fatalf("cancelled at %+v, in %q: %v", m, h.waits, err)
+			}
+			for _, what := range h.waits {
+				met[what] = true
+			}
+			if h.over {
+				return
+			}
+			if h.quiet {
+				break
+			}
+		}
+	}
+}
+
+// playWith plays p once, and interferes at m.
+func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
+	k := sim.NewKernel()
+	var wanted spindle.Lot
+	k.Poller = &world{Poller: k.Poller, each: func(event int) {
+		if event == m.event {
+			wanted.Wake(1)
+		}
+	}}
+	o := spindle.Options{Loop: loop.Options{Kernel: k, Watchdog: -1}}
+	h.over = true // unless its moment comes
+	err = spindle.RunWith(ctx, o, func(ctx context.Context) error {
+		st := &stage{targets: make([]target, p.targets)}
+		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "injector", Priority: m.lane}, func(ctx context.Context) error {
+			if m.event > 0 {
+				if err := wanted.Wait(ctx, "moment"); err != nil {
+					return err
+				}
+			}
+			for range m.turn {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			h = interfere(ctx, &st.targets[m.target])
+			return nil
+		})
+		var check func() error
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			st.Nursery = n
+			check = p.play(st)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return errors.Join(check(), st.check(ctx, p.tidy))
+	})
+	return h, err
+}
+
+// interfere cancels the target, and tells what it met.
+func interfere(ctx context.Context, at *target) (h hit) {
+	before := spindle.TreeOf(ctx)
+	h.quiet = !slices.ContainsFunc(before, func(task spindle.TaskInfo) bool { return task.State == "ready" || task.State == "fresh" })
+	h.over = at.gone
+	if at.scope == nil || at.gone {
+		return h
+	}
+	at.scope.Cancel(nil)
+	at.canceled = spindle.Now(ctx)
+	for i, task := range spindle.TreeOf(ctx) {
+		if task.Canceled && !before[i].Canceled && before[i].State == "waiting" {
+			h.waits = append(h.waits, before[i].WaitsFor)
+		}
+	}
+	return h
+}
+
+// check tells what a program has left behind, but for those who watch it.
+func (st *stage) check(ctx context.Context, tidy bool) error {
+	for i, at := range st.targets {
+		if at.left > at.canceled && !tidy {
+			return fmt.Errorf("scope %d was cancelled at %v and left at %v", i, at.canceled, at.left)
+		}
+	}
+	if st.begun != st.ended {
+		return fmt.Errorf("%d tasks began, %d ended", st.begun, st.ended)
+	}
+	for _, task := range spindle.TreeOf(ctx) {
+		if task.Name != "main" && task.Name != "injector" {
+			return fmt.Errorf("left behind: %+v", task)
+		}
+	}
+	if s := spindle.LoopOf(ctx).Stats(); s.Timers != 0 || s.Jobs != 0 {
+		return fmt.Errorf("left in the loop: %+v", s)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package spindle_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// TestHeedlessNurseriesAreEnded: code that opens one nursery after the other and
+// heeds no cancellation does not spin, and is ended.
+func TestHeedlessNurseriesAreEnded(t *testing.T) {
+	rounds := 0
+	err := sim.Run(t.Context(), func(ctx context.Context) error {
+		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
+			for {
+				spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { n.Go(forever); return nil })
+				if rounds++; rounds > 10_000 {
+					return errors.New("it spins")
+				}
+			}
+		})
+		return spindle.Yield(ctx)
+	})
+	var late *spindle.StragglerError
+	if !errors.As(err, &late) {
+		t.Errorf("%v after %d rounds", err, rounds)
+	}
+}
+
+func TestStartGivenUpCancelsTheChild(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var child error
+			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+				_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+					child = spindle.Sleep(ctx, time.Hour)
+					return child
+				})
+				return err
+			})
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			if !errors.Is(child, context.Canceled) {
+				t.Errorf("the child: %v\n%v", child, spindle.TreeOf(ctx))
+			}
+			return err
+		})
+	})
+}
+
+// TestStartOfAChildThatPanics: the starter does not wait for ever, though the
+// panic is another's.
+func TestStartOfAChildThatPanics(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		other := spindle.NewFuture[*spindle.Nursery](ctx)
+		n.Go(func(ctx context.Context) error {
+			defer func() { recover() }()
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { other.Resolve(n); return forever(ctx) })
+		})
+		o, err := other.Await(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := spindle.Start(ctx, o, func(context.Context, func(int)) error { panic("boom") }); err == nil {
+			t.Error("started")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFailNowUnderRunEndsTheTest: that test, and no other.
+func TestFailNowUnderRunEndsTheTest(t *testing.T) {
+	if os.Getenv("CHILD") != "" {
+		t.Run("a", func(t *testing.T) {
+			spindle.Run(t.Context(), func(ctx context.Context) error { t.Fatal("fatal"); return nil })
+		})
+		t.Run("b", func(t *testing.T) { fmt.Println("the next test ran") })
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^TestFailNowUnderRunEndsTheTest$")
+	cmd.Env = append(os.Environ(), "CHILD=1")
+	if out, _ := cmd.CombinedOutput(); !bytes.Contains(out, []byte("the next test ran")) {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestKeysOfAnyTypeAreFound(t *testing.T) {
+	key := new(int)
+	sim.Run(context.WithValue(t.Context(), key, "v"), func(ctx context.Context) error {
+		if ctx.Value(key) != "v" {
+			t.Errorf("%v", ctx.Value(key))
+		}
+		return nil
+	})
+}
+
+// TestBoundWaitsEndInOrder: in which they began, in every run.
+func TestBoundWaitsEndInOrder(t *testing.T) {
+	for range 20 {
+		order := ""
+		sim.Test(t, func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(outside context.Context, s *spindle.Scope) error {
+				return spindle.WithNursery(outside, func(ctx context.Context, n *spindle.Nursery) error {
+					for i := range 6 {
+						n.Go(func(ctx context.Context) error {
+							return spindle.Shield(ctx, func(ctx context.Context) error {
+								spindle.Sleep(outside, time.Hour)
+								order += fmt.Sprint(i)
+								return nil
+							})
+						})
+					}
+					err := spindle.Sleep(ctx, time.Second)
+					s.Cancel(nil)
+					return err
+				})
+			})
+		})
+		if order != "012345" {
+			t.Fatalf("order %s", order)
+		}
+	}
+}
+
+func TestForeignSpawnAndTreeAreNamed(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context){
+		"Spawn":  func(ctx context.Context) { spindle.Spawn(spindle.Background(ctx), after(1, 1, nil)) },
+		"TreeOf": func(ctx context.Context) { spindle.TreeOf(ctx) },
+	} {
+		spindle.Run(t.Context(), func(ctx context.Context) error {
+			caught := make(chan any, 1)
+			go func() {
+				defer func() { caught <- recover() }()
+				call(ctx)
+			}()
+			for len(caught) == 0 {
+				spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { n.Go(spindle.Yield); return spindle.Yield(ctx) })
+			}
+			if text, _ := (<-caught).(string); !strings.HasPrefix(text, "spindle: ") {
+				t.Errorf("%s: %q", name, text)
+			}
+			return nil
+		})
+	}
+}
+
+func TestNoFailureIsLostBesideAPanic(t *testing.T) {
+	p := panicOf(func() error {
+		return nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(context.Context) error { panic("one") })
+			n.Go(func(context.Context) error { panic("two") })
+			n.Go(func(context.Context) error { return errOther })
+			return nil
+		})
+	})
+	if text := p.Error(); !strings.Contains(text, "two") || !strings.Contains(text, errOther.Error()) {
+		t.Errorf("only %q", text)
+	}
+}
+
+func TestTasksAreNamedAfterTheirFunctions(t *testing.T) {
+	nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		var f *spindle.Future[int]
+		f = spindle.Spawn(n, func(ctx context.Context) (int, error) { return f.Await(ctx) })
+		if _, err := f.Await(ctx); !strings.Contains(err.Error(), "TestTasksAreNamed") {
+			t.Error(err)
+		}
+		return nil
+	})
+}
+
+func TestStartedTwiceIsNamed(t *testing.T) {
+	p := panicOf(func() error {
+		return nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+			_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error { started(1); started(2); return nil })
+			return err
+		})
+	})
+	if p == nil {
+		t.Error("not named")
+	}
+}

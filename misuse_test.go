@@ -1,0 +1,266 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// waitsIn are all calls that may wait, with a context that belongs to ctx's run.
+func waitsIn(ctx context.Context) map[string]func() {
+	var lot spindle.Lot
+	fn := func(context.Context) error { return nil }
+	f := spindle.NewFuture[int](ctx)
+	value := func(context.Context) (int, error) { return 0, nil }
+	n := spindle.Background(ctx)
+	return map[string]func(){
+		"Sleep":        func() { spindle.Sleep(ctx, time.Second) },
+		"Sleep(0)":     func() { spindle.Sleep(ctx, 0) },
+		"SleepUntil":   func() { spindle.SleepUntil(ctx, time.Second) },
+		"Yield":        func() { spindle.Yield(ctx) },
+		"Checkpoint":   func() { spindle.Checkpoint(ctx) },
+		"NewWaker":     func() { spindle.NewWaker(ctx) },
+		"Lot.Wait":     func() { lot.Wait(ctx, "") },
+		"WaitReadable": func() { spindle.WaitReadable(ctx, 0) },
+		"WaitWritable": func() { spindle.WaitWritable(ctx, 0) },
+		"WithScope":    func() { spindle.WithScope(ctx, func(context.Context, *spindle.Scope) error { return nil }) },
+		"WithNursery":  func() { spindle.WithNursery(ctx, func(context.Context, *spindle.Nursery) error { return nil }) },
+		"MoveOnAfter":  func() { spindle.MoveOnAfter(ctx, time.Second, fn) },
+		"FailAfter":    func() { spindle.FailAfter(ctx, time.Second, fn) },
+		"Grace":        func() { spindle.Grace(ctx, time.Second, fn) },
+		"Shield":       func() { spindle.Shield(ctx, fn) },
+		"Gather":       func() { spindle.Gather(ctx, value) },
+		"GatherAll":    func() { spindle.GatherAll(ctx, value) },
+		"Blocking":     func() { spindle.Blocking(ctx, func() (int, error) { return 0, nil }) },
+		"Abandon":      func() { spindle.Abandon(ctx, func() (int, error) { return 0, nil }) },
+		"Future.Await": func() { f.Await(ctx) },
+		"Wait":         func() { spindle.Wait(ctx, spindle.AllDone, f) },
+		"Start": func() {
+			spindle.Start(ctx, n, func(_ context.Context, started func(int)) error { started(1); return nil })
+		},
+		"AsCompleted": func() {
+			for range spindle.AsCompleted(ctx, f) {
+				break
+			}
+		},
+	}
+}
+
+// inWrongPlaces are where a context of a task is of no use for waiting, and what
+// is said there.
+var inWrongPlaces = []struct {
+	name string
+	from func(ctx context.Context, call func())
+	says []string
+}{
+	{"another goroutine", func(_ context.Context, call func()) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			call()
+		}()
+		<-done
+	}, []string{"goroutine that is not the running task", "goroutine that is not the loop's"}},
+	{"a generator of iter.Pull", func(_ context.Context, call func()) {
+		next, stop := iter.Pull(func(func(int) bool) { call() })
+		defer stop()
+		next()
+	}, []string{"generator of iter.Pull", "goroutine that is not the loop's"}},
+	{"a callback", func(ctx context.Context, call func()) {
+		f := spindle.NewFuture[int](ctx)
+		spindle.LoopOf(ctx).CallSoon(func() { call(); f.Resolve(1) })
+		f.Await(ctx)
+	}, []string{"called from a callback, which cannot wait"}},
+}
+
+// TestWaitsInTheWrongPlaceAreNamed, each of them, and the loop goes on unharmed.
+func TestWaitsInTheWrongPlaceAreNamed(t *testing.T) {
+	for _, place := range inWrongPlaces {
+		t.Run(place.name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				for name, call := range waitsIn(ctx) {
+					place.from(ctx, func() {
+						defer func() {
+							text, _ := recover().(string)
+							said := false
+							for _, words := range place.says {
+								said = said || strings.HasPrefix(text, "spindle: ") && strings.Contains(text, words)
+							}
+							if !said {
+								t.Errorf("%s: panic %q", name, text)
+							}
+						}()
+						call()
+					})
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+				}
+				return spindle.Sleep(ctx, time.Second)
+			})
+		})
+	}
+}
+
+// TestWaitsWithAForeignContextAreNamed: one of no run, and one of another run.
+func TestWaitsWithAForeignContextAreNamed(t *testing.T) {
+	want := func(words string, fn func()) {
+		t.Helper()
+		defer func() {
+			if text, _ := recover().(string); !strings.HasPrefix(text, "spindle: ") || !strings.Contains(text, words) {
+				t.Errorf("panic %q, want one about %q", text, words)
+			}
+		}()
+		fn()
+	}
+	ctx := context.Background()
+	for _, call := range []func(){
+		func() { spindle.Sleep(ctx, 1) },
+		func() { spindle.LoopOf(ctx) },
+		func() { spindle.Now(ctx) },
+		func() { spindle.TreeOf(ctx) },
+		func() { spindle.Background(ctx) },
+		func() { spindle.NewFuture[int](ctx) },
+		func() { spindle.WithNursery(ctx, nil) },
+	} {
+		want("does not come from a task", call)
+	}
+	sim.Test(t, func(ctx context.Context) error {
+		done := make(chan error)
+		go func() {
+			done <- sim.Run(context.Background(), func(context.Context) error {
+				want("not the running task", func() { spindle.Yield(ctx) })
+				return nil
+			})
+		}()
+		return errors.Join(<-done, spindle.Yield(ctx))
+	})
+}
+
+// TestScopesCloseInOrder however code is left: a scope cannot be left before one
+// inside it, because only the task that opened it can leave it, by returning.
+func TestScopesCloseInOrder(t *testing.T) {
+	// scoped opens a scope around each of its values.
+	scoped := func(ctx context.Context, left *int) iter.Seq[context.Context] {
+		return func(yield func(context.Context) bool) {
+			for more := true; more; {
+				spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					defer func() { *left++ }()
+					more = yield(ctx)
+					return nil
+				})
+			}
+		}
+	}
+	for name, leave := range map[string]func(ctx context.Context, left *int){
+		"break": func(ctx context.Context, left *int) {
+			for ctx := range scoped(ctx, left) {
+				for ctx := range scoped(ctx, left) {
+					if spindle.Yield(ctx) != nil {
+						return
+					}
+					break
+				}
+				break
+			}
+		},
+		"return": func(ctx context.Context, left *int) {
+			for ctx := range scoped(ctx, left) {
+				for range scoped(ctx, left) {
+					return
+				}
+			}
+		},
+		"panic": func(ctx context.Context, left *int) {
+			defer func() { recover() }()
+			for ctx := range scoped(ctx, left) {
+				for range scoped(ctx, left) {
+					panic("out of both")
+				}
+			}
+		},
+		"an outer context inside": func(ctx context.Context, left *int) {
+			for range scoped(ctx, left) {
+				for range scoped(ctx, left) { // of the task's scope, not of the one around
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					left := 0
+					leave(ctx, &left)
+					if left != 2 {
+						t.Errorf("%d scopes were left", left)
+					}
+					// The task is back in its own scope, and in no other.
+					if err := spindle.Sleep(ctx, time.Second); err != nil {
+						return err
+					}
+					s.Cancel(nil)
+					return forever(ctx)
+				})
+			})
+		})
+	}
+}
+
+// TestLongCircleIsNamed: the one who would close it is told, by whatever way the
+// futures came to be awaited, and the others get what that one makes of it.
+func TestLongCircleIsNamed(t *testing.T) {
+	const long = 5
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		var ring [long]*spindle.Future[int]
+		for i := range ring {
+			ring[i] = spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[(i+1)%long].Await(ctx) })
+		}
+		outside := spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[0].Await(ctx) })
+		for _, f := range append(ring[:], outside) {
+			var circle *spindle.CircleError
+			if _, err := f.Await(ctx); !errors.As(err, &circle) || len(circle.Tasks) != long+1 || circle.Tasks[0] != circle.Tasks[long] {
+				t.Errorf("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGivenUpWaitClosesNoCircle: who has stopped waiting for another may be
+// waited for by that one.
+func TestGivenUpWaitClosesNoCircle(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		var a, b *spindle.Future[int]
+		a = spindle.Spawn(n, func(ctx context.Context) (int, error) {
+			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+				_, err := b.Await(ctx)
+				return err
+			})
+			return 7, errors.Join(err, spindle.Sleep(ctx, time.Minute))
+		})
+		b = spindle.Spawn(n, func(ctx context.Context) (int, error) {
+			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
+				return 0, err
+			}
+			return a.Await(ctx)
+		})
+		v, err := b.Await(ctx)
+		if v != 7 {
+			t.Errorf("got %d, %v", v, err)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
