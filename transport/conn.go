@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -293,14 +294,8 @@ func (c *Conn) end(err error) {
 		}
 	}()
 	defer func() { c.proto.ConnectionLost(c, err) }()
-	if u := c.unsent; u != nil {
-		c.unsent = nil
-		why := err
-		if why == nil {
-			why = net.ErrClosed
-		}
-		u.abandon(c.out, why)
-	}
+	c.unsent = nil
+	c.abandon(cmp.Or(err, net.ErrClosed))
 }
 
 // fault is a system's error as package net would return it.

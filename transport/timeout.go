@@ -9,7 +9,8 @@ import (
 
 // extra is what few connections ask for.
 type extra struct {
-	high, low int // water marks; 0 means the usual ones
+	high, low int    // water marks; 0 means the usual ones
+	marks     []mark // of AfterFlush
 
 	idle  time.Duration // the longest silence in both directions; 0 for any
 	timer loop.Timer

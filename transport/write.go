@@ -154,10 +154,9 @@ func (c *Conn) WriteEOF() error {
 
 // unsent is what waits for room.
 type unsent struct {
-	bufs  [][]byte
-	head  int // bytes of the first that were sent
-	size  int
-	marks []mark
+	bufs [][]byte
+	head int // bytes of the first that were sent
+	size int
 }
 
 // mark is a function to be called when a number of bytes were sent.
@@ -197,18 +196,7 @@ func (u *unsent) add(p []byte) {
 // drain sends what waits, as far as there is room.
 func (c *Conn) drain() {
 	u := c.unsent
-	for {
-		u.settle(c.out)
-		if c.is(lost) {
-			return
-		}
-		c.checkLow()
-		if u.size == 0 {
-			break
-		}
-		if !c.socket.Writable() {
-			return
-		}
+	for u.size > 0 {
 		bufs := u.bufs
 		first := bufs[0]
 		bufs[0] = first[u.head:]
@@ -222,6 +210,14 @@ func (c *Conn) drain() {
 		u.drop(n)
 		if n > 0 {
 			c.touch()
+		}
+		c.settle()
+		if c.is(lost) {
+			return
+		}
+		c.checkLow()
+		if !c.socket.Writable() {
+			return
 		}
 	}
 	c.unsent = nil
@@ -244,28 +240,29 @@ func (u *unsent) drop(n int) {
 	u.head = n
 }
 
-// settle calls the functions of marks that were reached when so many bytes are out.
-func (u *unsent) settle(out uint64) {
-	for len(u.marks) > 0 && u.marks[0].at <= out {
-		fn := u.marks[0].fn
-		u.marks = u.marks[1:]
+// settle calls the functions of marks that were reached.
+func (c *Conn) settle() {
+	for e := c.extra; e != nil && len(e.marks) > 0 && e.marks[0].at <= c.out; {
+		fn := e.marks[0].fn
+		e.marks = e.marks[1:]
 		fn(nil)
 	}
 }
 
 // abandon is settle when no more bytes will get out. All hear of it, even if one
 // panics.
-func (u *unsent) abandon(out uint64, why error) {
-	defer func() {
-		if len(u.marks) > 0 {
-			u.abandon(out, why)
-		}
-	}()
-	u.settle(out)
-	for len(u.marks) > 0 {
-		fn := u.marks[0].fn
-		u.marks = u.marks[1:]
-		fn(why)
+func (c *Conn) abandon(why error) {
+	e := c.extra
+	if e == nil || len(e.marks) == 0 {
+		return
+	}
+	defer func() { c.abandon(why) }()
+	mark := e.marks[0]
+	e.marks = e.marks[1:]
+	if mark.at <= c.out {
+		mark.fn(nil)
+	} else {
+		mark.fn(why)
 	}
 }
 
@@ -284,17 +281,15 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.st.hub.Tell(func() { fn(net.ErrClosed) })
 		return
 	}
-	if c.unsent == nil {
-		c.unsent = &unsent{}
+	e := c.more()
+	e.marks = append(e.marks, mark{c.out + uint64(c.waiting()), fn})
+	if c.unsent == nil && !c.is(lost) {
 		c.Loop().CallSoon(func() {
-			c.guarded(func() {
-				if c.unsent != nil && !c.is(lost) {
-					c.drain()
-				}
-			})
+			if !c.is(lost) {
+				c.guarded(c.settle)
+			}
 		})
 	}
-	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.size), fn})
 }
 
 // Unsent is how many bytes wait for room to be sent. Small writes of the turn under
