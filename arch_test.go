@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},
+	"transport/transporttest":    {"internal/kernel", "internal/sock", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},

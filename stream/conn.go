@@ -238,13 +238,26 @@ func (c *Conn) Close() error {
 // end is Close on the loop.
 func (c *Conn) end() {
 	c.closed.Store(true)
+	c.drop()
+}
+
+// drop closes the descriptor.
+func (c *Conn) drop() {
 	c.socket.Close()
 	c.reads.stop()
 	c.writes.stop()
 }
 
 // CloseWrite closes the writing side: the peer reads the end.
-func (c *Conn) CloseWrite() error { return c.shut("CloseWrite", c.socket.CloseWrite) }
+func (c *Conn) CloseWrite() error {
+	return c.shut("CloseWrite", func() error {
+		if c.socket.WriteOnly() && !c.socket.Shut() {
+			c.drop() // a pipe has no other way to tell its reader
+			return nil
+		}
+		return c.socket.CloseWrite()
+	})
+}
 
 // CloseRead closes the reading side.
 func (c *Conn) CloseRead() error {

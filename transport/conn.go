@@ -27,7 +27,7 @@ type Conn struct {
 // socket is a sock.Conn whose methods are not the Conn's.
 type socket struct{ sock.Conn }
 
-type connState uint8
+type connState uint16
 
 const (
 	pausedReading connState = 1 << iota
@@ -38,6 +38,10 @@ const (
 	gathered                // some of its bytes wait for the end of the turn
 	buffered                // the protocol is a BufferedProtocol
 	busy                    // it is queued to read on
+	unmade                  // ConnectionMade is still to come
+	broken                  // lost with an error
+	toldToPause             // PauseWriting was the last of the two that was called
+	telling                 // a callback is queued that calls one of the two
 )
 
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
@@ -60,7 +64,7 @@ func (o *owner) SocketReady() {
 	c := (*Conn)(o)
 	returned := false
 	defer func() {
-		if !returned { // a callback has panicked; the loop's OnPanic will hear of it
+		if !returned {
 			c.lose(errPanicked)
 		}
 	}()
@@ -68,31 +72,55 @@ func (o *owner) SocketReady() {
 		c.drain()
 	}
 	c.read()
+	if err := c.socket.Failure(); err != nil {
+		c.lose(c.fault("read", err))
+	}
 	returned = true
 }
 
 var errPanicked = errors.New("transport: a callback of the protocol panicked")
 
+// guarded calls a callback. If it panics the connection is lost; the loop's OnPanic
+// hears of it.
+func (c *Conn) guarded(callback func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.lose(errPanicked)
+		}
+	}()
+	callback()
+	returned = true
+}
+
 // SocketOrphaned is called when the loop is closed.
 func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
-		c.state |= lost
+		c.state |= lost | broken
+		c.detach()
+		c.socket.Close()
 		c.end(net.ErrClosed)
 	}
 }
 
-// Loop is the loop that the connection is on.
+// Loop is the loop that the connection is on. It may be asked for from any
+// goroutine.
 func (c *Conn) Loop() *loop.Loop { return c.st.hub.L }
 
 // Protocol is who is told of what happens.
-func (c *Conn) Protocol() Protocol { return c.proto }
+func (c *Conn) Protocol() Protocol {
+	c.only("Protocol")
+	return c.proto
+}
 
 // SetProtocol has another protocol be told from now on, as after an upgrade. It is
-// not told of a connection made.
+// not told of a connection made, but is told to pause if writing is paused.
 func (c *Conn) SetProtocol(p Protocol) {
 	c.only("SetProtocol")
 	c.setProtocol(p)
+	c.state &^= toldToPause
+	c.tellPauser()
 }
 
 func (c *Conn) setProtocol(p Protocol) {
@@ -118,7 +146,7 @@ const maxReads = 16
 // read brings the protocol what there is.
 func (c *Conn) read() {
 	for range maxReads {
-		if c.is(pausedReading|closing|lost) || !c.socket.Readable() {
+		if c.is(unmade|pausedReading|closing|lost) || !c.socket.Readable() {
 			return
 		}
 		buf := c.st.hub.Buf
@@ -126,14 +154,14 @@ func (c *Conn) read() {
 			if buf = c.proto.(BufferedProtocol).Buffer(c); len(buf) == 0 {
 				panic("transport: Buffer returned an empty slice")
 			}
-			if c.is(lost | closing) {
+			if c.is(pausedReading | closing | lost) {
 				return
 			}
 		}
 		n, err := c.socket.Read(buf)
 		if n > 0 {
 			c.in += uint64(n)
-			c.touch()
+			c.hears()
 			if c.is(buffered) {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
@@ -194,8 +222,9 @@ func (c *Conn) ResumeReading() {
 	if c.is(closing | lost) {
 		return
 	}
+	c.resumes()
 	if err := c.socket.Busy(); err != nil {
-		c.lose(err)
+		c.lose(c.fault("read", err))
 		return
 	}
 	if c.socket.Readable() {
@@ -204,7 +233,10 @@ func (c *Conn) ResumeReading() {
 }
 
 // IsClosing tells whether the connection was closed, or is about to be.
-func (c *Conn) IsClosing() bool { return c.is(closing | lost) }
+func (c *Conn) IsClosing() bool {
+	c.only("IsClosing")
+	return c.is(closing | lost)
+}
 
 // Close ends the connection once everything written was sent. Nothing more is
 // received. Closing again does nothing.
@@ -237,9 +269,12 @@ func (c *Conn) lose(err error) {
 		return
 	}
 	c.state |= lost
+	if err != nil {
+		c.state |= broken
+	}
 	c.detach()
 	c.socket.Close()
-	c.Loop().CallSoon(func() { c.end(err) })
+	c.st.hub.Tell(func() { c.end(err) })
 }
 
 // detach lets go of what the connection holds besides its socket.
@@ -247,24 +282,30 @@ func (c *Conn) detach() {
 	if c.extra != nil {
 		c.extra.timer.Cancel()
 	}
+	c.dropFiles()
 }
 
-// end is the last that the protocol hears.
+// end is the last that the protocol hears. Each step is taken even if the one
+// before it panics.
 func (c *Conn) end(err error) {
+	defer func() {
+		if c.server != nil {
+			c.server.forget()
+		}
+	}()
+	defer func() {
+		if !c.is(unmade) {
+			c.proto.ConnectionLost(c, err)
+		}
+	}()
 	if u := c.unsent; u != nil {
 		c.unsent = nil
 		why := err
 		if why == nil {
 			why = net.ErrClosed
 		}
-		u.settle(^uint64(0), why)
+		u.abandon(c.out, why)
 	}
-	defer func() {
-		if c.server != nil {
-			c.server.forget()
-		}
-	}()
-	c.proto.ConnectionLost(c, err)
 }
 
 // fault is a system's error as package net would return it.
@@ -295,12 +336,14 @@ func (c *Conn) network() string {
 
 // LocalAddr is the address of this end; nil once the connection is lost.
 func (c *Conn) LocalAddr() net.Addr {
+	c.only("LocalAddr")
 	local, _ := c.addrs()
 	return local
 }
 
 // RemoteAddr is the address of the peer; nil once the connection is lost.
 func (c *Conn) RemoteAddr() net.Addr {
+	c.only("RemoteAddr")
 	_, remote := c.addrs()
 	return remote
 }
@@ -317,7 +360,7 @@ type Info struct {
 // Info tells how the connection is now.
 func (c *Conn) Info() Info {
 	c.only("Info")
-	info := Info{In: c.in, Out: c.out, Unsent: c.Unsent(), Reading: !c.is(pausedReading), Closing: c.IsClosing()}
+	info := Info{In: c.in, Out: c.out, Unsent: c.waiting(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
 	info.Local, info.Remote = c.addrs()
 	return info
 }

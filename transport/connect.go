@@ -94,7 +94,7 @@ func (co *connecting) done(fd int, a kernel.Addr, err error) {
 	if !co.o.Delay && a.Family() != kernel.Unix {
 		co.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := co.st.newConn(fd, sock.Socket, co.p, nil)
+	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.p, nil)
 	if err != nil {
 		co.fail(err)
 		return

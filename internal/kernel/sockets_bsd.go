@@ -57,6 +57,35 @@ func prepare(fd int, err error) (int, error) {
 func (s sockets) Recv(fd int, p []byte) (int, error) { return s.Read(fd, p) }
 func (s sockets) Send(fd int, p []byte) (int, error) { return s.Write(fd, p) }
 
+func (sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
+	for {
+		n, _, flags, from, err := unix.Recvmsg(fd, p, nil, 0)
+		switch err {
+		case unix.EINTR:
+		case nil:
+			return n, addrOf(from), flags&unix.MSG_TRUNC != 0, nil
+		default:
+			return 0, Addr{}, false, err
+		}
+	}
+}
+
+func (sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
+	var sa unix.Sockaddr
+	if to != (Addr{}) {
+		var err error
+		if sa, err = sockaddr(to); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		n, err := unix.SendmsgN(fd, p, nil, sa, noSignal)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
 // CloseFD does not try again after EINTR: a second close might hit whoever got
 // the number.
 func (sockets) CloseFD(fd int) error {

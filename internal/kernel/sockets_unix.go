@@ -11,7 +11,8 @@ import (
 )
 
 // sockets are the calls of the system underneath. Those on the path of every
-// request (Accept, Recv, Send, CloseFD) are in the file of the system.
+// request (Accept, Recv, Send, RecvFrom, SendTo, CloseFD) are in the file of the
+// system.
 type sockets struct{}
 
 func (sockets) Bind(fd int, a Addr) error {
@@ -41,35 +42,6 @@ func (sockets) Connect(fd int, a Addr) error {
 func (sockets) Sendv(fd int, bufs [][]byte) (int, error) {
 	for {
 		n, err := unix.SendmsgBuffers(fd, bufs, nil, nil, noSignal)
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
-func (sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
-	for {
-		n, _, flags, from, err := unix.Recvmsg(fd, p, nil, 0)
-		switch err {
-		case unix.EINTR:
-		case nil:
-			return n, addrOf(from), flags&unix.MSG_TRUNC != 0, nil
-		default:
-			return 0, Addr{}, false, err
-		}
-	}
-}
-
-func (sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
-	var sa unix.Sockaddr
-	if to != (Addr{}) {
-		var err error
-		if sa, err = sockaddr(to); err != nil {
-			return 0, err
-		}
-	}
-	for {
-		n, err := unix.SendmsgN(fd, p, nil, sa, noSignal)
 		if err != unix.EINTR {
 			return n, err
 		}

@@ -1,0 +1,72 @@
+package kernel
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Adopt opens a terminal anew, as libuv does: the shell reads from the same one,
+// and finds it non-blocking when this program has ended. The master of a
+// pseudo-terminal cannot be: to open it is to make another one.
+func (sockets) Adopt(fd int) (int, error) {
+	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
+		return adopt(fd)
+	}
+	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
+		return adopt(fd)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return -1, err
+	}
+	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd),
+		flags&unix.O_ACCMODE|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil { // no /proc, or a terminal of somebody else
+		return adopt(fd)
+	}
+	return own, nil
+}
+
+func (s sockets) PeerCred(fd int) (Cred, error) {
+	a, err := s.LocalAddr(fd)
+	switch {
+	case err == unix.ENOTSOCK || err == nil && a.Family() != Unix:
+		return Cred{}, unix.EOPNOTSUPP // the system would answer with nonsense
+	case err != nil:
+		return Cred{}, err
+	}
+	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return Cred{}, err
+	}
+	return Cred{PID: int(c.Pid), UID: int(c.Uid), GID: int(c.Gid)}, nil
+}
+
+// SendFile and Splice take no flag against SIGPIPE. Go ignores the signal unless
+// it is about standard output or error.
+func (sockets) SendFile(to, file int, offset int64, n int) (int, error) {
+	for {
+		sent, err := unix.Sendfile(to, file, &offset, n)
+		if err != unix.EINTR {
+			return max(sent, 0), err
+		}
+	}
+}
+
+func (sockets) Pipe() (int, int, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+		return -1, -1, err
+	}
+	return p[0], p[1], nil
+}
+
+func (sockets) Splice(from, to, n int) (int, error) {
+	for {
+		moved, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		if err != unix.EINTR {
+			return int(max(moved, 0)), err
+		}
+	}
+}

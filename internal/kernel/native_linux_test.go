@@ -1,0 +1,354 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func socketPair(t *testing.T, kind int) (a, b int) {
+	t.Helper()
+	p, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
+	return p[0], p[1]
+}
+
+func isNonblocking(t *testing.T, fd int) bool {
+	t.Helper()
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	must(t, err)
+	return flags&unix.O_NONBLOCK != 0
+}
+
+func TestAnAdoptedDescriptorOutlivesTheOther(t *testing.T) {
+	var s sockets
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	must(t, err)
+	defer unix.Close(p[1])
+	own, err := s.Adopt(p[0])
+	must(t, err)
+	unix.Close(p[0])
+	if !isNonblocking(t, own) {
+		t.Error("it blocks")
+	}
+	if flags, err := unix.FcntlInt(uintptr(own), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("it is inherited (%v)", err)
+	}
+	if _, err := s.Send(own, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	must(t, s.Release(own))
+	if _, err := s.Adopt(own); err != unix.EBADF {
+		t.Errorf("a closed one: %v", err)
+	}
+}
+
+// openTerminal opens a pseudo-terminal: its master, and the end of a program.
+func openTerminal(t *testing.T) (master, slave int) {
+	t.Helper()
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { unix.Close(master) })
+	must(t, unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
+	must(t, err)
+	slave, err = unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { unix.Close(slave) })
+	return master, slave
+}
+
+func TestATerminalStaysAsItWasForOthers(t *testing.T) {
+	master, slave := openTerminal(t)
+	var s sockets
+	own, err := s.Adopt(slave)
+	must(t, err)
+	defer s.Release(own)
+	if isNonblocking(t, slave) {
+		t.Error("the terminal that other programs share is non-blocking now")
+	}
+	if !isNonblocking(t, own) {
+		t.Error("the adopted one blocks")
+	}
+	_, err = unix.Write(master, []byte("line\n"))
+	must(t, err)
+	buf := make([]byte, 16)
+	if n, err := s.Read(own, buf); err != nil || string(buf[:n]) != "line\n" {
+		t.Errorf("read %q, %v", buf[:n], err)
+	}
+	// The master is duplicated: a new one would be another terminal.
+	twin, err := s.Adopt(master)
+	must(t, err)
+	defer s.Release(twin)
+	_, err = s.Write(twin, []byte("more\n"))
+	must(t, err)
+	if n, err := s.Read(own, buf); err != nil || string(buf[:n]) != "more\n" {
+		t.Errorf("read %q, %v", buf[:n], err)
+	}
+}
+
+func TestShapes(t *testing.T) {
+	var s sockets
+	stream, _ := socketPair(t, unix.SOCK_STREAM)
+	datagram, _ := socketPair(t, unix.SOCK_DGRAM)
+	other, _ := socketPair(t, unix.SOCK_SEQPACKET)
+	r, w := pipe(t)
+	_, terminal := openTerminal(t)
+	ln, err := s.Socket(IPv4, Stream)
+	must(t, err)
+	defer s.CloseFD(ln)
+	must(t, s.Listen(ln, 1))
+	for _, tc := range []struct {
+		name string
+		fd   int
+		want Shape
+	}{
+		{"stream", stream, Shape{Socket: true, Type: Stream}},
+		{"datagram", datagram, Shape{Socket: true, Type: Datagram}},
+		{"packets", other, Shape{Socket: true}},
+		{"listener", ln, Shape{Socket: true, Type: Stream, Listening: true}},
+		{"reading end", r, Shape{ReadOnly: true}},
+		{"writing end", w, Shape{WriteOnly: true}},
+		{"terminal", terminal, Shape{}},
+	} {
+		if got, err := s.Shape(tc.fd); err != nil || got != tc.want {
+			t.Errorf("%s: %+v, %v, want %+v", tc.name, got, err, tc.want)
+		}
+	}
+	if _, err := s.Shape(-1); err != unix.EBADF {
+		t.Errorf("no descriptor: %v", err)
+	}
+}
+
+func TestNetConnLeavesTheDescriptorAlone(t *testing.T) {
+	var s sockets
+	a, b := socketPair(t, unix.SOCK_STREAM)
+	c, err := s.NetConn(a)
+	must(t, err)
+	_, err = s.Send(b, []byte("hi"))
+	must(t, err)
+	got := make([]byte, 2)
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != "hi" {
+		t.Errorf("%q, %v", got, err)
+	}
+	c.Close()
+	_, err = s.Send(a, []byte("still open"))
+	must(t, err)
+	r, _ := pipe(t)
+	if c, err := s.NetConn(r); err == nil {
+		c.Close()
+		t.Error("a pipe is a net.Conn")
+	}
+}
+
+func TestPeerCredNamesThisProcess(t *testing.T) {
+	var s sockets
+	a, _ := socketPair(t, unix.SOCK_STREAM)
+	want := Cred{os.Getpid(), os.Getuid(), os.Getgid()}
+	if got, err := s.PeerCred(a); err != nil || got != want {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	tcp, err := s.Socket(IPv4, Stream)
+	must(t, err)
+	defer s.CloseFD(tcp)
+	r, _ := pipe(t)
+	for _, fd := range []int{tcp, r} {
+		if _, err := s.PeerCred(fd); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("no Unix socket: %v", err)
+		}
+	}
+	if _, err := s.PeerCred(-1); err != unix.EBADF {
+		t.Errorf("no descriptor: %v", err)
+	}
+}
+
+func TestUnlinkRemovesOnlyWhatItWasToldOf(t *testing.T) {
+	var s sockets
+	path := filepath.Join(t.TempDir(), "s")
+	must(t, os.WriteFile(path, nil, 0o600))
+	first, err := s.FileID(path)
+	must(t, err)
+	must(t, os.Rename(path, path+".old")) // keeps its number from being used again
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, s.Unlink(path, first))
+	second, err := s.FileID(path)
+	if err != nil {
+		t.Fatalf("somebody else's file is gone: %v", err)
+	}
+	must(t, s.Unlink(path, second))
+	if _, err := s.FileID(path); err != unix.ENOENT {
+		t.Errorf("it is still there: %v", err)
+	}
+	must(t, s.Unlink(path, second)) // gone is gone
+}
+
+func TestSendFileStopsAtAFullSocketAndAtTheEnd(t *testing.T) {
+	var s sockets
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	path := filepath.Join(t.TempDir(), "f")
+	must(t, os.WriteFile(path, content, 0o600))
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	a, b := socketPair(t, unix.SOCK_STREAM)
+	var got []byte
+	buf := make([]byte, 1<<20)
+	full := 0
+	for offset := int64(7); ; {
+		n, err := s.SendFile(a, int(f.Fd()), offset, len(content))
+		switch {
+		case err == unix.EAGAIN:
+			full++
+			m, err := s.Recv(b, buf)
+			must(t, err)
+			got = append(got, buf[:m]...)
+			continue
+		case err != nil:
+			t.Fatal(err)
+		}
+		if offset += int64(n); n > 0 {
+			continue
+		}
+		break
+	}
+	if full == 0 {
+		t.Error("the socket was never full")
+	}
+	for len(got) < len(content)-7 {
+		n, err := s.Recv(b, buf)
+		must(t, err)
+		got = append(got, buf[:n]...)
+	}
+	if !bytes.Equal(got, content[7:]) {
+		t.Errorf("%d other bytes came", len(got))
+	}
+}
+
+func TestSpliceMovesFromSocketToSocket(t *testing.T) {
+	var s sockets
+	a, in := socketPair(t, unix.SOCK_STREAM)
+	out, b := socketPair(t, unix.SOCK_STREAM)
+	r, w, err := s.Pipe()
+	must(t, err)
+	defer s.Release(r)
+	defer s.Release(w)
+	if _, err := s.Splice(in, w, 1<<16); err != unix.EAGAIN {
+		t.Errorf("nothing to move: %v", err)
+	}
+	_, err = s.Send(a, []byte("moved"))
+	must(t, err)
+	n, err := s.Splice(in, w, 1<<16)
+	if err != nil || n != 5 {
+		t.Fatalf("into the pipe: %d, %v", n, err)
+	}
+	if n, err = s.Splice(r, out, n); err != nil || n != 5 {
+		t.Fatalf("out of the pipe: %d, %v", n, err)
+	}
+	buf := make([]byte, 16)
+	if n, err := s.Recv(b, buf); err != nil || string(buf[:n]) != "moved" {
+		t.Errorf("%q, %v", buf[:n], err)
+	}
+	must(t, s.Shutdown(a, WriteSide))
+	if n, err := s.Splice(in, w, 1<<16); n != 0 || err != nil {
+		t.Errorf("at the end: %d, %v", n, err)
+	}
+}
+
+// TestAKernelWithoutASystemRefuses: what a simulated kernel cannot do is named.
+func TestAKernelWithoutASystemRefuses(t *testing.T) {
+	n := (&Kernel{Sockets: struct{ Sockets }{}}).Native()
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	_, err := n.Adopt(0)
+	note(err)
+	note(n.Release(0))
+	_, err = n.Shape(0)
+	note(err)
+	_, err = n.NetConn(0)
+	note(err)
+	_, err = n.PeerCred(0)
+	note(err)
+	_, err = n.FileID("")
+	note(err)
+	note(n.Unlink("", FileID{}))
+	_, err = n.SendFile(0, 0, 0, 0)
+	note(err)
+	_, _, err = n.Pipe()
+	note(err)
+	_, err = n.Splice(0, 0, 0)
+	note(err)
+	for i, err := range errs {
+		if err != unix.ENOSYS || !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	k, err := Open("")
+	must(t, err)
+	defer k.Close()
+	if _, ok := k.Native().(sockets); !ok {
+		t.Errorf("the real kernel has %T", k.Native())
+	}
+}
+
+func TestDatagramsDoNotAllocate(t *testing.T) {
+	var s sockets
+	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
+		any := Addr{AddrPort: netip.MustParseAddrPort(at)}
+		fd, err := s.Socket(any.Family(), Datagram)
+		must(t, err)
+		defer s.CloseFD(fd)
+		if err := s.Bind(fd, any); err != nil {
+			t.Skipf("no %s here: %v", at, err)
+		}
+		me, err := s.LocalAddr(fd)
+		must(t, err)
+		out, in := []byte("datagram"), make([]byte, 64)
+		allocs := testing.AllocsPerRun(100, func() {
+			if _, err := s.SendTo(fd, out, me); err != nil {
+				t.Fatal(err)
+			}
+			n, from, truncated, err := s.RecvFrom(fd, in)
+			if err != nil || n != len(out) || from != me || truncated {
+				t.Fatalf("%d bytes from %v, %v, %v", n, from, truncated, err)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations", at, allocs)
+		}
+	}
+}
+
+func TestNamesOfUnixDatagrams(t *testing.T) {
+	var s sockets
+	to := Addr{Path: filepath.Join(t.TempDir(), "to")}
+	rx, err := s.Socket(Unix, Datagram)
+	must(t, err)
+	defer s.CloseFD(rx)
+	must(t, s.Bind(rx, to))
+	abstract := "@spindle-kernel-" + strconv.Itoa(os.Getpid())
+	for _, from := range []string{filepath.Join(t.TempDir(), "from"), abstract, ""} {
+		tx, err := s.Socket(Unix, Datagram)
+		must(t, err)
+		if from != "" {
+			must(t, s.Bind(tx, Addr{Path: from}))
+		}
+		_, err = s.SendTo(tx, []byte("x"), to)
+		must(t, err)
+		if _, got, _, err := s.RecvFrom(rx, make([]byte, 8)); err != nil || got.Path != from {
+			t.Errorf("from %q, %v, want %q", got.Path, err, from)
+		}
+		s.CloseFD(tx)
+	}
+}

@@ -1,0 +1,165 @@
+package sock
+
+import (
+	"net"
+	"syscall"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// RecvFrom reads one datagram, of a Conn that is a socket of datagrams. It fails
+// with EAGAIN if there is none. An empty one is not an end.
+func (c *Conn) RecvFrom(p []byte) (n int, from kernel.Addr, truncated bool, err error) {
+	switch {
+	case c.is(isClosed):
+		return 0, from, false, syscall.EBADF
+	case c.is(drained):
+		return 0, from, false, syscall.EAGAIN
+	}
+	n, from, truncated, err = c.hub.K.RecvFrom(int(c.fd), p)
+	if err == syscall.EAGAIN {
+		c.state |= drained
+	}
+	return n, from, truncated, err
+}
+
+// SendTo sends one datagram; the zero Addr is the connected peer. If there is no
+// room it fails with EAGAIN, and the owner is told when there is.
+func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
+	switch {
+	case c.is(isClosed):
+		return syscall.EBADF
+	case c.is(full):
+		return syscall.EAGAIN
+	}
+	_, err := c.hub.K.SendTo(int(c.fd), p, to)
+	if err == syscall.EAGAIN {
+		c.state |= full
+		if err := c.arm(c.armed | loop.Write); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// Doubt forgets that a call would find nothing to read, or no room: the next one
+// asks the system.
+func (c *Conn) Doubt() { c.state &^= drained | full }
+
+// DatagramBinding is how a socket of datagrams is made. The zero Addr is none.
+type DatagramBinding struct {
+	Family        kernel.Family
+	Local, Remote kernel.Addr
+	ReusePort     bool
+	Broadcast     bool
+	V6Only        bool
+}
+
+// Datagram makes a socket of datagrams.
+func (h *Hub) Datagram(b DatagramBinding) (fd int, err error) {
+	k := h.K
+	if fd, err = k.Socket(b.Family, kernel.Datagram); err != nil {
+		return -1, err
+	}
+	option := func(o kernel.Option, on bool) func() error {
+		return func() error {
+			if !on {
+				return nil
+			}
+			return k.SetOption(fd, o, 1)
+		}
+	}
+	if err = first(
+		option(kernel.ReusePort, b.ReusePort),
+		option(kernel.Broadcast, b.Broadcast),
+		option(kernel.IPv6Only, b.V6Only && b.Family == kernel.IPv6),
+		func() error {
+			if b.Local.Family() == 0 {
+				return nil
+			}
+			return k.Bind(fd, b.Local)
+		},
+		func() error {
+			if b.Remote.Family() == 0 {
+				return nil
+			}
+			return k.Connect(fd, b.Remote)
+		},
+	); err != nil {
+		k.CloseFD(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// ParseDatagram finds out the family and the addresses of a socket of datagrams
+// from addresses as net has them, "" for none.
+func ParseDatagram(network, local, remote string) (b DatagramBinding, err error) {
+	n, err := ParseNetwork(network)
+	if err == nil && n.Type != kernel.Datagram {
+		err = net.UnknownNetworkError(network)
+	}
+	if err != nil {
+		return b, err
+	}
+	b.V6Only = n.IP == "ip6"
+	if remote != "" {
+		if _, b.Remote, err = parseKnown(network, remote, false); err != nil {
+			return b, err
+		}
+		b.Family = b.Remote.Family()
+	}
+	switch {
+	case n.IP == "" && local == "":
+		b.Family = kernel.Unix
+		return b, nil
+	case local == "" && remote != "":
+		return b, nil
+	case local == "":
+		local = ":0"
+	}
+	t, at, err := parseKnown(network, local, true)
+	if err != nil {
+		return b, err
+	}
+	if any, ok := t.WithoutIPv6(); ok && b.Family == kernel.IPv4 {
+		at = any
+	}
+	if b.Local = at; b.Family == 0 {
+		b.Family = at.Family()
+	}
+	if b.Family != at.Family() {
+		return b, &net.AddrError{Err: "mismatched local address type", Addr: local}
+	}
+	return b, nil
+}
+
+func parseKnown(network, address string, toBind bool) (Target, kernel.Addr, error) {
+	t, err := ParseTarget(network, address)
+	if err != nil {
+		return t, kernel.Addr{}, err
+	}
+	a, ok := t.Known(toBind)
+	if !ok {
+		err = &net.AddrError{Err: "not an address (a name must be looked up first)", Addr: address}
+	}
+	return t, a, err
+}
+
+// WithoutIPv6 is the binding to try where a machine has no IPv6, if any would do.
+func (b DatagramBinding) WithoutIPv6(network, local string) (DatagramBinding, bool) {
+	if network != "udp" || b.Remote.Family() != 0 {
+		return b, false
+	}
+	if local == "" {
+		local = ":0"
+	}
+	t, err := ParseTarget(network, local)
+	if err != nil {
+		return b, false
+	}
+	a, ok := t.WithoutIPv6()
+	b.Local, b.Family = a, kernel.IPv4
+	return b, ok
+}
