@@ -306,3 +306,7 @@ func ExampleWorld_Trace() {
 	//           0s  a is not heard by b:9, 6 bytes (partition)
 	//          1ms  a is not heard by b:9, 14 bytes (nobody there)
 }
+
+func loopbackPort(port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+}
