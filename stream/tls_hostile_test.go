@@ -242,7 +242,7 @@ func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
 		peer := newPeer(raw, tls.Client, renegotiable(identity().client))
 		c := stream.TLSServer(plain, identity().server)
 		defer c.Close()
-		if err := both(ctx, c.HandshakeContext, peer); err != nil {
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
 		hello := peer.raw.sent[5 : 9+int(peer.raw.sent[8])+int(peer.raw.sent[7])<<8]
@@ -260,7 +260,7 @@ func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
 		peer := newPeer(raw, tls.Server, renegotiable(identity().server))
 		c := stream.TLSClient(plain, identity().client)
 		defer c.Close()
-		if err := both(ctx, c.HandshakeContext, peer); err != nil {
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
 		return refuses(t, ctx, c, peer, peer.forge12(true, handshakeRecord, []byte{helloRequest, 0, 0, 0}))
