@@ -25,7 +25,6 @@ type sideMore struct {
 	timer   loop.Timer
 	expire  func()
 	expired bool
-	closed  bool
 }
 
 func (s *side) extra() *sideMore {
