@@ -15,5 +15,9 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv(echoServerEnv); kind != "" {
 		echoServer(kind)
 	}
+	if os.Getenv(loadAt) != "" {
+		load()
+		return
+	}
 	leak.Main(m)
 }
