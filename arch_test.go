@@ -24,6 +24,7 @@ const module = "github.com/spindleloop/spindle"
 var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
+	"internal/http1":             {},
 	"internal/leak":              {},
 	"internal/wheel":             {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
@@ -37,6 +38,7 @@ var mayImport = map[string][]string{
 	"transport/transporttest":    {"internal/kernel", "internal/sock", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"files":                      {".", "loop"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.

@@ -143,6 +143,12 @@ func (ln *Listener) ready() {
 		case syscall.EAGAIN:
 			ln.spell = false
 			return
+		case syscall.EINVAL: // it listens no more, and never will
+			ln.unwatch()
+			if ln.failed != nil {
+				ln.failed(err)
+			}
+			return
 		default:
 			ln.lookAway(err)
 			return
