@@ -24,19 +24,21 @@ const module = "github.com/spindleloop/spindle"
 var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
+	"internal/http1":             {},
 	"internal/leak":              {},
 	"internal/wheel":             {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
 	"internal/simnet":            {"internal/kernel"},
-	"sim":                        {".", "internal/kernel", "internal/simnet", "loop"},
+	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},
 	"transport/transporttest":    {"internal/kernel", "internal/sock", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"files":                      {".", "loop"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.

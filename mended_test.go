@@ -193,3 +193,18 @@ func TestStartedTwiceIsNamed(t *testing.T) {
 		t.Error("not named")
 	}
 }
+
+// TestRunThatHasEndedTakesNoMoreTasks: not even in the turn in which it ends, when
+// nobody would wait for them.
+func TestRunThatHasEndedTakesNoMoreTasks(t *testing.T) {
+	var background *spindle.Nursery
+	looked, ended := false, false
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		background = spindle.Background(ctx)
+		spindle.LoopOf(ctx).Post(func() { looked, ended = true, background.Ended() })
+		return spindle.Yield(ctx) // its next turn is the callback's too, and comes first
+	})
+	if err != nil || !looked || !ended {
+		t.Errorf("looked %v, ended %v, %v", looked, ended, err)
+	}
+}

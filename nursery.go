@@ -224,6 +224,7 @@ func (t *Task) finish(err error) {
 	case n.opener != nil:
 		n.opener.wake(nil)
 	case n.done != nil:
+		n.closed = true // nobody would wait for one more
 		n.done()
 	}
 }

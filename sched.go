@@ -83,6 +83,11 @@ func (s *sched) eager(t *Task) {
 
 // takeFresh gives a coroutine whose task has finished the next one to begin, if
 // that is what the loop would do next.
+//
+// It is not inlined, nor is keep: what it needs would be on the stack of every
+// coroutine that waits.
+//
+//go:noinline
 func (s *sched) takeFresh() *Task {
 	if s.depth > deepest {
 		return nil
@@ -106,6 +111,8 @@ func (s *sched) coro() *coro {
 }
 
 // keep puts a coroutine into the pool, if there is room.
+//
+//go:noinline
 func (s *sched) keep(c *coro) bool {
 	if len(s.pool) >= keepCoros {
 		return false
@@ -161,6 +168,9 @@ func (s *sched) successor(next loop.Coroutine) *coro {
 		s.l.TakeCoroutine()
 		return next
 	case *freshLane:
+		if len(s.pool) == 0 {
+			return nil // to make one takes more stack than to wait; the loop has a large one
+		}
 		s.l.TakeCoroutine()
 		return s.begin(next)
 	}

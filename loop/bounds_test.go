@@ -257,3 +257,40 @@ func TestJobCancelFromAnotherGoroutineIsNamed(t *testing.T) {
 	})
 	run(t, l)
 }
+
+// TestCloseTellsNothingOfWeakPosts leaves callbacks in the inbox and in the lane.
+func TestCloseTellsNothingOfWeakPosts(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	post := func(weak, strong int) {
+		for range weak {
+			if err := l.PostWeak(func() { ran++ }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range strong {
+			if err := l.Post(func() { ran++ }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	post(2, 1)
+	if n, err := l.RunOnce(0); n != 3 || err != nil || ran != 3 {
+		t.Fatalf("%d ran, %v; %d by their own count", n, err, ran)
+	}
+	post(2, 1)
+	if n, err := l.Poll(0); n == 0 || err != nil { // into the lane
+		t.Fatal(n, err)
+	}
+	post(2, 1)
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || *lost != (loop.LostError{Callbacks: 2}) {
+		t.Errorf("Close: %v", err)
+	}
+	if err := l.PostWeak(func() {}); err != loop.ErrClosed {
+		t.Errorf("PostWeak on a closed loop: %v", err)
+	}
+}

@@ -13,6 +13,7 @@ type inbox struct {
 
 	mu     sync.Mutex
 	fns    []func() // guarded by mu
+	weak   int      // of those that have not run; guarded by mu
 	closed bool     // guarded by mu
 
 	spare []func() // the consumer's; swapped with fns
@@ -28,14 +29,30 @@ func (l *Loop) Post(fn func()) error {
 	if fn == nil {
 		panic("loop: Post with a nil callback")
 	}
-	first, err := l.inbox.put(fn)
+	return l.post(fn, 0)
+}
+
+// PostWeak is Post for whoever learns by Done, or otherwise, that fn will never
+// run: then Close does not tell of it as lost.
+func (l *Loop) PostWeak(fn func()) error {
+	if fn == nil {
+		panic("loop: PostWeak with a nil callback")
+	}
+	return l.post(func() {
+		l.inbox.ranWeak()
+		fn()
+	}, 1)
+}
+
+func (l *Loop) post(fn func(), weak int) error {
+	first, err := l.inbox.put(fn, weak)
 	if err == nil && first {
 		l.interrupt()
 	}
 	return err
 }
 
-func (b *inbox) put(fn func()) (first bool, err error) {
+func (b *inbox) put(fn func(), weak int) (first bool, err error) {
 	// The lock is held for a few instructions; a try or two is cheaper than
 	// queueing for it.
 	locked := false
@@ -53,6 +70,7 @@ func (b *inbox) put(fn func()) (first bool, err error) {
 	}
 	first = len(b.fns) == 0
 	b.fns = append(b.fns, fn)
+	b.weak += weak
 	if first {
 		b.waiting.Store(true)
 	}
@@ -85,12 +103,19 @@ func (b *inbox) len() int {
 	return len(b.fns)
 }
 
-// close refuses what comes from now on and tells how many are left inside.
+func (b *inbox) ranWeak() {
+	b.mu.Lock()
+	b.weak--
+	b.mu.Unlock()
+}
+
+// close refuses what comes from now on and tells how many are left inside, less
+// those, here or already in the lane, that need not be told of.
 func (b *inbox) close() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	n := len(b.fns)
+	n := len(b.fns) - b.weak
 	b.fns = nil
 	return n
 }

@@ -2,7 +2,10 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"net"
+	"strings"
+	"sync/atomic"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
@@ -12,11 +15,24 @@ import (
 // and the goroutine waits. It fails with net.ErrClosed if the loop has ended, or
 // the run that the connection belongs to.
 func (c *Conn) abroad(op string, call func(context.Context) (int, error)) (int, error) {
-	n, err := inTask(c.loop(), c.home, "Conn."+op+" of a goroutine", call)
+	n, err := inTask(c.loop(), c.home, "Conn."+strings.ToUpper(op[:1])+op[1:]+" of a goroutine", call)
 	return n, c.fault(op, err)
 }
 
-// inTask runs call as a task of n, from any goroutine but a task of the loop.
+// soon does on the loop what nobody has to wait for. If the loop is closed before,
+// it is not done, and need not be.
+func soon(l *loop.Loop, fn func()) error {
+	// It is not enough that the loop does not run: it may be about to end, or to
+	// run again, on another goroutine.
+	if l.Owns() {
+		fn()
+		return nil
+	}
+	return closedFor(l.PostWeak(fn))
+}
+
+// inTask runs call as a task of n, from any goroutine but a task of the loop. If n
+// is cancelled or has ended, that is net.ErrClosed: the goroutine is in no scope.
 func inTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -27,7 +43,11 @@ func inTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(cont
 		panic("stream: " + name + " called from a callback of the loop; start a task")
 	}
 	done := make(chan result, 1)
-	if err := l.Post(func() {
+	var begun atomic.Bool // or given up
+	if err := l.PostWeak(func() {
+		if !begun.CompareAndSwap(false, true) {
+			return
+		}
 		if n.Ended() {
 			done <- result{zero, net.ErrClosed}
 			return
@@ -36,6 +56,9 @@ func inTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(cont
 			r := result{zero, net.ErrClosed}
 			defer func() { done <- r }()
 			r.value, r.err = call(ctx)
+			if canceled := (*spindle.Canceled)(nil); errors.As(r.err, &canceled) {
+				r.err = net.ErrClosed
+			}
 			return nil
 		})
 	}); err != nil {
@@ -44,7 +67,23 @@ func inTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(cont
 	select {
 	case r := <-done:
 		return r.value, r.err
+	case <-n.Scope().Done(): // the loop may not run again
+		if begun.CompareAndSwap(false, true) {
+			return zero, net.ErrClosed
+		}
 	case <-l.Done():
+	}
+	// It has begun, and may use the caller's memory until it has ended. A loop
+	// that is closed runs nothing any more.
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-l.Done():
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	default:
 		return zero, net.ErrClosed
 	}
 }

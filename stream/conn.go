@@ -35,6 +35,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -51,6 +52,7 @@ type Conn struct {
 	writes side
 	closed atomic.Bool // Close was called
 	pipe   bool
+	unix   bool // a Unix socket, as far as is known
 }
 
 // socket is a sock.Conn whose methods are not the Conn's.
@@ -95,7 +97,7 @@ func (o *owner) SocketOrphaned() { (*Conn)(o).end() }
 func (c *Conn) Read(p []byte) (n int, err error) {
 	ctx := c.home.Here()
 	if ctx == nil {
-		return c.abroad("Read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
+		return c.abroad("read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
 	}
 	return c.read(ctx, p)
 }
@@ -109,10 +111,9 @@ func (c *Conn) read(ctx context.Context, p []byte) (int, error) {
 	}
 	n, err := c.tryRead(p)
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err != nil {
-			break
+		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
+			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
-		err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		c.socket.Idle()
 		if err == nil {
 			n, err = c.tryRead(p)
@@ -123,6 +124,9 @@ func (c *Conn) read(ctx context.Context, p []byte) (int, error) {
 }
 
 func (c *Conn) tryRead(p []byte) (int, error) {
+	if len(p) == 0 && !c.socket.Closed() { // as net has it, whatever there is to read
+		return 0, nil
+	}
 	if c.reads.expired() {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -147,7 +151,7 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 func (c *Conn) Write(p []byte) (n int, err error) {
 	ctx := c.home.Here()
 	if ctx == nil {
-		return c.abroad("Write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
+		return c.abroad("write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
 	}
 	return c.write(ctx, p)
 }
@@ -211,14 +215,11 @@ func (c *Conn) writeOn(ctx context.Context, p []byte) (n int, err error) {
 	return n, err
 }
 
-// lent tells whether p is in the memory that ReadBorrow lends: then it ends where
-// that ends.
+// lent tells whether p is in the memory that ReadBorrow lends.
 func (c *Conn) lent(p []byte) bool {
-	if cap(p) == 0 {
-		return false
-	}
 	buf := c.hub().Buf
-	return &p[:cap(p)][cap(p)-1] == &buf[len(buf)-1]
+	begin := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
+	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))-begin < uintptr(len(buf))
 }
 
 // Close closes the connection. Who waits in Read or Write fails with
@@ -227,11 +228,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return c.fault("close", net.ErrClosed)
 	}
-	if c.loop().Foreign() {
-		c.loop().Post(c.end) // a loop that is closed has done it
-		return nil
-	}
-	c.end()
+	soon(c.loop(), c.end) // a loop that is closed has done it
 	return nil
 }
 
@@ -250,36 +247,42 @@ func (c *Conn) drop() {
 
 // CloseWrite closes the writing side: the peer reads the end.
 func (c *Conn) CloseWrite() error {
-	return c.shut("CloseWrite", func() error {
+	return c.shut(func() error {
 		if c.socket.WriteOnly() && !c.socket.Shut() {
 			c.drop() // a pipe has no other way to tell its reader
 			return nil
 		}
-		return c.socket.CloseWrite()
+		err := c.socket.CloseWrite()
+		c.writes.wake(nil)
+		return err
 	})
 }
 
 // CloseRead closes the reading side.
 func (c *Conn) CloseRead() error {
-	return c.shut("CloseRead", func() error {
+	return c.shut(func() error {
 		err := c.socket.CloseRead()
 		c.reads.wake(nil)
 		return err
 	})
 }
 
-func (c *Conn) shut(op string, shut func() error) error {
+func (c *Conn) shut(shut func() error) error { return c.quick("close", shut) }
+
+// quick does a call that does not wait. Only a goroutine that is not on the loop
+// has to wait for it.
+func (c *Conn) quick(op string, call func() error) error {
 	do := func() error {
 		if c.closed.Load() {
 			return net.ErrClosed
 		}
-		return shut()
+		return call()
 	}
-	if !c.loop().Foreign() {
-		return c.fault("close", do())
+	if c.loop().Owns() {
+		return c.fault(op, do())
 	}
 	_, err := c.abroad(op, func(context.Context) (int, error) { return 0, do() })
-	return c.fault("close", err)
+	return err
 }
 
 // fault is a failure as package net would return it. The end of the stream and a
@@ -309,6 +312,8 @@ func (c *Conn) network(a net.Addr) string {
 		return "pipe"
 	case a != nil:
 		return a.Network()
+	case c.unix:
+		return "unix"
 	}
 	return "tcp"
 }
@@ -320,7 +325,7 @@ func (c *Conn) LocalAddr() net.Addr { return c.bothAddrs().local }
 func (c *Conn) RemoteAddr() net.Addr { return c.bothAddrs().remote }
 
 // bothAddrs asks the system for the addresses when they are first wanted: most
-// servers never do.
+// servers never do. Of a connection that is closed by then they are not known.
 func (c *Conn) bothAddrs() *addrs {
 	if a := c.addrs.Load(); a != nil {
 		return a
@@ -334,18 +339,20 @@ func (c *Conn) bothAddrs() *addrs {
 			}
 			a.local, a.remote = c.hub().Addrs(fd, network)
 		}
+		unknown := sock.NetAddr(c.network(a.local), kernel.Addr{})
 		if a.local == nil {
-			a.local = sock.NetAddr("", kernel.Addr{})
+			a.local = unknown
 		}
 		if a.remote == nil {
-			a.remote = sock.NetAddr("", kernel.Addr{})
+			a.remote = unknown
 		}
 		c.addrs.CompareAndSwap(nil, a)
 	}
-	if !c.loop().Foreign() {
+	if c.loop().Owns() {
 		ask()
-	} else if _, err := c.abroad("Addr", func(context.Context) (int, error) { ask(); return 0, nil }); err != nil {
-		return &addrs{sock.NetAddr("", kernel.Addr{}), sock.NetAddr("", kernel.Addr{})}
+	} else if _, err := c.abroad("get", func(context.Context) (int, error) { ask(); return 0, nil }); err != nil {
+		unknown := sock.NetAddr(c.network(nil), kernel.Addr{})
+		return &addrs{unknown, unknown}
 	}
 	return c.addrs.Load()
 }

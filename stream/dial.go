@@ -60,7 +60,7 @@ func (d Dialer) dial(ctx context.Context, network, address string) (*Conn, error
 	return inTask(l, spindle.Background(ctx), "Dial of a goroutine", func(in context.Context) (c *Conn, err error) {
 		// Of the goroutine's ctx only its end counts.
 		err = spindle.WithScope(in, func(in context.Context, s *spindle.Scope) error {
-			stop := context.AfterFunc(ctx, func() { l.Post(func() { s.Cancel(context.Cause(ctx)) }) })
+			stop := context.AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
 			defer stop()
 			c, err = call(in)
 			return err
@@ -103,11 +103,25 @@ func (d Dialer) connect(ctx context.Context, network, address string) (*Conn, er
 		return nil, err
 	}
 	if failure != nil {
-		return nil, sock.Error("dial", network, nil, sock.NetAddr(network, to), failure)
+		return nil, sock.Error("dial", network, nil, addressed(network, t), failure)
 	}
-	if to.Family() != kernel.Unix {
+	unix := to.Family() == kernel.Unix
+	if !unix {
 		hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
 	c, err := newConn(spindle.Background(ctx), hub, fd, sock.Socket)
-	return c, sock.Error("dial", network, nil, nil, err)
+	if err != nil {
+		return nil, sock.Error("dial", network, nil, addressed(network, t), err)
+	}
+	c.unix = unix
+	return c, nil
+}
+
+// addressed is the address that a failure names; nil if a name stood for several.
+func addressed(network string, t sock.Target) net.Addr {
+	a, ok := t.Known(false)
+	if !ok {
+		return nil
+	}
+	return sock.NetAddr(network, a)
 }

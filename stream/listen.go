@@ -49,6 +49,14 @@ func Listen(ctx context.Context, network, address string) (*Listener, error) {
 
 // Listen is Listen as configured.
 func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
+	listen := func(ctx context.Context) (*Listener, error) { return lc.listen(ctx, network, address) }
+	if spindle.Current(ctx) != nil {
+		return listen(ctx)
+	}
+	return inTask(spindle.LoopOf(ctx), spindle.Background(ctx), "Listen of a goroutine", listen)
+}
+
+func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Listener, error) {
 	l := spindle.LoopOf(ctx)
 	t, err := sock.ParseTarget(network, address)
 	if err == nil && t.Type != kernel.Stream {
@@ -61,7 +69,8 @@ func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
-	hub := sock.HubOf(l)
+	st := stationOf(l)
+	hub := st.hub
 	b := sock.Binding{Backlog: lc.Backlog, ReusePort: lc.ReusePort, V6Only: network == "tcp6"}
 	fd, err := hub.Bind(a, b)
 	if fallback, ok := t.WithoutIPv6(); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
@@ -79,6 +88,7 @@ func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Li
 		hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
+	st.listeners[ln] = struct{}{}
 	return ln, nil
 }
 
@@ -169,10 +179,15 @@ func (ln *Listener) next(ctx context.Context) (int, error) {
 }
 
 func (ln *Listener) conn(fd int) (*Conn, error) {
-	if ln.addr.Family() != kernel.Unix {
+	unix := ln.addr.Family() == kernel.Unix
+	if !unix {
 		ln.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	return newConn(ln.home, ln.hub, fd, sock.Socket)
+	c, err := newConn(ln.home, ln.hub, fd, sock.Socket)
+	if err == nil {
+		c.unix = unix
+	}
+	return c, err
 }
 
 func (ln *Listener) fault(op string, err error) error {
@@ -192,18 +207,20 @@ func (ln *Listener) Close() error {
 	if ln.closed.Swap(true) {
 		return ln.fault("close", net.ErrClosed)
 	}
-	if path := ln.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		os.Remove(path)
-	}
-	if ln.hub.L.Foreign() {
-		ln.hub.L.Post(ln.end)
-		return nil
-	}
-	ln.end()
+	ln.unlink()
+	soon(ln.hub.L, ln.end)
 	return nil
 }
 
+func (ln *Listener) unlink() {
+	if path := ln.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
+		os.Remove(path)
+	}
+}
+
+// end is Close on the loop.
 func (ln *Listener) end() {
+	delete(stationOf(ln.hub.L).listeners, ln)
 	ln.listener.Close()
 	for _, fd := range ln.pending {
 		ln.hub.K.CloseFD(fd)

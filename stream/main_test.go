@@ -1,9 +1,19 @@
 package stream_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) {
+	if address := os.Getenv(crowdAt); address != "" {
+		crowd(address)
+		return
+	}
+	if kind := os.Getenv(echoServerEnv); kind != "" {
+		echoServer(kind)
+	}
+	leak.Main(m)
+}

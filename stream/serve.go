@@ -62,13 +62,13 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 // accept starts a handler for each connection, until ctx is cancelled or the
 // listener closed; ctx is not that of the handlers, who may outlive it.
 func (sc ServeConfig) accept(ctx context.Context, ln *Listener, n *spindle.Nursery, handler func(context.Context, *Conn) error) error {
-	var places *cosync.Semaphore
+	s := &serving{onError: sc.OnError, handler: handler}
 	if sc.MaxConns > 0 {
-		places = cosync.NewSemaphore(sc.MaxConns)
+		s.places = cosync.NewSemaphore(sc.MaxConns)
 	}
 	for {
-		if places != nil {
-			if err := places.Acquire(ctx); err != nil {
+		if s.places != nil {
+			if err := s.places.Acquire(ctx); err != nil {
 				return err
 			}
 		}
@@ -76,30 +76,48 @@ func (sc ServeConfig) accept(ctx context.Context, ln *Listener, n *spindle.Nurse
 		if err != nil {
 			return err
 		}
+		// What stands here stands on the stack of every idle connection.
 		n.Go(func(ctx context.Context) error {
-			defer func() {
-				c.Close()
-				if places != nil {
-					places.Release()
-				}
-			}()
-			return sc.judge(c, handler(ctx, c))
+			defer s.end(c)
+			return s.judge(c, s.handler(ctx, c))
 		})
 	}
 }
 
+// serving is what the handlers share.
+type serving struct {
+	handler func(context.Context, *Conn) error
+	onError func(c *Conn, err error)
+	places  *cosync.Semaphore // nil if there is no limit
+}
+
+func (s *serving) end(c *Conn) {
+	c.Close()
+	if s.places != nil {
+		s.places.Release()
+	}
+}
+
 // judge is what a handler's error means for the others.
-func (sc ServeConfig) judge(c *Conn, err error) error {
+func (s *serving) judge(c *Conn, err error) error {
+	if err == nil {
+		return nil
+	}
+	return s.judgeFailed(c, err)
+}
+
+func (s *serving) judgeFailed(c *Conn, err error) error {
 	var canceled *spindle.Canceled
 	switch {
-	case err == nil || errors.As(err, &canceled):
+	case errors.As(err, &canceled):
 		return err
-	case sc.OnError != nil:
-		sc.OnError(c, err)
+	case s.onError != nil:
+		s.onError(c, err)
 		return nil
 	}
 	var fault net.Error
-	if errors.As(err, &fault) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+	var limit *LimitError
+	if errors.As(err, &fault) || errors.As(err, &limit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err

@@ -25,7 +25,6 @@ type sideMore struct {
 	timer   loop.Timer
 	expire  func()
 	expired bool
-	closed  bool
 }
 
 func (s *side) extra() *sideMore {
@@ -62,7 +61,14 @@ func (s *side) begin(ctx context.Context, armed error) error {
 	if armed != nil {
 		return armed
 	}
+	returned := false
+	defer func() {
+		if !returned { // a panic, or the end of a task that outlived every cancellation
+			s.leave()
+		}
+	}()
 	w, err := spindle.NewWaker(ctx)
+	returned = true
 	if err != nil {
 		return err
 	}
@@ -89,6 +95,7 @@ func (s *side) wake(err error) {
 func (s *side) stop() {
 	if s.more != nil {
 		s.more.timer.Cancel()
+		s.more.expired = false // that it is closed counts more
 	}
 	s.wake(net.ErrClosed)
 }
@@ -138,9 +145,5 @@ func (c *Conn) setDeadlines(op string, t time.Time, sides ...*side) error {
 			s.setDeadline(c.loop(), t)
 		}
 	}
-	if c.loop().Foreign() {
-		return c.fault(op, closedFor(c.loop().Post(set)))
-	}
-	set()
-	return nil
+	return c.fault(op, soon(c.loop(), set))
 }

@@ -13,6 +13,11 @@ import (
 
 const noSignal = unix.MSG_NOSIGNAL
 
+// errAgain is the error that is made most often. To make it anew each time would
+// call a function that needs more stack than the coroutine of an idle connection
+// has.
+var errAgain error = unix.EAGAIN
+
 func (sockets) Socket(f Family, t Type) (int, error) {
 	domain, kind, err := domain(f, t)
 	if err != nil {
@@ -42,6 +47,8 @@ func (sockets) Recv(fd int, p []byte) (int, error) {
 		switch errno {
 		case 0:
 			return int(n), nil
+		case unix.EAGAIN:
+			return 0, errAgain
 		case unix.EINTR:
 		default:
 			return 0, errno
@@ -56,6 +63,8 @@ func (sockets) Send(fd int, p []byte) (int, error) {
 		switch errno {
 		case 0:
 			return int(n), nil
+		case unix.EAGAIN:
+			return 0, errAgain
 		case unix.EINTR:
 		default:
 			return 0, errno

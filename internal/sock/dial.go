@@ -18,6 +18,7 @@ type Dialing struct {
 	done   func(fd int, a kernel.Addr, err error)
 	left   []kernel.Addr
 	tries  []*try
+	soon   loop.Handle // of next
 	timer  loop.Timer
 	lookup loop.Job
 	stop   context.CancelFunc // of the lookup
@@ -52,7 +53,7 @@ func (h *Hub) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, 
 	h.dialing = d
 	if a, ok := t.Known(false); ok {
 		d.left = []kernel.Addr{a}
-		h.L.CallSoon(d.next)
+		d.soon = h.L.CallSoon(d.next)
 		return d
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -227,6 +228,7 @@ func (d *Dialing) Cancel() bool {
 		d.hub.dialing = d.before
 	}
 	d.before, d.after = nil, nil
+	d.soon.Cancel()
 	d.timer.Cancel()
 	d.lookup.Cancel()
 	if d.stop != nil {

@@ -1,0 +1,255 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// single is a system that notices when two are in it at once: its counters are
+// plain, so that the race detector looks at them too.
+type single struct {
+	kernel.Sockets
+	inside, calls, clashes int
+}
+
+func (s *single) in() func() {
+	if s.inside++; s.inside > 1 {
+		s.clashes++
+	}
+	s.calls++
+	return func() { s.inside-- }
+}
+
+func (s *single) Recv(fd int, p []byte) (int, error) { defer s.in()(); return s.Sockets.Recv(fd, p) }
+func (s *single) Send(fd int, p []byte) (int, error) { defer s.in()(); return s.Sockets.Send(fd, p) }
+func (s *single) CloseFD(fd int) error               { defer s.in()(); return s.Sockets.CloseFD(fd) }
+func (s *single) Accept(fd int) (int, error)         { defer s.in()(); return s.Sockets.Accept(fd) }
+
+// TestGoroutinesAndTasksNeverInParallel: both read and write the same connections,
+// move their deadlines, and close them. What is written is what is read.
+func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
+	for _, backend := range kernel.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			k, err := kernel.Open(backend)
+			check(t, err)
+			s := &single{Sockets: k.Sockets}
+			k.Sockets = s
+			run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
+				a, b := pair(t, ctx, "unix")
+				const each, rounds = 4, 50
+				read := make(chan int, 2*each)
+				write := func() {
+					for range rounds {
+						if n, err := a.Write(pattern(500)); n != 500 || err != nil {
+							t.Errorf("%d, %v", n, err)
+						}
+						a.SetWriteDeadline(time.Time{})
+					}
+				}
+				drain := func() {
+					sum := 0
+					for p := make([]byte, 700); ; {
+						n, err := b.Read(p)
+						sum += n
+						b.SetReadDeadline(time.Now().Add(time.Hour))
+						if err != nil {
+							want(t, "Read", err, io.EOF)
+							break
+						}
+					}
+					read <- sum
+				}
+				var writers, readers sync.WaitGroup
+				for range each {
+					writers.Go(write)
+					readers.Go(drain)
+				}
+				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+					for range each {
+						n.Go(func(context.Context) error { drain(); return nil })
+					}
+					together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+						for range each {
+							n.Go(func(context.Context) error { write(); return nil })
+						}
+					})
+					spindle.Blocking(ctx, func() (int, error) { writers.Wait(); return 0, a.Close() })
+				})
+				spindle.Blocking(ctx, func() (int, error) { readers.Wait(); return 0, b.Close() })
+				sum := 0
+				for range 2 * each {
+					sum += <-read
+				}
+				if sum != 2*each*rounds*500 {
+					t.Errorf("%d bytes", sum)
+				}
+				if s.clashes > 0 || s.calls == 0 {
+					t.Errorf("%d calls, %d at once", s.calls, s.clashes)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestAfterTheRun: calls of goroutines fail and do not hang, whether the loop is
+// closed or may run again.
+func TestAfterTheRun(t *testing.T) {
+	runner, err := spindle.NewRunner(spindle.Options{})
+	check(t, err)
+	var c *stream.Conn
+	var ln *stream.Listener
+	var waits sync.WaitGroup
+	check(t, runner.Run(t.Context(), func(ctx context.Context) error {
+		c, _ = pair(t, ctx, "tcp")
+		ln = listen(t, ctx, "tcp")
+		for what, call := range map[string]func() error{
+			"waiting Read":   func() error { _, err := c.Read(make([]byte, 1)); return err },
+			"waiting Write":  func() error { _, err := c.Write(pattern(32 << 20)); return err },
+			"waiting Accept": func() error { _, err := ln.Accept(); return err },
+		} {
+			waits.Go(func() { want(t, what, call(), net.ErrClosed) })
+		}
+		waiting(t, ctx, 1, "Conn.Read")
+		waiting(t, ctx, 1, "Conn.Write")
+		waiting(t, ctx, 1, "Listener.Accept")
+		return nil
+	}))
+	waits.Wait()
+	calls := func(when string) {
+		t.Helper()
+		_, err := c.Read(make([]byte, 1))
+		want(t, when+": Read", err, net.ErrClosed)
+		_, err = c.Write([]byte("x"))
+		want(t, when+": Write", err, net.ErrClosed)
+		want(t, when+": CloseWrite", c.CloseWrite(), net.ErrClosed)
+		_, err = ln.Accept()
+		want(t, when+": Accept", err, net.ErrClosed)
+		c.LocalAddr()
+		c.SetDeadline(time.Now().Add(time.Hour))
+	}
+	calls("between runs")
+	check(t, runner.Run(t.Context(), func(ctx context.Context) error { return nil }))
+	calls("after another run")
+	check(t, runner.Close())
+	calls("after the loop")
+	want(t, "SetDeadline", c.SetDeadline(time.Time{}), net.ErrClosed)
+	want(t, "Close", c.Close(), net.ErrClosed)
+	want(t, "Close of the listener", ln.Close(), net.ErrClosed)
+}
+
+// TestTheRunEndsUnderGoroutines: whatever they do at that moment, it neither fails
+// for it nor is anything touched by two.
+func TestTheRunEndsUnderGoroutines(t *testing.T) {
+	for range 30 {
+		var calls sync.WaitGroup
+		stop := make(chan struct{})
+		run(t, spindle.Options{}, func(ctx context.Context) error {
+			a, b := pair(t, ctx, "unix")
+			forever := func(call func()) {
+				calls.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							call()
+						}
+					}
+				})
+			}
+			forever(func() { a.Write([]byte("x")) })
+			forever(func() { b.Read(make([]byte, 10)) })
+			forever(func() { a.SetDeadline(time.Time{}) })
+			forever(func() { b.CloseWrite() })
+			forever(func() { c, _ := pairOrNot(ctx); c.Close() })
+			_, err := b.Read(make([]byte, 1))
+			return err
+		})
+		close(stop)
+		calls.Wait()
+	}
+}
+
+// pairOrNot connects, listening and dialling from a goroutine.
+func pairOrNot(ctx context.Context) (net.Conn, error) {
+	idle, other := net.Pipe()
+	other.Close()
+	ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return idle, err
+	}
+	defer ln.Close()
+	c, err := stream.Dialer{}.DialContext(ctx, "tcp", ln.Addr().String())
+	if err != nil {
+		return idle, err
+	}
+	return c, nil
+}
+
+// TestMisuseIsNamed: what cannot be done panics, and says so.
+func TestMisuseIsNamed(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		a, _ := pair(t, ctx, "tcp")
+		ln := listen(t, ctx, "tcp")
+		panics := func(what, text string, call func()) {
+			t.Helper()
+			defer func() {
+				if v := recover(); v != text {
+					t.Errorf("%s: panic %v, want %q", what, v, text)
+				}
+			}()
+			call()
+		}
+		callback := func(name string) string {
+			return "stream: " + name + " of a goroutine called from a callback of the loop; start a task"
+		}
+		var called spindle.Lot
+		spindle.LoopOf(ctx).CallSoon(func() {
+			panics("Read", callback("Conn.Read"), func() { a.Read(make([]byte, 1)) })
+			panics("Write", callback("Conn.Write"), func() { a.Write([]byte("x")) })
+			panics("Accept", callback("Listener.Accept"), func() { ln.Accept() })
+			panics("Dial", callback("Dial"), func() { stream.Dial(ctx, "tcp", "127.0.0.1:1") })
+			panics("Listen", callback("Listen"), func() { stream.Listen(ctx, "tcp", "127.0.0.1:0") })
+			called.Wake(1)
+		})
+		check(t, called.Wait(ctx, "callback"))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			panics("ReadBorrow", "stream: ReadBorrow called from a goroutine that is not a task of the connection's loop", func() { a.ReadBorrow() })
+		}()
+		<-done
+		panics("Dial", "spindle: LoopOf with a context that does not come from a task", func() { stream.Dial(context.Background(), "tcp", "x:1") })
+	})
+}
+
+// TestGoroutineSeesErrorsAsTheyAre: what fails in the task that does a goroutine's
+// call fails so for the goroutine.
+func TestGoroutineSeesErrorsAsTheyAre(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		a, b := pair(t, ctx, "tcp")
+		check(t, a.SetReadDeadline(time.Unix(1, 0)))
+		_, err := spindle.Blocking(ctx, func() (int, error) { return a.Read(make([]byte, 1)) })
+		var op *net.OpError
+		if !errors.As(err, &op) || !op.Timeout() || op.Op != "read" {
+			t.Errorf("%v", err)
+		}
+		b.Close()
+		check(t, a.SetReadDeadline(time.Time{}))
+		_, err = spindle.Blocking(ctx, func() (int, error) { return a.Read(make([]byte, 1)) })
+		if err != io.EOF {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// on runs fn as a task on a loop with each poller there is.
+func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	for _, backend := range kernel.Backends() {
+		t.Run(backend, func(t *testing.T) { onBackend(t, backend, fn) })
+	}
+}
+
+func onBackend(t *testing.T, backend string, fn func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	o := spindle.Options{Loop: loop.Options{Backend: backend}}
+	run(t, o, func(ctx context.Context) error {
+		fn(t, ctx)
+		return nil
+	})
+}
+
+// run runs fn, which must not fail, and counts descriptors.
+func run(t *testing.T, o spindle.Options, fn func(context.Context) error) {
+	t.Helper()
+	before := descriptors(t)
+	if err := spindle.RunWith(t.Context(), o, fn); err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if after := descriptors(t); len(after) > len(before) {
+		t.Errorf("descriptors %v before, %v after", before, after)
+	}
+}
+
+func descriptors(t *testing.T) (open []string) {
+	t.Helper()
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	for _, e := range dir {
+		open = append(open, e.Name())
+	}
+	return open
+}
+
+// listen listens at a free place of a network.
+func listen(t *testing.T, ctx context.Context, network string) *stream.Listener {
+	t.Helper()
+	address := "127.0.0.1:0"
+	switch network {
+	case "tcp6":
+		address = "[::1]:0"
+	case "unix":
+		address = t.TempDir() + "/s"
+	}
+	ln, err := stream.Listen(ctx, network, address)
+	check(t, err)
+	return ln
+}
+
+// pair is two ends of a connection.
+func pair(t *testing.T, ctx context.Context, network string) (a, b *stream.Conn) {
+	t.Helper()
+	ln := listen(t, ctx, network)
+	defer ln.Close()
+	a, err := stream.Dial(ctx, network, ln.Addr().String())
+	check(t, err)
+	b, err = ln.AcceptConn()
+	check(t, err)
+	return a, b
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want checks that err is one of errors.
+func want(t *testing.T, what string, err error, targets ...error) {
+	t.Helper()
+	if !slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) }) {
+		t.Errorf("%s: %v, want %v", what, err, targets)
+	}
+}
+
+// together runs tasks and waits for them all.
+func together(t *testing.T, ctx context.Context, fn func(ctx context.Context, n *spindle.Nursery)) {
+	t.Helper()
+	check(t, spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+		fn(ctx, n)
+		return nil
+	}))
+}
+
+// until lets the others run until cond holds.
+func until(t *testing.T, ctx context.Context, cond func() bool) {
+	t.Helper()
+	for !cond() {
+		check(t, spindle.Yield(ctx))
+	}
+}
+
+// waiting waits until n tasks wait for what.
+func waiting(t *testing.T, ctx context.Context, n int, what string) {
+	t.Helper()
+	until(t, ctx, func() bool { return len(waiters(ctx, what)) >= n })
+}
+
+func waiters(ctx context.Context, what string) (names []string) {
+	for _, task := range spindle.TreeOf(ctx) {
+		if task.State == "waiting" && task.WaitsFor == what {
+			names = append(names, task.Name)
+		}
+	}
+	return names
+}
+
+// pattern is n bytes that are not like their neighbours.
+func pattern(n int) []byte {
+	const period = 251
+	p := make([]byte, n)
+	for i := range min(n, period) {
+		p[i] = byte(i)
+	}
+	for have := period; have < n; have *= 2 {
+		copy(p[have:], p[:have])
+	}
+	return p
+}
+
+// same checks bytes without printing a megabyte of them.
+func same(t *testing.T, got, want []byte) {
+	t.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	at := 0
+	for at < min(len(got), len(want)) && got[at] == want[at] {
+		at++
+	}
+	t.Errorf("%d bytes, want %d; they differ from %d on", len(got), len(want), at)
+}
+
+// receive reads n bytes.
+func receive(t *testing.T, r io.Reader, n int) []byte {
+	t.Helper()
+	p := make([]byte, n)
+	m, err := io.ReadFull(r, p)
+	if err != nil {
+		t.Errorf("after %d of %d bytes: %v", m, n, err)
+	}
+	return p[:m]
+}
+
+// fill writes until there is no room for more, and tells how much went out.
+func fill(t *testing.T, ctx context.Context, c *stream.Conn) (sent int) {
+	t.Helper()
+	check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+			n.Go(func(ctx context.Context) error {
+				for {
+					m, err := c.Write(pattern(1 << 20)[sent%251:])
+					sent += m
+					if err != nil {
+						return onlyCanceled(err)
+					}
+				}
+			})
+			waiting(t, ctx, 1, "Conn.Write")
+			s.Cancel(nil)
+		})
+		return nil
+	}))
+	return sent
+}
+
+func onlyCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("not cancelled, but %w", err)
+}
+
+func notEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}

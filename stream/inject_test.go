@@ -1,0 +1,244 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// role is a part in a small program. One is cancelled at some step, and then
+// begins again; whatever happens, the program gets to its end.
+type role struct {
+	play func(ctx context.Context, s *stage) error
+	ends bool // when all of these have ended, nothing more is written
+}
+
+var (
+	reads   = role{play: reading}
+	borrows = role{play: borrowing}
+	writes  = role{play: writing, ends: true}
+	accepts = role{play: accepting}
+	dials   = role{play: dialling}
+)
+
+// stage is what the roles share.
+type stage struct {
+	from, to *stream.Conn
+	ln       *stream.Listener
+
+	writers int
+	lines   byte
+	left    int    // to be written
+	sent    []byte // what has gone out, as Write tells
+	got     []byte
+
+	accepted, dialled int
+}
+
+// interference is who is cancelled, and when.
+type interference struct {
+	victim, step int
+	lane         loop.Priority
+}
+
+// TestCancelAtEveryStep cancels each role of each program in its first step, in its
+// second, and so on, on real sockets, before, among and after the others of the
+// turn. Every byte that Write tells of arrives, once and in order.
+func TestCancelAtEveryStep(t *testing.T) {
+	programs := []struct {
+		name  string
+		roles []role
+		waits []string // in each of which somebody must have been hit
+	}{
+		{"transfer", []role{reads, writes}, []string{"Conn.Read", "Conn.Write"}},
+		{"borrow", []role{borrows, writes}, []string{"Conn.Read", "Conn.Write"}},
+		{"queue", []role{reads, borrows, writes, writes}, []string{"Conn.Read", "Conn.Write"}},
+		{"connect", []role{accepts, dials}, []string{"Listener.Accept", "Dial"}},
+	}
+	for _, backend := range kernel.Backends() {
+		for _, p := range programs {
+			t.Run(backend+"/"+p.name, func(t *testing.T) {
+				met := map[string]bool{}
+				for victim := range p.roles {
+					for _, lane := range []loop.Priority{loop.High, loop.Normal, loop.Low} {
+						for step, over := 0, false; !over; step++ {
+							over = perform(t, backend, p.roles, interference{victim, step, lane}, met)
+							if t.Failed() {
+								t.Fatalf("victim %d, cancelled at step %d, lane %d", victim, step, lane)
+							}
+						}
+					}
+				}
+				for _, wait := range p.waits {
+					if !met[wait] {
+						t.Errorf("no %s was cancelled", wait)
+					}
+				}
+			})
+		}
+	}
+}
+
+// perform plays once; it tells whether the victim had ended before its step came.
+func perform(t *testing.T, backend string, roles []role, at interference, met map[string]bool) (over bool) {
+	o := spindle.Options{Loop: loop.Options{Backend: backend, Watchdog: -1}}
+	over = true
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		s := &stage{ln: listen(t, ctx, "unix"), left: freight}
+		s.to, s.from = pair(t, ctx, "unix")
+		check(t, s.to.SetWriteBuffer(1))
+		var scope *spindle.Scope
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.GoWith(spindle.TaskOptions{Name: "injector", Priority: at.lane}, func(ctx context.Context) error {
+				for range at.step {
+					for before := s.look(ctx); before != "" && before == s.look(ctx); {
+						if err := spindle.Yield(ctx); err != nil {
+							return err
+						}
+					}
+				}
+				over = interfere(ctx, scope, met)
+				return nil
+			})
+			for i, r := range roles {
+				if r.ends {
+					s.writers++
+				}
+				n.GoWith(spindle.TaskOptions{Name: fmt.Sprint("role ", i == at.victim)}, func(ctx context.Context) error {
+					if i == at.victim {
+						if err := spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
+							scope = sc
+							return r.play(ctx, s)
+						}); err != nil {
+							return err
+						}
+					}
+					if err := r.play(ctx, s); err != nil { // whoever takes over
+						return err
+					}
+					return s.ended(r)
+				})
+			}
+			return nil
+		})
+		s.from.Close()
+		s.to.Close()
+		s.ln.Close()
+		if stats := spindle.LoopOf(ctx).Stats(); stats.FDs != 0 || stats.Timers != 0 {
+			t.Errorf("left in the loop: %+v", stats)
+		}
+		same(t, s.got, s.sent)
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return over
+}
+
+// look is all that changes from one step to the next; "" if everybody is gone.
+func (s *stage) look(ctx context.Context) string {
+	var b strings.Builder
+	for _, task := range spindle.TreeOf(ctx) {
+		if strings.HasPrefix(task.Name, "role") {
+			b.WriteString(task.State + task.WaitsFor)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return b.String() + fmt.Sprint(s.lines, len(s.sent), len(s.got), s.accepted, s.dialled)
+}
+
+// interfere cancels the victim, and takes note of what it waited for.
+func interfere(ctx context.Context, victim *spindle.Scope, met map[string]bool) (over bool) {
+	if victim == nil || victim.Err() != nil {
+		return victim != nil
+	}
+	for _, task := range spindle.TreeOf(ctx) {
+		if task.Name == "role true" && task.State == "waiting" {
+			met[task.WaitsFor] = true
+		}
+	}
+	victim.Cancel(nil)
+	return false
+}
+
+func (s *stage) ended(r role) error {
+	if r.ends {
+		if s.writers--; s.writers == 0 {
+			return s.to.CloseWrite()
+		}
+	}
+	return nil
+}
+
+const (
+	freight  = 16 << 10
+	lineSize = 6 << 10 // more than the socket takes at once
+)
+
+func writing(_ context.Context, s *stage) error {
+	for s.left > 0 {
+		s.left -= lineSize
+		s.lines++
+		line := bytes.Repeat([]byte{s.lines}, lineSize)
+		n, err := s.to.Write(line)
+		s.sent = append(s.sent, line[:n]...)
+		if err != nil {
+			s.left += lineSize
+			return err
+		}
+	}
+	return nil
+}
+
+func reading(_ context.Context, s *stage) error {
+	p := make([]byte, 3000)
+	return s.read(func() ([]byte, error) { n, err := s.from.Read(p); return p[:n], err })
+}
+
+func borrowing(_ context.Context, s *stage) error { return s.read(s.from.ReadBorrow) }
+
+func (s *stage) read(read func() ([]byte, error)) error {
+	for {
+		p, err := read()
+		s.got = append(s.got, p...)
+		if err != nil {
+			return notEOF(err)
+		}
+	}
+}
+
+const calls = 3
+
+func accepting(_ context.Context, s *stage) error {
+	for s.accepted < calls {
+		c, err := s.ln.AcceptConn()
+		if err != nil {
+			return err
+		}
+		s.accepted++
+		c.Close()
+	}
+	return nil
+}
+
+func dialling(ctx context.Context, s *stage) error {
+	for s.dialled < calls {
+		c, err := stream.Dial(ctx, "unix", s.ln.Addr().String())
+		if err != nil {
+			return err
+		}
+		s.dialled++
+		c.Close()
+	}
+	return nil
+}

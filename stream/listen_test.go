@@ -1,0 +1,208 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// TestListenerClosedWithWaitersAndPending: those who wait are told, and so are
+// those who were accepted ahead. Descriptors are counted by run.
+func TestListenerClosedWithWaitersAndPending(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		ln := listen(t, ctx, "tcp")
+		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+			for range 3 {
+				n.Go(func(ctx context.Context) error {
+					_, err := ln.Accept()
+					var op *net.OpError
+					if !errors.Is(err, net.ErrClosed) || !errors.As(err, &op) || op.Op != "accept" {
+						t.Errorf("Accept: %v", err)
+					}
+					return nil
+				})
+			}
+			waiting(t, ctx, 3, "Listener.Accept")
+			check(t, ln.Close())
+		})
+		want(t, "Close again", ln.Close(), net.ErrClosed)
+		_, err := ln.Accept()
+		want(t, "Accept", err, net.ErrClosed)
+
+		ln = listen(t, ctx, "tcp")
+		before := len(descriptors(t))
+		c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
+		check(t, err)
+		fds := spindle.LoopOf(ctx).Stats().FDs
+		until(t, ctx, func() bool { return len(descriptors(t)) == before+2 }) // accepted ahead
+		check(t, ln.Close())
+		_, err = c.Read(make([]byte, 1))
+		want(t, "Read by who was accepted and not asked for", err, io.EOF, syscall.ECONNRESET)
+		if now := spindle.LoopOf(ctx).Stats().FDs; now != fds-1 {
+			t.Errorf("%d descriptors watched before, %d after", fds, now)
+		}
+	})
+}
+
+// TestLoopEndsWithPending: connections that nobody asked for, and the path of a
+// socket, do not outlive the loop; also if a goroutine has just closed the listener.
+func TestLoopEndsWithPending(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		var path string
+		on(t, func(t *testing.T, ctx context.Context) {
+			ln := listen(t, ctx, "unix")
+			path = ln.Addr().String()
+			before := len(descriptors(t))
+			var d net.Dialer
+			c, err := d.DialContext(t.Context(), "unix", path)
+			check(t, err)
+			t.Cleanup(func() { c.Close() })
+			until(t, ctx, func() bool { return len(descriptors(t)) == before+2 })
+			c.Close()
+			if elsewhere {
+				closed := make(chan error, 1)
+				go func() { closed <- ln.Close() }()
+				if err := <-closed; err != nil { // the loop waits here, and has not heard of it
+					t.Error(err)
+				}
+			}
+		})
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket's path is there still: %v", err)
+		}
+	}
+}
+
+// famine is a system that is out of descriptors for a while.
+type famine struct {
+	kernel.Sockets
+	left  int // how often Accept still fails
+	asked int
+}
+
+func (f *famine) Accept(fd int) (int, error) {
+	f.asked++
+	if f.left > 0 {
+		f.left--
+		return -1, syscall.EMFILE
+	}
+	return f.Sockets.Accept(fd)
+}
+
+// TestAcceptOutOfDescriptors: it looks away for a while, and then goes on.
+func TestAcceptOutOfDescriptors(t *testing.T) {
+	k, err := kernel.Open("")
+	check(t, err)
+	f := &famine{Sockets: k.Sockets, left: 3}
+	k.Sockets = f
+	run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
+		ln := listen(t, ctx, "tcp")
+		_, err := stream.Dial(ctx, "tcp", ln.Addr().String())
+		check(t, err)
+		_, err = ln.Accept()
+		check(t, err)
+		if f.asked > 6 {
+			t.Errorf("asked %d times", f.asked)
+		}
+		return nil
+	})
+}
+
+// TestAcceptCancelled: who is cancelled takes no connection along.
+func TestAcceptCancelled(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		ln := listen(t, ctx, "tcp")
+		var first *stream.Conn
+		check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+				n.Go(func(ctx context.Context) error {
+					_, err := ln.AcceptConn()
+					return onlyCanceled(err)
+				})
+				waiting(t, ctx, 1, "Listener.Accept")
+				s.Cancel(nil)
+			})
+			return nil
+		}))
+		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+			n.Go(func(ctx context.Context) (err error) { first, err = ln.AcceptConn(); return err })
+			_, err := stream.Dial(ctx, "tcp", ln.Addr().String())
+			check(t, err)
+		})
+		if first == nil {
+			t.Error("nobody was accepted")
+		}
+	})
+}
+
+// TestAcceptAhead: more connections than are accepted ahead, and nobody is lost.
+func TestAcceptAhead(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		ln := listen(t, ctx, "tcp")
+		const conns = 200
+		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+			for range conns {
+				n.Go(func(ctx context.Context) error {
+					c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
+					if err != nil {
+						return err
+					}
+					defer c.Close()
+					_, err = c.Read(make([]byte, 1))
+					return err
+				})
+			}
+			waiting(t, ctx, conns, "Conn.Read")
+			for range conns {
+				c, err := ln.AcceptConn()
+				check(t, err)
+				_, err = c.Write([]byte("x"))
+				check(t, err)
+				c.Close()
+			}
+		})
+	})
+}
+
+// TestListenTaken: the port of another is refused, unless both share it.
+func TestListenTaken(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		ln := listen(t, ctx, "tcp")
+		_, err := stream.Listen(ctx, "tcp", ln.Addr().String())
+		want(t, "a port that is taken", err, syscall.EADDRINUSE)
+		ln.Close()
+		shared := stream.ListenConfig{ReusePort: true}
+		ln, err = shared.Listen(ctx, "tcp", ln.Addr().String())
+		check(t, err)
+		_, err = shared.Listen(ctx, "tcp", ln.Addr().String())
+		check(t, err)
+	})
+}
+
+// TestListenEverywhere: without a host both families are served.
+func TestListenEverywhere(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		ln, err := stream.Listen(ctx, "tcp", ":0")
+		check(t, err)
+		_, port, _ := net.SplitHostPort(ln.Addr().String())
+		for _, host := range []string{"127.0.0.1", "[::1]", "localhost", ""} {
+			c, err := stream.Dial(ctx, "tcp", host+":"+port)
+			if err != nil && host == "[::1]" {
+				continue // a machine without IPv6
+			}
+			check(t, err)
+			_, err = ln.AcceptConn()
+			check(t, err)
+			c.Close()
+		}
+	})
+}
