@@ -19,5 +19,9 @@ func TestMain(m *testing.M) {
 		load()
 		return
 	}
+	if path := os.Getenv(orphanAt); path != "" {
+		orphan(path)
+		return
+	}
 	leak.Main(m)
 }
