@@ -82,6 +82,23 @@ func TestMoreThanIsGathered(t *testing.T) {
 	}
 }
 
+// TestGatheredAtAFullSocket: the small write that makes the others be sent, and so
+// finds that there is no room, keeps its place.
+func TestGatheredAtAFullSocket(t *testing.T) {
+	l, conns, peers := pairOf(t)
+	sent := block(800_000)
+	on(t, l, func() {
+		for rest := sent; len(rest) > 0; rest = rest[4000:] {
+			conns[0].Write(rest[:4000])
+		}
+		conns[0].Close()
+		conns[1].Close()
+	})
+	if got, err := io.ReadAll(peers[0]); !bytes.Equal(got, sent) || err != nil {
+		t.Errorf("%d of %d bytes, %v", len(got), len(sent), err)
+	}
+}
+
 // TestMoreBuffersThanTheSystemTakes: the rest is sent although nothing else happens.
 func TestMoreBuffersThanTheSystemTakes(t *testing.T) {
 	l, conns, peers := pairOf(t)
