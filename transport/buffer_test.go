@@ -123,8 +123,9 @@ func TestEmptyBuffer(t *testing.T) {
 func TestSwitchToAndFromABuffer(t *testing.T) {
 	var got []string
 	var plain, own transport.Protocol
+	lost := make(chan bool, 1)
 	take := func(name string, next *transport.Protocol) *spy {
-		return &spy{tb: t, isMade: true, data: func(c *transport.Conn, data []byte) {
+		return &spy{tb: t, isMade: true, lost: func(*transport.Conn, error) { lost <- true }, data: func(c *transport.Conn, data []byte) {
 			if got = append(got, name+" "+string(data)); len(got) == 4 {
 				c.Close()
 				return
@@ -150,6 +151,7 @@ func TestSwitchToAndFromABuffer(t *testing.T) {
 		peer.Write([]byte(part))
 	}
 	drainAll(peer)
+	<-lost
 	if want := []string{"plain a", "own b", "plain c", "own d"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
