@@ -24,17 +24,21 @@ const module = "github.com/spindleloop/spindle"
 var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
+	"internal/http1":             {},
 	"internal/leak":              {},
 	"internal/wheel":             {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
-	"sim":                        {".", "internal/kernel", "loop"},
+	"internal/simnet":            {"internal/kernel"},
+	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},
+	"transport/transporttest":    {"internal/kernel", "internal/sock", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"files":                      {".", "loop"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.
@@ -73,11 +77,12 @@ var onlyIn = []struct {
 
 // goStatements are the files that may start goroutines.
 var goStatements = []string{
-	"internal/kernel/system.go", // Workers
-	"loop/run.go",               // finishes a Goexit
-	"loop/watchdog.go",          // the watchdog
-	"sched.go",                  // finishes a Goexit
-	"internal/goid/goid.go",     // looks at goroutines of its own, once
+	"internal/kernel/system.go",  // Workers
+	"loop/run.go",                // finishes a Goexit
+	"loop/watchdog.go",           // the watchdog
+	"sched.go",                   // finishes a Goexit
+	"internal/simnet/process.go", // the same
+	"internal/goid/goid.go",      // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go", // shows how
 }

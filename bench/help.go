@@ -28,7 +28,7 @@ are the load generator's limit; requests per CPU-second still compare.
 Examples:
   go run .                                      all of it, about half an hour
   go run . echo pipeline                        two benchmarks
-  go run . --servers spindle-callback,gnet echo two servers
+  go run . --servers spindle-protocol,gnet echo two servers
   go run . --rounds 21 --window 3s echo         closer figures
   go run . --smoke                              does it all work?
 

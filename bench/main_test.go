@@ -179,7 +179,7 @@ func stub(t *testing.T, figures string) string {
 func TestProgramsEndToEnd(t *testing.T) {
 	spindle := stub(t, `{"callbacks_per_s": 9e7, "turns_per_s": 2e6, "timer_cancel_per_s": 1.5e7,
 		"timer_fire_per_s": 5e6, "go_timer_cancel_per_s": 3e6, "go_timer_fire_per_s": 5e5, "idle_cpu_ms": 0.1}`)
-	sections, table, _ := bench(t, 0, "--spindle", spindle, "--servers", "spindle-callback", "callbacks", "timers")
+	sections, table, _ := bench(t, 0, "--spindle", spindle, "--servers", "spindle-protocol", "callbacks", "timers")
 	var titles []string
 	for _, s := range sections {
 		titles = append(titles, s.Title)
@@ -196,11 +196,11 @@ func TestProgramsEndToEnd(t *testing.T) {
 // A server that does not work is a failure that is told, beside the figures of
 // the others.
 func TestBrokenServerIsAnError(t *testing.T) {
-	sections, _, progress := bench(t, 1, "--spindle", stub(t, "{}"), "--servers", "spindle-callback,gonet", "echo")
+	sections, _, progress := bench(t, 1, "--spindle", stub(t, "{}"), "--servers", "spindle-protocol,gonet", "echo")
 	if len(sections) != 1 || len(sections[0].Rows) != 1 || sections[0].Rows[0].Name != "gonet" {
 		t.Errorf("%+v", sections)
 	}
-	if !strings.Contains(progress, "FAILED echo: spindle-callback") || !strings.Contains(progress, "no such command") {
+	if !strings.Contains(progress, "FAILED echo: spindle-protocol") || !strings.Contains(progress, "no such command") {
 		t.Errorf("said %q", progress)
 	}
 }

@@ -26,9 +26,9 @@ type command func(addr string, bufferBytes int) []string
 // variants are in the order in which a round measures them. The first of ours
 // is the reference of all ratios unless --reference names another.
 var variants = []variant{
-	{name: "spindle-callback", ours: true, goRuntime: true, prepare: spindleEcho("callback", (*workshop).spindle)},
+	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", (*workshop).spindle)},
 	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", (*workshop).spindle)},
-	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("callback", (*workshop).before)},
+	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("protocol", (*workshop).before)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
 	{name: "libuv", prepare: cServer("uv.c", "-luv")},
 	goPeer("gnet"),

@@ -18,7 +18,8 @@ func (l *Loop) Local(key any) any {
 
 // SetLocal puts a value under a key that has none yet. When the loop is closed, a
 // value that has a method LoopClosing is told, while the loop can still be used;
-// the last to come is told first.
+// the last to come is told first. What panics then is told of as in a callback,
+// and Close returns it.
 func (l *Loop) SetLocal(key, value any) {
 	l.only("SetLocal")
 	if l.Local(key) != nil {
@@ -30,7 +31,7 @@ func (l *Loop) SetLocal(key, value any) {
 func (l *Loop) closeLocals() {
 	for i := len(l.locals) - 1; i >= 0; i-- {
 		if v, ok := l.locals[i].value.(interface{ LoopClosing() }); ok {
-			v.LoopClosing()
+			l.guard(v.LoopClosing)
 		}
 	}
 	l.locals = nil

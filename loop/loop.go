@@ -205,6 +205,7 @@ func (l *Loop) Close() error {
 		return ErrRunning
 	}
 	l.owner.Store(goid.Current())
+	l.failure = nil
 	l.closeLocals()
 	l.state.Store(closed)
 	l.owner.Store(closedOwner)
@@ -218,6 +219,9 @@ func (l *Loop) Close() error {
 	l.watches = watches{}
 	l.fds.Store(0)
 	var errs []error
+	if l.failure != nil {
+		errs = append(errs, l.failure)
+	}
 	if lost != (LostError{}) {
 		errs = append(errs, &lost)
 	}

@@ -1,6 +1,21 @@
-// Package sim runs programs in a simulated world. So far the world has one host
-// and no network: its clock is virtual and jumps to the next timer when every
-// task waits, so that an hour of time-outs takes no time.
+// Package sim runs programs in a simulated world: hosts with a network between
+// them, under one virtual clock, all of it drawn from a seed.
+//
+//	w := sim.NewWorld(seed)
+//	server, client := w.Host("server"), w.Host("client")
+//	server.Serve(serve)   // func(ctx context.Context) error
+//	client.Go(ask)        // connects to "server:80"
+//	w.After(time.Second, func() { w.Partition(server, client) })
+//	err := w.Run()        // until every client has ended
+//
+// Programs run unchanged: their loops, tasks, servers and time-outs are the real
+// ones, on a kernel that is not. Sockets carry bytes with delays, windows and
+// resets; names resolve to hosts; offloaded work is done when nothing else is to
+// do; random numbers come from the seed. One program runs at a time, and virtual
+// time jumps to the next timer or arrival when every one of them waits, so that an
+// hour of time-outs takes no time, and the same seed gives the same run.
+//
+// For a test that needs no network there is the world of one host:
 //
 //	func TestRetry(t *testing.T) {
 //		sim.Test(t, func(ctx context.Context) error {
@@ -8,40 +23,48 @@
 //		})
 //	}
 //
-// Nothing in a simulated program waits for anything real. If every task waits
-// and no timer is set, nothing can ever wake anybody: the program fails with
-// ErrDeadlock and a picture of its tasks, each with what it waits for.
+// If every task of every host waits and nothing is on its way, nothing can ever
+// wake anybody: the run fails with ErrDeadlock and a picture of the tasks, each
+// with what it waits for.
 //
 // Two tools put tasks where a test wants them, without sleeping: WaitAllBlocked
 // waits until everybody else waits, and a Sequencer has steps of several tasks
 // happen in a given order.
+//
+// # What is not simulated
+//
+// Files, child processes, signals and goroutines that a program starts by itself.
+// A simulated program that reads the real clock, blocks its goroutine, or lets
+// goroutines of its own touch its loop, is not the same in every run; nothing in
+// this module's packages does so. A real descriptor means nothing here: it is one
+// that is not open. loop.Group is not for simulated loops yet: give each loop a
+// host, or a program of its own on one host.
 package sim
 
 import (
 	"context"
-	"errors"
-	"math"
-	"math/rand/v2"
-	"net/netip"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/simnet"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // ErrDeadlock says that every task waits and nothing can wake any of them.
-var ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
+var ErrDeadlock = simnet.ErrDeadlock
 
-// Test runs a program under virtual time and fails the test with its error. A
+// ErrStandstill says that some task runs again and again without ever waiting, so
+// that no time passes.
+var ErrStandstill = simnet.ErrStandstill
+
+// Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
 // tb.FailNow or tb.SkipNow, or what calls them: the other tasks are cancelled,
 // the run ends in order, and then the test does.
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
-	fault, err := try(tb.Context(), program)
+	fault, err := try(func() error { return Run(tb.Context(), program) })
 	switch exited := fault != nil && fault.Value == loop.ErrGoexit; {
 	case exited && tb.Failed():
 		tb.FailNow()
@@ -54,8 +77,8 @@ func Test(tb testing.TB, program func(context.Context) error) {
 	}
 }
 
-// try is Run that returns the panic of a task.
-func try(ctx context.Context, program func(context.Context) error) (fault *spindle.PanicError, err error) {
+// try runs fn and returns the panic of a task.
+func try(fn func() error) (fault *spindle.PanicError, err error) {
 	defer func() {
 		v := recover()
 		if v == nil {
@@ -66,96 +89,18 @@ func try(ctx context.Context, program func(context.Context) error) (fault *spind
 			panic(v)
 		}
 	}()
-	return nil, Run(ctx, program)
+	return nil, fn()
 }
 
-// Run runs a program under virtual time.
+// Run runs a program in a world of one host.
 func Run(ctx context.Context, program func(context.Context) error) error {
-	return spindle.RunWith(ctx, spindle.Options{Loop: loop.Options{Kernel: NewKernel(), Watchdog: -1}}, program)
+	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(NewKernel())}, program)
 }
 
-// NewKernel makes the kernel of a simulated host, for the packages of this
+// NewKernel makes the kernel of a world of one host, for the packages of this
 // module.
-func NewKernel() *kernel.Kernel {
-	h := &host{rand: rand.NewPCG(1, 1)}
-	return &kernel.Kernel{Poller: h, Sockets: noNetwork{}, Clock: h, Rand: h.rand, Workers: h, Resolver: h}
-}
+func NewKernel() *kernel.Kernel { return simnet.New(1).AddHost("sim").NewProcess().Kernel() }
 
-// begin is when simulated time begins.
-var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// host is a simulated machine.
-type host struct {
-	now     time.Duration
-	rand    *rand.PCG
-	blocked spindle.Lot // who waits in WaitAllBlocked; loop goroutine only
-
-	mu    sync.Mutex
-	woken bool
-	work  []func() // offloaded, run one by one when every task waits
-}
-
-func (h *host) Name() string { return "sim" }
-func (h *host) Add(int, kernel.Token, kernel.Interest, kernel.Mode) error {
-	return errNoNetwork
-}
-func (h *host) Modify(int, kernel.Token, kernel.Interest, kernel.Mode) error {
-	return errNoNetwork
-}
-func (h *host) Delete(int) error { return errNoNetwork }
-
-// Wait never blocks: it does the next thing that could happen. Tasks that want
-// to see everybody wait come first, because after any other thing not everybody
-// does.
-func (h *host) Wait(_ []kernel.Event, timeout time.Duration) (int, error) {
-	if timeout == 0 || h.wasWoken() || h.blocked.Wake(math.MaxInt) > 0 {
-		return 0, nil
-	}
-	if work := h.nextWork(); work != nil {
-		work()
-		return 0, nil
-	}
-	if timeout < 0 {
-		return 0, ErrDeadlock
-	}
-	h.now += timeout
-	return 0, nil
-}
-
-func (h *host) wasWoken() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	woken := h.woken
-	h.woken = false
-	return woken
-}
-
-func (h *host) nextWork() (work func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.work) > 0 {
-		work = h.work[0]
-		h.work = h.work[1:]
-	}
-	return work
-}
-
-func (h *host) Wake() {
-	h.mu.Lock()
-	h.woken = true
-	h.mu.Unlock()
-}
-
-func (h *host) Close() error        { return nil }
-func (h *host) Mono() time.Duration { return h.now }
-func (h *host) Wall() time.Time     { return begin.Add(h.now) }
-
-func (h *host) Start(work func()) {
-	h.mu.Lock()
-	h.work = append(h.work, work)
-	h.mu.Unlock()
-}
-
-func (h *host) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
-	return nil, errNoNetwork
-}
+// optionsOf are those of a loop on a simulated kernel. There is no watchdog: it
+// would look at real time.
+func optionsOf(k *kernel.Kernel) loop.Options { return loop.Options{Kernel: k, Watchdog: -1} }

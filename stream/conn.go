@@ -244,6 +244,11 @@ func (c *Conn) Close() error {
 // end is Close on the loop.
 func (c *Conn) end() {
 	c.closed.Store(true)
+	c.drop()
+}
+
+// drop closes the descriptor.
+func (c *Conn) drop() {
 	c.socket.Close()
 	c.reads.stop()
 	c.writes.stop()
@@ -252,6 +257,10 @@ func (c *Conn) end() {
 // CloseWrite closes the writing side: the peer reads the end.
 func (c *Conn) CloseWrite() error {
 	return c.shut(func() error {
+		if c.socket.WriteOnly() && !c.socket.Shut() {
+			c.drop() // a pipe has no other way to tell its reader
+			return nil
+		}
 		err := c.socket.CloseWrite()
 		c.writes.wake(nil)
 		return err

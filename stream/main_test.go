@@ -12,6 +12,9 @@ func TestMain(m *testing.M) {
 		crowd(address)
 		return
 	}
+	if kind := os.Getenv(echoServerEnv); kind != "" {
+		echoServer(kind)
+	}
 	if os.Getenv(loadAt) != "" {
 		load()
 		return

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -39,6 +40,9 @@ const (
 	buffered                // the protocol is a BufferedProtocol
 	busy                    // it is queued to read on
 	unmade                  // ConnectionMade is still to come
+	broken                  // lost with an error
+	toldToPause             // PauseWriting was the last of the two that was called
+	telling                 // a callback is queued that calls one of the two
 )
 
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
@@ -61,7 +65,7 @@ func (o *owner) SocketReady() {
 	c := (*Conn)(o)
 	returned := false
 	defer func() {
-		if !returned { // a callback has panicked; the loop's OnPanic will hear of it
+		if !returned {
 			c.lose(errPanicked)
 		}
 	}()
@@ -69,31 +73,55 @@ func (o *owner) SocketReady() {
 		c.drain()
 	}
 	c.read()
+	if err := c.socket.Failure(); err != nil {
+		c.lose(c.fault("read", err))
+	}
 	returned = true
 }
 
 var errPanicked = errors.New("transport: a callback of the protocol panicked")
 
+// guarded calls a callback. If it panics the connection is lost; the loop's OnPanic
+// hears of it.
+func (c *Conn) guarded(callback func()) {
+	returned := false
+	defer func() {
+		if !returned {
+			c.lose(errPanicked)
+		}
+	}()
+	callback()
+	returned = true
+}
+
 // SocketOrphaned is called when the loop is closed.
 func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
-		c.state |= lost
+		c.state |= lost | broken
+		c.detach()
+		c.socket.Close()
 		c.end(net.ErrClosed)
 	}
 }
 
-// Loop is the loop that the connection is on.
+// Loop is the loop that the connection is on. It may be asked for from any
+// goroutine.
 func (c *Conn) Loop() *loop.Loop { return c.st.hub.L }
 
 // Protocol is who is told of what happens.
-func (c *Conn) Protocol() Protocol { return c.proto }
+func (c *Conn) Protocol() Protocol {
+	c.only("Protocol")
+	return c.proto
+}
 
 // SetProtocol has another protocol be told from now on, as after an upgrade. It is
-// not told of a connection made.
+// not told of a connection made, but is told to pause if writing is paused.
 func (c *Conn) SetProtocol(p Protocol) {
 	c.only("SetProtocol")
 	c.setProtocol(p)
+	c.state &^= toldToPause
+	c.tellPauser()
 }
 
 func (c *Conn) setProtocol(p Protocol) {
@@ -127,14 +155,14 @@ func (c *Conn) read() {
 			if buf = c.proto.(BufferedProtocol).Buffer(c); len(buf) == 0 {
 				panic("transport: Buffer returned an empty slice")
 			}
-			if c.is(lost | closing) {
+			if c.is(pausedReading | closing | lost) {
 				return
 			}
 		}
 		n, err := c.socket.Read(buf)
 		if n > 0 {
 			c.in += uint64(n)
-			c.touch()
+			c.hears()
 			if c.is(buffered) {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
@@ -176,7 +204,8 @@ func (c *Conn) eof() {
 }
 
 // PauseReading stops DataReceived until ResumeReading: what the peer sends then
-// waits in the system, and at last with the peer.
+// waits in the system, and at last with the peer. So does its end, and that it is
+// gone may not be noticed meanwhile.
 func (c *Conn) PauseReading() {
 	c.only("PauseReading")
 	if !c.is(pausedReading) {
@@ -195,8 +224,9 @@ func (c *Conn) ResumeReading() {
 	if c.is(closing | lost) {
 		return
 	}
+	c.resumes()
 	if err := c.socket.Busy(); err != nil {
-		c.lose(err)
+		c.lose(c.fault("read", err))
 		return
 	}
 	if c.socket.Readable() {
@@ -205,10 +235,14 @@ func (c *Conn) ResumeReading() {
 }
 
 // IsClosing tells whether the connection was closed, or is about to be.
-func (c *Conn) IsClosing() bool { return c.is(closing | lost) }
+func (c *Conn) IsClosing() bool {
+	c.only("IsClosing")
+	return c.is(closing | lost)
+}
 
 // Close ends the connection once everything written was sent. Nothing more is
-// received. Closing again does nothing.
+// received. Closing again does nothing. A peer that does not read keeps it open:
+// SetIdleTimeout, or Abort after a while, puts an end to that.
 func (c *Conn) Close() error {
 	c.only("Close")
 	c.beginClose()
@@ -238,9 +272,12 @@ func (c *Conn) lose(err error) {
 		return
 	}
 	c.state |= lost
+	if err != nil {
+		c.state |= broken
+	}
 	c.detach()
 	c.socket.Close()
-	c.Loop().CallSoon(func() { c.end(err) })
+	c.st.hub.Tell(func() { c.end(err) })
 }
 
 // detach lets go of what the connection holds besides its socket.
@@ -248,24 +285,24 @@ func (c *Conn) detach() {
 	if c.extra != nil {
 		c.extra.timer.Cancel()
 	}
+	c.dropFiles()
 }
 
-// end is the last that the protocol hears.
+// end is the last that the protocol hears. Each step is taken even if the one
+// before it panics.
 func (c *Conn) end(err error) {
-	if u := c.unsent; u != nil {
-		c.unsent = nil
-		why := err
-		if why == nil {
-			why = net.ErrClosed
-		}
-		u.settle(^uint64(0), why)
-	}
 	defer func() {
 		if c.server != nil {
 			c.server.forget()
 		}
 	}()
-	c.proto.ConnectionLost(c, err)
+	defer func() {
+		if !c.is(unmade) {
+			c.proto.ConnectionLost(c, err)
+		}
+	}()
+	c.unsent = nil
+	c.abandon(cmp.Or(err, net.ErrClosed))
 }
 
 // fault is a system's error as package net would return it.
@@ -296,12 +333,14 @@ func (c *Conn) network() string {
 
 // LocalAddr is the address of this end; nil once the connection is lost.
 func (c *Conn) LocalAddr() net.Addr {
+	c.only("LocalAddr")
 	local, _ := c.addrs()
 	return local
 }
 
 // RemoteAddr is the address of the peer; nil once the connection is lost.
 func (c *Conn) RemoteAddr() net.Addr {
+	c.only("RemoteAddr")
 	_, remote := c.addrs()
 	return remote
 }
@@ -318,7 +357,7 @@ type Info struct {
 // Info tells how the connection is now.
 func (c *Conn) Info() Info {
 	c.only("Info")
-	info := Info{In: c.in, Out: c.out, Unsent: c.Unsent(), Reading: !c.is(pausedReading), Closing: c.IsClosing()}
+	info := Info{In: c.in, Out: c.out, Unsent: c.waiting(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
 	info.Local, info.Remote = c.addrs()
 	return info
 }
@@ -337,7 +376,8 @@ func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBu
 func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
 
 // SetLinger sets what closing does with what the system has not sent: it is sent
-// in the background (negative), dropped, and the peer reset (0), or waited for.
+// in the background (negative), dropped, and the peer reset (0), or waited for: by
+// the whole loop, for so many seconds.
 func (c *Conn) SetLinger(seconds int) error { return c.setOption(kernel.LingerSeconds, seconds) }
 
 func (c *Conn) setOption(o kernel.Option, value int) error {

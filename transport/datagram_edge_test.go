@@ -319,6 +319,9 @@ func TestEndpointIsLostOnce(t *testing.T) {
 				}
 				endpoint(t, l, p, transport.DatagramOptions{Network: "unixgram", Local: path})
 				run(t, l)
+				if over := calls[len(calls)-1] == "lost"; over != (way != nil) {
+					t.Errorf("calls %v before the loop was closed", calls)
+				}
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}

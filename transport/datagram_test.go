@@ -170,6 +170,9 @@ func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, co
 func TestDualStack(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
 		s := endpoint(t, l, &listener{got: func(e *transport.Endpoint, p transport.Packet) {
+			if p.From.AddrPort.Addr().Is4In6() {
+				t.Errorf("from %v", p.From)
+			}
 			if err := e.SendTo(p.Data, p.From); err != nil {
 				t.Error(err)
 			}
@@ -206,8 +209,7 @@ func TestRefusedDatagramReachesErrorReceived(t *testing.T) {
 		}
 		addr := nobody.LocalAddr().String()
 		nobody.Close()
-		var e *transport.Endpoint
-		e = endpoint(t, l, &listener{
+		e := endpoint(t, l, &listener{
 			made: func(e *transport.Endpoint) { e.Send([]byte("anybody?")) },
 			failed: func(e *transport.Endpoint, err error) {
 				var op *net.OpError

@@ -175,7 +175,11 @@ func (e *Endpoint) lose(err error) {
 		err = gone
 	}
 	e.queue, e.size = nil, 0
-	e.Loop().CallSoon(func() { e.proto.ConnectionLost(e, err) })
+	e.st.hub.Tell(func() {
+		if !e.is(unmade) {
+			e.proto.ConnectionLost(e, err)
+		}
+	})
 }
 
 func (e *Endpoint) fault(op string, err error) error { return e.faultTo(op, Addr{}, err) }

@@ -54,6 +54,8 @@ type EOFReceiver interface {
 	// EOFReceived tells that no more data will come. If it returns true the
 	// connection stays open for writing; otherwise it is closed once
 	// everything is written, as it is for protocols without this method.
+	// That the peer is gone altogether is then noticed by the next write, if
+	// not before.
 	EOFReceived(c *Conn) (keepOpen bool)
 }
 

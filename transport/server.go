@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -46,8 +45,10 @@ type Server struct {
 	listener *sock.Listener
 	network  string
 	addr     kernel.Addr
-	conns    int    // open
-	drained  func() // to be called when none is
+	file     socketFile
+	conns    int      // open
+	drained  []func() // to be called when none is
+	left     func()   // told of each that is lost; may be nil
 	closed   bool
 }
 
@@ -64,7 +65,17 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.serve(fd, network, o)
+	var file socketFile
+	if network == "unix" {
+		file = claim(st.hub.K, kernel.Addr{Path: address})
+	}
+	s, err := st.serve(fd, network, o)
+	if err != nil {
+		file.remove(st.hub.K)
+		return nil, err
+	}
+	s.file = file
+	return s, nil
 }
 
 // bind makes a socket that listens.
@@ -99,14 +110,32 @@ func (st *station) serve(fd int, network string, o Options) (*Server, error) {
 		st.hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
+	st.servers[s] = true
 	return s, nil
 }
 
+// protocol makes the protocol of a connection, which is closed if that panics.
+func (s *Server) protocol(fd int) Protocol {
+	returned := false
+	defer func() {
+		if !returned {
+			s.st.hub.K.CloseFD(fd)
+		}
+	}()
+	p := s.o.Protocol()
+	if p == nil {
+		panic("transport: Options.Protocol returned nil")
+	}
+	returned = true
+	return p
+}
+
 func (s *Server) accept(fd int) {
+	p := s.protocol(fd)
 	if !s.o.Delay && s.addr.Family() != kernel.Unix {
 		s.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := s.st.newConn(fd, sock.Socket, s.o.Protocol(), s)
+	c, err := s.st.newConn(fd, sock.KindOf(s.addr.Family()), p, s)
 	if err != nil {
 		s.failed(err)
 		return
@@ -120,14 +149,7 @@ func (s *Server) accept(fd int) {
 
 // made tells the protocol of the connection, on the way to the first data.
 func (c *Conn) made() {
-	returned := false
-	defer func() {
-		if !returned {
-			c.lose(errPanicked)
-		}
-	}()
-	c.proto.ConnectionMade(c)
-	returned = true
+	c.guarded(func() { c.proto.ConnectionMade(c) })
 }
 
 func (s *Server) failed(err error) {
@@ -139,11 +161,16 @@ func (s *Server) failed(err error) {
 // forget is the end of a connection.
 func (s *Server) forget() {
 	s.conns--
+	if s.left != nil {
+		s.left()
+	}
 	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
 		s.listener.Resume()
 	}
-	if s.conns == 0 && s.drained != nil {
-		s.drained()
+	if s.conns == 0 {
+		for _, done := range s.drained {
+			s.st.hub.Tell(done)
+		}
 		s.drained = nil
 	}
 }
@@ -152,38 +179,47 @@ func (s *Server) forget() {
 func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
 
 // Conns is how many connections are open.
-func (s *Server) Conns() int { return s.conns }
+func (s *Server) Conns() int {
+	s.only("Conns")
+	return s.conns
+}
+
+func (s *Server) only(op string) {
+	if s.st.hub.L.Foreign() {
+		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
+	}
+}
 
 // Loop is the loop that the server is on.
 func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
 
-// Close stops to accept; connections stay. The path of a Unix socket is removed.
+// Close stops to accept; connections stay. The path of a Unix socket is removed,
+// unless another socket has taken its place.
 // Closing again does nothing.
 func (s *Server) Close() error {
-	if s.st.hub.L.Foreign() {
-		panic("transport: Server.Close called from a goroutine that is not the loop's; use Post")
-	}
+	s.only("Close")
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	err := s.listener.Close()
-	if path := s.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		if e := os.Remove(path); e != nil && !errors.Is(e, os.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
+	delete(s.st.servers, s)
+	return errors.Join(s.listener.Close(), s.file.remove(s.st.hub.K))
 }
 
+// loopClosing is called when the loop is closed.
+func (s *Server) loopClosing() { s.Close() }
+
 // Drain is Close, and calls done once the last connection is lost. Who wants an
-// end to it closes or aborts the connections.
+// end to it calls CloseConns or AbortConns.
 func (s *Server) Drain(done func()) error {
+	if done == nil {
+		panic("transport: Drain with a nil function")
+	}
 	err := s.Close()
 	if s.conns == 0 {
-		s.st.hub.L.CallSoon(done)
+		s.st.hub.Tell(done)
 		return err
 	}
-	s.drained = done
+	s.drained = append(s.drained, done)
 	return err
 }

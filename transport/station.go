@@ -12,8 +12,13 @@ type station struct {
 	hub     *sock.Hub
 	arena   []byte
 	writes  []write
-	flushes func() // flush, made once
+	flushes func()          // flush, made once
+	end     loop.Handle     // of the turn
+	servers map[closer]bool // open ones
 }
+
+// closer is a server, or a loop's part of one.
+type closer interface{ loopClosing() }
 
 // write is bytes of one connection in the arena.
 type write struct {
@@ -30,7 +35,7 @@ func stationOf(l *loop.Loop) *station {
 	if st, ok := l.Local(stationKey{}).(*station); ok {
 		return st
 	}
-	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize)}
+	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize), servers: make(map[closer]bool)}
 	st.flushes = st.flush
 	l.SetLocal(stationKey{}, st)
 	return st
@@ -46,7 +51,7 @@ func (st *station) gather(c *Conn, p []byte) {
 		}
 	}
 	if len(st.writes) == 0 {
-		st.hub.L.CallSoonPriority(loop.High, st.flushes)
+		st.end = st.hub.L.CallSoonPriority(loop.High, st.flushes)
 	}
 	from := len(st.arena)
 	st.arena = append(st.arena, p...)
@@ -59,14 +64,31 @@ func (st *station) gather(c *Conn, p []byte) {
 }
 
 // flush sends what was gathered. Sending calls no callbacks, so nothing is
-// gathered meanwhile.
+// gathered meanwhile. A connection may have been gathered from in several places;
+// only behind the last can it end.
 func (st *station) flush() {
-	for i, w := range st.writes {
-		st.writes[i].c = nil
-		w.c.state &^= gathered
+	for _, w := range st.writes {
 		if !w.c.is(lost) {
 			w.c.send(st.arena[w.from:w.to])
 		}
 	}
+	for i, w := range st.writes {
+		c := w.c
+		st.writes[i].c = nil
+		c.state &^= gathered
+		if c.is(closing|shutting) && c.unsent == nil && !c.is(lost) {
+			c.sent()
+		}
+	}
 	st.writes, st.arena = st.writes[:0], st.arena[:0]
+}
+
+// LoopClosing sends what was written in the last turn, as nothing else will, and
+// ends the servers, before the hub ends what is left.
+func (st *station) LoopClosing() {
+	st.end.Cancel()
+	st.flush()
+	for s := range st.servers {
+		s.loopClosing()
+	}
 }

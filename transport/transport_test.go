@@ -97,12 +97,12 @@ func TestConnect(t *testing.T) {
 	}
 	defer l.Close()
 	lost := make(chan error, 1)
-	s, err := transport.Listen(l, "tcp", "localhost:0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
+	_, err = transport.Listen(l, "tcp", "localhost:0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
 	var addrError *net.AddrError
 	if !errors.As(err, &addrError) {
 		t.Fatalf("a name is refused with %v", err)
 	}
-	s, err = transport.Listen(l, "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
+	s, err := transport.Listen(l, "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package transport
 import (
 	"net"
 	"syscall"
+
+	"github.com/spindleloop/spindle/internal/sock"
 )
 
 const errAgain = syscall.EAGAIN
@@ -53,13 +55,14 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 		if c.is(gathered) {
 			c.st.flush()
 		}
-		c.sendv(bufs, n)
+		c.sendv(bufs)
 		return n, nil
 	}
 	for _, p := range bufs {
-		if _, err := c.Write(p); err != nil {
-			return n, err
+		if c.is(lost) {
+			break // by sending what was gathered before: as with Write, that is told elsewhere
 		}
+		c.Write(p)
 	}
 	return n, nil
 }
@@ -83,25 +86,31 @@ func (c *Conn) send(p []byte) {
 	c.sent()
 }
 
-// sendv writes several buffers of size bytes, and keeps what does not fit.
-func (c *Conn) sendv(bufs [][]byte, size int) {
-	n := 0
-	if c.unsent == nil && !c.is(lost) {
-		var err error
-		n, err = c.socket.Writev(bufs)
+// sendv writes several buffers, and keeps what does not fit.
+func (c *Conn) sendv(bufs [][]byte) {
+	if c.is(lost) {
+		return
+	}
+	for c.unsent == nil && len(bufs) > 0 {
+		some := bufs[:min(len(bufs), sock.MostBuffers)]
+		bufs = bufs[len(some):]
+		n, err := c.socket.Writev(some)
 		c.out += uint64(n)
 		if err != nil {
 			c.lose(c.fault("write", err))
 			return
 		}
+		for _, p := range some {
+			if n >= len(p) {
+				n -= len(p)
+				continue
+			}
+			c.keep(p[n:])
+			n = 0
+		}
 	}
 	for _, p := range bufs {
-		if n >= len(p) {
-			n -= len(p)
-			continue
-		}
-		c.keep(p[n:])
-		n = 0
+		c.keep(p)
 	}
 	if c.unsent == nil {
 		c.sent()
@@ -112,11 +121,18 @@ func (c *Conn) sendv(bufs [][]byte, size int) {
 func (c *Conn) sent() {
 	c.touch()
 	switch {
+	case c.is(gathered): // more of it comes behind; flush sees to the end
 	case c.is(closing):
 		c.lose(nil)
 	case c.is(shutting) && !c.socket.Shut():
-		if err := c.socket.CloseWrite(); err != nil {
+		err := c.socket.CloseWrite()
+		if err == syscall.ENOTCONN && c.socket.Readable() {
+			return // the peer has reset it, and what it sent before is still to be read
+		}
+		if err != nil {
 			c.lose(c.fault("shutdown", err))
+		} else if c.socket.WriteOnly() {
+			c.lose(nil) // a pipe has no other way to tell
 		}
 	}
 }
@@ -143,7 +159,7 @@ type unsent struct {
 	bufs  [][]byte
 	head  int // bytes of the first that were sent
 	size  int
-	marks []mark
+	files []*span // between the bytes
 }
 
 // mark is a function to be called when a number of bytes were sent.
@@ -163,7 +179,11 @@ func (c *Conn) keep(p []byte) {
 	if c.unsent == nil {
 		c.unsent = &unsent{}
 	}
+	first := c.unsent.empty()
 	c.unsent.add(p)
+	if first {
+		c.waits()
+	}
 	c.checkHigh()
 }
 
@@ -183,36 +203,55 @@ func (u *unsent) add(p []byte) {
 // drain sends what waits, as far as there is room.
 func (c *Conn) drain() {
 	u := c.unsent
-	for u.size > 0 {
-		bufs := u.bufs
-		first := bufs[0]
-		bufs[0] = first[u.head:]
-		n, err := c.socket.Writev(bufs)
-		bufs[0] = first
+	for {
+		c.settle()
+		if c.is(lost) {
+			return
+		}
+		c.checkLow()
+		if u.empty() {
+			break
+		}
+		if !c.socket.Writable() {
+			return
+		}
+		if u.fileIsNext(c.out) {
+			if !c.drainFile() {
+				return
+			}
+			continue
+		}
+		n, err := c.drainBytes(u)
 		c.out += uint64(n)
 		if err != nil {
 			c.lose(c.fault("write", err))
 			return
 		}
 		u.drop(n)
-		u.settle(c.out, nil)
 		if n > 0 {
 			c.touch()
-		}
-		if c.is(lost) {
-			return
-		}
-		c.checkLow()
-		if !c.socket.Writable() {
-			return
 		}
 	}
 	c.unsent = nil
 	if err := c.socket.Flushed(); err != nil {
-		c.lose(err)
+		c.lose(c.fault("write", err))
 		return
 	}
 	c.sent()
+}
+
+// drainBytes sends of the bytes that go before the next file.
+func (c *Conn) drainBytes(u *unsent) (int, error) {
+	bufs := u.bufs
+	first := bufs[0]
+	if len(u.files) > 0 {
+		p := first[u.head:]
+		return c.socket.Write(p[:min(uint64(len(p)), u.files[0].at-c.out)])
+	}
+	bufs[0] = first[u.head:]
+	n, err := c.socket.Writev(bufs)
+	bufs[0] = first
+	return n, err
 }
 
 // drop takes out the first n bytes.
@@ -228,11 +267,28 @@ func (u *unsent) drop(n int) {
 }
 
 // settle calls the functions of marks that were reached.
-func (u *unsent) settle(out uint64, err error) {
-	for len(u.marks) > 0 && u.marks[0].at <= out {
-		fn := u.marks[0].fn
-		u.marks = u.marks[1:]
-		fn(err)
+func (c *Conn) settle() {
+	for e := c.extra; e != nil && len(e.marks) > 0 && e.marks[0].at <= c.out; {
+		fn := e.marks[0].fn
+		e.marks = e.marks[1:]
+		fn(nil)
+	}
+}
+
+// abandon is settle when no more bytes will get out. All hear of it, even if one
+// panics.
+func (c *Conn) abandon(why error) {
+	e := c.extra
+	if e == nil || len(e.marks) == 0 {
+		return
+	}
+	defer func() { c.abandon(why) }()
+	mark := e.marks[0]
+	e.marks = e.marks[1:]
+	if mark.at <= c.out {
+		mark.fn(nil)
+	} else {
+		mark.fn(why)
 	}
 }
 
@@ -240,22 +296,39 @@ func (u *unsent) settle(out uint64, err error) {
 // with an error if it never will be. It is not called inside this call.
 func (c *Conn) AfterFlush(fn func(error)) {
 	c.only("AfterFlush")
-	switch {
-	case c.is(lost):
-		c.Loop().CallSoon(func() { fn(net.ErrClosed) })
-		return
-	case c.is(gathered):
+	if fn == nil {
+		panic("transport: AfterFlush with a nil function")
+	}
+	was := c.state
+	if c.is(gathered) {
 		c.st.flush()
 	}
-	if c.unsent == nil {
-		c.Loop().CallSoon(func() { fn(nil) })
+	if was&lost != 0 || c.is(broken) {
+		c.st.hub.Tell(func() { fn(net.ErrClosed) })
 		return
 	}
-	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.size), fn})
+	e, at := c.more(), c.out
+	if c.unsent != nil {
+		at += uint64(c.unsent.total())
+	}
+	e.marks = append(e.marks, mark{at, fn})
+	if c.unsent == nil && !c.is(lost) {
+		c.Loop().CallSoon(func() {
+			if !c.is(lost) {
+				c.guarded(c.settle)
+			}
+		})
+	}
 }
 
-// Unsent is how many bytes wait to be sent.
+// Unsent is how many bytes wait for room to be sent, not counting those of files.
+// Small writes of the turn under way are not among them yet.
 func (c *Conn) Unsent() int {
+	c.only("Unsent")
+	return c.waiting()
+}
+
+func (c *Conn) waiting() int {
 	if c.unsent == nil {
 		return 0
 	}
@@ -284,30 +357,40 @@ func (c *Conn) SetWriteLimits(high, low int) {
 
 func (c *Conn) checkHigh() {
 	high, _ := c.limits()
-	if c.is(pausedWriting) || c.Unsent() <= high {
+	if c.is(pausedWriting) || c.waiting() <= high {
 		return
 	}
 	c.state |= pausedWriting
-	if p, ok := c.proto.(WritePauser); ok {
-		c.Loop().CallSoon(func() {
-			if !c.is(lost) {
-				p.PauseWriting(c)
-			}
-		})
-	}
+	c.tellPauser()
 }
 
 func (c *Conn) checkLow() {
 	_, low := c.limits()
-	if !c.is(pausedWriting) || c.Unsent() > low {
+	if !c.is(pausedWriting) || c.waiting() > low {
 		return
 	}
 	c.state &^= pausedWriting
-	if p, ok := c.proto.(WritePauser); ok {
-		c.Loop().CallSoon(func() {
-			if !c.is(lost) {
-				p.ResumeWriting(c)
-			}
-		})
+	c.tellPauser()
+}
+
+// tellPauser has the protocol told to pause or to go on, if that is not what it was
+// told last: so the two take turns, and what is over before it was told is not.
+func (c *Conn) tellPauser() {
+	if _, ok := c.proto.(WritePauser); !ok || c.is(telling) || c.is(pausedWriting) == c.is(toldToPause) {
+		return
 	}
+	c.state |= telling
+	c.Loop().CallSoon(func() {
+		c.state &^= telling
+		p, ok := c.proto.(WritePauser)
+		switch {
+		case !ok || c.is(lost) || c.is(pausedWriting) == c.is(toldToPause):
+		case c.is(pausedWriting):
+			c.state |= toldToPause
+			c.guarded(func() { p.PauseWriting(c) })
+		default:
+			c.state &^= toldToPause
+			c.guarded(func() { p.ResumeWriting(c) })
+		}
+	})
 }

@@ -23,6 +23,7 @@ type command struct {
 
 var commands = []command{
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
+	{"proxy", "a TCP proxy: what comes in on one address goes out to another", runProxy},
 	{"bench", "measure the loop: callbacks, timers, posts, readiness, idling", runBench},
 }
 

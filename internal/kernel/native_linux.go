@@ -28,6 +28,15 @@ func (sockets) Adopt(fd int) (int, error) {
 	return own, nil
 }
 
+// Unlisten leaves Unix sockets alone. They would be readable for ever, and yet say
+// EAGAIN.
+func (s sockets) Unlisten(fd int) error {
+	if a, err := s.LocalAddr(fd); err != nil || a.Family() == Unix {
+		return unix.EOPNOTSUPP
+	}
+	return unix.Shutdown(fd, unix.SHUT_RDWR)
+}
+
 func (s sockets) PeerCred(fd int) (Cred, error) {
 	a, err := s.LocalAddr(fd)
 	switch {

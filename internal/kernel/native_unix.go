@@ -19,7 +19,9 @@ func (sockets) Shape(fd int) (Shape, error) {
 		return Shape{}, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return Shape{}, nil
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		mode := flags & unix.O_ACCMODE
+		return Shape{ReadOnly: mode == unix.O_RDONLY, WriteOnly: mode == unix.O_WRONLY}, err
 	}
 	sh := Shape{Socket: true}
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

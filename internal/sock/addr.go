@@ -194,7 +194,7 @@ func Error(op, network string, local, remote net.Addr, err error) error {
 		if errno == syscall.EBADF {
 			err = net.ErrClosed
 		} else {
-			err = os.NewSyscallError(op, errno)
+			err = os.NewSyscallError(syscallOf(op), errno)
 		}
 	}
 	var inner *net.OpError
@@ -202,4 +202,15 @@ func Error(op, network string, local, remote net.Addr, err error) error {
 		return err
 	}
 	return &net.OpError{Op: op, Net: network, Source: local, Addr: remote, Err: err}
+}
+
+// syscallOf is the system's name for an operation.
+func syscallOf(op string) string {
+	switch op {
+	case "dial":
+		return "connect"
+	case "set":
+		return "setsockopt"
+	}
+	return op
 }

@@ -36,30 +36,44 @@ type Owner interface {
 type state uint16
 
 const (
-	drained  state = 1 << iota // a read would find nothing
-	full                       // a write would find no room
-	hungUp                     // the peer will send no more: the end is near
-	ended                      // the end was read
-	shut                       // the writing side is closed
-	idle                       // nobody wants to read now
-	isPipe                     // no socket
-	isClosed                   // also by the system
+	drained state = 1 << iota // a read would find nothing
+	full                      // a write would find no room
+	hungUp                    // the peer will send no more: the end is near
+	ended                     // the end was read
+	shut                      // the writing side is closed
+	idle                      // nobody wants to read now
+	isPipe                    // no socket
+	isTCP
+	isClosed // also by the system
+	failed   // an error is pending
 )
 
 // Kind says what a descriptor is.
 type Kind uint8
 
 const (
-	Socket Kind = iota
-	Pipe        // read or written by Read and Write of the kernel
+	Socket Kind = iota // a socket of any kind
+	Pipe               // read or written by Read and Write of the kernel
+	TCP                // a socket of which less is asked: see Conn.Read
 )
+
+// KindOf is the kind of a stream socket of a family.
+func KindOf(f kernel.Family) Kind {
+	if f == kernel.IPv4 || f == kernel.IPv6 {
+		return TCP
+	}
+	return Socket
+}
 
 // Init makes c the connection on fd and begins to watch it. If it fails, fd is
 // closed.
 func (c *Conn) Init(h *Hub, fd int, kind Kind, owner Owner) error {
 	*c = Conn{hub: h, owner: owner, fd: int32(fd)}
-	if kind == Pipe {
+	switch kind {
+	case Pipe:
 		c.state = isPipe
+	case TCP:
+		c.state = isTCP
 	}
 	if err := c.arm(loop.Read); err != nil {
 		h.K.CloseFD(fd)
@@ -96,6 +110,30 @@ func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 // Closed tells whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
+// Ended tells whether the end was read, or reading was given up.
+func (c *Conn) Ended() bool { return c.is(ended | isClosed) }
+
+// HungUp tells whether the other end was closed, or failed.
+func (c *Conn) HungUp() bool { return c.is(hungUp) }
+
+// WriteOnly tells whether it is the end of a pipe from which nothing can be read,
+// any more or ever.
+func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
+
+// Failure is why the connection has failed since its end was read: no read would
+// tell any more. It is nil if it has not, as far as is known.
+func (c *Conn) Failure() error {
+	if !c.is(failed) || !c.is(ended) || c.is(isClosed) {
+		return nil
+	}
+	c.state &^= failed
+	if code, err := c.hub.K.Option(int(c.fd), kernel.SocketError); err != nil || code == 0 {
+		return err
+	} else {
+		return syscall.Errno(code)
+	}
+}
+
 // Shut tells whether the writing side was closed.
 func (c *Conn) Shut() bool { return c.is(shut | isClosed) }
 
@@ -108,13 +146,14 @@ func (c *Conn) told(r loop.Ready) {
 		c.state |= hungUp
 	}
 	if r&loop.Failed != 0 {
-		c.state = c.state&^drained&^full | hungUp // a call will tell why
+		c.state |= hungUp | failed // in every direction that is watched; a call will tell why
 	}
 	if r&loop.Writable != 0 {
 		c.state &^= full
 	}
-	if c.is(idle) && r&loop.Readable != 0 {
-		// It is known now. A kernel without edges would say it again and again.
+	if c.is(idle|ended) && r&loop.Readable != 0 {
+		// It is known now. A kernel without edges would say it again and again,
+		// the end for ever.
 		if err := c.arm(c.armed &^ loop.Read); err != nil {
 			c.state |= hungUp
 		}
@@ -164,9 +203,12 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	case err == nil && n == 0:
 		c.state |= ended
 		return 0, io.EOF
-	case n < len(p) && !c.is(hungUp|isPipe):
+	case n < len(p) && c.is(isTCP) && !c.is(hungUp):
 		// A short read has emptied the socket: the next bytes are a new edge.
-		// Only the end may have come with the bytes, without one of its own.
+		// Only the end may have come with the bytes, without one of its own. A
+		// Unix socket is not empty then: reads also end where a descriptor was
+		// passed. (So they do on TCP behind urgent data, which nobody sends;
+		// who does is heard when the next packet comes.)
 		c.state |= drained
 	}
 	return n, err
@@ -191,7 +233,7 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	return n, c.wrote(n, len(p), err)
 }
 
-// Writev is Write of several buffers.
+// Writev is Write of several buffers, of the first MostBuffers of them.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	if c.is(isPipe) || len(bufs) == 1 {
 		return c.writeEach(bufs)
@@ -204,17 +246,18 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	case c.is(full):
 		return 0, nil
 	}
-	bufs = bufs[:min(len(bufs), mostBuffers)]
+	bufs = bufs[:min(len(bufs), MostBuffers)]
 	size := 0
 	for _, p := range bufs {
 		size += len(p)
 	}
 	n, err = c.hub.K.Sendv(int(c.fd), bufs)
-	return n, c.wrote(max(n, 0), size, err)
+	n = max(n, 0)
+	return n, c.wrote(n, size, err)
 }
 
-// mostBuffers is how many the kernel takes at once.
-const mostBuffers = 1024
+// MostBuffers is how many the kernel takes at once.
+const MostBuffers = 1024
 
 func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 	for _, p := range bufs {
@@ -237,6 +280,16 @@ func (c *Conn) wrote(n, size int, err error) error {
 		return c.arm(c.armed | loop.Write)
 	}
 	return nil
+}
+
+// Blocked says that somebody else who writes found no room. Before that, the owner
+// has said that there was nothing to write (Flushed), so that room there is by now is told.
+func (c *Conn) Blocked() error {
+	if c.is(isClosed) {
+		return nil
+	}
+	c.state |= full
+	return c.arm(c.armed | loop.Write)
 }
 
 // Flushed says that nobody waits for room any more. Whether there is some is then
@@ -276,10 +329,13 @@ func (c *Conn) CloseWrite() error {
 
 // CloseRead closes the reading side.
 func (c *Conn) CloseRead() error {
-	if c.is(ended | isClosed | isPipe) {
+	if c.is(ended | isClosed) {
 		return nil
 	}
 	c.state |= ended
+	if c.is(isPipe) {
+		return nil
+	}
 	return c.hub.K.Shutdown(int(c.fd), kernel.ReadSide)
 }
 

@@ -24,6 +24,8 @@ type Dialing struct {
 	stop   context.CancelFunc // of the lookup
 	errs   []error
 	over   bool
+
+	before, after *Dialing // under way, of the hub
 }
 
 // try is one connect under way.
@@ -38,9 +40,17 @@ const attemptDelay = 250 * time.Millisecond
 
 // Dial connects to t. Done is called on the loop, once, never inside this call,
 // and not at all after Cancel: with a connected descriptor, or with why there is
-// none. Bind, if it is an address, is the local one.
+// none, also if that is the loop's end. Bind, if it is an address, is the local one.
 func (h *Hub) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, err error)) *Dialing {
 	d := &Dialing{hub: h, bind: bind, done: done}
+	if h.closing { // what is begun now never comes to its end
+		d.over = true
+		return d
+	}
+	if d.before = h.dialing; d.before != nil {
+		d.before.after = d
+	}
+	h.dialing = d
 	if a, ok := t.Known(false); ok {
 		d.left = []kernel.Addr{a}
 		d.soon = h.L.CallSoon(d.next)
@@ -137,6 +147,10 @@ func (d *Dialing) try(a kernel.Addr) error {
 	}
 	switch err := k.Connect(fd, a); err {
 	case nil:
+		if d.toItself(fd, a) {
+			k.CloseFD(fd)
+			return syscall.ECONNREFUSED
+		}
 		d.finish(fd, a, nil)
 		return nil
 	case syscall.EINPROGRESS:
@@ -162,6 +176,9 @@ func (t *try) answered() {
 	}
 	d.hub.L.RemoveWriter(t.fd)
 	d.forget(t)
+	if err == nil && d.toItself(t.fd, t.addr) {
+		err = syscall.ECONNREFUSED
+	}
 	if err == nil {
 		d.finish(t.fd, t.addr, nil)
 		return
@@ -169,6 +186,17 @@ func (t *try) answered() {
 	k.CloseFD(t.fd)
 	d.errs = append(d.errs, err)
 	d.next() // no need to wait for it
+}
+
+// toItself tells whether a socket has connected to itself. That happens on one
+// machine where nobody listens: the port the system chose for this end may be the
+// very one that is called.
+func (d *Dialing) toItself(fd int, a kernel.Addr) bool {
+	if a.Family() == kernel.Unix || d.bind.Port() != 0 {
+		return false
+	}
+	local, err := d.hub.K.LocalAddr(fd)
+	return err == nil && local.AddrPort == a.AddrPort
 }
 
 func (d *Dialing) forget(t *try) {
@@ -191,6 +219,15 @@ func (d *Dialing) Cancel() bool {
 		return false
 	}
 	d.over = true
+	if d.before != nil {
+		d.before.after = d.after
+	}
+	if d.after != nil {
+		d.after.before = d.before
+	} else {
+		d.hub.dialing = d.before
+	}
+	d.before, d.after = nil, nil
 	d.soon.Cancel()
 	d.timer.Cancel()
 	d.lookup.Cancel()

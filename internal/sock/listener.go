@@ -1,6 +1,8 @@
 package sock
 
 import (
+	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -17,15 +19,15 @@ type Listener struct {
 	accept func(fd int)
 	failed func(error)
 	rest   loop.Timer
-	rests  bool // out of descriptors or memory
-	paused bool
+	spell  bool // out of descriptors or memory, and told of it
+	paused bool // also once it is closed
 	watch  bool
 	closed bool
 }
 
 // Listen begins to accept on fd, which is bound and listens. Accept is told of
-// every connection. If it fails, fd is still the caller's. Failed, which may be nil, is told once of each spell in which
-// nothing can be accepted.
+// every connection. Failed, which may be nil, is told once of each spell in which
+// nothing can be accepted. If Listen fails, fd is still the caller's.
 func (h *Hub) Listen(fd int, accept func(fd int), failed func(error)) (*Listener, error) {
 	ln := &Listener{hub: h, fd: fd, accept: accept, failed: failed}
 	if err := ln.look(); err != nil {
@@ -51,15 +53,34 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	if b.Backlog == 0 {
 		b.Backlog = 4096
 	}
+	bound := false
 	if err = first(
 		func() error { return h.reuse(fd, a, b) },
 		func() error { return k.Bind(fd, a) },
-		func() error { return k.Listen(fd, b.Backlog) },
+		func() error {
+			bound = true
+			return k.Listen(fd, b.Backlog)
+		},
 	); err != nil {
 		k.CloseFD(fd)
+		if bound {
+			RemovePath(a)
+		}
 		return -1, err
 	}
 	return fd, nil
+}
+
+// RemovePath removes what a bound Unix socket leaves in the file system, if
+// anything.
+func RemovePath(a kernel.Addr) error {
+	if a.Family() != kernel.Unix || a.Path[0] == '@' || a.Path[0] == 0 {
+		return nil
+	}
+	if err := os.Remove(a.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (h *Hub) reuse(fd int, a kernel.Addr, b Binding) error {
@@ -111,7 +132,7 @@ const acceptRest = 50 * time.Millisecond
 
 func (ln *Listener) ready() {
 	for range acceptBatch {
-		if ln.paused || ln.closed {
+		if ln.paused {
 			return
 		}
 		fd, err := ln.hub.K.Accept(ln.fd)
@@ -120,41 +141,39 @@ func (ln *Listener) ready() {
 			ln.accept(fd)
 		case syscall.ECONNABORTED: // gone before we came
 		case syscall.EAGAIN:
+			ln.spell = false
+			return
+		case syscall.EINVAL: // it listens no more, and never will
+			ln.unwatch()
+			if ln.failed != nil {
+				ln.failed(err)
+			}
 			return
 		default:
 			ln.lookAway(err)
 			return
 		}
 	}
+	ln.spell = false
 }
 
 // lookAway stops to listen for a while. The listener stays ready: to go on would
-// be to spin.
+// be to spin. Failed comes last, as it may close the listener, or panic.
 func (ln *Listener) lookAway(err error) {
+	ln.unwatch()
+	ln.rest = ln.hub.L.CallLater(acceptRest, ln.lookAgain)
+	if ln.spell {
+		return
+	}
+	ln.spell = true
 	if ln.failed != nil {
 		ln.failed(err)
 	}
-	if ln.closed {
-		return
-	}
-	ln.unwatch()
-	ln.takeRest()
 }
 
-func (ln *Listener) takeRest() {
-	ln.rests = true
-	ln.rest = ln.hub.L.CallLater(acceptRest, ln.lookAgain)
-}
-
-// lookAgain accepts again. A spell that is not over has been told of.
 func (ln *Listener) lookAgain() {
-	failed := ln.failed
-	ln.failed = nil
-	ln.rests = false
-	ln.ready()
-	ln.failed = failed
-	if !ln.closed && !ln.paused && !ln.rests && ln.look() != nil {
-		ln.takeRest()
+	if err := ln.look(); err != nil {
+		ln.lookAway(err)
 	}
 }
 
@@ -187,9 +206,7 @@ func (ln *Listener) Resume() {
 		return
 	}
 	ln.paused = false
-	if ln.look() != nil {
-		ln.takeRest()
-	}
+	ln.lookAgain()
 }
 
 // Close ends the listener, once. Whoever waits in the backlog is refused.

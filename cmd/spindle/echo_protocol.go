@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"net"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// protocolEcho is the server in the callback model.
+func protocolEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
+	s, err := transport.Listen(l, at.network, at.address, transport.Options{
+		Protocol:  func() transport.Protocol { return echoProtocol{} },
+		ReusePort: at.shared,
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ready(s.Addr())
+	return l.Run(ctx)
+}
+
+// echoProtocol serves every connection.
+type echoProtocol struct{}
+
+func (echoProtocol) ConnectionMade(*transport.Conn)              {}
+func (echoProtocol) ConnectionLost(*transport.Conn, error)       {}
+func (echoProtocol) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
+
+// A peer that does not read is not read from either.
+func (echoProtocol) PauseWriting(c *transport.Conn)  { c.PauseReading() }
+func (echoProtocol) ResumeWriting(c *transport.Conn) { c.ResumeReading() }

@@ -1,0 +1,107 @@
+package http1
+
+// chunks reads a chunked body up to the next piece of data, or its end.
+//
+//	size [; extension] CR LF  data CR LF  …  0 [; extension] CR LF  trailer
+func (p *parser) chunks(data []byte) (int, Event, error) {
+	for i := 0; i < len(data); {
+		c := data[i]
+		switch p.state {
+		case atChunkSize:
+			switch d := hex[c]; {
+			case d < 16 && p.digits < 16:
+				p.size = p.size<<4 | uint64(d)
+				p.digits++
+			case p.digits == 0 || d < 16:
+				return 0, More, p.fail(ErrChunkSize)
+			case c == '\r':
+				p.state = atChunkSizeLF
+			case c == ';':
+				p.state = atChunkExtension
+			default:
+				return 0, More, p.fail(ErrChunkSize)
+			}
+			i++
+		case atChunkExtension:
+			end := textEnd(data, i)
+			if end < len(data) && data[end] == '\t' {
+				end++
+			}
+			p.extension += end - i
+			switch {
+			case p.extension > p.limits.ChunkExtensionBytes:
+				return 0, More, p.fail(ErrChunkExtensionTooLarge)
+			case end < len(data) && data[end] == '\r':
+				p.state = atChunkSizeLF
+				end++
+			case end == i:
+				return 0, More, p.fail(ErrChunkExtension)
+			}
+			i = end
+		case atChunkSizeLF:
+			if c != '\n' {
+				return 0, More, p.fail(ErrChunkSize)
+			}
+			if err := p.chunkBegins(); err != nil {
+				return 0, More, p.fail(err)
+			}
+			i++
+		case atChunkData:
+			k := min(p.remaining, int64(len(data)-i))
+			p.remaining -= k
+			if p.remaining == 0 {
+				p.state = atChunkDataCR
+			}
+			p.data = data[i : i+int(k)]
+			return i + int(k), Data, nil
+		case atChunkDataCR:
+			if c != '\r' {
+				return 0, More, p.fail(ErrChunkEnd)
+			}
+			p.state = atChunkDataLF
+			i++
+		case atChunkDataLF:
+			if c != '\n' {
+				return 0, More, p.fail(ErrChunkEnd)
+			}
+			p.state = atChunkSize
+			p.size, p.digits = 0, 0
+			i++
+		default:
+			return p.trailer(data, i)
+		}
+	}
+	return len(data), More, nil
+}
+
+// chunkBegins is for the end of a size line.
+func (p *parser) chunkBegins() *Error {
+	switch n := int64(p.size); {
+	case n < 0:
+		return ErrChunkSize
+	case n == 0:
+		p.state = atTrailer
+		p.pos, p.most = 0, p.limits.TrailerBytes
+		p.buf = p.buf[:0]
+		p.fields = p.fields[:0]
+	case p.limits.BodyBytes > 0 && n > p.limits.BodyBytes-p.total:
+		return ErrBodyTooLarge
+	default:
+		p.state = atChunkData
+		p.remaining = n
+		p.total += n // only looked at where there is a limit
+	}
+	return nil
+}
+
+// trailer reads the trailer section from i on, and with it the message's end.
+func (p *parser) trailer(data []byte, i int) (int, Event, error) {
+	n, done, err := p.section(data[i:])
+	switch {
+	case err != nil:
+		return 0, More, p.fail(err)
+	case !done:
+		return len(data), More, nil
+	}
+	return i + n, p.end(), nil
+}

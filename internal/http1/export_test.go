@@ -1,0 +1,16 @@
+package http1
+
+// Kept is how many bytes of buffer an idle parser has.
+func (p *parser) Kept() int { return cap(p.buf) }
+
+// Common are the names that canonical knows.
+func Common() map[string]string { return common }
+
+// Canonical is canonical.
+func Canonical(name string) string { return canonical(name) }
+
+// TextEnd is textEnd.
+func TextEnd(b []byte, i int) int { return textEnd(b, i) }
+
+// NeverTrailer is neverTrailer.
+func NeverTrailer(name string) bool { return neverTrailer([]byte(name)) }

@@ -1,0 +1,167 @@
+package http1
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+)
+
+// AddTo adds the fields to h as net/http has them: names in canonical form; without
+// Host and what framed the message; of a response, without Connection if it says
+// close. The values are copied, all at once.
+func (p *parser) AddTo(h http.Header) {
+	if len(p.fields) == 0 {
+		return
+	}
+	first := p.fields[0].name.from
+	text := string(p.base[first:p.fields[len(p.fields)-1].value.to])
+	values := make([]string, len(p.fields))
+	for i, f := range p.fields {
+		key := canonical(text[f.name.from-first : f.name.to-first])
+		switch key {
+		case "Host":
+			if !p.responses {
+				continue
+			}
+		case "Transfer-Encoding":
+			continue
+		case "Connection":
+			if p.responses && p.version == HTTP11 && p.facts&connClose != 0 {
+				continue
+			}
+		case "Trailer":
+			if p.Chunked() {
+				continue
+			}
+		}
+		values[i] = text[f.value.from-first : f.value.to-first]
+		if before, ok := h[key]; ok {
+			h[key] = append(before, values[i])
+		} else {
+			h[key] = values[i : i+1 : i+1]
+		}
+	}
+	// HTTP/1.0's way to say it, made known to who asks in the new one.
+	if pragma := h["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" {
+		if _, ok := h["Cache-Control"]; !ok {
+			h["Cache-Control"] = []string{"no-cache"}
+		}
+	}
+}
+
+// DeclareTrailers gives h a key for every field that the header says will come as a
+// trailer. It is for Head; at End, AddTo brings them.
+func (p *parser) DeclareTrailers(h http.Header) {
+	if p.facts&sawTrailer == 0 || !p.Chunked() {
+		return
+	}
+	for i := range p.fields {
+		name, list := p.Field(i)
+		if !fold(name, "trailer") {
+			continue
+		}
+		for len(list) > 0 {
+			var item []byte
+			item, list, _ = bytes.Cut(list, comma)
+			if item = trimSpace(item); len(item) > 0 {
+				h[canonical(string(item))] = nil
+			}
+		}
+	}
+}
+
+// MethodString is Method as a string, without allocation for those that are common.
+func (p *RequestParser) MethodString() string {
+	switch m := p.Method(); string(m) {
+	case "GET":
+		return "GET"
+	case "HEAD":
+		return "HEAD"
+	case "POST":
+		return "POST"
+	case "PUT":
+		return "PUT"
+	case "PATCH":
+		return "PATCH"
+	case "DELETE":
+		return "DELETE"
+	case "OPTIONS":
+		return "OPTIONS"
+	case "CONNECT":
+		return "CONNECT"
+	default:
+		return string(m)
+	}
+}
+
+// canonical is the name in the form that http.Header has for a key. It allocates
+// only for names that are neither in that form nor common.
+func canonical(name string) string {
+	if isCanonical(name) {
+		return name
+	}
+	var room [32]byte
+	if len(name) > len(room) {
+		return http.CanonicalHeaderKey(name)
+	}
+	key := room[:len(name)]
+	upper := true
+	for i := range len(name) {
+		c := name[i]
+		if class[c]&inToken == 0 {
+			return name
+		}
+		if letter := c|0x20-'a' < 26; letter && upper {
+			c &^= 0x20
+		} else if letter {
+			c |= 0x20
+		}
+		key[i] = c
+		upper = c == '-'
+	}
+	if known, ok := common[string(key)]; ok {
+		return known
+	}
+	return string(key)
+}
+
+func isCanonical(name string) bool {
+	upper := true
+	for i := range len(name) {
+		c := name[i]
+		if upper && c-'a' < 26 || !upper && c-'A' < 26 || class[c]&inToken == 0 {
+			return false
+		}
+		upper = c == '-'
+	}
+	return true
+}
+
+// common are names that clients and servers send in lower case too.
+var common = commonNames()
+
+func commonNames() map[string]string {
+	m := map[string]string{}
+	for name := range strings.FieldsSeq(`
+		Accept Accept-Charset Accept-Encoding Accept-Language Accept-Ranges
+		Access-Control-Allow-Credentials Access-Control-Allow-Headers
+		Access-Control-Allow-Methods Access-Control-Allow-Origin
+		Access-Control-Request-Headers Access-Control-Request-Method Age Allow
+		Authorization Cache-Control Connection Content-Disposition
+		Content-Encoding Content-Language Content-Length Content-Location
+		Content-Range Content-Type Cookie Date Dnt Etag Expect Expires
+		Forwarded From Host If-Match If-Modified-Since If-None-Match If-Range
+		If-Unmodified-Since Keep-Alive Last-Modified Link Location Origin
+		Pragma Priority Proxy-Authorization Range Referer Retry-After
+		Sec-Ch-Ua Sec-Ch-Ua-Mobile Sec-Ch-Ua-Platform Sec-Fetch-Dest
+		Sec-Fetch-Mode Sec-Fetch-Site Sec-Fetch-User Sec-Websocket-Accept
+		Sec-Websocket-Extensions Sec-Websocket-Key Sec-Websocket-Protocol
+		Sec-Websocket-Version Server Set-Cookie Strict-Transport-Security Te
+		Traceparent Tracestate Trailer Transfer-Encoding Upgrade
+		Upgrade-Insecure-Requests User-Agent Vary Via Www-Authenticate
+		X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Real-Ip
+		X-Request-Id X-Requested-With`) {
+		m[name] = name
+	}
+	return m
+}

@@ -1,0 +1,142 @@
+package http1
+
+// RequestParser reads the requests of a connection, one after the other. Make one
+// with NewRequestParser. The package's documentation says what its methods return,
+// and for how long.
+type RequestParser struct{ parser }
+
+// NewRequestParser returns a parser that waits for a request.
+func NewRequestParser(l Limits) *RequestParser {
+	return &RequestParser{newParser(l, false)}
+}
+
+// Reset forgets everything but the limits, after an error too.
+func (p *RequestParser) Reset() {
+	*p = RequestParser{parser{limits: p.limits, fields: p.fields[:0], buf: p.buf[:0]}}
+}
+
+// Method is the request's, in the case it came in.
+func (p *RequestParser) Method() []byte { return p.text(p.method) }
+
+// Target is what stands between method and version: a path and query, a whole
+// URL, host and port for CONNECT, or the asterisk of OPTIONS.
+func (p *RequestParser) Target() []byte { return p.text(p.target) }
+
+// Host is the authority of the target or, if it has none, the field Host. It is
+// empty if neither says anything.
+func (p *RequestParser) Host() []byte { return p.text(p.host) }
+
+// Length is the length of the body: 0 if there is none, -1 if it is chunked.
+func (p *RequestParser) Length() int64 {
+	if p.Chunked() {
+		return -1
+	}
+	return max(p.length, 0)
+}
+
+// ExpectsContinue reports whether the client waits for a 100 before it sends the
+// body. An HTTP/1.0 client cannot.
+func (p *RequestParser) ExpectsContinue() bool {
+	return p.facts&sawExpect != 0 && p.version == HTTP11 && p.Length() != 0
+}
+
+// Upgrade is the protocols that the client would rather speak, as it wrote them;
+// nil if it did not ask for an upgrade properly.
+func (p *RequestParser) Upgrade() []byte {
+	if p.facts&connUpgrade == 0 || p.version != HTTP11 {
+		return nil
+	}
+	return p.Get("Upgrade")
+}
+
+// requestLine parses the first line, if it is complete.
+func (p *parser) requestLine(b []byte) (bool, *Error) {
+	i := 0
+	for i < len(b) && class[b[i]]&inToken != 0 {
+		i++
+	}
+	switch {
+	case i == 0:
+		// Here a single byte is enough: what begins with none of a token is a
+		// TLS handshake or an empty line, and may never have an LF.
+		return false, firstLineFault(b[0], ErrMethod)
+	case i >= len(b):
+		return false, nil
+	case b[i] != ' ':
+		return p.wrong(b, 0, firstLineFault(b[i], ErrMethod))
+	}
+	p.method = span{0, uint32(i)}
+	i++
+	from := i
+	if i < len(b) && b[i] == '/' && !isConnect(b[:i-1]) {
+		i = pathEnd(b, i)
+	} else {
+		// The other forms are rare; they can wait for the whole line.
+		if done, err := p.wrong(b, 0, ErrTarget); err != ErrTarget {
+			return done, err
+		}
+		if isPreface(b) {
+			return false, ErrHTTP2
+		}
+		if i = p.otherTarget(b, i); i < 0 {
+			return false, ErrTarget
+		}
+	}
+	switch {
+	case i >= len(b):
+		return false, nil
+	case b[i] != ' ':
+		return p.wrong(b, 0, firstLineFault(b[i], ErrTarget))
+	}
+	p.target = span{uint32(from), uint32(i)}
+	return p.requestVersion(b, i+1)
+}
+
+// requestVersion parses the rest of the line, from i on.
+func (p *parser) requestVersion(b []byte, i int) (bool, *Error) {
+	const length = len("HTTP/1.1\r\n")
+	if len(b)-i >= length && string(b[i:i+length]) == "HTTP/1.1\r\n" {
+		p.version = HTTP11
+	} else if len(b)-i >= length && string(b[i:i+length]) == "HTTP/1.0\r\n" {
+		p.version = HTTP10
+	} else {
+		return p.wrong(b, 0, versionFault(b[i:]))
+	}
+	p.pos = i + length
+	if p.pos > p.most {
+		return false, p.tooLong()
+	}
+	return true, nil
+}
+
+// versionFault says what is wrong with the end of a line, which is neither version
+// and a line ending. It matters only if the line is complete.
+func versionFault(b []byte) *Error {
+	if len(b) < len("HTTP/1.1\n") || string(b[:5]) != "HTTP/" || b[5]-'0' > 9 || b[6] != '.' || b[7]-'0' > 9 {
+		return ErrVersion
+	}
+	switch {
+	case b[8] == '\n':
+		return ErrBareLF
+	case len(b) < 10 || b[8] != '\r' || b[9] != '\n':
+		return ErrVersion
+	}
+	return ErrVersionUnsupported
+}
+
+// firstLineFault is for a line that ends too early, or goes on with something else.
+func firstLineFault(c byte, other *Error) *Error {
+	if c == '\r' || c == '\n' {
+		return ErrRequestLine
+	}
+	return other
+}
+
+func isConnect(method []byte) bool { return string(method) == "CONNECT" }
+
+// isPreface is for the first line of what an HTTP/2 client sends that takes the
+// server to speak it.
+func isPreface(b []byte) bool {
+	const line = "PRI * HTTP/2.0\r\n"
+	return len(b) >= len(line) && string(b[:len(line)]) == line
+}

@@ -1,0 +1,129 @@
+package http1
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// pathEnd is the first byte at or after i that belongs to no path and query.
+func pathEnd(b []byte, i int) int {
+	for i < len(b) {
+		if class[b[i]]&inPath != 0 {
+			i++
+			continue
+		}
+		if b[i] != '%' {
+			break
+		}
+		if i+2 < len(b) && hex[b[i+1]]|hex[b[i+2]] < 16 {
+			i += 3
+			continue
+		}
+		return i
+	}
+	if i < len(b) && b[i] == '?' {
+		// Percent signs are left alone here: they are as old as forms that
+		// do not escape them.
+		for i < len(b) && class[b[i]]&inQuery != 0 {
+			i++
+		}
+	}
+	return i
+}
+
+// otherTarget checks a target at i that is not in origin form, and returns where it
+// ends; -1 if there is something wrong with it. The line is complete.
+func (p *parser) otherTarget(b []byte, i int) int {
+	length := bytes.IndexByte(b[i:], ' ')
+	if length <= 0 {
+		return -1
+	}
+	target, end := b[i:i+length], i+length
+	method := b[:i-1]
+	switch {
+	case isConnect(method):
+		colon := bytes.LastIndexByte(target, ':')
+		if !validHost(target) || colon < 0 || colon == length-1 || target[length-1] == ']' {
+			return -1
+		}
+		p.host = span{uint32(i), uint32(end)}
+		return end
+	case string(target) == "*":
+		if string(method) == "OPTIONS" {
+			return end
+		}
+		return -1
+	}
+	scheme := schemeLength(target)
+	if scheme == 0 {
+		return -1
+	}
+	host := scheme
+	for host < length && target[host] != '/' && target[host] != '?' {
+		host++
+	}
+	if !validHost(target[scheme:host]) || !validLiteral(target[scheme:host]) {
+		return -1
+	}
+	if host < length && pathEnd(target, host) != length {
+		return -1
+	}
+	p.host = span{uint32(i + scheme), uint32(i + host)}
+	return end
+}
+
+// schemeLength is how much of the target is a scheme of ours with its slashes.
+func schemeLength(target []byte) int {
+	for _, scheme := range [...]string{"http://", "https://"} {
+		n := len(scheme)
+		if len(target) >= n && fold(target[:n-3], scheme[:n-3]) && string(target[n-3:n]) == "://" {
+			return n
+		}
+	}
+	return 0
+}
+
+// validHost reports whether b is a host and perhaps a port. Percent escapes are not
+// taken: no name that can be resolved has them, and who undoes them and who does
+// not would see different hosts.
+func validHost(b []byte) bool {
+	i, kind := 0, uint8(inHost)
+	if len(b) > 0 && b[0] == '[' {
+		i, kind = 1, inIP
+	}
+	from := i
+	for i < len(b) && class[b[i]]&kind != 0 {
+		i++
+	}
+	if i == from {
+		return false
+	}
+	if kind == inIP {
+		if i >= len(b) || b[i] != ']' || bytes.Count(b[from:i], []byte(":")) < 2 {
+			return false
+		}
+		i++
+	}
+	if i == len(b) {
+		return true
+	}
+	if b[i] != ':' {
+		return false
+	}
+	for i++; i < len(b); i++ {
+		if b[i]-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
+// validLiteral looks closer at an address in brackets, if it is one, as net/url
+// does for URLs, and net/http does not for Host.
+func validLiteral(host []byte) bool {
+	if host[0] != '[' {
+		return true
+	}
+	_, err := netip.ParseAddr(string(host[1:bytes.IndexByte(host, ']')]))
+	return err == nil
+}

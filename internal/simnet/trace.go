@@ -1,0 +1,208 @@
+package simnet
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"time"
+)
+
+// Kind is what happened.
+type Kind uint8
+
+// What can be read in a trace.
+const (
+	Connecting Kind = iota + 1
+	Connected
+	Refused
+	Data
+	Ended
+	Reset
+	Datagram
+	Dropped
+	Crashed
+	Booted
+	Paused
+	Resumed
+	Parted
+	Healed
+	CallFailed
+	Noted
+)
+
+var kindNames = [...]string{
+	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
+	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
+	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "hears again from",
+	CallFailed: "call fails", Noted: "notes",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "?"
+}
+
+// Event is a line of a trace.
+type Event struct {
+	At       time.Duration
+	Kind     Kind
+	From, To string // hosts
+	Conn     int    // which connection; 0 for none
+	Port     int    // for connects and datagrams
+	Size     int    // bytes
+	Data     string // the first of them
+	Note     string
+}
+
+// traceEvent is an Event as it is kept: the trace of a long run is long.
+type traceEvent struct {
+	at       time.Duration
+	note     string
+	from, to int32
+	conn     uint32
+	size     int32
+	port     uint16
+	kind     Kind
+	headLen  uint8
+	head     [headBytes]byte
+}
+
+// headBytes is how much of the bytes sent is kept.
+const headBytes = 24
+
+// mostEvents is how many events are kept: of a longer run, the last ones.
+const mostEvents = 1 << 18
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// Trace is what has happened. Two runs with one seed have the same hash, which
+// covers everything, also the order of running and what is no longer kept.
+type Trace struct {
+	events []traceEvent
+	first  int // where the oldest is, once it is full
+	count  uint64
+	hash   uint64
+	off    bool
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (t *Trace) mix(values ...uint64) {
+	for _, v := range values {
+		t.hash = (t.hash ^ v) * fnvPrime
+	}
+}
+
+func (t *Trace) add(w *World, e traceEvent) {
+	e.at = w.Now()
+	t.count++
+	t.mix(uint64(e.at), uint64(e.kind)<<56|uint64(uint16(e.from))<<40|uint64(uint16(e.to))<<24|uint64(e.port), uint64(e.conn)<<32|uint64(uint32(e.size)))
+	switch {
+	case t.off:
+	case len(t.events) < mostEvents:
+		t.events = append(t.events, e)
+	default:
+		t.events[t.first] = e
+		t.first = (t.first + 1) % mostEvents
+	}
+}
+
+// data takes note of the next n bytes that arrive on a flow.
+func (t *Trace) data(f *flow, n uint64) {
+	e := traceEvent{kind: Data, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n)}
+	e.keep(t, f.buf.peek(f.arrived-f.read, n))
+	t.add(f.w, e)
+}
+
+func (t *Trace) datagram(p *packet, note string) {
+	e := traceEvent{kind: Datagram, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: note}
+	e.keep(t, p.data)
+	t.add(p.target.w, e)
+}
+
+// keep takes the first of some bytes along, and all of them into the hash.
+func (e *traceEvent) keep(t *Trace, b []byte) {
+	t.mix(uint64(crc32.Checksum(b, castagnoli)))
+	e.headLen = uint8(copy(e.head[:], b))
+}
+
+// Note puts a line into the trace.
+func (w *World) Note(h *Host, text string) {
+	e := traceEvent{kind: Noted, from: -1, to: -1, note: text}
+	if h != nil {
+		e.from, e.to = h.id, h.id
+	}
+	w.trace.mix(uint64(crc32.Checksum([]byte(text), castagnoli)))
+	w.trace.add(w, e)
+}
+
+// KeepTrace says whether events are kept; the hash always is.
+func (w *World) KeepTrace(on bool) { w.trace.off = !on }
+
+// Hash stands for everything that has happened.
+func (w *World) Hash() uint64 { return w.trace.hash }
+
+// Events is how many events there were.
+func (w *World) Events() uint64 { return w.trace.count }
+
+// Trace is what has happened, as far as it was kept.
+func (w *World) Trace() []Event {
+	t := &w.trace
+	events := make([]Event, 0, len(t.events))
+	for i := range t.events {
+		e := &t.events[(t.first+i)%len(t.events)]
+		events = append(events, Event{
+			At: e.at, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
+			Conn: int(e.conn), Port: int(e.port), Size: int(e.size),
+			Data: string(e.head[:e.headLen]), Note: e.note,
+		})
+	}
+	return events
+}
+
+func (w *World) hostName(id int32) string {
+	if id < 0 {
+		return ""
+	}
+	return w.hosts[id].name
+}
+
+func (e Event) String() string {
+	var b strings.Builder
+	e.write(&b)
+	return b.String()
+}
+
+func (e Event) write(b io.Writer) {
+	fmt.Fprintf(b, "%12v  %s %s", e.At, e.From, e.Kind)
+	switch {
+	case e.Kind == Data:
+		fmt.Fprintf(b, " to %s %d bytes", e.To, e.Size)
+	case e.From != e.To || e.Kind < Crashed:
+		fmt.Fprintf(b, " %s", e.To)
+	}
+	if e.Port != 0 {
+		fmt.Fprintf(b, ":%d", e.Port)
+	}
+	if e.Conn != 0 {
+		fmt.Fprintf(b, " #%d", e.Conn)
+	}
+	if e.Kind != Data && e.Size != 0 {
+		fmt.Fprintf(b, ", %d bytes", e.Size)
+	}
+	if e.Data != "" {
+		fmt.Fprintf(b, " %q", e.Data)
+		if e.Size > len(e.Data) {
+			io.WriteString(b, "…")
+		}
+	}
+	if e.Note != "" {
+		fmt.Fprintf(b, " (%s)", e.Note)
+	}
+}

@@ -1,0 +1,164 @@
+package proc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/proc"
+)
+
+// The test binary is the child as well: with this in the environment it does what
+// its arguments say.
+const childSays = "SPINDLE_PROC_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childSays) != "" {
+		os.Exit(roles[os.Args[1]](os.Args[2:]))
+	}
+	leak.Main(m)
+}
+
+// roles are what a child can do; each returns its exit status.
+var roles = map[string]func(args []string) int{
+	"exit": func(args []string) int {
+		code, _ := strconv.Atoi(args[0])
+		return code
+	},
+	"flood": func(args []string) int { // both pipes at once
+		size, _ := strconv.Atoi(args[0])
+		done := make(chan error)
+		for _, f := range []*os.File{os.Stdout, os.Stderr} {
+			go func() {
+				_, err := f.Write(pattern(size))
+				done <- err
+			}()
+		}
+		if errors.Join(<-done, <-done) != nil {
+			return 1
+		}
+		return 0
+	},
+	"forever": func(args []string) int { return hang() }, // heeds SIGTERM
+	"stubborn": func(args []string) int {
+		signal.Ignore(syscall.SIGTERM)
+		return hang()
+	},
+	"polite": func(args []string) int {
+		term := make(chan os.Signal, 1)
+		signal.Notify(term, syscall.SIGTERM)
+		fmt.Println("ready")
+		<-term
+		fmt.Println("bye")
+		return 0
+	},
+	"env": func(args []string) int {
+		dir, _ := os.Getwd()
+		fmt.Printf("%s %s", os.Getenv(args[0]), dir)
+		return 0
+	},
+	"inherit": func(args []string) int {
+		f := os.NewFile(3, "extra")
+		fmt.Fprint(f, "to descriptor 3")
+		return 0
+	},
+	"fail": func(args []string) int {
+		fmt.Println("some output")
+		fmt.Fprintln(os.Stderr, "what went wrong")
+		return 7
+	},
+	"abandon": abandonChild,
+	"receive": receiveThenDie,
+}
+
+// hang does nothing until SIGUSR1.
+func hang() int {
+	enough := make(chan os.Signal, 1)
+	signal.Notify(enough, syscall.SIGUSR1)
+	fmt.Println("ready")
+	<-enough
+	return 0
+}
+
+func pattern(size int) []byte {
+	return bytes.Repeat([]byte("0123456789abcde\n"), size/16)
+}
+
+// role is a command for a child that plays one of the roles.
+func role(name string, args ...string) *proc.Cmd {
+	cmd := proc.Command(os.Args[0], append([]string{name}, args...)...)
+	// Under the race detector a program takes a second to exit, unless told.
+	cmd.Env = append(os.Environ(), childSays+"=1", "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// world is one way in which the package can work.
+type world struct {
+	backend string
+	handles bool
+}
+
+func (w world) role(name string, args ...string) *proc.Cmd { return w.cmd(role(name, args...)) }
+
+func (w world) cmd(cmd *proc.Cmd) *proc.Cmd {
+	if !w.handles {
+		cmd.WithoutHandle()
+	}
+	return cmd
+}
+
+// everywhere runs a program on each backend, with pidfds and without, and looks
+// for children that are left when the run has ended.
+func everywhere(t *testing.T, program func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error) {
+	t.Helper()
+	for _, backend := range kernel.Backends() {
+		for _, handles := range []bool{true, false} {
+			name := backend
+			if !handles {
+				name += " without pidfd"
+			}
+			t.Run(name, func(t *testing.T) {
+				err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, func(ctx context.Context) error {
+					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+						return program(t, world{backend, handles}, ctx, n)
+					})
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				noChildren(t)
+			})
+		}
+	}
+}
+
+// noChildren wants every child to be gone, and waited for.
+func noChildren(t *testing.T) {
+	t.Helper()
+	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("a child is left: %d, %v", pid, err)
+	}
+}
+
+// expect reads what the child says first.
+func expect(t *testing.T, r io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
+		t.Errorf("the child says %q, %v", got, err)
+	}
+}
+
+// status is how a process ended.
+func status(p *proc.Process) syscall.WaitStatus { return p.State().Sys().(syscall.WaitStatus) }

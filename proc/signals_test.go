@@ -1,0 +1,220 @@
+package proc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/proc"
+)
+
+func send(t *testing.T, sigs ...syscall.Signal) {
+	t.Helper()
+	for _, sig := range sigs {
+		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSeveralSignalsAtOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		want := []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+		sigs, err := proc.Signals(ctx, want[0], want[1], want[2], want[3])
+		if err != nil {
+			return err
+		}
+		defer sigs.Close()
+		send(t, want...)
+		var got []syscall.Signal
+		for sig, err := range sigs.All(ctx) {
+			if err != nil {
+				return err
+			}
+			if got = append(got, sig.(syscall.Signal)); len(got) == len(want) {
+				break
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v", got)
+		}
+		return nil
+	})
+}
+
+// TestNoSignalIsLost: each is answered before the next.
+func TestNoSignalIsLost(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		sigs, err := proc.Signals(ctx, syscall.SIGUSR1)
+		if err != nil {
+			return err
+		}
+		defer sigs.Close()
+		for range 200 {
+			send(t, syscall.SIGUSR1)
+			if sig, err := sigs.Next(ctx); sig != syscall.SIGUSR1 || err != nil {
+				t.Errorf("%v, %v", sig, err)
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func TestEveryReceiverGetsEverySignal(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		called := 0
+		stop, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) {
+			if !spindle.LoopOf(ctx).Owns() || spindle.Current(ctx) != nil {
+				t.Error("not a callback of the loop")
+			}
+			called++
+		}, syscall.SIGUSR1)
+		if err != nil {
+			return err
+		}
+		var both []*proc.SignalReceiver
+		for range 2 {
+			sigs, err := proc.Signals(ctx, syscall.SIGUSR1, syscall.SIGUSR2)
+			if err != nil {
+				return err
+			}
+			defer sigs.Close()
+			both = append(both, sigs)
+		}
+		send(t, syscall.SIGUSR1)
+		for _, sigs := range both {
+			if sig, err := sigs.Next(ctx); sig != syscall.SIGUSR1 || err != nil {
+				t.Errorf("%v, %v", sig, err)
+			}
+		}
+		for called == 0 {
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+		stop()
+		stop()
+		send(t, syscall.SIGUSR1) // the others still get it
+		for _, sigs := range both {
+			if sig, err := sigs.Next(ctx); sig != syscall.SIGUSR1 || err != nil {
+				t.Errorf("%v, %v", sig, err)
+			}
+		}
+		if called != 1 {
+			t.Errorf("called %d times", called)
+		}
+		return nil
+	})
+}
+
+// TestAReceiverEnds by Close, and with the scope it was made in; a wait for it by
+// cancellation too, which takes nothing.
+func TestAReceiverEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		var sigs *proc.SignalReceiver
+		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) (err error) {
+			if sigs, err = proc.Signals(ctx, syscall.SIGUSR1); err != nil {
+				return err
+			}
+			expired, err := spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) error {
+				_, err := sigs.Next(ctx)
+				return err
+			})
+			if !expired || err != nil {
+				t.Errorf("%v, %v", expired, err)
+			}
+			send(t, syscall.SIGUSR1)
+			_, err = sigs.Next(ctx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := sigs.Next(ctx); err != proc.ErrClosed { // at the latest when it has waited
+			t.Errorf("after its scope: %v", err)
+		}
+		if sigs, err = proc.Signals(ctx, syscall.SIGUSR1); err != nil {
+			return err
+		}
+		n.Go(func(ctx context.Context) error {
+			for range sigs.All(ctx) {
+				t.Error("a signal from nowhere")
+			}
+			return nil
+		})
+		if err := spindle.Yield(ctx); err != nil {
+			return err
+		}
+		return errors.Join(sigs.Close(), sigs.Close())
+	})
+}
+
+func TestSignalsThatCannotBeCaught(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		for _, sig := range []os.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+			if _, err := proc.Signals(ctx, os.Interrupt, sig); !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("%v: %v", sig, err)
+			}
+		}
+		return nil
+	})
+}
+
+// TestSignalsAreRestored: after Close, a signal does again what it did before.
+func TestSignalsAreRestored(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		cmd := w.role("receive")
+		out, err := cmd.Output(ctx)
+		var exit *exec.ExitError
+		if string(out) != "hangup\nhangup\n" || !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGHUP {
+			t.Errorf("%q, %v", out, err)
+		}
+		return nil
+	})
+}
+
+// receiveThenDie receives a signal in a task and in a callback, and then dies of
+// it.
+func receiveThenDie([]string) int {
+	hangUp := func() { syscall.Kill(os.Getpid(), syscall.SIGHUP) }
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		sigs, err := proc.Signals(ctx, syscall.SIGHUP)
+		if err != nil {
+			return err
+		}
+		defer sigs.Close()
+		hangUp()
+		sig, err := sigs.Next(ctx)
+		fmt.Println(sig)
+		return err
+	})
+	if err == nil {
+		err = spindle.Run(context.Background(), func(ctx context.Context) error {
+			came := spindle.NewFuture[os.Signal](ctx)
+			// It ends with the loop.
+			if _, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) { came.Resolve(sig) }, syscall.SIGHUP); err != nil {
+				return err
+			}
+			hangUp()
+			sig, err := came.Await(ctx)
+			fmt.Println(sig)
+			return err
+		})
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	hangUp()
+	<-time.NewTimer(time.Hour).C // not for long
+	return 0
+}

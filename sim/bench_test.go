@@ -1,0 +1,104 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// BenchmarkEvents is events of the network in a second of real time: clients on
+// hosts of their own that ask an echo server, again and again.
+func BenchmarkEvents(b *testing.B) {
+	for _, clients := range []int{1, 100} {
+		b.Run(fmt.Sprint(clients), func(b *testing.B) {
+			w := sim.NewWorld(1)
+			w.Host("server").Serve(serveEcho(":7"))
+			each := b.N/clients + 1
+			messages := make([]string, each)
+			for i := range messages {
+				messages[i] = "hello"
+			}
+			for i := range clients {
+				w.Host(fmt.Sprint("client", i)).Go(func(ctx context.Context) error { return ask(ctx, "server:7", messages...) })
+			}
+			b.ResetTimer()
+			if err := w.Run(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(w.Steps())/b.Elapsed().Seconds(), "events/s")
+			b.ReportMetric(float64(w.Events())/b.Elapsed().Seconds(), "traced/s")
+		})
+	}
+}
+
+// tally is an echo server that counts its connections, and a client that says
+// something and stays for a second after the answer.
+type tally struct {
+	open, peak, answered int
+}
+
+type tallyServer struct{ *tally }
+
+func (s tallyServer) ConnectionMade(*transport.Conn) {
+	s.open++
+	s.peak = max(s.peak, s.open)
+}
+func (s tallyServer) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
+func (s tallyServer) ConnectionLost(*transport.Conn, error)       { s.open-- }
+
+type tallyClient struct {
+	*tally
+	left *int
+	over func()
+}
+
+func (p tallyClient) ConnectionMade(c *transport.Conn) { c.Write([]byte("hello")) }
+func (p tallyClient) DataReceived(c *transport.Conn, data []byte) {
+	if string(data) == "hello" {
+		p.answered++
+	}
+	c.Loop().CallLater(time.Second, func() { c.Close() })
+}
+func (p tallyClient) ConnectionLost(*transport.Conn, error) {
+	if *p.left--; *p.left == 0 {
+		p.over()
+	}
+}
+
+// Test50000Clients has more clients on one server, all at once, than this machine
+// has descriptors for.
+func Test50000Clients(t *testing.T) {
+	const hosts, each = 50, clientsEach
+	w := sim.NewWorld(1)
+	count := &tally{}
+	w.Host("server").Serve(func(ctx context.Context) error {
+		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":7", transport.Options{
+			Protocol: func() transport.Protocol { return tallyServer{count} },
+		})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return spindle.Sleep(ctx, time.Hour)
+	})
+	for i := range hosts {
+		w.Host(fmt.Sprint("clients", i)).Go(func(ctx context.Context) error {
+			left, over := each, spindle.NewFuture[int](ctx)
+			for range each {
+				p := tallyClient{count, &left, func() { over.Resolve(0) }}
+				transport.Connect(context.Background(), spindle.LoopOf(ctx), "tcp", "server:7", p, transport.ConnectOptions{}, func(err error) { over.Reject(err) })
+			}
+			_, err := over.Await(ctx)
+			return err
+		})
+	}
+	if err := w.Run(); err != nil || count.answered != hosts*each || count.peak != hosts*each {
+		t.Errorf("of %d clients %d were answered, %d at once: %v", hosts*each, count.answered, count.peak, err)
+	}
+	t.Logf("%d events, %v of virtual time", w.Steps(), w.Now())
+}

@@ -1,0 +1,95 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// village is a world with a server, clients that try again until they have had
+// their answers, and a hostile network. Its programs are done with once every
+// client has.
+func village(seed uint64) *sim.World {
+	w := sim.NewWorld(seed)
+	server := w.Host("server")
+	server.Serve(serveEcho(":7"))
+	w.SetLatency(sim.LongTail(2 * time.Millisecond))
+	w.SetWorkTime(sim.Uniform(0, time.Millisecond))
+	for i := range 4 {
+		client := w.Host(fmt.Sprint("client", i))
+		w.Link(server, client).Dribble(0.3).Loss(0.02)
+		client.Go(func(ctx context.Context) error {
+			for tries := 0; ; tries++ {
+				err := spindle.FailAfter(ctx, 2*time.Second, func(ctx context.Context) error {
+					return ask(ctx, "server:7", "hello", strings.Repeat(client.Name(), 3000), "bye")
+				})
+				if err == nil || tries > 100 {
+					return err
+				}
+				client.Note("%v", err)
+				if err := spindle.Sleep(ctx, 100*time.Millisecond); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	w.After(3*time.Millisecond, func() { w.Partition(server, w.Find("client1")) })
+	w.After(5*time.Millisecond, server.Crash)
+	w.After(700*time.Millisecond, server.Restart)
+	w.After(time.Second, w.Heal)
+	w.After(2*time.Millisecond, w.Find("client2").Pause)
+	w.After(900*time.Millisecond, w.Find("client2").Resume)
+	return w
+}
+
+// TestTheSameSeedGivesTheSameRun runs each twice and compares everything that can
+// be told from a trace. The second runs with another number of threads.
+func TestTheSameSeedGivesTheSameRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	different := map[uint64]bool{}
+	for seed := range uint64(100) {
+		var hashes [2]uint64
+		var traces [2]string
+		for i := range 2 {
+			runtime.GOMAXPROCS(1 + i)
+			w := village(seed)
+			if err := w.Run(); err != nil {
+				t.Fatalf("seed %d: %v\n%v", seed, err, w.Trace())
+			}
+			hashes[i], traces[i] = w.Hash(), w.Trace().String()
+		}
+		if hashes[0] != hashes[1] || traces[0] != traces[1] {
+			t.Fatalf("seed %d: two runs\n%s\n%s", seed, traces[0], traces[1])
+		}
+		different[hashes[0]] = true
+	}
+	if len(different) != 100 {
+		t.Errorf("%d different runs of 100 seeds", len(different))
+	}
+}
+
+// TestEntropyComesFromTheSeed: so do random numbers of programs.
+func TestEntropyComesFromTheSeed(t *testing.T) {
+	draw := func(seed uint64) (a, b uint64) {
+		w := sim.NewWorld(seed)
+		w.Host("a").Go(func(ctx context.Context) error { a = spindle.LoopOf(ctx).Kernel().Uint64(); return nil })
+		w.Host("b").Go(func(ctx context.Context) error { b = spindle.LoopOf(ctx).Kernel().Uint64(); return nil })
+		if err := w.Run(); err != nil {
+			t.Error(err)
+		}
+		return a, b
+	}
+	a1, b1 := draw(1)
+	a2, b2 := draw(1)
+	a3, _ := draw(2)
+	if a1 != a2 || b1 != b2 || a1 == b1 || a1 == a3 {
+		t.Error(errors.New("the draws do not follow from the seed"), a1, a2, a3, b1, b2)
+	}
+}

@@ -1,0 +1,133 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// insist asks until it has an answer.
+func insist(ctx context.Context, address string, messages ...string) error {
+	for {
+		err := spindle.FailAfter(ctx, 3*time.Second, func(ctx context.Context) error {
+			return ask(ctx, address, messages...)
+		})
+		if err == nil {
+			return nil
+		}
+		if err := spindle.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// siege is an echo server and clients under every trouble there is.
+func siege(w *sim.World) {
+	server := w.Host("server")
+	server.Serve(serveEcho(":7"))
+	hosts := []*sim.Host{server}
+	for i := range 3 {
+		client := w.Host(fmt.Sprint("client", i))
+		hosts = append(hosts, client)
+		answered := false
+		client.Go(func(ctx context.Context) error {
+			for range 20 {
+				if err := insist(ctx, "server:7", "hello", strings.Repeat("x", 5000)); err != nil {
+					return err
+				}
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+			answered = true
+			return nil
+		})
+		w.Eventually(client.Name()+" has been answered", 5*time.Minute, func() bool { return answered })
+	}
+	w.SetLatency(sim.LongTail(5 * time.Millisecond))
+	w.SetFaults(sim.Faults{
+		For: 30 * time.Second, Lasting: 2 * time.Second,
+		Loss: 0.02, Dribble: 0.2, Spurious: 0.05,
+		PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
+		Hosts: hosts,
+	})
+}
+
+func TestExploreASiege(t *testing.T) { sim.Explore(t, 50, siege) }
+
+// fragile is a program that a crash and a silence together, but neither alone, make
+// fail.
+func fragile(w *sim.World) {
+	server, client := w.Host("server"), w.Host("client")
+	begins := 0
+	server.Serve(func(ctx context.Context) error {
+		begins++
+		return serveEcho(":7")(ctx)
+	})
+	client.Go(func(ctx context.Context) error {
+		parted := false
+		for range 100 {
+			up, before := server.Up(), begins
+			err := spindle.FailAfter(ctx, 500*time.Millisecond, func(ctx context.Context) error { return ask(ctx, "server:7", "hello") })
+			parted = parted || errors.Is(err, context.DeadlineExceeded) && up && server.Up() && begins == before
+			if parted && begins > 1 {
+				return errors.New("it has come to the worst")
+			}
+			if err := spindle.Sleep(ctx, 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.SetFaults(sim.Faults{
+		For: 10 * time.Second, Lasting: time.Second, Dribble: 0.1, Spurious: 0.1,
+		PartitionEvery: time.Second, CrashEvery: time.Second, PauseEvery: time.Second, ClockEvery: time.Second,
+		Hosts: []*sim.Host{server},
+	})
+}
+
+var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' \.`)
+
+// TestExploreTellsTheShortestStory plays a failing exploration in a process of its
+// own, and then what it says is the command that plays the failure again.
+func TestExploreTellsTheShortestStory(t *testing.T) {
+	if os.Getenv(childSays) != "" {
+		sim.Explore(t, 20, fragile)
+		return
+	}
+	playChild := func(run string, env ...string) string {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run="+run)
+		cmd.Env = append(append(os.Environ(), childSays+"=1"), env...)
+		text, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Fatalf("it passes:\n%s", text)
+		}
+		return string(text)
+	}
+	first := playChild("^" + t.Name() + "$")
+	command := againCommand.FindStringSubmatch(first)
+	if command == nil {
+		t.Fatalf("no command to play it again:\n%s", first)
+	}
+	if faults := strings.Split(command[2], ","); len(faults) != 2 {
+		t.Errorf("%d faults are told, want 2:\n%s", len(faults), first)
+	}
+	second := playChild(command[3], "SPINDLE_SEED="+command[1], "SPINDLE_FAULTS="+command[2])
+	tell := func(out string) string {
+		_, story, _ := strings.Cut(out, "sim: seed "+command[1]+" fails")
+		story, _, _ = strings.Cut(story, "--- FAIL")
+		return story
+	}
+	if tell(first) == "" || tell(first) != tell(second) {
+		t.Errorf("first:\n%s\nagain:\n%s", tell(first), tell(second))
+	}
+}

@@ -1,0 +1,220 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// Two hosts, one message and the answer to it. The trace tells what went where.
+func ExampleWorld() {
+	w := sim.NewWorld(1)
+	server, client := w.Host("server"), w.Host("client")
+	w.Link(server, client).Latency(sim.Fixed(time.Millisecond))
+	server.Serve(serveEcho(":7"))
+	client.Go(func(ctx context.Context) error { return ask(ctx, "server:7", "hello") })
+	fmt.Println(w.Run())
+	fmt.Print(w.Trace())
+	// Output:
+	// <nil>
+	//           0s  client connects to server:7
+	//          2ms  client is connected to server:7 #1
+	//          3ms  client sends to server 5 bytes #1 "hello"
+	//          4ms  server sends to client 5 bytes #1 "hello"
+}
+
+func TestAnHourOfTimeoutsTakesNoTime(t *testing.T) {
+	w := sim.NewWorld(1)
+	for i := range 10 {
+		w.Host(fmt.Sprint("host", i)).Go(func(ctx context.Context) error {
+			for range 3600 {
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := w.Run(); err != nil || w.Now() < time.Hour {
+		t.Errorf("%v after %v", err, w.Now())
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.Host("server")
+	w.Host("client").Go(func(ctx context.Context) error {
+		if err := ask(ctx, "server:7", "hello"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("nobody listens: %v", err)
+		}
+		if err := ask(ctx, "nowhere:7", "hello"); err == nil || !strings.Contains(err.Error(), "no such host") {
+			t.Errorf("no such name: %v", err)
+		}
+		if err := ask(ctx, "192.0.2.1:7", "hello"); !errors.Is(err, syscall.ENETUNREACH) {
+			t.Errorf("no such address: %v", err)
+		}
+		return nil
+	})
+	if err := w.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeadlockShowsEveryHost: the tasks of all hosts can be read.
+func TestDeadlockShowsEveryHost(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.Host("server").Serve(serveEcho(":7"))
+	w.Host("client").Go(func(ctx context.Context) error {
+		var never spindle.Lot
+		return never.Wait(ctx, "godot")
+	})
+	err := w.Run()
+	if !errors.Is(err, sim.ErrDeadlock) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"host server:", "waiting for the end", "host client:", "waiting for godot"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestTheFirstFailureEndsTheWorld(t *testing.T) {
+	w := sim.NewWorld(1)
+	broken := errors.New("broken")
+	cleaned := false
+	w.Host("good").Go(func(ctx context.Context) error {
+		err := spindle.Sleep(ctx, time.Hour)
+		cleaned = true
+		return err
+	})
+	w.Host("bad").Go(func(ctx context.Context) error {
+		if err := spindle.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		return broken
+	})
+	err := w.Run()
+	var host *sim.HostError
+	if !errors.Is(err, broken) || !errors.As(err, &host) || host.Host != "bad" || !cleaned || w.Now() > 2*time.Second {
+		t.Errorf("%v after %v, cleaned up: %v", err, w.Now(), cleaned)
+	}
+}
+
+func TestAPanicNamesItsHost(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.Host("bomb").Go(explode)
+	w.Host("other").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+	var fault *spindle.PanicError
+	if err := w.Run(); !errors.As(err, &fault) || !strings.HasPrefix(err.Error(), "host bomb: ") || fault.Value != "boom" {
+		t.Error(err)
+	}
+}
+
+// TestExecRunsAnyLoop: a program may make its loop itself and run it as it likes.
+func TestExecRunsAnyLoop(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.Host("server").Serve(serveEcho(":7"))
+	ticks := 0
+	w.Host("client").Exec(func(o loop.Options) error {
+		l, err := loop.New(o)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		var tick func()
+		tick = func() {
+			if ticks++; ticks == 10 {
+				l.Stop()
+				return
+			}
+			l.CallLater(time.Minute, tick)
+		}
+		l.CallSoon(tick)
+		return l.Run(context.Background())
+	})
+	if err := w.Run(); err != nil || ticks != 10 || w.Now() < 9*time.Minute {
+		t.Errorf("%v, %d ticks, %v", err, ticks, w.Now())
+	}
+}
+
+func TestRunForAndUntil(t *testing.T) {
+	w := sim.NewWorld(1)
+	n := 0
+	w.Host("a").Go(func(ctx context.Context) error {
+		for {
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			n++
+		}
+	})
+	if err := w.RunFor(10*time.Second + 1); err != nil || n != 10 {
+		t.Errorf("%v, %d", err, n)
+	}
+	if err := w.RunUntil(func() bool { return n == 15 }, time.Minute); err != nil || w.Now() != 15*time.Second {
+		t.Errorf("%v, %d, %v", err, n, w.Now())
+	}
+	if err := w.RunUntil(func() bool { return n == 1000 }, time.Minute); !errors.Is(err, sim.ErrTimeout) {
+		t.Errorf("%v, %d", err, n)
+	}
+	for range 2 {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAlwaysAndEventually(t *testing.T) {
+	world := func() (*sim.World, *int) {
+		w, n := sim.NewWorld(1), new(int)
+		w.Host("a").Go(func(ctx context.Context) error {
+			for range 10 {
+				*n++
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		return w, n
+	}
+	w, n := world()
+	w.Always("few", func() error {
+		if *n > 5 {
+			return errors.New("too many")
+		}
+		return nil
+	})
+	if err := w.Run(); err == nil || !strings.Contains(err.Error(), "few does not hold at 5s: too many") {
+		t.Error(err)
+	}
+	w, n = world()
+	w.Eventually("seven", 6*time.Second, func() bool { return *n >= 7 })
+	w.Eventually("nine", 7*time.Second, func() bool { return *n >= 9 })
+	if err := w.Run(); !errors.Is(err, sim.ErrTimeout) || !strings.Contains(err.Error(), "nine") {
+		t.Error(err)
+	}
+}
+
+func TestBusyTasksAreNamed(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.Host("busy").Go(func(ctx context.Context) error {
+		for {
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+	})
+	if err := w.Run(); !errors.Is(err, sim.ErrStandstill) || !strings.Contains(err.Error(), "host busy") {
+		t.Error(err)
+	}
+}

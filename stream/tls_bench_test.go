@@ -1,0 +1,216 @@
+package stream_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// The servers that are measured are processes of their own, so that what they take
+// can be told from what their clients take. echoServer is one of them: TestMain
+// becomes it if the environment says so.
+
+const echoServerEnv = "SPINDLE_TEST_TLS_ECHO"
+
+// echoServers are by name: TLS on a loop, and crypto/tls on package net, which
+// reads into a buffer of a common size, or into as much as a loop has.
+var echoServers = map[string]func(config *tls.Config){
+	"stream": func(config *tls.Config) {
+		panicIf(spindle.Run(context.Background(), func(ctx context.Context) error {
+			ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			fmt.Println(ln.Addr())
+			return stream.Serve(ctx, ln, stream.TLSHandler(config, func(ctx context.Context, c *stream.TLSConn) error {
+				for {
+					p, err := c.ReadBorrow()
+					if err != nil {
+						return err
+					}
+					if _, err := c.Write(p); err != nil {
+						return err
+					}
+				}
+			}))
+		}))
+	},
+	"net":    func(config *tls.Config) { echoOnNet(config, 4<<10) },
+	"net64k": func(config *tls.Config) { echoOnNet(config, 64<<10) },
+}
+
+func echoOnNet(config *tls.Config, size int) {
+	ln := must(tls.Listen("tcp", "127.0.0.1:0", config))
+	fmt.Println(ln.Addr())
+	for {
+		c := must(ln.Accept())
+		go func() {
+			defer c.Close()
+			buf := make([]byte, size)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err := c.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func panicIf(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// echoServer serves until it is told no more, and answers each line of its input
+// by the processor time and the memory it has taken.
+func echoServer(kind string) {
+	go echoServers[kind](identity().server)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var used syscall.Rusage
+		panicIf(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+		var m runtime.MemStats
+		if in.Text() == "memory" {
+			for range 5 { // a stack is halved each time
+				runtime.GC()
+			}
+			runtime.ReadMemStats(&m)
+		}
+		fmt.Println(used.Utime.Nano()+used.Stime.Nano(), m.HeapAlloc+m.StackInuse)
+	}
+	os.Exit(0)
+}
+
+// echoProcess is an echoServer seen from outside.
+type echoProcess struct {
+	address string
+	ask     io.WriteCloser
+	answers *bufio.Scanner
+	cmd     *exec.Cmd
+}
+
+func startEcho(b testing.TB, kind string) *echoProcess {
+	cmd := exec.Command(must(os.Executable()))
+	cmd.Env = append(os.Environ(), echoServerEnv+"="+kind)
+	cmd.Stderr = os.Stderr
+	p := &echoProcess{cmd: cmd, ask: must(cmd.StdinPipe()), answers: bufio.NewScanner(must(cmd.StdoutPipe()))}
+	panicIf(cmd.Start())
+	p.answers.Scan()
+	p.address = p.answers.Text()
+	b.Cleanup(func() {
+		p.ask.Close()
+		p.cmd.Wait()
+	})
+	return p
+}
+
+// used is what the process has used until now.
+func (p *echoProcess) used(what string) (nanoseconds, bytes int64) {
+	fmt.Fprintln(p.ask, what)
+	p.answers.Scan()
+	must(fmt.Sscan(p.answers.Text(), &nanoseconds, &bytes))
+	return nanoseconds, bytes
+}
+
+// dialEcho opens connections that have each been used once. The certificate is
+// not the client's concern.
+func (p *echoProcess) dialEcho(b testing.TB, n, size int) []*tls.Conn {
+	conns := make([]*tls.Conn, n)
+	for i := range conns {
+		conns[i] = must(tls.Dial("tcp", p.address, &tls.Config{InsecureSkipVerify: true}))
+		pingPong(conns[i], make([]byte, size))
+	}
+	b.Cleanup(func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	return conns
+}
+
+func pingPong(c *tls.Conn, buf []byte) {
+	must(c.Write(buf))
+	must(io.ReadFull(c, buf))
+}
+
+// BenchmarkTLSEcho measures the processor time of a server for a message there and
+// back.
+func BenchmarkTLSEcho(b *testing.B) {
+	for _, size := range []int{128, 4 << 10, 64 << 10} {
+		for _, kind := range []string{"stream", "net64k"} {
+			b.Run(fmt.Sprintf("%d/%s", size, kind), func(b *testing.B) {
+				p := startEcho(b, kind)
+				conns := p.dialEcho(b, 32, size)
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var all sync.WaitGroup
+				before, _ := p.used("time")
+				b.ResetTimer()
+				for _, c := range conns {
+					all.Go(func() {
+						buf := make([]byte, size)
+						for left.Add(-1) >= 0 {
+							pingPong(c, buf)
+						}
+					})
+				}
+				all.Wait()
+				b.StopTimer()
+				after, _ := p.used("time")
+				b.ReportMetric(float64(after-before)/float64(b.N), "server-ns/op")
+				b.ReportMetric(float64(size)*float64(b.N)/1e6/(float64(after-before)/1e9), "MB/server-s")
+			})
+		}
+	}
+}
+
+// BenchmarkTLSIdle measures the memory of a server for a connection that was used
+// once and waits. It is a slope: what any server takes is not in it.
+func BenchmarkTLSIdle(b *testing.B) {
+	for _, kind := range []string{"stream", "net"} {
+		b.Run(kind, func(b *testing.B) {
+			for range b.N {
+				p := startEcho(b, kind)
+				p.dialEcho(b, 100, 128)
+				_, few := p.used("memory")
+				p.dialEcho(b, 1000, 128)
+				_, many := p.used("memory")
+				b.ReportMetric(float64(many-few)/1000, "bytes/conn")
+			}
+		})
+	}
+}
+
+// BenchmarkTLSHandshake measures the processor time of a server for a connection
+// that is opened, used once and closed.
+func BenchmarkTLSHandshake(b *testing.B) {
+	for _, kind := range []string{"stream", "net"} {
+		b.Run(kind, func(b *testing.B) {
+			p := startEcho(b, kind)
+			before, _ := p.used("time")
+			for range b.N {
+				c := must(tls.Dial("tcp", p.address, &tls.Config{InsecureSkipVerify: true}))
+				pingPong(c, make([]byte, 1))
+				c.Close()
+			}
+			after, _ := p.used("time")
+			b.ReportMetric(float64(after-before)/float64(b.N), "server-ns/op")
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func TestTLSCloseNotifyIsTheEnd(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		if err := inGoroutine(ctx, func() error {
+			_, err := peer.Write([]byte("last"))
+			return errors.Join(err, peer.CloseWrite())
+		}); err != nil {
+			return err
+		}
+		all, err := io.ReadAll(c) // to io.EOF
+		if string(all) != "last" || err != nil {
+			t.Errorf("read %q, %v", all, err)
+		}
+		if _, err := c.Write([]byte("answer")); err != nil { // only one half is closed
+			return err
+		}
+		return inGoroutine(ctx, func() error { return expect(ctx, peer, "answer") })
+	})
+}
+
+func TestTLSCloseTellsThePeer(t *testing.T) {
+	for name, end := range map[string]func(*stream.TLSConn) error{
+		"Close":      (*stream.TLSConn).Close,
+		"CloseWrite": (*stream.TLSConn).CloseWrite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+				if _, err := c.Write([]byte("last words, long enough")); err != nil {
+					return err
+				}
+				if err := end(c); err != nil {
+					return err
+				}
+				return inGoroutine(ctx, func() error {
+					all, err := io.ReadAll(peer)
+					if string(all) != "last words, long enough" || !peer.raw.toldOfTheEnd() {
+						t.Errorf("the peer read %q, and was not told of the end", all)
+					}
+					return err
+				})
+			})
+		})
+	}
+}
+
+func TestTLSTruncation(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		cut  func(f *forger) []byte // what is sent before the socket is closed
+		want error
+	}{
+		{"between records", func(f *forger) []byte { return f.record(dataRecord, 'x') }, io.EOF},
+		{"in a header", func(f *forger) []byte { return append(f.record(dataRecord, 'x'), f.record(dataRecord, 'y')[:3]...) }, io.ErrUnexpectedEOF},
+		{"in a record", func(f *forger) []byte { return append(f.record(dataRecord, 'x'), f.record(dataRecord, 'y')[:9]...) }, io.ErrUnexpectedEOF},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+				peer.raw.Write(test.cut(peer.forge13()))
+				peer.raw.CloseWrite()
+				if err := expect(ctx, c, "x"); err != nil {
+					return err
+				}
+				if _, err := c.Read(make([]byte, 1)); err != test.want {
+					t.Errorf("the end is %v, not %v", err, test.want)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			closed := func(call func([]byte) (int, error), size int) {
+				n.Go(func(ctx context.Context) error {
+					if _, err := call(make([]byte, size)); !errors.Is(err, net.ErrClosed) {
+						t.Errorf("who waited got %v", err)
+					}
+					return nil
+				})
+			}
+			closed(c.Read, 1)
+			closed(c.Read, 1)
+			closed(c.Write, 16<<20)
+			closed(c.Write, 1)
+			if err := errors.Join(settled(ctx, "TLSConn.Read", 2), settled(ctx, "TLSConn.Write", 2)); err != nil {
+				return err
+			}
+			if err := c.Close(); err != nil {
+				return err
+			}
+			if err := c.Close(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("the second Close: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
+// TestTLSCloseWithoutRoomTellsThePeer: Close does not wait, the peer reads all and
+// then the end.
+func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		written, err := fillTLS(ctx, c)
+		if err != nil {
+			return err
+		}
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("who read when it was closed got %v", err)
+				}
+				return nil
+			})
+			if err := settled(ctx, "TLSConn.Read", 1); err != nil {
+				return err
+			}
+			return c.Close()
+		})
+		if err != nil {
+			return err
+		}
+		if err := c.NetConn().Close(); !errors.Is(err, net.ErrClosed) { // as Serve does
+			t.Errorf("the Conn was not closed: %v", err)
+		}
+		return inGoroutine(ctx, func() error {
+			n, err := io.Copy(io.Discard, peer)
+			if n != int64(written) || err != nil {
+				t.Errorf("the peer read %d bytes of %d, %v", n, written, err)
+			}
+			if !peer.raw.toldOfTheEnd() {
+				t.Error("the peer was not told of the end")
+			}
+			return nil
+		})
+	})
+}

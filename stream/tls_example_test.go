@@ -1,0 +1,46 @@
+package stream_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func ExampleTLSHandler() {
+	// A certificate made for this example; tls.LoadX509KeyPair reads yours.
+	certificate, roots := identity().server.Certificates[0], identity().client.RootCAs
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		secure := &tls.Config{Certificates: []tls.Certificate{certificate}}
+		echo := stream.TLSHandler(secure, func(ctx context.Context, c *stream.TLSConn) error {
+			_, err := io.Copy(c, c)
+			return err
+		})
+		spindle.Background(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, echo) })
+
+		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), &tls.Config{RootCAs: roots})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		fmt.Fprintln(c, "hello")
+		line, err := bufio.NewReader(c).ReadString('\n')
+		fmt.Print(line, tls.VersionName(c.ConnectionState().Version))
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// hello
+	// TLS 1.3
+}

@@ -1,0 +1,167 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/nettest"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// elsewhere runs a loop beside the test, with a listener for secured connections.
+// Ctx is that of its task.
+func elsewhere(t *testing.T, config *tls.Config) (ctx context.Context, ln *stream.TLSListener) {
+	t.Helper()
+	ended, ready := make(chan error, 1), make(chan struct{})
+	outer, cancel := context.WithCancel(context.Background())
+	go func() {
+		ended <- spindle.Run(outer, func(inner context.Context) (err error) {
+			if ln, err = stream.ListenTLS(inner, "tcp", "127.0.0.1:0", config); err != nil {
+				return err
+			}
+			ctx = inner
+			close(ready)
+			return spindle.Sleep(inner, time.Hour)
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return ctx, ln
+}
+
+// TestTLSConnFromGoroutines is the standard library's idea of a net.Conn. It holds
+// without exception, where crypto/tls itself fails what comes after a time-out: its
+// session does not outlive one of Write. Only the handshake must be over before,
+// because a time-out does end that.
+func TestTLSConnFromGoroutines(t *testing.T) {
+	ctx, ln := elsewhere(t, identity().server)
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		shaken := make(chan error, 1)
+		go func() {
+			var err error
+			if c2, err = ln.Accept(); err == nil {
+				err = c2.(*stream.TLSConn).Handshake()
+			}
+			shaken <- err
+		}()
+		c1, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), identity().client)
+		if err == nil {
+			err = <-shaken
+		}
+		return c1, c2, func() {
+			c1.Close()
+			c2.Close()
+		}, err
+	})
+}
+
+func TestTLSServesNetHTTP(t *testing.T) {
+	config := identity().server.Clone()
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.ClientCAs = identity().ca.pool()
+	_, ln := elsewhere(t, config)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Who", r.TLS.PeerCertificates[0].Subject.CommonName)
+		body, _ := io.ReadAll(r.Body)
+		w.Write(body)
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+
+	client := identity().client.Clone()
+	client.Certificates = []tls.Certificate{identity().ca.issue("somebody")}
+	transport := &http.Transport{TLSClientConfig: client}
+	post(t, t.Context(), transport, "https://"+ln.Addr().String())
+	transport.CloseIdleConnections()
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != http.ErrServerClosed {
+		t.Error(err)
+	}
+}
+
+// post sends a few requests, of which the later ones find a connection that is
+// open.
+func post(t *testing.T, ctx context.Context, transport *http.Transport, url string) {
+	t.Helper()
+	body := strings.Repeat("to be sent back ", 10_000)
+	for range 5 {
+		request := must(http.NewRequestWithContext(ctx, "POST", url, strings.NewReader(body)))
+		answer, err := (&http.Client{Transport: transport}).Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil || string(got) != body {
+			t.Fatalf("%d bytes came back of %d: %v", len(got), len(body), err)
+		}
+		if who := answer.Header.Get("Who"); who != "somebody" {
+			t.Errorf("the server takes us for %q", who)
+		}
+	}
+}
+
+func TestTLSDialsForNetHTTP(t *testing.T) {
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Who", "somebody")
+			body, _ := io.ReadAll(r.Body)
+			w.Write(body)
+		}),
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", identity().server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(ln)
+	defer server.Close()
+	ctx, _ := elsewhere(t, identity().server)
+	transport := &http.Transport{DialTLSContext: stream.TLS{Config: identity().client}.DialContext}
+	defer transport.CloseIdleConnections()
+	post(t, ctx, transport, "https://"+ln.Addr().String())
+}
+
+// TestTLSTasksAndGoroutinesShareAConn: a task reads what a goroutine writes, on
+// each side.
+func TestTLSTasksAndGoroutinesShareAConn(t *testing.T) {
+	const size = 1 << 20
+	data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	runTask(t, func(ctx context.Context) error {
+		return withTLSPair(ctx, identity().server, identity().client, func(ctx context.Context, s, c *stream.TLSConn) error {
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				for _, pair := range [][2]*stream.TLSConn{{s, c}, {c, s}} {
+					n.Go(func(ctx context.Context) error {
+						return inGoroutine(ctx, func() error { _, err := pair[0].Write(data); return err })
+					})
+					n.Go(func(ctx context.Context) error {
+						got := make([]byte, size)
+						_, err := io.ReadFull(pair[1], got)
+						if !bytes.Equal(got, data) {
+							t.Error("read something else")
+						}
+						return err
+					})
+				}
+				return nil
+			})
+		})
+	})
+}

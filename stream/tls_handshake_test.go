@@ -1,0 +1,252 @@
+package stream_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func TestTLSHandshakeTimeout(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		c := stream.TLS{Config: identity().server, HandshakeTimeout: 5 * time.Millisecond}.Server(plain)
+		_, err = c.Read(make([]byte, 1))
+		var fault net.Error
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &fault) || !fault.Timeout() {
+			t.Errorf("the time-out is %v", err)
+		}
+		if err := c.Handshake(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the next try: %v", err)
+		}
+		return inGoroutine(ctx, func() error {
+			if _, err := raw.Read(make([]byte, 1)); err != io.EOF {
+				t.Errorf("the connection was not closed: %v", err)
+			}
+			return nil
+		})
+	})
+}
+
+func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		c := stream.TLSServer(plain, identity().server)
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var first *spindle.Scope
+			n.Go(func(ctx context.Context) error {
+				err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					first = s
+					return c.Handshake()
+				})
+				if err != nil || !first.Caught() {
+					t.Errorf("the cancelled handshake: %v", err)
+				}
+				return nil
+			})
+			n.Go(func(ctx context.Context) error {
+				if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("who waited for the handshake got %v", err)
+				}
+				return nil
+			})
+			if err := settled(ctx, "TLSConn.Handshake", 2); err != nil {
+				return err
+			}
+			first.Cancel(nil)
+			return nil
+		})
+	})
+}
+
+// TestTLSHandshakeContextOfAnother: one that is no scope, in a task and in a
+// goroutine.
+func TestTLSHandshakeContextOfAnother(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		cause := errors.New("no longer wanted")
+		given, cancel := context.WithCancelCause(context.Background())
+		calls := []func(context.Context, func() error) error{
+			func(ctx context.Context, call func() error) error { return call() },
+			inGoroutine,
+		}
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for _, in := range calls {
+				plain, raw, err := plainPair(ctx)
+				if err != nil {
+					return err
+				}
+				c := stream.TLSServer(plain, identity().server)
+				n.Go(func(ctx context.Context) error {
+					defer raw.Close()
+					err := in(ctx, func() error { return c.HandshakeContext(given) })
+					if !errors.Is(err, cause) {
+						t.Errorf("the handshake ended with %v", err)
+					}
+					return nil
+				})
+			}
+			if err := settled(ctx, "TLSConn.Handshake", 2); err != nil {
+				return err
+			}
+			cancel(cause)
+			return nil
+		})
+	})
+}
+
+func TestTLSALPN(t *testing.T) {
+	server, client := identity().server.Clone(), identity().client.Clone()
+	server.NextProtos = []string{"spin/2", "spin/1"}
+	client.NextProtos = []string{"other", "spin/1"}
+	runTask(t, func(ctx context.Context) error {
+		return withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
+			for _, side := range []*stream.TLSConn{s, c} {
+				if got := side.ConnectionState().NegotiatedProtocol; got != "spin/1" {
+					t.Errorf("they speak %q", got)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// withTLSPair runs fn with a server and a client that are both ours.
+func withTLSPair(ctx context.Context, server, client *tls.Config, fn func(ctx context.Context, s, c *stream.TLSConn) error) error {
+	ln, err := stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", server)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	pair, err := spindle.Gather(ctx,
+		func(ctx context.Context) (*stream.TLSConn, error) {
+			s, err := ln.AcceptTLS()
+			if err != nil {
+				return nil, err
+			}
+			return s, s.Handshake()
+		},
+		func(ctx context.Context) (*stream.TLSConn, error) {
+			return stream.DialTLS(ctx, "tcp", ln.Addr().String(), client)
+		})
+	if err != nil {
+		return err
+	}
+	defer pair[0].Close()
+	defer pair[1].Close()
+	return fn(ctx, pair[0], pair[1])
+}
+
+func TestTLSClientCertificates(t *testing.T) {
+	server, client := identity().server.Clone(), identity().client.Clone()
+	server.ClientAuth = tls.RequireAndVerifyClientCert
+	server.ClientCAs = identity().ca.pool()
+	runTask(t, func(ctx context.Context) error {
+		client.Certificates = []tls.Certificate{identity().ca.issue("somebody")}
+		err := withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
+			if who := s.ConnectionState().PeerCertificates[0].Subject.CommonName; who != "somebody" {
+				t.Errorf("the client is %q", who)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		client.Certificates = []tls.Certificate{newAuthority().issue("stranger")}
+		err = withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error { return nil })
+		var unknown x509.UnknownAuthorityError
+		if !errors.As(err, &unknown) {
+			t.Errorf("a stranger: %v", err)
+		}
+		return nil
+	})
+}
+
+func TestTLSWrongCertificate(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		var told error
+		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) { told = err }}
+		spindle.Background(ctx).Go(func(ctx context.Context) error {
+			return serving.Serve(ctx, ln, stream.TLSHandler(identity().server, func(ctx context.Context, c *stream.TLSConn) error {
+				_, err := io.Copy(c, c)
+				return err
+			}))
+		})
+		// Not that of another authority, nor of those that the system knows.
+		for _, config := range []*tls.Config{{RootCAs: newAuthority().pool()}, {}, nil} {
+			_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
+			var verification *tls.CertificateVerificationError
+			var unknown x509.UnknownAuthorityError
+			if !errors.As(err, &verification) || !errors.As(err, &unknown) {
+				t.Errorf("an unknown authority: %v", err)
+			}
+		}
+		for told == nil {
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+		var alert *net.OpError
+		if !errors.As(told, &alert) || alert.Op != "remote error" {
+			t.Errorf("the server was told %v", told)
+		}
+		wrong := identity().client.Clone()
+		wrong.ServerName = "other.test"
+		_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), wrong)
+		var name x509.HostnameError
+		if !errors.As(err, &name) || name.Host != "other.test" {
+			t.Errorf("a wrong name: %v", err)
+		}
+		return nil
+	})
+}
+
+// TestTLSStartTLS upgrades a conversation, with the beginning of the handshake in
+// the buffer that it was read through.
+func TestTLSStartTLS(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		client := newPeer(raw, tls.Client, identity().client)
+		shaken := make(chan error, 1)
+		client.raw.first = []byte("STARTTLS\r\n") // in one packet with the handshake
+		go func() { shaken <- client.Handshake() }()
+		lines := bufio.NewReader(plain)
+		line, err := lines.ReadString('\n')
+		if line != "STARTTLS\r\n" || lines.Buffered() == 0 {
+			t.Errorf("read %q, and %d bytes ahead: %v", line, lines.Buffered(), err)
+		}
+		c := stream.TLSServer(plain, identity().server)
+		defer c.Close()
+		if err := stream.StartTLS(ctx, c, lines); err != nil {
+			return err
+		}
+		if _, err := c.Write([]byte("secret")); err != nil {
+			return err
+		}
+		return inGoroutine(ctx, func() error { return errors.Join(<-shaken, expect(ctx, client, "secret")) })
+	})
+}

@@ -1,0 +1,314 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// withStuckWriter runs fn with a peer that does not read, and a task that writes
+// more than there is room for. When fn has ended, the peer reads, and all of it must
+// arrive, and then what fn has had written; unless the connection is to be broken.
+func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *peer) error, behind string) {
+	t.Helper()
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				_, err := c.Write(data)
+				if broken && err != nil {
+					return nil
+				}
+				return err
+			})
+			if err := settled(ctx, "TLSConn.Write", 1); err != nil {
+				return err
+			}
+			if err := fn(ctx, n, c, peer); err != nil || broken {
+				c.Close()
+				return err
+			}
+			got := make([]byte, len(data))
+			err := inGoroutine(ctx, func() error {
+				if _, err := io.ReadFull(peer, got); err != nil {
+					return err
+				}
+				return expect(ctx, peer, behind)
+			})
+			if !bytes.Equal(got, data) {
+				t.Error("what was written is not what was read")
+			}
+			return err
+		})
+	})
+}
+
+// keepsTurning runs fn beside a task that ticks, and wants it to have ticked
+// before fn began, while it ran and after it.
+func keepsTurning(ctx context.Context, fn func(ctx context.Context) error) error {
+	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+		ticks := 0
+		n.Go(func(ctx context.Context) error {
+			for {
+				if err := spindle.Sleep(ctx, 100*time.Microsecond); err != nil {
+					return err
+				}
+				ticks++
+			}
+		})
+		more := func() error {
+			for until := ticks + 5; ticks < until; {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := more(); err != nil {
+			return err
+		}
+		if err := fn(ctx); err != nil {
+			return err
+		}
+		if err := more(); err != nil {
+			return err
+		}
+		n.Scope().Cancel(nil)
+		return nil
+	})
+}
+
+func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+		return keepsTurning(ctx, func(ctx context.Context) error {
+			bad := append([]byte{dataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
+			if _, err := peer.raw.Write(bad); err != nil {
+				return err
+			}
+			_, err := c.Read(make([]byte, 1))
+			var alert *net.OpError
+			if !errors.As(err, &alert) || alert.Op != "local error" {
+				t.Errorf("a bad record: %v", err)
+			}
+			if _, again := c.Read(make([]byte, 1)); again == nil || again.Error() != err.Error() {
+				t.Errorf("the next Read: %v", again)
+			}
+			return nil
+		})
+	}, "")
+}
+
+func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
+	withStuckWriter(t, false, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+		return keepsTurning(ctx, func(ctx context.Context) error {
+			f := peer.forge13()
+			for range 5 {
+				if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k', 'e', 'y')...)); err != nil {
+					return err
+				}
+				if err := expect(ctx, c, "key"); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}, "")
+}
+
+func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		f := peer.forge13()
+		if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k', 'e', 'y')...)); err != nil {
+			return err
+		}
+		if err := expect(ctx, c, "key"); err != nil {
+			return err
+		}
+		if _, err := c.Write([]byte("new")); err != nil {
+			return err
+		}
+		return inGoroutine(ctx, func() error { return expect(ctx, peer, "new") })
+	})
+}
+
+// TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
+// kept, but not without a limit.
+func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+		f := peer.forge13()
+		for asked := 0; ; asked++ {
+			if asked == 1000 {
+				t.Fatal("a thousand answers were kept")
+			}
+			if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k')...)); err != nil {
+				return err
+			}
+			_, err := c.Read(make([]byte, 1))
+			var fault net.Error
+			if err != nil && errors.As(err, &fault) && asked > 100 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}, "")
+}
+
+// TestTLSAnAlertForAPeerThatDoesNotRead, from a connection in which nobody writes
+// any more: it goes out when there is room.
+func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		written, err := fillTLS(ctx, c)
+		if err != nil {
+			return err
+		}
+		bad := append([]byte{dataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
+		if _, err := peer.raw.Write(bad); err != nil {
+			return err
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Error("a bad record was read")
+		}
+		return inGoroutine(ctx, func() error {
+			n, err := io.Copy(io.Discard, peer)
+			var alert *net.OpError
+			if n != int64(written) || !errors.As(err, &alert) || alert.Op != "remote error" {
+				t.Errorf("the peer read %d bytes of %d, and then %v", n, written, err)
+			}
+			return nil
+		})
+	})
+}
+
+// fillTLS writes until there is no room, and gives up then. What it tells to be
+// written goes out when there is room again, which may be soon: the system asks for
+// more only when a third of its buffer is free.
+func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
+	data := make([]byte, 16<<20)
+	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) (err error) {
+				written, err = c.Write(data)
+				return err
+			})
+			if err := settled(ctx, "TLSConn.Write", 1); err != nil {
+				return err
+			}
+			s.Cancel(nil)
+			return nil
+		})
+	})
+	if err == nil && (written == 0 || written == len(data)) {
+		err = errors.New("the Write was not cut short")
+	}
+	return written, err
+}
+
+func TestTLSACancelledWriteTellsWhatWillGoOut(t *testing.T) {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+		written, err := fillTLS(ctx, c)
+		if err != nil {
+			return err
+		}
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error { _, err := c.Write([]byte("behind it")); return err })
+			return inGoroutine(ctx, func() error {
+				if _, err := io.CopyN(io.Discard, peer, int64(written)); err != nil {
+					return err
+				}
+				return expect(ctx, peer, "behind it")
+			})
+		})
+	})
+}
+
+func renegotiable(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.MaxVersion = tls.VersionTLS12
+	config.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+	return config
+}
+
+func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		peer := newPeer(raw, tls.Client, renegotiable(identity().client))
+		c := stream.TLSServer(plain, identity().server)
+		defer c.Close()
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
+			return err
+		}
+		hello := peer.raw.sent[5 : 9+int(peer.raw.sent[8])+int(peer.raw.sent[7])<<8]
+		return refuses(t, ctx, c, peer, peer.forge12(false, 1, handshakeRecord, hello...))
+	})
+}
+
+func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		peer := newPeer(raw, tls.Server, renegotiable(identity().server))
+		c := stream.TLSClient(plain, identity().client)
+		defer c.Close()
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
+			return err
+		}
+		return refuses(t, ctx, c, peer, peer.forge12(true, 1, handshakeRecord, helloRequest, 0, 0, 0))
+	})
+}
+
+// refuses wants a record to be answered by an alert, and to end the session.
+func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *peer, record []byte) error {
+	if _, err := peer.raw.Write(record); err != nil {
+		return err
+	}
+	var fault net.Error // so that Serve takes it for what it is
+	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &fault) {
+		t.Errorf("an attempt to renegotiate: %v", err)
+	}
+	var alert *net.OpError
+	if _, err := c.Write([]byte("more")); !errors.As(err, &alert) || alert.Op != "local error" {
+		t.Errorf("a Write after it: %v", err)
+	}
+	c.Close()
+	return inGoroutine(ctx, func() error {
+		if n, err := peer.Read(make([]byte, 1)); err == nil {
+			t.Errorf("the peer has read %d bytes", n)
+		}
+		return nil
+	})
+}
+
+func TestTLSAClientThatAllowsRenegotiationFails(t *testing.T) {
+	runTask(t, func(ctx context.Context) error {
+		plain, raw, err := plainPair(ctx)
+		if err != nil {
+			return err
+		}
+		defer raw.Close()
+		config := identity().client.Clone()
+		config.Renegotiation = tls.RenegotiateOnceAsClient
+		c := stream.TLSClient(plain, config)
+		defer c.Close()
+		if err := c.Handshake(); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%v", err)
+		}
+		return nil
+	})
+}

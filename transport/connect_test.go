@@ -1,0 +1,328 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// deadEnds is a system in which nobody answers at some addresses, names have
+// several addresses, and time passes only where nothing happens.
+type deadEnds struct {
+	kernel.Poller
+	kernel.Sockets
+	dead   map[netip.Addr]bool
+	names  []netip.Addr
+	silent map[int]bool
+	open   map[int]bool
+	tried  []netip.Addr
+	now    time.Duration
+	work   []func()
+	closed bool // the loop was, by the test
+}
+
+func (d *deadEnds) Mono() time.Duration { return d.now }
+func (d *deadEnds) Wall() time.Time     { return time.Unix(0, 0).Add(d.now) }
+func (d *deadEnds) Start(work func())   { d.work = append(d.work, work) }
+
+func (d *deadEnds) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
+	if len(d.work) > 0 && timeout != 0 {
+		work := d.work[0]
+		d.work = d.work[1:]
+		work()
+		timeout = 0
+	}
+	n, err := d.Poller.Wait(events, min(timeout, 5*time.Millisecond))
+	if n == 0 && timeout > 0 {
+		d.now += timeout
+	}
+	return n, err
+}
+
+func (d *deadEnds) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return d.names, nil
+}
+
+func (d *deadEnds) Socket(f kernel.Family, t kernel.Type) (int, error) {
+	fd, err := d.Sockets.Socket(f, t)
+	if err == nil {
+		d.open[fd] = true
+	}
+	return fd, err
+}
+
+func (d *deadEnds) CloseFD(fd int) error {
+	delete(d.open, fd)
+	delete(d.silent, fd)
+	return d.Sockets.CloseFD(fd)
+}
+
+func (d *deadEnds) Connect(fd int, a kernel.Addr) error {
+	d.tried = append(d.tried, a.Addr())
+	if d.dead[a.Addr()] {
+		d.silent[fd] = true
+		return syscall.EINPROGRESS
+	}
+	return d.Sockets.Connect(fd, a)
+}
+
+func (d *deadEnds) Add(fd int, tok kernel.Token, in kernel.Interest, mode kernel.Mode) error {
+	if d.silent[fd] {
+		return nil
+	}
+	return d.Poller.Add(fd, tok, in, mode)
+}
+
+func (d *deadEnds) Delete(fd int) error {
+	if d.silent[fd] {
+		return nil
+	}
+	return d.Poller.Delete(fd)
+}
+
+// dialing is a loop in such a system, and a server on it at 127.0.0.1.
+func dialing(t *testing.T, names ...string) (*loop.Loop, *deadEnds, *transport.Server) {
+	t.Helper()
+	k, err := kernel.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deadEnds{
+		Poller: k.Poller, Sockets: k.Sockets, silent: map[int]bool{}, open: map[int]bool{},
+		dead: map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true, netip.MustParseAddr("2001:db8::1"): true},
+	}
+	for _, name := range names {
+		d.names = append(d.names, netip.MustParseAddr(name))
+	}
+	k.Poller, k.Sockets, k.Clock, k.Workers, k.Resolver = d, d, d, d, d
+	l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := transport.Listen(l, "tcp4", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
+		return &spy{tb: t, made: func(c *transport.Conn) { c.Close() }}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.Close(); d.closed {
+			return
+		}
+		hub := sock.HubOf(l)
+		if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 || stats.Jobs != 0 {
+			t.Errorf("left: %+v", stats)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(d.open) != 0 || hub.Open() != 0 {
+			t.Errorf("descriptors left: %v, sockets %d", d.open, hub.Open())
+		}
+	})
+	return l, d, s
+}
+
+// outcome connects, runs until that has come to an end, and tells how.
+func outcome(t *testing.T, l *loop.Loop, ctx context.Context, network, address string, o transport.ConnectOptions) (err error) {
+	t.Helper()
+	p := &spy{tb: t, lost: func(c *transport.Conn, e error) {
+		err = e
+		l.CallLater(1e9, l.Stop)
+	}}
+	transport.Connect(ctx, l, network, address, p, o, func(e error) {
+		if err = e; e == nil {
+			t.Error("failed without a reason")
+		}
+		l.CallLater(1e9, l.Stop)
+	})
+	if e := l.Run(context.Background()); e != nil {
+		t.Fatal(e)
+	}
+	return err
+}
+
+func portOf(s *transport.Server) string {
+	_, port, _ := net.SplitHostPort(s.Addr().String())
+	return port
+}
+
+func wantOp(t *testing.T, err, want error) {
+	t.Helper()
+	var op *net.OpError
+	if !errors.Is(err, want) || !errors.As(err, &op) || op.Op != "dial" {
+		t.Errorf("got %v, want %v", err, want)
+	}
+}
+
+func TestConnectRefused(t *testing.T) {
+	l, d, s := dialing(t, "127.0.0.1")
+	port := portOf(s)
+	s.Close()
+	err := outcome(t, l, t.Context(), "tcp", "127.0.0.1:"+port, transport.ConnectOptions{})
+	wantOp(t, err, syscall.ECONNREFUSED)
+	if want := "dial tcp 127.0.0.1:" + port + ": connect: connection refused"; err.Error() != want {
+		t.Errorf("%v, and package net says %s", err, want)
+	}
+	wantOp(t, outcome(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{Timeout: time.Second}), syscall.ECONNREFUSED)
+	wantOp(t, outcome(t, l, t.Context(), "unix", abstract(), transport.ConnectOptions{}), syscall.ECONNREFUSED)
+	wantOp(t, outcome(t, l, t.Context(), "unix", t.TempDir()+"/nobody", transport.ConnectOptions{}), syscall.ENOENT)
+	if d.now >= 10*time.Second {
+		t.Errorf("it took %v", d.now)
+	}
+}
+
+func TestConnectTimeout(t *testing.T) {
+	l, d, _ := dialing(t)
+	err := outcome(t, l, t.Context(), "tcp", "192.0.2.1:9", transport.ConnectOptions{Timeout: 3 * time.Second})
+	wantOp(t, err, os.ErrDeadlineExceeded)
+	var netErr net.Error
+	if !errors.As(err, &netErr) || !netErr.Timeout() {
+		t.Errorf("%v is no time-out", err)
+	}
+	if d.now < 3*time.Second || d.now > 5*time.Second {
+		t.Errorf("it took %v", d.now)
+	}
+}
+
+func TestConnectCancelled(t *testing.T) {
+	l, _, s := dialing(t, "192.0.2.1")
+	why := errors.New("changed my mind")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l.CallLater(time.Second, func() {
+		cancel(why)
+		// The context tells on a goroutine of its own.
+		posted := make(chan bool)
+		context.AfterFunc(ctx, func() { close(posted) })
+		<-posted
+	})
+	for _, address := range []string{"192.0.2.1:9", "name.example:" + portOf(s)} {
+		wantOp(t, outcome(t, l, ctx, "tcp", address, transport.ConnectOptions{}), why)
+	}
+}
+
+// TestConnectUnderWayWhenTheLoopIsClosed: it fails, and leaves nothing open.
+func TestConnectUnderWayWhenTheLoopIsClosed(t *testing.T) {
+	for _, address := range []string{"192.0.2.1:9", "name.example:9"} {
+		l, d, _ := dialing(t, "192.0.2.1")
+		d.closed = true
+		var failures []error
+		for range 3 {
+			transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{Timeout: time.Hour}, func(err error) {
+				failures = append(failures, err)
+				// Who tries again for ever does not keep the loop from its end.
+				transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{}, func(error) {})
+			})
+		}
+		for range 3 {
+			l.RunOnce(0)
+		}
+		if len(d.silent) == 0 && len(d.work) == 0 {
+			t.Error("nothing was under way")
+		}
+		var lost *loop.LostError
+		if err := l.Close(); err != nil && !errors.As(err, &lost) {
+			t.Error(err)
+		}
+		if len(failures) != 3 || !errors.Is(failures[0], net.ErrClosed) {
+			t.Errorf("failed with %v", failures)
+		}
+		if len(d.open) != 0 {
+			t.Errorf("descriptors left: %v", d.open)
+		}
+	}
+}
+
+// TestHappyEyeballs: a dead first address costs a quarter of a second; one that
+// refuses costs nothing.
+func TestHappyEyeballs(t *testing.T) {
+	for _, tc := range []struct {
+		names []string
+		tried string
+		took  time.Duration
+	}{
+		{[]string{"127.0.0.1"}, "127.0.0.1", 0},
+		{[]string{"192.0.2.1", "127.0.0.1"}, "192.0.2.1 127.0.0.1", 250 * time.Millisecond},
+		{[]string{"2001:db8::1", "192.0.2.1", "127.0.0.1"}, "2001:db8::1 192.0.2.1 127.0.0.1", 500 * time.Millisecond},
+		{[]string{"2001:db8::1", "::1", "127.0.0.1"}, "2001:db8::1 127.0.0.1", 250 * time.Millisecond},
+		{[]string{"127.0.0.2", "127.0.0.1", "192.0.2.1"}, "127.0.0.2 127.0.0.1", 0},
+		{[]string{"192.0.2.1", "127.0.0.2", "127.0.0.1"}, "192.0.2.1 127.0.0.2 127.0.0.1", 250 * time.Millisecond},
+	} {
+		t.Run(tc.tried, func(t *testing.T) {
+			l, d, s := dialing(t, tc.names...)
+			if err := outcome(t, l, t.Context(), "tcp", "name.example:"+portOf(s), transport.ConnectOptions{}); err != nil {
+				t.Error(err)
+			}
+			var tried []string
+			for _, a := range d.tried {
+				tried = append(tried, a.String())
+			}
+			if got := strings.Join(tried, " "); got != tc.tried {
+				t.Errorf("tried %s", got)
+			}
+			if took := d.now - time.Second; took != tc.took { // a second is outcome's
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// TestAllAddressesDead: the time-out counts for all of them; if all refuse, the
+// first error is told.
+func TestAllAddressesDead(t *testing.T) {
+	l, d, s := dialing(t, "192.0.2.1", "2001:db8::1", "192.0.2.1")
+	err := outcome(t, l, t.Context(), "tcp", "name.example:9", transport.ConnectOptions{Timeout: 2 * time.Second})
+	wantOp(t, err, os.ErrDeadlineExceeded)
+	if len(d.tried) != 3 {
+		t.Errorf("tried %v", d.tried)
+	}
+	port := portOf(s)
+	s.Close()
+	d.names = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
+	wantOp(t, outcome(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{}), syscall.ECONNREFUSED)
+}
+
+// TestBadAddresses: each is refused by an error that package net's users know.
+func TestBadAddresses(t *testing.T) {
+	l, _, _ := dialing(t)
+	var unknown net.UnknownNetworkError
+	var addr *net.AddrError
+	for _, tc := range []struct {
+		network, address, local string
+		as                      any
+	}{
+		{"tpc", "127.0.0.1:1", "", &unknown},
+		{"udp", "127.0.0.1:1", "", &unknown},
+		{"tcp46", "127.0.0.1:1", "", &unknown},
+		{"unixgram", "/nobody", "", &unknown},
+		{"tcp", "127.0.0.1", "", &addr},
+		{"tcp6", "127.0.0.1:1", "", &addr},
+		{"unix", "", "", &addr},
+		{"tcp", "127.0.0.1:1", "name:0", &addr},
+		{"tcp", "127.0.0.1:1", "127.0.0.1", &addr},
+	} {
+		err := outcome(t, l, t.Context(), tc.network, tc.address, transport.ConnectOptions{Local: tc.local})
+		var op *net.OpError
+		if !errors.As(err, tc.as) || !errors.As(err, &op) {
+			t.Errorf("Connect to %s %q from %q: %v", tc.network, tc.address, tc.local, err)
+		}
+		if tc.local != "" {
+			continue
+		}
+		if _, err := transport.Listen(l, tc.network, tc.address, transport.Options{Protocol: func() transport.Protocol { return &spy{} }}); !errors.As(err, tc.as) || !errors.As(err, &op) {
+			t.Errorf("Listen on %s %q: %v", tc.network, tc.address, err)
+		}
+	}
+	wantOp(t, outcome(t, l, t.Context(), "tcp", "127.0.0.1:1", transport.ConnectOptions{Local: "192.0.2.77:0"}), syscall.EADDRNOTAVAIL)
+}

@@ -1,0 +1,345 @@
+package transport_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// FuzzConn plays scripts: every pair of bytes is something that a connection or
+// its peer, a bare socket, does. A simple model knows what must come of it.
+func FuzzConn(f *testing.F) {
+	f.Add([]byte{0, 0, 5, 9, 1, 3, 0, 12, 0})
+	f.Add([]byte{1, 8, 200, 12, 0, 6, 0, 8, 9, 11, 0, 12, 0, 7, 0, 12, 0})
+	f.Add([]byte{0, 1, 255, 13, 0, 3, 0, 9, 255, 12, 0, 9, 255, 12, 0})
+	f.Add([]byte{1, 10, 0, 12, 0, 1, 255, 12, 0, 9, 255, 5, 0, 9, 255, 9, 255})
+	f.Add([]byte{2, 14, 9, 1, 250, 12, 0, 9, 255, 12, 0, 1, 20, 11, 0, 12, 0})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > longest {
+			return // it would find nothing else, only later
+		}
+		if err := playScript(t, script); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// longest is how long scripts are at most.
+const longest = 60
+
+// TestRandomScripts is some of that, always the same.
+func TestRandomScripts(t *testing.T) {
+	n := 2000
+	if underRace || testing.Short() {
+		n = 500
+	}
+	rng := rand.New(rand.NewPCG(7, 7))
+	for range n {
+		script := make([]byte, 1+2*rng.IntN(longest/2))
+		for i := range script {
+			script[i] = byte(rng.Uint32())
+		}
+		if err := playScript(t, script); err != nil {
+			t.Fatalf("%v: %v", script, err)
+		}
+	}
+}
+
+// model is a connection, its peer, and what is known of them.
+type model struct {
+	spy
+	l    *loop.Loop
+	k    *kernel.Kernel
+	c    *transport.Conn
+	peer int // -1 once it is closed
+
+	echo, keepOpen       bool // what the protocol does
+	paused, closed, shut bool // what it has asked for
+	aborted              bool
+	peerShut, eofSeen    bool
+	sent, got            int // by the peer, and from it
+	written, read        int // to the peer, and by it
+	flushes, flushed     int
+	high, low            int
+	err                  error
+	wrong                error
+}
+
+func (m *model) fail(format string, args ...any) {
+	if m.wrong == nil {
+		m.wrong = fmt.Errorf(format, args...)
+	}
+}
+
+func playScript(t testing.TB, script []byte) error {
+	if len(script) == 0 {
+		return nil
+	}
+	backends := kernel.Backends()
+	k, err := kernel.Open(backends[int(script[0])%len(backends)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &model{l: l, k: k, keepOpen: script[0]&2 != 0, echo: script[0]&4 != 0, high: 64 << 10, low: 16 << 10}
+	m.spy = spy{tb: t, made: func(c *transport.Conn) { m.c = c }, data: m.data, eof: m.eof, lost: m.isOver}
+	s, err := transport.Listen(l, "unix", abstract(), transport.Options{Protocol: func() transport.Protocol { return m }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.peer, err = k.Socket(kernel.Unix, kernel.Stream); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Connect(m.peer, kernel.Addr{Path: s.Addr().String()}); err != nil {
+		t.Fatal(err)
+	}
+	m.settle()
+	for rest := script[1:]; len(rest) > 1 && m.wrong == nil; rest = rest[2:] {
+		m.act(rest[0]%16, int(rest[1]))
+		m.settle()
+		m.check()
+	}
+	m.finish()
+	s.Close()
+	hub := sock.HubOf(l)
+	if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 {
+		m.fail("left in the loop: %+v", stats)
+	}
+	if err := l.Close(); err != nil {
+		m.fail("close: %v", err)
+	}
+	if hub.Open() != 0 {
+		m.fail("%d sockets left", hub.Open())
+	}
+	return m.wrong
+}
+
+func (m *model) data(c *transport.Conn, data []byte) {
+	if m.paused || m.closed {
+		m.fail("data although paused %v, closed %v", m.paused, m.closed)
+	}
+	for _, b := range data {
+		if b != byte(m.got%251) {
+			m.fail("byte %d came wrong", m.got)
+		}
+		m.got++
+	}
+	if m.echo {
+		m.write(len(data))
+	}
+}
+
+func (m *model) eof(c *transport.Conn) bool {
+	if m.eofSeen = true; !m.peerShut && m.peer >= 0 {
+		m.fail("an end that the peer has not sent")
+	}
+	if !m.keepOpen {
+		m.closed = true
+	}
+	return m.keepOpen
+}
+
+func (m *model) isOver(c *transport.Conn, err error) {
+	m.err = err
+	if err == nil && !m.closed && !m.aborted {
+		m.fail("lost without a reason")
+	}
+	if err != nil && m.peer >= 0 {
+		m.fail("lost with %v, and the peer is there", err)
+	}
+}
+
+// write writes the next n bytes, and looks at what it is told.
+func (m *model) write(n int, sizes ...int) {
+	gone := m.c.IsClosing()
+	if gone != (m.closed || m.aborted || m.isLost) && m.peer >= 0 {
+		m.fail("closing is %v", gone)
+	}
+	p := pattern(m.written, n)
+	var err error
+	if len(sizes) == 0 {
+		n, err = m.c.Write(p)
+	} else {
+		var bufs [][]byte
+		for rest := p; len(rest) > 0; {
+			size := min(sizes[len(bufs)%len(sizes)], len(rest))
+			bufs = append(bufs, rest[:size])
+			rest = rest[size:]
+		}
+		n, err = m.c.Writev(bufs)
+	}
+	if refused := gone || m.shut; refused != (err != nil) || n != len(p) != refused && len(p) > 0 {
+		m.fail("a write of %d returned %d, %v", len(p), n, err)
+	}
+	if err == nil {
+		m.written += n
+	}
+}
+
+func pattern(from, n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte((from + i) % 251)
+	}
+	return p
+}
+
+// act is one step of a script.
+func (m *model) act(op byte, arg int) {
+	switch op {
+	case 0:
+		m.write(arg)
+	case 1:
+		m.write(arg * 1024)
+	case 2:
+		m.write(arg*300, 1, 100, 5000, 0+1+arg)
+	case 3:
+		m.closed = true
+		m.c.Close()
+	case 4:
+		m.aborted = true
+		m.c.Abort()
+	case 5:
+		m.shut = true
+		m.c.WriteEOF()
+	case 6:
+		m.paused = true
+		m.c.PauseReading()
+	case 7:
+		m.paused = false
+		m.c.ResumeReading()
+	case 8:
+		m.peerWrites(arg * 64)
+	case 9:
+		m.peerReads(arg * 2048)
+	case 10:
+		if m.peer >= 0 {
+			m.peerShut = true
+			m.k.Shutdown(m.peer, kernel.WriteSide)
+		}
+	case 11:
+		m.peerCloses()
+	case 12: // several in one turn
+		m.write(arg)
+		m.write(arg * 40)
+		m.closed = true
+		m.c.Close()
+	case 13:
+		m.flushes++
+		m.c.AfterFlush(func(error) { m.flushed++ })
+	case 14:
+		m.high, m.low = 1+arg*512, arg
+		m.c.SetWriteLimits(m.high, m.low)
+	case 15:
+		m.echo = !m.echo
+	}
+}
+
+func (m *model) peerWrites(n int) {
+	if m.peer < 0 || m.peerShut {
+		return
+	}
+	if n, err := m.k.Send(m.peer, pattern(m.sent, n)); err == nil {
+		m.sent += n
+	}
+}
+
+// peerReads reads at most n bytes and tells how many there were.
+func (m *model) peerReads(n int) int {
+	if m.peer < 0 || n == 0 {
+		return 0
+	}
+	buf := make([]byte, n)
+	n, err := m.k.Recv(m.peer, buf)
+	if n == 0 && err != syscall.EAGAIN && !m.closed && !m.shut && !m.aborted && !m.isLost {
+		m.fail("the peer reads the end, %v", err)
+	}
+	for _, b := range buf[:n] {
+		if b != byte(m.read%251) {
+			m.fail("byte %d arrived wrong", m.read)
+			break
+		}
+		m.read++
+	}
+	return n
+}
+
+func (m *model) peerCloses() {
+	if m.peer >= 0 {
+		m.k.CloseFD(m.peer)
+		m.peer = -1
+	}
+}
+
+// settle runs the loop until there is nothing to do.
+func (m *model) settle() {
+	for range 5000 {
+		n, err := m.l.RunOnce(0)
+		if err != nil {
+			m.fail("run: %v", err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+	m.fail("the loop spins")
+}
+
+// check compares with what must be when there is nothing to do.
+func (m *model) check() {
+	if m.aborted && !m.isLost {
+		m.fail("aborted and not lost")
+	}
+	if m.isLost {
+		if m.flushed != m.flushes {
+			m.fail("%d of %d flushes were told of", m.flushed, m.flushes)
+		}
+		return
+	}
+	unsent := m.c.Unsent()
+	switch {
+	case m.closed && unsent == 0:
+		m.fail("closed, all is sent, and not lost")
+	case !m.closed && !m.paused && m.got != m.sent:
+		m.fail("%d of %d bytes came", m.got, m.sent)
+	case !m.closed && !m.paused && m.peerShut && !m.eofSeen:
+		m.fail("the end did not come")
+	case !m.closed && !m.paused && m.peer < 0 && !m.eofSeen:
+		m.fail("the peer is gone, and nobody knows")
+	case unsent > m.high && !m.isPaused:
+		m.fail("%d bytes wait, and it was not told to pause", unsent)
+	case unsent <= m.low && m.isPaused:
+		m.fail("%d bytes wait, and it was not told to go on", unsent)
+	case unsent == 0 && m.flushed != m.flushes:
+		m.fail("%d of %d flushes were told of", m.flushed, m.flushes)
+	}
+}
+
+// finish lets the peer read all there is, and ends both.
+func (m *model) finish() {
+	for m.wrong == nil && m.peerReads(1<<20) > 0 {
+		m.settle()
+	}
+	m.settle()
+	m.check()
+	if m.peer >= 0 && !m.aborted && m.read != m.written {
+		m.fail("%d of %d bytes arrived", m.read, m.written)
+	}
+	m.peerCloses()
+	m.aborted = true
+	m.c.Abort()
+	m.settle()
+	if !m.isLost {
+		m.fail("never lost")
+	}
+	m.check()
+}

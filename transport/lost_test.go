@@ -1,0 +1,243 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+var errOops = errors.New("oops")
+
+// TestConnectionLostExactlyOnce: however a connection ends, and with the right
+// reason.
+func TestConnectionLostExactlyOnce(t *testing.T) {
+	oops := func(c *transport.Conn) { panic(errOops) }
+	say := func(t *testing.T, c net.Conn) { c.Write([]byte("x")) }
+	end := func(t *testing.T, c net.Conn) { c.Close() }
+	panicked := func(err error) bool { return err != nil }
+	clean := func(err error) bool { return err == nil }
+	closes := func(c *transport.Conn) { c.Close() }
+	for _, tc := range []struct {
+		name string
+		spy  spy
+		peer func(t *testing.T, c net.Conn)
+		want func(err error) bool
+	}{
+		{"closed when made", spy{made: closes}, nil, clean},
+		{"closed twice", spy{made: func(c *transport.Conn) { c.Close(); c.Close(); c.Abort() }}, nil, clean},
+		{"aborted when made", spy{made: (*transport.Conn).Abort}, nil, clean},
+		{"closed by data", spy{data: func(c *transport.Conn, _ []byte) { c.Close() }}, say, clean},
+		{"aborted by data", spy{data: func(c *transport.Conn, _ []byte) { c.Abort() }}, say, clean},
+		{"ended by the peer", spy{}, end, clean},
+		{"closed at the end", spy{eof: func(c *transport.Conn) bool { c.Close(); return true }}, end, clean},
+		{"closed after the end", spy{eof: func(c *transport.Conn) bool {
+			c.Loop().CallLater(1e6, func() { c.Close() })
+			return true
+		}}, end, clean},
+		{"reset", spy{}, func(t *testing.T, c net.Conn) { reset(t, c) }, func(err error) bool {
+			return errors.Is(err, syscall.ECONNRESET)
+		}},
+		{"reset after its end", spy{eof: func(c *transport.Conn) bool {
+			c.Write([]byte("the end?"))
+			var again func()
+			again = func() { // the first may be too early
+				if _, err := c.Write([]byte("x")); err == nil {
+					c.Loop().CallLater(1e6, again)
+				}
+			}
+			again()
+			return true
+		}}, func(t *testing.T, c net.Conn) {
+			c.(*net.TCPConn).CloseWrite()
+			c.Read(make([]byte, 1))
+			reset(t, c)
+		}, func(err error) bool {
+			return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		}},
+		{"reset while written to", spy{data: func(c *transport.Conn, data []byte) {
+			c.Write(make([]byte, 1<<20))
+		}}, func(t *testing.T, c net.Conn) {
+			say(t, c)
+			c.Read(make([]byte, 1))
+			reset(t, c)
+		}, func(err error) bool { return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) }},
+		{"panic when made", spy{made: oops}, nil, panicked},
+		{"panic at data", spy{data: func(c *transport.Conn, _ []byte) { panic(errOops) }}, say, panicked},
+		{"panic at the end", spy{eof: func(c *transport.Conn) bool { panic(errOops) }}, end, panicked},
+		{"panic at a pause", spy{
+			made:  func(c *transport.Conn) { c.Write(make([]byte, 16<<20)) },
+			pause: oops,
+		}, nil, panicked},
+		{"panic at a resume", spy{
+			made:   func(c *transport.Conn) { c.Write(make([]byte, 16<<20)) },
+			resume: oops,
+		}, func(t *testing.T, c net.Conn) { drainAll(c) }, panicked},
+		{"panic after a flush", spy{made: func(c *transport.Conn) { c.AfterFlush(func(error) { panic(errOops) }) }}, nil, panicked},
+		{"panic at a flush that fails", spy{made: func(c *transport.Conn) {
+			c.Write(make([]byte, 16<<20))
+			c.AfterFlush(func(error) { panic(errOops) })
+			c.Abort()
+		}}, nil, clean},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onEvery(t, func(t *testing.T, o loop.Options) {
+				lost := make(chan error, 2)
+				o.OnPanic = func(p *loop.PanicError) error {
+					if p.Value != errOops {
+						t.Error(p)
+					}
+					return nil
+				}
+				l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+					p := tc.spy
+					p.lost = func(c *transport.Conn, err error) { lost <- err }
+					return &p
+				})
+				c := dial(t, s)
+				if tc.peer != nil {
+					tc.peer(t, c)
+				}
+				if err := <-lost; !tc.want(err) {
+					t.Errorf("lost with %v", err)
+				}
+				on(t, l, func() {})
+				on(t, l, func() {
+					if s.Conns() != 0 || len(lost) != 0 {
+						t.Errorf("%d connections left, lost %d times more", s.Conns(), len(lost))
+					}
+				})
+			})
+		})
+	}
+}
+
+// TestAResetAfterTheEndIsNoticed: where there are edges, nothing has to be written
+// for it.
+func TestAResetAfterTheEndIsNoticed(t *testing.T) {
+	ended, lost := make(chan bool), make(chan error, 1)
+	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+		return &spy{
+			eof: func(*transport.Conn) bool {
+				close(ended)
+				return true
+			},
+			lost: func(c *transport.Conn, err error) { lost <- err },
+		}
+	})
+	c := dial(t, s)
+	c.(*net.TCPConn).CloseWrite()
+	<-ended
+	reset(t, c)
+	if err := <-lost; !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("lost with %v", err)
+	}
+}
+
+// TestLoopClosed: what is open when the loop is closed, or was lost in its last
+// turn, is told; and what was written in its last turn is sent.
+func TestLoopClosed(t *testing.T) {
+	onEvery(t, func(t *testing.T, o loop.Options) {
+		l, err := loop.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reasons []error
+		var conns []*transport.Conn
+		s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
+			return &spy{
+				tb: t,
+				made: func(c *transport.Conn) {
+					if conns = append(conns, c); len(conns) == 3 {
+						conns[0].Abort()
+						conns[1].Write([]byte("bye"))
+						l.Stop()
+					}
+				},
+				lost: func(c *transport.Conn, err error) {
+					reasons = append(reasons, err)
+					if len(reasons) == 2 { // also what the last words of one do to another
+						conns[1].Abort()
+						conns[2].Abort()
+					}
+				},
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var peers []net.Conn
+		for range 3 {
+			peers = append(peers, dial(t, s))
+		}
+		if err := l.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		hub := sock.HubOf(l)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(reasons) != 3 || reasons[0] != nil || !errors.Is(reasons[1], net.ErrClosed) {
+			t.Errorf("lost: %v", reasons)
+		}
+		if hub.Open() != 0 || s.Conns() != 0 {
+			t.Errorf("%d sockets and %d connections left", hub.Open(), s.Conns())
+		}
+		if got, err := readAll(peers[1]); got != "bye" || err != nil {
+			t.Errorf("got %q, %v", got, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the server of a closed loop: %v", err)
+		}
+	})
+}
+
+func readAll(c net.Conn) (string, error) {
+	var got []byte
+	buf := make([]byte, 100)
+	for {
+		n, err := c.Read(buf)
+		got = append(got, buf[:n]...)
+		if err != nil {
+			return string(got), ignoreEOF(err)
+		}
+	}
+}
+
+// TestPanicsWhileTheLoopIsClosed: the rest is closed all the same, and Close tells.
+func TestPanicsWhileTheLoopIsClosed(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
+		return &spy{tb: t, lost: func(c *transport.Conn, err error) {
+			lost++
+			panic(errOops)
+		}}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		dial(t, s)
+	}
+	for s.Conns() < 3 {
+		if _, err := l.RunOnce(1e9); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub := sock.HubOf(l)
+	if err := l.Close(); !errors.Is(err, errOops) {
+		t.Errorf("close: %v", err)
+	}
+	if lost != 3 || hub.Open() != 0 || s.Conns() != 0 {
+		t.Errorf("%d lost, %d sockets and %d connections left", lost, hub.Open(), s.Conns())
+	}
+}

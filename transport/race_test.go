@@ -1,0 +1,6 @@
+//go:build race
+
+package transport_test
+
+// underRace is where large numbers are made smaller.
+const underRace = true

@@ -1,0 +1,384 @@
+package transport_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// script is a Protocol made of functions, each of which may be nil.
+type script struct {
+	made func(*transport.Conn)
+	got  func(*transport.Conn, []byte)
+	lost func(*transport.Conn, error)
+}
+
+func (p *script) ConnectionMade(c *transport.Conn) {
+	if p.made != nil {
+		p.made(c)
+	}
+}
+func (p *script) DataReceived(c *transport.Conn, data []byte) {
+	if p.got != nil {
+		p.got(c, data)
+	}
+}
+func (p *script) ConnectionLost(c *transport.Conn, err error) {
+	if p.lost != nil {
+		p.lost(c, err)
+	}
+}
+
+// stops ends the loop when the connection is lost, which must be as want says.
+func stops(t *testing.T, l *loop.Loop, want error) func(*transport.Conn, error) {
+	return func(_ *transport.Conn, err error) {
+		if !errors.Is(err, want) {
+			t.Errorf("lost with %v, want %v", err, want)
+		}
+		l.Stop()
+	}
+}
+
+func wrap(t *testing.T, l *loop.Loop, f syscall.Conn, p transport.Protocol) *transport.Conn {
+	t.Helper()
+	c, err := transport.Wrap(l, f, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r, w
+}
+
+var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+
+func TestWrapReadingEndOfAPipe(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		r, w := pipe(t)
+		var got []byte
+		var calls []string
+		c := wrap(t, l, r, &script{
+			made: func(c *transport.Conn) { calls = append(calls, "made") },
+			got:  func(c *transport.Conn, data []byte) { got = append(got, data...) },
+			lost: stops(t, l, nil),
+		})
+		r.Close() // it has its own
+		if len(calls) > 0 {
+			t.Error("ConnectionMade was called inside Wrap")
+		}
+		if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("it takes a write: %v", err)
+		}
+		go func() {
+			w.Write(big)
+			w.Close()
+		}()
+		run(t, l)
+		if !bytes.Equal(got, big) {
+			t.Errorf("%d bytes of %d", len(got), len(big))
+		}
+	})
+}
+
+func TestWrapWritingEndOfAPipe(t *testing.T) {
+	ends := map[string]func(*transport.Conn){
+		"close":     func(c *transport.Conn) { c.Close() },
+		"write eof": func(c *transport.Conn) { c.WriteEOF() },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+				r, w := pipe(t)
+				wrap(t, l, w, &script{
+					made: func(c *transport.Conn) {
+						if a := c.LocalAddr(); a != nil {
+							t.Errorf("a pipe at %v", a)
+						}
+						c.Write(big)
+						end(c)
+					},
+					lost: stops(t, l, nil),
+				})
+				w.Close()
+				got := make(chan []byte, 1)
+				go func() {
+					all, _ := io.ReadAll(r)
+					got <- all
+				}()
+				run(t, l)
+				if all := <-got; !bytes.Equal(all, big) {
+					t.Errorf("%d bytes of %d", len(all), len(big))
+				}
+			})
+		})
+	}
+}
+
+func TestAPipeNobodyReadsIsLost(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		r, w := pipe(t)
+		wrap(t, l, w, &script{
+			made: func(*transport.Conn) { r.Close() },
+			lost: stops(t, l, syscall.EPIPE),
+		})
+		run(t, l)
+	})
+}
+
+func TestWrapNetConn(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		near, far := tcpPair(t)
+		file, err := near.File() // as an inherited one would be
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		wrap(t, l, file, &script{
+			made: func(c *transport.Conn) {
+				if c.RemoteAddr().String() != far.LocalAddr().String() {
+					t.Errorf("the peer is %v", c.RemoteAddr())
+				}
+				c.Write([]byte("ping"))
+			},
+			got:  func(c *transport.Conn, data []byte) { got = append(got, data...) },
+			lost: stops(t, l, nil),
+		})
+		file.Close()
+		near.Close()
+		go func() {
+			buf := make([]byte, 4)
+			io.ReadFull(far, buf)
+			far.Write(bytes.ToUpper(buf))
+			far.Close()
+		}()
+		run(t, l)
+		if string(got) != "PING" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// tcpPair is two ends of a connection of package net.
+func tcpPair(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	a, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a.(*net.TCPConn), b.(*net.TCPConn)
+}
+
+func TestWhatCannotBeWrapped(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := os.NewFile(uintptr(fd), "alone")
+	defer alone.Close()
+	closed, _ := pipe(t)
+	closed.Close()
+	for _, tc := range []struct {
+		name string
+		c    syscall.Conn
+		want error
+	}{
+		{"regular file", file, loop.ErrNotPollable},
+		{"listener", ln.(*net.TCPListener), syscall.EPROTOTYPE},
+		{"datagrams", udp.(*net.UDPConn), syscall.EPROTOTYPE},
+		{"unconnected", alone, syscall.ENOTCONN},
+		{"closed", closed, net.ErrClosed},
+	} {
+		_, err := transport.Wrap(l, tc.c, &script{})
+		var op *net.OpError
+		if !errors.Is(err, tc.want) || !errors.As(err, &op) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	if _, err := transport.WrapFD(l, -1, &script{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("no descriptor: %v", err)
+	}
+	near, _ := tcpPair(t)
+	o := transport.Options{Protocol: func() transport.Protocol { return &script{} }}
+	if _, err := transport.WrapListener(l, near, o); !errors.Is(err, syscall.EPROTOTYPE) {
+		t.Errorf("a connection as a listener: %v", err)
+	}
+}
+
+func TestNothingIsWrappedInASimulation(t *testing.T) {
+	l, err := loop.New(loop.Options{Kernel: sim.NewKernel()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, _ := pipe(t)
+	if _, err := transport.Wrap(l, r, &script{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("wrapped: %v", err)
+	}
+}
+
+func TestWrapFDAndCloseBeforeItIsMade(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer syscall.Close(p[1])
+		var calls []string
+		c, err := transport.WrapFD(l, p[0], &script{
+			made: func(*transport.Conn) { calls = append(calls, "made") },
+			got:  func(*transport.Conn, []byte) { calls = append(calls, "got") },
+			lost: func(*transport.Conn, error) { calls = append(calls, "lost"); l.Stop() },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Close(p[0])
+		c.Close()
+		run(t, l)
+		if len(calls) != 2 || calls[0] != "made" || calls[1] != "lost" {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
+
+// TestPauseBeforeItIsMade: PauseReading holds although ConnectionMade is to come.
+func TestPauseBeforeItIsMade(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		r, w := pipe(t)
+		w.Write([]byte("x"))
+		paused := true
+		c := wrap(t, l, r, &script{
+			got: func(c *transport.Conn, _ []byte) {
+				if paused {
+					t.Error("data while paused")
+				}
+				c.Close()
+			},
+			lost: stops(t, l, nil),
+		})
+		c.PauseReading()
+		l.CallLater(restTime, func() {
+			paused = false
+			c.ResumeReading()
+		})
+		run(t, l)
+	})
+}
+
+// TestDataThatComesBeforeItIsMadeWaits: the loop asks the kernel before it comes to
+// ConnectionMade, if enough callbacks stand before that.
+func TestDataThatComesBeforeItIsMadeWaits(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		r, w := pipe(t)
+		w.Write([]byte("x"))
+		for range 300 {
+			l.CallSoon(func() {})
+		}
+		var calls []string
+		wrap(t, l, r, &script{
+			made: func(*transport.Conn) { calls = append(calls, "made") },
+			got:  func(c *transport.Conn, _ []byte) { calls = append(calls, "got"); c.Close() },
+			lost: stops(t, l, nil),
+		})
+		run(t, l)
+		if len(calls) != 2 || calls[0] != "made" {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
+
+func TestWrapListener(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+				address := "127.0.0.1:0"
+				if network == "unix" {
+					address = filepath.Join(t.TempDir(), "s")
+				}
+				ln, err := net.Listen(network, address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer ln.Close()
+				s, err := transport.WrapListener(l, ln.(syscall.Conn), transport.Options{
+					Protocol: func() transport.Protocol {
+						return &script{
+							made: func(c *transport.Conn) { c.Write([]byte("hello")); c.Close() },
+							lost: stops(t, l, nil),
+						}
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.Addr().String() != ln.Addr().String() || s.Addr().Network() != network {
+					t.Errorf("listens at %v", s.Addr())
+				}
+				c, err := net.Dial(network, ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				run(t, l)
+				if got, err := io.ReadAll(c); err != nil || string(got) != "hello" {
+					t.Errorf("%q, %v", got, err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if network == "unix" {
+					if _, err := os.Lstat(address); err != nil {
+						t.Errorf("the path of somebody else is gone: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
