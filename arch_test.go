@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
 	"internal/simnet":            {"internal/kernel"},
-	"sim":                        {".", "internal/kernel", "internal/simnet", "loop"},
+	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/kernel", "internal/sock", "loop"},

@@ -15,20 +15,41 @@ type coro struct {
 	s    *sched
 	task *Task // nil in the pool, and for one that is to end
 	g    uintptr
+	rare *rare // nil for most
 
 	next    func() (struct{}, bool)
 	yield   func(struct{}) bool
-	wake    func() // wakes its task: a callback that needs no closure each time
-	read    func() // the same, and ends a wait for readability; made when needed
-	write   func()
 	hosting bool // resumed and not yet back: others may stand above it
 	dead    bool // ended by Goexit
 	locked  bool // its thread was locked when it began
 }
 
+// rare is what few coroutines need.
+type rare struct {
+	unbind      func() // lets go of a context that is not the task's scope and could end its wait
+	awaits      *Task  // whose result its task waits for
+	read, write func() // what ends waits for readiness
+	wake        func() // what ends waits for a timer
+}
+
+func (c *coro) seldom() *rare {
+	if c.rare == nil {
+		c.rare = &rare{}
+	}
+	return c.rare
+}
+
+// alarm is a callback that wakes the task, made once.
+func (c *coro) alarm() func() {
+	r := c.seldom()
+	if r.wake == nil {
+		r.wake = func() { c.task.wake(nil) }
+	}
+	return r.wake
+}
+
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
-	c.wake = func() { c.task.wake(nil) }
 	c.next, _ = iter.Pull(c.main)
 	return c
 }
@@ -124,9 +145,9 @@ func (t *Task) suspend() error {
 		other.next()
 		s.switchBack(other, c.g, t)
 	}
-	if c.unbind != nil {
-		c.unbind()
-		c.unbind = nil
+	if r := c.rare; r != nil && r.unbind != nil {
+		r.unbind()
+		r.unbind = nil
 	}
 	err := c.outcome
 	c.outcome = nil

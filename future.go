@@ -104,18 +104,22 @@ func (l *Lot) await(ctx context.Context, target *Task) error {
 			return &CircleError{circle}
 		}
 	}
-	t.co.awaits = target
+	if target == nil {
+		return l.Wait(ctx, "Future")
+	}
+	r := t.co.seldom()
+	r.awaits = target
 	err := l.Wait(ctx, "Future")
-	t.co.awaits = nil
+	r.awaits = nil
 	return err
 }
 
 // awaits is the task whose result t waits for, nil if it does not.
 func (t *Task) awaits() *Task {
-	if t.state != waiting {
+	if t.state != waiting || t.co.rare == nil {
 		return nil
 	}
-	return t.co.awaits
+	return t.co.rare.awaits
 }
 
 // CircleError tells of tasks that await each other's results, or of one that

@@ -17,7 +17,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallLater(d, t.co.wake)
+	t.co.timer = scope.s.l.CallLater(d, t.co.alarm())
 	t.pause(ctx, "Sleep", (*sleeping)(t.co))
 	return t.suspend()
 }
@@ -28,7 +28,7 @@ func SleepUntil(ctx context.Context, when time.Duration) error {
 	if err := t.check(ctx, scope); err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallAt(when, t.co.wake)
+	t.co.timer = scope.s.l.CallAt(when, t.co.alarm())
 	t.pause(ctx, "SleepUntil", (*sleeping)(t.co))
 	return t.suspend()
 }
@@ -84,18 +84,18 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	if err != nil {
 		return err
 	}
-	c, l := t.co, scope.s.l
+	c, r, l := t.co, t.co.seldom(), scope.s.l
 	var ab Aborter
 	if in == loop.Read {
-		if c.read == nil {
-			c.read = func() { c.s.l.RemoveReader(int(c.fd)); c.task.wake(nil) }
+		if r.read == nil {
+			r.read = func() { c.s.l.RemoveReader(int(c.fd)); c.task.wake(nil) }
 		}
-		ab, err = (*readWait)(c), l.AddReader(fd, c.read)
+		ab, err = (*readWait)(c), l.AddReader(fd, r.read)
 	} else {
-		if c.write == nil {
-			c.write = func() { c.s.l.RemoveWriter(int(c.fd)); c.task.wake(nil) }
+		if r.write == nil {
+			r.write = func() { c.s.l.RemoveWriter(int(c.fd)); c.task.wake(nil) }
 		}
-		ab, err = (*writeWait)(c), l.AddWriter(fd, c.write)
+		ab, err = (*writeWait)(c), l.AddWriter(fd, r.write)
 	}
 	if err != nil {
 		return err

@@ -35,10 +35,8 @@ type wait struct {
 	since   time.Duration
 	aborter Aborter
 	outcome error      // what the wait will return
-	unbind  func()     // lets go of a context that could end it; nil for its own scope
 	seq     uint32     // names the wait, so that a late wake finds it gone
 	fd      int32      // whose readiness it waits for
-	awaits  *Task      // whose result it waits for
 	timer   loop.Timer // that ends it
 	inLot   node       // in a Lot
 }
@@ -168,7 +166,9 @@ func (t *Task) pause(ctx context.Context, what string, ab Aborter) {
 	t.state = waiting
 	t.budget = eachBudget
 	if ctx != context.Context(t.scope) {
-		c.unbind = t.bind(ctx)
+		if unbind := t.bind(ctx); unbind != nil {
+			c.seldom().unbind = unbind
+		}
 	}
 }
 
@@ -235,7 +235,7 @@ func (t *Task) breathe() {
 	if t.ignored <= heeded {
 		t.wake(nil)
 	} else {
-		t.co.timer = t.co.s.l.CallLater(heedless, t.co.wake)
+		t.co.timer = t.co.s.l.CallLater(heedless, t.co.alarm())
 	}
 	t.suspend()
 }

@@ -73,7 +73,7 @@ func (p tallyClient) ConnectionLost(*transport.Conn, error) {
 // Test50000Clients has more clients on one server, all at once, than this machine
 // has descriptors for.
 func Test50000Clients(t *testing.T) {
-	const hosts, each = 50, 1000
+	const hosts, each = 50, clientsEach
 	w := sim.NewWorld(1)
 	count := &tally{}
 	w.Host("server").Serve(func(ctx context.Context) error {

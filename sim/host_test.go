@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -266,6 +267,11 @@ func TestMistakesInAWorldAreNamed(t *testing.T) {
 	mustPanic(t, "10.1.1.1", func() { w.Host("b", "10.1.1.1") })
 	mustPanic(t, "nonsense", func() { w.Host("c", "nonsense") })
 	mustPanic(t, "127.0.0.1", func() { w.Host("d", "127.0.0.1") })
+	func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		mustPanic(t, "locked thread", func() { w.Run() })
+	}()
 	w.Host("e").Go(func(ctx context.Context) error {
 		mustPanic(t, "run by what runs in it", func() { w.Run() })
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
@@ -80,6 +81,7 @@ func (w *World) drive(done func() bool) error {
 	if w.driving {
 		panic("sim: a World was run by what runs in it")
 	}
+	mustBeUnlocked()
 	w.driving = true
 	defer func() { w.driving = false }()
 	w.beginFaults()
@@ -97,6 +99,13 @@ func (w *World) drive(done func() bool) error {
 		return w.deadlock()
 	}
 	return err
+}
+
+// mustBeUnlocked says what the runtime would end the process for.
+func mustBeUnlocked() {
+	if goid.Locked(goid.Current()) {
+		panic("sim: a World cannot be run on a locked thread; its hosts are on goroutines of their own")
+	}
 }
 
 // onlyCrashed tells whether whoever is still waited for has crashed for good.
@@ -141,6 +150,7 @@ const endGrace = 10 * time.Second
 // longer, are killed as if their host had crashed. Run does it by itself. Closing
 // again does nothing.
 func (w *World) Close() error {
+	mustBeUnlocked()
 	before := w.failure
 	w.core.SetStep(nil)
 	limit := false

@@ -171,12 +171,12 @@ func (c *Conn) write(ctx context.Context, p []byte) (n int, err error) {
 	}
 	n, err = c.tryWrite(p)
 	if err == nil && n < len(p) {
-		rest := p[n:]
-		if lent {
-			rest = append([]byte(nil), rest...)
-		}
 		m := 0
-		m, err = c.writeOn(ctx, rest)
+		if lent {
+			m, err = c.writeLent(ctx, p[n:])
+		} else {
+			m, err = c.writeOn(ctx, p[n:])
+		}
 		n += m
 	}
 	c.writes.leave()
@@ -212,6 +212,15 @@ func (c *Conn) writeOn(ctx context.Context, p []byte) (n int, err error) {
 	if e := c.socket.Flushed(); err == nil {
 		err = e
 	}
+	return n, err
+}
+
+// writeLent is writeOn of what others will write over while this waits.
+func (c *Conn) writeLent(ctx context.Context, p []byte) (int, error) {
+	st := stationOf(c.loop())
+	buf := st.takeBuffer()
+	n, err := c.writeOn(ctx, buf[:copy(buf, p)])
+	st.giveBuffer(buf)
 	return n, err
 }
 

@@ -15,5 +15,13 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv(echoServerEnv); kind != "" {
 		echoServer(kind)
 	}
+	if os.Getenv(loadAt) != "" {
+		load()
+		return
+	}
+	if path := os.Getenv(orphanAt); path != "" {
+		orphan(path)
+		return
+	}
 	leak.Main(m)
 }

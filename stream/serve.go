@@ -116,7 +116,8 @@ func (s *serving) judgeFailed(c *Conn, err error) error {
 		return nil
 	}
 	var fault net.Error
-	if errors.As(err, &fault) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+	var limit *LimitError
+	if errors.As(err, &fault) || errors.As(err, &limit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err

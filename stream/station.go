@@ -10,6 +10,10 @@ import (
 type station struct {
 	hub       *sock.Hub
 	listeners map[*Listener]struct{} // that are open
+	buffers   [][]byte               // free ones
+	pipes     []pipe                 // free ones
+
+	cannotSplice bool
 }
 
 type stationKey struct{}
@@ -24,13 +28,35 @@ func stationOf(l *loop.Loop) *station {
 	return st
 }
 
-// LoopClosing ends the listeners: the hub knows nothing of what they have accepted
+// LoopClosing closes the pipes, and ends the listeners: the hub knows nothing of what they have accepted
 // for later, nor of their paths.
 func (st *station) LoopClosing() {
+	st.closePipes()
 	for ln := range st.listeners {
 		if !ln.closed.Swap(true) {
 			ln.unlink()
 		}
 		ln.end() // also if it was closed elsewhere, and the loop has not heard of it
+	}
+}
+
+// keepBuffers is how many free ones are kept.
+const keepBuffers = 16
+
+// takeBuffer and giveBuffer are for memory that is needed for the time of one
+// call, or of a wait for room: what waits to be read needs none.
+func (st *station) takeBuffer() []byte {
+	last := len(st.buffers) - 1
+	if last < 0 {
+		return make([]byte, len(st.hub.Buf)) // so that what was lent fits
+	}
+	buf := st.buffers[last]
+	st.buffers = st.buffers[:last]
+	return buf
+}
+
+func (st *station) giveBuffer(buf []byte) {
+	if buf != nil && len(st.buffers) < keepBuffers {
+		st.buffers = append(st.buffers, buf)
 	}
 }

@@ -215,7 +215,7 @@ func (t *TLSConn) end() {
 // writing tells whether a Write is under way, or in line.
 func (t *TLSConn) writing() bool {
 	w := &t.conn.writes
-	return w.busy && !t.flushing || w.more != nil && !w.more.line.Empty()
+	return w.busy && !t.flushing || w.wanted()
 }
 
 // lingering is how long Close tries to tell the peer: as crypto/tls does.
@@ -237,7 +237,7 @@ func (t *TLSConn) flushSoon() {
 			}
 			c.writes.leave()
 		}()
-		t.flush(ctx, false)
+		t.flush(ctx)
 		return nil
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/stream"
@@ -147,33 +146,5 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 			}
 			return nil
 		})
-	})
-}
-
-// TestTLSCloseWakesAWriterInLine behind the rest of a Write that was cancelled, for
-// which there is no room.
-func TestTLSCloseWakesAWriterInLine(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		if _, err := fillTLS(ctx, c); err != nil {
-			return err
-		}
-		var took time.Duration
-		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			n.Go(func(ctx context.Context) error {
-				if _, err := c.Write([]byte("in line")); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("who was in line got %v", err)
-				}
-				return nil
-			})
-			if err := settled(ctx, "TLSConn.Write", 2); err != nil {
-				return err
-			}
-			took = -spindle.Now(ctx)
-			return c.Close()
-		})
-		if took += spindle.Now(ctx); took > 4*time.Second { // it waits five for room
-			t.Errorf("it took %v", took)
-		}
-		return err
 	})
 }

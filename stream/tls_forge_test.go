@@ -94,6 +94,7 @@ func (p *peer) logged(label string) []byte {
 
 // Types of records and of messages.
 const (
+	alertRecord     = 21
 	handshakeRecord = 22
 	dataRecord      = 23
 
@@ -156,9 +157,9 @@ func (f *forger) askForKeys() []byte {
 	return r
 }
 
-// forge12 makes the record that a peer with AES_128_GCM_SHA256 and TLS 1.2 would
-// send next, after a handshake and nothing else.
-func (p *peer) forge12(server bool, kind byte, text []byte) []byte {
+// forge12 makes a record that a peer with AES_128_GCM_SHA256 and TLS 1.2 might send,
+// after a handshake, the last message of which was number 0.
+func (p *peer) forge12(server bool, number uint64, kind byte, text ...byte) []byte {
 	hello, answer := p.raw.sent, p.raw.received
 	if server {
 		hello, answer = answer, hello
@@ -175,7 +176,7 @@ func (p *peer) forge12(server bool, kind byte, text []byte) []byte {
 	if server {
 		key, salt = keys[16:32], keys[36:40]
 	}
-	seq := binary.BigEndian.AppendUint64(nil, 1) // Finished was 0
+	seq := binary.BigEndian.AppendUint64(nil, number)
 	aead := must(cipher.NewGCM(must(aes.NewCipher(key))))
 	with := append(bytes.Clone(seq), kind, 3, 3, byte(len(text)>>8), byte(len(text)))
 	sealed := aead.Seal(bytes.Clone(seq), append(bytes.Clone(salt), seq...), text, with)

@@ -36,7 +36,7 @@ func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
 	c := t.conn
 	// What the peer has to answer must go out first.
 	if len(t.pending) > 0 {
-		err = t.flush(h.ctx, true)
+		err = t.flush(h.ctx)
 	}
 	if err == nil {
 		n, err = c.tryRead(p)
@@ -103,8 +103,8 @@ func (t *TLSConn) shake(ctx context.Context) error {
 		return err
 	}
 	defer c.reads.leave()
-	if err := c.writes.enter(ctx, "TLSConn.Handshake"); err != nil {
-		return err
+	if err := t.enterWrites(ctx, "TLSConn.Handshake"); err != nil {
+		return t.fault("handshake", err)
 	}
 	defer t.leaveWrites()
 	h := t.start
@@ -113,8 +113,6 @@ func (t *TLSConn) shake(ctx context.Context) error {
 		return nil // somebody else has done it
 	case h.failed != nil:
 		return h.failed
-	case c.closed.Load():
-		return t.fault("handshake", net.ErrClosed)
 	case h.refuse:
 		h.failed = t.fault("handshake", fmt.Errorf("stream: Config.Renegotiation: %w", errors.ErrUnsupported))
 		return h.failed

@@ -15,9 +15,9 @@ import (
 )
 
 // withStuckWriter runs fn with a peer that does not read, and a task that writes
-// more than there is room for. Fn ends when the peer may read; then all of it must
-// arrive, unless the connection is to be broken.
-func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, c *stream.TLSConn, peer *peer) error) {
+// more than there is room for. When fn has ended, the peer reads, and all of it must
+// arrive, and then what fn has had written; unless the connection is to be broken.
+func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *peer) error, behind string) {
 	t.Helper()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
@@ -32,12 +32,17 @@ func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, c *
 			if err := settled(ctx, "TLSConn.Write", 1); err != nil {
 				return err
 			}
-			if err := fn(ctx, c, peer); err != nil || broken {
+			if err := fn(ctx, n, c, peer); err != nil || broken {
 				c.Close()
 				return err
 			}
 			got := make([]byte, len(data))
-			err := inGoroutine(ctx, func() error { _, err := io.ReadFull(peer, got); return err })
+			err := inGoroutine(ctx, func() error {
+				if _, err := io.ReadFull(peer, got); err != nil {
+					return err
+				}
+				return expect(ctx, peer, behind)
+			})
 			if !bytes.Equal(got, data) {
 				t.Error("what was written is not what was read")
 			}
@@ -82,7 +87,7 @@ func keepsTurning(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
-	withStuckWriter(t, true, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
 			bad := append([]byte{dataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
 			if _, err := peer.raw.Write(bad); err != nil {
@@ -98,11 +103,11 @@ func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
 			}
 			return nil
 		})
-	})
+	}, "")
 }
 
 func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
-	withStuckWriter(t, false, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, false, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
 			f := peer.forge13()
 			for range 5 {
@@ -115,7 +120,7 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 			}
 			return nil
 		})
-	})
+	}, "")
 }
 
 func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
@@ -137,7 +142,7 @@ func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
 // TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
 // kept, but not without a limit.
 func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
-	withStuckWriter(t, true, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
 		f := peer.forge13()
 		for asked := 0; ; asked++ {
 			if asked == 1000 {
@@ -155,7 +160,7 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 				return err
 			}
 		}
-	})
+	}, "")
 }
 
 // TestTLSAnAlertForAPeerThatDoesNotRead, from a connection in which nobody writes
@@ -184,8 +189,9 @@ func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// fillTLS writes until there is no more room, and gives up then. What it tells to be
-// written goes out.
+// fillTLS writes until there is no room, and gives up then. What it tells to be
+// written goes out when there is room again, which may be soon: the system asks for
+// more only when a third of its buffer is free.
 func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 	data := make([]byte, 16<<20)
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -242,11 +248,11 @@ func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
 		peer := newPeer(raw, tls.Client, renegotiable(identity().client))
 		c := stream.TLSServer(plain, identity().server)
 		defer c.Close()
-		if err := both(ctx, c.HandshakeContext, peer); err != nil {
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
 		hello := peer.raw.sent[5 : 9+int(peer.raw.sent[8])+int(peer.raw.sent[7])<<8]
-		return refuses(t, ctx, c, peer, peer.forge12(false, handshakeRecord, hello))
+		return refuses(t, ctx, c, peer, peer.forge12(false, 1, handshakeRecord, hello...))
 	})
 }
 
@@ -260,10 +266,10 @@ func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
 		peer := newPeer(raw, tls.Server, renegotiable(identity().server))
 		c := stream.TLSClient(plain, identity().client)
 		defer c.Close()
-		if err := both(ctx, c.HandshakeContext, peer); err != nil {
+		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
-		return refuses(t, ctx, c, peer, peer.forge12(true, handshakeRecord, []byte{helloRequest, 0, 0, 0}))
+		return refuses(t, ctx, c, peer, peer.forge12(true, 1, handshakeRecord, helloRequest, 0, 0, 0))
 	})
 }
 

@@ -78,12 +78,12 @@ func TestTLSServe(t *testing.T) {
 // TestTLSServeOutlivesBadClients: one that says nothing keeps nobody from being
 // served, and one that speaks something else does not end the serving.
 func TestTLSServeOutlivesBadClients(t *testing.T) {
-	o := stream.TLS{Config: identity().server, HandshakeTimeout: 50 * time.Millisecond}
-	withEcho(t, o, func(ctx context.Context, address string) error {
+	withEcho(t, stream.TLS{Config: identity().server}, func(ctx context.Context, address string) error {
 		silent, err := stream.Dial(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}
+		defer silent.Close()
 		for range 3 {
 			other, err := stream.Dial(ctx, "tcp", address)
 			if err != nil {
@@ -93,21 +93,13 @@ func TestTLSServeOutlivesBadClients(t *testing.T) {
 			io.Copy(io.Discard, other) // until it is closed
 			other.Close()
 		}
-		if err := echoTLS(ctx, address, []byte("hello")); err != nil {
-			return err
-		}
-		if _, err := silent.Read(make([]byte, 1)); err != io.EOF { // it was too slow
-			t.Errorf("the silent client read %v", err)
-		}
-		return silent.Close()
+		return echoTLS(ctx, address, []byte("hello"))
 	})
 }
 
-// TestTLSCertificatesThatAreWaitedFor come from a function that blocks, and takes
-// longer than the handshake may.
-func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
-	release := make(chan struct{})
-	slow := &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// slowCertificates come from a function that blocks until release is closed.
+func slowCertificates(release chan struct{}) *tls.Config {
+	return &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return spindle.Blocking(hello.Context(), func() (*tls.Certificate, error) {
 			select {
 			case <-release:
@@ -117,14 +109,30 @@ func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
 			}
 		})
 	}}
-	o := stream.TLS{Config: slow, HandshakeTimeout: 20 * time.Millisecond}
+}
+
+func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
+	release := make(chan struct{})
+	withEcho(t, stream.TLS{Config: slowCertificates(release)}, func(ctx context.Context, address string) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error { return echoTLS(ctx, address, []byte("hello")) })
+			if err := settled(ctx, "Blocking", 1); err != nil {
+				return err
+			}
+			close(release)
+			return nil
+		})
+	})
+}
+
+func TestTLSCertificatesThatTakeTooLong(t *testing.T) {
+	o := stream.TLS{Config: slowCertificates(nil), HandshakeTimeout: 5 * time.Millisecond}
 	withEcho(t, o, func(ctx context.Context, address string) error {
 		var fault net.Error
 		if err := echoTLS(ctx, address, nil); err != io.EOF && !errors.As(err, &fault) {
 			t.Errorf("without a certificate: %v", err)
 		}
-		close(release)
-		return echoTLS(ctx, address, []byte("hello"))
+		return nil
 	})
 }
 

@@ -61,7 +61,7 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 				defer raw.Close()
 				c := stream.TLSServer(plain, identity().server)
 				defer c.Close()
-				if err := both(ctx, c.HandshakeContext, peer); err != nil {
+				if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 					return err
 				}
 				return fn(ctx, c, peer)
@@ -70,8 +70,8 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 	}
 }
 
-// both shakes hands on both sides.
-func both(ctx context.Context, ours func(context.Context) error, peer *peer) error {
+// bothAtOnce shakes hands on both sides.
+func bothAtOnce(ctx context.Context, ours func(context.Context) error, peer *peer) error {
 	_, err := spindle.Gather(ctx,
 		func(ctx context.Context) (any, error) { return nil, ours(ctx) },
 		func(ctx context.Context) (any, error) { return nil, inGoroutine(ctx, peer.Handshake) })

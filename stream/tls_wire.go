@@ -158,8 +158,8 @@ func (t *TLSConn) write(ctx context.Context, p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
-	if err := c.writes.enter(ctx, "TLSConn.Write"); err != nil {
-		return 0, err
+	if err := t.enterWrites(ctx, "TLSConn.Write"); err != nil {
+		return 0, t.fault("write", err)
 	}
 	n, err = t.writeAll(ctx, p)
 	t.leaveWrites()
@@ -184,7 +184,7 @@ func (t *TLSConn) writeAll(ctx context.Context, p []byte) (n int, err error) {
 			n += m
 		}
 		if err == nil && len(t.pending) > 0 {
-			err = t.flush(ctx, true)
+			err = t.flush(ctx)
 		}
 		if err != nil || n == len(p) {
 			return n, err
@@ -205,12 +205,11 @@ func (t *TLSConn) writable() error {
 	return t.broken
 }
 
-// flush sends what is pending, waiting for room, for who has entered writes. What
-// a Write has left behind goes out whatever its deadline was.
-func (t *TLSConn) flush(ctx context.Context, deadline bool) (err error) {
+// flush sends what is pending, waiting for room, for who has entered writes.
+func (t *TLSConn) flush(ctx context.Context) (err error) {
 	c := t.conn
 	for err == nil && len(t.pending) > 0 {
-		if deadline && c.writes.expired() {
+		if c.writes.expired() && !t.flushing { // what is left goes out whatever the deadline is
 			err = os.ErrDeadlineExceeded
 			break
 		}
@@ -219,14 +218,14 @@ func (t *TLSConn) flush(ctx context.Context, deadline bool) (err error) {
 		if t.note(err); err != nil {
 			break
 		}
-		if t.pending = t.pending[n:]; len(t.pending) == 0 {
+		if t.pending = t.pending[n:]; len(t.pending) == 0 || t.flushing && c.writes.wanted() {
 			break
 		}
 		if err = c.writes.begin(ctx, nil); err != nil {
 			break
 		}
 		err = c.writes.waker.Park(ctx, "TLSConn.Write", &c.writes)
-		if err == os.ErrDeadlineExceeded && !deadline {
+		if err == os.ErrDeadlineExceeded && t.flushing {
 			err = nil
 		}
 	}
@@ -237,6 +236,21 @@ func (t *TLSConn) flush(ctx context.Context, deadline bool) (err error) {
 		err = e
 	}
 	return err
+}
+
+// wanted tells whether somebody is in line.
+func (s *side) wanted() bool { return s.more != nil && !s.more.line.Empty() }
+
+// enterWrites makes the writing side the calling task's, in its turn. A task that
+// only sends what others have left lets it have that: it has a deadline to keep.
+func (t *TLSConn) enterWrites(ctx context.Context, what string) error {
+	if err := t.writable(); err != nil {
+		return err
+	}
+	if t.flushing {
+		t.conn.writes.wake(nil)
+	}
+	return t.conn.writes.enter(ctx, what)
 }
 
 // leaveWrites hands the writing side to the next, or sees that what is left behind
@@ -250,15 +264,15 @@ func (t *TLSConn) closeWrite(ctx context.Context) error {
 	if !t.done.Load() {
 		return t.fault("close", errors.New("stream: CloseWrite before the handshake is over"))
 	}
-	if err := t.conn.writes.enter(ctx, "TLSConn.CloseWrite"); err != nil {
-		return err
+	if err := t.enterWrites(ctx, "TLSConn.CloseWrite"); err != nil {
+		return t.fault("close", err)
 	}
 	err := t.writable()
 	if err == nil {
 		err = t.tls.CloseWrite()
 	}
 	if err == nil {
-		err = t.flush(ctx, true)
+		err = t.flush(ctx)
 	}
 	t.leaveWrites()
 	return t.fault("close", err)

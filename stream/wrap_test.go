@@ -122,7 +122,7 @@ func TestAWriterLearnsThatItsReaderIsGone(t *testing.T) {
 			}
 			return r.Close()
 		})
-		if _, err := w.Write(make([]byte, 1<<20)); !errors.Is(err, syscall.EPIPE) {
+		if _, err := w.Write(make([]byte, 4<<20)); !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("it fails with %v", err)
 		}
 		return nil

@@ -144,7 +144,6 @@ func TestCloseInOnError(t *testing.T) {
 // TestGoneBeforeTheAccept: a connection that was reset in the backlog harms nobody.
 func TestGoneBeforeTheAccept(t *testing.T) {
 	onEvery(t, func(t *testing.T, o loop.Options) {
-		o.Watchdog = -1
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{
 			OnError: func(err error) { t.Errorf("told of %v", err) },
 		}, func() *spy {

@@ -91,14 +91,15 @@ func TestAbortDoesNotFlush(t *testing.T) {
 			lost: func(c *transport.Conn, err error) { lost <- err },
 		}
 	})
-	if n := drainAll(dial(t, s)); n >= int64(len(sent)) {
-		t.Errorf("%d bytes came after an abort", n)
-	}
+	peer := dial(t, s)
 	if err := <-flushed; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("flushed: %v", err)
 	}
 	if err := <-lost; err != nil {
 		t.Errorf("lost: %v", err)
+	}
+	if n := drainAll(peer); n >= int64(len(sent)) {
+		t.Errorf("%d bytes came after an abort", n)
 	}
 }
 

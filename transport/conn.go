@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -203,7 +204,8 @@ func (c *Conn) eof() {
 }
 
 // PauseReading stops DataReceived until ResumeReading: what the peer sends then
-// waits in the system, and at last with the peer.
+// waits in the system, and at last with the peer. So does its end, and that it is
+// gone may not be noticed meanwhile.
 func (c *Conn) PauseReading() {
 	c.only("PauseReading")
 	if !c.is(pausedReading) {
@@ -239,7 +241,8 @@ func (c *Conn) IsClosing() bool {
 }
 
 // Close ends the connection once everything written was sent. Nothing more is
-// received. Closing again does nothing.
+// received. Closing again does nothing. A peer that does not read keeps it open:
+// SetIdleTimeout, or Abort after a while, puts an end to that.
 func (c *Conn) Close() error {
 	c.only("Close")
 	c.beginClose()
@@ -298,14 +301,8 @@ func (c *Conn) end(err error) {
 			c.proto.ConnectionLost(c, err)
 		}
 	}()
-	if u := c.unsent; u != nil {
-		c.unsent = nil
-		why := err
-		if why == nil {
-			why = net.ErrClosed
-		}
-		u.abandon(c.out, why)
-	}
+	c.unsent = nil
+	c.abandon(cmp.Or(err, net.ErrClosed))
 }
 
 // fault is a system's error as package net would return it.
@@ -379,7 +376,8 @@ func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBu
 func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
 
 // SetLinger sets what closing does with what the system has not sent: it is sent
-// in the background (negative), dropped, and the peer reset (0), or waited for.
+// in the background (negative), dropped, and the peer reset (0), or waited for: by
+// the whole loop, for so many seconds.
 func (c *Conn) SetLinger(seconds int) error { return c.setOption(kernel.LingerSeconds, seconds) }
 
 func (c *Conn) setOption(o kernel.Option, value int) error {

@@ -43,6 +43,9 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		l.CallSoon(func() { co.fail(err) })
 		return
 	}
+	if a, ok := t.Known(false); ok {
+		co.addr = sock.NetAddr(network, a)
+	}
 	co.dialing = co.st.hub.Dial(t, bind, co.done)
 	if o.Timeout > 0 {
 		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
@@ -58,6 +61,7 @@ type connecting struct {
 	network  string
 	p        Protocol
 	o        ConnectOptions
+	addr     net.Addr // nil if a name has to be looked up
 	failed   func(error)
 	dialing  *sock.Dialing
 	timer    loop.Timer
@@ -111,5 +115,5 @@ func (co *connecting) giveUp(why error) {
 }
 
 func (co *connecting) fail(err error) {
-	co.failed(sock.Error("dial", co.network, nil, nil, err))
+	co.failed(sock.Error("dial", co.network, nil, co.addr, err))
 }

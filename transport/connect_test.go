@@ -170,7 +170,11 @@ func TestConnectRefused(t *testing.T) {
 	l, d, s := dialing(t, "127.0.0.1")
 	port := portOf(s)
 	s.Close()
-	wantOp(t, outcome(t, l, t.Context(), "tcp", "127.0.0.1:"+port, transport.ConnectOptions{}), syscall.ECONNREFUSED)
+	err := outcome(t, l, t.Context(), "tcp", "127.0.0.1:"+port, transport.ConnectOptions{})
+	wantOp(t, err, syscall.ECONNREFUSED)
+	if want := "dial tcp 127.0.0.1:" + port + ": connect: connection refused"; err.Error() != want {
+		t.Errorf("%v, and package net says %s", err, want)
+	}
 	wantOp(t, outcome(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{Timeout: time.Second}), syscall.ECONNREFUSED)
 	wantOp(t, outcome(t, l, t.Context(), "unix", abstract(), transport.ConnectOptions{}), syscall.ECONNREFUSED)
 	wantOp(t, outcome(t, l, t.Context(), "unix", t.TempDir()+"/nobody", transport.ConnectOptions{}), syscall.ENOENT)

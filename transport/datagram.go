@@ -153,7 +153,7 @@ func addrOrNil(network string, a kernel.Addr) net.Addr {
 // adopt takes an existing socket.
 func (e *Endpoint) adopt(c syscall.Conn) (int, error) {
 	k := e.st.hub.K
-	fd, shape, err := e.st.adopt(c)
+	fd, shape, err := e.st.hub.Adopt(c)
 	if err != nil {
 		return -1, err
 	}

@@ -209,8 +209,7 @@ func TestRefusedDatagramReachesErrorReceived(t *testing.T) {
 		}
 		addr := nobody.LocalAddr().String()
 		nobody.Close()
-		var e *transport.Endpoint
-		e = endpoint(t, l, &listener{
+		e := endpoint(t, l, &listener{
 			made: func(e *transport.Endpoint) { e.Send([]byte("anybody?")) },
 			failed: func(e *transport.Endpoint, err error) {
 				var op *net.OpError

@@ -39,8 +39,7 @@ type GroupOptions struct {
 }
 
 // GroupServer is a server whose connections are spread over the loops of a group.
-// ListenGroup makes one. Its methods may be called from any goroutine while the
-// group runs; while it does not, by whoever prepares it.
+// ListenGroup makes one. Its methods may be called from any goroutine, at any time.
 type GroupServer struct {
 	o       GroupOptions
 	network string
@@ -74,7 +73,10 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 		m := &member{gs: gs, st: stationOf(l)}
 		if i == 0 || o.Spread == ReusePort {
 			if err := m.listen(network, address); err != nil {
-				return nil, errors.Join(err, gs.Close())
+				for _, m := range gs.members {
+					m.stop()
+				}
+				return nil, err
 			}
 			address = gs.addr.String() // with the port that was free
 		}
@@ -92,20 +94,18 @@ func (gs *GroupServer) Addr() net.Addr { return sock.NetAddr(gs.network, gs.addr
 // Conns is how many connections are open on all loops.
 func (gs *GroupServer) Conns() int { return int(gs.open.Load()) }
 
-// Close stops to accept on all loops; connections stay. It does not wait for that
-// to have happened, but no connection is made any more. The path of a Unix socket
-// is removed. Closing again does nothing.
+// Close stops to accept on all loops; connections stay. Whoever connects from now on
+// is refused, whether the group runs or not. The path of a Unix socket is removed.
+// Closing again does nothing.
 func (gs *GroupServer) Close() error {
 	if gs.closed.Swap(true) {
 		return nil
 	}
 	var errs []error
 	for _, m := range gs.members {
-		m.on(func() { errs = append(errs, m.stop()) }, func() {
-			if err := m.stop(); err != nil && gs.o.OnError != nil {
-				gs.o.OnError(err)
-			}
-		})
+		if m.ln != nil {
+			errs = append(errs, m.refuse())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -120,9 +120,24 @@ func (gs *GroupServer) Drain(done func()) error {
 	gs.drained = append(gs.drained, done)
 	gs.mu.Unlock()
 	err := gs.Close()
-	first := gs.members[0]
-	first.on(first.finish, first.finish)
+	for _, done := range gs.whenDrained() {
+		if gs.members[0].st.hub.L.Post(done) != nil {
+			done() // there is no loop any more
+		}
+	}
 	return err
+}
+
+// whenDrained is what is to be called now, because no connection is left.
+func (gs *GroupServer) whenDrained() []func() {
+	if !gs.closed.Load() || gs.open.Load() != 0 {
+		return nil
+	}
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	drained := gs.drained
+	gs.drained = nil
+	return drained
 }
 
 // CloseConns closes every connection that the server has; see Server.CloseConns.
@@ -133,8 +148,13 @@ func (gs *GroupServer) AbortConns() { gs.each((*Server).AbortConns) }
 
 func (gs *GroupServer) each(fn func(*Server)) {
 	for _, m := range gs.members {
-		do := func() { fn(m.s) }
-		m.on(do, do)
+		switch l := m.st.hub.L; {
+		case m.load.Load() == 0:
+		case l.Owns():
+			fn(m.s)
+		default:
+			_ = l.Post(func() { fn(m.s) }) // a loop that is closed has no connections
+		}
 	}
 }
 

@@ -87,8 +87,11 @@ func (p *census) counts(g *loop.Group) (n []int) {
 
 func (p *census) options(s transport.Spread) transport.GroupOptions {
 	return transport.GroupOptions{
-		Options: transport.Options{Protocol: func() transport.Protocol { return p }},
-		Spread:  s,
+		Options: transport.Options{
+			Protocol: func() transport.Protocol { return p },
+			OnError:  func(err error) { p.ended <- err },
+		},
+		Spread: s,
 	}
 }
 
@@ -265,36 +268,16 @@ func TestGroupServerClosesFromAnyGoroutine(t *testing.T) {
 			again := make(chan struct{})
 			s.Drain(func() { close(again) })
 			<-again
-		})
-	}
-}
-
-// TestNoConnectionIsMadeAfterClose: the loop that accepts has not come to close its
-// listener yet, and somebody is at the door.
-func TestNoConnectionIsMadeAfterClose(t *testing.T) {
-	onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
-		p := newCensus()
-		s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(transport.RoundRobin))
-		var late net.Conn
-		drained := make(chan struct{})
-		g.Loops()[0].CallSoon(func() {
-			late = dialGroup(t, s)
-			closed := make(chan error)
-			go func() { closed <- s.Drain(func() { close(drained) }) }()
-			if err := <-closed; err != nil {
-				t.Error(err)
+			for _, l := range g.Loops() { // each has had a turn since
+				turns(l)
+			}
+			for range len(p.ended) {
+				if err := <-p.ended; err != nil {
+					t.Errorf("told of %v", err)
+				}
 			}
 		})
-		stop := start(t, g)
-		<-drained
-		stop()
-		if got, err := io.ReadAll(late); len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%q, %v", got, err)
-		}
-		if n := len(p.made); n != 0 {
-			t.Errorf("%d connections were made", n)
-		}
-	})
+	}
 }
 
 // TestGroupServerOfAGroupThatDoesNotRun: it is closed at once, and the group is
@@ -322,64 +305,6 @@ func TestGroupServerOfAGroupThatDoesNotRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestNoConnectionIsLostOnTheWay: handed over to a loop that is closed before it
-// takes it, and to one that was closed before. Both are closed.
-func TestNoConnectionIsLostOnTheWay(t *testing.T) {
-	onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
-		p := newCensus()
-		s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(transport.RoundRobin))
-		front, other := g.Loops()[0], g.Loops()[1]
-		drained := false
-		var peers []net.Conn
-		accept := func() {
-			peers = append(peers, dialGroup(t, s))
-			before := front.Stats().Events
-			for front.Stats().Events == before {
-				if _, err := front.RunOnce(-1); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		accept() // for the front itself
-		accept() // for the other, which does not run
-		if s.Conns() != 2 || len(p.made) != 1 {
-			t.Fatalf("%d connections, %d made", s.Conns(), len(p.made))
-		}
-		var lost *loop.LostError
-		if err := other.Close(); !errors.As(err, &lost) {
-			t.Errorf("the other was closed with %v", err)
-		}
-		accept() // the front's turn
-		accept() // handed to the closed one
-		for _, i := range []int{1, 3} {
-			if got, err := io.ReadAll(peers[i]); len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("peer %d: %q, %v", i, got, err)
-			}
-		}
-		if s.Conns() != 2 {
-			t.Errorf("%d connections", s.Conns())
-		}
-		s.Drain(func() { drained = true })
-		s.AbortConns()
-		for !drained {
-			if _, err := front.RunOnce(-1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := front.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := len(p.ended); n != 2 {
-			t.Errorf("%d lost", n)
-		}
-		called := false
-		s.Drain(func() { called = true })
-		if !called {
-			t.Error("Drain of a closed group does not end")
-		}
-	})
 }
 
 func TestListenGroupRefuses(t *testing.T) {

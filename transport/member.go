@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -10,18 +9,19 @@ import (
 
 // member is a loop's part of a GroupServer.
 type member struct {
-	gs   *GroupServer
-	st   *station
-	s    *Server        // of the connections; it does not listen itself
-	ln   *sock.Listener // nil where another loop accepts; loop goroutine only
-	file socketFile     // loop goroutine only
+	gs *GroupServer
+	st *station
+	s  *Server        // of the connections; it does not listen itself
+	ln *sock.Listener // nil where another loop accepts; its methods are for the loop's goroutine
 
 	load  atomic.Int64 // connections, also those on their way here
 	waits atomic.Bool  // its listener is paused until there is room
 
-	mu   sync.Mutex
-	fds  []int // handed over, and not taken yet; guarded by mu
-	gone bool  // the loop is closed; guarded by mu
+	mu      sync.Mutex
+	file    socketFile // guarded by mu
+	fds     []int      // handed over, and not taken yet; guarded by mu
+	stopped bool       // the listener is closed; guarded by mu
+	gone    bool       // the loop is closed; guarded by mu
 }
 
 // listen binds the member's own socket.
@@ -36,7 +36,7 @@ func (m *member) listen(network, address string) error {
 	}
 	if gs.addr, err = hub.K.LocalAddr(fd); err == nil {
 		m.file = claim(hub.K, gs.addr)
-		m.ln, err = hub.Listen(fd, m.accept, func(err error) { m.s.failed(err) })
+		m.ln, err = hub.Listen(fd, m.accept, m.failed)
 	}
 	if err != nil {
 		m.file.remove(hub.K)
@@ -53,23 +53,43 @@ func (m *member) begin() {
 	m.st.servers[m] = true
 }
 
-// on calls here if the caller may use the loop now, and otherwise has the loop call
-// there. A loop that is closed has ended its part.
-func (m *member) on(here, there func()) {
-	l := m.st.hub.L
-	if l.Running() && !l.Owns() {
-		_ = l.Post(there)
-		return
-	}
-	here()
-}
-
-// stop ends the listener.
-func (m *member) stop() error {
-	if m.ln == nil {
+// refuse ends the listener from any goroutine: the socket is shut, which the loop
+// hears of as an event, and closes it. Where the system can, that is better than to
+// post it: a loop that is stopped now would never come to it, and say so when it is
+// closed. The others are as good as ended when their path is gone.
+func (m *member) refuse() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped { // and its number may be somebody else's
 		return nil
 	}
-	return errors.Join(m.ln.Close(), m.file.remove(m.st.hub.K))
+	err := m.file.remove(m.st.hub.K)
+	l := m.st.hub.L
+	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
+		_ = l.Post(m.stop) // if it does not run, accept or the loop's end sees to it
+	}
+	return err
+}
+
+// failed hears why nothing can be accepted.
+func (m *member) failed(err error) {
+	if m.gs.closed.Load() {
+		m.stop()
+		return
+	}
+	m.s.failed(err)
+}
+
+// stop ends the listener, on its loop or before that runs.
+func (m *member) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ln == nil || m.stopped {
+		return
+	}
+	m.stopped = true
+	m.ln.Close()
+	m.file.remove(m.st.hub.K)
 }
 
 // accept gives a new connection to a loop. It is counted before the server is seen to
@@ -80,7 +100,10 @@ func (m *member) accept(fd int) {
 	to.load.Add(1)
 	m.gs.open.Add(1)
 	switch {
-	case m.gs.closed.Load(), to != m && !to.give(fd):
+	case m.gs.closed.Load():
+		m.stop()
+		fallthrough
+	case to != m && !to.give(fd):
 		m.st.hub.K.CloseFD(fd)
 		to.unload()
 		m.finish()
@@ -167,23 +190,8 @@ func (m *member) unload() {
 
 // finish tells those who wait for the last connection, if that was it.
 func (m *member) finish() {
-	gs := m.gs
-	if !gs.closed.Load() || gs.open.Load() != 0 {
-		return
-	}
-	gs.mu.Lock()
-	drained := gs.drained
-	gs.drained = nil
-	gs.mu.Unlock()
-	m.mu.Lock()
-	gone := m.gone
-	m.mu.Unlock()
-	for _, done := range drained {
-		if gone {
-			done() // there is no later
-		} else {
-			m.st.hub.Tell(done)
-		}
+	for _, done := range m.gs.whenDrained() {
+		m.st.hub.Tell(done)
 	}
 }
 

@@ -56,7 +56,8 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	first := u.empty()
 	s := &span{f: f, offset: offset, left: n, at: c.out + uint64(u.total())}
 	u.files = append(u.files, s)
-	u.marks = append(u.marks, mark{s.at + uint64(n), done})
+	e := c.more()
+	e.marks = append(e.marks, mark{s.at + uint64(n), done})
 	if first {
 		c.waits()
 		c.startSpan(s)

@@ -10,7 +10,8 @@ import (
 
 // extra is what few connections ask for.
 type extra struct {
-	high, low int // water marks; 0 means the usual ones
+	high, low int    // water marks; 0 means the usual ones
+	marks     []mark // of AfterFlush
 
 	idle, read, write time.Duration // the longest silences; 0 for any
 

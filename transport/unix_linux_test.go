@@ -79,8 +79,7 @@ func TestUnixNames(t *testing.T) {
 func TestPeerCredOfTCP(t *testing.T) {
 	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
 		near, _ := tcpPair(t)
-		var conn *transport.Conn
-		conn = wrap(t, l, near, &script{
+		conn := wrap(t, l, near, &script{
 			made: func(c *transport.Conn) {
 				if _, err := c.PeerCred(); !errors.Is(err, errors.ErrUnsupported) {
 					t.Errorf("TCP: %v", err)

@@ -26,9 +26,9 @@ import (
 // there is no real system below, with what is errors.ErrUnsupported.
 func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
 	st := stationOf(l)
-	fd, shape, err := st.adopt(c)
+	fd, shape, err := st.hub.Adopt(c)
 	if err != nil {
-		return nil, wrapError(err)
+		return nil, sock.WrapError(err)
 	}
 	return st.wrap(fd, shape, p)
 }
@@ -37,9 +37,9 @@ func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
 // over. It too is duplicated; the caller closes his.
 func WrapFD(l *loop.Loop, fd int, p Protocol) (*Conn, error) {
 	st := stationOf(l)
-	own, shape, err := st.adoptFD(fd)
+	own, shape, err := st.hub.AdoptFD(fd)
 	if err != nil {
-		return nil, wrapError(err)
+		return nil, sock.WrapError(err)
 	}
 	return st.wrap(own, shape, p)
 }
@@ -53,51 +53,19 @@ func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 		panic("transport: WrapListener without a Protocol")
 	}
 	st := stationOf(l)
-	fd, shape, err := st.adopt(ln)
+	fd, shape, err := st.hub.Adopt(ln)
 	if err != nil {
-		return nil, wrapError(err)
+		return nil, sock.WrapError(err)
 	}
 	if !shape.Listening || shape.Type != kernel.Stream {
 		st.hub.K.CloseFD(fd)
-		return nil, wrapError(syscall.EPROTOTYPE)
+		return nil, sock.WrapError(syscall.EPROTOTYPE)
 	}
 	network := "tcp"
 	if a, err := st.hub.K.LocalAddr(fd); err == nil {
 		network = sock.NetworkOf(a.Family())
 	}
 	return st.serve(fd, network, o)
-}
-
-func wrapError(err error) error {
-	if errors.Is(err, errors.ErrUnsupported) {
-		err = fmt.Errorf("there is no real system below: %w", err)
-	}
-	return sock.Error("wrap", "fd", nil, nil, err)
-}
-
-// adopt makes a descriptor of our own for what c is.
-func (st *station) adopt(c syscall.Conn) (fd int, shape kernel.Shape, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, shape, err
-	}
-	fd = -1
-	if e := raw.Control(func(theirs uintptr) { fd, shape, err = st.adoptFD(int(theirs)) }); e != nil {
-		return -1, shape, net.ErrClosed // the only reason there is, but os has no name for it here
-	}
-	return fd, shape, err
-}
-
-func (st *station) adoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
-	native := st.hub.K.Native()
-	if fd, err = native.Adopt(theirs); err != nil {
-		return -1, shape, err
-	}
-	if shape, err = native.Shape(fd); err != nil {
-		native.Release(fd)
-		return -1, shape, err
-	}
-	return fd, shape, nil
 }
 
 // wrap makes the connection on fd, which it closes if it fails.
@@ -115,7 +83,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 	}
 	if err != nil {
 		k.CloseFD(fd)
-		return nil, wrapError(err)
+		return nil, sock.WrapError(err)
 	}
 	c := &Conn{st: st, state: unmade}
 	c.setProtocol(p)
@@ -129,7 +97,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		o = (*writeOnlyOwner)(c)
 	}
 	if err := c.socket.Init(st.hub, fd, kind, o); err != nil {
-		return nil, wrapError(err)
+		return nil, sock.WrapError(err)
 	}
 	if shape.WriteOnly {
 		c.socket.CloseRead()

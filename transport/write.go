@@ -159,7 +159,6 @@ type unsent struct {
 	bufs  [][]byte
 	head  int // bytes of the first that were sent
 	size  int
-	marks []mark
 	files []*span // between the bytes
 }
 
@@ -205,7 +204,7 @@ func (u *unsent) add(p []byte) {
 func (c *Conn) drain() {
 	u := c.unsent
 	for {
-		u.settle(c.out)
+		c.settle()
 		if c.is(lost) {
 			return
 		}
@@ -267,28 +266,29 @@ func (u *unsent) drop(n int) {
 	u.head = n
 }
 
-// settle calls the functions of marks that were reached when so many bytes are out.
-func (u *unsent) settle(out uint64) {
-	for len(u.marks) > 0 && u.marks[0].at <= out {
-		fn := u.marks[0].fn
-		u.marks = u.marks[1:]
+// settle calls the functions of marks that were reached.
+func (c *Conn) settle() {
+	for e := c.extra; e != nil && len(e.marks) > 0 && e.marks[0].at <= c.out; {
+		fn := e.marks[0].fn
+		e.marks = e.marks[1:]
 		fn(nil)
 	}
 }
 
 // abandon is settle when no more bytes will get out. All hear of it, even if one
 // panics.
-func (u *unsent) abandon(out uint64, why error) {
-	defer func() {
-		if len(u.marks) > 0 {
-			u.abandon(out, why)
-		}
-	}()
-	u.settle(out)
-	for len(u.marks) > 0 {
-		fn := u.marks[0].fn
-		u.marks = u.marks[1:]
-		fn(why)
+func (c *Conn) abandon(why error) {
+	e := c.extra
+	if e == nil || len(e.marks) == 0 {
+		return
+	}
+	defer func() { c.abandon(why) }()
+	mark := e.marks[0]
+	e.marks = e.marks[1:]
+	if mark.at <= c.out {
+		mark.fn(nil)
+	} else {
+		mark.fn(why)
 	}
 }
 
@@ -307,17 +307,18 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.st.hub.Tell(func() { fn(net.ErrClosed) })
 		return
 	}
-	if c.unsent == nil {
-		c.unsent = &unsent{}
+	e, at := c.more(), c.out
+	if c.unsent != nil {
+		at += uint64(c.unsent.total())
+	}
+	e.marks = append(e.marks, mark{at, fn})
+	if c.unsent == nil && !c.is(lost) {
 		c.Loop().CallSoon(func() {
-			c.guarded(func() {
-				if c.unsent != nil && !c.is(lost) {
-					c.drain()
-				}
-			})
+			if !c.is(lost) {
+				c.guarded(c.settle)
+			}
 		})
 	}
-	c.unsent.marks = append(c.unsent.marks, mark{c.out + uint64(c.unsent.total()), fn})
 }
 
 // Unsent is how many bytes wait for room to be sent, not counting those of files.

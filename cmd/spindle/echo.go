@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,9 +21,12 @@ until it is interrupted.
   spindle echo                               one loop on 127.0.0.1:9000
   spindle echo --loops 4 --addr :9000        four loops that share the port
   spindle echo --network unix --addr /tmp/e  a Unix socket
+  spindle echo --network udp                 datagrams
+  spindle echo --network tls --model coroutine --tls-cert c.pem --tls-key k.pem
   nc 127.0.0.1 9000                          try it: what you type comes back
 
-Port 0 takes a free port; the line on standard output says which.
+Port 0 takes a free port; the line on standard output says which. Without files
+for TLS the server makes a certificate that nobody trusts.
 `
 
 // endpoint is where a server listens.
@@ -30,6 +34,7 @@ type endpoint struct {
 	network string
 	address string
 	shared  bool // with the other loops
+	tls     *tls.Config
 }
 
 // echoServer is a server on one loop. It tells by ready where it listens, and runs
@@ -38,15 +43,17 @@ type echoServer func(ctx context.Context, l *loop.Loop, at endpoint, ready func(
 
 // echoServers are the servers by model and network.
 var echoServers = map[string]map[string]echoServer{
-	"protocol":  {"tcp": protocolEcho, "unix": protocolEcho},
-	"coroutine": {"tcp": coroutineEcho, "unix": coroutineEcho},
+	"protocol":  {"tcp": protocolEcho, "unix": protocolEcho, "udp": datagramEcho},
+	"coroutine": {"tcp": coroutineEcho, "unix": coroutineEcho, "udp": packetEcho, "tls": tlsEcho},
 }
 
 func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	flags := flag.NewFlagSet("echo", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:9000", "`HOST:PORT` or path to listen on")
 	model := flags.String("model", "protocol", "`MODEL` of the server: protocol (callbacks), or coroutine (a task for each connection)")
-	network := flags.String("network", "tcp", "`NETWORK` to serve: tcp or unix")
+	network := flags.String("network", "tcp", "`NETWORK` to serve: tcp, unix, udp or tls")
+	certFile := flags.String("tls-cert", "", "`FILE` with the certificate, for tls")
+	keyFile := flags.String("tls-key", "", "`FILE` with its key")
 	backend := flags.String("backend", "auto", "`POLLER` underneath: auto, epoll, kqueue or poll")
 	loops := flags.Int("loops", 1, "`N` loops, each on a goroutine of its own")
 	if err := parse(flags, echoHelp, args, out); err != nil {
@@ -58,14 +65,24 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 		return fmt.Errorf("unexpected argument %q; see 'spindle echo --help'", flags.Arg(0))
 	case echoServers[*model] == nil:
 		return fmt.Errorf("unknown model %q (have protocol, coroutine)", *model)
+	case server == nil && *network == "tls":
+		return errors.New("--network tls: needs --model coroutine")
 	case server == nil:
-		return fmt.Errorf("unknown network %q (have tcp, unix)", *network)
+		return fmt.Errorf("unknown network %q (have tcp, unix, udp, tls)", *network)
 	case *loops < 1:
 		return fmt.Errorf("--loops %d: need at least one", *loops)
 	case *network == "unix" && *loops > 1:
 		return errors.New("--loops: only one loop can listen on a Unix socket")
+	case *network == "udp" && *model == "coroutine" && *loops > 1:
+		return errors.New("--loops: only one loop can receive datagrams in this model")
 	}
-	at := endpoint{*network, *addr, *loops > 1}
+	at := endpoint{network: *network, address: *addr, shared: *loops > 1}
+	if *network == "tls" {
+		var err error
+		if at.tls, err = certificate(*certFile, *keyFile); err != nil {
+			return err
+		}
+	}
 	if *network != "unix" {
 		var err error
 		if at.address, err = resolve(ctx, *addr); err != nil {

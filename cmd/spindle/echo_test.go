@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,13 +27,18 @@ var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \((\w+), (
 // command must then end with exit code 0.
 func startEcho(t *testing.T, model, backend string, loops int) string {
 	t.Helper()
+	return startEchoAt(t, "127.0.0.1:0", "--model", model, "--backend", backend, "--loops", fmt.Sprint(loops))
+}
+
+// startEchoAt is startEcho with other options.
+func startEchoAt(t *testing.T, addr string, options ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	var errs bytes.Buffer
 	exit := make(chan int, 1)
 	go func() {
-		args := []string{"echo", "--addr", "127.0.0.1:0", "--model", model, "--backend", backend, "--loops", fmt.Sprint(loops)}
-		code := execute(ctx, args, w, &errs)
+		code := execute(ctx, append([]string{"echo", "--addr", addr}, options...), w, &errs)
 		w.Close()
 		exit <- code
 	}()
@@ -48,10 +54,30 @@ func startEcho(t *testing.T, model, backend string, loops int) string {
 		t.Fatalf("no line on stdout: %v", err)
 	}
 	said := listening.FindStringSubmatch(line)
-	if said == nil || said[2] != model || said[3] != backend || said[4] != fmt.Sprint(loops, " ", plural(loops, "loop")) {
-		t.Fatalf("the command says %q; want address, %s and %d loops", line, backend, loops)
+	if said == nil {
+		t.Fatalf("the command says %q", line)
 	}
 	return said[1]
+}
+
+// TestEchoSaysWhatItIs: on one line.
+func TestEchoSaysWhatItIs(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- execute(ctx, []string{"echo", "--addr", "127.0.0.1:0", "--model", "coroutine", "--backend", "poll", "--loops", "2"}, w, io.Discard)
+		w.Close()
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	said := listening.FindStringSubmatch(line)
+	if said == nil || said[2] != "coroutine" || said[3] != "poll" || said[4] != "2 loops" {
+		t.Errorf("the command says %q, %v", line, err)
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 func TestEcho(t *testing.T) {
@@ -198,6 +224,51 @@ func doesNotRead(t *testing.T, addr string) {
 			t.Fatalf("what came back is changed after byte %d", at)
 		}
 	}
+}
+
+// TestEchoOtherNetworks: the other networks answer too.
+func TestEchoOtherNetworks(t *testing.T) {
+	for model, networks := range echoServers {
+		for network := range networks {
+			if network == "tcp" {
+				continue
+			}
+			t.Run(model+" on "+network, func(t *testing.T) {
+				at := "127.0.0.1:0"
+				if network == "unix" {
+					at = t.TempDir() + "/echo"
+				}
+				addr := startEchoAt(t, at, "--model", model, "--network", network)
+				conn := dialNetwork(t, network, addr)
+				defer conn.Close()
+				for i := range 20 {
+					message := pattern(1+i*50, uint32(i))
+					if _, err := conn.Write(message); err != nil {
+						t.Fatal(err)
+					}
+					got := make([]byte, len(message))
+					if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, message) {
+						t.Fatalf("message %d came back as %d bytes, %v", i, len(got), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func dialNetwork(t *testing.T, network, addr string) (conn net.Conn) {
+	t.Helper()
+	var err error
+	if network == "tls" {
+		conn, err = tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	} else {
+		conn, err = net.Dial(network, addr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn
 }
 
 // A client that vanishes takes nobody with it.

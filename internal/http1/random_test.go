@@ -91,7 +91,7 @@ func damaged(r *rand.Rand, s string) string {
 func TestRandomRequestsMeanTheSameToNetHTTP(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
 	accepted := 0
-	for range rounds(40000) {
+	for range rounds(20000) {
 		stream := randomStream(r)
 		compare(t, stream)
 		if t.Failed() {
@@ -101,7 +101,7 @@ func TestRandomRequestsMeanTheSameToNetHTTP(t *testing.T) {
 			accepted++
 		}
 	}
-	if accepted < rounds(40000)/8 {
+	if accepted < rounds(20000)/8 {
 		t.Errorf("only %d streams were accepted: the test does not say much", accepted)
 	}
 }

@@ -193,7 +193,7 @@ func randomResponse(r *rand.Rand) string {
 
 func TestRandomResponsesMeanTheSameToNetHTTP(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 5))
-	for i := range rounds(40000) {
+	for i := range rounds(20000) {
 		compareResponse(t, randomResponse(r), i%2 == 0)
 		if t.Failed() {
 			return
@@ -203,7 +203,7 @@ func TestRandomResponsesMeanTheSameToNetHTTP(t *testing.T) {
 
 func TestResponsesDoNotDependOnHowTheyAreCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 5))
-	for range rounds(20000) {
+	for range rounds(8000) {
 		stream := randomResponse(r)
 		checkSplits(t, responseParser, stream, r)
 		checkSplits(t, smallResponseParser, stream, r)

@@ -31,7 +31,7 @@ func smallRequestParser() parser { return http1.NewRequestParser(small) }
 
 func TestRequestsDoNotDependOnHowTheyAreCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 5))
-	for range rounds(20000) {
+	for range rounds(8000) {
 		stream := randomStream(r)
 		checkSplits(t, requestParser, stream, r)
 		checkSplits(t, smallRequestParser, stream, r)

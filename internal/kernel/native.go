@@ -24,6 +24,10 @@ type Native interface {
 	// NetConn is a connection of package net on the socket that fd refers to;
 	// fd stays as it is.
 	NetConn(fd int) (net.Conn, error)
+	// Unlisten has a listening TCP socket refuse connections for good, at once:
+	// also those that wait. It becomes readable, and accepting fails with
+	// EINVAL.
+	Unlisten(fd int) error
 	// PeerCred tells who made the other end of a Unix stream socket.
 	PeerCred(fd int) (Cred, error)
 
@@ -74,6 +78,7 @@ func (notNative) Adopt(int) (int, error)                     { return -1, syscal
 func (notNative) Release(int) error                          { return syscall.ENOSYS }
 func (notNative) Shape(int) (Shape, error)                   { return Shape{}, syscall.ENOSYS }
 func (notNative) NetConn(int) (net.Conn, error)              { return nil, syscall.ENOSYS }
+func (notNative) Unlisten(int) error                         { return syscall.ENOSYS }
 func (notNative) PeerCred(int) (Cred, error)                 { return Cred{}, syscall.ENOSYS }
 func (notNative) FileID(string) (FileID, error)              { return FileID{}, syscall.ENOSYS }
 func (notNative) Unlink(string, FileID) error                { return syscall.ENOSYS }

@@ -11,6 +11,7 @@ import (
 // These systems have a sendfile, each another one, and credentials of a peer
 // under other names. None of it is here until it can be tested.
 
+func (sockets) Unlisten(int) error         { return unix.ENOSYS } // it would be ENOTCONN
 func (sockets) PeerCred(int) (Cred, error) { return Cred{}, unix.ENOSYS }
 func (sockets) SendFile(int, int, int64, int) (int, error) {
 	return 0, unix.ENOSYS

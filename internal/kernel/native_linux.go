@@ -28,6 +28,15 @@ func (sockets) Adopt(fd int) (int, error) {
 	return own, nil
 }
 
+// Unlisten leaves Unix sockets alone. They would be readable for ever, and yet say
+// EAGAIN.
+func (s sockets) Unlisten(fd int) error {
+	if a, err := s.LocalAddr(fd); err != nil || a.Family() == Unix {
+		return unix.EOPNOTSUPP
+	}
+	return unix.Shutdown(fd, unix.SHUT_RDWR)
+}
+
 func (s sockets) PeerCred(fd int) (Cred, error) {
 	a, err := s.LocalAddr(fd)
 	switch {
@@ -59,6 +68,9 @@ func (sockets) Pipe() (int, int, error) {
 	if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return -1, -1, err
 	}
+	// The more a pipe holds, the fewer calls a large transfer takes. It is
+	// refused to whoever has many; then it holds as much as any.
+	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, 1<<20)
 	return p[0], p[1], nil
 }
 

@@ -153,6 +153,43 @@ func TestNetConnLeavesTheDescriptorAlone(t *testing.T) {
 	}
 }
 
+func TestUnlistenRefusesAndTells(t *testing.T) {
+	everyPoller(t, func(t *testing.T, k *Kernel) {
+		ln, err := k.Socket(IPv4, Stream)
+		must(t, err)
+		defer k.CloseFD(ln)
+		must(t, k.Bind(ln, Addr{AddrPort: netip.MustParseAddrPort("127.0.0.1:0")}))
+		must(t, k.Listen(ln, 4))
+		at, err := k.LocalAddr(ln)
+		must(t, err)
+		must(t, k.Add(ln, 1, Read, Level))
+		must(t, k.Native().Unlisten(ln))
+		if got := look(t, k); len(got) != 1 || got[0].Ready&Readable == 0 {
+			t.Errorf("events %v", got)
+		}
+		if _, err := k.Accept(ln); err != unix.EINVAL {
+			t.Errorf("accept: %v", err)
+		}
+		must(t, k.Delete(ln))
+		c, err := k.Socket(IPv4, Stream)
+		must(t, err)
+		defer k.CloseFD(c)
+		err = k.Connect(c, at)
+		if err == unix.EINPROGRESS { // on loopback the answer is there
+			code, e := k.Option(c, SocketError)
+			must(t, e)
+			err = unix.Errno(code)
+		}
+		if err != unix.ECONNREFUSED {
+			t.Errorf("connect: %v", err)
+		}
+		a, _ := socketPair(t, unix.SOCK_STREAM)
+		if err := k.Native().Unlisten(a); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a Unix socket: %v", err)
+		}
+	})
+}
+
 func TestPeerCredNamesThisProcess(t *testing.T) {
 	var s sockets
 	a, _ := socketPair(t, unix.SOCK_STREAM)
@@ -274,6 +311,7 @@ func TestAKernelWithoutASystemRefuses(t *testing.T) {
 	_, err := n.Adopt(0)
 	note(err)
 	note(n.Release(0))
+	note(n.Unlisten(0))
 	_, err = n.Shape(0)
 	note(err)
 	_, err = n.NetConn(0)

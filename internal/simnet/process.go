@@ -1,10 +1,8 @@
 package simnet
 
 import (
-	"context"
 	"iter"
 	"math/rand/v2"
-	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,6 +31,7 @@ type Process struct {
 	lookedAt time.Duration // which
 	closed   bool
 
+	main  func() // nil if the process drives the world itself
 	next  func() (struct{}, bool)
 	yield func(struct{}) bool
 	dead  bool // ended by Goexit
@@ -89,6 +88,15 @@ func (p *Process) Host() *Host { return p.host }
 // Wait returns. The coroutine is iter.Pull's, which passes control between
 // whoever calls next and whoever calls yield, and does not ask who they are.
 func (p *Process) Exec(main func()) {
+	p.main = main
+	p.state = waiting
+	p.goOn()
+}
+
+// begin makes the coroutine. That is left to the driver, because the runtime wants
+// a coroutine to be made and resumed under the same lock to a thread, or none.
+func (p *Process) begin() {
+	main := p.main
 	p.next, _ = iter.Pull(func(yield func(struct{}) bool) {
 		p.yield = yield
 		returned := false
@@ -101,8 +109,6 @@ func (p *Process) Exec(main func()) {
 		main()
 		returned = true
 	})
-	p.state = waiting
-	p.goOn()
 }
 
 // goOn lets a process that waits continue when the driver comes to it.
@@ -112,7 +118,7 @@ func (p *Process) goOn() {
 	}
 	p.state = runnable
 	switch {
-	case p.next == nil: // it drives the world itself
+	case p.main == nil: // it drives the world itself
 	case p.host.paused:
 		p.held = true
 	default:
@@ -125,6 +131,9 @@ func (p *Process) resume() {
 	if p.host.paused {
 		p.held = true
 		return
+	}
+	if p.next == nil {
+		p.begin()
 	}
 	p.state = running
 	_, more := p.next()
@@ -354,44 +363,8 @@ func (p *Process) Close() error {
 	for _, f := range p.files.all() {
 		f.watched = false
 	}
-	if p.next == nil {
+	if p.main == nil {
 		p.end()
 	}
 	return nil
-}
-
-// Mono may be called from any goroutine.
-func (p *Process) Mono() time.Duration { return p.host.clock.Load().mono(p.w.Now()) }
-
-// Begin is when simulated time begins.
-var Begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Wall may be called from any goroutine.
-func (p *Process) Wall() time.Time {
-	c := p.host.clock.Load()
-	return Begin.Add(c.mono(p.w.Now()) + c.off)
-}
-
-// Uint64 may be called from any goroutine.
-func (p *Process) Uint64() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rand.Uint64()
-}
-
-// Start may be called from any goroutine. The work is done inside Wait, when
-// every process waits: so it runs at the same moment in every run.
-func (p *Process) Start(work func()) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.work = append(p.work, work)
-	p.w.busy = append(p.w.busy, p)
-}
-
-// LookupNetIP may be called from any goroutine.
-func (p *Process) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	return p.host.lookup(network, host)
 }

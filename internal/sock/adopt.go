@@ -15,12 +15,17 @@ func (h *Hub) Adopt(c syscall.Conn) (fd int, shape kernel.Shape, err error) {
 	if err != nil {
 		return -1, shape, err
 	}
-	native := h.K.Native()
 	fd = -1
-	if e := raw.Control(func(theirs uintptr) { fd, err = native.Adopt(int(theirs)) }); e != nil {
-		return -1, shape, net.ErrClosed // for want of another reason
+	if e := raw.Control(func(theirs uintptr) { fd, shape, err = h.AdoptFD(int(theirs)) }); e != nil {
+		return -1, shape, net.ErrClosed // the only reason there is, but os has no name for it here
 	}
-	if err != nil {
+	return fd, shape, err
+}
+
+// AdoptFD is Adopt of a descriptor.
+func (h *Hub) AdoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
+	native := h.K.Native()
+	if fd, err = native.Adopt(theirs); err != nil {
 		return -1, shape, err
 	}
 	if shape, err = native.Shape(fd); err != nil {

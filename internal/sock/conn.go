@@ -146,7 +146,7 @@ func (c *Conn) told(r loop.Ready) {
 		c.state |= hungUp
 	}
 	if r&loop.Failed != 0 {
-		c.state = c.state&^drained&^full | hungUp | failed // a call will tell why
+		c.state |= hungUp | failed // in every direction that is watched; a call will tell why
 	}
 	if r&loop.Writable != 0 {
 		c.state &^= full

@@ -92,10 +92,7 @@ func TestDialLater(t *testing.T) {
 func TestDialCancelled(t *testing.T) {
 	f, h := newFake(t)
 	f.connect = func(kernel.Addr) error { return syscall.EINPROGRESS }
-	f.lookup = func(ctx context.Context) ([]netip.Addr, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
+	begun := make(chan bool)
 	var a answer
 	for _, stage := range []string{"begun", "connecting", "two", "looking up"} {
 		to := target(t, "tcp", "10.0.0.1:9")
@@ -107,6 +104,7 @@ func TestDialCancelled(t *testing.T) {
 			to = target(t, "tcp", "name:9")
 		case "looking up":
 			f.lookup = func(ctx context.Context) ([]netip.Addr, error) {
+				close(begun)
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -122,6 +120,8 @@ func TestDialCancelled(t *testing.T) {
 			if len(f.open) != 2 {
 				t.Errorf("%d tries at once", len(f.open))
 			}
+		case "looking up":
+			<-begun // or else it would just be taken back
 		}
 		if !d.Cancel() || d.Cancel() {
 			t.Errorf("%s: cancel", stage)

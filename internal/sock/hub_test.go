@@ -66,3 +66,18 @@ func TestTellAtTheLoopsEnd(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 }
+
+// TestListenAtTheLoopsEnd: who begins to listen while the loop is closed leaves
+// nothing open.
+func TestListenAtTheLoopsEnd(t *testing.T) {
+	f, h := newFake(t)
+	h.Tell(func() {
+		f.open[7] = true
+		if _, err := h.Listen(7, nil, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := h.L.Close(); err != nil || f.open[7] {
+		t.Errorf("open %v, %v", f.open, err)
+	}
+}

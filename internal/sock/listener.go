@@ -20,7 +20,7 @@ type Listener struct {
 	failed func(error)
 	rest   loop.Timer
 	spell  bool // out of descriptors or memory, and told of it
-	paused bool
+	paused bool // also once it is closed
 	watch  bool
 	closed bool
 }
@@ -132,7 +132,7 @@ const acceptRest = 50 * time.Millisecond
 
 func (ln *Listener) ready() {
 	for range acceptBatch {
-		if ln.paused || ln.closed {
+		if ln.paused {
 			return
 		}
 		fd, err := ln.hub.K.Accept(ln.fd)
@@ -142,6 +142,12 @@ func (ln *Listener) ready() {
 		case syscall.ECONNABORTED: // gone before we came
 		case syscall.EAGAIN:
 			ln.spell = false
+			return
+		case syscall.EINVAL: // it listens no more, and never will
+			ln.unwatch()
+			if ln.failed != nil {
+				ln.failed(err)
+			}
 			return
 		default:
 			ln.lookAway(err)

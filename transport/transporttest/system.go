@@ -23,7 +23,8 @@ type system struct {
 	reset   map[int]bool // connections whose peer is gone
 	work    []func()     // for workers, done one by one when all else waits
 
-	// Unless the kernel has a virtual clock of its own.
+	ownTime bool // the kernel has a virtual clock of its own; otherwise:
+
 	now      time.Duration
 	inFlight time.Duration // how long bytes may be under way in reality
 }
@@ -41,7 +42,7 @@ func newSystem(s setting) (*system, *kernel.Kernel) {
 	}
 	k := *s.k
 	k.Poller, k.Sockets, k.Resolver, k.Workers = sys, sys, names{}, sys
-	if !s.ownTime {
+	if sys.ownTime = s.ownTime; !s.ownTime {
 		k.Clock = sys
 		if s.network == "tcp" {
 			sys.inFlight = 200 * time.Microsecond
@@ -106,6 +107,9 @@ func (s *system) Wait(events []kernel.Event, timeout time.Duration) (int, error)
 		s.work = s.work[1:]
 		work()
 		return s.Poller.Wait(events, 0)
+	}
+	if s.ownTime {
+		return s.Poller.Wait(events, timeout)
 	}
 	inFlight := s.inFlight
 	if timeout < 0 || timeout > longWait {

@@ -24,12 +24,18 @@ type Traits struct {
 	// Networks are those to play on: "unix", "tcp". The first is played with
 	// every trouble, the others with some. None means both.
 	Networks []string
+	// Places is at how many places each trouble is tried at most; small
+	// programs have fewer. Zero means 16.
+	Places int
 }
 
 // Run plays every program with every trouble. Open is called once for each play.
 func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 	if traits.Networks == nil {
 		traits.Networks = []string{"unix", "tcp"}
+	}
+	if traits.Places == 0 {
+		traits.Places = 16
 	}
 	for i, network := range traits.Networks {
 		for _, p := range programs {
@@ -38,24 +44,15 @@ func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 				play := func(tr trouble) outcome {
 					return run(setting{p, network, tr, traits.OwnTime, open(t)})
 				}
-				most := mostPlays
+				most := traits.Places
 				if i > 0 {
-					most = mostPlaysElsewhere
-				}
-				if testing.Short() {
-					most /= 4
+					most = max(1, most/5)
 				}
 				playAll(t, play, most)
 			})
 		}
 	}
 }
-
-// How many places a trouble is tried at. Small programs have fewer.
-const (
-	mostPlays          = 16
-	mostPlaysElsewhere = 3
-)
 
 // playAll plays a program in peace, and then with each trouble at each place where
 // it can come.

@@ -23,7 +23,11 @@ func open(tb testing.TB, name string) *kernel.Kernel {
 func TestEveryKernel(t *testing.T) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) {
-			transporttest.Run(t, transporttest.Traits{}, func(tb testing.TB) *kernel.Kernel { return open(tb, name) })
+			traits := transporttest.Traits{}
+			if underRace || testing.Short() {
+				traits.Places = 4
+			}
+			transporttest.Run(t, traits, func(tb testing.TB) *kernel.Kernel { return open(tb, name) })
 		})
 	}
 }

@@ -1,0 +1,46 @@
+package simnet
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// What a kernel is besides sockets and readiness: a clock, random numbers, workers
+// and names.
+
+// Mono may be called from any goroutine.
+func (p *Process) Mono() time.Duration { return p.host.clock.Load().mono(p.w.Now()) }
+
+// Begin is when simulated time begins.
+var Begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Wall may be called from any goroutine.
+func (p *Process) Wall() time.Time {
+	c := p.host.clock.Load()
+	return Begin.Add(c.mono(p.w.Now()) + c.off)
+}
+
+// Uint64 may be called from any goroutine.
+func (p *Process) Uint64() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rand.Uint64()
+}
+
+// Start may be called from any goroutine. The work is done inside Wait, when
+// every process waits: so it runs at the same moment in every run.
+func (p *Process) Start(work func()) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.work = append(p.work, work)
+	p.w.busy = append(p.w.busy, p)
+}
+
+// LookupNetIP may be called from any goroutine.
+func (p *Process) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return p.host.lookup(network, host)
+}

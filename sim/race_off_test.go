@@ -1,0 +1,6 @@
+//go:build !race
+
+package sim_test
+
+// clientsEach is how many clients each of fifty hosts has: 50,000 together.
+const clientsEach = 1000

@@ -1,0 +1,15 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/transport/transporttest"
+)
+
+// TestTransportsOnASimulatedKernel holds package transport to its promises here as
+// on the real kernels.
+func TestTransportsOnASimulatedKernel(t *testing.T) {
+	transporttest.Run(t, transporttest.Traits{OwnTime: true}, func(testing.TB) *kernel.Kernel { return sim.NewKernel() })
+}

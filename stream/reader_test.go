@@ -1,0 +1,246 @@
+package stream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// TestReader reads messages of every kind, however the bytes come.
+func TestReader(t *testing.T) {
+	const text = "first line\r\nsecond\n\n12345until--and more--tail"
+	sources := map[string]func() io.Reader{
+		"at once":       func() io.Reader { return strings.NewReader(text) },
+		"byte by byte":  func() io.Reader { return iotest.OneByteReader(strings.NewReader(text)) },
+		"half by half":  func() io.Reader { return iotest.HalfReader(strings.NewReader(text)) },
+		"end with data": func() io.Reader { return iotest.DataErrReader(strings.NewReader(text)) },
+	}
+	for name, source := range sources {
+		t.Run(name, func(t *testing.T) {
+			r := stream.NewReader(source(), 20)
+			expect := func(what, want string, read func() ([]byte, error)) {
+				t.Helper()
+				if got, err := read(); string(got) != want || err != nil {
+					t.Errorf("%s: %q, %v, want %q", what, got, err, want)
+				}
+			}
+			until := func(delim string) func() ([]byte, error) {
+				return func() ([]byte, error) { return r.ReadUntil([]byte(delim)) }
+			}
+			expect("ReadLine", "first line", r.ReadLine)
+			expect("ReadLine", "second", r.ReadLine)
+			expect("ReadLine", "", r.ReadLine)
+			expect("ReadExactly", "", func() ([]byte, error) { return r.ReadExactly(0) })
+			expect("ReadExactly", "12345", func() ([]byte, error) { return r.ReadExactly(5) })
+			expect("ReadUntil", "until--", until("--"))
+			expect("ReadUntil", "and more--", until("--"))
+			_, err := r.ReadUntil([]byte("--"))
+			var incomplete *stream.IncompleteError
+			if !errors.As(err, &incomplete) || string(incomplete.Partial) != "tail" || !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("at the end: %v", err)
+			}
+			for _, read := range []func() ([]byte, error){r.ReadLine, until("x"), func() ([]byte, error) { return r.ReadExactly(1) }} {
+				if _, err := read(); err != io.EOF {
+					t.Errorf("behind the end: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestReaderLimit: a message that is too long is refused, and no byte is lost.
+func TestReaderLimit(t *testing.T) {
+	for _, source := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
+		r := stream.NewReader(source(strings.NewReader("1234567\n12345678\nrest")), 8)
+		if line, err := r.ReadLine(); string(line) != "1234567" || err != nil {
+			t.Errorf("just as long as the limit: %q, %v", line, err)
+		}
+		var limit *stream.LimitError
+		for range 2 { // again and again
+			if _, err := r.ReadLine(); !errors.As(err, &limit) || limit.Limit != 8 {
+				t.Errorf("longer: %v", err)
+			}
+		}
+		if _, err := r.ReadExactly(9); !errors.As(err, &limit) {
+			t.Errorf("ReadExactly: %v", err)
+		}
+		if p, err := r.ReadExactly(8); string(p) != "12345678" || err != nil {
+			t.Errorf("%q, %v", p, err)
+		}
+		if rest, err := io.ReadAll(r); string(rest) != "\nrest" || err != nil {
+			t.Errorf("%q, %v", rest, err)
+		}
+	}
+	long := strings.Repeat("x", 64<<10)
+	r := stream.NewReader(strings.NewReader(long[1:]+"\n"+long+"\n"), 0)
+	if line, err := r.ReadLine(); len(line) != len(long)-1 || err != nil {
+		t.Errorf("%d, %v", len(line), err)
+	}
+	if _, err := r.ReadLine(); err == nil {
+		t.Error("longer than the usual limit")
+	}
+}
+
+// TestReaderGoesOn: an error that is not the end leaves everything as it was.
+func TestReaderGoesOn(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		a, b := pair(t, ctx, "tcp")
+		r := stream.NewReader(a, 0)
+		write := func(text string) {
+			_, err := b.Write([]byte(text))
+			check(t, err)
+		}
+		write("half a ")
+		late, err := spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) error {
+			_, err := r.ReadLine()
+			return err
+		})
+		if !late || err != nil {
+			t.Errorf("%v, %v", late, err)
+		}
+		check(t, a.SetReadDeadline(time.Unix(1, 0)))
+		if _, err := r.ReadExactly(30); err == nil {
+			t.Error("no deadline")
+		}
+		check(t, a.SetReadDeadline(time.Time{}))
+		write("line\nnext")
+		if line, err := r.ReadLine(); string(line) != "half a line" || err != nil {
+			t.Errorf("%q, %v", line, err)
+		}
+		if n := r.Buffered(); n != 4 {
+			t.Errorf("%d bytes ahead", n)
+		}
+		b.Close()
+		if _, err := r.ReadLine(); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestReaderErrorWithBytes: an error that comes with bytes is told after them, once.
+func TestReaderErrorWithBytes(t *testing.T) {
+	broken := errors.New("broken")
+	source := io.MultiReader(&both{[]byte("ab"), broken}, strings.NewReader("c\n"))
+	r := stream.NewReader(source, 0)
+	if _, err := r.ReadLine(); err != broken {
+		t.Errorf("%v", err)
+	}
+	if line, err := r.ReadLine(); string(line) != "abc" || err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+	r = stream.NewReader(&both{[]byte("ab"), broken}, 0)
+	p, _ := r.ReadExactly(1)
+	if n, err := r.Read(make([]byte, 5)); string(p) != "a" || n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := r.Read(make([]byte, 5)); n != 0 || err != broken {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// both is bytes together with an error, then the end.
+type both struct {
+	p   []byte
+	err error
+}
+
+func (b *both) Read(p []byte) (int, error) {
+	n, err := copy(p, b.p), b.err
+	b.p, b.err = b.p[n:], io.EOF
+	return n, err
+}
+
+// TestReaderMisuse is named, and so is a source that makes no progress.
+func TestReaderMisuse(t *testing.T) {
+	r := stream.NewReader(strings.NewReader(""), 0)
+	for text, call := range map[string]func(){
+		"stream: NewReader with a negative limit":  func() { stream.NewReader(nil, -1) },
+		"stream: ReadExactly of a negative number": func() { r.ReadExactly(-1) },
+		"stream: ReadUntil without a delimiter":    func() { r.ReadUntil(nil) },
+	} {
+		func() {
+			defer func() {
+				if v := recover(); v != text {
+					t.Errorf("panic %v, want %q", v, text)
+				}
+			}()
+			call()
+		}()
+	}
+	if _, err := stream.NewReader(idler{}, 0).ReadLine(); err != io.ErrNoProgress {
+		t.Errorf("%v", err)
+	}
+}
+
+type idler struct{}
+
+func (idler) Read([]byte) (int, error) { return 0, nil }
+
+// FuzzReader holds it to a model: all the bytes in one slice.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("a\nbc--d\n"), []byte{0, 1, 2, 3, 9, 200}, byte(5))
+	f.Fuzz(func(t *testing.T, data, calls []byte, limit byte) {
+		most := int(limit)%40 + 1
+		r := stream.NewReader(iotest.HalfReader(iotest.DataErrReader(bytes.NewReader(data))), most)
+		left := data
+		for _, call := range calls {
+			n := -1 // what a model would take; -1 for none
+			var got []byte
+			var err error
+			switch n2 := int(call) / 4; call % 4 {
+			case 0:
+				got, err = r.ReadUntil([]byte{'\n'})
+				if i := bytes.IndexByte(left, '\n'); i >= 0 {
+					n = i + 1
+				}
+			case 1:
+				got, err = r.ReadUntil([]byte("--"))
+				if i := bytes.Index(left, []byte("--")); i >= 0 {
+					n = i + 2
+				}
+			case 2:
+				got, err = r.ReadExactly(n2)
+				if n = n2; n > len(left) && n <= most {
+					n = -1
+				}
+			case 3:
+				got = make([]byte, n2+1) // DataErrReader hangs when asked for nothing
+				m, e := r.Read(got)
+				if !bytes.HasPrefix(left, got[:m]) || e != nil && e != io.EOF {
+					t.Fatalf("Read: %q, %v of %q", got[:m], e, left)
+				}
+				left = left[m:]
+				continue
+			}
+			var tooLong *stream.LimitError
+			var incomplete *stream.IncompleteError
+			switch {
+			case errors.As(err, &tooLong):
+				if n >= 0 && n <= most || n < 0 && len(left) < most {
+					t.Fatalf("%v, but %d of %q", err, n, left)
+				}
+			case errors.As(err, &incomplete):
+				if n >= 0 || !bytes.Equal(incomplete.Partial, left) {
+					t.Fatalf("%v with %q of %q", err, incomplete.Partial, left)
+				}
+				left = nil
+			case err == io.EOF:
+				if len(left) > 0 {
+					t.Fatalf("the end, before %q", left)
+				}
+			case err != nil || n < 0 || n > most || !bytes.Equal(got, left[:n]):
+				t.Fatalf("%q, %v; want %d of %q", got, err, n, left)
+			default:
+				left = left[n:]
+			}
+		}
+	})
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package transporttest_test
+
+// underRace is where there is less to play.
+const underRace = true
