@@ -298,6 +298,34 @@ func TestAnHeirOfThePipeHoldsNothingUpForEver(t *testing.T) {
 	})
 }
 
+// TestAWriterThatWaitsHoldsNothingUpForEver: nobody reads what the child's output
+// is copied to.
+func TestAWriterThatWaitsHoldsNothingUpForEver(t *testing.T) {
+	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		r, wr, err := stream.Pipe(ctx)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		defer wr.Close()
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			n.Go(func(ctx context.Context) error {
+				for !strings.Contains(spindle.TreeOf(ctx).String(), "Conn.Write") {
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+				}
+				s.Cancel(nil)
+				return nil
+			})
+			cmd := w.cmd(proc.Command("cat", "/dev/zero"))
+			cmd.Grace = time.Millisecond
+			cmd.Stdout = wr
+			return cmd.Run(ctx)
+		})
+	})
+}
+
 // TestAFailingWriterIsTold, and so is the child: nobody reads any more.
 func TestAFailingWriterIsTold(t *testing.T) {
 	oops := errors.New("oops")

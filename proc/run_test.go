@@ -49,8 +49,12 @@ func TestMuchOutputOnBothPipesAtOnce(t *testing.T) {
 	})
 }
 
-func TestCombinedOutputHasBoth(t *testing.T) {
+func TestCombinedOutputHasBothInOrder(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+		cmd := w.cmd(proc.Command("sh", "-c", "for i in 1 2 3 4 5; do echo $i; echo $i >&2; done"))
+		if out, err := cmd.CombinedOutput(ctx); strings.ReplaceAll(string(out), "\n", "") != "1122334455" || err != nil {
+			t.Errorf("%q, %v", out, err)
+		}
 		out, err := w.role("flood", "1048576").CombinedOutput(ctx)
 		if len(out) != 2<<20 {
 			t.Errorf("%d bytes", len(out))
@@ -118,19 +122,28 @@ func TestOneProcessFeedsAnother(t *testing.T) {
 	})
 }
 
+// TestManyAtOnce, and as many again: nobody keeps a place in the queue.
 func TestManyAtOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
-		for i := range 200 {
-			n.Go(func(ctx context.Context) error {
-				cmd := w.cmd(proc.Command("cat"))
-				want := strings.Repeat(fmt.Sprint(i), 1000)
-				cmd.Stdin = strings.NewReader(want)
-				out, err := cmd.Output(ctx)
-				if string(out) != want {
-					t.Errorf("process %d: %d bytes", i, len(out))
+		for _, count := range []int{200, 3} {
+			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				for i := range count {
+					n.Go(func(ctx context.Context) error {
+						cmd := w.cmd(proc.Command("cat"))
+						want := strings.Repeat(fmt.Sprint(i), 1000)
+						cmd.Stdin = strings.NewReader(want)
+						out, err := cmd.Output(ctx)
+						if string(out) != want {
+							t.Errorf("process %d: %d bytes", i, len(out))
+						}
+						return err
+					})
 				}
-				return err
+				return nil
 			})
+			if err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -263,7 +276,7 @@ func TestOutputTellsWhatWentWrong(t *testing.T) {
 // TestOutputHasALimit: a child that never stops is stopped.
 func TestOutputHasALimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
-		cmd := w.cmd(proc.Command("cat", "/dev/zero"))
+		cmd := w.cmd(proc.Command("sh", "-c", "trap '' PIPE; while :; do echo much too much; done"))
 		cmd.MaxOutput = 100_000
 		out, err := cmd.Output(ctx)
 		if len(out) != 100_000 || !errors.Is(err, proc.ErrTooMuchOutput) {

@@ -215,6 +215,12 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 	}
 	closed.Close()
 	other.Close()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := os.NewFile(uintptr(fd), "alone")
+	defer alone.Close()
 	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		for _, c := range []struct {
 			name string
@@ -223,6 +229,7 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 		}{
 			{"listener", ln.(*net.TCPListener), syscall.EPROTOTYPE},
 			{"datagrams", udp.(*net.UDPConn), syscall.EPROTOTYPE},
+			{"no peer", alone, syscall.ENOTCONN},
 			{"file", file, loop.ErrNotPollable},
 			{"closed", closed, net.ErrClosed},
 		} {
