@@ -50,8 +50,10 @@ var mayImport = map[string][]string{
 	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
 	"examples/mixed":        {".", "cosync", "loop"},
 	"examples/producer":     {".", "cosync"},
+	"examples/proxy":        {".", "stream"},
 	"examples/retry":        {"."},
 	"examples/shutdown":     {".", "cosync"},
+	"examples/udpecho":      {".", "stream"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,
