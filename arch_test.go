@@ -48,11 +48,13 @@ var mayImport = map[string][]string{
 	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
 	"examples/crawler":      {".", "cosync"},
 	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/lines":        {".", "stream"},
 	"examples/mixed":        {".", "cosync", "loop"},
 	"examples/producer":     {".", "cosync"},
 	"examples/proxy":        {".", "stream"},
 	"examples/retry":        {"."},
 	"examples/shutdown":     {".", "cosync"},
+	"examples/tlsclient":    {".", "stream"},
 	"examples/udpecho":      {".", "stream"},
 }
 
