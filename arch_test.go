@@ -48,10 +48,14 @@ var mayImport = map[string][]string{
 	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
 	"examples/crawler":      {".", "cosync"},
 	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/lines":        {".", "stream"},
 	"examples/mixed":        {".", "cosync", "loop"},
 	"examples/producer":     {".", "cosync"},
+	"examples/proxy":        {".", "stream"},
 	"examples/retry":        {"."},
 	"examples/shutdown":     {".", "cosync"},
+	"examples/tlsclient":    {".", "stream"},
+	"examples/udpecho":      {".", "stream"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,

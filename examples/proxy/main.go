@@ -1,0 +1,70 @@
+// Command proxy passes connections on to another server. What one side sends the
+// other gets, at the pace at which it reads; and when one side has sent its last,
+// the other is told so and can still answer.
+//
+//	go run ./examples/proxy -to example.com:80
+//	curl -H 'Host: example.com' http://127.0.0.1:9000
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:9000", "`ADDRESS` to listen on")
+	to := flag.String("to", "127.0.0.1:80", "`ADDRESS` to pass connections on to")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *addr, *to, os.Stdout); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "proxy:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, addr, to string, out io.Writer) error {
+	return spindle.Run(ctx, func(ctx context.Context) error {
+		ln, err := stream.Listen(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "listening on", ln.Addr())
+		serving := stream.ServeConfig{OnError: func(c *stream.Conn, err error) {
+			fmt.Fprintf(out, "%v: %v\n", c.RemoteAddr(), err)
+		}}
+		return serving.Serve(ctx, ln, func(ctx context.Context, client *stream.Conn) error {
+			return pass(ctx, client, to)
+		})
+	})
+}
+
+// pass connects a client to the server. It takes a task for each direction; if
+// one fails the other is cancelled, and both connections are closed.
+func pass(ctx context.Context, client *stream.Conn, to string) error {
+	server, err := stream.Dial(ctx, "tcp", to)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+		n.Go(func(context.Context) error { return forward(server, client) })
+		return forward(client, server)
+	})
+}
+
+// forward copies one direction to its end, and passes on the end.
+func forward(to, from *stream.Conn) error {
+	if _, err := io.Copy(to, from); err != nil {
+		return err
+	}
+	return to.CloseWrite()
+}

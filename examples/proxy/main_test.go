@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// patience is how long a client waits before the proxy counts as stuck.
+const patience = 15 * time.Second
+
+// start runs the proxy until the test ends. It must then end as cancelled.
+func start(t *testing.T, to string) (addr string, says *bufio.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, "127.0.0.1:0", to, w)
+		w.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		r.Close() // what it still has to say is not waited for
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the proxy ended with %v", err)
+		}
+	})
+	says = bufio.NewReader(r)
+	line, err := says.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), says
+}
+
+// server serves what comes through the proxy: one connection.
+func server(t *testing.T, serve func(c *net.TCPConn) error) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			c.SetDeadline(time.Now().Add(patience))
+			err = serve(c.(*net.TCPConn))
+			c.Close()
+		}
+		served <- err
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
+
+func dial(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	return conn.(*net.TCPConn)
+}
+
+// The server answers when it has read the end of the question, so that the end
+// must have come through while the other direction stays open.
+func TestTheAnswerComesAfterTheEndOfTheQuestion(t *testing.T) {
+	question := bytes.Repeat([]byte("who is there? "), 200_000)
+	addr, _ := start(t, server(t, func(c *net.TCPConn) error {
+		asked, err := io.ReadAll(c)
+		if err != nil {
+			return err
+		}
+		_, err = c.Write(bytes.ToUpper(asked))
+		return err
+	}))
+	c := dial(t, addr)
+	if _, err := c.Write(question); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !bytes.Equal(answer, bytes.ToUpper(question)) {
+		t.Errorf("%d bytes and %v came back; want %d", len(answer), err, len(question))
+	}
+}
+
+func TestTheServerMayEndFirst(t *testing.T) {
+	heard := make(chan string, 1)
+	addr, _ := start(t, server(t, func(c *net.TCPConn) error {
+		io.WriteString(c, "I say no more")
+		if err := c.CloseWrite(); err != nil {
+			return err
+		}
+		all, err := io.ReadAll(c)
+		heard <- string(all)
+		return err
+	}))
+	c := dial(t, addr)
+	if said, err := io.ReadAll(c); err != nil || string(said) != "I say no more" {
+		t.Fatalf("%q, %v", said, err)
+	}
+	io.WriteString(c, "but listen")
+	c.CloseWrite()
+	if got := <-heard; got != "but listen" {
+		t.Errorf("the server heard %q", got)
+	}
+}
+
+// A client that resets its connection takes that of the server with it.
+func TestAClientThatBreaksOff(t *testing.T) {
+	ended := make(chan error, 1)
+	addr, says := start(t, server(t, func(c *net.TCPConn) error {
+		io.WriteString(c, "hello")
+		_, err := io.ReadAll(c)
+		ended <- err
+		return nil
+	}))
+	c := dial(t, addr)
+	if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	c.SetLinger(0)
+	c.Close()
+	if line, err := says.ReadString('\n'); err != nil || !strings.Contains(line, "connection reset") {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the server was not told")
+	}
+}
+
+func TestAServerThatIsNotThere(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close()
+	addr, says := start(t, ln.Addr().String())
+	for range 2 { // the proxy goes on
+		c := dial(t, addr)
+		if line, err := says.ReadString('\n'); err != nil || !strings.Contains(line, "refused") {
+			t.Errorf("it says %q, %v", line, err)
+		}
+		if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
+			t.Errorf("the client reads %d bytes", n)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// Command tlsclient fetches a page by HTTPS. The connection is a net.Conn, so that
+// net/http can write the request to it and read the answer from it; yet nothing
+// blocks, and all of it is one task that a time-out can cut short anywhere.
+//
+//	go run ./examples/tlsclient https://example.com/
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func main() {
+	patience := flag.Duration("timeout", 30*time.Second, "how `LONG` it may take")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := spindle.Run(ctx, func(ctx context.Context) error {
+		return spindle.FailAfter(ctx, *patience, func(ctx context.Context) error {
+			return fetch(ctx, flag.Arg(0), nil, os.Stdout)
+		})
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tlsclient:", err)
+		os.Exit(1)
+	}
+}
+
+// fetch writes the page at url to out. A nil config trusts whom the system does.
+func fetch(ctx context.Context, url string, config *tls.Config, out io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	if req.URL.Scheme != "https" {
+		return fmt.Errorf("%q: only https is spoken here", url)
+	}
+	req.Close = true // one page, one connection
+
+	// The server must prove that it has the name it is called by: that is part
+	// of dialling, and fails here.
+	server := net.JoinHostPort(req.URL.Hostname(), cmp.Or(req.URL.Port(), "443"))
+	conn, err := stream.DialTLS(ctx, "tcp", server, config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	if err := req.Write(conn); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	_, err = io.Copy(out, resp.Body)
+	return err
+}
