@@ -285,5 +285,10 @@ func TestDeadlineTakenBack(t *testing.T) {
 			_, err := b.Write([]byte("x"))
 			check(t, err)
 		})
+		check(t, a.SetDeadline(time.Now().Add(time.Hour)))
+		check(t, a.Close())
+		if n := spindle.LoopOf(ctx).Stats().Timers; n != 0 {
+			t.Errorf("%d timers outlive the connection", n)
+		}
 	})
 }
