@@ -20,7 +20,7 @@ import (
 // silent is an address that accepts nobody and refuses nobody: its backlog is full.
 func silent(t *testing.T, ip string) string {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	check(t, err)
 	t.Cleanup(func() { syscall.Close(fd) })
 	check(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
@@ -30,8 +30,9 @@ func silent(t *testing.T, ip string) string {
 	check(t, err)
 	at := sa.(*syscall.SockaddrInet4)
 	for range 3 { // one is enough on Linux; the others wait in vain
-		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		check(t, err)
+		check(t, syscall.SetNonblock(c, true))
 		t.Cleanup(func() { syscall.Close(c) })
 		if err := syscall.Connect(c, at); err != nil && err != syscall.EINPROGRESS {
 			t.Fatal(err)
