@@ -32,6 +32,7 @@ func silent(t *testing.T, ip string) string {
 	for range 3 { // one is enough on Linux; the others wait in vain
 		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		check(t, err)
+		check(t, syscall.SetNonblock(c, true))
 		t.Cleanup(func() { syscall.Close(c) })
 		check(t, syscall.SetNonblock(c, true))
 		if err := syscall.Connect(c, at); err != nil && err != syscall.EINPROGRESS {
