@@ -86,7 +86,7 @@ func (s *store) converse(in *stream.Reader, out reply) error {
 			return nil
 		case err != nil:
 			return err
-		case len(args) > 0 && s.do(args, out) == quits:
+		case len(args) > 0 && s.do(args, out):
 			return nil
 		}
 	}

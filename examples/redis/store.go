@@ -43,8 +43,6 @@ func (s *store) del(key string) (found bool) {
 	return found
 }
 
-const quits = true
-
 // command is how to carry out a command of at least so many words, its name
 // included.
 type command struct {
@@ -125,7 +123,7 @@ func (s *store) do(args []string, out reply) (leave bool) {
 	name := strings.ToUpper(args[0])
 	if name == "QUIT" {
 		out.ok()
-		return quits
+		return true
 	}
 	switch c, known := commands[name]; {
 	case !known:
@@ -135,7 +133,7 @@ func (s *store) do(args []string, out reply) (leave bool) {
 	default:
 		c.do(s, args, out)
 	}
-	return !quits
+	return false
 }
 
 // setCommand is SET key value [EX seconds | PX milliseconds].
