@@ -238,8 +238,8 @@ func (sc *Scope) expire() {
 // back: code inside was cut short by it.
 func (sc *Scope) Caught() bool { return sc.caught }
 
-// absorb is what a scope makes of the error of the code inside it: nil if all
-// of it is its own cancellation.
+// absorb is what a scope makes of the error of the code inside it: what is left
+// without its own cancellation.
 func (sc *Scope) absorb(err error) error {
 	if err == nil || sc.canceled == nil {
 		return err
@@ -248,7 +248,20 @@ func (sc *Scope) absorb(err error) error {
 		sc.caught = true
 		return nil
 	}
-	return err
+	several, ok := err.(*Errors)
+	if !ok {
+		return err
+	}
+	var left []error
+	for _, err := range several.Errs {
+		if err = sc.absorb(err); err != nil {
+			left = append(left, err)
+		}
+	}
+	if len(left) == len(several.Errs) {
+		return err
+	}
+	return together(left)
 }
 
 // onlyFrom tells whether every leaf of err is a cancellation by sc.
@@ -335,6 +348,7 @@ type timeoutError struct{}
 func (timeoutError) Error() string        { return "spindle: timed out" }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 func (timeoutError) Timeout() bool        { return true }
+func (timeoutError) Temporary() bool      { return true } // as net.Error has it
 
 // FailAfter runs fn and fails with ErrTimeout if that cuts it short after d: code
 // that does not wait is not cut short. It is asyncio's wait_for and timeout.

@@ -230,3 +230,26 @@ func TestStandardContextsOverAScope(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestScopeTakesItsOwnOutOfSeveral: what failed besides is what is left.
+func TestScopeTakesItsOwnOutOfSeveral(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		boom := errors.New("boom")
+		var scope *spindle.Scope
+		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			scope = s
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(forever)
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+				s.Cancel(nil)
+				return boom
+			})
+		})
+		if err != boom || !scope.Caught() {
+			t.Errorf("%v, caught %v", err, scope.Caught())
+		}
+		return nil
+	})
+}

@@ -173,9 +173,9 @@ func TestDialTriesAllAddresses(t *testing.T) {
 			_, service, _ := net.SplitHostPort(silent(t, "127.0.0.2"))
 			k, err := kernel.Open(backend)
 			check(t, err)
-			k.Resolver = names{[]netip.Addr{netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")}}
+			k.Resolver = names{[]netip.Addr{netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.5")}}
 			run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
-				ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:"+service)
+				ln, err := stream.Listen(ctx, "tcp", "127.0.0.5:"+service) // where nobody else is
 				check(t, err)
 				c, err := stream.Dial(ctx, "tcp", "many:"+service)
 				check(t, err)
