@@ -139,7 +139,22 @@ func TestAfterTheRun(t *testing.T) {
 		c.SetDeadline(time.Now().Add(time.Hour))
 	}
 	calls("between runs")
-	check(t, runner.Run(t.Context(), func(ctx context.Context) error { return nil }))
+	for range 2 { // the loop does not run, and is still nobody's to touch
+		waits.Go(func() {
+			c.SetDeadline(time.Now().Add(time.Hour))
+			ln.Close()
+		})
+	}
+	waits.Wait()
+	check(t, runner.Run(t.Context(), func(ctx context.Context) error {
+		_, err := spindle.Blocking(ctx, func() (int, error) {
+			for range 200 {
+				calls("while another runs")
+			}
+			return 0, nil
+		})
+		return err
+	}))
 	calls("after another run")
 	check(t, runner.Close())
 	calls("after the loop")

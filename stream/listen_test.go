@@ -149,6 +149,7 @@ func TestAcceptAhead(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		const conns = 200
+		before := len(descriptors(t))
 		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 			for range conns {
 				n.Go(func(ctx context.Context) error {
@@ -162,6 +163,10 @@ func TestAcceptAhead(t *testing.T) {
 				})
 			}
 			waiting(t, ctx, conns, "Conn.Read")
+			quiet(t, ctx, 5)
+			if ahead := len(descriptors(t)) - before - conns; ahead != 64 {
+				t.Errorf("%d were accepted ahead", ahead)
+			}
 			for range conns {
 				c, err := ln.AcceptConn()
 				check(t, err)

@@ -21,10 +21,12 @@ import (
 type options struct {
 	kernel.Sockets
 	set map[kernel.Option]int
+	all int
 }
 
 func (o *options) SetOption(fd int, option kernel.Option, value int) error {
 	o.set[option] = value
+	o.all++
 	return o.Sockets.SetOption(fd, option, value)
 }
 
@@ -36,8 +38,8 @@ func TestOptions(t *testing.T) {
 	k.Sockets = o
 	run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
 		a, _ := pair(t, ctx, "tcp")
-		if o.set[kernel.NoDelay] != 1 {
-			t.Error("NoDelay is off")
+		if o.set[kernel.NoDelay] != 1 || o.all != 3 { // of both ends, and ReuseAddr
+			t.Errorf("set %v, %d in all", o.set, o.all)
 		}
 		for _, s := range []struct {
 			option kernel.Option
