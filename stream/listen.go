@@ -165,7 +165,6 @@ func (ln *Listener) next(ctx context.Context) (int, error) {
 			return -1, net.ErrClosed
 		}
 		if err := ln.waiting.Wait(ctx, "Listener.Accept"); err != nil {
-			ln.waiting.Wake(len(ln.pending)) // what it was woken for is another's
 			return -1, err
 		}
 	}

@@ -57,10 +57,10 @@ func TestListenerClosedWithWaitersAndPending(t *testing.T) {
 // socket, do not outlive the loop; also if a goroutine has just closed the listener.
 func TestLoopEndsWithPending(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
-		var path string
+		path := t.TempDir() + "/s" // not the subtest's, which would remove it
 		on(t, func(t *testing.T, ctx context.Context) {
-			ln := listen(t, ctx, "unix")
-			path = ln.Addr().String()
+			ln, err := stream.Listen(ctx, "unix", path)
+			check(t, err)
 			before := len(descriptors(t))
 			var d net.Dialer
 			c, err := d.DialContext(t.Context(), "unix", path)
