@@ -218,10 +218,10 @@ func TestDeadlines(t *testing.T) {
 		read := func() error { _, err := a.Read(make([]byte, 1)); return err }
 		write := func() error { _, err := a.Write(pattern(16 << 20)); return err }
 
-		check(t, a.SetReadDeadline(now().Add(5*time.Millisecond)))
 		begin := now()
+		check(t, a.SetReadDeadline(begin.Add(5*time.Millisecond)))
 		late("a deadline that comes", read())
-		if time.Since(begin) < 4*time.Millisecond {
+		if time.Since(begin) < 5*time.Millisecond {
 			t.Error("it came early")
 		}
 		late("the same, once more", read())

@@ -211,3 +211,36 @@ func TestListenEverywhere(t *testing.T) {
 		}
 	})
 }
+
+// ancient is a system without IPv6.
+type ancient struct{ kernel.Sockets }
+
+func (a ancient) Socket(f kernel.Family, t kernel.Type) (int, error) {
+	if f == kernel.IPv6 {
+		return -1, syscall.EAFNOSUPPORT
+	}
+	return a.Sockets.Socket(f, t)
+}
+
+// TestListenWithoutIPv6: everywhere is then everywhere in IPv4.
+func TestListenWithoutIPv6(t *testing.T) {
+	k, err := kernel.Open("")
+	check(t, err)
+	k.Sockets = ancient{k.Sockets}
+	run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
+		ln, err := stream.Listen(ctx, "tcp", ":0")
+		check(t, err)
+		p, err := stream.ListenPacket(ctx, "udp", ":0")
+		check(t, err)
+		for _, a := range []net.Addr{ln.Addr(), p.LocalAddr()} {
+			if host, _, _ := net.SplitHostPort(a.String()); host != "0.0.0.0" {
+				t.Errorf("%v", a)
+			}
+		}
+		_, err = stream.Listen(ctx, "tcp6", ":0")
+		want(t, "tcp6", err, syscall.EAFNOSUPPORT)
+		_, err = stream.ListenPacket(ctx, "udp6", ":0")
+		want(t, "udp6", err, syscall.EAFNOSUPPORT)
+		return nil
+	})
+}

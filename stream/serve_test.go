@@ -169,7 +169,7 @@ func TestServeMaxConns(t *testing.T) {
 func TestServeHandlerErrors(t *testing.T) {
 	broken := errors.New("broken")
 	on(t, func(t *testing.T, ctx context.Context) {
-		own := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")})}
+		own := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1}, fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")})}
 		one := func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
 			for range own {
 				c := dial(t, ctx, ln)

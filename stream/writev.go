@@ -83,7 +83,7 @@ func skip(bufs [][]byte, n int) [][]byte {
 		n -= len(bufs[0])
 		bufs = bufs[1:]
 	}
-	if n > 0 {
+	if len(bufs) > 0 {
 		bufs[0] = bufs[0][n:]
 	}
 	return bufs
