@@ -243,6 +243,30 @@ func TestPartialWritevKeepsOrder(t *testing.T) {
 	}
 }
 
+// TestBytesAndTheEndAtOnce: the end has no edge of its own then.
+func TestBytesAndTheEndAtOnce(t *testing.T) {
+	onEvery(t, func(t *testing.T, o loop.Options) {
+		made, lost := make(chan bool, 1), make(chan error, 1)
+		var got []byte
+		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+			return &spy{
+				made: func(c *transport.Conn) { made <- true },
+				data: func(c *transport.Conn, data []byte) { got = append(got, data...) },
+				lost: func(c *transport.Conn, err error) { lost <- err },
+			}
+		})
+		c := dial(t, s)
+		<-made
+		on(t, l, func() { // both come before the loop looks
+			c.Write([]byte("bye"))
+			c.Close()
+		})
+		if err := <-lost; err != nil || string(got) != "bye" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
 // TestAPassedDescriptorHidesNoBytes: a read ends behind the bytes that came with a
 // descriptor, although there are more.
 func TestAPassedDescriptorHidesNoBytes(t *testing.T) {
