@@ -208,3 +208,29 @@ func TestRunThatHasEndedTakesNoMoreTasks(t *testing.T) {
 		t.Errorf("looked %v, ended %v, %v", looked, ended, err)
 	}
 }
+
+// TestContextThatEndsWithTheRun is nothing that was lost. Whether its end comes
+// before the run's or after it is up to the scheduler: both happen.
+func TestContextThatEndsWithTheRun(t *testing.T) {
+	for range 300 {
+		err := spindle.Run(t.Context(), func(ctx context.Context) error {
+			inner, cancel := context.WithCancel(ctx)
+			var lot spindle.Lot
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(context.Context) error { return lot.Wait(inner, "nothing") })
+				n.Go(func(context.Context) error {
+					return spindle.Shield(inner, func(ctx context.Context) error { return lot.Wait(ctx, "nothing") })
+				})
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+				cancel()
+				lot.Wake(2)
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -316,7 +316,7 @@ func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
 		return b, b.close
 	}
 	stop := context.AfterFunc(ctx, func() {
-		sc.s.l.Post(func() { b.Cancel(context.Cause(ctx)) })
+		sc.s.l.PostWeak(func() { b.Cancel(context.Cause(ctx)) }) // a run that has ended needs it no more
 	})
 	return b, func() {
 		stop()

@@ -144,11 +144,7 @@ func (t *TLSConn) Close() error {
 	if c.closed.Swap(true) {
 		return c.fault("close", net.ErrClosed)
 	}
-	if c.loop().Foreign() {
-		c.loop().Post(t.end)
-		return nil
-	}
-	t.end()
+	soon(c.loop(), t.end) // a loop that is closed has done it
 	return nil
 }
 
