@@ -109,7 +109,7 @@ func (d Dialer) connect(ctx context.Context, network, address string) (*Conn, er
 	if !unix {
 		hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := newConn(spindle.Background(ctx), hub, fd, sock.Socket)
+	c, err := newConn(spindle.Background(ctx), hub, fd, sock.KindOf(to.Family()))
 	if err != nil {
 		return nil, sock.Error("dial", network, nil, addressed(network, t), err)
 	}

@@ -182,7 +182,7 @@ func (ln *Listener) conn(fd int) (*Conn, error) {
 	if !unix {
 		ln.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := newConn(ln.home, ln.hub, fd, sock.Socket)
+	c, err := newConn(ln.home, ln.hub, fd, sock.KindOf(ln.addr.Family()))
 	if err == nil {
 		c.unix = unix
 	}
