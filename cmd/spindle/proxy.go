@@ -22,7 +22,7 @@ it is interrupted; then it tells what went through.
   spindle proxy --max-conns 100 :8080 db:5432
 
 What one side does not read is not read from the other. When one side has sent all
-it has, the other is told, and can go on to answer.
+it has, the other is told, and can go on to answer. Bytes are counted then.
 `
 
 // proxy passes connections on. Only tasks of one loop touch it.
@@ -113,20 +113,13 @@ func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
 	})
 }
 
-// pump passes on what one side sends until it has sent all.
+// pump passes on what one side sends until it has sent all. Where the system can,
+// the bytes never come up to us; so they are counted when the last has gone through.
 func pump(to, from *stream.Conn, count *int64) error {
-	for {
-		data, err := from.ReadBorrow()
-		if err == io.EOF {
-			return to.CloseWrite()
-		}
-		if err != nil {
-			return err
-		}
-		n, err := to.Write(data)
-		*count += int64(n)
-		if err != nil {
-			return err
-		}
+	n, err := io.Copy(to, from)
+	*count += n
+	if err != nil {
+		return err
 	}
+	return to.CloseWrite()
 }
