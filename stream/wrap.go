@@ -43,7 +43,8 @@ func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {
 		return nil, sock.WrapError(err)
 	}
 	if shape.Socket {
-		c, err := newConn(spindle.Background(ctx), hub, fd, sock.Socket)
+		a, _ := hub.K.LocalAddr(fd)
+		c, err := newConn(spindle.Background(ctx), hub, fd, sock.KindOf(a.Family()))
 		return c, sock.WrapError(err)
 	}
 	return newPipe(spindle.Background(ctx), hub, fd, shape)
