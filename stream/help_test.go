@@ -203,3 +203,10 @@ func notEOF(err error) error {
 	}
 	return err
 }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

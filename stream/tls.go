@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -31,9 +32,6 @@ type TLS struct {
 	// Dialer is how Dial connects.
 	Dialer Dialer
 }
-
-// patience is how long a handshake may take where nobody says.
-const patience = 10 * time.Second
 
 // TLSConn is a connection secured by crypto/tls. It is a net.Conn, with the
 // promises of a Conn: for tasks and for other goroutines, cancellation that leaves
@@ -77,7 +75,7 @@ func (o TLS) Server(c *Conn) *TLSConn { return o.secure(c, tls.Server) }
 // Client is TLSClient as configured.
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
-	t.start.refuse = o.Config != nil && o.Config.Renegotiation != tls.RenegotiateNever
+	t.start.refuse = tlsio.RefuseRenegotiation(o.Config)
 	t.start.roots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
 	return t
 }
@@ -85,7 +83,7 @@ func (o TLS) Client(c *Conn) *TLSConn {
 func (o TLS) secure(c *Conn, with func(net.Conn, *tls.Config) *tls.Conn) *TLSConn {
 	t := &TLSConn{conn: c, start: &handshake{patience: o.HandshakeTimeout}}
 	if o.HandshakeTimeout == 0 {
-		t.start.patience = patience
+		t.start.patience = tlsio.Patience
 	}
 	t.tls = with((*wire)(t), o.Config)
 	return t

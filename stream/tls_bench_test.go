@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -81,7 +82,7 @@ func panicIf(err error) {
 // echoServer serves until it is told no more, and answers each line of its input
 // by the processor time and the memory it has taken.
 func echoServer(kind string) {
-	go echoServers[kind](identity().server)
+	go echoServers[kind](tlstest.Identity().Server)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var used syscall.Rusage
 		panicIf(syscall.Getrusage(syscall.RUSAGE_SELF, &used))

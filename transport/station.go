@@ -15,6 +15,8 @@ type station struct {
 	flushes func()          // flush, made once
 	end     loop.Handle     // of the turn
 	servers map[closer]bool // open ones
+	records []byte          // that crypto/tls has just made
+	joined  []byte          // small buffers that are to be one record
 }
 
 // closer is a server, or a loop's part of one.

@@ -3,7 +3,6 @@ package ws
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -15,23 +14,23 @@ import (
 
 // Connect is Dial in the form of callbacks: it returns at once, and then h is told
 // of a Socket, or failed of an error; both on the loop. When ctx ends before that,
-// it gives up. There is no "wss" in this form: it fails with what is
-// errors.ErrUnsupported.
+// it gives up.
 func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options, failed func(error)) {
 	if h == nil || failed == nil {
 		panic("ws: Connect without a Handler or a function to hear of failure")
 	}
 	q, err := newRequest(url, &o, l.Kernel().Uint64)
-	if err == nil && q.secure {
-		err = fmt.Errorf("ws: Connect to wss: %w; use Dial", errors.ErrUnsupported)
-	}
 	if err != nil {
 		l.CallSoon(func() { failed(err) })
 		return
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)
 	co := &connecting{q: q, h: h, failed: failed, ctx: ctx, until: l.Time() + timeout}
-	transport.Connect(ctx, l, "tcp", q.address, co, transport.ConnectOptions{Timeout: timeout}, failed)
+	how := transport.ConnectOptions{Timeout: timeout}
+	if q.secure {
+		how.TLS = q.tls()
+	}
+	transport.Connect(ctx, l, "tcp", q.address, co, how, failed)
 }
 
 // connecting is the protocol of a client until the handshake is done.

@@ -51,16 +51,21 @@ func (q *request) dial(ctx context.Context) (net.Conn, error) {
 		}
 		return nc, nil
 	}
+	nc, err := stream.DialTLS(ctx, "tcp", q.address, q.tls())
+	if err != nil {
+		return nil, err
+	}
+	return nc, nil
+}
+
+// tls is how to secure the connection: there is no WebSocket like this in HTTP/2.
+func (q *request) tls() *tls.Config {
 	config := q.o.TLS.Clone()
 	if config == nil {
 		config = new(tls.Config)
 	}
 	config.NextProtos = []string{"http/1.1"}
-	nc, err := stream.DialTLS(ctx, "tcp", q.address, config)
-	if err != nil {
-		return nil, err
-	}
-	return nc, nil
+	return config
 }
 
 // shakeHands sends the request and reads the answer, and perhaps some more.

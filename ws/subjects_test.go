@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
-	"github.com/spindleloop/spindle/transport"
+	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -26,6 +26,7 @@ type subject struct {
 var subjects = []subject{
 	{"socket server", openSocketServer},
 	{"conn server", openConnServer},
+	{"conn server of web", openWebConnServer},
 	{"conn server in a task", openTaskServer},
 	{"socket client", openSocketClient},
 	{"conn client", openConnClient},
@@ -42,7 +43,7 @@ func onEvery(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 // onServers leaves the clients out.
 func onServers(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 	t.Helper()
-	for _, s := range subjects[:3] {
+	for _, s := range subjects[:4] {
 		t.Run(s.name, func(t *testing.T) { test(t, s.open(t, o)) })
 	}
 }
@@ -140,8 +141,16 @@ func openSocketServer(t *testing.T, o ws.Options) *peer {
 // serveSockets is a server of Sockets, and its address.
 func serveSockets(t testing.TB, o ws.Options, handler func() ws.Handler) (address string) {
 	t.Helper()
+	return serve(t, web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws.Upgrade(w, r, handler(), o)
+	})))
+}
+
+// serve is a web.Server on a loop of its own, and its address.
+func serve(t testing.TB, h http.Handler) (address string) {
+	t.Helper()
 	steady(t, func(l *loop.Loop) {
-		s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: ws.RawServer(o, handler)})
+		s, err := (&web.Server{Handler: h}).Listen(l, "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,22 +176,33 @@ func echo(ctx context.Context, c *ws.Conn) error {
 func openConnServer(t *testing.T, o ws.Options) *peer {
 	t.Helper()
 	ended := make(chan error, 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := ws.Accept(w, r, o)
-		if err != nil {
-			ended <- err
-			return
-		}
-		ended <- echo(context.Background(), c)
-	}))
+	s := httptest.NewServer(echoHandler(o, ended))
 	t.Cleanup(s.Close)
 	p := join(t, s.Listener.Addr().String(), o)
 	p.ended = ended
 	return p
 }
 
-// openTaskServer serves by net/http on connections of package stream, and echoes in
-// a task.
+// echoHandler is an echo on a goroutine of the server.
+func echoHandler(o ws.Options, ended chan<- error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := ws.Accept(w, r, o)
+		if err == nil {
+			err = echo(context.Background(), c)
+		}
+		ended <- err
+	}
+}
+
+func openWebConnServer(t *testing.T, o ws.Options) *peer {
+	t.Helper()
+	ended := make(chan error, 1)
+	p := join(t, serve(t, echoHandler(o, ended)), o)
+	p.ended = ended
+	return p
+}
+
+// openTaskServer echoes in a task, on a connection of package stream.
 func openTaskServer(t *testing.T, o ws.Options) *peer {
 	t.Helper()
 	ended := make(chan error, 1)

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// ErrDrainTimeout says that connections were cut off because their requests took
+// longer than Server.DrainTimeout after the server was to end.
+var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-out")
+
+// ListenAndServe serves on a TCP address until ctx ends; then it drains, for at most
+// DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
+// loop. Anywhere else it makes loops of its own, Loops of them.
+func (s *Server) ListenAndServe(ctx context.Context, address string) error {
+	if spindle.Current(ctx) != nil {
+		return s.serveInTask(ctx, address)
+	}
+	g, err := loop.NewGroup(s.Loops, loop.Options{})
+	if err != nil {
+		return err
+	}
+	sv, err := s.ListenGroup(g, "tcp", address)
+	if err != nil {
+		return errors.Join(err, g.Close())
+	}
+	drained := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		drained <- sv.drainWithin(s.drainTimeout(), g.Loops()[0])
+		g.Stop()
+	})
+	err = g.Run(context.Background())
+	if !stop() {
+		err = errors.Join(err, <-drained)
+	}
+	return errors.Join(err, g.Close())
+}
+
+func (s *Server) drainTimeout() time.Duration {
+	if s.DrainTimeout <= 0 {
+		return 10 * time.Second
+	}
+	return s.DrainTimeout
+}
+
+// drainWithin is Shutdown with a limit that a loop's clock sets.
+func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	if l.PostWeak(func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
+		return ErrServerClosed
+	}
+	return sv.Shutdown(ctx)
+}
+
+// serveInTask serves on the task's loop.
+func (s *Server) serveInTask(ctx context.Context, address string) error {
+	sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", address)
+	if err != nil {
+		return err
+	}
+	waker, err := spindle.NewWaker(ctx)
+	if err == nil {
+		err = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true }))
+	}
+	cut := spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
+	if errors.Is(cut, spindle.ErrTimeout) {
+		cut = ErrDrainTimeout
+	}
+	return errors.Join(err, cut)
+}
