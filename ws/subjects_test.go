@@ -26,7 +26,6 @@ type subject struct {
 var subjects = []subject{
 	{"socket server", openSocketServer},
 	{"conn server", openConnServer},
-	{"conn server of web", openWebConnServer},
 	{"conn server in a task", openTaskServer},
 	{"socket client", openSocketClient},
 	{"conn client", openConnClient},
@@ -43,7 +42,7 @@ func onEvery(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 // onServers leaves the clients out.
 func onServers(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 	t.Helper()
-	for _, s := range subjects[:4] {
+	for _, s := range subjects[:3] {
 		t.Run(s.name, func(t *testing.T) { test(t, s.open(t, o)) })
 	}
 }
