@@ -212,7 +212,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.send([]byte(strings.Replace(c.answer, "ACCEPT", accept(r.Header.Get("Sec-WebSocket-Key")), 1)))
-				p.nc.(*net.TCPConn).CloseWrite()
+				p.endWriting()
 			})
 		})
 	}

@@ -92,6 +92,9 @@ func (p *peer) flood(b []byte, times int) {
 	}
 }
 
+// endWriting lets the other side know that no more will come.
+func (p *peer) endWriting() { p.nc.(*net.TCPConn).CloseWrite() }
+
 // dribble writes n bytes at a time.
 func (p *peer) dribble(n int, frames ...[]byte) {
 	p.t.Helper()
@@ -186,7 +189,7 @@ func (p *peer) wantsCloseFrame(code int) {
 func (p *peer) wantsEnd() {
 	p.t.Helper()
 	if !p.client {
-		p.nc.(*net.TCPConn).CloseWrite()
+		p.endWriting()
 	}
 	if b, err := p.br.ReadByte(); err == nil {
 		p.t.Fatalf("got %#x, want the end", b)

@@ -148,14 +148,22 @@ func serveSockets(t testing.TB, o ws.Options, handler func() ws.Handler) (addres
 // serve is a web.Server on a loop of its own, and its address.
 func serve(t testing.TB, h http.Handler) (address string) {
 	t.Helper()
+	var sv *web.Service
 	steady(t, func(l *loop.Loop) {
-		s, err := (&web.Server{Handler: h}).Listen(l, "tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if sv, err = (&web.Server{Handler: h}).Listen(l, "tcp", "127.0.0.1:0"); err != nil {
 			t.Fatal(err)
 		}
-		address = s.Addr().String()
 	})
-	return address
+	t.Cleanup(func() { shut(sv) })
+	return sv.Addr().String()
+}
+
+// shut ends a service and its connections, and waits for that.
+func shut(sv *web.Service) {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	sv.Shutdown(now)
 }
 
 // echo reads and writes until an error.
