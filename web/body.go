@@ -86,12 +86,12 @@ func (b *body) Read(p []byte) (int, error) {
 	for {
 		n, err, feed := b.take(p)
 		if feed {
-			_ = b.x.do(b.feed)
+			_ = b.x.st.do(b.feed)
 		}
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := b.x.await("request body", b.wait); err != nil {
+		if err := b.x.st.await("request body", b.wait); err != nil {
 			return 0, err
 		}
 	}
@@ -137,7 +137,7 @@ func (b *body) feed() error {
 
 // ask tells a client that waits for it to send the body.
 func (b *body) ask() error {
-	return b.x.do(func() error {
+	return b.x.st.do(func() error {
 		c := b.x.c
 		if c.is(gone) {
 			return c.cause()

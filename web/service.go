@@ -92,6 +92,7 @@ func (sv *Service) options() transport.Options {
 	return transport.Options{
 		Protocol: func() transport.Protocol { return &conn{st: home} },
 		MaxConns: sv.server.MaxConns,
+		TLS:      sv.server.tls(),
 		OnError:  func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
 	}
 }
@@ -180,15 +181,16 @@ func (sv *Service) endStations() {
 	ended(nil)
 }
 
-// end ends the tasks.
+// end ends the tasks, and the log.
 func (st *station) end(done func(error)) {
+	last := func(err error) { st.log.end(func() { done(err) }) }
 	if st.nursery == nil {
-		done(nil)
+		last(nil)
 		return
 	}
 	end := st.endTasks
 	st.nursery, st.endTasks = nil, nil
-	end(done)
+	end(last)
 }
 
 // finish tells those who wait for the end.

@@ -31,6 +31,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -49,6 +50,10 @@ type Server struct {
 	// answers and returns true, or it returns false and Handler gets the
 	// request. It must not block or keep what it is lent. Nil takes none.
 	Lean func(*LeanCtx) bool
+
+	// TLS has connections be secured. Whatever NextProtos it has, the only protocol
+	// is HTTP/1.1. Nil means that they are not.
+	TLS *tls.Config
 
 	// HeaderTimeout is how long a client may take for the whole header, from its
 	// first byte or, for the first request, from the beginning of the connection.
@@ -133,6 +138,16 @@ func (s *Server) errorLog() *slog.Logger {
 		return s.ErrorLog
 	}
 	return slog.Default()
+}
+
+// tls is the configuration with the protocol that is spoken here.
+func (s *Server) tls() *tls.Config {
+	if s.TLS == nil {
+		return nil
+	}
+	config := s.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	return config
 }
 
 // handler is what answers requests.
