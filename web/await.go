@@ -34,14 +34,15 @@ func (st *station) awaitHere(what string, begin func(done func(error))) error {
 		over, result = true, err
 		waker.Wake(nil)
 	})
-	if over {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		return result
-	}
 	var err error
-	if waker, err = spindle.NewWaker(ctx); err != nil {
+	waker, err = spindle.NewWaker(ctx)
+	switch {
+	case over && err == nil:
+		waker.Pass()
+		fallthrough
+	case over:
+		return result // what was done, was done
+	case err != nil:
 		return err
 	}
 	if err := waker.Park(ctx, what, spindle.AbortFunc(func() bool { return !over })); err != nil {
