@@ -2,6 +2,7 @@ package web
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 
@@ -18,6 +19,9 @@ type body struct {
 	err   error // after that: io.EOF if all has come; guarded by mu
 	unfed bool  // the loop has stopped to read because buf is full; guarded by mu
 	done  bool  // what comes is not wanted; guarded by mu
+
+	trailer http.Header // that has come; guarded by mu
+	request *http.Request
 
 	asked bool // the client was told to go on; the reader's
 
@@ -44,9 +48,11 @@ func (b *body) push(data []byte) (full bool) {
 
 // end is the body's, with its trailers.
 func (b *body) end(p *http1.RequestParser) {
-	if b.x.trailer != nil {
-		b.mu.Lock() // the reader may look at them once it has read the end
-		p.AddTo(b.x.trailer)
+	if p.FieldCount() > 0 {
+		trailer := make(http.Header)
+		p.AddTo(trailer)
+		b.mu.Lock()
+		b.trailer = trailer
 		b.mu.Unlock()
 	}
 	b.fail(io.EOF)
@@ -109,8 +115,20 @@ func (b *body) take(p []byte) (n int, err error, feed bool) {
 		if n == 0 || b.err == io.EOF {
 			err = b.err
 		}
+		if err == io.EOF && b.trailer != nil {
+			b.bringTrailer()
+		}
 	}
 	return n, err, feed
+}
+
+// bringTrailer adds the trailer to the request, for who has read the body's end.
+func (b *body) bringTrailer() {
+	if b.request.Trailer == nil {
+		b.request.Trailer = make(http.Header)
+	}
+	maps.Copy(b.request.Trailer, b.trailer)
+	b.trailer = nil
 }
 
 // wait calls done when there is something to take, on the loop.

@@ -42,6 +42,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 		r.Body = http.NoBody
 	} else {
 		r.Body = &x.body
+		x.body.request = r
 	}
 	return r
 }
