@@ -19,6 +19,8 @@ type body struct {
 	err   error // after that: io.EOF if all has come; guarded by mu
 	unfed bool  // the loop has stopped to read because buf is full; guarded by mu
 	done  bool  // what comes is not wanted; guarded by mu
+	total int64 // bytes received; guarded by mu
+	cut   bool  // the rest will never come; guarded by mu
 
 	trailer http.Header // that has come; guarded by mu
 	request *http.Request
@@ -34,6 +36,7 @@ const bodyLimit = 64 << 10
 // push takes more of the body, and tells whether that is enough for now.
 func (b *body) push(data []byte) (full bool) {
 	b.mu.Lock()
+	b.total += int64(len(data))
 	if b.done {
 		b.mu.Unlock()
 		return false
@@ -64,8 +67,17 @@ func (b *body) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
+	b.cut = b.cut || err != io.EOF
 	b.mu.Unlock()
 	b.arrived()
+}
+
+// leavesTooMuch tells whether what is left of the body is too much to be read only to
+// get to the next request, or will never come.
+func (b *body) leavesTooMuch() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cut || b.x.length-b.total > skipLimit
 }
 
 func (b *body) arrived() {
