@@ -34,6 +34,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -93,11 +94,13 @@ type Server struct {
 	// processor that Go may use.
 	Loops int
 
-	// OnStart is called before the first connection is accepted; an error is
-	// returned by whoever was to listen. OnShutdown is called after the last
-	// connection has ended. They are ASGI's lifespan.
+	// OnStart is called by ListenAndServe before it listens, and OnShutdown after the
+	// last connection has ended, in the same task or goroutine; both may wait.
+	// Without OnStart's success nothing else is done. They are ASGI's lifespan.
 	OnStart    func(context.Context) error
 	OnShutdown func(context.Context) error
+	// OnListen is told the address once ListenAndServe listens on it.
+	OnListen func(net.Addr)
 
 	// AccessLog gets one record for each request, by a worker. Nil does without.
 	AccessLog *slog.Logger
