@@ -2,6 +2,7 @@ package web
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 
@@ -18,6 +19,11 @@ type body struct {
 	err   error // after that: io.EOF if all has come; guarded by mu
 	unfed bool  // the loop has stopped to read because buf is full; guarded by mu
 	done  bool  // what comes is not wanted; guarded by mu
+	total int64 // bytes received; guarded by mu
+	cut   bool  // the rest will never come; guarded by mu
+
+	trailer http.Header // that has come; guarded by mu
+	request *http.Request
 
 	asked bool // the client was told to go on; the reader's
 
@@ -30,6 +36,7 @@ const bodyLimit = 64 << 10
 // push takes more of the body, and tells whether that is enough for now.
 func (b *body) push(data []byte) (full bool) {
 	b.mu.Lock()
+	b.total += int64(len(data))
 	if b.done {
 		b.mu.Unlock()
 		return false
@@ -44,9 +51,11 @@ func (b *body) push(data []byte) (full bool) {
 
 // end is the body's, with its trailers.
 func (b *body) end(p *http1.RequestParser) {
-	if b.x.trailer != nil {
-		b.mu.Lock() // the reader may look at them once it has read the end
-		p.AddTo(b.x.trailer)
+	if p.FieldCount() > 0 {
+		trailer := make(http.Header)
+		p.AddTo(trailer)
+		b.mu.Lock()
+		b.trailer = trailer
 		b.mu.Unlock()
 	}
 	b.fail(io.EOF)
@@ -58,8 +67,17 @@ func (b *body) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
+	b.cut = b.cut || err != io.EOF
 	b.mu.Unlock()
 	b.arrived()
+}
+
+// leavesTooMuch tells whether what is left of the body is too much to be read only to
+// get to the next request, or will never come.
+func (b *body) leavesTooMuch() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cut || b.x.length-b.total > skipLimit
 }
 
 func (b *body) arrived() {
@@ -86,12 +104,12 @@ func (b *body) Read(p []byte) (int, error) {
 	for {
 		n, err, feed := b.take(p)
 		if feed {
-			_ = b.x.do(b.feed)
+			_ = b.x.st.do(b.feed)
 		}
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := b.x.await("request body", b.wait); err != nil {
+		if err := b.x.st.await("request body", b.wait); err != nil {
 			return 0, err
 		}
 	}
@@ -109,8 +127,20 @@ func (b *body) take(p []byte) (n int, err error, feed bool) {
 		if n == 0 || b.err == io.EOF {
 			err = b.err
 		}
+		if err == io.EOF && b.trailer != nil {
+			b.bringTrailer()
+		}
 	}
 	return n, err, feed
+}
+
+// bringTrailer adds the trailer to the request, for who has read the body's end.
+func (b *body) bringTrailer() {
+	if b.request.Trailer == nil {
+		b.request.Trailer = make(http.Header)
+	}
+	maps.Copy(b.request.Trailer, b.trailer)
+	b.trailer = nil
 }
 
 // wait calls done when there is something to take, on the loop.
@@ -137,7 +167,7 @@ func (b *body) feed() error {
 
 // ask tells a client that waits for it to send the body.
 func (b *body) ask() error {
-	return b.x.do(func() error {
+	return b.x.st.do(func() error {
 		c := b.x.c
 		if c.is(gone) {
 			return c.cause()

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/tls"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -32,6 +33,7 @@ type conn struct {
 	before, behind *conn
 
 	remote   string // made when first asked for
+	tls      *tls.ConnectionState
 	requests uint32
 	flags    connFlags
 }
@@ -46,6 +48,7 @@ type more struct {
 	wanted  func(*LeanCtx, []byte)
 	most    int
 	toHead  bool
+	record  *record
 }
 
 type connFlags uint16
@@ -88,6 +91,7 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 		tc.Close()
 		return
 	}
+	c.tls = tc.TLS()
 	c.st.heads.add(c)
 }
 
@@ -140,7 +144,9 @@ func (c *conn) consume(data []byte) {
 		case http1.Data:
 			c.piece(p.Data())
 		case http1.End:
+			st.rest = data
 			c.end(p)
+			data, st.rest = st.rest, nil
 		}
 		if event == http1.More {
 			break

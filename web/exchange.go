@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
@@ -23,6 +25,8 @@ type exchange struct {
 	header    http.Header
 	trailer   http.Header // its keys; the values come with the body's end
 	url       url.URL
+	tls       *tls.ConnectionState
+	since     time.Duration // when it came; only for the log
 	length    int64
 	date      []byte
 	version   http1.Version
@@ -38,6 +42,7 @@ type exchange struct {
 
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
+	control  *control       // nil for most
 	cut      error          // why the request was cancelled before it had a scope
 	started  bool
 	complete bool // all of the request has come
@@ -54,12 +59,16 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		target:    string(p.Target()),
 		host:      st.hostString(p.Host()),
 		remote:    c.remoteAddr(),
+		tls:       c.tls,
 		header:    make(http.Header),
 		length:    p.Length(),
 		date:      st.dateLine(),
 		version:   p.Version(),
 		keepAlive: p.KeepAlive(),
 		expects:   p.ExpectsContinue(),
+	}
+	if st.log.to != nil {
+		x.since = st.l.Time()
 	}
 	if most := st.sv.server.MaxRequestsPerConn; most > 0 && int(c.requests) >= most {
 		x.last = true
@@ -125,6 +134,10 @@ func (x *exchange) conclude() {
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
 	x.scope = nil
+	if x.control != nil {
+		x.control.read.timer.Cancel()
+		x.control.write.timer.Cancel()
+	}
 	x.body.drop()
 	if !c.is(gone | switching) {
 		switch {
@@ -141,7 +154,7 @@ func (x *exchange) finish() {
 	c.st.giveBuffer(w.head)
 	c.st.giveBuffer(w.buf)
 	w.head, w.buf = nil, nil
-	c.st.sv.logAccess(x)
+	x.log()
 	c.answered(x)
 }
 
@@ -154,60 +167,4 @@ func (x *exchange) cancel(cause error) {
 	if x.scope != nil {
 		x.scope.Cancel(cause)
 	}
-}
-
-// await calls begin on the loop, and waits until done is called, there, once. The
-// caller is a task of the loop, or any other goroutine.
-func (x *exchange) await(what string, begin func(done func(error))) error {
-	l := x.st.l
-	if l.Owns() {
-		return x.awaitHere(what, begin)
-	}
-	result := make(chan error, 1)
-	if l.PostWeak(func() { begin(func(err error) { result <- err }) }) != nil {
-		return ErrServerClosed
-	}
-	select {
-	case err := <-result:
-		return err
-	case <-l.Done():
-		return ErrServerClosed
-	}
-}
-
-// awaitHere is await in a task.
-func (x *exchange) awaitHere(what string, begin func(done func(error))) error {
-	ctx := x.st.tasks().Here()
-	if ctx == nil {
-		panic("web: a request or response is used in a callback of the loop; start a task")
-	}
-	over := false
-	var result error
-	var waker spindle.Waker
-	begin(func(err error) {
-		over, result = true, err
-		waker.Wake(nil)
-	})
-	if over {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		return result
-	}
-	var err error
-	if waker, err = spindle.NewWaker(ctx); err != nil {
-		return err
-	}
-	if err := waker.Park(ctx, what, spindle.AbortFunc(func() bool { return !over })); err != nil {
-		return err
-	}
-	return result
-}
-
-// do is await for what is done at once.
-func (x *exchange) do(fn func() error) error {
-	if x.st.l.Owns() {
-		return fn()
-	}
-	return x.await("the loop", func(done func(error)) { done(fn()) })
 }

@@ -176,15 +176,9 @@ func (w *response) prefixedTrailers() bool {
 	return false
 }
 
-// leavesBody tells whether the client will send more of its body than is worth
-// reading.
+// leavesBody tells whether the connection cannot go on because of the request's body:
+// too much of it is left, or nobody knows whether the client will send it.
 func (w *response) leavesBody() bool {
-	b := &w.x.body
-	if w.x.length == 0 {
-		return false
-	}
-	if w.x.expects && !b.asked {
-		return true
-	}
-	return false
+	x := w.x
+	return x.length != 0 && (x.expects && !x.body.asked || x.body.leavesTooMuch())
 }

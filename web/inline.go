@@ -30,7 +30,7 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	x := w.x
 	var fault any
 	ended := false
-	_ = x.await("inline handler", func(done func(error)) {
+	_ = x.st.await("inline handler", func(done func(error)) {
 		x.st.tasks().GoWith(spindle.TaskOptions{Name: "request", Eager: true, Values: r.Context()}, func(ctx context.Context) error {
 			defer func() {
 				if !ended {

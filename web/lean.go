@@ -23,6 +23,7 @@ type LeanCtx struct {
 	toHead bool // the request is HEAD
 	closes bool
 	fault  error
+	record *record // nil if there is no access log
 }
 
 // LeanRoutes makes a lean handler of several, by exact path. What has no route is left
@@ -68,6 +69,7 @@ func (lc *LeanCtx) begin(c *conn, p *http1.RequestParser) {
 		lc.path, lc.query = target[:i], target[i+1:]
 	}
 	lc.toHead = string(p.Method()) == http.MethodHead
+	lc.note()
 	lc.reset()
 }
 
@@ -107,7 +109,8 @@ func (lc *LeanCtx) ReadBody(most int, fn func(c *LeanCtx, body []byte)) {
 		panic("web: ReadBody with a nil function")
 	}
 	m := lc.c.extra()
-	m.wanted, m.most, m.body, m.toHead = fn, most, m.body[:0], lc.toHead
+	m.wanted, m.most, m.body = fn, most, m.body[:0]
+	m.toHead, m.record = lc.toHead, lc.record
 }
 
 // SetStatus sets the response's status; it is 200 otherwise.
@@ -177,6 +180,7 @@ func (lc *LeanCtx) finish() {
 		b = append(b, lc.body...)
 	}
 	st.out = b
+	lc.log()
 	if cap(lc.body) > keepLean {
 		lc.body = nil
 	}
@@ -219,7 +223,8 @@ func (c *conn) collected(p *http1.RequestParser) {
 	m.wanted, m.body = nil, nil
 	c.flags &^= collecting
 	lc := &c.st.lean
-	lc.c, lc.p, lc.path, lc.query, lc.toHead = c, p, nil, nil, m.toHead
+	lc.c, lc.p, lc.path, lc.query = c, p, nil, nil
+	lc.toHead, lc.record = m.toHead, m.record
 	lc.reset()
 	fn(lc, body)
 	lc.finish()

@@ -28,6 +28,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	r.Header = x.header
 	r.Host = x.host
 	r.RemoteAddr = x.remote
+	r.TLS = x.tls
 	r.RequestURI = x.target
 	r.ContentLength = x.length
 	r.Close = !x.keepAlive
@@ -41,6 +42,7 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 		r.Body = http.NoBody
 	} else {
 		r.Body = &x.body
+		x.body.request = r
 	}
 	return r
 }
@@ -156,7 +158,7 @@ func (c *requestContext) Value(key any) any {
 // localAddr is the address that the request came to.
 func (x *exchange) localAddr() (a net.Addr) {
 	a = x.st.sv.Addr()
-	_ = x.do(func() error {
+	_ = x.st.do(func() error {
 		if !x.c.is(gone) {
 			a = x.c.tc.LocalAddr()
 		}

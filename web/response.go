@@ -121,7 +121,7 @@ func (w *response) Write(p []byte) (int, error) { return write(w, p) }
 func (w *response) WriteString(s string) (int, error) { return write(w, s) }
 
 func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
-	if err := w.admit(len(p)); err != nil || len(p) == 0 {
+	if err := w.admit(int64(len(p))); err != nil || len(p) == 0 {
 		return 0, err
 	}
 	if w.toHead() {
@@ -144,7 +144,7 @@ func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
 const sniffed = 512
 
 // admit tells whether n more bytes may be written.
-func (w *response) admit(n int) error {
+func (w *response) admit(n int64) error {
 	if w.hijacked {
 		return http.ErrHijacked
 	}
@@ -158,10 +158,10 @@ func (w *response) admit(n int) error {
 		return nil
 	case bodyless(w.status):
 		return http.ErrBodyNotAllowed
-	case w.declared >= 0 && w.written+int64(n) > w.declared:
+	case w.declared >= 0 && w.written+n > w.declared:
 		return http.ErrContentLength
 	}
-	w.written += int64(n)
+	w.written += n
 	return nil
 }
 
@@ -188,7 +188,7 @@ var chunkEnd = []byte(http1.ChunkEnd)
 
 // send writes to the connection, and waits for room to go on.
 func (w *response) send(bufs ...[]byte) error {
-	return w.x.await("room to write", func(done func(error)) {
+	return w.x.st.await("room to write", func(done func(error)) {
 		c := w.x.c
 		if !c.is(gone) {
 			c.tc.Writev(bufs)

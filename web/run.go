@@ -17,9 +17,42 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 // DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
 // loop. Anywhere else it makes loops of its own, Loops of them.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
+	serve, limit := s.serveGroup, s.limitedGoroutine
 	if spindle.Current(ctx) != nil {
-		return s.serveInTask(ctx, address)
+		serve, limit = s.serveInTask, s.limitedTask
 	}
+	if s.OnStart != nil {
+		if err := s.OnStart(ctx); err != nil {
+			return err
+		}
+	}
+	err := serve(ctx, address)
+	if s.OnShutdown != nil {
+		err = errors.Join(err, limit(ctx, s.OnShutdown))
+	}
+	return err
+}
+
+// limitedGoroutine calls fn after ctx has ended, with the time that draining may take.
+func (s *Server) limitedGoroutine(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTimeout())
+	defer cancel()
+	return fn(ctx)
+}
+
+// limitedTask is that in a task.
+func (s *Server) limitedTask(ctx context.Context, fn func(context.Context) error) error {
+	return spindle.Grace(ctx, s.drainTimeout(), fn)
+}
+
+func (s *Server) listens(sv *Service) {
+	if s.OnListen != nil {
+		s.OnListen(sv.Addr())
+	}
+}
+
+// serveGroup serves on loops of its own.
+func (s *Server) serveGroup(ctx context.Context, address string) error {
 	g, err := loop.NewGroup(s.Loops, loop.Options{})
 	if err != nil {
 		return err
@@ -28,6 +61,7 @@ func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	if err != nil {
 		return errors.Join(err, g.Close())
 	}
+	s.listens(sv)
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drained <- sv.drainWithin(s.drainTimeout(), g.Loops()[0])
@@ -63,6 +97,7 @@ func (s *Server) serveInTask(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	s.listens(sv)
 	waker, err := spindle.NewWaker(ctx)
 	if err == nil {
 		err = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true }))

@@ -37,13 +37,10 @@ type Service struct {
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
 // the loop: it is for callbacks and tasks of the loop, or for before it runs.
 func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error) {
-	sv, err := s.begin()
-	if err != nil {
+	sv := s.begin()
+	var err error
+	if sv.one, err = transport.Listen(l, network, address, sv.options()); err != nil {
 		return nil, err
-	}
-	sv.one, err = transport.Listen(l, network, address, sv.options())
-	if err != nil {
-		return nil, errors.Join(err, sv.undo())
 	}
 	sv.addr = sv.one.Addr()
 	return sv, nil
@@ -51,40 +48,24 @@ func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error)
 
 // ListenGroup is Listen on all loops of a group, before it runs.
 func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, error) {
-	sv, err := s.begin()
-	if err != nil {
+	sv := s.begin()
+	var err error
+	if sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()}); err != nil {
 		return nil, err
-	}
-	sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()})
-	if err != nil {
-		return nil, errors.Join(err, sv.undo())
 	}
 	sv.addr = sv.group.Addr()
 	return sv, nil
 }
 
-// begin makes the service, and calls OnStart.
-func (s *Server) begin() (*Service, error) {
+// begin makes a service that does not listen yet.
+func (s *Server) begin() *Service {
 	sv := &Service{server: s, handler: s.handler()}
 	sv.mux, _ = sv.handler.(router)
 	_, sv.inline = sv.handler.(*inline)
 	if sv.workers.most = s.MaxWorkers; sv.workers.most <= 0 {
 		sv.workers.most = 10_000
 	}
-	if s.OnStart != nil {
-		if err := s.OnStart(context.Background()); err != nil {
-			return nil, err
-		}
-	}
-	return sv, nil
-}
-
-// undo ends what has begun and cannot listen.
-func (sv *Service) undo() error {
-	if sv.server.OnShutdown != nil {
-		return sv.server.OnShutdown(context.Background())
-	}
-	return nil
+	return sv
 }
 
 func (sv *Service) options() transport.Options {
@@ -92,6 +73,7 @@ func (sv *Service) options() transport.Options {
 	return transport.Options{
 		Protocol: func() transport.Protocol { return &conn{st: home} },
 		MaxConns: sv.server.MaxConns,
+		TLS:      sv.server.tls(),
 		OnError:  func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
 	}
 }
@@ -135,13 +117,28 @@ func (sv *Service) Drain(done func()) {
 	}
 	if sv.group != nil {
 		_ = sv.group.Drain(sv.endStations)
+		sv.group.EachConn(drainUpgraded)
 		sv.each((*station).drain)
 		return
 	}
 	_ = sv.one.Loop().PostWeak(func() {
 		_ = sv.one.Drain(sv.endStations)
+		sv.one.EachConn(drainUpgraded)
 		sv.each((*station).drain)
 	})
+}
+
+// Drainer is a protocol that Upgrade has given a connection to and that wants to know
+// when the server drains, to end it in its own way.
+type Drainer interface {
+	// Draining is called on the connection's loop, once.
+	Draining(c *transport.Conn)
+}
+
+func drainUpgraded(tc *transport.Conn) {
+	if d, ok := tc.Protocol().(Drainer); ok {
+		d.Draining(tc)
+	}
 }
 
 // drain closes the connections that wait for a request. The others see the flag when
@@ -180,24 +177,20 @@ func (sv *Service) endStations() {
 	ended(nil)
 }
 
-// end ends the tasks.
+// end ends the tasks, and the log.
 func (st *station) end(done func(error)) {
+	last := func(err error) { st.log.end(func() { done(err) }) }
 	if st.nursery == nil {
-		done(nil)
+		last(nil)
 		return
 	}
 	end := st.endTasks
 	st.nursery, st.endTasks = nil, nil
-	end(done)
+	end(last)
 }
 
 // finish tells those who wait for the end.
 func (sv *Service) finish() {
-	if fn := sv.server.OnShutdown; fn != nil {
-		if err := fn(context.Background()); err != nil {
-			sv.server.errorLog().Error("web: OnShutdown", "err", err)
-		}
-	}
 	sv.mu.Lock()
 	sv.over = true
 	sv.mu.Unlock()

@@ -19,6 +19,7 @@ type station struct {
 	parser  *http1.RequestParser // for who has none of its own; nil while in use
 	spare   []*http1.RequestParser
 	buffers [][]byte
+	rest    []byte // what follows the request whose handler is being started
 	out     []byte // what lean handlers have answered in this callback
 	lean    LeanCtx
 	host    string // the last one asked for: nearly always the next one too
@@ -28,6 +29,8 @@ type station struct {
 
 	heads, idle, bodies, lingering queue
 	writeTimeout                   time.Duration
+
+	log accessLog
 
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
@@ -57,6 +60,7 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
 	st.lingering.init(l, lingerTime, (*conn).lingeredLong)
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
+	st.log = accessLog{l: l, to: s.AccessLog}
 	st.yield = st.letWorkersRun
 	st.take = st.takeFinished
 	l.SetLocal(stationKey{sv}, st)

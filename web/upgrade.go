@@ -21,11 +21,14 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 	if rw == nil {
 		return errUnsupported
 	}
+	if rw.status != 0 && !rw.hijacked {
+		return errWritten
+	}
 	head, err := upgradeHead(r, header)
 	if err != nil {
 		return err
 	}
-	return rw.x.do(func() error {
+	return rw.x.st.do(func() error {
 		if err := rw.detach(); err != nil {
 			return err
 		}
@@ -66,8 +69,6 @@ func (w *response) detach() error {
 		return http.ErrHijacked
 	case c.is(gone | lingers):
 		return c.cause()
-	case w.committed:
-		return errWritten
 	case !w.x.complete:
 		return errIncomplete
 	}

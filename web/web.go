@@ -31,8 +31,10 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -49,6 +51,10 @@ type Server struct {
 	// answers and returns true, or it returns false and Handler gets the
 	// request. It must not block or keep what it is lent. Nil takes none.
 	Lean func(*LeanCtx) bool
+
+	// TLS has connections be secured. Whatever NextProtos it has, the only protocol
+	// is HTTP/1.1. Nil means that they are not.
+	TLS *tls.Config
 
 	// HeaderTimeout is how long a client may take for the whole header, from its
 	// first byte or, for the first request, from the beginning of the connection.
@@ -88,11 +94,13 @@ type Server struct {
 	// processor that Go may use.
 	Loops int
 
-	// OnStart is called before the first connection is accepted; an error is
-	// returned by whoever was to listen. OnShutdown is called after the last
-	// connection has ended. They are ASGI's lifespan.
+	// OnStart is called by ListenAndServe before it listens, and OnShutdown after the
+	// last connection has ended, in the same task or goroutine; both may wait.
+	// Without OnStart's success nothing else is done. They are ASGI's lifespan.
 	OnStart    func(context.Context) error
 	OnShutdown func(context.Context) error
+	// OnListen is told the address once ListenAndServe listens on it.
+	OnListen func(net.Addr)
 
 	// AccessLog gets one record for each request, by a worker. Nil does without.
 	AccessLog *slog.Logger
@@ -133,6 +141,16 @@ func (s *Server) errorLog() *slog.Logger {
 		return s.ErrorLog
 	}
 	return slog.Default()
+}
+
+// tls is the configuration with the protocol that is spoken here.
+func (s *Server) tls() *tls.Config {
+	if s.TLS == nil {
+		return nil
+	}
+	config := s.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	return config
 }
 
 // handler is what answers requests.
