@@ -117,7 +117,7 @@ func TestListenAndServeUntilTheContextEnds(t *testing.T) {
 				t.Errorf("got %q", body)
 			}
 			cancel()
-			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			if err := <-ended; err != nil {
 				t.Errorf("got %v", err)
 			}
 			if fmt.Sprint(order) != "[start listen shutdown]" {
