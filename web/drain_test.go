@@ -50,8 +50,7 @@ func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
 			if _, err := net.Dial("tcp", sv.Addr().String()); err == nil {
 				t.Error("a new connection is accepted")
 			}
-			close(goOn)
-			goOn = make(chan bool)
+			goOn <- true
 			if res, body := response(t, br, "GET"); body != "done" || !res.Close {
 				t.Errorf("got %q, close %v", body, res.Close)
 			}
