@@ -38,6 +38,9 @@ func (c *conn) close() {
 		return
 	}
 	c.leave()
+	if len(c.st.out) > 0 {
+		c.flushLean()
+	}
 	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
 		c.tc.SetWriteTimeout(d)
 	}
