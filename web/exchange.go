@@ -133,7 +133,11 @@ func (x *exchange) conclude() {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
-	x.scope = nil
+	if x.scope != nil {
+		x.scope = nil
+		c.st.giveHeader(w.header)
+		w.header = nil
+	}
 	if x.control != nil {
 		x.control.read.timer.Cancel()
 		x.control.write.timer.Cancel()

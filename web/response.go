@@ -54,7 +54,7 @@ func (w *response) init(x *exchange) {
 // Header is what will be sent with WriteHeader.
 func (w *response) Header() http.Header {
 	if w.header == nil {
-		w.header = make(http.Header)
+		w.header = w.x.newHeader()
 	}
 	return w.header
 }
@@ -261,8 +261,13 @@ func (w *response) sendLast(tc *transport.Conn) {
 		tc.Write(w.head)
 		return
 	}
-	bufs := [3][]byte{w.head, w.buf, w.tail}
-	tc.Writev(bufs[:])
+	bufs := append(w.x.st.vec[:0], w.head, w.buf)
+	if len(w.tail) > 0 {
+		bufs = append(bufs, w.tail)
+	}
+	tc.Writev(bufs)
+	clear(bufs)
+	w.x.st.vec = bufs
 }
 
 // mistake logs what a handler has done wrong.
