@@ -202,7 +202,20 @@ func (w *response) FlushError() error {
 	if err := w.admit(0); err != nil {
 		return err
 	}
-	return w.flush(nil)
+	err := w.flush(nil)
+	if w.x.st.l.Owns() {
+		w.dropBuffers()
+	}
+	return err
+}
+
+// dropBuffers gives the buffers back while nothing is in them: who flushes may be an
+// event stream, and silent for long. The next write makes some that fit.
+func (w *response) dropBuffers() {
+	st := w.x.st
+	st.giveBuffer(w.head)
+	st.giveBuffer(w.buf)
+	w.head, w.buf = nil, nil
 }
 
 // Flush is FlushError for http.Flusher.

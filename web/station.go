@@ -59,9 +59,9 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 	s := sv.server
 	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load()}
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
-	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).idleTooLong)
+	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
-	st.lingering.init(l, lingerTime, (*conn).lingeredLong)
+	st.lingering.init(l, lingerTime, (*conn).hangUp)
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
 	st.log = accessLog{l: l, to: s.AccessLog}
 	st.yield = st.letWorkersRun
@@ -168,6 +168,10 @@ func (st *station) tasks() *spindle.Nursery {
 	}
 	return st.nursery
 }
+
+// LoopClosing is called when the loop is closed, perhaps without the service having
+// been shut down: nobody will give the workers anything to do.
+func (st *station) LoopClosing() { st.sv.loopClosed() }
 
 // gaveWork has workers run before the loop goes to sleep: on a single processor it
 // would otherwise sleep on theirs, until the runtime notices.
