@@ -111,10 +111,19 @@ func (x *exchange) serveTask(ctx context.Context) error {
 // serve runs the handler. Whatever that does, the request comes to its end.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
-	x.st.sv.handler.ServeHTTP(&x.w, x.request(ctx))
+	h := x.st.sv.handler
+	if x.method == "OPTIONS" && x.target == "*" {
+		h = ofTheServer
+	}
+	h.ServeHTTP(&x.w, x.request(ctx))
 	x.w.end()
 	x.returned = true
 }
+
+// ofTheServer answers what is asked about the server itself, as net/http does.
+var ofTheServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "0")
+})
 
 // conclude is deferred by serve.
 func (x *exchange) conclude() {
@@ -133,7 +142,11 @@ func (x *exchange) conclude() {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
-	x.scope = nil
+	if x.scope != nil {
+		x.scope = nil
+		c.st.giveHeader(w.header)
+		w.header = nil
+	}
 	if x.control != nil {
 		x.control.read.timer.Cancel()
 		x.control.write.timer.Cancel()
@@ -142,8 +155,7 @@ func (x *exchange) finish() {
 	if !c.is(gone | switching) {
 		switch {
 		case w.aborted:
-			c.leave()
-			c.tc.Close()
+			c.hangUp()
 		case w.closes:
 			x.closes = true
 			fallthrough
@@ -151,9 +163,7 @@ func (x *exchange) finish() {
 			w.sendLast(c.tc)
 		}
 	}
-	c.st.giveBuffer(w.head)
-	c.st.giveBuffer(w.buf)
-	w.head, w.buf = nil, nil
+	w.dropBuffers()
 	x.log()
 	c.answered(x)
 }

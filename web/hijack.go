@@ -23,13 +23,16 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	h := &hijacked{st: w.x.st}
-	if err := w.x.st.do(func() error { return h.take(w) }); err != nil {
+	early := 0
+	if err := w.x.st.do(func() error {
+		err := h.take(w)
+		early = len(h.buf)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	r := bufio.NewReader(h)
-	if n := min(len(h.buf), r.Size()); n > 0 {
-		r.Peek(n)
-	}
+	r.Peek(min(early, r.Size()))
 	return h, bufio.NewReadWriter(r, bufio.NewWriter(h)), nil
 }
 

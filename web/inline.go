@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"runtime"
 
 	"github.com/spindleloop/spindle"
 )
@@ -48,10 +49,11 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			return nil
 		})
 	})
-	if !ended {
-		if fault == nil {
-			fault = http.ErrAbortHandler
-		}
+	switch {
+	case ended:
+	case fault == nil:
+		runtime.Goexit()
+	default:
 		panic(fault)
 	}
 }

@@ -54,7 +54,7 @@ func (w *response) init(x *exchange) {
 // Header is what will be sent with WriteHeader.
 func (w *response) Header() http.Header {
 	if w.header == nil {
-		w.header = make(http.Header)
+		w.header = w.x.newHeader()
 	}
 	return w.header
 }
@@ -202,7 +202,20 @@ func (w *response) FlushError() error {
 	if err := w.admit(0); err != nil {
 		return err
 	}
-	return w.flush(nil)
+	err := w.flush(nil)
+	if w.x.st.l.Owns() {
+		w.dropBuffers()
+	}
+	return err
+}
+
+// dropBuffers gives the buffers back while nothing is in them: who flushes may be an
+// event stream, and silent for long. The next write makes some that fit.
+func (w *response) dropBuffers() {
+	st := w.x.st
+	st.giveBuffer(w.head)
+	st.giveBuffer(w.buf)
+	w.head, w.buf = nil, nil
 }
 
 // Flush is FlushError for http.Flusher.
@@ -261,8 +274,13 @@ func (w *response) sendLast(tc *transport.Conn) {
 		tc.Write(w.head)
 		return
 	}
-	bufs := [3][]byte{w.head, w.buf, w.tail}
-	tc.Writev(bufs[:])
+	bufs := append(w.x.st.vec[:0], w.head, w.buf)
+	if len(w.tail) > 0 {
+		bufs = append(bufs, w.tail)
+	}
+	tc.Writev(bufs)
+	clear(bufs)
+	w.x.st.vec = bufs
 }
 
 // mistake logs what a handler has done wrong.

@@ -98,13 +98,12 @@ func (s *Server) serveInTask(ctx context.Context, address string) error {
 		return err
 	}
 	s.listens(sv)
-	waker, err := spindle.NewWaker(ctx)
-	if err == nil {
-		err = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true }))
+	if waker, err := spindle.NewWaker(ctx); err == nil {
+		_ = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true })) // that ctx ends is why it returns
 	}
-	cut := spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
-	if errors.Is(cut, spindle.ErrTimeout) {
-		cut = ErrDrainTimeout
+	err = spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
+	if errors.Is(err, spindle.ErrTimeout) {
+		err = ErrDrainTimeout
 	}
-	return errors.Join(err, cut)
+	return err
 }
