@@ -131,12 +131,13 @@ func TestASlowGuestHoldsUpNobody(t *testing.T) {
 	join(t, addr, "Slow")
 	ann.hears("* Slow has come")
 	long := ""
-	for i := range 300 { // what does not compress
+	for i := range 750 { // what does not compress
 		long += fmt.Sprint(i * i * 7919 % 99991)
 	}
 	left := false
 	for i := 0; !left && i < 20_000; i++ { // far beyond what sockets hold
 		line := fmt.Sprint(i, " ", long)
+		ann.SetReadDeadline(time.Now().Add(patience))
 		ann.says(line)
 		_, got, err := ann.ReadMessage()
 		if err != nil {
