@@ -64,6 +64,7 @@ var mayImport = map[string][]string{
 	"examples/shutdown":     {".", "cosync"},
 	"examples/tlsclient":    {".", "stream"},
 	"examples/udpecho":      {".", "stream"},
+	"examples/webchat":      {".", "web", "ws"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,

@@ -33,6 +33,8 @@ var benchmarks = []benchmark{
 	{"http", "GET over 64 keep-alive connections", runHTTP},
 	{"http-pipeline", "the same with 16 requests in flight on each", runHTTPPipeline},
 	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
+	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", runWS},
+	{"ws-memory", "bytes of an idle WebSocket", runWSMemory},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", runTimers},
 }

@@ -48,15 +48,27 @@ var variants = []variant{
 	webServer("spindle-goroutine"),
 	webServer("nethttp"),
 	webServer("fasthttp"),
+	wsServer("spindle-socket"),
+	wsServer("spindle-conn"),
+	wsServer("gorilla"),
+	wsServer("nbio-ws"),
 }
 
-// inHTTP is what web servers speak.
-const inHTTP = "HTTP"
+// What servers speak besides echo.
+const (
+	inHTTP      = "HTTP"
+	inWebSocket = "WebSocket"
+)
 
 // webServer is a row for an HTTP server linked into this binary.
-func webServer(name string) variant {
+func webServer(name string) variant { return linked(name, inHTTP) }
+
+// wsServer is a row for a WebSocket server linked into this binary.
+func wsServer(name string) variant { return linked(name, inWebSocket) }
+
+func linked(name, language string) variant {
 	v := goPeer(name)
-	v.speaks = inHTTP
+	v.speaks = language
 	v.ours = strings.HasPrefix(name, "spindle-")
 	return v
 }

@@ -196,8 +196,9 @@ func (c *Conn) linger(endWriting bool) {
 	if half, ok := c.nc.(interface{ CloseWrite() error }); ok && endWriting {
 		half.CloseWrite()
 	}
-	c.nc.SetReadDeadline(c.now().Add(lingerTime))
-	for {
+	until := c.now().Add(lingerTime)
+	c.nc.SetReadDeadline(until)
+	for c.now().Before(until) { // a peer that sends without end is not waited for longer
 		if _, err := c.nc.Read(c.buf); err != nil {
 			return
 		}

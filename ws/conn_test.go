@@ -201,7 +201,7 @@ func TestAWriteThatIsCutEndsTheConnection(t *testing.T) {
 	pair(t, ws.Options{}, func(ctx context.Context, client, server *ws.Conn) error {
 		short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
-		if err := client.Write(short, ws.Binary, make([]byte, 64<<20)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := client.Write(short, ws.Binary, make([]byte, 16<<20)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Write: %v", err)
 		}
 		if err := client.Write(ctx, ws.Binary, nil); !errors.Is(err, net.ErrClosed) {
@@ -305,7 +305,7 @@ func TestReaderOfABomb(t *testing.T) {
 		return ln.Close()
 	})
 	at := <-address
-	for what, want := range map[string]int{pack(string(make([]byte, 64<<20))): 1009, "\xff\xff\xff": 1007} {
+	for what, want := range map[string]int{pack(string(make([]byte, 16<<20))): 1009, "\xff\xff\xff": 1007} {
 		p := join(t, at, packing)
 		p.ended = ended
 		p.send(p.frame(fin|rsv1|binry, what))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -75,19 +76,27 @@ func TestEndlessFragments(t *testing.T) {
 // TestHeadsThatPromiseMuch take no memory before the bytes are there.
 func TestHeadsThatPromiseMuch(t *testing.T) {
 	const conns = 50
-	var all []*ws.Socket
+	var all []*ws.Socket // for the loop
+	var l *loop.Loop
+	ready := make(chan bool)
 	address := serveSockets(t, ws.Options{MessageLimit: 64 << 20}, func() ws.Handler {
-		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) { all = append(all, s) }}
+		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) {
+			if all = append(all, s); len(all) == conns {
+				l = s.Loop()
+				close(ready)
+			}
+		}}
 	})
 	var peers []*peer
 	for range conns {
 		peers = append(peers, join(t, address, ws.Options{}))
 	}
+	<-ready
 	before := inUse()
 	for _, p := range peers {
 		p.send([]byte("\x82\xff\x00\x00\x00\x00\x02\x00\x00\x00key!"), make([]byte, 100)) // 32 MB
 	}
-	until(t, all[0].Loop(), func() bool {
+	until(t, l, func() bool {
 		n := 0
 		for _, s := range all {
 			if s.Conn().Info().In > 200 { // the request, and this

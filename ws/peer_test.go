@@ -225,10 +225,14 @@ func closePayload(code int, reason string) string {
 	return string([]byte{byte(code >> 8), byte(code)}) + reason
 }
 
+// packer is made once, as it is large.
+var packer, _ = flate.NewWriter(nil, 6)
+
 // pack compresses a message, by itself.
 func pack(message string) string {
 	var b bytes.Buffer
-	w, _ := flate.NewWriter(&b, 6)
+	w := packer
+	w.Reset(&b)
 	w.Write([]byte(message))
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\x00\x00\xff\xff")

@@ -26,6 +26,7 @@ type subject struct {
 var subjects = []subject{
 	{"socket server", openSocketServer},
 	{"conn server", openConnServer},
+	{"conn server of web", openWebConnServer},
 	{"conn server in a task", openTaskServer},
 	{"socket client", openSocketClient},
 	{"conn client", openConnClient},
@@ -35,14 +36,6 @@ var subjects = []subject{
 func onEvery(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 	t.Helper()
 	for _, s := range subjects {
-		t.Run(s.name, func(t *testing.T) { test(t, s.open(t, o)) })
-	}
-}
-
-// onServers leaves the clients out.
-func onServers(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
-	t.Helper()
-	for _, s := range subjects[:3] {
 		t.Run(s.name, func(t *testing.T) { test(t, s.open(t, o)) })
 	}
 }

@@ -24,15 +24,15 @@ func texts() [][]byte {
 		noise[i] = byte(r.Uint32())
 	}
 	return [][]byte{
-		nil, []byte("x"), []byte("Hello"), []byte(strings.Repeat("Hello", 100)), make([]byte, 1<<20), noise, noise[:70],
+		nil, []byte("x"), []byte("Hello"), []byte(strings.Repeat("Hello", 100)), make([]byte, 1<<17), noise, noise[:70],
 		append(bytes.Clone(noise[:40_000]), noise[:40_000]...),
 	}
 }
 
 func TestThereAndBack(t *testing.T) {
 	for i, text := range texts() {
-		for _, level := range []int{1, 6, 9} {
-			for _, window := range []int{8, 9, 12, 15} {
+		for _, level := range []int{1, 9} {
+			for _, window := range []int{8, 12, 15} {
 				packed := deflate.Append([]byte("before"), text, level, window)
 				packed = packed[len("before"):]
 				got, err := deflate.Inflate([]byte("before"), packed, len(text))
@@ -87,13 +87,13 @@ func TestWhatTheRFCShows(t *testing.T) {
 
 // TestABombIsCutOff: what inflates to more than the limit is never there.
 func TestABombIsCutOff(t *testing.T) {
-	bomb := deflate.Append(nil, make([]byte, 64<<20), 9, 15)
-	t.Logf("%d bytes become 64 MB", len(bomb))
+	bomb := deflate.Append(nil, make([]byte, 16<<20), 9, 15)
+	t.Logf("%d bytes become 16 MB", len(bomb))
 	got, err := deflate.Inflate(nil, bomb, 1000)
 	if !errors.Is(err, deflate.ErrTooLarge) || cap(got) > 2000 {
 		t.Errorf("%d bytes of room, %v", cap(got), err)
 	}
-	if got, err := deflate.Inflate(nil, bomb, 64<<20); err != nil || len(got) != 64<<20 {
+	if got, err := deflate.Inflate(nil, bomb, 16<<20); err != nil || len(got) != 16<<20 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
