@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cloudwego/netpoll v0.7.2
+	github.com/go-chi/chi/v5 v5.5.0
 	github.com/lesismal/nbio v1.6.8
 	github.com/panjf2000/gnet/v2 v2.9.7
 	github.com/tidwall/evio v1.0.8
