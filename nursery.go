@@ -162,7 +162,7 @@ func (n *Nursery) Ended() bool { return n.closed }
 
 // Go starts fn as a task of the nursery. It may be called by any task or
 // callback of the loop while the nursery is open.
-func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith(TaskOptions{}, fn) }
+func (n *Nursery) Go(fn func(ctx context.Context) error) { n.GoWith(TaskOptions{}, fn) }
 
 // TaskOptions are what a task can be given besides its function.
 type TaskOptions struct {
@@ -176,14 +176,14 @@ type TaskOptions struct {
 }
 
 // GoWith is Go with options.
-func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Task {
+func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
 	if int(o.Priority) >= len(n.s.lanes) {
 		panic("spindle: Nursery.Go with an unknown priority")
 	}
-	return n.start(o, fn, 0)
+	n.start(o, fn, 0)
 }
 
 // start starts fn as a task. Code is that of the function that the user knows it
@@ -195,7 +195,9 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	}
 	n.s.started++
 	n.running++
-	t := &Task{fn: fn, code: code, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
+	t := n.s.task()
+	t.fn, t.code, t.name = fn, code, o.Name
+	t.nursery, t.id, t.lane, t.budget = n, n.s.started, o.Priority, eachBudget
 	t.enter(n.scope)
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)

@@ -121,7 +121,7 @@ type Loop struct {
 
 	// owner is the goroutine that may call loop-only methods: anyone while
 	// it is free, nobody once it is closed. Written with state.
-	owner atomic.Uintptr
+	owner identity
 	state atomic.Uint32 // idle, running, closed: any goroutine
 
 	// pulse is odd while callbacks run and even while the loop waits in the
