@@ -172,6 +172,7 @@ func (c *Conn) read() {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
 				c.proto.DataReceived(c, buf[:n])
+				c.st.hub.Returned(buf[:n])
 			}
 		}
 		switch {

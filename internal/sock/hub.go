@@ -22,6 +22,7 @@ type Hub struct {
 	// callback runs at a time.
 	Buf []byte
 
+	debug     bool  // see Returned
 	last      *Conn // of the open ones
 	open      int
 	dialing   *Dialing // the last of those under way
@@ -48,10 +49,25 @@ func HubOf(l *loop.Loop) *Hub {
 	if h, ok := l.Local(hubKey{}).(*Hub); ok {
 		return h
 	}
-	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), listeners: make(map[*Listener]bool)}
+	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug(), listeners: make(map[*Listener]bool)}
 	h.pay = h.tell
 	l.SetLocal(hubKey{}, h)
 	return h
+}
+
+// Returned says that p is no longer lent. In debug mode it is overwritten, so that
+// whoever has kept it finds out.
+func (h *Hub) Returned(p []byte) {
+	if h.debug {
+		poison(p)
+	}
+}
+
+// poison is what no text and no length looks like.
+func poison(p []byte) {
+	for i := range p {
+		p[i] = 0xDB
+	}
 }
 
 // Tell is CallSoon for what has to be told whatever happens: if the loop is closed
