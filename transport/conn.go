@@ -213,7 +213,7 @@ func (c *Conn) readOn() {
 		return
 	}
 	c.state |= busy
-	c.Loop().CallSoon(func() {
+	c.st.hub.Soon(func() {
 		c.state &^= busy
 		(*owner)(c).SocketReady()
 	})

@@ -116,7 +116,7 @@ func (e *Endpoint) read() {
 	}
 	if !e.is(busy) {
 		e.state |= busy
-		e.Loop().CallSoon(e.readsOn)
+		e.st.hub.Soon(e.readsOn)
 	}
 }
 

@@ -19,9 +19,9 @@ type member struct {
 
 	mu      sync.Mutex
 	file    sock.File // guarded by mu
-	fds     []int      // handed over, and not taken yet; guarded by mu
-	stopped bool       // the listener is closed; guarded by mu
-	gone    bool       // the loop is closed; guarded by mu
+	fds     []int     // handed over, and not taken yet; guarded by mu
+	stopped bool      // the listener is closed; guarded by mu
+	gone    bool      // the loop is closed; guarded by mu
 }
 
 // listen binds the member's own socket.
@@ -66,7 +66,7 @@ func (m *member) refuse() error {
 	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
 	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
-		_ = l.Post(m.stop) // if it does not run, accept or the loop's end sees to it
+		_ = l.PostWeak(m.stop) // if it does not run, accept or the loop's end sees to it
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func (m *member) unload() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.hub.L.Post(func() { from.ln.Resume() })
+		_ = from.st.hub.L.PostWeak(func() { from.ln.Resume() })
 	}
 }
 

@@ -27,16 +27,9 @@ type Hub struct {
 	open      int
 	dialing   *Dialing // the last of those under way
 	listeners map[*Listener]bool
-	owed      []debt // by Tell
-	paid      int    // of these, the first ones
-	pay       func() // tell, made once
+	owed      errands // by Tell
+	hoped     errands // by Soon
 	closing   bool
-}
-
-// debt is a callback that has to be called.
-type debt struct {
-	fn     func()
-	handle loop.Handle
 }
 
 // bufSize is how much is read at once. More makes large transfers no faster.
@@ -50,7 +43,8 @@ func HubOf(l *loop.Loop) *Hub {
 		return h
 	}
 	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug(), listeners: make(map[*Listener]bool)}
-	h.pay = h.tell
+	h.owed.init(l)
+	h.hoped.init(l)
 	l.SetLocal(hubKey{}, h)
 	return h
 }
@@ -72,21 +66,11 @@ func poison(p []byte) {
 
 // Tell is CallSoon for what has to be told whatever happens: if the loop is closed
 // before, it is told then.
-func (h *Hub) Tell(fn func()) {
-	h.owed = append(h.owed, debt{fn, h.L.CallSoon(h.pay)})
-}
+func (h *Hub) Tell(fn func()) { h.owed.add(fn) }
 
-// tell calls the first of what is owed: each has its own place in the queue of
-// the loop, and they come in order.
-func (h *Hub) tell() {
-	fn := h.owed[h.paid].fn
-	h.owed[h.paid] = debt{}
-	if h.paid++; 2*h.paid >= len(h.owed) { // so that it never grows for ever
-		h.owed = append(h.owed[:0], h.owed[h.paid:]...)
-		h.paid = 0
-	}
-	fn()
-}
+// Soon is CallSoon for what the end of a connection makes needless: if the loop is
+// closed before, it is dropped, and is no work that was lost.
+func (h *Hub) Soon(fn func()) { h.hoped.add(fn) }
 
 // Open is how many connections are open.
 func (h *Hub) Open() int { return h.open }
@@ -114,14 +98,14 @@ func (h *Hub) LoopClosing() {
 	for h.dialing != nil {
 		h.dialing.finish(-1, kernel.Addr{}, net.ErrClosed)
 	}
-	for h.last != nil || len(h.owed) > 0 {
-		if len(h.owed) > 0 {
-			h.owed[h.paid].handle.Cancel()
-			h.tell()
+	for h.last != nil || !h.owed.empty() {
+		if !h.owed.empty() {
+			h.owed.hurry()
 			continue
 		}
 		h.orphan(h.last)
 	}
+	h.hoped.drop()
 	h.closeListeners() // that a callback has made
 	returned = true
 }
