@@ -17,32 +17,29 @@ func TestUrgentData(t *testing.T) {
 		conn := make(chan *transport.Conn, 1)
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
 			return &spy{
-				made: func(c *transport.Conn) {
-					c.PauseReading()
-					conn <- c
-				},
+				made: func(c *transport.Conn) { conn <- c },
 				data: func(c *transport.Conn, data []byte) { got = append(got, data...) },
 			}
 		})
 		peer := dial(t, s).(*net.TCPConn)
-		c := <-conn
+		<-conn
 		raw, err := peer.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw.Control(func(fd uintptr) {
-			for i, part := range []string{"ab", "!", "cd"} {
-				flags := 0
-				if i == 1 {
-					flags = syscall.MSG_OOB
+		on(t, l, func() { // which does not read meanwhile: it is one edge for all
+			raw.Control(func(fd uintptr) {
+				for i, part := range []string{"ab", "!", "cd"} {
+					flags := 0
+					if i == 1 {
+						flags = syscall.MSG_OOB
+					}
+					if err := syscall.Sendto(int(fd), []byte(part), flags, nil); err != nil {
+						t.Error(err)
+					}
 				}
-				if err := syscall.Sendto(int(fd), []byte(part), flags, nil); err != nil {
-					t.Error(err)
-				}
-			}
+			})
 		})
-		quiet(t, l)
-		on(t, l, c.ResumeReading)
 		until(t, l, func() bool { return len(got) >= 4 })
 		quiet(t, l)
 		on(t, l, func() {
