@@ -173,6 +173,12 @@ type TaskOptions struct {
 	// ended. It saves the way through the loop where a task often need not
 	// wait. It is asyncio's eager start.
 	Eager bool
+
+	// Values gives the task a scope of its own inside the nursery's, to be
+	// cancelled alone: its ctx is a *Scope, which looks values up in Values, and
+	// takes its own cancellation out of the task's error. Nil leaves the task in
+	// the nursery's scope.
+	Values context.Context
 }
 
 // GoWith is Go with options.
@@ -198,7 +204,12 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	t := n.s.task()
 	t.fn, t.code, t.name = fn, code, o.Name
 	t.nursery, t.id, t.lane, t.budget = n, n.s.started, o.Priority, eachBudget
-	t.enter(n.scope)
+	if o.Values != nil {
+		t.own = n.scope.open(o.Values)
+		t.enter(t.own)
+	} else {
+		t.enter(n.scope)
+	}
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
@@ -216,6 +227,10 @@ func (t *Task) finish(err error) {
 	t.inScope.remove()
 	if traced := t.nursery.scope.run.traced; traced != nil {
 		delete(traced, t)
+	}
+	if t.own != nil {
+		err = t.own.absorb(err)
+		t.own.close()
 	}
 	n := t.nursery
 	n.failed(err)

@@ -215,9 +215,21 @@ func aside(fn func()) {
 // leave is the end of a run. With the last one the coroutines in the pool end: an
 // abandoned one would never be collected.
 func (s *sched) leave() {
-	if s.runs--; s.runs > 0 {
-		return
+	if s.runs--; s.runs == 0 {
+		s.dismiss()
 	}
+}
+
+// LoopClosing is called when the loop is closed, perhaps with runs on it that nobody
+// has ended.
+func (s *sched) LoopClosing() {
+	if len(s.pool) > 0 {
+		aside(s.dismiss)
+	}
+}
+
+// dismiss ends the coroutines in the pool.
+func (s *sched) dismiss() {
 	for _, c := range s.pool {
 		c.task = nil
 		s.resume(c)

@@ -18,6 +18,7 @@ type Task struct {
 	code    uintptr  // of the function that the user knows it by; 0 for fn's
 	nursery *Nursery // whose child it is
 	scope   *Scope   // the innermost one it is in
+	own     *Scope   // the one that is the task's; nil for most
 	co      *coro    // what it runs on, and its wait; nil before it has begun
 	name    string
 	id      uint64 // in the order of starting

@@ -30,6 +30,9 @@ var benchmarks = []benchmark{
 	{"pipeline", "the same with 16 messages in flight on each", runPipeline},
 	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", runMemory},
 	{"idle10k", "throughput kept when 10,000 idle connections are added", runIdle},
+	{"http", "GET over 64 keep-alive connections", runHTTP},
+	{"http-pipeline", "the same with 16 requests in flight on each", runHTTPPipeline},
+	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", runTimers},
 }

@@ -119,6 +119,17 @@ func (h *harness) prepare() {
 	}
 }
 
+// speaking are the contenders that speak a language.
+func (h *harness) speaking(language string) (all []*contender) {
+	h.prepare()
+	for _, c := range h.contenders {
+		if c.speaks == language {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // unprepared deals with what could not be made: a line if it is only not
 // installed here, a failure if it is but does not build.
 func (h *harness) unprepared(name string, why error) {

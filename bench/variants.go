@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 )
 
-// A variant is one echo server to measure. To compare another one, add a row.
+// A variant is one server to measure. To compare another one, add a row.
 type variant struct {
 	name string
 	ours bool
+	// speaks is what it is told; "" is echo.
+	speaks string
 	// goRuntime servers get GOMAXPROCS.
 	goRuntime bool
 	// prepare builds what the server needs and returns its command line, or an
@@ -40,6 +43,22 @@ var variants = []variant{
 	{name: "node", prepare: nodeServer},
 	{name: "uvloop", prepare: pythonServer("uvloop")},
 	{name: "asyncio", prepare: pythonServer("asyncio")},
+	webServer("spindle-lean"),
+	webServer("spindle-inline"),
+	webServer("spindle-goroutine"),
+	webServer("nethttp"),
+	webServer("fasthttp"),
+}
+
+// inHTTP is what web servers speak.
+const inHTTP = "HTTP"
+
+// webServer is a row for an HTTP server linked into this binary.
+func webServer(name string) variant {
+	v := goPeer(name)
+	v.speaks = inHTTP
+	v.ours = strings.HasPrefix(name, "spindle-")
+	return v
 }
 
 func spindleEcho(model string, build func(*workshop) (string, error)) func(*workshop) (command, error) {

@@ -146,6 +146,12 @@ func (gs *GroupServer) CloseConns() { gs.each((*Server).CloseConns) }
 // AbortConns ends every connection that the server has, at once.
 func (gs *GroupServer) AbortConns() { gs.each((*Server).AbortConns) }
 
+// EachConn calls fn for every connection that the server has, on the connection's loop:
+// and so for several at once.
+func (gs *GroupServer) EachConn(fn func(*Conn)) {
+	gs.each(func(s *Server) { s.each(fn) })
+}
+
 func (gs *GroupServer) each(fn func(*Server)) {
 	for _, m := range gs.members {
 		switch l := m.st.hub.L; {
