@@ -1,7 +1,7 @@
 // Package deflate compresses and inflates messages as permessage-deflate has it
 // (RFC 7692): each by itself, without a context that is kept from one to the next.
 //
-// A writer of compress/flate takes some 800 KB and a reader 40 KB, so they are
+// A writer of compress/flate takes about a megabyte and a reader 40 KB, so they are
 // shared by all: a connection has one only while it compresses or inflates a
 // message.
 package deflate
