@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -11,17 +12,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cmd/spindle/demo"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
 // serve runs the server until the test ends, and returns its URL.
-func serve(t *testing.T, dir string, loops int) string {
+func serve(t testing.TB, dir string, loops int) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := demo.NewServer(ctx, dir)
@@ -200,6 +203,40 @@ func TestSocketsOfSeveralLoops(t *testing.T) {
 		return nil
 	})
 	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBlockingHandlerIsNamed: while a handler blocks the loop, the watchdog says
+// which.
+func TestBlockingHandlerIsNamed(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	named := make(chan string, 1)
+	l, err := loop.New(loop.Options{Watchdog: 10 * time.Millisecond, OnBlocked: func(b loop.Blocked) {
+		select {
+		case named <- b.String():
+		default:
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, err := demo.NewServer(ctx, "").Listen(l, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(context.Background()) }()
+	if status, _, _ := fetch(t, "GET", "http://"+service.Addr().String()+"/block?ms=200", ""); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	if report := <-named; !strings.Contains(report, "demo.block(") {
+		t.Errorf("the report does not name the handler:\n%s", report)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	service.Drain(l.Stop)
+	if err := errors.Join(<-ended, l.Close()); err != nil {
 		t.Error(err)
 	}
 }
