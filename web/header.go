@@ -124,7 +124,7 @@ func (w *response) commit(first []byte, final bool) {
 		w.closes = true
 	}
 	switch {
-	case w.facts.has(saysConnection):
+	case w.facts.has(saysConnection) || w.closes && x.version == http1.HTTP10:
 	case w.closes:
 		w.head = append(w.head, "Connection: close\r\n"...)
 	case x.version == http1.HTTP10:
@@ -156,12 +156,15 @@ func (w *response) frame(final bool) {
 	case w.declared >= 0:
 		w.head = http1.AppendContentLength(w.head, w.declared)
 	case final && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
-		if w.written > 0 || !w.toHead() {
+		// To HEAD the same as to GET, for which more would have been flushed. That
+		// nothing was written says nothing of GET.
+		if !w.toHead() || w.written > 0 && w.written <= bufferSize {
 			w.head = http1.AppendContentLength(w.head, w.written)
 		}
+	case w.toHead():
 	case old:
 		w.closes = true
-	case !w.toHead():
+	default:
 		w.chunked = true
 		w.head = append(w.head, "Transfer-Encoding: chunked\r\n"...)
 	}
