@@ -17,7 +17,7 @@ import (
 // TestSlowHeaderIsRefused: the time-out is for all of it, so that a byte now and then
 // does not help.
 func TestSlowHeaderIsRefused(t *testing.T) {
-	sv := serve(t, &web.Server{HeaderTimeout: 50 * time.Millisecond})
+	sv := serve(t, &web.Server{HeaderTimeout: 200 * time.Millisecond})
 	nc, br := dial(t, sv)
 	stop := make(chan struct{})
 	var dribble sync.WaitGroup
