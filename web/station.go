@@ -25,6 +25,7 @@ type station struct {
 	rest    []byte // what follows the request whose handler is being started
 	out     []byte // what lean handlers have answered in this callback
 	lean    LeanCtx
+	probe   http.Request // what a ServeMux is asked about
 	host    string // the last one asked for: nearly always the next one too
 
 	date   []byte // a line, never changed: it is replaced every second
