@@ -33,6 +33,7 @@ var benchmarks = []benchmark{
 	{"http", "GET over 64 keep-alive connections", runHTTP},
 	{"http-pipeline", "the same with 16 requests in flight on each", runHTTPPipeline},
 	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
+	{"slowloris", "throughput kept when 5,000 clients never finish their header", runSlowloris},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", runTimers},
 }

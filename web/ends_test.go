@@ -69,6 +69,16 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 			return true
 		},
 	})
+	nc := smallBuffered(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	io.ReadFull(nc, make([]byte, 1))
+	sv.Drain(func() { close(lost) })
+	<-lost
+}
+
+// smallBuffered is a client for whom the system receives next to nothing ahead.
+func smallBuffered(t testing.TB, sv *web.Service) net.Conn {
+	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
@@ -76,11 +86,8 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	io.ReadFull(nc, make([]byte, 1))
-	sv.Drain(func() { close(lost) })
-	<-lost
+	t.Cleanup(func() { nc.Close() })
+	return nc
 }
 
 func TestUnixSocket(t *testing.T) {

@@ -130,3 +130,46 @@ func TestSimulatedSlowloris(t *testing.T) {
 		})
 	}
 }
+
+// TestSimulatedUploadWaits: a handler that does not read holds the client up, and the
+// server keeps no more than its limit.
+func TestSimulatedUploadWaits(t *testing.T) {
+	const size = 10 << 20
+	sent := 0 // one program runs at a time
+	server := &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		spindle.Sleep(r.Context(), time.Minute)
+		if sent > 2<<20 {
+			t.Errorf("%d bytes were taken from the client", sent)
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	}))}
+	w := sim.NewWorld(1)
+	host, client := w.Host("server"), w.Host("client")
+	host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+	client.Go(func(ctx context.Context) error {
+		c, err := stream.Dial(ctx, "tcp", "server:80")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
+		for chunk := make([]byte, 64<<10); sent < size; sent += len(chunk) {
+			if _, err := c.Write(chunk); err != nil {
+				return err
+			}
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(res.Body)
+		if want := fmt.Sprint(size, nil); string(body) != want {
+			t.Errorf("got %q, want %q", body, want)
+		}
+		return err
+	})
+	if err := w.Run(); err != nil {
+		t.Error(err)
+	}
+}
