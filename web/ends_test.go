@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,19 @@ func TestLoopClosedWithoutShutdown(t *testing.T) {
 	}
 	if err := <-causes; err == nil {
 		t.Error("a write to a closed loop succeeded")
+	}
+}
+
+// TestWorkersEndWithTheService, although the loop goes on.
+func TestWorkersEndWithTheService(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	get(t, client(t), at(sv, "/"))
+	if err := sv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	buf := make([]byte, 1<<20)
+	for strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") {
+		runtime.Gosched() // it is about to end; if not, the test does not either
 	}
 }
 

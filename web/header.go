@@ -50,7 +50,7 @@ func (w *response) writeField(key string, values []string) (err error) {
 	case key == "Connection" && len(values) > 0:
 		w.facts |= saysConnection
 		w.closes = w.closes || hasToken(values, "close")
-	case strings.HasPrefix(key, http.TrailerPrefix) || slices.Contains(w.trailers, key):
+	case strings.HasPrefix(key, http.TrailerPrefix):
 		return nil
 	}
 	for _, value := range values {

@@ -105,6 +105,7 @@ var same = []struct {
 	}},
 	{"trailer", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-T")
+		w.Header().Set("X-T", "0")
 		io.WriteString(w, "hello")
 		w.Header().Set("X-T", "1")
 	}},
