@@ -67,7 +67,7 @@ func TestSimulatedServer(t *testing.T) {
 			if _, err := br.ReadByte(); err != io.EOF {
 				return fmt.Errorf("after being idle: %w", err)
 			}
-			if idle := spindle.Now(ctx) - before; (idle-2*time.Minute).Abs() > time.Second {
+			if idle := spindle.Now(ctx) - before; (idle - 2*time.Minute).Abs() > time.Second {
 				return fmt.Errorf("closed after %v", idle)
 			}
 			return nil
