@@ -29,6 +29,7 @@ type benchmark struct {
 
 var benchmarks = []benchmark{
 	{"echo", "200 connections, one message of 64 bytes in flight on each", "", runEcho},
+	{"echo-two", "echo with two loops on two cores", "", runEchoTwo},
 	{"pipeline", "the same with 16 messages in flight on each", "", runPipeline},
 	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", "", runMemory},
 	{"idle10k", "throughput kept when 10,000 idle connections are added", "", runIdle},
@@ -36,6 +37,8 @@ var benchmarks = []benchmark{
 	{"http-pipeline", "the same with 16 requests in flight on each", inHTTP, runHTTPPipeline},
 	{"http-memory", "bytes of an idle keep-alive connection", inHTTP, runHTTPMemory},
 	{"slowloris", "throughput kept when 5,000 clients never finish their header", inHTTP, runSlowloris},
+	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", inWebSocket, runWS},
+	{"ws-memory", "bytes of an idle WebSocket", inWebSocket, runWSMemory},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", "", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", "", runTimers},
 }

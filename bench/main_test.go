@@ -189,6 +189,19 @@ func TestWebServersEndToEnd(t *testing.T) {
 	}
 }
 
+func TestWebSocketServersEndToEnd(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "50ms", "--conns", "8", "--low", "20", "--high", "60",
+		"--servers", strings.Join(goPeers(inWebSocket), ","), "ws", "ws-memory")
+	if len(sections) != 2 || strings.Count(table, "spindle-socket ÷ it") != 2 {
+		t.Fatalf("%d sections:\n%s", len(sections), table)
+	}
+	for _, s := range sections {
+		if len(s.Rows) != 4 {
+			t.Errorf("%s: %d rows", s.Name, len(s.Rows))
+		}
+	}
+}
+
 // stub is a spindle command that prints the contract's figures, and whose echo
 // server does not start.
 func stub(t *testing.T, figures string) string {

@@ -223,6 +223,9 @@ func (h *hijacked) Close() error {
 	})
 }
 
+// CloseWrite ends the sending side behind what was written, as of a net.TCPConn.
+func (h *hijacked) CloseWrite() error { return h.st.do(h.tc.WriteEOF) }
+
 // LocalAddr is the address of this end.
 func (h *hijacked) LocalAddr() net.Addr { return h.local }
 

@@ -41,7 +41,7 @@ func TestMaxBytesReader(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
-			res, err := client(t).Post(at(sv, "/"), "text/plain", strings.NewReader(strings.Repeat("x", 100)))
+			res, err := client(t).Post(url(sv, "/"), "text/plain", strings.NewReader(strings.Repeat("x", 100)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,7 +104,7 @@ func TestWorkersAreLimited(t *testing.T) {
 	var all sync.WaitGroup
 	for range 30 {
 		all.Go(func() {
-			res, err := http.Get(at(sv, "/"))
+			res, err := http.Get(url(sv, "/"))
 			if err != nil {
 				t.Error(err)
 				return
@@ -162,7 +162,7 @@ func TestFullDuplex(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			pr, pw := io.Pipe()
-			req, _ := http.NewRequest("POST", at(serve(t, s), "/"), pr)
+			req, _ := http.NewRequest("POST", url(serve(t, s), "/"), pr)
 			go io.WriteString(pw, "first\n")
 			res, err := client(t).Do(req)
 			if err != nil {
@@ -195,7 +195,7 @@ func TestLargeBodiesBothWays(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			body := strings.Repeat("0123456789", size/10)
-			res, err := client(t).Post(at(serve(t, s), "/"), "text/plain", strings.NewReader(body))
+			res, err := client(t).Post(url(serve(t, s), "/"), "text/plain", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,8 +24,9 @@ const (
 type client struct {
 	spin    bool
 	talk    talk
-	depth   int // messages in the next burst; 0: a connection rests after its echo
-	burst   int // room for one burst of one connection, bytes
+	greet   func(fd int) error // what comes before the first message; nil for nothing
+	depth   int                // messages in the next burst; 0: a connection rests after its echo
+	burst   int                // room for one burst of one connection, bytes
 	target  unix.SockaddrInet4
 	epoll   int
 	conns   []conn

@@ -31,6 +31,8 @@ type Plan struct {
 	// Path, if it is not empty, has the messages be GET requests for it, of
 	// whatever size they are. Each is to be answered with Body.
 	Path, Body string
+	// WebSocket has the messages be those of WebSockets, of up to 125 bytes.
+	WebSocket bool
 	// Idle further connections echo one message and then only stay open.
 	Idle int
 	// Slow further connections send the beginning of a request and no more.
@@ -126,6 +128,8 @@ func (p Plan) check() error {
 		return fmt.Errorf("load: %s is not an IPv4 loopback address", p.Addr)
 	case p.Path == "" && p.SizeBytes < headerBytes:
 		return fmt.Errorf("load: a message needs %d bytes for its number", headerBytes)
+	case p.WebSocket && p.SizeBytes > 125:
+		return errors.New("load: a WebSocket's message may have 125 bytes here")
 	case p.Depth < 1:
 		return errors.New("load: depth must be at least 1")
 	case p.Window > 0 && p.Conns < 1:

@@ -39,9 +39,13 @@ func newClient(p Plan, total int) (*client, error) {
 		events: make([]unix.EpollEvent, maxEvents),
 		base:   time.Now(),
 	}
-	if p.Path != "" {
+	switch {
+	case p.Path != "":
 		c.talk, err = newRequests(p)
-	} else {
+	case p.WebSocket:
+		c.talk = newFrames(p)
+		c.greet = func(fd int) error { return shakeHands(fd, p.Addr) }
+	default:
 		c.talk = newEchoes(p)
 	}
 	if err != nil {
@@ -130,6 +134,11 @@ func (c *client) connect(fd, i int) error {
 	}
 	if err := unix.Connect(fd, &c.target); err != nil {
 		return err
+	}
+	if c.greet != nil {
+		if err := c.greet(fd); err != nil {
+			return err
+		}
 	}
 	return unix.SetNonblock(fd, true)
 }

@@ -41,6 +41,11 @@ var servers = map[string]func(Options) error{
 	"spindle-goroutine": serveGoroutine,
 	"nethttp":           serveNetHTTP,
 	"fasthttp":          serveFastHTTP,
+
+	"spindle-socket": serveSocket,
+	"spindle-conn":   serveConn,
+	"gorilla":        serveGorilla,
+	"nbio-ws":        serveNbioWS,
 }
 
 // Names lists the peers written in Go, sorted.
