@@ -58,7 +58,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 		return nil, err
 	}
 	const spare = 200 // what a runtime and its libraries keep open
-	if need := max(o.high, o.idle+o.active, o.conns) + spare; need > limit {
+	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns) + spare; need > limit {
 		return nil, fmt.Errorf("%d open files are needed and %d allowed; lower --high, --idle or --conns: %w", need, limit, errUsage)
 	}
 	if h.shop, err = newWorkshop(o.spindle, o.before); err != nil {
@@ -128,6 +128,13 @@ func (h *harness) speaking(language string) (all []*contender) {
 		}
 	}
 	return all
+}
+
+// hasServersFor tells whether --servers leaves any for a benchmark.
+func (h *harness) hasServersFor(m benchmark) bool {
+	return len(h.o.servers) == 0 || slices.ContainsFunc(variants, func(v variant) bool {
+		return v.speaks == m.speaks && slices.Contains(h.o.servers, v.name)
+	})
 }
 
 // unprepared deals with what could not be made: a line if it is only not

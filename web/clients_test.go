@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -118,6 +119,15 @@ func TestServeMuxAndMiddleware(t *testing.T) {
 	mux.Handle("GET /work/{id}", show)
 	mux.Handle("/api/", http.TimeoutHandler(http.MaxBytesHandler(api, 10), time.Minute, "late"))
 	mux.Handle("/x/", http.StripPrefix("/x", web.Inline(mux)))
+	waits := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		spindle.Sleep(r.Context(), time.Hour)
+		fmt.Fprint(w, context.Cause(r.Context()))
+	}))
+	mux.HandleFunc("/late", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Millisecond)
+		defer cancel()
+		waits.ServeHTTP(w, r.WithContext(ctx))
+	})
 	sv := serve(t, &web.Server{Handler: mux})
 	c := client(t)
 	for path, want := range map[string]string{
@@ -129,6 +139,9 @@ func TestServeMuxAndMiddleware(t *testing.T) {
 		if _, body := get(t, c, url(sv, path)); body != want {
 			t.Errorf("%s: got %q, want %q", path, body, want)
 		}
+	}
+	if _, body := get(t, c, url(sv, "/late")); body != "context deadline exceeded" {
+		t.Errorf("a middleware's deadline: %q", body)
 	}
 	if res, _ := get(t, c, url(sv, "/none")); res.StatusCode != 404 {
 		t.Errorf("got %d", res.StatusCode)

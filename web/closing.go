@@ -60,6 +60,7 @@ func (c *conn) close() {
 // read: no longer than it may take for any other response.
 func (c *conn) hangUp() {
 	c.leave()
+	c.flags |= lingers
 	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
 		c.tc.SetWriteTimeout(d)
 	}

@@ -210,6 +210,7 @@ func (c *conn) settle() {
 	case st.draining:
 		c.hangUp()
 	default:
+		c.more = nil
 		st.idle.add(c)
 	}
 }
@@ -314,8 +315,5 @@ func (c *conn) proceed() {
 	c.consume(kept)
 	if kept != nil {
 		c.st.giveBuffer(kept)
-	}
-	if m := c.more; m != nil && m.pending == nil && m.dropped == 0 && m.room == nil && m.wanted == nil {
-		c.more = nil
 	}
 }

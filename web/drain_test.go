@@ -99,7 +99,7 @@ func TestListenAndServeUntilTheContextEnds(t *testing.T) {
 		order = append(order, "listen")
 		listens <- a
 	}
-	const address = "127.0.0.1:0"
+	const address = "localhost:0" // names are looked up
 	for name, run := range map[string]func(context.Context) error{
 		"alone": func(ctx context.Context) error { return s.ListenAndServe(ctx, address) },
 		"beside tasks": func(ctx context.Context) error {

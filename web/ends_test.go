@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,6 +58,19 @@ func TestLoopClosedWithoutShutdown(t *testing.T) {
 	}
 }
 
+// TestWorkersEndWithTheService, although the loop goes on.
+func TestWorkersEndWithTheService(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	get(t, client(t), url(sv, "/"))
+	if err := sv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	buf := make([]byte, 1<<20)
+	for strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") {
+		runtime.Gosched() // it is about to end; if not, the test does not either
+	}
+}
+
 // TestIdlePeerThatDoesNotRead is let go, although its last response cannot be sent.
 func TestIdlePeerThatDoesNotRead(t *testing.T) {
 	lost := make(chan bool)
@@ -69,6 +83,16 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 			return true
 		},
 	})
+	nc := smallBuffered(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	io.ReadFull(nc, make([]byte, 1))
+	sv.Drain(func() { close(lost) })
+	<-lost
+}
+
+// smallBuffered is a client for whom the system receives next to nothing ahead.
+func smallBuffered(t testing.TB, sv *web.Service) net.Conn {
+	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
 	}}
@@ -76,11 +100,8 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
-	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-	io.ReadFull(nc, make([]byte, 1))
-	sv.Drain(func() { close(lost) })
-	<-lost
+	t.Cleanup(func() { nc.Close() })
+	return nc
 }
 
 func TestUnixSocket(t *testing.T) {

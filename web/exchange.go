@@ -23,19 +23,18 @@ type exchange struct {
 	host      string
 	remote    string
 	header    http.Header
-	trailer   http.Header // its keys; the values come with the body's end
 	url       url.URL
 	tls       *tls.ConnectionState
 	since     time.Duration // when it came; only for the log
 	length    int64
-	date      []byte
+	date      string
 	version   http1.Version
 	keepAlive bool
 	expects   bool // the client waits for a 100 before it sends the body
 	last      bool // the connection takes no more requests
 
 	w    response
-	body body
+	body *body // nil if there is none
 	ctx  requestContext
 
 	returned bool // the handler's goroutine or task only
@@ -43,7 +42,6 @@ type exchange struct {
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
 	control  *control       // nil for most
-	cut      error          // why the request was cancelled before it had a scope
 	started  bool
 	complete bool // all of the request has come
 	closes   bool // the connection cannot be used after this
@@ -74,12 +72,10 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		x.last = true
 	}
 	p.AddTo(x.header)
-	if p.Chunked() {
-		x.trailer = make(http.Header)
-		p.DeclareTrailers(x.trailer)
-	}
 	x.ctx.x = x
-	x.body.x = x
+	if x.length != 0 {
+		x.body = newBody(x, p)
+	}
 	x.w.init(x)
 	return x, setURL(&x.url, x.method, x.target)
 }
@@ -101,8 +97,8 @@ func (x *exchange) start() {
 // serveTask is an inline handler's task.
 func (x *exchange) serveTask(ctx context.Context) error {
 	x.scope = ctx.(*spindle.Scope)
-	if x.cut != nil {
-		x.scope.Cancel(x.cut)
+	if cause := x.ctx.ended(); cause != nil {
+		x.scope.Cancel(cause)
 	}
 	x.serve(ctx)
 	return nil
@@ -171,9 +167,6 @@ func (x *exchange) finish() {
 // cancel ends the request's context, on the loop.
 func (x *exchange) cancel(cause error) {
 	x.ctx.end(cause)
-	if x.cut == nil {
-		x.cut = cause
-	}
 	if x.scope != nil {
 		x.scope.Cancel(cause)
 	}

@@ -197,11 +197,17 @@ func (h *hijacked) Write(p []byte) (int, error) {
 			done(err)
 			return
 		}
-		if h.tc.Unsent() > highWater {
-			h.writing = append(h.writing, done)
+		if h.tc.Unsent() <= highWater {
+			done(nil)
 			return
 		}
-		done(nil)
+		h.writing = append(h.writing, done)
+		// For a pause that is over before transport tells of it.
+		h.tc.AfterFlush(func(err error) {
+			if err == nil {
+				h.wakeWriters(nil)
+			}
+		})
 	})
 	if err != nil {
 		return 0, err

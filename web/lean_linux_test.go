@@ -144,6 +144,30 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	}
 }
 
+// TestFilesTakeNoMemory: the system sends them.
+func TestFilesTakeNoMemory(t *testing.T) {
+	dir, large := files(t)
+	l, sv := steps(t, &web.Server{Handler: web.Inline(http.FileServer(http.Dir(dir)))})
+	fd := sockets(t, sv, 1)[0]
+	request := []byte("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n")
+	buf := make([]byte, len(large)+4096)
+	size := ask(t, l, fd, request, buf, len(large)+100)
+	const times, most = 20, 16 << 10
+	before := allocated()
+	for range times {
+		ask(t, l, fd, request, buf, size)
+	}
+	if each := (allocated() - before) / times; each > most {
+		t.Errorf("%d bytes were allocated to send %d", each, len(large))
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -37,6 +37,8 @@ func TestPanicsEndTheConnection(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "some")
 		switch r.URL.Path {
+		case "/behind":
+			t.Error("a request behind a panic was served")
 		case "/panic":
 			panic("oh dear")
 		case "/abort":
@@ -61,7 +63,7 @@ func TestPanicsEndTheConnection(t *testing.T) {
 			for path, says := range map[string]string{"/panic": "oh dear", "/abort": "", "/exit": "Goexit", "/flushed": "", "/lean": "oh lean"} {
 				before := len(log.String())
 				nc, _ := dial(t, sv)
-				io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
+				io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET /behind HTTP/1.1\r\nHost: a\r\n\r\n")
 				all, _ := io.ReadAll(nc)
 				if path == "/flushed" {
 					if !bytes.Contains(all, []byte("some")) || bytes.HasSuffix(all, []byte("0\r\n\r\n")) {

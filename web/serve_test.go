@@ -19,7 +19,7 @@ import (
 // serve runs s on a loop of its own until the test ends, and drains it then.
 func serve(t testing.TB, s *web.Server) *web.Service {
 	t.Helper()
-	l, err := loop.New(loop.Options{})
+	l, err := loop.New(loop.Options{Debug: true})
 	if err != nil {
 		t.Fatal(err)
 	}

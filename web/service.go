@@ -189,8 +189,11 @@ func (sv *Service) endStations() {
 	ended(nil)
 }
 
-// end ends the tasks, and the log.
+// end ends timers, tasks and the log.
 func (st *station) end(done func(error)) {
+	for _, q := range []*queue{&st.heads, &st.idle, &st.bodies, &st.lingering} {
+		q.timer.Cancel()
+	}
 	last := func(err error) { st.log.end(func() { done(err) }) }
 	if st.nursery == nil {
 		last(nil)

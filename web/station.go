@@ -22,12 +22,13 @@ type station struct {
 	buffers [][]byte
 	headers []http.Header // of responses of inline handlers
 	vec     [][]byte      // for a write of several buffers
-	rest    []byte // what follows the request whose handler is being started
-	out     []byte // what lean handlers have answered in this callback
+	rest    []byte        // what follows the request whose handler is being started
+	out     []byte        // what lean handlers have answered in this callback
 	lean    LeanCtx
-	host    string // the last one asked for: nearly always the next one too
+	probe   http.Request // what a ServeMux is asked about
+	host    string       // the last one asked for: nearly always the next one too
 
-	date   []byte // a line, never changed: it is replaced every second
+	date   string // a line
 	dateAt time.Duration
 
 	heads, idle, bodies, lingering queue
@@ -138,13 +139,13 @@ func (st *station) giveHeader(h http.Header) {
 	}
 }
 
-// dateLine is the field Date. Whoever gets it may keep it.
-func (st *station) dateLine() []byte {
+// dateLine is the field Date.
+func (st *station) dateLine() string {
 	if now := st.l.TurnTime(); now-st.dateAt >= time.Second {
 		wall := st.l.Kernel().Wall()
 		// The wall's second began some time ago, and so did the line's.
 		st.dateAt = now - time.Duration(wall.Nanosecond())
-		st.date = http1.AppendDate(make([]byte, 0, 40), wall)
+		st.date = string(http1.AppendDate(nil, wall))
 	}
 	return st.date
 }
