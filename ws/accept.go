@@ -13,7 +13,7 @@ import (
 // answered, and fails with a *HandshakeError.
 //
 // The handler may use the Conn and must close it; it may also return and leave it to
-// others. The request's context is of no use any more.
+// others. The request's context does not end with the connection any more.
 func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 	a, answer, refused := o.check(r)
 	if refused != nil {

@@ -2,6 +2,7 @@ package ws
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -149,7 +150,7 @@ func (c *Conn) fill(ctx context.Context) error {
 		case asked:
 			return c.end(ErrNoAnswer)
 		}
-		asked, wait = true, c.rules.pingTimeout
+		asked, wait = true, cmp.Or(c.rules.pingTimeout, wait)
 		if err := c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, nil); err != nil {
 			return err
 		}

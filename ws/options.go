@@ -54,8 +54,8 @@ type Options struct {
 	// FragmentLimit is how many frames it may have. Zero means 131,072.
 	FragmentLimit int
 
-	// ControlLimit is how many pings, pongs and so on may come in a second.
-	// Zero means 100.
+	// ControlLimit is how many pings and pongs may come in a second, pongs that
+	// were asked for among them. Zero means 100.
 	ControlLimit int
 
 	// UnsentLimit is how many bytes may wait for a peer that reads slowly before
@@ -100,7 +100,7 @@ type rules struct {
 	controls     int
 	unsent       int
 	pingInterval time.Duration
-	pingTimeout  time.Duration
+	pingTimeout  time.Duration // 0 for the interval in force
 	closeTimeout time.Duration
 }
 
@@ -115,7 +115,7 @@ func (o *Options) rules(role wsframe.Role, x extension) rules {
 		controls:     limit(o.ControlLimit, 100),
 		unsent:       limit(o.UnsentLimit, 1<<20),
 		pingInterval: max(o.PingInterval, 0),
-		pingTimeout:  cmp.Or(max(o.PingTimeout, 0), max(o.PingInterval, 0)),
+		pingTimeout:  max(o.PingTimeout, 0),
 		closeTimeout: cmp.Or(max(o.CloseTimeout, 0), 5*time.Second),
 	}
 	r.limits.Message = limit(o.MessageLimit, 1<<20)

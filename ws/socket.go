@@ -105,6 +105,17 @@ func (p *protocol) ConnectionMade(c *transport.Conn) {
 // DataReceived reads frames.
 func (p *protocol) DataReceived(c *transport.Conn, data []byte) { (*Socket)(p).receive(data) }
 
+// EOFReceived has the connection end once everything is sent, or soon: a peer that has
+// ended without a Close may well read nothing any more.
+func (p *protocol) EOFReceived(c *transport.Conn) bool {
+	s := (*Socket)(p)
+	if !s.is(over) {
+		s.state |= over
+		s.after(s.rules.closeTimeout, c.Abort)
+	}
+	return false
+}
+
 // PauseWriting takes note.
 func (p *protocol) PauseWriting(c *transport.Conn) { p.state |= pausedWriting }
 

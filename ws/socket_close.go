@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"time"
@@ -76,8 +77,8 @@ func (s *Socket) after(d time.Duration, fn func()) {
 }
 
 // SetPingInterval has a silent peer asked whether it is still there, after d and at
-// the latest after twice that. If nothing comes from it in Options.PingTimeout (d,
-// if that is zero), the connection is ended with ErrNoAnswer. While reading is
+// the latest after twice that. If nothing comes from it in Options.PingTimeout, or in d
+// if that is zero, the connection is ended with ErrNoAnswer. While reading is
 // paused nothing is asked. Zero or less means never.
 func (s *Socket) SetPingInterval(d time.Duration) {
 	if s.is(closing | over) {
@@ -101,9 +102,7 @@ func (s *Socket) tick() {
 	case !s.is(pinged):
 		s.state |= pinged
 		s.write(wsframe.OpPing, wsframe.Fin, nil)
-		if s.rules.pingTimeout > 0 {
-			next = s.rules.pingTimeout
-		}
+		next = cmp.Or(s.rules.pingTimeout, s.ping)
 	case !s.is(doubted):
 		// After a long turn timers come before the news of what has arrived
 		// meanwhile: let that be read first.

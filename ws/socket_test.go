@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
@@ -204,6 +205,33 @@ func TestSlowPeers(t *testing.T) {
 		})
 		bye(p)
 	})
+}
+
+// TestAPeerThatEndsAndDoesNotRead is not kept for what it does not take.
+func TestAPeerThatEndsAndDoesNotRead(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+		for s.Unsent() < 512<<10 {
+			s.Send(ws.Binary, make([]byte, 8<<10))
+		}
+	}}
+	p := socketWith(t, ws.Options{CloseTimeout: 50 * time.Millisecond}, h)
+	p.send(p.frame(fin|text, "go"))
+	p.endWriting()
+	if err := p.end(); err != io.ErrUnexpectedEOF {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestAHandlerThatAppends to a message does not write into the next one.
+func TestAHandlerThatAppends(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		s.Send(kind, append(message, "!!!!!!!!"...))
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "one"), p.frame(fin|text, "two"))
+	p.wants(fin|text, "one!!!!!!!!")
+	p.wants(fin|text, "two!!!!!!!!")
+	bye(p)
 }
 
 // draining is a Handler that is also a Drainer.

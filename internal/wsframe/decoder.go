@@ -58,11 +58,11 @@ type Decoder struct {
 	key    Key
 	at     uint8 // how far the key was used, modulo 4
 	role   Role
-	first  byte // of the frame under way: flags and opcode
-	inside bool // a frame's head was read, its payload is under way
-	kind   Op   // of the message under way; OpContinuation if there is none
-	packed bool // the message is compressed
-	text   Text
+	first  byte  // of the frame under way: flags and opcode
+	inside bool  // a frame's head was read, its payload is under way
+	kind   Op    // of the message under way; OpContinuation if there is none
+	packed bool  // the message is compressed
+	text   Text  // complete between messages
 	have   uint8 // bytes in head
 	head   [MaxHead]byte
 }
@@ -202,7 +202,7 @@ func (d *Decoder) begin(head []byte) error {
 func (d *Decoder) beginData(op Op, n uint64) error {
 	if op != OpContinuation {
 		d.kind, d.packed = op, d.first&byte(Compressed) != 0
-		d.size, d.frames, d.text = 0, 0, Text{}
+		d.size, d.frames = 0, 0
 	}
 	most := d.limits.Message
 	if d.packed {
