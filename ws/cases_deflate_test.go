@@ -139,3 +139,23 @@ func TestCasesCompressionOffers(t *testing.T) {
 		})
 	}
 }
+
+// FuzzNegotiation: whatever a client offers, a server's answer is one that clients
+// take, and no larger window than was asked for.
+func FuzzNegotiation(f *testing.F) {
+	for _, offer := range []string{
+		"permessage-deflate; client_max_window_bits", `permessage-deflate; server_max_window_bits="9", x; y=1`,
+		"permessage-deflate;server_no_context_takeover;client_no_context_takeover", ",;=\"", "a;;b",
+	} {
+		f.Add(offer)
+	}
+	f.Fuzz(func(t *testing.T, offer string) {
+		answer, err := ws.Negotiate(offer)
+		if answer != "" && err != nil {
+			t.Errorf("%q is answered with %q, which is refused: %v", offer, answer, err)
+		}
+		if answer != "" && !strings.Contains(offer, "permessage-deflate") {
+			t.Errorf("%q is answered with %q", offer, answer)
+		}
+	})
+}

@@ -131,6 +131,31 @@ func TestCloseWhileSomebodyReads(t *testing.T) {
 	})
 }
 
+// TestAMessageAfterClose is not handed over: Read goes on to the peer's Close.
+func TestAMessageAfterClose(t *testing.T) {
+	pair(t, ws.Options{}, func(ctx context.Context, client, server *ws.Conn) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				_, message, err := client.Read(ctx)
+				if ws.CodeOf(err) != 4005 {
+					return fmt.Errorf("the reader has %q, %w", message, err)
+				}
+				return nil
+			})
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			if err := errors.Join(server.Write(ctx, ws.Text, []byte("late")), client.Close(4005, "")); err != nil {
+				return err
+			}
+			if _, _, err := server.Read(ctx); ws.CodeOf(err) != 4005 {
+				return fmt.Errorf("the other side: %w", err)
+			}
+			return nil
+		})
+	})
+}
+
 // TestReadIsCancelledAndGoesOn: a message that has come in part is not lost.
 func TestReadIsCancelledAndGoesOn(t *testing.T) {
 	for _, how := range []string{"by a scope", "by a context"} {

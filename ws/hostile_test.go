@@ -111,11 +111,18 @@ func TestHeadsThatPromiseMuch(t *testing.T) {
 }
 
 // TestPausedReadingIsBounded: for who does not want messages, no more is kept than what
-// came with the last one.
+// came with the last one; also if reading is paused again as soon as it goes on.
 func TestPausedReadingIsBounded(t *testing.T) {
-	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) { s.PauseReading() }}
+	first := true
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+		s.PauseReading()
+		if first {
+			s.Loop().CallSoon(s.ResumeReading)
+		}
+		first = false
+	}}
 	p := socketWith(t, ws.Options{}, h)
-	message := p.frame(fin|binry, string(make([]byte, 60<<10)))
+	message := []byte(strings.Repeat(string(p.frame(fin|binry, string(make([]byte, 1<<10)))), 60))
 	before := inUse()
 	p.nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // by then it is stuck
 	sent := 0
