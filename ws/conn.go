@@ -46,11 +46,10 @@ type Conn struct {
 	controls int            // how many did
 }
 
+// A Conn reads into a buffer of firstBuffer bytes, and into larger ones while much comes.
 const (
-	// firstBuffer is what a Conn reads into at first; if that is filled, it
-	// gets a larger one.
-	firstBuffer = 4 << 10
-	largeBuffer = 64 << 10
+	firstBuffer   = 1 << 10
+	largestBuffer = 64 << 10
 )
 
 func newConn(nc net.Conn, r rules, subprotocol string, early []byte) *Conn {

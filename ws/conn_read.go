@@ -120,9 +120,7 @@ func (c *Conn) control(ctx context.Context, e wsframe.Event) error {
 
 // fill reads more. All that was read before is used.
 func (c *Conn) fill(ctx context.Context) error {
-	if c.to == len(c.buf) && len(c.buf) < largeBuffer {
-		c.buf = make([]byte, largeBuffer)
-	}
+	c.resize()
 	c.from, c.to = 0, 0
 	wait, asked := c.rules.pingInterval, false
 	for {
@@ -154,6 +152,17 @@ func (c *Conn) fill(ctx context.Context) error {
 		if err := c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, nil); err != nil {
 			return err
 		}
+	}
+}
+
+// resize has a larger buffer follow one that was filled, and a small one follow a large
+// one that was hardly used: a connection that waits has little.
+func (c *Conn) resize() {
+	switch {
+	case c.to == len(c.buf) && len(c.buf) < largestBuffer:
+		c.buf = make([]byte, min(4*len(c.buf), largestBuffer))
+	case c.to <= firstBuffer && len(c.buf) > firstBuffer:
+		c.buf = make([]byte, firstBuffer)
 	}
 }
 

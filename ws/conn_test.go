@@ -158,7 +158,7 @@ func TestAMessageAfterClose(t *testing.T) {
 
 // TestReadIsCancelledAndGoesOn: a message that has come in part is not lost.
 func TestReadIsCancelledAndGoesOn(t *testing.T) {
-	for _, how := range []string{"by a scope", "by a context"} {
+	for _, how := range []string{"by a scope", "by a context", "by a context, and a Reader goes on"} {
 		t.Run(how, func(t *testing.T) {
 			pair(t, ws.Options{}, func(ctx context.Context, client, server *ws.Conn) error {
 				w, err := client.Writer(ctx, ws.Text)
@@ -190,7 +190,15 @@ func TestReadIsCancelledAndGoesOn(t *testing.T) {
 				if err := w.Close(); err != nil {
 					return err
 				}
-				_, message, err := server.Read(ctx)
+				var message []byte
+				if strings.HasSuffix(how, "goes on") {
+					var r io.Reader
+					if _, r, err = server.Reader(ctx); err == nil {
+						message, err = io.ReadAll(r)
+					}
+				} else {
+					_, message, err = server.Read(ctx)
+				}
 				if want := string(half) + string(half); string(message) != want {
 					return fmt.Errorf("%d bytes, want %d; %w", len(message), len(want), err)
 				}
