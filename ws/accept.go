@@ -6,6 +6,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
 // Accept makes a Conn of a request. It works on every server whose connections can
@@ -35,7 +36,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		return nil, err
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	c := newConn(nc, o.serverRules(a), a.subprotocol, early)
+	c := newConn(nc, o.rules(wsframe.Server, a), early)
 	if scope, ok := r.Context().(*spindle.Scope); ok {
 		c.now = spindle.LoopOf(scope).Kernel().Wall
 	}

@@ -23,11 +23,10 @@ import (
 // nothing, and the next one goes on; a Write that was cut inside a message ends the
 // connection, as nothing can follow.
 type Conn struct {
-	nc          net.Conn
-	rules       rules
-	subprotocol string
-	now         func() time.Time
-	rand        func() uint64 // of clients
+	nc    net.Conn
+	rules *rules
+	now   func() time.Time
+	rand  func() uint64 // of clients
 
 	closing   atomic.Bool // our Close was sent
 	broken    atomic.Bool // nothing can be written any more
@@ -52,16 +51,15 @@ const (
 	largestBuffer = 64 << 10
 )
 
-func newConn(nc net.Conn, r rules, subprotocol string, early []byte) *Conn {
-	c := &Conn{nc: nc, rules: r, subprotocol: subprotocol, now: time.Now}
-	c.in = wsframe.NewDecoder(r.role, &c.rules.limits)
+func newConn(nc net.Conn, r *rules, early []byte) *Conn {
+	c := &Conn{nc: nc, rules: r, now: time.Now}
 	c.buf = make([]byte, max(firstBuffer, len(early)))
 	c.to = copy(c.buf, early)
 	return c
 }
 
 // Subprotocol is what was agreed on, "" if nothing.
-func (c *Conn) Subprotocol() string { return c.subprotocol }
+func (c *Conn) Subprotocol() string { return c.rules.subprotocol }
 
 // Compressed tells whether the peer takes compressed messages.
 func (c *Conn) Compressed() bool { return c.rules.limits.Deflate }

@@ -76,7 +76,7 @@ func (c *Conn) next(ctx context.Context) (wsframe.Event, error) {
 			return wsframe.Event{}, c.ended
 		}
 		for c.from < c.to {
-			n, e, err := c.in.Next(c.buf[c.from:c.to])
+			n, e, err := c.in.Next(&c.rules.limits, c.buf[c.from:c.to])
 			c.from += n
 			if err != nil {
 				return e, c.fail(err)

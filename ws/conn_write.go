@@ -63,7 +63,7 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 	b := buffers.Get().(*buffer)
 	defer b.free()
 	size := 0
-	if c.rules.role == wsframe.Client {
+	if c.rules.limits.Role == wsframe.Client {
 		b.frame = wsframe.AppendMaskedFrame(b.frame[:0], op, flags, payload, c.key())
 		size = len(b.frame)
 	} else {
