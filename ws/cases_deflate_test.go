@@ -2,6 +2,7 @@ package ws_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -137,6 +138,29 @@ func TestCasesCompressionOffers(t *testing.T) {
 			p.send(p.frame(fin|rsv1|text, pack(message)))
 			p.wantsPacked(fin|text, message)
 		})
+	}
+}
+
+// TestASmallWindowIsKept: what repeats farther back than the window is sent again.
+func TestASmallWindowIsKept(t *testing.T) {
+	noise := make([]byte, 1000)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	address := serveSockets(t, packing, func() ws.Handler { return plainEcho{} })
+	for bits, least := range map[int]int{8: 1990, 9: 1990, 11: 1050, 15: 1050} {
+		nc, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPeer(t, nc, true)
+		p.handshake(request(address, "/", fmt.Sprintf("Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=%d", bits)))
+		p.send(p.frame(fin|binry, string(noise)+string(noise)))
+		_, packed, err := p.read()
+		if err != nil || unpack(packed) != string(noise)+string(noise) || len(packed) < least || len(packed) > least+100 {
+			t.Errorf("a window of %d bits: %d bytes, %v; want %d", bits, len(packed), err, least)
+		}
 	}
 }
 

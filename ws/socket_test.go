@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
@@ -94,6 +95,32 @@ func TestPauseReading(t *testing.T) {
 	}
 	p.wants(fin|text, "done")
 	bye(p)
+}
+
+// TestAClosedSocketLeavesNoTimer, neither of its pings nor of its end.
+func TestAClosedSocketLeavesNoTimer(t *testing.T) {
+	var l *loop.Loop
+	var interval time.Duration // for the loop
+	ended := make(chan error, 1)
+	address := serveSockets(t, ws.Options{}, func() ws.Handler {
+		return &socketEcho{t: t, ended: ended, onOpen: func(s *ws.Socket) {
+			l = s.Loop()
+			s.SetPingInterval(interval)
+		}}
+	})
+	timers := 0 // of the server
+	for range 2 {
+		p := join(t, address, ws.Options{})
+		p.ended = ended
+		bye(p)
+		on(t, l, func() {
+			n := l.Stats().Timers
+			if interval > 0 && n > timers {
+				t.Errorf("%d timers left, %d before", n, timers)
+			}
+			timers, interval = n, time.Hour
+		})
+	}
 }
 
 // TestAbortAfterResume: what was kept is not handed over any more.
