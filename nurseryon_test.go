@@ -56,6 +56,30 @@ func TestNurseryOnWithoutTasksEnds(t *testing.T) {
 	}
 }
 
+// TestNurseryOnReturnsPanics: there is nobody in whom to panic but the loop.
+func TestNurseryOnReturnsPanics(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n, end := spindle.NurseryOn(t.Context(), l)
+	n.Go(func(context.Context) error {
+		l.CallSoon(func() {
+			end(func(err error) {
+				if p := (*spindle.PanicError)(nil); !errors.As(err, &p) || p.Value != "oh dear" {
+					t.Errorf("got %v", err)
+				}
+				l.Stop()
+			})
+		})
+		panic("oh dear")
+	})
+	if err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCoroutinesEndWithTheLoop: TestMain sees that none is left, although nobody
 // has ended the nursery.
 func TestCoroutinesEndWithTheLoop(t *testing.T) {

@@ -135,8 +135,9 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 // NurseryOn opens a nursery on a loop that somebody else runs, for callback code that
 // starts tasks now and then: between them nothing waits. It is for callbacks of the
 // loop, or for before it runs. End cancels the tasks and, once the last has ended,
-// calls done on the loop with what Run would return; it is to be called once, on
-// the loop. Values are looked up in ctx, whose end cancels nothing.
+// calls done on the loop with what Run would return, and a panic as an error; it is
+// to be called once, on the loop. Values are looked up in ctx, whose end cancels
+// nothing.
 func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done func(error))) {
 	if l.Foreign() {
 		panic("spindle: NurseryOn called from a goroutine that is not the loop's; Post a function that calls it")
@@ -146,7 +147,10 @@ func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done fun
 	run.root.running = 1
 	return run.root, func(done func(error)) {
 		run.s.only("the end of a nursery")
-		run.root.done = func() { run.endSoon(ctx, done) }
+		run.root.done = func() {
+			run.root.fault = nil // it is among the errors too, and there is nobody to panic
+			run.endSoon(ctx, done)
+		}
 		run.cancel(context.Canceled)
 		if run.root.running--; run.root.running == 0 {
 			run.root.closed = true

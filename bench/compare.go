@@ -35,6 +35,7 @@ var benchmarks = []benchmark{
 	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
 	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", runWS},
 	{"ws-memory", "bytes of an idle WebSocket", runWSMemory},
+	{"slowloris", "throughput kept when 5,000 clients never finish their header", runSlowloris},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", runTimers},
 }

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cloudwego/netpoll v0.7.2
+	github.com/go-chi/chi/v5 v5.5.0
 	github.com/gobwas/ws v1.4.0
 	github.com/gorilla/websocket v1.5.3
 	github.com/lesismal/nbio v1.6.8

@@ -58,7 +58,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 		return nil, err
 	}
 	const spare = 200 // what a runtime and its libraries keep open
-	if need := max(o.high, o.idle+o.active, o.conns) + spare; need > limit {
+	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns) + spare; need > limit {
 		return nil, fmt.Errorf("%d open files are needed and %d allowed; lower --high, --idle or --conns: %w", need, limit, errUsage)
 	}
 	if h.shop, err = newWorkshop(o.spindle, o.before); err != nil {

@@ -24,6 +24,7 @@ type options struct {
 
 	conns     int
 	webConns  int
+	slow      int // of slowloris
 	active    int // of idle10k
 	idle      int // of idle10k
 	size      int
@@ -45,7 +46,7 @@ type options struct {
 // touch everything, too little to mean anything.
 var smoke = map[string]string{
 	"rounds": "1", "window": "200ms", "warmup": "50ms", "conns": "20",
-	"active": "20", "idle": "300", "low": "100", "high": "500",
+	"active": "20", "idle": "300", "slow": "300", "web-conns": "20", "low": "100", "high": "500",
 }
 
 func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
@@ -56,6 +57,7 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "load before each window")
 	fs.IntVar(&o.conns, "conns", 200, "connections of echo and pipeline")
 	fs.IntVar(&o.webConns, "web-conns", 64, "connections of http and http-pipeline")
+	fs.IntVar(&o.slow, "slow", 5000, "slow connections of slowloris")
 	fs.IntVar(&o.size, "size", 64, "bytes of a message, at least 16")
 	fs.IntVar(&o.depth, "depth", 16, "messages in flight on a connection in pipeline, at most 256")
 	fs.IntVar(&o.low, "low", 3000, "connections at the lower point of memory")
@@ -129,6 +131,7 @@ func (o *options) check() error {
 		{o.warmup < 0, "--warmup must not be negative"},
 		{o.conns < 1, "--conns must be at least 1"},
 		{o.webConns < 1, "--web-conns must be at least 1"},
+		{o.slow < 1, "--slow must be at least 1"},
 		{o.active < 1, "--active must be at least 1"},
 		{o.idle < 1, "--idle must be at least 1"},
 		{o.size < 16 || o.size > 65536, "--size must be between 16 and 65536"},

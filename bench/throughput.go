@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spindleloop/spindle/bench/load"
 	"github.com/spindleloop/spindle/bench/proc"
@@ -123,47 +122,52 @@ func idleMark(server, load float64) string {
 // runIdle compares each server with itself: the same load with and without
 // many idle connections beside it.
 func runIdle(h *harness) ([]report.Section, error) {
-	const name = "idle10k"
-	team, err := h.startTeam(name, "", h.o.size)
+	s, err := h.kept("idle10k", "", load.Plan{Conns: h.o.active, Depth: 1}, func(p *load.Plan) { p.Idle = h.o.idle })
 	if err != nil {
 		return nil, err
 	}
+	s.Title = fmt.Sprintf("Throughput kept with %s idle connections", count(h.o.idle))
+	s.Note = fmt.Sprintf("%d busy connections; each server against itself without the idle ones, in the same round.", h.o.active)
+	return []report.Section{s}, nil
+}
+
+// kept compares each server of a language with itself: the same load, and what crowd
+// adds to it.
+func (h *harness) kept(name, language string, alone load.Plan, crowd func(*load.Plan)) (report.Section, error) {
+	team, err := h.startTeam(name, language, h.o.size)
+	if err != nil {
+		return report.Section{}, err
+	}
 	defer team.stop()
 	var t tally
-	alone := load.Plan{Conns: h.o.active, Depth: 1, Warmup: h.o.warmup, Window: h.o.window}
+	alone.Warmup, alone.Window = h.o.warmup, h.o.window
 	crowded := alone
-	crowded.Idle = h.o.idle
+	crowd(&crowded)
 	names, err := h.rounds(name, team.names, func(server string, round int) error {
 		// Which comes first alternates: a server's heap is not the same
 		// before its first ten thousand connections and after.
-		plans := []load.Plan{alone, crowded}
+		first, second := &alone, &crowded
 		if round%2 == 1 {
-			slices.Reverse(plans)
+			first, second = second, first
 		}
-		var with, without load.Result
-		for _, p := range plans {
-			r, err := h.load(team.servers[server], p)
+		results := map[*load.Plan]load.Result{}
+		for _, p := range []*load.Plan{first, second} {
+			r, err := h.load(team.servers[server], *p)
 			if err != nil {
 				return err
 			}
-			if p.Idle > 0 {
-				with = r
-			} else {
-				without = r
-			}
+			results[p] = r
 		}
+		with, without := results[&crowded], results[&alone]
 		t.add(server, team.members[server].ours, with.PerCPUSecond()/without.PerCPUSecond(),
 			with.PerCPUSecond(), without.PerCPUSecond(), with.P99.Seconds()*1e6, without.P99.Seconds()*1e6)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return report.Section{}, err
 	}
-	return []report.Section{{
-		Name:  name,
-		Title: fmt.Sprintf("Throughput kept with %s idle connections", count(h.o.idle)),
-		Note: fmt.Sprintf("%d busy connections; each server against itself without the idle ones, in the same round.",
-			h.o.active),
+	return report.Section{
+		Name: name,
 		Columns: []report.Column{
 			{Name: "with ÷ without", Unit: report.Share},
 			{Name: "requests / CPU-s with", Unit: report.PerSecond},
@@ -172,5 +176,5 @@ func runIdle(h *harness) ([]report.Section, error) {
 			{Name: "without", Unit: report.Microseconds, Better: report.Lower},
 		},
 		Rows: t.ordered(names),
-	}}, nil
+	}, nil
 }

@@ -53,3 +53,17 @@ func runHTTPMemory(h *harness) ([]report.Section, error) {
 	plan.Depth = 1
 	return h.memory("http-memory", inHTTP, plan, "spindle-lean")
 }
+
+// runSlowloris compares each web server with itself while many connections send the
+// beginning of a request, and no more.
+func runSlowloris(h *harness) ([]report.Section, error) {
+	plan := plaintext
+	plan.Conns, plan.Depth = h.o.webConns, 1
+	s, err := h.kept("slowloris", inHTTP, plan, func(p *load.Plan) { p.Slow = h.o.slow })
+	if err != nil {
+		return nil, err
+	}
+	s.Title = fmt.Sprintf("Throughput kept with %s slow clients", count(h.o.slow))
+	s.Note = fmt.Sprintf("%d busy connections, and others that never finish their header; each server against itself without those, in the same round.", h.o.webConns)
+	return []report.Section{s}, nil
+}

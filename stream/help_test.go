@@ -26,7 +26,7 @@ func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 
 func onBackend(t *testing.T, backend string, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
-	o := spindle.Options{Loop: loop.Options{Backend: backend}}
+	o := spindle.Options{Loop: loop.Options{Backend: backend, Debug: true}} // nobody keeps what is lent
 	run(t, o, func(ctx context.Context) error {
 		fn(t, ctx)
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync/atomic"
 	"syscall"
 
@@ -21,6 +20,7 @@ type Listener struct {
 	network string
 	addr    kernel.Addr
 	closed  atomic.Bool
+	file    sock.File // of who has set closed
 
 	// Loop goroutine only.
 	listener *sock.Listener
@@ -82,9 +82,11 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 	}
 	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network}
 	if ln.addr, err = hub.K.LocalAddr(fd); err == nil {
+		ln.file = sock.Claim(hub.K, ln.addr)
 		ln.listener, err = hub.Listen(fd, ln.accepted, nil)
 	}
 	if err != nil {
+		ln.file.Remove(hub.K)
 		hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
@@ -201,7 +203,8 @@ func (ln *Listener) fault(op string, err error) error {
 func (ln *Listener) Addr() net.Addr { return sock.NetAddr(ln.network, ln.addr) }
 
 // Close stops to accept; who waits in Accept fails with net.ErrClosed. The path of
-// a Unix socket is removed. It does not wait.
+// a Unix socket is removed, unless another socket has taken its place. It does not
+// wait.
 func (ln *Listener) Close() error {
 	if ln.closed.Swap(true) {
 		return ln.fault("close", net.ErrClosed)
@@ -211,11 +214,8 @@ func (ln *Listener) Close() error {
 	return nil
 }
 
-func (ln *Listener) unlink() {
-	if path := ln.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		os.Remove(path)
-	}
-}
+// unlink is called once, by whoever has closed it.
+func (ln *Listener) unlink() { ln.file.Remove(ln.hub.K) }
 
 // end is Close on the loop.
 func (ln *Listener) end() {

@@ -109,6 +109,7 @@ func (t *TLSConn) ReadBorrow() ([]byte, error) {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
 	buf := t.conn.hub().Buf
+	t.conn.hub().Returned(buf)
 	n, err := t.read(ctx, buf)
 	return buf[:n], err
 }

@@ -17,7 +17,7 @@ func DialTLS(ctx context.Context, network, address string, config *tls.Config) (
 
 // Dial is DialTLS as configured.
 func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error) {
-	c, err := o.Dialer.dial(ctx, network, address)
+	c, err := o.Dialer.Dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

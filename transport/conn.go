@@ -172,6 +172,7 @@ func (c *Conn) read() {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
 				c.proto.DataReceived(c, buf[:n])
+				c.st.hub.Returned(buf[:n])
 			}
 		}
 		switch {
@@ -212,7 +213,7 @@ func (c *Conn) readOn() {
 		return
 	}
 	c.state |= busy
-	c.Loop().CallSoon(func() {
+	c.st.hub.Soon(func() {
 		c.state &^= busy
 		(*owner)(c).SocketReady()
 	})

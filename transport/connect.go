@@ -55,7 +55,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		err = tlsio.RefuseRenegotiation(o.TLS)
 	}
 	if err != nil {
-		l.CallSoon(func() { co.fail(err) })
+		co.st.hub.Tell(func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {
@@ -69,7 +69,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
 	}
 	co.unfollow = context.AfterFunc(ctx, func() {
-		l.Post(func() { co.giveUp(context.Cause(ctx)) })
+		l.PostWeak(func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
 	})
 }
 

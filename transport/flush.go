@@ -55,7 +55,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 	}
 	e.marks = append(e.marks, mark{at, fn})
 	if c.unsent == nil && !c.is(lost) {
-		c.Loop().CallSoon(func() {
+		c.st.hub.Soon(func() {
 			if !c.is(lost) {
 				c.guarded(c.settle)
 			}

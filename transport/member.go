@@ -18,10 +18,10 @@ type member struct {
 	waits atomic.Bool  // its listener is paused until there is room
 
 	mu      sync.Mutex
-	file    socketFile // guarded by mu
-	fds     []int      // handed over, and not taken yet; guarded by mu
-	stopped bool       // the listener is closed; guarded by mu
-	gone    bool       // the loop is closed; guarded by mu
+	file    sock.File // guarded by mu
+	fds     []int     // handed over, and not taken yet; guarded by mu
+	stopped bool      // the listener is closed; guarded by mu
+	gone    bool      // the loop is closed; guarded by mu
 }
 
 // listen binds the member's own socket.
@@ -35,11 +35,11 @@ func (m *member) listen(network, address string) error {
 		return err
 	}
 	if gs.addr, err = hub.K.LocalAddr(fd); err == nil {
-		m.file = claim(hub.K, gs.addr)
+		m.file = sock.Claim(hub.K, gs.addr)
 		m.ln, err = hub.Listen(fd, m.accept, m.failed)
 	}
 	if err != nil {
-		m.file.remove(hub.K)
+		m.file.Remove(hub.K)
 		hub.K.CloseFD(fd)
 	}
 	return sock.Error("listen", network, nil, nil, err)
@@ -63,10 +63,10 @@ func (m *member) refuse() error {
 	if m.stopped { // and its number may be somebody else's
 		return nil
 	}
-	err := m.file.remove(m.st.hub.K)
+	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
 	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
-		_ = l.Post(m.stop) // if it does not run, accept or the loop's end sees to it
+		_ = l.PostWeak(m.stop) // if it does not run, accept or the loop's end sees to it
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (m *member) stop() {
 	}
 	m.stopped = true
 	m.ln.Close()
-	m.file.remove(m.st.hub.K)
+	m.file.Remove(m.st.hub.K)
 }
 
 // accept gives a new connection to a loop. It is counted before the server is seen to
@@ -184,7 +184,7 @@ func (m *member) unload() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.hub.L.Post(func() { from.ln.Resume() })
+		_ = from.st.hub.L.PostWeak(func() { from.ln.Resume() })
 	}
 }
 

@@ -59,7 +59,7 @@ type Server struct {
 	listener *sock.Listener
 	network  string
 	addr     kernel.Addr
-	file     socketFile
+	file     sock.File
 	conns    int      // open
 	drained  []func() // to be called when none is
 	left     func()   // told of each that is lost; may be nil
@@ -79,13 +79,13 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var file socketFile
+	var file sock.File
 	if network == "unix" {
-		file = claim(st.hub.K, kernel.Addr{Path: address})
+		file = sock.Claim(st.hub.K, kernel.Addr{Path: address})
 	}
 	s, err := st.serve(fd, network, o)
 	if err != nil {
-		file.remove(st.hub.K)
+		file.Remove(st.hub.K)
 		return nil, err
 	}
 	s.file = file
@@ -229,7 +229,7 @@ func (s *Server) Close() error {
 	}
 	s.closed = true
 	delete(s.st.servers, s)
-	return errors.Join(s.listener.Close(), s.file.remove(s.st.hub.K))
+	return errors.Join(s.listener.Close(), s.file.Remove(s.st.hub.K))
 }
 
 // loopClosing is called when the loop is closed.

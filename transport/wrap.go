@@ -106,7 +106,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		c.state |= shutting
 		c.socket.CloseWrite()
 	}
-	st.hub.L.CallSoon(c.begin)
+	st.hub.Soon(c.begin)
 	return c, nil
 }
 

@@ -348,7 +348,7 @@ func (c *Conn) tellPauser() {
 		return
 	}
 	c.state |= telling
-	c.Loop().CallSoon(func() {
+	c.st.hub.Soon(func() {
 		c.state &^= telling
 		p, ok := c.proto.(WritePauser)
 		switch {

@@ -9,7 +9,8 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// body is a request's body: the loop puts in what comes, the handler takes it out.
+// body is a request's body: the loop puts in what comes, the handler takes it out. A
+// request without one has nil, whose end and failures are nothing.
 type body struct {
 	x *exchange
 
@@ -22,8 +23,9 @@ type body struct {
 	total int64 // bytes received; guarded by mu
 	cut   bool  // the rest will never come; guarded by mu
 
-	trailer http.Header // that has come; guarded by mu
-	request *http.Request
+	declared http.Header // the keys of trailers that are to come; nil if there are none
+	trailer  http.Header // that has come; guarded by mu
+	request  *http.Request
 
 	asked bool // the client was told to go on; the reader's
 
@@ -32,6 +34,17 @@ type body struct {
 
 // bodyLimit is how much is received ahead of the handler.
 const bodyLimit = 64 << 10
+
+func newBody(x *exchange, p *http1.RequestParser) *body {
+	b := &body{x: x}
+	if p.Chunked() {
+		declared := make(http.Header)
+		if p.DeclareTrailers(declared); len(declared) > 0 {
+			b.declared = declared
+		}
+	}
+	return b
+}
 
 // push takes more of the body, and tells whether that is enough for now.
 func (b *body) push(data []byte) (full bool) {
@@ -51,6 +64,9 @@ func (b *body) push(data []byte) (full bool) {
 
 // end is the body's, with its trailers.
 func (b *body) end(p *http1.RequestParser) {
+	if b == nil {
+		return
+	}
 	if p.FieldCount() > 0 {
 		trailer := make(http.Header)
 		p.AddTo(trailer)
@@ -63,6 +79,9 @@ func (b *body) end(p *http1.RequestParser) {
 
 // fail is the end of what can be read.
 func (b *body) fail(err error) {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	if b.err == nil {
 		b.err = err
@@ -89,6 +108,9 @@ func (b *body) arrived() {
 
 // drop is the end of the handler: nothing more is wanted.
 func (b *body) drop() {
+	if b == nil {
+		return
+	}
 	b.Close()
 	b.arrived()
 }

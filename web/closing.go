@@ -25,9 +25,7 @@ func (c *conn) refuse(err error) {
 		}
 		return
 	}
-	c.st.out = appendRefusal(c.st.out, fault.Status, fault)
-	c.flushLean()
-	c.close()
+	c.answerError(fault.Status, fault)
 }
 
 // close ends the connection behind what was written. If the peer may still be sending
@@ -38,12 +36,12 @@ func (c *conn) close() {
 		return
 	}
 	c.leave()
-	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
-		c.tc.SetWriteTimeout(d)
+	if len(c.st.out) > 0 {
+		c.flushLean()
 	}
 	whole := c.parser == nil && !c.is(skipping|collecting|consuming) && !c.hasPending()
 	if c.is(ended) || whole {
-		c.tc.Close()
+		c.hangUp()
 		return
 	}
 	c.flags |= lingers
@@ -58,11 +56,22 @@ func (c *conn) close() {
 	}
 }
 
+// hangUp closes the connection once everything was sent, for which the peer has to
+// read: no longer than it may take for any other response.
+func (c *conn) hangUp() {
+	c.leave()
+	c.flags |= lingers
+	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
+		c.tc.SetWriteTimeout(d)
+	}
+	c.tc.Close()
+}
+
 // dropTail counts what comes after the end.
 func (c *conn) dropTail(n int) {
 	m := c.extra()
 	if m.dropped += int64(n); m.dropped > lingerLimit {
-		c.tc.Close()
+		c.hangUp()
 	}
 }
 
@@ -116,15 +125,11 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 // nothing at all is not told.
 func (c *conn) headTooLate() {
 	if c.parser == nil {
-		c.tc.Close()
+		c.hangUp()
 		return
 	}
-	c.st.out = appendRefusal(c.st.out, http.StatusRequestTimeout, nil)
-	c.flushLean()
-	c.close()
+	c.answerError(http.StatusRequestTimeout, nil)
 }
-
-func (c *conn) idleTooLong() { c.tc.Close() }
 
 // bodyTooLate is for a body that did not come in time. If it was the handler that did
 // not read it, the client gets more time.
@@ -142,18 +147,18 @@ func (c *conn) bodyTooLate() {
 	}
 }
 
-func (c *conn) lingeredLong() { c.tc.Close() }
-
-// appendRefusal appends the answer to a request that cannot be served, after which
-// the connection is closed. Why may be nil.
-func appendRefusal(dst []byte, status int, why error) []byte {
+// answerError answers a request that cannot be served, and closes the connection. Why
+// may be nil.
+func (c *conn) answerError(status int, why error) {
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	if why != nil {
 		text += ": " + why.Error()
 	}
-	dst = http1.AppendStatusLine(dst, http1.HTTP11, status)
-	dst = append(dst, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
-	dst = http1.AppendContentLength(dst, int64(len(text)))
-	dst = append(dst, "\r\n"...)
-	return append(dst, text...)
+	b := http1.AppendStatusLine(c.st.out, http1.HTTP11, status)
+	b = append(b, c.st.dateLine()...)
+	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
+	b = http1.AppendContentLength(b, int64(len(text)))
+	b = append(b, "\r\n"...)
+	c.st.out = append(b, text...)
+	c.close()
 }

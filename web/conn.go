@@ -184,7 +184,7 @@ func (c *conn) caught(p *http1.RequestParser) {
 	c.st.giveParser(p)
 	v := recover()
 	c.st.sv.logPanic(v, c.remoteAddr())
-	c.tc.Close()
+	c.hangUp()
 }
 
 // settle has the connection wait for what comes next.
@@ -202,14 +202,15 @@ func (c *conn) settle() {
 			st.bodies.add(c)
 		}
 	case c.is(ended) && !c.hasPending():
-		c.tc.Close()
+		c.hangUp()
 	case c.parser != nil:
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
 	case st.draining:
-		c.tc.Close()
+		c.hangUp()
 	default:
+		c.more = nil
 		st.idle.add(c)
 	}
 }
@@ -314,8 +315,5 @@ func (c *conn) proceed() {
 	c.consume(kept)
 	if kept != nil {
 		c.st.giveBuffer(kept)
-	}
-	if m := c.more; m != nil && m.pending == nil && m.dropped == 0 && m.room == nil && m.wanted == nil {
-		c.more = nil
 	}
 }

@@ -23,19 +23,18 @@ type exchange struct {
 	host      string
 	remote    string
 	header    http.Header
-	trailer   http.Header // its keys; the values come with the body's end
 	url       url.URL
 	tls       *tls.ConnectionState
 	since     time.Duration // when it came; only for the log
 	length    int64
-	date      []byte
+	date      string
 	version   http1.Version
 	keepAlive bool
 	expects   bool // the client waits for a 100 before it sends the body
 	last      bool // the connection takes no more requests
 
 	w    response
-	body body
+	body *body // nil if there is none
 	ctx  requestContext
 
 	returned bool // the handler's goroutine or task only
@@ -43,7 +42,6 @@ type exchange struct {
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
 	control  *control       // nil for most
-	cut      error          // why the request was cancelled before it had a scope
 	started  bool
 	complete bool // all of the request has come
 	closes   bool // the connection cannot be used after this
@@ -74,12 +72,10 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		x.last = true
 	}
 	p.AddTo(x.header)
-	if p.Chunked() {
-		x.trailer = make(http.Header)
-		p.DeclareTrailers(x.trailer)
-	}
 	x.ctx.x = x
-	x.body.x = x
+	if x.length != 0 {
+		x.body = newBody(x, p)
+	}
 	x.w.init(x)
 	return x, setURL(&x.url, x.method, x.target)
 }
@@ -101,8 +97,8 @@ func (x *exchange) start() {
 // serveTask is an inline handler's task.
 func (x *exchange) serveTask(ctx context.Context) error {
 	x.scope = ctx.(*spindle.Scope)
-	if x.cut != nil {
-		x.scope.Cancel(x.cut)
+	if cause := x.ctx.ended(); cause != nil {
+		x.scope.Cancel(cause)
 	}
 	x.serve(ctx)
 	return nil
@@ -111,10 +107,19 @@ func (x *exchange) serveTask(ctx context.Context) error {
 // serve runs the handler. Whatever that does, the request comes to its end.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
-	x.st.sv.handler.ServeHTTP(&x.w, x.request(ctx))
+	h := x.st.sv.handler
+	if x.method == "OPTIONS" && x.target == "*" {
+		h = ofTheServer
+	}
+	h.ServeHTTP(&x.w, x.request(ctx))
 	x.w.end()
 	x.returned = true
 }
+
+// ofTheServer answers what is asked about the server itself, as net/http does.
+var ofTheServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "0")
+})
 
 // conclude is deferred by serve.
 func (x *exchange) conclude() {
@@ -133,7 +138,11 @@ func (x *exchange) conclude() {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
-	x.scope = nil
+	if x.scope != nil {
+		x.scope = nil
+		c.st.giveHeader(w.header)
+		w.header = nil
+	}
 	if x.control != nil {
 		x.control.read.timer.Cancel()
 		x.control.write.timer.Cancel()
@@ -142,8 +151,7 @@ func (x *exchange) finish() {
 	if !c.is(gone | switching) {
 		switch {
 		case w.aborted:
-			c.leave()
-			c.tc.Close()
+			c.hangUp()
 		case w.closes:
 			x.closes = true
 			fallthrough
@@ -151,9 +159,7 @@ func (x *exchange) finish() {
 			w.sendLast(c.tc)
 		}
 	}
-	c.st.giveBuffer(w.head)
-	c.st.giveBuffer(w.buf)
-	w.head, w.buf = nil, nil
+	w.dropBuffers()
 	x.log()
 	c.answered(x)
 }
@@ -161,9 +167,6 @@ func (x *exchange) finish() {
 // cancel ends the request's context, on the loop.
 func (x *exchange) cancel(cause error) {
 	x.ctx.end(cause)
-	if x.cut == nil {
-		x.cut = cause
-	}
 	if x.scope != nil {
 		x.scope.Cancel(cause)
 	}

@@ -92,6 +92,27 @@ func TestHalfClosedClientIsAnswered(t *testing.T) {
 	}
 }
 
+// TestHalfClosedClientIsGoneForTheLastRequest, as nothing can follow that.
+func TestHalfClosedClientIsGoneForTheLastRequest(t *testing.T) {
+	causes := make(chan error, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/last" {
+			causes <- untilEnd(r.Context())
+		}
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /last HTTP/1.1\r\nHost: a\r\n\r\n")
+			nc.(*net.TCPConn).CloseWrite()
+			if err := <-causes; err != web.ErrClientGone {
+				t.Errorf("got %v", err)
+			}
+			response(t, br, "GET")
+			response(t, br, "GET")
+		})
+	}
+}
+
 // TestContextEndsWithTheHandler, so that nothing that was derived from it stays.
 func TestContextEndsWithTheHandler(t *testing.T) {
 	kept := make(chan context.Context, 1)
@@ -107,7 +128,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		kept <- ctx
 	}) {
 		t.Run(name, func(t *testing.T) {
-			get(t, client(t), url(serve(t, s), "/"))
+			get(t, client(t), at(serve(t, s), "/"))
 			ctx := <-kept
 			<-ctx.Done()
 			if ctx.Err() != context.Canceled {

@@ -50,7 +50,7 @@ func (w *response) writeField(key string, values []string) (err error) {
 	case key == "Connection" && len(values) > 0:
 		w.facts |= saysConnection
 		w.closes = w.closes || hasToken(values, "close")
-	case strings.HasPrefix(key, http.TrailerPrefix) || slices.Contains(w.trailers, key):
+	case strings.HasPrefix(key, http.TrailerPrefix):
 		return nil
 	}
 	for _, value := range values {
@@ -124,7 +124,7 @@ func (w *response) commit(first []byte, final bool) {
 		w.closes = true
 	}
 	switch {
-	case w.facts.has(saysConnection):
+	case w.facts.has(saysConnection) || w.closes && x.version == http1.HTTP10:
 	case w.closes:
 		w.head = append(w.head, "Connection: close\r\n"...)
 	case x.version == http1.HTTP10:
@@ -156,12 +156,15 @@ func (w *response) frame(final bool) {
 	case w.declared >= 0:
 		w.head = http1.AppendContentLength(w.head, w.declared)
 	case final && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
-		if w.written > 0 || !w.toHead() {
+		// To HEAD the same as to GET, for which more would have been flushed. That
+		// nothing was written says nothing of GET.
+		if !w.toHead() || w.written > 0 && w.written <= bufferSize {
 			w.head = http1.AppendContentLength(w.head, w.written)
 		}
+	case w.toHead():
 	case old:
 		w.closes = true
-	case !w.toHead():
+	default:
 		w.chunked = true
 		w.head = append(w.head, "Transfer-Encoding: chunked\r\n"...)
 	}
@@ -180,5 +183,5 @@ func (w *response) prefixedTrailers() bool {
 // too much of it is left, or nobody knows whether the client will send it.
 func (w *response) leavesBody() bool {
 	x := w.x
-	return x.length != 0 && (x.expects && !x.body.asked || x.body.leavesTooMuch())
+	return x.body != nil && (x.expects && !x.body.asked || x.body.leavesTooMuch())
 }

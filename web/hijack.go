@@ -23,13 +23,16 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		}
 	}
 	h := &hijacked{st: w.x.st}
-	if err := w.x.st.do(func() error { return h.take(w) }); err != nil {
+	early := 0
+	if err := w.x.st.do(func() error {
+		err := h.take(w)
+		early = len(h.buf)
+		return err
+	}); err != nil {
 		return nil, nil, err
 	}
 	r := bufio.NewReader(h)
-	if n := min(len(h.buf), r.Size()); n > 0 {
-		r.Peek(n)
-	}
+	r.Peek(min(early, r.Size()))
 	return h, bufio.NewReadWriter(r, bufio.NewWriter(h)), nil
 }
 
@@ -194,11 +197,17 @@ func (h *hijacked) Write(p []byte) (int, error) {
 			done(err)
 			return
 		}
-		if h.tc.Unsent() > highWater {
-			h.writing = append(h.writing, done)
+		if h.tc.Unsent() <= highWater {
+			done(nil)
 			return
 		}
-		done(nil)
+		h.writing = append(h.writing, done)
+		// For a pause that is over before transport tells of it.
+		h.tc.AfterFlush(func(err error) {
+			if err == nil {
+				h.wakeWriters(nil)
+			}
+		})
 	})
 	if err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"runtime"
 
 	"github.com/spindleloop/spindle"
 )
@@ -40,20 +41,31 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 				done(nil)
 			}()
 			x.scope = ctx.(*spindle.Scope)
-			if x.cut != nil {
-				x.scope.Cancel(x.cut)
-			}
+			defer follow(x.scope, r.Context())()
 			in.h.ServeHTTP(rw, r.WithContext(ctx))
 			ended = true
 			return nil
 		})
 	})
-	if !ended {
-		if fault == nil {
-			fault = http.ErrAbortHandler
-		}
+	switch {
+	case ended:
+	case fault == nil:
+		runtime.Goexit()
+	default:
 		panic(fault)
 	}
+}
+
+// follow cancels the scope when ctx ends, which a middleware may have given a deadline,
+// until unfollow is called.
+func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
+	if ctx.Err() != nil {
+		scope.Cancel(context.Cause(ctx))
+	}
+	l := spindle.LoopOf(scope)
+	return context.AfterFunc(ctx, func() {
+		_ = l.PostWeak(func() { scope.Cancel(context.Cause(ctx)) })
+	})
 }
 
 // router is what http.ServeMux has: it tells which handler a request will get.
@@ -66,8 +78,10 @@ func (sv *Service) runsInline(x *exchange) bool {
 	if sv.mux == nil {
 		return sv.inline
 	}
-	probe := http.Request{Method: x.method, Host: x.host, URL: &x.url}
-	h, _ := sv.mux.Handler(&probe)
+	probe := &x.st.probe
+	probe.Method, probe.Host, probe.URL = x.method, x.host, &x.url
+	h, _ := sv.mux.Handler(probe)
+	probe.URL = nil
 	_, ok := h.(*inline)
 	return ok
 }

@@ -200,7 +200,7 @@ func (c *conn) flushLean() {
 		st.out = nil
 	}
 	if c.tc.Unsent() > highWater {
-		c.flags |= writesPaused // it will be told so too, but in a later turn
+		c.holdWrites()
 	}
 }
 

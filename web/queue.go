@@ -15,7 +15,8 @@ type queue struct {
 	expired func(*conn)
 
 	first, last *conn
-	armed       bool
+	timer       loop.Timer
+	armed       bool   // the timer is set
 	fires       func() // fire, made once
 }
 
@@ -36,9 +37,13 @@ func (q *queue) add(c *conn) {
 	}
 	q.last = c
 	if !q.armed && q.most > 0 {
-		q.armed = true
-		q.l.CallLater(q.most, q.fires)
+		q.arm(q.most)
 	}
+}
+
+func (q *queue) arm(d time.Duration) {
+	q.armed = true
+	q.timer = q.l.CallLater(d, q.fires)
 }
 
 // leave takes c out of the queue that it is in.
@@ -71,8 +76,7 @@ func (q *queue) fire() {
 		q.expired(c)
 	}
 	if q.first != nil && !q.armed {
-		q.armed = true
-		q.l.CallLater(q.first.since+q.most-now, q.fires)
+		q.arm(q.first.since + q.most - now)
 	}
 }
 

@@ -34,14 +34,12 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	r.Close = !x.keepAlive
 	if x.length < 0 {
 		r.TransferEncoding = []string{"chunked"}
-		if len(x.trailer) > 0 {
-			r.Trailer = x.trailer
-		}
+		r.Trailer = x.body.declared
 	}
 	if x.length == 0 {
 		r.Body = http.NoBody
 	} else {
-		r.Body = &x.body
+		r.Body = x.body
 		x.body.request = r
 	}
 	return r
@@ -125,6 +123,13 @@ func (c *requestContext) end(cause error) {
 	}
 }
 
+// ended is the cause if it has, and nil otherwise.
+func (c *requestContext) ended() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
 // Deadline is none: time-outs are of the connection.
 func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
@@ -133,9 +138,7 @@ func (c *requestContext) Done() <-chan struct{} { return c.std().Done() }
 
 // Err is context.Canceled once the request has ended.
 func (c *requestContext) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.cause != nil {
+	if c.ended() != nil {
 		return context.Canceled
 	}
 	return nil

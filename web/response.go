@@ -20,8 +20,7 @@ type response struct {
 	status int // 0 before WriteHeader
 
 	head []byte // of the response, as far as it is known and not sent
-	buf  []byte // of the body, not sent
-	tail []byte // what ends the body
+	buf  []byte // of the body, and at last what ends it, not sent
 
 	declared int64    // by Content-Length; -1 if it is not
 	written  int64    // of the body
@@ -54,7 +53,7 @@ func (w *response) init(x *exchange) {
 // Header is what will be sent with WriteHeader.
 func (w *response) Header() http.Header {
 	if w.header == nil {
-		w.header = make(http.Header)
+		w.header = w.x.newHeader()
 	}
 	return w.header
 }
@@ -84,7 +83,7 @@ func (w *response) inform(status int) {
 	if w.x.version == http1.HTTP10 {
 		return // it could not know what that is
 	}
-	if status == http.StatusContinue {
+	if status == http.StatusContinue && w.x.body != nil {
 		w.x.body.asked = true
 	}
 	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
@@ -202,7 +201,20 @@ func (w *response) FlushError() error {
 	if err := w.admit(0); err != nil {
 		return err
 	}
-	return w.flush(nil)
+	err := w.flush(nil)
+	if w.x.st.l.Owns() {
+		w.dropBuffers()
+	}
+	return err
+}
+
+// dropBuffers gives the buffers back while nothing is in them: who flushes may be an
+// event stream, and silent for long. The next write makes some that fit.
+func (w *response) dropBuffers() {
+	st := w.x.st
+	st.giveBuffer(w.head)
+	st.giveBuffer(w.buf)
+	w.head, w.buf = nil, nil
 }
 
 // Flush is FlushError for http.Flusher.
@@ -234,7 +246,7 @@ func (w *response) end() {
 func (w *response) endChunks() {
 	if n := len(w.buf); n > 0 {
 		w.head = http1.AppendChunkHead(w.head, n)
-		w.tail = append(w.tail, chunkEnd...)
+		w.buf = append(w.buf, chunkEnd...)
 	}
 	trailers := make(http.Header)
 	for _, name := range w.trailers {
@@ -247,22 +259,24 @@ func (w *response) endChunks() {
 			trailers[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	tail, err := http1.AppendLastChunk(w.tail, trailers)
+	b, err := http1.AppendLastChunk(w.buf, trailers)
 	if err != nil {
 		w.mistake("trailers: " + err.Error())
-		tail, _ = http1.AppendLastChunk(w.tail, nil)
+		b, _ = http1.AppendLastChunk(w.buf, nil)
 	}
-	w.tail = tail
+	w.buf = b
 }
 
 // sendLast writes what end has left, on the loop.
 func (w *response) sendLast(tc *transport.Conn) {
-	if len(w.buf) == 0 && len(w.tail) == 0 {
+	if len(w.buf) == 0 {
 		tc.Write(w.head)
 		return
 	}
-	bufs := [3][]byte{w.head, w.buf, w.tail}
-	tc.Writev(bufs[:])
+	bufs := append(w.x.st.vec[:0], w.head, w.buf)
+	tc.Writev(bufs)
+	clear(bufs)
+	w.x.st.vec = bufs
 }
 
 // mistake logs what a handler has done wrong.

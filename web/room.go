@@ -3,33 +3,55 @@ package web
 import "github.com/spindleloop/spindle/transport"
 
 // PauseWriting is told when the peer reads too slowly.
-func (c *conn) PauseWriting(tc *transport.Conn) {
+func (c *conn) PauseWriting(*transport.Conn) { c.holdWrites() }
+
+// holdWrites has handlers wait, and no request be read, until the peer has caught up:
+// by what transport tells, or at the latest when all was sent. Transport does not tell
+// of a pause that was over before it came to that.
+func (c *conn) holdWrites() {
+	if c.is(writesPaused) {
+		return
+	}
 	c.flags |= writesPaused
 	if d := c.st.writeTimeout; d > 0 {
-		tc.SetWriteTimeout(d)
+		c.tc.SetWriteTimeout(d)
 	}
+	c.tc.AfterFlush(func(err error) {
+		if err == nil {
+			c.letWrite()
+		}
+	})
 }
 
-// ResumeWriting is told when it has caught up.
-func (c *conn) ResumeWriting(tc *transport.Conn) {
+// ResumeWriting is told when the peer has caught up.
+func (c *conn) ResumeWriting(*transport.Conn) { c.letWrite() }
+
+func (c *conn) letWrite() {
+	if !c.is(writesPaused) {
+		return
+	}
 	c.flags &^= writesPaused
 	c.hasRoom(nil)
-	if c.x == nil && !c.is(lingers) {
+	if c.x == nil && !c.is(lingers|switching|gone) {
 		c.proceed()
 	}
 }
 
 // whenRoom calls fn once there is room to write.
 func (c *conn) whenRoom(fn func(error)) {
-	switch {
-	case c.is(gone):
+	if c.is(gone) {
 		fn(c.cause())
-	case c.tc.Unsent() > highWater || c.is(writesPaused):
-		m := c.extra()
-		m.room = append(m.room, fn)
-	default:
-		fn(nil)
+		return
 	}
+	if c.tc.Unsent() > highWater {
+		c.holdWrites()
+	}
+	if !c.is(writesPaused) {
+		fn(nil)
+		return
+	}
+	m := c.extra()
+	m.room = append(m.room, fn)
 }
 
 func (c *conn) hasRoom(err error) {

@@ -3,10 +3,13 @@ package web
 import (
 	"context"
 	"errors"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // ErrDrainTimeout says that connections were cut off because their requests took
@@ -17,20 +20,41 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 // DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
 // loop. Anywhere else it makes loops of its own, Loops of them.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
-	serve, limit := s.serveGroup, s.limitedGoroutine
+	serve, limit, lookUp := s.serveGroup, s.limitedGoroutine, net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {
-		serve, limit = s.serveInTask, s.limitedTask
+		serve, limit, lookUp = s.serveInTask, s.limitedTask, stream.LookupNetIP
+	}
+	address, err := resolved(ctx, address, lookUp)
+	if err != nil {
+		return err
 	}
 	if s.OnStart != nil {
 		if err := s.OnStart(ctx); err != nil {
 			return err
 		}
 	}
-	err := serve(ctx, address)
+	err = serve(ctx, address)
 	if s.OnShutdown != nil {
 		err = errors.Join(err, limit(ctx, s.OnShutdown))
 	}
 	return err
+}
+
+// resolved is the address with a number for the host, as transport wants it. Of several
+// the first counts.
+func resolved(ctx context.Context, address string, lookUp func(context.Context, string, string) ([]netip.Addr, error)) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return address, nil // for transport to judge
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return address, nil
+	}
+	found, err := lookUp(ctx, "ip", host)
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(found[0].Unmap().String(), port), nil
 }
 
 // limitedGoroutine calls fn after ctx has ended, with the time that draining may take.
@@ -98,13 +122,12 @@ func (s *Server) serveInTask(ctx context.Context, address string) error {
 		return err
 	}
 	s.listens(sv)
-	waker, err := spindle.NewWaker(ctx)
-	if err == nil {
-		err = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true }))
+	if waker, err := spindle.NewWaker(ctx); err == nil {
+		_ = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true })) // that ctx ends is why it returns
 	}
-	cut := spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
-	if errors.Is(cut, spindle.ErrTimeout) {
-		cut = ErrDrainTimeout
+	err = spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
+	if errors.Is(err, spindle.ErrTimeout) {
+		err = ErrDrainTimeout
 	}
-	return errors.Join(err, cut)
+	return err
 }

@@ -32,6 +32,7 @@ type Service struct {
 	stations []*station // guarded by mu
 	drained  []func()   // to be called when all has ended; guarded by mu
 	over     bool       // all has ended; guarded by mu
+	gone     int        // stations whose loop was closed; guarded by mu
 }
 
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
@@ -85,6 +86,17 @@ func (sv *Service) add(st *station) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	sv.stations = append(sv.stations, st)
+}
+
+// loopClosed ends the workers with the last loop.
+func (sv *Service) loopClosed() {
+	sv.mu.Lock()
+	sv.gone++
+	last := sv.gone == len(sv.stations)
+	sv.mu.Unlock()
+	if last {
+		sv.workers.close()
+	}
 }
 
 // each calls fn for every station, on its loop.
@@ -145,10 +157,10 @@ func drainUpgraded(tc *transport.Conn) {
 // they have answered theirs.
 func (st *station) drain() {
 	st.draining = true
-	st.idle.each(func(c *conn) { c.tc.Close() })
+	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
 		if c.parser == nil {
-			c.tc.Close()
+			c.hangUp()
 		}
 	})
 }
@@ -177,8 +189,11 @@ func (sv *Service) endStations() {
 	ended(nil)
 }
 
-// end ends the tasks, and the log.
+// end ends timers, tasks and the log.
 func (st *station) end(done func(error)) {
+	for _, q := range []*queue{&st.heads, &st.idle, &st.bodies, &st.lingering} {
+		q.timer.Cancel()
+	}
 	last := func(err error) { st.log.end(func() { done(err) }) }
 	if st.nursery == nil {
 		last(nil)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -19,12 +20,15 @@ type station struct {
 	parser  *http1.RequestParser // for who has none of its own; nil while in use
 	spare   []*http1.RequestParser
 	buffers [][]byte
-	rest    []byte // what follows the request whose handler is being started
-	out     []byte // what lean handlers have answered in this callback
+	headers []http.Header // of responses of inline handlers
+	vec     [][]byte      // for a write of several buffers
+	rest    []byte        // what follows the request whose handler is being started
+	out     []byte        // what lean handlers have answered in this callback
 	lean    LeanCtx
-	host    string // the last one asked for: nearly always the next one too
+	probe   http.Request // what a ServeMux is asked about
+	host    string       // the last one asked for: nearly always the next one too
 
-	date   []byte // a line, never changed: it is replaced every second
+	date   string // a line
 	dateAt time.Duration
 
 	heads, idle, bodies, lingering queue
@@ -56,9 +60,9 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 	s := sv.server
 	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load()}
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
-	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).idleTooLong)
+	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
-	st.lingering.init(l, lingerTime, (*conn).lingeredLong)
+	st.lingering.init(l, lingerTime, (*conn).hangUp)
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
 	st.log = accessLog{l: l, to: s.AccessLog}
 	st.yield = st.letWorkersRun
@@ -114,13 +118,34 @@ func (st *station) giveBuffer(b []byte) {
 	}
 }
 
-// dateLine is the field Date. Whoever gets it may keep it.
-func (st *station) dateLine() []byte {
+// newHeader is an empty header for the response. Those of inline handlers are used
+// again: no other goroutine may have kept them.
+func (x *exchange) newHeader() http.Header {
+	st := x.st
+	if x.scope == nil || !st.l.Owns() || len(st.headers) == 0 {
+		return make(http.Header)
+	}
+	last := len(st.headers) - 1
+	h := st.headers[last]
+	st.headers = st.headers[:last]
+	return h
+}
+
+// giveHeader takes a header back that an inline handler was given.
+func (st *station) giveHeader(h http.Header) {
+	if h != nil && len(h) <= 8 && len(st.headers) < keepSpare {
+		clear(h)
+		st.headers = append(st.headers, h)
+	}
+}
+
+// dateLine is the field Date.
+func (st *station) dateLine() string {
 	if now := st.l.TurnTime(); now-st.dateAt >= time.Second {
 		wall := st.l.Kernel().Wall()
 		// The wall's second began some time ago, and so did the line's.
 		st.dateAt = now - time.Duration(wall.Nanosecond())
-		st.date = http1.AppendDate(make([]byte, 0, 40), wall)
+		st.date = string(http1.AppendDate(nil, wall))
 	}
 	return st.date
 }
@@ -144,6 +169,10 @@ func (st *station) tasks() *spindle.Nursery {
 	}
 	return st.nursery
 }
+
+// LoopClosing is called when the loop is closed, perhaps without the service having
+// been shut down: nobody will give the workers anything to do.
+func (st *station) LoopClosing() { st.sv.loopClosed() }
 
 // gaveWork has workers run before the loop goes to sleep: on a single processor it
 // would otherwise sleep on theirs, until the runtime notices.

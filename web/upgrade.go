@@ -95,14 +95,15 @@ func (c *conn) become(p transport.Protocol) {
 		early = c.more.pending
 	}
 	tc.SetProtocol(p)
+	if c.is(readsPaused) {
+		tc.ResumeReading() // in a coming turn; p may pause it before
+	}
 	p.ConnectionMade(tc)
 	feed(tc, p, early)
-	switch eof, ok := p.(transport.EOFReceiver); {
-	case tc.IsClosing():
-	case c.is(ended) && !(ok && eof.EOFReceived(tc)):
-		tc.Close()
-	case c.is(readsPaused):
-		tc.ResumeReading()
+	if c.is(ended) && !tc.IsClosing() {
+		if eof, ok := p.(transport.EOFReceiver); !ok || !eof.EOFReceived(tc) {
+			tc.Close()
+		}
 	}
 	returned = true
 }

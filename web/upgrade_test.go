@@ -22,7 +22,9 @@ func (p shout) ConnectionLost(_ *transport.Conn, err error) { p.lost <- err }
 
 func TestUpgradeWithEarlyData(t *testing.T) {
 	lost := make(chan error, 1)
+	returned := make(chan bool, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { returned <- true }()
 		if err := web.Upgrade(w, r, http.Header{"X-Y": {"z"}}, shout{lost}); err != nil {
 			t.Error(err)
 		}
@@ -54,6 +56,7 @@ func TestUpgradeWithEarlyData(t *testing.T) {
 			if _, err := io.ReadFull(br, got); err != nil || string(got) != "made early later" {
 				t.Errorf("got %q, %v", got, err)
 			}
+			<-returned
 			nc.Close()
 			if err := <-lost; err != nil {
 				t.Errorf("lost with %v", err)

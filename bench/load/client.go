@@ -30,6 +30,7 @@ type client struct {
 	target  unix.SockaddrInet4
 	epoll   int
 	conns   []conn
+	slow    []int  // descriptors that are only open
 	in      []byte // a burst's room for each connection, as echoes come in parts
 	events  []unix.EpollEvent
 	waiting int // connections with a burst in flight

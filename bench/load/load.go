@@ -35,6 +35,8 @@ type Plan struct {
 	WebSocket bool
 	// Idle further connections echo one message and then only stay open.
 	Idle int
+	// Slow further connections send the beginning of a request and no more.
+	Slow int
 	// Warmup runs before the measured Window. A zero Window only opens the
 	// connections.
 	Warmup, Window time.Duration
@@ -103,6 +105,9 @@ func Run(p Plan) (Result, error) {
 		r.RSSBytes = append(r.RSSBytes, rss)
 	}
 	if err := c.open(p.Idle + p.Conns); err != nil {
+		return Result{}, err
+	}
+	if err := c.openSlow(p.Slow); err != nil {
 		return Result{}, err
 	}
 	if p.Window > 0 {

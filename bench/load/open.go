@@ -93,6 +93,24 @@ func (c *client) dial() error {
 	return c.send(i, 1)
 }
 
+// openSlow makes n connections that never finish their first request.
+func (c *client) openSlow(n int) error {
+	for range n {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("load: slow connection: socket: %w", err)
+		}
+		c.slow = append(c.slow, fd)
+		if err := c.connect(fd, len(c.slow)); err != nil {
+			return fmt.Errorf("load: slow connection: connect: %w", err)
+		}
+		if _, err := sendNow(fd, []byte("GET / HTTP/1.1\r\nHost: ")); err != nil {
+			return fmt.Errorf("load: slow connection: send: %w", err)
+		}
+	}
+	return nil
+}
+
 func (c *client) connect(fd, i int) error {
 	limit := unix.Timeval{Sec: connectLimit}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
@@ -128,6 +146,9 @@ func (c *client) connect(fd, i int) error {
 func (c *client) close() {
 	for _, cn := range c.conns {
 		unix.Close(cn.fd)
+	}
+	for _, fd := range c.slow {
+		unix.Close(fd)
 	}
 	unix.Close(c.epoll)
 }

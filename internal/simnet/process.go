@@ -152,6 +152,7 @@ func (p *Process) end() {
 	}
 	p.state = ended
 	p.closeAll()
+	p.finishWork()
 	for i, other := range p.w.processes {
 		if other == p {
 			last := len(p.w.processes) - 1
@@ -163,6 +164,22 @@ func (p *Process) end() {
 	}
 	if p.OnEnd != nil {
 		p.OnEnd()
+	}
+}
+
+// finishWork does what workers were given and did not come to. For real they would go
+// on, whatever has become of their loop, and see to what it has left.
+func (p *Process) finishWork() {
+	for {
+		p.w.mu.Lock()
+		if len(p.work) == 0 {
+			p.w.mu.Unlock()
+			return
+		}
+		work := p.work[0]
+		p.work = p.work[1:]
+		p.w.mu.Unlock()
+		work()
 	}
 }
 

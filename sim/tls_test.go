@@ -1,0 +1,125 @@
+package sim_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// secretly is a protocol that answers, or one that asks.
+type secretly struct {
+	say  string
+	want int
+	over func(got int, err error)
+	got  int
+}
+
+func (p *secretly) ConnectionMade(c *transport.Conn) {
+	if p.say != "" {
+		c.Write([]byte(p.say))
+	}
+}
+
+func (p *secretly) DataReceived(c *transport.Conn, data []byte) {
+	if p.say == "" {
+		c.Write(data)
+		return
+	}
+	if p.got += len(data); p.got >= p.want {
+		c.Close()
+	}
+}
+
+func (p *secretly) ConnectionLost(c *transport.Conn, err error) {
+	if p.over != nil {
+		p.over(p.got, err)
+	}
+}
+
+// secretEcho is a server and a client whose connections are secured. The client ends
+// some time after it has begun the last.
+func secretEcho(w *sim.World, after time.Duration) {
+	server, client := w.Host("server"), w.Host("client")
+	identity := &tls.Config{Certificates: tlstest.Identity().Server.Certificates} // with its own keys for tickets
+	server.Serve(func(ctx context.Context) error {
+		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":443", transport.Options{
+			TLS:      identity,
+			Protocol: func() transport.Protocol { return &secretly{} },
+		})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return spindle.Sleep(ctx, time.Hour)
+	})
+	client.Go(func(ctx context.Context) error {
+		for i := range 5 {
+			over := spindle.NewFuture[error](ctx)
+			text := fmt.Sprintf("%030000d", i)
+			transport.Connect(ctx, spindle.LoopOf(ctx), "tcp", "server:443",
+				&secretly{say: text, want: len(text), over: func(got int, err error) {
+					if got != len(text) {
+						err = fmt.Errorf("%d bytes, %w", got, errors.Join(err, errWrong))
+					}
+					over.Resolve(err)
+				}},
+				transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { over.Resolve(err) })
+			if i == 4 {
+				return spindle.Sleep(ctx, after)
+			}
+			failed, err := over.Await(ctx)
+			if err := errors.Join(failed, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestTLSInCallbacksIsTheSameEveryTime: the steps of handshakes are offloaded work,
+// which the world does in its order.
+func TestTLSInCallbacksIsTheSameEveryTime(t *testing.T) {
+	tlstest.Identity()
+	var hashes [2]uint64
+	for i := range hashes {
+		t.Run("", func(t *testing.T) {
+			cryptotest.SetGlobalRandom(t, 7)
+			synctest.Test(t, func(t *testing.T) {
+				w := sim.NewWorld(3)
+				secretEcho(w, 0)
+				if err := w.Run(); err != nil {
+					t.Fatal(err)
+				}
+				hashes[i] = w.Hash()
+			})
+		})
+	}
+	if hashes[0] != hashes[1] {
+		t.Errorf("the same seed gave %x and %x", hashes[0], hashes[1])
+	}
+}
+
+// TestTLSInCallbacksEndsWithItsHost, wherever a handshake is: nothing of it is left
+// in the bubble.
+func TestTLSInCallbacksEndsWithItsHost(t *testing.T) {
+	tlstest.Identity()
+	for after := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			w := sim.NewWorld(uint64(after))
+			secretEcho(w, time.Duration(after)*100*time.Microsecond)
+			if err := w.Run(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

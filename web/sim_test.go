@@ -1,0 +1,175 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/web"
+)
+
+// TestSimulatedServer serves in simulated worlds: bytes come late and in pieces, an
+// hour passes in no time, and time-outs are exact.
+func TestSimulatedServer(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("POST /echo/{name}", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %v", r.PathValue("name"), body, err)
+	})))
+	mux.Handle("/sleep", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, spindle.Sleep(r.Context(), time.Hour))
+	})))
+	server := &web.Server{
+		Handler: mux,
+		Lean:    web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.WriteString("lean") }}),
+	}
+	sim.Explore(t, 20, func(w *sim.World) {
+		host, client := w.Host("server"), w.Host("client")
+		w.Link(host, client).Latency(sim.Uniform(time.Millisecond, 20*time.Millisecond)).Dribble(0.5)
+		host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+		client.Go(func(ctx context.Context) error {
+			c, err := stream.Dial(ctx, "tcp", "server:80")
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			br := bufio.NewReader(c)
+			for _, step := range []struct{ request, want string }{
+				{"GET /lean HTTP/1.1\r\nHost: a\r\n\r\n", "lean"},
+				{"POST /echo/me HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", "me hello <nil>"},
+				{"GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n", "<nil>"},
+				{"GET /lean HTTP/1.1\r\nHost: a\r\n\r\n", "lean"},
+			} {
+				if _, err := io.WriteString(c, step.request); err != nil {
+					return err
+				}
+				res, err := http.ReadResponse(br, nil)
+				if err != nil {
+					return err
+				}
+				body, err := io.ReadAll(res.Body)
+				if err != nil {
+					return err
+				}
+				if string(body) != step.want {
+					return fmt.Errorf("got %q, want %q", body, step.want)
+				}
+			}
+			before := spindle.Now(ctx)
+			if _, err := br.ReadByte(); err != io.EOF {
+				return fmt.Errorf("after being idle: %w", err)
+			}
+			if idle := spindle.Now(ctx) - before; (idle - 2*time.Minute).Abs() > time.Second {
+				return fmt.Errorf("closed after %v", idle)
+			}
+			return nil
+		})
+	})
+}
+
+// TestSimulatedSlowloris: a byte a second, of a header or of a body, does not keep a
+// connection for longer than the time-outs say.
+func TestSimulatedSlowloris(t *testing.T) {
+	server := &web.Server{
+		HeaderTimeout: 10 * time.Second,
+		BodyTimeout:   20 * time.Second,
+		Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.ReadAll(r.Body)
+			fmt.Fprint(w, err)
+		})),
+	}
+	for _, tt := range []struct {
+		name, begin, want string
+		after             time.Duration
+	}{
+		{"header", "GET / HTTP/1.1\r\nX: ", "408", 10 * time.Second},
+		{"second header", "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nX: ", "408", 10 * time.Second},
+		{"body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n", "took too long", 20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := sim.NewWorld(1)
+			host, client := w.Host("server"), w.Host("client")
+			host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+			client.Go(func(ctx context.Context) error {
+				c, err := stream.Dial(ctx, "tcp", "server:80")
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					begun := spindle.Now(ctx)
+					io.WriteString(c, tt.begin)
+					n.Go(func(ctx context.Context) error {
+						for {
+							if err := spindle.Sleep(ctx, time.Second); err != nil {
+								return err
+							}
+							io.WriteString(c, "x") // fails when the server has closed
+						}
+					})
+					all, err := io.ReadAll(c)
+					took := spindle.Now(ctx) - begun
+					if !strings.Contains(string(all), tt.want) || took < tt.after || took > tt.after+2*time.Second {
+						t.Errorf("after %v: %q, %v", took, all, err)
+					}
+					n.Scope().Cancel(nil)
+					return nil
+				})
+			})
+			if err := w.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSimulatedUploadWaits: a handler that does not read holds the client up, and the
+// server keeps no more than its limit.
+func TestSimulatedUploadWaits(t *testing.T) {
+	const size = 10 << 20
+	sent := 0 // one program runs at a time
+	server := &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		spindle.Sleep(r.Context(), time.Minute)
+		if sent > 2<<20 {
+			t.Errorf("%d bytes were taken from the client", sent)
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n, err)
+	}))}
+	w := sim.NewWorld(1)
+	host, client := w.Host("server"), w.Host("client")
+	host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+	client.Go(func(ctx context.Context) error {
+		c, err := stream.Dial(ctx, "tcp", "server:80")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size)
+		for chunk := make([]byte, 64<<10); sent < size; sent += len(chunk) {
+			if _, err := c.Write(chunk); err != nil {
+				return err
+			}
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(res.Body)
+		if want := fmt.Sprint(size, nil); string(body) != want {
+			t.Errorf("got %q, want %q", body, want)
+		}
+		return err
+	})
+	if err := w.Run(); err != nil {
+		t.Error(err)
+	}
+}
