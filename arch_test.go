@@ -45,7 +45,8 @@ var mayImport = map[string][]string{
 	"files":                      {".", "loop"},
 	"ws":                         {".", "internal/deflate", "internal/http1", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                        {".", "internal/http1", "loop", "stream", "transport"},
-	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
+	"cmd/spindle":                {".", "cmd/spindle/demo", "cosync", "internal/kernel", "loop", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle/demo":           {".", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":            {},
@@ -77,7 +78,7 @@ var onlyIn = []struct {
 }{
 	{"time.Now", false, []string{"internal/kernel/", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
-	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go"}, "sleeping hides a condition to wait for"},
+	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
 	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go"}, "CallLater is the timer here"},

@@ -53,6 +53,16 @@ func runPipeline(h *harness) ([]report.Section, error) {
 	return h.throughput("pipeline", "Pipelined echo", h.o.depth)
 }
 
+func runEchoTwo(h *harness) ([]report.Section, error) {
+	s, err := h.answers("echo-two", inPairs, load.Plan{Conns: h.o.conns, Depth: 1})
+	if err != nil {
+		return nil, err
+	}
+	s.Title, s.Reference = "Echo on two loops", "spindle-protocol-2"
+	s.Note = fmt.Sprintf("%d connections, %d bytes, two loops on two cores, one of which the load generator needs too.", h.o.conns, h.o.size)
+	return []report.Section{s}, nil
+}
+
 // throughput measures closed-loop echo with depth messages in flight on each
 // connection.
 func (h *harness) throughput(name, title string, depth int) ([]report.Section, error) {
