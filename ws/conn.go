@@ -32,11 +32,13 @@ type Conn struct {
 	broken    atomic.Bool // nothing can be written any more
 	reading   atomic.Bool // somebody reads
 	composing atomic.Bool // a Writer is open
+	writers   atomic.Int32
 
 	// For who reads.
 	in       wsframe.Decoder
 	buf      []byte // read ahead: buf[from:to]
 	from, to int
+	small    int            // how often little was read into a large buffer
 	message  []byte         // the message so far, or the last one
 	inflated []byte         // the last one, if it was compressed
 	current  *messageReader // of a message that was not read to its end; else nil
@@ -45,10 +47,12 @@ type Conn struct {
 	controls int            // how many did
 }
 
-// A Conn reads into a buffer of firstBuffer bytes, and into larger ones while much comes.
+// A Conn reads into a buffer of firstBuffer bytes, and into larger ones while much comes:
+// until little has come so many times.
 const (
 	firstBuffer   = 1 << 10
 	largestBuffer = 64 << 10
+	manySmall     = 8
 )
 
 func newConn(nc net.Conn, r *rules, early []byte) *Conn {

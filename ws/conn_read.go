@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spindleloop/spindle/internal/deflate"
@@ -112,10 +113,21 @@ func (c *Conn) control(ctx context.Context, e wsframe.Event) error {
 	if e.Type == wsframe.Pong || c.closing.Load() {
 		return nil
 	}
-	if err := c.writeFrame(ctx, wsframe.OpPong, wsframe.Fin, e.Payload); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := c.writeControl(ctx, wsframe.OpPong, e.Payload); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
+}
+
+// writeControl writes a frame that nobody has asked for. A peer that does not read
+// must not keep a reader waiting for ever; unless somebody writes anyway, whose
+// business that is then.
+func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) error {
+	if c.writers.Load() == 0 {
+		c.nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
+		defer c.nc.SetWriteDeadline(time.Time{})
+	}
+	return c.writeFrame(ctx, op, wsframe.Fin, payload)
 }
 
 // fill reads more. All that was read before is used.
@@ -149,20 +161,25 @@ func (c *Conn) fill(ctx context.Context) error {
 			return c.end(ErrNoAnswer)
 		}
 		asked, wait = true, cmp.Or(c.rules.pingTimeout, wait)
-		if err := c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, nil); err != nil {
+		if err := c.writeControl(ctx, wsframe.OpPing, nil); err != nil {
 			return err
 		}
 	}
 }
 
 // resize has a larger buffer follow one that was filled, and a small one follow a large
-// one that was hardly used: a connection that waits has little.
+// one that was hardly used for a while.
 func (c *Conn) resize() {
+	if c.to > firstBuffer {
+		c.small = 0
+	}
 	switch {
 	case c.to == len(c.buf) && len(c.buf) < largestBuffer:
 		c.buf = make([]byte, min(4*len(c.buf), largestBuffer))
 	case c.to <= firstBuffer && len(c.buf) > firstBuffer:
-		c.buf = make([]byte, firstBuffer)
+		if c.small++; c.small > manySmall {
+			c.buf, c.small = make([]byte, firstBuffer), 0
+		}
 	}
 }
 

@@ -70,9 +70,11 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 		b.frame = wsframe.AppendHead(b.frame[:0], op, flags, len(payload))
 		size = len(b.frame) + len(payload)
 	}
+	c.writers.Add(1)
 	release := bind(ctx, c.nc, c.nc.SetWriteDeadline)
 	n, err := c.put(b, payload, size)
 	release()
+	c.writers.Add(-1)
 	if err == nil {
 		return nil
 	}

@@ -37,6 +37,20 @@ func TestPingFloodIsCutOff(t *testing.T) {
 	}
 }
 
+// TestPingsAndNoReading: a peer that wants pongs and does not read them does not keep a
+// reader waiting.
+func TestPingsAndNoReading(t *testing.T) {
+	onEvery(t, ws.Options{ControlLimit: 60_000, CloseTimeout: 50 * time.Millisecond}, func(t *testing.T, p *peer) {
+		go func() { // until the other side has had enough
+			many := []byte(strings.Repeat(string(p.frame(fin|ping, strings.Repeat("x", 125))), 500))
+			p.flood(many, 10_000)
+		}()
+		if err := p.end(); err == nil {
+			t.Error("no reason")
+		}
+	})
+}
+
 // TestPongFloodIsCutOff: those are not answered, but are work.
 func TestPongFloodIsCutOff(t *testing.T) {
 	onEvery(t, ws.Options{ControlLimit: 10}, func(t *testing.T, p *peer) {

@@ -182,9 +182,9 @@ func (s *Socket) Compressed() bool { return s.rules.limits.Deflate }
 // PauseReading stops OnMessage until ResumeReading: what the peer sends then waits
 // in the system, and at last with the peer.
 func (s *Socket) PauseReading() {
-	s.conn.PauseReading()
-	if !s.is(closing | over) {
+	if !s.is(closing | over) { // else there are no messages, but the peer's Close is to be read
 		s.state |= pausedReading
+		s.conn.PauseReading()
 	}
 }
 
@@ -233,6 +233,7 @@ func (s *Socket) end(why error) {
 	if !s.conn.IsClosing() { // else it has ended for another reason
 		s.ends(why)
 	}
+	s.state |= over
 	s.conn.Abort()
 }
 

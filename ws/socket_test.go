@@ -123,6 +123,41 @@ func TestAClosedSocketLeavesNoTimer(t *testing.T) {
 	}
 }
 
+// TestAbortWithinAMessage: the next one, which is here already, is not handed over.
+func TestAbortWithinAMessage(t *testing.T) {
+	n := 0
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		if n++; n > 1 {
+			t.Errorf("%q after Abort", message)
+		}
+		s.Abort()
+		if err := s.Send(kind, message); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Send after Abort: %v", err)
+		}
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "1"), p.frame(fin|text, "2"))
+	if err := p.end(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestPauseAfterClose does not keep the peer's Close from being read.
+func TestPauseAfterClose(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		s.Close(4000, "")
+		s.PauseReading()
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "1"))
+	p.wantsCloseFrame(4000)
+	p.send(p.frame(fin|clos, closePayload(4000, "")))
+	p.wantsEnd()
+	if err := p.end(); codeOf(err) != 4000 {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // TestAbortAfterResume: what was kept is not handed over any more.
 func TestAbortAfterResume(t *testing.T) {
 	h := &socketEcho{}

@@ -27,8 +27,8 @@ const (
 	mostKept = 64 << 10
 	// mostUnused is how many of them there are for messages in pieces.
 	mostUnused = 64
-	// mostRules is how many kinds of Sockets are told apart before the oldest
-	// are forgotten; those go on with what they have.
+	// mostRules is how many kinds of Sockets share theirs before all are
+	// forgotten; who has them goes on with them.
 	mostRules = 64
 )
 
