@@ -29,7 +29,7 @@ type benchmark struct {
 
 var benchmarks = []benchmark{
 	{"echo", "200 connections, one message of 64 bytes in flight on each", "", runEcho},
-	{"echo-two", "echo with two loops on two cores", "", runEchoTwo},
+	{"echo-two", "echo with two loops on two cores", inPairs, runEchoTwo},
 	{"pipeline", "the same with 16 messages in flight on each", "", runPipeline},
 	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", "", runMemory},
 	{"idle10k", "throughput kept when 10,000 idle connections are added", "", runIdle},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
 // Accept makes a Conn of a request. It works on every server whose connections can
@@ -13,7 +14,7 @@ import (
 // answered, and fails with a *HandshakeError.
 //
 // The handler may use the Conn and must close it; it may also return and leave it to
-// others. The request's context is of no use any more.
+// others. The request's context does not end with the connection any more.
 func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 	a, answer, refused := o.check(r)
 	if refused != nil {
@@ -35,7 +36,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		return nil, err
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
-	c := newConn(nc, o.serverRules(a), a.subprotocol, early)
+	c := newConn(nc, o.rules(wsframe.Server, a), early)
 	if scope, ok := r.Context().(*spindle.Scope); ok {
 		c.now = spindle.LoopOf(scope).Kernel().Wall
 	}

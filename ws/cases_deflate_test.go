@@ -2,6 +2,7 @@ package ws_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -138,4 +139,47 @@ func TestCasesCompressionOffers(t *testing.T) {
 			p.wantsPacked(fin|text, message)
 		})
 	}
+}
+
+// TestASmallWindowIsKept: what repeats farther back than the window is sent again.
+func TestASmallWindowIsKept(t *testing.T) {
+	noise := make([]byte, 1000)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	address := serveSockets(t, packing, func() ws.Handler { return plainEcho{} })
+	for bits, least := range map[int]int{8: 1990, 9: 1990, 11: 1050, 15: 1050} {
+		nc, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPeer(t, nc, true)
+		p.handshake(request(address, "/", fmt.Sprintf("Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=%d", bits)))
+		p.send(p.frame(fin|binry, string(noise)+string(noise)))
+		_, packed, err := p.read()
+		if err != nil || unpack(packed) != string(noise)+string(noise) || len(packed) < least || len(packed) > least+100 {
+			t.Errorf("a window of %d bits: %d bytes, %v; want %d", bits, len(packed), err, least)
+		}
+	}
+}
+
+// FuzzNegotiation: whatever a client offers, a server's answer is one that clients
+// take, and no larger window than was asked for.
+func FuzzNegotiation(f *testing.F) {
+	for _, offer := range []string{
+		"permessage-deflate; client_max_window_bits", `permessage-deflate; server_max_window_bits="9", x; y=1`,
+		"permessage-deflate;server_no_context_takeover;client_no_context_takeover", ",;=\"", "a;;b",
+	} {
+		f.Add(offer)
+	}
+	f.Fuzz(func(t *testing.T, offer string) {
+		answer, err := ws.Negotiate(offer)
+		if answer != "" && err != nil {
+			t.Errorf("%q is answered with %q, which is refused: %v", offer, answer, err)
+		}
+		if answer != "" && !strings.Contains(offer, "permessage-deflate") {
+			t.Errorf("%q is answered with %q", offer, answer)
+		}
+	})
 }

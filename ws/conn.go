@@ -23,21 +23,22 @@ import (
 // nothing, and the next one goes on; a Write that was cut inside a message ends the
 // connection, as nothing can follow.
 type Conn struct {
-	nc          net.Conn
-	rules       rules
-	subprotocol string
-	now         func() time.Time
-	rand        func() uint64 // of clients
+	nc    net.Conn
+	rules *rules
+	now   func() time.Time
+	rand  func() uint64 // of clients
 
 	closing   atomic.Bool // our Close was sent
 	broken    atomic.Bool // nothing can be written any more
 	reading   atomic.Bool // somebody reads
 	composing atomic.Bool // a Writer is open
+	writers   atomic.Int32
 
 	// For who reads.
 	in       wsframe.Decoder
 	buf      []byte // read ahead: buf[from:to]
 	from, to int
+	small    int            // how often little was read into a large buffer
 	message  []byte         // the message so far, or the last one
 	inflated []byte         // the last one, if it was compressed
 	current  *messageReader // of a message that was not read to its end; else nil
@@ -46,23 +47,23 @@ type Conn struct {
 	controls int            // how many did
 }
 
+// A Conn reads into a buffer of firstBuffer bytes, and into larger ones while much comes:
+// until little has come so many times.
 const (
-	// firstBuffer is what a Conn reads into at first; if that is filled, it
-	// gets a larger one.
-	firstBuffer = 4 << 10
-	largeBuffer = 64 << 10
+	firstBuffer   = 1 << 10
+	largestBuffer = 64 << 10
+	manySmall     = 8
 )
 
-func newConn(nc net.Conn, r rules, subprotocol string, early []byte) *Conn {
-	c := &Conn{nc: nc, rules: r, subprotocol: subprotocol, now: time.Now}
-	c.in = wsframe.NewDecoder(r.role, &c.rules.limits)
+func newConn(nc net.Conn, r *rules, early []byte) *Conn {
+	c := &Conn{nc: nc, rules: r, now: time.Now}
 	c.buf = make([]byte, max(firstBuffer, len(early)))
 	c.to = copy(c.buf, early)
 	return c
 }
 
 // Subprotocol is what was agreed on, "" if nothing.
-func (c *Conn) Subprotocol() string { return c.subprotocol }
+func (c *Conn) Subprotocol() string { return c.rules.subprotocol }
 
 // Compressed tells whether the peer takes compressed messages.
 func (c *Conn) Compressed() bool { return c.rules.limits.Deflate }

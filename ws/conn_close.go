@@ -74,6 +74,6 @@ func (c *Conn) sendClose(code Code, reason string) error {
 func (c *Conn) closedByPeer(code Code, reason string) error {
 	c.ended = &CloseError{code, reason}
 	c.sendClose(code, "")
-	c.linger(c.rules.role == wsframe.Server)
+	c.linger(c.rules.limits.Role == wsframe.Server)
 	return c.end(io.EOF)
 }

@@ -2,11 +2,13 @@ package ws
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spindleloop/spindle/internal/deflate"
@@ -75,7 +77,7 @@ func (c *Conn) next(ctx context.Context) (wsframe.Event, error) {
 			return wsframe.Event{}, c.ended
 		}
 		for c.from < c.to {
-			n, e, err := c.in.Next(c.buf[c.from:c.to])
+			n, e, err := c.in.Next(&c.rules.limits, c.buf[c.from:c.to])
 			c.from += n
 			if err != nil {
 				return e, c.fail(err)
@@ -111,17 +113,26 @@ func (c *Conn) control(ctx context.Context, e wsframe.Event) error {
 	if e.Type == wsframe.Pong || c.closing.Load() {
 		return nil
 	}
-	if err := c.writeFrame(ctx, wsframe.OpPong, wsframe.Fin, e.Payload); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := c.writeControl(ctx, wsframe.OpPong, e.Payload); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
+// writeControl writes a frame that nobody has asked for. A peer that does not read
+// must not keep a reader waiting for ever; unless somebody writes anyway, whose
+// business that is then.
+func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) error {
+	if c.writers.Load() == 0 {
+		c.nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
+		defer c.nc.SetWriteDeadline(time.Time{})
+	}
+	return c.writeFrame(ctx, op, wsframe.Fin, payload)
+}
+
 // fill reads more. All that was read before is used.
 func (c *Conn) fill(ctx context.Context) error {
-	if c.to == len(c.buf) && len(c.buf) < largeBuffer {
-		c.buf = make([]byte, largeBuffer)
-	}
+	c.resize()
 	c.from, c.to = 0, 0
 	wait, asked := c.rules.pingInterval, false
 	for {
@@ -149,9 +160,25 @@ func (c *Conn) fill(ctx context.Context) error {
 		case asked:
 			return c.end(ErrNoAnswer)
 		}
-		asked, wait = true, c.rules.pingTimeout
-		if err := c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, nil); err != nil {
+		asked, wait = true, cmp.Or(c.rules.pingTimeout, wait)
+		if err := c.writeControl(ctx, wsframe.OpPing, nil); err != nil {
 			return err
+		}
+	}
+}
+
+// resize has a larger buffer follow one that was filled, and a small one follow a large
+// one that was hardly used for a while.
+func (c *Conn) resize() {
+	if c.to > firstBuffer {
+		c.small = 0
+	}
+	switch {
+	case c.to == len(c.buf) && len(c.buf) < largestBuffer:
+		c.buf = make([]byte, min(4*len(c.buf), largestBuffer))
+	case c.to <= firstBuffer && len(c.buf) > firstBuffer:
+		if c.small++; c.small > manySmall {
+			c.buf, c.small = make([]byte, firstBuffer), 0
 		}
 	}
 }

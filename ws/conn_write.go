@@ -63,16 +63,18 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 	b := buffers.Get().(*buffer)
 	defer b.free()
 	size := 0
-	if c.rules.role == wsframe.Client {
+	if c.rules.limits.Role == wsframe.Client {
 		b.frame = wsframe.AppendMaskedFrame(b.frame[:0], op, flags, payload, c.key())
 		size = len(b.frame)
 	} else {
 		b.frame = wsframe.AppendHead(b.frame[:0], op, flags, len(payload))
 		size = len(b.frame) + len(payload)
 	}
+	c.writers.Add(1)
 	release := bind(ctx, c.nc, c.nc.SetWriteDeadline)
 	n, err := c.put(b, payload, size)
 	release()
+	c.writers.Add(-1)
 	if err == nil {
 		return nil
 	}

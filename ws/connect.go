@@ -69,7 +69,7 @@ func (co *connecting) DataReceived(c *transport.Conn, data []byte) {
 	}
 	co.timer.Cancel()
 	co.unfollow()
-	s := newSocket(co.h, co.q.o.rules(wsframe.Client, co.q.agreed.extension), co.q.agreed.subprotocol)
+	s := newSocket(co.h, co.q.o.rules(wsframe.Client, co.q.agreed))
 	p := (*protocol)(s)
 	c.SetProtocol(p)
 	p.ConnectionMade(c)

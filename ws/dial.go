@@ -36,7 +36,7 @@ func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
 			nc.Close()
 			return err
 		}
-		c = newConn(nc, o.rules(wsframe.Client, q.agreed.extension), q.agreed.subprotocol, early)
+		c = newConn(nc, o.rules(wsframe.Client, q.agreed), early)
 		c.now, c.rand = k.Wall, k.Uint64
 		return nil
 	})

@@ -27,5 +27,15 @@ func (h *hijackable) Write(p []byte) (int, error)                  { return h.nc
 func (h *hijackable) WriteHeader(int)                              {}
 func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.nc, h.rw, nil }
 
+// Negotiate is what a server answers to an offer, and a client thinks of that.
+func Negotiate(offer string) (answer string, err error) {
+	x, err := acceptOffer([]string{offer})
+	if err != nil || !x.deflate {
+		return "", err
+	}
+	_, err = checkAccepted([]string{x.accepted()}, true)
+	return x.accepted(), err
+}
+
 // LingerTime is how long a peer has to read the last word.
 const LingerTime = lingerTime

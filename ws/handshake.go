@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
 // HandshakeError says why there is no WebSocket: a request that is none, or an
@@ -148,5 +146,3 @@ func tokens(fields []string) (list []string, ok bool) {
 	}
 	return list, ok
 }
-
-func (o *Options) serverRules(a agreed) rules { return o.rules(wsframe.Server, a.extension) }

@@ -37,6 +37,20 @@ func TestPingFloodIsCutOff(t *testing.T) {
 	}
 }
 
+// TestPingsAndNoReading: a peer that wants pongs and does not read them does not keep a
+// reader waiting.
+func TestPingsAndNoReading(t *testing.T) {
+	onEvery(t, ws.Options{ControlLimit: 60_000, CloseTimeout: 50 * time.Millisecond}, func(t *testing.T, p *peer) {
+		go func() { // until the other side has had enough
+			many := []byte(strings.Repeat(string(p.frame(fin|ping, strings.Repeat("x", 125))), 500))
+			p.flood(many, 10_000)
+		}()
+		if err := p.end(); err == nil {
+			t.Error("no reason")
+		}
+	})
+}
+
 // TestPongFloodIsCutOff: those are not answered, but are work.
 func TestPongFloodIsCutOff(t *testing.T) {
 	onEvery(t, ws.Options{ControlLimit: 10}, func(t *testing.T, p *peer) {
@@ -111,11 +125,18 @@ func TestHeadsThatPromiseMuch(t *testing.T) {
 }
 
 // TestPausedReadingIsBounded: for who does not want messages, no more is kept than what
-// came with the last one.
+// came with the last one; also if reading is paused again as soon as it goes on.
 func TestPausedReadingIsBounded(t *testing.T) {
-	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) { s.PauseReading() }}
+	first := true
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+		s.PauseReading()
+		if first {
+			s.Loop().CallSoon(s.ResumeReading)
+		}
+		first = false
+	}}
 	p := socketWith(t, ws.Options{}, h)
-	message := p.frame(fin|binry, string(make([]byte, 60<<10)))
+	message := []byte(strings.Repeat(string(p.frame(fin|binry, string(make([]byte, 1<<10)))), 60))
 	before := inUse()
 	p.nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // by then it is stuck
 	sent := 0

@@ -103,7 +103,7 @@ func crowd(t *testing.T, address string) (grow func(n int)) {
 
 // idleBytes is what an idle WebSocket may cost a server, besides the system: the
 // connection, and with pings a timer.
-const idleBytes, idleBytesWithPings = 500, 700
+const idleBytes, idleBytesWithPings = 400, 450
 
 // TestIdleSocketsAreSmall: each has shaken hands and had a message echoed, and waits.
 func TestIdleSocketsAreSmall(t *testing.T) {

@@ -54,8 +54,8 @@ type Options struct {
 	// FragmentLimit is how many frames it may have. Zero means 131,072.
 	FragmentLimit int
 
-	// ControlLimit is how many pings, pongs and so on may come in a second.
-	// Zero means 100.
+	// ControlLimit is how many pings and pongs may come in a second, pongs that
+	// were asked for among them. Zero means 100.
 	ControlLimit int
 
 	// UnsentLimit is how many bytes may wait for a peer that reads slowly before
@@ -91,8 +91,9 @@ const (
 // rules are what of the options a connection goes by, and what was negotiated.
 // They do not change, and Sockets with the same share them.
 type rules struct {
+	st           *station // of Sockets
 	limits       wsframe.Limits
-	role         wsframe.Role
+	subprotocol  string
 	level        uint8
 	window       uint8 // bits of it that may be used to compress
 	slow         Slow
@@ -100,7 +101,7 @@ type rules struct {
 	controls     int
 	unsent       int
 	pingInterval time.Duration
-	pingTimeout  time.Duration
+	pingTimeout  time.Duration // 0 for the interval in force
 	closeTimeout time.Duration
 }
 
@@ -108,24 +109,25 @@ type rules struct {
 // once, with bytes of it unread, would have the system take that back.
 const lingerTime = time.Second
 
-func (o *Options) rules(role wsframe.Role, x extension) rules {
-	r := rules{
-		role:         role,
+func (o *Options) rules(role wsframe.Role, a agreed) *rules {
+	r := &rules{
+		subprotocol:  a.subprotocol,
 		slow:         o.Slow,
-		controls:     limit(o.ControlLimit, 100),
+		controls:     min(limit(o.ControlLimit, 100), math.MaxUint16-1),
 		unsent:       limit(o.UnsentLimit, 1<<20),
 		pingInterval: max(o.PingInterval, 0),
-		pingTimeout:  cmp.Or(max(o.PingTimeout, 0), max(o.PingInterval, 0)),
+		pingTimeout:  max(o.PingTimeout, 0),
 		closeTimeout: cmp.Or(max(o.CloseTimeout, 0), 5*time.Second),
 	}
+	r.limits.Role = role
 	r.limits.Message = limit(o.MessageLimit, 1<<20)
 	r.limits.Frame = limit(o.FrameLimit, r.limits.CompressedMessage())
 	r.limits.Fragments = limit(o.FragmentLimit, 1<<17)
-	if x.deflate {
+	if a.extension.deflate {
 		r.limits.Deflate = true
 		r.compressFrom = o.CompressFrom
 		r.level = uint8(min(max(o.CompressLevel, flate.BestSpeed), flate.BestCompression))
-		r.window = uint8(cmp.Or(x.window, deflate.MaxWindow))
+		r.window = uint8(cmp.Or(a.extension.window, deflate.MaxWindow))
 	}
 	return r
 }

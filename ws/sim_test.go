@@ -1,6 +1,7 @@
 package ws_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,53 @@ func TestAPartitionIsNoticedByKeepAlive(t *testing.T) {
 	}
 }
 
+// TestWhoTalksIsNotPinged: what comes shows that the peer is there.
+func TestWhoTalksIsNotPinged(t *testing.T) {
+	w := sim.NewWorld(3)
+	_, client := world(w, ws.Options{PingInterval: 30 * time.Second}, func() ws.Handler { return plainEcho{} })
+	client.Go(func(ctx context.Context) error {
+		nc, err := reachPlainly(ctx, "server:80")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		io.WriteString(nc, request("server", "/"))
+		in := bufio.NewReader(nc)
+		if _, err := http.ReadResponse(in, nil); err != nil {
+			return err
+		}
+		for range 60 {
+			if _, err := nc.Write(frame(fin|text, "here", true)); err != nil {
+				return err
+			}
+			got := make([]byte, 6)
+			if _, err := io.ReadFull(in, got); err != nil || got[0] != fin|text {
+				return fmt.Errorf("a frame begins with %#x, %w", got[0], err)
+			}
+			if err := spindle.Sleep(ctx, 10*time.Second); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := w.Run(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reachPlainly connects once the server is there.
+func reachPlainly(ctx context.Context, address string) (*stream.Conn, error) {
+	for {
+		nc, err := stream.Dial(ctx, "tcp", address)
+		if err == nil || ctx.Err() != nil {
+			return nc, err
+		}
+		if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // watching is a handler that only waits for the end.
 type watching struct{ ended func(error) }
 
@@ -111,12 +159,9 @@ func TestAPeerThatDoesNotAnswerAClose(t *testing.T) {
 		})
 	})
 	client.Go(func(ctx context.Context) error {
-		nc, err := stream.Dial(ctx, "tcp", "server:80")
-		for err != nil {
-			if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
-				return err
-			}
-			nc, err = stream.Dial(ctx, "tcp", "server:80")
+		nc, err := reachPlainly(ctx, "server:80")
+		if err != nil {
+			return err
 		}
 		io.WriteString(nc, request("server", "/"))
 		io.Copy(io.Discard, nc) // until it is cut off
@@ -169,8 +214,12 @@ func TestCloseFromBothSidesAtOnce(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			began := w.Now()
 			if err := c.Close(4001, "bye"); err != nil {
 				return fmt.Errorf("Close: %w", err)
+			}
+			if took := w.Now() - began; took > ws.LingerTime/2 { // the server does not wait for our end
+				return fmt.Errorf("Close took %v", took)
 			}
 			_, _, saw[1] = c.Read(ctx)
 			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"time"
 
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
@@ -43,20 +42,15 @@ type PongReceiver interface {
 // Like the connection underneath it is for callbacks of its loop; from elsewhere,
 // use Loop().Post.
 type Socket struct {
-	conn        *transport.Conn
-	st          *station
-	rules       *rules
-	handler     Handler
-	part        *part  // what there is of a message that comes in pieces, or else nil
-	kept        *kept  // what few need, or else nil
-	err         error  // why it ends, once that is known
-	subprotocol string // as agreed
-	ping        time.Duration
-	timer       loop.Timer // of the pings, and then of the end
-	second      uint32     // in which the last control frame came
-	controls    uint32     // how many did
-	state       socketState
-	in          wsframe.Decoder
+	conn     *transport.Conn
+	rules    *rules
+	handler  Handler
+	kept     *kept      // what it has only at times, or else nil
+	timer    loop.Timer // of the pings, and then of the end
+	in       wsframe.Decoder
+	second   uint16 // in which the last control frame came
+	controls uint16 // how many did
+	state    socketState
 }
 
 type socketState uint8
@@ -73,19 +67,43 @@ const (
 
 func (s *Socket) is(f socketState) bool { return s.state&f != 0 }
 
-// kept is what a Socket has that pauses.
+// kept is what a Socket has only at times.
 type kept struct {
-	unread []byte // came when reading was paused
-	ping   []byte // to be answered when there is room again
-	isPing bool
+	message []byte // what there is of a message that comes in pieces
+	unread  []byte // what came when reading was paused
+	ping    []byte // to be answered when there is room again
+	isPing  bool
+	err     error // why the Socket ends
+}
+
+func (s *Socket) keep() *kept {
+	if s.kept == nil {
+		s.kept = s.rules.st.newKept()
+	}
+	return s.kept
+}
+
+// letGo gives back what is kept if it is nothing any more.
+func (s *Socket) letGo() {
+	if k := s.kept; k != nil && len(k.message) == 0 && len(k.unread) == 0 && !k.isPing && k.err == nil {
+		s.kept = nil
+		s.rules.st.freeKept(k)
+	}
+}
+
+// ends takes note of why. The first reason counts.
+func (s *Socket) ends(why error) {
+	if k := s.keep(); k.err == nil {
+		k.err = why
+	}
 }
 
 // newSocket makes a Socket for a connection that is about to be told of.
-func newSocket(h Handler, r rules, subprotocol string) *Socket {
+func newSocket(h Handler, r *rules) *Socket {
 	if h == nil {
 		panic("ws: a nil Handler")
 	}
-	return &Socket{handler: h, rules: &r, subprotocol: subprotocol, ping: r.pingInterval}
+	return &Socket{handler: h, rules: r}
 }
 
 // protocol is what a Socket is to its connection.
@@ -95,15 +113,24 @@ type protocol Socket
 func (p *protocol) ConnectionMade(c *transport.Conn) {
 	s := (*Socket)(p)
 	s.conn = c
-	s.st = stationOf(c.Loop())
-	s.rules = s.st.share(s.rules)
-	s.in = wsframe.NewDecoder(s.rules.role, &s.rules.limits)
-	s.SetPingInterval(s.ping)
+	s.rules = stationOf(c.Loop()).share(s.rules)
+	s.SetPingInterval(s.rules.pingInterval)
 	s.handler.OnOpen(s)
 }
 
 // DataReceived reads frames.
 func (p *protocol) DataReceived(c *transport.Conn, data []byte) { (*Socket)(p).receive(data) }
+
+// EOFReceived has the connection end once everything is sent, or soon: a peer that has
+// ended without a Close may well read nothing any more.
+func (p *protocol) EOFReceived(c *transport.Conn) bool {
+	s := (*Socket)(p)
+	if !s.is(over) {
+		s.state |= over
+		s.after(s.rules.closeTimeout, c.Abort)
+	}
+	return false
+}
 
 // PauseWriting takes note.
 func (p *protocol) PauseWriting(c *transport.Conn) { p.state |= pausedWriting }
@@ -117,7 +144,8 @@ func (p *protocol) ResumeWriting(c *transport.Conn) {
 	}
 	if k := s.kept; k != nil && k.isPing {
 		s.write(wsframe.OpPong, wsframe.Fin, k.ping)
-		k.ping, k.isPing = nil, false
+		k.isPing = false
+		s.letGo()
 	}
 	if d, ok := s.handler.(Drainer); ok {
 		d.OnDrain(s)
@@ -129,15 +157,13 @@ func (p *protocol) ConnectionLost(c *transport.Conn, err error) {
 	s := (*Socket)(p)
 	s.timer.Cancel()
 	s.state |= closing | over
-	s.dropPart()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	s.ends(err)
+	why := s.kept.err
 	s.kept = nil
-	if s.err == nil {
-		s.err = err
-	}
-	if s.err == nil {
-		s.err = io.ErrUnexpectedEOF
-	}
-	s.handler.OnClose(s, s.err)
+	s.handler.OnClose(s, why)
 }
 
 // Loop is the loop that the Socket is on. It may be asked for from any goroutine,
@@ -148,7 +174,7 @@ func (s *Socket) Loop() *loop.Loop { return s.conn.Loop() }
 func (s *Socket) Conn() *transport.Conn { return s.conn }
 
 // Subprotocol is what was agreed on, "" if nothing.
-func (s *Socket) Subprotocol() string { return s.subprotocol }
+func (s *Socket) Subprotocol() string { return s.rules.subprotocol }
 
 // Compressed tells whether the peer takes compressed messages.
 func (s *Socket) Compressed() bool { return s.rules.limits.Deflate }
@@ -156,9 +182,9 @@ func (s *Socket) Compressed() bool { return s.rules.limits.Deflate }
 // PauseReading stops OnMessage until ResumeReading: what the peer sends then waits
 // in the system, and at last with the peer.
 func (s *Socket) PauseReading() {
-	s.conn.PauseReading()
-	if !s.is(closing | over) {
+	if !s.is(closing | over) { // else there are no messages, but the peer's Close is to be read
 		s.state |= pausedReading
+		s.conn.PauseReading()
 	}
 }
 
@@ -168,19 +194,19 @@ func (s *Socket) ResumeReading() {
 		return
 	}
 	s.state = s.state&^pausedReading | heard
-	k := s.kept
-	if k == nil || len(k.unread) == 0 {
+	if s.kept == nil || len(s.kept.unread) == 0 {
 		s.conn.ResumeReading()
 		return
 	}
 	// What has come before goes first, and not inside this call.
 	s.Loop().CallSoon(func() {
-		if s.is(pausedReading) || s.conn.IsClosing() {
+		if s.kept == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}
-		unread := k.unread
-		k.unread = nil
+		unread := s.kept.unread
+		s.kept.unread = nil
 		s.guarded(func() { s.receive(unread) })
+		s.letGo()
 		if !s.is(pausedReading) {
 			s.conn.ResumeReading()
 		}
@@ -204,9 +230,10 @@ var errPanicked = errors.New("ws: the handler panicked")
 
 // end ends the connection at once.
 func (s *Socket) end(why error) {
-	if s.err == nil && !s.conn.IsClosing() { // else it has ended for another reason
-		s.err = why
+	if !s.conn.IsClosing() { // else it has ended for another reason
+		s.ends(why)
 	}
+	s.state |= over
 	s.conn.Abort()
 }
 

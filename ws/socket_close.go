@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"time"
@@ -28,7 +29,7 @@ func (s *Socket) Close(code Code, reason string) error {
 }
 
 func (s *Socket) sendClose(code Code, reason string) error {
-	payload, err := wsframe.AppendClose(s.st.control[:0], code, reason)
+	payload, err := wsframe.AppendClose(s.rules.st.control[:0], code, reason)
 	if err != nil {
 		return err
 	}
@@ -41,19 +42,19 @@ func (s *Socket) sendClose(code Code, reason string) error {
 // the connection end: the server ends it first, as the protocol has it, so that the
 // ports that stay taken for a while are not the server's.
 func (s *Socket) closedByPeer(code Code, reason string) {
-	s.err = &CloseError{code, reason}
+	s.ends(&CloseError{code, reason})
 	if !s.is(closing) {
 		s.sendClose(code, "")
 	}
 	s.linger()
-	if s.rules.role == wsframe.Server {
+	if s.rules.limits.Role == wsframe.Server {
 		s.conn.WriteEOF()
 	}
 }
 
 // fail cuts off a peer that has broken the rules, but tells it why first.
 func (s *Socket) fail(why error) {
-	s.err = why
+	s.ends(why)
 	if e, ok := errors.AsType[*ProtocolError](why); ok && !s.is(closing) {
 		s.sendClose(e.Code, e.Text())
 	}
@@ -64,8 +65,7 @@ func (s *Socket) fail(why error) {
 // linger waits for the peer's end, and drops what it sends until then.
 func (s *Socket) linger() {
 	s.state |= over
-	s.dropPart()
-	s.kept = nil
+	s.kept = &kept{err: s.kept.err}
 	s.after(lingerTime, s.conn.Abort)
 }
 
@@ -76,34 +76,36 @@ func (s *Socket) after(d time.Duration, fn func()) {
 }
 
 // SetPingInterval has a silent peer asked whether it is still there, after d and at
-// the latest after twice that. If nothing comes from it in Options.PingTimeout (d,
-// if that is zero), the connection is ended with ErrNoAnswer. While reading is
+// the latest after twice that. If nothing comes from it in Options.PingTimeout, or in d
+// if that is zero, the connection is ended with ErrNoAnswer. While reading is
 // paused nothing is asked. Zero or less means never.
 func (s *Socket) SetPingInterval(d time.Duration) {
 	if s.is(closing | over) {
 		return
 	}
-	s.ping = max(d, 0)
+	if d = max(d, 0); d != s.rules.pingInterval {
+		r := *s.rules
+		r.pingInterval = d
+		s.rules = r.st.share(&r)
+	}
 	s.timer.Cancel()
-	if s.ping > 0 {
+	if d > 0 {
 		s.state &^= heard | pinged | doubted
-		s.after(s.ping, s.tick)
+		s.after(d, s.tick)
 	}
 }
 
 // tick looks whether something has come. The timer is not moved by what comes:
 // that costs no more than a bit.
 func (s *Socket) tick() {
-	next := s.ping
+	next := s.rules.pingInterval
 	switch {
 	case s.is(heard | pausedReading):
 		s.state &^= heard | pinged | doubted
 	case !s.is(pinged):
 		s.state |= pinged
 		s.write(wsframe.OpPing, wsframe.Fin, nil)
-		if s.rules.pingTimeout > 0 {
-			next = s.rules.pingTimeout
-		}
+		next = cmp.Or(s.rules.pingTimeout, next)
 	case !s.is(doubted):
 		// After a long turn timers come before the news of what has arrived
 		// meanwhile: let that be read first.

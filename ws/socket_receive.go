@@ -17,7 +17,7 @@ func (s *Socket) receive(data []byte) {
 			k.unread = append(k.unread, data...)
 			return
 		}
-		n, e, err := s.in.Next(data)
+		n, e, err := s.in.Next(&s.rules.limits, data)
 		data = data[n:]
 		if err == nil {
 			err = s.take(e)
@@ -26,13 +26,6 @@ func (s *Socket) receive(data []byte) {
 			s.fail(err)
 		}
 	}
-}
-
-func (s *Socket) keep() *kept {
-	if s.kept == nil {
-		s.kept = new(kept)
-	}
-	return s.kept
 }
 
 // take does what an event asks for.
@@ -57,12 +50,13 @@ func (s *Socket) take(e wsframe.Event) error {
 
 // countControl keeps the peer from having us busy with nothing.
 func (s *Socket) countControl() error {
-	if now := uint32(s.Loop().TurnTime() / time.Second); now != s.second {
+	if now := uint16(s.Loop().TurnTime() / time.Second); now != s.second {
 		s.second, s.controls = now, 0
 	}
-	if s.controls++; int(s.controls) > s.rules.controls {
+	if int(s.controls) >= s.rules.controls {
 		return wsframe.ErrTooManyControls
 	}
+	s.controls++
 	return nil
 }
 
@@ -82,18 +76,17 @@ func (s *Socket) pong(payload []byte) {
 // takeData collects a message and hands it over when it is complete.
 func (s *Socket) takeData(e wsframe.Event) error {
 	message := e.Payload
-	if s.part != nil || !e.Final {
-		if s.part == nil {
-			s.part = s.st.newPart()
-		}
-		s.part.bytes = append(s.part.bytes, message...)
+	if !e.Final || s.kept != nil && len(s.kept.message) > 0 {
+		k := s.keep()
+		k.message = append(k.message, message...)
 		if !e.Final {
 			return nil
 		}
-		message = s.part.bytes
+		message = k.message
+		defer s.dropMessage()
 	}
 	if e.Compressed {
-		inflated, err := s.st.inflate(message, s.rules.limits.Message)
+		inflated, err := s.rules.st.inflate(message, s.rules.limits.Message)
 		switch {
 		case err == deflate.ErrTooLarge:
 			return wsframe.ErrMessageTooLarge
@@ -107,13 +100,13 @@ func (s *Socket) takeData(e wsframe.Event) error {
 	if !s.is(closing) { // else nobody is interested any more
 		s.handler.OnMessage(s, Kind(e.Op), message[:len(message):len(message)])
 	}
-	s.dropPart()
 	return nil
 }
 
-func (s *Socket) dropPart() {
-	if s.part != nil {
-		s.st.freePart(s.part)
-		s.part = nil
+// dropMessage forgets a message that came in pieces.
+func (s *Socket) dropMessage() {
+	if s.kept != nil {
+		s.kept.message = modest(s.kept.message)
+		s.letGo()
 	}
 }

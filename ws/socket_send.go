@@ -18,7 +18,7 @@ func (s *Socket) Send(kind Kind, message []byte) error {
 	}
 	flags := wsframe.Fin
 	if s.rules.compresses(len(message)) {
-		message = s.st.compress(message, s.rules)
+		message = s.rules.st.compress(message, s.rules)
 		flags |= wsframe.Compressed
 	}
 	s.write(op, flags, message)
@@ -30,7 +30,7 @@ func (s *Socket) SendPrepared(m *Prepared) error {
 	if err := s.canSend(); err != nil {
 		return err
 	}
-	if s.rules.role == wsframe.Client { // each frame is masked differently
+	if s.rules.limits.Role == wsframe.Client { // each frame is masked differently
 		return s.Send(m.kind, m.message)
 	}
 	frame := m.plain
@@ -85,8 +85,8 @@ const joined = 4 << 10
 
 // write sends a frame.
 func (s *Socket) write(op wsframe.Op, flags wsframe.Flags, payload []byte) {
-	st := s.st
-	if s.rules.role == wsframe.Client {
+	st := s.rules.st
+	if s.rules.limits.Role == wsframe.Client {
 		st.frame = wsframe.AppendMaskedFrame(st.frame[:0], op, flags, payload, st.key())
 		s.conn.Write(st.frame)
 		st.frame = modest(st.frame)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
@@ -96,6 +97,87 @@ func TestPauseReading(t *testing.T) {
 	bye(p)
 }
 
+// TestAClosedSocketLeavesNoTimer, neither of its pings nor of its end.
+func TestAClosedSocketLeavesNoTimer(t *testing.T) {
+	var l *loop.Loop
+	var interval time.Duration // for the loop
+	ended := make(chan error, 1)
+	address := serveSockets(t, ws.Options{}, func() ws.Handler {
+		return &socketEcho{t: t, ended: ended, onOpen: func(s *ws.Socket) {
+			l = s.Loop()
+			s.SetPingInterval(interval)
+		}}
+	})
+	timers := 0 // of the server
+	for range 2 {
+		p := join(t, address, ws.Options{})
+		p.ended = ended
+		bye(p)
+		on(t, l, func() {
+			n := l.Stats().Timers
+			if interval > 0 && n > timers {
+				t.Errorf("%d timers left, %d before", n, timers)
+			}
+			timers, interval = n, time.Hour
+		})
+	}
+}
+
+// TestAbortWithinAMessage: the next one, which is here already, is not handed over.
+func TestAbortWithinAMessage(t *testing.T) {
+	n := 0
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		if n++; n > 1 {
+			t.Errorf("%q after Abort", message)
+		}
+		s.Abort()
+		if err := s.Send(kind, message); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Send after Abort: %v", err)
+		}
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "1"), p.frame(fin|text, "2"))
+	if err := p.end(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestPauseAfterClose does not keep the peer's Close from being read.
+func TestPauseAfterClose(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		s.Close(4000, "")
+		s.PauseReading()
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "1"))
+	p.wantsCloseFrame(4000)
+	p.send(p.frame(fin|clos, closePayload(4000, "")))
+	p.wantsEnd()
+	if err := p.end(); codeOf(err) != 4000 {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestAbortAfterResume: what was kept is not handed over any more.
+func TestAbortAfterResume(t *testing.T) {
+	h := &socketEcho{}
+	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
+		if string(message) != "pause" {
+			t.Errorf("%q after Abort", message)
+		}
+		s.PauseReading()
+		s.Loop().CallSoon(func() {
+			s.ResumeReading()
+			s.Abort()
+		})
+	}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "pause"), p.frame(fin|text, "2"))
+	if err := p.end(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // until waits for a condition of the loop's, turn after turn.
 func until(t testing.TB, l *loop.Loop, condition func() bool) {
 	t.Helper()
@@ -141,133 +223,6 @@ func TestCloseWhilePaused(t *testing.T) {
 	p.wantsEnd()
 	if err := p.end(); codeOf(err) != 4000 {
 		t.Errorf("it ended with %v", err)
-	}
-}
-
-// TestSlowPeers: what waits for a peer that does not read is bounded. It is cut off,
-// or messages are dropped, as the options have it.
-func TestSlowPeers(t *testing.T) {
-	const limit = 256 << 10
-	message := make([]byte, 8<<10)
-	t.Run("cut off", func(t *testing.T) {
-		h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
-			for range 100_000 { // far beyond what sockets hold
-				if err := s.Send(ws.Binary, message); err != nil {
-					if err != ws.ErrSlow {
-						t.Errorf("Send: %v", err)
-					}
-					return
-				}
-				if s.Unsent() > limit+len(message)+100 {
-					t.Errorf("%d bytes wait", s.Unsent())
-				}
-			}
-			t.Error("never too slow")
-		}}
-		p := socketWith(t, ws.Options{UnsentLimit: limit}, h)
-		p.send(p.frame(fin|text, "go"))
-		if err := p.end(); err != ws.ErrSlow {
-			t.Errorf("it ended with %v", err)
-		}
-	})
-	t.Run("drop", func(t *testing.T) {
-		sent := 0
-		h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
-			for s.Send(ws.Binary, message) == nil {
-				sent++
-			}
-			if err := s.Send(ws.Binary, message); err != ws.ErrSlow || s.Unsent() > limit+len(message)+100 {
-				t.Errorf("Send: %v, %d bytes wait", err, s.Unsent())
-			}
-		}}
-		open, drained := make(chan *ws.Socket, 1), make(chan *ws.Socket, 1)
-		h.onOpen = func(s *ws.Socket) { open <- s }
-		p := drainingSocket(t, ws.Options{UnsentLimit: limit, Slow: ws.Drop}, h, drained)
-		p.send(p.frame(fin|text, "go"))
-		s := <-open
-		until(t, s.Loop(), s.Full)
-		p.send(p.frame(fin|ping, "waits"), p.frame(fin|ping, "too"))
-		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, behind all messages
-			f, payload, err := p.read()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if first = f; f == fin|pong && (payload != "too" || n != sent) {
-				t.Errorf("a pong with %q behind %d messages of %d", payload, n, sent)
-			}
-		}
-		<-drained
-		on(t, s.Loop(), func() {
-			if s.Full() {
-				t.Error("full after OnDrain")
-			}
-		})
-		bye(p)
-	})
-}
-
-// draining is a Handler that is also a Drainer.
-type draining struct {
-	*socketEcho
-	drained chan *ws.Socket
-}
-
-func (d draining) OnDrain(s *ws.Socket) { d.drained <- s }
-
-func drainingSocket(t *testing.T, o ws.Options, h *socketEcho, drained chan *ws.Socket) *peer {
-	t.Helper()
-	h.t, h.ended = t, make(chan error, 1)
-	p := join(t, serveSockets(t, o, func() ws.Handler { return draining{h, drained} }), o)
-	p.ended = h.ended
-	return p
-}
-
-// TestPrepared: one message for plain, compressing and small-windowed clients, of
-// each size.
-func TestPrepared(t *testing.T) {
-	var all []*ws.Socket
-	ready := make(chan bool)
-	o := ws.Options{CompressFrom: 100}
-	address := serveSockets(t, o, func() ws.Handler {
-		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) {
-			if all = append(all, s); len(all) == 3 {
-				close(ready)
-			}
-		}}
-	})
-	packed := join(t, address, o)
-	plain := join(t, address, ws.Options{})
-	nc, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	small := newPeer(t, nc, true)
-	small.handshake(request(address, "/", "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9"))
-	<-ready
-	for _, n := range []int{0, 5, 99, 100, 5000, 100_000} {
-		message := large(n)
-		lent := []byte(message)
-		m := ws.Prepare(ws.Text, lent)
-		clear(lent) // it is ours again
-		on(t, all[0].Loop(), func() {
-			for range 2 {
-				for _, s := range all {
-					if err := s.SendPrepared(m); err != nil {
-						t.Error(err)
-					}
-				}
-			}
-		})
-		for range 2 {
-			plain.wants(fin|text, message)
-			if n < 100 {
-				packed.wants(fin|text, message)
-				small.wants(fin|text, message)
-			} else {
-				packed.wantsPacked(fin|text, message)
-				small.wantsPacked(fin|text, message)
-			}
-		}
 	}
 }
 

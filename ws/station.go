@@ -19,19 +19,16 @@ type station struct {
 	frame    []byte // a client's, masked
 	packed   []byte // a message compressed
 	inflated []byte // a message inflated
-	parts    []*part
+	unused   []*kept
 }
-
-// part is a message that comes in pieces.
-type part struct{ bytes []byte }
 
 const (
 	// mostKept is the largest buffer that is kept to be used again.
 	mostKept = 64 << 10
-	// mostParts is how many buffers are kept.
-	mostParts = 64
-	// mostRules is how many kinds of Sockets are told apart before the oldest
-	// are forgotten; those go on with what they have.
+	// mostUnused is how many of them there are for messages in pieces.
+	mostUnused = 64
+	// mostRules is how many kinds of Sockets share theirs before all are
+	// forgotten; who has them goes on with them.
 	mostRules = 64
 )
 
@@ -48,6 +45,7 @@ func stationOf(l *loop.Loop) *station {
 
 // share is the same rules as r, which others may have too.
 func (st *station) share(r *rules) *rules {
+	r.st = st
 	if known := st.rules[*r]; known != nil {
 		return known
 	}
@@ -64,20 +62,22 @@ func (st *station) key() (k wsframe.Key) {
 	return k
 }
 
-func (st *station) newPart() *part {
-	last := len(st.parts) - 1
+// newKept is for a Socket that has something to keep; most often that is a message,
+// so there may be a buffer in it.
+func (st *station) newKept() *kept {
+	last := len(st.unused) - 1
 	if last < 0 {
-		return new(part)
+		return new(kept)
 	}
-	p := st.parts[last]
-	st.parts = st.parts[:last]
-	return p
+	k := st.unused[last]
+	st.unused = st.unused[:last]
+	return k
 }
 
-func (st *station) freePart(p *part) {
-	p.bytes = modest(p.bytes)
-	if len(st.parts) < mostParts && p.bytes != nil {
-		st.parts = append(st.parts, p)
+func (st *station) freeKept(k *kept) {
+	if len(st.unused) < mostUnused {
+		*k = kept{message: modest(k.message)}
+		st.unused = append(st.unused, k)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -18,7 +19,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, h Handler, o Options) error
 		refused.refuse(w)
 		return refused
 	}
-	err := web.Upgrade(w, r, answer, (*protocol)(newSocket(h, o.serverRules(a), a.subprotocol)))
+	err := web.Upgrade(w, r, answer, (*protocol)(newSocket(h, o.rules(wsframe.Server, a))))
 	if errors.Is(err, errors.ErrUnsupported) {
 		http.Error(w, "ws: the server cannot do this", http.StatusInternalServerError)
 	}

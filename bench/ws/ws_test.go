@@ -27,9 +27,9 @@ func frame(size int) []byte {
 func BenchmarkSpindle(b *testing.B) {
 	run(b, func(data []byte) func() error {
 		limits := &wsframe.Limits{Message: 1 << 20, Frame: 1 << 20, Fragments: 1000}
-		d := wsframe.NewDecoder(wsframe.Server, limits)
+		var d wsframe.Decoder
 		return func() error {
-			_, e, err := d.Next(data)
+			_, e, err := d.Next(limits, data)
 			if err == nil && !e.Final {
 				err = io.ErrUnexpectedEOF
 			}

@@ -14,8 +14,9 @@ const (
 	Client             // reads what a server sends: none of it masked
 )
 
-// Limits are how large things may be that a peer sends.
+// Limits are what a peer may send.
 type Limits struct {
+	Role      Role // of this side
 	Message   int  // bytes of a message, inflated
 	Frame     int  // bytes of a frame's payload
 	Fragments int  // frames of a message
@@ -48,21 +49,19 @@ type Event struct {
 	Payload    []byte
 }
 
-// Decoder reads the frames of one connection. Make one with NewDecoder.
+// Decoder reads the frames of one connection. The zero Decoder waits for a frame.
 type Decoder struct {
-	limits *Limits
 	begun  *begunControl // a control frame that came in part; else nil
 	left   uint64        // bytes that the frame under way still lacks
 	size   int           // bytes of the message so far, as they were sent
 	frames uint32        // of the message so far
 	key    Key
 	at     uint8 // how far the key was used, modulo 4
-	role   Role
-	first  byte // of the frame under way: flags and opcode
-	inside bool // a frame's head was read, its payload is under way
-	kind   Op   // of the message under way; OpContinuation if there is none
-	packed bool // the message is compressed
-	text   Text
+	first  byte  // of the frame under way: flags and opcode
+	inside bool  // a frame's head was read, its payload is under way
+	kind   Op    // of the message under way; OpContinuation if there is none
+	packed bool  // the message is compressed
+	text   Text  // complete between messages
 	have   uint8 // bytes in head
 	head   [MaxHead]byte
 }
@@ -72,29 +71,24 @@ type begunControl struct {
 	payload [MaxControl]byte
 }
 
-// NewDecoder returns a Decoder that waits for a frame. The limits are shared and
-// must not change.
-func NewDecoder(role Role, limits *Limits) Decoder {
-	return Decoder{role: role, limits: limits}
-}
-
 // Idle tells whether nothing is under way: neither a frame nor a message.
 func (d *Decoder) Idle() bool { return !d.inside && d.have == 0 && d.kind == OpContinuation }
 
 // Next looks for the next event in p and tells how many bytes of it are used. It
 // changes p: payload is unmasked where it lies. After an error it must not be
-// called again.
-func (d *Decoder) Next(p []byte) (n int, e Event, err error) {
+// called again. The limits are the same in every call: connections share them, and
+// are the smaller for it.
+func (d *Decoder) Next(l *Limits, p []byte) (n int, e Event, err error) {
 	if !d.inside {
-		if n, err = d.readHead(p); err != nil || !d.inside {
+		if n, err = d.readHead(l, p); err != nil || !d.inside {
 			return n, e, err
 		}
 	}
 	var used int
 	if Op(d.first & 0x0f).control() {
-		used, e, err = d.readControl(p[n:])
+		used, e, err = d.readControl(l, p[n:])
 	} else {
-		used, e, err = d.readData(p[n:])
+		used, e, err = d.readData(l, p[n:])
 	}
 	return n + used, e, err
 }
@@ -115,20 +109,20 @@ func headSize(b byte) int {
 }
 
 // readHead reads a head, or as much of it as there is.
-func (d *Decoder) readHead(p []byte) (n int, err error) {
+func (d *Decoder) readHead(l *Limits, p []byte) (n int, err error) {
 	if d.have == 0 && len(p) >= 2 {
-		if err := d.check(p[0], p[1]); err != nil {
+		if err := d.check(l, p[0], p[1]); err != nil {
 			return 0, err
 		}
 		if size := headSize(p[1]); len(p) >= size {
-			return size, d.begin(p[:size])
+			return size, d.begin(l, p[:size])
 		}
 	}
 	n = d.collect(p, 2)
 	if d.have < 2 {
 		return n, nil
 	}
-	if err := d.check(d.head[0], d.head[1]); err != nil {
+	if err := d.check(l, d.head[0], d.head[1]); err != nil {
 		return n, err
 	}
 	size := headSize(d.head[1])
@@ -137,7 +131,7 @@ func (d *Decoder) readHead(p []byte) (n int, err error) {
 		return n, nil
 	}
 	d.have = 0
-	return n, d.begin(d.head[:size])
+	return n, d.begin(l, d.head[:size])
 }
 
 // collect keeps the beginning of a head, up to size bytes of it.
@@ -148,12 +142,12 @@ func (d *Decoder) collect(p []byte, size int) int {
 }
 
 // check judges the first two bytes of a frame.
-func (d *Decoder) check(first, second byte) error {
+func (d *Decoder) check(l *Limits, first, second byte) error {
 	op, fin, masked := Op(first&0x0f), first&byte(Fin) != 0, second&maskedBit != 0
 	switch {
 	case first&reservedBits != 0:
 		return ErrReservedBits
-	case first&byte(Compressed) != 0 && !d.limits.Deflate:
+	case first&byte(Compressed) != 0 && !l.Deflate:
 		return ErrReservedBits
 	case first&byte(Compressed) != 0 && op != OpText && op != OpBinary:
 		return ErrCompressed
@@ -163,9 +157,9 @@ func (d *Decoder) check(first, second byte) error {
 		return ErrControlFragment
 	case op.control() && second&^maskedBit > MaxControl:
 		return ErrControlTooLong
-	case d.role == Server && !masked:
+	case l.Role == Server && !masked:
 		return ErrNotMasked
-	case d.role == Client && masked:
+	case l.Role == Client && masked:
 		return ErrMasked
 	case op == OpContinuation && d.kind == OpContinuation:
 		return ErrNoMessage
@@ -176,7 +170,7 @@ func (d *Decoder) check(first, second byte) error {
 }
 
 // begin takes a complete head, whose first two bytes were checked.
-func (d *Decoder) begin(head []byte) error {
+func (d *Decoder) begin(l *Limits, head []byte) error {
 	n, rest := uint64(head[1]&^maskedBit), head[2:]
 	switch n {
 	case 126:
@@ -194,33 +188,33 @@ func (d *Decoder) begin(head []byte) error {
 	d.at = 0
 	d.first, d.left, d.inside = head[0], n, true
 	if op := Op(head[0] & 0x0f); !op.control() {
-		return d.beginData(op, n)
+		return d.beginData(l, op, n)
 	}
 	return nil
 }
 
-func (d *Decoder) beginData(op Op, n uint64) error {
+func (d *Decoder) beginData(l *Limits, op Op, n uint64) error {
 	if op != OpContinuation {
 		d.kind, d.packed = op, d.first&byte(Compressed) != 0
-		d.size, d.frames, d.text = 0, 0, Text{}
+		d.size, d.frames = 0, 0
 	}
-	most := d.limits.Message
+	most := l.Message
 	if d.packed {
-		most = d.limits.CompressedMessage()
+		most = l.CompressedMessage()
 	}
 	d.frames++
 	switch {
-	case n > uint64(d.limits.Frame):
+	case n > uint64(l.Frame):
 		return ErrFrameTooLarge
 	case n > uint64(most-d.size):
 		return ErrMessageTooLarge
-	case int64(d.frames) > int64(d.limits.Fragments):
+	case int64(d.frames) > int64(l.Fragments):
 		return ErrTooManyFragments
 	}
 	return nil
 }
 
-func (d *Decoder) readControl(p []byte) (n int, e Event, err error) {
+func (d *Decoder) readControl(l *Limits, p []byte) (n int, e Event, err error) {
 	if d.begun == nil && uint64(len(p)) >= d.left {
 		p = p[:d.left]
 		n = len(p)
@@ -238,7 +232,7 @@ func (d *Decoder) readControl(p []byte) (n int, e Event, err error) {
 		p = b.payload[:b.n]
 		d.begun = nil
 	}
-	d.unmask(p)
+	d.unmask(l, p)
 	d.inside = false
 	switch Op(d.first & 0x0f) {
 	case OpPing:
@@ -253,20 +247,20 @@ func (d *Decoder) readControl(p []byte) (n int, e Event, err error) {
 	return n, e, err
 }
 
-func (d *Decoder) unmask(p []byte) {
-	if d.role == Server {
+func (d *Decoder) unmask(l *Limits, p []byte) {
+	if l.Role == Server {
 		d.at = uint8(Mask(p, d.key, int(d.at)))
 	}
 }
 
-func (d *Decoder) readData(p []byte) (n int, e Event, err error) {
+func (d *Decoder) readData(l *Limits, p []byte) (n int, e Event, err error) {
 	if uint64(len(p)) > d.left {
 		p = p[:d.left]
 	}
 	if len(p) == 0 && d.left > 0 {
 		return 0, e, nil
 	}
-	d.unmask(p)
+	d.unmask(l, p)
 	d.left -= uint64(len(p))
 	whole := d.size == 0 // of a message in one piece, if this is also its end
 	d.size += len(p)

@@ -9,9 +9,10 @@ import (
 func Example() {
 	stream := wsframe.AppendFrame(nil, wsframe.OpPing, wsframe.Fin, nil)
 	stream = wsframe.AppendFrame(stream, wsframe.OpText, wsframe.Fin, []byte("hello"))
-	d := wsframe.NewDecoder(wsframe.Client, &wsframe.Limits{Message: 100, Frame: 100, Fragments: 1})
+	limits := wsframe.Limits{Role: wsframe.Client, Message: 100, Frame: 100, Fragments: 1}
+	var d wsframe.Decoder
 	for len(stream) > 0 {
-		n, event, err := d.Next(stream)
+		n, event, err := d.Next(&limits, stream)
 		if err != nil {
 			fmt.Println(err)
 			return

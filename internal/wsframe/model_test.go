@@ -21,13 +21,15 @@ type happened struct {
 // decode feeds a stream in pieces of sizes that cut draws, and collects what
 // happened up to an error or the stream's end.
 func decode(role wsframe.Role, l *wsframe.Limits, stream []byte, cut func() int) (all []happened, err error) {
-	d := wsframe.NewDecoder(role, l)
+	limits := *l
+	limits.Role = role
+	var d wsframe.Decoder
 	var message []byte
 	for rest := stream; len(rest) > 0; {
 		piece := bytes.Clone(rest[:min(len(rest), cut())])
 		rest = rest[len(piece):]
 		for len(piece) > 0 {
-			n, e, err := d.Next(piece)
+			n, e, err := d.Next(&limits, piece)
 			if err != nil {
 				return all, err
 			}

@@ -1,9 +1,9 @@
 // Package wsframe reads and writes the frames of WebSocket (RFC 6455): strict,
 // incremental, without I/O, and without allocation for messages that come whole.
 //
-//	d := wsframe.NewDecoder(wsframe.Server, &limits)
+//	var d wsframe.Decoder
 //	for len(data) > 0 {
-//		n, event, err := d.Next(data)
+//		n, event, err := d.Next(&limits, data)
 //		if err != nil {
 //			return err // an *Error, with the code to close with
 //		}

@@ -153,9 +153,9 @@ func TestCloseThatMustNotBeSent(t *testing.T) {
 // TestWholeMessagesAllocateNothing.
 func TestWholeMessagesAllocateNothing(t *testing.T) {
 	frame := wsframe.AppendMaskedFrame(nil, wsframe.OpText, wsframe.Fin, []byte("Hello, Wörld"), wsframe.Key{})
-	d := wsframe.NewDecoder(wsframe.Server, ample)
+	var d wsframe.Decoder
 	if n := testing.AllocsPerRun(100, func() {
-		if _, e, err := d.Next(frame); err != nil || !e.Final {
+		if _, e, err := d.Next(ample, frame); err != nil || !e.Final {
 			t.Fatal(e, err)
 		}
 	}); n != 0 {
@@ -170,11 +170,11 @@ func BenchmarkDecode(b *testing.B) {
 	for name, n := range map[string]int{"64": 64, "4096": 4096} {
 		b.Run(name, func(b *testing.B) {
 			frame := wsframe.AppendMaskedFrame(nil, wsframe.OpBinary, wsframe.Fin, make([]byte, n), wsframe.Key{1, 2, 3, 4})
-			d := wsframe.NewDecoder(wsframe.Server, ample)
+			var d wsframe.Decoder
 			b.ReportAllocs()
 			b.SetBytes(int64(n))
 			for b.Loop() {
-				if _, e, err := d.Next(frame); err != nil || !e.Final {
+				if _, e, err := d.Next(ample, frame); err != nil || !e.Final {
 					b.Fatal(e, err)
 				}
 			}

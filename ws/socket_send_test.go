@@ -1,0 +1,174 @@
+package ws_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/ws"
+)
+
+// TestSlowPeers: what waits for a peer that does not read is bounded. It is cut off,
+// or messages are dropped, as the options have it.
+func TestSlowPeers(t *testing.T) {
+	const limit = 256 << 10
+	message := make([]byte, 8<<10)
+	t.Run("cut off", func(t *testing.T) {
+		h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+			for range 100_000 { // far beyond what sockets hold
+				if err := s.Send(ws.Binary, message); err != nil {
+					if err != ws.ErrSlow {
+						t.Errorf("Send: %v", err)
+					}
+					return
+				}
+				if s.Unsent() > limit+len(message)+100 {
+					t.Errorf("%d bytes wait", s.Unsent())
+				}
+			}
+			t.Error("never too slow")
+		}}
+		p := socketWith(t, ws.Options{UnsentLimit: limit}, h)
+		p.send(p.frame(fin|text, "go"))
+		if err := p.end(); err != ws.ErrSlow {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	t.Run("drop", func(t *testing.T) {
+		sent := 0
+		h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+			for s.Send(ws.Binary, message) == nil {
+				sent++
+			}
+			if err := s.Send(ws.Binary, message); err != ws.ErrSlow || s.Unsent() > limit+len(message)+100 {
+				t.Errorf("Send: %v, %d bytes wait", err, s.Unsent())
+			}
+		}}
+		open, drained := make(chan *ws.Socket, 1), make(chan *ws.Socket, 1)
+		h.onOpen = func(s *ws.Socket) { open <- s }
+		p := drainingSocket(t, ws.Options{UnsentLimit: limit, Slow: ws.Drop}, h, drained)
+		p.send(p.frame(fin|text, "go"))
+		s := <-open
+		until(t, s.Loop(), s.Full)
+		p.send(p.frame(fin|ping, "waits"), p.frame(fin|ping, "too"))
+		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, behind all messages
+			f, payload, err := p.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first = f; f == fin|pong && (payload != "too" || n != sent) {
+				t.Errorf("a pong with %q behind %d messages of %d", payload, n, sent)
+			}
+		}
+		<-drained
+		on(t, s.Loop(), func() {
+			if s.Full() {
+				t.Error("full after OnDrain")
+			}
+		})
+		bye(p)
+	})
+}
+
+// TestAPeerThatEndsAndDoesNotRead is not kept for what it does not take.
+func TestAPeerThatEndsAndDoesNotRead(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
+		for s.Unsent() < 512<<10 {
+			s.Send(ws.Binary, make([]byte, 8<<10))
+		}
+	}}
+	p := socketWith(t, ws.Options{CloseTimeout: 50 * time.Millisecond}, h)
+	p.send(p.frame(fin|text, "go"))
+	p.endWriting()
+	if err := p.end(); err != io.ErrUnexpectedEOF {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestAHandlerThatAppends to a message does not write into the next one.
+func TestAHandlerThatAppends(t *testing.T) {
+	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
+		s.Send(kind, append(message, "!!!!!!!!"...))
+	}}
+	p := socketWith(t, ws.Options{}, h)
+	p.send(p.frame(fin|text, "one"), p.frame(fin|text, "two"))
+	p.wants(fin|text, "one!!!!!!!!")
+	p.wants(fin|text, "two!!!!!!!!")
+	bye(p)
+}
+
+// draining is a Handler that is also a Drainer.
+type draining struct {
+	*socketEcho
+	drained chan *ws.Socket
+}
+
+func (d draining) OnDrain(s *ws.Socket) { d.drained <- s }
+
+func drainingSocket(t *testing.T, o ws.Options, h *socketEcho, drained chan *ws.Socket) *peer {
+	t.Helper()
+	h.t, h.ended = t, make(chan error, 1)
+	p := join(t, serveSockets(t, o, func() ws.Handler { return draining{h, drained} }), o)
+	p.ended = h.ended
+	return p
+}
+
+// TestPrepared: one message for plain, compressing and small-windowed clients, of
+// each size.
+func TestPrepared(t *testing.T) {
+	var all []*ws.Socket
+	ready := make(chan *loop.Loop, 1)
+	o := ws.Options{CompressFrom: 100}
+	address := serveSockets(t, o, func() ws.Handler {
+		return &socketEcho{t: t, ended: make(chan error, 1), onOpen: func(s *ws.Socket) {
+			if all = append(all, s); len(all) == 3 {
+				ready <- s.Loop()
+			}
+		}}
+	})
+	packed := join(t, address, o)
+	plain := join(t, address, ws.Options{})
+	nc, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := newPeer(t, nc, true)
+	small.handshake(request(address, "/", "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9"))
+	l := <-ready
+	for _, n := range []int{0, 5, 99, 100, 5000, 100_000} {
+		message := large(n)
+		lent := []byte(message)
+		m := ws.Prepare(ws.Text, lent)
+		clear(lent) // it is ours again
+		on(t, l, func() {
+			for _, s := range all {
+				if err := errors.Join(s.SendPrepared(m), s.SendPrepared(m), s.Send(ws.Text, []byte(message))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for name, p := range map[string]*peer{"plain": plain, "packed": packed, "small": small} {
+			var frames []string
+			for range 3 {
+				first, payload, err := p.read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				frames = append(frames, fmt.Sprint(first, payload))
+				if first&rsv1 != 0 {
+					payload = unpack(payload)
+				}
+				if payload != message || first&rsv1 != 0 != (n >= 100 && name != "plain") {
+					t.Errorf("%s: a frame %#x of %d bytes, want %d", name, first, len(payload), n)
+				}
+			}
+			if frames[0] != frames[1] || frames[1] != frames[2] {
+				t.Errorf("%s: a message of %d bytes is sent in different ways", name, n)
+			}
+		}
+	}
+}
