@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simnet"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -32,19 +34,19 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 			tb.Fatal(err)
 		}
 		tb.Logf("sim: seed %d, as %s says", seed, seedVariable)
-		play(seed, only, setup).report(tb, nil)
+		play(tb, seed, only, setup).report(tb, nil)
 		return
 	}
 	for seed := range uint64(n) {
-		got := play(seed, nil, setup)
+		got := play(tb, seed, nil, setup)
 		if got.err != nil {
-			got.report(tb, func(only map[string]bool) *attempt { return play(seed, only, setup) })
+			got.report(tb, func(only map[string]bool) *attempt { return play(tb, seed, only, setup) })
 			return
 		}
 		if seed >= twice {
 			continue
 		}
-		if again := play(seed, nil, setup); again.w.Hash() != got.w.Hash() {
+		if again := play(tb, seed, nil, setup); again.w.Hash() != got.w.Hash() {
 			tb.Fatalf("sim: two runs with seed %d differ; the program depends on something besides its seed:\n%s",
 				seed, divergence(got.w.Trace(), again.w.Trace()))
 		}
@@ -85,11 +87,25 @@ type attempt struct {
 	err error
 }
 
-func play(seed uint64, only map[string]bool, setup func(*World)) *attempt {
-	w := NewWorld(seed)
-	w.only = only
-	setup(w)
-	return &attempt{w, w.Run()}
+func play(tb testing.TB, seed uint64, only map[string]bool, setup func(*World)) *attempt {
+	a := &attempt{w: NewWorld(seed)}
+	a.w.only = only
+	exited := true
+	left := inBubble(tb, seed, func(_ context.Context, b *bubble) {
+		b.surround(a.w.core)
+		setup(a.w)
+		a.err = a.w.Run()
+		exited = false
+	})
+	switch {
+	case exited && tb.Skipped():
+		tb.SkipNow()
+	case exited:
+		tb.FailNow()
+	case left != nil && !errors.Is(a.err, simnet.ErrStray):
+		a.err = errors.Join(a.err, left)
+	}
+	return a
 }
 
 // parts are the faults that were to come in a run, by number or name.

@@ -39,6 +39,9 @@ type Process struct {
 	files files
 	ready readyList
 
+	foreign func() bool // of the loop on top; nil before there is one
+	follows follows     // contexts
+
 	// OnIdle is called inside Wait when everybody waits, after AwaitIdle.
 	OnIdle func()
 	// OnEnd is called by the driver when the program has returned.
@@ -76,7 +79,7 @@ func (h *Host) NewProcess() *Process {
 
 // Kernel is the process's kernel.
 func (p *Process) Kernel() *kernel.Kernel {
-	return &kernel.Kernel{Poller: p, Sockets: p, Clock: p, Rand: p, Workers: p, Resolver: p}
+	return &kernel.Kernel{Poller: p, Sockets: p, Clock: p, Rand: p, Workers: p, Resolver: p, Follower: p}
 }
 
 // Host is where the process runs.
@@ -136,7 +139,9 @@ func (p *Process) resume() {
 		p.begin()
 	}
 	p.state = running
+	p.w.current.Store(p)
 	_, more := p.next()
+	p.w.current.Store(nil)
 	if p.dead {
 		go p.next() // to finish the exit
 	}
@@ -152,6 +157,7 @@ func (p *Process) end() {
 	}
 	p.state = ended
 	p.closeAll()
+	p.follows.drop(p.w)
 	for i, other := range p.w.processes {
 		if other == p {
 			last := len(p.w.processes) - 1
@@ -273,6 +279,9 @@ func (p *Process) linger(timeout time.Duration) (int, error) {
 // obey does what the process was told to do inside Wait.
 func (p *Process) obey() bool {
 	told := p.idle || len(p.orders) > 0
+	if p.follows.call(p.w) {
+		told = true
+	}
 	if p.idle {
 		p.idle = false
 		if p.OnIdle != nil {
