@@ -25,8 +25,9 @@ type World struct {
 	driving  bool
 	checks   []check
 	faults   *Faults
-	script   []Fault         // made of them
-	only     map[string]bool // the parts of the faults that are to come; nil for all
+	script   []Fault // made of them
+	only     parts   // what the story is cut to; nil for nothing
+	amounts  []amount
 }
 
 // NewWorld makes a world in which every choice follows from the seed.

@@ -263,18 +263,18 @@ func (c *conn) w() *World { return c.host.w }
 // sendReset sends a reset to the peer, behind what is on its way.
 func (c *conn) sendReset() {
 	if c.out.link.passes() {
-		c.w().at(c.out.arrival(0), resetArrives, c.peer, 0, 0)
+		c.w().at(c.out.arrival(0), resetArrives, c.peer, 0, c.w().moment())
 		return
 	}
 	c.w().trace.add(c.w(), traceEvent{kind: Dropped, from: c.host.id, to: c.peer.host.id, conn: c.id, note: "reset"})
 }
 
-func resetArrives(on any, _, _ uint64) {
+func resetArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	if c.state != connected {
 		return
 	}
-	c.w().trace.add(c.w(), traceEvent{kind: Reset, from: c.peer.host.id, to: c.host.id, conn: c.id})
+	c.w().trace.add(c.w(), traceEvent{kind: Reset, travel: c.w().since(sent), from: c.peer.host.id, to: c.host.id, conn: c.id})
 	err := syscall.ECONNRESET
 	if c.in.end >= endArrived {
 		err = syscall.EPIPE

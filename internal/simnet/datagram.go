@@ -26,6 +26,7 @@ type dgram struct {
 type packet struct {
 	data     []byte
 	from, to kernel.Addr
+	sent     time.Duration
 	sender   *dgram
 	target   *Host
 }
@@ -210,7 +211,7 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 	if from.Addr().IsUnspecified() {
 		from.AddrPort = netip.AddrPortFrom(source, from.Port())
 	}
-	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sender: d, target: host}
+	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sent: w.Now(), sender: d, target: host}
 	left := link.depart(len(b) + datagramHead)
 	if link.Rate > 0 {
 		d.line += len(b)
@@ -254,7 +255,9 @@ func packetLeft(on any, _, _ uint64) {
 
 func (p *packet) dropped(why string) {
 	w := p.target.w
-	w.trace.add(w, traceEvent{kind: Dropped, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: why})
+	e := traceEvent{kind: Dropped, travel: w.Now() - p.sent, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: why}
+	e.keep(&w.trace, p.data)
+	w.trace.add(w, e)
 }
 
 func packetArrives(on any, again, _ uint64) {

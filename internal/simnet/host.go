@@ -154,6 +154,7 @@ func (h *Host) SetClock(off time.Duration, ppm int) {
 	}
 	now := h.w.Now()
 	h.clock.Store(&clock{world: now, local: h.clock.Load().mono(now), ppm: int64(ppm), off: off})
+	h.w.trace.add(h.w, traceEvent{kind: ClockSet, from: h.id, to: h.id, note: fmt.Sprintf("%v off, %d ppm fast", off, ppm)})
 }
 
 // callFault makes a call fail: the left-th of its name from now.
