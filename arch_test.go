@@ -39,7 +39,9 @@ var mayImport = map[string][]string{
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},
-	"cmd/spindle":                {".", "cosync", "internal/kernel", "loop", "stream", "transport", "golang.org/x/sys/unix"},
+	"internal/worlds":            {".", "sim", "stream"},
+	"sim/timeline":               {"sim"},
+	"cmd/spindle":                {".", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "golang.org/x/sys/unix"},
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":            {},

@@ -42,7 +42,7 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		}
 		return
 	}
-	if f := s.find(func(seed uint64, only parts) *Failure { return playIn(tb, seed, only, setup) }); f != nil {
+	if f := s.find(context.Background(), func(seed uint64, only parts) *Failure { return playIn(tb, seed, only, setup) }); f != nil {
 		f.report(tb)
 	}
 }

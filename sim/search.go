@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -39,9 +40,10 @@ type Failure struct {
 // Find runs setup's world with one seed after the other and returns the first
 // failure, shrunk to the shortest story that was found: without the faults that it
 // does not need, and with the least of every Amount. It returns nil if there is
-// none. As in Explore, some seeds are run twice and compared.
-func (s Search) Find(setup func(w *World)) *Failure {
-	return s.find(func(seed uint64, only parts) *Failure { return play(seed, only, setup) })
+// none, or if ctx ends before it has found one. As in Explore, some seeds are run
+// twice and compared.
+func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
+	return s.find(ctx, func(seed uint64, only parts) *Failure { return play(seed, only, setup) })
 }
 
 // player runs a world of a seed, cut to some parts. The Failure's Err is nil if it
@@ -55,7 +57,7 @@ func play(seed uint64, only parts, setup func(w *World)) *Failure {
 	return &Failure{World: w, Err: w.Run()}
 }
 
-func (s Search) find(play player) *Failure {
+func (s Search) find(ctx context.Context, play player) *Failure {
 	run := func(seed uint64, only parts) *Failure {
 		f := play(seed, only)
 		if s.Each != nil {
@@ -69,6 +71,9 @@ func (s Search) find(play player) *Failure {
 		n = 1000
 	}
 	for i := range n {
+		if ctx.Err() != nil {
+			return nil
+		}
 		seed := s.First + uint64(i)
 		f := run(seed, only)
 		if f.Err != nil {

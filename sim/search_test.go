@@ -37,17 +37,17 @@ func crowd(w *sim.World) {
 
 func TestAmountsShrink(t *testing.T) {
 	runs := 0
-	f := sim.Search{Runs: 5, Each: func(*sim.World) { runs++ }}.Find(crowd)
+	f := sim.Search{Runs: 5, Each: func(*sim.World) { runs++ }}.Find(t.Context(), crowd)
 	if f == nil || f.Runs != 1 || runs < 2 {
 		t.Fatalf("%+v after %d runs", f, runs)
 	}
 	if got, want := f.Parts(), []string{"clients=4", "asks=6"}; !slices.Equal(got, want) {
 		t.Errorf("it is cut to %q, want %q", got, want)
 	}
-	if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(crowd); f == nil {
+	if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(t.Context(), crowd); f == nil {
 		t.Error("what it was cut to does not fail")
 	}
-	if f = (sim.Search{Runs: 1, Only: []string{"clients=3"}}).Find(crowd); f != nil {
+	if f = (sim.Search{Runs: 1, Only: []string{"clients=3"}}).Find(t.Context(), crowd); f != nil {
 		t.Error(f.Err)
 	}
 }
@@ -55,7 +55,7 @@ func TestAmountsShrink(t *testing.T) {
 // TestDivergenceIsFound: a program that depends on something besides its seed.
 func TestDivergenceIsFound(t *testing.T) {
 	n := 0
-	f := sim.Search{Runs: 5}.Find(func(w *sim.World) {
+	f := sim.Search{Runs: 5}.Find(t.Context(), func(w *sim.World) {
 		n++
 		host := w.Host("host")
 		host.Go(func(context.Context) error { host.Note("run %d", n); return nil })
@@ -68,7 +68,7 @@ func TestDivergenceIsFound(t *testing.T) {
 // TestNothingIsFoundWhereNothingIs is a Search that finds nothing.
 func TestNothingIsFoundWhereNothingIs(t *testing.T) {
 	seeds := map[uint64]int{}
-	f := sim.Search{First: 10, Runs: 5, Each: func(w *sim.World) { seeds[w.Seed()]++ }}.Find(func(w *sim.World) {
+	f := sim.Search{First: 10, Runs: 5, Each: func(w *sim.World) { seeds[w.Seed()]++ }}.Find(t.Context(), func(w *sim.World) {
 		w.Host("host").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
 	})
 	if f != nil || len(seeds) != 5 || seeds[10] != 2 || seeds[14] != 1 {
