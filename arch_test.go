@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},
 	"internal/worlds":            {".", "sim", "stream"},
+	"internal/mutants":           {},
 	"sim/timeline":               {"sim"},
 	"cmd/spindle":                {".", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "golang.org/x/sys/unix"},
 

@@ -37,12 +37,14 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		if faults := os.Getenv(faultsVariable); faults != "" {
 			s.Only = strings.Split(faults, ",")
 		}
-		if f := playIn(tb, seed, partsOf(s.Only), setup); f.Err != nil {
+		w := NewWorld(seed)
+		w.only = partsOf(s.Only)
+		if f := playIn(tb, w, setup); f.Err != nil {
 			f.report(tb)
 		}
 		return
 	}
-	if f := s.find(context.Background(), func(seed uint64, only parts) *Failure { return playIn(tb, seed, only, setup) }); f != nil {
+	if f := s.find(context.Background(), func(w *World) *Failure { return playIn(tb, w, setup) }); f != nil {
 		f.report(tb)
 	}
 }
@@ -54,14 +56,13 @@ const (
 )
 
 // playIn is play for a test.
-func playIn(tb testing.TB, seed uint64, only parts, setup func(w *World)) *Failure {
-	f := &Failure{World: NewWorld(seed)}
-	f.World.only = only
+func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
+	f := &Failure{World: w}
 	exited := true // until it has returned
-	left := inBubble(tb, seed, func(_ context.Context, b *bubble) {
-		b.surround(f.World.core)
-		setup(f.World)
-		f.Err = f.World.Run()
+	left := inBubble(tb, w.Seed(), func(_ context.Context, b *bubble) {
+		b.surround(w.core)
+		setup(w)
+		f.Err = w.Run()
 		exited = false
 	})
 	switch {

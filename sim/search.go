@@ -43,29 +43,26 @@ type Failure struct {
 // none, or if ctx ends before it has found one. As in Explore, some seeds are run
 // twice and compared.
 func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
-	return s.find(ctx, func(seed uint64, only parts) *Failure { return play(seed, only, setup) })
+	return s.find(ctx, func(w *World) *Failure { return play(w, setup) })
 }
 
 // player runs a world of a seed, cut to some parts. The Failure's Err is nil if it
 // does not fail.
-type player func(seed uint64, only parts) *Failure
+type player func(w *World) *Failure
 
-func play(seed uint64, only parts, setup func(w *World)) *Failure {
-	w := NewWorld(seed)
-	w.only = only
+func play(w *World, setup func(w *World)) *Failure {
 	setup(w)
 	return &Failure{World: w, Err: w.Run()}
 }
 
 func (s Search) find(ctx context.Context, play player) *Failure {
-	run := func(seed uint64, only parts) *Failure {
-		f := play(seed, only)
+	run := func(w *World) *Failure {
+		f := play(w)
 		if s.Each != nil {
-			s.Each(f.World)
+			s.Each(w)
 		}
 		return f
 	}
-	only := partsOf(s.Only)
 	n := s.Runs
 	if n == 0 {
 		n = 1000
@@ -74,15 +71,20 @@ func (s Search) find(ctx context.Context, play player) *Failure {
 		if ctx.Err() != nil {
 			return nil
 		}
-		seed := s.First + uint64(i)
-		f := run(seed, only)
+		world := func(only parts) *World {
+			w := NewWorld(s.First + uint64(i))
+			w.only, w.size = only, size(i, n)
+			return w
+		}
+		only := partsOf(s.Only)
+		f := run(world(only))
 		if f.Err != nil {
-			f = f.shrink(func(only parts) *Failure { return run(seed, only) })
+			f = f.shrink(func(only parts) *Failure { return run(world(only)) })
 			f.Runs = i + 1
 			return f
 		}
 		if i < twice {
-			if again := run(seed, only); again.Err != nil || again.World.Hash() != f.World.Hash() {
+			if again := run(world(only)); again.Err != nil || again.World.Hash() != f.World.Hash() {
 				again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World.Trace(), again.World.Trace())), again.Err)
 				again.Runs = i + 1
 				return again
@@ -90,6 +92,15 @@ func (s Search) find(ctx context.Context, play player) *Failure {
 		}
 	}
 	return nil
+}
+
+// size is how large the i-th of n worlds is, as a share of its amounts. The first
+// ones are small: what fails there is soon told.
+func size(i, n int) float64 {
+	if growing := n / 10; i < growing {
+		return float64(i+1) / float64(growing)
+	}
+	return 1
 }
 
 // twice is how many seeds are run twice.
@@ -115,11 +126,11 @@ func cutTo(faults, amounts []string) parts {
 	return partsOf(append(append([]string{}, faults...), amounts...))
 }
 
-// amount is what an amount is cut to.
+// amount is what an amount is cut to; most if it is not.
 func (p parts) amount(name string, most int) int {
 	for part := range p {
 		if value, ok := strings.CutPrefix(part, name+"="); ok {
-			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n < most {
+			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= most {
 				return n
 			}
 		}
@@ -135,11 +146,16 @@ type amount struct {
 
 func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
 
-// Amount is most, or less, but at least 1, when the story of a failure is to be
-// as short as possible: how many clients there are, how often each one asks. A
-// name stands for one amount in a world. It is for setup.
+// Amount is most, or less, but at least 1: how many clients there are, how often
+// each one asks. It is less in the first worlds of a search, and when the story of
+// a failure is to be as short as possible. A name stands for one amount in a
+// world. It is for setup.
 func (w *World) Amount(name string, most int) int {
-	a := amount{name, w.only.amount(name, most)}
+	a := amount{name, most}
+	if w.size < 1 {
+		a.n = max(1, int(w.size*float64(most)))
+	}
+	a.n = w.only.amount(name, a.n)
 	w.amounts = append(w.amounts, a)
 	return a.n
 }

@@ -64,7 +64,7 @@ func (f *Failure) tellFaults(b *strings.Builder) {
 // testCommand is what runs a failure of a test again.
 func (f *Failure) testCommand(test string) string {
 	faults := ""
-	if f.World.only != nil {
+	if f.World.only != nil || f.World.size < 1 {
 		faults = faultsVariable + "=" + cmp.Or(strings.Join(f.Parts(), ","), "none") + " "
 	}
 	return fmt.Sprintf("%s=%d %sgo test -count=1 -run '^%s$' .", seedVariable, f.World.Seed(), faults, strings.ReplaceAll(test, "/", "$/^"))

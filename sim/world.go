@@ -28,10 +28,11 @@ type World struct {
 	script   []Fault // made of them
 	only     parts   // what the story is cut to; nil for nothing
 	amounts  []amount
+	size     float64 // the share of its amounts that it has
 }
 
 // NewWorld makes a world in which every choice follows from the seed.
-func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed)} }
+func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed), size: 1} }
 
 // Seed is the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }

@@ -27,7 +27,7 @@ func lock(fenced bool) func(w *sim.World) {
 		store := &store{fenced: fenced}
 		w.Host("store").Serve(func(ctx context.Context) error { return serve(ctx, ":2", store.write) })
 		w.Always("writes come in the order of leases", func() error { return store.fault })
-		turns := w.Amount("turns", 4)
+		turns := w.Amount("turns", 3)
 		for i := range w.Amount("workers", 3) {
 			host := w.Host(fmt.Sprint("worker", i+1))
 			done := 0

@@ -24,8 +24,8 @@ func TestPrograms(t *testing.T) {
 				t.Fatal("it was not found:", p.Bug)
 			}
 			t.Logf("%d seeds, %d faults and amounts %q, %d events:\n%s", f.Runs, len(f.World.Script()), f.Parts(), f.World.Events(), f.Story(""))
-			if f.World.Events() > 100 {
-				t.Errorf("its story has %d events", f.World.Events())
+			if faults := len(f.World.Script()); faults > 3 || f.World.Events() > 200 {
+				t.Errorf("its story has %d faults and %d events", faults, f.World.Events())
 			}
 		})
 	}
