@@ -207,3 +207,17 @@ type Witness interface {
 	// has handed it something.
 	Foreign()
 }
+
+// Crew is a Poller of a system in which goroutines are not free to run: loops that
+// are to run at the same time are run by it.
+type Crew interface {
+	// Processors is how many loops a group has that asks for one on each.
+	Processors() int
+	// Sibling makes another kernel of the same process: descriptors are those
+	// of both.
+	Sibling() (*Kernel, error)
+	// Together runs the functions, the first for this kernel and one for each
+	// sibling, in the order in which they were made, and returns when all have
+	// returned.
+	Together(run []func())
+}

@@ -177,7 +177,11 @@ func (p *Process) Foreign() {
 	if p.w.driver.Load() == goid.Current() {
 		return
 	}
-	if c := p.w.current.Load(); c != nil && c != p && (c.foreign == nil || !c.foreign()) {
+	c := p.w.current.Load()
+	if c == nil { // a crew whose leader drives the world itself
+		c = p.leader
+	}
+	if c != nil && c != p && (c.foreign == nil || !c.foreign()) {
 		return
 	}
 	p.w.report(&StrayError{Host: p.host.name, Stack: debug.Stack()})

@@ -36,8 +36,11 @@ type Process struct {
 	yield func(struct{}) bool
 	dead  bool // ended by Goexit
 
-	files files
+	files *files // a crew has them in common
 	ready readyList
+
+	leader *Process   // of the crew that it is a member of; nil for a process of its own
+	crew   []*Process // its members, if it has some
 
 	foreign func() bool // of the loop on top; nil before there is one
 	follows follows     // contexts
@@ -72,7 +75,7 @@ func (h *Host) NewProcess() *Process {
 	w := h.w
 	w.pids++
 	p := &Process{w: w, host: h, id: w.pids, timer: never, rand: w.Rand("process " + h.name + " " + strconv.Itoa(int(w.pids)))}
-	p.files.init()
+	p.files = newFiles()
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -156,7 +159,9 @@ func (p *Process) end() {
 		return
 	}
 	p.state = ended
-	p.closeAll()
+	if p.leader == nil {
+		p.closeAll()
+	}
 	p.follows.drop(p.w)
 	for i, other := range p.w.processes {
 		if other == p {
@@ -180,6 +185,9 @@ func (p *Process) Kill(why error) {
 		return
 	}
 	p.killed = why
+	for _, member := range p.crew {
+		member.Kill(why)
+	}
 	for _, f := range p.files.all() {
 		f.object.reset()
 	}
@@ -370,7 +378,9 @@ func (p *Process) Wake() {
 func (p *Process) Close() error {
 	p.closed = true
 	for _, f := range p.files.all() {
-		f.watched = false
+		if f.p == p {
+			f.watched = false
+		}
 	}
 	if p.main == nil {
 		p.end()

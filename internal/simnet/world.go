@@ -184,7 +184,7 @@ func (w *World) Drive(done func() bool) error {
 // advance does one thing: what is due, else what may run, else what was put off
 // until everybody waits, else it lets time pass.
 func (w *World) advance() error {
-	if err := w.heed(); err != nil {
+	if heard, err := w.heed(); heard || err != nil {
 		return err
 	}
 	if at, ok := w.queue.next(); ok && at <= w.Now() {
@@ -233,11 +233,12 @@ func (w *World) pick() *Process {
 	return p
 }
 
-// heed lets those go on who were woken by whatever goroutine, and fails if it was
-// one that it should not have been.
-func (w *World) heed() error {
+// heed lets those go on who were woken by whatever goroutine, and tells whether
+// there were any: it may be who drives. It fails if the goroutine was one that it
+// should not have been.
+func (w *World) heed() (heard bool, err error) {
 	if !w.called.Load() {
-		return nil
+		return false, nil
 	}
 	w.mu.Lock()
 	woken, stray := w.woken, w.stray
@@ -249,7 +250,7 @@ func (w *World) heed() error {
 			p.goOn()
 		}
 	}
-	return stray
+	return true, stray
 }
 
 // tellIdlers lets those go on who want to see everybody wait.
