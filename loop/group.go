@@ -14,7 +14,7 @@ import (
 // goroutine: one per core, usually.
 type Group struct {
 	loops []*Loop
-	crew  kernel.Crew // runs them, in a simulated world; nil otherwise
+	crew  kernel.Crew   // runs them, in a simulated world; nil otherwise
 	turn  atomic.Uint32 // where the next search for the least loaded begins
 }
 

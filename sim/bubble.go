@@ -27,11 +27,12 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 	t.Context().Done() // a channel that is made when it is asked for: not inside
 	var b *bubble
 	err := burst(t, func(t *testing.T) {
-		seedCrypto(t, seed)
+		seeded := seedCrypto(t, seed)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			b = newBubble()
+			b.seeded = seeded
 			defer b.timer.Stop()
 			body(t.Context(), b)
 		}()
@@ -63,10 +64,11 @@ func burst(t *testing.T, fn func(*testing.T)) (err error) {
 }
 
 // seedCrypto seeds crypto/rand, which is the whole process's, and so is left alone
-// while tests run in parallel.
-func seedCrypto(t *testing.T, seed uint64) {
+// while tests run in parallel. It tells whether it did.
+func seedCrypto(t *testing.T, seed uint64) (seeded bool) {
 	defer func() { _ = recover() }()
 	cryptotest.SetGlobalRandom(t, seed)
+	return true
 }
 
 // bubble is the clock of a bubble, for the world that is driven in it. For the
@@ -78,6 +80,7 @@ type bubble struct {
 	seen   int   // how many goroutines there were at the last look
 	looks  int   // that are left
 	stray  error // what they have found
+	seeded bool  // crypto/rand is
 	inside time.Time
 }
 
@@ -98,6 +101,9 @@ func (b *bubble) surround(w *simnet.World) {
 		w.SetBubble(b)
 	}
 }
+
+// Seeded tells whether crypto/rand draws from the seed.
+func (b *bubble) Seeded() bool { return b.seeded }
 
 // Pass lets time pass in the bubble. It does so once everybody in it waits, and
 // returns when everybody waits again.

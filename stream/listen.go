@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -21,6 +21,7 @@ type Listener struct {
 	network string
 	addr    kernel.Addr
 	closed  atomic.Bool
+	file    sock.File // of whoever closes it
 
 	// Loop goroutine only.
 	listener *sock.Listener
@@ -80,15 +81,16 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network}
+	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network, file: sock.ClaimFile(hub.K, a)}
 	if ln.addr, err = hub.K.LocalAddr(fd); err == nil {
 		ln.listener, err = hub.Listen(fd, ln.accepted, nil)
 	}
 	if err != nil {
+		ln.unlink()
 		hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	st.listeners[ln] = struct{}{}
+	st.listeners = append(st.listeners, ln)
 	return ln, nil
 }
 
@@ -212,14 +214,13 @@ func (ln *Listener) Close() error {
 }
 
 func (ln *Listener) unlink() {
-	if path := ln.addr.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		os.Remove(path)
-	}
+	ln.file.Remove(ln.hub.K) // a path that is gone already is none of its concern
 }
 
 // end is Close on the loop.
 func (ln *Listener) end() {
-	delete(stationOf(ln.hub.L).listeners, ln)
+	st := stationOf(ln.hub.L)
+	st.listeners = slices.DeleteFunc(st.listeners, func(o *Listener) bool { return o == ln })
 	ln.listener.Close()
 	for _, fd := range ln.pending {
 		ln.hub.K.CloseFD(fd)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -32,7 +31,7 @@ type PacketConn struct {
 	// Loop goroutine only.
 	reads  side
 	writes side
-	path   string // to be removed
+	file   sock.File // to be removed
 }
 
 var (
@@ -83,13 +82,10 @@ func newPacket(ctx context.Context, network, local, remote string) (*PacketConn,
 		return nil, err
 	}
 	c := &PacketConn{home: spindle.Background(ctx), network: network, family: b.Family,
-		peer: b.Remote, connected: b.Remote.Family() != 0}
-	if path := b.Local.Path; path != "" && path[0] != '@' && path[0] != 0 {
-		c.path = path
-	}
+		peer: b.Remote, connected: b.Remote.Family() != 0, file: sock.ClaimFile(hub.K, b.Local)}
 	c.addr, _ = hub.K.LocalAddr(fd)
 	if err := c.socket.Init(hub, fd, sock.Socket, (*packetOwner)(c)); err != nil {
-		c.unlink()
+		c.file.Remove(hub.K)
 		return nil, err
 	}
 	c.socket.Idle()
@@ -149,17 +145,10 @@ func (c *PacketConn) Close() error {
 
 func (c *PacketConn) end() {
 	c.closed.Store(true)
-	c.unlink()
+	c.file.Remove(c.socket.Hub().K)
 	c.socket.Close()
 	c.reads.stop()
 	c.writes.stop()
-}
-
-func (c *PacketConn) unlink() {
-	if c.path != "" {
-		os.Remove(c.path)
-		c.path = ""
-	}
 }
 
 // LocalAddr is the address of this end.

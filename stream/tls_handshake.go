@@ -113,6 +113,12 @@ func (t *TLSConn) shake(ctx context.Context) error {
 		return nil // somebody else has done it
 	case h.failed != nil:
 		return h.failed
+	case !c.hub().K.Secret():
+		h.failed = t.fault("handshake", fmt.Errorf("stream: TLS in a simulated world is for tests that are not parallel (sim.Test, sim.Explore), where its secrets follow from the seed: %w", errors.ErrUnsupported))
+		return h.failed
+	case h.roots && !c.hub().K.Real():
+		h.failed = t.fault("handshake", fmt.Errorf("stream: Config.RootCAs must be set in a simulated world, which has no system whose authorities could be read: %w", errors.ErrUnsupported))
+		return h.failed
 	case h.refuse:
 		h.failed = t.fault("handshake", fmt.Errorf("stream: Config.Renegotiation: %w", errors.ErrUnsupported))
 		return h.failed

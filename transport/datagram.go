@@ -108,7 +108,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	fd, err := e.open(o)
 	if err == nil {
 		if err = e.socket.Init(e.st.hub, fd, sock.Socket, (*endpointOwner)(e)); err != nil {
-			e.file.remove(e.st.hub.K)
+			e.file.Remove(e.st.hub.K)
 		}
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *Endpoint) open(o DatagramOptions) (fd int, err error) {
 		return -1, sock.Error("listen", e.network, addrOrNil(e.network, b.Local), addrOrNil(e.network, b.Remote), err)
 	}
 	e.family, e.connected = b.Family, b.Remote.Family() != 0
-	e.file = claim(hub.K, b.Local)
+	e.file = sock.ClaimFile(hub.K, b.Local)
 	return fd, nil
 }
 

@@ -19,7 +19,7 @@ type Endpoint struct {
 	network   string
 	family    kernel.Family
 	connected bool
-	file      socketFile
+	file      sock.File
 
 	queue     []datagram // waits for room
 	size      int        // bytes of it
@@ -83,7 +83,7 @@ func (o *endpointOwner) SocketReady() {
 // SocketOrphaned is called when the loop is closed.
 func (o *endpointOwner) SocketOrphaned() {
 	e := (*Endpoint)(o)
-	e.file.remove(e.st.hub.K)
+	e.file.Remove(e.st.hub.K)
 	if !e.is(lost | unmade) {
 		e.state |= lost
 		e.proto.ConnectionLost(e, net.ErrClosed)
@@ -171,7 +171,7 @@ func (e *Endpoint) lose(err error) {
 	e.state |= lost
 	e.rests.Cancel()
 	e.socket.Close()
-	if gone := e.file.remove(e.st.hub.K); err == nil {
+	if gone := e.file.Remove(e.st.hub.K); err == nil {
 		err = gone
 	}
 	e.queue, e.size = nil, 0

@@ -18,10 +18,10 @@ type member struct {
 	waits atomic.Bool  // its listener is paused until there is room
 
 	mu      sync.Mutex
-	file    socketFile // guarded by mu
-	fds     []int      // handed over, and not taken yet; guarded by mu
-	stopped bool       // the listener is closed; guarded by mu
-	gone    bool       // the loop is closed; guarded by mu
+	file    sock.File // guarded by mu
+	fds     []int     // handed over, and not taken yet; guarded by mu
+	stopped bool      // the listener is closed; guarded by mu
+	gone    bool      // the loop is closed; guarded by mu
 }
 
 // listen binds the member's own socket.
@@ -35,11 +35,11 @@ func (m *member) listen(network, address string) error {
 		return err
 	}
 	if gs.addr, err = hub.K.LocalAddr(fd); err == nil {
-		m.file = claim(hub.K, gs.addr)
+		m.file = sock.ClaimFile(hub.K, gs.addr)
 		m.ln, err = hub.Listen(fd, m.accept, m.failed)
 	}
 	if err != nil {
-		m.file.remove(hub.K)
+		m.file.Remove(hub.K)
 		hub.K.CloseFD(fd)
 	}
 	return sock.Error("listen", network, nil, nil, err)
@@ -50,7 +50,7 @@ func (m *member) begin() {
 	o := m.gs.o.Options
 	o.MaxConns = 0
 	m.s = &Server{st: m.st, o: o, network: m.gs.network, addr: m.gs.addr, closed: true, left: m.forget}
-	m.st.servers[m] = true
+	m.st.servers = append(m.st.servers, m)
 }
 
 // refuse ends the listener from any goroutine: the socket is shut, which the loop
@@ -63,7 +63,7 @@ func (m *member) refuse() error {
 	if m.stopped { // and its number may be somebody else's
 		return nil
 	}
-	err := m.file.remove(m.st.hub.K)
+	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
 	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
 		_ = l.Post(m.stop) // if it does not run, accept or the loop's end sees to it
@@ -89,7 +89,7 @@ func (m *member) stop() {
 	}
 	m.stopped = true
 	m.ln.Close()
-	m.file.remove(m.st.hub.K)
+	m.file.Remove(m.st.hub.K)
 }
 
 // accept gives a new connection to a loop. It is counted before the server is seen to
@@ -197,7 +197,7 @@ func (m *member) finish() {
 
 // loopClosing ends the listener, and whoever was on the way to this loop.
 func (m *member) loopClosing() {
-	delete(m.st.servers, m)
+	m.st.forget(m)
 	m.stop()
 	m.mu.Lock()
 	m.gone = true

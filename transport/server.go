@@ -45,7 +45,7 @@ type Server struct {
 	listener *sock.Listener
 	network  string
 	addr     kernel.Addr
-	file     socketFile
+	file     sock.File
 	conns    int      // open
 	drained  []func() // to be called when none is
 	left     func()   // told of each that is lost; may be nil
@@ -65,13 +65,13 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var file socketFile
+	var file sock.File
 	if network == "unix" {
-		file = claim(st.hub.K, kernel.Addr{Path: address})
+		file = sock.ClaimFile(st.hub.K, kernel.Addr{Path: address})
 	}
 	s, err := st.serve(fd, network, o)
 	if err != nil {
-		file.remove(st.hub.K)
+		file.Remove(st.hub.K)
 		return nil, err
 	}
 	s.file = file
@@ -110,7 +110,7 @@ func (st *station) serve(fd int, network string, o Options) (*Server, error) {
 		st.hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
-	st.servers[s] = true
+	st.servers = append(st.servers, s)
 	return s, nil
 }
 
@@ -202,8 +202,8 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	delete(s.st.servers, s)
-	return errors.Join(s.listener.Close(), s.file.remove(s.st.hub.K))
+	s.st.forget(s)
+	return errors.Join(s.listener.Close(), s.file.Remove(s.st.hub.K))
 }
 
 // loopClosing is called when the loop is closed.

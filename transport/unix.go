@@ -1,43 +1,6 @@
 package transport
 
-import (
-	"fmt"
-	"net"
-
-	"github.com/spindleloop/spindle/internal/kernel"
-)
-
-// socketFile is the path that a Unix socket was bound to. The zero value is none,
-// as an abstract name and an internet address have none.
-type socketFile struct {
-	path string
-	id   kernel.FileID
-}
-
-// claim takes note of the file that binding to a has made.
-func claim(k *kernel.Kernel, a kernel.Addr) socketFile {
-	if a.Path == "" || a.Path[0] == '@' || a.Path[0] == 0 {
-		return socketFile{}
-	}
-	id, err := k.Native().FileID(a.Path)
-	if err != nil {
-		return socketFile{} // a simulated one, or already gone
-	}
-	return socketFile{a.Path, id}
-}
-
-// remove removes the file, unless somebody else has put another one in its place.
-func (f *socketFile) remove(k *kernel.Kernel) error {
-	if f.path == "" {
-		return nil
-	}
-	path := f.path
-	f.path = ""
-	if err := k.Native().Unlink(path, f.id); err != nil {
-		return fmt.Errorf("transport: remove %s: %w", path, err)
-	}
-	return nil
-}
+import "net"
 
 // Cred is who is at the other end of a Unix socket.
 type Cred struct {

@@ -138,9 +138,14 @@ type Bubble interface {
 	Pass(d time.Duration) time.Duration
 	// Poke ends Pass. It may be called from any goroutine of the bubble.
 	Poke()
+	// Seeded tells whether crypto/rand draws from the seed in the bubble.
+	Seeded() bool
 	// Strays fails if there are goroutines in the bubble that are not ours.
 	Strays() error
 }
+
+// OwnSecrets tells whether crypto/rand draws from the world's seed.
+func (p *Process) OwnSecrets() bool { return p.w.bubble != nil && p.w.bubble.Seeded() }
 
 // SetBubble has time pass in a bubble too, from the beginning.
 func (w *World) SetBubble(b Bubble) { w.bubble = b }

@@ -8,6 +8,7 @@ package sock
 
 import (
 	"net"
+	"slices"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
@@ -24,11 +25,11 @@ type Hub struct {
 
 	last      *Conn // of the open ones
 	open      int
-	dialing   *Dialing // the last of those under way
-	listeners map[*Listener]bool
-	owed      []debt // by Tell
-	paid      int    // of these, the first ones
-	pay       func() // tell, made once
+	dialing   *Dialing    // the last of those under way
+	listeners []*Listener // open ones, in the order in which they were made
+	owed      []debt      // by Tell
+	paid      int         // of these, the first ones
+	pay       func()      // tell, made once
 	closing   bool
 }
 
@@ -48,7 +49,7 @@ func HubOf(l *loop.Loop) *Hub {
 	if h, ok := l.Local(hubKey{}).(*Hub); ok {
 		return h
 	}
-	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), listeners: make(map[*Listener]bool)}
+	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize)}
 	h.pay = h.tell
 	l.SetLocal(hubKey{}, h)
 	return h
@@ -111,7 +112,7 @@ func (h *Hub) LoopClosing() {
 }
 
 func (h *Hub) closeListeners() {
-	for ln := range h.listeners {
+	for _, ln := range slices.Clone(h.listeners) {
 		ln.Close()
 	}
 }
