@@ -141,6 +141,7 @@ func (b *bubble) Strays() error {
 }
 
 func (b *bubble) look() error {
+	synctest.Wait() // until each is where it waits
 	for stack := range bytes.SplitSeq(stackOf(true), []byte("\n\n")) {
 		if within(stack) == b.name && !ours(stack) {
 			return &simnet.StrayError{Stack: bytes.Clone(stack)}

@@ -57,7 +57,7 @@ func siege(w *sim.World) {
 	w.SetFaults(sim.Faults{
 		For: 30 * time.Second, Lasting: 2 * time.Second,
 		Loss: 0.02, Dribble: 0.2, Spurious: 0.05,
-		PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
+		PartitionEvery: 2 * time.Second, SlowEvery: 5 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
 		Hosts: hosts,
 	})
 }

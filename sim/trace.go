@@ -36,6 +36,7 @@ const (
 	Dropped    = simnet.Dropped    // something of From's does not reach To; Note says what or why
 	Parted     = simnet.Parted     // nothing of From's reaches To any more
 	Healed     = simnet.Healed     // it does again
+	RateSet    = simnet.RateSet    // as many bytes pass in a second as Note says
 )
 
 // To a host, From:

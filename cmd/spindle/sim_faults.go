@@ -16,7 +16,8 @@ Trouble, for --faults, as NAME=VALUE with commas:
 
   loss duplicate reorder dribble    the share of messages that it happens to
   spurious                          the share of waits that end for no reason
-  partition crash pause clock call  the time between two of them, on average
+  partition slow crash pause        the time between two of them, on average
+  clock call                        the same
   lasting                           how long each of those lasts, on average
   for                               how long there is trouble at all
 `
@@ -33,6 +34,7 @@ var shares = map[string]func(f *sim.Faults) *float64{
 // periods are the kinds that are told by a time.
 var periods = map[string]func(f *sim.Faults) *time.Duration{
 	"partition": func(f *sim.Faults) *time.Duration { return &f.PartitionEvery },
+	"slow":      func(f *sim.Faults) *time.Duration { return &f.SlowEvery },
 	"crash":     func(f *sim.Faults) *time.Duration { return &f.CrashEvery },
 	"pause":     func(f *sim.Faults) *time.Duration { return &f.PauseEvery },
 	"clock":     func(f *sim.Faults) *time.Duration { return &f.ClockEvery },

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -77,6 +78,19 @@ func (l *Link) Cut(cut bool) {
 		kind = Parted
 	}
 	l.w.trace.add(l.w, traceEvent{kind: kind, from: l.from.id, to: l.to.id})
+}
+
+// Limit lets so many bytes pass in a second; 0 for any number.
+func (l *Link) Limit(bytesPerSecond int64) {
+	if l.Rate == bytesPerSecond {
+		return
+	}
+	l.Rate = bytesPerSecond
+	note := "any number of bytes in a second"
+	if bytesPerSecond > 0 {
+		note = fmt.Sprintf("%d bytes in a second", bytesPerSecond)
+	}
+	l.w.trace.add(l.w, traceEvent{kind: RateSet, from: l.from.id, to: l.to.id, note: note})
 }
 
 // Heal ends every cut, in the order of the hosts.

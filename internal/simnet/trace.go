@@ -29,6 +29,7 @@ const (
 	Healed
 	CallFailed
 	ClockSet
+	RateSet
 	Noted
 )
 
@@ -36,7 +37,7 @@ var kindNames = [...]string{
 	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
 	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
 	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "hears again from",
-	CallFailed: "call fails", ClockSet: "has another clock", Noted: "notes",
+	CallFailed: "call fails", ClockSet: "has another clock", RateSet: "has another line to", Noted: "notes",
 }
 
 func (k Kind) String() string {

@@ -274,6 +274,8 @@ func (d *drawing) note(m *mark, x float64) {
 	switch m.Kind {
 	case sim.Noted:
 		text = m.Note
+	case sim.RateSet:
+		text += " " + m.To + ": " + m.Note
 	case sim.CallFailed, sim.ClockSet:
 		text += ": " + m.Note
 	}
