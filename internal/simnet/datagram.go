@@ -225,6 +225,10 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 		p.dropped("lost")
 		return len(b), nil
 	}
+	if link.immediate() { // as on a real host: the answer to it is known when the call returns
+		packetArrives(p, 0, 0)
+		return len(b), nil
+	}
 	w.at(left+link.travel()+link.holdUp(), packetArrives, p, 0, 0)
 	if link.doubles() {
 		w.at(left+link.travel()+link.holdUp(), packetArrives, p, 1, 0)
@@ -271,7 +275,11 @@ func packetArrives(on any, again, _ uint64) {
 	if s == nil {
 		p.dropped("nobody there")
 		back := w.Link(h, p.sender.host)
-		if p.sender.connected && !back.Down {
+		switch {
+		case !p.sender.connected || back.Down:
+		case back.immediate():
+			unreachable(p, 0, 0)
+		default:
 			w.at(w.Now()+back.travel(), unreachable, p, 0, 0)
 		}
 		return

@@ -107,6 +107,12 @@ func (w *World) Heal() {
 // local tells whether the link does not leave its host: there it takes no time.
 func (l *Link) local() bool { return l.from == l.to }
 
+// immediate tells whether what is sent now is there: within a host, unless it was
+// told otherwise.
+func (l *Link) immediate() bool {
+	return l.local() && l.Delay == nil && l.Rate == 0 && l.Loss == 0 && l.Duplicate == 0 && l.Reorder == 0
+}
+
 // depart is when n bytes that are sent now have left.
 func (l *Link) depart(n int) time.Duration {
 	now := l.w.Now()
