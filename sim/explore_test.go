@@ -62,7 +62,7 @@ func siege(w *sim.World) {
 	})
 }
 
-func TestExploreASiege(t *testing.T) { sim.Explore(t, 50, siege) }
+func TestExploreASiege(t *testing.T) { sim.Explore(t, 50/fewer, siege) }
 
 // fragile is a program that a crash and a silence together, but neither alone, make
 // fail.

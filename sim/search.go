@@ -149,8 +149,13 @@ func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
 // Amount is most, or less, but at least 1: how many clients there are, how often
 // each one asks. It is less in the first worlds of a search, and when the story of
 // a failure is to be as short as possible. A name stands for one amount in a
-// world. It is for setup.
+// world: who asks again is told the same. It is for setup.
 func (w *World) Amount(name string, most int) int {
+	for _, a := range w.amounts {
+		if a.name == name {
+			return a.n
+		}
+	}
 	a := amount{name, most}
 	if w.size < 1 {
 		a.n = max(1, int(w.size*float64(most)))
@@ -197,16 +202,14 @@ func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
 // lessen looks for the smallest amounts that do, from below: a small world is soon
 // run.
 func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
-	for i, a := range f.World.amounts {
+	for _, a := range f.World.amounts {
 		enough, tooFew := a.n, 0
 		for tooFew+1 < enough {
 			n := max(1, 2*tooFew)
 			if n >= enough {
 				n = (tooFew + enough) / 2
 			}
-			wanted := f.amounts()
-			wanted[i] = amount{a.name, n}.String()
-			if g := again(cutTo(f.faults(), wanted)); g.Err != nil {
+			if g := again(cutTo(f.faults(), f.amountsWith(amount{a.name, n}))); g.Err != nil {
 				f, enough = g, n
 			} else {
 				tooFew = n
@@ -214,6 +217,17 @@ func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
 		}
 	}
 	return f
+}
+
+// amountsWith are the amounts, with another one in place of that of its name.
+func (f *Failure) amountsWith(other amount) []string {
+	names := []string{other.String()}
+	for _, a := range f.World.amounts {
+		if a.name != other.name {
+			names = append(names, a.String())
+		}
+	}
+	return names
 }
 
 // omit leaves faults out.

@@ -104,7 +104,7 @@ func linesUnderSiege(w *sim.World) {
 	})
 }
 
-func TestExploreStreams(t *testing.T) { sim.Explore(t, 20, linesUnderSiege) }
+func TestExploreStreams(t *testing.T) { sim.Explore(t, 20/fewer, linesUnderSiege) }
 
 // Example_stream is a server and a client of package stream on hosts of their own.
 func Example_stream() {

@@ -42,6 +42,11 @@ func (w *World) Seed() uint64 { return w.core.Seed() }
 // Now is the time that has passed in the world.
 func (w *World) Now() time.Duration { return w.core.Now() }
 
+// LeftOpen is how many descriptors programs have left open when they ended, those
+// not counted that crashed. Connections of packages stream and transport are closed
+// with their loop: it is descriptors of their own that programs forget.
+func (w *World) LeftOpen() int { return w.core.LeftOpen() }
+
 // After calls fn when d has passed, counted from now, while no program runs. It is
 // how faults are scripted.
 func (w *World) After(d time.Duration, fn func()) { w.core.After(d, fn) }

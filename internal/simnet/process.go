@@ -160,6 +160,9 @@ func (p *Process) end() {
 	}
 	p.state = ended
 	if p.leader == nil {
+		if p.killed == nil {
+			p.w.leftOpen += p.files.open
+		}
 		p.closeAll()
 	}
 	p.follows.drop(p.w)

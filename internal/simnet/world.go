@@ -69,6 +69,7 @@ type World struct {
 	conns     uint32     // so far
 	pids      uint32     // so far
 	steps     uint64     // events that have happened
+	leftOpen  int        // descriptors that programs left open when they ended
 	processes []*Process // those that have not ended
 	runnable  []*Process // coroutines that may go on
 	idlers    []*Process // to be told when everybody waits
@@ -124,6 +125,9 @@ func (w *World) Now() time.Duration { return time.Duration(w.now.Load()) }
 
 // Steps is how many events have happened: arrivals, acknowledgements, timers.
 func (w *World) Steps() uint64 { return w.steps }
+
+// LeftOpen is how many descriptors programs have left open when they ended.
+func (w *World) LeftOpen() int { return w.leftOpen }
 
 // SetDelay sets how long things travel on links that were not told otherwise.
 func (w *World) SetDelay(d Delay) { w.delay = d }
