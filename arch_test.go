@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"docs/guide":            {},
 	"examples":              {},
 	"examples/internal/tcp": {".", "golang.org/x/sys/unix"},
+	"examples/bank":         {".", "stream"},
 	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
 	"examples/crawler":      {".", "cosync"},
 	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},

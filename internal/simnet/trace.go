@@ -36,7 +36,7 @@ const (
 var kindNames = [...]string{
 	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
 	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
-	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "hears again from",
+	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "is heard again by",
 	CallFailed: "call fails", ClockSet: "has another clock", RateSet: "has another line to", Noted: "notes",
 }
 

@@ -231,7 +231,7 @@ func abs(x float64) float64 { return max(x, -x) }
 // dropped draws what does not arrive: it ends on its way, or at a door that nobody
 // opens.
 func (d *drawing) dropped(m *mark, a, b float64) {
-	x, y := a+(b-a)*0.55, m.to
+	x, y := a+(b-a)*0.47, m.to
 	if m.At > m.Sent {
 		x = b - (b-a)*0.05
 	}
