@@ -31,14 +31,32 @@
 // waits until everybody else waits, and a Sequencer has steps of several tasks
 // happen in a given order.
 //
+// # In a test
+//
+// Test and Explore run in a bubble of testing/synctest whose clock is the world's:
+// time.Now, context.WithTimeout and timers of libraries follow virtual time. So do
+// certificates; and crypto/rand follows the seed, so that TLS can be used. Outside
+// of tests, and in parallel ones, TLS is refused, and the standard library's clock
+// is the machine's: use Sleep, FailAfter and MoveOnAfter there.
+//
+// # Who may have a hand in it
+//
+// A run is a function of its seed as long as nothing else has a hand in it. A
+// goroutine that a program, or a library, has started comes at no particular
+// moment: if it hands something to a simulated loop, or, in a bubble, is there
+// while the world waits or in the end, the run fails with a *StrayError that tells
+// where it was started. (One that has come and gone between two waits, and has
+// touched nothing, is not noticed. What the context package starts to pass on the
+// end of a context is let be: it ends before time passes.) State that a program
+// shares with other runs, and the order of a map, are choices that no seed makes;
+// Explore runs some seeds twice to find those.
+//
 // # What is not simulated
 //
-// Files, child processes, signals and goroutines that a program starts by itself.
-// A simulated program that reads the real clock, blocks its goroutine, or lets
-// goroutines of its own touch its loop, is not the same in every run; nothing in
-// this module's packages does so. A real descriptor means nothing here: it is one
-// that is not open. loop.Group is not for simulated loops yet: give each loop a
-// host, or a program of its own on one host.
+// Files, child processes and signals are refused with errors.ErrUnsupported, and a
+// real descriptor is one that is not open: nothing is done for real by accident.
+// Offloaded work (spindle.Blocking) is done on the loop's goroutine when everybody
+// waits; it may compute, but not use connections of the loop.
 package sim
 
 import (
