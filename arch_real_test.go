@@ -22,10 +22,13 @@ var realWorld = []struct {
 		"internal/kernel/system.go", // the real clock
 		"loop/watchdog.go",          // simulated loops have none
 		"sim/bubble.go",             // that of the bubble
+		"ws/conn.go",                // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
 		"internal/kernel/system.go",
 		"internal/simnet/follow.go", // which only ends a wait for the bubble's time
+		"web/run.go",                // for goroutines, on loops that it makes itself
+		"ws/conn.go",                // for contexts that are not a task's; a goroutine that is reported
 	}},
 	{"math/rand", "*", nil},
 	{"math/rand/v2", "Int IntN Int32 Int32N Int64 Int64N Uint Uint32 UintN Uint32N Uint64 Uint64N N Float32 Float64 ExpFloat64 NormFloat64 Perm Shuffle", []string{"internal/kernel/system.go"}},
@@ -48,7 +51,7 @@ var realWorld = []struct {
 
 // outside are what no program runs on in a simulated world: commands, examples, and
 // what tests are made with.
-var outside = []string{"cmd/", "examples/", "docs/", "internal/leak/", "internal/kernel/kerneltest/", "transport/transporttest/"}
+var outside = []string{"cmd/", "examples/", "docs/", "internal/leak/", "internal/tlstest/", "internal/kernel/kerneltest/", "transport/transporttest/"}
 
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.

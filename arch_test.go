@@ -25,8 +25,12 @@ var mayImport = map[string][]string{
 	".":                          {"internal/goid", "loop"},
 	"internal/goid":              {},
 	"internal/http1":             {},
+	"internal/deflate":           {},
 	"internal/leak":              {},
+	"internal/tlsio":             {"internal/kernel"},
+	"internal/tlstest":           {},
 	"internal/wheel":             {},
+	"internal/wsframe":           {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
@@ -34,15 +38,18 @@ var mayImport = map[string][]string{
 	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
-	"transport":                  {"internal/kernel", "internal/sock", "loop"},
+	"transport":                  {"internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"transport/transporttest":    {"internal/kernel", "internal/sock", "loop", "transport"},
-	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "loop"},
+	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},
 	"internal/worlds":            {".", "sim", "stream"},
 	"internal/mutants":           {},
 	"sim/timeline":               {"sim"},
-	"cmd/spindle":                {".", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "golang.org/x/sys/unix"},
+	"ws":                         {".", "internal/deflate", "internal/http1", "internal/wsframe", "loop", "stream", "transport", "web"},
+	"web":                        {".", "internal/http1", "loop", "stream", "transport"},
+	"cmd/spindle":                {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle/demo":           {".", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":            {},
@@ -62,6 +69,7 @@ var mayImport = map[string][]string{
 	"examples/shutdown":     {".", "cosync"},
 	"examples/tlsclient":    {".", "stream"},
 	"examples/udpecho":      {".", "stream"},
+	"examples/webchat":      {".", "web", "ws"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,
@@ -72,9 +80,9 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
-	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go"}, "sleeping hides a condition to wait for"},
+	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
 	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go"}, "CallLater is the timer here"},

@@ -15,13 +15,14 @@ type coro struct {
 	s    *sched
 	task *Task // nil in the pool, and for one that is to end
 	g    uintptr
-	rare *rare // nil for most
+	lock *uintptr // a word of the goroutine's: zero but while it is locked to its thread
+	rare *rare    // nil for most
 
 	next    func() (struct{}, bool)
 	yield   func(struct{}) bool
 	hosting bool // resumed and not yet back: others may stand above it
 	dead    bool // ended by Goexit
-	locked  bool // its thread was locked when it began
+	locked  bool // to its thread when it began
 }
 
 // rare is what few coroutines need.
@@ -63,7 +64,8 @@ func (c *coro) Resume() { c.s.resume(c) }
 func (c *coro) main(yield func(struct{}) bool) {
 	c.yield = yield
 	c.g = goid.Current()
-	c.locked = goid.Locked(c.g)
+	c.lock = goid.LockWord(c.g)
+	c.locked = *c.lock != 0
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
@@ -74,6 +76,7 @@ func (c *coro) main(yield func(struct{}) bool) {
 	}()
 	for c.task != nil {
 		c.run()
+		c.s.recycle(c.task)
 		if c.task = c.s.takeFresh(); c.task != nil {
 			c.task.co = c
 			c.s.running = c.task
@@ -107,10 +110,7 @@ func (c *coro) run() {
 		t.finish(caught(v))
 	}()
 	err := t.fn(t.scope)
-	if c.holdsThread() {
-		c.freeThread()
-		panic(keptThread)
-	}
+	c.mustLeaveThread()
 	returned = true
 	t.finish(err)
 }
@@ -130,20 +130,23 @@ func (t *Task) suspend() error {
 	c := t.co
 	s := c.s
 	for {
-		next := s.l.NextCoroutine()
-		if next == loop.Coroutine(c) {
-			s.l.TakeCoroutine()
+		if s.due == nil {
+			s.due = s.claim()
+		}
+		due := s.due
+		if due == c {
+			s.due = nil
 			t.state = running
 			break
 		}
-		other := s.successor(next)
-		if other == nil {
-			c.yield(struct{}{})
+		if due == nil || due.hosting || s.depth >= deepest {
+			c.yield(struct{}{}) // to where it came from, and so nearer to who is due
 			break
 		}
-		s.switchTo(other)
-		other.next()
-		s.switchBack(other, c.g, t)
+		s.due = nil
+		s.switchTo(due)
+		due.next()
+		s.switchBack(due, c.g, t)
 	}
 	if r := c.rare; r != nil && r.unbind != nil {
 		r.unbind()
@@ -159,7 +162,15 @@ func (t *Task) suspend() error {
 const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
 
 // holdsThread tells whether the task has locked its thread.
-func (c *coro) holdsThread() bool { return goid.Locked(c.g) != c.locked }
+func (c *coro) holdsThread() bool { return (*c.lock != 0) != c.locked }
+
+// mustLeaveThread panics if the task has locked its thread.
+func (c *coro) mustLeaveThread() {
+	if c.holdsThread() {
+		c.freeThread()
+		panic(keptThread)
+	}
+}
 
 // freeThread takes that back: the task is about to switch, for the last time.
 func (c *coro) freeThread() {

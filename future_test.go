@@ -240,10 +240,12 @@ func TestBlocking(t *testing.T) {
 		}
 		close(release)
 		got := 0
-		_, err = spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) (err error) {
+		err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) (err error) {
+			l, canceled := spindle.LoopOf(ctx), ctx.Done()
 			got, err = spindle.Blocking(ctx, func() (int, error) {
-				<-time.NewTimer(20 * time.Millisecond).C
-				return 9, nil
+				err := l.Post(func() { s.Cancel(nil) })
+				<-canceled
+				return 9, err
 			})
 			return err
 		})

@@ -162,7 +162,7 @@ func (n *Nursery) Ended() bool { return n.closed }
 
 // Go starts fn as a task of the nursery. It may be called by any task or
 // callback of the loop while the nursery is open.
-func (n *Nursery) Go(fn func(ctx context.Context) error) *Task { return n.GoWith(TaskOptions{}, fn) }
+func (n *Nursery) Go(fn func(ctx context.Context) error) { n.GoWith(TaskOptions{}, fn) }
 
 // TaskOptions are what a task can be given besides its function.
 type TaskOptions struct {
@@ -173,17 +173,23 @@ type TaskOptions struct {
 	// ended. It saves the way through the loop where a task often need not
 	// wait. It is asyncio's eager start.
 	Eager bool
+
+	// Values gives the task a scope of its own inside the nursery's, to be
+	// cancelled alone: its ctx is a *Scope, which looks values up in Values, and
+	// takes its own cancellation out of the task's error. Nil leaves the task in
+	// the nursery's scope.
+	Values context.Context
 }
 
 // GoWith is Go with options.
-func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) *Task {
+func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
 	if int(o.Priority) >= len(n.s.lanes) {
 		panic("spindle: Nursery.Go with an unknown priority")
 	}
-	return n.start(o, fn, 0)
+	n.start(o, fn, 0)
 }
 
 // start starts fn as a task. Code is that of the function that the user knows it
@@ -195,8 +201,15 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	}
 	n.s.started++
 	n.running++
-	t := &Task{fn: fn, code: code, nursery: n, name: o.Name, id: n.s.started, lane: o.Priority, budget: eachBudget}
-	t.enter(n.scope)
+	t := n.s.task()
+	t.fn, t.code, t.name = fn, code, o.Name
+	t.nursery, t.id, t.lane, t.budget = n, n.s.started, o.Priority, eachBudget
+	if o.Values != nil {
+		t.own = n.scope.open(o.Values)
+		t.enter(t.own)
+	} else {
+		t.enter(n.scope)
+	}
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
@@ -214,6 +227,10 @@ func (t *Task) finish(err error) {
 	t.inScope.remove()
 	if traced := t.nursery.scope.run.traced; traced != nil {
 		delete(traced, t)
+	}
+	if t.own != nil {
+		err = t.own.absorb(err)
+		t.own.close()
 	}
 	n := t.nursery
 	n.failed(err)

@@ -1,6 +1,10 @@
 package spindle
 
-import "context"
+import (
+	"context"
+
+	"github.com/spindleloop/spindle/loop"
+)
 
 // Waker wakes one wait of one task. It is the primitive that every wait is made
 // of:
@@ -14,18 +18,41 @@ import "context"
 //
 // It is for the loop's goroutine; elsewhere, Post a function that uses it.
 type Waker struct {
-	t   *Task
+	c   *coro
 	seq uint32
 }
 
-// NewWaker makes the Waker of the calling task's next wait, which must follow. It
-// fails if ctx is cancelled.
+// NewWaker makes the Waker of the calling task's next wait, which must follow:
+// by Park, or by Pass if there is nothing to wait for. It fails if ctx is
+// cancelled.
 func NewWaker(ctx context.Context) (Waker, error) {
+	if sc, ok := ctx.(*Scope); ok && sc.s.l.Owns() { // nearly always
+		t := sc.s.running
+		if t != nil && t.scope == sc && sc.blame.Load() == nil && !t.doomed && !t.co.holdsThread() {
+			t.ignored = 0
+			return Waker{t.co, t.co.seq + 1}, nil
+		}
+	}
 	t, scope := caller(ctx, "NewWaker")
 	if err := t.check(ctx, scope); err != nil {
 		return Waker{}, err
 	}
-	return Waker{t, t.co.seq + 1}, nil
+	return Waker{t.co, t.co.seq + 1}, nil
+}
+
+// Loop is the loop of the task.
+func (w Waker) Loop() *loop.Loop { return w.c.s.l }
+
+// Pass takes the place of Park where there is nothing to wait for. It lets the
+// others run when there were many such waits in a row, so that no task keeps the
+// loop by never having to wait. It is not cancelled: what the task has got, it
+// has got.
+func (w Waker) Pass() {
+	t := w.c.task
+	if t.budget--; t.budget <= 0 {
+		t.queue()
+		t.suspend()
+	}
 }
 
 // Aborter takes back what was arranged for a wait.
@@ -48,10 +75,11 @@ func (f AbortFunc) Abort() bool { return f() }
 // was given; or until ctx, or a scope that the task is in, is cancelled, and abort
 // agrees. What names the wait in the task tree.
 func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
-	t := w.t
-	if t == nil || abort == nil || t.state != running || w.seq != t.co.seq+1 {
+	c := w.c
+	if c == nil || abort == nil || c.task == nil || c.task.state != running || w.seq != c.seq+1 {
 		panic("spindle: Park with a Waker of another wait")
 	}
+	t := c.task
 	t.pause(ctx, what, abort)
 	return t.suspend()
 }
@@ -59,14 +87,16 @@ func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun
 // or has ended already.
 func (w Waker) Wake(err error) bool {
-	if w.t == nil {
+	c := w.c
+	if c == nil {
 		return false
 	}
-	w.t.nursery.s.only("Waker.Wake")
-	if w.t.state != waiting || w.t.co.seq != w.seq {
+	c.s.only("Waker.Wake")
+	t := c.task
+	if t == nil || t.state != waiting || c.seq != w.seq {
 		return false
 	}
-	w.t.wake(err)
+	t.wake(err)
 	return true
 }
 
@@ -109,21 +139,15 @@ func (l *Lot) Wake(n int) int {
 // Empty tells whether nobody waits.
 func (l *Lot) Empty() bool { return l.waiters.front() == nil }
 
-// Checkpoint is for waits that complete at once: it fails if ctx is cancelled,
-// and lets the others run when there were many such waits in a row. Every call
-// that may wait begins with it, so that whether it does wait makes no difference
-// to cancellation and fairness.
+// Checkpoint is a wait for nothing: it fails if ctx is cancelled, and lets the
+// others run when there were many such waits in a row. A call that may wait has
+// one also where it need not, so that it makes no difference to cancellation and
+// fairness.
 func Checkpoint(ctx context.Context) error {
-	if sc, ok := ctx.(*Scope); ok && sc.s.l.Owns() { // nearly always
-		if t := sc.s.running; t != nil && t.scope == sc && t.budget > 1 && sc.blame.Load() == nil {
-			t.budget--
-			return nil
-		}
-	}
-	t, scope := caller(ctx, "Checkpoint")
-	if err := t.check(ctx, scope); err != nil {
+	w, err := NewWaker(ctx)
+	if err != nil {
 		return err
 	}
-	t.spend()
+	w.Pass()
 	return nil
 }

@@ -126,17 +126,49 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 	run := newRun(ctx, l, Options{})
 	stop := l.Kernel().AfterFunc(ctx, func() { l.Post(func() { run.cancel(context.Cause(ctx)) }) })
 	run.root.done = func() {
-		// The last task is still on its coroutine, which is to end too.
-		l.CallSoon(func() {
-			stop()
-			run.s.leave()
-			err := run.result(ctx)
-			if done != nil {
-				done(err)
-			}
-		})
+		stop()
+		run.endSoon(ctx, done)
 	}
 	run.start(fn)
+}
+
+// NurseryOn opens a nursery on a loop that somebody else runs, for callback code that
+// starts tasks now and then: between them nothing waits. It is for callbacks of the
+// loop, or for before it runs. End cancels the tasks and, once the last has ended,
+// calls done on the loop with what Run would return, and a panic as an error; it is
+// to be called once, on the loop. Values are looked up in ctx, whose end cancels
+// nothing.
+func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done func(error))) {
+	if l.Foreign() {
+		panic("spindle: NurseryOn called from a goroutine that is not the loop's; Post a function that calls it")
+	}
+	ctx = context.WithoutCancel(ctx)
+	run := newRun(ctx, l, Options{})
+	run.root.running = 1
+	return run.root, func(done func(error)) {
+		run.s.only("the end of a nursery")
+		run.root.done = func() {
+			run.root.fault = nil // it is among the errors too, and there is nobody to panic
+			run.endSoon(ctx, done)
+		}
+		run.cancel(context.Canceled)
+		if run.root.running--; run.root.running == 0 {
+			run.root.closed = true
+			run.root.done()
+		}
+	}
+}
+
+// endSoon ends the run in a coming turn: the last task is still on its coroutine,
+// which is to end too.
+func (r *run) endSoon(ctx context.Context, done func(error)) {
+	r.l.CallSoon(func() {
+		r.s.leave()
+		err := r.result(ctx)
+		if done != nil {
+			done(err)
+		}
+	})
 }
 
 // newRun prepares a run on a loop.

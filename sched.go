@@ -6,9 +6,11 @@ import "github.com/spindleloop/spindle/loop"
 type sched struct {
 	l       *loop.Loop
 	running *Task // whose code is executing
+	due     *coro // taken out of its lane, to go on as soon as it is reached; nil for most of the time
 	depth   int   // coroutines that stand above each other
 	pool    []*coro
-	started uint64 // tasks so far
+	spare   []*Task // that have ended, for reuse
+	started uint64  // tasks so far
 	lanes   [3]freshLane
 	runs    int // under way on the loop
 }
@@ -24,8 +26,12 @@ type freshLane struct {
 // Resume begins the oldest.
 func (lane *freshLane) Resume() { lane.s.resume(lane.s.begin(lane)) }
 
-// keepCoros is how many finished coroutines are kept for reuse.
-const keepCoros = 1024
+// keepCoros is how many finished coroutines are kept for reuse, and keepTasks how
+// many tasks, which are small.
+const (
+	keepCoros = 1024
+	keepTasks = 4096
+)
 
 type schedKey struct{}
 
@@ -48,6 +54,28 @@ func (s *sched) only(op string) {
 	if s.l.Foreign() {
 		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
 	}
+}
+
+// task is a new task, or one that was used before.
+func (s *sched) task() *Task {
+	last := len(s.spare) - 1
+	if last < 0 {
+		return &Task{}
+	}
+	t := s.spare[last]
+	s.spare = s.spare[:last]
+	return t
+}
+
+// recycle takes back a task that has ended, unless somebody may keep it.
+//
+//go:noinline
+func (s *sched) recycle(t *Task) {
+	if t.known || len(s.spare) >= keepTasks {
+		return
+	}
+	*t = Task{}
+	s.spare = append(s.spare, t)
 }
 
 // spawn has t begin in a coming turn.
@@ -154,17 +182,14 @@ func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 	}
 }
 
-// successor is the coroutine to switch to where the loop would resume next, and
-// has it taken out of its lane; nil if a switch to it is not possible from here.
-func (s *sched) successor(next loop.Coroutine) *coro {
-	if next == nil || s.depth >= deepest {
+// claim takes the coroutine out of its lane that the loop would resume next; nil
+// if there is none, or if only the loop can resume it.
+func (s *sched) claim() *coro {
+	if s.depth > deepest {
 		return nil
 	}
-	switch next := next.(type) {
+	switch next := s.l.NextCoroutine().(type) {
 	case *coro:
-		if next.hosting {
-			return nil
-		}
 		s.l.TakeCoroutine()
 		return next
 	case *freshLane:
@@ -190,12 +215,24 @@ func aside(fn func()) {
 // leave is the end of a run. With the last one the coroutines in the pool end: an
 // abandoned one would never be collected.
 func (s *sched) leave() {
-	if s.runs--; s.runs > 0 {
-		return
+	if s.runs--; s.runs == 0 {
+		s.dismiss()
 	}
+}
+
+// LoopClosing is called when the loop is closed, perhaps with runs on it that nobody
+// has ended.
+func (s *sched) LoopClosing() {
+	if len(s.pool) > 0 {
+		aside(s.dismiss)
+	}
+}
+
+// dismiss ends the coroutines in the pool.
+func (s *sched) dismiss() {
 	for _, c := range s.pool {
 		c.task = nil
 		s.resume(c)
 	}
-	s.pool = nil
+	s.pool, s.spare = nil, nil
 }

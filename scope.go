@@ -32,6 +32,7 @@ type Scope struct {
 
 	// Loop goroutine only.
 	canceled *Canceled // the error of this scope's own cancellation, once cancelled
+	ended    Canceled  // what that is if the scope has ended without one
 	timer    loop.Timer
 	tasks    list // whose innermost scope it is
 	closed   bool
@@ -133,7 +134,8 @@ func (sc *Scope) close() {
 	}
 	if sc.canceled == nil {
 		// Contexts that were derived from it end with it.
-		sc.canceled = &Canceled{Scope: sc, Cause: context.Canceled}
+		sc.ended = Canceled{Scope: sc, Cause: context.Canceled}
+		sc.canceled = &sc.ended
 	}
 	if sc.blame.CompareAndSwap(nil, sc) {
 		sc.outside.end(sc)

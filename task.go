@@ -18,6 +18,7 @@ type Task struct {
 	code    uintptr  // of the function that the user knows it by; 0 for fn's
 	nursery *Nursery // whose child it is
 	scope   *Scope   // the innermost one it is in
+	own     *Scope   // the one that is the task's; nil for most
 	co      *coro    // what it runs on, and its wait; nil before it has begun
 	name    string
 	id      uint64 // in the order of starting
@@ -26,6 +27,7 @@ type Task struct {
 	budget  int8  // immediate completions left until it lets others run
 	ignored uint8 // cancellations in a row that it did not heed
 	doomed  bool  // its next wait ends it: it outlived every cancellation
+	known   bool  // to somebody who may keep it: it cannot be used for another
 	inScope node  // among the tasks of scope
 }
 
@@ -122,7 +124,11 @@ func Current(ctx context.Context) *Task {
 	if scope == nil || !scope.s.l.Owns() {
 		return nil
 	}
-	return scope.s.running
+	t := scope.s.running
+	if t != nil {
+		t.known = true
+	}
+	return t
 }
 
 // check is the beginning of every wait: it fails if the wait is cancelled
@@ -131,10 +137,7 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 	if t.doomed {
 		t.vanish()
 	}
-	if t.co.holdsThread() {
-		t.co.freeThread()
-		panic(keptThread)
-	}
+	t.co.mustLeaveThread()
 	blamed := t.scope.blame.Load()
 	if blamed == nil && scope != t.scope {
 		blamed = scope.blame.Load()
@@ -249,15 +252,6 @@ const (
 type unabortable struct{}
 
 func (unabortable) Abort() bool { return false }
-
-// spend counts a wait that completed at once, and lets the others run when
-// there were many: no task keeps the loop by never having to wait.
-func (t *Task) spend() {
-	if t.budget--; t.budget <= 0 {
-		t.queue()
-		t.suspend()
-	}
-}
 
 // queue has the running task go on when everything has run that is ready. It must
 // suspend next.

@@ -27,9 +27,15 @@ type benchmark struct {
 
 var benchmarks = []benchmark{
 	{"echo", "200 connections, one message of 64 bytes in flight on each", runEcho},
+	{"echo-two", "echo with two loops on two cores", runEchoTwo},
 	{"pipeline", "the same with 16 messages in flight on each", runPipeline},
 	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", runMemory},
 	{"idle10k", "throughput kept when 10,000 idle connections are added", runIdle},
+	{"http", "GET over 64 keep-alive connections", runHTTP},
+	{"http-pipeline", "the same with 16 requests in flight on each", runHTTPPipeline},
+	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
+	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", runWS},
+	{"ws-memory", "bytes of an idle WebSocket", runWSMemory},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
 	{"timers", "timers added and cancelled, added and fired", runTimers},
 }

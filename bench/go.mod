@@ -4,6 +4,9 @@ go 1.26.0
 
 require (
 	github.com/cloudwego/netpoll v0.7.2
+	github.com/go-chi/chi/v5 v5.5.0
+	github.com/gobwas/ws v1.4.0
+	github.com/gorilla/websocket v1.5.3
 	github.com/lesismal/nbio v1.6.8
 	github.com/panjf2000/gnet/v2 v2.9.7
 	github.com/tidwall/evio v1.0.8
@@ -13,7 +16,11 @@ require (
 
 require (
 	github.com/andybalholm/brotli v1.2.0 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
+	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/klauspost/compress v1.18.1 // indirect
+	github.com/lesismal/llib v1.2.2 // indirect
+	golang.org/x/crypto v0.43.0 // indirect
 )
 
 require (

@@ -119,6 +119,17 @@ func (h *harness) prepare() {
 	}
 }
 
+// speaking are the contenders that speak a language.
+func (h *harness) speaking(language string) (all []*contender) {
+	h.prepare()
+	for _, c := range h.contenders {
+		if c.speaks == language {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // unprepared deals with what could not be made: a line if it is only not
 // installed here, a failure if it is but does not build.
 func (h *harness) unprepared(name string, why error) {
@@ -143,10 +154,15 @@ func (h *harness) fail(benchmark, name string, err error) {
 // start starts a contender's server.
 func (h *harness) start(c *contender, bufferBytes int) (*proc.Server, error) {
 	var env []string
-	if c.goRuntime && h.o.gomaxprocs > 0 {
+	cores := []int{h.serverCPU}
+	switch {
+	case c.cores > 1:
+		cores = append(cores, h.loadCPU) // which it has to share
+		env = append(env, "GOMAXPROCS="+strconv.Itoa(c.cores))
+	case c.goRuntime && h.o.gomaxprocs > 0:
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(h.o.gomaxprocs))
 	}
-	return proc.StartServer(h.serverCPU, c.command(listenAddr, bufferBytes), env)
+	return proc.StartServer(cores, c.command(listenAddr, bufferBytes), env)
 }
 
 // loadLimit bounds what a load process may take beyond its window: opening
@@ -170,7 +186,7 @@ func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := proc.StartOn(h.loadCPU, cmd); err != nil {
+	if err := proc.StartOn([]int{h.loadCPU}, cmd); err != nil {
 		return r, err
 	}
 	if err := cmd.Wait(); err != nil {

@@ -41,7 +41,7 @@ func listText() string {
 	var b strings.Builder
 	b.WriteString("Benchmarks:\n")
 	for _, m := range benchmarks {
-		fmt.Fprintf(&b, "  %-10s %s\n", m.name, m.about)
+		fmt.Fprintf(&b, "  %-13s %s\n", m.name, m.about)
 	}
 	fmt.Fprintf(&b, "Servers (what is not installed is left out):\n  %s\n", strings.Join(variantNames(), " "))
 	return b.String()

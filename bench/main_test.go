@@ -146,13 +146,14 @@ func bench(t *testing.T, wantCode int, args ...string) (sections []report.Sectio
 }
 
 func TestGoPeersEndToEnd(t *testing.T) {
-	sections, table, _ := bench(t, 0, "--rounds", "2", "--window", "50ms", "--servers", strings.Join(peers.Names(), ","),
+	echo := goPeers("")
+	sections, table, _ := bench(t, 0, "--rounds", "2", "--window", "50ms", "--servers", strings.Join(echo, ","),
 		"--reference", "gnet", "echo", "pipeline", "memory", "idle10k")
 	if len(sections) != 4 || strings.Count(table, "gnet ÷ it") != 3 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
 	}
 	for _, s := range sections {
-		if len(s.Rows) != len(peers.Names()) {
+		if len(s.Rows) != len(echo) {
 			t.Errorf("%s: %d rows", s.Name, len(s.Rows))
 		}
 		for _, r := range s.Rows {
@@ -161,6 +162,42 @@ func TestGoPeersEndToEnd(t *testing.T) {
 					t.Errorf("%s: %s: %d figures in column %d", s.Name, r.Name, len(f), i)
 				}
 			}
+		}
+	}
+}
+
+// goPeers are the servers linked into this binary that speak a language.
+func goPeers(language string) (names []string) {
+	for _, v := range variants {
+		if v.speaks == language && slices.Contains(peers.Names(), v.name) {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+func TestWebServersEndToEnd(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "50ms", "--web-conns", "8", "--low", "20", "--high", "60",
+		"--servers", strings.Join(goPeers(inHTTP), ","), "http", "http-pipeline", "http-memory")
+	if len(sections) != 7 || strings.Count(table, "spindle-inline ÷ it") != 2 {
+		t.Fatalf("%d sections:\n%s", len(sections), table)
+	}
+	for _, s := range sections {
+		if len(s.Rows) != 5 {
+			t.Errorf("%s: %d rows", s.Name, len(s.Rows))
+		}
+	}
+}
+
+func TestWebSocketServersEndToEnd(t *testing.T) {
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "50ms", "--conns", "8", "--low", "20", "--high", "60",
+		"--servers", strings.Join(goPeers(inWebSocket), ","), "ws", "ws-memory")
+	if len(sections) != 2 || strings.Count(table, "spindle-socket ÷ it") != 2 {
+		t.Fatalf("%d sections:\n%s", len(sections), table)
+	}
+	for _, s := range sections {
+		if len(s.Rows) != 4 {
+			t.Errorf("%s: %d rows", s.Name, len(s.Rows))
 		}
 	}
 }

@@ -14,17 +14,19 @@ import (
 // without any cancels out. Each figure is of a fresh process, as no server
 // gives its memory back when connections go.
 func runMemory(h *harness) ([]report.Section, error) {
-	const name = "memory"
-	h.prepare()
+	return h.memory("memory", "", load.Plan{Depth: 1}, h.o.reference)
+}
+
+func (h *harness) memory(name, language string, plan load.Plan, reference string) ([]report.Section, error) {
 	members := map[string]*contender{}
 	var names []string
-	for _, c := range h.contenders {
+	for _, c := range h.speaking(language) {
 		members[c.name] = c
 		names = append(names, c.name)
 	}
 	var t tally
 	names, err := h.rounds(name, names, func(server string, _ int) error {
-		low, high, err := h.memoryAt(members[server])
+		low, high, err := h.memoryAt(members[server], plan)
 		if err != nil {
 			return err
 		}
@@ -38,7 +40,7 @@ func runMemory(h *harness) ([]report.Section, error) {
 	return []report.Section{{
 		Name:  name,
 		Title: "Memory of an idle connection",
-		Note: fmt.Sprintf("Resident bytes for each connection that has echoed once, as the slope from %s to %s connections.",
+		Note: fmt.Sprintf("Resident bytes for each connection that was answered once, as the slope from %s to %s connections.",
 			count(h.o.low), count(h.o.high)),
 		Columns: []report.Column{
 			{Name: "bytes / connection", Unit: report.Bytes, Better: report.Lower},
@@ -46,18 +48,19 @@ func runMemory(h *harness) ([]report.Section, error) {
 			{Name: fmt.Sprintf("KiB at %s", count(h.o.high)), Unit: report.Bytes, Better: report.Lower},
 		},
 		Rows:      t.ordered(names),
-		Reference: h.o.reference,
+		Reference: reference,
 	}}, nil
 }
 
 // memoryAt is a fresh server's resident memory with few and with many connections.
-func (h *harness) memoryAt(c *contender) (low, high int64, err error) {
+func (h *harness) memoryAt(c *contender, plan load.Plan) (low, high int64, err error) {
 	s, err := h.start(c, h.o.size)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer s.Stop()
-	r, err := h.load(s, load.Plan{Depth: 1, MemorySteps: []int{h.o.low, h.o.high}})
+	plan.MemorySteps = []int{h.o.low, h.o.high}
+	r, err := h.load(s, plan)
 	if err != nil {
 		return 0, 0, err
 	}

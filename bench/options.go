@@ -23,6 +23,7 @@ type options struct {
 	warmup     time.Duration
 
 	conns     int
+	webConns  int
 	active    int // of idle10k
 	idle      int // of idle10k
 	size      int
@@ -54,6 +55,7 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.DurationVar(&o.window, "window", 1500*time.Millisecond, "measured time of one server in one round")
 	fs.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "load before each window")
 	fs.IntVar(&o.conns, "conns", 200, "connections of echo and pipeline")
+	fs.IntVar(&o.webConns, "web-conns", 64, "connections of http and http-pipeline")
 	fs.IntVar(&o.size, "size", 64, "bytes of a message, at least 16")
 	fs.IntVar(&o.depth, "depth", 16, "messages in flight on a connection in pipeline, at most 256")
 	fs.IntVar(&o.low, "low", 3000, "connections at the lower point of memory")
@@ -126,6 +128,7 @@ func (o *options) check() error {
 		{o.window < 10*time.Millisecond, "--window must be at least 10ms"},
 		{o.warmup < 0, "--warmup must not be negative"},
 		{o.conns < 1, "--conns must be at least 1"},
+		{o.webConns < 1, "--web-conns must be at least 1"},
 		{o.active < 1, "--active must be at least 1"},
 		{o.idle < 1, "--idle must be at least 1"},
 		{o.size < 16 || o.size > 65536, "--size must be between 16 and 65536"},

@@ -23,10 +23,9 @@ type team struct {
 
 // startTeam starts every contender. One that does not start is recorded as
 // failed; none at all is an error.
-func (h *harness) startTeam(benchmark string, bufferBytes int) (*team, error) {
-	h.prepare()
+func (h *harness) startTeam(benchmark, language string, bufferBytes int) (*team, error) {
 	t := &team{members: map[string]*contender{}, servers: map[string]*proc.Server{}}
-	for _, c := range h.contenders {
+	for _, c := range h.speaking(language) {
 		s, err := h.start(c, bufferBytes)
 		if err != nil {
 			h.fail(benchmark, c.name, err)
@@ -55,16 +54,38 @@ func runPipeline(h *harness) ([]report.Section, error) {
 	return h.throughput("pipeline", "Pipelined echo", h.o.depth)
 }
 
-// throughput measures closed-loop echo with depth messages in flight on each
-// connection.
-func (h *harness) throughput(name, title string, depth int) ([]report.Section, error) {
-	team, err := h.startTeam(name, h.o.size*depth)
+func runEchoTwo(h *harness) ([]report.Section, error) {
+	s, err := h.answers("echo-two", inPairs, load.Plan{Conns: h.o.conns, Depth: 1})
 	if err != nil {
 		return nil, err
 	}
+	s.Title, s.Reference = "Echo on two loops", "spindle-protocol-2"
+	s.Note = fmt.Sprintf("%d connections, %d bytes, two loops on two cores, one of which the load generator needs too.", h.o.conns, h.o.size)
+	return []report.Section{s}, nil
+}
+
+// throughput measures closed-loop echo with depth messages in flight on each
+// connection.
+func (h *harness) throughput(name, title string, depth int) ([]report.Section, error) {
+	s, err := h.answers(name, "", load.Plan{Conns: h.o.conns, Depth: depth})
+	if err != nil {
+		return nil, err
+	}
+	s.Title, s.Reference = title, h.o.reference
+	s.Note = fmt.Sprintf("%d connections, %d in flight on each, %d bytes, one server core; latency is of a whole burst.",
+		h.o.conns, depth, h.o.size)
+	return []report.Section{s}, nil
+}
+
+// answers measures how many messages the servers of a language answer.
+func (h *harness) answers(name, language string, plan load.Plan) (report.Section, error) {
+	team, err := h.startTeam(name, language, h.o.size*plan.Depth)
+	if err != nil {
+		return report.Section{}, err
+	}
 	defer team.stop()
 	var t tally
-	plan := load.Plan{Conns: h.o.conns, Depth: depth, Warmup: h.o.warmup, Window: h.o.window}
+	plan.Warmup, plan.Window = h.o.warmup, h.o.window
 	names, err := h.rounds(name, team.names, func(server string, _ int) error {
 		r, err := h.load(team.servers[server], plan)
 		if err != nil {
@@ -75,13 +96,10 @@ func (h *harness) throughput(name, title string, depth int) ([]report.Section, e
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return report.Section{}, err
 	}
 	s := report.Section{
-		Name:  name,
-		Title: title,
-		Note: fmt.Sprintf("%d connections, %d in flight on each, %d bytes, one server core; latency is of a whole burst.",
-			h.o.conns, depth, h.o.size),
+		Name: name,
 		Columns: []report.Column{
 			{Name: "requests / CPU-s", Unit: report.PerSecond},
 			{Name: "requests / s", Unit: report.PerSecond},
@@ -90,14 +108,13 @@ func (h *harness) throughput(name, title string, depth int) ([]report.Section, e
 			{Name: "CPU ÷ wall", Unit: report.Share},
 			{Name: "load's", Unit: report.Share},
 		},
-		Rows:      t.ordered(names),
-		Reference: h.o.reference,
+		Rows: t.ordered(names),
 	}
 	for i := range s.Rows {
 		figures := s.Rows[i].Figures
 		s.Rows[i].Mark = idleMark(report.SpreadOf(figures[4]).Median, report.SpreadOf(figures[5]).Median)
 	}
-	return []report.Section{s}, nil
+	return s, nil
 }
 
 // idleMark is the caveat for a server that was idle for part of the window.
@@ -117,7 +134,7 @@ func idleMark(server, load float64) string {
 // many idle connections beside it.
 func runIdle(h *harness) ([]report.Section, error) {
 	const name = "idle10k"
-	team, err := h.startTeam(name, h.o.size)
+	team, err := h.startTeam(name, "", h.o.size)
 	if err != nil {
 		return nil, err
 	}

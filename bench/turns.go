@@ -215,7 +215,7 @@ func (h *harness) figures(argv []string) (map[string]float64, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := proc.StartOn(h.serverCPU, cmd); err != nil {
+	if err := proc.StartOn([]int{h.serverCPU}, cmd); err != nil {
 		return nil, err
 	}
 	if err := cmd.Wait(); err != nil {

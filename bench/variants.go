@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 )
 
-// A variant is one echo server to measure. To compare another one, add a row.
+// A variant is one server to measure. To compare another one, add a row.
 type variant struct {
 	name string
 	ours bool
+	// speaks is what it is told; "" is echo.
+	speaks string
 	// goRuntime servers get GOMAXPROCS.
 	goRuntime bool
+	// cores is on how many it runs; 0 is on one.
+	cores int
 	// prepare builds what the server needs and returns its command line, or an
 	// error that says what is not installed. It runs once.
 	prepare func(*workshop) (command, error)
@@ -26,9 +31,9 @@ type command func(addr string, bufferBytes int) []string
 // variants are in the order in which a round measures them. The first of ours
 // is the reference of all ratios unless --reference names another.
 var variants = []variant{
-	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", (*workshop).spindle)},
-	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", (*workshop).spindle)},
-	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("protocol", (*workshop).before)},
+	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1, (*workshop).spindle)},
+	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1, (*workshop).spindle)},
+	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("protocol", 1, (*workshop).before)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
 	{name: "libuv", prepare: cServer("uv.c", "-luv")},
 	goPeer("gnet"),
@@ -40,16 +45,57 @@ var variants = []variant{
 	{name: "node", prepare: nodeServer},
 	{name: "uvloop", prepare: pythonServer("uvloop")},
 	{name: "asyncio", prepare: pythonServer("asyncio")},
+	onTwo(variant{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 2, (*workshop).spindle)}),
+	onTwo(variant{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 2, (*workshop).spindle)}),
+	onTwo(goPeer("gnet")),
+	onTwo(goPeer("gonet")),
+	webServer("spindle-lean"),
+	webServer("spindle-inline"),
+	webServer("spindle-goroutine"),
+	webServer("nethttp"),
+	webServer("fasthttp"),
+	wsServer("spindle-socket"),
+	wsServer("spindle-conn"),
+	wsServer("gorilla"),
+	wsServer("nbio-ws"),
 }
 
-func spindleEcho(model string, build func(*workshop) (string, error)) func(*workshop) (command, error) {
+// What servers speak besides echo.
+const (
+	inPairs     = "echo on two cores"
+	inHTTP      = "HTTP"
+	inWebSocket = "WebSocket"
+)
+
+// onTwo is a row for an echo server with two loops, on two cores.
+func onTwo(v variant) variant {
+	v.name += "-2"
+	v.speaks = inPairs
+	v.cores = 2
+	return v
+}
+
+// webServer is a row for an HTTP server linked into this binary.
+func webServer(name string) variant { return linked(name, inHTTP) }
+
+// wsServer is a row for a WebSocket server linked into this binary.
+func wsServer(name string) variant { return linked(name, inWebSocket) }
+
+func linked(name, language string) variant {
+	v := goPeer(name)
+	v.speaks = language
+	v.ours = strings.HasPrefix(name, "spindle-")
+	return v
+}
+
+func spindleEcho(model string, loops int, build func(*workshop) (string, error)) func(*workshop) (command, error) {
 	return func(w *workshop) (command, error) {
 		binary, err := build(w)
 		if err != nil {
 			return nil, err
 		}
 		return func(addr string, _ int) []string {
-			return []string{binary, "echo", "--addr", addr, "--model", model, "--loops", "1"}
+			return []string{binary, "echo", "--addr", addr, "--model", model, "--loops", strconv.Itoa(loops)}
 		}, nil
 	}
 }

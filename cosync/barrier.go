@@ -1,10 +1,6 @@
 package cosync
 
-import (
-	"context"
-
-	"github.com/spindleloop/spindle"
-)
+import "context"
 
 // Barrier is where a number of tasks meet: each waits until all have come. Then
 // it is ready for the next meeting. Make one with NewBarrier.
@@ -31,20 +27,18 @@ func NewBarrier(parties int) *Barrier {
 // the order they came: from 0 to parties-1. So one of them can be chosen for
 // what is to be done once.
 func (b *Barrier) Wait(ctx context.Context) (int, error) {
-	b.enter(ctx, "Barrier")
-	if b.waiting.n == b.parties-1 {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return -1, err
-		}
-		if b.waiting.n == b.parties-1 { // still: Checkpoint may switch
-			for i := range b.parties - 1 {
-				b.waiting.give(i)
-			}
-			return b.parties - 1, nil
-		}
+	w, err := b.begin(ctx, "Barrier")
+	if err != nil {
+		return -1, err
 	}
-	i, err := b.waiting.wait(ctx, "Barrier.Wait", -1, nil)
-	return i, err
+	if b.waiting.n == b.parties-1 {
+		for i := range b.parties - 1 {
+			b.waiting.give(i)
+		}
+		w.Pass()
+		return b.parties - 1, nil
+	}
+	return b.waiting.wait(ctx, w, "Barrier.Wait", -1)
 }
 
 // BarrierStatistics is what a Barrier tells about itself.

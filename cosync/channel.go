@@ -3,8 +3,6 @@ package cosync
 import (
 	"context"
 	"iter"
-
-	"github.com/spindleloop/spindle"
 )
 
 // NewChannel makes a channel that holds up to capacity values, and returns its
@@ -54,20 +52,16 @@ type Receiver[T any] struct {
 // sender is closed, with ErrBroken if no receiver is left.
 func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
-	c.enter(ctx, "Channel")
-	if s.ready() {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		if done, err := s.try(v); done { // not for sure: Checkpoint may switch
-			return err
-		}
-	}
-	w, err := c.sending.join(ctx, v, &s.side)
+	waker, err := c.begin(ctx, "Channel")
 	if err != nil {
 		return err
 	}
-	err = w.waker.Park(ctx, "Channel.Send", w)
+	if done, err := s.try(v); done {
+		waker.Pass()
+		return err
+	}
+	w := c.sending.join(waker, v, &s.side)
+	err = waker.Park(ctx, "Channel.Send", w)
 	c.sending.put(w)
 	return err
 }
@@ -80,12 +74,6 @@ func (s *Sender[T]) TrySend(v T) error {
 		return ErrWouldBlock
 	}
 	return err
-}
-
-// ready tells whether try would be done.
-func (s *Sender[T]) ready() bool {
-	c := s.c
-	return c.kept.n < c.capacity || c.receiving.first != nil || c.receivers == 0 || s.closed
 }
 
 func (s *Sender[T]) try(v T) (done bool, err error) {
@@ -135,22 +123,19 @@ func (s *Sender[T]) Close() {
 // closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
-	c.enter(ctx, "Channel")
-	var zero T
-	if r.ready() {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return zero, err
-		}
-		if v, done, err := r.try(); done { // not for sure: Checkpoint may switch
-			return v, err
-		}
-	}
-	w, err := c.receiving.join(ctx, zero, &r.side)
+	waker, err := c.begin(ctx, "Channel")
 	if err != nil {
+		var zero T
 		return zero, err
 	}
-	err = w.waker.Park(ctx, "Channel.Receive", w)
-	v := w.value
+	v, done, err := r.try()
+	if done {
+		waker.Pass()
+		return v, err
+	}
+	w := c.receiving.join(waker, v, &r.side)
+	err = waker.Park(ctx, "Channel.Receive", w)
+	v = w.value
 	c.receiving.put(w)
 	return v, err
 }
@@ -163,12 +148,6 @@ func (r *Receiver[T]) TryReceive() (T, error) {
 		err = ErrWouldBlock
 	}
 	return v, err
-}
-
-// ready tells whether try would be done.
-func (r *Receiver[T]) ready() bool {
-	c := r.c
-	return c.kept.n > 0 || c.sending.first != nil || c.senders == 0 || r.closed
 }
 
 func (r *Receiver[T]) try() (v T, done bool, err error) {

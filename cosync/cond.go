@@ -44,14 +44,14 @@ func NewCond(m *Mutex) *Cond {
 // A task that was notified before it was cancelled returns nil: no notification
 // is lost.
 func (c *Cond) Wait(ctx context.Context) error {
-	c.enter(ctx, "Cond")
 	c.mustHold("Wait")
-	w, err := c.waiting.join(ctx, struct{}{}, nil)
+	waker, err := c.begin(ctx, "Cond")
 	if err != nil {
 		return err
 	}
+	w := c.waiting.join(waker, struct{}{}, nil)
 	c.Unlock()
-	err = w.waker.Park(ctx, "Cond.Wait", w)
+	err = waker.Park(ctx, "Cond.Wait", w)
 	if w.quitted {
 		w.quitted = false
 		err = spindle.Checkpoint(ctx) // says by whom it was cancelled

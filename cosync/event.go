@@ -3,8 +3,6 @@ package cosync
 import (
 	"context"
 	"math"
-
-	"github.com/spindleloop/spindle"
 )
 
 // Event is a bit that tasks can wait for. The zero Event is not set.
@@ -34,9 +32,13 @@ func (e *Event) IsSet() bool { return e.set }
 // Wait waits until the event is set. It may have been cleared again when Wait
 // returns; where that matters, make a new Event instead of clearing one.
 func (e *Event) Wait(ctx context.Context) error {
-	e.enter(ctx, "Event")
+	w, err := e.begin(ctx, "Event")
+	if err != nil {
+		return err
+	}
 	if e.set {
-		return spindle.Checkpoint(ctx)
+		w.Pass()
+		return nil
 	}
 	return e.waiting.wait(ctx, "Event.Wait")
 }

@@ -41,20 +41,18 @@ func (l *Limiter) Acquire(ctx context.Context) error {
 // AcquireFor waits for a token for a borrower, which can be any comparable value:
 // a connection, a user. It panics if the borrower has one or waits for one.
 func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
-	l.enter(ctx, "Limiter")
-	if l.borrowed < l.total {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		if l.borrowed < l.total { // still: Checkpoint may switch
-			l.mustBeNew(borrower)
-			l.lend(borrower)
-			return nil
-		}
+	w, err := l.begin(ctx, "Limiter")
+	if err != nil {
+		return err
 	}
 	l.mustBeNew(borrower)
+	if l.borrowed < l.total {
+		l.lend(borrower)
+		w.Pass()
+		return nil
+	}
 	l.who[borrower] = false
-	_, err := l.waiting.wait(ctx, "Limiter.Acquire", borrower, nil)
+	_, err = l.waiting.wait(ctx, w, "Limiter.Acquire", borrower)
 	if err != nil {
 		delete(l.who, borrower)
 	}

@@ -1,10 +1,6 @@
 package cosync
 
-import (
-	"context"
-
-	"github.com/spindleloop/spindle"
-)
+import "context"
 
 // Mutex is a lock for tasks: it protects what has to hold across waits. The zero
 // Mutex is unlocked. Unlock hands it to the task that waited longest, so that
@@ -17,17 +13,16 @@ type Mutex struct {
 
 // Lock waits until the mutex is the caller's. If it fails, it is not.
 func (m *Mutex) Lock(ctx context.Context) error {
-	m.enter(ctx, "Mutex")
-	if !m.held {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		if !m.held { // still: Checkpoint may switch
-			m.held = true
-			return nil
-		}
+	w, err := m.begin(ctx, "Mutex")
+	if err != nil {
+		return err
 	}
-	_, err := m.waiting.wait(ctx, "Mutex.Lock", struct{}{}, nil)
+	if !m.held {
+		m.held = true
+		w.Pass()
+		return nil
+	}
+	_, err = m.waiting.wait(ctx, w, "Mutex.Lock", struct{}{})
 	return err
 }
 

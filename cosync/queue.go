@@ -4,8 +4,6 @@ import (
 	"context"
 	"iter"
 	"math"
-
-	"github.com/spindleloop/spindle"
 )
 
 // Unlimited is the capacity of a queue that grows as long as there is memory. Use
@@ -46,16 +44,15 @@ func newQueue[T any](capacity int, s store[T]) *Queue[T] {
 // Put waits until there is room for v, and puts it in. If it fails, v is not in
 // the queue: with ErrClosed if that is closed.
 func (q *Queue[T]) Put(ctx context.Context, v T) error {
-	q.enter(ctx, "Queue")
-	if q.closed || q.kept.len() < q.capacity {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		if done, err := q.put(v); done { // not for sure: Checkpoint may switch
-			return err
-		}
+	w, err := q.begin(ctx, "Queue")
+	if err != nil {
+		return err
 	}
-	_, err := q.putting.wait(ctx, "Queue.Put", v, nil)
+	if done, err := q.put(v); done {
+		w.Pass()
+		return err
+	}
+	_, err = q.putting.wait(ctx, w, "Queue.Put", v)
 	return err
 }
 
@@ -85,17 +82,17 @@ func (q *Queue[T]) put(v T) (done bool, err error) {
 // Get waits for a value and takes it out. If it fails, it has taken none: with
 // ErrClosed if the queue is closed and empty.
 func (q *Queue[T]) Get(ctx context.Context) (T, error) {
-	q.enter(ctx, "Queue")
-	var zero T
-	if q.closed || q.kept.len() > 0 {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return zero, err
-		}
-		if v, done, err := q.get(); done { // not for sure: Checkpoint may switch
-			return v, err
-		}
+	w, err := q.begin(ctx, "Queue")
+	if err != nil {
+		var zero T
+		return zero, err
 	}
-	return q.getting.wait(ctx, "Queue.Get", zero, nil)
+	v, done, err := q.get()
+	if done {
+		w.Pass()
+		return v, err
+	}
+	return q.getting.wait(ctx, w, "Queue.Get", v)
 }
 
 // TryGet is Get that fails with ErrWouldBlock instead of waiting.

@@ -1,10 +1,6 @@
 package cosync
 
-import (
-	"context"
-
-	"github.com/spindleloop/spindle"
-)
+import "context"
 
 // Semaphore is a number of permits. Make one with NewSemaphore.
 type Semaphore struct {
@@ -24,15 +20,14 @@ func NewSemaphore(count int) *Semaphore {
 
 // Acquire waits for a permit. If it fails, it has none.
 func (s *Semaphore) Acquire(ctx context.Context) error {
-	s.enter(ctx, "Semaphore")
+	w, err := s.begin(ctx, "Semaphore")
+	if err != nil {
+		return err
+	}
 	if s.free > 0 {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return err
-		}
-		if s.free > 0 { // still: Checkpoint may switch
-			s.free--
-			return nil
-		}
+		s.free--
+		w.Pass()
+		return nil
 	}
 	return s.waiting.wait(ctx, "Semaphore.Acquire")
 }

@@ -70,29 +70,22 @@ func (w *waiter[T]) Abort() bool {
 	return w.leave()
 }
 
-// wait waits in the line until it is served; v is to give.
-func (l *line[T]) wait(ctx context.Context, what string, v T, s *side) (T, error) {
-	w, err := l.join(ctx, v, s)
-	if err != nil {
-		return v, err
-	}
-	err = w.waker.Park(ctx, what, w)
+// wait has the task of waker wait in the line until it is served; v is to give.
+func (l *line[T]) wait(ctx context.Context, waker spindle.Waker, what string, v T) (T, error) {
+	w := l.join(waker, v, nil)
+	err := waker.Park(ctx, what, w)
 	v = w.value
 	l.put(w)
 	return v, err
 }
 
-// join puts the calling task in line; it must park next, and then put the waiter
+// join puts the task of waker in line; it must park next, and then put the waiter
 // back.
-func (l *line[T]) join(ctx context.Context, v T, s *side) (*waiter[T], error) {
-	waker, err := spindle.NewWaker(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (l *line[T]) join(waker spindle.Waker, v T, s *side) *waiter[T] {
 	w := l.get()
 	w.value, w.side, w.waker = v, s, waker
 	l.push(w)
-	return w, nil
+	return w
 }
 
 func (l *line[T]) get() *waiter[T] {

@@ -105,8 +105,10 @@ type Options struct {
 	// refused with ErrBusy. Zero means 65,536.
 	MaxOffloads int
 
-	// Debug poisons what was only lent: the entries of a slice that Pending
-	// gave panic when they are run out of it after the next Poll.
+	// Debug poisons what was only lent. The entries of a slice that Pending
+	// gave panic when they are run out of it after the next Poll; the bytes
+	// that packages transport and stream lend are overwritten when they are
+	// no longer their borrower's.
 	Debug bool
 
 	// Kernel replaces the system underneath, for the packages of this
@@ -122,7 +124,7 @@ type Loop struct {
 
 	// owner is the goroutine that may call loop-only methods: anyone while
 	// it is free, nobody once it is closed. Written with state.
-	owner atomic.Uintptr
+	owner identity
 	state atomic.Uint32 // idle, running, closed: any goroutine
 
 	// pulse is odd while callbacks run and even while the loop waits in the
@@ -246,6 +248,9 @@ func (l *Loop) Time() time.Duration { return l.k.Mono() }
 
 // Kernel is the seam to the system, for the packages of this module.
 func (l *Loop) Kernel() *kernel.Kernel { return l.k }
+
+// Debug tells whether Options.Debug is set.
+func (l *Loop) Debug() bool { return l.opts.Debug }
 
 // Backend is the name of the poller in use.
 func (l *Loop) Backend() string { return l.k.Name() }

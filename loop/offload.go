@@ -7,8 +7,9 @@ import (
 
 // Job names offloaded work. The zero Job names none.
 type Job struct {
-	l   *Loop
-	seq uint64
+	l    *Loop
+	seq  uint64
+	weak int
 }
 
 // Offload runs work on a goroutine and then calls done on the loop with its
@@ -20,11 +21,22 @@ type Job struct {
 // It is a function and not a method because Go's methods have no type
 // parameters; like the methods it is for the loop's goroutine.
 func Offload[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, error) {
+	return offload(l, work, done, 0)
+}
+
+// OffloadWeak is Offload for whoever learns otherwise that done will never be
+// called, as by the end of what it works for: then Close does not tell of it as
+// lost.
+func OffloadWeak[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, error) {
+	return offload(l, work, done, 1)
+}
+
+func offload[T any](l *Loop, work func() (T, error), done func(T, error), weak int) (Job, error) {
 	l.only("Offload")
 	if work == nil || done == nil {
 		panic("loop: Offload with a nil function")
 	}
-	return l.workers.add(l, func() {
+	return l.workers.add(l, weak, func() {
 		var value T
 		var err error
 		returned := false
@@ -37,7 +49,7 @@ func Offload[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, 
 				}
 				err = &PanicError{Value: v, Stack: debug.Stack()}
 			}
-			l.workers.deliver(l, func() { done(value, err) })
+			l.workers.deliver(l, weak, func() { done(value, err) })
 		}()
 		value, err = work()
 		returned = true
@@ -51,7 +63,7 @@ func (j Job) Cancel() bool {
 		return false
 	}
 	j.l.only("Job.Cancel")
-	return j.l.workers.cancel(j.seq)
+	return j.l.workers.cancel(j)
 }
 
 // workers is a pool of goroutines that exist only while there is work.
@@ -63,6 +75,7 @@ type workers struct {
 	busy  int  // workers; guarded by mu
 	open  int  // jobs whose done has not been called; guarded by mu
 	sent  int  // of these, those whose result is on its way; guarded by mu
+	weak  int  // of those whose result is not, those that need not be told of; guarded by mu
 }
 
 func (w *workers) init(o Options) {
@@ -75,7 +88,7 @@ func (w *workers) init(o Options) {
 	}
 }
 
-func (w *workers) add(l *Loop, job func()) (Job, error) {
+func (w *workers) add(l *Loop, weak int, job func()) (Job, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue.waiting() >= w.most {
@@ -83,11 +96,12 @@ func (w *workers) add(l *Loop, job func()) (Job, error) {
 	}
 	seq := w.queue.push(job)
 	w.open++
+	w.weak += weak
 	if w.busy < w.limit {
 		w.busy++
 		l.k.Start(func() { w.serve(l) })
 	}
-	return Job{l, seq}, nil
+	return Job{l, seq, weak}, nil
 }
 
 // serve is a worker: it takes jobs until there are none. If a job ends the
@@ -124,23 +138,29 @@ func (w *workers) next() func() {
 	return nil
 }
 
-func (w *workers) cancel(seq uint64) bool {
+func (w *workers) cancel(j Job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ok := w.queue.cancel(seq)
+	ok := w.queue.cancel(j.seq)
 	if ok {
 		w.open--
+		w.weak -= j.weak
 	}
 	return ok
 }
 
 // deliver sends a result to the loop. If the loop was closed meanwhile, Close
 // has already told that the job was lost.
-func (w *workers) deliver(l *Loop, done func()) {
+func (w *workers) deliver(l *Loop, weak int, done func()) {
+	post := l.Post
+	if weak > 0 {
+		post = l.PostWeak
+	}
 	w.mu.Lock()
 	w.sent++
+	w.weak -= weak
 	w.mu.Unlock()
-	_ = l.Post(func() {
+	_ = post(func() {
 		w.mu.Lock()
 		w.open--
 		w.sent--
@@ -161,5 +181,5 @@ func (w *workers) close() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = lane{}
-	return w.open - w.sent
+	return w.open - w.sent - w.weak
 }

@@ -128,6 +128,40 @@ func TestCloseCountsEachLossOnce(t *testing.T) {
 	}
 }
 
+// TestCloseDoesNotTellOfWeakJobs, wherever they are: on their way, at work, waiting.
+func TestCloseDoesNotTellOfWeakJobs(t *testing.T) {
+	l := newLoop(t, loop.Options{Workers: 1})
+	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	never := func(int, error) { t.Error("delivered after Close") }
+	offload := func(work func()) loop.Job {
+		job, err := loop.OffloadWeak(l, func() (int, error) { work(); return 0, nil }, never)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	offload(func() {})
+	offload(func() {
+		close(begun)
+		<-release
+		close(finished)
+	})
+	offload(func() { t.Error("begun after Close") })
+	if !offload(func() {}).Cancel() {
+		t.Error("a waiting job could not be taken back")
+	}
+	<-begun
+	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, never); err != nil {
+		t.Fatal(err)
+	}
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || *lost != (loop.LostError{Jobs: 1}) {
+		t.Errorf("close: %v", err)
+	}
+	close(release)
+	<-finished
+}
+
 func TestCloseTellsOfUnfinishedJobs(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -20,12 +20,15 @@ const (
 type Ready = kernel.Ready
 
 // What a descriptor can be ready for. HangUp comes with Readable: read to the
-// end. Failed comes with every direction asked for: the next call tells why.
+// end. Failed comes with every direction asked for: the next call tells why. Urgent
+// may come with Readable, by edges: a read then stops where TCP's urgent data begins,
+// and a short one does not mean that there is no more.
 const (
 	Readable = kernel.Readable
 	Writable = kernel.Writable
 	HangUp   = kernel.HangUp
 	Failed   = kernel.Failed
+	Urgent   = kernel.Urgent
 )
 
 // Mode says how often a ready descriptor is reported.
@@ -242,7 +245,7 @@ func (l *Loop) deliver(ev *kernel.Event) {
 		ev.Ready = 0
 		return
 	}
-	ready := ev.Ready & (Ready(w.in) | HangUp | Failed)
+	ready := ev.Ready & (Ready(w.in) | HangUp | Failed | Urgent)
 	switch {
 	case ready&(Readable|Writable) == 0:
 		ev.Ready = 0

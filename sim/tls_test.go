@@ -2,124 +2,109 @@ package sim_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"math/big"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/sim"
-	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/transport"
 )
 
-// certificate is one for a host called server, and who trusts it.
-func certificate(t *testing.T) (server, client *tls.Config) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	form := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"server"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: simnet.Begin, NotAfter: simnet.Begin.AddDate(1, 0, 0),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(parsed)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}},
-		&tls.Config{RootCAs: roots, ServerName: "server"}
+// secretly is a protocol that answers, or one that asks.
+type secretly struct {
+	say  string
+	want int
+	over func(got int, err error)
+	got  int
 }
 
-// secrets is a TLS server, and clients that insist.
-func secrets(t *testing.T) func(w *sim.World) {
-	serverConfig, clientConfig := certificate(t)
-	return func(w *sim.World) {
-		serverConfig, clientConfig := serverConfig.Clone(), clientConfig.Clone() // they keep secrets
-		w.Host("server").Serve(func(ctx context.Context) error {
-			ln, err := stream.Listen(ctx, "tcp", ":443")
-			if err != nil {
-				return err
-			}
-			return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
-				s := stream.TLSServer(c, serverConfig)
-				defer s.Close()
-				io.Copy(s, s)
-				return nil
-			})
+func (p *secretly) ConnectionMade(c *transport.Conn) {
+	if p.say != "" {
+		c.Write([]byte(p.say))
+	}
+}
+
+func (p *secretly) DataReceived(c *transport.Conn, data []byte) {
+	if p.say == "" {
+		c.Write(data)
+		return
+	}
+	if p.got += len(data); p.got >= p.want {
+		c.Close()
+	}
+}
+
+func (p *secretly) ConnectionLost(c *transport.Conn, err error) {
+	if p.over != nil {
+		p.over(p.got, err)
+	}
+}
+
+// secretEcho is a server and a client whose connections are secured. The client ends
+// some time after it has begun the last.
+func secretEcho(w *sim.World, after time.Duration) {
+	server, client := w.Host("server"), w.Host("client")
+	identity := &tls.Config{Certificates: tlstest.Identity().Server.Certificates} // with its own keys for tickets
+	server.Serve(func(ctx context.Context) error {
+		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":443", transport.Options{
+			TLS:      identity,
+			Protocol: func() transport.Protocol { return &secretly{} },
 		})
-		for i := range 2 {
-			w.Host(fmt.Sprint("client", i)).Go(func(ctx context.Context) error {
-				for {
-					err := spindle.FailAfter(ctx, 5*time.Second, func(ctx context.Context) error {
-						c, err := stream.DialTLS(ctx, "tcp", "server:443", clientConfig)
-						if err != nil {
-							return err
-						}
-						defer c.Close()
-						if _, err := io.WriteString(c, "secret"); err != nil {
-							return err
-						}
-						got := make([]byte, 6)
-						if _, err := io.ReadFull(c, got); err != nil {
-							return err
-						}
-						if string(got) != "secret" {
-							return fmt.Errorf("the answer is %q", got)
-						}
-						return nil
-					})
-					if err == nil || errors.Is(err, errors.ErrUnsupported) {
-						return err
-					}
-					if err := spindle.Sleep(ctx, time.Second); err != nil {
-						return err
-					}
-				}
-			})
-		}
-		w.SetFaults(sim.Faults{For: 10 * time.Second, Lasting: time.Second, Loss: 0.02, Dribble: 0.1, PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second})
-	}
-}
-
-// TestTLSInAWorld: in a test, secrets come from the seed, and certificates are valid
-// when the world's clock says so.
-func TestTLSInAWorld(t *testing.T) { sim.Explore(t, 20, secrets(t)) }
-
-// TestTLSIsRefusedOutsideOfTests: there its secrets would be real ones.
-func TestTLSIsRefusedOutsideOfTests(t *testing.T) {
-	w := sim.NewWorld(1)
-	secrets(t)(w)
-	if err := w.Run(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Error(err)
-	}
-}
-
-// TestTLSNeedsItsOwnAuthorities: those of the machine are not the world's.
-func TestTLSNeedsItsOwnAuthorities(t *testing.T) {
-	sim.Test(t, func(ctx context.Context) error {
-		ln, err := stream.Listen(ctx, "tcp", ":443")
 		if err != nil {
 			return err
 		}
-		defer ln.Close()
-		if _, err = stream.DialTLS(ctx, "tcp", "localhost:443", nil); !errors.Is(err, errors.ErrUnsupported) {
-			t.Error(err)
+		defer s.Close()
+		return spindle.Sleep(ctx, time.Hour)
+	})
+	client.Go(func(ctx context.Context) error {
+		for i := range 5 {
+			over := spindle.NewFuture[error](ctx)
+			text := fmt.Sprintf("%030000d", i)
+			transport.Connect(ctx, spindle.LoopOf(ctx), "tcp", "server:443",
+				&secretly{say: text, want: len(text), over: func(got int, err error) {
+					if got != len(text) {
+						err = fmt.Errorf("%d bytes, %w", got, errors.Join(err, errWrong))
+					}
+					over.Resolve(err)
+				}},
+				transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { over.Resolve(err) })
+			if i == 4 {
+				return spindle.Sleep(ctx, after)
+			}
+			failed, err := over.Await(ctx)
+			if err := errors.Join(failed, err); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+}
+
+// TestTLSInCallbacksIsTheSameEveryTime: the steps of handshakes are offloaded work,
+// which the world does in its order. Explore runs it twice.
+func TestTLSInCallbacksIsTheSameEveryTime(t *testing.T) {
+	tlstest.Identity()
+	sim.Explore(t, 3, func(w *sim.World) { secretEcho(w, 0) })
+}
+
+// TestTLSInCallbacksEndsWithItsHost, wherever a handshake is: nothing of it is left
+// in the bubble.
+func TestTLSInCallbacksEndsWithItsHost(t *testing.T) {
+	tlstest.Identity()
+	for after := range 40 {
+		sim.Explore(t, 1, func(w *sim.World) { secretEcho(w, time.Duration(after)*100*time.Microsecond) })
+	}
+}
+
+// TestTLSInCallbacksIsRefusedOutsideOfTests: there its secrets would be real ones.
+func TestTLSInCallbacksIsRefusedOutsideOfTests(t *testing.T) {
+	w := sim.NewWorld(1)
+	secretEcho(w, 0)
+	if err := w.Run(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
+	}
 }

@@ -112,7 +112,7 @@ func (w *World) drive(done func() bool) error {
 
 // mustBeUnlocked says what the runtime would end the process for.
 func mustBeUnlocked() {
-	if goid.Locked(goid.Current()) {
+	if *goid.LockWord(goid.Current()) != 0 {
 		panic("sim: a World cannot be run on a locked thread; its hosts are on goroutines of their own")
 	}
 }

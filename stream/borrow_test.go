@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -149,5 +150,35 @@ func quiet(t *testing.T, ctx context.Context, others uint64) {
 	})
 	if n := spindle.LoopOf(ctx).Stats().Events - before; n > 2*rounds+others {
 		t.Errorf("%s: %d events for %d rounds", spindle.LoopOf(ctx).Backend(), n, rounds)
+	}
+}
+
+// TestDebugPoisonsWhatWasLent: whoever keeps a borrow beyond the next finds nothing
+// in it.
+func TestDebugPoisonsWhatWasLent(t *testing.T) {
+	for _, debug := range []bool{true, false} {
+		run(t, spindle.Options{Loop: loop.Options{Debug: debug}}, func(ctx context.Context) error {
+			a, b := pair(t, ctx, "unix")
+			_, err := a.Write([]byte("hello"))
+			check(t, err)
+			kept, err := b.ReadBorrow()
+			check(t, err)
+			_, err = a.Write([]byte("x"))
+			check(t, err)
+			if string(kept) != "hello" {
+				t.Errorf("lent: %q", kept)
+			}
+			_, err = b.ReadBorrow()
+			check(t, err)
+			want := "xello"
+			if debug {
+				want = "x\xdb\xdb\xdb\xdb"
+			}
+			if string(kept) != want {
+				t.Errorf("debug %v: kept %q", debug, kept)
+			}
+			check(t, a.Close())
+			return b.Close()
+		})
 	}
 }

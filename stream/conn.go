@@ -143,6 +143,7 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
 	buf := c.hub().Buf
+	c.hub().Returned(buf)
 	n, err := c.read(ctx, buf)
 	return buf[:n], err
 }

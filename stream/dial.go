@@ -26,20 +26,21 @@ type Dialer struct {
 // next when one has failed or not answered for a quarter of a second. Ctx is a
 // task's; the connection belongs to its run.
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
-	return Dialer{}.dial(ctx, network, address)
+	return Dialer{}.Dial(ctx, network, address)
 }
 
-// DialContext is Dial as configured, in the form that http.Transport and others
-// take. A goroutine that is no task may call it with a ctx that comes from one.
+// DialContext is the method Dial in the form that http.Transport and others take.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.dial(ctx, network, address)
+	c, err := d.Dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (d Dialer) dial(ctx context.Context, network, address string) (*Conn, error) {
+// Dial is Dial as configured. A goroutine that is no task may call it with a ctx
+// that comes from one.
+func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	l := spindle.LoopOf(ctx)
 	call := func(inner context.Context) (c *Conn, err error) {
 		if d.Timeout <= 0 {

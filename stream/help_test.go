@@ -40,7 +40,7 @@ func onReal(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 
 func onBackend(t *testing.T, backend string, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
-	o := spindle.Options{Loop: loop.Options{Backend: backend}}
+	o := spindle.Options{Loop: loop.Options{Backend: backend, Debug: true}} // nobody keeps what is lent
 	run(t, o, func(ctx context.Context) error {
 		fn(t, ctx)
 		return nil
@@ -216,4 +216,11 @@ func notEOF(err error) error {
 		return nil
 	}
 	return err
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

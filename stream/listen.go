@@ -21,7 +21,7 @@ type Listener struct {
 	network string
 	addr    kernel.Addr
 	closed  atomic.Bool
-	file    sock.File // of whoever closes it
+	file    sock.File // of who has set closed
 
 	// Loop goroutine only.
 	listener *sock.Listener
@@ -81,12 +81,13 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network, file: sock.ClaimFile(hub.K, a)}
+	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network}
 	if ln.addr, err = hub.K.LocalAddr(fd); err == nil {
+		ln.file = sock.Claim(hub.K, ln.addr)
 		ln.listener, err = hub.Listen(fd, ln.accepted, nil)
 	}
 	if err != nil {
-		ln.unlink()
+		ln.file.Remove(hub.K)
 		hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
@@ -203,7 +204,8 @@ func (ln *Listener) fault(op string, err error) error {
 func (ln *Listener) Addr() net.Addr { return sock.NetAddr(ln.network, ln.addr) }
 
 // Close stops to accept; who waits in Accept fails with net.ErrClosed. The path of
-// a Unix socket is removed. It does not wait.
+// a Unix socket is removed, unless another socket has taken its place. It does not
+// wait.
 func (ln *Listener) Close() error {
 	if ln.closed.Swap(true) {
 		return ln.fault("close", net.ErrClosed)
@@ -213,9 +215,8 @@ func (ln *Listener) Close() error {
 	return nil
 }
 
-func (ln *Listener) unlink() {
-	ln.file.Remove(ln.hub.K) // a path that is gone already is none of its concern
-}
+// unlink is called once, by whoever has closed it.
+func (ln *Listener) unlink() { ln.file.Remove(ln.hub.K) }
 
 // end is Close on the loop.
 func (ln *Listener) end() {

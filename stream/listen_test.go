@@ -244,3 +244,30 @@ func TestListenWithoutIPv6(t *testing.T) {
 		return nil
 	})
 }
+
+// TestThePathOfAnother: a path that somebody else has taken meanwhile stays.
+func TestThePathOfAnother(t *testing.T) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		for name, open := range map[string]func(path string) (io.Closer, error){
+			"Listener":   func(path string) (io.Closer, error) { return stream.Listen(ctx, "unix", path) },
+			"PacketConn": func(path string) (io.Closer, error) { return stream.ListenPacket(ctx, "unixgram", path) },
+		} {
+			path := t.TempDir() + "/s"
+			first, err := open(path)
+			check(t, err)
+			check(t, os.Rename(path, path+".old")) // keeps its number from being used again
+			second, err := open(path)
+			check(t, err)
+			check(t, first.Close())
+			check(t, spindle.Yield(ctx))
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s: the other's path: %v", name, err)
+			}
+			check(t, second.Close())
+			check(t, spindle.Yield(ctx))
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: its own path: %v", name, err)
+			}
+		}
+	})
+}

@@ -82,7 +82,8 @@ func newPacket(ctx context.Context, network, local, remote string) (*PacketConn,
 		return nil, err
 	}
 	c := &PacketConn{home: spindle.Background(ctx), network: network, family: b.Family,
-		peer: b.Remote, connected: b.Remote.Family() != 0, file: sock.ClaimFile(hub.K, b.Local)}
+		peer: b.Remote, connected: b.Remote.Family() != 0}
+	c.file = sock.Claim(hub.K, b.Local)
 	c.addr, _ = hub.K.LocalAddr(fd)
 	if err := c.socket.Init(hub, fd, sock.Socket, (*packetOwner)(c)); err != nil {
 		c.file.Remove(hub.K)

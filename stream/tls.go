@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -31,9 +33,6 @@ type TLS struct {
 	// Dialer is how Dial connects.
 	Dialer Dialer
 }
-
-// patience is how long a handshake may take where nobody says.
-const patience = 10 * time.Second
 
 // TLSConn is a connection secured by crypto/tls. It is a net.Conn, with the
 // promises of a Conn: for tasks and for other goroutines, cancellation that leaves
@@ -72,12 +71,16 @@ func TLSServer(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config
 func TLSClient(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config}.Client(c) }
 
 // Server is TLSServer as configured.
-func (o TLS) Server(c *Conn) *TLSConn { return o.secure(c, tls.Server) }
+func (o TLS) Server(c *Conn) *TLSConn {
+	t := o.secure(c, tls.Server)
+	t.start.refuse = tlsio.RefuseSimulated(c.hub().K, o.Config, false)
+	return t
+}
 
 // Client is TLSClient as configured.
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
-	t.start.refuse = o.Config != nil && o.Config.Renegotiation != tls.RenegotiateNever
+	t.start.refuse = cmp.Or(tlsio.RefuseRenegotiation(o.Config), tlsio.RefuseSimulated(c.hub().K, o.Config, true))
 	t.start.roots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
 	return t
 }
@@ -85,7 +88,7 @@ func (o TLS) Client(c *Conn) *TLSConn {
 func (o TLS) secure(c *Conn, with func(net.Conn, *tls.Config) *tls.Conn) *TLSConn {
 	t := &TLSConn{conn: c, start: &handshake{patience: o.HandshakeTimeout}}
 	if o.HandshakeTimeout == 0 {
-		t.start.patience = patience
+		t.start.patience = tlsio.Patience
 	}
 	t.tls = with((*wire)(t), o.Config)
 	return t
@@ -111,6 +114,7 @@ func (t *TLSConn) ReadBorrow() ([]byte, error) {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
 	buf := t.conn.hub().Buf
+	t.conn.hub().Returned(buf)
 	n, err := t.read(ctx, buf)
 	return buf[:n], err
 }

@@ -15,7 +15,10 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/transport"
 )
 
 // The servers that are measured are processes of their own, so that what they take
@@ -47,9 +50,25 @@ var echoServers = map[string]func(config *tls.Config){
 			}))
 		}))
 	},
+	"transport": func(config *tls.Config) {
+		l := must(loop.New(loop.Options{}))
+		ln := must(transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{
+			TLS:      config,
+			Protocol: func() transport.Protocol { return callbackEcho{} },
+		}))
+		fmt.Println(ln.Addr())
+		panicIf(l.Run(context.Background()))
+	},
 	"net":    func(config *tls.Config) { echoOnNet(config, 4<<10) },
 	"net64k": func(config *tls.Config) { echoOnNet(config, 64<<10) },
 }
+
+// callbackEcho is the server in the callback model.
+type callbackEcho struct{}
+
+func (callbackEcho) ConnectionMade(*transport.Conn)              {}
+func (callbackEcho) ConnectionLost(*transport.Conn, error)       {}
+func (callbackEcho) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
 
 func echoOnNet(config *tls.Config, size int) {
 	ln := must(tls.Listen("tcp", "127.0.0.1:0", config))
@@ -81,7 +100,7 @@ func panicIf(err error) {
 // echoServer serves until it is told no more, and answers each line of its input
 // by the processor time and the memory it has taken.
 func echoServer(kind string) {
-	go echoServers[kind](identity().server)
+	go echoServers[kind](tlstest.Identity().Server)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var used syscall.Rusage
 		panicIf(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
@@ -153,7 +172,7 @@ func pingPong(c *tls.Conn, buf []byte) {
 // back.
 func BenchmarkTLSEcho(b *testing.B) {
 	for _, size := range []int{128, 4 << 10, 64 << 10} {
-		for _, kind := range []string{"stream", "net64k"} {
+		for _, kind := range []string{"transport", "stream", "net64k"} {
 			b.Run(fmt.Sprintf("%d/%s", size, kind), func(b *testing.B) {
 				p := startEcho(b, kind)
 				conns := p.dialEcho(b, 32, size)
@@ -183,7 +202,7 @@ func BenchmarkTLSEcho(b *testing.B) {
 // BenchmarkTLSIdle measures the memory of a server for a connection that was used
 // once and waits. It is a slope: what any server takes is not in it.
 func BenchmarkTLSIdle(b *testing.B) {
-	for _, kind := range []string{"stream", "net"} {
+	for _, kind := range []string{"transport", "stream", "net"} {
 		b.Run(kind, func(b *testing.B) {
 			for range b.N {
 				p := startEcho(b, kind)
@@ -200,7 +219,7 @@ func BenchmarkTLSIdle(b *testing.B) {
 // BenchmarkTLSHandshake measures the processor time of a server for a connection
 // that is opened, used once and closed.
 func BenchmarkTLSHandshake(b *testing.B) {
-	for _, kind := range []string{"stream", "net"} {
+	for _, kind := range []string{"transport", "stream", "net"} {
 		b.Run(kind, func(b *testing.B) {
 			p := startEcho(b, kind)
 			before, _ := p.used("time")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -24,18 +25,18 @@ func TestTLSBytesBeforeHalfAnAlert(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		peer := newPeer(raw, tls.Client, renegotiable(identity().client))
-		c := stream.TLSServer(plain, identity().server)
+		peer := tlstest.NewPeer(raw, tls.Client, renegotiable(tlstest.Identity().Client))
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
-		end := peer.forge12(false, 2, alertRecord, 1, 0)
-		peer.raw.Write(append(peer.forge12(false, 1, dataRecord, 'x'), end[:9]...))
+		end := peer.Forge12(false, 2, tlstest.AlertRecord, 1, 0)
+		peer.Raw.Write(append(peer.Forge12(false, 1, tlstest.DataRecord, 'x'), end[:9]...))
 		if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
 			t.Errorf("read %d bytes, %v", n, err)
 		}
-		peer.raw.Write(end[9:])
+		peer.Raw.Write(end[9:])
 		if _, err := c.Read(make([]byte, 8)); err != io.EOF {
 			t.Errorf("the end is %v", err)
 		}
@@ -46,7 +47,7 @@ func TestTLSBytesBeforeHalfAnAlert(t *testing.T) {
 // TestTLSAWriteThatRunsIntoItsDeadline tells what will go out, whatever deadlines
 // come, and others may follow it.
 func TestTLSAWriteThatRunsIntoItsDeadline(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written := 0
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) (err error) {
@@ -85,7 +86,7 @@ func TestTLSAWriteThatRunsIntoItsDeadline(t *testing.T) {
 // TestTLSWhatWasLentIsWrittenAsItWas, though the Write has to wait, and others read
 // into the same memory meanwhile.
 func TestTLSWhatWasLentIsWrittenAsItWas(t *testing.T) {
-	withStuckWriter(t, false, func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, false, func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		say := func(what string) error {
 			return inGoroutine(ctx, func() error { _, err := peer.Write([]byte(what)); return err })
 		}
@@ -126,7 +127,7 @@ func TestTLSWhatWasLentIsWrittenAfterTheHandshake(t *testing.T) {
 		defer feed.Close()
 		defer other.Close()
 		feed.Write([]byte("lent"))
-		c := stream.TLSServer(plain, identity().server)
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		defer c.Close()
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {
@@ -143,14 +144,14 @@ func TestTLSWhatWasLentIsWrittenAfterTheHandshake(t *testing.T) {
 			if _, err := other.ReadBorrow(); err != nil {
 				return err
 			}
-			return inGoroutine(ctx, func() error { return expect(ctx, tls.Client(raw, identity().client), "lent") })
+			return inGoroutine(ctx, func() error { return expect(ctx, tls.Client(raw, tlstest.Identity().Client), "lent") })
 		})
 	})
 }
 
 // TestTLSInACancelledScope nothing is done, and nothing is lost.
 func TestTLSInACancelledScope(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		if err := inGoroutine(ctx, func() error { _, err := peer.Write([]byte("kept")); return err }); err != nil {
 			return err
 		}
@@ -187,7 +188,7 @@ func TestTLSInACancelledScope(t *testing.T) {
 }
 
 func TestTLSAPeerThatResets(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for name, call := range map[string]func([]byte) (int, error){"Read": c.Read, "Write": c.Write} {
 				n.Go(func(ctx context.Context) error {
@@ -202,8 +203,8 @@ func TestTLSAPeerThatResets(t *testing.T) {
 			if err := errors.Join(settled(ctx, "TLSConn.Write", 1), settled(ctx, "TLSConn.Read", 1)); err != nil {
 				return err
 			}
-			peer.raw.SetLinger(0)
-			return peer.raw.Close()
+			peer.Raw.SetLinger(0)
+			return peer.Raw.Close()
 		})
 	})
 }
@@ -215,14 +216,14 @@ func TestTLSMisuse(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLS{Config: identity().server, HandshakeTimeout: -1}.Server(plain)
+		c := stream.TLS{Config: tlstest.Identity().Server, HandshakeTimeout: -1}.Server(plain)
 		if err := c.CloseWrite(); err == nil {
 			t.Error("CloseWrite before the handshake succeeded")
 		}
 		if state := c.ConnectionState(); state.HandshakeComplete || state.Version != 0 {
 			t.Errorf("before the handshake: %+v", state)
 		}
-		peer := newPeer(raw, tls.Client, identity().client)
+		peer := tlstest.NewPeer(raw, tls.Client, tlstest.Identity().Client)
 		nothing := bufio.NewReader(plain)
 		if err := bothAtOnce(ctx, func(ctx context.Context) error { return stream.StartTLS(ctx, c, nothing) }, peer); err != nil {
 			return err
@@ -250,7 +251,7 @@ func TestTLSDialThatIsRefused(t *testing.T) {
 			return err
 		}
 		ln.Close()
-		c, err := stream.TLS{Config: identity().client}.DialContext(ctx, "tcp", ln.Addr().String())
+		c, err := stream.TLS{Config: tlstest.Identity().Client}.DialContext(ctx, "tcp", ln.Addr().String())
 		if c != nil || !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%v, %v", c, err)
 		}

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
 func TestTLSCloseNotifyIsTheEnd(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		if err := inGoroutine(ctx, func() error {
 			_, err := peer.Write([]byte("last"))
 			return errors.Join(err, peer.CloseWrite())
@@ -36,7 +37,7 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 		"CloseWrite": (*stream.TLSConn).CloseWrite,
 	} {
 		t.Run(name, func(t *testing.T) {
-			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 				if _, err := c.Write([]byte("last words, long enough")); err != nil {
 					return err
 				}
@@ -45,7 +46,7 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 				}
 				return inGoroutine(ctx, func() error {
 					all, err := io.ReadAll(peer)
-					if string(all) != "last words, long enough" || !peer.raw.toldOfTheEnd() {
+					if string(all) != "last words, long enough" || !peer.Raw.ToldOfTheEnd() {
 						t.Errorf("the peer read %q, and was not told of the end", all)
 					}
 					return err
@@ -58,17 +59,21 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 func TestTLSTruncation(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		cut  func(f *forger) []byte // what is sent before the socket is closed
+		cut  func(f *tlstest.Forger) []byte // what is sent before the socket is closed
 		want error
 	}{
-		{"between records", func(f *forger) []byte { return f.record(dataRecord, 'x') }, io.EOF},
-		{"in a header", func(f *forger) []byte { return append(f.record(dataRecord, 'x'), f.record(dataRecord, 'y')[:3]...) }, io.ErrUnexpectedEOF},
-		{"in a record", func(f *forger) []byte { return append(f.record(dataRecord, 'x'), f.record(dataRecord, 'y')[:9]...) }, io.ErrUnexpectedEOF},
+		{"between records", func(f *tlstest.Forger) []byte { return f.Record(tlstest.DataRecord, 'x') }, io.EOF},
+		{"in a header", func(f *tlstest.Forger) []byte {
+			return append(f.Record(tlstest.DataRecord, 'x'), f.Record(tlstest.DataRecord, 'y')[:3]...)
+		}, io.ErrUnexpectedEOF},
+		{"in a record", func(f *tlstest.Forger) []byte {
+			return append(f.Record(tlstest.DataRecord, 'x'), f.Record(tlstest.DataRecord, 'y')[:9]...)
+		}, io.ErrUnexpectedEOF},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-				peer.raw.Write(test.cut(peer.forge13()))
-				peer.raw.CloseWrite()
+			withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
+				peer.Raw.Write(test.cut(peer.Forge13()))
+				peer.Raw.CloseWrite()
 				if err := expect(ctx, c, "x"); err != nil {
 					return err
 				}
@@ -82,7 +87,7 @@ func TestTLSTruncation(t *testing.T) {
 }
 
 func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			closed := func(call func([]byte) (int, error), size int) {
 				n.Go(func(ctx context.Context) error {
@@ -113,7 +118,7 @@ func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
 // TestTLSCloseWithoutRoomTellsThePeer: Close does not wait, the peer reads all and
 // then the end.
 func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
@@ -141,7 +146,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 			if n != int64(written) || err != nil {
 				t.Errorf("the peer read %d bytes of %d, %v", n, written, err)
 			}
-			if !peer.raw.toldOfTheEnd() {
+			if !peer.Raw.ToldOfTheEnd() {
 				t.Error("the peer was not told of the end")
 			}
 			return nil

@@ -9,12 +9,13 @@ import (
 	"log"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
 func ExampleTLSHandler() {
 	// A certificate made for this example; tls.LoadX509KeyPair reads yours.
-	certificate, roots := identity().server.Certificates[0], identity().client.RootCAs
+	certificate, roots := tlstest.Identity().Server.Certificates[0], tlstest.Identity().Client.RootCAs
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {

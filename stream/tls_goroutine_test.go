@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -50,7 +51,7 @@ func elsewhere(t *testing.T, config *tls.Config) (ctx context.Context, ln *strea
 // session does not outlive one of Write. Only the handshake must be over before,
 // because a time-out does end that.
 func TestTLSConnFromGoroutines(t *testing.T) {
-	ctx, ln := elsewhere(t, identity().server)
+	ctx, ln := elsewhere(t, tlstest.Identity().Server)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		shaken := make(chan error, 1)
 		go func() {
@@ -60,7 +61,7 @@ func TestTLSConnFromGoroutines(t *testing.T) {
 			}
 			shaken <- err
 		}()
-		c1, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), identity().client)
+		c1, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), tlstest.Identity().Client)
 		if err == nil {
 			err = <-shaken
 		}
@@ -72,9 +73,9 @@ func TestTLSConnFromGoroutines(t *testing.T) {
 }
 
 func TestTLSServesNetHTTP(t *testing.T) {
-	config := identity().server.Clone()
+	config := tlstest.Identity().Server.Clone()
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.ClientCAs = identity().ca.pool()
+	config.ClientCAs = tlstest.Identity().CA.Pool()
 	_, ln := elsewhere(t, config)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Who", r.TLS.PeerCertificates[0].Subject.CommonName)
@@ -84,8 +85,8 @@ func TestTLSServesNetHTTP(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 
-	client := identity().client.Clone()
-	client.Certificates = []tls.Certificate{identity().ca.issue("somebody")}
+	client := tlstest.Identity().Client.Clone()
+	client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("somebody")}
 	transport := &http.Transport{TLSClientConfig: client}
 	post(t, t.Context(), transport, "https://"+ln.Addr().String())
 	transport.CloseIdleConnections()
@@ -127,14 +128,14 @@ func TestTLSDialsForNetHTTP(t *testing.T) {
 			w.Write(body)
 		}),
 	}
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", identity().server)
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", tlstest.Identity().Server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go server.Serve(ln)
 	defer server.Close()
-	ctx, _ := elsewhere(t, identity().server)
-	transport := &http.Transport{DialTLSContext: stream.TLS{Config: identity().client}.DialContext}
+	ctx, _ := elsewhere(t, tlstest.Identity().Server)
+	transport := &http.Transport{DialTLSContext: stream.TLS{Config: tlstest.Identity().Client}.DialContext}
 	defer transport.CloseIdleConnections()
 	post(t, ctx, transport, "https://"+ln.Addr().String())
 }
@@ -145,7 +146,7 @@ func TestTLSTasksAndGoroutinesShareAConn(t *testing.T) {
 	const size = 1 << 20
 	data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	runTask(t, func(ctx context.Context) error {
-		return withTLSPair(ctx, identity().server, identity().client, func(ctx context.Context, s, c *stream.TLSConn) error {
+		return withTLSPair(ctx, tlstest.Identity().Server, tlstest.Identity().Client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for _, pair := range [][2]*stream.TLSConn{{s, c}, {c, s}} {
 					n.Go(func(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -18,7 +17,7 @@ import (
 // take a handshake up again, so in it the wire's Read waits.
 type handshake struct {
 	patience time.Duration   // no limit if negative
-	refuse   bool            // renegotiation is allowed by the configuration
+	refuse   error           // why it must not begin
 	roots    bool            // the authorities that the system trusts are needed
 	ahead    []byte          // read before, and not by us
 	ctx      context.Context // of the task that shakes hands
@@ -113,14 +112,8 @@ func (t *TLSConn) shake(ctx context.Context) error {
 		return nil // somebody else has done it
 	case h.failed != nil:
 		return h.failed
-	case !c.hub().K.Secret():
-		h.failed = t.fault("handshake", fmt.Errorf("stream: TLS in a simulated world is for tests that are not parallel (sim.Test, sim.Explore), where its secrets follow from the seed: %w", errors.ErrUnsupported))
-		return h.failed
-	case h.roots && !c.hub().K.Real():
-		h.failed = t.fault("handshake", fmt.Errorf("stream: Config.RootCAs must be set in a simulated world, which has no system whose authorities could be read: %w", errors.ErrUnsupported))
-		return h.failed
-	case h.refuse:
-		h.failed = t.fault("handshake", fmt.Errorf("stream: Config.Renegotiation: %w", errors.ErrUnsupported))
+	case h.refuse != nil:
+		h.failed = t.fault("handshake", h.refuse)
 		return h.failed
 	}
 	h.failed = t.fault("handshake", net.ErrClosed) // if something panics

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -23,7 +24,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLS{Config: identity().server, HandshakeTimeout: 5 * time.Millisecond}.Server(plain)
+		c := stream.TLS{Config: tlstest.Identity().Server, HandshakeTimeout: 5 * time.Millisecond}.Server(plain)
 		_, err = c.Read(make([]byte, 1))
 		var fault net.Error
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &fault) || !fault.Timeout() {
@@ -48,7 +49,7 @@ func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLSServer(plain, identity().server)
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			var first *spindle.Scope
 			n.Go(func(ctx context.Context) error {
@@ -92,7 +93,7 @@ func TestTLSHandshakeContextOfAnother(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				c := stream.TLSServer(plain, identity().server)
+				c := stream.TLSServer(plain, tlstest.Identity().Server)
 				n.Go(func(ctx context.Context) error {
 					defer raw.Close()
 					err := in(ctx, func() error { return c.HandshakeContext(given) })
@@ -112,7 +113,7 @@ func TestTLSHandshakeContextOfAnother(t *testing.T) {
 }
 
 func TestTLSALPN(t *testing.T) {
-	server, client := identity().server.Clone(), identity().client.Clone()
+	server, client := tlstest.Identity().Server.Clone(), tlstest.Identity().Client.Clone()
 	server.NextProtos = []string{"spin/2", "spin/1"}
 	client.NextProtos = []string{"other", "spin/1"}
 	runTask(t, func(ctx context.Context) error {
@@ -154,11 +155,11 @@ func withTLSPair(ctx context.Context, server, client *tls.Config, fn func(ctx co
 }
 
 func TestTLSClientCertificates(t *testing.T) {
-	server, client := identity().server.Clone(), identity().client.Clone()
+	server, client := tlstest.Identity().Server.Clone(), tlstest.Identity().Client.Clone()
 	server.ClientAuth = tls.RequireAndVerifyClientCert
-	server.ClientCAs = identity().ca.pool()
+	server.ClientCAs = tlstest.Identity().CA.Pool()
 	runTask(t, func(ctx context.Context) error {
-		client.Certificates = []tls.Certificate{identity().ca.issue("somebody")}
+		client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("somebody")}
 		err := withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			if who := s.ConnectionState().PeerCertificates[0].Subject.CommonName; who != "somebody" {
 				t.Errorf("the client is %q", who)
@@ -168,7 +169,7 @@ func TestTLSClientCertificates(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		client.Certificates = []tls.Certificate{newAuthority().issue("stranger")}
+		client.Certificates = []tls.Certificate{tlstest.NewAuthority().Issue("stranger")}
 		err = withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error { return nil })
 		var unknown x509.UnknownAuthorityError
 		if !errors.As(err, &unknown) {
@@ -187,13 +188,13 @@ func TestTLSWrongCertificate(t *testing.T) {
 		var told error
 		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) { told = err }}
 		spindle.Background(ctx).Go(func(ctx context.Context) error {
-			return serving.Serve(ctx, ln, stream.TLSHandler(identity().server, func(ctx context.Context, c *stream.TLSConn) error {
+			return serving.Serve(ctx, ln, stream.TLSHandler(tlstest.Identity().Server, func(ctx context.Context, c *stream.TLSConn) error {
 				_, err := io.Copy(c, c)
 				return err
 			}))
 		})
 		// Not that of another authority, nor of those that the system knows.
-		for _, config := range []*tls.Config{{RootCAs: newAuthority().pool()}, {}, nil} {
+		for _, config := range []*tls.Config{{RootCAs: tlstest.NewAuthority().Pool()}, {}, nil} {
 			_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
 			var verification *tls.CertificateVerificationError
 			var unknown x509.UnknownAuthorityError
@@ -210,7 +211,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 		if !errors.As(told, &alert) || alert.Op != "remote error" {
 			t.Errorf("the server was told %v", told)
 		}
-		wrong := identity().client.Clone()
+		wrong := tlstest.Identity().Client.Clone()
 		wrong.ServerName = "other.test"
 		_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), wrong)
 		var name x509.HostnameError
@@ -230,16 +231,16 @@ func TestTLSStartTLS(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		client := newPeer(raw, tls.Client, identity().client)
+		client := tlstest.NewPeer(raw, tls.Client, tlstest.Identity().Client)
 		shaken := make(chan error, 1)
-		client.raw.first = []byte("STARTTLS\r\n") // in one packet with the handshake
+		client.Raw.First = []byte("STARTTLS\r\n") // in one packet with the handshake
 		go func() { shaken <- client.Handshake() }()
 		lines := bufio.NewReader(plain)
 		line, err := lines.ReadString('\n')
 		if line != "STARTTLS\r\n" || lines.Buffered() == 0 {
 			t.Errorf("read %q, and %d bytes ahead: %v", line, lines.Buffered(), err)
 		}
-		c := stream.TLSServer(plain, identity().server)
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		defer c.Close()
 		if err := stream.StartTLS(ctx, c, lines); err != nil {
 			return err

@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
 // withStuckWriter runs fn with a peer that does not read, and a task that writes
 // more than there is room for. When fn has ended, the peer reads, and all of it must
 // arrive, and then what fn has had written; unless the connection is to be broken.
-func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *peer) error, behind string) {
+func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error, behind string) {
 	t.Helper()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {
 				_, err := c.Write(data)
@@ -87,10 +88,10 @@ func keepsTurning(ctx context.Context, fn func(ctx context.Context) error) error
 }
 
 func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
-	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
-			bad := append([]byte{dataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
-			if _, err := peer.raw.Write(bad); err != nil {
+			bad := append([]byte{tlstest.DataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
+			if _, err := peer.Raw.Write(bad); err != nil {
 				return err
 			}
 			_, err := c.Read(make([]byte, 1))
@@ -107,11 +108,11 @@ func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
 }
 
 func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
-	withStuckWriter(t, false, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
+	withStuckWriter(t, false, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
-			f := peer.forge13()
+			f := peer.Forge13()
 			for range 5 {
-				if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k', 'e', 'y')...)); err != nil {
+				if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
 					return err
 				}
 				if err := expect(ctx, c, "key"); err != nil {
@@ -124,9 +125,9 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 }
 
 func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
-		f := peer.forge13()
-		if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k', 'e', 'y')...)); err != nil {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
+		f := peer.Forge13()
+		if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
 			return err
 		}
 		if err := expect(ctx, c, "key"); err != nil {
@@ -142,13 +143,13 @@ func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
 // TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
 // kept, but not without a limit.
 func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
-	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *peer) error {
-		f := peer.forge13()
+	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
+		f := peer.Forge13()
 		for asked := 0; ; asked++ {
 			if asked == 1000 {
 				t.Fatal("a thousand answers were kept")
 			}
-			if _, err := peer.raw.Write(append(f.askForKeys(), f.record(dataRecord, 'k')...)); err != nil {
+			if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 				return err
 			}
 			_, err := c.Read(make([]byte, 1))
@@ -166,13 +167,13 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 // TestTLSAnAlertForAPeerThatDoesNotRead, from a connection in which nobody writes
 // any more: it goes out when there is room.
 func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
 		}
-		bad := append([]byte{dataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
-		if _, err := peer.raw.Write(bad); err != nil {
+		bad := append([]byte{tlstest.DataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
+		if _, err := peer.Raw.Write(bad); err != nil {
 			return err
 		}
 		if _, err := c.Read(make([]byte, 1)); err == nil {
@@ -214,7 +215,7 @@ func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 }
 
 func TestTLSACancelledWriteTellsWhatWillGoOut(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
 			return err
@@ -245,14 +246,14 @@ func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		peer := newPeer(raw, tls.Client, renegotiable(identity().client))
-		c := stream.TLSServer(plain, identity().server)
+		peer := tlstest.NewPeer(raw, tls.Client, renegotiable(tlstest.Identity().Client))
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
-		hello := peer.raw.sent[5 : 9+int(peer.raw.sent[8])+int(peer.raw.sent[7])<<8]
-		return refuses(t, ctx, c, peer, peer.forge12(false, 1, handshakeRecord, hello...))
+		hello := peer.Raw.Sent[5 : 9+int(peer.Raw.Sent[8])+int(peer.Raw.Sent[7])<<8]
+		return refuses(t, ctx, c, peer, peer.Forge12(false, 1, tlstest.HandshakeRecord, hello...))
 	})
 }
 
@@ -263,19 +264,19 @@ func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		peer := newPeer(raw, tls.Server, renegotiable(identity().server))
-		c := stream.TLSClient(plain, identity().client)
+		peer := tlstest.NewPeer(raw, tls.Server, renegotiable(tlstest.Identity().Server))
+		c := stream.TLSClient(plain, tlstest.Identity().Client)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
 		}
-		return refuses(t, ctx, c, peer, peer.forge12(true, 1, handshakeRecord, helloRequest, 0, 0, 0))
+		return refuses(t, ctx, c, peer, peer.Forge12(true, 1, tlstest.HandshakeRecord, tlstest.HelloRequest, 0, 0, 0))
 	})
 }
 
 // refuses wants a record to be answered by an alert, and to end the session.
-func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *peer, record []byte) error {
-	if _, err := peer.raw.Write(record); err != nil {
+func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer, record []byte) error {
+	if _, err := peer.Raw.Write(record); err != nil {
 		return err
 	}
 	var fault net.Error // so that Serve takes it for what it is
@@ -302,7 +303,7 @@ func TestTLSAClientThatAllowsRenegotiationFails(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		config := identity().client.Clone()
+		config := tlstest.Identity().Client.Clone()
 		config.Renegotiation = tls.RenegotiateOnceAsClient
 		c := stream.TLSClient(plain, config)
 		defer c.Close()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 
+	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -16,21 +17,11 @@ func DialTLS(ctx context.Context, network, address string, config *tls.Config) (
 
 // Dial is DialTLS as configured.
 func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error) {
-	c, err := o.Dialer.dial(ctx, network, address)
+	c, err := o.Dialer.Dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	if o.Config == nil || o.Config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		if o.Config == nil {
-			o.Config = &tls.Config{}
-		}
-		o.Config = o.Config.Clone() // shares its cache of sessions
-		o.Config.ServerName = host
-	}
+	o.Config = tlsio.ForServer(o.Config, address)
 	t := o.Client(c)
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.Close()

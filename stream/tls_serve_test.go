@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -45,7 +46,7 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 
 // echoTLS sends data and wants it back, while it sends.
 func echoTLS(ctx context.Context, address string, data []byte) error {
-	c, err := stream.DialTLS(ctx, "tcp", address, identity().client)
+	c, err := stream.DialTLS(ctx, "tcp", address, tlstest.Identity().Client)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func echoTLS(ctx context.Context, address string, data []byte) error {
 }
 
 func TestTLSServe(t *testing.T) {
-	withEcho(t, stream.TLS{Config: identity().server}, func(ctx context.Context, address string) error {
+	withEcho(t, stream.TLS{Config: tlstest.Identity().Server}, func(ctx context.Context, address string) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for i := range 20 {
 				data := bytes.Repeat([]byte{byte('a' + i)}, i*i*2000)
@@ -78,7 +79,7 @@ func TestTLSServe(t *testing.T) {
 // TestTLSServeOutlivesBadClients: one that says nothing keeps nobody from being
 // served, and one that speaks something else does not end the serving.
 func TestTLSServeOutlivesBadClients(t *testing.T) {
-	withEcho(t, stream.TLS{Config: identity().server}, func(ctx context.Context, address string) error {
+	withEcho(t, stream.TLS{Config: tlstest.Identity().Server}, func(ctx context.Context, address string) error {
 		silent, err := stream.Dial(ctx, "tcp", address)
 		if err != nil {
 			return err
@@ -103,7 +104,7 @@ func slowCertificates(release chan struct{}) *tls.Config {
 		return spindle.Blocking(hello.Context(), func() (*tls.Certificate, error) {
 			select {
 			case <-release:
-				return &identity().server.Certificates[0], nil
+				return &tlstest.Identity().Server.Certificates[0], nil
 			case <-hello.Context().Done():
 				return nil, hello.Context().Err()
 			}
@@ -145,7 +146,7 @@ func TestTLSACertificateFunctionThatPanics(t *testing.T) {
 		}
 		defer raw.Close()
 		ended := make(chan error, 1)
-		go func() { ended <- tls.Client(raw, identity().client).Handshake() }()
+		go func() { ended <- tls.Client(raw, tlstest.Identity().Client).Handshake() }()
 		c := stream.TLSServer(plain, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			panic("no certificate")
 		}})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -48,7 +49,7 @@ func plainPair(ctx context.Context) (*stream.Conn, *net.TCPConn, error) {
 
 // withPeer runs fn with a server of ours and a client of the standard library,
 // which have shaken hands; on the best poller, and on one that knows no edges.
-func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer *peer) error) {
+func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error) {
 	t.Helper()
 	for _, backend := range []string{"auto", "poll"} {
 		t.Run(backend, func(t *testing.T) {
@@ -57,9 +58,9 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 				if err != nil {
 					return err
 				}
-				peer := newPeer(raw, tls.Client, identity().client)
+				peer := tlstest.NewPeer(raw, tls.Client, tlstest.Identity().Client)
 				defer raw.Close()
-				c := stream.TLSServer(plain, identity().server)
+				c := stream.TLSServer(plain, tlstest.Identity().Server)
 				defer c.Close()
 				if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 					return err
@@ -71,7 +72,7 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 }
 
 // bothAtOnce shakes hands on both sides.
-func bothAtOnce(ctx context.Context, ours func(context.Context) error, peer *peer) error {
+func bothAtOnce(ctx context.Context, ours func(context.Context) error, peer *tlstest.Peer) error {
 	_, err := spindle.Gather(ctx,
 		func(ctx context.Context) (any, error) { return nil, ours(ctx) },
 		func(ctx context.Context) (any, error) { return nil, inGoroutine(ctx, peer.Handshake) })
@@ -115,7 +116,7 @@ func settled(ctx context.Context, what string, n int) error {
 }
 
 func TestTLSWithTheStandardLibraryAsClient(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		if !c.ConnectionState().HandshakeComplete {
 			t.Error("the handshake is not complete")
 		}
@@ -136,7 +137,7 @@ func TestTLSWithTheStandardLibraryAsClient(t *testing.T) {
 }
 
 func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", identity().server)
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", tlstest.Identity().Server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 		served <- err
 	}()
 	runTask(t, func(ctx context.Context) error {
-		config := identity().client.Clone()
+		config := tlstest.Identity().Client.Clone()
 		config.ServerName = "" // the address's
 		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
 		if err != nil {
@@ -181,7 +182,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 }
 
 func TestTLSTwoReaders(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		var got []string
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for _, name := range []string{"first", "second"} {
@@ -211,7 +212,7 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLSServer(plain, identity().server)
+		c := stream.TLSServer(plain, tlstest.Identity().Server)
 		defer c.Close()
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error { return expect(ctx, c, "ping") })
@@ -221,7 +222,7 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 			if err := settled(ctx, "TLSConn.Handshake", 3); err != nil {
 				return err
 			}
-			peer := tls.Client(raw, identity().client)
+			peer := tls.Client(raw, tlstest.Identity().Client)
 			return inGoroutine(ctx, func() error {
 				if _, err := peer.Write([]byte("ping")); err != nil {
 					return err
@@ -233,12 +234,12 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 }
 
 func TestTLSACancelledReadLeavesTheSessionUsable(t *testing.T) {
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		// Half of a record, so that crypto/tls is cut in the middle of one.
-		peer.raw.halved, peer.raw.rest = make(chan struct{}), make(chan struct{})
+		peer.Raw.Halved, peer.Raw.Rest = make(chan struct{}), make(chan struct{})
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write([]byte("whole")); sent <- err }()
-		if err := inGoroutine(ctx, func() error { <-peer.raw.halved; return nil }); err != nil {
+		if err := inGoroutine(ctx, func() error { <-peer.Raw.Halved; return nil }); err != nil {
 			return err
 		}
 		for range 3 {
@@ -255,7 +256,7 @@ func TestTLSACancelledReadLeavesTheSessionUsable(t *testing.T) {
 			t.Errorf("a Read past its deadline: %v", err)
 		}
 		c.SetReadDeadline(time.Time{})
-		close(peer.raw.rest)
+		close(peer.Raw.Rest)
 		if err := expect(ctx, c, "whole"); err != nil {
 			return err
 		}
@@ -266,7 +267,7 @@ func TestTLSACancelledReadLeavesTheSessionUsable(t *testing.T) {
 func TestTLSLargeTransfersBothWaysAtOnce(t *testing.T) {
 	const size = 8 << 20
 	data := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *peer) error {
+	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		same := func(r io.Reader) error {
 			got := make([]byte, size)
 			if _, err := io.ReadFull(r, got); err != nil {

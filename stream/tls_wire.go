@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlsio"
 )
 
 // crypto/tls holds mutexes across its calls of the connection below: one that waits
 // in there while another task of the loop wants the mutex stops the loop for good.
 // So below crypto/tls nothing waits, but in the handshake, when our own locks keep
 // everybody else out: Write keeps what there is no room for, and Read fails with
-// errLater, which crypto/tls takes for temporary. Then the TLSConn waits, where no
+// ErrLater, which crypto/tls takes for temporary. Then the TLSConn waits, where no
 // mutex is held.
 //
 // The locks are the sides of the Conn: who reads has entered its reads, who writes
@@ -23,15 +24,6 @@ import (
 
 // wire is a TLSConn as the connection below crypto/tls.
 type wire TLSConn
-
-// errLater says that there is nothing to be read yet.
-var errLater net.Error = laterError{}
-
-type laterError struct{}
-
-func (laterError) Error() string   { return "stream: nothing to read yet" }
-func (laterError) Timeout() bool   { return true }
-func (laterError) Temporary() bool { return true }
 
 // Read reads what is there.
 func (w *wire) Read(p []byte) (int, error) {
@@ -41,7 +33,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := t.conn.socket.Read(p)
 	if err == syscall.EAGAIN {
-		return 0, errLater
+		return 0, tlsio.ErrLater
 	}
 	return n, t.conn.fault("read", err)
 }
@@ -95,7 +87,7 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 		return 0, err
 	}
 	n, err = t.tryRead(p)
-	for err == errLater {
+	for err == tlsio.ErrLater {
 		if err = c.reads.begin(ctx, c.socket.Busy()); err != nil {
 			break
 		}
@@ -110,21 +102,14 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 	return n, t.fault("read", err)
 }
 
-// errSilent is for peers that make us write and do not read it.
-var errSilent = errors.New("stream: the peer asks for answers and does not read them")
-
-// mostOwed is how much is kept of what a peer has caused: some hundred answers to
-// its asking for new keys, of which an honest one has none or two on the way.
-const mostOwed = 4 << 10
-
 func (t *TLSConn) tryRead(p []byte) (int, error) {
 	switch c := t.conn; {
 	case c.closed.Load():
 		return 0, net.ErrClosed
 	case c.reads.expired():
 		return 0, os.ErrDeadlineExceeded
-	case t.owed > mostOwed:
-		return 0, errSilent
+	case t.owed > tlsio.MostOwed:
+		return 0, tlsio.ErrSilent
 	}
 	before := len(t.pending)
 	n, err := t.tls.Read(p)
@@ -132,14 +117,11 @@ func (t *TLSConn) tryRead(p []byte) (int, error) {
 		t.owed += len(t.pending) - before
 		t.flushSoon()
 	}
-	if n > 0 && err == errLater { // of a record behind those bytes
+	if n > 0 && err == tlsio.ErrLater { // of a record behind those bytes
 		err = nil
 	}
 	return n, err
 }
-
-// mostAtOnce is how much is encrypted before it must have gone out.
-const mostAtOnce = 64 << 10
 
 // write is Write in a task.
 func (t *TLSConn) write(ctx context.Context, p []byte) (n int, err error) {
@@ -180,7 +162,7 @@ func (t *TLSConn) writeAll(ctx context.Context, p []byte) (n int, err error) {
 		}
 		if len(t.pending) == 0 {
 			m := 0
-			m, err = t.tls.Write(p[n:min(len(p), n+mostAtOnce)])
+			m, err = t.tls.Write(p[n:min(len(p), n+tlsio.MostAtOnce)])
 			n += m
 		}
 		if err == nil && len(t.pending) > 0 {

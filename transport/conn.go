@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 
-	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -20,6 +19,7 @@ type Conn struct {
 	server *Server // nil if no server accepted it
 	unsent *unsent // nil while nothing waits to be sent
 	extra  *extra  // nil while nothing unusual was asked for
+	tls    *secure // nil on a plain connection
 	in     uint64  // bytes received
 	out    uint64  // bytes sent
 	state  connState
@@ -43,6 +43,7 @@ const (
 	broken                  // lost with an error
 	toldToPause             // PauseWriting was the last of the two that was called
 	telling                 // a callback is queued that calls one of the two
+	shaking                 // the handshake of TLS is under way
 )
 
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
@@ -71,6 +72,11 @@ func (o *owner) SocketReady() {
 	}()
 	if c.unsent != nil && c.socket.Writable() {
 		c.drain()
+	}
+	if c.is(shaking) && !c.is(lost) {
+		c.tls.shake.advance()
+		returned = true
+		return
 	}
 	c.read()
 	if err := c.socket.Failure(); err != nil {
@@ -147,7 +153,7 @@ const maxReads = 16
 // read brings the protocol what there is.
 func (c *Conn) read() {
 	for range maxReads {
-		if c.is(unmade|pausedReading|closing|lost) || !c.socket.Readable() {
+		if c.is(unmade|pausedReading|shaking|closing|lost) || !c.readable() {
 			return
 		}
 		buf := c.st.hub.Buf
@@ -159,14 +165,14 @@ func (c *Conn) read() {
 				return
 			}
 		}
-		n, err := c.socket.Read(buf)
+		n, err := c.receive(buf)
 		if n > 0 {
-			c.in += uint64(n)
 			c.hears()
 			if c.is(buffered) {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
 				c.proto.DataReceived(c, buf[:n])
+				c.st.hub.Returned(buf[:n])
 			}
 		}
 		switch {
@@ -184,13 +190,30 @@ func (c *Conn) read() {
 	c.readOn()
 }
 
+func (c *Conn) readable() bool {
+	if c.tls != nil {
+		return c.tls.readable()
+	}
+	return c.socket.Readable()
+}
+
+// receive reads what is there, like the socket's Read.
+func (c *Conn) receive(p []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.read(p)
+	}
+	n, err := c.socket.Read(p)
+	c.in += uint64(n)
+	return n, err
+}
+
 // readOn has the connection read in a coming turn.
 func (c *Conn) readOn() {
 	if c.is(busy) {
 		return
 	}
 	c.state |= busy
-	c.Loop().CallSoon(func() {
+	c.st.hub.Soon(func() {
 		c.state &^= busy
 		(*owner)(c).SocketReady()
 	})
@@ -208,8 +231,11 @@ func (c *Conn) eof() {
 // gone may not be noticed meanwhile.
 func (c *Conn) PauseReading() {
 	c.only("PauseReading")
-	if !c.is(pausedReading) {
-		c.state |= pausedReading
+	if c.is(pausedReading) {
+		return
+	}
+	c.state |= pausedReading
+	if !c.is(shaking) {
 		c.socket.Idle()
 	}
 }
@@ -221,7 +247,7 @@ func (c *Conn) ResumeReading() {
 		return
 	}
 	c.state &^= pausedReading
-	if c.is(closing | lost) {
+	if c.is(shaking | closing | lost) {
 		return
 	}
 	c.resumes()
@@ -229,7 +255,7 @@ func (c *Conn) ResumeReading() {
 		c.lose(c.fault("read", err))
 		return
 	}
-	if c.socket.Readable() {
+	if c.readable() {
 		c.readOn()
 	}
 }
@@ -254,9 +280,11 @@ func (c *Conn) beginClose() {
 		return
 	}
 	c.state |= closing
-	c.socket.Idle()
-	if !c.is(gathered) && c.unsent == nil {
-		c.lose(nil)
+	if !c.is(shaking) {
+		c.socket.Idle()
+	}
+	if !c.is(gathered) && c.unsent == nil || c.is(unmade) && c.is(shaking) {
+		c.sent()
 	}
 }
 
@@ -286,6 +314,9 @@ func (c *Conn) detach() {
 		c.extra.timer.Cancel()
 	}
 	c.dropFiles()
+	if c.is(shaking) {
+		c.tls.shake.abandon()
+	}
 }
 
 // end is the last that the protocol hears. Each step is taken even if the one
@@ -297,8 +328,11 @@ func (c *Conn) end(err error) {
 		}
 	}()
 	defer func() {
-		if !c.is(unmade) {
+		switch {
+		case !c.is(unmade):
 			c.proto.ConnectionLost(c, err)
+		case c.is(shaking) && err != nil:
+			c.tls.shake.over(err)
 		}
 	}()
 	c.unsent = nil
@@ -343,55 +377,4 @@ func (c *Conn) RemoteAddr() net.Addr {
 	c.only("RemoteAddr")
 	_, remote := c.addrs()
 	return remote
-}
-
-// Info is what there is to know of a connection.
-type Info struct {
-	Local, Remote net.Addr
-	In, Out       uint64 // bytes received and sent
-	Unsent        int    // bytes that wait to be sent
-	Reading       bool   // false after PauseReading
-	Closing       bool
-}
-
-// Info tells how the connection is now.
-func (c *Conn) Info() Info {
-	c.only("Info")
-	info := Info{In: c.in, Out: c.out, Unsent: c.waiting(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
-	info.Local, info.Remote = c.addrs()
-	return info
-}
-
-// SetNoDelay has small writes be sent at once (true, the default for TCP) or
-// collected by the system.
-func (c *Conn) SetNoDelay(on bool) error { return c.setOption(kernel.NoDelay, flag(on)) }
-
-// SetKeepAlive has the system ask a silent peer whether it is still there.
-func (c *Conn) SetKeepAlive(on bool) error { return c.setOption(kernel.KeepAlive, flag(on)) }
-
-// SetReadBuffer sets how much the system receives ahead.
-func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBuffer, bytes) }
-
-// SetWriteBuffer sets how much the system takes to send.
-func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
-
-// SetLinger sets what closing does with what the system has not sent: it is sent
-// in the background (negative), dropped, and the peer reset (0), or waited for: by
-// the whole loop, for so many seconds.
-func (c *Conn) SetLinger(seconds int) error { return c.setOption(kernel.LingerSeconds, seconds) }
-
-func (c *Conn) setOption(o kernel.Option, value int) error {
-	c.only("an option's setting")
-	fd := c.socket.FD()
-	if fd < 0 {
-		return net.ErrClosed
-	}
-	return c.fault("set", c.st.hub.K.SetOption(fd, o, value))
-}
-
-func flag(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
 }

@@ -2,19 +2,21 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"os"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // ConnectOptions configure Connect.
 type ConnectOptions struct {
-	// Timeout is how long all of it may take: look-up and every address. Zero
-	// means as long as the system tries.
+	// Timeout is how long all of it may take: look-up, every address, and the
+	// handshake of TLS. Zero means as long as the system tries.
 	Timeout time.Duration
 
 	// Local is the address of this end, "" for any.
@@ -22,6 +24,16 @@ type ConnectOptions struct {
 
 	// Delay has the system collect small writes (Nagle's algorithm).
 	Delay bool
+
+	// TLS has the connection be secured; nil means that it is not. A
+	// configuration without a ServerName gets that of the address. What it has
+	// called is called on workers of the loop, and may block. Renegotiation is
+	// not supported: one that allows it fails.
+	TLS *tls.Config
+
+	// HandshakeTimeout is how long the handshake of TLS may take. Zero means
+	// 10 seconds, less means for ever.
+	HandshakeTimeout time.Duration
 }
 
 // Connect makes a connection to an address of network "tcp", "tcp4", "tcp6" or
@@ -39,19 +51,25 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	if err == nil {
+		err = tlsio.RefuseRenegotiation(o.TLS)
+	}
 	if err != nil {
-		l.CallSoon(func() { co.fail(err) })
+		co.st.hub.Tell(func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {
 		co.addr = sock.NetAddr(network, a)
+	}
+	if o.TLS != nil {
+		co.o.TLS = tlsio.ForServer(o.TLS, address)
 	}
 	co.dialing = co.st.hub.Dial(t, bind, co.done)
 	if o.Timeout > 0 {
 		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
 	}
 	co.unfollow = l.Kernel().AfterFunc(ctx, func() {
-		l.Post(func() { co.giveUp(context.Cause(ctx)) })
+		l.PostWeak(func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
 	})
 }
 
@@ -64,6 +82,7 @@ type connecting struct {
 	addr     net.Addr // nil if a name has to be looked up
 	failed   func(error)
 	dialing  *sock.Dialing
+	conn     *Conn // while it shakes hands
 	timer    loop.Timer
 	unfollow func() bool
 }
@@ -89,9 +108,8 @@ func (co *connecting) parse(network, address, local string) (t sock.Target, bind
 }
 
 func (co *connecting) done(fd int, a kernel.Addr, err error) {
-	co.timer.Cancel()
-	co.unfollow()
 	if err != nil {
+		co.settle()
 		co.fail(err)
 		return
 	}
@@ -99,18 +117,46 @@ func (co *connecting) done(fd int, a kernel.Addr, err error) {
 		co.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
 	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.p, nil)
+	switch {
+	case err != nil:
+		co.settle()
+		co.fail(err)
+	case co.o.TLS != nil:
+		c.state |= unmade
+		co.conn = c
+		c.shakeHands(asClient, co.o.TLS, co.o.HandshakeTimeout, nil, co.shaken)
+	default:
+		co.settle()
+		c.made()
+	}
+}
+
+// shaken is the end of the handshake.
+func (co *connecting) shaken(err error) {
+	co.settle()
+	c := co.conn
+	co.conn = nil
 	if err != nil {
 		co.fail(err)
 		return
 	}
+	c.state &^= unmade
 	c.made()
 }
 
+// settle is the end of the time in which it can be given up.
+func (co *connecting) settle() {
+	co.timer.Cancel()
+	co.unfollow()
+}
+
 func (co *connecting) giveUp(why error) {
-	if co.dialing.Cancel() {
-		co.timer.Cancel()
-		co.unfollow()
+	switch {
+	case co.dialing.Cancel():
+		co.settle()
 		co.fail(why)
+	case co.conn != nil:
+		co.conn.lose(co.conn.fault("handshake", why))
 	}
 }
 

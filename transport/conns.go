@@ -20,6 +20,12 @@ func (s *Server) AbortConns() {
 	s.each(func(c *Conn) { c.lose(nil) })
 }
 
+// EachConn calls fn for every connection that the server has.
+func (s *Server) EachConn(fn func(*Conn)) {
+	s.only("EachConn")
+	s.each(fn)
+}
+
 // each looks through all connections of the loop: a server that is not about to
 // end has no use for a list of its own.
 func (s *Server) each(fn func(*Conn)) {

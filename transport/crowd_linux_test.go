@@ -65,7 +65,13 @@ func TestCrowd(t *testing.T) {
 
 func startCrowd(t *testing.T, address string) *crowd {
 	t.Helper()
-	c := &crowd{cmd: exec.Command(os.Args[0], "-test.run=^TestCrowd$", "-test.timeout=60s")}
+	return startClients(t, "TestCrowd", address)
+}
+
+// startClients runs a test that is a process of clients.
+func startClients(t *testing.T, test, address string) *crowd {
+	t.Helper()
+	c := &crowd{cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=60s")}
 	c.cmd.Env = append(os.Environ(), crowdAddress+"="+address)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()

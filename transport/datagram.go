@@ -114,7 +114,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if err != nil {
 		return nil, sock.Error("listen", e.network, nil, nil, err)
 	}
-	l.CallSoon(e.begin)
+	e.st.hub.Soon(e.begin)
 	return e, nil
 }
 
@@ -139,7 +139,7 @@ func (e *Endpoint) open(o DatagramOptions) (fd int, err error) {
 		return -1, sock.Error("listen", e.network, addrOrNil(e.network, b.Local), addrOrNil(e.network, b.Remote), err)
 	}
 	e.family, e.connected = b.Family, b.Remote.Family() != 0
-	e.file = sock.ClaimFile(hub.K, b.Local)
+	e.file = sock.Claim(hub.K, b.Local)
 	return fd, nil
 }
 

@@ -104,6 +104,7 @@ func (e *Endpoint) read() {
 		case err == nil:
 			e.in += uint64(n)
 			e.proto.DatagramReceived(e, Packet{buf[:n], addrOf(from), truncated})
+			e.st.hub.Returned(buf[:n])
 		case err == errAgain:
 			return
 		case isFatal(err):
@@ -115,7 +116,7 @@ func (e *Endpoint) read() {
 	}
 	if !e.is(busy) {
 		e.state |= busy
-		e.Loop().CallSoon(e.readsOn)
+		e.st.hub.Soon(e.readsOn)
 	}
 }
 

@@ -46,7 +46,7 @@ func (e *Endpoint) SendTo(p []byte, to Addr) error {
 	default:
 		var earlier error
 		if earlier, err = e.send(p, a); earlier != nil {
-			e.Loop().CallSoon(func() { e.failed(earlier) })
+			e.st.hub.Soon(func() { e.failed(earlier) })
 		}
 		if err == errAgain {
 			e.keep(p, a)
@@ -185,7 +185,7 @@ func (e *Endpoint) soon(tell func(DatagramWritePauser)) {
 	if !ok {
 		return
 	}
-	e.Loop().CallSoon(func() {
+	e.st.hub.Soon(func() {
 		if !e.is(lost) {
 			e.guarded(func() { tell(p) })
 		}

@@ -146,6 +146,12 @@ func (gs *GroupServer) CloseConns() { gs.each((*Server).CloseConns) }
 // AbortConns ends every connection that the server has, at once.
 func (gs *GroupServer) AbortConns() { gs.each((*Server).AbortConns) }
 
+// EachConn calls fn for every connection that the server has, on the connection's loop:
+// and so for several at once.
+func (gs *GroupServer) EachConn(fn func(*Conn)) {
+	gs.each(func(s *Server) { s.each(fn) })
+}
+
 func (gs *GroupServer) each(fn func(*Server)) {
 	for _, m := range gs.members {
 		switch l := m.st.hub.L; {
@@ -153,7 +159,7 @@ func (gs *GroupServer) each(fn func(*Server)) {
 		case l.Owns():
 			fn(m.s)
 		default:
-			_ = l.Post(func() { fn(m.s) }) // a loop that is closed has no connections
+			_ = l.PostWeak(func() { fn(m.s) }) // a loop that is closed has no connections
 		}
 	}
 }

@@ -241,3 +241,30 @@ func TestPanicsWhileTheLoopIsClosed(t *testing.T) {
 		t.Errorf("%d lost, %d sockets and %d connections left", lost, hub.Open(), s.Conns())
 	}
 }
+
+// TestLoopClosedBeforeAllIsTold: what a callback of the protocol was to hear of is
+// no work that was lost, when the connection is told that it is.
+func TestLoopClosedBeforeAllIsTold(t *testing.T) {
+	conn, lost := make(chan *transport.Conn, 1), make(chan error, 1)
+	l, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+		return &spy{
+			made:  func(c *transport.Conn) { conn <- c },
+			pause: func(c *transport.Conn) { t.Error("told to pause after the loop was stopped") },
+			lost:  func(c *transport.Conn, err error) { lost <- err },
+		}
+	})
+	dial(t, s)
+	c := <-conn
+	on(t, l, func() {
+		c.Write(make([]byte, 16<<20))
+		c.AfterFlush(func(error) {})
+		c.PauseReading()
+		c.ResumeReading()
+		l.Stop()
+	})
+	t.Cleanup(func() { // before the loop is closed
+		if len(lost) != 0 {
+			t.Error("lost already")
+		}
+	})
+}

@@ -35,7 +35,7 @@ func (m *member) listen(network, address string) error {
 		return err
 	}
 	if gs.addr, err = hub.K.LocalAddr(fd); err == nil {
-		m.file = sock.ClaimFile(hub.K, gs.addr)
+		m.file = sock.Claim(hub.K, gs.addr)
 		m.ln, err = hub.Listen(fd, m.accept, m.failed)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *member) refuse() error {
 	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
 	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
-		_ = l.Post(m.stop) // if it does not run, accept or the loop's end sees to it
+		_ = l.PostWeak(m.stop) // if it does not run, accept or the loop's end sees to it
 	}
 	return err
 }
@@ -184,7 +184,7 @@ func (m *member) unload() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.hub.L.Post(func() { from.ln.Resume() })
+		_ = from.st.hub.L.PostWeak(func() { from.ln.Resume() })
 	}
 }
 

@@ -29,6 +29,14 @@
 // take is kept, and sent when there is room. How much is kept is for the protocol
 // to heed: at the high water mark it is told to pause, at the low one to go on.
 //
+// # TLS
+//
+// A server or client with a *tls.Config has its connections secured: they are made
+// when hands are shaken, and then keep all these promises. A peer that ends without
+// saying so, as one who cuts the connection would, is told by ConnectionLost with
+// io.ErrUnexpectedEOF. Encryption is done on the loop; what a handshake computes is
+// done by workers.
+//
 // # Which goroutine
 //
 // Everything is for callbacks of the connection's loop, or for before it runs; a

@@ -17,7 +17,7 @@ import (
 // before, ahead of what is written after. It returns at once, and the file must stay
 // open until done is called, on the loop: with nil when all was handed to the
 // system. They take no memory, and do not count for the water marks; on Linux they
-// are not even copied.
+// are not even copied, unless TLS has to encrypt them.
 //
 // What can be told at once to be wrong is told to done, and the connection goes on:
 // a negative offset, no regular file (os.ErrInvalid), fewer bytes than asked for
@@ -54,7 +54,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	}
 	u := c.unsent
 	first := u.empty()
-	s := &span{f: f, offset: offset, left: n, at: c.out + uint64(u.total())}
+	s := &span{f: f, offset: offset, left: n, at: c.out + uint64(u.total()), plain: c.tls != nil}
 	u.files = append(u.files, s)
 	e := c.more()
 	e.marks = append(e.marks, mark{s.at + uint64(n), done})
@@ -95,9 +95,9 @@ type span struct {
 // fileIsNext tells whether a file's bytes follow those that were sent.
 func (u *unsent) fileIsNext(out uint64) bool { return len(u.files) > 0 && u.files[0].at <= out }
 
-func (u *unsent) empty() bool { return u.size == 0 && len(u.files) == 0 }
+func (u *unsent) empty() bool { return u.size == 0 && len(u.files) == 0 && len(u.sealed) == 0 }
 
-// total is how many bytes wait to be sent, those of files included.
+// total is how many bytes were written and wait, those of files included.
 func (u *unsent) total() int64 {
 	n := int64(u.size)
 	for _, s := range u.files {
@@ -114,7 +114,7 @@ func (c *Conn) drainFile() bool {
 	case s.busy:
 		return false
 	case len(s.buf) > 0:
-		n, err := c.socket.Write(s.buf)
+		n, err := c.transmit(s.buf)
 		c.out += uint64(n)
 		s.at += uint64(n)
 		s.buf = s.buf[n:]

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
@@ -32,9 +34,21 @@ type Options struct {
 	// algorithm); without it they are sent at once.
 	Delay bool
 
+	// TLS has connections be secured. Nil means that they are not. It is used
+	// as it is, by all of them, and must not be changed. What it has called
+	// (GetCertificate and the like) is called on workers of the loop, and may
+	// block.
+	TLS *tls.Config
+
+	// HandshakeTimeout is how long a handshake of TLS may take. Zero means 10
+	// seconds, less means for ever.
+	HandshakeTimeout time.Duration
+
 	// OnError is told when connections cannot be accepted, for want of
 	// descriptors or memory: once for each such spell, after which accepting
-	// goes on by itself.
+	// goes on by itself. It is told too of each handshake that fails: the Op of
+	// that *net.OpError is "handshake", or "local error" or "remote error" for
+	// an alert of TLS.
 	OnError func(error)
 }
 
@@ -67,7 +81,7 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	}
 	var file sock.File
 	if network == "unix" {
-		file = sock.ClaimFile(st.hub.K, kernel.Addr{Path: address})
+		file = sock.Claim(st.hub.K, kernel.Addr{Path: address})
 	}
 	s, err := st.serve(fd, network, o)
 	if err != nil {
@@ -144,7 +158,19 @@ func (s *Server) accept(fd int) {
 	if s.o.MaxConns > 0 && s.conns >= s.o.MaxConns {
 		s.listener.Pause()
 	}
-	c.made()
+	if s.o.TLS == nil {
+		c.made()
+		return
+	}
+	c.state |= unmade
+	c.shakeHands(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
+		if err == nil {
+			c.state &^= unmade
+			c.made()
+		} else if s.o.OnError != nil {
+			s.o.OnError(err)
+		}
+	})
 }
 
 // made tells the protocol of the connection, on the way to the first data.

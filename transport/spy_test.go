@@ -100,6 +100,7 @@ func onEvery(t *testing.T, test func(t *testing.T, o loop.Options)) {
 func steady(t *testing.T, o loop.Options, prepare func(l *loop.Loop)) *loop.Loop {
 	t.Helper()
 	o.Watchdog = -1 // a busy machine says nothing of the code
+	o.Debug = true  // nobody keeps what is lent
 	l, err := loop.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,8 @@ type station struct {
 	flushes func()      // flush, made once
 	end     loop.Handle // of the turn
 	servers []closer    // open ones, in the order in which they were made
+	records []byte      // that crypto/tls has just made
+	joined  []byte      // small buffers that are to be one record
 }
 
 // closer is a server, or a loop's part of one.

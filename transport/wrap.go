@@ -106,7 +106,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		c.state |= shutting
 		c.socket.CloseWrite()
 	}
-	st.hub.L.CallSoon(c.begin)
+	st.hub.Soon(c.begin)
 	return c, nil
 }
 
@@ -142,8 +142,8 @@ var ErrUnsent = errors.New("transport: bytes wait to be sent; see AfterFlush")
 // Detach gives the connection back as one of package net. Nothing is lost: what was
 // not received yet is read from it, and while something waits to be sent it is
 // refused with ErrUnsent. ConnectionLost is called with nil, as the last call. A
-// pipe cannot be detached, nor anything where there is no real system below: that
-// is errors.ErrUnsupported.
+// pipe cannot be detached, nor what is secured by TLS, nor anything where there is
+// no real system below: that is errors.ErrUnsupported.
 func (c *Conn) Detach() (net.Conn, error) {
 	c.only("Detach")
 	if c.is(gathered) {
@@ -154,7 +154,7 @@ func (c *Conn) Detach() (net.Conn, error) {
 		return nil, c.fault("detach", net.ErrClosed)
 	case c.unsent != nil && !c.unsent.empty():
 		return nil, c.fault("detach", ErrUnsent)
-	case c.network() == "pipe":
+	case c.network() == "pipe" || c.tls != nil:
 		return nil, c.fault("detach", syscall.EOPNOTSUPP)
 	}
 	nc, err := c.st.hub.K.Native().NetConn(c.socket.FD())

@@ -73,7 +73,7 @@ func (c *Conn) send(p []byte) {
 		c.keep(p)
 		return
 	}
-	n, err := c.socket.Write(p)
+	n, err := c.transmit(p)
 	c.out += uint64(n)
 	if err != nil {
 		c.lose(c.fault("write", err))
@@ -81,9 +81,24 @@ func (c *Conn) send(p []byte) {
 	}
 	if n < len(p) {
 		c.keep(p[n:])
-		return
+	} else if c.unsent == nil {
+		c.sent()
 	}
-	c.sent()
+}
+
+// transmit is the socket's Write, through TLS if there is.
+func (c *Conn) transmit(p []byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.write(p)
+	}
+	return c.socket.Write(p)
+}
+
+func (c *Conn) transmitv(bufs [][]byte) (int, error) {
+	if c.tls != nil {
+		return c.tls.writev(bufs)
+	}
+	return c.socket.Writev(bufs)
 }
 
 // sendv writes several buffers, and keeps what does not fit.
@@ -94,7 +109,7 @@ func (c *Conn) sendv(bufs [][]byte) {
 	for c.unsent == nil && len(bufs) > 0 {
 		some := bufs[:min(len(bufs), sock.MostBuffers)]
 		bufs = bufs[len(some):]
-		n, err := c.socket.Writev(some)
+		n, err := c.transmitv(some)
 		c.out += uint64(n)
 		if err != nil {
 			c.lose(c.fault("write", err))
@@ -123,7 +138,13 @@ func (c *Conn) sent() {
 	switch {
 	case c.is(gathered): // more of it comes behind; flush sees to the end
 	case c.is(closing):
-		c.lose(nil)
+		if waits, _ := c.farewell(); !waits {
+			c.lose(nil)
+		}
+	case c.is(shutting) && c.tls != nil:
+		if _, err := c.farewell(); err != nil {
+			c.lose(c.fault("shutdown", err))
+		}
 	case c.is(shutting) && !c.socket.Shut():
 		err := c.socket.CloseWrite()
 		if err == syscall.ENOTCONN && c.socket.Readable() {
@@ -156,16 +177,11 @@ func (c *Conn) WriteEOF() error {
 
 // unsent is what waits for room.
 type unsent struct {
-	bufs  [][]byte
-	head  int // bytes of the first that were sent
-	size  int
-	files []*span // between the bytes
-}
-
-// mark is a function to be called when a number of bytes were sent.
-type mark struct {
-	at uint64
-	fn func(error)
+	sealed []byte // goes out first, as it is: TLS has made it, or began behind it
+	bufs   [][]byte
+	head   int // bytes of the first that were sent
+	size   int
+	files  []*span // between the bytes
 }
 
 // chunk is how much room is made for small writes at once.
@@ -204,6 +220,9 @@ func (u *unsent) add(p []byte) {
 func (c *Conn) drain() {
 	u := c.unsent
 	for {
+		if len(u.sealed) > 0 && !c.drainSealed() {
+			return
+		}
 		c.settle()
 		if c.is(lost) {
 			return
@@ -213,6 +232,10 @@ func (c *Conn) drain() {
 			break
 		}
 		if !c.socket.Writable() {
+			return
+		}
+		if c.is(shaking) {
+			c.socket.Flushed() // until TLS takes it, there is nothing to send
 			return
 		}
 		if u.fileIsNext(c.out) {
@@ -246,10 +269,10 @@ func (c *Conn) drainBytes(u *unsent) (int, error) {
 	first := bufs[0]
 	if len(u.files) > 0 {
 		p := first[u.head:]
-		return c.socket.Write(p[:min(uint64(len(p)), u.files[0].at-c.out)])
+		return c.transmit(p[:min(uint64(len(p)), u.files[0].at-c.out)])
 	}
 	bufs[0] = first[u.head:]
-	n, err := c.socket.Writev(bufs)
+	n, err := c.transmitv(bufs)
 	bufs[0] = first
 	return n, err
 }
@@ -266,61 +289,6 @@ func (u *unsent) drop(n int) {
 	u.head = n
 }
 
-// settle calls the functions of marks that were reached.
-func (c *Conn) settle() {
-	for e := c.extra; e != nil && len(e.marks) > 0 && e.marks[0].at <= c.out; {
-		fn := e.marks[0].fn
-		e.marks = e.marks[1:]
-		fn(nil)
-	}
-}
-
-// abandon is settle when no more bytes will get out. All hear of it, even if one
-// panics.
-func (c *Conn) abandon(why error) {
-	e := c.extra
-	if e == nil || len(e.marks) == 0 {
-		return
-	}
-	defer func() { c.abandon(why) }()
-	mark := e.marks[0]
-	e.marks = e.marks[1:]
-	if mark.at <= c.out {
-		mark.fn(nil)
-	} else {
-		mark.fn(why)
-	}
-}
-
-// AfterFlush calls fn once everything written so far was handed to the system, or
-// with an error if it never will be. It is not called inside this call.
-func (c *Conn) AfterFlush(fn func(error)) {
-	c.only("AfterFlush")
-	if fn == nil {
-		panic("transport: AfterFlush with a nil function")
-	}
-	was := c.state
-	if c.is(gathered) {
-		c.st.flush()
-	}
-	if was&lost != 0 || c.is(broken) {
-		c.st.hub.Tell(func() { fn(net.ErrClosed) })
-		return
-	}
-	e, at := c.more(), c.out
-	if c.unsent != nil {
-		at += uint64(c.unsent.total())
-	}
-	e.marks = append(e.marks, mark{at, fn})
-	if c.unsent == nil && !c.is(lost) {
-		c.Loop().CallSoon(func() {
-			if !c.is(lost) {
-				c.guarded(c.settle)
-			}
-		})
-	}
-}
-
 // Unsent is how many bytes wait for room to be sent, not counting those of files.
 // Small writes of the turn under way are not among them yet.
 func (c *Conn) Unsent() int {
@@ -332,7 +300,7 @@ func (c *Conn) waiting() int {
 	if c.unsent == nil {
 		return 0
 	}
-	return c.unsent.size
+	return c.unsent.size + len(c.unsent.sealed)
 }
 
 func (c *Conn) limits() (high, low int) {
@@ -380,7 +348,7 @@ func (c *Conn) tellPauser() {
 		return
 	}
 	c.state |= telling
-	c.Loop().CallSoon(func() {
+	c.st.hub.Soon(func() {
 		c.state &^= telling
 		p, ok := c.proto.(WritePauser)
 		switch {

@@ -3,18 +3,12 @@
 package load
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// headerBytes is the number of the connection and of the burst, at the start
-// of every message.
-const headerBytes = 16
 
 const (
 	// maxEvents bounds one epoll batch.
@@ -29,15 +23,14 @@ const (
 // A client drives all connections from one thread. No field is shared.
 type client struct {
 	spin    bool
-	size    int // of a message, bytes
-	depth   int // messages in the next burst; 0: a connection rests after its echo
-	burst   int // room for one burst of one connection, bytes
+	talk    talk
+	greet   func(fd int) error // what comes before the first message; nil for nothing
+	depth   int                // messages in the next burst; 0: a connection rests after its echo
+	burst   int                // room for one burst of one connection, bytes
 	target  unix.SockaddrInet4
 	epoll   int
 	conns   []conn
 	in      []byte // a burst's room for each connection, as echoes come in parts
-	out     []byte // the burst being sent
-	filler  []byte // what stands in a message after the header
 	events  []unix.EpollEvent
 	waiting int // connections with a burst in flight
 
@@ -68,38 +61,26 @@ func (c *client) now() time.Duration {
 func (c *client) send(i, depth int) error {
 	cn := &c.conns[i]
 	cn.seq++
-	cn.want = depth * c.size
+	cn.want = depth * c.talk.answerBytes()
 	cn.got = 0
 	cn.sent = c.clock
-	for at := 0; at < cn.want; at += c.size {
-		binary.LittleEndian.PutUint64(c.out[at:], uint64(i))
-		binary.LittleEndian.PutUint64(c.out[at+8:], cn.seq<<8|uint64(at/c.size))
-	}
-	n, err := sendNow(cn.fd, c.out[:cn.want])
+	out := c.talk.burst(i, cn.seq, depth)
+	n, err := sendNow(cn.fd, out)
 	if err != nil {
 		return fmt.Errorf("load: connection %d: send: %w", i, err)
 	}
-	if n != cn.want {
+	if n != len(out) {
 		// An empty socket takes a burst of a few kilobytes whole.
-		return fmt.Errorf("load: connection %d: sent %d of %d bytes", i, n, cn.want)
+		return fmt.Errorf("load: connection %d: sent %d of %d bytes", i, n, len(out))
 	}
 	c.waiting++
 	return nil
 }
 
-// verify compares a complete burst with what was sent.
+// verify looks at the answers to a complete burst.
 func (c *client) verify(i int) error {
 	cn := &c.conns[i]
-	in := c.in[i*c.burst:][:cn.want]
-	for at := 0; at < cn.want; at += c.size {
-		who := binary.LittleEndian.Uint64(in[at:])
-		seq := binary.LittleEndian.Uint64(in[at+8:])
-		if who != uint64(i) || seq != cn.seq<<8|uint64(at/c.size) ||
-			!bytes.Equal(in[at+headerBytes:at+c.size], c.filler) {
-			return fmt.Errorf("load: connection %d: message %d of burst %d came back changed", i, at/c.size, cn.seq)
-		}
-	}
-	return nil
+	return c.talk.verify(i, cn.seq, c.in[i*c.burst:][:cn.want])
 }
 
 // runUntil answers echoes with new bursts until the clock, counted from base,

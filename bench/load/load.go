@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package load is a closed-loop load generator for echo servers.
+// Package load is a closed-loop load generator for echo and HTTP servers.
 //
 // It drives many connections from one thread with edge-triggered epoll and raw
 // system calls on non-blocking sockets. Nothing is allocated while it
@@ -28,6 +28,11 @@ type Plan struct {
 	Conns     int
 	SizeBytes int
 	Depth     int
+	// Path, if it is not empty, has the messages be GET requests for it, of
+	// whatever size they are. Each is to be answered with Body.
+	Path, Body string
+	// WebSocket has the messages be those of WebSockets, of up to 125 bytes.
+	WebSocket bool
 	// Idle further connections echo one message and then only stay open.
 	Idle int
 	// Warmup runs before the measured Window. A zero Window only opens the
@@ -116,8 +121,10 @@ func (p Plan) check() error {
 	case !addr.Addr().Is4() || !addr.Addr().IsLoopback():
 		// The generator binds to 127.0.0.x, and must never reach another machine.
 		return fmt.Errorf("load: %s is not an IPv4 loopback address", p.Addr)
-	case p.SizeBytes < headerBytes:
+	case p.Path == "" && p.SizeBytes < headerBytes:
 		return fmt.Errorf("load: a message needs %d bytes for its number", headerBytes)
+	case p.WebSocket && p.SizeBytes > 125:
+		return errors.New("load: a WebSocket's message may have 125 bytes here")
 	case p.Depth < 1:
 		return errors.New("load: depth must be at least 1")
 	case p.Window > 0 && p.Conns < 1:

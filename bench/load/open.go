@@ -33,23 +33,27 @@ func newClient(p Plan, total int) (*client, error) {
 	}
 	c := &client{
 		spin:   p.Spin,
-		size:   p.SizeBytes,
-		burst:  p.SizeBytes * p.Depth,
 		target: unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()},
 		epoll:  epoll,
 		conns:  make([]conn, 0, total),
-		in:     make([]byte, total*p.SizeBytes*p.Depth),
-		out:    make([]byte, p.SizeBytes*p.Depth),
-		filler: make([]byte, p.SizeBytes-headerBytes),
 		events: make([]unix.EpollEvent, maxEvents),
 		base:   time.Now(),
 	}
-	for i := range c.filler {
-		c.filler[i] = byte('a' + i%26)
+	switch {
+	case p.Path != "":
+		c.talk, err = newRequests(p)
+	case p.WebSocket:
+		c.talk = newFrames(p)
+		c.greet = func(fd int) error { return shakeHands(fd, p.Addr) }
+	default:
+		c.talk = newEchoes(p)
 	}
-	for at := 0; at < c.burst; at += c.size {
-		copy(c.out[at+headerBytes:], c.filler)
+	if err != nil {
+		unix.Close(epoll)
+		return nil, err
 	}
+	c.burst = p.Depth * c.talk.answerBytes()
+	c.in = make([]byte, total*c.burst)
 	return c, nil
 }
 
@@ -112,6 +116,11 @@ func (c *client) connect(fd, i int) error {
 	}
 	if err := unix.Connect(fd, &c.target); err != nil {
 		return err
+	}
+	if c.greet != nil {
+		if err := c.greet(fd); err != nil {
+			return err
+		}
 	}
 	return unix.SetNonblock(fd, true)
 }

@@ -3,6 +3,7 @@ package peers
 import (
 	"net"
 	"os"
+	"runtime"
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/panjf2000/gnet/v2/pkg/logging"
@@ -55,14 +56,14 @@ func gnetAddr(engine gnet.Engine) (net.Addr, error) {
 	return ln.Addr(), nil
 }
 
-// serveGnet runs one loop that also accepts (that is what ReusePort chooses in
+// serveGnet runs one loop for each core that also accepts (that is what ReusePort chooses in
 // gnet: no second loop that only accepts and hands over). TCP_NODELAY is
 // gnet's default. Its undocumented build tag poll_opt reaches it through ours:
 // `go run -tags poll_opt .`.
 func serveGnet(o Options) error {
 	s := &gnetEcho{o: o}
 	err := gnet.Run(s, "tcp4://"+o.Addr,
-		gnet.WithMulticore(false),
+		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
 		gnet.WithReusePort(true),
 		gnet.WithTCPNoDelay(gnet.TCPNoDelay),
 		gnet.WithLogLevel(logging.ErrorLevel))

@@ -1,4 +1,4 @@
-// Package peers holds the echo servers Spindle is compared with.
+// Package peers holds the echo and HTTP servers Spindle is compared with.
 //
 // Those written in Go are linked into the bench command and run one per child
 // process (`bench serve NAME`); those in other languages lie beside them as
@@ -35,6 +35,17 @@ var servers = map[string]func(Options) error{
 	"gonet":   serveGoNet,
 	"nbio":    serveNbio,
 	"netpoll": serveNetpoll,
+
+	"spindle-lean":      serveLean,
+	"spindle-inline":    serveInline,
+	"spindle-goroutine": serveGoroutine,
+	"nethttp":           serveNetHTTP,
+	"fasthttp":          serveFastHTTP,
+
+	"spindle-socket": serveSocket,
+	"spindle-conn":   serveConn,
+	"gorilla":        serveGorilla,
+	"nbio-ws":        serveNbioWS,
 }
 
 // Names lists the peers written in Go, sorted.

@@ -25,21 +25,23 @@ func Cores() ([]int, error) {
 	return cores, nil
 }
 
-// StartOn starts cmd confined to one core.
+// StartOn starts cmd confined to some cores.
 //
-// The core is set on the forking thread, which the child inherits: pinning
+// They are set on the forking thread, which the child inherits: pinning
 // after the start would miss threads a runtime has made by then, and the
 // runtime would already have counted the cores.
-func StartOn(core int, cmd *exec.Cmd) error {
+func StartOn(cores []int, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var before, only unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		return err
 	}
-	only.Set(core)
+	for _, core := range cores {
+		only.Set(core)
+	}
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("proc: cannot run on core %d: %w", core, err)
+		return fmt.Errorf("proc: cannot run on cores %d: %w", cores, err)
 	}
 	err := cmd.Start()
 	if back := unix.SchedSetaffinity(0, &before); back != nil && err == nil {

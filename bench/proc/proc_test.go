@@ -75,7 +75,7 @@ func TestStartOnPinsTheChildOnly(t *testing.T) {
 	var out strings.Builder
 	cmd := exec.Command("grep", "Cpus_allowed_list", "/proc/self/status")
 	cmd.Stdout = &out
-	if err := StartOn(core, cmd); err != nil {
+	if err := StartOn([]int{core}, cmd); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
@@ -87,20 +87,20 @@ func TestStartOnPinsTheChildOnly(t *testing.T) {
 	if after, err := Cores(); err != nil || len(after) != len(before) {
 		t.Errorf("our cores went from %v to %v, %v", before, after, err)
 	}
-	if err := StartOn(1000, exec.Command("true")); err == nil {
+	if err := StartOn([]int{1000}, exec.Command("true")); err == nil {
 		t.Error("no error for a core that is not there")
 	}
 }
 
 func TestStartServerThatEnds(t *testing.T) {
-	_, err := StartServer(firstCore(t), []string{"sh", "-c", "echo no such flag >&2; exit 3"}, nil)
+	_, err := StartServer([]int{firstCore(t)}, []string{"sh", "-c", "echo no such flag >&2; exit 3"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "3") {
 		t.Errorf("error %v does not say why", err)
 	}
 }
 
 func TestStartServerAndStop(t *testing.T) {
-	s, err := StartServer(firstCore(t), []string{"sh", "-c", "echo starting; echo listening on 127.0.0.1:$PORT; exec cat >/dev/null; read x"}, []string{"PORT=7"})
+	s, err := StartServer([]int{firstCore(t)}, []string{"sh", "-c", "echo starting; echo listening on 127.0.0.1:$PORT; exec cat >/dev/null; read x"}, []string{"PORT=7"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,9 @@ type Server struct {
 	exited chan error // receives Wait's result once
 }
 
-// StartServer runs argv on the given core and waits until it has announced its
+// StartServer runs argv on the given cores and waits until it has announced its
 // address on standard output. The environment is ours with env added.
-func StartServer(core int, argv, env []string) (*Server, error) {
+func StartServer(cores []int, argv, env []string) (*Server, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	// A harness that is killed must not leave servers behind.
@@ -47,7 +47,7 @@ func StartServer(core int, argv, env []string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := StartOn(core, cmd); err != nil {
+	if err := StartOn(cores, cmd); err != nil {
 		return nil, err
 	}
 	s.Pid = cmd.Process.Pid

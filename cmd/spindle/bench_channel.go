@@ -11,22 +11,20 @@ import (
 // goroutines: a value there and one back from hand to hand, and values that go
 // one way through a buffer.
 func benchChannel(ctx context.Context, s *session) error {
-	if err := s.pair(ctx, s.messages, "channel_ns", s.pingPong, "go_channel_ns", s.goPingPong); err != nil {
+	if err := s.pair(ctx, s.messages, "channel_ns", pingPong, "go_channel_ns", goPingPong); err != nil {
 		return err
 	}
-	many := *s
-	many.messages *= 4
-	return s.pair(ctx, many.messages, "channel_buffered_ns", many.flow, "go_channel_buffered_ns", many.goFlow)
+	return s.pair(ctx, 4*s.messages, "channel_buffered_ns", flow, "go_channel_buffered_ns", goFlow)
 }
 
 const channelBuffer = 64
 
-func (s *session) pingPong(ctx context.Context) error {
+func pingPong(ctx context.Context, n int) error {
 	ping, pinged := cosync.NewChannel[int](0)
 	pong, ponged := cosync.NewChannel[int](0)
-	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error {
-			for range s.messages {
+	return spindle.WithNursery(ctx, func(ctx context.Context, nursery *spindle.Nursery) error {
+		nursery.Go(func(ctx context.Context) error {
+			for range n {
 				v, err := pinged.Receive(ctx)
 				if err != nil {
 					return err
@@ -37,7 +35,7 @@ func (s *session) pingPong(ctx context.Context) error {
 			}
 			return nil
 		})
-		for i := range s.messages {
+		for i := range n {
 			if err := ping.Send(ctx, i); err != nil {
 				return err
 			}
@@ -49,31 +47,31 @@ func (s *session) pingPong(ctx context.Context) error {
 	})
 }
 
-func (s *session) goPingPong() {
+func goPingPong(n int) {
 	ping, pong := make(chan int), make(chan int)
 	go func() {
-		for range s.messages {
+		for range n {
 			pong <- <-ping
 		}
 	}()
-	for i := range s.messages {
+	for i := range n {
 		ping <- i
 		<-pong
 	}
 }
 
-func (s *session) flow(ctx context.Context) error {
+func flow(ctx context.Context, n int) error {
 	in, out := cosync.NewChannel[int](channelBuffer)
-	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error {
-			for i := range s.messages {
+	return spindle.WithNursery(ctx, func(ctx context.Context, nursery *spindle.Nursery) error {
+		nursery.Go(func(ctx context.Context) error {
+			for i := range n {
 				if err := in.Send(ctx, i); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		for range s.messages {
+		for range n {
 			if _, err := out.Receive(ctx); err != nil {
 				return err
 			}
@@ -82,14 +80,14 @@ func (s *session) flow(ctx context.Context) error {
 	})
 }
 
-func (s *session) goFlow() {
+func goFlow(n int) {
 	values := make(chan int, channelBuffer)
 	go func() {
-		for i := range s.messages {
+		for i := range n {
 			values <- i
 		}
 	}()
-	for range s.messages {
+	for range n {
 		<-values
 	}
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,52 +26,60 @@ func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration,
 	return took, err
 }
 
-// pair measures ours and Go's in turns, n things a round, and sets both keys to
-// the medians, in nanoseconds for each.
-func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(context.Context) error, goKey string, gos func()) error {
-	var a, b []float64
+// stints is how often ours and Go's take turns within a round: a machine that is
+// slow for a while is slow for both.
+const stints = 8
+
+// pair measures n things of ours and of Go's a round, in turns, and sets both keys
+// to what one took, in nanoseconds, in the pair of stints with the median ratio.
+func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(context.Context, int) error, goKey string, gos func(int)) error {
+	type pair struct{ ours, gos float64 }
+	var all []pair
+	n /= stints
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
 			return err
 		}
-		took, err := inTask(ctx, ours)
-		if err != nil {
-			return err
+		for range stints {
+			took, err := inTask(ctx, func(ctx context.Context) error { return ours(ctx, n) })
+			if err != nil {
+				return err
+			}
+			start := time.Now()
+			gos(n)
+			all = append(all, pair{float64(took) / float64(n), float64(time.Since(start)) / float64(n)})
 		}
-		a = append(a, float64(took.Nanoseconds())/float64(n))
-		start := time.Now()
-		gos()
-		b = append(b, float64(time.Since(start).Nanoseconds())/float64(n))
 	}
-	s.set(ourKey, percentile(a, 50))
-	s.set(goKey, percentile(b, 50))
+	slices.SortFunc(all, func(a, b pair) int { return cmp.Compare(a.ours/a.gos, b.ours/b.gos) })
+	s.set(ourKey, all[len(all)/2].ours)
+	s.set(goKey, all[len(all)/2].gos)
 	return nil
 }
 
 // benchSwitch has two tasks yield to each other, so that each yield is a switch,
 // beside the bare coroutine of the standard library, there and back.
 func benchSwitch(ctx context.Context, s *session) error {
-	yields := func(ctx context.Context) error {
-		for range s.switches / 2 {
-			if err := spindle.Yield(ctx); err != nil {
-				return err
+	return s.pair(ctx, s.switches, "switch_ns", func(ctx context.Context, n int) error {
+		yields := func(ctx context.Context) error {
+			for range n / 2 {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
-		return nil
-	}
-	return s.pair(ctx, s.switches, "switch_ns", func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(yields)
 			n.Go(yields)
 			return nil
 		})
-	}, "pull_ns", func() {
+	}, "pull_ns", func(n int) {
 		next, stop := iter.Pull(func(yield func(int) bool) {
 			for yield(0) {
 			}
 		})
 		defer stop()
-		for range s.switches {
+		for range n {
 			next()
 		}
 	})
@@ -79,18 +89,18 @@ func benchSwitch(ctx context.Context, s *session) error {
 // goroutines that are started and joined.
 func benchSpawn(ctx context.Context, s *session) error {
 	nop := func(context.Context) error { return nil }
-	err := s.pair(ctx, s.spawns, "spawn_ns", func(ctx context.Context) error {
-		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			for range s.spawns {
-				n.Go(nop)
+	err := s.pair(ctx, s.spawns, "spawn_ns", func(ctx context.Context, n int) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, nursery *spindle.Nursery) error {
+			for range n {
+				nursery.Go(nop)
 				if err := spindle.Yield(ctx); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-	}, "goroutine_ns", func() {
-		for range s.spawns {
+	}, "goroutine_ns", func(n int) {
+		for range n {
 			var one sync.WaitGroup
 			one.Go(nothing)
 			one.Wait()
@@ -138,15 +148,15 @@ func benchGather(ctx context.Context, s *session) error {
 	for i := range fns {
 		fns[i] = func(context.Context) (int, error) { return i, nil }
 	}
-	return s.pair(ctx, s.spawns, "gather_ns", func(ctx context.Context) error {
-		for range s.spawns / each {
+	return s.pair(ctx, s.spawns, "gather_ns", func(ctx context.Context, n int) error {
+		for range n / each {
 			if _, err := spindle.Gather(ctx, fns...); err != nil {
 				return err
 			}
 		}
 		return nil
-	}, "go_gather_ns", func() {
-		for range s.spawns / each {
+	}, "go_gather_ns", func(n int) {
+		for range n / each {
 			var all sync.WaitGroup
 			results := make([]int, each)
 			for i := range results {

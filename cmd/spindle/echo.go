@@ -22,7 +22,7 @@ until it is interrupted.
   spindle echo --loops 4 --addr :9000        four loops that share the port
   spindle echo --network unix --addr /tmp/e  a Unix socket
   spindle echo --network udp                 datagrams
-  spindle echo --network tls --model coroutine --tls-cert c.pem --tls-key k.pem
+  spindle echo --network tls --tls-cert c.pem --tls-key k.pem
   nc 127.0.0.1 9000                          try it: what you type comes back
 
 Port 0 takes a free port; the line on standard output says which. Without files
@@ -43,7 +43,7 @@ type echoServer func(ctx context.Context, l *loop.Loop, at endpoint, ready func(
 
 // echoServers are the servers by model and network.
 var echoServers = map[string]map[string]echoServer{
-	"protocol":  {"tcp": protocolEcho, "unix": protocolEcho, "udp": datagramEcho},
+	"protocol":  {"tcp": protocolEcho, "unix": protocolEcho, "udp": datagramEcho, "tls": protocolEcho},
 	"coroutine": {"tcp": coroutineEcho, "unix": coroutineEcho, "udp": packetEcho, "tls": tlsEcho},
 }
 
@@ -65,8 +65,6 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 		return fmt.Errorf("unexpected argument %q; see 'spindle echo --help'", flags.Arg(0))
 	case echoServers[*model] == nil:
 		return fmt.Errorf("unknown model %q (have protocol, coroutine)", *model)
-	case server == nil && *network == "tls":
-		return errors.New("--network tls: needs --model coroutine")
 	case server == nil:
 		return fmt.Errorf("unknown network %q (have tcp, unix, udp, tls)", *network)
 	case *loops < 1:

@@ -10,9 +10,14 @@ import (
 
 // protocolEcho is the server in the callback model.
 func protocolEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
-	s, err := transport.Listen(l, at.network, at.address, transport.Options{
+	network := at.network
+	if at.tls != nil {
+		network = "tcp"
+	}
+	s, err := transport.Listen(l, network, at.address, transport.Options{
 		Protocol:  func() transport.Protocol { return echoProtocol{} },
 		ReusePort: at.shared,
+		TLS:       at.tls,
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ type command struct {
 }
 
 var commands = []command{
+	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
 	{"proxy", "a TCP proxy: what comes in on one address goes out to another", runProxy},
 	{"sim", "run a program in a simulated world, again and again, until it fails", runSim},

@@ -210,7 +210,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	for _, name := range []string{"spindle", "loop", "cosync", "sim", "stream", "proc", "files"} {
+	for _, name := range []string{"spindle", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files"} {
 		dir := filepath.Join("../..", name)
 		if name == "spindle" {
 			dir = "../.."

@@ -34,16 +34,16 @@ func NumberOf(current uintptr) uint64 {
 	if place < 0 || current == 0 {
 		return 0
 	}
-	return peek[uint64](current, place)
+	return *at[uint64](current, place)
 }
 
 // searched is how many bytes of a g are looked at: the number lies within them
 // in every Go so far.
 const searched = 320
 
-// peek reads a word out of a g. The g is there as long as its goroutine runs.
-func peek[W uint64 | uintptr](g uintptr, place int) W {
-	return *(*W)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&g)), place))
+// at is a word of a g. The g is there as long as its goroutine runs.
+func at[W uint64 | uintptr](g uintptr, place int) *W {
+	return (*W)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&g)), place))
 }
 
 var findNumber = sync.OnceValue(func() int {
@@ -57,7 +57,7 @@ var findNumber = sync.OnceValue(func() int {
 			mu.Lock()
 			defer mu.Unlock()
 			for i := range found {
-				if peek[uint64](g, i*step) == number {
+				if *at[uint64](g, i*step) == number {
 					found[i]++
 				}
 			}
@@ -70,11 +70,14 @@ var findNumber = sync.OnceValue(func() int {
 	return -1
 })
 
-// Locked tells whether the goroutine that Current identified, the calling one or
-// one that waits, is wired to its thread by runtime.LockOSThread; false if it
-// cannot be told.
-func Locked(current uintptr) bool {
-	return lockPlace >= 0 && peek[uintptr](current, lockPlace) != 0
+// LockWord is a word of the goroutine that Current identified: zero but while it
+// is wired to its thread by runtime.LockOSThread. It is to be read by that
+// goroutine only. If it cannot be told, it is a word that is always zero.
+func LockWord(current uintptr) *uintptr {
+	if lockPlace < 0 {
+		return new(uintptr)
+	}
+	return at[uintptr](current, lockPlace)
 }
 
 // lockPlace is where a g tells of its thread: a word that is zero but while the
@@ -93,7 +96,7 @@ func findLock() int {
 	keep := func(zero bool) {
 		g := Current()
 		suspects = slices.DeleteFunc(suspects, func(place int) bool {
-			return (peek[uintptr](g, place) == 0) != zero
+			return (*at[uintptr](g, place) == 0) != zero
 		})
 	}
 	for range witnesses {

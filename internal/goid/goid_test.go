@@ -59,21 +59,22 @@ func TestNumberOf(t *testing.T) {
 	}
 }
 
-func TestLocked(t *testing.T) {
+func TestLockWord(t *testing.T) {
 	locked := make(chan bool)
 	go func() {
-		locked <- goid.Locked(goid.Current())
+		word := goid.LockWord(goid.Current())
+		locked <- *word != 0
 		runtime.LockOSThread()
-		locked <- goid.Locked(goid.Current())
+		locked <- *word != 0
 		runtime.LockOSThread()
 		runtime.UnlockOSThread()
-		locked <- goid.Locked(goid.Current())
+		locked <- *word != 0
 		runtime.UnlockOSThread()
-		locked <- goid.Locked(goid.Current())
+		locked <- *word != 0
 	}()
 	for _, want := range []bool{false, true, true, false} {
 		if got := <-locked; got != want {
-			t.Errorf("Locked is %v, want %v", got, want)
+			t.Errorf("it is locked: %v, want %v", got, want)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 // Host and what framed the message; of a response, without Connection if it says
 // close. The values are copied, all at once.
 func (p *parser) AddTo(h http.Header) {
-	if len(p.fields) == 0 {
-		return
+	if len(p.fields) == 0 || len(p.fields) == 1 && !p.responses && fold(p.text(p.fields[0].name), "host") {
+		return // Host is not added, and there is often nothing else
 	}
 	first := p.fields[0].name.from
 	text := string(p.base[first:p.fields[len(p.fields)-1].value.to])

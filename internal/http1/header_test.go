@@ -107,3 +107,24 @@ func TestFieldsThatAreNoTrailers(t *testing.T) {
 		}
 	}
 }
+
+// TestOneTrailerIsAdded: a single field that is not Host.
+func TestOneTrailerIsAdded(t *testing.T) {
+	p := http1.NewRequestParser(http1.Limits{})
+	data := []byte("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n")
+	h := make(http.Header)
+	for {
+		n, event, err := p.Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = data[n:]
+		if event == http1.End {
+			p.AddTo(h)
+			break
+		}
+	}
+	if len(h) != 1 || h.Get("X-Sum") != "1" {
+		t.Errorf("got %v", h)
+	}
+}

@@ -66,6 +66,12 @@ func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
 	switch mode {
 	case Edge:
 		ev.Events |= unix.EPOLLET
+		if in&Read != 0 {
+			// Who is told of edges may take a short read for the last. It is
+			// not where urgent data begins. (By levels, urgent data that
+			// nobody reads would be told for ever.)
+			ev.Events |= unix.EPOLLPRI
+		}
 	case OneShot:
 		ev.Events |= unix.EPOLLONESHOT
 	}
@@ -111,6 +117,9 @@ func epollReady(e uint32) Ready {
 	}
 	if e&unix.EPOLLOUT != 0 {
 		r |= Writable
+	}
+	if e&unix.EPOLLPRI != 0 {
+		r |= Urgent
 	}
 	if e&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 		r |= HangUp | Readable

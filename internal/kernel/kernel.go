@@ -71,6 +71,7 @@ const (
 	Writable                   // a write will not block
 	HangUp                     // the peer will send no more; read to the end
 	Failed                     // an error is pending on the descriptor
+	Urgent                     // reads may end before what is there does: TCP's urgent data
 )
 
 // Mode says how often a ready descriptor is reported; see the package comment.

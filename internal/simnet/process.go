@@ -165,6 +165,7 @@ func (p *Process) end() {
 		}
 		p.closeAll()
 	}
+	p.finishWork()
 	p.follows.drop(p.w)
 	for i, other := range p.w.processes {
 		if other == p {

@@ -211,6 +211,8 @@ func syscallOf(op string) string {
 		return "connect"
 	case "set":
 		return "setsockopt"
+	case "handshake":
+		return "read"
 	}
 	return op
 }

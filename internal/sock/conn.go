@@ -46,6 +46,7 @@ const (
 	isTCP
 	isClosed // also by the system
 	failed   // an error is pending
+	urgent   // there was urgent data: a short read may have more behind it
 )
 
 // Kind says what a descriptor is.
@@ -151,6 +152,9 @@ func (c *Conn) told(r loop.Ready) {
 	if r&loop.Writable != 0 {
 		c.state &^= full
 	}
+	if r&loop.Urgent != 0 {
+		c.state |= urgent
+	}
 	if c.is(idle|ended) && r&loop.Readable != 0 {
 		// It is known now. A kernel without edges would say it again and again,
 		// the end for ever.
@@ -203,12 +207,11 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	case err == nil && n == 0:
 		c.state |= ended
 		return 0, io.EOF
-	case n < len(p) && c.is(isTCP) && !c.is(hungUp):
+	case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):
 		// A short read has emptied the socket: the next bytes are a new edge.
 		// Only the end may have come with the bytes, without one of its own. A
 		// Unix socket is not empty then: reads also end where a descriptor was
-		// passed. (So they do on TCP behind urgent data, which nobody sends;
-		// who does is heard when the next packet comes.)
+		// passed.
 		c.state |= drained
 	}
 	return n, err

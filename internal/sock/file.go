@@ -7,14 +7,14 @@ import (
 )
 
 // File is the path that a Unix socket was bound to. The zero value is none, as an
-// abstract name, an internet address and a simulated socket have none.
+// abstract name and an internet address have none.
 type File struct {
 	path string
 	id   kernel.FileID
 }
 
-// ClaimFile takes note of the file that binding to a has made.
-func ClaimFile(k *kernel.Kernel, a kernel.Addr) File {
+// Claim takes note of the file that binding to a has made.
+func Claim(k *kernel.Kernel, a kernel.Addr) File {
 	if a.Path == "" || a.Path[0] == '@' || a.Path[0] == 0 {
 		return File{}
 	}
@@ -33,7 +33,7 @@ func (f *File) Remove(k *kernel.Kernel) error {
 	path := f.path
 	f.path = ""
 	if err := k.Native().Unlink(path, f.id); err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
+		return fmt.Errorf("sock: remove %s: %w", path, err)
 	}
 	return nil
 }

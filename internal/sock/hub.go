@@ -23,20 +23,14 @@ type Hub struct {
 	// callback runs at a time.
 	Buf []byte
 
+	debug     bool  // see Returned
 	last      *Conn // of the open ones
 	open      int
 	dialing   *Dialing    // the last of those under way
 	listeners []*Listener // open ones, in the order in which they were made
-	owed      []debt      // by Tell
-	paid      int         // of these, the first ones
-	pay       func()      // tell, made once
+	owed      errands     // by Tell
+	hoped     errands     // by Soon
 	closing   bool
-}
-
-// debt is a callback that has to be called.
-type debt struct {
-	fn     func()
-	handle loop.Handle
 }
 
 // bufSize is how much is read at once. More makes large transfers no faster.
@@ -49,29 +43,35 @@ func HubOf(l *loop.Loop) *Hub {
 	if h, ok := l.Local(hubKey{}).(*Hub); ok {
 		return h
 	}
-	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize)}
-	h.pay = h.tell
+	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug()}
+	h.owed.init(l)
+	h.hoped.init(l)
 	l.SetLocal(hubKey{}, h)
 	return h
 }
 
-// Tell is CallSoon for what has to be told whatever happens: if the loop is closed
-// before, it is told then.
-func (h *Hub) Tell(fn func()) {
-	h.owed = append(h.owed, debt{fn, h.L.CallSoon(h.pay)})
+// Returned says that p is no longer lent. In debug mode it is overwritten, so that
+// whoever has kept it finds out.
+func (h *Hub) Returned(p []byte) {
+	if h.debug {
+		poison(p)
+	}
 }
 
-// tell calls the first of what is owed: each has its own place in the queue of
-// the loop, and they come in order.
-func (h *Hub) tell() {
-	fn := h.owed[h.paid].fn
-	h.owed[h.paid] = debt{}
-	if h.paid++; 2*h.paid >= len(h.owed) { // so that it never grows for ever
-		h.owed = append(h.owed[:0], h.owed[h.paid:]...)
-		h.paid = 0
+// poison is what no text and no length looks like.
+func poison(p []byte) {
+	for i := range p {
+		p[i] = 0xDB
 	}
-	fn()
 }
+
+// Tell is CallSoon for what has to be told whatever happens: if the loop is closed
+// before, it is told then.
+func (h *Hub) Tell(fn func()) { h.owed.add(fn) }
+
+// Soon is CallSoon for what the end of a connection makes needless: if the loop is
+// closed before, it is dropped, and is no work that was lost.
+func (h *Hub) Soon(fn func()) { h.hoped.add(fn) }
 
 // Open is how many connections are open.
 func (h *Hub) Open() int { return h.open }
@@ -99,14 +99,14 @@ func (h *Hub) LoopClosing() {
 	for h.dialing != nil {
 		h.dialing.finish(-1, kernel.Addr{}, net.ErrClosed)
 	}
-	for h.last != nil || len(h.owed) > 0 {
-		if len(h.owed) > 0 {
-			h.owed[h.paid].handle.Cancel()
-			h.tell()
+	for h.last != nil || !h.owed.empty() {
+		if !h.owed.empty() {
+			h.owed.hurry()
 			continue
 		}
 		h.orphan(h.last)
 	}
+	h.hoped.drop()
 	h.closeListeners() // that a callback has made
 	returned = true
 }

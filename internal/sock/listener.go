@@ -62,7 +62,7 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 		},
 	); err != nil {
 		if bound {
-			file := ClaimFile(k, a)
+			file := Claim(k, a)
 			file.Remove(k)
 		}
 		k.CloseFD(fd)

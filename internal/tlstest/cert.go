@@ -1,4 +1,6 @@
-package stream_test
+// Package tlstest is for tests of TLS: certificates that only they trust, and a peer
+// that can misbehave.
+package tlstest
 
 import (
 	"crypto/ecdsa"
@@ -13,36 +15,36 @@ import (
 	"time"
 )
 
-// authority signs what the tests show each other.
-type authority struct {
+// Authority signs what the tests show each other.
+type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority makes one that nobody knows.
-func newAuthority() *authority {
+// NewAuthority makes one that nobody knows.
+func NewAuthority() *Authority {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "authority"},
 		NotBefore:             time.Unix(0, 0),
-		NotAfter:              time.Now().AddDate(1, 0, 0),
+		NotAfter:              time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}
 	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	return &authority{must(x509.ParseCertificate(der)), key}
+	return &Authority{must(x509.ParseCertificate(der)), key}
 }
 
-// issue makes a certificate for a server on this machine, and for a client.
-func (a *authority) issue(name string) tls.Certificate {
+// Issue makes a certificate for a server on this machine, and for a client.
+func (a *Authority) Issue(name string) tls.Certificate {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Unix(0, 0),
-		NotAfter:     time.Now().AddDate(1, 0, 0),
+		NotAfter:     time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:     []string{name},
@@ -52,20 +54,21 @@ func (a *authority) issue(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func (a *authority) pool() *x509.CertPool {
+// Pool is what trusts the authority, and nobody else.
+func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// identity is what most tests use, made once.
-var identity = sync.OnceValue(func() (i struct {
-	ca             *authority
-	server, client *tls.Config
+// Identity is what most tests use, made once.
+var Identity = sync.OnceValue(func() (i struct {
+	CA             *Authority
+	Server, Client *tls.Config
 }) {
-	i.ca = newAuthority()
-	i.server = &tls.Config{Certificates: []tls.Certificate{i.ca.issue("server.test")}}
-	i.client = &tls.Config{RootCAs: i.ca.pool(), ServerName: "server.test"}
+	i.CA = NewAuthority()
+	i.Server = &tls.Config{Certificates: []tls.Certificate{i.CA.Issue("server.test")}}
+	i.Client = &tls.Config{RootCAs: i.CA.Pool(), ServerName: "server.test"}
 	return i
 })
 

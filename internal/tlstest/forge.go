@@ -1,4 +1,4 @@
-package stream_test
+package tlstest
 
 import (
 	"bufio"
@@ -16,74 +16,74 @@ import (
 	"strings"
 )
 
-// peer is the standard library's side of a connection, and what a bad one needs:
+// Peer is the standard library's side of a connection, and what a bad one needs:
 // the socket, what went over it, and the keys.
-type peer struct {
+type Peer struct {
 	*tls.Conn
-	raw  *tap
+	Raw  *Tap
 	keys *bytes.Buffer
 }
 
-// newPeer makes a peer of a client's or a server's kind.
-func newPeer(raw *net.TCPConn, kind func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) *peer {
-	p := &peer{raw: &tap{TCPConn: raw}, keys: &bytes.Buffer{}}
+// NewPeer makes a peer of a client's or a server's kind.
+func NewPeer(raw *net.TCPConn, kind func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) *Peer {
+	p := &Peer{Raw: &Tap{TCPConn: raw}, keys: &bytes.Buffer{}}
 	config = config.Clone()
 	config.KeyLogWriter = p.keys
-	p.Conn = kind(p.raw, config)
+	p.Conn = kind(p.Raw, config)
 	return p
 }
 
-// tap remembers what went over a connection in the handshake.
-type tap struct {
+// Tap remembers what went over a connection in the handshake.
+type Tap struct {
 	*net.TCPConn
-	sent, received []byte
-	first          []byte        // goes out with the first Write
+	Sent, Received []byte
+	First          []byte        // goes out with the first Write
 	last           []byte        // that were received
-	halved, rest   chan struct{} // if there, halved is closed when half of a Write is out, which then waits for rest
+	Halved, Rest   chan struct{} // if there, Halved is closed when half of a Write is out, which then waits for Rest
 }
 
-func (t *tap) Read(p []byte) (int, error) {
+func (t *Tap) Read(p []byte) (int, error) {
 	n, err := t.TCPConn.Read(p)
-	if len(t.received) < 16<<10 {
-		t.received = append(t.received, p[:n]...)
+	if len(t.Received) < 16<<10 {
+		t.Received = append(t.Received, p[:n]...)
 	}
 	t.last = append(t.last, p[:n]...)
 	t.last = t.last[max(0, len(t.last)-64):]
 	return n, err
 }
 
-// toldOfTheEnd tells whether an alert came last. That it does, crypto/tls does not
+// ToldOfTheEnd tells whether an alert came last. That it does, crypto/tls does not
 // say; in TLS 1.3 no other record is as short.
-func (t *tap) toldOfTheEnd() bool {
+func (t *Tap) ToldOfTheEnd() bool {
 	const size = 2 + 1 + 16 // the alert, its type and the seal
-	return bytes.HasPrefix(t.last[max(0, len(t.last)-5-size):], []byte{dataRecord, 3, 3, 0, size})
+	return bytes.HasPrefix(t.last[max(0, len(t.last)-5-size):], []byte{DataRecord, 3, 3, 0, size})
 }
 
-func (t *tap) Write(p []byte) (int, error) {
-	if len(t.sent) < 16<<10 {
-		t.sent = append(t.sent, p...)
+func (t *Tap) Write(p []byte) (int, error) {
+	if len(t.Sent) < 16<<10 {
+		t.Sent = append(t.Sent, p...)
 	}
-	if t.first != nil {
-		n, err := t.TCPConn.Write(append(t.first, p...))
-		n -= len(t.first)
-		t.first = nil
+	if t.First != nil {
+		n, err := t.TCPConn.Write(append(t.First, p...))
+		n -= len(t.First)
+		t.First = nil
 		return n, err
 	}
-	if t.rest == nil {
+	if t.Rest == nil {
 		return t.TCPConn.Write(p)
 	}
 	n, err := t.TCPConn.Write(p[:len(p)/2])
 	if err != nil {
 		return n, err
 	}
-	close(t.halved)
-	<-t.rest
+	close(t.Halved)
+	<-t.Rest
 	m, err := t.TCPConn.Write(p[n:])
 	return n + m, err
 }
 
 // logged is a secret from the log of keys.
-func (p *peer) logged(label string) []byte {
+func (p *Peer) logged(label string) []byte {
 	for lines := bufio.NewScanner(bytes.NewReader(p.keys.Bytes())); lines.Scan(); {
 		if word := strings.Fields(lines.Text()); word[0] == label {
 			return must(hex.DecodeString(word[2]))
@@ -94,73 +94,73 @@ func (p *peer) logged(label string) []byte {
 
 // Types of records and of messages.
 const (
-	alertRecord     = 21
-	handshakeRecord = 22
-	dataRecord      = 23
+	AlertRecord     = 21
+	HandshakeRecord = 22
+	DataRecord      = 23
 
-	helloRequest = 0
-	clientHello  = 1
-	serverHello  = 2
-	keyUpdate    = 24
+	HelloRequest = 0
+	ClientHello  = 1
+	ServerHello  = 2
+	KeyUpdate    = 24
 )
 
-// forger makes records of TLS 1.3 that crypto/tls would not send.
-type forger struct {
+// Forger makes records of TLS 1.3 that crypto/tls would not send.
+type Forger struct {
 	secret []byte
 	seq    uint64
 	aead   cipher.AEAD
 	iv     []byte
 }
 
-// forge13 takes over from a client that has sent nothing since the handshake.
-func (p *peer) forge13() *forger {
+// Forge13 takes over from a client that has sent nothing since the handshake.
+func (p *Peer) Forge13() *Forger {
 	if suite := p.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
 		panic("made for AES_128_GCM_SHA256, not " + tls.CipherSuiteName(suite))
 	}
-	f := &forger{secret: p.logged("CLIENT_TRAFFIC_SECRET_0")}
+	f := &Forger{secret: p.logged("CLIENT_TRAFFIC_SECRET_0")}
 	f.rekey()
 	return f
 }
 
-func (f *forger) expand(label string, n int) []byte {
+func (f *Forger) expand(label string, n int) []byte {
 	info := fmt.Appendf([]byte{0, byte(n), byte(len("tls13 " + label))}, "tls13 %s\x00", label)
 	return must(hkdf.Expand(sha256.New, f.secret, string(info), n))
 }
 
-func (f *forger) rekey() {
+func (f *Forger) rekey() {
 	f.aead = must(cipher.NewGCM(must(aes.NewCipher(f.expand("key", 16)))))
 	f.iv = f.expand("iv", 12)
 	f.seq = 0
 }
 
-// update goes on with the next keys.
-func (f *forger) update() {
+// Update goes on with the next keys.
+func (f *Forger) Update() {
 	f.secret = f.expand("traffic upd", sha256.Size)
 	f.rekey()
 }
 
-func (f *forger) record(kind byte, text ...byte) []byte {
+func (f *Forger) Record(kind byte, text ...byte) []byte {
 	nonce := bytes.Clone(f.iv)
 	for i, b := range binary.BigEndian.AppendUint64(nil, f.seq) {
 		nonce[4+i] ^= b
 	}
 	f.seq++
 	text = append(bytes.Clone(text), kind)
-	header := binary.BigEndian.AppendUint16([]byte{dataRecord, 3, 3}, uint16(len(text)+f.aead.Overhead()))
+	header := binary.BigEndian.AppendUint16([]byte{DataRecord, 3, 3}, uint16(len(text)+f.aead.Overhead()))
 	return f.aead.Seal(header, nonce, text, header)
 }
 
-// askForKeys is a KeyUpdate that wants one in return; then come the next keys.
-func (f *forger) askForKeys() []byte {
-	r := f.record(handshakeRecord, keyUpdate, 0, 0, 1, 1)
-	f.update()
+// AskForKeys is a KeyUpdate that wants one in return; then come the next keys.
+func (f *Forger) AskForKeys() []byte {
+	r := f.Record(HandshakeRecord, KeyUpdate, 0, 0, 1, 1)
+	f.Update()
 	return r
 }
 
-// forge12 makes a record that a peer with AES_128_GCM_SHA256 and TLS 1.2 might send,
+// Forge12 makes a record that a peer with AES_128_GCM_SHA256 and TLS 1.2 might send,
 // after a handshake, the last message of which was number 0.
-func (p *peer) forge12(server bool, number uint64, kind byte, text ...byte) []byte {
-	hello, answer := p.raw.sent, p.raw.received
+func (p *Peer) Forge12(server bool, number uint64, kind byte, text ...byte) []byte {
+	hello, answer := p.Raw.Sent, p.Raw.Received
 	if server {
 		hello, answer = answer, hello
 	}
@@ -170,7 +170,7 @@ func (p *peer) forge12(server bool, number uint64, kind byte, text ...byte) []by
 		}
 		return hello[11:43] // behind the headers of record and message, and the version
 	}
-	seed := "key expansion" + string(random(answer, serverHello)) + string(random(hello, clientHello))
+	seed := "key expansion" + string(random(answer, ServerHello)) + string(random(hello, ClientHello))
 	keys := prf12(p.logged("CLIENT_RANDOM"), seed, 40)
 	key, salt := keys[:16], keys[32:36]
 	if server {

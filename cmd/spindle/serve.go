@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spindleloop/spindle/cmd/spindle/demo"
+	"github.com/spindleloop/spindle/web"
+)
+
+const serveHelp = `
+spindle serve is a web server. It serves the files of DIR or, without one, a page
+that explains the loop and lets you play with it, until it is interrupted; then it
+answers what it was asked, and ends.
+
+  spindle serve                              the page, on http://127.0.0.1:8080
+  spindle serve --addr :8080 --loops 4 www   the files of www, on four loops
+  spindle serve --tls-cert c.pem --tls-key k.pem
+
+It also answers at
+
+  /plaintext             in the connection's callback, without allocating
+  /plaintext-handler     the same by an http.Handler, in a task on the loop
+  /plaintext-goroutine   the same by an http.Handler, on a goroutine
+  /json                  a small document
+  /echo                  what is posted to it
+  /delay?ms=100          after a sleep on the loop's timer
+  /block?ms=100          after blocking the loop; with &offload=1, a worker
+  /events                server-sent events: what the loop does
+  /ws                    WebSocket messages sent back
+  /chat                  a chat room
+`
+
+func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "`HOST:PORT` to listen on")
+	loops := flags.Int("loops", 1, "`N` loops, each on a goroutine of its own")
+	certFile := flags.String("tls-cert", "", "`FILE` with a certificate: serve https")
+	keyFile := flags.String("tls-key", "", "`FILE` with its key")
+	drain := flags.Duration("drain", 10*time.Second, "`TIME` that requests may go on when interrupted")
+	log := flags.Bool("log", false, "print a line for each request")
+	if err := parse(flags, serveHelp, args, out); err != nil {
+		return err
+	}
+	switch {
+	case flags.NArg() > 1:
+		return fmt.Errorf("got %d arguments, want at most one DIR; see 'spindle serve --help'", flags.NArg())
+	case *loops < 1:
+		return fmt.Errorf("--loops %d: need at least one", *loops)
+	case *drain <= 0:
+		return fmt.Errorf("--drain %v: need more than nothing", *drain)
+	case (*certFile == "") != (*keyFile == ""):
+		return errors.New("--tls-cert and --tls-key: need both")
+	}
+	if err := mustBeDir(flags.Arg(0)); err != nil {
+		return err
+	}
+	at, err := resolve(ctx, *addr)
+	if err != nil {
+		return err
+	}
+	s := demo.NewServer(ctx, flags.Arg(0))
+	s.Loops, s.DrainTimeout = *loops, *drain
+	scheme := "http"
+	if *certFile != "" {
+		cert, err := tls.LoadX509KeyPair(*certFile, *keyFile)
+		if err != nil {
+			return err
+		}
+		s.TLS, scheme = &tls.Config{Certificates: []tls.Certificate{cert}}, "https"
+	}
+	logger := slog.New(slog.NewTextHandler(errs, nil))
+	s.ErrorLog = logger
+	if *log {
+		s.AccessLog = logger
+	}
+	s.OnListen = func(a net.Addr) { fmt.Fprintf(out, "spindle serve: %s://%v\n", scheme, a) }
+	err = s.ListenAndServe(ctx, at)
+	var taken *net.OpError
+	switch {
+	case errors.Is(err, web.ErrDrainTimeout):
+		fmt.Fprintf(errs, "spindle serve: some requests took longer than %v and were cut off\n", *drain)
+		return nil
+	case errors.As(err, &taken) && taken.Op == "listen":
+		return fmt.Errorf("listen on %s: %w; choose another with --addr", at, taken.Err)
+	}
+	return err
+}
+
+// mustBeDir fails unless name is a directory, or empty.
+func mustBeDir(name string) error {
+	if name == "" {
+		return nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", name)
+	}
+	return err
+}

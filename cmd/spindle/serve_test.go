@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var serving = regexp.MustCompile(`^spindle serve: (https?://\S+)\n$`)
+
+// startServe runs the command until end is called, which returns what it said on
+// standard error.
+func startServe(t *testing.T, args ...string) (url string, end func() (errs string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, w := io.Pipe()
+	var errs bytes.Buffer
+	exit := make(chan int, 1)
+	go func() {
+		code := execute(ctx, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...), w, &errs)
+		w.Close()
+		exit <- code
+	}()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	said := serving.FindStringSubmatch(line)
+	if said == nil {
+		t.Fatalf("the command says %q, %v, and on stderr %q", line, err, errs.String())
+	}
+	return said[1], func() string {
+		cancel()
+		if code := <-exit; code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		return errs.String()
+	}
+}
+
+// get gets a URL by a client of its own, whose connection ends with it.
+func get(t *testing.T, url string, config *tls.Config) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestServe(t *testing.T) {
+	url, end := startServe(t, "--loops", "2", "--log")
+	if got := get(t, url+"/plaintext-goroutine", nil); got != "Hello, World!" {
+		t.Errorf("answered %q", got)
+	}
+	if errs := end(); strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "/plaintext-goroutine") {
+		t.Errorf("with --log it says %q; want a line for the request", errs)
+	}
+}
+
+func TestServeDirectoryByTLS(t *testing.T) {
+	dir := t.TempDir()
+	config, err := certificate("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := config.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	certFile, keyFile := write("cert.pem", "CERTIFICATE", cert.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
+	url, end := startServe(t, "--tls-cert", certFile, "--tls-key", keyFile, dir)
+	if !strings.HasPrefix(url, "https://") {
+		t.Errorf("it says %s", url)
+	}
+	if got := get(t, url+"/cert.pem", &tls.Config{InsecureSkipVerify: true}); !strings.HasPrefix(got, "-----BEGIN CERTIFICATE") {
+		t.Errorf("answered %q", got)
+	}
+	if errs := end(); errs != "" {
+		t.Errorf("it says %q", errs)
+	}
+}
+
+// TestServeDrains: a request under way is answered after the interrupt.
+func TestServeDrains(t *testing.T) {
+	url, end := startServe(t)
+	answer, begun := make(chan string), make(chan struct{})
+	body, pour := io.Pipe()
+	go func() {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Post(url+"/echo", "text/plain", body)
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		io.ReadFull(resp.Body, make([]byte, 1)) // it has begun to come back
+		close(begun)
+		rest, err := io.ReadAll(resp.Body)
+		if err != nil {
+			rest = []byte(err.Error())
+		}
+		answer <- string(rest[max(0, len(rest)-len("second")):])
+	}()
+	pour.Write(make([]byte, 256<<10))
+	<-begun
+	errs := make(chan string)
+	go func() { errs <- end() }()
+	for { // until nobody new is let in
+		resp, err := http.Get(url + "/plaintext")
+		if err != nil {
+			break
+		}
+		resp.Body.Close()
+		http.DefaultClient.CloseIdleConnections()
+	}
+	pour.Write([]byte("second"))
+	pour.Close()
+	if got := <-answer; got != "second" {
+		t.Errorf("the answer ends with %q", got)
+	}
+	if got := <-errs; got != "" {
+		t.Errorf("it says %q", got)
+	}
+}

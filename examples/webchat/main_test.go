@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"github.com/spindleloop/spindle/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// patience is how long a guest waits before the server counts as stuck.
+const patience = 15 * time.Second
+
+// start runs the server until stop is called, or the test ends. It must then end as
+// cancelled.
+func start(t *testing.T) (addr string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, "127.0.0.1:0", w)
+		w.CloseWithError(err)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), cancel
+}
+
+// guest is a client that others have written.
+type guest struct {
+	t *testing.T
+	*websocket.Conn
+}
+
+func join(t *testing.T, addr, name string) guest {
+	t.Helper()
+	d := websocket.Dialer{EnableCompression: true, HandshakeTimeout: patience}
+	c, _, err := d.Dial("ws://"+addr+"/", http.Header{"Origin": {"http://" + addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetReadDeadline(time.Now().Add(patience))
+	g := guest{t, c}
+	g.says(name)
+	return g
+}
+
+func (g guest) says(line string) {
+	g.t.Helper()
+	if err := g.WriteMessage(websocket.TextMessage, []byte(line)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g guest) hears(want string) {
+	g.t.Helper()
+	if _, got, err := g.ReadMessage(); err != nil || string(got) != want {
+		g.t.Fatalf("heard %.60q, %v; want %.60q", got, err, want)
+	}
+}
+
+func TestGuestsHearEachOther(t *testing.T) {
+	addr, stop := start(t)
+	ann := join(t, addr, "Ann")
+	ann.hears("* Ann has come")
+	bob := join(t, addr, "Bob")
+	for _, g := range []guest{ann, bob} {
+		g.hears("* Bob has come")
+	}
+	long := strings.Repeat("far ", 800) // compressed
+	for _, line := range []string{"hello", "<b>κόσμε</b>", long} {
+		ann.says(line)
+		ann.hears("Ann: " + line)
+		bob.hears("Ann: " + line)
+	}
+	ann.WriteMessage(websocket.CloseMessage, nil)
+	bob.hears("* Ann has left")
+	stop()
+	if _, _, err := bob.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+		t.Errorf("at the end Bob reads %v", err)
+	}
+}
+
+func TestThePage(t *testing.T) {
+	addr, _ := start(t)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	res, err := client.Get("http://" + addr + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(got, page) || res.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%d bytes of %q, %v", len(got), res.Header.Get("Content-Type"), err)
+	}
+}
+
+func TestAPageFromElsewhereIsRefused(t *testing.T) {
+	addr, _ := start(t)
+	_, res, err := websocket.DefaultDialer.Dial("ws://"+addr+"/", http.Header{"Origin": {"http://evil.example"}})
+	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
+		t.Errorf("%v, %v", res, err)
+	}
+}
+
+// A guest who never reads has to leave; the others hear everything.
+func TestASlowGuestHoldsUpNobody(t *testing.T) {
+	addr, _ := start(t)
+	ann := join(t, addr, "Ann")
+	ann.hears("* Ann has come")
+	join(t, addr, "Slow")
+	ann.hears("* Slow has come")
+	long := ""
+	for i := range 750 { // what does not compress
+		long += fmt.Sprint(i * i * 7919 % 99991)
+	}
+	left := false
+	for i := 0; !left && i < 20_000; i++ { // far beyond what sockets hold
+		line := fmt.Sprint(i, " ", long)
+		ann.SetReadDeadline(time.Now().Add(patience))
+		ann.says(line)
+		_, got, err := ann.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left = string(got) == "* Slow has left"; !left && string(got) != "Ann: "+line {
+			t.Fatalf("heard %.60q", got)
+		}
+	}
+	if !left {
+		t.Error("the guest that does not read was kept")
+	}
+}
+
+func TestAnAddressThatIsTaken(t *testing.T) {
+	addr, _ := start(t)
+	if err := run(t.Context(), addr, io.Discard); err == nil {
+		t.Error("two servers at one address")
+	}
+}

@@ -1,0 +1,132 @@
+package spindle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// TestNurseryOnEndsItsTasks: the end cancels who still waits, and is told when the
+// last has ended.
+func TestNurseryOnEndsItsTasks(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, end := spindle.NurseryOn(t.Context(), l)
+	var cut error
+	n.Go(func(ctx context.Context) error {
+		cut = spindle.Sleep(ctx, time.Hour)
+		return cut
+	})
+	l.CallLater(time.Millisecond, func() {
+		end(func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			l.Stop()
+		})
+	})
+	if err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(cut, context.Canceled) || !n.Ended() {
+		t.Errorf("the task got %v; ended: %v", cut, n.Ended())
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNurseryOnWithoutTasksEnds: also if none was ever started.
+func TestNurseryOnWithoutTasksEnds(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, end := spindle.NurseryOn(t.Context(), l)
+	end(func(error) { l.Stop() })
+	if err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNurseryOnReturnsPanics: there is nobody in whom to panic but the loop.
+func TestNurseryOnReturnsPanics(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n, end := spindle.NurseryOn(t.Context(), l)
+	n.Go(func(context.Context) error {
+		l.CallSoon(func() {
+			end(func(err error) {
+				if p := (*spindle.PanicError)(nil); !errors.As(err, &p) || p.Value != "oh dear" {
+					t.Errorf("got %v", err)
+				}
+				l.Stop()
+			})
+		})
+		panic("oh dear")
+	})
+	if err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCoroutinesEndWithTheLoop: TestMain sees that none is left, although nobody
+// has ended the nursery.
+func TestCoroutinesEndWithTheLoop(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := spindle.NurseryOn(t.Context(), l)
+	for range 3 {
+		n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Millisecond) })
+	}
+	n.Go(func(ctx context.Context) error {
+		err := spindle.Sleep(ctx, 5*time.Millisecond)
+		l.Stop()
+		return err
+	})
+	if err := l.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type valueKey struct{}
+
+// TestTaskWithAScopeOfItsOwn can be cancelled alone, and has values of its own.
+func TestTaskWithAScopeOfItsOwn(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var scope *spindle.Scope
+			o := spindle.TaskOptions{Eager: true, Values: context.WithValue(context.Background(), valueKey{}, 7)}
+			n.GoWith(o, func(ctx context.Context) error {
+				scope = ctx.(*spindle.Scope)
+				if ctx.Value(valueKey{}) != 7 {
+					t.Error("its value is missing")
+				}
+				return spindle.Sleep(ctx, time.Hour)
+			})
+			n.Go(func(ctx context.Context) error {
+				scope.Cancel(errors.New("alone"))
+				return spindle.Sleep(ctx, time.Millisecond)
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,113 @@
+package transport_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// TestTLSMarksAndFlush: what waits for a peer that does not read is counted, the
+// protocol is told to pause and to go on, AfterFlush waits, a write time-out counts.
+func TestTLSMarksAndFlush(t *testing.T) {
+	onEvery(t, func(t *testing.T, o loop.Options) {
+		conn := make(chan *transport.Conn, 1)
+		var paused, resumed, flushed bool
+		l, s := servingTLS(t, o, func() *spy {
+			return &spy{
+				made:   func(c *transport.Conn) { conn <- c },
+				pause:  func(c *transport.Conn) { paused = true },
+				resume: func(c *transport.Conn) { resumed = true },
+			}
+		})
+		peer := dialTLS(t, s)
+		c := <-conn
+		sent := block(16 << 20)
+		on(t, l, func() {
+			c.Write(sent)
+			if c.Unsent() < 1<<20 || c.Unsent() > len(sent)+1<<17 {
+				t.Errorf("%d bytes wait", c.Unsent())
+			}
+			c.AfterFlush(func(err error) { flushed = err == nil })
+		})
+		quiet(t, l)
+		on(t, l, func() {
+			if !paused || resumed || flushed {
+				t.Errorf("paused %v, resumed %v, flushed %v", paused, resumed, flushed)
+			}
+		})
+		got := make([]byte, len(sent))
+		if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatal("not what was sent:", err)
+		}
+		until(t, l, func() bool { return resumed && flushed && c.Unsent() == 0 })
+	})
+}
+
+// TestTLSWriteTimeout: a peer that does not read is given up.
+func TestTLSWriteTimeout(t *testing.T) {
+	lost := make(chan error, 1)
+	_, s := servingTLS(t, loop.Options{}, func() *spy {
+		return &spy{
+			made: func(c *transport.Conn) {
+				c.SetWriteTimeout(20 * time.Millisecond)
+				c.Write(make([]byte, 16<<20))
+				c.Close()
+			},
+			lost: func(c *transport.Conn, err error) { lost <- err },
+		}
+	})
+	dialTLS(t, s)
+	if err := <-lost; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTLSSendFile: files and bytes in their order, encrypted in it.
+func TestTLSSendFile(t *testing.T) {
+	onEvery(t, func(t *testing.T, o loop.Options) {
+		content := block(3 << 20)
+		path := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		lost, sent := make(chan error, 1), 0
+		_, s := servingTLS(t, o, func() *spy {
+			return &spy{
+				made: func(c *transport.Conn) {
+					done := func(err error) {
+						if sent++; err != nil {
+							t.Error(err)
+						}
+					}
+					c.Write([]byte("before "))
+					c.SendFile(f, 0, -1, done)
+					c.Write([]byte(" between "))
+					c.SendFile(f, 7, 100, done)
+					c.Write(content[:100_000])
+					c.Close()
+				},
+				lost: func(c *transport.Conn, err error) { lost <- err },
+			}
+		})
+		peer := dialTLS(t, s)
+		want := "before " + string(content) + " between " + string(content[7:107]) + string(content[:100_000])
+		if got, err := io.ReadAll(peer); string(got) != want || err != nil {
+			t.Errorf("%d of %d bytes, %v", len(got), len(want), err)
+		}
+		if err := <-lost; err != nil || sent != 2 {
+			t.Errorf("%d files, %v", sent, err)
+		}
+	})
+}

@@ -1,0 +1,306 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// TestTLSAThousandConnections at once, on one loop, in both roles.
+func TestTLSAThousandConnections(t *testing.T) {
+	most := 1000
+	if underRace {
+		most = 200
+	}
+	lost := make(chan error, 2*most)
+	l, s := servingTLS(t, loop.Options{}, func() *spy { return echoSpy(lost) })
+	open := 0
+	var conns []*transport.Conn
+	on(t, l, func() {
+		for range most {
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{
+				tb: t,
+				made: func(c *transport.Conn) {
+					conns = append(conns, c)
+					c.Write([]byte("x"))
+				},
+				data: func(c *transport.Conn, data []byte) { open += len(data) },
+				lost: func(c *transport.Conn, err error) { lost <- err },
+			}, transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { t.Error(err) })
+		}
+	})
+	until(t, l, func() bool { return open == most || t.Failed() })
+	on(t, l, func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	})
+	for range 2 * most {
+		if err := <-lost; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTLSSlowHandshakesHoldNobodyUp: more peers than there are workers begin a
+// handshake and say no more.
+func TestTLSSlowHandshakesHoldNobodyUp(t *testing.T) {
+	lost := make(chan error, 20)
+	l, s := serving(t, loop.Options{Workers: 2}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
+	hello := &bytes.Buffer{}
+	tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
+	for range 10 {
+		peer := dial(t, s)
+		peer.Write(hello.Bytes())
+		peer.Read(make([]byte, 1)) // half of it is done
+	}
+	peer := dialTLS(t, s)
+	peer.Close()
+	if err := <-lost; err != nil {
+		t.Error(err)
+	}
+	on(t, l, func() {
+		if s.Conns() != 10 || l.Stats().Jobs != 0 {
+			t.Errorf("%d connections, %d jobs", s.Conns(), l.Stats().Jobs)
+		}
+	})
+	on(t, l, s.AbortConns)
+	until(t, l, func() bool { return s.Conns() == 0 })
+}
+
+// TestTLSBusyWorkers: a handshake for which there is no worker waits for one.
+func TestTLSBusyWorkers(t *testing.T) {
+	lost := make(chan error, 1)
+	l, s := serving(t, loop.Options{Workers: 1, MaxOffloads: 1}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
+	busy, release := make(chan bool), make(chan bool)
+	on(t, l, func() {
+		for i := range 2 {
+			loop.Offload(l, func() (int, error) {
+				if i == 0 {
+					close(busy)
+				}
+				<-release
+				return 0, nil
+			}, func(int, error) {})
+			if i == 0 {
+				<-busy
+			}
+		}
+	})
+	shaken := make(chan error, 1)
+	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
+	go func() { shaken <- peer.Handshake() }()
+	until(t, l, func() bool { return l.Stats().Timers > 1 }) // it has been refused
+	close(release)
+	if err := <-shaken; err != nil {
+		t.Error(err)
+	}
+	peer.Close()
+	if err := <-lost; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTLSCloseInTheMiddle: a loop that is closed while hands are shaken leaves
+// nothing behind, and a client is told.
+func TestTLSCloseInTheMiddle(t *testing.T) {
+	for name, give := range map[string]func(l *loop.Loop, in chan bool){
+		"at work":   func(l *loop.Loop, in chan bool) { <-in },
+		"in a wait": func(l *loop.Loop, in chan bool) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := loop.New(loop.Options{Watchdog: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, out := make(chan bool, 1), make(chan bool)
+			config := tlstest.Identity().Server.Clone()
+			if name == "at work" {
+				config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+					in <- true
+					<-out
+					return nil, nil
+				}
+			}
+			s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{
+				TLS:      config,
+				Protocol: func() transport.Protocol { return &spy{tb: t, made: func(*transport.Conn) { t.Error("made") }} },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hello := &bytes.Buffer{}
+			tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
+			peer := dial(t, s)
+			peer.Write(hello.Bytes())
+			silent, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer silent.Close()
+			var failed error
+			transport.Connect(t.Context(), l, "tcp", silent.Addr().String(), &spy{tb: t},
+				transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { failed = err })
+			ended := make(chan error, 1)
+			go func() { ended <- l.Run(context.Background()) }()
+			if give(l, in); name == "in a wait" {
+				peer.Read(make([]byte, 1))
+			}
+			client, err := silent.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			client.Read(make([]byte, 1))
+			l.Stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			close(out)
+			client.Close()
+			if !errors.Is(failed, net.ErrClosed) {
+				t.Errorf("the client was told %v", failed)
+			}
+		})
+	}
+}
+
+// TestTLSGiveUp: Timeout and context of Connect are for the handshake too.
+func TestTLSGiveUp(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	why := errors.New("enough")
+	for name, tc := range map[string]struct {
+		o    transport.ConnectOptions
+		want error
+	}{
+		"Timeout":          {transport.ConnectOptions{Timeout: 10 * time.Millisecond}, os.ErrDeadlineExceeded},
+		"HandshakeTimeout": {transport.ConnectOptions{HandshakeTimeout: 10 * time.Millisecond}, os.ErrDeadlineExceeded},
+		"context":          {transport.ConnectOptions{}, why},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := steady(t, loop.Options{}, func(l *loop.Loop) {})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			tc.o.TLS = tlstest.Identity().Client
+			failed := make(chan error, 1)
+			on(t, l, func() {
+				transport.Connect(ctx, l, "tcp", silent.Addr().String(), &spy{tb: t}, tc.o, func(err error) { failed <- err })
+			})
+			peer, err := silent.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer peer.Close()
+			if name == "context" {
+				peer.Read(make([]byte, 1))
+				cancel(why)
+			}
+			if err := <-failed; !errors.Is(err, tc.want) {
+				t.Errorf("%v", err)
+			}
+			cancel(nil)
+			drainAll(peer) // until it is closed
+		})
+	}
+}
+
+// TestTLSAPanicInTheHandshake is the loop's OnPanic's, and ends the connection.
+func TestTLSAPanicInTheHandshake(t *testing.T) {
+	config := tlstest.Identity().Server.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { panic("no such luck") }
+	panicked, failed := make(chan any, 1), make(chan error, 1)
+	_, s := serving(t, loop.Options{OnPanic: func(p *loop.PanicError) error { panicked <- p; return nil }}, "tcp", "127.0.0.1:0",
+		transport.Options{TLS: config, OnError: func(err error) { failed <- err }}, func() *spy { return &spy{} })
+	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
+	if err := peer.Handshake(); err == nil {
+		t.Error("no error")
+	}
+	<-panicked
+	if err := <-failed; err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestTLSOverAGroup: with the options of a group's server.
+func TestTLSOverAGroup(t *testing.T) {
+	g, err := loop.NewGroup(2, loop.Options{Watchdog: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	lost := make(chan error, 20)
+	gs, err := transport.ListenGroup(g, "tcp", "127.0.0.1:0", transport.GroupOptions{
+		Spread:  transport.RoundRobin,
+		Options: transport.Options{TLS: tlstest.Identity().Server, Protocol: func() transport.Protocol { p := echoSpy(lost); p.tb = t; return p }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			c, err := tls.Dial("tcp", gs.Addr().String(), tlstest.Identity().Client)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			c.Write([]byte("hello"))
+			if _, err := io.ReadFull(c, make([]byte, 5)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for range 8 {
+		if err := <-lost; err != nil {
+			t.Error(err)
+		}
+	}
+	gs.Close()
+	cancel()
+	<-ended
+}
+
+// TestTLSSessionsAreResumed: the configuration is one for all connections.
+func TestTLSSessionsAreResumed(t *testing.T) {
+	resumed := make(chan bool, 1)
+	config := tlstest.Identity().Client.Clone()
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	l, s := servingTLS(t, loop.Options{}, func() *spy { return &spy{data: func(c *transport.Conn, data []byte) { c.Write(data) }} })
+	for _, want := range []bool{false, true} {
+		on(t, l, func() {
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{
+				tb:   t,
+				made: func(c *transport.Conn) { c.Write([]byte("x")) },
+				data: func(c *transport.Conn, data []byte) {
+					resumed <- c.TLS().DidResume
+					c.Close()
+				},
+			}, transport.ConnectOptions{TLS: config}, func(err error) { t.Error(err) })
+		})
+		if got := <-resumed; got != want {
+			t.Errorf("resumed: %v", got)
+		}
+	}
+	until(t, l, func() bool { return s.Conns() == 0 })
+}

@@ -1,0 +1,239 @@
+package transport_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// stuck is a connection on which 16 MB wait for a peer that does not read.
+func stuck(t *testing.T) (l *loop.Loop, c *transport.Conn, peer *tlstest.Peer, got *bytes.Buffer, lost chan error) {
+	t.Helper()
+	conn := make(chan *transport.Conn, 1)
+	lost, got = make(chan error, 1), &bytes.Buffer{}
+	l, s := servingTLS(t, loop.Options{}, func() *spy {
+		return &spy{
+			made: func(c *transport.Conn) {
+				c.Write(block(16 << 20))
+				conn <- c
+			},
+			data: func(c *transport.Conn, data []byte) { got.Write(data) },
+			lost: func(c *transport.Conn, err error) { lost <- err },
+		}
+	})
+	peer = dialTLS(t, s)
+	return l, <-conn, peer, got, lost
+}
+
+// keepsTurning wants a loop to do something else.
+func keepsTurning(t *testing.T, l *loop.Loop) {
+	t.Helper()
+	for range 5 {
+		done := make(chan bool)
+		on(t, l, func() { l.CallLater(1e5, func() { close(done) }) })
+		<-done
+	}
+}
+
+func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
+	l, _, peer, _, lost := stuck(t)
+	keepsTurning(t, l)
+	peer.Raw.Write(append([]byte{tlstest.DataRecord, 3, 3, 0, 32}, make([]byte, 32)...))
+	keepsTurning(t, l)
+	var alert *net.OpError
+	if err := <-lost; !errors.As(err, &alert) || alert.Op != "local error" {
+		t.Errorf("lost with %v", err)
+	}
+}
+
+func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
+	l, c, peer, got, _ := stuck(t)
+	f := peer.Forge13()
+	for range 5 {
+		peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...))
+		keepsTurning(t, l)
+	}
+	until(t, l, func() bool { return got.String() == "keykeykeykeykey" })
+	sent := block(16 << 20)
+	all := make([]byte, len(sent))
+	if _, err := io.ReadFull(peer, all); err != nil || !bytes.Equal(all, sent) {
+		t.Fatalf("not what was sent: %v", err)
+	}
+	on(t, l, func() { c.Write([]byte("new")) })
+	if _, err := io.ReadFull(peer, all[:3]); err != nil || string(all[:3]) != "new" {
+		t.Errorf("%q, %v", all[:3], err)
+	}
+}
+
+// TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
+// kept, but not without a limit.
+func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
+	l, c, peer, got, lost := stuck(t)
+	f := peer.Forge13()
+	for asked := 1; ; asked++ {
+		before := 0
+		on(t, l, func() { before = c.Unsent() })
+		if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
+			break
+		}
+		until(t, l, func() bool { return got.Len() >= asked || c.IsClosing() })
+		var after int
+		var over bool
+		on(t, l, func() { after, over = c.Unsent(), c.IsClosing() })
+		if over {
+			break
+		}
+		if after-before > 64 || asked > 300 {
+			t.Fatalf("answer %d: %d bytes wait, %d before", asked, after, before)
+		}
+	}
+	if err := <-lost; err == nil || got.Len() < 100 {
+		t.Errorf("lost after %d answers, with %v", got.Len(), err)
+	}
+}
+
+// TestTLSNewKeysWithoutEnd: crypto/tls itself ends a connection that brings nothing
+// else, before it keeps the loop in one Read for long.
+func TestTLSNewKeysWithoutEnd(t *testing.T) {
+	lost := make(chan error, 1)
+	var in uint64
+	_, s := servingTLS(t, loop.Options{}, func() *spy {
+		return &spy{lost: func(c *transport.Conn, err error) {
+			in = c.Info().In
+			lost <- err
+		}}
+	})
+	peer := dialTLS(t, s)
+	f := peer.Forge13()
+	var flood []byte
+	for len(flood) < 64<<10 {
+		flood = append(flood, f.Record(tlstest.HandshakeRecord, tlstest.KeyUpdate, 0, 0, 1, 0)...)
+		f.Update()
+	}
+	peer.Raw.Write(flood)
+	var op *net.OpError
+	if err := <-lost; !errors.As(err, &op) || in > 8<<10 {
+		t.Errorf("lost with %v after %d bytes", err, in)
+	}
+}
+
+// failingTLS is a server whose handshakes fail, and what it is told.
+func failingTLS(t *testing.T, config *tls.Config, patience time.Duration) (*loop.Loop, *transport.Server, chan error) {
+	t.Helper()
+	failed := make(chan error, 10)
+	l, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{
+		TLS:              config,
+		HandshakeTimeout: patience,
+		OnError:          func(err error) { failed <- err },
+	}, func() *spy {
+		return &spy{made: func(c *transport.Conn) { t.Error("made") }, lost: func(*transport.Conn, error) { t.Error("lost") }}
+	})
+	return l, s, failed
+}
+
+func TestTLSHandshakeTimeout(t *testing.T) {
+	l, s, failed := failingTLS(t, tlstest.Identity().Server, 10*time.Millisecond)
+	peer := dial(t, s)
+	peer.Write([]byte{tlstest.HandshakeRecord, 3})
+	var op *net.OpError
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &op) || op.Op != "handshake" || !op.Timeout() {
+		t.Errorf("%v", err)
+	}
+	if _, err := peer.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open")
+	}
+	on(t, l, func() {
+		if s.Conns() != 0 {
+			t.Error("the connection still counts")
+		}
+	})
+}
+
+func TestTLSDropDuringTheHandshake(t *testing.T) {
+	_, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+	hello := &bytes.Buffer{}
+	tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
+	for _, sent := range []int{0, 3, 100, hello.Len()} {
+		peer := dial(t, s)
+		peer.Write(hello.Bytes()[:sent])
+		if sent == hello.Len() {
+			peer.Read(make([]byte, 1)) // so that it is in the middle
+			reset(t, peer)
+		}
+		peer.Close()
+		var op *net.OpError
+		if err := <-failed; !errors.As(err, &op) || op.Op != "handshake" && op.Op != "read" || op.Addr == nil {
+			t.Errorf("after %d bytes: %v", sent, err)
+		}
+	}
+}
+
+// writeOnly is a connection that keeps what is written.
+type writeOnly struct{ *bytes.Buffer }
+
+func (writeOnly) Read([]byte) (int, error)         { return 0, io.EOF }
+func (writeOnly) Close() error                     { return nil }
+func (writeOnly) LocalAddr() net.Addr              { return nil }
+func (writeOnly) RemoteAddr() net.Addr             { return nil }
+func (writeOnly) SetDeadline(time.Time) error      { return nil }
+func (writeOnly) SetReadDeadline(time.Time) error  { return nil }
+func (writeOnly) SetWriteDeadline(time.Time) error { return nil }
+
+func TestTLSNoTLSAtAll(t *testing.T) {
+	_, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+	peer := dial(t, s)
+	peer.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
+	var header tls.RecordHeaderError
+	if err := <-failed; !errors.As(err, &header) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTLSWrongCertificate: both ends are told, by the types of crypto/tls.
+func TestTLSWrongCertificate(t *testing.T) {
+	l, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+	for _, tc := range []struct {
+		name   string
+		config *tls.Config
+	}{
+		{"unknown authority", &tls.Config{RootCAs: tlstest.NewAuthority().Pool(), ServerName: "server.test"}},
+		{"another name", &tls.Config{RootCAs: tlstest.Identity().CA.Pool(), ServerName: "other.test"}},
+	} {
+		refused := make(chan error, 1)
+		on(t, l, func() {
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{tb: t, made: func(*transport.Conn) { t.Error("made") }},
+				transport.ConnectOptions{TLS: tc.config}, func(err error) { refused <- err })
+		})
+		var verification *tls.CertificateVerificationError
+		var op *net.OpError
+		if err := <-refused; !errors.As(err, &verification) || !errors.As(err, &op) || op.Op != "handshake" {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		var alert tls.AlertError
+		if err := <-failed; !errors.As(err, &op) || op.Op != "remote error" && !errors.As(err, &alert) {
+			t.Errorf("%s: the server was told %v", tc.name, err)
+		}
+	}
+}
+
+func TestTLSRenegotiationIsRefused(t *testing.T) {
+	l, s, _ := failingTLS(t, tlstest.Identity().Server, 0)
+	refused := make(chan error, 1)
+	on(t, l, func() {
+		config := tlstest.Identity().Client.Clone()
+		config.Renegotiation = tls.RenegotiateOnceAsClient
+		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{tb: t}, transport.ConnectOptions{TLS: config}, func(err error) { refused <- err })
+	})
+	if err := <-refused; !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+}

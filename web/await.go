@@ -1,0 +1,60 @@
+package web
+
+import "github.com/spindleloop/spindle"
+
+// await calls begin on the loop, and waits until done is called, there, once. The
+// caller is a task of the loop, or any other goroutine.
+func (st *station) await(what string, begin func(done func(error))) error {
+	l := st.l
+	if l.Owns() {
+		return st.awaitHere(what, begin)
+	}
+	result := make(chan error, 1)
+	if l.PostWeak(func() { begin(func(err error) { result <- err }) }) != nil {
+		return ErrServerClosed
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-l.Done():
+		return ErrServerClosed
+	}
+}
+
+// awaitHere is await in a task.
+func (st *station) awaitHere(what string, begin func(done func(error))) error {
+	ctx := st.tasks().Here()
+	if ctx == nil {
+		panic("web: a request or response is used in a callback of the loop; start a task")
+	}
+	over := false
+	var result error
+	var waker spindle.Waker
+	begin(func(err error) {
+		over, result = true, err
+		waker.Wake(nil)
+	})
+	var err error
+	waker, err = spindle.NewWaker(ctx)
+	switch {
+	case over && err == nil:
+		waker.Pass()
+		fallthrough
+	case over:
+		return result // what was done, was done
+	case err != nil:
+		return err
+	}
+	if err := waker.Park(ctx, what, spindle.AbortFunc(func() bool { return !over })); err != nil {
+		return err
+	}
+	return result
+}
+
+// do is await for what is done at once.
+func (st *station) do(fn func() error) error {
+	if st.l.Owns() {
+		return fn()
+	}
+	return st.await("the loop", func(done func(error)) { done(fn()) })
+}

@@ -1,0 +1,191 @@
+package web
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// body is a request's body: the loop puts in what comes, the handler takes it out.
+type body struct {
+	x *exchange
+
+	mu    sync.Mutex
+	buf   []byte // received, from at on not read; guarded by mu
+	at    int
+	err   error // after that: io.EOF if all has come; guarded by mu
+	unfed bool  // the loop has stopped to read because buf is full; guarded by mu
+	done  bool  // what comes is not wanted; guarded by mu
+	total int64 // bytes received; guarded by mu
+	cut   bool  // the rest will never come; guarded by mu
+
+	trailer http.Header // that has come; guarded by mu
+	request *http.Request
+
+	asked bool // the client was told to go on; the reader's
+
+	wake func(error) // whoever waits for more; loop goroutine only
+}
+
+// bodyLimit is how much is received ahead of the handler.
+const bodyLimit = 64 << 10
+
+// push takes more of the body, and tells whether that is enough for now.
+func (b *body) push(data []byte) (full bool) {
+	b.mu.Lock()
+	b.total += int64(len(data))
+	if b.done {
+		b.mu.Unlock()
+		return false
+	}
+	b.buf = append(b.buf, data...)
+	full = len(b.buf)-b.at >= bodyLimit
+	b.unfed = b.unfed || full
+	b.mu.Unlock()
+	b.arrived()
+	return full
+}
+
+// end is the body's, with its trailers.
+func (b *body) end(p *http1.RequestParser) {
+	if p.FieldCount() > 0 {
+		trailer := make(http.Header)
+		p.AddTo(trailer)
+		b.mu.Lock()
+		b.trailer = trailer
+		b.mu.Unlock()
+	}
+	b.fail(io.EOF)
+}
+
+// fail is the end of what can be read.
+func (b *body) fail(err error) {
+	b.mu.Lock()
+	if b.err == nil {
+		b.err = err
+	}
+	b.cut = b.cut || err != io.EOF
+	b.mu.Unlock()
+	b.arrived()
+}
+
+// leavesTooMuch tells whether what is left of the body is too much to be read only to
+// get to the next request, or will never come.
+func (b *body) leavesTooMuch() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cut || b.x.length-b.total > skipLimit
+}
+
+func (b *body) arrived() {
+	if wake := b.wake; wake != nil {
+		b.wake = nil
+		wake(nil)
+	}
+}
+
+// drop is the end of the handler: nothing more is wanted.
+func (b *body) drop() {
+	b.Close()
+	b.arrived()
+}
+
+// Read reads what has come, and waits if that is nothing.
+func (b *body) Read(p []byte) (int, error) {
+	if b.x.expects && !b.asked {
+		b.asked = true
+		if err := b.ask(); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		n, err, feed := b.take(p)
+		if feed {
+			_ = b.x.st.do(b.feed)
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		if err := b.x.st.await("request body", b.wait); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// take reads what is there. It tells whether the loop is to read on.
+func (b *body) take(p []byte) (n int, err error, feed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = copy(p, b.buf[b.at:])
+	b.at += n
+	if b.at == len(b.buf) {
+		b.buf, b.at = b.buf[:0], 0
+		feed, b.unfed = b.unfed, false
+		if n == 0 || b.err == io.EOF {
+			err = b.err
+		}
+		if err == io.EOF && b.trailer != nil {
+			b.bringTrailer()
+		}
+	}
+	return n, err, feed
+}
+
+// bringTrailer adds the trailer to the request, for who has read the body's end.
+func (b *body) bringTrailer() {
+	if b.request.Trailer == nil {
+		b.request.Trailer = make(http.Header)
+	}
+	maps.Copy(b.request.Trailer, b.trailer)
+	b.trailer = nil
+}
+
+// wait calls done when there is something to take, on the loop.
+func (b *body) wait(done func(error)) {
+	b.mu.Lock()
+	ready := len(b.buf) > b.at || b.err != nil
+	b.mu.Unlock()
+	if ready {
+		done(nil)
+		return
+	}
+	b.wake = done
+}
+
+// feed has the connection read on, on the loop.
+func (b *body) feed() error {
+	c := b.x.c
+	if c.is(readsPaused) && c.x == b.x && !b.x.complete {
+		c.flags &^= readsPaused
+		c.tc.ResumeReading()
+	}
+	return nil
+}
+
+// ask tells a client that waits for it to send the body.
+func (b *body) ask() error {
+	return b.x.st.do(func() error {
+		c := b.x.c
+		if c.is(gone) {
+			return c.cause()
+		}
+		if !b.x.complete {
+			c.tc.Write([]byte(http1.Continue))
+		}
+		return nil
+	})
+}
+
+// Close tells that the rest is not wanted.
+func (b *body) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf, b.at, b.done = nil, 0, true
+	if b.err == nil || b.err == io.EOF {
+		b.err = http.ErrBodyReadAfterClose
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// refuse answers what cannot be read.
+func (c *conn) refuse(err error) {
+	var fault *http1.Error
+	errors.As(err, &fault)
+	if x := c.x; x != nil { // its handler hears of it
+		x.closes = true
+		x.complete = true
+		if fault == http1.ErrBodyTooLarge {
+			x.body.fail(c.st.sv.tooLarge())
+		} else {
+			x.body.fail(err)
+		}
+		return
+	}
+	c.answerError(fault.Status, fault)
+}
+
+// close ends the connection behind what was written. If the peer may still be sending
+// it is given the time to read the last response: the system would otherwise reset
+// the connection, and drop it.
+func (c *conn) close() {
+	if c.is(lingers | gone) {
+		return
+	}
+	c.leave()
+	if len(c.st.out) > 0 {
+		c.flushLean()
+	}
+	whole := c.parser == nil && !c.is(skipping|collecting|consuming) && !c.hasPending()
+	if c.is(ended) || whole {
+		c.hangUp()
+		return
+	}
+	c.flags |= lingers
+	if m := c.more; m != nil {
+		m.dropped, m.pending = 0, nil
+	}
+	c.tc.WriteEOF()
+	c.st.lingering.add(c)
+	if c.is(readsPaused) {
+		c.flags &^= readsPaused
+		c.tc.ResumeReading()
+	}
+}
+
+// hangUp closes the connection once everything was sent, for which the peer has to
+// read: no longer than it may take for any other response.
+func (c *conn) hangUp() {
+	c.leave()
+	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
+		c.tc.SetWriteTimeout(d)
+	}
+	c.tc.Close()
+}
+
+// dropTail counts what comes after the end.
+func (c *conn) dropTail(n int) {
+	m := c.extra()
+	if m.dropped += int64(n); m.dropped > lingerLimit {
+		c.hangUp()
+	}
+}
+
+// EOFReceived is the peer's end. It may still read.
+func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
+	c.flags |= ended
+	x := c.x
+	if x == nil {
+		return c.hasPending() && !c.is(lingers) || c.is(switching)
+	}
+	if !x.complete {
+		x.closes = true
+		x.body.fail(io.ErrUnexpectedEOF)
+	}
+	if !x.complete || !c.hasPending() {
+		x.cancel(ErrClientGone)
+	}
+	return true
+}
+
+// cause is why requests of this connection end with it.
+func (c *conn) cause() error {
+	if c.st.cause != nil {
+		return c.st.cause
+	}
+	return ErrClientGone
+}
+
+// ConnectionLost is the end.
+func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
+	c.flags |= gone
+	c.leave()
+	cause := c.cause()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		cause = ErrTimeout
+	}
+	if x := c.x; x != nil {
+		x.cancel(cause)
+		x.body.fail(cause)
+	}
+	c.hasRoom(cause)
+	if p := c.parser; p != nil && !c.is(consuming) {
+		c.parser = nil
+		p.Reset()
+		c.st.giveParser(p)
+	}
+	c.more = nil
+}
+
+// headTooLate is for a header that did not come in time. A client that has sent
+// nothing at all is not told.
+func (c *conn) headTooLate() {
+	if c.parser == nil {
+		c.hangUp()
+		return
+	}
+	c.answerError(http.StatusRequestTimeout, nil)
+}
+
+// bodyTooLate is for a body that did not come in time. If it was the handler that did
+// not read it, the client gets more time.
+func (c *conn) bodyTooLate() {
+	x := c.x
+	switch {
+	case c.is(readsPaused):
+		c.st.bodies.add(c)
+	case x != nil:
+		x.closes = true
+		x.body.fail(ErrTimeout)
+		x.cancel(ErrTimeout)
+	default:
+		c.close()
+	}
+}
+
+// answerError answers a request that cannot be served, and closes the connection. Why
+// may be nil.
+func (c *conn) answerError(status int, why error) {
+	text := strconv.Itoa(status) + " " + http.StatusText(status)
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	b := http1.AppendStatusLine(c.st.out, http1.HTTP11, status)
+	b = append(b, c.st.dateLine()...)
+	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
+	b = http1.AppendContentLength(b, int64(len(text)))
+	b = append(b, "\r\n"...)
+	c.st.out = append(b, text...)
+	c.close()
+}

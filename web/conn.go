@@ -1,0 +1,321 @@
+package web
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// conn is a connection as its transport tells it: it cuts what comes into requests,
+// and lets one at a time be answered. Loop goroutine only.
+//
+//	    ┌───────────── next request ─────────────┐
+//	    ▼                                        │
+//	 waiting ──Head──▶ answering, body open ──┐  │
+//	    │                   │ End             │ answered
+//	    │ cannot be read    ▼                 ▼  │
+//	    │              answering ──answered──▶ skipping what is left of the body
+//	    ▼                   │
+//	lingering ◀── to close ─┘
+//
+// While a request is answered what follows it is not parsed, but kept, up to a limit.
+type conn struct {
+	tc     *transport.Conn
+	st     *station
+	parser *http1.RequestParser // while a message is under way
+	x      *exchange            // the request that is being answered
+	more   *more                // what few connections need
+
+	in             *queue // where it waits, and since when
+	since          time.Duration
+	before, behind *conn
+
+	remote   string // made when first asked for
+	tls      *tls.ConnectionState
+	requests uint32
+	flags    connFlags
+}
+
+// more is what a connection has only while a request is under way that came in pieces
+// or with others behind it, or while the peer does not read.
+type more struct {
+	pending []byte        // received, and to be parsed when x was answered
+	dropped int64         // bytes of a body that nobody wanted, or after the end
+	room    []func(error) // to be called when there is room to write
+	body    []byte        // of a request to a lean handler that wants it
+	wanted  func(*LeanCtx, []byte)
+	most    int
+	toHead  bool
+	record  *record
+}
+
+type connFlags uint16
+
+const (
+	consuming    connFlags = 1 << iota // the parsing loop is on the stack
+	ended                              // the peer has closed its side
+	skipping                           // a request was answered before its end
+	collecting                         // a lean handler wants the body
+	lingers                            // closed from here; what comes is dropped
+	switching                          // to another protocol
+	writesPaused                       // the peer reads too slowly
+	readsPaused
+	closesNext // at the end of the request
+	gone
+)
+
+func (c *conn) is(f connFlags) bool { return c.flags&f != 0 }
+
+func (c *conn) extra() *more {
+	if c.more == nil {
+		c.more = &more{}
+	}
+	return c.more
+}
+
+const (
+	pendingLimit = 16 << 10               // what is received ahead
+	skipLimit    = 256 << 10              // what is read of a body that nobody wants
+	lingerLimit  = 256 << 10              // what is read after the last response
+	lingerTime   = 500 * time.Millisecond // and for how long
+	highWater    = 64 << 10               // what waits to be sent while a handler may write on
+)
+
+// ConnectionMade is the beginning.
+func (c *conn) ConnectionMade(tc *transport.Conn) {
+	c.tc = tc
+	c.st = stationOf(c.st.sv, tc.Loop())
+	if c.st.draining {
+		tc.Close()
+		return
+	}
+	c.tls = tc.TLS()
+	c.st.heads.add(c)
+}
+
+// DataReceived parses what has come, or keeps it for later.
+func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
+	switch {
+	case c.is(lingers):
+		c.dropTail(len(data))
+	case c.wants():
+		c.consume(data)
+	default:
+		c.keep(data)
+	}
+}
+
+// wants tells whether the next bytes are to be parsed now.
+func (c *conn) wants() bool {
+	if c.is(lingers | switching | gone) {
+		return false
+	}
+	if c.x != nil {
+		return !c.x.complete
+	}
+	return !c.is(writesPaused)
+}
+
+// consume parses data up to where it ends, or to where a request is complete that
+// is not answered at once.
+func (c *conn) consume(data []byte) {
+	st := c.st
+	p := c.parser
+	if p == nil {
+		p = st.takeParser()
+	}
+	c.parser = nil
+	c.flags |= consuming
+	defer c.caught(p)
+	for c.wants() {
+		n, event, err := p.Parse(data)
+		if err != nil {
+			p.Reset()
+			c.refuse(err)
+			data = nil
+			break
+		}
+		data = data[n:]
+		switch event {
+		case http1.Head:
+			c.head(p)
+		case http1.Data:
+			c.piece(p.Data())
+		case http1.End:
+			st.rest = data
+			c.end(p)
+			data, st.rest = st.rest, nil
+		}
+		if event == http1.More {
+			break
+		}
+	}
+	if x := c.x; x != nil && !x.started {
+		x.start()
+	}
+	c.flags &^= consuming
+	if c.is(lingers | gone) {
+		p.Reset()
+	}
+	if p.Idle() {
+		st.giveParser(p)
+	} else {
+		c.parser = p
+	}
+	if len(data) > 0 && !c.is(lingers|gone) {
+		c.keep(data)
+	}
+	if len(st.out) > 0 {
+		c.flushLean()
+	}
+	c.settle()
+}
+
+// caught is for a lean handler that has panicked.
+func (c *conn) caught(p *http1.RequestParser) {
+	if !c.is(consuming) {
+		return
+	}
+	c.flags &^= consuming
+	c.st.out = c.st.out[:0]
+	p.Reset()
+	c.st.giveParser(p)
+	v := recover()
+	c.st.sv.logPanic(v, c.remoteAddr())
+	c.hangUp()
+}
+
+// settle has the connection wait for what comes next.
+func (c *conn) settle() {
+	st := c.st
+	switch {
+	case c.is(lingers | gone | switching):
+	case c.x != nil && c.x.complete, c.is(writesPaused):
+		c.leave()
+		if c.x != nil && c.is(ended) && !c.hasPending() {
+			c.x.cancel(ErrClientGone)
+		}
+	case c.x != nil || c.is(skipping|collecting):
+		if c.in != &st.bodies {
+			st.bodies.add(c)
+		}
+	case c.is(ended) && !c.hasPending():
+		c.hangUp()
+	case c.parser != nil:
+		if c.in != &st.heads {
+			st.heads.add(c)
+		}
+	case st.draining:
+		c.hangUp()
+	default:
+		st.idle.add(c)
+	}
+}
+
+// head is a request's beginning.
+func (c *conn) head(p *http1.RequestParser) {
+	c.requests++
+	if lean := c.st.sv.server.Lean; lean != nil && c.answersLean(lean, p) {
+		return
+	}
+	x, ok := newExchange(c, p)
+	if !ok {
+		c.refuse(http1.ErrTarget)
+		return
+	}
+	c.x = x
+}
+
+// piece is some of the body.
+func (c *conn) piece(data []byte) {
+	switch {
+	case c.x != nil:
+		if c.x.body.push(data) && !c.is(readsPaused) {
+			c.flags |= readsPaused
+			c.tc.PauseReading()
+		}
+	case c.is(collecting):
+		c.collect(data)
+	default:
+		if m := c.extra(); m.dropped+int64(len(data)) > skipLimit {
+			c.close()
+		} else {
+			m.dropped += int64(len(data))
+		}
+	}
+}
+
+// end is the end of a request.
+func (c *conn) end(p *http1.RequestParser) {
+	if x := c.x; x != nil {
+		x.complete = true
+		x.body.end(p)
+		if !x.started {
+			x.start()
+		}
+		return
+	}
+	if c.is(collecting) {
+		c.collected(p)
+	}
+	c.flags &^= skipping
+	if c.more != nil {
+		c.more.dropped = 0
+	}
+	if c.is(closesNext) {
+		c.close()
+	}
+}
+
+// keep is for what comes while it cannot be parsed.
+func (c *conn) keep(data []byte) {
+	m := c.extra()
+	if m.pending == nil {
+		m.pending = c.st.takeBuffer()
+	}
+	m.pending = append(m.pending, data...)
+	if len(m.pending) >= pendingLimit && !c.is(readsPaused) {
+		c.flags |= readsPaused
+		c.tc.PauseReading()
+	}
+}
+
+func (c *conn) hasPending() bool { return c.more != nil && len(c.more.pending) > 0 }
+
+// answered goes on behind a request.
+func (c *conn) answered(x *exchange) {
+	c.x = nil
+	switch {
+	case c.is(gone | switching):
+		return
+	case x.closes || c.is(lingers):
+		c.close()
+		return
+	case !x.complete:
+		c.flags |= skipping
+	}
+	if !c.is(consuming) {
+		c.proceed()
+	}
+}
+
+// proceed parses what was kept.
+func (c *conn) proceed() {
+	var kept []byte
+	if c.more != nil {
+		kept, c.more.pending = c.more.pending, nil
+	}
+	if c.is(readsPaused) {
+		c.flags &^= readsPaused
+		c.tc.ResumeReading()
+	}
+	c.consume(kept)
+	if kept != nil {
+		c.st.giveBuffer(kept)
+	}
+	if m := c.more; m != nil && m.pending == nil && m.dropped == 0 && m.room == nil && m.wanted == nil {
+		c.more = nil
+	}
+}

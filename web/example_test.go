@@ -1,0 +1,64 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
+)
+
+// A server beside other tasks of a loop. Its inline handler waits like any task.
+func Example() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/worker", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "on a goroutine")
+	})
+	mux.Handle("/inline", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := spindle.Sleep(r.Context(), time.Millisecond); err == nil {
+			fmt.Fprint(w, "in a task")
+		}
+	})))
+	server := &web.Server{
+		Handler: mux,
+		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){
+			"/lean": func(c *web.LeanCtx) { c.WriteString("in a callback") },
+		}),
+	}
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		sv, err := server.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		for _, path := range []string{"/worker", "/inline", "/lean"} {
+			body, err := spindle.Blocking(ctx, func() (string, error) { return fetch("http://" + sv.Addr().String() + path) })
+			if err != nil {
+				return err
+			}
+			fmt.Println(body)
+		}
+		return sv.Shutdown(ctx)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// on a goroutine
+	// in a task
+	// in a callback
+}
+
+func fetch(url string) (string, error) {
+	res, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	body, err := io.ReadAll(res.Body)
+	return string(body), err
+}

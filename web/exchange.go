@@ -1,0 +1,180 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// exchange is one request and its response. Its handler may keep what it was given,
+// so it is never used again.
+type exchange struct {
+	c  *conn    // loop goroutine only
+	st *station // only what is for any goroutine, outside the loop
+
+	// What the request says. Set by newExchange, read by any.
+	method    string
+	target    string
+	host      string
+	remote    string
+	header    http.Header
+	trailer   http.Header // its keys; the values come with the body's end
+	url       url.URL
+	tls       *tls.ConnectionState
+	since     time.Duration // when it came; only for the log
+	length    int64
+	date      []byte
+	version   http1.Version
+	keepAlive bool
+	expects   bool // the client waits for a 100 before it sends the body
+	last      bool // the connection takes no more requests
+
+	w    response
+	body body
+	ctx  requestContext
+
+	returned bool // the handler's goroutine or task only
+
+	// Loop goroutine only.
+	scope    *spindle.Scope // of an inline handler; nil before and after
+	control  *control       // nil for most
+	cut      error          // why the request was cancelled before it had a scope
+	started  bool
+	complete bool // all of the request has come
+	closes   bool // the connection cannot be used after this
+}
+
+// newExchange takes over what the parser was lent. It tells whether net/url agrees.
+func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
+	st := c.st
+	x := &exchange{
+		c:         c,
+		st:        st,
+		method:    p.MethodString(),
+		target:    string(p.Target()),
+		host:      st.hostString(p.Host()),
+		remote:    c.remoteAddr(),
+		tls:       c.tls,
+		header:    make(http.Header),
+		length:    p.Length(),
+		date:      st.dateLine(),
+		version:   p.Version(),
+		keepAlive: p.KeepAlive(),
+		expects:   p.ExpectsContinue(),
+	}
+	if st.log.to != nil {
+		x.since = st.l.Time()
+	}
+	if most := st.sv.server.MaxRequestsPerConn; most > 0 && int(c.requests) >= most {
+		x.last = true
+	}
+	p.AddTo(x.header)
+	if p.Chunked() {
+		x.trailer = make(http.Header)
+		p.DeclareTrailers(x.trailer)
+	}
+	x.ctx.x = x
+	x.body.x = x
+	x.w.init(x)
+	return x, setURL(&x.url, x.method, x.target)
+}
+
+// start has the handler begin.
+func (x *exchange) start() {
+	x.started = true
+	if len(x.st.out) > 0 {
+		x.c.flushLean() // what was answered before goes out before
+	}
+	if x.st.sv.runsInline(x) {
+		x.st.tasks().GoWith(spindle.TaskOptions{Name: "request", Eager: true, Values: &x.ctx}, x.serveTask)
+		return
+	}
+	x.st.sv.workers.run(x)
+	x.st.gaveWork()
+}
+
+// serveTask is an inline handler's task.
+func (x *exchange) serveTask(ctx context.Context) error {
+	x.scope = ctx.(*spindle.Scope)
+	if x.cut != nil {
+		x.scope.Cancel(x.cut)
+	}
+	x.serve(ctx)
+	return nil
+}
+
+// serve runs the handler. Whatever that does, the request comes to its end.
+func (x *exchange) serve(ctx context.Context) {
+	defer x.conclude()
+	h := x.st.sv.handler
+	if x.method == "OPTIONS" && x.target == "*" {
+		h = ofTheServer
+	}
+	h.ServeHTTP(&x.w, x.request(ctx))
+	x.w.end()
+	x.returned = true
+}
+
+// ofTheServer answers what is asked about the server itself, as net/http does.
+var ofTheServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "0")
+})
+
+// conclude is deferred by serve.
+func (x *exchange) conclude() {
+	if !x.returned {
+		x.st.sv.logPanic(recover(), x.remote)
+		x.w.aborted = true
+	}
+	x.ctx.end(context.Canceled)
+	if x.st.l.Owns() {
+		x.finish()
+	} else {
+		x.st.deliver(x)
+	}
+}
+
+// finish sends what the handler has left, on the loop.
+func (x *exchange) finish() {
+	c, w := x.c, &x.w
+	if x.scope != nil {
+		x.scope = nil
+		c.st.giveHeader(w.header)
+		w.header = nil
+	}
+	if x.control != nil {
+		x.control.read.timer.Cancel()
+		x.control.write.timer.Cancel()
+	}
+	x.body.drop()
+	if !c.is(gone | switching) {
+		switch {
+		case w.aborted:
+			c.hangUp()
+		case w.closes:
+			x.closes = true
+			fallthrough
+		default:
+			w.sendLast(c.tc)
+		}
+	}
+	w.dropBuffers()
+	x.log()
+	c.answered(x)
+}
+
+// cancel ends the request's context, on the loop.
+func (x *exchange) cancel(cause error) {
+	x.ctx.end(cause)
+	if x.cut == nil {
+		x.cut = cause
+	}
+	if x.scope != nil {
+		x.scope.Cancel(cause)
+	}
+}

@@ -1,0 +1,118 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
+)
+
+// untilEnd waits for the end of the request's context in the way of its handler.
+func untilEnd(ctx context.Context) error {
+	if spindle.Current(ctx) != nil {
+		spindle.Sleep(ctx, time.Hour)
+	} else {
+		<-ctx.Done()
+	}
+	if ctx.Err() != context.Canceled {
+		return errors.New("the context's error is not context.Canceled")
+	}
+	return context.Cause(ctx)
+}
+
+func TestClientGoneCancelsTheHandler(t *testing.T) {
+	causes := make(chan error, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		causes <- untilEnd(r.Context())
+	}) {
+		for how, leave := range map[string]func(*net.TCPConn){
+			"closed":      func(c *net.TCPConn) { c.Close() },
+			"reset":       func(c *net.TCPConn) { c.SetLinger(0); c.Close() },
+			"half-closed": func(c *net.TCPConn) { c.CloseWrite() },
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				nc, br := dial(t, serve(t, s))
+				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				if _, err := http.ReadResponse(br, nil); err != nil {
+					t.Fatal(err)
+				}
+				leave(nc.(*net.TCPConn))
+				if err := <-causes; err != web.ErrClientGone {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestClientGoneMidBodyEndsTheBody(t *testing.T) {
+	ends := make(chan error, 2)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if string(body) != "abc" {
+			t.Errorf("read %q", body)
+		}
+		ends <- err
+		ends <- untilEnd(r.Context())
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+			nc.Close()
+			if err := <-ends; err == nil {
+				t.Error("the body ended in order")
+			}
+			if err := <-ends; err != web.ErrClientGone {
+				t.Errorf("the context ended with %v", err)
+			}
+		})
+	}
+}
+
+// TestHalfClosedClientIsAnswered: all of its requests, and then the connection ends.
+func TestHalfClosedClientIsAnswered(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) }) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
+			nc.(*net.TCPConn).CloseWrite()
+			all, err := io.ReadAll(nc)
+			if err != nil || !strings.Contains(string(all), "/1") || !strings.HasSuffix(string(all), "/2") {
+				t.Errorf("got %q, %v", all, err)
+			}
+		})
+	}
+}
+
+// TestContextEndsWithTheHandler, so that nothing that was derived from it stays.
+func TestContextEndsWithTheHandler(t *testing.T) {
+	kept := make(chan context.Context, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Err() != nil {
+			t.Errorf("it has ended before: %v", r.Context().Err())
+		}
+		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || a.String() != r.Host {
+			t.Errorf("local address %v", a)
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		t.Cleanup(cancel)
+		kept <- ctx
+	}) {
+		t.Run(name, func(t *testing.T) {
+			get(t, client(t), url(serve(t, s), "/"))
+			ctx := <-kept
+			<-ctx.Done()
+			if ctx.Err() != context.Canceled {
+				t.Errorf("got %v", ctx.Err())
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// writeHeader writes status line and header as they are now; what the handler changes
+// later is for trailers. What depends on the body follows in commit.
+func (w *response) writeHeader() {
+	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
+	if len(w.header) == 0 {
+		return
+	}
+	w.declareTrailers()
+	var room [16]string
+	keys := room[:0]
+	for key := range w.header {
+		keys = append(keys, key)
+	}
+	if len(keys) > 1 {
+		slices.Sort(keys)
+	}
+	for _, key := range keys {
+		if err := w.writeField(key, w.header[key]); err != nil {
+			w.reject(err)
+			return
+		}
+	}
+}
+
+// writeField writes a field unless somebody else does, and notes what it says.
+func (w *response) writeField(key string, values []string) (err error) {
+	switch {
+	case len(key) == 12 && key == "Content-Type":
+		w.facts |= saysType
+	case len(key) == 14 && strings.EqualFold(key, "Content-Length"):
+		w.declare(values)
+		return nil
+	case len(key) == 17 && strings.EqualFold(key, "Transfer-Encoding"):
+		return nil
+	case key == "Content-Encoding" && len(values) > 0:
+		w.facts |= saysEncoding
+	case key == "Date":
+		w.facts |= saysDate
+	case key == "Connection" && len(values) > 0:
+		w.facts |= saysConnection
+		w.closes = w.closes || hasToken(values, "close")
+	case strings.HasPrefix(key, http.TrailerPrefix) || slices.Contains(w.trailers, key):
+		return nil
+	}
+	for _, value := range values {
+		if w.head, err = http1.AppendField(w.head, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// declare takes down the length that the handler promises.
+func (w *response) declare(values []string) {
+	if len(values) == 0 {
+		return
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil || n < 0 {
+		w.mistake("invalid Content-Length " + strconv.Quote(values[0]))
+		return
+	}
+	w.declared = n
+}
+
+// declareTrailers takes down which fields come after the body.
+func (w *response) declareTrailers() {
+	for _, list := range w.header["Trailer"] {
+		for name := range strings.SplitSeq(list, ",") {
+			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name != "" {
+				w.trailers = append(w.trailers, name)
+			}
+		}
+	}
+}
+
+func hasToken(values []string, token string) bool {
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(item), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reject answers in place of a handler whose header cannot be written: it would not
+// be read as it was meant.
+func (w *response) reject(err error) {
+	w.mistake("header: " + err.Error())
+	w.fault = err
+	w.status = http.StatusInternalServerError
+	w.facts, w.declared, w.trailers = saysType, -1, nil
+	w.closes = true
+	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
+	w.buf = w.buf[:0]
+}
+
+// commit completes the head. First is what will be written besides what was
+// collected; final tells that there is no more.
+func (w *response) commit(first []byte, final bool) {
+	w.committed = true
+	x := w.x
+	if !w.facts.has(saysDate) {
+		w.head = append(w.head, x.date...)
+	}
+	if !bodyless(w.status) {
+		w.writeType(first)
+		w.frame(final)
+	}
+	if x.last || !x.keepAlive || x.st.sv.draining.Load() || w.leavesBody() {
+		w.closes = true
+	}
+	switch {
+	case w.facts.has(saysConnection):
+	case w.closes:
+		w.head = append(w.head, "Connection: close\r\n"...)
+	case x.version == http1.HTTP10:
+		w.head = append(w.head, "Connection: keep-alive\r\n"...)
+	}
+	w.head = append(w.head, "\r\n"...)
+}
+
+func (f headFacts) has(what headFacts) bool { return f&what != 0 }
+
+// writeType tells the body's type from its beginning, if the handler did not.
+func (w *response) writeType(first []byte) {
+	if w.facts.has(saysType|saysEncoding) || len(w.buf) == 0 && len(first) == 0 {
+		return
+	}
+	start := w.buf
+	if len(start) < sniffed && len(first) > 0 {
+		start = slices.Concat(start, first[:min(len(first), sniffed-len(start))])
+	}
+	w.head = append(w.head, "Content-Type: "...)
+	w.head = append(w.head, http.DetectContentType(start)...)
+	w.head = append(w.head, "\r\n"...)
+}
+
+// frame says where the body will end.
+func (w *response) frame(final bool) {
+	old := w.x.version == http1.HTTP10
+	switch {
+	case w.declared >= 0:
+		w.head = http1.AppendContentLength(w.head, w.declared)
+	case final && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
+		if w.written > 0 || !w.toHead() {
+			w.head = http1.AppendContentLength(w.head, w.written)
+		}
+	case old:
+		w.closes = true
+	case !w.toHead():
+		w.chunked = true
+		w.head = append(w.head, "Transfer-Encoding: chunked\r\n"...)
+	}
+}
+
+func (w *response) prefixedTrailers() bool {
+	for key := range w.header {
+		if strings.HasPrefix(key, http.TrailerPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// leavesBody tells whether the connection cannot go on because of the request's body:
+// too much of it is left, or nobody knows whether the client will send it.
+func (w *response) leavesBody() bool {
+	x := w.x
+	return x.length != 0 && (x.expects && !x.body.asked || x.body.leavesTooMuch())
+}

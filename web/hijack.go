@@ -1,0 +1,279 @@
+package web
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// Hijack gives the connection to the handler, for http.Hijacker. It waits as the
+// request's body does: as a task in tasks, as a goroutine elsewhere. The reader has
+// what came early.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.status != 0 && !w.hijacked {
+		if err := w.flush(nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	h := &hijacked{st: w.x.st}
+	early := 0
+	if err := w.x.st.do(func() error {
+		err := h.take(w)
+		early = len(h.buf)
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	r := bufio.NewReader(h)
+	r.Peek(min(early, r.Size()))
+	return h, bufio.NewReadWriter(r, bufio.NewWriter(h)), nil
+}
+
+// hijacked is a connection that a handler has taken: a net.Conn for tasks and
+// goroutines on one in the callback model. To hand out the socket itself was
+// tempting, but TLS and simulated networks have none.
+type hijacked struct {
+	st            *station
+	tc            *transport.Conn
+	local, remote net.Addr
+
+	mu  sync.Mutex
+	buf []byte // received and not read; guarded by mu
+	err error  // after that; guarded by mu
+
+	// Loop goroutine only.
+	paused          bool
+	reading         func(error)   // who waits for data
+	writing         []func(error) // who wait for room
+	readAt, writeAt deadline
+}
+
+// take takes the connection over, on the loop.
+func (h *hijacked) take(w *response) error {
+	if err := w.detach(); err != nil {
+		return err
+	}
+	c := w.x.c
+	h.tc = c.tc
+	h.local, h.remote = c.tc.LocalAddr(), c.tc.RemoteAddr()
+	h.paused = c.is(readsPaused)
+	h.readAt.expires = func() { h.wakeReader(os.ErrDeadlineExceeded) }
+	h.writeAt.expires = func() { h.wakeWriters(os.ErrDeadlineExceeded) }
+	if c.more != nil {
+		h.buf = c.more.pending
+		c.more.pending = nil
+	}
+	if c.is(ended) {
+		h.err = io.EOF
+	}
+	if c.is(consuming) { // the rest of what is being parsed is its too
+		h.buf = append(h.buf, c.st.rest...)
+		c.st.rest = nil
+	}
+	h.tc.SetProtocol(h)
+	return nil
+}
+
+// ConnectionMade is not called for a connection that was taken over.
+func (h *hijacked) ConnectionMade(*transport.Conn) {}
+
+// DataReceived keeps what comes, up to a limit.
+func (h *hijacked) DataReceived(tc *transport.Conn, data []byte) {
+	h.mu.Lock()
+	h.buf = append(h.buf, data...)
+	full := len(h.buf) >= bodyLimit
+	h.mu.Unlock()
+	if full && !h.paused {
+		h.paused = true
+		tc.PauseReading()
+	}
+	h.wakeReader(nil)
+}
+
+// EOFReceived is the peer's end.
+func (h *hijacked) EOFReceived(*transport.Conn) bool {
+	h.fail(io.EOF)
+	return true
+}
+
+// ConnectionLost is the end.
+func (h *hijacked) ConnectionLost(_ *transport.Conn, err error) {
+	if err == nil {
+		err = net.ErrClosed
+	}
+	h.readAt.timer.Cancel()
+	h.writeAt.timer.Cancel()
+	h.fail(err)
+	h.wakeWriters(err)
+}
+
+// PauseWriting is of no interest: Write looks for itself.
+func (h *hijacked) PauseWriting(*transport.Conn) {}
+
+// ResumeWriting lets writers go on.
+func (h *hijacked) ResumeWriting(*transport.Conn) { h.wakeWriters(nil) }
+
+func (h *hijacked) fail(err error) {
+	h.mu.Lock()
+	if h.err == nil {
+		h.err = err
+	}
+	h.mu.Unlock()
+	h.wakeReader(nil)
+}
+
+func (h *hijacked) wakeReader(err error) {
+	if wake := h.reading; wake != nil {
+		h.reading = nil
+		wake(err)
+	}
+}
+
+func (h *hijacked) wakeWriters(err error) {
+	waiting := h.writing
+	h.writing = nil
+	for _, wake := range waiting {
+		wake(err)
+	}
+}
+
+// Read reads what has come, and waits if that is nothing.
+func (h *hijacked) Read(p []byte) (n int, err error) {
+	for {
+		h.mu.Lock()
+		n = copy(p, h.buf)
+		if h.buf = h.buf[n:]; len(h.buf) == 0 {
+			h.buf = nil
+			err = h.err
+		}
+		h.mu.Unlock()
+		if n > 0 || len(p) == 0 {
+			return n, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err := h.st.await("a hijacked connection", h.waitForData); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (h *hijacked) waitForData(done func(error)) {
+	h.mu.Lock()
+	ready := len(h.buf) > 0 || h.err != nil
+	h.mu.Unlock()
+	switch {
+	case h.readAt.passed(h.st.l):
+		done(os.ErrDeadlineExceeded)
+	case ready:
+		done(nil)
+	case h.reading != nil:
+		done(errTwoReaders)
+	default:
+		h.reading = done
+		if h.paused {
+			h.paused = false
+			h.tc.ResumeReading()
+		}
+	}
+}
+
+// Write sends p, and waits until there is room for more.
+func (h *hijacked) Write(p []byte) (int, error) {
+	err := h.st.await("room to write", func(done func(error)) {
+		if h.writeAt.passed(h.st.l) {
+			done(os.ErrDeadlineExceeded)
+			return
+		}
+		if _, err := h.tc.Write(p); err != nil {
+			done(err)
+			return
+		}
+		if h.tc.Unsent() > highWater {
+			h.writing = append(h.writing, done)
+			return
+		}
+		done(nil)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close sends what was written, and ends the connection.
+func (h *hijacked) Close() error {
+	return h.st.do(func() error {
+		h.fail(net.ErrClosed)
+		return h.tc.Close()
+	})
+}
+
+// CloseWrite ends the sending side behind what was written, as of a net.TCPConn.
+func (h *hijacked) CloseWrite() error { return h.st.do(h.tc.WriteEOF) }
+
+// LocalAddr is the address of this end.
+func (h *hijacked) LocalAddr() net.Addr { return h.local }
+
+// RemoteAddr is the address of the peer.
+func (h *hijacked) RemoteAddr() net.Addr { return h.remote }
+
+// SetDeadline sets both deadlines.
+func (h *hijacked) SetDeadline(t time.Time) error {
+	return h.st.do(func() error {
+		h.readAt.set(h.st.l, t)
+		h.writeAt.set(h.st.l, t)
+		return nil
+	})
+}
+
+// SetReadDeadline has reads fail from t on.
+func (h *hijacked) SetReadDeadline(t time.Time) error {
+	return h.st.do(func() error {
+		h.readAt.set(h.st.l, t)
+		return nil
+	})
+}
+
+// SetWriteDeadline has writes fail from t on.
+func (h *hijacked) SetWriteDeadline(t time.Time) error {
+	return h.st.do(func() error {
+		h.writeAt.set(h.st.l, t)
+		return nil
+	})
+}
+
+// deadline is a point in time on a loop's clock. Loop goroutine only.
+type deadline struct {
+	at      time.Duration // 0 for none
+	timer   loop.Timer
+	expires func()
+}
+
+// set replaces the deadline by t; the zero Time is none. One that has passed expires
+// now.
+func (d *deadline) set(l *loop.Loop, t time.Time) {
+	d.timer.Cancel()
+	if d.at = 0; t.IsZero() {
+		return
+	}
+	left := t.Sub(l.Kernel().Wall())
+	d.at = max(l.Time()+left, 1)
+	if left <= 0 {
+		d.expires()
+		return
+	}
+	d.timer = l.CallLater(left, d.expires)
+}
+
+func (d *deadline) passed(l *loop.Loop) bool { return d.at > 0 && l.Time() >= d.at }
+
+var errTwoReaders = errors.New("web: two reads of a hijacked connection at once")

@@ -1,0 +1,137 @@
+package web_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHijackWithEarlyData: the handler reads what came with the request, and goes on
+// with the connection.
+func TestHijackWithEarlyData(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		if r.URL.Path == "/early" && rw.Reader.Buffered() == 0 {
+			t.Error("the early data is not in the reader")
+		}
+		if _, err := io.WriteString(w, "x"); err != http.ErrHijacked {
+			t.Errorf("a write after it: %v", err)
+		}
+		if _, _, err := http.NewResponseController(w).Hijack(); err != http.ErrHijacked {
+			t.Errorf("a second one: %v", err)
+		}
+		if nc.RemoteAddr().String() != r.RemoteAddr || nc.LocalAddr().String() != r.Host {
+			t.Errorf("between %v and %v", nc.LocalAddr(), nc.RemoteAddr())
+		}
+		for {
+			line, err := rw.ReadString('\n')
+			if err != nil {
+				break
+			}
+			rw.WriteString(strings.ToUpper(line))
+			rw.Flush()
+		}
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			for _, path := range []string{"/", "/early"} {
+				nc, br := dial(t, sv)
+				request := "GET " + path + " HTTP/1.1\r\nHost: " + sv.Addr().String() + "\r\n\r\n"
+				if path == "/early" {
+					request += "one\n"
+				}
+				io.WriteString(nc, request)
+				if path == "/" {
+					io.WriteString(nc, "one\n")
+				}
+				if line, err := br.ReadString('\n'); line != "ONE\n" {
+					t.Errorf("got %q, %v", line, err)
+				}
+				long := strings.Repeat("x", 200_000) + "\n"
+				go io.WriteString(nc, long)
+				if line, err := br.ReadString('\n'); line != strings.ToUpper(long) {
+					t.Errorf("got %d bytes, %v", len(line), err)
+				}
+				nc.(*net.TCPConn).CloseWrite()
+				if _, err := br.ReadByte(); err != io.EOF {
+					t.Errorf("it goes on: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestHijackedDeadlinesAndClose(t *testing.T) {
+	ends := make(chan error, 3)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		nc, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		nc.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+		_, err = nc.Read(make([]byte, 1))
+		ends <- err
+		nc.SetDeadline(time.Time{})
+		nc.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		for err = nil; err == nil; {
+			_, err = nc.Write(make([]byte, 1<<20))
+		}
+		ends <- err
+		nc.Close()
+		_, err = nc.Read(make([]byte, 1))
+		ends <- err
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			nc, _ := dial(t, sv)
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			for _, want := range []error{os.ErrDeadlineExceeded, os.ErrDeadlineExceeded, net.ErrClosed} {
+				if err := <-ends; !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+			}
+			nc.Close()
+		})
+	}
+}
+
+// TestSwitchingProtocolsByHand is how libraries for net/http do it.
+func TestSwitchingProtocolsByHand(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "echo")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		nc, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		io.Copy(nc, rw)
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello")
+			res, err := http.ReadResponse(br, nil)
+			if err != nil || res.StatusCode != 101 || res.Header.Get("Upgrade") != "echo" {
+				t.Fatalf("got %v, %v", res, err)
+			}
+			nc.(*net.TCPConn).CloseWrite()
+			if all, err := io.ReadAll(bufio.NewReader(br)); string(all) != "hello" {
+				t.Errorf("got %q, %v", all, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// logPanic tells of a handler that panicked with v, or called runtime.Goexit if that
+// is nil.
+func (sv *Service) logPanic(v any, remote string) {
+	switch v {
+	case http.ErrAbortHandler:
+		return
+	case nil:
+		v = loop.ErrGoexit
+	}
+	sv.server.errorLog().Error("web: handler panicked", "panic", v, "remote", remote, "stack", string(debug.Stack()))
+}
+
+// accessLog is the records of a loop that wait to be written. A logger may block, so
+// a worker writes them, one batch after the other. Loop goroutine only.
+type accessLog struct {
+	l       *loop.Loop
+	to      *slog.Logger // nil for no log
+	records []record
+	dropped int  // records for which there was no room
+	busy    bool // a worker is writing
+	ended   func()
+}
+
+// record is an answered request.
+type record struct {
+	remote, method, host, target, proto string
+	status                              int
+	bytes                               int64
+	took                                time.Duration
+}
+
+// keepRecords is how many wait at most; a logger that is slower than the requests loses
+// some, and is told how many.
+const keepRecords = 8192
+
+func (a *accessLog) add(r record) {
+	if len(a.records) >= keepRecords {
+		a.dropped++
+		return
+	}
+	a.records = append(a.records, r)
+	a.write()
+}
+
+// write has a worker write what there is, unless one is at it.
+func (a *accessLog) write() {
+	if a.busy || len(a.records) == 0 {
+		return
+	}
+	records, dropped := a.records, a.dropped
+	_, err := loop.Offload(a.l, func() (struct{}, error) {
+		for i := range records {
+			records[i].log(a.to)
+		}
+		if dropped > 0 {
+			a.to.Warn("web: the access log is too slow", "lost", dropped)
+		}
+		return struct{}{}, nil
+	}, func(struct{}, error) {
+		a.busy = false
+		if a.write(); !a.busy && a.ended != nil {
+			a.ended()
+		}
+	})
+	if err != nil {
+		return // too many jobs wait: with the next request
+	}
+	a.busy = true
+	a.records, a.dropped = nil, 0
+}
+
+// end calls fn when all was written.
+func (a *accessLog) end(fn func()) {
+	if a.write(); !a.busy {
+		fn()
+		return
+	}
+	a.ended = fn
+}
+
+func (r *record) log(to *slog.Logger) {
+	to.LogAttrs(context.Background(), slog.LevelInfo, "request",
+		slog.String("remote", r.remote),
+		slog.String("method", r.method),
+		slog.String("host", r.host),
+		slog.String("target", r.target),
+		slog.String("proto", r.proto),
+		slog.Int("status", r.status),
+		slog.Int64("bytes", r.bytes),
+		slog.Duration("took", r.took))
+}
+
+// log writes down an exchange that has ended.
+func (x *exchange) log() {
+	if x.st.log.to == nil {
+		return
+	}
+	r := record{
+		remote: x.remote, method: x.method, host: x.host, target: x.target, proto: x.version.String(),
+		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.since,
+	}
+	if x.w.hijacked {
+		r.status = http.StatusSwitchingProtocols
+	}
+	x.st.log.add(r)
+}
+
+// note takes down the request of a lean handler, which is lent.
+func (lc *LeanCtx) note() {
+	a := &lc.c.st.log
+	if a.to == nil {
+		return
+	}
+	lc.record = &record{
+		remote: lc.c.remoteAddr(), method: string(lc.p.Method()), host: string(lc.p.Host()),
+		target: string(lc.p.Target()), proto: lc.p.Version().String(), took: a.l.Time(),
+	}
+}
+
+// log writes down what a lean handler has answered.
+func (lc *LeanCtx) log() {
+	if r := lc.record; r != nil {
+		a := &lc.c.st.log
+		r.status, r.bytes, r.took = lc.status, int64(len(lc.body)), a.l.Time()-r.took
+		a.add(*r)
+		lc.record = nil
+	}
+}

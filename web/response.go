@@ -1,0 +1,306 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// response is the http.ResponseWriter of handlers. What it is told is collected in
+// buffers, off the loop if the handler is; what does not fit goes to the loop, and
+// waits there for room. The handler's goroutine or task only, until that has
+// returned; then the loop's.
+type response struct {
+	x      *exchange
+	header http.Header
+	status int // 0 before WriteHeader
+
+	head []byte // of the response, as far as it is known and not sent
+	buf  []byte // of the body, not sent
+	tail []byte // what ends the body
+
+	declared int64    // by Content-Length; -1 if it is not
+	written  int64    // of the body
+	trailers []string // names that come after the body
+	facts    headFacts
+
+	committed bool // the head is complete
+	chunked   bool
+	closes    bool // the connection ends with the response
+	aborted   bool // the handler has panicked
+	hijacked  bool
+	fault     error // the header cannot be written
+}
+
+// headFacts are what a handler's header says.
+type headFacts uint8
+
+const (
+	saysType headFacts = 1 << iota
+	saysEncoding
+	saysDate
+	saysConnection
+)
+
+func (w *response) init(x *exchange) {
+	w.x, w.declared = x, -1
+	w.head, w.buf = x.st.takeBuffer(), x.st.takeBuffer()
+}
+
+// Header is what will be sent with WriteHeader.
+func (w *response) Header() http.Header {
+	if w.header == nil {
+		w.header = w.x.newHeader()
+	}
+	return w.header
+}
+
+// WriteHeader fixes status and header. Those of 1xx are sent at once, and others may
+// follow.
+func (w *response) WriteHeader(status int) {
+	switch {
+	case w.hijacked:
+		w.mistake("WriteHeader after Hijack")
+		return
+	case w.status != 0:
+		w.mistake("superfluous WriteHeader")
+		return
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("web: WriteHeader with %d", status))
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		w.inform(status)
+		return
+	}
+	w.status = status
+	w.writeHeader()
+}
+
+// inform sends an interim response.
+func (w *response) inform(status int) {
+	if w.x.version == http1.HTTP10 {
+		return // it could not know what that is
+	}
+	if status == http.StatusContinue {
+		w.x.body.asked = true
+	}
+	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
+	b, err := http1.AppendHeader(b, interim(w.header))
+	if err != nil {
+		w.mistake(err.Error())
+		return
+	}
+	_ = w.send(append(b, "\r\n"...))
+}
+
+// interim is a header without what frames a body.
+func interim(h http.Header) http.Header {
+	if h == nil || h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
+		return h
+	}
+	h = h.Clone()
+	h.Del("Content-Length")
+	h.Del("Transfer-Encoding")
+	return h
+}
+
+// bodyless tells of statuses that have no body.
+func bodyless(status int) bool {
+	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
+}
+
+func (w *response) toHead() bool { return w.x.method == "HEAD" }
+
+// Write sends some of the body.
+func (w *response) Write(p []byte) (int, error) { return write(w, p) }
+
+// WriteString is Write of a string.
+func (w *response) WriteString(s string) (int, error) { return write(w, s) }
+
+func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
+	if err := w.admit(int64(len(p))); err != nil || len(p) == 0 {
+		return 0, err
+	}
+	if w.toHead() {
+		if room := sniffed - len(w.buf); room > 0 {
+			w.buf = append(w.buf, p[:min(room, len(p))]...)
+		}
+		return len(p), nil
+	}
+	if len(w.buf)+len(p) <= bufferSize {
+		w.buf = append(w.buf, p...)
+		return len(p), nil
+	}
+	if err := w.flush([]byte(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// sniffed is how much of a body tells its type.
+const sniffed = 512
+
+// admit tells whether n more bytes may be written.
+func (w *response) admit(n int64) error {
+	if w.hijacked {
+		return http.ErrHijacked
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	switch {
+	case w.fault != nil:
+		return w.fault
+	case n == 0:
+		return nil
+	case bodyless(w.status):
+		return http.ErrBodyNotAllowed
+	case w.declared >= 0 && w.written+n > w.declared:
+		return http.ErrContentLength
+	}
+	w.written += n
+	return nil
+}
+
+// flush sends what was collected, and p, and waits for room.
+func (w *response) flush(p []byte) error {
+	if !w.committed {
+		w.commit(p, false)
+	}
+	if w.toHead() {
+		w.buf = w.buf[:0]
+	}
+	n := len(w.buf) + len(p)
+	bufs := [4][]byte{0: w.head, 1: w.buf, 2: p}
+	if w.chunked && n > 0 {
+		w.head = http1.AppendChunkHead(w.head, n)
+		bufs[0], bufs[3] = w.head, chunkEnd
+	}
+	err := w.send(bufs[:]...)
+	w.head, w.buf = w.head[:0], w.buf[:0]
+	return err
+}
+
+var chunkEnd = []byte(http1.ChunkEnd)
+
+// send writes to the connection, and waits for room to go on.
+func (w *response) send(bufs ...[]byte) error {
+	return w.x.st.await("room to write", func(done func(error)) {
+		c := w.x.c
+		if !c.is(gone) {
+			c.tc.Writev(bufs)
+		}
+		c.whenRoom(done)
+	})
+}
+
+// FlushError sends what was written so far.
+func (w *response) FlushError() error {
+	if err := w.admit(0); err != nil {
+		return err
+	}
+	err := w.flush(nil)
+	if w.x.st.l.Owns() {
+		w.dropBuffers()
+	}
+	return err
+}
+
+// dropBuffers gives the buffers back while nothing is in them: who flushes may be an
+// event stream, and silent for long. The next write makes some that fit.
+func (w *response) dropBuffers() {
+	st := w.x.st
+	st.giveBuffer(w.head)
+	st.giveBuffer(w.buf)
+	w.head, w.buf = nil, nil
+}
+
+// Flush is FlushError for http.Flusher.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// end completes the response when the handler has returned.
+func (w *response) end() {
+	if w.hijacked {
+		return
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if !w.committed {
+		w.commit(nil, true)
+	}
+	switch {
+	case w.fault != nil || bodyless(w.status):
+	case w.toHead():
+		w.buf = w.buf[:0]
+	case w.chunked:
+		w.endChunks()
+	case w.declared >= 0 && w.written != w.declared:
+		w.closes = true // the client would take the next response for the rest
+	}
+}
+
+// endChunks is the last chunk, and the trailers.
+func (w *response) endChunks() {
+	if n := len(w.buf); n > 0 {
+		w.head = http1.AppendChunkHead(w.head, n)
+		w.tail = append(w.tail, chunkEnd...)
+	}
+	trailers := make(http.Header)
+	for _, name := range w.trailers {
+		if values := w.header[name]; len(values) > 0 {
+			trailers[name] = values
+		}
+	}
+	for key, values := range w.header {
+		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
+			trailers[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	tail, err := http1.AppendLastChunk(w.tail, trailers)
+	if err != nil {
+		w.mistake("trailers: " + err.Error())
+		tail, _ = http1.AppendLastChunk(w.tail, nil)
+	}
+	w.tail = tail
+}
+
+// sendLast writes what end has left, on the loop.
+func (w *response) sendLast(tc *transport.Conn) {
+	if len(w.buf) == 0 && len(w.tail) == 0 {
+		tc.Write(w.head)
+		return
+	}
+	bufs := append(w.x.st.vec[:0], w.head, w.buf)
+	if len(w.tail) > 0 {
+		bufs = append(bufs, w.tail)
+	}
+	tc.Writev(bufs)
+	clear(bufs)
+	w.x.st.vec = bufs
+}
+
+// mistake logs what a handler has done wrong.
+func (w *response) mistake(what string) {
+	w.x.st.sv.server.errorLog().Error("web: "+what, "method", w.x.method, "target", w.x.target)
+}
+
+// own is the writer of this package inside w, nil if there is none.
+func own(w http.ResponseWriter) *response {
+	for w != nil {
+		switch at := w.(type) {
+		case *response:
+			return at
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = at.Unwrap()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+var errUnsupported = fmt.Errorf("web: not a ResponseWriter of this package: %w", errors.ErrUnsupported)

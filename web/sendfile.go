@@ -1,0 +1,80 @@
+package web
+
+import (
+	"io"
+	"os"
+)
+
+// ReadFrom sends all of src, for io.Copy. What is a file, of a length that the header
+// declares, is sent by the system, without coming through here.
+func (w *response) ReadFrom(src io.Reader) (int64, error) {
+	if f, n, ok := w.asFile(src); ok {
+		return w.sendFile(src, f, n)
+	}
+	buf := make([]byte, 32<<10)
+	// Behind another type, so that io.CopyBuffer does not come back here.
+	return io.CopyBuffer(struct{ io.Writer }{w}, src, buf)
+}
+
+// asFile tells whether src is a regular file, or a part of one, that can be sent as
+// the rest of the body: n bytes from where it stands.
+func (w *response) asFile(src io.Reader) (f *os.File, n int64, ok bool) {
+	limited, _ := src.(*io.LimitedReader)
+	if limited != nil {
+		src = limited.R
+	}
+	f, ok = src.(*os.File)
+	if !ok || w.hijacked || w.toHead() {
+		return nil, 0, false
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, 0, false
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, 0, false
+	}
+	n = info.Size() - at
+	if limited != nil {
+		n = min(n, limited.N)
+	}
+	if n <= bufferSize || w.admit(0) != nil { // small ones go together with the head
+		return nil, 0, false
+	}
+	typed := w.committed || w.facts.has(saysType|saysEncoding) || len(w.buf) >= sniffed
+	return f, n, typed && w.declared >= 0 && w.written+n <= w.declared
+}
+
+// sendFile sends n bytes of f, and moves src as if they had been read.
+func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
+	if err := w.admit(n); err != nil {
+		return 0, err
+	}
+	if err := w.flush(nil); err != nil {
+		return 0, err
+	}
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	x := w.x
+	err = x.st.await("sending a file", func(done func(error)) {
+		if x.c.is(gone) {
+			done(x.c.cause())
+			return
+		}
+		if d := x.st.writeTimeout; d > 0 {
+			x.c.tc.SetWriteTimeout(d)
+		}
+		x.c.tc.SendFile(f, at, n, done)
+	})
+	if err != nil {
+		return 0, err
+	}
+	if limited, ok := src.(*io.LimitedReader); ok {
+		limited.N -= n
+	}
+	_, err = f.Seek(at+n, io.SeekStart)
+	return n, err
+}

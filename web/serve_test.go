@@ -1,0 +1,201 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/web"
+)
+
+// serve runs s on a loop of its own until the test ends, and drains it then.
+func serve(t testing.TB, s *web.Server) *web.Service {
+	t.Helper()
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(context.Background()) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := sv.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		l.Stop()
+		if err := <-ended; err != nil {
+			t.Errorf("loop: %v", err)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return sv
+}
+
+// kinds are the three ways to run the same handler.
+func kinds(h http.HandlerFunc) map[string]*web.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/", web.Inline(h))
+	return map[string]*web.Server{
+		"worker":     {Handler: h},
+		"inline":     {Handler: web.Inline(h)},
+		"mux":        {Handler: mux},
+		"middleware": {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) })},
+	}
+}
+
+func url(sv *web.Service, path string) string { return "http://" + sv.Addr().String() + path }
+
+// client is a fresh one, without connections of other tests.
+func client(t testing.TB) *http.Client {
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+func get(t testing.TB, c *http.Client, url string) (*http.Response, string) {
+	t.Helper()
+	res, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+// raw sends bytes and reads responses, one for each method given.
+func raw(t testing.TB, sv *web.Service, request string, methods ...string) (responses []string) {
+	t.Helper()
+	nc, err := net.Dial("tcp", sv.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if _, err := io.WriteString(nc, request); err != nil {
+		t.Fatal(err)
+	}
+	br := bufio.NewReader(nc)
+	for _, m := range methods {
+		res, err := http.ReadResponse(br, &http.Request{Method: m})
+		if err != nil {
+			t.Fatalf("after %q: %v", responses, err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		responses = append(responses, fmt.Sprintf("%d %s", res.StatusCode, body))
+	}
+	return responses
+}
+
+func TestEveryKindOfHandlerAnswers(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s %q %v", r.Method, r.URL.Path, r.Host, body, err)
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			c := client(t)
+			for i := range 3 {
+				res, body := get(t, c, url(sv, fmt.Sprint("/", i)))
+				if want := fmt.Sprintf("GET /%d %s \"\" <nil>", i, sv.Addr()); body != want {
+					t.Errorf("got %q, want %q", body, want)
+				}
+				if res.Header.Get("Content-Length") == "" || res.Header.Get("Date") == "" || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+					t.Errorf("header %v", res.Header)
+				}
+			}
+			res, err := c.Post(url(sv, "/p"), "text/plain", strings.NewReader("hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if body, _ := io.ReadAll(res.Body); string(body) != fmt.Sprintf("POST /p %s \"hello\" <nil>", sv.Addr()) {
+				t.Errorf("got %q", body)
+			}
+		})
+	}
+}
+
+func TestLeanHandlerAnswers(t *testing.T) {
+	sv := serve(t, &web.Server{
+		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){
+			"/hello": func(c *web.LeanCtx) { c.WriteString("lean " + string(c.Query())) },
+			"/echo": func(c *web.LeanCtx) {
+				c.ReadBody(100, func(c *web.LeanCtx, body []byte) { c.Write(body) })
+			},
+		}),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "worker") }),
+	})
+	c := client(t)
+	if _, body := get(t, c, url(sv, "/hello?you")); body != "lean you" {
+		t.Errorf("got %q", body)
+	}
+	if _, body := get(t, c, url(sv, "/other")); body != "worker" {
+		t.Errorf("got %q", body)
+	}
+	res, err := c.Post(url(sv, "/echo"), "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "hello" {
+		t.Errorf("got %q", body)
+	}
+}
+
+func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s%s", r.URL.Path, body)
+	}) {
+		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){
+			"/lean": func(c *web.LeanCtx) { c.Write(c.Path()) },
+		})
+		t.Run(name, func(t *testing.T) {
+			got := raw(t, serve(t, s), "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"+
+				"POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"+
+				"GET /lean HTTP/1.1\r\nHost: a\r\n\r\n"+
+				"HEAD /3 HTTP/1.1\r\nHost: a\r\n\r\n"+
+				"POST /4 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"+
+				"GET /lean HTTP/1.1\r\nHost: a\r\n\r\n"+
+				"GET /5 HTTP/1.1\r\nHost: a\r\n\r\n",
+				"GET", "POST", "GET", "HEAD", "POST", "GET", "GET")
+			want := "200 /1,200 /2abc,200 /lean,200 ,200 /4x,200 /lean,200 /5"
+			if strings.Join(got, ",") != want {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestInlineHandlerWaitsInItsTask(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := spindle.Sleep(r.Context(), time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		io.WriteString(w, "slept")
+	}))})
+	if _, body := get(t, client(t), url(sv, "/")); body != "slept" {
+		t.Errorf("got %q", body)
+	}
+}

@@ -1,0 +1,266 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// Service is a server that listens. Its methods may be called from any goroutine,
+// and from tasks and callbacks.
+type Service struct {
+	server  *Server
+	handler http.Handler
+	mux     router // the handler, if it can tell where requests go
+	inline  bool   // the handler is, for all requests
+	workers workers
+	addr    net.Addr
+
+	one   *transport.Server // one of the two is nil
+	group *transport.GroupServer
+
+	draining atomic.Bool
+
+	mu       sync.Mutex
+	stations []*station // guarded by mu
+	drained  []func()   // to be called when all has ended; guarded by mu
+	over     bool       // all has ended; guarded by mu
+	gone     int        // stations whose loop was closed; guarded by mu
+}
+
+// Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
+// the loop: it is for callbacks and tasks of the loop, or for before it runs.
+func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error) {
+	sv := s.begin()
+	var err error
+	if sv.one, err = transport.Listen(l, network, address, sv.options()); err != nil {
+		return nil, err
+	}
+	sv.addr = sv.one.Addr()
+	return sv, nil
+}
+
+// ListenGroup is Listen on all loops of a group, before it runs.
+func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, error) {
+	sv := s.begin()
+	var err error
+	if sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()}); err != nil {
+		return nil, err
+	}
+	sv.addr = sv.group.Addr()
+	return sv, nil
+}
+
+// begin makes a service that does not listen yet.
+func (s *Server) begin() *Service {
+	sv := &Service{server: s, handler: s.handler()}
+	sv.mux, _ = sv.handler.(router)
+	_, sv.inline = sv.handler.(*inline)
+	if sv.workers.most = s.MaxWorkers; sv.workers.most <= 0 {
+		sv.workers.most = 10_000
+	}
+	return sv
+}
+
+func (sv *Service) options() transport.Options {
+	home := &station{sv: sv} // tells the connection whose it is; it has no loop yet
+	return transport.Options{
+		Protocol: func() transport.Protocol { return &conn{st: home} },
+		MaxConns: sv.server.MaxConns,
+		TLS:      sv.server.tls(),
+		OnError:  func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
+	}
+}
+
+// Addr is the address that it listens on.
+func (sv *Service) Addr() net.Addr { return sv.addr }
+
+func (sv *Service) add(st *station) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.stations = append(sv.stations, st)
+}
+
+// loopClosed ends the workers with the last loop.
+func (sv *Service) loopClosed() {
+	sv.mu.Lock()
+	sv.gone++
+	last := sv.gone == len(sv.stations)
+	sv.mu.Unlock()
+	if last {
+		sv.workers.close()
+	}
+}
+
+// each calls fn for every station, on its loop.
+func (sv *Service) each(fn func(*station)) {
+	sv.mu.Lock()
+	stations := sv.stations
+	sv.mu.Unlock()
+	for _, st := range stations {
+		_ = st.l.PostWeak(func() { fn(st) })
+	}
+}
+
+// Drain stops to accept. Requests under way are answered, and connections closed
+// behind them; done is called, on a loop, when the last has gone. Who wants an end
+// to that calls Close.
+func (sv *Service) Drain(done func()) {
+	if done == nil {
+		panic("web: Drain with a nil function")
+	}
+	sv.mu.Lock()
+	sv.drained = append(sv.drained, done)
+	over := sv.over
+	sv.mu.Unlock()
+	if over {
+		sv.tell()
+		return
+	}
+	if sv.draining.Swap(true) {
+		return
+	}
+	if sv.group != nil {
+		_ = sv.group.Drain(sv.endStations)
+		sv.group.EachConn(drainUpgraded)
+		sv.each((*station).drain)
+		return
+	}
+	_ = sv.one.Loop().PostWeak(func() {
+		_ = sv.one.Drain(sv.endStations)
+		sv.one.EachConn(drainUpgraded)
+		sv.each((*station).drain)
+	})
+}
+
+// Drainer is a protocol that Upgrade has given a connection to and that wants to know
+// when the server drains, to end it in its own way.
+type Drainer interface {
+	// Draining is called on the connection's loop, once.
+	Draining(c *transport.Conn)
+}
+
+func drainUpgraded(tc *transport.Conn) {
+	if d, ok := tc.Protocol().(Drainer); ok {
+		d.Draining(tc)
+	}
+}
+
+// drain closes the connections that wait for a request. The others see the flag when
+// they have answered theirs.
+func (st *station) drain() {
+	st.draining = true
+	st.idle.each((*conn).hangUp)
+	st.heads.each(func(c *conn) {
+		if c.parser == nil {
+			c.hangUp()
+		}
+	})
+}
+
+// tooLarge is what reading a body fails with that turned out longer than it may be.
+func (sv *Service) tooLarge() error { return &http.MaxBytesError{Limit: sv.server.MaxBodyBytes} }
+
+// endStations is called when the last connection has gone.
+func (sv *Service) endStations() {
+	sv.workers.close()
+	sv.mu.Lock()
+	stations := sv.stations
+	sv.mu.Unlock()
+	var left atomic.Int64
+	left.Store(int64(len(stations)) + 1)
+	ended := func(error) {
+		if left.Add(-1) == 0 {
+			sv.finish()
+		}
+	}
+	for _, st := range stations {
+		if st.l.PostWeak(func() { st.end(ended) }) != nil {
+			ended(nil)
+		}
+	}
+	ended(nil)
+}
+
+// end ends the tasks, and the log.
+func (st *station) end(done func(error)) {
+	last := func(err error) { st.log.end(func() { done(err) }) }
+	if st.nursery == nil {
+		last(nil)
+		return
+	}
+	end := st.endTasks
+	st.nursery, st.endTasks = nil, nil
+	end(last)
+}
+
+// finish tells those who wait for the end.
+func (sv *Service) finish() {
+	sv.mu.Lock()
+	sv.over = true
+	sv.mu.Unlock()
+	sv.tell()
+}
+
+func (sv *Service) tell() {
+	sv.mu.Lock()
+	drained := sv.drained
+	sv.drained = nil
+	sv.mu.Unlock()
+	for _, done := range drained {
+		done()
+	}
+}
+
+// Close ends the service and its connections at once. The contexts of requests under
+// way end with ErrServerClosed as their cause. To be told when all has ended, call
+// Drain, before or after it.
+func (sv *Service) Close() {
+	sv.Drain(func() {})
+	abort := func(st *station) {
+		st.cause = ErrServerClosed
+		st.draining = true
+	}
+	sv.each(abort)
+	if sv.group != nil {
+		sv.group.AbortConns()
+		return
+	}
+	_ = sv.one.Loop().PostWeak(sv.one.AbortConns)
+}
+
+// Shutdown is Drain, and waits for the end: as a task if it is called in one. When ctx
+// ends it calls Close, and returns why ctx has ended.
+func (sv *Service) Shutdown(ctx context.Context) error {
+	if spindle.Current(ctx) == nil {
+		ended := make(chan struct{})
+		sv.Drain(func() { close(ended) })
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+		}
+		sv.Close()
+		<-ended
+		return context.Cause(ctx)
+	}
+	ended := spindle.NewFuture[struct{}](ctx)
+	l := spindle.LoopOf(ctx)
+	sv.Drain(func() { _ = l.PostWeak(func() { ended.Resolve(struct{}{}) }) })
+	_, err := ended.Await(ctx)
+	if err == nil {
+		return nil
+	}
+	sv.Close()
+	return errors.Join(err, spindle.Shield(ctx, func(ctx context.Context) error {
+		_, err := ended.Await(ctx)
+		return err
+	}))
+}

@@ -1,0 +1,183 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// station is what the connections of one loop share: everything that one of them
+// needs only while it is at work. Loop goroutine only, but for what says otherwise.
+type station struct {
+	sv *Service
+	l  *loop.Loop
+
+	parser  *http1.RequestParser // for who has none of its own; nil while in use
+	spare   []*http1.RequestParser
+	buffers [][]byte
+	headers []http.Header // of responses of inline handlers
+	vec     [][]byte      // for a write of several buffers
+	rest    []byte        // what follows the request whose handler is being started
+	out     []byte        // what lean handlers have answered in this callback
+	lean    LeanCtx
+	host    string // the last one asked for: nearly always the next one too
+
+	date   []byte // a line, never changed: it is replaced every second
+	dateAt time.Duration
+
+	heads, idle, bodies, lingering queue
+	writeTimeout                   time.Duration
+
+	log accessLog
+
+	nursery  *spindle.Nursery // of inline handlers; nil before the first
+	endTasks func(done func(error))
+
+	yields   bool // workers will be let run at the end of the turn
+	yield    func()
+	draining bool
+	cause    error // why requests end when the station aborts their connections
+
+	mu       sync.Mutex
+	finished []*exchange // by workers, and not taken yet; guarded by mu
+	taken    []*exchange // the other half of finished
+	take     func()
+}
+
+type stationKey struct{ sv *Service }
+
+// stationOf is the service's station on a loop.
+func stationOf(sv *Service, l *loop.Loop) *station {
+	if st, ok := l.Local(stationKey{sv}).(*station); ok {
+		return st
+	}
+	s := sv.server
+	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load()}
+	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
+	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
+	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
+	st.lingering.init(l, lingerTime, (*conn).hangUp)
+	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
+	st.log = accessLog{l: l, to: s.AccessLog}
+	st.yield = st.letWorkersRun
+	st.take = st.takeFinished
+	l.SetLocal(stationKey{sv}, st)
+	sv.add(st)
+	return st
+}
+
+// takeParser is a parser that holds nothing.
+func (st *station) takeParser() *http1.RequestParser {
+	if p := st.parser; p != nil {
+		st.parser = nil
+		return p
+	}
+	if last := len(st.spare) - 1; last >= 0 {
+		p := st.spare[last]
+		st.spare = st.spare[:last]
+		return p
+	}
+	return http1.NewRequestParser(st.sv.server.limits())
+}
+
+// giveParser takes back one that holds nothing any more.
+func (st *station) giveParser(p *http1.RequestParser) {
+	if st.parser == nil {
+		st.parser = p
+	} else if len(st.spare) < keepSpare {
+		st.spare = append(st.spare, p)
+	}
+}
+
+// How much a station keeps for the next connection that needs it.
+const (
+	keepSpare  = 64
+	bufferSize = 4 << 10
+)
+
+// takeBuffer is an empty buffer of bufferSize.
+func (st *station) takeBuffer() []byte {
+	if last := len(st.buffers) - 1; last >= 0 {
+		b := st.buffers[last]
+		st.buffers = st.buffers[:last]
+		return b
+	}
+	return make([]byte, 0, bufferSize)
+}
+
+// giveBuffer takes a buffer back, unless it has grown.
+func (st *station) giveBuffer(b []byte) {
+	if cap(b) == bufferSize && len(st.buffers) < keepSpare {
+		st.buffers = append(st.buffers, b[:0])
+	}
+}
+
+// newHeader is an empty header for the response. Those of inline handlers are used
+// again: no other goroutine may have kept them.
+func (x *exchange) newHeader() http.Header {
+	st := x.st
+	if x.scope == nil || !st.l.Owns() || len(st.headers) == 0 {
+		return make(http.Header)
+	}
+	last := len(st.headers) - 1
+	h := st.headers[last]
+	st.headers = st.headers[:last]
+	return h
+}
+
+// giveHeader takes a header back that an inline handler was given.
+func (st *station) giveHeader(h http.Header) {
+	if h != nil && len(h) <= 8 && len(st.headers) < keepSpare {
+		clear(h)
+		st.headers = append(st.headers, h)
+	}
+}
+
+// dateLine is the field Date. Whoever gets it may keep it.
+func (st *station) dateLine() []byte {
+	if now := st.l.TurnTime(); now-st.dateAt >= time.Second {
+		wall := st.l.Kernel().Wall()
+		// The wall's second began some time ago, and so did the line's.
+		st.dateAt = now - time.Duration(wall.Nanosecond())
+		st.date = http1.AppendDate(make([]byte, 0, 40), wall)
+	}
+	return st.date
+}
+
+// hostString is b as a string; mostly without a copy.
+func (st *station) hostString(b []byte) string {
+	if string(b) != st.host {
+		st.host = string(b)
+	}
+	return st.host
+}
+
+// tasks is the nursery of inline handlers. One that has failed, as no handler can
+// make it but by runtime.Goexit, is replaced.
+func (st *station) tasks() *spindle.Nursery {
+	if st.nursery == nil || st.nursery.Scope().Err() != nil && !st.draining {
+		if st.nursery != nil {
+			st.endTasks(nil)
+		}
+		st.nursery, st.endTasks = spindle.NurseryOn(context.Background(), st.l)
+	}
+	return st.nursery
+}
+
+// LoopClosing is called when the loop is closed, perhaps without the service having
+// been shut down: nobody will give the workers anything to do.
+func (st *station) LoopClosing() { st.sv.loopClosed() }
+
+// gaveWork has workers run before the loop goes to sleep: on a single processor it
+// would otherwise sleep on theirs, until the runtime notices.
+func (st *station) gaveWork() {
+	if !st.yields {
+		st.yields = true
+		st.l.CallSoon(st.yield)
+	}
+}

@@ -1,0 +1,122 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// Upgrade answers a request with 101 and header, and gives the connection to p: on its
+// loop p is told of the connection made, of data that came early, and of
+// everything after. The fields Connection and Upgrade are added if header has none.
+// It may be called by every kind of handler, before anything was written; the
+// handler has nothing more to do then, and the request's context ends when it returns.
+//
+// If w is not, and does not by Unwrap lead to, a ResponseWriter of this package, the
+// error is errors.ErrUnsupported.
+func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p transport.Protocol) error {
+	rw := own(w)
+	if rw == nil {
+		return errUnsupported
+	}
+	if rw.status != 0 && !rw.hijacked {
+		return errWritten
+	}
+	head, err := upgradeHead(r, header)
+	if err != nil {
+		return err
+	}
+	return rw.x.st.do(func() error {
+		if err := rw.detach(); err != nil {
+			return err
+		}
+		rw.x.c.tc.Write(head)
+		rw.x.st.l.CallSoon(func() { rw.x.c.become(p) })
+		return nil
+	})
+}
+
+func upgradeHead(r *http.Request, header http.Header) ([]byte, error) {
+	h := header.Clone()
+	if h == nil {
+		h = make(http.Header)
+	}
+	if h.Get("Connection") == "" {
+		h.Set("Connection", "Upgrade")
+	}
+	if h.Get("Upgrade") == "" {
+		h.Set("Upgrade", r.Header.Get("Upgrade"))
+	}
+	b := http1.AppendStatusLine(nil, http1.HTTP11, http.StatusSwitchingProtocols)
+	b, err := http1.AppendHeader(b, interim(h))
+	return append(b, "\r\n"...), err
+}
+
+// Why a connection cannot be taken away from the server.
+var (
+	errWritten    = errors.New("web: the response has begun")
+	errIncomplete = errors.New("web: the request's body was not read")
+)
+
+// detach takes the connection away from the server's own protocol, on the loop. What
+// comes from now on is kept.
+func (w *response) detach() error {
+	c := w.x.c
+	switch {
+	case w.hijacked:
+		return http.ErrHijacked
+	case c.is(gone | lingers):
+		return c.cause()
+	case !w.x.complete:
+		return errIncomplete
+	}
+	w.hijacked = true
+	c.flags |= switching
+	c.leave()
+	return nil
+}
+
+// become has another protocol go on.
+func (c *conn) become(p transport.Protocol) {
+	tc := c.tc
+	if c.is(gone) {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			tc.Abort()
+		}
+	}()
+	var early []byte
+	if c.more != nil {
+		early = c.more.pending
+	}
+	tc.SetProtocol(p)
+	p.ConnectionMade(tc)
+	feed(tc, p, early)
+	switch eof, ok := p.(transport.EOFReceiver); {
+	case tc.IsClosing():
+	case c.is(ended) && !(ok && eof.EOFReceived(tc)):
+		tc.Close()
+	case c.is(readsPaused):
+		tc.ResumeReading()
+	}
+	returned = true
+}
+
+// feed brings a protocol what came before it.
+func feed(tc *transport.Conn, p transport.Protocol, data []byte) {
+	into, buffered := p.(transport.BufferedProtocol)
+	for len(data) > 0 && !tc.IsClosing() {
+		if !buffered {
+			p.DataReceived(tc, data)
+			return
+		}
+		n := copy(into.Buffer(tc), data)
+		into.BufferUpdated(tc, n)
+		data = data[n:]
+	}
+}

@@ -1,0 +1,73 @@
+package web_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/spindleloop/spindle/transport"
+	"github.com/spindleloop/spindle/web"
+)
+
+// shout is a protocol that says who it is and returns what it gets.
+type shout struct{ lost chan error }
+
+func (p shout) ConnectionMade(c *transport.Conn)            { c.Write([]byte("made ")) }
+func (p shout) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
+func (p shout) ConnectionLost(_ *transport.Conn, err error) { p.lost <- err }
+
+func TestUpgradeWithEarlyData(t *testing.T) {
+	lost := make(chan error, 1)
+	returned := make(chan bool, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { returned <- true }()
+		if err := web.Upgrade(w, r, http.Header{"X-Y": {"z"}}, shout{lost}); err != nil {
+			t.Error(err)
+		}
+		if err := web.Upgrade(w, r, nil, shout{lost}); !errors.Is(err, http.ErrHijacked) {
+			t.Errorf("a second upgrade: %v", err)
+		}
+		if _, err := io.WriteString(w, "late"); err != http.ErrHijacked {
+			t.Errorf("a write after it: %v", err)
+		}
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			nc, err := net.Dial("tcp", sv.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\nearly ")
+			br := bufio.NewReader(nc)
+			res, err := http.ReadResponse(br, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != 101 || res.Header.Get("Upgrade") != "shout" || res.Header.Get("Connection") != "Upgrade" || res.Header.Get("X-Y") != "z" {
+				t.Errorf("got %d %v", res.StatusCode, res.Header)
+			}
+			io.WriteString(nc, "later")
+			got := make([]byte, len("made early later"))
+			if _, err := io.ReadFull(br, got); err != nil || string(got) != "made early later" {
+				t.Errorf("got %q, %v", got, err)
+			}
+			<-returned
+			nc.Close()
+			if err := <-lost; err != nil {
+				t.Errorf("lost with %v", err)
+			}
+		})
+	}
+}
+
+func TestUpgradeOfAForeignWriterIsUnsupported(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	if err := web.Upgrade(httptest.NewRecorder(), r, nil, shout{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,50 @@
+package ws
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// Accept makes a Conn of a request. It works on every server whose connections can
+// be hijacked: net/http's for HTTP/1.1, and web's. A request that is refused is
+// answered, and fails with a *HandshakeError.
+//
+// The handler may use the Conn and must close it; it may also return and leave it to
+// others. The request's context is of no use any more.
+func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
+	a, answer, refused := o.check(r)
+	if refused != nil {
+		refused.refuse(w)
+		return nil, refused
+	}
+	head, err := http1.AppendResponseHead(nil, &http1.ResponseHead{
+		Status: http.StatusSwitchingProtocols,
+		Header: answer,
+		Length: http1.Unframed,
+	})
+	if err != nil {
+		http.Error(w, "ws: the answer cannot be written", http.StatusInternalServerError)
+		return nil, err
+	}
+	nc, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, "ws: the server cannot do this", http.StatusInternalServerError)
+		return nil, err
+	}
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
+	c := newConn(nc, o.serverRules(a), a.subprotocol, early)
+	if scope, ok := r.Context().(*spindle.Scope); ok {
+		c.now = spindle.LoopOf(scope).Kernel().Wall
+	}
+	nc.SetDeadline(time.Time{})
+	nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
+	if _, err := nc.Write(head); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	nc.SetWriteDeadline(time.Time{})
+	return c, nil
+}

@@ -1,0 +1,141 @@
+package ws_test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle/ws"
+)
+
+var packing = ws.Options{CompressFrom: 1, MessageLimit: 4 << 20}
+
+// Section 12: compressed messages of every sort.
+func TestCasesCompression(t *testing.T) {
+	var cases []aCase
+	for name, op := range map[string]byte{"text": text, "binary": binry} {
+		for _, n := range loads([]int{1, 1024, 16, 64, 256, 4096, 8192, 32768, 131072, 1 << 20}) {
+			cases = append(cases, aCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
+				message := large(n)
+				p.send(p.frame(fin|rsv1|op, pack(message)))
+				p.wantsPacked(fin|op, message)
+				bye(p)
+			}})
+		}
+		cases = append(cases, aCase{name + ", compressed and in fragments", func(p *peer) {
+			message := large(64 << 10)
+			p.send(fragmented(p, rsv1|op, pack(message), 1000)...)
+			p.wantsPacked(fin|op, message)
+			bye(p)
+		}}, aCase{name + ", 60 messages", func(p *peer) {
+			for i := range 60 {
+				message := fmt.Sprint(i, large(i*10))
+				p.send(p.frame(fin|rsv1|op, pack(message)))
+				p.wantsPacked(fin|op, message)
+			}
+			bye(p)
+		}}, aCase{name + ", not compressed, as a sender may choose", func(p *peer) {
+			p.send(p.frame(fin|op, "plain"))
+			p.wantsPacked(fin|op, "plain")
+			bye(p)
+		}}, aCase{name + ", empty", func(p *peer) {
+			p.send(p.frame(fin|rsv1|op, "\x00"))
+			p.wants(fin|op, "")
+			bye(p)
+		}}, aCase{name + ", control frames between", func(p *peer) {
+			packed := pack("fragmented")
+			p.send(p.frame(rsv1|op, packed[:3]), p.frame(fin|ping, "x"), p.frame(fin|cont, packed[3:]))
+			p.wants(fin|pong, "x")
+			p.wantsPacked(fin|op, "fragmented")
+			bye(p)
+		}})
+	}
+	cases = append(cases, aCase{"a final block", func(p *peer) {
+		p.send(p.frame(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"))
+		p.wantsPacked(fin|text, "Hello")
+		bye(p)
+	}}, aCase{"nonsense", func(p *peer) {
+		p.send(p.frame(fin|rsv1|text, "\xff\xff\xff\xff"))
+		p.wantsFault(1007)
+	}}, aCase{"inflates to what is not UTF-8", func(p *peer) {
+		p.send(p.frame(fin|rsv1|text, pack("caf\xe9")))
+		p.wantsFault(1007)
+	}}, aCase{"the bit in a continuation", func(p *peer) {
+		packed := pack("fragmented")
+		p.send(p.frame(rsv1|text, packed[:3]), p.frame(fin|rsv1|cont, packed[3:]))
+		p.wantsFault(1002)
+	}}, aCase{"the bit in a ping", func(p *peer) {
+		p.send(p.frame(fin|rsv1|ping, ""))
+		p.wantsFault(1002)
+	}})
+	run(t, packing, cases)
+}
+
+// TestCompressionBombIsCutOff: what inflates to more than a message may have ends the
+// connection; compressed bytes count too.
+func TestCompressionBombIsCutOff(t *testing.T) {
+	bomb := pack(string(make([]byte, 16<<20)))
+	for _, s := range subjects {
+		t.Run(s.name, func(t *testing.T) {
+			before := allocated()
+			p := s.open(t, ws.Options{CompressFrom: 1, MessageLimit: 1 << 20})
+			p.send(p.frame(fin|rsv1|binry, bomb))
+			p.wantsFault(1009)
+			if grown := allocated() - before; grown > 8<<20 {
+				t.Errorf("%d bytes allocated for a bomb of %d", grown, len(bomb))
+			}
+		})
+	}
+}
+
+// Section 13: what a server answers to offers.
+func TestCasesCompressionOffers(t *testing.T) {
+	const plain = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+	address := serveSockets(t, packing, func() ws.Handler { return &socketEcho{t: t, ended: make(chan error, 1)} })
+	for _, c := range []struct{ offer, answer string }{
+		{"permessage-deflate", plain},
+		{"permessage-deflate; client_max_window_bits", plain},
+		{"permessage-deflate; client_max_window_bits=9", plain},
+		{`permessage-deflate; client_max_window_bits="10"`, plain},
+		{"permessage-deflate; server_no_context_takeover", plain},
+		{"permessage-deflate; client_no_context_takeover; server_no_context_takeover", plain},
+		{"permessage-deflate; server_max_window_bits=15", plain + "; server_max_window_bits=15"},
+		{"permessage-deflate; server_max_window_bits=9", plain + "; server_max_window_bits=9"},
+		{"permessage-deflate; server_max_window_bits=8; client_max_window_bits", plain + "; server_max_window_bits=8"},
+		{"permessage-deflate ;server_max_window_bits = 10", plain + "; server_max_window_bits=10"},
+		{"x-unknown, permessage-deflate", plain},
+		{"permessage-deflate; unknown, permessage-deflate", plain},
+		{"permessage-deflate; server_max_window_bits=99, permessage-deflate; server_max_window_bits=12", plain + "; server_max_window_bits=12"},
+		{"permessage-deflate; unknown", ""},
+		{"permessage-deflate; server_max_window_bits", ""},
+		{"permessage-deflate; server_max_window_bits=7", ""},
+		{"permessage-deflate; server_max_window_bits=16", ""},
+		{"permessage-deflate; server_max_window_bits=09", ""},
+		{"permessage-deflate; client_max_window_bits=0", ""},
+		{"permessage-deflate; client_max_window_bits=abc", ""},
+		{"permessage-deflate; server_no_context_takeover=1", ""},
+		{"permessage-deflate; server_no_context_takeover; server_no_context_takeover", ""},
+		{"permessage-bzip2", ""},
+		{",,", ""},
+	} {
+		t.Run(c.offer, func(t *testing.T) {
+			nc, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPeer(t, nc, true)
+			res := p.handshake(request(address, "/", "Sec-WebSocket-Extensions: "+c.offer))
+			if got := res.Header.Get("Sec-WebSocket-Extensions"); got != c.answer || res.StatusCode != 101 {
+				t.Fatalf("%d %q, want %q", res.StatusCode, got, c.answer)
+			}
+			message := strings.Repeat(large(1000), 10)
+			if c.answer == "" {
+				comesBack(p, text, message)
+				return
+			}
+			p.send(p.frame(fin|rsv1|text, pack(message)))
+			p.wantsPacked(fin|text, message)
+		})
+	}
+}

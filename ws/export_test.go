@@ -1,0 +1,31 @@
+package ws
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+)
+
+// AcceptOn is Accept on a connection that no server has.
+func AcceptOn(nc net.Conn, o Options) (*Conn, error) {
+	br := bufio.NewReader(nc)
+	r, err := http.ReadRequest(br)
+	if err != nil {
+		return nil, err
+	}
+	return Accept(&hijackable{nc: nc, rw: bufio.NewReadWriter(br, bufio.NewWriter(nc)), header: make(http.Header)}, r, o)
+}
+
+type hijackable struct {
+	nc     net.Conn
+	rw     *bufio.ReadWriter
+	header http.Header
+}
+
+func (h *hijackable) Header() http.Header                          { return h.header }
+func (h *hijackable) Write(p []byte) (int, error)                  { return h.nc.Write(p) }
+func (h *hijackable) WriteHeader(int)                              {}
+func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.nc, h.rw, nil }
+
+// LingerTime is how long a peer has to read the last word.
+const LingerTime = lingerTime

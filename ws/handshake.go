@@ -1,0 +1,152 @@
+package ws
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spindleloop/spindle/internal/wsframe"
+)
+
+// HandshakeError says why there is no WebSocket: a request that is none, or an
+// answer that accepts none.
+type HandshakeError struct {
+	// Status is what a server has answered, to be told by the client, or is
+	// about to answer.
+	Status int
+
+	// Header is that of a server's answer; nil on the server.
+	Header http.Header
+
+	// Reason is what is wrong.
+	Reason string
+}
+
+func (e *HandshakeError) Error() string {
+	return fmt.Sprintf("ws: handshake: %s (status %d)", e.Reason, e.Status)
+}
+
+// version is the only one there is.
+const version = "13"
+
+// agreed is the outcome of a handshake.
+type agreed struct {
+	subprotocol string
+	extension   extension
+}
+
+// check judges a request and says how it is to be answered.
+func (o *Options) check(r *http.Request) (a agreed, answer http.Header, refused *HandshakeError) {
+	refuse := func(status int, reason string) (agreed, http.Header, *HandshakeError) {
+		return a, nil, &HandshakeError{Status: status, Reason: reason}
+	}
+	keys := r.Header["Sec-Websocket-Key"]
+	switch {
+	case r.Method != http.MethodGet:
+		return refuse(http.StatusMethodNotAllowed, "the method is not GET")
+	case !r.ProtoAtLeast(1, 1):
+		return refuse(http.StatusBadRequest, "HTTP/1.0 cannot be upgraded")
+	case !hasToken(r.Header["Connection"], "upgrade"), !hasToken(r.Header["Upgrade"], "websocket"):
+		return refuse(http.StatusUpgradeRequired, "this is for WebSocket only")
+	case len(r.Header["Sec-Websocket-Version"]) != 1 || r.Header["Sec-Websocket-Version"][0] != version:
+		return refuse(http.StatusUpgradeRequired, "the version of WebSocket is not 13")
+	case len(keys) != 1 || !isKey(keys[0]):
+		return refuse(http.StatusBadRequest, "Sec-WebSocket-Key is missing or malformed")
+	case r.ContentLength != 0:
+		return refuse(http.StatusBadRequest, "the request has a body")
+	case !o.originAllowed(r):
+		return refuse(http.StatusForbidden, "the page's origin is not allowed")
+	}
+	wanted, ok := tokens(r.Header["Sec-Websocket-Protocol"])
+	if !ok {
+		return refuse(http.StatusBadRequest, "malformed Sec-WebSocket-Protocol")
+	}
+	x, err := acceptOffer(r.Header["Sec-Websocket-Extensions"])
+	if err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	if o.CompressFrom > 0 {
+		a.extension = x
+	}
+	answer = o.Header.Clone()
+	if answer == nil {
+		answer = make(http.Header)
+	}
+	answer["Upgrade"] = []string{"websocket"}
+	answer["Connection"] = []string{"Upgrade"}
+	answer["Sec-Websocket-Accept"] = []string{acceptOf(keys[0])}
+	for _, p := range o.Subprotocols {
+		if slices.Contains(wanted, p) {
+			a.subprotocol = p
+			answer["Sec-Websocket-Protocol"] = []string{p}
+			break
+		}
+	}
+	if a.extension.deflate {
+		answer["Sec-Websocket-Extensions"] = []string{a.extension.accepted()}
+	}
+	return a, answer, nil
+}
+
+// refuse answers a request that is not upgraded.
+func (e *HandshakeError) refuse(w http.ResponseWriter) {
+	if e.Status == http.StatusUpgradeRequired {
+		w.Header()["Upgrade"] = []string{"websocket"}
+		w.Header()["Connection"] = []string{"Upgrade"}
+		w.Header()["Sec-WebSocket-Version"] = []string{version}
+	}
+	http.Error(w, "ws: "+e.Reason, e.Status)
+}
+
+// originAllowed tells whether the page that the request comes from may connect.
+func (o *Options) originAllowed(r *http.Request) bool {
+	if o.CheckOrigin != nil {
+		return o.CheckOrigin(r)
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return err == nil && len(origins) == 1 && strings.EqualFold(u.Host, r.Host)
+}
+
+// isKey tells whether s is 16 bytes in base64.
+func isKey(s string) bool {
+	b, err := base64.StdEncoding.Strict().DecodeString(s)
+	return err == nil && len(b) == 16
+}
+
+// acceptOf is the server's proof that it has read the key.
+func acceptOf(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// hasToken tells whether a list has a token, in whatever case.
+func hasToken(fields []string, token string) bool {
+	list, _ := tokens(fields)
+	return slices.ContainsFunc(list, func(t string) bool { return strings.EqualFold(t, token) })
+}
+
+// tokens are the elements of a list; false if one is no token.
+func tokens(fields []string) (list []string, ok bool) {
+	ok = true
+	for _, f := range fields {
+		for t := range strings.SplitSeq(f, ",") {
+			t = strings.Trim(t, " \t")
+			if t == "" {
+				continue
+			}
+			ok = ok && isToken(t)
+			list = append(list, t)
+		}
+	}
+	return list, ok
+}
+
+func (o *Options) serverRules(a agreed) rules { return o.rules(wsframe.Server, a.extension) }

@@ -1,0 +1,149 @@
+package ws_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/web"
+	"github.com/spindleloop/spindle/ws"
+)
+
+const crowdAddress = "SPINDLE_WS_CROWD_ADDRESS"
+
+// TestCrowd is a process of clients; in the tests' own it does nothing. It is told how
+// many there shall be, connects that many, has each shake hands and one message
+// echoed, and answers.
+func TestCrowd(t *testing.T) {
+	address := os.Getenv(crowdAddress)
+	if address == "" {
+		return
+	}
+	at := &syscall.SockaddrUnix{Name: address}
+	hello := []byte(request("host", "/") + string(frame(fin|text, "hello", true)))
+	var conns []int
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var want int
+		fmt.Sscan(in.Text(), &want)
+		first := len(conns)
+		for len(conns) < want {
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = syscall.Connect(fd, at)
+			}
+			if err == nil {
+				_, err = syscall.Write(fd, hello)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, fd)
+		}
+		buf := make([]byte, 1000)
+		for _, fd := range conns[first:] {
+			for got := []byte(nil); !bytes.HasSuffix(got, []byte("hello")); {
+				n, err := syscall.Read(fd, buf)
+				if n <= 0 {
+					t.Fatal(err)
+				}
+				got = append(got, buf[:n]...)
+			}
+		}
+		fmt.Println("done", len(conns))
+	}
+	os.Exit(0) // and with it all connections
+}
+
+// crowd starts that process. Growing has there be so many clients.
+func crowd(t *testing.T, address string) (grow func(n int)) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCrowd$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), crowdAddress+"="+address)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	lines := bufio.NewScanner(out)
+	return func(n int) {
+		t.Helper()
+		fmt.Fprintln(in, n)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), fmt.Sprint("done ", n)) {
+				return
+			}
+			t.Log(lines.Text())
+		}
+		t.Fatal("the crowd is gone")
+	}
+}
+
+// idleBytes is what an idle WebSocket may cost a server, besides the system: the
+// connection, and with pings a timer.
+const idleBytes, idleBytesWithPings = 500, 700
+
+// TestIdleSocketsAreSmall: each has shaken hands and had a message echoed, and waits.
+func TestIdleSocketsAreSmall(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    ws.Options
+		most float64
+	}{
+		{"plain", ws.Options{}, idleBytes},
+		{"with pings and compression", ws.Options{PingInterval: time.Hour, CompressFrom: 100}, idleBytesWithPings},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			low, high := 2000, 10_000
+			var limit syscall.Rlimit
+			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+				t.Fatal(err)
+			}
+			if most := int(limit.Cur) - 200; high > most || underRace {
+				low, high = 200, min(1000, most)
+			}
+			var sv *web.Service
+			steady(t, func(l *loop.Loop) {
+				s := &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					ws.Upgrade(w, r, plainEcho{}, c.o)
+				}))}
+				var err error
+				if sv, err = s.Listen(l, "unix", fmt.Sprintf("@spindle-ws-%d", os.Getpid())); err != nil {
+					t.Fatal(err)
+				}
+			})
+			t.Cleanup(func() { shut(sv) })
+			grow := crowd(t, sv.Addr().String())
+			grow(low)
+			before := inUse()
+			grow(high)
+			each := float64(inUse()-before) / float64(high-low)
+			t.Logf("%.0f bytes for each idle WebSocket", each)
+			if each > c.most && high >= 10_000 {
+				t.Errorf("%.0f bytes for each idle WebSocket, more than %.0f", each, c.most)
+			}
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package ws
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// request is a client's handshake, without I/O.
+type request struct {
+	o       *Options
+	address string // to connect to
+	host    string // without port
+	secure  bool
+	key     string
+	head    []byte // what to send
+	answer  *http1.ResponseParser
+	agreed  agreed
+}
+
+// URLError says that a URL is none of a WebSocket.
+type URLError struct{ URL, Reason string }
+
+func (e *URLError) Error() string { return fmt.Sprintf("ws: %s: %q", e.Reason, e.URL) }
+
+// newRequest makes a request of a URL.
+func newRequest(rawURL string, o *Options, rand func() uint64) (*request, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, &URLError{rawURL, "malformed URL"}
+	}
+	q := &request{o: o, host: u.Hostname(), secure: u.Scheme == "wss", answer: http1.NewResponseParser(http1.Limits{})}
+	switch {
+	case u.Scheme != "ws" && u.Scheme != "wss":
+		return nil, &URLError{rawURL, "the scheme is neither ws nor wss"}
+	case q.host == "":
+		return nil, &URLError{rawURL, "no host"}
+	case u.Fragment != "" || strings.HasSuffix(rawURL, "#"):
+		return nil, &URLError{rawURL, "a WebSocket has no fragments"}
+	case u.User != nil:
+		return nil, &URLError{rawURL, "use Options.Header in place of a user name"}
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if q.secure {
+			port = "443"
+		}
+	}
+	q.address = net.JoinHostPort(q.host, port)
+	var key [16]byte
+	binary.LittleEndian.PutUint64(key[:], rand())
+	binary.LittleEndian.PutUint64(key[8:], rand())
+	q.key = base64.StdEncoding.EncodeToString(key[:])
+	return q, q.write(u)
+}
+
+func (q *request) write(u *url.URL) error {
+	header := q.o.Header.Clone()
+	if header == nil {
+		header = make(http.Header)
+	}
+	host := u.Host
+	if h := header.Get("Host"); h != "" {
+		host = h
+	}
+	header["Upgrade"] = []string{"websocket"}
+	header["Connection"] = []string{"Upgrade"}
+	header["Sec-Websocket-Key"] = []string{q.key}
+	header["Sec-Websocket-Version"] = []string{version}
+	header.Del("Sec-WebSocket-Protocol")
+	header.Del("Sec-WebSocket-Extensions")
+	for _, p := range q.o.Subprotocols {
+		if !isToken(p) {
+			return fmt.Errorf("ws: subprotocol %q is not a token", p)
+		}
+	}
+	if len(q.o.Subprotocols) > 0 {
+		header["Sec-Websocket-Protocol"] = []string{strings.Join(q.o.Subprotocols, ", ")}
+	}
+	if q.o.CompressFrom > 0 {
+		header["Sec-Websocket-Extensions"] = []string{offer}
+	}
+	head, err := http1.AppendRequestHead(nil, &http1.RequestHead{
+		Method: http.MethodGet,
+		Target: u.RequestURI(),
+		Host:   host,
+		Header: header,
+	})
+	q.head = head
+	return err
+}
+
+// read takes what has come of the answer. When that is complete, done is true and
+// rest is what follows it.
+func (q *request) read(data []byte) (rest []byte, done bool, err error) {
+	for {
+		n, event, err := q.answer.Parse(data)
+		if err != nil {
+			return nil, false, fmt.Errorf("ws: handshake: %w", err)
+		}
+		data = data[n:]
+		switch event {
+		case http1.More:
+			return nil, false, nil
+		case http1.Head:
+			if !q.answer.Interim() {
+				if err := q.check(); err != nil {
+					return nil, false, err
+				}
+			}
+		case http1.Switch:
+			return data, true, nil
+		}
+	}
+}
+
+// check judges the answer.
+func (q *request) check() error {
+	header := make(http.Header)
+	q.answer.AddTo(header)
+	status := q.answer.Status()
+	refuse := func(reason string) error { return &HandshakeError{status, header, reason} }
+	accept, protocols := header["Sec-Websocket-Accept"], header["Sec-Websocket-Protocol"]
+	switch {
+	case status != http.StatusSwitchingProtocols:
+		return refuse("the server does not switch")
+	case !hasToken(header["Upgrade"], "websocket"), !hasToken(header["Connection"], "upgrade"):
+		return refuse("the server switches to something else")
+	case len(accept) != 1 || accept[0] != acceptOf(q.key):
+		return refuse("Sec-WebSocket-Accept is missing or wrong")
+	case len(protocols) > 1 || len(protocols) == 1 && !slices.Contains(q.o.Subprotocols, protocols[0]):
+		return refuse("the server has chosen a subprotocol that was not offered")
+	}
+	x, err := checkAccepted(header["Sec-Websocket-Extensions"], q.o.CompressFrom > 0)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	q.agreed.extension = x
+	if len(protocols) == 1 {
+		q.agreed.subprotocol = protocols[0]
+	}
+	return nil
+}
+
+var errHandshakeEnded = errors.New("ws: handshake: the connection ended before the answer was complete")
