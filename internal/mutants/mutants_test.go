@@ -36,8 +36,8 @@ var mutants = []mutant{
 		// the bytes: no further edge tells of it.
 		name:    "a lost wake-up",
 		file:    "internal/sock/conn.go",
-		old:     "case n < len(p) && c.is(isTCP) && !c.is(hungUp):",
-		new:     "case n < len(p) && c.is(isTCP):",
+		old:     "case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):",
+		new:     "case n < len(p) && c.is(isTCP) && !c.is(urgent):",
 		program: lateReader,
 	},
 	{
@@ -57,16 +57,16 @@ var mutants = []mutant{
 	{
 		name:    "a missing flush on close",
 		file:    "transport/conn.go",
-		old:     "if !c.is(gathered) && c.unsent == nil {\n\t\tc.lose(nil)",
-		new:     "if !c.is(gathered) {\n\t\tc.lose(nil)",
+		old:     "if !c.is(gathered) && c.unsent == nil ||",
+		new:     "if !c.is(gathered) ||",
 		program: lastWords,
 	},
 	{
 		// A value that arrives together with a cancellation is dropped.
 		name:    "a cancel that swallows an item",
 		file:    "cosync/waiter.go",
-		old:     "err = w.waker.Park(ctx, what, w)\n",
-		new:     "if err = w.waker.Park(ctx, what, w); err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
+		old:     "err := waker.Park(ctx, what, w)\n",
+		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
 		program: impatientConsumer,
 	},
 	{
