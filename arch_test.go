@@ -27,14 +27,14 @@ var mayImport = map[string][]string{
 	"internal/http1":             {},
 	"internal/deflate":           {},
 	"internal/leak":              {},
-	"internal/tlsio":             {},
+	"internal/tlsio":             {"internal/kernel"},
 	"internal/tlstest":           {},
 	"internal/wheel":             {},
 	"internal/wsframe":           {},
 	"internal/kernel":            {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest": {"internal/kernel"},
 	"cosync":                     {".", "loop"},
-	"internal/simnet":            {"internal/kernel"},
+	"internal/simnet":            {"internal/goid", "internal/kernel"},
 	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
@@ -43,15 +43,19 @@ var mayImport = map[string][]string{
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},
+	"internal/worlds":            {".", "sim", "stream"},
+	"internal/mutants":           {},
+	"sim/timeline":               {"sim"},
 	"ws":                         {".", "internal/deflate", "internal/http1", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                        {".", "internal/http1", "loop", "stream", "transport"},
-	"cmd/spindle":                {".", "cmd/spindle/demo", "cosync", "internal/kernel", "loop", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle":                {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":           {".", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":            {},
 	"examples":              {},
 	"examples/internal/tcp": {".", "golang.org/x/sys/unix"},
+	"examples/bank":         {".", "stream"},
 	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
 	"examples/crawler":      {".", "cosync"},
 	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
@@ -76,13 +80,13 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
-	{"time.Since", false, []string{"internal/kernel/", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
 	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go"}, "CallLater is the timer here"},
-	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "cmd/"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
+	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "cmd/"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
 	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
 	{"net.Dial", false, nil, "sockets are the kernel's"},
 	{"net.Listen", false, nil, "sockets are the kernel's"},
@@ -96,6 +100,7 @@ var goStatements = []string{
 	"loop/watchdog.go",           // the watchdog
 	"sched.go",                   // finishes a Goexit
 	"internal/simnet/process.go", // the same
+	"sim/bubble.go",              // a test may end by Goexit in a bubble
 	"internal/goid/goid.go",      // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go", // shows how

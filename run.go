@@ -124,7 +124,7 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 		panic("spindle: RunOn called from a goroutine that is not the loop's; Post a function that calls it")
 	}
 	run := newRun(ctx, l, Options{})
-	stop := context.AfterFunc(ctx, func() { l.Post(func() { run.cancel(context.Cause(ctx)) }) })
+	stop := l.Kernel().AfterFunc(ctx, func() { l.Post(func() { run.cancel(context.Cause(ctx)) }) })
 	run.root.done = func() {
 		stop()
 		run.endSoon(ctx, done)
@@ -203,7 +203,7 @@ func (r *run) follow(ctx context.Context) (unfollow func() error) {
 		return func() error { return nil }
 	}
 	posted := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
+	stop := r.l.Kernel().AfterFunc(ctx, func() {
 		defer close(posted)
 		r.l.Post(func() { r.cancel(context.Cause(ctx)) })
 	})

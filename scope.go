@@ -317,7 +317,7 @@ func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
 		b.Cancel(context.Cause(ctx))
 		return b, b.close
 	}
-	stop := context.AfterFunc(ctx, func() {
+	stop := sc.s.l.Kernel().AfterFunc(ctx, func() {
 		sc.s.l.PostWeak(func() { b.Cancel(context.Cause(ctx)) }) // a run that has ended needs it no more
 	})
 	return b, func() {

@@ -212,7 +212,7 @@ func (t *Task) bind(ctx context.Context) (unbind func()) {
 		stop := scope.AfterFunc(give) // called on the loop
 		return func() { stop() }
 	}
-	stop := context.AfterFunc(ctx, func() { co.s.l.PostWeak(give) }) // a run that has ended needs it no more
+	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWeak(give) }) // a run that has ended needs it no more
 	return func() { stop() }
 }
 

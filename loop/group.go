@@ -6,26 +6,43 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 // Group is several loops that know nothing of each other, each on its own
 // goroutine: one per core, usually.
 type Group struct {
 	loops []*Loop
+	crew  kernel.Crew   // runs them, in a simulated world; nil otherwise
 	turn  atomic.Uint32 // where the next search for the least loaded begins
 }
 
 // NewGroup makes n loops; n <= 0 makes one for each processor Go may use.
-// Options.Kernel is not for groups.
+// Options.Kernel is for groups only if it is a simulated one.
 func NewGroup(n int, opts Options) (*Group, error) {
+	g := &Group{}
 	if opts.Kernel != nil {
-		panic("loop: NewGroup with Options.Kernel: loops cannot share one")
+		crew, ok := opts.Kernel.Poller.(kernel.Crew)
+		if !ok {
+			panic("loop: NewGroup with Options.Kernel: loops cannot share one")
+		}
+		g.crew = crew
 	}
-	if n <= 0 {
+	switch {
+	case n > 0:
+	case g.crew != nil:
+		n = g.crew.Processors()
+	default:
 		n = runtime.GOMAXPROCS(0)
 	}
-	g := &Group{}
-	for range n {
+	for i := range n {
+		if g.crew != nil && i > 0 {
+			var err error
+			if opts.Kernel, err = g.crew.Sibling(); err != nil {
+				return nil, errors.Join(&OpError{Op: "new", FD: noFD, Err: err}, g.Close())
+			}
+		}
 		l, err := New(opts)
 		if err != nil {
 			return nil, errors.Join(err, g.Close())
@@ -52,16 +69,16 @@ func (g *Group) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	errs := make([]error, len(g.loops))
-	var all sync.WaitGroup
+	run := make([]func(), len(g.loops))
 	for i, l := range g.loops {
-		all.Go(func() {
+		run[i] = func() {
 			if errs[i] = l.Run(ctx); errs[i] == nil {
 				errs[i] = errStopped
 			}
 			cancel(errs[i])
-		})
+		}
 	}
-	all.Wait()
+	g.together(run)
 	// What ended one loop is the cause that ended the others: say it once.
 	var distinct error
 	for _, err := range errs {
@@ -74,6 +91,19 @@ func (g *Group) Run(ctx context.Context) error {
 		}
 	}
 	return distinct
+}
+
+// together runs functions at the same time, and returns when all have returned.
+func (g *Group) together(run []func()) {
+	if g.crew != nil {
+		g.crew.Together(run)
+		return
+	}
+	var all sync.WaitGroup
+	for _, fn := range run {
+		all.Go(fn)
+	}
+	all.Wait()
 }
 
 // errStopped is why the loops of a group end when one of them was stopped.

@@ -45,6 +45,9 @@ func (l *Loop) PostWeak(fn func()) error {
 }
 
 func (l *Loop) post(fn func(), weak int) error {
+	if l.witness != nil && l.Foreign() {
+		l.witness.Foreign()
+	}
 	first, err := l.inbox.put(fn, weak)
 	if err == nil && first {
 		l.interrupt()

@@ -118,8 +118,9 @@ type Options struct {
 
 // Loop is an event loop. Make one with New.
 type Loop struct {
-	k    *kernel.Kernel // set by New
-	opts Options        // set by New
+	k       *kernel.Kernel // set by New
+	opts    Options        // set by New
+	witness kernel.Witness // set by New; nil on a real kernel
 
 	// owner is the goroutine that may call loop-only methods: anyone while
 	// it is free, nobody once it is closed. Written with state.
@@ -189,6 +190,10 @@ func New(opts Options) (*Loop, error) {
 	}
 	l.pulse.Store(1)
 	l.workers.init(opts)
+	if w, ok := k.Poller.(kernel.Witness); ok {
+		l.witness = w
+		w.Attend(l.Foreign)
+	}
 	return l, nil
 }
 

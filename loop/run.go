@@ -31,7 +31,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	ended := new(atomic.Bool)
 	l.ended = ended
 	if ctx.Done() != nil {
-		detach := context.AfterFunc(ctx, func() {
+		detach := l.k.AfterFunc(ctx, func() {
 			ended.Store(true)
 			l.inbox.waiting.Store(true)
 			l.interrupt()

@@ -115,7 +115,7 @@ func Signals(ctx context.Context, sigs ...os.Signal) (*SignalReceiver, error) {
 	if r.sub, err = stationOf(l).subscribe(sigs, r.tell); err != nil {
 		return nil, err
 	}
-	r.unbind = context.AfterFunc(ctx, func() { l.Post(r.end) })
+	r.unbind = l.Kernel().AfterFunc(ctx, func() { l.Post(r.end) })
 	return r, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/worlds"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -52,26 +53,41 @@ func village(seed uint64) *sim.World {
 // TestTheSameSeedGivesTheSameRun runs each twice and compares everything that can
 // be told from a trace. The second runs with another number of threads.
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
+	t.Run("village", func(t *testing.T) { runTwice(t, 1000/fewer, true, village) })
+	for _, p := range worlds.Programs {
+		t.Run(p.Name, func(t *testing.T) {
+			runTwice(t, 50/fewer, p.Bug == "", func(seed uint64) *sim.World {
+				w := sim.NewWorld(seed)
+				p.World(p.Faults)(w)
+				return w
+			})
+		})
+	}
+}
+
+// runTwice runs a world with each seed twice; if it is sound, no run fails.
+func runTwice(t *testing.T, seeds int, sound bool, world func(seed uint64) *sim.World) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	different := map[uint64]bool{}
-	for seed := range uint64(100) {
+	for seed := range uint64(seeds) {
 		var hashes [2]uint64
-		var traces [2]string
+		var traces, outcomes [2]string
 		for i := range 2 {
 			runtime.GOMAXPROCS(1 + i)
-			w := village(seed)
-			if err := w.Run(); err != nil {
-				t.Fatalf("seed %d: %v\n%v", seed, err, w.Trace())
-			}
+			w := world(seed)
+			outcomes[i] = fmt.Sprint(w.Run())
 			hashes[i], traces[i] = w.Hash(), w.Trace().String()
 		}
-		if hashes[0] != hashes[1] || traces[0] != traces[1] {
-			t.Fatalf("seed %d: two runs\n%s\n%s", seed, traces[0], traces[1])
+		if hashes[0] != hashes[1] || traces[0] != traces[1] || outcomes[0] != outcomes[1] {
+			t.Fatalf("seed %d: two runs\n%s\n%s\n%s\n%s", seed, outcomes[0], traces[0], outcomes[1], traces[1])
+		}
+		if sound && outcomes[0] != "<nil>" {
+			t.Fatalf("seed %d: %s\n%s", seed, outcomes[0], traces[0])
 		}
 		different[hashes[0]] = true
 	}
-	if len(different) != 100 {
-		t.Errorf("%d different runs of 100 seeds", len(different))
+	if len(different) != seeds {
+		t.Errorf("%d different runs of %d seeds", len(different), seeds)
 	}
 }
 

@@ -57,12 +57,12 @@ func siege(w *sim.World) {
 	w.SetFaults(sim.Faults{
 		For: 30 * time.Second, Lasting: 2 * time.Second,
 		Loss: 0.02, Dribble: 0.2, Spurious: 0.05,
-		PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
+		PartitionEvery: 2 * time.Second, SlowEvery: 5 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
 		Hosts: hosts,
 	})
 }
 
-func TestExploreASiege(t *testing.T) { sim.Explore(t, 50, siege) }
+func TestExploreASiege(t *testing.T) { sim.Explore(t, 50/fewer, siege) }
 
 // fragile is a program that a crash and a silence together, but neither alone, make
 // fail.

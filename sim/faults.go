@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"syscall"
@@ -27,10 +28,11 @@ type Faults struct {
 	// Spurious is the share of waits that end early, with nothing to tell.
 	Spurious float64
 
-	// How often, on average, two hosts are parted, in one direction or both; a
-	// host crashes, and is restarted; is paused; gets a clock that runs wrong;
-	// or has a call fail for want of descriptors or memory. Zero means never.
-	PartitionEvery, CrashEvery, PauseEvery, ClockEvery, CallEvery time.Duration
+	// How often, on average, two hosts are parted, in one direction or both;
+	// the way between two of them becomes slow; a host crashes, and is
+	// restarted; is paused; gets a clock that runs wrong; or has a call fail
+	// for want of descriptors or memory. Zero means never.
+	PartitionEvery, SlowEvery, CrashEvery, PauseEvery, ClockEvery, CallEvery time.Duration
 
 	// Lasting is how long each of these lasts, on average. Zero means a tenth
 	// of For.
@@ -141,6 +143,7 @@ func (w *World) writeScript(f *Faults) []Fault {
 		make  func(r *rand.Rand, f *Fault)
 	}{
 		{"partition", f.PartitionEvery, w.partitionFault},
+		{"slow", f.SlowEvery, w.slowFault},
 		{"crash", f.CrashEvery, func(r *rand.Rand, f *Fault) {
 			h := hosts[r.IntN(len(hosts))]
 			f.What, f.begin, f.end = h.Name()+" crashes", h.Crash, func() {
@@ -189,17 +192,56 @@ func (w *World) writeScript(f *Faults) []Fault {
 }
 
 func (w *World) partitionFault(r *rand.Rand, f *Fault) {
-	if len(w.hosts) < 2 {
+	a, b := w.twoHosts(r)
+	if a == nil {
 		return
 	}
-	i := r.IntN(len(w.hosts))
-	a, b := w.hosts[i], w.hosts[(i+1+r.IntN(len(w.hosts)-1))%len(w.hosts)]
 	link, what := w.Link(a, b), "%s and %s do not hear each other"
 	if r.IntN(2) == 0 {
 		link, what = w.OneWay(a, b), "%s is not heard by %s"
 	}
 	f.What = fmt.Sprintf(what, a.Name(), b.Name())
 	f.begin, f.end = func() { link.Cut() }, func() { link.Mend() }
+}
+
+// slowFault makes a line slow. Of several such faults the slowest counts; when the
+// last is over, the line is as it was.
+func (w *World) slowFault(r *rand.Rand, f *Fault) {
+	a, b := w.twoHosts(r)
+	if a == nil {
+		return
+	}
+	link, rate := w.core.Link(a.core, b.core), int64(1000+r.IntN(50_000))
+	f.What = fmt.Sprintf("%s sends to %s only %d bytes in a second", a.Name(), b.Name(), rate)
+	f.begin = func() {
+		if w.slow == nil {
+			w.slow = make(map[*simnet.Link][]int64)
+		}
+		if len(w.slow[link]) == 0 {
+			w.slow[link] = []int64{cmp.Or(link.Rate, math.MaxInt64)} // the line's own comes first
+		}
+		w.slow[link] = append(w.slow[link], rate)
+		link.Limit(slices.Min(w.slow[link]))
+	}
+	f.end = func() {
+		rates := w.slow[link]
+		mine := slices.Index(rates[1:], rate) + 1
+		w.slow[link] = slices.Delete(rates, mine, mine+1)
+		least := slices.Min(w.slow[link])
+		if least == math.MaxInt64 {
+			least = 0
+		}
+		link.Limit(least)
+	}
+}
+
+// twoHosts draws two, or none if there are none.
+func (w *World) twoHosts(r *rand.Rand) (a, b *Host) {
+	if len(w.hosts) < 2 {
+		return nil, nil
+	}
+	i := r.IntN(len(w.hosts))
+	return w.hosts[i], w.hosts[(i+1+r.IntN(len(w.hosts)-1))%len(w.hosts)]
 }
 
 func exponential(r *rand.Rand, mean time.Duration) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,6 +45,9 @@ func (w *World) Find(name string) *Host {
 	}
 	return nil
 }
+
+// Hosts are all hosts, in the order in which they were made.
+func (w *World) Hosts() []*Host { return slices.Clone(w.hosts) }
 
 // Name is the host's name.
 func (h *Host) Name() string { return h.core.Name() }

@@ -267,6 +267,8 @@ func TestMistakesInAWorldAreNamed(t *testing.T) {
 	mustPanic(t, "10.1.1.1", func() { w.Host("b", "10.1.1.1") })
 	mustPanic(t, "nonsense", func() { w.Host("c", "nonsense") })
 	mustPanic(t, "127.0.0.1", func() { w.Host("d", "127.0.0.1") })
+	mustPanic(t, `"acept"`, func() { w.Find("a").FailCall("acept", 1, syscall.EMFILE) })
+	mustPanic(t, "the number 0", func() { w.Find("a").FailCall("accept", 0, syscall.EMFILE) })
 	func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

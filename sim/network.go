@@ -51,7 +51,7 @@ func (l Link) Latency(d Delay) Link {
 
 // Bandwidth sets how many bytes pass in a second; 0 means any number.
 func (l Link) Bandwidth(bytesPerSecond int) Link {
-	return l.each(func(way *simnet.Link) { way.Rate = int64(bytesPerSecond) })
+	return l.each(func(way *simnet.Link) { way.Limit(int64(bytesPerSecond)) })
 }
 
 // Loss sets the share of datagrams that are lost, from 0 to 1. Of connections it

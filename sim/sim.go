@@ -31,14 +31,32 @@
 // waits until everybody else waits, and a Sequencer has steps of several tasks
 // happen in a given order.
 //
+// # In a test
+//
+// Test and Explore run in a bubble of testing/synctest whose clock is the world's:
+// time.Now, context.WithTimeout and timers of libraries follow virtual time. So do
+// certificates; and crypto/rand follows the seed, so that TLS can be used. Outside
+// of tests, and in parallel ones, TLS is refused, and the standard library's clock
+// is the machine's: use Sleep, FailAfter and MoveOnAfter there.
+//
+// # Who may have a hand in it
+//
+// A run is a function of its seed as long as nothing else has a hand in it. A
+// goroutine that a program, or a library, has started comes at no particular
+// moment: if it hands something to a simulated loop, or, in a bubble, is there
+// while the world waits or in the end, the run fails with a *StrayError that tells
+// where it was started. (One that has come and gone between two waits, and has
+// touched nothing, is not noticed. What the context package starts to pass on the
+// end of a context is let be: it ends before time passes.) State that a program
+// shares with other runs, and the order of a map, are choices that no seed makes;
+// Explore runs some seeds twice to find those.
+//
 // # What is not simulated
 //
-// Files, child processes, signals and goroutines that a program starts by itself.
-// A simulated program that reads the real clock, blocks its goroutine, or lets
-// goroutines of its own touch its loop, is not the same in every run; nothing in
-// this module's packages does so. A real descriptor means nothing here: it is one
-// that is not open. loop.Group is not for simulated loops yet: give each loop a
-// host, or a program of its own on one host.
+// Files, child processes and signals are refused with errors.ErrUnsupported, and a
+// real descriptor is one that is not open: nothing is done for real by accident.
+// Offloaded work (spindle.Blocking) is done on the loop's goroutine when everybody
+// waits; it may compute, but not use connections of the loop.
 package sim
 
 import (
@@ -58,18 +76,38 @@ var ErrDeadlock = simnet.ErrDeadlock
 // that no time passes.
 var ErrStandstill = simnet.ErrStandstill
 
+// ErrStray says that a goroutine that is not the program's own has a hand in the
+// run: one that the program, or a library that it uses, has started. What it does
+// comes at no particular moment, so that the seed would mean nothing.
+var ErrStray = simnet.ErrStray
+
+// StrayError is an ErrStray with the goroutine's stack.
+type StrayError = simnet.StrayError
+
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
 // tb.FailNow or tb.SkipNow, or what calls them: the other tasks are cancelled,
 // the run ends in order, and then the test does.
+//
+// It runs in a bubble of testing/synctest, so that context.WithTimeout, time.Now
+// and timers of libraries follow the world's time, and crypto/rand its seed (unless
+// tests run in parallel, because it is the whole process's).
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
-	fault, err := try(func() error { return Run(tb.Context(), program) })
-	switch exited := fault != nil && fault.Value == loop.ErrGoexit; {
+	var fault *spindle.PanicError
+	var err error
+	exited := true // until it has returned
+	left := inBubble(tb, 1, func(ctx context.Context, b *bubble) {
+		fault, err = try(func() error { return runAlone(ctx, b, program) })
+		exited = fault != nil && fault.Value == loop.ErrGoexit
+	})
+	switch {
 	case exited && tb.Failed():
 		tb.FailNow()
 	case exited && tb.Skipped():
 		tb.SkipNow()
+	case left != nil:
+		tb.Fatal(left)
 	case fault != nil:
 		tb.Fatalf("%v\n\n%s", fault, fault.Stack)
 	case err != nil:
@@ -94,12 +132,22 @@ func try(fn func() error) (fault *spindle.PanicError, err error) {
 
 // Run runs a program in a world of one host.
 func Run(ctx context.Context, program func(context.Context) error) error {
-	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(NewKernel())}, program)
+	return runAlone(ctx, nil, program)
+}
+
+func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) error {
+	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(newKernel(b))}, program)
 }
 
 // NewKernel makes the kernel of a world of one host, for the packages of this
 // module.
-func NewKernel() *kernel.Kernel { return simnet.New(1).AddHost("sim").NewProcess().Kernel() }
+func NewKernel() *kernel.Kernel { return newKernel(nil) }
+
+func newKernel(b *bubble) *kernel.Kernel {
+	w := simnet.New(1)
+	b.surround(w)
+	return w.AddHost("sim").NewProcess().Kernel()
+}
 
 // optionsOf are those of a loop on a simulated kernel. There is no watchdog: it
 // would look at real time.

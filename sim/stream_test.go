@@ -100,11 +100,11 @@ func linesUnderSiege(w *sim.World) {
 	w.SetFaults(sim.Faults{
 		For: 20 * time.Second, Lasting: time.Second,
 		Loss: 0.01, Dribble: 0.3, Spurious: 0.05,
-		PartitionEvery: time.Second, CrashEvery: 4 * time.Second, PauseEvery: 3 * time.Second, CallEvery: 5 * time.Second,
+		PartitionEvery: time.Second, SlowEvery: 3 * time.Second, CrashEvery: 4 * time.Second, PauseEvery: 3 * time.Second, CallEvery: 5 * time.Second,
 	})
 }
 
-func TestExploreStreams(t *testing.T) { sim.Explore(t, 20, linesUnderSiege) }
+func TestExploreStreams(t *testing.T) { sim.Explore(t, 20/fewer, linesUnderSiege) }
 
 // Example_stream is a server and a client of package stream on hosts of their own.
 func Example_stream() {

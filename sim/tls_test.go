@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/cryptotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -87,26 +85,10 @@ func secretEcho(w *sim.World, after time.Duration) {
 }
 
 // TestTLSInCallbacksIsTheSameEveryTime: the steps of handshakes are offloaded work,
-// which the world does in its order.
+// which the world does in its order. Explore runs it twice.
 func TestTLSInCallbacksIsTheSameEveryTime(t *testing.T) {
 	tlstest.Identity()
-	var hashes [2]uint64
-	for i := range hashes {
-		t.Run("", func(t *testing.T) {
-			cryptotest.SetGlobalRandom(t, 7)
-			synctest.Test(t, func(t *testing.T) {
-				w := sim.NewWorld(3)
-				secretEcho(w, 0)
-				if err := w.Run(); err != nil {
-					t.Fatal(err)
-				}
-				hashes[i] = w.Hash()
-			})
-		})
-	}
-	if hashes[0] != hashes[1] {
-		t.Errorf("the same seed gave %x and %x", hashes[0], hashes[1])
-	}
+	sim.Explore(t, 3, func(w *sim.World) { secretEcho(w, 0) })
 }
 
 // TestTLSInCallbacksEndsWithItsHost, wherever a handshake is: nothing of it is left
@@ -114,12 +96,15 @@ func TestTLSInCallbacksIsTheSameEveryTime(t *testing.T) {
 func TestTLSInCallbacksEndsWithItsHost(t *testing.T) {
 	tlstest.Identity()
 	for after := range 40 {
-		synctest.Test(t, func(t *testing.T) {
-			w := sim.NewWorld(uint64(after))
-			secretEcho(w, time.Duration(after)*100*time.Microsecond)
-			if err := w.Run(); err != nil {
-				t.Fatal(err)
-			}
-		})
+		sim.Explore(t, 1, func(w *sim.World) { secretEcho(w, time.Duration(after)*100*time.Microsecond) })
+	}
+}
+
+// TestTLSInCallbacksIsRefusedOutsideOfTests: there its secrets would be real ones.
+func TestTLSInCallbacksIsRefusedOutsideOfTests(t *testing.T) {
+	w := sim.NewWorld(1)
+	secretEcho(w, 0)
+	if err := w.Run(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Error(err)
 	}
 }

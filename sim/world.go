@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
@@ -25,12 +26,15 @@ type World struct {
 	driving  bool
 	checks   []check
 	faults   *Faults
-	script   []Fault         // made of them
-	only     map[string]bool // the parts of the faults that are to come; nil for all
+	script   []Fault                  // made of them
+	slow     map[*simnet.Link][]int64 // how slow lines are by their faults; the first is their own
+	only     parts                    // what the story is cut to; nil for nothing
+	amounts  []amount
+	size     float64 // the share of its amounts that it has
 }
 
 // NewWorld makes a world in which every choice follows from the seed.
-func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed)} }
+func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed), size: 1} }
 
 // Seed is the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }
@@ -38,16 +42,21 @@ func (w *World) Seed() uint64 { return w.core.Seed() }
 // Now is the time that has passed in the world.
 func (w *World) Now() time.Duration { return w.core.Now() }
 
+// LeftOpen is how many descriptors programs have left open when they ended, those
+// not counted that crashed. Connections of packages stream and transport are closed
+// with their loop: it is descriptors of their own that programs forget.
+func (w *World) LeftOpen() int { return w.core.LeftOpen() }
+
 // After calls fn when d has passed, counted from now, while no program runs. It is
 // how faults are scripted.
 func (w *World) After(d time.Duration, fn func()) { w.core.After(d, fn) }
 
-// Run lets everything happen until the programs of Go have ended, and then ends
-// the world: see Close. It fails with the first error of any program, as a
+// Run lets everything happen until the programs of Go have ended, and what is to
+// happen eventually has happened, and then ends the world: see Close. It fails with the first error of any program, as a
 // *HostError; with ErrDeadlock, and the tasks of every host, if nothing can happen
 // any more; or with what Always and Eventually have found.
 func (w *World) Run() error {
-	err := w.drive(func() bool { return w.pending == 0 })
+	err := w.drive(func() bool { return w.pending == 0 && !w.expects() })
 	return errors.Join(err, w.Close())
 }
 
@@ -206,10 +215,16 @@ func (w *World) Always(name string, holds func() error) {
 }
 
 // Eventually has the run fail, with ErrTimeout, unless cond is true at some time
-// within the given time from now.
+// within the given time from now. Run waits for it, also when every program has
+// ended.
 func (w *World) Eventually(name string, within time.Duration, cond func() bool) {
 	w.checks = append(w.checks, check{name: name, cond: cond, deadline: w.Now() + within})
 	w.After(within+1, func() {})
+}
+
+// expects tells whether something is still to happen eventually.
+func (w *World) expects() bool {
+	return slices.ContainsFunc(w.checks, func(c check) bool { return c.cond != nil })
 }
 
 // check checks everything that must hold.

@@ -205,6 +205,57 @@ func TestAlwaysAndEventually(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForWhatIsToHappenEventually: also when every program has ended, because
+// a server may still do it; and if nobody does, it is told.
+func TestRunWaitsForWhatIsToHappenEventually(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w, happened := sim.NewWorld(1), false
+		w.Host("client").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+		w.Host("server").Serve(func(ctx context.Context) error {
+			if late {
+				if err := spindle.Sleep(ctx, time.Hour); err != nil {
+					return err
+				}
+			}
+			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
+				return err
+			}
+			happened = true
+			return spindle.Sleep(ctx, time.Hour)
+		})
+		w.Eventually("it happens", time.Minute, func() bool { return happened })
+		if err := w.Run(); errors.Is(err, sim.ErrTimeout) != late {
+			t.Errorf("late: %v, %v after %v", late, err, w.Now())
+		}
+	}
+}
+
+// TestSlowLinesAreAsTheyWereInTheEnd: of several faults of one line the slowest
+// counts, and when they are over it has its own rate again.
+func TestSlowLinesAreAsTheyWereInTheEnd(t *testing.T) {
+	for seed := range uint64(20) {
+		w := sim.NewWorld(seed)
+		a, b := w.Host("a"), w.Host("b")
+		w.OneWay(a, b).Bandwidth(40_000)
+		a.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Minute) })
+		w.SetFaults(sim.Faults{For: 30 * time.Second, Lasting: 5 * time.Second, SlowEvery: time.Second})
+		if err := w.Run(); err != nil {
+			t.Fatal(err)
+		}
+		last := map[string]string{}
+		slowed := 0
+		for _, e := range w.Trace() {
+			if e.Kind == sim.RateSet {
+				last[e.From] = e.Note
+				slowed++
+			}
+		}
+		if last["a"] != "40000 bytes in a second" || last["b"] != "any number of bytes in a second" || slowed < 10 {
+			t.Errorf("seed %d: %q after %d changes", seed, last, slowed)
+		}
+	}
+}
+
 func TestBusyTasksAreNamed(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("busy").Go(func(ctx context.Context) error {

@@ -26,7 +26,7 @@ import (
 
 // TestHTTP: a server on our Listener and a client on our Dialer, both unmodified.
 func TestHTTP(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -141,7 +141,7 @@ func (Arith) Multiply(args [2]int, reply *int) error {
 
 // TestRPC: net/rpc has goroutines of its own on both sides.
 func TestRPC(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "unix")
 		srv := rpc.NewServer()
 		check(t, srv.Register(Arith{}))

@@ -62,7 +62,7 @@ func ioCopy(to, from *stream.Conn) (int64, error) { return io.Copy(to, from) }
 // TestCopy: from tasks, from goroutines, small and large, with a reader that keeps
 // up and one that does not.
 func TestCopy(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		ways := map[string]func(to, from *stream.Conn) (int64, error){
 			"io.Copy":  ioCopy,
 			"ReadFrom": func(to, from *stream.Conn) (int64, error) { return to.ReadFrom(from) },

@@ -61,7 +61,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 	return inTask(l, spindle.Background(ctx), "Dial of a goroutine", func(in context.Context) (c *Conn, err error) {
 		// Of the goroutine's ctx only its end counts.
 		err = spindle.WithScope(in, func(in context.Context, s *spindle.Scope) error {
-			stop := context.AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
+			stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
 			defer stop()
 			c, err = call(in)
 			return err

@@ -95,7 +95,7 @@ func TestDialBadInput(t *testing.T) {
 func TestDialTimesOut(t *testing.T) {
 	address := silent(t, "127.0.0.1")
 	d := stream.Dialer{Timeout: 2 * time.Millisecond}
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		open := descriptors(t)
 		_, err := d.DialContext(ctx, "tcp", address)
 		var ne net.Error
@@ -121,7 +121,7 @@ func TestDialTimesOut(t *testing.T) {
 // context of a goroutine.
 func TestDialCancelled(t *testing.T) {
 	address := silent(t, "127.0.0.1")
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		open := descriptors(t)
 		check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {

@@ -252,7 +252,7 @@ func TestMisuseIsNamed(t *testing.T) {
 // TestGoroutineSeesErrorsAsTheyAre: what fails in the task that does a goroutine's
 // call fails so for the goroutine.
 func TestGoroutineSeesErrorsAsTheyAre(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
 		check(t, a.SetReadDeadline(time.Unix(1, 0)))
 		_, err := spindle.Blocking(ctx, func() (int, error) { return a.Read(make([]byte, 1)) })

@@ -13,11 +13,25 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
 
-// on runs fn as a task on a loop with each poller there is.
+// on runs fn as a task on a loop with each poller there is, and on a simulated
+// kernel.
 func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
+	t.Helper()
+	onReal(t, fn)
+	t.Run("sim", func(t *testing.T) {
+		sim.Test(t, func(ctx context.Context) error {
+			fn(t, ctx)
+			return nil
+		})
+	})
+}
+
+// onReal is on for what needs the machine: descriptors, goroutines, package net.
+func onReal(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	for _, backend := range kernel.Backends() {
 		t.Run(backend, func(t *testing.T) { onBackend(t, backend, fn) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -90,7 +91,7 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 		hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	st.listeners[ln] = struct{}{}
+	st.listeners = append(st.listeners, ln)
 	return ln, nil
 }
 
@@ -219,7 +220,8 @@ func (ln *Listener) unlink() { ln.file.Remove(ln.hub.K) }
 
 // end is Close on the loop.
 func (ln *Listener) end() {
-	delete(stationOf(ln.hub.L).listeners, ln)
+	st := stationOf(ln.hub.L)
+	st.listeners = slices.DeleteFunc(st.listeners, func(o *Listener) bool { return o == ln })
 	ln.listener.Close()
 	for _, fd := range ln.pending {
 		ln.hub.K.CloseFD(fd)

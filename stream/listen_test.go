@@ -18,7 +18,7 @@ import (
 // TestListenerClosedWithWaitersAndPending: those who wait are told, and so are
 // those who were accepted ahead. Descriptors are counted by run.
 func TestListenerClosedWithWaitersAndPending(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 			for range 3 {
@@ -58,7 +58,7 @@ func TestListenerClosedWithWaitersAndPending(t *testing.T) {
 func TestLoopEndsWithPending(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		path := t.TempDir() + "/s" // not the subtest's, which would remove it
-		on(t, func(t *testing.T, ctx context.Context) {
+		onReal(t, func(t *testing.T, ctx context.Context) {
 			ln, err := stream.Listen(ctx, "unix", path)
 			check(t, err)
 			before := len(descriptors(t))
@@ -146,7 +146,7 @@ func TestAcceptCancelled(t *testing.T) {
 
 // TestAcceptAhead: more connections than are accepted ahead, and nobody is lost.
 func TestAcceptAhead(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		const conns = 200
 		before := len(descriptors(t))
@@ -247,7 +247,7 @@ func TestListenWithoutIPv6(t *testing.T) {
 
 // TestThePathOfAnother: a path that somebody else has taken meanwhile stays.
 func TestThePathOfAnother(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		for name, open := range map[string]func(path string) (io.Closer, error){
 			"Listener":   func(path string) (io.Closer, error) { return stream.Listen(ctx, "unix", path) },
 			"PacketConn": func(path string) (io.Closer, error) { return stream.ListenPacket(ctx, "unixgram", path) },

@@ -34,7 +34,7 @@ var packetNetworks = []string{"udp", "udp4", "udp6", "unixgram"}
 
 // TestPackets go there and back, to whoever sent them; from tasks and goroutines.
 func TestPackets(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range packetNetworks {
 			a, b := packets(t, ctx, network), packets(t, ctx, network)
 			talk := func() error {
@@ -71,7 +71,7 @@ func TestPackets(t *testing.T) {
 
 // TestPacketsByAddrPort: also between the families, and without garbage.
 func TestPacketsByAddrPort(t *testing.T) {
-	on(t, func(t *testing.T, ctx context.Context) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
 		a := packets(t, ctx, "udp")
 		b, err := stream.ListenPacket(ctx, "udp", ":0") // of both families
 		check(t, err)

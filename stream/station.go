@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"slices"
+
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -9,9 +11,9 @@ import (
 // only.
 type station struct {
 	hub       *sock.Hub
-	listeners map[*Listener]struct{} // that are open
-	buffers   [][]byte               // free ones
-	pipes     []pipe                 // free ones
+	listeners []*Listener // that are open, in the order in which they were made
+	buffers   [][]byte    // free ones
+	pipes     []pipe      // free ones
 
 	cannotSplice bool
 }
@@ -23,7 +25,7 @@ func stationOf(l *loop.Loop) *station {
 		return st
 	}
 	// The hub comes first, and so is told last that the loop ends.
-	st := &station{hub: sock.HubOf(l), listeners: make(map[*Listener]struct{})}
+	st := &station{hub: sock.HubOf(l)}
 	l.SetLocal(stationKey{}, st)
 	return st
 }
@@ -32,7 +34,7 @@ func stationOf(l *loop.Loop) *station {
 // for later, nor of their paths.
 func (st *station) LoopClosing() {
 	st.closePipes()
-	for ln := range st.listeners {
+	for _, ln := range slices.Clone(st.listeners) {
 		if !ln.closed.Swap(true) {
 			ln.unlink()
 		}

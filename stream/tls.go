@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -70,12 +71,16 @@ func TLSServer(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config
 func TLSClient(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config}.Client(c) }
 
 // Server is TLSServer as configured.
-func (o TLS) Server(c *Conn) *TLSConn { return o.secure(c, tls.Server) }
+func (o TLS) Server(c *Conn) *TLSConn {
+	t := o.secure(c, tls.Server)
+	t.start.refuse = tlsio.RefuseSimulated(c.hub().K, o.Config, false)
+	return t
+}
 
 // Client is TLSClient as configured.
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
-	t.start.refuse = tlsio.RefuseRenegotiation(o.Config)
+	t.start.refuse = cmp.Or(tlsio.RefuseRenegotiation(o.Config), tlsio.RefuseSimulated(c.hub().K, o.Config, true))
 	t.start.roots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
 	return t
 }

@@ -84,7 +84,7 @@ func (t *TLSConn) shakeUntil(ctx, here context.Context) error {
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
-		stop := context.AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
 		err := t.shake(here)
 		var canceled *spindle.Canceled

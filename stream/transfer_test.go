@@ -48,7 +48,7 @@ func TestCloseKeepsWhatTheSystemTook(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range networks {
 			a, b := pair(t, ctx, network)
-			m, err := a.Write(pattern(100_000))
+			m, err := a.Write(pattern(60_000))
 			check(t, err)
 			check(t, a.Close())
 			got, err := io.ReadAll(b)

@@ -68,7 +68,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 	if o.Timeout > 0 {
 		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
 	}
-	co.unfollow = context.AfterFunc(ctx, func() {
+	co.unfollow = l.Kernel().AfterFunc(ctx, func() {
 		l.PostWeak(func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
 	})
 }

@@ -50,7 +50,7 @@ func (m *member) begin() {
 	o := m.gs.o.Options
 	o.MaxConns = 0
 	m.s = &Server{st: m.st, o: o, network: m.gs.network, addr: m.gs.addr, closed: true, left: m.forget}
-	m.st.servers[m] = true
+	m.st.servers = append(m.st.servers, m)
 }
 
 // refuse ends the listener from any goroutine: the socket is shut, which the loop
@@ -197,7 +197,7 @@ func (m *member) finish() {
 
 // loopClosing ends the listener, and whoever was on the way to this loop.
 func (m *member) loopClosing() {
-	delete(m.st.servers, m)
+	m.st.forget(m)
 	m.stop()
 	m.mu.Lock()
 	m.gone = true

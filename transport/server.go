@@ -124,7 +124,7 @@ func (st *station) serve(fd int, network string, o Options) (*Server, error) {
 		st.hub.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
-	st.servers[s] = true
+	st.servers = append(st.servers, s)
 	return s, nil
 }
 
@@ -228,7 +228,7 @@ func (s *Server) Close() error {
 		return nil
 	}
 	s.closed = true
-	delete(s.st.servers, s)
+	s.st.forget(s)
 	return errors.Join(s.listener.Close(), s.file.Remove(s.st.hub.K))
 }
 

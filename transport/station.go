@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -12,11 +14,11 @@ type station struct {
 	hub     *sock.Hub
 	arena   []byte
 	writes  []write
-	flushes func()          // flush, made once
-	end     loop.Handle     // of the turn
-	servers map[closer]bool // open ones
-	records []byte          // that crypto/tls has just made
-	joined  []byte          // small buffers that are to be one record
+	flushes func()      // flush, made once
+	end     loop.Handle // of the turn
+	servers []closer    // open ones, in the order in which they were made
+	records []byte      // that crypto/tls has just made
+	joined  []byte      // small buffers that are to be one record
 }
 
 // closer is a server, or a loop's part of one.
@@ -37,10 +39,15 @@ func stationOf(l *loop.Loop) *station {
 	if st, ok := l.Local(stationKey{}).(*station); ok {
 		return st
 	}
-	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize), servers: make(map[closer]bool)}
+	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize)}
 	st.flushes = st.flush
 	l.SetLocal(stationKey{}, st)
 	return st
+}
+
+// forget takes a server off the list of open ones.
+func (st *station) forget(s closer) {
+	st.servers = slices.DeleteFunc(st.servers, func(o closer) bool { return o == s })
 }
 
 // gather has p sent at the end of the turn.
@@ -90,7 +97,7 @@ func (st *station) flush() {
 func (st *station) LoopClosing() {
 	st.end.Cancel()
 	st.flush()
-	for s := range st.servers {
+	for _, s := range slices.Clone(st.servers) {
 		s.loopClosing()
 	}
 }

@@ -51,7 +51,7 @@ func (co *connecting) ConnectionMade(c *transport.Conn) {
 	co.timer = l.CallLater(co.until-l.Time(), func() {
 		co.giveUp(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
 	})
-	co.unfollow = context.AfterFunc(co.ctx, func() {
+	co.unfollow = l.Kernel().AfterFunc(co.ctx, func() {
 		l.Post(func() { co.giveUp(c, context.Cause(co.ctx)) })
 	})
 	c.Write(co.q.head)

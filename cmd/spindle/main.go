@@ -25,6 +25,7 @@ var commands = []command{
 	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
 	{"proxy", "a TCP proxy: what comes in on one address goes out to another", runProxy},
+	{"sim", "run a program in a simulated world, again and again, until it fails", runSim},
 	{"bench", "measure the loop: callbacks, timers, posts, readiness, idling", runBench},
 }
 
@@ -34,8 +35,12 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// execute runs a command line and returns the exit code: 0, or 2 with one line
-// that says what was wrong.
+// errFound is how a command ends that has found, and told, what it was to look
+// for.
+var errFound = errors.New("found")
+
+// execute runs a command line and returns the exit code: 0, 1 if a failure was
+// looked for and found, or 2 with one line that says what was wrong.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == "--cpuprofile" {
 		if len(args) < 3 {
@@ -69,6 +74,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		err := c.run(ctx, args[1:], out, errs)
 		if err == nil || errors.Is(err, flag.ErrHelp) {
 			return 0
+		}
+		if errors.Is(err, errFound) {
+			return 1
 		}
 		fmt.Fprintf(errs, "spindle %s: %v\n", c.name, err)
 		return 2

@@ -1,16 +1,16 @@
 // Package kernel is the seam between Spindle and the operating system.
 //
 // Nothing between this package and the command calls the system, reads a clock,
-// draws a random number, resolves a name or starts a goroutine for blocking work
-// by itself: it asks a Kernel. Real backends (epoll, kqueue, poll) stand behind the seam,
+// draws a random number, resolves a name, starts a goroutine for blocking work or
+// follows a context by itself: it asks a Kernel. Real backends (epoll, kqueue, poll) stand behind the seam,
 // and so can a simulated one; the conformance suite in kerneltest holds them
 // all to the words below.
 //
 // # The contract
 //
-// A Kernel belongs to one loop goroutine. Only Wake, Mono, Wall, Uint64, Start
-// and LookupNetIP may be called from any goroutine; everything else is for the
-// goroutine that calls Wait.
+// A Kernel belongs to one loop goroutine. Only Wake, Mono, Wall, Uint64, Start,
+// LookupNetIP and AfterFunc may be called from any goroutine; everything else is
+// for the goroutine that calls Wait.
 //
 // Errors that come from the system are plain syscall.Errno values, on every
 // kernel: EAGAIN for "not now", EBADF for a descriptor that is not open, EEXIST
@@ -48,6 +48,7 @@ type Kernel struct {
 	Rand
 	Workers
 	Resolver
+	Follower
 }
 
 // ErrUnknownBackend is wrapped by Open's error for a name it does not know.
@@ -186,4 +187,38 @@ type Workers interface {
 type Resolver interface {
 	// LookupNetIP looks up host; network is "ip", "ip4" or "ip6".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Follower tells of the end of contexts.
+type Follower interface {
+	// AfterFunc is context.AfterFunc: it has f called once ctx has ended, and
+	// stop takes that back. A real kernel calls f on a goroutine of its own. A
+	// simulated one calls it inside Wait: a goroutine would come at no
+	// particular moment.
+	AfterFunc(ctx context.Context, f func()) (stop func() bool)
+}
+
+// Witness is a Poller that wants to know of goroutines besides the loop's. A real
+// one does not; in a simulated world they make every run another one.
+type Witness interface {
+	// Attend takes the loop's word for who may use it: foreign tells whether
+	// the loop runs, and not on the calling goroutine.
+	Attend(foreign func() bool)
+	// Foreign is told, by the goroutine itself, that one that is not the loop's
+	// has handed it something.
+	Foreign()
+}
+
+// Crew is a Poller of a system in which goroutines are not free to run: loops that
+// are to run at the same time are run by it.
+type Crew interface {
+	// Processors is how many loops a group has that asks for one on each.
+	Processors() int
+	// Sibling makes another kernel of the same process: descriptors are those
+	// of both.
+	Sibling() (*Kernel, error)
+	// Together runs the functions, the first for this kernel and one for each
+	// sibling, in the order in which they were made, and returns when all have
+	// returned.
+	Together(run []func())
 }

@@ -24,6 +24,10 @@ func (system) Wall() time.Time { return time.Now() }
 // Uint64 draws from the runtime's ChaCha8, which is seeded by the system.
 func (system) Uint64() uint64 { return rand.Uint64() }
 
+func (system) AfterFunc(ctx context.Context, f func()) (stop func() bool) {
+	return context.AfterFunc(ctx, f)
+}
+
 func (system) Start(work func()) { go work() }
 
 func (system) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {

@@ -260,21 +260,23 @@ func (c *conn) reset() {
 
 func (c *conn) w() *World { return c.host.w }
 
-// sendReset sends a reset to the peer, behind what is on its way.
-func (c *conn) sendReset() {
+// sendReset sends a reset to the peer, behind what is on its way, and tells whether
+// it gets through.
+func (c *conn) sendReset() bool {
 	if c.out.link.passes() {
-		c.w().at(c.out.arrival(0), resetArrives, c.peer, 0, 0)
-		return
+		c.w().at(c.out.arrival(0), resetArrives, c.peer, 0, c.w().moment())
+		return true
 	}
 	c.w().trace.add(c.w(), traceEvent{kind: Dropped, from: c.host.id, to: c.peer.host.id, conn: c.id, note: "reset"})
+	return false
 }
 
-func resetArrives(on any, _, _ uint64) {
+func resetArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	if c.state != connected {
 		return
 	}
-	c.w().trace.add(c.w(), traceEvent{kind: Reset, from: c.peer.host.id, to: c.host.id, conn: c.id})
+	c.w().trace.add(c.w(), traceEvent{kind: Reset, travel: c.w().since(sent), from: c.peer.host.id, to: c.host.id, conn: c.id})
 	err := syscall.ECONNRESET
 	if c.in.end >= endArrived {
 		err = syscall.EPIPE
@@ -298,13 +300,12 @@ func (c *conn) breakOff(err syscall.Errno) {
 func (c *conn) gaveUp(err syscall.Errno) { c.breakOff(err) }
 
 // arrivedAtNobody answers bytes for a socket that was closed. A host that is down
-// answers nothing: the sender will try again.
+// answers nothing, and the answer may be lost: then the sender will try again.
 func (c *conn) arrivedAtNobody(f *flow) {
-	if c.host.down {
+	if c.host.down || !c.sendReset() {
 		f.sent = f.arrived
 		f.lost(0)
 		return
 	}
-	c.sendReset()
 	c.breakOff(syscall.ECONNRESET)
 }

@@ -26,6 +26,7 @@ type dgram struct {
 type packet struct {
 	data     []byte
 	from, to kernel.Addr
+	sent     time.Duration
 	sender   *dgram
 	target   *Host
 }
@@ -210,7 +211,7 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 	if from.Addr().IsUnspecified() {
 		from.AddrPort = netip.AddrPortFrom(source, from.Port())
 	}
-	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sender: d, target: host}
+	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sent: w.Now(), sender: d, target: host}
 	left := link.depart(len(b) + datagramHead)
 	if link.Rate > 0 {
 		d.line += len(b)
@@ -222,6 +223,10 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 		return len(b), nil
 	case link.loses():
 		p.dropped("lost")
+		return len(b), nil
+	}
+	if link.immediate() { // as on a real host: the answer to it is known when the call returns
+		packetArrives(p, 0, 0)
 		return len(b), nil
 	}
 	w.at(left+link.travel()+link.holdUp(), packetArrives, p, 0, 0)
@@ -254,7 +259,9 @@ func packetLeft(on any, _, _ uint64) {
 
 func (p *packet) dropped(why string) {
 	w := p.target.w
-	w.trace.add(w, traceEvent{kind: Dropped, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: why})
+	e := traceEvent{kind: Dropped, travel: w.Now() - p.sent, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: why}
+	e.keep(&w.trace, p.data)
+	w.trace.add(w, e)
 }
 
 func packetArrives(on any, again, _ uint64) {
@@ -268,7 +275,11 @@ func packetArrives(on any, again, _ uint64) {
 	if s == nil {
 		p.dropped("nobody there")
 		back := w.Link(h, p.sender.host)
-		if p.sender.connected && !back.Down {
+		switch {
+		case !p.sender.connected || back.Down:
+		case back.immediate():
+			unreachable(p, 0, 0)
+		default:
 			w.at(w.Now()+back.travel(), unreachable, p, 0, 0)
 		}
 		return

@@ -22,10 +22,7 @@ type files struct {
 	limit int
 }
 
-func (t *files) init() {
-	t.table = make([]*file, firstFD, 16)
-	t.limit = mostFDs
-}
+func newFiles() *files { return &files{table: make([]*file, firstFD, 16), limit: mostFDs} }
 
 // all are the open ones, by number.
 func (t *files) all() (open []*file) {

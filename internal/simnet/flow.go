@@ -114,7 +114,7 @@ func (f *flow) push() {
 		}
 		n := f.link.segment(int(min(f.written, f.edge) - f.sent))
 		f.sent += uint64(n)
-		f.w.at(f.arrival(n), segmentArrives, f, f.sent, 0)
+		f.w.at(f.arrival(n), segmentArrives, f, f.sent, f.w.moment())
 	}
 	if f.end == endWanted && f.sent == f.written && !f.recovering && !f.over {
 		if !f.link.passes() {
@@ -122,7 +122,7 @@ func (f *flow) push() {
 			return
 		}
 		f.end = endSent
-		f.w.at(f.arrival(0), endArrives, f, 0, 0)
+		f.w.at(f.arrival(0), endArrives, f, 0, f.w.moment())
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *flow) pushLocal() {
 		return
 	}
 	if f.arrived < f.written {
-		f.w.trace.data(f, f.written-f.arrived)
+		f.w.trace.data(f, f.written-f.arrived, 0)
 		f.arrived, f.sent = f.written, f.written
 		f.to.changed(in)
 	}
@@ -151,7 +151,7 @@ func (f *flow) arrival(n int) time.Duration {
 // segmentHead is how much room the headers of a segment take on a slow line.
 const segmentHead = 40
 
-func segmentArrives(on any, upTo, _ uint64) {
+func segmentArrives(on any, upTo, sent uint64) {
 	f := on.(*flow)
 	switch {
 	case f.over:
@@ -160,14 +160,14 @@ func segmentArrives(on any, upTo, _ uint64) {
 	case upTo <= f.arrived: // it was sent again in vain
 		f.acknowledge()
 	default:
-		f.w.trace.data(f, upTo-f.arrived)
+		f.w.trace.data(f, upTo-f.arrived, f.w.since(sent))
 		f.arrived = upTo
 		f.to.changed(in)
 		f.acknowledge()
 	}
 }
 
-func endArrives(on any, _, _ uint64) {
+func endArrives(on any, _, sent uint64) {
 	f := on.(*flow)
 	switch {
 	case f.over:
@@ -175,7 +175,7 @@ func endArrives(on any, _, _ uint64) {
 		f.to.arrivedAtNobody(f)
 	case f.end < endArrived:
 		f.end = endArrived
-		f.w.trace.add(f.w, traceEvent{kind: Ended, from: f.from.hostID(), to: f.to.hostID(), conn: f.id})
+		f.w.trace.add(f.w, traceEvent{kind: Ended, travel: f.w.since(sent), from: f.from.hostID(), to: f.to.hostID(), conn: f.id})
 		f.to.changed(in | peerShut)
 		f.acknowledge()
 	default:
@@ -275,9 +275,9 @@ func (f *flow) probe() {
 	case !f.link.passes():
 		f.lost(0)
 	case f.end >= endSent:
-		f.w.at(f.arrival(0), endArrives, f, 0, 0)
+		f.w.at(f.arrival(0), endArrives, f, 0, f.w.moment())
 	default:
-		f.w.at(f.arrival(0), segmentArrives, f, f.sent, 0)
+		f.w.at(f.arrival(0), segmentArrives, f, f.sent, f.w.moment())
 	}
 }
 

@@ -154,6 +154,7 @@ func (h *Host) SetClock(off time.Duration, ppm int) {
 	}
 	now := h.w.Now()
 	h.clock.Store(&clock{world: now, local: h.clock.Load().mono(now), ppm: int64(ppm), off: off})
+	h.w.trace.add(h.w, traceEvent{kind: ClockSet, from: h.id, to: h.id, note: fmt.Sprintf("%v off, %d ppm fast", off, ppm)})
 }
 
 // callFault makes a call fail: the left-th of its name from now.
@@ -166,7 +167,16 @@ type callFault struct {
 // FailCall has the n-th call of a name from now on, counting from 1, fail with
 // err, once. The names are those of kernel.Sockets, in lower case, and "add".
 func (h *Host) FailCall(call string, n int, err syscall.Errno) {
+	if n < 1 || !slices.Contains(failing, strings.ToLower(call)) {
+		panic(fmt.Sprintf("sim: FailCall with the call %q and the number %d; there are %s, counted from 1", call, n, strings.Join(failing, ", ")))
+	}
 	h.faults = append(h.faults, callFault{strings.ToLower(call), n, err})
+}
+
+// failing are the calls that can be told to fail.
+var failing = []string{
+	"add", "socket", "bind", "listen", "accept", "connect", "recv", "send", "sendv", "recvfrom", "sendto", "shutdown",
+	"localaddr", "peeraddr", "setoption", "option",
 }
 
 // fault tells whether this call is to fail.

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -79,6 +80,19 @@ func (l *Link) Cut(cut bool) {
 	l.w.trace.add(l.w, traceEvent{kind: kind, from: l.from.id, to: l.to.id})
 }
 
+// Limit lets so many bytes pass in a second; 0 for any number.
+func (l *Link) Limit(bytesPerSecond int64) {
+	if l.Rate == bytesPerSecond {
+		return
+	}
+	l.Rate = bytesPerSecond
+	note := "any number of bytes in a second"
+	if bytesPerSecond > 0 {
+		note = fmt.Sprintf("%d bytes in a second", bytesPerSecond)
+	}
+	l.w.trace.add(l.w, traceEvent{kind: RateSet, from: l.from.id, to: l.to.id, note: note})
+}
+
 // Heal ends every cut, in the order of the hosts.
 func (w *World) Heal() {
 	for _, a := range w.hosts {
@@ -92,6 +106,12 @@ func (w *World) Heal() {
 
 // local tells whether the link does not leave its host: there it takes no time.
 func (l *Link) local() bool { return l.from == l.to }
+
+// immediate tells whether what is sent now is there: within a host, unless it was
+// told otherwise.
+func (l *Link) immediate() bool {
+	return l.local() && l.Delay == nil && l.Rate == 0 && l.Loss == 0 && l.Duplicate == 0 && l.Reorder == 0
+}
 
 // depart is when n bytes that are sent now have left.
 func (l *Link) depart(n int) time.Duration {

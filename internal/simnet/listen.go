@@ -171,7 +171,7 @@ func knockArrives(on any, _, _ uint64) {
 			c.unheard("refusal")
 			return
 		}
-		w.at(back.depart(segmentHead)+back.travel(), refusalArrives, c, 0, 0)
+		w.at(back.depart(segmentHead)+back.travel(), refusalArrives, c, 0, w.moment())
 		return
 	}
 	gate := s.file.object.(*conn)
@@ -185,19 +185,19 @@ func knockArrives(on any, _, _ uint64) {
 	}
 	server := gate.hatch(c, kernel.Addr{AddrPort: c.remote.AddrPort})
 	join(c, server, w.Link(c.host, h), back)
-	w.at(server.out.arrival(0), answerArrives, c, 0, 0)
+	w.at(server.out.arrival(0), answerArrives, c, 0, w.moment())
 }
 
-func refusalArrives(on any, _, _ uint64) {
+func refusalArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	if c.state == connecting && !c.closed {
-		c.w().trace.add(c.w(), traceEvent{kind: Refused, from: c.target().id, to: c.host.id, port: c.remote.Port()})
+		c.w().trace.add(c.w(), traceEvent{kind: Refused, travel: c.w().since(sent), from: c.target().id, to: c.host.id, port: c.remote.Port()})
 		c.breakOff(syscall.ECONNREFUSED)
 	}
 }
 
 // answerArrives is the handshake back at the client: it is connected.
-func answerArrives(on any, _, _ uint64) {
+func answerArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	server := c.peer
 	if c.closed || c.state != connecting {
@@ -205,7 +205,7 @@ func answerArrives(on any, _, _ uint64) {
 		return
 	}
 	c.state = connected
-	c.w().trace.add(c.w(), traceEvent{kind: Connected, from: c.host.id, to: server.host.id, conn: c.id, port: c.remote.Port()})
+	c.w().trace.add(c.w(), traceEvent{kind: Connected, travel: c.w().since(sent), from: c.host.id, to: server.host.id, conn: c.id, port: c.remote.Port()})
 	c.changed(out)
 	confirm(c, 0, 0)
 }

@@ -303,8 +303,8 @@ func ExampleWorld_Trace() {
 	}
 	// Output:
 	//           0s  a is parted from b
-	//           0s  a is not heard by b:9, 6 bytes (partition)
-	//          1ms  a is not heard by b:9, 14 bytes (nobody there)
+	//           0s  a is not heard by b:9, 6 bytes "hello?" (partition)
+	//          1ms  a is not heard by b:9, 14 bytes "anybody there?" (nobody there)
 }
 
 func loopbackPort(port uint16) netip.AddrPort {

@@ -37,6 +37,8 @@ func wire(a kernel.Addr) kernel.Addr {
 // present is an address as the socket's family writes it.
 func (s *socket) present(a kernel.Addr) kernel.Addr {
 	switch ip := a.Addr(); {
+	case s.family == kernel.Unix && a.Path == "":
+		a.Path = "@" // as Linux names one without a name
 	case s.family == kernel.IPv6 && ip.Is4():
 		a.AddrPort = netip.AddrPortFrom(netip.AddrFrom16(ip.As16()), a.Port())
 	case !ip.IsValid() && s.family == kernel.IPv4:

@@ -36,8 +36,14 @@ type Process struct {
 	yield func(struct{}) bool
 	dead  bool // ended by Goexit
 
-	files files
+	files *files // a crew has them in common
 	ready readyList
+
+	leader *Process   // of the crew that it is a member of; nil for a process of its own
+	crew   []*Process // its members, if it has some
+
+	foreign func() bool // of the loop on top; nil before there is one
+	follows follows     // contexts
 
 	// OnIdle is called inside Wait when everybody waits, after AwaitIdle.
 	OnIdle func()
@@ -69,14 +75,14 @@ func (h *Host) NewProcess() *Process {
 	w := h.w
 	w.pids++
 	p := &Process{w: w, host: h, id: w.pids, timer: never, rand: w.Rand("process " + h.name + " " + strconv.Itoa(int(w.pids)))}
-	p.files.init()
+	p.files = newFiles()
 	w.processes = append(w.processes, p)
 	return p
 }
 
 // Kernel is the process's kernel.
 func (p *Process) Kernel() *kernel.Kernel {
-	return &kernel.Kernel{Poller: p, Sockets: p, Clock: p, Rand: p, Workers: p, Resolver: p}
+	return &kernel.Kernel{Poller: p, Sockets: p, Clock: p, Rand: p, Workers: p, Resolver: p, Follower: p}
 }
 
 // Host is where the process runs.
@@ -136,7 +142,9 @@ func (p *Process) resume() {
 		p.begin()
 	}
 	p.state = running
+	p.w.current.Store(p)
 	_, more := p.next()
+	p.w.current.Store(nil)
 	if p.dead {
 		go p.next() // to finish the exit
 	}
@@ -151,8 +159,14 @@ func (p *Process) end() {
 		return
 	}
 	p.state = ended
-	p.closeAll()
+	if p.leader == nil {
+		if p.killed == nil {
+			p.w.leftOpen += p.files.open
+		}
+		p.closeAll()
+	}
 	p.finishWork()
+	p.follows.drop(p.w)
 	for i, other := range p.w.processes {
 		if other == p {
 			last := len(p.w.processes) - 1
@@ -167,22 +181,6 @@ func (p *Process) end() {
 	}
 }
 
-// finishWork does what workers were given and did not come to. For real they would go
-// on, whatever has become of their loop, and see to what it has left.
-func (p *Process) finishWork() {
-	for {
-		p.w.mu.Lock()
-		if len(p.work) == 0 {
-			p.w.mu.Unlock()
-			return
-		}
-		work := p.work[0]
-		p.work = p.work[1:]
-		p.w.mu.Unlock()
-		work()
-	}
-}
-
 // Kill ends a process from outside: its connections are reset, and its next Wait
 // that would have to wait fails with why. It still runs its last, cut off from
 // the world: a goroutine cannot be ended where it stands.
@@ -191,6 +189,9 @@ func (p *Process) Kill(why error) {
 		return
 	}
 	p.killed = why
+	for _, member := range p.crew {
+		member.Kill(why)
+	}
 	for _, f := range p.files.all() {
 		f.object.reset()
 	}
@@ -290,6 +291,9 @@ func (p *Process) linger(timeout time.Duration) (int, error) {
 // obey does what the process was told to do inside Wait.
 func (p *Process) obey() bool {
 	told := p.idle || len(p.orders) > 0
+	if p.follows.call(p.w) {
+		told = true
+	}
 	if p.idle {
 		p.idle = false
 		if p.OnIdle != nil {
@@ -378,7 +382,9 @@ func (p *Process) Wake() {
 func (p *Process) Close() error {
 	p.closed = true
 	for _, f := range p.files.all() {
-		f.watched = false
+		if f.p == p {
+			f.watched = false
+		}
 	}
 	if p.main == nil {
 		p.end()

@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -84,7 +85,11 @@ func (f *file) changed(m mask) {
 	f.p.goOn()
 }
 
-func (f *file) arm(tok kernel.Token, want kernel.Interest, mode kernel.Mode) {
+func (f *file) arm(p *Process, tok kernel.Token, want kernel.Interest, mode kernel.Mode) {
+	if f.p != p { // handed over within a crew
+		f.p.ready.remove(f)
+		f.p = p
+	}
 	f.watched, f.silent = true, false
 	f.tok, f.want, f.mode = tok, want, mode
 	f.changed(f.object.readiness())
@@ -110,12 +115,22 @@ func (l *readyList) push(f *file) {
 	l.files = append(l.files, f)
 }
 
+// pop is nil for one that was removed.
 func (l *readyList) pop() *file {
 	f := l.files[l.head]
 	l.files[l.head] = nil
 	l.head++
-	f.queued = false
+	if f != nil {
+		f.queued = false
+	}
 	return f
+}
+
+func (l *readyList) remove(f *file) {
+	if i := slices.Index(l.files[l.head:], f); i >= 0 {
+		l.files[l.head+i] = nil
+		f.queued = false
+	}
 }
 
 // collect fills events. The order within a batch is one of the world's choices;
@@ -123,7 +138,7 @@ func (l *readyList) pop() *file {
 func (l *readyList) collect(w *World, events []kernel.Event) (n int) {
 	for left := len(l.files) - l.head; left > 0 && n < len(events); left-- {
 		f := l.pop()
-		if !f.watched || f.silent {
+		if f == nil || !f.watched || f.silent {
 			continue
 		}
 		r := f.object.readiness().ready(f.want)
@@ -160,7 +175,7 @@ func (p *Process) Add(fd int, tok kernel.Token, want kernel.Interest, mode kerne
 	if err := p.host.fault("add"); err != nil {
 		return err
 	}
-	f.arm(tok, want, mode)
+	f.arm(p, tok, want, mode)
 	return nil
 }
 
@@ -170,7 +185,7 @@ func (p *Process) Modify(fd int, tok kernel.Token, want kernel.Interest, mode ke
 	if err != nil {
 		return err
 	}
-	f.arm(tok, want, mode)
+	f.arm(p, tok, want, mode)
 	return nil
 }
 

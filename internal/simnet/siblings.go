@@ -37,6 +37,22 @@ func (p *Process) Start(work func()) {
 	p.w.busy = append(p.w.busy, p)
 }
 
+// finishWork does what workers were given and did not come to. For real they would go
+// on, whatever has become of their loop, and see to what it has left.
+func (p *Process) finishWork() {
+	for {
+		p.w.mu.Lock()
+		if len(p.work) == 0 {
+			p.w.mu.Unlock()
+			return
+		}
+		work := p.work[0]
+		p.work = p.work[1:]
+		p.w.mu.Unlock()
+		work()
+	}
+}
+
 // LookupNetIP may be called from any goroutine.
 func (p *Process) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if err := ctx.Err(); err != nil {

@@ -28,14 +28,16 @@ const (
 	Parted
 	Healed
 	CallFailed
+	ClockSet
+	RateSet
 	Noted
 )
 
 var kindNames = [...]string{
 	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
 	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
-	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "hears again from",
-	CallFailed: "call fails", Noted: "notes",
+	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "is heard again by",
+	CallFailed: "call fails", ClockSet: "has another clock", RateSet: "has another line to", Noted: "notes",
 }
 
 func (k Kind) String() string {
@@ -47,7 +49,8 @@ func (k Kind) String() string {
 
 // Event is a line of a trace.
 type Event struct {
-	At       time.Duration
+	At       time.Duration // when it arrived, or happened
+	Sent     time.Duration // when it was sent; At if it was not
 	Kind     Kind
 	From, To string // hosts
 	Conn     int    // which connection; 0 for none
@@ -60,6 +63,7 @@ type Event struct {
 // traceEvent is an Event as it is kept: the trace of a long run is long.
 type traceEvent struct {
 	at       time.Duration
+	travel   time.Duration // how long it was on its way
 	note     string
 	from, to int32
 	conn     uint32
@@ -114,14 +118,14 @@ func (t *Trace) add(w *World, e traceEvent) {
 }
 
 // data takes note of the next n bytes that arrive on a flow.
-func (t *Trace) data(f *flow, n uint64) {
-	e := traceEvent{kind: Data, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n)}
+func (t *Trace) data(f *flow, n uint64, travel time.Duration) {
+	e := traceEvent{kind: Data, travel: travel, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n)}
 	e.keep(t, f.buf.peek(f.arrived-f.read, n))
 	t.add(f.w, e)
 }
 
 func (t *Trace) datagram(p *packet, note string) {
-	e := traceEvent{kind: Datagram, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: note}
+	e := traceEvent{kind: Datagram, travel: p.target.w.Now() - p.sent, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: note}
 	e.keep(t, p.data)
 	t.add(p.target.w, e)
 }
@@ -131,6 +135,12 @@ func (e *traceEvent) keep(t *Trace, b []byte) {
 	t.mix(uint64(crc32.Checksum(b, castagnoli)))
 	e.headLen = uint8(copy(e.head[:], b))
 }
+
+// since is how long ago a moment was that went through an event as a word.
+func (w *World) since(moment uint64) time.Duration { return w.Now() - time.Duration(moment) }
+
+// moment is now, as a word.
+func (w *World) moment() uint64 { return uint64(w.Now()) }
 
 // Note puts a line into the trace.
 func (w *World) Note(h *Host, text string) {
@@ -158,7 +168,7 @@ func (w *World) Trace() []Event {
 	for i := range t.events {
 		e := &t.events[(t.first+i)%len(t.events)]
 		events = append(events, Event{
-			At: e.at, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
+			At: e.at, Sent: e.at - e.travel, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
 			Conn: int(e.conn), Port: int(e.port), Size: int(e.size),
 			Data: string(e.head[:e.headLen]), Note: e.note,
 		})

@@ -96,7 +96,7 @@ func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 		peer.tellWhenRoomy(d)
 		return 0, syscall.EAGAIN
 	}
-	p := &packet{data: append([]byte(nil), b...), from: d.local, sender: d, target: d.host}
+	p := &packet{data: append([]byte(nil), b...), from: d.local, sent: d.w().Now(), sender: d, target: d.host}
 	d.w().trace.datagram(p, "")
 	peer.take(p)
 	return len(b), nil

@@ -36,6 +36,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 var (
@@ -43,6 +45,9 @@ var (
 	ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
 	// ErrStandstill says that processes run and run and no time passes.
 	ErrStandstill = errors.New("sim: no time passes: some task never waits")
+	// ErrStray says that a goroutine that is not the program's own has a hand in
+	// the run.
+	ErrStray = errors.New("sim: a goroutine that the program has started has a hand in it; no two runs are the same")
 	// ErrCrashed is what a process hears of its end.
 	ErrCrashed = errors.New("sim: the host has crashed")
 )
@@ -64,12 +69,18 @@ type World struct {
 	conns     uint32     // so far
 	pids      uint32     // so far
 	steps     uint64     // events that have happened
+	leftOpen  int        // descriptors that programs left open when they ended
 	processes []*Process // those that have not ended
 	runnable  []*Process // coroutines that may go on
 	idlers    []*Process // to be told when everybody waits
 	trace     Trace
 
 	trouble Trouble
+	driver  atomic.Uintptr          // the goroutine that drives; 0 for none
+	current atomic.Pointer[Process] // whose turn it is; nil for the driver's
+	bubble  Bubble                  // nil for none
+
+	following atomic.Int32 // contexts; any goroutine
 
 	// Work takes as long as this says; nil means no time.
 	workTime Delay
@@ -79,6 +90,7 @@ type World struct {
 
 	called atomic.Bool // woken or offloaded may have something
 	mu     sync.Mutex
+	stray  error      // a goroutine that is nobody's; guarded by mu
 	woken  []*Process // by Wake, from any goroutine; guarded by mu
 	busy   []*Process // that have work to do; guarded by mu
 }
@@ -113,6 +125,9 @@ func (w *World) Now() time.Duration { return time.Duration(w.now.Load()) }
 
 // Steps is how many events have happened: arrivals, acknowledgements, timers.
 func (w *World) Steps() uint64 { return w.steps }
+
+// LeftOpen is how many descriptors programs have left open when they ended.
+func (w *World) LeftOpen() int { return w.leftOpen }
 
 // SetDelay sets how long things travel on links that were not told otherwise.
 func (w *World) SetDelay(d Delay) { w.delay = d }
@@ -155,6 +170,8 @@ func (w *World) happen() {
 // Drive lets things happen until done says so. It fails with ErrDeadlock if
 // nothing can happen any more.
 func (w *World) Drive(done func() bool) error {
+	outer := w.driver.Swap(goid.Current())
+	defer w.driver.Store(outer)
 	for !done() {
 		if err := w.advance(); err != nil {
 			return err
@@ -171,7 +188,9 @@ func (w *World) Drive(done func() bool) error {
 // advance does one thing: what is due, else what may run, else what was put off
 // until everybody waits, else it lets time pass.
 func (w *World) advance() error {
-	w.heed()
+	if heard, err := w.heed(); heard || err != nil {
+		return err
+	}
 	if at, ok := w.queue.next(); ok && at <= w.Now() {
 		w.happen()
 		return nil
@@ -184,11 +203,19 @@ func (w *World) advance() error {
 		w.pick().resume()
 		return nil
 	}
-	if w.tellIdlers() || w.beginWork() {
+	if w.tellFollowers() || w.tellIdlers() || w.beginWork() {
 		return nil
 	}
+	return w.pass()
+}
+
+// pass lets time pass until the next event.
+func (w *World) pass() error {
 	at, ok := w.queue.next()
-	if !ok {
+	switch {
+	case w.bubble != nil:
+		return w.passInBubble(at, ok)
+	case !ok:
 		return ErrDeadlock
 	}
 	w.now.Store(int64(at))
@@ -210,14 +237,16 @@ func (w *World) pick() *Process {
 	return p
 }
 
-// heed lets those go on who were woken by whatever goroutine.
-func (w *World) heed() {
+// heed lets those go on who were woken by whatever goroutine, and tells whether
+// there were any: it may be who drives. It fails if the goroutine was one that it
+// should not have been.
+func (w *World) heed() (heard bool, err error) {
 	if !w.called.Load() {
-		return
+		return false, nil
 	}
 	w.mu.Lock()
-	woken := w.woken
-	w.woken = nil
+	woken, stray := w.woken, w.stray
+	w.woken, w.stray = nil, nil
 	w.called.Store(false)
 	w.mu.Unlock()
 	for _, p := range woken {
@@ -225,6 +254,7 @@ func (w *World) heed() {
 			p.goOn()
 		}
 	}
+	return true, stray
 }
 
 // tellIdlers lets those go on who want to see everybody wait.

@@ -47,7 +47,7 @@ func newFake(t *testing.T) (*fake, *sock.Hub) {
 	}
 	k.Poller.Close()
 	l, err := loop.New(loop.Options{Watchdog: -1, Kernel: &kernel.Kernel{
-		Poller: f, Sockets: f, Clock: f, Rand: k.Rand, Workers: f, Resolver: f,
+		Poller: f, Sockets: f, Clock: f, Rand: k.Rand, Workers: f, Resolver: f, Follower: k,
 	}})
 	if err != nil {
 		t.Fatal(err)

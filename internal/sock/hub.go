@@ -8,6 +8,7 @@ package sock
 
 import (
 	"net"
+	"slices"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
@@ -25,10 +26,10 @@ type Hub struct {
 	debug     bool  // see Returned
 	last      *Conn // of the open ones
 	open      int
-	dialing   *Dialing // the last of those under way
-	listeners map[*Listener]bool
-	owed      errands // by Tell
-	hoped     errands // by Soon
+	dialing   *Dialing    // the last of those under way
+	listeners []*Listener // open ones, in the order in which they were made
+	owed      errands     // by Tell
+	hoped     errands     // by Soon
 	closing   bool
 }
 
@@ -42,7 +43,7 @@ func HubOf(l *loop.Loop) *Hub {
 	if h, ok := l.Local(hubKey{}).(*Hub); ok {
 		return h
 	}
-	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug(), listeners: make(map[*Listener]bool)}
+	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug()}
 	h.owed.init(l)
 	h.hoped.init(l)
 	l.SetLocal(hubKey{}, h)
@@ -111,7 +112,7 @@ func (h *Hub) LoopClosing() {
 }
 
 func (h *Hub) closeListeners() {
-	for ln := range h.listeners {
+	for _, ln := range slices.Clone(h.listeners) {
 		ln.Close()
 	}
 }

@@ -1,8 +1,7 @@
 package sock
 
 import (
-	"errors"
-	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,7 +32,7 @@ func (h *Hub) Listen(fd int, accept func(fd int), failed func(error)) (*Listener
 	if err := ln.look(); err != nil {
 		return nil, err
 	}
-	h.listeners[ln] = true
+	h.listeners = append(h.listeners, ln)
 	return ln, nil
 }
 
@@ -62,25 +61,14 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 			return k.Listen(fd, b.Backlog)
 		},
 	); err != nil {
-		k.CloseFD(fd)
 		if bound {
-			RemovePath(a)
+			file := Claim(k, a)
+			file.Remove(k)
 		}
+		k.CloseFD(fd)
 		return -1, err
 	}
 	return fd, nil
-}
-
-// RemovePath removes what a bound Unix socket leaves in the file system, if
-// anything.
-func RemovePath(a kernel.Addr) error {
-	if a.Family() != kernel.Unix || a.Path[0] == '@' || a.Path[0] == 0 {
-		return nil
-	}
-	if err := os.Remove(a.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 func (h *Hub) reuse(fd int, a kernel.Addr, b Binding) error {
@@ -216,6 +204,6 @@ func (ln *Listener) Close() error {
 	}
 	ln.Pause()
 	ln.closed = true
-	delete(ln.hub.listeners, ln)
+	ln.hub.listeners = slices.DeleteFunc(ln.hub.listeners, func(o *Listener) bool { return o == ln })
 	return ln.hub.K.CloseFD(ln.fd)
 }

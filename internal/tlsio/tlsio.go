@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 // ErrLater is what a connection below crypto/tls answers when there is nothing to
@@ -43,6 +45,22 @@ func RefuseRenegotiation(config *tls.Config) error {
 		return nil
 	}
 	return fmt.Errorf("tls: Config.Renegotiation: %w", errors.ErrUnsupported)
+}
+
+// RefuseSimulated fails on a simulated kernel where TLS would not be the same every
+// time: secrets are drawn from crypto/rand, which follows from the seed only in tests,
+// and the authorities that a client trusts, if its configuration has none, are the
+// machine's.
+func RefuseSimulated(k *kernel.Kernel, config *tls.Config, client bool) error {
+	switch {
+	case k.Real():
+		return nil
+	case !k.Secret():
+		return fmt.Errorf("tls: in a simulated world it is for tests that are not parallel (sim.Test, sim.Explore), where its secrets follow from the seed: %w", errors.ErrUnsupported)
+	case client && (config == nil || config.RootCAs == nil && !config.InsecureSkipVerify):
+		return fmt.Errorf("tls: Config.RootCAs must be set in a simulated world, which has no system whose authorities could be read: %w", errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // ForServer is the configuration of a client that connects to an address: one that

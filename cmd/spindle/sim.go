@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/worlds"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/sim/timeline"
+)
+
+func simHelp() string {
+	var b strings.Builder
+	b.WriteString(`
+spindle sim [flags] PROGRAM runs a program on several hosts in a simulated world:
+virtual time, a network that is out of order, and everything drawn from a seed. It
+goes on, seed by seed, until something fails that must hold, and then tells the
+shortest story of it that it finds, and how to run that again.
+
+  spindle sim echo                           1,000 seeds
+  spindle sim --svg run.svg counter          and a picture of the run that fails
+  spindle sim --seed 7 --svg run.svg lock    of seed 7, whatever comes of it
+  spindle sim --faults crash=3s,loss=0.05 echo
+
+The exit code is 0 if nothing has failed, 1 if something has, 2 for a mistake in the
+command line. Programs:
+
+`)
+	for _, p := range worlds.Programs {
+		fmt.Fprintf(&b, "  %-15s %s\n", p.Name, p.Summary)
+	}
+	b.WriteString(faultsHelp)
+	return b.String()
+}
+
+// search is a run of the command.
+type search struct {
+	program worlds.Program
+	faults  sim.Faults
+	sim.Search
+	svg    string
+	traced bool
+
+	began       time.Time
+	runs        int // worlds, those of shrinking too
+	steps       uint64
+	virtual     time.Duration
+	sampled     *sim.World // the first, for the picture
+	out         io.Writer
+	faultsAsked string
+}
+
+func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
+	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
+	seed := flags.Uint64("seed", 0, "first seed `N`, and without --runs the only one")
+	runs := flags.Int("runs", 1000, "how many seeds are tried, `N`")
+	faults := flags.String("faults", "", "`LIST` of trouble in place of the program's own, \"none\" for none")
+	only := flags.String("only", "", "`LIST` that a failure was cut to, to run it again")
+	svg := flags.String("svg", "", "`FILE` for a picture: of the run that fails, or else of the first")
+	traced := flags.Bool("trace", false, "print what happened in the first run, line by line")
+	if err := parse(flags, simHelp(), args, out); err != nil {
+		return err
+	}
+	s := &search{svg: *svg, traced: *traced, out: out, faultsAsked: *faults}
+	s.First, s.Runs = *seed, *runs
+	if isSet(flags, "seed") && !isSet(flags, "runs") {
+		s.Runs = 1
+	}
+	if *only != "" {
+		s.Only = strings.Split(*only, ",")
+	}
+	if err := s.choose(flags.Args(), *runs); err != nil {
+		return err
+	}
+	return s.run(ctx, errs)
+}
+
+func isSet(flags *flag.FlagSet, name string) (set bool) {
+	flags.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+// choose checks what was asked for.
+func (s *search) choose(args []string, runs int) error {
+	var names []string
+	for _, p := range worlds.Programs {
+		names = append(names, p.Name)
+	}
+	have := "(have " + strings.Join(names, ", ") + ")"
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("which program? %s", have)
+	case len(args) > 1 && strings.HasPrefix(args[1], "-"):
+		return fmt.Errorf("flag %s comes too late: flags go before the program", args[1])
+	case len(args) > 1:
+		return fmt.Errorf("got %d arguments, want one program %s", len(args), have)
+	case runs < 1:
+		return fmt.Errorf("--runs %d: need at least 1", runs)
+	}
+	var ok bool
+	if s.program, ok = worlds.Find(args[0]); !ok {
+		return fmt.Errorf("unknown program %q %s", args[0], have)
+	}
+	s.faults = s.program.Faults
+	if s.faultsAsked != "" {
+		var err error
+		if s.faults, err = parseFaults(s.faultsAsked, s.faults); err != nil {
+			return fmt.Errorf("--faults: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *search) run(ctx context.Context, errs io.Writer) error {
+	picture := io.WriteCloser(nil)
+	if s.svg != "" { // before anything takes long
+		f, err := os.Create(s.svg)
+		if err != nil {
+			return fmt.Errorf("--svg: %w", err)
+		}
+		picture = f
+		defer f.Close()
+	}
+	bar := newProgress(errs, s.Runs)
+	bar.begin(s.program.Name, s.Runs)
+	last := ^uint64(0)
+	s.Each = func(w *sim.World) {
+		s.runs++
+		s.steps += w.Steps()
+		s.virtual += w.Now()
+		if s.sampled == nil {
+			s.sampled = w
+		}
+		if w.Seed() != last { // one more seed, and not the same again
+			last = w.Seed()
+			bar.step()
+		}
+	}
+	s.began = time.Now()
+	failure := s.Find(ctx, s.program.World(s.faults))
+	took := time.Since(s.began)
+	bar.erase()
+	if failure != nil {
+		s.sampled = failure.World
+	}
+	if s.traced && failure == nil && s.sampled != nil {
+		fmt.Fprint(s.out, s.sampled.Trace())
+	}
+	if failure != nil {
+		fmt.Fprintln(s.out, failure.Story(s.again(failure)))
+	}
+	s.summary(failure, last, took)
+	if picture != nil && s.sampled != nil {
+		if err := s.draw(picture, failure); err != nil {
+			return fmt.Errorf("--svg: %w", err)
+		}
+		fmt.Fprintf(s.out, "picture of seed %d: %s\n", s.sampled.Seed(), s.svg)
+	}
+	if failure != nil {
+		return errFound
+	}
+	return nil
+}
+
+// again is the command that runs a failure again.
+func (s *search) again(f *sim.Failure) string {
+	faults, only := "", ""
+	if s.faultsAsked != "" {
+		faults = " --faults " + s.faultsAsked
+	}
+	if parts := f.Parts(); len(parts) > 0 {
+		only = " --only " + strings.Join(parts, ",")
+	}
+	return fmt.Sprintf("spindle sim --seed %d%s%s %s", f.World.Seed(), faults, only, s.program.Name)
+}
+
+func (s *search) summary(f *sim.Failure, last uint64, took time.Duration) {
+	seeds := uint64(0)
+	if s.runs > 0 {
+		seeds = last - s.First + 1
+	}
+	outcome := "nothing fails"
+	if f != nil {
+		outcome = fmt.Sprintf("seed %d fails", f.World.Seed())
+	}
+	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, group(seeds), group(uint64(s.runs)))
+	seconds := took.Seconds()
+	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", group(s.steps),
+		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), group(uint64(float64(s.steps)/seconds)), group(uint64(60*float64(s.runs)/seconds)))
+}
+
+// group writes a number as 1,234,567.
+func group(n uint64) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// mostDrawn is how many events a picture has: more cannot be read.
+const mostDrawn = 150
+
+// draw draws the end of a run that has failed, or the beginning of one that has
+// not.
+func (s *search) draw(out io.Writer, f *sim.Failure) error {
+	trace := s.sampled.Trace()
+	p := timeline.Picture{Title: fmt.Sprintf("%s, seed %d", s.program.Name, s.sampled.Seed()), Trace: trace}
+	for _, h := range s.sampled.Hosts() {
+		p.Hosts = append(p.Hosts, h.Name())
+	}
+	if f != nil {
+		p.Ending = f.Err.Error()
+	}
+	if all := len(trace); all > mostDrawn {
+		if f != nil {
+			p.Trace = trace[all-mostDrawn:]
+			p.Title += fmt.Sprintf(": the last %d of %s events", mostDrawn, group(uint64(all)))
+		} else {
+			p.Trace = trace[:mostDrawn]
+			p.Title += fmt.Sprintf(": the first %d of %s events", mostDrawn, group(uint64(all)))
+		}
+	}
+	return timeline.Draw(out, p)
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spindleloop/spindle/sim"
+)
+
+const faultsHelp = `
+Trouble, for --faults, as NAME=VALUE with commas:
+
+  loss duplicate reorder dribble    the share of messages that it happens to
+  spurious                          the share of waits that end for no reason
+  partition slow crash pause        the time between two of them, on average
+  clock call                        the same
+  lasting                           how long each of those lasts, on average
+  for                               how long there is trouble at all
+`
+
+// shares are the kinds of trouble that are told by a share.
+var shares = map[string]func(f *sim.Faults) *float64{
+	"loss":      func(f *sim.Faults) *float64 { return &f.Loss },
+	"duplicate": func(f *sim.Faults) *float64 { return &f.Duplicate },
+	"reorder":   func(f *sim.Faults) *float64 { return &f.Reorder },
+	"dribble":   func(f *sim.Faults) *float64 { return &f.Dribble },
+	"spurious":  func(f *sim.Faults) *float64 { return &f.Spurious },
+}
+
+// periods are the kinds that are told by a time.
+var periods = map[string]func(f *sim.Faults) *time.Duration{
+	"partition": func(f *sim.Faults) *time.Duration { return &f.PartitionEvery },
+	"slow":      func(f *sim.Faults) *time.Duration { return &f.SlowEvery },
+	"crash":     func(f *sim.Faults) *time.Duration { return &f.CrashEvery },
+	"pause":     func(f *sim.Faults) *time.Duration { return &f.PauseEvery },
+	"clock":     func(f *sim.Faults) *time.Duration { return &f.ClockEvery },
+	"call":      func(f *sim.Faults) *time.Duration { return &f.CallEvery },
+	"lasting":   func(f *sim.Faults) *time.Duration { return &f.Lasting },
+	"for":       func(f *sim.Faults) *time.Duration { return &f.For },
+}
+
+// parseFaults reads --faults. How long trouble lasts is the program's, unless it is
+// told.
+func parseFaults(list string, own sim.Faults) (sim.Faults, error) {
+	f := sim.Faults{For: own.For, Lasting: own.Lasting}
+	if list == "none" {
+		return f, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok {
+			return f, fmt.Errorf("%q: want NAME=VALUE", part)
+		}
+		switch share, period := shares[name], periods[name]; {
+		case share != nil:
+			x, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(x >= 0 && x <= 1) {
+				return f, fmt.Errorf("%s=%s: want a share from 0 to 1", name, value)
+			}
+			*share(&f) = x
+		case period != nil:
+			d, err := time.ParseDuration(value)
+			if err != nil || d <= 0 {
+				return f, fmt.Errorf("%s=%s: want a time such as 500ms", name, value)
+			}
+			*period(&f) = d
+		default:
+			known := slices.Concat(slices.Sorted(maps.Keys(shares)), slices.Sorted(maps.Keys(periods)))
+			return f, fmt.Errorf("unknown trouble %q (have %s)", name, strings.Join(known, ", "))
+		}
+	}
+	return f, nil
+}

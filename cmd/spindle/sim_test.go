@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/sim"
+)
+
+var simAgain = regexp.MustCompile(`again: spindle (sim --seed \d+ .*)`)
+
+// TestSimFindsTheBug: it is found, told, drawn, and found again by the command that
+// is told.
+func TestSimFindsTheBug(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "run.svg")
+	got := run(t.Context(), "sim", "--svg", svg, "counter")
+	for _, want := range []string{"nobody counts what was not added does not hold", "faults that it needs", "trace:", "is not heard by", "counter: seed ", "events/s", "runs/min", "picture of seed "} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("it does not say %q:\n%s", want, got.out)
+		}
+	}
+	if got.code != 1 || got.errs != "" {
+		t.Errorf("exit code %d, on stderr %q", got.code, got.errs)
+	}
+	picture, err := os.ReadFile(svg)
+	if err != nil || !strings.HasPrefix(string(picture), "<svg") || !strings.Contains(string(picture), "does not hold") {
+		t.Errorf("%v, %.40q", err, picture)
+	}
+	command := simAgain.FindStringSubmatch(got.out)
+	if command == nil {
+		t.Fatalf("how to run it again is not told:\n%s", got.out)
+	}
+	again := run(t.Context(), strings.Fields(command[1])...)
+	story := func(out string) string {
+		out, _, _ = strings.Cut(out, "\ncounter: seed ")
+		return out
+	}
+	if again.code != 1 || story(again.out) != story(got.out) {
+		t.Errorf("first\n%s\nthen\n%s", got.out, again.out)
+	}
+}
+
+func TestSimOfWhatIsSound(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "run.svg")
+	got := run(t.Context(), "sim", "--runs", "5", "--seed", "3", "--faults", "partition=1s,loss=0.01,for=5s,lasting=500ms", "--svg", svg, "echo")
+	if got.code != 0 || !strings.Contains(got.out, "echo: nothing fails; 5 seeds in 8 runs") || !strings.Contains(got.out, "picture of seed 3") {
+		t.Errorf("%+v", got)
+	}
+	if got = run(t.Context(), "sim", "--seed", "3", "--faults", "none", "--trace", "echo"); got.code != 0 || !strings.Contains(got.out, "client1 connects to server:7") || !strings.Contains(got.out, "1 seeds in 2 runs") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSimIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := run(ctx, "sim", "echo"); got.code != 0 || !strings.Contains(got.out, "0 seeds in 0 runs") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSimMistakes(t *testing.T) {
+	for args, want := range map[string]string{
+		"sim":                            "which program? (have echo, counter, ",
+		"sim nothing":                    `unknown program "nothing" (have echo, counter, `,
+		"sim echo lock":                  "got 2 arguments, want one program",
+		"sim echo --seed 1":              "flag --seed comes too late",
+		"sim --runs 0 echo":              "--runs 0: need at least 1",
+		"sim --seed x echo":              `invalid value "x" for flag -seed`,
+		"sim --faults loss echo":         `--faults: "loss": want NAME=VALUE`,
+		"sim --faults loss=2 echo":       "loss=2: want a share from 0 to 1",
+		"sim --faults crash=2 echo":      "crash=2: want a time such as 500ms",
+		"sim --faults rain=2 echo":       `unknown trouble "rain" (have dribble, `,
+		"sim --svg /nowhere/at/all echo": "--svg: open /nowhere/at/all",
+	} {
+		got := run(t.Context(), strings.Fields(args)...)
+		if got.code != 2 || got.out != "" || !strings.Contains(got.errs, want) || strings.Count(got.errs, "\n") != 1 {
+			t.Errorf("%s: %+v, want one line with %q", args, got, want)
+		}
+	}
+}
+
+func TestParseFaults(t *testing.T) {
+	own := sim.Faults{For: time.Minute, Lasting: time.Second, Loss: 0.5}
+	got, err := parseFaults("loss=0.1,duplicate=0.2,reorder=0.3,dribble=0.4,spurious=0.5,partition=1s,slow=1500ms,crash=2s,pause=3s,clock=4s,call=5s,lasting=6s", own)
+	if want := "{1m0s 0.1 0.2 0.3 0.4 0.5 1s 1.5s 2s 3s 4s 5s 6s []}"; err != nil || strings.TrimSpace(fmt.Sprint(got)) != want {
+		t.Errorf("%v, %v", fmt.Sprint(got), err)
+	}
+	if got, err := parseFaults("none", own); err != nil || got.Loss != 0 || got.For != time.Minute {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func TestTheProgram(t *testing.T) {
+	var out strings.Builder
+	if err := spindle.Run(t.Context(), func(ctx context.Context) error { return run(ctx, &out) }); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "alice 65 bob 135\n" {
+		t.Errorf("it says %q", out.String())
+	}
+}
+
+// world has a bank and its client on hosts of their own, and a network that is cut
+// now and then. Handle is the bank's; the accounts survive a crash.
+func world(handle func(b *bank) func(ctx context.Context, c *stream.Conn) error) func(w *sim.World) {
+	return func(w *sim.World) {
+		b, orders := newBank(), w.Amount("orders", 5)
+		w.Host("bank").Serve(func(ctx context.Context) error {
+			ln, err := stream.Listen(ctx, "tcp", ":1000")
+			if err != nil {
+				return err
+			}
+			return stream.Serve(ctx, ln, handle(b))
+		})
+		given := 0
+		w.Host("client").Go(func(ctx context.Context) error {
+			for given < orders { // after a crash it goes on with the order that was not confirmed
+				if err := transfer(ctx, "bank:1000", order{fmt.Sprint("order", given), "alice", "bob", 10}); err != nil {
+					return err
+				}
+				given++
+			}
+			return nil
+		})
+		w.Always("no order is carried out twice", func() error {
+			if moved := b.balance["bob"] - 100; moved > 10*(given+1) {
+				return fmt.Errorf("%d were moved by %d orders", moved, given+1)
+			}
+			return nil
+		})
+		w.Eventually("every order is carried out", 5*time.Minute, func() bool { return b.balance["alice"] == 100-10*orders })
+		w.SetFaults(sim.Faults{
+			For: 10 * time.Second, Lasting: 2 * time.Second,
+			PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second,
+		})
+	}
+}
+
+// TestTheBankIsSound in 500 worlds.
+func TestTheBankIsSound(t *testing.T) {
+	sim.Explore(t, 500, world(func(b *bank) func(context.Context, *stream.Conn) error { return b.serve }))
+}
+
+// TestAForgetfulBankIsFoundOut: one that forgets what it has done. An ordinary test
+// would call sim.Explore, and fail with this story.
+func TestAForgetfulBankIsFoundOut(t *testing.T) {
+	forgetful := world(func(b *bank) func(context.Context, *stream.Conn) error {
+		return func(ctx context.Context, c *stream.Conn) error {
+			clear(b.done)
+			return b.serve(ctx, c)
+		}
+	})
+	f := sim.Search{Runs: 500}.Find(t.Context(), forgetful)
+	if f == nil {
+		t.Fatal("nothing was found")
+	}
+	t.Logf("after %d seeds:\n%s", f.Runs, f.Story(""))
+	if n := len(f.World.Script()); n > 2 {
+		t.Errorf("its story needs %d faults", n)
+	}
+	again := sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}.Find(t.Context(), forgetful)
+	if again == nil || again.Story("") != f.Story("") {
+		t.Errorf("run again it is another story: %+v", again)
+	}
+}

@@ -1,0 +1,160 @@
+//go:build mutants
+
+// Package mutants plants bugs in our own layers and has the simulator find them:
+//
+//	go test -tags mutants -v ./internal/mutants
+//
+// Each mutant is a change of a line or two. It is compiled in place of the real
+// code (go test -overlay), so that nothing of it is in what others build.
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle/sim"
+)
+
+// mutant is a bug, and a program that should notice.
+type mutant struct {
+	name     string
+	file     string // from the root of the module
+	old, new string
+	program  func(w *sim.World)
+}
+
+var mutants = []mutant{
+	{
+		// A short read has emptied the socket, but the end may have come with
+		// the bytes: no further edge tells of it.
+		name:    "a lost wake-up",
+		file:    "internal/sock/conn.go",
+		old:     "case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):",
+		new:     "case n < len(p) && c.is(isTCP) && !c.is(urgent):",
+		program: lateReader,
+	},
+	{
+		// A closed connection forgets that its number is no longer its own.
+		name: "a use of a reused fd",
+		file: "internal/sock/conn.go",
+		old: `func (c *Conn) Write(p []byte) (n int, err error) {
+	switch {
+	case c.is(isClosed):
+		return 0, syscall.EBADF
+	case c.is(shut):`,
+		new: `func (c *Conn) Write(p []byte) (n int, err error) {
+	switch {
+	case c.is(shut):`,
+		program: slowAnswers,
+	},
+	{
+		name:    "a missing flush on close",
+		file:    "transport/conn.go",
+		old:     "if !c.is(gathered) && c.unsent == nil ||",
+		new:     "if !c.is(gathered) ||",
+		program: lastWords,
+	},
+	{
+		// A value that arrives together with a cancellation is dropped.
+		name:    "a cancel that swallows an item",
+		file:    "cosync/waiter.go",
+		old:     "err := waker.Park(ctx, what, w)\n",
+		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
+		program: impatientConsumer,
+	},
+	{
+		name:    "a retry without idempotence",
+		file:    "internal/worlds/counter.go",
+		old:     "if !r.seen[addition] || !r.c.mended {",
+		new:     "{",
+		program: replicas,
+	},
+}
+
+const (
+	mostSeeds  = 2000
+	mostEvents = 10
+)
+
+// huntVariable names the mutant that TestHunt is compiled with.
+const huntVariable = "SPINDLE_MUTANT"
+
+// TestMutants: without the mutant nothing is found, with it something is.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			if f := (sim.Search{Runs: 300}).Find(t.Context(), m.program); f != nil {
+				t.Fatalf("it fails without a mutant:\n%s", f.Story(""))
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-tags", "mutants", "-overlay", m.overlay(t), "-count=1", "-v", "-run", "^TestHunt$", ".")
+			cmd.Env = append(os.Environ(), huntVariable+"="+m.name)
+			said, err := cmd.CombinedOutput()
+			found := huntSays.FindStringSubmatch(string(said))
+			if found == nil {
+				t.Fatalf("%v:\n%s", err, said)
+			}
+			seeds, _ := strconv.Atoi(found[1])
+			events, _ := strconv.Atoi(found[2])
+			t.Logf("%d seeds, %d events", seeds, events)
+			if seeds > mostSeeds || events > mostEvents {
+				t.Errorf("%d seeds and %d events, want at most %d and %d:\n%s", seeds, events, mostSeeds, mostEvents, said)
+			}
+			if testing.Verbose() {
+				t.Logf("%s", said)
+			}
+		})
+	}
+}
+
+var huntSays = regexp.MustCompile(`found after (\d+) seeds, with (\d+) events`)
+
+// TestHunt is played by TestMutants, with a mutant compiled in.
+func TestHunt(t *testing.T) {
+	for _, m := range mutants {
+		if m.name != os.Getenv(huntVariable) {
+			continue
+		}
+		f := sim.Search{Runs: mostSeeds}.Find(t.Context(), m.program)
+		if f == nil {
+			t.Fatal("not found")
+		}
+		fmt.Printf("found after %d seeds, with %d events\n%s", f.Runs, f.World.Events(), f.Story(""))
+	}
+}
+
+// overlay writes the mutated file, and the file that tells the compiler of it.
+func (m mutant) overlay(t *testing.T) string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, filepath.FromSlash(m.file))
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		t.Fatalf("%s has what is to be replaced %d times, want once:\n%s", m.file, n, m.old)
+	}
+	dir := t.TempDir()
+	mutated := filepath.Join(dir, filepath.Base(m.file))
+	if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), m.old, m.new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, table, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}

@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Search looks for a seed with which a world fails. Explore does it in a test; a
+// Search is for a program, and for a test that wants to find a failure. The zero
+// Search tries a thousand seeds.
+type Search struct {
+	// First is the first seed that is tried.
+	First uint64
+
+	// Runs is how many are tried. Zero means 1,000.
+	Runs int
+
+	// Only are the parts to which the story of each run is cut, as
+	// Failure.Parts tells them. Nil leaves it whole.
+	Only []string
+
+	// Each is called after each run, those of shrinking too. Nil does without.
+	Each func(w *World)
+}
+
+// ErrDiverges says that two runs with one seed were not the same: the program
+// depends on something besides its seed.
+var ErrDiverges = errors.New("sim: two runs with one seed differ; the program depends on something besides it")
+
+// Failure is a run that has failed.
+type Failure struct {
+	World *World // as it was when it had ended
+	Err   error
+	Runs  int // how many seeds were tried to find it
+}
+
+// Find runs setup's world with one seed after the other and returns the first
+// failure, shrunk to the shortest story that was found: without the faults that it
+// does not need, and with the least of every Amount. It returns nil if there is
+// none, or if ctx ends before it has found one. As in Explore, some seeds are run
+// twice and compared.
+func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
+	return s.find(ctx, func(w *World) *Failure { return play(w, setup) })
+}
+
+// player runs a world of a seed, cut to some parts. The Failure's Err is nil if it
+// does not fail.
+type player func(w *World) *Failure
+
+func play(w *World, setup func(w *World)) *Failure {
+	setup(w)
+	return &Failure{World: w, Err: w.Run()}
+}
+
+func (s Search) find(ctx context.Context, play player) *Failure {
+	run := func(w *World) *Failure {
+		f := play(w)
+		if s.Each != nil {
+			s.Each(w)
+		}
+		return f
+	}
+	n := s.Runs
+	if n == 0 {
+		n = 1000
+	}
+	for i := range n {
+		if ctx.Err() != nil {
+			return nil
+		}
+		world := func(only parts) *World {
+			w := NewWorld(s.First + uint64(i))
+			w.only, w.size = only, size(i, n)
+			return w
+		}
+		only := partsOf(s.Only)
+		f := run(world(only))
+		if f.Err != nil {
+			f = f.shrink(func(only parts) *Failure { return run(world(only)) })
+			f.Runs = i + 1
+			return f
+		}
+		if i < twice {
+			if again := run(world(only)); again.Err != nil || again.World.Hash() != f.World.Hash() {
+				again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World.Trace(), again.World.Trace())), again.Err)
+				again.Runs = i + 1
+				return again
+			}
+		}
+	}
+	return nil
+}
+
+// size is how large the i-th of n worlds is, as a share of its amounts. The first
+// ones are small: what fails there is soon told.
+func size(i, n int) float64 {
+	if growing := n / 10; i < growing {
+		return float64(i+1) / float64(growing)
+	}
+	return 1
+}
+
+// twice is how many seeds are run twice.
+const twice = 3
+
+// parts are what a story is cut to: the faults that are to come, by number or
+// name, and amounts, as "name=3". Nil is everything.
+type parts map[string]bool
+
+func partsOf(list []string) parts {
+	if list == nil {
+		return nil
+	}
+	set := make(parts)
+	for _, part := range list {
+		set[part] = true
+	}
+	return set
+}
+
+// cutTo is the parts that are left, which may be none.
+func cutTo(faults, amounts []string) parts {
+	return partsOf(append(append([]string{}, faults...), amounts...))
+}
+
+// amount is what an amount is cut to; most if it is not.
+func (p parts) amount(name string, most int) int {
+	for part := range p {
+		if value, ok := strings.CutPrefix(part, name+"="); ok {
+			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= most {
+				return n
+			}
+		}
+	}
+	return most
+}
+
+// amount is one that setup has asked for.
+type amount struct {
+	name string
+	n    int
+}
+
+func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
+
+// Amount is most, or less, but at least 1: how many clients there are, how often
+// each one asks. It is less in the first worlds of a search, and when the story of
+// a failure is to be as short as possible. A name stands for one amount in a
+// world: who asks again is told the same. It is for setup.
+func (w *World) Amount(name string, most int) int {
+	for _, a := range w.amounts {
+		if a.name == name {
+			return a.n
+		}
+	}
+	a := amount{name, most}
+	if w.size < 1 {
+		a.n = max(1, int(w.size*float64(most)))
+	}
+	a.n = w.only.amount(name, a.n)
+	w.amounts = append(w.amounts, a)
+	return a.n
+}
+
+// Parts are what the failure needs: the numbers of scripted faults, the names of
+// others, and amounts.
+func (f *Failure) Parts() []string {
+	return slices.Concat(f.faults(), f.amounts())
+}
+
+func (f *Failure) amounts() (names []string) {
+	for _, a := range f.World.amounts {
+		names = append(names, a.String())
+	}
+	return names
+}
+
+func (f *Failure) faults() (names []string) {
+	w := f.World
+	if w.faults == nil {
+		return nil
+	}
+	for i := range w.script {
+		names = append(names, strconv.Itoa(i))
+	}
+	names = append(names, w.faults.rates()...)
+	return slices.DeleteFunc(names, func(part string) bool { return !w.keeps(part) })
+}
+
+// shrink makes the story shorter for as long as it ends badly: less of everything,
+// then without faults, many at a time and then one by one, and then less again.
+func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
+	if len(f.Parts()) == 0 {
+		return f
+	}
+	return f.lessen(again).omit(again).lessen(again)
+}
+
+// lessen looks for the smallest amounts that do, from below: a small world is soon
+// run.
+func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
+	for _, a := range f.World.amounts {
+		enough, tooFew := a.n, 0
+		for tooFew+1 < enough {
+			n := max(1, 2*tooFew)
+			if n >= enough {
+				n = (tooFew + enough) / 2
+			}
+			if g := again(cutTo(f.faults(), f.amountsWith(amount{a.name, n}))); g.Err != nil {
+				f, enough = g, n
+			} else {
+				tooFew = n
+			}
+		}
+	}
+	return f
+}
+
+// amountsWith are the amounts, with another one in place of that of its name.
+func (f *Failure) amountsWith(other amount) []string {
+	names := []string{other.String()}
+	for _, a := range f.World.amounts {
+		if a.name != other.name {
+			names = append(names, a.String())
+		}
+	}
+	return names
+}
+
+// omit leaves faults out.
+func (f *Failure) omit(again func(only parts) *Failure) *Failure {
+	faults := f.faults()
+	for size := len(faults); size > 0 && len(faults) > 0; size /= 2 {
+		for from := 0; from < len(faults); {
+			left := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
+			if g := again(cutTo(left, f.amounts())); g.Err != nil {
+				f, faults = g, left
+			} else {
+				from += size
+			}
+		}
+	}
+	return f
+}

@@ -1,0 +1,77 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// crowd is a world that fails if there are more than three clients of whom one has
+// asked more than five times.
+func crowd(w *sim.World) {
+	clients, asks := w.Amount("clients", 20), w.Amount("asks", 50)
+	most := 0
+	for i := range clients {
+		w.Host(fmt.Sprint("client", i)).Go(func(ctx context.Context) error {
+			for n := range asks {
+				most = max(most, n+1)
+				if most > 5 && clients > 3 {
+					return errors.New("too much")
+				}
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	w.SetFaults(sim.Faults{Loss: 0.1, PauseEvery: 10 * time.Second})
+}
+
+func TestAmountsShrink(t *testing.T) {
+	runs := 0
+	f := sim.Search{Runs: 5, Each: func(*sim.World) { runs++ }}.Find(t.Context(), crowd)
+	if f == nil || f.Runs != 1 || runs < 2 {
+		t.Fatalf("%+v after %d runs", f, runs)
+	}
+	if got, want := f.Parts(), []string{"clients=4", "asks=6"}; !slices.Equal(got, want) {
+		t.Errorf("it is cut to %q, want %q", got, want)
+	}
+	if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(t.Context(), crowd); f == nil {
+		t.Error("what it was cut to does not fail")
+	}
+	if f = (sim.Search{Runs: 1, Only: []string{"clients=3"}}).Find(t.Context(), crowd); f != nil {
+		t.Error(f.Err)
+	}
+}
+
+// TestDivergenceIsFound: a program that depends on something besides its seed.
+func TestDivergenceIsFound(t *testing.T) {
+	n := 0
+	f := sim.Search{Runs: 5}.Find(t.Context(), func(w *sim.World) {
+		n++
+		host := w.Host("host")
+		host.Go(func(context.Context) error { host.Note("run %d", n); return nil })
+	})
+	if f == nil || !errors.Is(f.Err, sim.ErrDiverges) || !strings.Contains(f.Err.Error(), "run 1") || !strings.Contains(f.Err.Error(), "run 2") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestNothingIsFoundWhereNothingIs is a Search that finds nothing.
+func TestNothingIsFoundWhereNothingIs(t *testing.T) {
+	seeds := map[uint64]int{}
+	f := sim.Search{First: 10, Runs: 5, Each: func(w *sim.World) { seeds[w.Seed()]++ }}.Find(t.Context(), func(w *sim.World) {
+		w.Host("host").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+	})
+	if f != nil || len(seeds) != 5 || seeds[10] != 2 || seeds[14] != 1 {
+		t.Errorf("%+v, %v", f, seeds)
+	}
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spindleloop/spindle"
+)
+
+// lastEvents is how much of a trace is told.
+const lastEvents = 60
+
+// Story tells the failure for people: its seed, what went wrong, how it is run
+// again, which faults it needs, and the end of the trace. Again is the command
+// for that, or "" for none.
+func (f *Failure) Story(again string) string {
+	var b strings.Builder
+	w := f.World
+	fmt.Fprintf(&b, "sim: seed %d fails after %v: %v\n", w.Seed(), w.Now(), f.Err)
+	var fault *spindle.PanicError
+	if errors.As(f.Err, &fault) {
+		fmt.Fprintf(&b, "%s\n", fault.Stack)
+	}
+	if again != "" {
+		fmt.Fprintf(&b, "again: %s\n", again)
+	}
+	if w.faults != nil {
+		f.tellFaults(&b)
+	}
+	trace := w.Trace()
+	if skipped := len(trace) - lastEvents; skipped > 0 {
+		fmt.Fprintf(&b, "trace, without its first %d lines:\n", skipped)
+		trace = trace[skipped:]
+	} else {
+		fmt.Fprintf(&b, "trace:\n")
+	}
+	b.WriteString(trace.String())
+	return b.String()
+}
+
+func (f *Failure) tellFaults(b *strings.Builder) {
+	script := f.World.Script()
+	var rates []string
+	for _, name := range f.World.faults.rates() {
+		if f.World.keeps(name) {
+			rates = append(rates, name)
+		}
+	}
+	if len(script) == 0 && len(rates) == 0 {
+		fmt.Fprintf(b, "it needs no faults\n")
+		return
+	}
+	fmt.Fprintf(b, "faults that it needs:\n")
+	for _, fault := range script {
+		fmt.Fprintln(b, fault)
+	}
+	for _, name := range rates {
+		fmt.Fprintf(b, "%12s  %s\n", "", name)
+	}
+}
+
+// testCommand is what runs a failure of a test again.
+func (f *Failure) testCommand(test string) string {
+	faults := ""
+	if f.World.only != nil || f.World.size < 1 {
+		faults = faultsVariable + "=" + cmp.Or(strings.Join(f.Parts(), ","), "none") + " "
+	}
+	return fmt.Sprintf("%s=%d %sgo test -count=1 -run '^%s$' .", seedVariable, f.World.Seed(), faults, strings.ReplaceAll(test, "/", "$/^"))
+}
+
+// divergence is where two traces part.
+func divergence(a, b Trace) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("%s\n%sthen once\n%s\nand once\n%s", "…", a[max(0, i-5):i], a[i], b[i])
+		}
+	}
+	return "their traces are the same as far as they go; the order in which programs ran is not"
+}

@@ -1,0 +1,327 @@
+package timeline
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spindleloop/spindle/sim"
+)
+
+// style has the colours. Every one is told twice, because not every program that
+// shows pictures knows of variables.
+const style = `<style>
+text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2430}
+.title{font-size:17px;font-weight:600}.host{font-size:14px;font-weight:600}
+.time{fill:#7a8194;font-size:11px}.mono{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11.5px}
+.quiet{fill:#7a8194}.bad{fill:#b3261e}.halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}
+.paper{fill:#fff}.lane{stroke:#c3c8d4;stroke-width:2}.down{stroke:#b3261e;stroke-width:2;stroke-dasharray:2 5}
+.paused{fill:#d9dce5}.tag{fill:#eef0f5;stroke:#c3c8d4}.grid{stroke:#eef0f5}
+.msg{stroke:#2457c5;stroke-width:1.6;fill:none}.hand{stroke:#9aa2b5;stroke-width:1.2;fill:none}
+.lost{stroke:#b3261e;stroke-width:1.6;fill:none;stroke-dasharray:5 4}.cross{stroke:#b3261e;stroke-width:2.2}
+.tip{fill:#2457c5}.hand-tip{fill:#9aa2b5}.bad-tip{fill:#b3261e}.parted{fill:#b3261e;fill-opacity:.09}.ending{fill:#b3261e;fill-opacity:.12}
+@media (prefers-color-scheme:dark){
+text{fill:#e4e7ee}.time,.quiet{fill:#8b93a7}.bad{fill:#ff8a80}.halo{stroke:#15181f}.paper{fill:#15181f}
+.lane{stroke:#454c5e}.down,.lost,.cross{stroke:#ff8a80}.paused{fill:#323848}.tag{fill:#232836;stroke:#454c5e}.grid{stroke:#1e222c}
+.msg{stroke:#8ab4ff}.hand{stroke:#626b80}.tip{fill:#8ab4ff}.hand-tip{fill:#626b80}.bad-tip{fill:#ff8a80}.parted,.ending{fill:#ff8a80;fill-opacity:.14}
+}</style>
+<defs>
+<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="tip" d="M0,0L8,4L0,8z"/></marker>
+<marker id="hand-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="hand-tip" d="M0,0L8,4L0,8z"/></marker>
+<marker id="bad-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path class="bad-tip" d="M0,0L8,4L0,8z"/></marker>
+</defs>
+`
+
+func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
+
+// text writes a text; class may be several.
+func (d *drawing) text(x, y float64, anchor, class, s string) {
+	d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", x, y, anchor, class, escape(s))
+}
+
+// label writes a text on top of all that is drawn.
+func (d *drawing) label(x, y float64, anchor, class, s string) {
+	d.labels = append(d.labels, fmt.Sprintf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s halo">%s</text>`+"\n", x, y, anchor, class, escape(s)))
+}
+
+func (d *drawing) line(x1, y1, x2, y2 float64, class, tip string) {
+	if tip != "" {
+		tip = ` marker-end="url(#` + tip + `)"`
+	}
+	d.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"%s/>`+"\n", x1, y1, x2, y2, class, tip)
+}
+
+func (d *drawing) box(x, y, width, height float64, class string) {
+	d.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" class="%s"/>`+"\n", x, y, width, height, class)
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	xml.EscapeText(&b, []byte(s))
+	return b.String()
+}
+
+func (d *drawing) draw() {
+	w := d.width()
+	d.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img">`+"\n", w, d.height, w, d.height)
+	d.printf("<title>%s</title>\n", escape(d.Title))
+	d.out.WriteString(style)
+	d.printf(`<rect class="paper" width="%.0f" height="%.0f"/>`+"\n", w, d.height)
+	d.text(20, 30, "start", "title", d.Title)
+	d.times()
+	d.partings()
+	d.hosts()
+	for i := range d.marks {
+		d.mark(&d.marks[i])
+	}
+	for _, label := range d.labels {
+		d.out.WriteString(label)
+	}
+	if d.Ending != "" {
+		d.box(14, d.bottom+2, w-28, float64(len(d.ending))*lineHeight+13, "ending")
+		d.text(26, d.bottom+21, "start", "bad", "✗")
+		for i, line := range d.ending {
+			d.text(44, d.bottom+21+float64(i)*lineHeight, "start", "bad", line)
+		}
+	}
+	d.out.WriteString("</svg>\n")
+}
+
+// times writes moments at the left edge, as far as there is room.
+func (d *drawing) times() {
+	last := 0.0
+	for i := range d.marks {
+		m := &d.marks[i]
+		if y := d.places[m.At]; y >= last+13 || last == 0 {
+			d.text(leftMargin-104, y+4, "end", "time", showTime(m.At))
+			d.line(leftMargin-96, y, d.width()-20, y, "grid", "")
+			last = y
+		}
+	}
+}
+
+// showTime shows a time as one says it: to the microsecond, or as exactly as a long
+// one is worth.
+func showTime(t time.Duration) string {
+	switch {
+	case t >= time.Minute:
+		return t.Round(time.Millisecond).String()
+	case t >= time.Second:
+		return t.Round(100 * time.Microsecond).String()
+	}
+	return t.Round(time.Microsecond).String()
+}
+
+// spans finds from when to when something was so: begin and end are the kinds of
+// event between which it is.
+func (d *drawing) spans(begin, end sim.Kind, each func(m *mark, from, to float64)) {
+	type way struct{ from, to string }
+	open := map[way]*mark{}
+	for i := range d.marks {
+		m := &d.marks[i]
+		key := way{m.From, m.To}
+		switch began := open[key]; {
+		case m.Kind == begin && began == nil:
+			open[key] = m
+		case m.Kind == end && began != nil:
+			each(began, began.to, m.to)
+			delete(open, key)
+		}
+	}
+	for i := range d.marks { // in order, and not as the map has it
+		if m := &d.marks[i]; open[way{m.From, m.To}] == m {
+			each(m, m.to, d.bottom)
+		}
+	}
+}
+
+// partings shades what is between lanes that do not hear each other: half of it for
+// each direction, beginning at who is not heard.
+func (d *drawing) partings() {
+	d.spans(sim.Parted, sim.Healed, func(m *mark, from, to float64) {
+		a, b := d.lane(m.From), d.lane(m.To)
+		middle := (a + b) / 2
+		d.box(min(a, middle), from, max(a, middle)-min(a, middle), max(to-from, 4), "parted")
+	})
+}
+
+// hosts draws the lanes: thick where a host is paused, dotted where it is down.
+func (d *drawing) hosts() {
+	for _, host := range d.lanes {
+		x := d.lane(host)
+		wide := 22 + 8*float64(utf8.RuneCountInString(host))
+		d.box(x-wide/2, titleSpace+8, wide, 26, "tag")
+		d.text(x, titleSpace+26, "middle", "host", host)
+		from, down := float64(titleSpace+34), false
+		until := func(y float64) {
+			class := "lane"
+			if down {
+				class = "down"
+			}
+			d.line(x, from, x, y, class, "")
+			from = y
+		}
+		for i := range d.marks {
+			if m := &d.marks[i]; m.From == host && (m.Kind == sim.Crashed || m.Kind == sim.Booted) {
+				until(m.to)
+				down = m.Kind == sim.Crashed
+			}
+		}
+		until(d.bottom)
+	}
+	d.spans(sim.Paused, sim.Resumed, func(m *mark, from, to float64) {
+		d.box(d.lane(m.From)-6, from, 12, max(to-from, 4), "paused")
+	})
+}
+
+// mark draws one event.
+func (d *drawing) mark(m *mark) {
+	a, b := d.lane(m.From), d.lane(m.To)
+	switch m.Kind {
+	case sim.Data, sim.Datagram:
+		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", said(m.Event))
+	case sim.Ended:
+		d.arrow(m, a, b, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("end of #", m.Conn))
+	case sim.Reset:
+		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", fmt.Sprint("reset of #", m.Conn))
+	case sim.Connected:
+		if m.asked {
+			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
+		}
+		d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("#", m.Conn))
+	case sim.Refused:
+		if m.asked {
+			d.arrow(m, b, a, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
+		}
+		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", "refused")
+	case sim.Dropped:
+		d.dropped(m, a, b)
+	case sim.Parted, sim.Healed:
+		d.parting(m, a, b)
+	default:
+		d.note(m, a)
+	}
+}
+
+// arrow draws something on its way. Its label stands nearer to the sender, so that
+// two that pass each other do not meet.
+func (d *drawing) arrow(m *mark, a, b, from, to float64, class, tip, label, text string) {
+	if a == b { // it does not leave its host
+		d.printf(`<path d="M%.1f,%.1fh26v10h-22" class="%s" marker-end="url(#%s)"/>`+"\n", a, to-10, class, tip)
+		d.label(a+34, to-1, "start", label, text)
+		return
+	}
+	d.line(a, from, b, to, class, tip)
+	at := 0.36
+	if abs(b-a) > laneWidth*1.5 { // in the first gap that it crosses
+		at = 0.4 * laneWidth / abs(b-a)
+	}
+	door := [3]float64{a, from, b - a}
+	door[2] /= abs(door[2])
+	at += float64(d.leaving[door]) * 0.34 * laneWidth / abs(b-a) // beside those that left with it
+	d.leaving[door]++
+	d.label(a+(b-a)*at, from+(to-from)*at-4, "middle", label, text)
+}
+
+func abs(x float64) float64 { return max(x, -x) }
+
+// dropped draws what does not arrive: it ends on its way, or at a door that nobody
+// opens.
+func (d *drawing) dropped(m *mark, a, b float64) {
+	x, y := a+(b-a)*0.47, m.to
+	if m.At > m.Sent {
+		x = b - (b-a)*0.05
+	}
+	if a == b {
+		x = a + 40
+	}
+	d.line(a, m.from, x, y, "lost", "")
+	d.line(x-5, y-5, x+5, y+5, "cross", "")
+	d.line(x-5, y+5, x+5, y-5, "cross", "")
+	text := m.Note
+	if m.Data != "" {
+		text = said(m.Event) + " " + text
+	}
+	d.label(a+(x-a)*0.5, (m.from+y)/2-4, "middle", "bad", text)
+}
+
+// parting says in which direction nothing is heard any more, or again.
+func (d *drawing) parting(m *mark, a, b float64) {
+	text, class := "cut off from "+m.To, "bad"
+	if m.Kind == sim.Healed {
+		text, class = "heard by "+m.To+" again", "quiet"
+	}
+	if a <= b {
+		d.label(a+10, m.to+4, "start", class, text)
+	} else {
+		d.label(a-10, m.to+4, "end", class, text)
+	}
+}
+
+// note says what happened to a host, beside its lane.
+func (d *drawing) note(m *mark, x float64) {
+	text, class := m.Kind.String(), "bad"
+	switch m.Kind {
+	case sim.Crashed:
+		d.line(x-6, m.to-6, x+6, m.to+6, "cross", "")
+		d.line(x-6, m.to+6, x+6, m.to-6, "cross", "")
+	case sim.Booted, sim.Resumed, sim.Noted:
+		class = "quiet"
+	}
+	switch m.Kind {
+	case sim.Noted:
+		text = m.Note
+	case sim.RateSet:
+		text += " " + m.To + ": " + m.Note
+	case sim.CallFailed, sim.ClockSet:
+		text += ": " + m.Note
+	}
+	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
+}
+
+// said is what a message says, as far as there is room for it.
+func said(e sim.Event) string {
+	text := strings.TrimRight(e.Data, "\n")
+	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' }) {
+		return fmt.Sprint(e.Size, " bytes")
+	}
+	text = shorten(strings.ReplaceAll(text, "\n", " ⏎ "), mostSaid)
+	if e.Size > len(e.Data) {
+		text = strings.TrimSuffix(text, "…") + "… " + strconv.Itoa(e.Size) + " bytes"
+	}
+	return text
+}
+
+// mostSaid is how many letters of a message are shown.
+const mostSaid = 22
+
+func shorten(s string, most int) string {
+	s, _, more := strings.Cut(s, "\n")
+	if utf8.RuneCountInString(s) <= most {
+		if more {
+			s += " …"
+		}
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}
+
+// wrap breaks the first line of a text into lines.
+func wrap(s string, most int) (lines []string) {
+	s, _, _ = strings.Cut(s, "\n")
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && utf8.RuneCountInString(line+" "+word) > most {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
