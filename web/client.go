@@ -136,7 +136,7 @@ func (c *Client) until(ctx context.Context, req *http.Request, home *spindle.Nur
 	}
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
-		stop := context.AfterFunc(theirs, func() { l.PostWeak(func() { s.Cancel(context.Cause(theirs)) }) })
+		stop := l.Kernel().AfterFunc(theirs, func() { l.PostWeak(func() { s.Cancel(context.Cause(theirs)) }) })
 		defer stop()
 		var err error
 		res, err = c.send(ctx, req, home, who)

@@ -33,7 +33,7 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	b.data, b.err = data, err
 	res.Body = b
 	if theirs := t.req.Context(); theirs != ctx && theirs.Done() != nil {
-		b.stop = context.AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
+		b.stop = spindle.LoopOf(ctx).Kernel().AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
 	}
 	if t.unzip && strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
 		res.Header.Del("Content-Encoding")

@@ -63,7 +63,7 @@ func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 		scope.Cancel(context.Cause(ctx))
 	}
 	l := spindle.LoopOf(scope)
-	return context.AfterFunc(ctx, func() {
+	return l.Kernel().AfterFunc(ctx, func() {
 		_ = l.PostWeak(func() { scope.Cancel(context.Cause(ctx)) })
 	})
 }
