@@ -63,6 +63,7 @@ const (
 	writesPaused                       // the peer reads too slowly
 	readsPaused
 	closesNext // at the end of the request
+	yielding   // others have a turn before what is kept is parsed
 	gone
 )
 
@@ -80,6 +81,7 @@ const (
 	skipLimit    = 256 << 10              // what is read of a body that nobody wants
 	lingerLimit  = 256 << 10              // what is read after the last response
 	lingerTime   = 500 * time.Millisecond // and for how long
+	batch        = 128                    // requests that are answered before others have a turn
 	highWater    = 64 << 10               // what waits to be sent while a handler may write on
 )
 
@@ -109,7 +111,7 @@ func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 
 // wants tells whether the next bytes are to be parsed now.
 func (c *conn) wants() bool {
-	if c.is(lingers | switching | gone) {
+	if c.is(lingers | switching | yielding | gone) {
 		return false
 	}
 	if c.x != nil {
@@ -129,6 +131,7 @@ func (c *conn) consume(data []byte) {
 	c.parser = nil
 	c.flags |= consuming
 	defer c.caught(p)
+	answered := 0
 	for c.wants() {
 		n, event, err := p.Parse(data)
 		if err != nil {
@@ -147,6 +150,9 @@ func (c *conn) consume(data []byte) {
 			st.rest = data
 			c.end(p)
 			data, st.rest = st.rest, nil
+			if answered++; answered == batch && len(data) > 0 {
+				c.yield()
+			}
 		}
 		if event == http1.More {
 			break
@@ -192,7 +198,7 @@ func (c *conn) settle() {
 	st := c.st
 	switch {
 	case c.is(lingers | gone | switching):
-	case c.x != nil && c.x.complete, c.is(writesPaused):
+	case c.x != nil && c.x.complete, c.is(writesPaused|yielding):
 		c.leave()
 		if c.x != nil && c.is(ended) && !c.hasPending() {
 			c.x.cancel(ErrClientGone)
@@ -213,6 +219,18 @@ func (c *conn) settle() {
 		c.more = nil
 		st.idle.add(c)
 	}
+}
+
+// yield lets others have a turn: a client that sends very many requests at once must
+// not keep the loop for itself.
+func (c *conn) yield() {
+	c.flags |= yielding
+	c.st.l.CallSoon(func() {
+		c.flags &^= yielding
+		if c.x == nil && !c.is(lingers|switching|gone|writesPaused) {
+			c.proceed()
+		}
+	})
 }
 
 // head is a request's beginning.
