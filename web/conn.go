@@ -22,11 +22,10 @@ import (
 //
 // While a request is answered what follows it is not parsed, but kept, up to a limit.
 type conn struct {
-	tc     *transport.Conn
-	st     *station
-	parser *http1.RequestParser // while a message is under way
-	x      *exchange            // the request that is being answered
-	more   *more                // what few connections need
+	tc   *transport.Conn
+	st   *station
+	x    *exchange // the request that is being answered
+	more *more     // what a connection has only at times
 
 	in             *queue // where it waits, and since when
 	since          time.Duration
@@ -41,6 +40,7 @@ type conn struct {
 // more is what a connection has only while a request is under way that came in pieces
 // or with others behind it, or while the peer does not read.
 type more struct {
+	parser  *http1.RequestParser // while a message has come in part
 	pending []byte        // received, and to be parsed when x was answered
 	dropped int64         // bytes of a body that nobody wanted, or after the end
 	room    []func(error) // to be called when there is room to write
@@ -124,11 +124,7 @@ func (c *conn) wants() bool {
 // is not answered at once.
 func (c *conn) consume(data []byte) {
 	st := c.st
-	p := c.parser
-	if p == nil {
-		p = st.takeParser()
-	}
-	c.parser = nil
+	p := c.takeParser()
 	c.flags |= consuming
 	defer c.caught(p)
 	answered := 0
@@ -168,7 +164,7 @@ func (c *conn) consume(data []byte) {
 	if p.Idle() {
 		st.giveParser(p)
 	} else {
-		c.parser = p
+		c.extra().parser = p
 	}
 	if len(data) > 0 && !c.is(lingers|gone) {
 		c.keep(data)
@@ -177,6 +173,19 @@ func (c *conn) consume(data []byte) {
 		c.flushLean()
 	}
 	c.settle()
+}
+
+// within tells whether some of a message has come, and not all.
+func (c *conn) within() bool { return c.more != nil && c.more.parser != nil }
+
+// takeParser is the parser to go on with.
+func (c *conn) takeParser() *http1.RequestParser {
+	if !c.within() {
+		return c.st.takeParser()
+	}
+	p := c.more.parser
+	c.more.parser = nil
+	return p
 }
 
 // caught is for a lean handler that has panicked.
@@ -209,7 +218,7 @@ func (c *conn) settle() {
 		}
 	case c.is(ended) && !c.hasPending():
 		c.hangUp()
-	case c.parser != nil:
+	case c.within():
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
