@@ -41,10 +41,10 @@ type conn struct {
 // or with others behind it, or while the peer does not read.
 type more struct {
 	parser  *http1.RequestParser // while a message has come in part
-	pending []byte        // received, and to be parsed when x was answered
-	dropped int64         // bytes of a body that nobody wanted, or after the end
-	room    []func(error) // to be called when there is room to write
-	body    []byte        // of a request to a lean handler that wants it
+	pending []byte               // received, and to be parsed when x was answered
+	dropped int64                // bytes of a body that nobody wanted, or after the end
+	room    []func(error)        // to be called when there is room to write
+	body    []byte               // of a request to a lean handler that wants it
 	wanted  func(*LeanCtx, []byte)
 	most    int
 	toHead  bool
@@ -207,7 +207,7 @@ func (c *conn) settle() {
 	st := c.st
 	switch {
 	case c.is(lingers | gone | switching):
-	case c.x != nil && c.x.complete, c.is(writesPaused|yielding):
+	case c.x != nil && c.x.complete, c.is(writesPaused | yielding):
 		c.leave()
 		if c.x != nil && c.is(ended) && !c.hasPending() {
 			c.x.cancel(ErrClientGone)
