@@ -117,6 +117,7 @@ func TestClientExpectContinue(t *testing.T) {
 				if err != nil || tc.sent != (string(got) == "hello") || body.read != tc.sent || !body.closed {
 					t.Errorf("%q, %v, body read %v, closed %v", got, err, body.read, body.closed)
 				}
+				idle(t, ctx, 0) // the server may wait for the body
 			})
 		})
 	}
@@ -219,6 +220,97 @@ func TestClientBadRequests(t *testing.T) {
 					t.Errorf("%s: %v, closed %v", name, err, body.closed)
 				}
 			}
+		}
+	})
+}
+
+// TestClientAnswerBeforeTheBody: the next request waits for the end of the body, or
+// goes elsewhere; it does not go into it.
+func TestClientAnswerBeforeTheBody(t *testing.T) {
+	const size = 16 << 20
+	answered := make(chan bool, 1)
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(br)
+			if err != nil {
+				if strings.Contains(err.Error(), "malformed") {
+					t.Errorf("connection %d: %v", n, err)
+				}
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+			if req.Method == "GET" {
+				continue
+			}
+			<-answered
+			body, _ := io.ReadAll(req.Body)
+			if i := bytes.IndexFunc(body, func(r rune) bool { return r != 0 }); i >= 0 {
+				t.Errorf("in the body: %q", body[i:min(i+20, len(body))])
+			}
+		}
+	})
+	tasks(t, func(ctx context.Context) {
+		c := &http.Client{Transport: &web.Client{}}
+		for _, method := range []string{"POST", "GET"} {
+			var body io.Reader
+			if method == "POST" {
+				body = bytes.NewReader(make([]byte, size))
+			}
+			if _, got, err := do(ctx, c, method, base, body); got != "ok" || err != nil {
+				t.Errorf("%s: %q, %v", method, got, err)
+			}
+			answered <- true
+		}
+	})
+}
+
+// onlyElsewhere is a body that must not be read on the loop.
+type onlyElsewhere struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (b onlyElsewhere) Read(p []byte) (int, error) {
+	if _, err := spindle.FromGoroutine(b.ctx, spindle.LoopOf(b.ctx), func() (int, error) { return 0, nil }); err != nil {
+		return 0, err
+	}
+	return b.Reader.Read(p)
+}
+
+// TestClientBodyOfAGoroutine is read by a goroutine, because it may block.
+func TestClientBodyOfAGoroutine(t *testing.T) {
+	both(t, everything, func(t *testing.T, base string) {
+		tasks(t, func(ctx context.Context) {
+			if _, err := spindle.Blocking(ctx, func() (int, error) {
+				_, got, err := do(ctx, &http.Client{Transport: &web.Client{}}, "POST", base+"/echo", onlyElsewhere{strings.NewReader("hello"), ctx})
+				if !strings.HasPrefix(got, "5 <nil>") {
+					t.Errorf("%q", got)
+				}
+				return 0, err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// TestClientClosesABodyThatNobodyWants, also while it is being waited for.
+func TestClientClosesABodyThatNobodyWants(t *testing.T) {
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		http.ReadRequest(br)
+		c.Close()
+	})
+	tasks(t, func(ctx context.Context) {
+		r, w := io.Pipe()
+		if _, err := spindle.Blocking(ctx, func() (int, error) {
+			_, _, err := do(ctx, &http.Client{Transport: &web.Client{}}, "POST", base, r)
+			if err == nil {
+				t.Error("no error")
+			}
+			_, err = w.Write([]byte("anybody?"))
+			return 0, err
+		}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the body: %v", err)
 		}
 	})
 }

@@ -69,9 +69,9 @@ type clientConn struct {
 	conn   wireConn
 	tls    *tls.ConnectionState
 	parser *http1.ResponseParser
-	buf    []byte // what was read; nil while it is idle
-	rest   []byte // of that, what was not parsed
-	used   bool   // by an earlier request
+	buf    *readBuffer // what was read; nil while it is idle
+	rest   []byte      // of that, what was not parsed
+	used   bool        // by an earlier request
 	closed atomic.Bool
 
 	// Loop goroutine only, while it is idle.
@@ -159,7 +159,12 @@ func (cc *clientConn) close() {
 		cc.p.count(-1)
 		return
 	}
-	_ = cc.p.l.PostWeak(func() { cc.p.count(-1) }) // with the loop goes the pool
+	if cc.p.l.PostWeak(func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
+		c := cc.p.c
+		c.mu.Lock()
+		delete(c.pools, cc.p.home)
+		c.mu.Unlock()
+	}
 }
 
 // release gives the connection back, from any goroutine.
@@ -180,6 +185,9 @@ func (p *pool) put(cc *clientConn) {
 	if cc.closed.Load() || p.home.Ended() || p.home.Scope().Err() != nil || len(p.idle[cc.where]) >= host || p.all >= most {
 		cc.close()
 		return
+	}
+	if cc.buf != nil {
+		readBuffers.Put(cc.buf)
 	}
 	cc.used, cc.buf, cc.rest = true, nil, nil
 	cc.parser.Reset()

@@ -13,7 +13,7 @@ import (
 // before it has read all, or anything. A task's body is read by a task, a goroutine's
 // by a goroutine, as it may block.
 func (t *trip) sendBody() {
-	t.sending = true
+	t.sending, t.expects = true, false
 	p := t.cc.p
 	if t.who == inGoroutine {
 		p.l.Kernel().Start(t.upload)

@@ -170,8 +170,7 @@ func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	case err != nil:
 		closeBody(t.req)
 		return nil, err
-	case res != nil: // the server does not want it, and may wait for it all the same
-		t.closing = true
+	case res != nil: // the server does not want it
 		closeBody(t.req)
 		return res, nil
 	case want || late:
@@ -251,6 +250,11 @@ func (t *trip) interim(ctx context.Context) (res *http.Response, carryOn bool, e
 // readSize is how much is read at once.
 const readSize = 16 << 10
 
+type readBuffer [readSize]byte
+
+// readBuffers are those of connections that are idle now.
+var readBuffers = sync.Pool{New: func() any { return new(readBuffer) }}
+
 // next reads until the parser has something to say.
 func (t *trip) next() (http1.Event, error) {
 	cc := t.cc
@@ -264,9 +268,9 @@ func (t *trip) next() (http1.Event, error) {
 			return event, nil
 		}
 		if cc.buf == nil {
-			cc.buf = make([]byte, readSize)
+			cc.buf = readBuffers.Get().(*readBuffer)
 		}
-		n, err = cc.conn.Read(cc.buf)
+		n, err = cc.conn.Read(cc.buf[:])
 		if cc.rest = cc.buf[:n]; n > 0 {
 			t.heard = true
 			continue
@@ -326,7 +330,8 @@ func (t *trip) begin(ctx context.Context) *http.Response {
 			res.Trailer = trailer
 		}
 	}
-	if t.closing = t.closing || res.Close; t.closing {
+	// A server that does not want the body may wait for it all the same.
+	if t.closing = t.closing || res.Close || t.expects; t.closing {
 		res.Close = true
 	}
 	t.receive(ctx, res)

@@ -152,7 +152,8 @@ func TestClientEndsWithTheRun(t *testing.T) {
 		c.Close()
 	})
 	var after context.Context
-	c := &http.Client{Transport: &web.Client{}}
+	ours := &web.Client{}
+	c := &http.Client{Transport: ours}
 	tasks(t, func(ctx context.Context) {
 		after = ctx
 		go func() {
@@ -166,6 +167,9 @@ func TestClientEndsWithTheRun(t *testing.T) {
 	}
 	if _, _, err := do(after, c, "GET", base, nil); err == nil {
 		t.Error("a request after the end")
+	}
+	if n := ours.Runs(); n != 0 {
+		t.Errorf("connections in %d runs that have ended", n)
 	}
 }
 

@@ -279,3 +279,35 @@ func TestClientUpgrade(t *testing.T) {
 		}
 	})
 }
+
+// TestClientMoreThanItsLength, read in one large piece.
+func TestClientMoreThanItsLength(t *testing.T) {
+	begun, gone := make(chan bool), make(chan int, 10)
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		hear(br)
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+		<-begun
+		io.WriteString(c, "okHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nsmug!")
+		io.Copy(io.Discard, br)
+		gone <- n
+	})
+	tasks(t, func(ctx context.Context) {
+		c := &http.Client{Transport: &web.Client{}}
+		for n := 1; n <= 2; n++ {
+			req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun <- true
+			buf := make([]byte, 32<<10)
+			if got, err := res.Body.Read(buf); string(buf[:got]) != "ok" || err != nil {
+				t.Errorf("%q, %v", buf[:got], err)
+			}
+			res.Body.Close()
+			if left, _ := spindle.Blocking(ctx, func() (int, error) { return <-gone, nil }); left != n {
+				t.Errorf("connection %d was closed, not %d", left, n)
+			}
+		}
+	})
+}
