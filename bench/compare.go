@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,25 +21,26 @@ import (
 
 // A benchmark fills one or more sections of the report.
 type benchmark struct {
-	name  string
-	about string
-	run   func(*harness) ([]report.Section, error)
+	name   string
+	about  string
+	speaks string // what its servers do, like a variant's
+	run    func(*harness) ([]report.Section, error)
 }
 
 var benchmarks = []benchmark{
-	{"echo", "200 connections, one message of 64 bytes in flight on each", runEcho},
-	{"echo-two", "echo with two loops on two cores", runEchoTwo},
-	{"pipeline", "the same with 16 messages in flight on each", runPipeline},
-	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", runMemory},
-	{"idle10k", "throughput kept when 10,000 idle connections are added", runIdle},
-	{"http", "GET over 64 keep-alive connections", runHTTP},
-	{"http-pipeline", "the same with 16 requests in flight on each", runHTTPPipeline},
-	{"http-memory", "bytes of an idle keep-alive connection", runHTTPMemory},
-	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", runWS},
-	{"ws-memory", "bytes of an idle WebSocket", runWSMemory},
-	{"slowloris", "throughput kept when 5,000 clients never finish their header", runSlowloris},
-	{"callbacks", "callbacks and turns of a loop, against other runtimes", runCallbacks},
-	{"timers", "timers added and cancelled, added and fired", runTimers},
+	{"echo", "200 connections, one message of 64 bytes in flight on each", "", runEcho},
+	{"echo-two", "echo with two loops on two cores", "", runEchoTwo},
+	{"pipeline", "the same with 16 messages in flight on each", "", runPipeline},
+	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", "", runMemory},
+	{"idle10k", "throughput kept when 10,000 idle connections are added", "", runIdle},
+	{"http", "GET over 64 keep-alive connections", inHTTP, runHTTP},
+	{"http-pipeline", "the same with 16 requests in flight on each", inHTTP, runHTTPPipeline},
+	{"http-memory", "bytes of an idle keep-alive connection", inHTTP, runHTTPMemory},
+	{"slowloris", "throughput kept when 5,000 clients never finish their header", inHTTP, runSlowloris},
+	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", inWebSocket, runWS},
+	{"ws-memory", "bytes of an idle WebSocket", inWebSocket, runWSMemory},
+	{"callbacks", "callbacks and turns of a loop, against other runtimes", "", runCallbacks},
+	{"timers", "timers added and cancelled, added and fired", "", runTimers},
 }
 
 func benchmarkNames() []string {
@@ -59,6 +61,10 @@ func compare(ctx context.Context, o options, stdout, progress io.Writer) error {
 	var sections []report.Section
 	for _, m := range benchmarks {
 		if !slices.Contains(o.benchmarks, m.name) {
+			continue
+		}
+		if !h.hasServersFor(m) {
+			h.say("%s: left out: none of --servers speaks %s", m.name, cmp.Or(m.speaks, "echo"))
 			continue
 		}
 		done, err := m.run(h)

@@ -130,6 +130,13 @@ func (h *harness) speaking(language string) (all []*contender) {
 	return all
 }
 
+// hasServersFor tells whether --servers leaves any for a benchmark.
+func (h *harness) hasServersFor(m benchmark) bool {
+	return len(h.o.servers) == 0 || slices.ContainsFunc(variants, func(v variant) bool {
+		return v.speaks == m.speaks && slices.Contains(h.o.servers, v.name)
+	})
+}
+
 // unprepared deals with what could not be made: a line if it is only not
 // installed here, a failure if it is but does not build.
 func (h *harness) unprepared(name string, why error) {

@@ -177,7 +177,7 @@ func goPeers(language string) (names []string) {
 }
 
 func TestWebServersEndToEnd(t *testing.T) {
-	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "50ms", "--web-conns", "8", "--low", "20", "--high", "60",
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "300ms", "--web-conns", "8", "--low", "20", "--high", "60",
 		"--servers", strings.Join(goPeers(inHTTP), ","), "http", "http-pipeline", "http-memory")
 	if len(sections) != 7 || strings.Count(table, "spindle-inline ÷ it") != 2 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)

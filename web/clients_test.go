@@ -40,25 +40,25 @@ func TestCurl(t *testing.T) {
 	for name, s := range kinds(mux.ServeHTTP) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
-			if got := curl(t, at(sv, "/echo"), at(sv, "/echo")); got != "GET 0 <nil>GET 0 <nil>" {
+			if got := curl(t, url(sv, "/echo"), url(sv, "/echo")); got != "GET 0 <nil>GET 0 <nil>" {
 				t.Errorf("two on one connection: %q", got)
 			}
-			if got := curl(t, at(sv, "/trickle")); got != "012" {
+			if got := curl(t, url(sv, "/trickle")); got != "012" {
 				t.Errorf("chunks: %q", got)
 			}
 			body := strings.Repeat("x", 2<<20) // of that size curl expects a 100
-			cmd := exec.Command("curl", "--silent", "--show-error", "--max-time", "20", "--data-binary", "@-", at(sv, "/echo"))
+			cmd := exec.Command("curl", "--silent", "--show-error", "--max-time", "20", "--data-binary", "@-", url(sv, "/echo"))
 			cmd.Stdin = strings.NewReader(body)
 			if got, err := cmd.CombinedOutput(); err != nil || string(got) != fmt.Sprintf("POST %d <nil>", len(body)) {
 				t.Errorf("upload: %q, %v", got, err)
 			}
-			if got := curl(t, "--head", at(sv, "/trickle")); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") {
+			if got := curl(t, "--head", url(sv, "/trickle")); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") {
 				t.Errorf("HEAD: %q", got)
 			}
-			if got := curl(t, "--http1.0", at(sv, "/trickle")); got != "012" {
+			if got := curl(t, "--http1.0", url(sv, "/trickle")); got != "012" {
 				t.Errorf("HTTP/1.0: %q", got)
 			}
-			if got := curl(t, "--http2", at(sv, "/trickle")); got != "012" {
+			if got := curl(t, "--http2", url(sv, "/trickle")); got != "012" {
 				t.Errorf("an upgrade to HTTP/2 that nobody takes: %q", got)
 			}
 		})
@@ -136,14 +136,14 @@ func TestServeMuxAndMiddleware(t *testing.T) {
 		"/api/9":     "GET /api/{id} 9 task=false",
 		"/x/items/1": "GET /items/{id} 1 task=true",
 	} {
-		if _, body := get(t, c, at(sv, path)); body != want {
+		if _, body := get(t, c, url(sv, path)); body != want {
 			t.Errorf("%s: got %q, want %q", path, body, want)
 		}
 	}
-	if _, body := get(t, c, at(sv, "/late")); body != "context deadline exceeded" {
+	if _, body := get(t, c, url(sv, "/late")); body != "context deadline exceeded" {
 		t.Errorf("a middleware's deadline: %q", body)
 	}
-	if res, _ := get(t, c, at(sv, "/none")); res.StatusCode != 404 {
+	if res, _ := get(t, c, url(sv, "/none")); res.StatusCode != 404 {
 		t.Errorf("got %d", res.StatusCode)
 	}
 }

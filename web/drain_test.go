@@ -165,7 +165,7 @@ func TestGroupServesOnAllLoops(t *testing.T) {
 			defer c.CloseIdleConnections()
 			for range 5 {
 				for _, kind := range []string{"worker", "inline", "lean"} {
-					res, err := c.Get(at(sv, "/"+kind))
+					res, err := c.Get(url(sv, "/"+kind))
 					if err != nil {
 						t.Error(err)
 						return

@@ -61,7 +61,7 @@ func TestLoopClosedWithoutShutdown(t *testing.T) {
 // TestWorkersEndWithTheService, although the loop goes on.
 func TestWorkersEndWithTheService(t *testing.T) {
 	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
-	get(t, client(t), at(sv, "/"))
+	get(t, client(t), url(sv, "/"))
 	if err := sv.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}

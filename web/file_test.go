@@ -30,13 +30,13 @@ func TestFileServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
 			c := client(t)
-			if res, body := get(t, c, at(sv, "/small.txt")); body != "small" || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			if res, body := get(t, c, url(sv, "/small.txt")); body != "small" || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 				t.Errorf("small: %q %v", body, res.Header)
 			}
-			if res, body := get(t, c, at(sv, "/large.bin")); body != string(large) || res.ContentLength != int64(len(large)) {
+			if res, body := get(t, c, url(sv, "/large.bin")); body != string(large) || res.ContentLength != int64(len(large)) {
 				t.Errorf("large: %d bytes of %d", len(body), res.ContentLength)
 			}
-			if res, _ := get(t, c, at(sv, "/none")); res.StatusCode != 404 {
+			if res, _ := get(t, c, url(sv, "/none")); res.StatusCode != 404 {
 				t.Errorf("none: %d", res.StatusCode)
 			}
 			for spec, want := range map[string]struct {
@@ -49,7 +49,7 @@ func TestFileServer(t *testing.T) {
 				"bytes=99999999-":    {416, nil},
 				"bytes=20000-900000": {206, large[20000:900001]},
 			} {
-				req, _ := http.NewRequest("GET", at(sv, "/large.bin"), nil)
+				req, _ := http.NewRequest("GET", url(sv, "/large.bin"), nil)
 				req.Header.Set("Range", spec)
 				res, err := c.Do(req)
 				if err != nil {
@@ -61,7 +61,7 @@ func TestFileServer(t *testing.T) {
 					t.Errorf("%s: %d, %d bytes", spec, res.StatusCode, len(body))
 				}
 			}
-			res, err := c.Head(at(sv, "/large.bin"))
+			res, err := c.Head(url(sv, "/large.bin"))
 			if err != nil || res.ContentLength != int64(len(large)) {
 				t.Errorf("HEAD: %v, %v", res, err)
 			}
@@ -90,7 +90,7 @@ func TestFilesAreSentByTheSystem(t *testing.T) {
 		io.WriteString(w, "end")
 		moved <- fmt.Sprint(n, err, at)
 	})})
-	_, body := get(t, client(t), at(sv, "/"))
+	_, body := get(t, client(t), url(sv, "/"))
 	if body != string(large[100:len(large)-100])+"end" {
 		t.Errorf("%d bytes", len(body))
 	}
@@ -114,7 +114,7 @@ func TestReaderFromWithoutALength(t *testing.T) {
 		}
 	}) {
 		t.Run(name, func(t *testing.T) {
-			res, body := get(t, client(t), at(serve(t, s), "/"))
+			res, body := get(t, client(t), url(serve(t, s), "/"))
 			if body != string(large) || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 				t.Errorf("%d bytes, %v", len(body), res.Header)
 			}

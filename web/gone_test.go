@@ -128,7 +128,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		kept <- ctx
 	}) {
 		t.Run(name, func(t *testing.T) {
-			get(t, client(t), at(serve(t, s), "/"))
+			get(t, client(t), url(serve(t, s), "/"))
 			ctx := <-kept
 			<-ctx.Done()
 			if ctx.Err() != context.Canceled {

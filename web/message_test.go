@@ -141,7 +141,7 @@ func TestInterimResponses(t *testing.T) {
 					return nil
 				},
 			})
-			req, _ := http.NewRequestWithContext(ctx, "GET", at(serve(t, s), "/"), nil)
+			req, _ := http.NewRequestWithContext(ctx, "GET", url(serve(t, s), "/"), nil)
 			res, err := client(t).Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestTrailersInBothDirections(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			pr, pw := io.Pipe()
-			req, _ := http.NewRequest("POST", at(serve(t, s), "/"), pr)
+			req, _ := http.NewRequest("POST", url(serve(t, s), "/"), pr)
 			req.Trailer = http.Header{"X-Sum": nil}
 			go func() {
 				io.WriteString(pw, "hello")
@@ -200,7 +200,7 @@ func TestChunkedResponses(t *testing.T) {
 	}) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
-			res, body := get(t, client(t), at(sv, "/"))
+			res, body := get(t, client(t), url(sv, "/"))
 			if body != strings.Repeat("abc", size/3) || fmt.Sprint(res.TransferEncoding) != "[chunked]" {
 				t.Errorf("%d bytes, %v", len(body), res.TransferEncoding)
 			}

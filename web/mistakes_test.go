@@ -77,7 +77,7 @@ func TestPanicsEndTheConnection(t *testing.T) {
 					t.Errorf("%s: logged %q", path, said)
 				}
 			}
-			if _, body := get(t, client(t), at(sv, "/")); body != "some" {
+			if _, body := get(t, client(t), url(sv, "/")); body != "some" {
 				t.Errorf("afterwards: %q", body)
 			}
 		})
@@ -112,13 +112,13 @@ func TestMistakesOfHandlers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
 			c := client(t)
-			if res, _ := get(t, c, at(sv, "/twice")); res.StatusCode != 201 || !strings.Contains(log.String(), "superfluous") {
+			if res, _ := get(t, c, url(sv, "/twice")); res.StatusCode != 201 || !strings.Contains(log.String(), "superfluous") {
 				t.Errorf("twice: %d, %q", res.StatusCode, log.String())
 			}
-			if _, body := get(t, c, at(sv, "/long")); body != "abc" {
+			if _, body := get(t, c, url(sv, "/long")); body != "abc" {
 				t.Errorf("long: %q", body)
 			}
-			res, err := c.Get(at(sv, "/short"))
+			res, err := c.Get(url(sv, "/short"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,10 +126,10 @@ func TestMistakesOfHandlers(t *testing.T) {
 				t.Errorf("short: %v", err)
 			}
 			res.Body.Close()
-			if res, _ := get(t, c, at(sv, "/split")); res.StatusCode != 500 || res.Header.Get("X-B") != "" {
+			if res, _ := get(t, c, url(sv, "/split")); res.StatusCode != 500 || res.Header.Get("X-B") != "" {
 				t.Errorf("split: %d %v", res.StatusCode, res.Header)
 			}
-			if _, body := get(t, c, at(sv, "/length")); body != "abc" {
+			if _, body := get(t, c, url(sv, "/length")); body != "abc" {
 				t.Errorf("length: %q", body)
 			}
 		})
@@ -147,8 +147,8 @@ func TestAccessLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
 			c := client(t)
-			get(t, c, at(sv, "/a?b=c"))
-			get(t, c, at(sv, "/lean"))
+			get(t, c, url(sv, "/a?b=c"))
+			get(t, c, url(sv, "/lean"))
 			if err := sv.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -58,7 +58,7 @@ func kinds(h http.HandlerFunc) map[string]*web.Server {
 	}
 }
 
-func at(sv *web.Service, path string) string { return "http://" + sv.Addr().String() + path }
+func url(sv *web.Service, path string) string { return "http://" + sv.Addr().String() + path }
 
 // client is a fresh one, without connections of other tests.
 func client(t testing.TB) *http.Client {
@@ -116,7 +116,7 @@ func TestEveryKindOfHandlerAnswers(t *testing.T) {
 			sv := serve(t, s)
 			c := client(t)
 			for i := range 3 {
-				res, body := get(t, c, at(sv, fmt.Sprint("/", i)))
+				res, body := get(t, c, url(sv, fmt.Sprint("/", i)))
 				if want := fmt.Sprintf("GET /%d %s \"\" <nil>", i, sv.Addr()); body != want {
 					t.Errorf("got %q, want %q", body, want)
 				}
@@ -124,7 +124,7 @@ func TestEveryKindOfHandlerAnswers(t *testing.T) {
 					t.Errorf("header %v", res.Header)
 				}
 			}
-			res, err := c.Post(at(sv, "/p"), "text/plain", strings.NewReader("hello"))
+			res, err := c.Post(url(sv, "/p"), "text/plain", strings.NewReader("hello"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,13 +147,13 @@ func TestLeanHandlerAnswers(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "worker") }),
 	})
 	c := client(t)
-	if _, body := get(t, c, at(sv, "/hello?you")); body != "lean you" {
+	if _, body := get(t, c, url(sv, "/hello?you")); body != "lean you" {
 		t.Errorf("got %q", body)
 	}
-	if _, body := get(t, c, at(sv, "/other")); body != "worker" {
+	if _, body := get(t, c, url(sv, "/other")); body != "worker" {
 		t.Errorf("got %q", body)
 	}
-	res, err := c.Post(at(sv, "/echo"), "text/plain", strings.NewReader("hello"))
+	res, err := c.Post(url(sv, "/echo"), "text/plain", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestInlineHandlerWaitsInItsTask(t *testing.T) {
 		}
 		io.WriteString(w, "slept")
 	}))})
-	if _, body := get(t, client(t), at(sv, "/")); body != "slept" {
+	if _, body := get(t, client(t), url(sv, "/")); body != "slept" {
 		t.Errorf("got %q", body)
 	}
 }

@@ -157,7 +157,7 @@ func TestSlowlorisDoesNotHoldUpOthers(t *testing.T) {
 		io.WriteString(nc, "GET / HTTP/1.1\r\nHo")
 	}
 	for range 100 {
-		if _, body := get(t, client(t), at(sv, "/")); body != "ok" {
+		if _, body := get(t, client(t), url(sv, "/")); body != "ok" {
 			t.Fatalf("got %q", body)
 		}
 	}

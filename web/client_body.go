@@ -1,0 +1,320 @@
+package web
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// receive gives a response its body.
+func (t *trip) receive(ctx context.Context, res *http.Response) {
+	b := &responseBody{t: t, res: res}
+	event, data, err := b.look()
+	switch {
+	case event == http1.Switch: // the connection is the caller's now
+		res.Body = &upgraded{wireConn: t.cc.conn, cc: t.cc, ahead: append([]byte(nil), t.cc.rest...)}
+		return
+	case event == http1.End:
+		b.finish(nil)
+		if res.Body = http.NoBody; t.req.Method != "HEAD" {
+			res.ContentLength = 0
+		}
+		return
+	}
+	b.data, b.err = data, err
+	res.Body = b
+	if theirs := t.req.Context(); theirs != ctx && theirs.Done() != nil {
+		b.stop = context.AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
+	}
+	if t.unzip && strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
+		res.Header.Del("Content-Encoding")
+		res.Header.Del("Content-Length")
+		res.ContentLength = -1
+		res.Uncompressed = true
+		res.Body = &gzipBody{raw: b}
+	}
+}
+
+// responseBody is what the server sends, as it comes.
+type responseBody struct {
+	t    *trip
+	res  *http.Response
+	stop func() bool // of the request's context; nil if it is the task's own
+
+	// Of the one who reads.
+	data []byte // of the parser, not read yet
+	err  error  // the next Read's, when data is empty
+
+	mu     sync.Mutex
+	busy   bool  // somebody reads; guarded by mu
+	closed bool  // by Close; guarded by mu
+	ended  bool  // the connection is not ours any more; guarded by mu
+	cause  error // why it was given up; guarded by mu
+}
+
+// look is what comes next without waiting, if that is known.
+func (b *responseBody) look() (http1.Event, []byte, error) {
+	cc := b.t.cc
+	n, event, err := cc.parser.Parse(cc.rest)
+	cc.rest = cc.rest[n:]
+	if err != nil {
+		return event, nil, malformed(err)
+	}
+	if event == http1.Data {
+		return event, cc.parser.Data(), nil
+	}
+	return event, nil, nil
+}
+
+// Read reads what there is, waiting for some.
+func (b *responseBody) Read(p []byte) (n int, err error) {
+	b.mu.Lock()
+	switch {
+	case b.closed:
+		err = http.ErrBodyReadAfterClose
+	case b.cause != nil:
+		err = b.cause
+	case b.busy:
+		err = errors.New("web: two reads of a response's body at once")
+	}
+	b.busy = b.busy || err == nil
+	b.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	n, err = b.read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy = false
+	if err != nil && err != io.EOF && b.cause != nil {
+		err = b.cause
+	}
+	return n, err
+}
+
+func (b *responseBody) read(p []byte) (int, error) {
+	for len(b.data) == 0 && b.err == nil {
+		if len(p) == 0 {
+			return 0, nil
+		}
+		if n, ok, err := b.direct(p); ok {
+			return n, err
+		}
+		event, err := b.t.next()
+		switch {
+		case err != nil:
+			var canceled *spindle.Canceled
+			if errors.As(err, &canceled) { // nothing was consumed: the next may go on
+				return 0, err
+			}
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			b.finish(err)
+		case event == http1.Data:
+			b.data = b.t.cc.parser.Data()
+		case event == http1.End:
+			b.finish(nil)
+		}
+	}
+	if len(b.data) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.data)
+	b.data = b.data[n:]
+	b.peek()
+	return n, nil
+}
+
+// peek sees whether that was the end, so that the connection is free at once for
+// those who know how much to read.
+func (b *responseBody) peek() {
+	if len(b.data) > 0 || b.err != nil {
+		return
+	}
+	event, data, err := b.look()
+	switch {
+	case err != nil:
+		b.finish(err)
+	case event == http1.End:
+		b.finish(nil)
+	default:
+		b.data = data
+	}
+}
+
+// direct reads a large piece of a body that is not in chunks to where it is wanted.
+func (b *responseBody) direct(p []byte) (n int, ok bool, err error) {
+	cc := b.t.cc
+	if len(p) < readSize/4 || len(cc.rest) > 0 || cc.parser.Chunked() || cc.parser.Idle() {
+		return 0, false, nil
+	}
+	// At the end of a body, and only there, the parser wants no data.
+	if b.peek(); b.err != nil {
+		return 0, true, b.err
+	}
+	n, _ = cc.conn.Read(p)
+	if n == 0 {
+		return 0, false, nil // next will find out why
+	}
+	used, _, err := cc.parser.Parse(p[:n])
+	if used < n { // behind the end
+		cc.rest = append([]byte(nil), p[used:n]...)
+	}
+	if err != nil {
+		b.finish(malformed(err))
+		return 0, true, b.err
+	}
+	b.peek()
+	return used, true, nil
+}
+
+// finish is the end of the body, good or bad.
+func (b *responseBody) finish(err error) {
+	if b.err = io.EOF; err != nil {
+		b.err = err
+	}
+	b.mu.Lock()
+	ended := b.ended
+	b.ended = true
+	b.mu.Unlock()
+	if b.stop != nil && !b.stop() || ended || err != nil {
+		b.t.cc.close()
+		return
+	}
+	if b.res.TransferEncoding != nil && b.t.cc.parser.FieldCount() > 0 {
+		if b.res.Trailer == nil {
+			b.res.Trailer = make(http.Header)
+		}
+		b.t.cc.parser.AddTo(b.res.Trailer)
+	}
+	b.t.finish()
+}
+
+// abort is the end of the request's context.
+func (b *responseBody) abort(cause error) {
+	b.mu.Lock()
+	if !b.ended {
+		b.cause = cause
+	}
+	b.ended = true
+	b.mu.Unlock()
+	b.t.cc.close()
+}
+
+// What Close reads to be able to keep the connection, and how long it waits for it.
+const (
+	mostDrained   = 64 << 10
+	drainPatience = time.Second
+)
+
+// Close ends the reading. If little is left of the body it is read in the background,
+// and the connection kept; else that is closed.
+func (b *responseBody) Close() error {
+	b.mu.Lock()
+	again, ended, busy := b.closed, b.ended, b.busy
+	b.closed = true
+	b.mu.Unlock()
+	switch {
+	case again || ended:
+	case busy || b.t.closing || b.res.ContentLength > mostDrained:
+		b.give()
+	default:
+		l, home := b.t.cc.p.l, b.t.cc.p.home
+		drain := func() {
+			if home.Ended() || home.Scope().Err() != nil {
+				b.give()
+				return
+			}
+			home.GoWith(spindle.TaskOptions{Name: "rest of a response", Eager: true}, b.drain)
+		}
+		if l.Owns() {
+			drain()
+		} else if l.PostWeak(drain) != nil {
+			b.give()
+		}
+	}
+	return nil
+}
+
+// give closes the connection before the end of the body.
+func (b *responseBody) give() {
+	if b.stop != nil {
+		b.stop()
+	}
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.t.cc.close()
+}
+
+func (b *responseBody) drain(ctx context.Context) error {
+	spindle.MoveOnAfter(ctx, drainPatience, func(context.Context) error {
+		buf := make([]byte, readSize)
+		for left := mostDrained; left > 0 && b.err == nil; {
+			n, err := b.read(buf)
+			if left -= n; err != nil {
+				return nil
+			}
+		}
+		return nil
+	})
+	if b.err == nil {
+		b.give()
+	}
+	return nil
+}
+
+// gzipBody undoes gzip.
+type gzipBody struct {
+	raw *responseBody
+	zip *gzip.Reader
+	err error
+}
+
+// Read begins with the first bytes only, so that an empty body is an empty body.
+func (g *gzipBody) Read(p []byte) (int, error) {
+	if g.err == nil && g.zip == nil {
+		g.zip, g.err = gzip.NewReader(g.raw)
+	}
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.zip.Read(p)
+}
+
+// Close is the raw body's.
+func (g *gzipBody) Close() error { return g.raw.Close() }
+
+// upgraded is the body of a response that has given the connection away: it can be
+// written to.
+type upgraded struct {
+	wireConn
+	cc    *clientConn
+	ahead []byte // read already
+}
+
+var _ net.Conn = (*upgraded)(nil)
+
+func (u *upgraded) Read(p []byte) (int, error) {
+	if len(u.ahead) > 0 {
+		n := copy(p, u.ahead)
+		u.ahead = u.ahead[n:]
+		return n, nil
+	}
+	return u.wireConn.Read(p)
+}
+
+func (u *upgraded) Close() error {
+	u.cc.close()
+	return nil
+}

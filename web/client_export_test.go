@@ -1,0 +1,8 @@
+package web
+
+// Runs is in how many runs the client has connections.
+func (c *Client) Runs() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pools)
+}

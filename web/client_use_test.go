@@ -1,0 +1,255 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/web"
+)
+
+// TestClientManyTasks on one loop wait for one server at once: it answers nobody
+// before all have asked.
+func TestClientManyTasks(t *testing.T) {
+	const many = 200
+	var all sync.WaitGroup
+	all.Add(many)
+	s, conns := counted(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/first" {
+			all.Done()
+			all.Wait()
+		}
+		fmt.Fprint(w, r.URL.RawQuery)
+	})
+	tasks(t, func(ctx context.Context) {
+		c := &http.Client{Transport: &web.Client{MaxIdlePerHost: many, MaxIdle: many}}
+		for _, path := range []string{"/first", "/second"} {
+			if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				for i := range many {
+					n.Go(func(ctx context.Context) error {
+						_, got, err := do(ctx, c, "GET", fmt.Sprint(s.URL, path, "?", i), nil)
+						if err == nil && got != fmt.Sprint(i) {
+							err = fmt.Errorf("%d got %q", i, got)
+						}
+						return err
+					})
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			idle(t, ctx, many)
+		}
+		if n := conns.Load(); n != many {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// TestClientFromGoroutines: with contexts of tasks, or with a Client that knows one.
+func TestClientFromGoroutines(t *testing.T) {
+	both(t, everything, func(t *testing.T, base string) {
+		tasks(t, func(ctx context.Context) {
+			own := &http.Client{Transport: &web.Client{}}
+			known := &http.Client{Transport: &web.Client{Context: ctx}}
+			if _, err := spindle.Blocking(ctx, func() (int, error) {
+				var all sync.WaitGroup
+				for i := range 20 {
+					all.Go(func() {
+						c, at := own, ctx
+						if i%2 == 1 {
+							c, at = known, context.Background()
+						}
+						r, w := io.Pipe() // a body that blocks
+						go func() {
+							io.WriteString(w, strings.Repeat("x", 100_000))
+							w.Close()
+						}()
+						if _, got, err := do(at, c, "POST", base+"/echo", r); !strings.HasPrefix(got, "100000 <nil>") || err != nil {
+							t.Errorf("%q, %v", got, err)
+						}
+						if _, got, err := do(at, c, "GET", base+"/long", nil); got != string(block(1<<20)) || err != nil {
+							t.Errorf("%d bytes, %v", len(got), err)
+						}
+					})
+				}
+				all.Wait()
+				return 0, nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// TestClientCancelled: while it connects, waits for the header, or for the body; by a
+// scope, a context, http.Client's time-out; in a task and elsewhere.
+func TestClientCancelled(t *testing.T) {
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		req, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		if req.URL.Path == "/body" {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+		}
+		io.Copy(io.Discard, br)
+		c.Close()
+	})
+	why := errors.New("enough")
+	for _, path := range []string{"/header", "/body"} {
+		t.Run(path[1:], func(t *testing.T) {
+			tasks(t, func(ctx context.Context) {
+				c := &http.Client{Transport: &web.Client{}}
+				late, err := spindle.MoveOnAfter(ctx, 5*time.Millisecond, func(ctx context.Context) error {
+					_, _, err := do(ctx, c, "GET", base+path, nil)
+					return err
+				})
+				if !late || err != nil {
+					t.Errorf("scope: %v, %v", late, err)
+				}
+				derived := func(in context.Context) error {
+					ctx, cancel := context.WithCancelCause(in)
+					stop := spindle.LoopOf(ctx).Post // from any goroutine
+					stop(func() { spindle.LoopOf(ctx).CallLater(5*time.Millisecond, func() { cancel(why) }) })
+					_, _, err := do(ctx, c, "GET", base+path, nil)
+					return err
+				}
+				if err := derived(ctx); !errors.Is(err, why) {
+					t.Errorf("context: %v", err)
+				}
+				if _, err := spindle.Blocking(ctx, func() (int, error) { return 0, derived(ctx) }); !errors.Is(err, why) {
+					t.Errorf("context of a goroutine: %v", err)
+				}
+				impatient := &http.Client{Transport: c.Transport, Timeout: 5 * time.Millisecond}
+				var timeout net.Error
+				if _, _, err := do(ctx, impatient, "GET", base+path, nil); !errors.As(err, &timeout) || !timeout.Timeout() {
+					t.Errorf("http.Client's time-out: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestClientEndsWithTheRun: whoever waits elsewhere hears of it, and nothing stays open.
+func TestClientEndsWithTheRun(t *testing.T) {
+	asked, answered := make(chan bool), make(chan error, 1)
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		hear(br)
+		asked <- true
+		io.Copy(io.Discard, br)
+		c.Close()
+	})
+	var after context.Context
+	ours := &web.Client{}
+	c := &http.Client{Transport: ours}
+	tasks(t, func(ctx context.Context) {
+		after = ctx
+		go func() {
+			_, _, err := do(ctx, c, "GET", base, nil)
+			answered <- err
+		}()
+		spindle.Blocking(ctx, func() (bool, error) { return <-asked, nil })
+	})
+	if err := <-answered; err == nil {
+		t.Error("an answer after the end")
+	}
+	if _, _, err := do(after, c, "GET", base, nil); err == nil {
+		t.Error("a request after the end")
+	}
+	if n := ours.Runs(); n != 0 {
+		t.Errorf("connections in %d runs that have ended", n)
+	}
+}
+
+// TestClientIdleLimits: no more are kept than may be, nor for longer; and those that
+// are can be closed.
+func TestClientIdleLimits(t *testing.T) {
+	s, _ := counted(t, everything)
+	for name, tc := range map[string]struct {
+		c    *web.Client
+		kept int
+	}{
+		"as it is": {&web.Client{}, 8},
+		"fewer":    {&web.Client{MaxIdlePerHost: 2}, 2},
+		"in all":   {&web.Client{MaxIdle: 3}, 3},
+		"none":     {&web.Client{MaxIdlePerHost: -1}, 0},
+		"briefly":  {&web.Client{IdleTimeout: time.Millisecond}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tasks(t, func(ctx context.Context) {
+				c := &http.Client{Transport: tc.c}
+				if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					for range 12 { // at once
+						n.Go(func(ctx context.Context) error { _, _, err := do(ctx, c, "GET", s.URL+"/long", nil); return err })
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+				idle(t, ctx, tc.kept)
+				c.CloseIdleConnections()
+				idle(t, ctx, 0)
+			})
+		})
+	}
+}
+
+// TestClientTLS: with a certificate that is trusted, and with one that is not.
+func TestClientTLS(t *testing.T) {
+	config, trust := certified(t)
+	sv := serve(t, &web.Server{TLS: config, Handler: http.HandlerFunc(everything)})
+	base := "https://" + sv.Addr().String()
+	tasks(t, func(ctx context.Context) {
+		c := &http.Client{Transport: &web.Client{TLS: trust}}
+		for range 3 {
+			res, got, err := do(ctx, c, "POST", base+"/echo", strings.NewReader(strings.Repeat("x", 200_000)))
+			if err != nil || !strings.HasPrefix(got, "200000 <nil>") || res.TLS == nil || res.TLS.NegotiatedProtocol != "http/1.1" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			idle(t, ctx, 1)
+		}
+		var wrong *tls.CertificateVerificationError
+		if _, _, err := do(ctx, &http.Client{Transport: &web.Client{}}, "GET", base, nil); !errors.As(err, &wrong) {
+			t.Errorf("a stranger's certificate: %v", err)
+		}
+	})
+}
+
+// TestClientDial: connections may come from elsewhere, as from a Unix socket.
+func TestClientDial(t *testing.T) {
+	tasks(t, func(ctx context.Context) {
+		path := t.TempDir() + "/s"
+		ln, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: http.HandlerFunc(everything)}
+		go server.Serve(ln)
+		defer server.Close()
+		c := &http.Client{Transport: &web.Client{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
+			return stream.Dial(ctx, "unix", path)
+		}}}
+		if _, got, err := do(ctx, c, "GET", "http://anything/plain", nil); got != "GET " || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		c = &http.Client{Transport: &web.Client{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
+			return nil, spindle.Sleep(ctx, time.Hour)
+		}, DialTimeout: time.Millisecond}}
+		var timeout net.Error
+		if _, _, err := do(ctx, c, "GET", "http://anything/plain", nil); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v", err)
+		}
+	})
+}
