@@ -162,9 +162,9 @@ func (b *responseBody) direct(p []byte) (n int, ok bool, err error) {
 	if b.peek(); b.err != nil {
 		return 0, true, b.err
 	}
-	n, err = cc.conn.Read(p)
+	n, _ = cc.conn.Read(p)
 	if n == 0 {
-		return 0, false, nil // next will find out
+		return 0, false, nil // next will find out why
 	}
 	used, _, err := cc.parser.Parse(p[:n])
 	if used < n { // behind the end

@@ -219,9 +219,31 @@ func TestCasesFragmentation(t *testing.T) {
 			p.wantsFault(1002)
 		}},
 		wrong("a message within another", func(p *peer) [][]byte { return [][]byte{p.frame(text, "one"), p.frame(fin|text, "two")} }),
-		{"the wrong masking", func(p *peer) {
-			p.send(frame(fin|text, "plain", !p.client))
-			p.wantsFault(1002)
-		}},
 	})
+}
+
+// TestUnmaskedClientFramesAreRefused, and so are masked ones of a server; of every kind.
+func TestUnmaskedClientFramesAreRefused(t *testing.T) {
+	var cases []aCase
+	for name, first := range map[string]byte{"text": fin | text, "binary": fin | binry, "a fragment": text, "a ping": fin | ping, "a Close": fin | clos} {
+		cases = append(cases, aCase{name, func(p *peer) {
+			p.send(frame(first, "", !p.client))
+			p.wantsFault(1002)
+		}})
+	}
+	run(t, ws.Options{}, cases)
+}
+
+// TestOversizedControlFramesAreRefused by their heads, whatever form the length has.
+func TestOversizedControlFramesAreRefused(t *testing.T) {
+	var cases []aCase
+	for name, op := range map[string]byte{"a ping": ping, "a pong": pong, "a Close": clos} {
+		for _, n := range []int{126, 65536} {
+			cases = append(cases, aCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
+				p.send(p.frame(fin|op, strings.Repeat("x", n))[:2])
+				p.wantsFault(1002)
+			}})
+		}
+	}
+	run(t, ws.Options{}, cases)
 }

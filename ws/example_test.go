@@ -1,6 +1,7 @@
 package ws_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -49,4 +51,49 @@ func Example() {
 		log.Fatal(err)
 	}
 	// Output: text: HELLO
+}
+
+type shouter struct{}
+
+func (shouter) OnOpen(s *ws.Socket)       { s.Send(ws.Text, []byte("hello")) }
+func (shouter) OnClose(*ws.Socket, error) {}
+func (shouter) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
+	s.Send(kind, bytes.ToUpper(message))
+}
+
+// A server of package web whose WebSockets are callbacks, and a client, on one loop.
+func ExampleUpgrade() {
+	err := spindle.Run(context.Background(), func(ctx context.Context) error {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ws.Upgrade(w, r, shouter{}, ws.Options{})
+		})
+		server, err := (&web.Server{Handler: web.Inline(handler)}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		c, err := ws.Dial(ctx, "ws://"+server.Addr().String()+"/", ws.Options{})
+		if err != nil {
+			return err
+		}
+		if err := c.Write(ctx, ws.Text, []byte("louder")); err != nil {
+			return err
+		}
+		for range 2 {
+			_, message, err := c.Read(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s\n", message)
+		}
+		if err := c.Close(ws.NormalClosure, ""); err != nil {
+			return err
+		}
+		return server.Shutdown(ctx)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// hello
+	// LOUDER
 }

@@ -92,9 +92,10 @@ func TestSecuredServer(t *testing.T) {
 			}
 		})
 		t.Cleanup(func() { shut(sv) })
-		o.TLS = &tls.Config{RootCAs: roots, ServerName: "example.com"}
+		asClient := o
+		asClient.TLS = &tls.Config{RootCAs: roots, ServerName: "example.com"}
 		for _, path := range []string{"/socket", "/conn"} {
-			t.Run(path, func(t *testing.T) { talkTo(t, "wss://"+sv.Addr().String()+path, o) })
+			t.Run(path, func(t *testing.T) { talkTo(t, "wss://"+sv.Addr().String()+path, asClient) })
 		}
 	}
 }
