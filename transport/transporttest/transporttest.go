@@ -47,7 +47,7 @@ func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 				}
 				most := traits.Places
 				if i > 0 {
-					most = max(1, most/5)
+					most = max(1, most/(2+3*i))
 				}
 				playAll(t, play, most)
 			})
