@@ -39,7 +39,7 @@ func (c *conn) close() {
 	if len(c.st.out) > 0 {
 		c.flushLean()
 	}
-	whole := c.parser == nil && !c.is(skipping|collecting|consuming) && !c.hasPending()
+	whole := !c.within() && !c.is(skipping|collecting|consuming) && !c.hasPending()
 	if c.is(ended) || whole {
 		c.hangUp()
 		return
@@ -113,8 +113,8 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 		x.body.fail(cause)
 	}
 	c.hasRoom(cause)
-	if p := c.parser; p != nil && !c.is(consuming) {
-		c.parser = nil
+	if c.within() {
+		p := c.more.parser
 		p.Reset()
 		c.st.giveParser(p)
 	}
@@ -124,7 +124,7 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 // headTooLate is for a header that did not come in time. A client that has sent
 // nothing at all is not told.
 func (c *conn) headTooLate() {
-	if c.parser == nil {
+	if !c.within() {
 		c.hangUp()
 		return
 	}

@@ -22,11 +22,10 @@ import (
 //
 // While a request is answered what follows it is not parsed, but kept, up to a limit.
 type conn struct {
-	tc     *transport.Conn
-	st     *station
-	parser *http1.RequestParser // while a message is under way
-	x      *exchange            // the request that is being answered
-	more   *more                // what few connections need
+	tc   *transport.Conn
+	st   *station
+	x    *exchange // the request that is being answered
+	more *more     // what a connection has only at times
 
 	in             *queue // where it waits, and since when
 	since          time.Duration
@@ -41,10 +40,11 @@ type conn struct {
 // more is what a connection has only while a request is under way that came in pieces
 // or with others behind it, or while the peer does not read.
 type more struct {
-	pending []byte        // received, and to be parsed when x was answered
-	dropped int64         // bytes of a body that nobody wanted, or after the end
-	room    []func(error) // to be called when there is room to write
-	body    []byte        // of a request to a lean handler that wants it
+	parser  *http1.RequestParser // while a message has come in part
+	pending []byte               // received, and to be parsed when x was answered
+	dropped int64                // bytes of a body that nobody wanted, or after the end
+	room    []func(error)        // to be called when there is room to write
+	body    []byte               // of a request to a lean handler that wants it
 	wanted  func(*LeanCtx, []byte)
 	most    int
 	toHead  bool
@@ -63,6 +63,7 @@ const (
 	writesPaused                       // the peer reads too slowly
 	readsPaused
 	closesNext // at the end of the request
+	yielding   // others have a turn before what is kept is parsed
 	gone
 )
 
@@ -80,6 +81,7 @@ const (
 	skipLimit    = 256 << 10              // what is read of a body that nobody wants
 	lingerLimit  = 256 << 10              // what is read after the last response
 	lingerTime   = 500 * time.Millisecond // and for how long
+	batch        = 128                    // requests that are answered before others have a turn
 	highWater    = 64 << 10               // what waits to be sent while a handler may write on
 )
 
@@ -109,7 +111,7 @@ func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 
 // wants tells whether the next bytes are to be parsed now.
 func (c *conn) wants() bool {
-	if c.is(lingers | switching | gone) {
+	if c.is(lingers | switching | yielding | gone) {
 		return false
 	}
 	if c.x != nil {
@@ -122,13 +124,10 @@ func (c *conn) wants() bool {
 // is not answered at once.
 func (c *conn) consume(data []byte) {
 	st := c.st
-	p := c.parser
-	if p == nil {
-		p = st.takeParser()
-	}
-	c.parser = nil
+	p := c.takeParser()
 	c.flags |= consuming
 	defer c.caught(p)
+	answered := 0
 	for c.wants() {
 		n, event, err := p.Parse(data)
 		if err != nil {
@@ -147,6 +146,9 @@ func (c *conn) consume(data []byte) {
 			st.rest = data
 			c.end(p)
 			data, st.rest = st.rest, nil
+			if answered++; answered == batch && len(data) > 0 {
+				c.yield()
+			}
 		}
 		if event == http1.More {
 			break
@@ -162,7 +164,7 @@ func (c *conn) consume(data []byte) {
 	if p.Idle() {
 		st.giveParser(p)
 	} else {
-		c.parser = p
+		c.extra().parser = p
 	}
 	if len(data) > 0 && !c.is(lingers|gone) {
 		c.keep(data)
@@ -171,6 +173,19 @@ func (c *conn) consume(data []byte) {
 		c.flushLean()
 	}
 	c.settle()
+}
+
+// within tells whether some of a message has come, and not all.
+func (c *conn) within() bool { return c.more != nil && c.more.parser != nil }
+
+// takeParser is the parser to go on with.
+func (c *conn) takeParser() *http1.RequestParser {
+	if !c.within() {
+		return c.st.takeParser()
+	}
+	p := c.more.parser
+	c.more.parser = nil
+	return p
 }
 
 // caught is for a lean handler that has panicked.
@@ -192,7 +207,7 @@ func (c *conn) settle() {
 	st := c.st
 	switch {
 	case c.is(lingers | gone | switching):
-	case c.x != nil && c.x.complete, c.is(writesPaused):
+	case c.x != nil && c.x.complete, c.is(writesPaused | yielding):
 		c.leave()
 		if c.x != nil && c.is(ended) && !c.hasPending() {
 			c.x.cancel(ErrClientGone)
@@ -203,7 +218,7 @@ func (c *conn) settle() {
 		}
 	case c.is(ended) && !c.hasPending():
 		c.hangUp()
-	case c.parser != nil:
+	case c.within():
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
@@ -213,6 +228,18 @@ func (c *conn) settle() {
 		c.more = nil
 		st.idle.add(c)
 	}
+}
+
+// yield lets others have a turn: a client that sends very many requests at once must
+// not keep the loop for itself.
+func (c *conn) yield() {
+	c.flags |= yielding
+	c.st.l.CallSoon(func() {
+		c.flags &^= yielding
+		if c.x == nil && !c.is(lingers|switching|gone|writesPaused) {
+			c.proceed()
+		}
+	})
 }
 
 // head is a request's beginning.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -50,6 +51,28 @@ func Example() {
 	// on a goroutine
 	// in a task
 	// in a callback
+}
+
+// The program of who knows net/http: loops of its own, until the context ends.
+func ExampleServer_ListenAndServe() {
+	ctx, cancel := context.WithCancel(context.Background())
+	server := &web.Server{
+		Loops: 1,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "hello")
+		}),
+		OnListen: func(a net.Addr) {
+			go func() {
+				body, err := fetch("http://" + a.String())
+				fmt.Println(body, err)
+				cancel()
+			}()
+		},
+	}
+	fmt.Println(server.ListenAndServe(ctx, "localhost:0"))
+	// Output:
+	// hello <nil>
+	// <nil>
 }
 
 func fetch(url string) (string, error) {

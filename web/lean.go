@@ -48,6 +48,10 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 	}
 	if c.more != nil && c.more.wanted != nil {
 		c.flags |= collecting
+		if p.Length() > int64(c.more.most) {
+			c.tooMuch()
+			return true
+		}
 		if p.ExpectsContinue() {
 			c.st.out = append(c.st.out, http1.Continue...)
 		}
@@ -208,12 +212,17 @@ func (c *conn) flushLean() {
 func (c *conn) collect(data []byte) {
 	m := c.more
 	if len(m.body)+len(data) > m.most {
-		m.wanted, m.body = nil, nil
-		c.flags &^= collecting
-		c.refuse(http1.ErrBodyTooLarge)
+		c.tooMuch()
 		return
 	}
 	m.body = append(m.body, data...)
+}
+
+// tooMuch refuses a body that is larger than a lean handler wants.
+func (c *conn) tooMuch() {
+	c.more.wanted, c.more.body = nil, nil
+	c.flags &^= collecting
+	c.refuse(http1.ErrBodyTooLarge)
 }
 
 // collected calls the lean handler that wanted the body.

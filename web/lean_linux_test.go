@@ -114,6 +114,41 @@ func TestLeanRequestsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// TestManyRequestsAtOnceDoNotKeepTheLoop: others have a turn between them.
+func TestManyRequestsAtOnceDoNotKeepTheLoop(t *testing.T) {
+	var l *loop.Loop
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("hello")) })
+	const requests = 1000
+	for name, s := range map[string]*web.Server{"lean": {}, "inline": {Handler: web.Inline(h)}} {
+		t.Run(name, func(t *testing.T) {
+			answered, turn := 0, 0
+			s.Lean = func(c *web.LeanCtx) bool {
+				if answered++; answered == 1 {
+					l.CallSoon(func() { turn = answered })
+				}
+				if s.Handler != nil {
+					return false
+				}
+				lean(c)
+				return true
+			}
+			var sv *web.Service
+			l, sv = steps(t, s)
+			fd := sockets(t, sv, 1)[0]
+			buf := make([]byte, requests*512)
+			request := []byte(strings.Repeat("GET / HTTP/1.1\r\nHost: a\r\n\r\n", requests))
+			ask(t, l, fd, request, buf, 1)
+			for answered < requests {
+				l.RunOnce(0)
+				unix.Read(fd, buf)
+			}
+			if turn == 0 || turn > 200 {
+				t.Errorf("%d were answered before anybody else had a turn", turn)
+			}
+		})
+	}
+}
+
 // TestIdleConnectionIsSmall: what stays of a keep-alive connection after a request of
 // any kind.
 func TestIdleConnectionIsSmall(t *testing.T) {

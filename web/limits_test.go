@@ -33,6 +33,39 @@ func TestBodyThatTurnsOutTooLarge(t *testing.T) {
 	}
 }
 
+func TestLeanBodyThatIsTooLarge(t *testing.T) {
+	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool {
+		c.ReadBody(10, func(c *web.LeanCtx, body []byte) { c.Write(body) })
+		return true
+	}})
+	for name, request := range map[string]string{
+		"as it says":      "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 11\r\n\r\n",
+		"as it turns out": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n8\r\nabcdefgh\r\n",
+	} {
+		nc, br := dial(t, sv)
+		io.WriteString(nc, request)
+		if res, _ := response(t, br, "POST"); res.StatusCode != 413 || !res.Close {
+			t.Errorf("%s: got %d, close %v", name, res.StatusCode, res.Close)
+		}
+		if _, err := br.ReadByte(); err != io.EOF {
+			t.Errorf("%s: it goes on: %v", name, err)
+		}
+	}
+	// In pieces, with another request behind it.
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+	if res, err := http.ReadResponse(br, nil); err != nil || res.StatusCode != 100 {
+		t.Fatalf("got %v, %v", res, err)
+	}
+	io.WriteString(nc, "01234")
+	io.WriteString(nc, "56789POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+	for _, want := range []string{"0123456789", "x"} {
+		if _, body := response(t, br, "POST"); body != want {
+			t.Errorf("got %q, want %q", body, want)
+		}
+	}
+}
+
 func TestMaxBytesReader(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, 10)

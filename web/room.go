@@ -32,7 +32,7 @@ func (c *conn) letWrite() {
 	}
 	c.flags &^= writesPaused
 	c.hasRoom(nil)
-	if c.x == nil && !c.is(lingers|switching|gone) {
+	if c.x == nil && !c.is(lingers|switching|gone|yielding) {
 		c.proceed()
 	}
 }

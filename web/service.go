@@ -159,7 +159,7 @@ func (st *station) drain() {
 	st.draining = true
 	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
-		if c.parser == nil {
+		if !c.within() {
 			c.hangUp()
 		}
 	})
