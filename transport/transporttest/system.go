@@ -125,6 +125,15 @@ func (s *system) Wait(events []kernel.Event, timeout time.Duration) (int, error)
 // Start keeps the work for later: nothing here depends on when goroutines run.
 func (s *system) Start(work func()) { s.work = append(s.work, work) }
 
+// finishWork does what is left when the loop is closed, as workers would.
+func (s *system) finishWork() {
+	for len(s.work) > 0 {
+		work := s.work[0]
+		s.work = s.work[1:]
+		work()
+	}
+}
+
 func (s *system) Add(fd int, tok kernel.Token, in kernel.Interest, mode kernel.Mode) error {
 	s.known(fd, "watch")
 	if err := s.fails(atAdd); err != nil {

@@ -21,8 +21,9 @@ type Traits struct {
 	// OwnTime says that the kernel's clock is virtual. The suite makes the
 	// clocks of the others so.
 	OwnTime bool
-	// Networks are those to play on: "unix", "tcp". The first is played with
-	// every trouble, the others with some. None means both.
+	// Networks are those to play on: "unix", "tcp", and "tls", which is secured
+	// Unix sockets. The first is played with every trouble, the others with some.
+	// None means all.
 	Networks []string
 	// Places is at how many places each trouble is tried at most; small
 	// programs have fewer. Zero means 16.
@@ -32,7 +33,7 @@ type Traits struct {
 // Run plays every program with every trouble. Open is called once for each play.
 func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 	if traits.Networks == nil {
-		traits.Networks = []string{"unix", "tcp"}
+		traits.Networks = []string{"unix", "tcp", "tls"}
 	}
 	if traits.Places == 0 {
 		traits.Places = 16
@@ -46,7 +47,7 @@ func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 				}
 				most := traits.Places
 				if i > 0 {
-					most = max(1, most/5)
+					most = max(1, most/(2+3*i))
 				}
 				playAll(t, play, most)
 			})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -38,6 +39,7 @@ type world struct {
 	sys     *system
 	l       *loop.Loop
 	network string
+	secure  bool // by TLS
 	address string
 	server  *transport.Server
 	ctx     context.Context
@@ -81,6 +83,9 @@ func run(s setting) outcome {
 	w := &world{system: sys, sys: sys, network: s.network}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	defer w.cancel()
+	if s.network == "tls" {
+		w.network, w.secure = "unix", true
+	}
 	l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1, OnPanic: w.panicked})
 	if err != nil {
 		w.complain("new: %v", err)
@@ -88,7 +93,7 @@ func run(s setting) outcome {
 	}
 	w.l = l
 	w.address = "127.0.0.1:0"
-	if s.network == "unix" {
+	if w.network == "unix" {
 		w.address = "@spindle-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(plays.Add(1), 10)
 	}
 	s.program.play(w)
@@ -163,6 +168,7 @@ func (w *world) end() {
 	}
 	hub := sock.HubOf(w.l)
 	err := w.l.Close()
+	w.finishWork()
 	var lost *loop.LostError
 	mayLose := w.loopClosed || w.act == cancelConnect // a context's goroutine may come late
 	if err != nil && !(mayLose && errors.As(err, &lost)) {
@@ -220,6 +226,9 @@ func (w *world) listen(o transport.Options, s script) bool {
 			w.complain("told of %T %v", err, err)
 		}
 	}
+	if w.secure {
+		o.TLS = tlstest.Identity().Server
+	}
 	server, err := transport.Listen(w.l, w.network, w.address, o)
 	if err != nil {
 		if w.place == "" {
@@ -244,6 +253,9 @@ func (w *world) connect(o transport.ConnectOptions, s script) {
 	e := w.newEnd(fmt.Sprintf("client %d", len(w.clients)), s, &w.clients)
 	w.connecting++
 	e.answer = func() { w.connecting-- }
+	if w.secure {
+		o.TLS = tlstest.Identity().Client
+	}
 	transport.Connect(w.ctx, w.l, w.network, w.address, e.protocol(), o, func(err error) {
 		w.connecting--
 		if !explained(err) {
