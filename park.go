@@ -100,6 +100,24 @@ func (w Waker) Wake(err error) bool {
 	return true
 }
 
+// Quick is the short way of a call that need not wait, where a few nanoseconds
+// count: it tells whether the caller is a task of l that may go on at once, and
+// counts that as a wait. If it is not so, because ctx is cancelled, because the task
+// has had its share, because the caller is somebody else, nothing has happened; then
+// NewWaker is the way, and says what is wrong.
+func Quick(ctx context.Context, l *loop.Loop) bool {
+	sc, ok := ctx.(*Scope)
+	if !ok || sc.s.l != l || !l.Owns() {
+		return false
+	}
+	t := sc.s.running
+	if t == nil || t.scope != sc || t.budget <= 1 || sc.blame.Load() != nil {
+		return false
+	}
+	t.budget--
+	return true
+}
+
 // Lot is a queue of waiting tasks, first come, first served: what locks and
 // queues are made of. The zero Lot is ready for use. It is for one loop.
 type Lot struct{ waiters list }

@@ -3,6 +3,8 @@ package cosync
 import (
 	"context"
 	"iter"
+
+	"github.com/spindleloop/spindle"
 )
 
 // NewChannel makes a channel that holds up to capacity values, and returns its
@@ -52,6 +54,10 @@ type Receiver[T any] struct {
 // sender is closed, with ErrBroken if no receiver is left.
 func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
+	if c.kept.n < c.capacity && spindle.Quick(ctx, c.l) {
+		_, err := s.try(v)
+		return err
+	}
 	waker, err := c.begin(ctx, "Channel")
 	if err != nil {
 		return err
@@ -123,6 +129,10 @@ func (s *Sender[T]) Close() {
 // closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
+	if c.kept.n > 0 && spindle.Quick(ctx, c.l) {
+		v, _, err := r.try()
+		return v, err
+	}
 	waker, err := c.begin(ctx, "Channel")
 	if err != nil {
 		var zero T
