@@ -171,7 +171,6 @@ func TestExploreNurseries(t *testing.T) {
 type once struct {
 	r          *rand.Rand
 	made, lost int
-	after      bool // something came behind the end
 	open       *int
 	fault      *error
 }
