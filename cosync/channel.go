@@ -54,7 +54,7 @@ type Receiver[T any] struct {
 // sender is closed, with ErrBroken if no receiver is left.
 func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
-	if c.kept.n < c.capacity && spindle.Quick(ctx, c.l) {
+	if (c.kept.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l) {
 		_, err := s.try(v)
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *Sender[T]) Close() {
 // closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
-	if c.kept.n > 0 && spindle.Quick(ctx, c.l) {
+	if (c.kept.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l) {
 		v, _, err := r.try()
 		return v, err
 	}
