@@ -52,24 +52,25 @@ var mayImport = map[string][]string{
 	"cmd/spindle/demo":           {".", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.
-	"docs/guide":            {},
-	"examples":              {},
-	"examples/internal/tcp": {".", "golang.org/x/sys/unix"},
-	"examples/bank":         {".", "stream"},
-	"examples/chat":         {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
-	"examples/crawler":      {".", "cosync"},
-	"examples/echo":         {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
-	"examples/lines":        {".", "stream"},
-	"examples/mixed":        {".", "cosync", "loop"},
-	"examples/producer":     {".", "cosync"},
-	"examples/proxy":        {".", "stream"},
-	"examples/redis":        {".", "loop", "stream"},
-	"examples/retry":        {"."},
-	"examples/rooms":        {".", "cosync", "stream"},
-	"examples/shutdown":     {".", "cosync"},
-	"examples/tlsclient":    {".", "stream"},
-	"examples/udpecho":      {".", "stream"},
-	"examples/webchat":      {".", "web", "ws"},
+	"docs/guide":              {},
+	"examples":                {},
+	"examples/internal/tcp":   {".", "golang.org/x/sys/unix"},
+	"examples/internal/trial": {},
+	"examples/bank":           {".", "stream"},
+	"examples/chat":           {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/crawler":        {".", "cosync"},
+	"examples/echo":           {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/lines":          {".", "stream"},
+	"examples/mixed":          {".", "cosync", "loop"},
+	"examples/producer":       {".", "cosync"},
+	"examples/proxy":          {".", "stream"},
+	"examples/redis":          {".", "loop", "stream"},
+	"examples/retry":          {"."},
+	"examples/rooms":          {".", "cosync", "stream"},
+	"examples/shutdown":       {".", "cosync"},
+	"examples/tlsclient":      {".", "stream"},
+	"examples/udpecho":        {".", "stream"},
+	"examples/webchat":        {".", "web", "ws"},
 }
 
 // onlyIn is where a call may stand: a folder (with a slash at the end), a file,
@@ -80,7 +81,7 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "examples/internal/trial/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
@@ -103,7 +104,8 @@ var goStatements = []string{
 	"sim/bubble.go",              // a test may end by Goexit in a bubble
 	"internal/goid/goid.go",      // looks at goroutines of its own, once
 	"cmd/",
-	"examples/mixed/main.go", // shows how
+	"examples/mixed/main.go",   // shows how
+	"examples/internal/trial/", // a process that is interrupted
 }
 
 // The most lines a file may have. Larger ones are listed with their size, which

@@ -3,45 +3,25 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until the test ends. It must then end as cancelled.
+// start runs the server until the test ends.
 func start(t *testing.T) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := spindle.Run(ctx, func(ctx context.Context) error { return serve(ctx, 0, w) })
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return trial.Start(t, func(ctx context.Context, out io.Writer) error {
+		return spindle.Run(ctx, func(ctx context.Context) error { return serve(ctx, 0, out) })
+	}).Addr(t)
 }
 
 // client is a guest from outside.
@@ -54,12 +34,7 @@ type client struct {
 // join connects and waits for the room to take notice.
 func join(t *testing.T, addr string, id int) *client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
+	conn := trial.Dial(t, "tcp", addr)
 	c := &client{t, conn.(*net.TCPConn), bufio.NewReader(conn)}
 	c.hears(fmt.Sprintf("* guest %d has come", id))
 	return c

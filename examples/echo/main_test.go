@@ -1,60 +1,32 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until the test ends. It must then end as cancelled.
+// start runs the server until the test ends.
 func start(t *testing.T) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, 0, w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, 0, out) }).Addr(t)
 }
 
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	return conn.(*net.TCPConn)
+	return trial.Dial(t, "tcp", addr).(*net.TCPConn)
 }
 
 // exchange sends message while it reads what comes back, to the end.
@@ -137,7 +109,7 @@ func TestWritesThatAreCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(trial.Patience))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- spindle.Run(t.Context(), func(ctx context.Context) error { return echo(ctx, pair[0]) })
@@ -185,12 +157,12 @@ func TestCancellingClosesConnections(t *testing.T) {
 	t.Run("serving", func(t *testing.T) {
 		addr := start(t)
 		var err error
-		dialed, err := net.DialTimeout("tcp", addr, patience)
+		dialed, err := net.DialTimeout("tcp", addr, trial.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
 		conn = dialed.(*net.TCPConn)
-		conn.SetDeadline(time.Now().Add(patience))
+		conn.SetDeadline(time.Now().Add(trial.Patience))
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}

@@ -12,38 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the proxy counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the proxy until the test ends. It must then end as cancelled.
+// start runs the proxy until the test ends.
 func start(t *testing.T, to string) (addr string, says *bufio.Reader) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, "127.0.0.1:0", to, w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		r.Close() // what it still has to say is not waited for
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the proxy ended with %v", err)
-		}
-	})
-	says = bufio.NewReader(r)
-	line, err := says.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), says
+	s := trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", to, out) })
+	return s.Addr(t), s.Says
 }
 
 // server serves what comes through the proxy: one connection.
@@ -57,7 +36,7 @@ func server(t *testing.T, serve func(c *net.TCPConn) error) (addr string) {
 	go func() {
 		c, err := ln.Accept()
 		if err == nil {
-			c.SetDeadline(time.Now().Add(patience))
+			c.SetDeadline(time.Now().Add(trial.Patience))
 			err = serve(c.(*net.TCPConn))
 			c.Close()
 		}
@@ -74,13 +53,7 @@ func server(t *testing.T, serve func(c *net.TCPConn) error) (addr string) {
 
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	return conn.(*net.TCPConn)
+	return trial.Dial(t, "tcp", addr).(*net.TCPConn)
 }
 
 // The server answers when it has read the end of the question, so that the end

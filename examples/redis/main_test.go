@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -20,42 +20,15 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until the test ends. It must then end as cancelled.
+// start runs the server until the test ends.
 func start(t *testing.T) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, "127.0.0.1:0", w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) }).Addr(t)
 }
 
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	return conn.(*net.TCPConn)
+	return trial.Dial(t, "tcp", addr).(*net.TCPConn)
 }
 
 // encode is a command as clients send it.
@@ -230,7 +203,7 @@ func TestRedisCLI(t *testing.T) {
 	host, port, _ := net.SplitHostPort(start(t))
 	ask := func(stdin, want string, args ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), trial.Patience)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, cli, append([]string{"-h", host, "-p", port}, args...)...)
 		cmd.Stdin = strings.NewReader(stdin)

@@ -10,40 +10,19 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until the test ends. It must then end as cancelled.
+// start runs the server until the test ends. All its loops listen on one address.
 func start(t *testing.T, loops int) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, "127.0.0.1:0", loops, w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	lines := bufio.NewReader(r)
+	s := trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", loops, out) })
 	for range loops {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, at, _ := strings.Cut(strings.TrimSpace(line), " listens on ")
+		_, at, _ := strings.Cut(s.Line(t), " listens on ")
 		if addr != "" && at != addr {
 			t.Fatalf("one loop listens on %s, another on %s", addr, at)
 		}
@@ -65,12 +44,7 @@ type client struct {
 // those who came before: news is on its way to the other rooms for a while.
 func join(t *testing.T, addr string) *client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
+	conn := trial.Dial(t, "tcp", addr)
 	c := &client{t: t, TCPConn: conn.(*net.TCPConn), lines: bufio.NewReader(conn), name: conn.LocalAddr().String()}
 	for {
 		line := c.hears("* ")

@@ -1,57 +1,27 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net"
-	"strings"
 	"testing"
-	"time"
 
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until the test ends. It must then end as cancelled.
+// start runs the server until the test ends.
 func start(t *testing.T) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, "127.0.0.1:0", w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
+	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) }).Addr(t)
 }
 
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	conn, err := net.DialTimeout("udp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
-	return conn
+	return trial.Dial(t, "udp", addr)
 }
 
 // exchange sends a datagram and expects it back. On one machine none is lost

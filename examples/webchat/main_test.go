@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,37 +11,17 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/spindleloop/spindle/examples/internal/trial"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// patience is how long a guest waits before the server counts as stuck.
-const patience = 15 * time.Second
-
-// start runs the server until stop is called, or the test ends. It must then end as
-// cancelled.
+// start runs the server until stop is called, or the test ends.
 func start(t *testing.T) (addr string, stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	r, w := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx, "127.0.0.1:0", w)
-		w.CloseWithError(err)
-		ended <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v", err)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(strings.TrimPrefix(line, "listening on ")), cancel
+	s := trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) })
+	return s.Addr(t), s.Stop
 }
 
 // guest is a client that others have written.
@@ -54,13 +32,13 @@ type guest struct {
 
 func join(t *testing.T, addr, name string) guest {
 	t.Helper()
-	d := websocket.Dialer{EnableCompression: true, HandshakeTimeout: patience}
+	d := websocket.Dialer{EnableCompression: true, HandshakeTimeout: trial.Patience}
 	c, _, err := d.Dial("ws://"+addr+"/", http.Header{"Origin": {"http://" + addr}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(trial.Patience))
 	g := guest{t, c}
 	g.says(name)
 	return g
@@ -104,7 +82,7 @@ func TestGuestsHearEachOther(t *testing.T) {
 
 func TestThePage(t *testing.T) {
 	addr, _ := start(t)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: trial.Patience}
 	res, err := client.Get("http://" + addr + "/")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +115,7 @@ func TestASlowGuestHoldsUpNobody(t *testing.T) {
 	left := false
 	for i := 0; !left && i < 20_000; i++ { // far beyond what sockets hold
 		line := fmt.Sprint(i, " ", long)
-		ann.SetReadDeadline(time.Now().Add(patience))
+		ann.SetReadDeadline(time.Now().Add(trial.Patience))
 		ann.says(line)
 		_, got, err := ann.ReadMessage()
 		if err != nil {
