@@ -176,7 +176,7 @@ func TestSignalsAreRestored(t *testing.T) {
 		cmd := w.role("receive")
 		out, err := cmd.Output(ctx)
 		var exit *exec.ExitError
-		if string(out) != "hangup\nhangup\n" || !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGHUP {
+		if string(out) != "terminated\nterminated\n" || !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 			t.Errorf("%q, %v", out, err)
 		}
 		return nil
@@ -184,16 +184,16 @@ func TestSignalsAreRestored(t *testing.T) {
 }
 
 // receiveThenDie receives a signal in a task and in a callback, and then dies of
-// it.
+// it; not of a hang-up, which nohup has processes ignore.
 func receiveThenDie([]string) int {
-	hangUp := func() { syscall.Kill(os.Getpid(), syscall.SIGHUP) }
+	terminate := func() { syscall.Kill(os.Getpid(), syscall.SIGTERM) }
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
-		sigs, err := proc.Signals(ctx, syscall.SIGHUP)
+		sigs, err := proc.Signals(ctx, syscall.SIGTERM)
 		if err != nil {
 			return err
 		}
 		defer sigs.Close()
-		hangUp()
+		terminate()
 		sig, err := sigs.Next(ctx)
 		fmt.Println(sig)
 		return err
@@ -202,10 +202,10 @@ func receiveThenDie([]string) int {
 		err = spindle.Run(context.Background(), func(ctx context.Context) error {
 			came := spindle.NewFuture[os.Signal](ctx)
 			// It ends with the loop.
-			if _, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) { came.Resolve(sig) }, syscall.SIGHUP); err != nil {
+			if _, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) { came.Resolve(sig) }, syscall.SIGTERM); err != nil {
 				return err
 			}
-			hangUp()
+			terminate()
 			sig, err := came.Await(ctx)
 			fmt.Println(sig)
 			return err
@@ -214,7 +214,7 @@ func receiveThenDie([]string) int {
 	if err != nil {
 		fmt.Println(err)
 	}
-	hangUp()
+	terminate()
 	<-time.NewTimer(time.Hour).C // not for long
 	return 0
 }
