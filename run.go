@@ -250,7 +250,7 @@ func (r *run) clear(err error) {
 func Background(ctx context.Context) *Nursery {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: Background with a context that does not come from a task")
+		panic(foreign("Background"))
 	}
 	return scope.run.root
 }
