@@ -29,7 +29,8 @@ type Options struct {
 
 // Run makes a loop and runs fn on it as a task; it returns when fn and all
 // tasks it has started have ended. If ctx ends, everything is cancelled and Run
-// returns the context's cause. It is asyncio.run and trio.run.
+// returns the context's cause, or nil if fn returns nil all the same. It is
+// asyncio.run and trio.run.
 //
 // It is for goroutines. In a task it would hold up the task's loop until it returns:
 // there, open a nursery.
