@@ -39,7 +39,7 @@ It also answers at
   /chat                  a chat room
 
 The port is shared with other servers of the same user that share it: a second
-'spindle serve' is not refused, and each gets some of the connections.
+'spindle serve' there is not refused.
 `
 
 func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
