@@ -15,7 +15,8 @@
 // up control only where it waits, so that state shared by tasks of one loop needs
 // no lock. In return it must not block the goroutine: what blocks goes through
 // Blocking. The rule, stated once: any call that takes a context may switch to
-// another task, even when it could complete at once; nothing else does.
+// another task, even when it could complete at once, and so may reading and writing
+// connections, whose methods have no room for one; nothing else does.
 //
 // A task belongs to a nursery, and WithNursery does not return before its tasks
 // have ended: no task is forgotten, and an error or a panic in one has somewhere

@@ -26,7 +26,7 @@ var ErrNotDone = errors.New("spindle: future is not done")
 func NewFuture[T any](ctx context.Context) *Future[T] {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: NewFuture with a context that does not come from a task")
+		panic(foreign("NewFuture"))
 	}
 	return &Future[T]{s: scope.s}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -262,5 +263,32 @@ func TestGivenUpWaitClosesNoCircle(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMisuseNamesWhatWasCalled: the function that people know and the line that
+// called it, and not what is inside.
+func TestMisuseNamesWhatWasCalled(t *testing.T) {
+	bg := context.Background()
+	for name, call := range map[string]func(){
+		"FailAfter":         func() { spindle.FailAfter(bg, 1, nil) },
+		"Gather":            func() { spindle.Gather(bg, func(context.Context) (int, error) { return 0, nil }) },
+		"Blocking":          func() { spindle.Blocking(bg, func() (int, error) { return 0, nil }) },
+		"cosync.Mutex.Lock": func() { new(cosync.Mutex).Lock(bg) },
+	} {
+		var caught *spindle.PanicError
+		func() {
+			defer func() { caught, _ = recover().(*spindle.PanicError) }()
+			spindle.Run(bg, func(context.Context) error { call(); return nil })
+		}()
+		if caught == nil {
+			t.Fatalf("%s: no panic", name)
+		}
+		if want := "spindle: " + name + " with a context that does not come from a task"; caught.Value != want {
+			t.Errorf("panic %q, want %q", caught.Value, want)
+		}
+		if !strings.Contains(caught.Error(), ", called at misuse_test.go:") {
+			t.Errorf("it does not say where it was called: %v", caught)
+		}
 	}
 }

@@ -29,7 +29,11 @@ type Options struct {
 
 // Run makes a loop and runs fn on it as a task; it returns when fn and all
 // tasks it has started have ended. If ctx ends, everything is cancelled and Run
-// returns the context's cause. It is asyncio.run and trio.run.
+// returns the context's cause, or nil if fn returns nil all the same. It is
+// asyncio.run and trio.run.
+//
+// It is for goroutines. In a task it would hold up the task's loop until it returns:
+// there, open a nursery.
 func Run(ctx context.Context, fn func(context.Context) error) error {
 	return RunWith(ctx, Options{}, fn)
 }
@@ -250,7 +254,7 @@ func (r *run) clear(err error) {
 func Background(ctx context.Context) *Nursery {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: Background with a context that does not come from a task")
+		panic(foreign("Background"))
 	}
 	return scope.run.root
 }

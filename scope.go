@@ -335,7 +335,8 @@ func WithScope(ctx context.Context, fn func(ctx context.Context, s *Scope) error
 }
 
 // MoveOnAfter runs fn and gives up on it after d: then it returns true, and nil
-// unless fn failed otherwise.
+// unless fn failed otherwise. An fn that is late but returns nil, because it did not
+// wait or dropped the error of its wait, has succeeded: then it returns false.
 func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error) {
 	sc, err := within(ctx, "MoveOnAfter", func(sc *Scope) { sc.SetDeadline(after(sc, d)) },
 		func(ctx context.Context, _ *Scope) error { return fn(ctx) })

@@ -62,7 +62,7 @@ func LoopOf(ctx context.Context) *loop.Loop {
 func loopOf(ctx context.Context) *loop.Loop {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: LoopOf with a context that does not come from a task")
+		panic(foreign("LoopOf"))
 	}
 	return scope.s.l
 }

@@ -103,16 +103,16 @@ func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 func caller(ctx context.Context, op string) (*Task, *Scope) {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: " + op + " with a context that does not come from a task")
+		panic(foreign(op))
 	}
 	// What the scheduler knows may be looked at only on its loop.
 	if !scope.s.l.Owns() {
-		panic("spindle: " + op + " called from a goroutine that is not the running task" +
+		panic("spindle: " + asked(op) + " called from a goroutine that is not the running task" +
 			" (another goroutine, or a generator of iter.Pull inside the task)")
 	}
 	t := scope.s.running
 	if t == nil {
-		panic("spindle: " + op + " called from a callback, which cannot wait; start a task")
+		panic("spindle: " + asked(op) + " called from a callback, which cannot wait; start a task")
 	}
 	return t, scope
 }

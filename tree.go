@@ -31,7 +31,7 @@ type TaskInfo struct {
 func TreeOf(ctx context.Context) Tree {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic("spindle: TreeOf with a context that does not come from a task")
+		panic(foreign("TreeOf"))
 	}
 	scope.s.only("TreeOf")
 	return scope.run.tree()

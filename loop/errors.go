@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"reflect"
 	"strings"
 )
 
@@ -80,23 +81,52 @@ func (e *PanicError) Error() string {
 }
 
 // place is where it happened, by the stack: the first frame behind that of the
-// panic which is not the runtime's.
+// panic which is not the runtime's. If that is in this module, it is as a rule
+// somebody else's mistake, and the place is told too from which the module was
+// called.
 func (e *PanicError) place() string {
 	lines := strings.Split(string(e.Stack), "\n")
-	behind := false
+	behind, at := false, ""
 	for i := 0; i+1 < len(lines); i++ {
 		function := lines[i]
 		if strings.HasPrefix(function, "\t") {
 			continue
 		}
+		if strings.HasPrefix(function, "created by ") {
+			break
+		}
 		thrower := strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.")
 		if behind && !thrower {
 			file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
-			return " at " + path.Base(file)
+			switch ours := inside(function) && !strings.Contains(file, "_test.go:"); {
+			case at == "" && !ours:
+				return " at " + path.Base(file)
+			case at == "":
+				at = " at " + path.Base(file)
+			case !ours && !between(function):
+				return at + ", called at " + path.Base(file)
+			}
 		}
 		behind = behind || strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.Goexit(")
 	}
-	return ""
+	return at
+}
+
+// inside tells whether a function of a stack is one of this module.
+func inside(function string) bool {
+	rest, ok := strings.CutPrefix(function, strings.TrimSuffix(reflect.TypeFor[Loop]().PkgPath(), "/loop"))
+	return ok && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "."))
+}
+
+// between tells whether a function is of the standard library and stands between
+// this module and its users, or below both.
+func between(function string) bool {
+	for _, name := range []string{"net/http.", "io.", "bufio.", "fmt.", "crypto/tls.", "iter.", "testing.", "internal/"} {
+		if strings.HasPrefix(function, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Unwrap returns the value if it is an error.

@@ -20,7 +20,7 @@ type Blocked struct {
 
 func (b Blocked) String() string {
 	return fmt.Sprintf("loop: held up for %v so far by a callback (or by many in one turn); "+
-		"blocking work belongs in Offload. It is here now:\n%s", b.For, b.Stack)
+		"blocking work belongs in Offload, of a task in spindle.Blocking. It is here now:\n%s", b.For, b.Stack)
 }
 
 // watchdog looks at the loop's pulse from a goroutine of its own. The loop pays

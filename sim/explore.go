@@ -19,7 +19,9 @@ import (
 // A failure is told with its seed, a command that runs it again exactly, and a
 // trace. If faults came by themselves (World.SetFaults), those are left out that
 // the failure can do without, and every World.Amount is lowered as far as it
-// goes: what is told is the shortest story that was found.
+// goes: what is told is the shortest story that was found. The command sets
+// SPINDLE_SEED, with which Explore runs that seed and no other, and SPINDLE_FAULTS,
+// the faults and amounts that are left (Failure.Parts).
 //
 // The first few seeds are run twice, and compared: a program whose runs differ is
 // told so, because then no seed means anything.

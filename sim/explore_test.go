@@ -95,7 +95,7 @@ func fragile(w *sim.World) {
 	})
 }
 
-var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' \.`)
+var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' github.com/spindleloop/spindle/sim\s`)
 
 // TestExploreTellsTheShortestStory plays a failing exploration in a process of its
 // own, and then what it says is the command that plays the failure again.

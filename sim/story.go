@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spindleloop/spindle"
@@ -61,13 +62,24 @@ func (f *Failure) tellFaults(b *strings.Builder) {
 	}
 }
 
-// testCommand is what runs a failure of a test again.
+// testCommand is what runs a failure of a test again, from anywhere in its module.
 func (f *Failure) testCommand(test string) string {
 	faults := ""
 	if f.World.only != nil || f.World.size < 1 {
 		faults = faultsVariable + "=" + cmp.Or(strings.Join(f.Parts(), ","), "none") + " "
 	}
-	return fmt.Sprintf("%s=%d %sgo test -count=1 -run '^%s$' .", seedVariable, f.World.Seed(), faults, strings.ReplaceAll(test, "/", "$/^"))
+	return fmt.Sprintf("%s=%d %sgo test -count=1 -run '^%s$' %s", seedVariable, f.World.Seed(), faults,
+		strings.ReplaceAll(test, "/", "$/^"), testedPackage())
+}
+
+// testedPackage is the import path of the package that this process tests.
+func testedPackage() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if path, isTest := strings.CutSuffix(info.Path, ".test"); isTest {
+			return path
+		}
+	}
+	return "."
 }
 
 // divergence is where two traces part.

@@ -27,7 +27,8 @@ import (
 // The request's context is that of the calling task, or derived from it, and decides
 // on which loop the connection is, and for how long: until that run ends. In a task
 // the scope it is in cancels what it waits for; any other goroutine may use such a
-// context too, and waits for the loop.
+// context too, and waits for the loop. A request with another context, as Get of an
+// http.Client makes one, panics unless the field Context is set.
 //
 // A connection is kept for the next request when a response's body was read to its
 // end, or closed with little of it left. It is then watched by a task, so that one

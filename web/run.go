@@ -18,7 +18,9 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 
 // ListenAndServe serves on a TCP address until ctx ends; then it drains, for at most
 // DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
-// loop. Anywhere else it makes loops of its own, Loops of them.
+// loop. Anywhere else it makes loops of its own, Loops of them; they share the port
+// (SO_REUSEPORT), also with another process of the same user that does so: one that
+// serves there already is then no error.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	serve, limit, lookUp := s.serveGroup, s.limitedGoroutine, net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {

@@ -1,8 +1,10 @@
-// Package web is an HTTP/1.1 server on the loop. It runs any http.Handler, and an
+// Package web is an HTTP/1.1 server, and a client, on the loop. It runs any http.Handler, and an
 // idle connection costs it a few hundred bytes: no goroutine, no stack, no buffer.
 //
 //	s := &web.Server{Handler: mux}
 //	err := s.ListenAndServe(ctx, "127.0.0.1:8080") // until ctx ends; then drains
+//
+// Client makes requests in tasks.
 //
 // # Three ways to run a handler
 //

@@ -15,10 +15,10 @@ import (
 
 const handshakeTimeout = 10 * time.Second
 
-// Dial connects to a URL with scheme "ws" or "wss". Ctx is a task's. It fails with a
-// *URLError, a *net.OpError, a *HandshakeError if the server answers otherwise
-// than it should (redirections are not followed), or spindle.ErrTimeout after
-// Options.HandshakeTimeout.
+// Dial connects to a URL with scheme "ws" or "wss". Ctx is a task's; any other panics.
+// It fails with a *URLError, a *net.OpError, a *HandshakeError if the server answers
+// otherwise than it should (redirections are not followed), or spindle.ErrTimeout
+// after Options.HandshakeTimeout.
 func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
 	k := spindle.LoopOf(ctx).Kernel()
 	q, err := newRequest(url, &o, k.Uint64)

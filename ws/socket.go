@@ -11,7 +11,9 @@ import (
 )
 
 // Handler is told what happens to a Socket, on its loop. One handler can serve one
-// Socket or many.
+// Socket or many; on a server with several loops it is then called by all of them. One
+// that panics loses its connection, and the loop's OnPanic decides, as for every
+// callback: without one the loop stops, and the server with it.
 type Handler interface {
 	// OnOpen is the first call for a Socket.
 	OnOpen(s *Socket)

@@ -40,8 +40,9 @@
 //
 // # Which goroutine
 //
-// A Socket is for callbacks of its loop, as a transport.Conn is. A Conn is for any
-// goroutine: one may read while others write.
+// A Socket is for callbacks of its loop, as a transport.Conn is: one of another loop
+// of the same server is reached by Socket.Loop and Post. A Conn is for any goroutine:
+// one may read while others write.
 package ws
 
 import (

@@ -25,8 +25,10 @@ until it is interrupted.
   spindle echo --network tls --tls-cert c.pem --tls-key k.pem
   nc 127.0.0.1 9000                          try it: what you type comes back
 
-Port 0 takes a free port; the line on standard output says which. Without files
-for TLS the server makes a certificate that nobody trusts.
+Port 0 takes a free port; the line on standard output says which. Several loops
+share their port, also with other servers of the same user that share it: one that
+is there already is not noticed. Without files for TLS the server makes a
+certificate that nobody trusts.
 `
 
 // endpoint is where a server listens.
@@ -52,9 +54,9 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	addr := flags.String("addr", "127.0.0.1:9000", "`HOST:PORT` or path to listen on")
 	model := flags.String("model", "protocol", "`MODEL` of the server: protocol (callbacks), or coroutine (a task for each connection)")
 	network := flags.String("network", "tcp", "`NETWORK` to serve: tcp, unix, udp or tls")
-	certFile := flags.String("tls-cert", "", "`FILE` with the certificate, for tls")
+	certFile := flags.String("tls-cert", "", "`FILE` with the certificate, for --network tls only")
 	keyFile := flags.String("tls-key", "", "`FILE` with its key")
-	backend := flags.String("backend", "auto", "`POLLER` underneath: auto, epoll, kqueue or poll")
+	backend := flags.String("backend", "auto", "`POLLER` underneath: auto, poll, or the system's own (epoll on Linux, kqueue elsewhere)")
 	loops := flags.Int("loops", 1, "`N` loops, each on a goroutine of its own")
 	if err := parse(flags, echoHelp, args, out); err != nil {
 		return err

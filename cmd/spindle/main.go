@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/pprof"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // command is one thing spindle does.
@@ -124,12 +126,44 @@ func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error
 			if f.DefValue != "" && f.DefValue != "false" {
 				usage += fmt.Sprintf(" (default %s)", f.DefValue)
 			}
-			fmt.Fprintf(out, "  %-18s %s\n", strings.TrimSpace(shown), usage)
+			fmt.Fprintf(out, "  %-19s  %s\n", strings.TrimSpace(shown), usage)
 		})
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%w; see 'spindle %s --help'", err, flags.Name())
+		return fmt.Errorf("%s; see 'spindle %s --help'", mistake(flags, err), flags.Name())
 	}
 	return nil
+}
+
+// flagError is an error of package flag: what, the flag's name, why.
+var flagError = regexp.MustCompile(`(?s)^(.* )-+([^ :]+)(: .*)?$`)
+
+// mistake is such an error in our words: with the dashes that the help has, and what
+// is wanted in place of "parse error".
+func mistake(flags *flag.FlagSet, err error) string {
+	part := flagError.FindStringSubmatch(err.Error())
+	if part == nil {
+		return err.Error()
+	}
+	what, name, why := part[1], part[2], part[3]
+	f := flags.Lookup(name)
+	if f == nil {
+		return "no flag --" + name
+	}
+	if g, ok := f.Value.(flag.Getter); ok && why == ": parse error" {
+		why = ": want " + wanted(g.Get())
+	}
+	return what + "--" + name + why
+}
+
+// wanted says what a flag with such a value takes.
+func wanted(value any) string {
+	switch value.(type) {
+	case time.Duration:
+		return "a time such as 500ms"
+	case bool:
+		return "true or false"
+	}
+	return "a number"
 }

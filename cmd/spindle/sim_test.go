@@ -72,7 +72,7 @@ func TestSimMistakes(t *testing.T) {
 		"sim echo lock":                  "got 2 arguments, want one program",
 		"sim echo --seed 1":              "flag --seed comes too late",
 		"sim --runs 0 echo":              "--runs 0: need at least 1",
-		"sim --seed x echo":              `invalid value "x" for flag -seed`,
+		"sim --seed x echo":              `invalid value "x" for flag --seed: want a number`,
 		"sim --faults loss echo":         `--faults: "loss": want NAME=VALUE`,
 		"sim --faults loss=2 echo":       "loss=2: want a share from 0 to 1",
 		"sim --faults crash=2 echo":      "crash=2: want a time such as 500ms",
