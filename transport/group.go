@@ -66,6 +66,13 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 		o.Spread = RoundRobin
 	}
 	gs := &GroupServer{o: o, network: network}
+	gs.o.ReusePort = o.ReusePort || o.Spread == ReusePort && len(g.Loops()) > 1
+	if gs.o.ReusePort && !o.ReusePort {
+		var err error
+		if address, err = mustBeFree(stationOf(g.Loops()[0]), network, address); err != nil {
+			return nil, err
+		}
+	}
 	for i, l := range g.Loops() {
 		if l.Running() {
 			panic("transport: ListenGroup on a group that runs; call it before, or Listen on each loop by Post")
@@ -86,6 +93,19 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 		m.begin()
 	}
 	return gs, nil
+}
+
+// mustBeFree fails if somebody listens on the address: also another server whose
+// loops share it, and that would share it with ours. It returns the address, with
+// the port that was free.
+func mustBeFree(st *station, network, address string) (string, error) {
+	fd, err := st.bind(network, address, sock.Binding{})
+	if err != nil {
+		return "", err
+	}
+	defer st.hub.K.CloseFD(fd)
+	a, err := st.hub.K.LocalAddr(fd)
+	return a.String(), sock.Error("listen", network, nil, nil, err)
 }
 
 // Addr is the address the server listens on.

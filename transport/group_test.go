@@ -320,6 +320,20 @@ func TestListenGroupRefuses(t *testing.T) {
 				t.Errorf("a taken port: %v", err)
 			}
 		}
+		// Not even with another that spreads over its loops in the same way.
+		other, err := loop.NewGroup(2, loop.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		first, err := transport.ListenGroup(other, "tcp", "127.0.0.1:0", p.options(transport.ReusePort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := transport.ListenGroup(g, "tcp", first.Addr().String(), p.options(transport.ReusePort)); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("a port of another group: %v", err)
+		}
+		first.Close()
 		var unknown net.UnknownNetworkError
 		if _, err := transport.ListenGroup(g, "udp", "127.0.0.1:0", p.options(0)); !errors.As(err, &unknown) {
 			t.Errorf("udp: %v", err)

@@ -29,7 +29,7 @@ func (m *member) listen(network, address string) error {
 	gs, hub := m.gs, m.st.hub
 	fd, err := m.st.bind(network, address, sock.Binding{
 		Backlog:   gs.o.Backlog,
-		ReusePort: gs.o.ReusePort || gs.o.Spread == ReusePort,
+		ReusePort: gs.o.ReusePort,
 	})
 	if err != nil {
 		return err

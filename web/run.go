@@ -79,7 +79,13 @@ func (s *Server) listens(sv *Service) {
 
 // serveGroup serves on loops of its own.
 func (s *Server) serveGroup(ctx context.Context, address string) error {
-	g, err := loop.NewGroup(s.Loops, loop.Options{})
+	// A protocol that has taken over a connection loses it if it panics, and nobody
+	// else is to: as it is with a handler.
+	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
+		s.errorLog().Error("web: callback panicked", "panic", p.Value, "stack", string(p.Stack))
+		return nil
+	}}
+	g, err := loop.NewGroup(s.Loops, o)
 	if err != nil {
 		return err
 	}

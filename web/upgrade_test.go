@@ -2,11 +2,15 @@ package web_test
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/transport"
@@ -69,5 +73,51 @@ func TestUpgradeOfAForeignWriterIsUnsupported(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	if err := web.Upgrade(httptest.NewRecorder(), r, nil, shout{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// clumsy panics at the first bytes.
+type clumsy struct{ shout }
+
+func (clumsy) DataReceived(*transport.Conn, []byte) { panic("oops") }
+
+// TestUpgradedProtocolThatPanics: it loses its connection, and nobody else theirs.
+func TestUpgradedProtocolThatPanics(t *testing.T) {
+	lost := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var log bytes.Buffer
+	at, ended := make(chan net.Addr, 1), make(chan error, 1)
+	s := &web.Server{
+		Loops: 1, ErrorLog: slog.New(slog.NewTextHandler(&log, nil)), OnListen: func(a net.Addr) { at <- a },
+		Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := web.Upgrade(w, r, nil, clumsy{shout{lost}}); err != nil {
+				t.Error(err)
+			}
+		})),
+		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/other": func(c *web.LeanCtx) { c.WriteString("fine") }}),
+	}
+	go func() { ended <- s.ListenAndServe(ctx, "127.0.0.1:0") }()
+	addr := (<-at).String()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\nbytes")
+	io.Copy(io.Discard, nc) // to its end
+	<-lost
+	res, err := http.Get("http://" + addr + "/other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "panic=oops") {
+		t.Errorf("the log says %q", log.String())
 	}
 }
