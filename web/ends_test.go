@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -156,6 +157,73 @@ func TestClientAsksToClose(t *testing.T) {
 					t.Errorf("got %q, %v", all, err)
 				}
 			}
+		})
+	}
+}
+
+// TestLastResponseThatIsNotRead: after each number of responses, so that one of them is
+// the first for which there is no room. It is small, and sent only after the connection
+// was closed behind it.
+func TestLastResponseThatIsNotRead(t *testing.T) {
+	answered := make(chan bool)
+	sv := serve(t, &web.Server{
+		WriteTimeout: 20 * time.Millisecond,
+		Lean: func(c *web.LeanCtx) bool {
+			c.Conn().SetWriteBuffer(4096)
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, strings.Repeat("x", 3800))
+			answered <- true
+		}),
+	})
+	for n := range 8 {
+		nc := smallBuffered(t, sv)
+		for range n {
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			<-answered
+		}
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		<-answered
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := sv.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUpgradeForgetsTheWriteTimeout of the server: who takes the connection over has its
+// own.
+func TestUpgradeForgetsTheWriteTimeout(t *testing.T) {
+	ends := make(chan error, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			w.Write(make([]byte, 16<<20))
+			return
+		}
+		nc, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		for err == nil {
+			_, err = nc.Write(make([]byte, 1<<20))
+		}
+		ends <- err
+	}) {
+		t.Run(name, func(t *testing.T) {
+			s.WriteTimeout = 20 * time.Millisecond
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+			response(t, br, "GET")
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if err := <-ends; err != os.ErrDeadlineExceeded {
+				t.Errorf("ended by %v", err)
+			}
+			nc.Close()
 		})
 	}
 }
