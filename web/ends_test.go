@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -190,40 +189,5 @@ func TestLastResponseThatIsNotRead(t *testing.T) {
 	defer cancel()
 	if err := sv.Shutdown(ctx); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestUpgradeForgetsTheWriteTimeout of the server: who takes the connection over has its
-// own.
-func TestUpgradeForgetsTheWriteTimeout(t *testing.T) {
-	ends := make(chan error, 1)
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/large" {
-			w.Write(make([]byte, 16<<20))
-			return
-		}
-		nc, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer nc.Close()
-		nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		for err == nil {
-			_, err = nc.Write(make([]byte, 1<<20))
-		}
-		ends <- err
-	}) {
-		t.Run(name, func(t *testing.T) {
-			s.WriteTimeout = 20 * time.Millisecond
-			nc, br := dial(t, serve(t, s))
-			io.WriteString(nc, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-			response(t, br, "GET")
-			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if err := <-ends; err != os.ErrDeadlineExceeded {
-				t.Errorf("ended by %v", err)
-			}
-			nc.Close()
-		})
 	}
 }

@@ -204,31 +204,6 @@ func TestHijackedWriteTellsWhatItTook(t *testing.T) {
 	}
 }
 
-// TestHijackForgetsDeadlines that were the request's.
-func TestHijackForgetsDeadlines(t *testing.T) {
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		rc.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		nc, _, err := rc.Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer nc.Close()
-		nc.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
-		nc.Read(make([]byte, 1))
-		io.WriteString(nc, "still here")
-	}) {
-		t.Run(name, func(t *testing.T) {
-			nc, _ := dial(t, serve(t, s))
-			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-			if got, err := io.ReadAll(nc); string(got) != "still here" {
-				t.Errorf("got %q, %v", got, err)
-			}
-		})
-	}
-}
-
 // TestHijackedReadAfterACancelledOne: a task whose wait has ended with a scope can wait
 // again.
 func TestHijackedReadAfterACancelledOne(t *testing.T) {
