@@ -75,7 +75,11 @@ func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
 	c.flags |= ended
 	x := c.x
 	if x == nil {
-		return c.hasPending() && !c.is(lingers) || c.is(switching)
+		keepOpen = c.hasPending() && !c.is(lingers) || c.is(switching)
+		if !keepOpen && !c.is(lingers) {
+			c.hangUp()
+		}
+		return keepOpen
 	}
 	if !x.complete {
 		x.closes = true

@@ -90,6 +90,30 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 	<-lost
 }
 
+// TestEndedPeerThatDoesNotRead: one that has closed its side is let go as well, however
+// long others may be idle.
+func TestEndedPeerThatDoesNotRead(t *testing.T) {
+	sv := serve(t, &web.Server{
+		IdleTimeout:  -1,
+		WriteTimeout: 20 * time.Millisecond,
+		MaxConns:     1,
+		Lean: func(c *web.LeanCtx) bool {
+			if string(c.Path()) == "/" {
+				c.Conn().SetWriteBuffer(4096)
+				c.WriteString(strings.Repeat("x", 60<<10)) // less than the water mark
+			}
+			return true
+		},
+	})
+	nc := smallBuffered(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	nc.(*net.TCPConn).CloseWrite()
+	next, br := dial(t, sv) // has its turn when the first has gone
+	next.SetReadDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(next, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, br, "GET")
+}
+
 // smallBuffered is a client for whom the system receives next to nothing ahead.
 func smallBuffered(t testing.TB, sv *web.Service) net.Conn {
 	t.Helper()
