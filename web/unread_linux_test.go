@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -60,4 +61,39 @@ func leaveUnread(t *testing.T, length int) {
 			got = append(got, buf[:n]...)
 		}
 	}
+}
+
+// TestLoopClosedRightAfterARequest was given to a worker loses nothing that it would have
+// to tell of.
+func TestLoopClosedRightAfterARequest(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, ended := make(chan bool), make(chan bool)
+	sv, err := (&web.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})}).Listen(l, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd := sockets(t, sv, 1)[0]
+	unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	for given := false; !given; {
+		if _, err := l.RunOnce(0); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-begun:
+			given = true
+		default:
+			given = web.Yields(sv, l)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended
 }
