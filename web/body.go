@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/http1"
 )
@@ -27,7 +28,7 @@ type body struct {
 	trailer  http.Header // that has come; guarded by mu
 	request  *http.Request
 
-	asked bool // the client was told to go on; the reader's
+	asked atomic.Bool // the client was told to go on
 
 	wake func(error) // whoever waits for more; loop goroutine only
 }
@@ -117,8 +118,7 @@ func (b *body) drop() {
 
 // Read reads what has come, and waits if that is nothing.
 func (b *body) Read(p []byte) (int, error) {
-	if b.x.expects && !b.asked {
-		b.asked = true
+	if b.x.expects && !b.asked.Swap(true) {
 		if err := b.ask(); err != nil {
 			return 0, err
 		}
@@ -187,14 +187,15 @@ func (b *body) feed() error {
 	return nil
 }
 
-// ask tells a client that waits for it to send the body.
+// ask tells a client that waits for it to send the body. Inside a response it would be
+// taken for some of that.
 func (b *body) ask() error {
 	return b.x.st.do(func() error {
 		c := b.x.c
 		if c.is(gone) {
 			return c.cause()
 		}
-		if !b.x.complete {
+		if !b.x.complete && !b.x.begun {
 			c.tc.Write([]byte(http1.Continue))
 		}
 		return nil

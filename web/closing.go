@@ -50,10 +50,7 @@ func (c *conn) close() {
 	}
 	c.tc.WriteEOF()
 	c.st.lingering.add(c)
-	if c.is(readsPaused) {
-		c.flags &^= readsPaused
-		c.tc.ResumeReading()
-	}
+	c.readOn()
 }
 
 // hangUp closes the connection once everything was sent, for which the peer has to
@@ -61,9 +58,7 @@ func (c *conn) close() {
 func (c *conn) hangUp() {
 	c.leave()
 	c.flags |= lingers
-	if d := c.st.writeTimeout; d > 0 && c.tc.Unsent() > 0 {
-		c.tc.SetWriteTimeout(d)
-	}
+	c.timeWrites() // also for what does not wait yet: small writes are sent at the end of the turn
 	c.tc.Close()
 }
 
@@ -80,7 +75,11 @@ func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
 	c.flags |= ended
 	x := c.x
 	if x == nil {
-		return c.hasPending() && !c.is(lingers) || c.is(switching)
+		keepOpen = c.hasPending() && !c.is(lingers) || c.is(switching)
+		if !keepOpen && !c.is(lingers) {
+			c.hangUp()
+		}
+		return keepOpen
 	}
 	if !x.complete {
 		x.closes = true

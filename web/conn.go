@@ -62,8 +62,10 @@ const (
 	switching                          // to another protocol
 	writesPaused                       // the peer reads too slowly
 	readsPaused
-	closesNext // at the end of the request
-	yielding   // others have a turn before what is kept is parsed
+	closesNext  // at the end of the request
+	yielding    // others have a turn before what is kept is parsed
+	drains      // the server began to drain; for who takes the connection over
+	timesWrites // the transport has a time-out for them
 	gone
 )
 
@@ -171,6 +173,9 @@ func (c *conn) consume(data []byte) {
 	}
 	if len(st.out) > 0 {
 		c.flushLean()
+	}
+	if c.x == nil && !c.hasPending() && !c.is(lingers|switching|gone) {
+		c.readOn() // an inline handler has left a body that had come faster than it is read
 	}
 	c.settle()
 }
@@ -312,6 +317,14 @@ func (c *conn) keep(data []byte) {
 
 func (c *conn) hasPending() bool { return c.more != nil && len(c.more.pending) > 0 }
 
+// readOn ends a pause.
+func (c *conn) readOn() {
+	if c.is(readsPaused) {
+		c.flags &^= readsPaused
+		c.tc.ResumeReading()
+	}
+}
+
 // answered goes on behind a request.
 func (c *conn) answered(x *exchange) {
 	c.x = nil
@@ -335,10 +348,7 @@ func (c *conn) proceed() {
 	if c.more != nil {
 		kept, c.more.pending = c.more.pending, nil
 	}
-	if c.is(readsPaused) {
-		c.flags &^= readsPaused
-		c.tc.ResumeReading()
-	}
+	c.readOn()
 	c.consume(kept)
 	if kept != nil {
 		c.st.giveBuffer(kept)

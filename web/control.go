@@ -19,6 +19,14 @@ func (x *exchange) controls() *control {
 	return x.control
 }
 
+// cancel forgets the deadlines, if there are any.
+func (c *control) cancel() {
+	if c != nil {
+		c.read.timer.Cancel()
+		c.write.timer.Cancel()
+	}
+}
+
 // abort ends the connection because the response took too long.
 func (x *exchange) abort() {
 	x.cancel(ErrTimeout)

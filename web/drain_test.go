@@ -244,3 +244,34 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	sv.Drain(func() {}) // once more does no harm
 	sv.Close()
 }
+
+// TestDrainTellsWhatIsUpgradedLater: a request that was under way when the server began
+// to drain may still switch protocols.
+func TestDrainTellsWhatIsUpgradedLater(t *testing.T) {
+	begun, goOn := make(chan bool), make(chan bool)
+	lost := make(chan error, 1)
+	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- true
+		<-goOn
+		if err := web.Upgrade(w, r, nil, polite{shout{lost}}); err != nil {
+			t.Error(err)
+		}
+	})})
+	idle, _ := dial(t, sv)
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
+	<-begun
+	ended := make(chan bool)
+	sv.Drain(func() { close(ended) })
+	idle.Read(make([]byte, 1)) // its end: the server drains
+	goOn <- true
+	if _, err := http.ReadResponse(br, nil); err != nil {
+		t.Fatal(err)
+	}
+	nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if all, err := io.ReadAll(br); err != nil || string(all) != "made bye" {
+		t.Errorf("got %q, %v", all, err)
+	}
+	nc.Close()
+	<-ended
+}

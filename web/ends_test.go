@@ -90,6 +90,30 @@ func TestIdlePeerThatDoesNotRead(t *testing.T) {
 	<-lost
 }
 
+// TestEndedPeerThatDoesNotRead: one that has closed its side is let go as well, however
+// long others may be idle.
+func TestEndedPeerThatDoesNotRead(t *testing.T) {
+	sv := serve(t, &web.Server{
+		IdleTimeout:  -1,
+		WriteTimeout: 20 * time.Millisecond,
+		MaxConns:     1,
+		Lean: func(c *web.LeanCtx) bool {
+			if string(c.Path()) == "/" {
+				c.Conn().SetWriteBuffer(4096)
+				c.WriteString(strings.Repeat("x", 60<<10)) // less than the water mark
+			}
+			return true
+		},
+	})
+	nc := smallBuffered(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	nc.(*net.TCPConn).CloseWrite()
+	next, br := dial(t, sv) // has its turn when the first has gone
+	next.SetReadDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(next, "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, br, "GET")
+}
+
 // smallBuffered is a client for whom the system receives next to nothing ahead.
 func smallBuffered(t testing.TB, sv *web.Service) net.Conn {
 	t.Helper()
@@ -157,5 +181,37 @@ func TestClientAsksToClose(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLastResponseThatIsNotRead: after each number of responses, so that one of them is
+// the first for which there is no room. It is small, and sent only after the connection
+// was closed behind it.
+func TestLastResponseThatIsNotRead(t *testing.T) {
+	answered := make(chan bool)
+	sv := serve(t, &web.Server{
+		WriteTimeout: 20 * time.Millisecond,
+		Lean: func(c *web.LeanCtx) bool {
+			c.Conn().SetWriteBuffer(4096)
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, strings.Repeat("x", 3800))
+			answered <- true
+		}),
+	})
+	for n := range 8 {
+		nc := smallBuffered(t, sv)
+		for range n {
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			<-answered
+		}
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		<-answered
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := sv.Shutdown(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -44,6 +44,7 @@ type exchange struct {
 	control  *control       // nil for most
 	started  bool
 	complete bool // all of the request has come
+	begun    bool // some of the response was sent, besides interim ones
 	closes   bool // the connection cannot be used after this
 }
 
@@ -143,10 +144,7 @@ func (x *exchange) finish() {
 		c.st.giveHeader(w.header)
 		w.header = nil
 	}
-	if x.control != nil {
-		x.control.read.timer.Cancel()
-		x.control.write.timer.Cancel()
-	}
+	x.control.cancel()
 	x.body.drop()
 	if !c.is(gone | switching) {
 		switch {

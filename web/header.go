@@ -183,5 +183,5 @@ func (w *response) prefixedTrailers() bool {
 // too much of it is left, or nobody knows whether the client will send it.
 func (w *response) leavesBody() bool {
 	x := w.x
-	return x.body != nil && (x.expects && !x.body.asked || x.body.leavesTooMuch())
+	return x.body != nil && (x.expects && !x.body.asked.Load() || x.body.leavesTooMuch())
 }

@@ -44,16 +44,22 @@ type hijacked struct {
 	tc            *transport.Conn
 	local, remote net.Addr
 
-	mu  sync.Mutex
-	buf []byte // received and not read; guarded by mu
-	err error  // after that; guarded by mu
+	mu    sync.Mutex
+	buf   []byte // received and not read; guarded by mu
+	err   error  // after that; guarded by mu
+	late  bool   // the deadline for reading has passed; guarded by mu
+	sets  uint64 // how many deadlines were asked for; guarded by mu
+	unset int    // those of them that are on their way to the loop; guarded by mu
 
 	// Loop goroutine only.
 	paused          bool
-	reading         func(error)   // who waits for data
+	reading         *waiter       // who waits for data
 	writing         []func(error) // who wait for room
 	readAt, writeAt deadline
 }
+
+// waiter is a Read that waits.
+type waiter struct{ done func(error) }
 
 // take takes the connection over, on the loop.
 func (h *hijacked) take(w *response) error {
@@ -64,7 +70,7 @@ func (h *hijacked) take(w *response) error {
 	h.tc = c.tc
 	h.local, h.remote = c.tc.LocalAddr(), c.tc.RemoteAddr()
 	h.paused = c.is(readsPaused)
-	h.readAt.expires = func() { h.wakeReader(os.ErrDeadlineExceeded) }
+	h.readAt.expires = h.readTooLate
 	h.writeAt.expires = func() { h.wakeWriters(os.ErrDeadlineExceeded) }
 	if c.more != nil {
 		h.buf = c.more.pending
@@ -130,10 +136,17 @@ func (h *hijacked) fail(err error) {
 }
 
 func (h *hijacked) wakeReader(err error) {
-	if wake := h.reading; wake != nil {
+	if w := h.reading; w != nil {
 		h.reading = nil
-		wake(err)
+		w.done(err)
 	}
+}
+
+func (h *hijacked) readTooLate() {
+	h.mu.Lock()
+	h.late = true
+	h.mu.Unlock()
+	h.wakeReader(os.ErrDeadlineExceeded)
 }
 
 func (h *hijacked) wakeWriters(err error) {
@@ -145,28 +158,41 @@ func (h *hijacked) wakeWriters(err error) {
 }
 
 // Read reads what has come, and waits if that is nothing.
-func (h *hijacked) Read(p []byte) (n int, err error) {
+func (h *hijacked) Read(p []byte) (int, error) {
 	for {
-		h.mu.Lock()
-		n = copy(p, h.buf)
-		if h.buf = h.buf[n:]; len(h.buf) == 0 {
-			h.buf = nil
-			err = h.err
+		if n, err := h.get(p); n > 0 || err != nil || len(p) == 0 {
+			return n, err
 		}
-		h.mu.Unlock()
-		if n > 0 || len(p) == 0 {
-			return n, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		if err := h.st.await("a hijacked connection", h.waitForData); err != nil {
+		var w waiter
+		if err := h.st.await("a hijacked connection", func(done func(error)) { h.wait(&w, done) }); err != nil {
+			if h.st.l.Owns() && h.reading == &w {
+				h.reading = nil // a task whose scope has ended
+			}
 			return 0, err
 		}
 	}
 }
 
-func (h *hijacked) waitForData(done func(error)) {
+// get is Read without waiting.
+func (h *hijacked) get(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.unset > 0 && !h.st.l.Owns():
+		return 0, nil // the loop knows whether that one has passed
+	case h.late:
+		return 0, os.ErrDeadlineExceeded
+	case len(h.buf) == 0:
+		return 0, h.err
+	}
+	n := copy(p, h.buf)
+	if h.buf = h.buf[n:]; len(h.buf) == 0 {
+		h.buf = nil
+	}
+	return n, nil
+}
+
+func (h *hijacked) wait(w *waiter, done func(error)) {
 	h.mu.Lock()
 	ready := len(h.buf) > 0 || h.err != nil
 	h.mu.Unlock()
@@ -178,7 +204,8 @@ func (h *hijacked) waitForData(done func(error)) {
 	case h.reading != nil:
 		done(errTwoReaders)
 	default:
-		h.reading = done
+		w.done = done
+		h.reading = w
 		if h.paused {
 			h.paused = false
 			h.tc.ResumeReading()
@@ -186,14 +213,16 @@ func (h *hijacked) waitForData(done func(error)) {
 	}
 }
 
-// Write sends p, and waits until there is room for more.
-func (h *hijacked) Write(p []byte) (int, error) {
-	err := h.st.await("room to write", func(done func(error)) {
+// Write sends p, and waits until there is room for more. All that it tells of is sent,
+// also if it does not wait to the end.
+func (h *hijacked) Write(p []byte) (n int, err error) {
+	err = h.st.await("room to write", func(done func(error)) {
 		if h.writeAt.passed(h.st.l) {
 			done(os.ErrDeadlineExceeded)
 			return
 		}
-		if _, err := h.tc.Write(p); err != nil {
+		var err error
+		if n, err = h.tc.Write(p); err != nil {
 			done(err)
 			return
 		}
@@ -209,10 +238,7 @@ func (h *hijacked) Write(p []byte) (int, error) {
 			}
 		})
 	})
-	if err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return n, err
 }
 
 // Close sends what was written, and ends the connection.
@@ -233,33 +259,47 @@ func (h *hijacked) LocalAddr() net.Addr { return h.local }
 func (h *hijacked) RemoteAddr() net.Addr { return h.remote }
 
 // SetDeadline sets both deadlines.
-func (h *hijacked) SetDeadline(t time.Time) error {
-	return h.st.do(func() error {
-		h.readAt.set(h.st.l, t)
-		h.writeAt.set(h.st.l, t)
-		return nil
-	})
-}
+func (h *hijacked) SetDeadline(t time.Time) error { return h.setDeadlines(t, &h.readAt, &h.writeAt) }
 
 // SetReadDeadline has reads fail from t on.
-func (h *hijacked) SetReadDeadline(t time.Time) error {
-	return h.st.do(func() error {
-		h.readAt.set(h.st.l, t)
-		return nil
-	})
-}
+func (h *hijacked) SetReadDeadline(t time.Time) error { return h.setDeadlines(t, &h.readAt) }
 
 // SetWriteDeadline has writes fail from t on.
-func (h *hijacked) SetWriteDeadline(t time.Time) error {
-	return h.st.do(func() error {
-		h.writeAt.set(h.st.l, t)
-		return nil
-	})
+func (h *hijacked) SetWriteDeadline(t time.Time) error { return h.setDeadlines(t, &h.writeAt) }
+
+// setDeadlines does not wait for the loop: who calls it may hold a lock that a task
+// wants. The last call counts, whichever comes to the loop first.
+func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
+	h.mu.Lock()
+	h.sets++
+	h.unset++
+	nth := h.sets
+	h.mu.Unlock()
+	l := h.st.l
+	set := func() {
+		for _, d := range all {
+			if nth > d.nth {
+				d.nth = nth
+				d.set(l, t)
+			}
+		}
+		h.mu.Lock()
+		h.unset--
+		h.late = h.readAt.passed(l)
+		h.mu.Unlock()
+	}
+	if l.Owns() {
+		set()
+	} else if l.PostWeak(set) != nil {
+		return ErrServerClosed
+	}
+	return nil
 }
 
 // deadline is a point in time on a loop's clock. Loop goroutine only.
 type deadline struct {
 	at      time.Duration // 0 for none
+	nth     uint64        // of those that were asked for
 	timer   loop.Timer
 	expires func()
 }

@@ -2,7 +2,9 @@ package web_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
 )
 
 // TestHijackWithEarlyData: the handler reads what came with the request, and goes on
@@ -134,4 +139,95 @@ func TestSwitchingProtocolsByHand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHijackedDeadlineBeforeData: a deadline that has passed counts also for what has
+// come before, as with every net.Conn.
+func TestHijackedDeadlineBeforeData(t *testing.T) {
+	results := make(chan string, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		nc, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		rw.Discard(rw.Reader.Buffered())
+		p := make([]byte, 1)
+		nc.Read(p) // the rest has come with it
+		nc.SetReadDeadline(time.Unix(1, 0))
+		_, late := nc.Read(p)
+		nc.SetReadDeadline(time.Time{})
+		_, again := nc.Read(p)
+		results <- fmt.Sprint(late, " ", again, " ", string(p))
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"+strings.Repeat("x", 4096)+"ab")
+			nc.(*net.TCPConn).CloseWrite()
+			if got := <-results; got != "i/o timeout <nil> b" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// TestHijackedWriteTellsWhatItTook: what was accepted is sent, so a write that then ran
+// into its deadline must not be repeated.
+func TestHijackedWriteTellsWhatItTook(t *testing.T) {
+	counts := make(chan int, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		nc, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		total := 0
+		nc.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		for {
+			n, err := nc.Write(make([]byte, 1<<20))
+			if total += n; err != nil {
+				break
+			}
+		}
+		counts <- total
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			told := <-counts
+			if got, err := io.Copy(io.Discard, nc); int(got) != told || err != nil {
+				t.Errorf("got %d bytes of %d, %v", got, told, err)
+			}
+		})
+	}
+}
+
+// TestHijackedReadAfterACancelledOne: a task whose wait has ended with a scope can wait
+// again.
+func TestHijackedReadAfterACancelledOne(t *testing.T) {
+	begun := make(chan bool, 1)
+	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		nc, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		p := make([]byte, 1)
+		spindle.MoveOnAfter(r.Context(), time.Millisecond, func(context.Context) error {
+			_, err := nc.Read(p)
+			return err
+		})
+		begun <- true
+		if _, err := nc.Read(p); err != nil || p[0] != 'x' {
+			t.Errorf("got %q, %v", p, err)
+		}
+	}))})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	io.WriteString(nc, "x")
+	br.ReadByte()
 }

@@ -236,3 +236,27 @@ func TestOldClientsKeepAliveIfTheyAsk(t *testing.T) {
 		})
 	}
 }
+
+// TestNoContinueInsideAResponse: a handler that reads the body only after it has begun
+// to answer is too late to ask for it.
+func TestNoContinueInsideAResponse(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "first")
+		http.NewResponseController(w).Flush()
+		io.Copy(w, r.Body)
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+			res, err := http.ReadResponse(br, nil)
+			if err != nil || res.StatusCode != 200 {
+				t.Fatalf("got %v, %v", res, err)
+			}
+			io.ReadFull(res.Body, make([]byte, len("first")))
+			io.WriteString(nc, "body")
+			if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != "body" {
+				t.Errorf("got %q, %v", rest, err)
+			}
+		})
+	}
+}

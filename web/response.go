@@ -84,7 +84,7 @@ func (w *response) inform(status int) {
 		return // it could not know what that is
 	}
 	if status == http.StatusContinue && w.x.body != nil {
-		w.x.body.asked = true
+		w.x.body.asked.Store(true)
 	}
 	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
 	b, err := http1.AppendHeader(b, interim(w.header))
@@ -189,6 +189,7 @@ var chunkEnd = []byte(http1.ChunkEnd)
 func (w *response) send(bufs ...[]byte) error {
 	return w.x.st.await("room to write", func(done func(error)) {
 		c := w.x.c
+		w.x.begun = w.status != 0
 		if !c.is(gone) {
 			c.tc.Writev(bufs)
 		}

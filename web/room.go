@@ -13,14 +13,20 @@ func (c *conn) holdWrites() {
 		return
 	}
 	c.flags |= writesPaused
-	if d := c.st.writeTimeout; d > 0 {
-		c.tc.SetWriteTimeout(d)
-	}
+	c.timeWrites()
 	c.tc.AfterFlush(func(err error) {
 		if err == nil {
 			c.letWrite()
 		}
 	})
+}
+
+// timeWrites ends the connection if the peer takes nothing for too long.
+func (c *conn) timeWrites() {
+	if d := c.st.writeTimeout; d > 0 {
+		c.flags |= timesWrites
+		c.tc.SetWriteTimeout(d)
+	}
 }
 
 // ResumeWriting is told when the peer has caught up.

@@ -64,9 +64,7 @@ func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
 			done(x.c.cause())
 			return
 		}
-		if d := x.st.writeTimeout; d > 0 {
-			x.c.tc.SetWriteTimeout(d)
-		}
+		x.c.timeWrites()
 		x.c.tc.SendFile(f, at, n, done)
 	})
 	if err != nil {

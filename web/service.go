@@ -147,9 +147,13 @@ type Drainer interface {
 	Draining(c *transport.Conn)
 }
 
+// drainUpgraded tells of it, at once or when the connection has been upgraded.
 func drainUpgraded(tc *transport.Conn) {
-	if d, ok := tc.Protocol().(Drainer); ok {
-		d.Draining(tc)
+	switch p := tc.Protocol().(type) {
+	case *conn:
+		p.flags |= drains
+	case Drainer:
+		p.Draining(tc)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -172,4 +173,52 @@ func TestSimulatedUploadWaits(t *testing.T) {
 	if err := w.Run(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestSimulatedHijackForgetsTimeouts: that of the server, which the response before has
+// needed, and the request's own. Who takes the connection over sets others.
+func TestSimulatedHijackForgetsTimeouts(t *testing.T) {
+	server := &web.Server{WriteTimeout: time.Second, Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			w.Write(make([]byte, 4<<20))
+			return
+		}
+		now := spindle.LoopOf(r.Context()).Kernel().Wall()
+		rc := http.NewResponseController(w)
+		rc.SetWriteDeadline(now.Add(time.Second))
+		nc, _, err := rc.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		nc.SetWriteDeadline(now.Add(time.Minute))
+		for err == nil {
+			_, err = nc.Write(make([]byte, 1<<20))
+		}
+		if err != os.ErrDeadlineExceeded {
+			t.Errorf("ended by %v", err)
+		}
+	}))}
+	sim.Explore(t, 1, func(w *sim.World) {
+		host, client := w.Host("server"), w.Host("client")
+		host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+		client.Go(func(ctx context.Context) error {
+			c, err := stream.Dial(ctx, "tcp", "server:80")
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			io.WriteString(c, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return err
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				return err
+			}
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			return spindle.Sleep(ctx, 2*time.Minute)
+		})
+	})
 }

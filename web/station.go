@@ -41,6 +41,7 @@ type station struct {
 
 	yields   bool // workers will be let run at the end of the turn
 	yield    func()
+	yielding loop.Handle
 	draining bool
 	cause    error // why requests end when the station aborts their connections
 
@@ -171,14 +172,18 @@ func (st *station) tasks() *spindle.Nursery {
 }
 
 // LoopClosing is called when the loop is closed, perhaps without the service having
-// been shut down: nobody will give the workers anything to do.
-func (st *station) LoopClosing() { st.sv.loopClosed() }
+// been shut down: nobody will give the workers anything to do. That they are not let
+// run any more is no loss to tell of.
+func (st *station) LoopClosing() {
+	st.yielding.Cancel()
+	st.sv.loopClosed()
+}
 
 // gaveWork has workers run before the loop goes to sleep: on a single processor it
 // would otherwise sleep on theirs, until the runtime notices.
 func (st *station) gaveWork() {
 	if !st.yields {
 		st.yields = true
-		st.l.CallSoon(st.yield)
+		st.yielding = st.l.CallSoon(st.yield)
 	}
 }

@@ -73,8 +73,12 @@ func (w *response) detach() error {
 		return errIncomplete
 	}
 	w.hijacked = true
+	w.x.control.cancel()
 	c.flags |= switching
 	c.leave()
+	if c.is(timesWrites) {
+		c.tc.SetWriteTimeout(0)
+	}
 	return nil
 }
 
@@ -104,6 +108,9 @@ func (c *conn) become(p transport.Protocol) {
 		if eof, ok := p.(transport.EOFReceiver); !ok || !eof.EOFReceived(tc) {
 			tc.Close()
 		}
+	}
+	if c.is(drains) && !tc.IsClosing() {
+		drainUpgraded(tc)
 	}
 	returned = true
 }

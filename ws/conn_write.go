@@ -78,8 +78,8 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 	if err == nil {
 		return nil
 	}
-	if err = endOf(ctx, err); n == 0 && ctx.Err() != nil {
-		return err // nothing went out: another frame may follow
+	if err = endOf(ctx, err); (n == 0 || n == size) && ctx.Err() != nil {
+		return err // nothing went out, or all will: another frame may follow
 	}
 	c.broken.Store(true)
 	c.nc.Close() // who reads hears of it

@@ -134,6 +134,11 @@ func (p *protocol) EOFReceived(c *transport.Conn) bool {
 	return false
 }
 
+// Draining is told when the server ends: so does the Socket.
+func (p *protocol) Draining(*transport.Conn) {
+	_ = (*Socket)(p).Close(GoingAway, "") // one that is closing already does so
+}
+
 // PauseWriting takes note.
 func (p *protocol) PauseWriting(c *transport.Conn) { p.state |= pausedWriting }
 

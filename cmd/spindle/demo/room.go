@@ -107,7 +107,7 @@ func (r *room) say(what line) {
 	}
 	message := ws.Prepare(ws.Text, text)
 	for l, h := range r.halls {
-		l.Post(func() { // a loop that is closed has nobody left to tell
+		l.PostWeak(func() { // a loop that is closed, or about to be, has nobody left to tell
 			for s := range h.people {
 				s.SendPrepared(message)
 			}
