@@ -103,6 +103,7 @@ func (c *conn) cause() error {
 func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	c.flags |= gone
 	c.leave()
+	delete(c.st.remotes, c)
 	cause := c.cause()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = ErrTimeout

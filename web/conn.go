@@ -31,7 +31,6 @@ type conn struct {
 	since          time.Duration
 	before, behind *conn
 
-	remote   string // made when first asked for
 	tls      *tls.ConnectionState
 	requests uint32
 	flags    connFlags

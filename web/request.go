@@ -172,10 +172,22 @@ func (x *exchange) localAddr() (a net.Addr) {
 
 // remoteAddr is the peer's address as a string.
 func (c *conn) remoteAddr() string {
-	if c.remote == "" {
-		if a := c.tc.RemoteAddr(); a != nil {
-			c.remote = a.String()
-		}
+	st := c.st
+	if remote, ok := st.remotes[c]; ok {
+		return remote
 	}
-	return c.remote
+	a := c.tc.RemoteAddr()
+	if a == nil {
+		return ""
+	}
+	if len(st.remotes) >= keepRemotes {
+		clear(st.remotes)
+	}
+	remote := a.String()
+	st.remotes[c] = remote
+	return remote
 }
+
+// keepRemotes is how many addresses a station keeps: of those at work, not of all
+// who are connected.
+const keepRemotes = 1024

@@ -27,6 +27,7 @@ type station struct {
 	lean    LeanCtx
 	probe   http.Request // what a ServeMux is asked about
 	host    string       // the last one asked for: nearly always the next one too
+	remotes map[*conn]string
 
 	date   string // a line
 	dateAt time.Duration
@@ -59,7 +60,7 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 		return st
 	}
 	s := sv.server
-	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load()}
+	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load(), remotes: make(map[*conn]string)}
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)

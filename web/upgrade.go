@@ -76,6 +76,7 @@ func (w *response) detach() error {
 	w.x.control.cancel()
 	c.flags |= switching
 	c.leave()
+	delete(c.st.remotes, c)
 	if c.is(timesWrites) {
 		c.tc.SetWriteTimeout(0)
 	}
