@@ -73,7 +73,6 @@ func (f *Future[T]) complete(value T, err error) bool {
 		return false
 	}
 	f.done, f.value, f.err = true, value, err
-	f.task = nil
 	f.then.call(f.s.l)
 	f.lot.Wake(1 << 30)
 	return true

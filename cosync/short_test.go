@@ -1,0 +1,58 @@
+package cosync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// A channel that need not wait takes a short way. What holds for the long one holds
+// there too.
+
+func TestShortWayHeedsCancellation(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		tx, rx := cosync.NewChannel[int](4)
+		if err := tx.Send(ctx, 1); err != nil {
+			return err
+		}
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			s.Cancel(nil)
+			if err := tx.Send(ctx, 2); !errors.Is(err, context.Canceled) {
+				t.Errorf("Send with room: %v", err)
+			}
+			if v, err := rx.Receive(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("Receive of what is there: %d, %v", v, err)
+			}
+			if n := tx.Statistics().Length; n != 1 {
+				t.Errorf("%d values are in the channel, want the first", n)
+			}
+			return nil
+		})
+	})
+}
+
+func TestShortWayLetsOthersRun(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		tx, rx := cosync.NewChannel[int](4)
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			ran := false
+			n.Go(func(context.Context) error { ran = true; return nil })
+			for i := range 1000 {
+				if err := tx.Send(ctx, i); err != nil {
+					return err
+				}
+				if v, err := rx.Receive(ctx); v != i || err != nil {
+					t.Errorf("%d came for %d, %v", v, i, err)
+				}
+			}
+			if !ran {
+				t.Error("a thousand values went through while another task waited to begin")
+			}
+			return nil
+		})
+	})
+}
