@@ -82,7 +82,7 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 func (f *Failure) report(tb testing.TB) {
 	tb.Helper()
 	story := f.Story(f.testCommand(tb.Name()))
-	if errors.Is(f.Err, ErrDiverges) {
+	if errors.Is(f.Err, ErrDiverges) || errors.Is(f.Err, ErrUnknownPart) {
 		tb.Fatalf("sim: seed %d: %v", f.World.Seed(), f.Err)
 	}
 	var fault *spindle.PanicError

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +80,10 @@ func (s Search) find(ctx context.Context, play player) *Failure {
 		}
 		only := partsOf(s.Only)
 		f := run(world(only))
+		if wrong := f.World.unknownParts(); wrong != nil {
+			f.Err, f.Runs = fmt.Errorf("%w: %s", ErrUnknownPart, strings.Join(wrong, ", ")), i+1
+			return f
+		}
 		if f.Err != nil {
 			f = f.shrink(func(only parts) *Failure { return run(world(only)) })
 			f.Runs = i + 1
@@ -93,6 +99,35 @@ func (s Search) find(ctx context.Context, play player) *Failure {
 	}
 	return nil
 }
+
+// ErrUnknownPart says that a failure is to be run again with parts that the program
+// does not have: a list that was not copied whole, or is of another program.
+var ErrUnknownPart = errors.New("sim: no such fault or amount")
+
+// unknownParts are those asked for that the world, which has run, knows nothing of.
+func (w *World) unknownParts() (wrong []string) {
+	for part := range w.only {
+		name, value, isAmount := strings.Cut(part, "=")
+		number, err := strconv.Atoi(cmp.Or(value, name))
+		known := false
+		switch {
+		case isAmount:
+			known = err == nil && slices.ContainsFunc(w.amounts, func(a amount) bool { return a.name == name })
+		case err == nil:
+			known = number >= 0 && number < len(w.script)
+		default:
+			known = slices.Contains(rates, part) || part == "none"
+		}
+		if !known {
+			wrong = append(wrong, strconv.Quote(part))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
+}
+
+// rates are the faults that have a share in place of a time.
+var rates = []string{"loss", "duplicate", "reorder", "dribble", "spurious"}
 
 // size is how large the i-th of n worlds is, as a share of its amounts. The first
 // ones are small: what fails there is soon told.

@@ -75,3 +75,28 @@ func TestNothingIsFoundWhereNothingIs(t *testing.T) {
 		t.Errorf("%+v, %v", f, seeds)
 	}
 }
+
+// TestUnknownPartsAreNamed: a list of parts that was mistyped does not pass for a
+// run in which nothing fails.
+func TestUnknownPartsAreNamed(t *testing.T) {
+	setup := func(w *sim.World) { w.Amount("adds", 3) }
+	for _, c := range []struct {
+		only []string
+		want string
+	}{
+		{[]string{"bogus", "loss"}, `"bogus"`},
+		{[]string{"adds=x"}, `"adds=x"`},
+		{[]string{"subs=1"}, `"subs=1"`},
+		{[]string{"0"}, `"0"`},
+		{[]string{"adds=1", "none"}, ""},
+		{[]string{"spurious"}, ""},
+	} {
+		f := sim.Search{Runs: 1, Only: c.only}.Find(t.Context(), setup)
+		switch {
+		case c.want == "" && f != nil:
+			t.Errorf("%q: %v", c.only, f.Err)
+		case c.want != "" && (f == nil || !errors.Is(f.Err, sim.ErrUnknownPart) || !strings.HasSuffix(f.Err.Error(), ": "+c.want)):
+			t.Errorf("%q does not fail with %s: %v", c.only, c.want, f)
+		}
+	}
+}

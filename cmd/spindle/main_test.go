@@ -110,6 +110,7 @@ func TestMistakesTakeOneLine(t *testing.T) {
 		{"serve --tls-cert /no/such/file --tls-key x", "/no/such/file"},
 		{"serve /no/such/folder", "/no/such/folder"},
 		{"serve main.go", "not a directory"},
+		{"sim --seed 44 --only bogus counter", `"bogus"`},
 		{"bench --bogus", "-bogus"},
 		{"bench knitting", `"knitting" (have callbacks, turns, timers, post, ready, sleep, idle, switch, spawn, gather, channel)`},
 		{"bench turns knitting", `"knitting"`},

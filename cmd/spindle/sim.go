@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -145,6 +146,9 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 	failure := s.Find(ctx, s.program.World(s.faults))
 	took := time.Since(s.began)
 	bar.erase()
+	if failure != nil && errors.Is(failure.Err, sim.ErrUnknownPart) {
+		return fmt.Errorf("--only: %w", failure.Err)
+	}
 	if failure != nil {
 		s.sampled = failure.World
 	}
