@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -36,6 +37,10 @@ type proxy struct {
 	up, down int64 // bytes to the target and from it
 }
 
+// errItself ends a proxy that would pass its clients on to itself, again and again
+// until no descriptor is left.
+var errItself = errors.New("the target is this proxy itself")
+
 func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
 	patience := flags.Duration("dial-timeout", 10*time.Second, "`TIME` that the target may take to answer")
@@ -68,10 +73,16 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		if *every > 0 {
 			spindle.Background(ctx).Go(func(ctx context.Context) error { return p.tell(ctx, out, *every) })
 		}
+		serving, end := context.WithCancelCause(ctx)
 		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) {
+			if errors.Is(err, errItself) {
+				end(err)
+				return
+			}
 			fmt.Fprintf(errs, "spindle proxy: %v: %v\n", c.RemoteAddr(), err)
 		}}
-		return serve.Serve(ctx, ln, p.pass)
+		err = serve.Serve(serving, ln, p.pass)
+		return cmp.Or(context.Cause(serving), err)
 	})
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(out, p)
@@ -106,6 +117,11 @@ func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
 	}
 	target := server.(*stream.Conn)
 	defer target.Close()
+	// Compared here and not before listening: a wildcard, a name or port 0 shows where
+	// it leads only when somebody comes that way.
+	if target.RemoteAddr().String() == client.LocalAddr().String() {
+		return errItself
+	}
 	return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
 		n.Go(func(context.Context) error { return pump(target, client, &p.up) })
 		n.Go(func(context.Context) error { return pump(client, target, &p.down) })

@@ -64,20 +64,50 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// nobody is an address where nothing listens: the system gives port 1 to no program
+// that asks for any port.
+const nobody = "127.0.0.1:1"
+
 func TestProxyWithoutTarget(t *testing.T) {
+	addr, end := startProxy(t, "127.0.0.1:0", nobody)
+	hangsUp(t, addr)
+	last, errs := end()
+	if !strings.Contains(last, "1 accepted, 0 open, 1 failed") || !strings.Contains(errs, "connection refused") {
+		t.Errorf("it says %q and %q", last, errs)
+	}
+}
+
+// TestProxyOfItself ends with the first connection that it would pass on to itself,
+// before a single client takes all descriptors.
+func TestProxyOfItself(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone.Close()
-	addr, end := startProxy(t, "127.0.0.1:0", gone.Addr().String())
+	itself := gone.Addr().String()
+	r, w := io.Pipe()
+	var errs bytes.Buffer
+	exit := make(chan int, 1)
+	go func() {
+		exit <- execute(t.Context(), []string{"proxy", itself, itself}, w, &errs)
+		w.Close()
+	}()
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	hangsUp(t, itself)
+	if code := <-exit; code != 2 || !strings.HasSuffix(errs.String(), "spindle proxy: the target is this proxy itself\n") {
+		t.Errorf("exit code %d, and it says %q", code, errs.String())
+	}
+}
+
+// hangsUp connects, and waits until the proxy ends the connection.
+func hangsUp(t *testing.T, addr string) {
+	t.Helper()
 	conn := dial(t, addr)
+	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("somebody answered")
-	}
-	conn.Close()
-	last, errs := end()
-	if !strings.Contains(last, "1 accepted, 0 open, 1 failed") || !strings.Contains(errs, "connection refused") {
-		t.Errorf("it says %q and %q", last, errs)
 	}
 }
