@@ -66,8 +66,7 @@ func (n *Nursery) join(t *Task) {
 			n.failed(caught(keptThread))
 		}
 		n.opener = t
-		t.pause(t.scope, "nursery", unabortable{})
-		t.suspend()
+		t.wait(t.scope, "nursery", unabortable{})
 	}
 	n.closed = true
 	t.heed(n.scope.parent)

@@ -51,7 +51,7 @@ func (w Waker) Pass() {
 	t := w.c.task
 	if t.budget--; t.budget <= 0 {
 		t.queue()
-		t.suspend()
+		t.rest()
 	}
 }
 
@@ -75,14 +75,11 @@ func (f AbortFunc) Abort() bool { return f() }
 // was given; or until ctx, or a scope that the task is in, is cancelled, and abort
 // agrees. What names the wait in the task tree.
 func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
-	c := w.c
-	if c == nil || abort == nil || c.task == nil || c.task.state != running || w.seq != c.seq+1 {
-		panic("spindle: Park with a Waker of another wait")
-	}
-	t := c.task
-	t.pause(ctx, what, abort)
-	return t.suspend()
+	return w.c.suspend(w.seq, ctx, what, abort)
 }
+
+// strayWaker is the panic of a Park that is not what follows its NewWaker.
+const strayWaker = "spindle: Park with a Waker of another wait"
 
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun
 // or has ended already.
@@ -91,7 +88,9 @@ func (w Waker) Wake(err error) bool {
 	if c == nil {
 		return false
 	}
-	c.s.only("Waker.Wake")
+	if c.s.l.Foreign() {
+		refuse("Waker.Wake")
+	}
 	t := c.task
 	if t == nil || t.state != waiting || c.seq != w.seq {
 		return false
@@ -129,8 +128,7 @@ func (l *Lot) Wait(ctx context.Context, what string) error {
 		return err
 	}
 	l.waiters.push(&t.co.inLot, t)
-	t.pause(ctx, what, (*lotWait)(t.co))
-	return t.suspend()
+	return t.wait(ctx, what, (*lotWait)(t.co))
 }
 
 // lotWait is given up by leaving the queue. A task that Wake has taken out is

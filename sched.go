@@ -52,8 +52,13 @@ func schedOf(l *loop.Loop) *sched {
 // only panics unless the caller may use what belongs to the loop.
 func (s *sched) only(op string) {
 	if s.l.Foreign() {
-		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
+		refuse(op)
 	}
+}
+
+// refuse panics: a goroutine that is not the loop's has called op.
+func refuse(op string) {
+	panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
 }
 
 // task is a new task, or one that was used before.
@@ -178,9 +183,12 @@ func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 	s.l.SetOwner(owner)
 	s.running = t
 	if c.dead {
-		go c.next()
+		c.exit()
 	}
 }
+
+// exit lets a goroutine of no importance finish the exit of a coroutine.
+func (c *coro) exit() { go c.next() }
 
 // claim takes the coroutine out of its lane that the loop would resume next; nil
 // if there is none, or if only the loop can resume it.

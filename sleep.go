@@ -18,8 +18,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	t.co.timer = scope.s.l.CallLater(d, t.co.alarm())
-	t.pause(ctx, "Sleep", (*sleeping)(t.co))
-	return t.suspend()
+	return t.wait(ctx, "Sleep", (*sleeping)(t.co))
 }
 
 // SleepUntil waits until the loop's clock has reached when.
@@ -29,8 +28,7 @@ func SleepUntil(ctx context.Context, when time.Duration) error {
 		return err
 	}
 	t.co.timer = scope.s.l.CallAt(when, t.co.alarm())
-	t.pause(ctx, "SleepUntil", (*sleeping)(t.co))
-	return t.suspend()
+	return t.wait(ctx, "SleepUntil", (*sleeping)(t.co))
 }
 
 // sleeping ends with the task's timer.
@@ -45,7 +43,8 @@ func Yield(ctx context.Context) error {
 		return err
 	}
 	t.queue()
-	return t.suspend()
+	t.rest()
+	return nil
 }
 
 // Now is the time of the loop's clock.
@@ -101,8 +100,7 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 		return err
 	}
 	c.fd = int32(fd)
-	t.pause(ctx, op, ab)
-	return t.suspend()
+	return t.wait(ctx, op, ab)
 }
 
 type readWait coro

@@ -53,3 +53,85 @@ func TestWakerOfAnEndedTask(t *testing.T) {
 		})
 	})
 }
+
+// TestParkWithTheWrongWaker is named, and does no harm to the waits that go on.
+func TestParkWithTheWrongWaker(t *testing.T) {
+	abort := spindle.AbortFunc(func() bool { return true })
+	sim.Test(t, func(ctx context.Context) error {
+		refused := func(what string, w spindle.Waker, abort spindle.Aborter) {
+			t.Helper()
+			defer func() {
+				if got := recover(); got != "spindle: Park with a Waker of another wait" {
+					t.Errorf("%s: panic %v", what, got)
+				}
+			}()
+			w.Park(ctx, "the test", abort)
+			t.Errorf("%s: it waits", what)
+		}
+		refused("no Waker at all", spindle.Waker{}, abort)
+		w, err := spindle.NewWaker(ctx)
+		if err != nil {
+			return err
+		}
+		refused("nothing to take it back", w, nil)
+		spindle.LoopOf(ctx).CallSoon(func() {
+			refused("of a task that waits already", w, abort)
+			w.Wake(nil)
+		})
+		if err := w.Park(ctx, "the test", abort); err != nil {
+			return err
+		}
+		refused("for the second time", w, abort)
+
+		next, err := spindle.NewWaker(ctx)
+		if err != nil {
+			return err
+		}
+		spindle.LoopOf(ctx).CallSoon(func() { refused("of a task that is about to go on", next, abort) })
+		if err := spindle.Yield(ctx); err != nil {
+			return err
+		}
+		next.Pass()
+		return nil
+	})
+}
+
+// TestAWaitGivesANewShare: a task that has just waited goes on for as long as one that
+// has never had to.
+func TestAWaitGivesANewShare(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			turns, over := 0, false
+			n.Go(func(ctx context.Context) error {
+				for !over {
+					turns++
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			defer func() { over = true }()
+			for range 3 {
+				w, err := spindle.NewWaker(ctx)
+				if err != nil {
+					return err
+				}
+				spindle.LoopOf(ctx).CallSoon(func() { w.Wake(nil) })
+				if err := w.Park(ctx, "the test", spindle.AbortFunc(func() bool { return true })); err != nil {
+					return err
+				}
+				before := turns
+				for range 50 {
+					if err := spindle.Checkpoint(ctx); err != nil {
+						return err
+					}
+				}
+				if turns != before {
+					t.Fatalf("the other task has had %d turns", turns-before)
+				}
+			}
+			return nil
+		})
+	})
+}

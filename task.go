@@ -159,22 +159,6 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 	return err
 }
 
-// pause begins a wait: somebody will wake the task, or ctx, or the scope the task
-// is in, is cancelled and ab agrees. The task must suspend next. It takes two
-// calls because every return behind a switch costs as much as ten instructions.
-func (t *Task) pause(ctx context.Context, what string, ab Aborter) {
-	c := t.co
-	c.seq++
-	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
-	t.state = waiting
-	t.budget = eachBudget
-	if ctx != context.Context(t.scope) {
-		if unbind := t.bind(ctx); unbind != nil {
-			c.seldom().unbind = unbind
-		}
-	}
-}
-
 // wake ends the task's wait with err.
 func (t *Task) wake(err error) {
 	c := t.co
@@ -193,10 +177,10 @@ func (t *Task) cancelWait(err error) {
 // bind has a context that is not the task's own scope end the wait too: another
 // scope, or one that the standard library derived from a scope. A scope around
 // the task's reaches it anyway.
-func (t *Task) bind(ctx context.Context) (unbind func()) {
+func (t *Task) bind(ctx context.Context) {
 	scope := scopeOf(ctx)
 	if ctx == context.Context(scope) && scope.reaches(t.scope) {
-		return nil
+		return
 	}
 	co, seq := t.co, t.co.seq
 	give := func() {
@@ -210,10 +194,11 @@ func (t *Task) bind(ctx context.Context) (unbind func()) {
 	}
 	if ctx == context.Context(scope) {
 		stop := scope.AfterFunc(give) // called on the loop
-		return func() { stop() }
+		co.seldom().unbind = func() { stop() }
+		return
 	}
 	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWeak(give) }) // a run that has ended needs it no more
-	return func() { stop() }
+	co.seldom().unbind = func() { stop() }
 }
 
 // heed is the end of a wait that cancellation does not end. Code that goes on
@@ -234,13 +219,13 @@ func (t *Task) breathe() {
 	if t.ignored < 255 {
 		t.ignored++
 	}
-	t.pause(t.scope, "cancelled wait", unabortable{})
 	if t.ignored <= heeded {
-		t.wake(nil)
-	} else {
-		t.co.timer = t.co.s.l.CallLater(heedless, t.co.alarm())
+		t.queue()
+		t.rest()
+		return
 	}
-	t.suspend()
+	t.co.timer = t.co.s.l.CallLater(heedless, t.co.alarm())
+	t.wait(t.scope, "cancelled wait", unabortable{})
 }
 
 const (
@@ -253,10 +238,18 @@ type unabortable struct{}
 
 func (unabortable) Abort() bool { return false }
 
+// wait is Park for a wait that nobody but us knows of.
+func (t *Task) wait(ctx context.Context, what string, ab Aborter) error {
+	return t.co.suspend(t.co.seq+1, ctx, what, ab)
+}
+
 // queue has the running task go on when everything has run that is ready. It must
-// suspend next.
+// rest next.
 func (t *Task) queue() {
 	t.budget = eachBudget
 	t.state = ready
 	t.co.s.l.ResumeSoon(t.lane, t.co)
 }
+
+// rest gives up control until the turn of a queued task has come.
+func (t *Task) rest() { t.co.suspend(t.co.seq, nil, "", nil) }

@@ -34,6 +34,10 @@ type channel[T any] struct {
 	receivers int
 }
 
+// flows tells whether there are values in the channel and room for more. Then nobody
+// waits at either end, and both ends are open.
+func (c *channel[T]) flows() bool { return 0 < c.kept.n && c.kept.n < c.capacity }
+
 // side is one clone of an end of a channel.
 type side struct{ closed bool }
 
@@ -54,7 +58,13 @@ type Receiver[T any] struct {
 // sender is closed, with ErrBroken if no receiver is left.
 func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
-	if (c.kept.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l) {
+	switch {
+	case c.flows() && !s.closed:
+		if spindle.Quick(ctx, c.l) {
+			c.kept.push(v)
+			return nil
+		}
+	case (c.kept.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l):
 		_, err := s.try(v)
 		return err
 	}
@@ -129,7 +139,12 @@ func (s *Sender[T]) Close() {
 // closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
-	if (c.kept.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l) {
+	switch {
+	case c.flows() && !r.closed:
+		if spindle.Quick(ctx, c.l) {
+			return c.kept.pop(), nil
+		}
+	case (c.kept.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l):
 		v, _, err := r.try()
 		return v, err
 	}

@@ -56,3 +56,27 @@ func TestShortWayLetsOthersRun(t *testing.T) {
 		})
 	})
 }
+
+// TestShortWayIsNotForClosedEnds, although the channel itself is open and has both
+// values and room.
+func TestShortWayIsNotForClosedEnds(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		tx, rx := cosync.NewChannel[int](4)
+		closedTx, closedRx := tx.Clone(), rx.Clone()
+		closedTx.Close()
+		closedRx.Close()
+		if err := tx.Send(ctx, 1); err != nil {
+			return err
+		}
+		if err := closedTx.Send(ctx, 2); err != cosync.ErrClosed {
+			t.Errorf("Send: %v", err)
+		}
+		if v, err := closedRx.Receive(ctx); err != cosync.ErrClosed {
+			t.Errorf("Receive: %d, %v", v, err)
+		}
+		if n := tx.Statistics().Length; n != 1 {
+			t.Errorf("%d values are in the channel, want the first", n)
+		}
+		return nil
+	})
+}

@@ -43,7 +43,8 @@ func (l *Loop) TakeCoroutine() {
 		l.sinceAsk++
 		l.stats.Turns++
 	}
-	q.pop()
+	q.at(q.head).co = nil
+	q.head++
 }
 
 // Owner is the goroutine that may use the loop.

@@ -127,7 +127,8 @@ func TestAClientThatBreaksOff(t *testing.T) {
 }
 
 func TestAServerThatIsNotThere(t *testing.T) {
-	addr, says := start(t, "127.0.0.1:1") // a port that nobody is given by chance
+	const nobody = "127.0.0.1:1" // nobody is given that port by chance
+	addr, says := start(t, nobody)
 	for range 2 { // the proxy goes on
 		c := dial(t, addr)
 		if line, err := says.ReadString('\n'); err != nil || !strings.Contains(line, "refused") {
