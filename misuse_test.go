@@ -292,3 +292,32 @@ func TestMisuseNamesWhatWasCalled(t *testing.T) {
 		}
 	}
 }
+
+// TestRunInATask is named: the task's own loop would stand still. In a goroutine that
+// the task waits for it is as good as anywhere.
+func TestRunInATask(t *testing.T) {
+	nothing := func(context.Context) error { return nil }
+	sim.Test(t, func(ctx context.Context) error {
+		derived, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for name, ctx := range map[string]context.Context{"its ctx": ctx, "a derived one": derived} {
+			func() {
+				defer func() {
+					if got, _ := recover().(string); !strings.Contains(got, "Run called on a loop that would stand still") {
+						t.Errorf("with %s: panic %q", name, got)
+					}
+				}()
+				spindle.Run(ctx, nothing)
+				t.Errorf("with %s: it runs", name)
+			}()
+		}
+		return nil
+	})
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		_, err := spindle.Blocking(ctx, func() (int, error) { return 0, spindle.Run(ctx, nothing) })
+		return err
+	})
+	if err != nil {
+		t.Errorf("in a goroutine: %v", err)
+	}
+}

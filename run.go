@@ -32,8 +32,8 @@ type Options struct {
 // returns the context's cause, or nil if fn returns nil all the same. It is
 // asyncio.run and trio.run.
 //
-// It is for goroutines. In a task it would hold up the task's loop until it returns:
-// there, open a nursery.
+// It is for goroutines. In a task it would hold up the task's loop until it returns;
+// if ctx tells, it panics. There, open a nursery.
 func Run(ctx context.Context, fn func(context.Context) error) error {
 	return RunWith(ctx, Options{}, fn)
 }
@@ -79,6 +79,9 @@ func (r *Runner) Close() error { return r.l.Close() }
 
 // Run is Run on the Runner's loop, which must not be running.
 func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err error) {
+	if sc := scopeOf(ctx); sc != nil && sc.s.l.Owns() {
+		panic("spindle: Run called on a loop that would stand still until it returns; open a nursery")
+	}
 	run := newRun(ctx, r.l, r.o)
 	// The loop has run on a goroutine of its own. Its coroutines must not end on
 	// the caller's, who may have locked the thread.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -30,7 +31,7 @@ type body struct {
 
 	asked atomic.Bool // the client was told to go on
 
-	wake func(error) // whoever waits for more; loop goroutine only
+	reading *waiter // who waits for more; loop goroutine only
 }
 
 // bodyLimit is how much is received ahead of the handler.
@@ -101,9 +102,9 @@ func (b *body) leavesTooMuch() bool {
 }
 
 func (b *body) arrived() {
-	if wake := b.wake; wake != nil {
-		b.wake = nil
-		wake(nil)
+	if w := b.reading; w != nil {
+		b.reading = nil
+		w.done(nil)
 	}
 }
 
@@ -131,7 +132,11 @@ func (b *body) Read(p []byte) (int, error) {
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := b.x.st.await("request body", b.wait); err != nil {
+		var w waiter
+		if err := b.x.st.await("request body", func(done func(error)) { b.wait(&w, done) }); err != nil {
+			if b.x.st.l.Owns() && b.reading == &w {
+				b.reading = nil // a task whose scope has ended
+			}
 			return 0, err
 		}
 	}
@@ -166,16 +171,22 @@ func (b *body) bringTrailer() {
 }
 
 // wait calls done when there is something to take, on the loop.
-func (b *body) wait(done func(error)) {
+func (b *body) wait(w *waiter, done func(error)) {
 	b.mu.Lock()
 	ready := len(b.buf) > b.at || b.err != nil
 	b.mu.Unlock()
-	if ready {
+	switch {
+	case ready:
 		done(nil)
-		return
+	case b.reading != nil:
+		done(errTwoBodyReaders)
+	default:
+		w.done = done
+		b.reading = w
 	}
-	b.wake = done
 }
+
+var errTwoBodyReaders = errors.New("web: two reads of a request's body at once")
 
 // feed has the connection read on, on the loop.
 func (b *body) feed() error {

@@ -1,9 +1,19 @@
 package web
 
-import "github.com/spindleloop/spindle/loop"
+import (
+	"net/http"
+
+	"github.com/spindleloop/spindle/loop"
+)
 
 // Yields tells whether workers are to be let run at the end of the loop's turn.
 func Yields(sv *Service, l *loop.Loop) bool {
 	st, ok := l.Local(stationKey{sv}).(*station)
 	return ok && st.yields
 }
+
+// Abort ends the connection of a request, on its loop.
+func Abort(w http.ResponseWriter) { own(w).x.c.tc.Abort() }
+
+// ErrTwoBodyReaders is what the second of two reads gets.
+var ErrTwoBodyReaders = errTwoBodyReaders

@@ -260,3 +260,42 @@ func TestNoContinueInsideAResponse(t *testing.T) {
 		})
 	}
 }
+
+// TestTwoReadersOfABody: the second fails while the first waits, and the first gets
+// what comes.
+func TestTwoReadersOfABody(t *testing.T) {
+	type result struct {
+		got string
+		err error
+	}
+	refused := make(chan error, 1)
+	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		results := make(chan result, 2)
+		for range 2 {
+			go func() {
+				p := make([]byte, 10)
+				n, err := r.Body.Read(p)
+				results <- result{string(p[:n]), err}
+			}()
+		}
+		refused <- (<-results).err
+		first := <-results
+		io.WriteString(w, first.got)
+	})})
+	r, w := io.Pipe()
+	go func() {
+		if err := <-refused; err != web.ErrTwoBodyReaders {
+			t.Errorf("the second gets %v", err)
+		}
+		io.WriteString(w, "hello")
+		w.Close()
+	}()
+	res, err := client(t).Post(url(sv, "/"), "text/plain", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, err := io.ReadAll(res.Body); err != nil || string(got) != "hello" {
+		t.Errorf("the first gets %q, %v", got, err)
+	}
+}

@@ -86,7 +86,9 @@ func (w *response) detach() error {
 // become has another protocol go on.
 func (c *conn) become(p transport.Protocol) {
 	tc := c.tc
-	if c.is(gone) {
+	if c.is(gone) { // before p could be told of it
+		p.ConnectionMade(tc)
+		p.ConnectionLost(tc, c.cause())
 		return
 	}
 	returned := false

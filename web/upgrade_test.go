@@ -121,3 +121,24 @@ func TestUpgradedProtocolThatPanics(t *testing.T) {
 		t.Errorf("the log says %q", log.String())
 	}
 }
+
+// TestUpgradeOfALostConnection: the protocol hears of its beginning and its end, as
+// every protocol does whose Upgrade did not fail.
+func TestUpgradeOfALostConnection(t *testing.T) {
+	lost := make(chan error, 1)
+	s := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		web.Abort(w) // the loop has not told the server yet
+		if err := web.Upgrade(w, r, nil, shout{lost}); err != nil {
+			t.Error(err)
+		}
+	}))})
+	nc, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
+	if err := <-lost; !errors.Is(err, web.ErrClientGone) {
+		t.Errorf("lost with %v", err)
+	}
+}

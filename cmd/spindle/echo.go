@@ -73,6 +73,8 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 		return fmt.Errorf("--loops %d: need at least one", *loops)
 	case *network == "unix" && *loops > 1:
 		return errors.New("--loops: only one loop can listen on a Unix socket")
+	case *network != "tls" && *certFile+*keyFile != "":
+		return errors.New("--tls-cert, --tls-key: only for --network tls")
 	case *network == "udp" && *model == "coroutine" && *loops > 1:
 		return errors.New("--loops: only one loop can receive datagrams in this model")
 	}

@@ -92,6 +92,7 @@ func TestMistakesTakeOneLine(t *testing.T) {
 		{"echo --network unix --loops 2", "--loops"},
 		{"echo --network udp --model coroutine --loops 2", "--loops"},
 		{"echo --network tls --tls-cert /no/such/file --tls-key x", "/no/such/file"},
+		{"echo --tls-cert c.pem --tls-key k.pem", "--network tls"},
 		{"echo --network unix --addr /no/such/folder/x", "/no/such/folder/x"},
 		{"proxy", "LISTEN and TARGET"},
 		{"proxy :0", "LISTEN and TARGET"},
