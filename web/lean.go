@@ -44,6 +44,9 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 	lc := &c.st.lean
 	lc.begin(c, p)
 	if !lean(lc) {
+		if c.more != nil {
+			c.more.wanted = nil // who leaves the request to the Handler leaves it the body
+		}
 		return false
 	}
 	if c.more != nil && c.more.wanted != nil {

@@ -164,3 +164,27 @@ func TestAccessLog(t *testing.T) {
 		})
 	}
 }
+
+// TestLeanHandlerThatLeavesABodyItAskedFor: the Handler gets the request, and the next
+// one on the connection is nobody's business but its own.
+func TestLeanHandlerThatLeavesABodyItAskedFor(t *testing.T) {
+	sv := serve(t, &web.Server{
+		Lean: func(c *web.LeanCtx) bool {
+			if string(c.Path()) == "/plain" {
+				c.WriteString("plain")
+				return true
+			}
+			c.ReadBody(100, func(c *web.LeanCtx, body []byte) { c.WriteString("not asked any more") })
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }),
+	})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"+
+		"GET /plain HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{"hello", "plain"} {
+		if _, got := response(t, br, "GET"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
