@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // memory is what is in use after a collection.
@@ -71,7 +72,8 @@ func TestMillionTasksInWaves(t *testing.T) {
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			ended, settled := 0, way.waves/10
-			err := spindle.Run(t.Context(), func(ctx context.Context) error {
+			o := spindle.Options{Loop: loop.Options{Watchdog: -1}} // the collections hold the loop up, and what it would tell needs memory
+			err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					var before memory
 					for wave := range way.waves {
