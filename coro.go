@@ -146,7 +146,7 @@ func (c *coro) suspend(seq uint32, ctx context.Context, what string, ab Aborter)
 		if ctx != context.Context(t.scope) {
 			t.bind(ctx)
 		}
-	case ab != nil || t.state != ready:
+	case ab != nil || t.state != ready || t != s.running:
 		panic(strayWaker)
 	}
 	for {

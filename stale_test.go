@@ -87,7 +87,10 @@ func TestParkWithTheWrongWaker(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		spindle.LoopOf(ctx).CallSoon(func() { refused("of a task that is about to go on", next, abort) })
+		spindle.LoopOf(ctx).CallSoon(func() {
+			refused("of a task that is about to go on", next, abort)
+			refused("of a task that is about to go on, with nothing to take it back", next, nil)
+		})
 		if err := spindle.Yield(ctx); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ type channel[T any] struct {
 }
 
 // flows tells whether there are values in the channel and room for more. Then nobody
-// waits at either end, and both ends are open.
+// waits at either end, and a receiver is open.
 func (c *channel[T]) flows() bool { return 0 < c.kept.n && c.kept.n < c.capacity }
 
 // side is one clone of an end of a channel.

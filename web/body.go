@@ -132,14 +132,21 @@ func (b *body) Read(p []byte) (int, error) {
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		var w waiter
-		if err := b.x.st.await("request body", func(done func(error)) { b.wait(&w, done) }); err != nil {
-			if b.x.st.l.Owns() && b.reading == &w {
-				b.reading = nil // a task whose scope has ended
-			}
+		if err := b.await(); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// await waits until there is something to take.
+func (b *body) await() error {
+	var w waiter
+	defer func() {
+		if b.x.st.l.Owns() && b.reading == &w {
+			b.reading = nil // a task whose scope has ended, or that has panicked
+		}
+	}()
+	return b.x.st.await("request body", func(done func(error)) { b.wait(&w, done) })
 }
 
 // take reads what is there. It tells whether the loop is to read on.

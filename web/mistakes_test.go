@@ -188,3 +188,31 @@ func TestLeanHandlerThatLeavesABodyItAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestAReadThatPanicsIsNoReader: the next one is not refused as the second of two.
+func TestAReadThatPanicsIsNoReader(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			runtime.LockOSThread() // what no task may hold while it waits
+			r.Body.Read(make([]byte, 1))
+		}()
+		w.Write([]byte("first "))
+		w.(http.Flusher).Flush()
+		io.Copy(w, r.Body)
+	}))})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+	res, err := http.ReadResponse(br, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(nc, "hello")
+	if got, err := io.ReadAll(res.Body); string(got) != "first hello" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

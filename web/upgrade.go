@@ -10,7 +10,8 @@ import (
 
 // Upgrade answers a request with 101 and header, and gives the connection to p: on its
 // loop p is told of the connection made, of data that came early, and of
-// everything after. The fields Connection and Upgrade are added if header has none.
+// everything after; of one that is lost by then, with ErrClientGone or what the server
+// has ended for. The fields Connection and Upgrade are added if header has none.
 // It may be called by every kind of handler, before anything was written; the
 // handler has nothing more to do then, and the request's context ends when it returns.
 //
@@ -87,8 +88,8 @@ func (w *response) detach() error {
 func (c *conn) become(p transport.Protocol) {
 	tc := c.tc
 	if c.is(gone) { // before p could be told of it
+		defer p.ConnectionLost(tc, c.cause()) // whatever p does at its beginning
 		p.ConnectionMade(tc)
-		p.ConnectionLost(tc, c.cause())
 		return
 	}
 	returned := false

@@ -142,3 +142,40 @@ func TestUpgradeOfALostConnection(t *testing.T) {
 		t.Errorf("lost with %v", err)
 	}
 }
+
+// stumbles panics at its beginning.
+type stumbles struct{ shout }
+
+func (stumbles) ConnectionMade(*transport.Conn) { panic("oops") }
+
+// TestUpgradeOfALostConnectionThatPanics: its end is told all the same.
+func TestUpgradeOfALostConnectionThatPanics(t *testing.T) {
+	for _, abort := range []bool{false, true} {
+		lost := make(chan error, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		at, ended := make(chan net.Addr, 1), make(chan error, 1)
+		s := &web.Server{
+			Loops: 1, ErrorLog: slog.New(slog.DiscardHandler), OnListen: func(a net.Addr) { at <- a },
+			Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if abort {
+					web.Abort(w)
+				}
+				if err := web.Upgrade(w, r, nil, stumbles{shout{lost}}); err != nil {
+					t.Error(err)
+				}
+			})),
+		}
+		go func() { ended <- s.ListenAndServe(ctx, "127.0.0.1:0") }()
+		nc, err := net.Dial("tcp", (<-at).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
+		<-lost
+		nc.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}

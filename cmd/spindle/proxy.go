@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -76,13 +76,16 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		serving, end := context.WithCancelCause(ctx)
 		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) {
 			if errors.Is(err, errItself) {
-				end(err)
+				end(errItself)
 				return
 			}
 			fmt.Fprintf(errs, "spindle proxy: %v: %v\n", c.RemoteAddr(), err)
 		}}
 		err = serve.Serve(serving, ln, p.pass)
-		return cmp.Or(context.Cause(serving), err)
+		if context.Cause(serving) == errItself {
+			return errItself
+		}
+		return err
 	})
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(out, p)
@@ -119,7 +122,7 @@ func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
 	defer target.Close()
 	// Compared here and not before listening: a wildcard, a name or port 0 shows where
 	// it leads only when somebody comes that way.
-	if target.RemoteAddr().String() == client.LocalAddr().String() {
+	if at := target.RemoteAddr().String(); at == client.LocalAddr().String() && !strings.HasSuffix(at, ":0") { // known
 		return errItself
 	}
 	return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -80,12 +80,8 @@ func TestProxyWithoutTarget(t *testing.T) {
 // TestProxyOfItself ends with the first connection that it would pass on to itself,
 // before a single client takes all descriptors.
 func TestProxyOfItself(t *testing.T) {
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone.Close()
-	itself := gone.Addr().String()
+	// Below the ports that are given by chance, so that nobody is given it.
+	itself := fmt.Sprintf("127.0.0.1:%d", 20000+os.Getpid()%10000)
 	r, w := io.Pipe()
 	var errs bytes.Buffer
 	exit := make(chan int, 1)
@@ -96,6 +92,7 @@ func TestProxyOfItself(t *testing.T) {
 	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+	go io.Copy(io.Discard, r)
 	hangsUp(t, itself)
 	if code := <-exit; code != 2 || !strings.HasSuffix(errs.String(), "spindle proxy: the target is this proxy itself\n") {
 		t.Errorf("exit code %d, and it says %q", code, errs.String())
