@@ -274,3 +274,38 @@ func TestDrain(t *testing.T) {
 		})
 	}
 }
+
+// TestResetBeforeItIsMade: whoever asks where such a client is, as a log does, gets an
+// address that names nothing. None at all would be a panic that anybody could cause.
+func TestResetBeforeItIsMade(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		var made, lost, told string
+		s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
+			return &script{
+				made: func(c *transport.Conn) {
+					made = c.RemoteAddr().String()
+					told = c.Info().Remote.String()
+				},
+				lost: func(c *transport.Conn, _ error) {
+					lost = c.RemoteAddr().String()
+					l.Stop()
+				},
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.(*net.TCPConn).SetLinger(0)
+		client.Close()
+		if err := l.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if made != ":0" || told != ":0" || lost != ":0" {
+			t.Errorf("at %q when made, %q by Info, %q when lost", made, told, lost)
+		}
+	})
+}

@@ -365,16 +365,31 @@ func (c *Conn) network() string {
 	return sock.NetworkOf(a.Family())
 }
 
-// LocalAddr is the address of this end; nil once the connection is lost.
+// LocalAddr is the address of this end. It is never nil: once the connection is lost,
+// it is one that names nothing, ":0" for TCP.
 func (c *Conn) LocalAddr() net.Addr {
 	c.only("LocalAddr")
-	local, _ := c.addrs()
+	local, _ := c.ends()
 	return local
 }
 
-// RemoteAddr is the address of the peer; nil once the connection is lost.
+// RemoteAddr is the address of the peer. It is never nil: if the peer has reset the
+// connection, which may be before ConnectionMade, or once it is lost, it is one that
+// names nothing, ":0" for TCP.
 func (c *Conn) RemoteAddr() net.Addr {
 	c.only("RemoteAddr")
-	_, remote := c.addrs()
+	_, remote := c.ends()
 	return remote
+}
+
+// ends are the addresses, also where they are not known.
+func (c *Conn) ends() (local, remote net.Addr) {
+	local, remote = c.addrs()
+	if local == nil {
+		local = c.socket.Unknown()
+	}
+	if remote == nil {
+		remote = c.socket.Unknown()
+	}
+	return local, remote
 }

@@ -19,7 +19,7 @@ type Info struct {
 func (c *Conn) Info() Info {
 	c.only("Info")
 	info := Info{In: c.in, Out: c.out, Unsent: c.waiting(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
-	info.Local, info.Remote = c.addrs()
+	info.Local, info.Remote = c.ends()
 	return info
 }
 

@@ -90,7 +90,7 @@ func (w *wire) LocalAddr() net.Addr {
 	if w.shake != nil {
 		return w.shake.local
 	}
-	local, _ := w.c.addrs()
+	local, _ := w.c.ends()
 	return local
 }
 
@@ -98,7 +98,7 @@ func (w *wire) RemoteAddr() net.Addr {
 	if w.shake != nil {
 		return w.shake.remote
 	}
-	_, remote := w.c.addrs()
+	_, remote := w.c.ends()
 	return remote
 }
 

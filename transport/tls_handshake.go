@@ -65,7 +65,7 @@ func (r role) secure(w *wire, config *tls.Config) *tls.Conn {
 func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ahead []byte, over func(error)) {
 	s := &secure{c: c}
 	h := &handshake{s: s, over: over, in: append([]byte(nil), ahead...)}
-	h.local, h.remote = c.addrs()
+	h.local, h.remote = c.ends()
 	s.tls, s.shake = r.secure((*wire)(s), config), h
 	c.tls = s
 	c.state |= shaking

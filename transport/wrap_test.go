@@ -108,7 +108,7 @@ func TestWrapWritingEndOfAPipe(t *testing.T) {
 				r, w := pipe(t)
 				wrap(t, l, w, &script{
 					made: func(c *transport.Conn) {
-						if a := c.LocalAddr(); a != nil {
+						if a := c.LocalAddr(); a.String() != "pipe" || a.Network() != "pipe" {
 							t.Errorf("a pipe at %v", a)
 						}
 						c.Write(big)

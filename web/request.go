@@ -176,14 +176,10 @@ func (c *conn) remoteAddr() string {
 	if remote, ok := st.remotes[c]; ok {
 		return remote
 	}
-	a := c.tc.RemoteAddr()
-	if a == nil {
-		return ""
-	}
 	if len(st.remotes) >= keepRemotes {
 		clear(st.remotes)
 	}
-	remote := a.String()
+	remote := c.tc.RemoteAddr().String()
 	st.remotes[c] = remote
 	return remote
 }

@@ -166,6 +166,18 @@ type pipeAddr struct{}
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "pipe" }
 
+// Unknown is the address of an end that cannot be told: of a connection that is closed,
+// or that the peer has reset. It is of the kind that the others are, and names nothing.
+func (c *Conn) Unknown() net.Addr {
+	switch {
+	case c.is(isTCP):
+		return &net.TCPAddr{}
+	case c.is(isPipe):
+		return pipeAddr{}
+	}
+	return &net.UnixAddr{Net: "unix"}
+}
+
 // NetworkOf is the name of the network that a stream of a family is in.
 func NetworkOf(f kernel.Family) string {
 	if f == kernel.Unix {
