@@ -25,7 +25,8 @@
 //
 // Mutex is needed less often than elsewhere. Tasks of one loop never run at the
 // same time, and a task is left only in a call that takes a ctx, or that reads or
-// writes a connection: between two such calls everything is atomic. A Mutex protects what has to hold across them.
+// writes a connection: between two such calls everything is atomic. A Mutex protects
+// what has to hold across them.
 //
 // # What holds for all
 //

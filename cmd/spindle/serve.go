@@ -37,9 +37,6 @@ It also answers at
   /events                server-sent events: what the loop does
   /ws                    WebSocket messages sent back
   /chat                  a chat room
-
-The port is shared with other servers of the same user that share it: a second
-'spindle serve' there is not refused.
 `
 
 func runServe(ctx context.Context, args []string, out, errs io.Writer) error {

@@ -169,13 +169,14 @@ func (pipeAddr) String() string  { return "pipe" }
 // Unknown is the address of an end that cannot be told: of a connection that is closed,
 // or that the peer has reset. It is of the kind that the others are, and names nothing.
 func (c *Conn) Unknown() net.Addr {
+	network := "unix"
 	switch {
 	case c.is(isTCP):
-		return &net.TCPAddr{}
+		network = "tcp"
 	case c.is(isPipe):
-		return pipeAddr{}
+		network = "pipe"
 	}
-	return &net.UnixAddr{Net: "unix"}
+	return NetAddr(network, kernel.Addr{})
 }
 
 // NetworkOf is the name of the network that a stream of a family is in.
