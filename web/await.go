@@ -21,6 +21,25 @@ func (st *station) await(what string, begin func(done func(error))) error {
 	}
 }
 
+// waiter is a Read that waits.
+type waiter struct{ done func(error) }
+
+// awaitIn is await for who waits in a place where there is room for one: begin puts
+// the waiter there, or calls its done. However the wait ends, also by a panic, it is
+// there no longer.
+func (st *station) awaitIn(place **waiter, what string, begin func(w *waiter)) error {
+	var w waiter
+	defer func() {
+		if st.l.Owns() && *place == &w {
+			*place = nil
+		}
+	}()
+	return st.await(what, func(done func(error)) {
+		w.done = done
+		begin(&w)
+	})
+}
+
 // awaitHere is await in a task.
 func (st *station) awaitHere(what string, begin func(done func(error))) error {
 	ctx := st.tasks().Here()

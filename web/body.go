@@ -132,21 +132,10 @@ func (b *body) Read(p []byte) (int, error) {
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := b.await(); err != nil {
+		if err := b.x.st.awaitIn(&b.reading, "request body", b.wait); err != nil {
 			return 0, err
 		}
 	}
-}
-
-// await waits until there is something to take.
-func (b *body) await() error {
-	var w waiter
-	defer func() {
-		if b.x.st.l.Owns() && b.reading == &w {
-			b.reading = nil // a task whose scope has ended, or that has panicked
-		}
-	}()
-	return b.x.st.await("request body", func(done func(error)) { b.wait(&w, done) })
 }
 
 // take reads what is there. It tells whether the loop is to read on.
@@ -177,18 +166,17 @@ func (b *body) bringTrailer() {
 	b.trailer = nil
 }
 
-// wait calls done when there is something to take, on the loop.
-func (b *body) wait(w *waiter, done func(error)) {
+// wait has w told when there is something to take, on the loop.
+func (b *body) wait(w *waiter) {
 	b.mu.Lock()
 	ready := len(b.buf) > b.at || b.err != nil
 	b.mu.Unlock()
 	switch {
 	case ready:
-		done(nil)
+		w.done(nil)
 	case b.reading != nil:
-		done(errTwoBodyReaders)
+		w.done(errTwoBodyReaders)
 	default:
-		w.done = done
 		b.reading = w
 	}
 }

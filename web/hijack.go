@@ -58,9 +58,6 @@ type hijacked struct {
 	readAt, writeAt deadline
 }
 
-// waiter is a Read that waits.
-type waiter struct{ done func(error) }
-
 // take takes the connection over, on the loop.
 func (h *hijacked) take(w *response) error {
 	if err := w.detach(); err != nil {
@@ -163,11 +160,7 @@ func (h *hijacked) Read(p []byte) (int, error) {
 		if n, err := h.get(p); n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		var w waiter
-		if err := h.st.await("a hijacked connection", func(done func(error)) { h.wait(&w, done) }); err != nil {
-			if h.st.l.Owns() && h.reading == &w {
-				h.reading = nil // a task whose scope has ended
-			}
+		if err := h.st.awaitIn(&h.reading, "a hijacked connection", h.wait); err != nil {
 			return 0, err
 		}
 	}
@@ -192,19 +185,19 @@ func (h *hijacked) get(p []byte) (int, error) {
 	return n, nil
 }
 
-func (h *hijacked) wait(w *waiter, done func(error)) {
+// wait has w told when there is something to get, on the loop.
+func (h *hijacked) wait(w *waiter) {
 	h.mu.Lock()
 	ready := len(h.buf) > 0 || h.err != nil
 	h.mu.Unlock()
 	switch {
 	case h.readAt.passed(h.st.l):
-		done(os.ErrDeadlineExceeded)
+		w.done(os.ErrDeadlineExceeded)
 	case ready:
-		done(nil)
+		w.done(nil)
 	case h.reading != nil:
-		done(errTwoReaders)
+		w.done(errTwoReaders)
 	default:
-		w.done = done
 		h.reading = w
 		if h.paused {
 			h.paused = false

@@ -191,28 +191,47 @@ func TestLeanHandlerThatLeavesABodyItAskedFor(t *testing.T) {
 
 // TestAReadThatPanicsIsNoReader: the next one is not refused as the second of two.
 func TestAReadThatPanicsIsNoReader(t *testing.T) {
-	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			runtime.LockOSThread() // what no task may hold while it waits
-			r.Body.Read(make([]byte, 1))
+	stumble := func(r io.Reader) {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
 		}()
+		runtime.LockOSThread() // what no task may hold while it waits
+		r.Read(make([]byte, 1))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
+		stumble(r.Body)
 		w.Write([]byte("first "))
 		w.(http.Flusher).Flush()
 		io.Copy(w, r.Body)
-	}))})
-	nc, br := dial(t, sv)
-	io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
-	res, err := http.ReadResponse(br, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.WriteString(nc, "hello")
-	if got, err := io.ReadAll(res.Body); string(got) != "first hello" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+	})
+	mux.HandleFunc("/hijacked", func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		stumble(c)
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfirst ")
+		io.CopyN(c, c, 5)
+	})
+	sv := serve(t, &web.Server{Handler: web.Inline(mux)})
+	for _, request := range []string{
+		"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
+		"GET /hijacked HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		nc, br := dial(t, sv)
+		io.WriteString(nc, request)
+		res, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(nc, "hello")
+		if got, err := io.ReadAll(res.Body); string(got) != "first hello" || err != nil {
+			t.Errorf("%q: got %q, %v", request, got, err)
+		}
 	}
 }
