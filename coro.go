@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"runtime"
+	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
@@ -19,11 +20,12 @@ type coro struct {
 	lock *uintptr // a word of the goroutine's: zero but while it is locked to its thread
 	rare *rare    // nil for most
 
-	next    func() (struct{}, bool)
-	yield   func(struct{}) bool
-	hosting bool // resumed and not yet back: others may stand above it
-	dead    bool // ended by Goexit
-	locked  bool // to its thread when it began
+	next    Switch
+	yield   Switch
+	guest   *coro // that it has resumed and that is not yet back
+	hosting bool  // resumed and not yet back: others may stand above it
+	dead    bool  // ended by Goexit
+	locked  bool  // to its thread when it began
 }
 
 // rare is what few coroutines need.
@@ -63,7 +65,9 @@ func (c *coro) Resume() { c.s.resume(c) }
 // call: it switches back as if the task had waited, and a goroutine of no
 // importance finishes the exit; otherwise it would take along whoever resumed.
 func (c *coro) main(yield func(struct{}) bool) {
-	c.yield = yield
+	// An empty struct is passed in no register and on no stack: to whoever calls them,
+	// next and yield are the same.
+	c.yield = *(*Switch)(unsafe.Pointer(&yield))
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
 	c.locked = *c.lock != 0
@@ -123,50 +127,61 @@ func (t *Task) vanish() { runtime.Goexit() }
 // tasks that take turns; more would only make each task's stack larger.
 const deepest = 4
 
-// suspend gives up control until the task is resumed, and returns what its wait
-// has brought. With ab it begins the wait seq: somebody will wake the task, or ctx, or
-// the scope the task is in, is cancelled and ab agrees. Without, the task is in its
-// lane already. It is one function, right under Park, which is inlined: every return
-// behind a switch is mispredicted, and costs as much as twenty instructions.
+// leave begins the wait seq, which ends when somebody wakes the task, or when ctx, or
+// the scope the task is in, is cancelled and ab agrees. The caller makes the switch
+// that it returns, and back follows.
+//
+// It is not inlined, so that who calls it can be: design 009.
+//
+//go:noinline
+func (c *coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (Switch, error) {
+	if c == nil || c.task == nil || c.task.state != running || seq != c.seq+1 || ab == nil {
+		panic(strayWaker)
+	}
+	t := c.task
+	c.seq = seq
+	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
+	t.state = waiting
+	t.budget = eachBudget
+	if ctx != context.Context(t.scope) {
+		t.bind(ctx)
+	}
+	return c.back()
+}
+
+// back is the next switch on the way to the task's turn. When that has come, there is
+// none, and the error is what the wait has brought.
 //
 // If the next thing the loop would do is to resume another task, or to begin one,
 // that is done from here, without going back to the loop: the order is the same, and
 // it takes one switch instead of two.
-func (c *coro) suspend(seq uint32, ctx context.Context, what string, ab Aborter) error {
-	if c == nil || c.task == nil {
-		panic(strayWaker)
-	}
+//
+// It is not inlined, so that who calls it can be: design 009.
+//
+//go:noinline
+func (c *coro) back() (Switch, error) {
 	t, s := c.task, c.s
-	switch {
-	case ab != nil && t.state == running && seq == c.seq+1:
-		c.seq = seq
-		c.what, c.since, c.aborter = what, s.l.TurnTime(), ab
-		t.state = waiting
-		t.budget = eachBudget
-		if ctx != context.Context(t.scope) {
-			t.bind(ctx)
-		}
-	case ab != nil || t.state != ready || t != s.running:
-		panic(strayWaker)
+	if guest := c.guest; guest != nil {
+		c.guest = nil
+		s.switchBack(guest, c.g, t)
 	}
-	for {
-		if s.due == nil {
-			s.due = s.claim()
-		}
+	if t.state != running {
 		due := s.due
-		if due == c {
-			s.due = nil
-			t.state = running
-			break
+		if due == nil {
+			due = s.claim()
 		}
-		if due == nil || due.hosting || s.depth >= deepest {
-			c.yield(struct{}{}) // to where it came from, and so nearer to who is due
-			break
+		if due != c {
+			if due == nil || due.hosting || s.depth >= deepest {
+				s.due = due
+				return c.yield, nil // to where it came from, and so nearer to who is due
+			}
+			s.due = nil
+			c.guest = due
+			s.switchTo(due)
+			return due.next, nil
 		}
 		s.due = nil
-		s.switchTo(due)
-		due.next()
-		s.switchBack(due, c.g, t)
+		t.state = running
 	}
 	if r := c.rare; r != nil && r.unbind != nil {
 		r.unbind()
@@ -174,7 +189,24 @@ func (c *coro) suspend(seq uint32, ctx context.Context, what string, ab Aborter)
 	}
 	err := c.outcome
 	c.outcome = nil
+	return nil, err
+}
+
+// suspend is leave, and what follows. Park, which is inlined, is right above it: every
+// return behind a switch is mispredicted, and costs as much as twenty instructions.
+func (c *coro) suspend(seq uint32, ctx context.Context, what string, ab Aborter) error {
+	sw, err := c.leave(seq, ctx, what, ab)
+	for sw != nil {
+		sw()
+		sw, err = c.back()
+	}
 	return err
+}
+
+// settle says how the task's wait ends.
+func (c *coro) settle(err error) {
+	c.outcome, c.aborter = err, nil
+	c.task.state = ready
 }
 
 // keptThread is the panic of a task that would switch while it has locked its

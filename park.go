@@ -25,14 +25,27 @@ type Waker struct {
 // NewWaker makes the Waker of the calling task's next wait, which must follow:
 // by Park, or by Pass if there is nothing to wait for. It fails if ctx is
 // cancelled.
+//
+//go:noinline
 func NewWaker(ctx context.Context) (Waker, error) {
-	if sc, ok := ctx.(*Scope); ok && sc.s.l.Owns() { // nearly always
-		t := sc.s.running
-		if t != nil && t.scope == sc && sc.blame.Load() == nil && !t.doomed && !t.co.holdsThread() {
-			t.ignored = 0
-			return Waker{t.co, t.co.seq + 1}, nil
-		}
+	// Not inlined, so that who calls it can be: design 009.
+	sc, ok := ctx.(*Scope)
+	if !ok {
+		return newWaker(ctx)
 	}
+	if sc.s.l.Foreign() {
+		return newWaker(ctx)
+	}
+	t := sc.s.running
+	if t == nil || t.scope != sc || t.doomed || sc.blame.Load() != nil || t.co.holdsThread() {
+		return newWaker(ctx)
+	}
+	t.ignored = 0
+	return Waker{t.co, t.co.seq + 1}, nil
+}
+
+// newWaker is NewWaker where something is not as it nearly always is.
+func newWaker(ctx context.Context) (Waker, error) {
 	t, scope := caller(ctx, "NewWaker")
 	if err := t.check(ctx, scope); err != nil {
 		return Waker{}, err
@@ -78,12 +91,38 @@ func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
 	return w.c.suspend(w.seq, ctx, what, abort)
 }
 
+// Leave and Back are Park in parts, where a few nanoseconds count:
+//
+//	sw, err := w.Leave(ctx, "something", abort)
+//	for sw != nil {
+//		sw()
+//		sw, err = w.Back()
+//	}
+//	return err
+//
+// The switch to another task is then made in the calling function itself. The
+// processor predicts no return behind a switch, and this is one return less. From
+// Leave until there is no Switch any more, nothing else may be done.
+func (w Waker) Leave(ctx context.Context, what string, abort Aborter) (Switch, error) {
+	return w.c.leave(w.seq, ctx, what, abort)
+}
+
+// Back tells what follows a Switch: another, or how the wait has ended.
+func (w Waker) Back() (Switch, error) { return w.c.back() }
+
+// Switch gives control to somebody else, and returns when it is given back. What it
+// returns says nothing.
+type Switch func() (struct{}, bool)
+
 // strayWaker is the panic of a Park that is not what follows its NewWaker.
 const strayWaker = "spindle: Park with a Waker of another wait"
 
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun
 // or has ended already.
+//
+//go:noinline
 func (w Waker) Wake(err error) bool {
+	// Not inlined, so that who calls it can be: design 009.
 	c := w.c
 	if c == nil {
 		return false
@@ -95,7 +134,8 @@ func (w Waker) Wake(err error) bool {
 	if t == nil || t.state != waiting || c.seq != w.seq {
 		return false
 	}
-	t.wake(err)
+	c.settle(err)
+	c.s.l.ResumeSoon(t.lane, c)
 	return true
 }
 
@@ -104,16 +144,33 @@ func (w Waker) Wake(err error) bool {
 // counts that as a wait. If it is not so, because ctx is cancelled, because the task
 // has had its share, because the caller is somebody else, nothing has happened; then
 // NewWaker is the way, and says what is wrong.
+//
+//go:noinline
 func Quick(ctx context.Context, l *loop.Loop) bool {
+	// Not inlined, so that who calls it can be: design 009.
 	sc, ok := ctx.(*Scope)
-	if !ok || sc.s.l != l || !l.Owns() {
+	if !ok {
 		return false
 	}
-	t := sc.s.running
-	if t == nil || t.scope != sc || t.budget <= 1 || sc.blame.Load() != nil {
+	s := sc.s
+	if s.l != l {
 		return false
 	}
-	t.budget--
+	if l.Foreign() {
+		return false
+	}
+	t := s.running
+	if t == nil || t.scope != sc {
+		return false
+	}
+	if sc.blame.Load() != nil {
+		return false
+	}
+	left := t.budget - 1
+	if left <= 0 {
+		return false
+	}
+	t.budget = left
 	return true
 }
 

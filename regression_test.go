@@ -13,21 +13,39 @@ import (
 )
 
 func TestShieldedStragglerIsEnded(t *testing.T) {
-	deferred := false
-	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
-			defer func() { deferred = true }()
-			return spindle.Shield(ctx, func(ctx context.Context) error {
-				for {
-					forever(ctx)
-				}
+	for name, wait := range map[string]func(context.Context) error{
+		"waits for ever": forever,
+		"parks for an hour": func(ctx context.Context) error {
+			w, err := spindle.NewWaker(ctx)
+			if err != nil {
+				return err
+			}
+			timer := w.Loop().CallLater(time.Hour, func() { w.Wake(nil) })
+			return w.Park(ctx, "an hour", spindle.AbortFunc(timer.Cancel))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deferred := false
+			err := sim.Run(t.Context(), func(ctx context.Context) error {
+				spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
+					defer func() { deferred = true }()
+					return spindle.Shield(ctx, func(ctx context.Context) error {
+						for i := 0; ; i++ {
+							wait(ctx)
+							if i > 1000 {
+								t.Error("it was not ended")
+								return nil
+							}
+						}
+					})
+				})
+				return spindle.Yield(ctx)
 			})
+			var late *spindle.StragglerError
+			if !errors.As(err, &late) || late.Tasks[0] != "shielded" || !deferred {
+				t.Fatalf("%v, deferred %v", err, deferred)
+			}
 		})
-		return spindle.Yield(ctx)
-	})
-	var late *spindle.StragglerError
-	if !errors.As(err, &late) || late.Tasks[0] != "shielded" || !deferred {
-		t.Fatalf("%v, deferred %v", err, deferred)
 	}
 }
 

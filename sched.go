@@ -183,9 +183,12 @@ func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 	s.l.SetOwner(owner)
 	s.running = t
 	if c.dead {
-		go c.next()
+		c.bury()
 	}
 }
+
+// bury lets the goroutine of a dead coroutine come to its end.
+func (c *coro) bury() { go c.next() }
 
 // claim takes the coroutine out of its lane that the loop would resume next; nil
 // if there is none, or if only the loop can resume it.
@@ -193,16 +196,15 @@ func (s *sched) claim() *coro {
 	if s.depth > deepest {
 		return nil
 	}
-	switch next := s.l.NextCoroutine().(type) {
-	case *coro:
+	next := s.l.NextCoroutine()
+	if c, ok := next.(*coro); ok {
 		s.l.TakeCoroutine()
-		return next
-	case *freshLane:
-		if len(s.pool) == 0 {
-			return nil // to make one takes more stack than to wait; the loop has a large one
-		}
+		return c
+	}
+	// To make a coroutine takes more stack than to wait; the loop has a large one.
+	if lane, ok := next.(*freshLane); ok && len(s.pool) > 0 {
 		s.l.TakeCoroutine()
-		return s.begin(next)
+		return s.begin(lane)
 	}
 	return nil
 }

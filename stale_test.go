@@ -2,6 +2,7 @@ package spindle_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -137,4 +138,62 @@ func TestAWaitGivesANewShare(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestWakeFromAnotherGoroutineIsNamed, and the wait goes on.
+func TestWakeFromAnotherGoroutineIsNamed(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var w spindle.Waker
+			n.Go(func(ctx context.Context) (err error) {
+				if w, err = spindle.NewWaker(ctx); err != nil {
+					return err
+				}
+				return w.Park(ctx, "a wake", spindle.AbortFunc(func() bool { return true }))
+			})
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			said := make(chan any)
+			go func() {
+				defer func() { said <- recover() }()
+				w.Wake(nil)
+			}()
+			if text, _ := (<-said).(string); !strings.Contains(text, "Waker.Wake called from a goroutine that is not the loop's") {
+				t.Errorf("panic %q", text)
+			}
+			if !w.Wake(nil) {
+				t.Error("the wait has ended")
+			}
+			return nil
+		})
+	})
+}
+
+// TestAWaitThatSucceedsClearsTheRecord: only waits that fail in a row slow a task down.
+func TestAWaitThatSucceedsClearsTheRecord(t *testing.T) {
+	for name, succeed := range map[string]func(context.Context) error{
+		"Checkpoint": spindle.Checkpoint,
+		"Yield":      spindle.Yield,
+	} {
+		sim.Test(t, func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+				s.Cancel(nil)
+				for range 10 {
+					for range 10 {
+						if err := spindle.Checkpoint(ctx); err == nil {
+							t.Errorf("%s: a wait in a cancelled scope succeeds", name)
+						}
+					}
+					if err := spindle.Shield(ctx, succeed); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				if now := spindle.Now(ctx); now != 0 {
+					t.Errorf("%s: slowed down by %v", name, now)
+				}
+				return nil
+			})
+		})
+	}
 }

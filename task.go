@@ -161,10 +161,8 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 
 // wake ends the task's wait with err.
 func (t *Task) wake(err error) {
-	c := t.co
-	c.outcome, c.aborter = err, nil
-	t.state = ready
-	c.s.l.ResumeSoon(t.lane, c)
+	t.co.settle(err)
+	t.co.s.l.ResumeSoon(t.lane, t.co)
 }
 
 // cancelWait ends the task's wait with err if it can still be given up.
@@ -252,4 +250,8 @@ func (t *Task) queue() {
 }
 
 // rest gives up control until the turn of a queued task has come.
-func (t *Task) rest() { t.co.suspend(t.co.seq, nil, "", nil) }
+func (t *Task) rest() {
+	for sw, _ := t.co.back(); sw != nil; sw, _ = t.co.back() {
+		sw()
+	}
+}

@@ -20,6 +20,14 @@ func TestLockedThreadIsNamed(t *testing.T) {
 			runtime.LockOSThread()
 			return spindle.Yield(ctx)
 		},
+		"parks": func(ctx context.Context) error {
+			runtime.LockOSThread()
+			w, err := spindle.NewWaker(ctx)
+			if err != nil {
+				return err
+			}
+			return w.Park(ctx, "nothing", spindle.AbortFunc(func() bool { return true }))
+		},
 		"ends": func(context.Context) error {
 			runtime.LockOSThread()
 			return nil

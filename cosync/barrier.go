@@ -1,6 +1,10 @@
 package cosync
 
-import "context"
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
 
 // Barrier is where a number of tasks meet: each waits until all have come. Then
 // it is ready for the next meeting. Make one with NewBarrier.
@@ -27,10 +31,11 @@ func NewBarrier(parties int) *Barrier {
 // the order they came: from 0 to parties-1. So one of them can be chosen for
 // what is to be done once.
 func (b *Barrier) Wait(ctx context.Context) (int, error) {
-	w, err := b.begin(ctx, "Barrier")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return -1, err
 	}
+	b.admit(w, "Barrier")
 	if b.waiting.n == b.parties-1 {
 		for i := range b.parties - 1 {
 			b.waiting.give(i)

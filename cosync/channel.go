@@ -68,16 +68,21 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 		_, err := s.try(v)
 		return err
 	}
-	waker, err := c.begin(ctx, "Channel")
+	waker, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	c.admit(waker, "Channel")
 	if done, err := s.try(v); done {
 		waker.Pass()
 		return err
 	}
 	w := c.sending.join(waker, v, &s.side)
-	err = waker.Park(ctx, "Channel.Send", w)
+	sw, err := waker.Leave(ctx, "Channel.Send", w)
+	for sw != nil {
+		sw()
+		sw, err = waker.Back()
+	}
 	c.sending.put(w)
 	return err
 }
@@ -148,18 +153,23 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 		v, _, err := r.try()
 		return v, err
 	}
-	waker, err := c.begin(ctx, "Channel")
+	waker, err := spindle.NewWaker(ctx)
 	if err != nil {
 		var zero T
 		return zero, err
 	}
+	c.admit(waker, "Channel")
 	v, done, err := r.try()
 	if done {
 		waker.Pass()
 		return v, err
 	}
 	w := c.receiving.join(waker, v, &r.side)
-	err = waker.Park(ctx, "Channel.Receive", w)
+	sw, err := waker.Leave(ctx, "Channel.Receive", w)
+	for sw != nil {
+		sw()
+		sw, err = waker.Back()
+	}
 	v = w.value
 	c.receiving.put(w)
 	return v, err

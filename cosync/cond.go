@@ -45,10 +45,11 @@ func NewCond(m *Mutex) *Cond {
 // is lost.
 func (c *Cond) Wait(ctx context.Context) error {
 	c.mustHold("Wait")
-	waker, err := c.begin(ctx, "Cond")
+	waker, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	c.admit(waker, "Cond")
 	w := c.waiting.join(waker, struct{}{}, nil)
 	c.Unlock()
 	err = waker.Park(ctx, "Cond.Wait", w)

@@ -65,13 +65,11 @@ var (
 // home is the loop that an object belongs to: the first that used it.
 type home struct{ l *loop.Loop }
 
-// begin is the beginning of a call that may wait. It fails if ctx is cancelled.
-func (h *home) begin(ctx context.Context, name string) (spindle.Waker, error) {
-	w, err := spindle.NewWaker(ctx)
-	if err == nil && w.Loop() != h.l {
+// admit checks that a task that is about to wait is of the object's loop.
+func (h *home) admit(w spindle.Waker, name string) {
+	if w.Loop() != h.l {
 		h.settle(w.Loop(), name)
 	}
-	return w, err
 }
 
 // enter checks that ctx is of the object's loop.

@@ -3,6 +3,8 @@ package cosync
 import (
 	"context"
 	"math"
+
+	"github.com/spindleloop/spindle"
 )
 
 // Event is a bit that tasks can wait for. The zero Event is not set.
@@ -32,10 +34,11 @@ func (e *Event) IsSet() bool { return e.set }
 // Wait waits until the event is set. It may have been cleared again when Wait
 // returns; where that matters, make a new Event instead of clearing one.
 func (e *Event) Wait(ctx context.Context) error {
-	w, err := e.begin(ctx, "Event")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	e.admit(w, "Event")
 	if e.set {
 		w.Pass()
 		return nil

@@ -41,10 +41,11 @@ func (l *Limiter) Acquire(ctx context.Context) error {
 // AcquireFor waits for a token for a borrower, which can be any comparable value:
 // a connection, a user. It panics if the borrower has one or waits for one.
 func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
-	w, err := l.begin(ctx, "Limiter")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	l.admit(w, "Limiter")
 	l.mustBeNew(borrower)
 	if l.borrowed < l.total {
 		l.lend(borrower)

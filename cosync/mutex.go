@@ -1,6 +1,10 @@
 package cosync
 
-import "context"
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
 
 // Mutex is a lock for tasks: it protects what has to hold across waits. The zero
 // Mutex is unlocked. Unlock hands it to the task that waited longest, so that
@@ -13,10 +17,11 @@ type Mutex struct {
 
 // Lock waits until the mutex is the caller's. If it fails, it is not.
 func (m *Mutex) Lock(ctx context.Context) error {
-	w, err := m.begin(ctx, "Mutex")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	m.admit(w, "Mutex")
 	if !m.held {
 		m.held = true
 		w.Pass()

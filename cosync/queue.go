@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"math"
+
+	"github.com/spindleloop/spindle"
 )
 
 // Unlimited is the capacity of a queue that grows as long as there is memory. Use
@@ -44,10 +46,11 @@ func newQueue[T any](capacity int, s store[T]) *Queue[T] {
 // Put waits until there is room for v, and puts it in. If it fails, v is not in
 // the queue: with ErrClosed if that is closed.
 func (q *Queue[T]) Put(ctx context.Context, v T) error {
-	w, err := q.begin(ctx, "Queue")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	q.admit(w, "Queue")
 	if done, err := q.put(v); done {
 		w.Pass()
 		return err
@@ -82,11 +85,12 @@ func (q *Queue[T]) put(v T) (done bool, err error) {
 // Get waits for a value and takes it out. If it fails, it has taken none: with
 // ErrClosed if the queue is closed and empty.
 func (q *Queue[T]) Get(ctx context.Context) (T, error) {
-	w, err := q.begin(ctx, "Queue")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		var zero T
 		return zero, err
 	}
+	q.admit(w, "Queue")
 	v, done, err := q.get()
 	if done {
 		w.Pass()

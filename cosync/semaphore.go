@@ -1,6 +1,10 @@
 package cosync
 
-import "context"
+import (
+	"context"
+
+	"github.com/spindleloop/spindle"
+)
 
 // Semaphore is a number of permits. Make one with NewSemaphore.
 type Semaphore struct {
@@ -20,10 +24,11 @@ func NewSemaphore(count int) *Semaphore {
 
 // Acquire waits for a permit. If it fails, it has none.
 func (s *Semaphore) Acquire(ctx context.Context) error {
-	w, err := s.begin(ctx, "Semaphore")
+	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
+	s.admit(w, "Semaphore")
 	if s.free > 0 {
 		s.free--
 		w.Pass()

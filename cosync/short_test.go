@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -54,6 +55,35 @@ func TestShortWayLetsOthersRun(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// TestShortWayIsForTheRunningTask: another goroutine is refused, even while the task
+// whose ctx it has is running.
+func TestShortWayIsForTheRunningTask(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		tx, rx := cosync.NewChannel[int](4)
+		if err := tx.Send(ctx, 1); err != nil {
+			return err
+		}
+		for name, call := range map[string]func(){
+			"Send":    func() { tx.Send(ctx, 2) },
+			"Receive": func() { rx.Receive(ctx) },
+		} {
+			said := make(chan any)
+			go func() {
+				defer func() { said <- recover() }()
+				call()
+			}()
+			text, _ := (<-said).(string)
+			if !strings.Contains(text, "goroutine that is not the running task") {
+				t.Errorf("%s: panic %q", name, text)
+			}
+		}
+		if n := tx.Statistics().Length; n != 1 {
+			t.Errorf("%d values are in the channel, want the first", n)
+		}
+		return nil
 	})
 }
 

@@ -150,7 +150,14 @@ func (l *line[T]) take() *waiter[T] {
 	if w == nil {
 		return nil
 	}
-	w.leave()
+	l.first = w.next
+	if l.first != nil {
+		l.first.prev = nil
+	} else {
+		l.last = nil
+	}
+	w.line, w.next = nil, nil
+	l.n--
 	if w.sel != nil {
 		w.sel.choose(w.index)
 	}

@@ -23,16 +23,14 @@ func (l *Loop) NextCoroutine() Coroutine {
 	if q == nil || q.head == q.tail {
 		return nil
 	}
-	if q.head == q.end && !l.couldTurn(q) {
-		return nil
+	// It may be a turn of its own, in which nothing comes before it. A turn that has left
+	// timers for the next has run askEvery of them.
+	if q.head == q.end {
+		if l.sinceAsk >= askEvery || l.inbox.waiting.Load() || l.opts.Observer != nil || l.ready() != q.len() {
+			return nil
+		}
 	}
 	return q.at(q.head).co
-}
-
-// couldTurn tells whether a turn begun now would do nothing but run q on.
-func (l *Loop) couldTurn(q *lane) bool {
-	return l.sinceAsk < askEvery && !l.due && !l.inbox.waiting.Load() &&
-		l.ready() == q.len() && l.opts.Observer == nil
 }
 
 // TakeCoroutine takes what NextCoroutine gave out of its lane.

@@ -260,10 +260,12 @@ func (l *Loop) Backend() string { return l.k.Name() }
 func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }
 
 // Foreign tells whether the loop runs, and not on the calling goroutine: who
-// calls then may not touch what belongs to the loop.
+// calls then may not touch what belongs to the loop. It is the check of calls that
+// only the loop may make, and costs next to nothing; where others may call as well,
+// Owns is to be asked, which is never wrong about them.
 func (l *Loop) Foreign() bool {
 	owner := l.owner.Load()
-	return owner > closedOwner && owner != goid.Current()
+	return owner > closedOwner && !goid.Here(owner)
 }
 
 // Running tells whether the loop runs now. It may be called from any goroutine.
@@ -271,7 +273,7 @@ func (l *Loop) Running() bool { return l.state.Load() == running }
 
 // only panics unless the caller may use the loop now.
 func (l *Loop) only(op string) {
-	if owner := l.owner.Load(); owner != 0 && owner != goid.Current() {
+	if owner := l.owner.Load(); owner != 0 && (owner == closedOwner || !goid.Here(owner)) {
 		l.refuse(op)
 	}
 }

@@ -65,11 +65,7 @@ func (l *Loop) waiting() int {
 
 // ready is how many entries are in the lanes, cancelled ones included.
 func (l *Loop) ready() int {
-	n := 0
-	for i := range l.lanes {
-		n += l.lanes[i].len()
-	}
-	return n
+	return l.lanes[Normal].len() + l.lanes[High].len() + l.lanes[Low].len()
 }
 
 // runReady runs a turn's share of each lane. What a panic has left of the last
@@ -163,6 +159,9 @@ func (q *lane) pushCoroutine(co Coroutine) {
 	q.tail++
 }
 
+// grow is not inlined: every push would make room for its variables.
+//
+//go:noinline
 func (q *lane) grow() {
 	bigger := lane{ring: make([]entry, max(64, 2*len(q.ring)))}
 	for seq := q.head; seq != q.tail; seq++ {

@@ -8,3 +8,6 @@ const isPointer = false
 // Current identifies the calling goroutine for as long as it lives. Here it is
 // read off a stack trace, which is slow but right.
 func Current() uintptr { return uintptr(Number()) }
+
+// Here tells whether the caller is the goroutine g.
+func Here(g uintptr) bool { return g == Current() }

@@ -84,3 +84,40 @@ func BenchmarkCurrent(b *testing.B) {
 		goid.Current()
 	}
 }
+
+// grow makes the stack grow to n frames of a kilobyte, asking in each.
+func grow(n int, ask func()) byte {
+	var frame [1024]byte
+	ask()
+	if n > 0 {
+		frame[n%len(frame)] = grow(n-1, ask)
+	}
+	return frame[0]
+}
+
+func TestHere(t *testing.T) {
+	mine := goid.Current()
+	grow(64, func() {
+		if !goid.Here(mine) {
+			t.Fatal("a goroutine is not taken for itself")
+		}
+	})
+	next, stop := iter.Pull(func(yield func(bool) bool) { yield(goid.Here(mine)) })
+	defer stop()
+	if here, _ := next(); here {
+		t.Fatal("a coroutine is taken for its creator")
+	}
+	others := make(chan bool)
+	for range 100 {
+		go func() {
+			grow(64, func() { others <- goid.Here(mine) })
+			close(others)
+		}()
+		for here := range others {
+			if here {
+				t.Fatal("another goroutine is taken for this one")
+			}
+		}
+		others = make(chan bool)
+	}
+}

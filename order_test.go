@@ -1,0 +1,102 @@
+package spindle_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// turnCount is how many turns a loop has told of.
+type turnCount int
+
+func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
+
+// TestHandingOverKeepsTheOrder: a task that waits hands over to the next without
+// going back to the loop. With an Observer, who is told of every turn, it goes back
+// each time; what happens is the same. The program has more timers due at once than
+// one turn fires, and between them tasks, callbacks and posts.
+func TestHandingOverKeepsTheOrder(t *testing.T) {
+	trace := func(o loop.Options) []string {
+		var seen []string
+		o.Watchdog = -1
+		err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
+			l := spindle.LoopOf(ctx)
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				start := spindle.NewFuture[int](ctx)
+				for _, name := range []string{"a", "b"} {
+					n.Go(func(ctx context.Context) error {
+						if _, err := start.Await(ctx); err != nil {
+							return err
+						}
+						for i := range 10 {
+							seen = append(seen, fmt.Sprint(name, i))
+							switch {
+							case name == "a" && i == 3:
+								l.CallSoonPriority(loop.Low, func() { seen = append(seen, "low") })
+								l.CallSoonPriority(loop.High, func() { seen = append(seen, "high") })
+							case name == "b" && i == 5:
+								l.Post(func() { seen = append(seen, "posted") })
+							}
+							if err := spindle.Yield(ctx); err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}
+				when := l.Time() + time.Millisecond
+				for i := range 200 {
+					l.CallAt(when, func() {
+						if i == 0 {
+							start.Resolve(1)
+						}
+						seen = append(seen, fmt.Sprint("timer ", i))
+					})
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen
+	}
+	var turns turnCount
+	want, got := trace(loop.Options{Observer: &turns}), trace(loop.Options{})
+	if len(want) != 200+20+3 || !slices.Equal(got, want) {
+		t.Errorf("%d events with an Observer:\n%v\nwithout:\n%v", len(want), want, got)
+	}
+}
+
+// TestObserverIsToldOfEveryTurn, also where tasks could hand over to each other.
+func TestObserverIsToldOfEveryTurn(t *testing.T) {
+	var turns turnCount
+	o := spindle.Options{Loop: loop.Options{Observer: &turns, Watchdog: -1}}
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		l := spindle.LoopOf(ctx)
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for range 2 {
+				n.Go(func(ctx context.Context) error {
+					for range 100 {
+						if err := spindle.Yield(ctx); err != nil {
+							return err
+						}
+					}
+					if told, all := uint64(turns), l.Stats().Turns; told != all-1 { // but for the one under way
+						t.Errorf("told of %d turns of %d", told, all)
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
