@@ -236,6 +236,20 @@ func TestBroadcast(t *testing.T) {
 	})
 }
 
+// TestLostEndpointHasAnAddress that names nothing, so that a log may print it.
+func TestLostEndpointHasAnAddress(t *testing.T) {
+	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+		e := endpoint(t, l, &listener{
+			made: func(e *transport.Endpoint) { e.Close() },
+			lost: func(e *transport.Endpoint, _ error) { l.Stop() },
+		}, transport.DatagramOptions{Network: "udp4", Local: "127.0.0.1:0"})
+		run(t, l)
+		if a, ok := e.LocalAddr().(*net.UDPAddr); !ok || a.Port != 0 || e.Info().Local == nil {
+			t.Errorf("%v, %v", e.LocalAddr(), e.Info().Local)
+		}
+	})
+}
+
 func TestReusePort(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {

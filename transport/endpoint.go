@@ -189,7 +189,7 @@ func (e *Endpoint) faultTo(op string, to Addr, err error) error {
 	if err == nil {
 		return nil
 	}
-	local, remote := e.LocalAddr(), e.RemoteAddr()
+	local, remote := e.addrs()
 	if to != (Addr{}) {
 		remote = sock.NetAddr(e.network, kernel.Addr{AddrPort: to.AddrPort, Path: to.Path})
 	}
@@ -202,10 +202,13 @@ func (e *Endpoint) Loop() *loop.Loop { return e.st.hub.L }
 // IsClosing tells whether the endpoint was closed, or is about to be.
 func (e *Endpoint) IsClosing() bool { return e.is(closing | lost) }
 
-// LocalAddr is the address that the endpoint receives at; nil once it is lost.
+// LocalAddr is the address that the endpoint receives at. It is never nil: once the
+// endpoint is lost, it is one that names nothing.
 func (e *Endpoint) LocalAddr() net.Addr {
-	local, _ := e.addrs()
-	return local
+	if local, _ := e.addrs(); local != nil {
+		return local
+	}
+	return sock.NetAddr(e.network, kernel.Addr{})
 }
 
 // RemoteAddr is the address of the connected peer; nil if there is none.
@@ -226,6 +229,6 @@ func (e *Endpoint) addrs() (local, remote net.Addr) {
 func (e *Endpoint) Info() Info {
 	e.only("Info")
 	info := Info{In: e.in, Out: e.out, Unsent: e.size, Reading: !e.is(closing | lost), Closing: e.IsClosing()}
-	info.Local, info.Remote = e.addrs()
+	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
 	return info
 }
