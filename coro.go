@@ -160,10 +160,15 @@ func (c *coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 //
 //go:noinline
 func (c *coro) back() (Switch, error) {
+	if c == nil {
+		panic(strayWaker)
+	}
 	t, s := c.task, c.s
 	if guest := c.guest; guest != nil {
 		c.guest = nil
 		s.switchBack(guest, c.g, t)
+	} else if t == nil || t != s.running {
+		panic(strayWaker)
 	}
 	if t.state != running {
 		due := s.due

@@ -73,6 +73,61 @@ func TestHandingOverKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// TestHandingOverKeepsTheOrderInSteps: the host may run what is ready before what is
+// due, and a timer that panics leaves the others for later.
+func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
+	for name, drive := range map[string]func(*loop.Loop){
+		"ready before timers": func(l *loop.Loop) {
+			for range 20 {
+				l.Poll(0)
+				pending := l.Pending()
+				for i := len(pending) - 1; i >= 0; i-- {
+					pending[i].Run()
+				}
+			}
+		},
+		"a panic among the timers": func(l *loop.Loop) {
+			l.Poll(0)
+			l.Run(t.Context())
+		},
+	} {
+		trace := func(o loop.Options) []string {
+			o.Watchdog = -1
+			o.OnPanic = func(*loop.PanicError) error { return nil }
+			l, err := loop.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			var seen []string
+			running := 2
+			for _, task := range []string{"a", "b"} {
+				spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
+					for i := range 5 {
+						seen = append(seen, fmt.Sprint(task, i))
+						if err := spindle.Yield(ctx); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, func(error) {
+					if running--; running == 0 {
+						l.Stop()
+					}
+				})
+			}
+			l.CallLater(0, func() { seen = append(seen, "panics"); panic("on purpose") })
+			l.CallLater(0, func() { seen = append(seen, "timer") })
+			drive(l)
+			return seen
+		}
+		want, got := trace(loop.Options{Observer: new(turnCount)}), trace(loop.Options{})
+		if len(want) != 12 || !slices.Equal(got, want) {
+			t.Errorf("%s, with an Observer:\n%v\nwithout:\n%v", name, want, got)
+		}
+	}
+}
+
 // TestObserverIsToldOfEveryTurn, also where tasks could hand over to each other.
 func TestObserverIsToldOfEveryTurn(t *testing.T) {
 	var turns turnCount

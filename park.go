@@ -23,7 +23,7 @@ type Waker struct {
 }
 
 // NewWaker makes the Waker of the calling task's next wait, which must follow:
-// by Park, or by Pass if there is nothing to wait for. It fails if ctx is
+// by Park or Leave, or by Pass if there is nothing to wait for. It fails if ctx is
 // cancelled.
 //
 //go:noinline
@@ -63,6 +63,9 @@ func (w Waker) Loop() *loop.Loop { return w.c.s.l }
 func (w Waker) Pass() {
 	t := w.c.task
 	if t.budget--; t.budget <= 0 {
+		if t != w.c.s.running {
+			panic(strayWaker)
+		}
 		t.queue()
 		t.rest()
 	}
@@ -114,7 +117,8 @@ func (w Waker) Back() (Switch, error) { return w.c.back() }
 // returns says nothing.
 type Switch func() (struct{}, bool)
 
-// strayWaker is the panic of a Park that is not what follows its NewWaker.
+// strayWaker is the panic of a Park, Leave, Back or Pass that is not what follows its
+// NewWaker.
 const strayWaker = "spindle: Park with a Waker of another wait"
 
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun

@@ -197,3 +197,67 @@ func TestAWaitThatSucceedsClearsTheRecord(t *testing.T) {
 		})
 	}
 }
+
+// TestPassAndBackWithTheWrongWaker are refused: of a task that waits, of one that has
+// ended, and of none.
+func TestPassAndBackWithTheWrongWaker(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var waits, ended spindle.Waker
+			n.Go(func(ctx context.Context) (err error) {
+				if waits, err = spindle.NewWaker(ctx); err != nil {
+					return err
+				}
+				return waits.Park(ctx, "a wake", spindle.AbortFunc(func() bool { return true }))
+			})
+			n.Go(func(ctx context.Context) (err error) {
+				ended, err = spindle.NewWaker(ctx)
+				ended.Pass()
+				return err
+			})
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			for name, call := range map[string]func(){
+				"Pass of one that waits": func() {
+					for range 100 {
+						waits.Pass()
+					}
+				},
+				"Back of one that waits": func() { waits.Back() },
+				"Back of one that ended": func() { ended.Back() },
+				"Back of none":           func() { spindle.Waker{}.Back() },
+			} {
+				func() {
+					defer func() {
+						if text, _ := recover().(string); !strings.Contains(text, "Waker of another wait") {
+							t.Errorf("%s: panic %q", name, text)
+						}
+					}()
+					call()
+				}()
+			}
+			if !waits.Wake(nil) {
+				t.Error("the wait has ended")
+			}
+			return nil
+		})
+	})
+}
+
+// TestOuterContextInACancelledScope: a wait with the ctx of an outer scope is in the
+// inner one all the same.
+func TestOuterContextInACancelledScope(t *testing.T) {
+	sim.Test(t, func(outer context.Context) error {
+		return spindle.WithScope(outer, func(_ context.Context, s *spindle.Scope) error {
+			s.Cancel(nil)
+			if _, err := spindle.NewWaker(outer); err == nil {
+				t.Error("NewWaker succeeds")
+			}
+			if spindle.Quick(outer, spindle.LoopOf(outer)) {
+				t.Error("Quick succeeds")
+			}
+			return nil
+		})
+	})
+}

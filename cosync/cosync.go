@@ -65,7 +65,8 @@ var (
 // home is the loop that an object belongs to: the first that used it.
 type home struct{ l *loop.Loop }
 
-// admit checks that a task that is about to wait is of the object's loop.
+// admit checks that a task that is about to wait is of the object's loop, or makes its
+// loop the object's.
 func (h *home) admit(w spindle.Waker, name string) {
 	if w.Loop() != h.l {
 		h.settle(w.Loop(), name)

@@ -44,3 +44,20 @@ func TestAPanicAtTheLoopsEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyIsForeignToALoopThatDoesNotRun: before it runs and once it is closed.
+func TestNobodyIsForeignToALoopThatDoesNotRun(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Foreign() || l.Owns() {
+		t.Errorf("before: foreign %v, owns %v", l.Foreign(), l.Owns())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l.Foreign() || l.Owns() {
+		t.Errorf("closed: foreign %v, owns %v", l.Foreign(), l.Owns())
+	}
+}

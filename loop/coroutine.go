@@ -23,10 +23,8 @@ func (l *Loop) NextCoroutine() Coroutine {
 	if q == nil || q.head == q.tail {
 		return nil
 	}
-	// It may be a turn of its own, in which nothing comes before it. A turn that has left
-	// timers for the next has run askEvery of them.
-	if q.head == q.end {
-		if l.sinceAsk >= askEvery || l.inbox.waiting.Load() || l.opts.Observer != nil || l.ready() != q.len() {
+	if q.head == q.end { // it would be a turn of its own
+		if l.sinceAsk >= askEvery || l.due || l.inbox.waiting.Load() || l.opts.Observer != nil || l.ready() != q.len() {
 			return nil
 		}
 	}

@@ -45,7 +45,7 @@ func (l *Loop) PostWeak(fn func()) error {
 }
 
 func (l *Loop) post(fn func(), weak int) error {
-	if l.witness != nil && l.Foreign() {
+	if l.witness != nil && l.elsewhere() {
 		l.witness.Foreign()
 	}
 	first, err := l.inbox.put(fn, weak)

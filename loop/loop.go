@@ -167,7 +167,7 @@ const (
 	closed
 )
 
-// closedOwner is nobody's identity: no goroutine has this address.
+// closedOwner is nobody's identity.
 const closedOwner = 1
 
 // New makes a loop.
@@ -192,7 +192,7 @@ func New(opts Options) (*Loop, error) {
 	l.workers.init(opts)
 	if w, ok := k.Poller.(kernel.Witness); ok {
 		l.witness = w
-		w.Attend(l.Foreign)
+		w.Attend(l.elsewhere)
 	}
 	return l, nil
 }
@@ -266,6 +266,12 @@ func (l *Loop) Owns() bool { return l.owner.Load() == goid.Current() }
 func (l *Loop) Foreign() bool {
 	owner := l.owner.Load()
 	return owner > closedOwner && !goid.Here(owner)
+}
+
+// elsewhere is Foreign for who may be anybody.
+func (l *Loop) elsewhere() bool {
+	owner := l.owner.Load()
+	return owner > closedOwner && owner != goid.Current()
 }
 
 // Running tells whether the loop runs now. It may be called from any goroutine.

@@ -157,7 +157,7 @@ func (t *TLSConn) Close() error {
 // is over, and shakes hands if need be: a server of net/http asks but once, and
 // first of all.
 func (t *TLSConn) ConnectionState() tls.ConnectionState {
-	if !t.done.Load() && t.conn.loop().Foreign() {
+	if l := t.conn.loop(); !t.done.Load() && l.Running() && !l.Owns() {
 		t.Handshake() // Read will say why it failed
 	}
 	if !t.done.Load() {

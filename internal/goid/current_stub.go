@@ -13,10 +13,10 @@ func Current() uintptr
 
 // Here tells whether the caller is the goroutine g, without a call: by whether a
 // variable of the caller's lies on the stack of g. A g begins with the bounds of its
-// stack; every function that Go compiles relies on that when it is entered. For g
-// itself the answer is always right. For another goroutine it can be wrong if g's
-// stack is just being moved: so it is for calls that no other may make, and Current is
-// for those that any may.
+// stack, before the limit that every function Go compiles looks up when it is entered.
+// For g itself the answer is always right. For another goroutine it can be wrong while
+// g is given a stack, or another one, or loses it: so it is for calls that no other may
+// make, and Current is for those that any may.
 //
 //go:nocheckptr
 func Here(g uintptr) bool {

@@ -27,11 +27,14 @@ func Number() uint64 {
 // number out of the runtime's g, at a place that it finds by looking for known
 // numbers in the gs of goroutines it starts.
 func NumberOf(current uintptr) uint64 {
+	if current == 0 {
+		return 0
+	}
 	if !isPointer {
-		return uint64(current)
+		return uint64(current) - 1
 	}
 	place := findNumber()
-	if place < 0 || current == 0 {
+	if place < 0 {
 		return 0
 	}
 	return *at[uint64](current, place)
