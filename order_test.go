@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
 )
 
 // turnCount is how many turns a loop has told of.
@@ -23,7 +24,7 @@ func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
 func TestHandingOverKeepsTheOrder(t *testing.T) {
 	trace := func(o loop.Options) []string {
 		var seen []string
-		o.Watchdog = -1
+		o.Kernel, o.Watchdog = sim.NewKernel(), -1
 		err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -92,7 +93,7 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 		},
 	} {
 		trace := func(o loop.Options) []string {
-			o.Watchdog = -1
+			o.Kernel, o.Watchdog = sim.NewKernel(), -1
 			o.OnPanic = func(*loop.PanicError) error { return nil }
 			l, err := loop.New(o)
 			if err != nil {
