@@ -119,7 +119,7 @@ type Switch func() (struct{}, bool)
 
 // strayWaker is the panic of a Park, Leave, Back or Pass that is not what follows its
 // NewWaker.
-const strayWaker = "spindle: Park with a Waker of another wait"
+const strayWaker = "spindle: a task waits with the Waker of another wait"
 
 // Wake ends the wait; Park returns err. It returns false if the wait has not begun
 // or has ended already.

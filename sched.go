@@ -183,12 +183,9 @@ func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
 	s.l.SetOwner(owner)
 	s.running = t
 	if c.dead {
-		c.bury()
+		go c.next()
 	}
 }
-
-// bury lets the goroutine of a dead coroutine come to its end.
-func (c *coro) bury() { go c.next() }
 
 // claim takes the coroutine out of its lane that the loop would resume next; nil
 // if there is none, or if only the loop can resume it.

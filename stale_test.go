@@ -62,7 +62,7 @@ func TestParkWithTheWrongWaker(t *testing.T) {
 		refused := func(what string, w spindle.Waker, abort spindle.Aborter) {
 			t.Helper()
 			defer func() {
-				if got := recover(); got != "spindle: Park with a Waker of another wait" {
+				if got := recover(); got != "spindle: a task waits with the Waker of another wait" {
 					t.Errorf("%s: panic %v", what, got)
 				}
 			}()

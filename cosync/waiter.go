@@ -150,14 +150,7 @@ func (l *line[T]) take() *waiter[T] {
 	if w == nil {
 		return nil
 	}
-	l.first = w.next
-	if l.first != nil {
-		l.first.prev = nil
-	} else {
-		l.last = nil
-	}
-	w.line, w.next = nil, nil
-	l.n--
+	w.leave()
 	if w.sel != nil {
 		w.sel.choose(w.index)
 	}
