@@ -12,7 +12,7 @@ import (
 // datagrams calls them for every one. The address stays on the stack, which
 // those of x/sys cannot, as they hand out an interface.
 
-func (sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
+func (*sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
 	var (
 		from unix.RawSockaddrAny
 		iov  = unix.Iovec{Base: unsafe.SliceData(p)}
@@ -93,7 +93,7 @@ func netOrder(port uint16) (out uint16) {
 	return out
 }
 
-func (s sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
+func (s *sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
 	switch to.Family() {
 	case IPv4:
 		sa := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: netOrder(to.Port()), Addr: to.Addr().As4()}

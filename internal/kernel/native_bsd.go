@@ -11,14 +11,14 @@ import (
 // These systems have a sendfile, each another one, and credentials of a peer
 // under other names. None of it is here until it can be tested.
 
-func (sockets) Unlisten(int) error         { return unix.ENOSYS } // it would be ENOTCONN
-func (sockets) PeerCred(int) (Cred, error) { return Cred{}, unix.ENOSYS }
-func (sockets) SendFile(int, int, int64, int) (int, error) {
+func (*sockets) Unlisten(int) error         { return unix.ENOSYS } // it would be ENOTCONN
+func (*sockets) PeerCred(int) (Cred, error) { return Cred{}, unix.ENOSYS }
+func (*sockets) SendFile(int, int, int64, int) (int, error) {
 	return 0, unix.ENOSYS
 }
-func (sockets) Splice(int, int, int) (int, error) { return 0, unix.ENOSYS }
+func (*sockets) Splice(int, int, int) (int, error) { return 0, unix.ENOSYS }
 
-func (sockets) Adopt(fd int) (int, error) {
+func (*sockets) Adopt(fd int) (int, error) {
 	own, err := adopt(fd)
 	if err != nil {
 		return -1, err
@@ -28,7 +28,7 @@ func (sockets) Adopt(fd int) (int, error) {
 	return own, nil
 }
 
-func (sockets) Pipe() (int, int, error) {
+func (*sockets) Pipe() (int, int, error) {
 	var p [2]int
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -9,7 +9,7 @@ import (
 // Adopt opens a terminal anew, as libuv does: the shell reads from the same one,
 // and finds it non-blocking when this program has ended. The master of a
 // pseudo-terminal cannot be: to open it is to make another one.
-func (sockets) Adopt(fd int) (int, error) {
+func (*sockets) Adopt(fd int) (int, error) {
 	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
 		return adopt(fd)
 	}
@@ -30,14 +30,14 @@ func (sockets) Adopt(fd int) (int, error) {
 
 // Unlisten leaves Unix sockets alone. They would be readable for ever, and yet say
 // EAGAIN.
-func (s sockets) Unlisten(fd int) error {
+func (s *sockets) Unlisten(fd int) error {
 	if a, err := s.LocalAddr(fd); err != nil || a.Family() == Unix {
 		return unix.EOPNOTSUPP
 	}
 	return unix.Shutdown(fd, unix.SHUT_RDWR)
 }
 
-func (s sockets) PeerCred(fd int) (Cred, error) {
+func (s *sockets) PeerCred(fd int) (Cred, error) {
 	a, err := s.LocalAddr(fd)
 	switch {
 	case err == unix.ENOTSOCK || err == nil && a.Family() != Unix:
@@ -54,7 +54,7 @@ func (s sockets) PeerCred(fd int) (Cred, error) {
 
 // SendFile and Splice take no flag against SIGPIPE. Go ignores the signal unless
 // it is about standard output or error.
-func (sockets) SendFile(to, file int, offset int64, n int) (int, error) {
+func (*sockets) SendFile(to, file int, offset int64, n int) (int, error) {
 	for {
 		sent, err := unix.Sendfile(to, file, &offset, n)
 		if err != unix.EINTR {
@@ -63,7 +63,7 @@ func (sockets) SendFile(to, file int, offset int64, n int) (int, error) {
 	}
 }
 
-func (sockets) Pipe() (int, int, error) {
+func (*sockets) Pipe() (int, int, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return -1, -1, err
@@ -74,7 +74,7 @@ func (sockets) Pipe() (int, int, error) {
 	return p[0], p[1], nil
 }
 
-func (sockets) Splice(from, to, n int) (int, error) {
+func (*sockets) Splice(from, to, n int) (int, error) {
 	for {
 		moved, err := unix.Splice(from, nil, to, nil, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
 		if err != unix.EINTR {

@@ -335,7 +335,7 @@ func TestAKernelWithoutASystemRefuses(t *testing.T) {
 	k, err := Open("")
 	must(t, err)
 	defer k.Close()
-	if _, ok := k.Native().(sockets); !ok {
+	if _, ok := k.Native().(*sockets); !ok {
 		t.Errorf("the real kernel has %T", k.Native())
 	}
 }

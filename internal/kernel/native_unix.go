@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var _ Native = sockets{}
+var _ Native = (*sockets)(nil)
 
-func (s sockets) Release(fd int) error { return s.CloseFD(fd) }
+func (s *sockets) Release(fd int) error { return s.CloseFD(fd) }
 
-func (sockets) Shape(fd int) (Shape, error) {
+func (*sockets) Shape(fd int) (Shape, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Shape{}, err
@@ -41,7 +41,7 @@ func (sockets) Shape(fd int) (Shape, error) {
 
 // NetConn goes by way of a file, the only door that package net has. The file
 // and the connection each have a descriptor of their own.
-func (s sockets) NetConn(fd int) (net.Conn, error) {
+func (s *sockets) NetConn(fd int) (net.Conn, error) {
 	own, err := s.Adopt(fd)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s sockets) NetConn(fd int) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-func (sockets) FileID(path string) (FileID, error) {
+func (*sockets) FileID(path string) (FileID, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
 		return FileID{}, err
@@ -59,7 +59,7 @@ func (sockets) FileID(path string) (FileID, error) {
 	return FileID{uint64(st.Dev), uint64(st.Ino)}, nil
 }
 
-func (s sockets) Unlink(path string, id FileID) error {
+func (s *sockets) Unlink(path string, id FileID) error {
 	now, err := s.FileID(path)
 	if err == nil && now == id {
 		err = unix.Unlink(path)

@@ -36,7 +36,7 @@ func Open(name string) (*Kernel, error) {
 			return nil, fmt.Errorf("kernel: open %s: %w", b.name, err)
 		}
 		sys := newSystem()
-		return &Kernel{Poller: p, Sockets: sockets{}, Clock: sys, Rand: sys, Workers: sys, Resolver: sys, Follower: sys}, nil
+		return &Kernel{Poller: p, Sockets: &sockets{}, Clock: sys, Rand: sys, Workers: sys, Resolver: sys, Follower: sys}, nil
 	}
 	return nil, fmt.Errorf("%w %q (have auto, %s)", ErrUnknownBackend, name, strings.Join(Backends(), ", "))
 }

@@ -11,7 +11,7 @@ import (
 // noSignal is empty: SO_NOSIGPIPE is set on every socket instead.
 const noSignal = 0
 
-func (sockets) Socket(f Family, t Type) (int, error) {
+func (*sockets) Socket(f Family, t Type) (int, error) {
 	domain, kind, err := domain(f, t)
 	if err != nil {
 		return -1, err
@@ -25,7 +25,7 @@ func (sockets) Socket(f Family, t Type) (int, error) {
 	return prepare(fd, err)
 }
 
-func (sockets) Accept(fd int) (int, error) {
+func (*sockets) Accept(fd int) (int, error) {
 	for {
 		syscall.ForkLock.RLock()
 		conn, _, err := unix.Accept(fd)
@@ -54,10 +54,10 @@ func prepare(fd int, err error) (int, error) {
 	return fd, nil
 }
 
-func (s sockets) Recv(fd int, p []byte) (int, error) { return s.Read(fd, p) }
-func (s sockets) Send(fd int, p []byte) (int, error) { return s.Write(fd, p) }
+func (s *sockets) Recv(fd int, p []byte) (int, error) { return s.Read(fd, p) }
+func (s *sockets) Send(fd int, p []byte) (int, error) { return s.Write(fd, p) }
 
-func (sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
+func (*sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
 	for {
 		n, _, flags, from, err := unix.Recvmsg(fd, p, nil, 0)
 		switch err {
@@ -70,7 +70,7 @@ func (sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
 	}
 }
 
-func (sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
+func (*sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
 	var sa unix.Sockaddr
 	if to != (Addr{}) {
 		var err error
@@ -88,7 +88,7 @@ func (sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
 
 // CloseFD does not try again after EINTR: a second close might hit whoever got
 // the number.
-func (sockets) CloseFD(fd int) error {
+func (*sockets) CloseFD(fd int) error {
 	if err := unix.Close(fd); err != nil && err != unix.EINTR {
 		return err
 	}

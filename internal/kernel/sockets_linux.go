@@ -18,7 +18,7 @@ const noSignal = unix.MSG_NOSIGNAL
 // has.
 var errAgain error = unix.EAGAIN
 
-func (sockets) Socket(f Family, t Type) (int, error) {
+func (*sockets) Socket(f Family, t Type) (int, error) {
 	domain, kind, err := domain(f, t)
 	if err != nil {
 		return -1, err
@@ -26,7 +26,7 @@ func (sockets) Socket(f Family, t Type) (int, error) {
 	return unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
-func (sockets) Accept(fd int) (int, error) {
+func (*sockets) Accept(fd int) (int, error) {
 	for {
 		conn, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0,
 			unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
@@ -40,7 +40,7 @@ func (sockets) Accept(fd int) (int, error) {
 	}
 }
 
-func (sockets) Recv(fd int, p []byte) (int, error) {
+func (*sockets) Recv(fd int, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
@@ -56,7 +56,7 @@ func (sockets) Recv(fd int, p []byte) (int, error) {
 	}
 }
 
-func (sockets) Send(fd int, p []byte) (int, error) {
+func (*sockets) Send(fd int, p []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), noSignal, 0, 0)
@@ -74,7 +74,7 @@ func (sockets) Send(fd int, p []byte) (int, error) {
 
 // CloseFD does not try again after EINTR: Linux has closed the descriptor, and
 // a second close might hit whoever got its number.
-func (sockets) CloseFD(fd int) error {
+func (*sockets) CloseFD(fd int) error {
 	if err := unix.Close(fd); err != nil && err != unix.EINTR {
 		return err
 	}

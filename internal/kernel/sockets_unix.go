@@ -13,9 +13,13 @@ import (
 // sockets are the calls of the system underneath. Those on the path of every
 // request (Accept, Recv, Send, RecvFrom, SendTo, CloseFD) are in the file of the
 // system.
+//
+// Its methods are those of a pointer, so that whoever calls them through an
+// interface calls them and no wrapper: after a system call the processor predicts no
+// return, and each frame less is a few nanoseconds less.
 type sockets struct{}
 
-func (sockets) Bind(fd int, a Addr) error {
+func (*sockets) Bind(fd int, a Addr) error {
 	sa, err := sockaddr(a)
 	if err != nil {
 		return err
@@ -23,11 +27,11 @@ func (sockets) Bind(fd int, a Addr) error {
 	return unix.Bind(fd, sa)
 }
 
-func (sockets) Listen(fd, backlog int) error { return unix.Listen(fd, backlog) }
+func (*sockets) Listen(fd, backlog int) error { return unix.Listen(fd, backlog) }
 
 // Connect does not try again after EINTR: the connect goes on by itself, as
 // after EINPROGRESS.
-func (sockets) Connect(fd int, a Addr) error {
+func (*sockets) Connect(fd int, a Addr) error {
 	sa, err := sockaddr(a)
 	if err != nil {
 		return err
@@ -39,7 +43,7 @@ func (sockets) Connect(fd int, a Addr) error {
 	return err
 }
 
-func (sockets) Sendv(fd int, bufs [][]byte) (int, error) {
+func (*sockets) Sendv(fd int, bufs [][]byte) (int, error) {
 	for {
 		n, err := unix.SendmsgBuffers(fd, bufs, nil, nil, noSignal)
 		if err != unix.EINTR {
@@ -48,7 +52,7 @@ func (sockets) Sendv(fd int, bufs [][]byte) (int, error) {
 	}
 }
 
-func (sockets) Read(fd int, p []byte) (int, error) {
+func (*sockets) Read(fd int, p []byte) (int, error) {
 	for {
 		n, err := unix.Read(fd, p)
 		if err != unix.EINTR {
@@ -57,7 +61,7 @@ func (sockets) Read(fd int, p []byte) (int, error) {
 	}
 }
 
-func (sockets) Write(fd int, p []byte) (int, error) {
+func (*sockets) Write(fd int, p []byte) (int, error) {
 	for {
 		n, err := unix.Write(fd, p)
 		if err != unix.EINTR {
@@ -66,7 +70,7 @@ func (sockets) Write(fd int, p []byte) (int, error) {
 	}
 }
 
-func (sockets) Shutdown(fd int, s Side) error {
+func (*sockets) Shutdown(fd int, s Side) error {
 	how := unix.SHUT_RDWR
 	switch s {
 	case ReadSide:
@@ -77,7 +81,7 @@ func (sockets) Shutdown(fd int, s Side) error {
 	return unix.Shutdown(fd, how)
 }
 
-func (sockets) LocalAddr(fd int) (Addr, error) {
+func (*sockets) LocalAddr(fd int) (Addr, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
 		return Addr{}, err
@@ -85,7 +89,7 @@ func (sockets) LocalAddr(fd int) (Addr, error) {
 	return addrOf(sa), nil
 }
 
-func (sockets) PeerAddr(fd int) (Addr, error) {
+func (*sockets) PeerAddr(fd int) (Addr, error) {
 	sa, err := unix.Getpeername(fd)
 	if err != nil {
 		return Addr{}, err
@@ -106,7 +110,7 @@ var options = map[Option]struct{ level, name int }{
 	SocketError: {unix.SOL_SOCKET, unix.SO_ERROR},
 }
 
-func (sockets) SetOption(fd int, o Option, value int) error {
+func (*sockets) SetOption(fd int, o Option, value int) error {
 	if o == LingerSeconds {
 		l := unix.Linger{Linger: int32(max(value, 0))}
 		if value >= 0 {
@@ -121,7 +125,7 @@ func (sockets) SetOption(fd int, o Option, value int) error {
 	return unix.SetsockoptInt(fd, opt.level, opt.name, value)
 }
 
-func (sockets) Option(fd int, o Option) (int, error) {
+func (*sockets) Option(fd int, o Option) (int, error) {
 	opt, ok := options[o]
 	if !ok {
 		return 0, unix.EINVAL
