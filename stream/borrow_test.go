@@ -98,6 +98,34 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 	}
 }
 
+// TestBytesBetweenReadsDoNotKeepTheLoopBusy: nor do bytes that come while a reader
+// does something else, whether its last Read had to find out that there were none or
+// knew.
+func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
+	for _, backend := range kernel.Backends() {
+		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
+			a, b := pair(t, ctx, "tcp")
+			for range 3 {
+				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+					n.Go(func(context.Context) error {
+						_, err := a.Read(make([]byte, 10))
+						return err
+					})
+					waiting(t, ctx, 1, "Conn.Read")
+					_, err := b.Write([]byte("x"))
+					check(t, err)
+				})
+				_, err := b.Write([]byte("y")) // for nobody
+				check(t, err)
+				quiet(t, ctx, 5)
+				if n, err := a.Read(make([]byte, 10)); n != 1 || err != nil {
+					t.Errorf("Read: %d, %v", n, err)
+				}
+			}
+		})
+	}
+}
+
 // TestRoomDoesNotKeepTheLoopBusy: on a system without edges, that there is room is
 // told only while somebody waits for it.
 func TestRoomDoesNotKeepTheLoopBusy(t *testing.T) {

@@ -102,14 +102,31 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return c.read(ctx, p)
 }
 
-func (c *Conn) read(ctx context.Context, p []byte) (int, error) {
-	if err := spindle.Checkpoint(ctx); err != nil {
+func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
+	w, err := spindle.NewWaker(ctx)
+	if err != nil {
 		return 0, err
 	}
-	if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
-		return 0, err
+	if c.mustWait(p) {
+		err = c.socket.Busy()
+		if err == nil {
+			c.reads.take(w)
+			// The switch is made right here, as servers spend their days waiting here.
+			var sw spindle.Switch
+			for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
+				sw()
+			}
+		}
+		c.socket.Idle()
+	} else {
+		w.Pass()
+		if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
+			return 0, err
+		}
 	}
-	n, err := c.tryRead(p)
+	if err == nil {
+		n, err = c.tryRead(p)
+	}
 	for err == syscall.EAGAIN {
 		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
@@ -121,6 +138,12 @@ func (c *Conn) read(ctx context.Context, p []byte) (int, error) {
 	}
 	c.reads.leave()
 	return n, c.fault("read", err)
+}
+
+// mustWait tells whether it is known without a try that a Read has to wait for the
+// socket, and for nobody else.
+func (c *Conn) mustWait(p []byte) bool {
+	return c.socket.Drained() && !c.reads.busy && !c.reads.expired() && len(p) > 0
 }
 
 func (c *Conn) tryRead(p []byte) (int, error) {

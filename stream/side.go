@@ -72,9 +72,12 @@ func (s *side) begin(ctx context.Context, armed error) error {
 	if err != nil {
 		return err
 	}
-	s.waker, s.waits = w, true
+	s.take(w)
 	return nil
 }
+
+// take makes the side w's, whose wait for the socket comes next.
+func (s *side) take(w spindle.Waker) { s.busy, s.waits, s.waker = true, true, w }
 
 // Abort gives a wait up.
 func (s *side) Abort() bool {

@@ -105,6 +105,9 @@ func (c *Conn) FD() int {
 // Readable tells whether a read may find something.
 func (c *Conn) Readable() bool { return !c.is(drained | ended | isClosed) }
 
+// Drained tells whether a read would find nothing yet.
+func (c *Conn) Drained() bool { return c.state&(drained|ended|isClosed) == drained }
+
 // Writable tells whether a write may find room.
 func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 
