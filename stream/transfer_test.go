@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/stream"
@@ -217,6 +218,9 @@ func TestReadOfNothing(t *testing.T) {
 			t.Errorf("Read: %d, %v", n, err)
 		}
 		nothing("all read")
+		check(t, a.SetReadDeadline(time.Unix(1, 0)))
+		nothing("too late")
+		check(t, a.SetReadDeadline(time.Time{}))
 		if n, err := a.Write(nil); n != 0 || err != nil {
 			t.Errorf("Write: %d, %v", n, err)
 		}
