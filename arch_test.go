@@ -99,7 +99,7 @@ var goStatements = []string{
 	"internal/kernel/system.go",  // Workers
 	"loop/run.go",                // finishes a Goexit
 	"loop/watchdog.go",           // the watchdog
-	"sched.go",                   // finishes a Goexit
+	"sched.go",                   // ends coroutines where no thread is locked
 	"internal/simnet/process.go", // the same
 	"sim/bubble.go",              // a test may end by Goexit in a bubble
 	"internal/goid/goid.go",      // looks at goroutines of its own, once

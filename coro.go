@@ -2,9 +2,7 @@ package spindle
 
 import (
 	"context"
-	"iter"
 	"runtime"
-	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
@@ -14,18 +12,16 @@ import (
 // lies in the scheduler's pool.
 type coro struct {
 	wait
-	s    *sched
-	task *Task // nil in the pool, and for one that is to end
-	g    uintptr
-	lock *uintptr // a word of the goroutine's: zero but while it is locked to its thread
-	rare *rare    // nil for most
+	s      *sched
+	task   *Task // nil in the pool
+	g      uintptr
+	lock   *uintptr // a word of the goroutine's: the thread that it is locked to, or 0
+	thread uintptr  // what lock said when it began: the loop's thread may be locked
+	rare   *rare    // nil for most
 
-	next    Switch
-	yield   Switch
-	guest   *coro // that it has resumed and that is not yet back
-	hosting bool  // resumed and not yet back: others may stand above it
-	dead    bool  // ended by Goexit
-	locked  bool  // to its thread when it began
+	at     *seat // where it sits while it does not run
+	seat   seat  // the one that was made for it
+	ending bool  // it is to end instead of taking another task
 }
 
 // rare is what few coroutines need.
@@ -54,32 +50,29 @@ func (c *coro) alarm() func() {
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
-	c.next, _ = iter.Pull(c.main)
+	c.seat.init(c.main)
+	c.at = &c.seat
 	return c
 }
 
 // Resume is called by the loop.
 func (c *coro) Resume() { c.s.resume(c) }
 
-// main is the coroutine's life. What a Goexit needs is in its last deferred
-// call: it switches back as if the task had waited, and a goroutine of no
-// importance finishes the exit; otherwise it would take along whoever resumed.
-func (c *coro) main(yield func(struct{}) bool) {
-	// An empty struct is passed in no register and on no stack: to whoever calls them,
-	// next and yield are the same.
-	c.yield = *(*Switch)(unsafe.Pointer(&yield))
+// main is the coroutine's life. Its end gives control to who sits in its own seat,
+// whoever that is.
+func (c *coro) main() {
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
-	c.locked = *c.lock != 0
+	c.thread = *c.lock
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
+		c.s.left, c.s.running = c, nil
 		if !returned {
-			c.dead = true
-			yield(struct{}{})
+			c.relieve()
 		}
 	}()
-	for c.task != nil {
+	for !c.ending {
 		c.run()
 		c.s.recycle(c.task)
 		if c.task = c.s.takeFresh(); c.task != nil {
@@ -90,9 +83,34 @@ func (c *coro) main(yield func(struct{}) bool) {
 		if !c.s.keep(c) {
 			break
 		}
-		yield(struct{}{})
+		c.idle()
 	}
 	returned = true
+}
+
+// relieve has somebody else sit in the coroutine's own seat before a Goexit ends it:
+// who has come there by next would have to exit too. The relief has nothing to do but
+// to end, as it likes; to who is relieved it leaves its own seat, to be taken by yield,
+// from where the coroutine goes on to its end.
+func (c *coro) relieve() {
+	relief := &seat{}
+	relief.init(func() { c.seat.take()() })
+	c.s.relief = relief
+	relief.take()()
+}
+
+// idle lies in the pool until there is a task to run, or the end has come.
+//
+//go:noinline
+func (c *coro) idle() {
+	for c.task == nil && !c.ending {
+		if sw := c.s.away(c); sw != nil {
+			sw()
+		}
+		if c.s.left != nil {
+			c.s.inherit(c)
+		}
+	}
 }
 
 // run runs the task to its end.
@@ -122,10 +140,6 @@ func (c *coro) run() {
 
 // vanish ends the running task from within: its deferred calls run.
 func (t *Task) vanish() { runtime.Goexit() }
-
-// deepest is how many coroutines may stand above each other. Two are enough for
-// tasks that take turns; more would only make each task's stack larger.
-const deepest = 4
 
 // leave begins the wait seq, which ends when somebody wakes the task, or when ctx, or
 // the scope the task is in, is cancelled and ab agrees. The caller makes the switch
@@ -164,29 +178,16 @@ func (c *coro) back() (Switch, error) {
 		panic(strayWaker)
 	}
 	t, s := c.task, c.s
-	if guest := c.guest; guest != nil {
-		c.guest = nil
-		s.switchBack(guest, c.g, t)
-	} else if t == nil || t != s.running {
-		panic(strayWaker)
+	if t == nil || t != s.running {
+		if s.left == nil {
+			panic(strayWaker)
+		}
+		s.inherit(c)
 	}
 	if t.state != running {
-		due := s.due
-		if due == nil {
-			due = s.claim()
+		if sw := s.away(c); sw != nil {
+			return sw, nil
 		}
-		if due != c {
-			if due == nil || due.hosting || s.depth >= deepest {
-				s.due = due
-				return c.yield, nil // to where it came from, and so nearer to who is due
-			}
-			s.due = nil
-			c.guest = due
-			s.switchTo(due)
-			return due.next, nil
-		}
-		s.due = nil
-		t.state = running
 	}
 	if r := c.rare; r != nil && r.unbind != nil {
 		r.unbind()
@@ -219,7 +220,7 @@ func (c *coro) settle(err error) {
 const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
 
 // holdsThread tells whether the task has locked its thread.
-func (c *coro) holdsThread() bool { return (*c.lock != 0) != c.locked }
+func (c *coro) holdsThread() bool { return *c.lock != c.thread }
 
 // mustLeaveThread panics if the task has locked its thread.
 func (c *coro) mustLeaveThread() {
@@ -232,7 +233,7 @@ func (c *coro) mustLeaveThread() {
 // freeThread takes that back: the task is about to switch, for the last time.
 func (c *coro) freeThread() {
 	for c.holdsThread() {
-		if c.locked {
+		if c.thread != 0 {
 			runtime.LockOSThread()
 		} else {
 			runtime.UnlockOSThread()

@@ -1,13 +1,19 @@
 package spindle
 
-import "github.com/spindleloop/spindle/loop"
+import (
+	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/loop"
+)
 
 // sched runs the tasks of one loop. Loop goroutine only.
 type sched struct {
 	l       *loop.Loop
 	running *Task // whose code is executing
-	due     *coro // taken out of its lane, to go on as soon as it is reached; nil for most of the time
-	depth   int   // coroutines that stand above each other
+	driver  coro  // stands for whoever runs the loop
+	base    *coro // who goes on when no other may: the driver, or who visits
+	visits  int   // under way, each begun within the one before
+	left    *coro // ends, and has given control to somebody; nil once that has been noticed
+	relief  *seat // where left waits to end, if it has not; else nil
 	pool    []*coro
 	spare   []*Task // that have ended, for reuse
 	started uint64  // tasks so far
@@ -42,6 +48,7 @@ func schedOf(l *loop.Loop) *sched {
 		return s
 	}
 	s := &sched{l: l}
+	s.base = &s.driver
 	l.SetLocal(schedKey{}, s)
 	for i := range s.lanes {
 		s.lanes[i].s = s
@@ -101,18 +108,8 @@ func (s *sched) host(t *Task) *coro {
 	return c
 }
 
-// eager has t begin now, and returns when it first waits. Nothing else may run
-// meanwhile, as in any call that does not wait: it is as if the deepest coroutine
-// began it.
-func (s *sched) eager(t *Task) {
-	owner, before := s.l.Owner(), s.running
-	c := s.host(t)
-	s.depth += deepest
-	s.switchTo(c)
-	c.next()
-	s.switchBack(c, owner, before)
-	s.depth -= deepest
-}
+// eager has t begin now, and returns when it first waits.
+func (s *sched) eager(t *Task) { s.visit(s.host(t)) }
 
 // takeFresh gives a coroutine whose task has finished the next one to begin, if
 // that is what the loop would do next.
@@ -122,7 +119,7 @@ func (s *sched) eager(t *Task) {
 //
 //go:noinline
 func (s *sched) takeFresh() *Task {
-	if s.depth > deepest {
+	if s.visits > 0 {
 		return nil
 	}
 	lane, ok := s.l.NextCoroutine().(*freshLane)
@@ -154,43 +151,89 @@ func (s *sched) keep(c *coro) bool {
 	return true
 }
 
-// resume runs a coroutine until it gives up control. It is called by the loop.
+// resume has a coroutine go on, and returns when only the loop can. It is called by the
+// loop.
 func (s *sched) resume(c *coro) {
-	owner := s.l.Owner()
-	s.switchTo(c)
-	c.next()
-	s.switchBack(c, owner, nil)
+	s.driver.g = s.l.Owner()
+	s.pass(&s.driver, c)()
+	if s.left != nil {
+		s.regain(&s.driver)
+	}
 }
 
-// switchTo goes before the switch to a coroutine. One that has not begun does not
-// know itself, and makes itself the owner.
-func (s *sched) switchTo(c *coro) {
-	s.running = c.task
-	if c.task != nil {
-		c.task.state = running
+// visit has a coroutine go on, and returns when it waits or has ended. Nothing else may
+// run meanwhile, as in any call that does not wait.
+func (s *sched) visit(c *coro) {
+	from, outer := &s.driver, s.base
+	if s.running != nil {
+		from = s.running.co
+	} else {
+		s.driver.g = s.l.Owner()
 	}
-	if c.g != 0 {
-		s.l.SetOwner(c.g)
+	s.base = from
+	s.visits++
+	s.pass(from, c)()
+	if s.left != nil {
+		s.regain(from)
 	}
-	c.hosting = true
-	s.depth++
+	s.l.SetOwner(from.g) // nobody, if the loop does not run
+	s.visits--
+	s.base = outer
 }
 
-// switchBack follows it, in the goroutine owner, in which t runs.
-func (s *sched) switchBack(c *coro, owner uintptr, t *Task) {
-	s.depth--
-	c.hosting = false
-	s.l.SetOwner(owner)
-	s.running = t
-	if c.dead {
-		go c.next()
+// pass is the switch by which from gives control to another. One that has not begun
+// does not know itself, and makes itself the owner.
+func (s *sched) pass(from, to *coro) Switch {
+	from.at = to.at
+	s.running = to.task
+	if to.task != nil {
+		to.task.state = running
+	}
+	if to.g != 0 {
+		s.l.SetOwner(to.g)
+	}
+	return to.at.take()
+}
+
+// away is the switch from a coroutine that cannot go on to who does instead; nil if
+// that is itself.
+func (s *sched) away(c *coro) Switch {
+	due := s.claim()
+	if due == nil {
+		due = s.base
+	}
+	if due == c {
+		s.running, c.task.state = c.task, running
+		return nil
+	}
+	return s.pass(c, due)
+}
+
+// inherit makes c, to whom the end of another has given control, the one who has it.
+func (s *sched) inherit(c *coro) {
+	if relief := s.relief; relief != nil {
+		s.relief = nil
+		relief.take()()
+	}
+	s.left, s.running = nil, c.task
+	s.l.SetOwner(c.g)
+}
+
+// regain is inherit for one who waits for others to come back. It may not be its turn
+// yet: others may have begun to wait for others since.
+func (s *sched) regain(c *coro) {
+	for s.left != nil {
+		s.inherit(c)
+		if s.base != c {
+			s.pass(c, s.base)()
+		}
 	}
 }
 
 // claim takes the coroutine out of its lane that the loop would resume next; nil
 // if there is none, or if only the loop can resume it.
 func (s *sched) claim() *coro {
-	if s.depth > deepest {
+	if s.visits > 0 {
 		return nil
 	}
 	next := s.l.NextCoroutine()
@@ -225,18 +268,26 @@ func (s *sched) leave() {
 }
 
 // LoopClosing is called when the loop is closed, perhaps with runs on it that nobody
-// has ended.
+// has ended. Who closes it may have locked the thread, and coroutines can only be
+// switched to where that is as it was when they began: those of a locked thread end
+// there or not at all.
 func (s *sched) LoopClosing() {
-	if len(s.pool) > 0 {
+	if len(s.pool) == 0 {
+		return
+	}
+	switch s.pool[0].thread {
+	case 0:
 		aside(s.dismiss)
+	case *goid.LockWord(goid.Current()):
+		s.dismiss()
 	}
 }
 
 // dismiss ends the coroutines in the pool.
 func (s *sched) dismiss() {
 	for _, c := range s.pool {
-		c.task = nil
-		s.resume(c)
+		c.ending = true
+		s.visit(c)
 	}
 	s.pool, s.spare = nil, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // TestLockedThreadIsNamed: a task that holds its thread can neither wait nor end,
@@ -109,5 +110,39 @@ func TestSteppedOnALockedThread(t *testing.T) {
 	}
 	if ended != nil {
 		t.Fatal(ended)
+	}
+}
+
+// TestEndsOnALockedThread: a task there may also exit, and a loop be closed that has
+// coroutines left. The runtime would end the process if another thread had a hand in
+// it.
+func TestEndsOnALockedThread(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := spindle.NurseryOn(t.Context(), l)
+	exited := 0
+	for i := range 10 {
+		n.GoWith(spindle.TaskOptions{Values: t.Context()}, func(ctx context.Context) error {
+			for range i {
+				if err := spindle.Yield(ctx); err != nil {
+					break // one that exits cancels the others
+				}
+			}
+			exited++
+			if i%2 == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+	}
+	for exited < 10 {
+		l.RunOnce(0)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

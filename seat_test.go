@@ -1,0 +1,206 @@
+package spindle_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// script is what a task does: it lets the others run, waits, wakes who waits, starts
+// another, or has another begin at once, again and again. In the end it returns, or
+// exits. The first one ends last, and wakes who is left.
+type script struct {
+	id    int
+	steps []step
+	exits bool
+}
+
+type step struct {
+	do    deed
+	child *script
+}
+
+type deed int
+
+const (
+	yield deed = iota
+	wait
+	wake
+	start
+	begin
+)
+
+// scripts is a random program of n tasks.
+func scripts(r *rand.Rand, n int) *script {
+	all := []*script{{}}
+	for id := 1; id < n; id++ {
+		child := &script{id: id, exits: r.IntN(4) == 0}
+		parent := all[r.IntN(len(all))]
+		do := start
+		if r.IntN(3) == 0 {
+			do = begin
+		}
+		parent.steps = append(parent.steps, step{do, child})
+		all = append(all, child)
+	}
+	for _, s := range all {
+		for range r.IntN(5) {
+			do := deed(r.IntN(3))
+			if do == wait && s.id == 0 {
+				do = wake
+			}
+			s.steps = append(s.steps, step{do: do})
+		}
+		r.Shuffle(len(s.steps), func(i, j int) { s.steps[i], s.steps[j] = s.steps[j], s.steps[i] })
+	}
+	return all[0]
+}
+
+// event is that a task has come to one of its steps.
+type event struct{ task, step int }
+
+// modelled is what should happen: one queue, to which everybody goes back.
+func modelled(first *script) (seen []event) {
+	type place struct {
+		s  *script
+		at int
+	}
+	ready, asleep := []place{{s: first}}, []place{}
+	running := 1
+	rouse := func() {
+		if len(asleep) > 0 {
+			ready, asleep = append(ready, asleep[0]), asleep[1:]
+		}
+	}
+	var run func(place)
+	run = func(p place) {
+		for ; p.at < len(p.s.steps); p.at++ {
+			seen = append(seen, event{p.s.id, p.at})
+			next := place{p.s, p.at + 1}
+			switch step := p.s.steps[p.at]; step.do {
+			case yield:
+				ready = append(ready, next)
+				return
+			case wait:
+				asleep = append(asleep, next)
+				return
+			case wake:
+				rouse()
+			case start:
+				running++
+				ready = append(ready, place{s: step.child})
+			case begin:
+				running++
+				run(place{s: step.child})
+			}
+		}
+		seen = append(seen, event{p.s.id, p.at})
+		if p.s == first && running > 1 {
+			rouse()
+			ready = append(ready, p)
+			return
+		}
+		running--
+	}
+	for len(ready) > 0 {
+		p := ready[0]
+		ready = ready[1:]
+		run(p)
+	}
+	return seen
+}
+
+// executed is what does happen. Each task has a nursery of its own, so that one that
+// exits ends no other.
+func executed(t *testing.T, first *script) (seen []event) {
+	o := loop.Options{Kernel: sim.NewKernel(), Watchdog: -1}
+	err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
+		var lot spindle.Lot
+		over := spindle.NewFuture[int](ctx)
+		running := 0
+		var ends []func(func(error))
+		var launch func(s *script, eager bool)
+		launch = func(s *script, eager bool) {
+			n, end := spindle.NurseryOn(ctx, spindle.LoopOf(ctx))
+			ends = append(ends, end)
+			running++
+			n.GoWith(spindle.TaskOptions{Eager: eager}, func(ctx context.Context) error {
+				defer func() { running-- }()
+				for i, step := range s.steps {
+					seen = append(seen, event{s.id, i})
+					var err error
+					switch step.do {
+					case yield:
+						err = spindle.Yield(ctx)
+					case wait:
+						err = lot.Wait(ctx, "somebody")
+					case wake:
+						lot.Wake(1)
+					default:
+						launch(step.child, step.do == begin)
+					}
+					if err != nil {
+						t.Errorf("task %d: %v", s.id, err)
+					}
+				}
+				seen = append(seen, event{s.id, len(s.steps)})
+				if s.exits {
+					runtime.Goexit()
+				}
+				if s != first {
+					return nil
+				}
+				for running > 1 {
+					lot.Wake(1)
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+					seen = append(seen, event{s.id, len(s.steps)})
+				}
+				over.Resolve(len(ends))
+				return nil
+			})
+		}
+		launch(first, false)
+		left, err := over.Await(ctx)
+		for _, end := range ends {
+			end(func(error) { left-- })
+		}
+		for left > 0 && err == nil {
+			err = spindle.Yield(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	return seen
+}
+
+// TestAnyCoroutineCanFollowAnyOther: whoever waits gives control straight to the next,
+// and whoever ends leaves its seat to whoever sits there; what happens is what one
+// queue would make happen, nobody is left behind, and no coroutine is.
+func TestAnyCoroutineCanFollowAnyOther(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		tasks := 1 + r.IntN(60)
+		if seed%100 == 99 {
+			tasks = 4000 // more than are kept for reuse
+		}
+		first := scripts(r, tasks)
+		want, got := modelled(first), executed(t, first)
+		if !slices.Equal(got, want) {
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
+			}
+			t.Fatalf("seed %d, %d tasks: %d events, want %d; they differ from %d on", seed, tasks, len(got), len(want), at)
+		}
+	}
+}
