@@ -3,6 +3,7 @@ package spindle_test
 import (
 	"context"
 	"iter"
+	"strconv"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -89,20 +90,25 @@ func BenchmarkYield(b *testing.B) {
 	})
 }
 
-func BenchmarkYieldThousand(b *testing.B) {
-	spindle.Run(context.Background(), func(ctx context.Context) error {
-		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			for range 1000 {
-				n.Go(func(ctx context.Context) error {
-					for range b.N / 1000 {
-						spindle.Yield(ctx)
+// BenchmarkYieldAmong is tasks that take turns, each for the time of one turn.
+func BenchmarkYieldAmong(b *testing.B) {
+	for _, tasks := range []int{2, 20, 200, 2000, 20_000} {
+		b.Run(strconv.Itoa(tasks), func(b *testing.B) {
+			spindle.Run(context.Background(), func(ctx context.Context) error {
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					for range tasks {
+						n.Go(func(ctx context.Context) error {
+							for range b.N / tasks {
+								spindle.Yield(ctx)
+							}
+							return nil
+						})
 					}
 					return nil
 				})
-			}
-			return nil
+			})
 		})
-	})
+	}
 }
 
 // BenchmarkSpawnMany starts tasks by the thousand.

@@ -2,6 +2,7 @@ package spindle
 
 import (
 	"context"
+	"iter"
 	"runtime"
 
 	"github.com/spindleloop/spindle/internal/goid"
@@ -12,16 +13,13 @@ import (
 // lies in the scheduler's pool.
 type coro struct {
 	wait
-	s      *sched
-	task   *Task // nil in the pool
-	g      uintptr
-	lock   *uintptr // a word of the goroutine's: the thread that it is locked to, or 0
-	thread uintptr  // what lock said when it began: the loop's thread may be locked
-	rare   *rare    // nil for most
-
-	at     *seat // where it sits while it does not run
-	seat   seat  // the one that was made for it
-	ending bool  // it is to end instead of taking another task
+	s    *sched
+	task *Task // nil in the pool
+	g    uintptr
+	lock *uintptr // a word of the goroutine's: the thread that it is locked to, or 0
+	rare *rare    // nil for most
+	at   *seat    // where it sits while it does not run
+	seat seat     // the one that was made for it
 }
 
 // rare is what few coroutines need.
@@ -50,7 +48,7 @@ func (c *coro) alarm() func() {
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
-	c.seat.init(c.main)
+	c.seat.next, _ = iter.Pull(c.main)
 	c.at = &c.seat
 	return c
 }
@@ -60,10 +58,11 @@ func (c *coro) Resume() { c.s.resume(c) }
 
 // main is the coroutine's life. Its end gives control to who sits in its own seat,
 // whoever that is.
-func (c *coro) main() {
+func (c *coro) main(yield func(struct{}) bool) {
+	c.seat.yield = switchOf(yield)
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
-	c.thread = *c.lock
+	c.s.thread = *c.lock
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
@@ -72,7 +71,7 @@ func (c *coro) main() {
 			c.relieve()
 		}
 	}()
-	for !c.ending {
+	for c.s.ending != c {
 		c.run()
 		c.s.recycle(c.task)
 		if c.task = c.s.takeFresh(); c.task != nil {
@@ -94,7 +93,10 @@ func (c *coro) main() {
 // from where the coroutine goes on to its end.
 func (c *coro) relieve() {
 	relief := &seat{}
-	relief.init(func() { c.seat.take()() })
+	relief.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+		relief.yield = switchOf(yield)
+		c.seat.take()()
+	})
 	c.s.relief = relief
 	relief.take()()
 }
@@ -103,7 +105,7 @@ func (c *coro) relieve() {
 //
 //go:noinline
 func (c *coro) idle() {
-	for c.task == nil && !c.ending {
+	for c.task == nil && c.s.ending != c {
 		if sw := c.s.away(c); sw != nil {
 			sw()
 		}
@@ -220,7 +222,7 @@ func (c *coro) settle(err error) {
 const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
 
 // holdsThread tells whether the task has locked its thread.
-func (c *coro) holdsThread() bool { return *c.lock != c.thread }
+func (c *coro) holdsThread() bool { return *c.lock != c.s.thread }
 
 // mustLeaveThread panics if the task has locked its thread.
 func (c *coro) mustLeaveThread() {
@@ -233,7 +235,7 @@ func (c *coro) mustLeaveThread() {
 // freeThread takes that back: the task is about to switch, for the last time.
 func (c *coro) freeThread() {
 	for c.holdsThread() {
-		if c.thread != 0 {
+		if c.s.thread != 0 {
 			runtime.LockOSThread()
 		} else {
 			runtime.UnlockOSThread()

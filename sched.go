@@ -8,12 +8,14 @@ import (
 // sched runs the tasks of one loop. Loop goroutine only.
 type sched struct {
 	l       *loop.Loop
-	running *Task // whose code is executing
-	driver  coro  // stands for whoever runs the loop
-	base    *coro // who goes on when no other may: the driver, or who visits
-	visits  int   // under way, each begun within the one before
-	left    *coro // ends, and has given control to somebody; nil once that has been noticed
-	relief  *seat // where left waits to end, if it has not; else nil
+	running *Task   // whose code is executing
+	driver  coro    // stands for whoever runs the loop
+	base    *coro   // who goes on when no other may: the driver, or who visits
+	visits  int     // under way, each begun within the one before
+	left    *coro   // ends, and has given control to somebody; nil once that has been noticed
+	relief  *seat   // where left waits to end, if it has not; else nil
+	ending  *coro   // in the pool, and to end; nil for most of the time
+	thread  uintptr // that the loop's goroutine is locked to, and so are coroutines; 0 for none
 	pool    []*coro
 	spare   []*Task // that have ended, for reuse
 	started uint64  // tasks so far
@@ -275,7 +277,7 @@ func (s *sched) LoopClosing() {
 	if len(s.pool) == 0 {
 		return
 	}
-	switch s.pool[0].thread {
+	switch s.thread {
 	case 0:
 		aside(s.dismiss)
 	case *goid.LockWord(goid.Current()):
@@ -286,8 +288,8 @@ func (s *sched) LoopClosing() {
 // dismiss ends the coroutines in the pool.
 func (s *sched) dismiss() {
 	for _, c := range s.pool {
-		c.ending = true
+		s.ending = c
 		s.visit(c)
 	}
-	s.pool, s.spare = nil, nil
+	s.ending, s.pool, s.spare = nil, nil, nil
 }

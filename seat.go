@@ -1,9 +1,6 @@
 package spindle
 
-import (
-	"iter"
-	"unsafe"
-)
+import "unsafe"
 
 // seat is where a goroutine sits that does not run. Whoever wants it to go on takes its
 // seat, by one switch, and has to be called from there in turn. Nobody has to go back
@@ -16,16 +13,9 @@ type seat struct {
 	turned      bool // next was called last, and yield has its turn
 }
 
-// init has a new goroutine sit there, to run fn. When that ends, it gives
-// control to who sits there then.
-func (s *seat) init(fn func()) {
-	s.next, _ = iter.Pull(func(yield func(struct{}) bool) {
-		// An empty struct is passed in no register and on no stack: to whoever calls
-		// them, next and yield are the same.
-		s.yield = *(*Switch)(unsafe.Pointer(&yield))
-		fn()
-	})
-}
+// switchOf is yield as a Switch. An empty struct is passed in no register and on no
+// stack: to whoever calls them, next and yield are the same.
+func switchOf(yield func(struct{}) bool) Switch { return *(*Switch)(unsafe.Pointer(&yield)) }
 
 // take is the switch by which the caller takes the seat.
 func (s *seat) take() Switch {
