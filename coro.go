@@ -82,7 +82,14 @@ func (c *coro) main(yield func(struct{}) bool) {
 		if !c.s.keep(c) {
 			break
 		}
-		c.idle()
+		for c.task == nil && c.s.ending != c {
+			if sw := c.s.away(c); sw != nil {
+				sw()
+			}
+			if c.s.left != nil {
+				c.s.inherit(c)
+			}
+		}
 	}
 	returned = true
 }
@@ -99,20 +106,6 @@ func (c *coro) relieve() {
 	})
 	c.s.relief = relief
 	relief.take()()
-}
-
-// idle lies in the pool until there is a task to run, or the end has come.
-//
-//go:noinline
-func (c *coro) idle() {
-	for c.task == nil && c.s.ending != c {
-		if sw := c.s.away(c); sw != nil {
-			sw()
-		}
-		if c.s.left != nil {
-			c.s.inherit(c)
-		}
-	}
 }
 
 // run runs the task to its end.

@@ -116,8 +116,8 @@ func (s *sched) eager(t *Task) { s.visit(s.host(t)) }
 // takeFresh gives a coroutine whose task has finished the next one to begin, if
 // that is what the loop would do next.
 //
-// It is not inlined, nor is keep: what it needs would be on the stack of every
-// coroutine that waits.
+// It is not inlined, nor are keep, away and inherit: what they need would be on the
+// stack of every coroutine that waits.
 //
 //go:noinline
 func (s *sched) takeFresh() *Task {
@@ -199,6 +199,8 @@ func (s *sched) pass(from, to *coro) Switch {
 
 // away is the switch from a coroutine that cannot go on to who does instead; nil if
 // that is itself.
+//
+//go:noinline
 func (s *sched) away(c *coro) Switch {
 	due := s.claim()
 	if due == nil {
@@ -212,6 +214,8 @@ func (s *sched) away(c *coro) Switch {
 }
 
 // inherit makes c, to whom the end of another has given control, the one who has it.
+//
+//go:noinline
 func (s *sched) inherit(c *coro) {
 	if relief := s.relief; relief != nil {
 		s.relief = nil
