@@ -16,7 +16,7 @@ type coro struct {
 	s    *sched
 	task *Task // nil in the pool
 	g    uintptr
-	lock *uintptr // a word of the goroutine's: the thread that it is locked to, or 0
+	lock *uintptr // a word of the goroutine's: zero but while it is locked to its thread
 	rare *rare    // nil for most
 	at   *seat    // where it sits while it does not run
 	seat seat     // the one that was made for it
@@ -62,11 +62,12 @@ func (c *coro) main(yield func(struct{}) bool) {
 	c.seat.yield = switchOf(yield)
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
-	c.s.thread = *c.lock
+	c.seat.locked = *c.lock != 0
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
 		c.s.left, c.s.running = c, nil
+		c.at, c.task = nil, nil // or who ends would keep alive who ends after it
 		if !returned {
 			c.relieve()
 		}
@@ -118,6 +119,7 @@ func (c *coro) run() {
 			return
 		}
 		v := recover()
+		c.freeThread()
 		switch {
 		case v == nil && t.doomed:
 			t.finish(nil) // it is reported as a straggler
@@ -144,7 +146,7 @@ func (t *Task) vanish() { runtime.Goexit() }
 //
 //go:noinline
 func (c *coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (Switch, error) {
-	if c == nil || c.task == nil || c.task.state != running || seq != c.seq+1 || ab == nil {
+	if c == nil || c.task == nil || c.task != c.s.running || c.task.state != running || seq != c.seq+1 || ab == nil {
 		panic(strayWaker)
 	}
 	t := c.task
@@ -215,7 +217,7 @@ func (c *coro) settle(err error) {
 const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
 
 // holdsThread tells whether the task has locked its thread.
-func (c *coro) holdsThread() bool { return *c.lock != c.s.thread }
+func (c *coro) holdsThread() bool { return (*c.lock != 0) != c.seat.locked }
 
 // mustLeaveThread panics if the task has locked its thread.
 func (c *coro) mustLeaveThread() {
@@ -228,7 +230,7 @@ func (c *coro) mustLeaveThread() {
 // freeThread takes that back: the task is about to switch, for the last time.
 func (c *coro) freeThread() {
 	for c.holdsThread() {
-		if c.s.thread != 0 {
+		if c.seat.locked {
 			runtime.LockOSThread()
 		} else {
 			runtime.UnlockOSThread()

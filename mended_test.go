@@ -234,3 +234,68 @@ func TestContextThatEndsWithTheRun(t *testing.T) {
 		}
 	}
 }
+
+// TestANurseryWaitsForALateChild: until the opener's turn comes, a callback may start
+// one more, and the opener is woken once.
+func TestANurseryWaitsForALateChild(t *testing.T) {
+	for _, eager := range []bool{false, true} {
+		sim.Test(t, func(ctx context.Context) error {
+			ended := false
+			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(context.Context) error {
+					spindle.LoopOf(ctx).CallSoon(func() {
+						n.GoWith(spindle.TaskOptions{Eager: eager}, func(ctx context.Context) error {
+							if !eager {
+								spindle.Yield(ctx)
+							}
+							ended = true
+							return nil
+						})
+					})
+					return nil
+				})
+				return nil
+			})
+			if err != nil || !ended {
+				t.Errorf("eager %v: the nursery ended with %v, its child had ended: %v", eager, err, ended)
+			}
+			before := spindle.Now(ctx)
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			if slept := spindle.Now(ctx) - before; slept < time.Second {
+				t.Errorf("eager %v: the next wait took %v", eager, slept)
+			}
+			return nil
+		})
+	}
+}
+
+// TestStragglersOfAFailedRunAreEnded: also when it was a failure that cancelled
+// everything, or the user.
+func TestStragglersOfAFailedRunAreEnded(t *testing.T) {
+	failure := errors.New("failure")
+	for name, end := range map[string]func(ctx context.Context) error{
+		"a failure": func(ctx context.Context) error { return failure },
+		"the user": func(ctx context.Context) error {
+			spindle.Background(ctx).Scope().Cancel(failure)
+			return nil
+		},
+	} {
+		err := sim.Run(t.Context(), func(ctx context.Context) error {
+			spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
+				for {
+					spindle.Yield(ctx)
+				}
+			})
+			spindle.Background(ctx).Go(end)
+			for {
+				spindle.Yield(ctx) // nor does main
+			}
+		})
+		var stragglers *spindle.StragglerError
+		if !errors.As(err, &stragglers) || len(stragglers.Tasks) != 2 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

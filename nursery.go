@@ -60,7 +60,7 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 // ends the children.
 func (n *Nursery) join(t *Task) {
 	n.running--
-	if n.running > 0 {
+	for n.running > 0 { // until its turn comes, a callback may start one more
 		if t.co.holdsThread() {
 			t.co.freeThread()
 			n.failed(caught(keptThread))
@@ -198,6 +198,9 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
+	if o.Eager && n.s.running != nil {
+		n.s.running.co.mustLeaveThread()
+	}
 	n.s.started++
 	n.running++
 	t := n.s.task()
@@ -239,6 +242,7 @@ func (t *Task) finish(err error) {
 	switch {
 	case n.opener != nil:
 		n.opener.wake(nil)
+		n.opener = nil
 	case n.done != nil:
 		n.closed = true // nobody would wait for one more
 		n.done()

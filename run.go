@@ -241,6 +241,7 @@ func (e *LoopError) Unwrap() error { return e.Err }
 // is not enough, made to exit.
 func (r *run) clear(err error) {
 	r.root.scope.Cancel(err)
+	r.grace.Cancel() // nobody waits for it here
 	for range 2 {
 		for r.root.running > 0 {
 			if r.l.Run(context.Background()) != nil {
@@ -273,14 +274,12 @@ type run struct {
 	traced     traced // nil if tasks are not
 }
 
-// cancel cancels everything, and sees to it that everything ends.
-func (r *run) cancel(cause error) {
-	if r.root.scope.canceled != nil {
-		return
-	}
-	r.root.scope.Cancel(cause)
-	r.grace = r.l.CallLater(r.o.Grace, r.doom)
-}
+// cancel cancels everything.
+func (r *run) cancel(cause error) { r.root.scope.Cancel(cause) }
+
+// cancelled is told that everything was, by whomever, and sees to it that everything
+// ends.
+func (r *run) cancelled() { r.grace = r.l.CallLater(r.o.Grace, r.doom) }
 
 // doom makes the tasks that are left exit at their next wait.
 func (r *run) doom() {

@@ -8,14 +8,13 @@ import (
 // sched runs the tasks of one loop. Loop goroutine only.
 type sched struct {
 	l       *loop.Loop
-	running *Task   // whose code is executing
-	driver  coro    // stands for whoever runs the loop
-	base    *coro   // who goes on when no other may: the driver, or who visits
-	visits  int     // under way, each begun within the one before
-	left    *coro   // ends, and has given control to somebody; nil once that has been noticed
-	relief  *seat   // where left waits to end, if it has not; else nil
-	ending  *coro   // in the pool, and to end; nil for most of the time
-	thread  uintptr // that the loop's goroutine is locked to, and so are coroutines; 0 for none
+	running *Task // whose code is executing
+	driver  coro  // stands for whoever runs the loop
+	base    *coro // who goes on when no other may: the driver, or who visits
+	visits  int   // under way, each begun within the one before
+	left    *coro // ends, and has given control to somebody; nil once that has been noticed
+	relief  *seat // where left waits to end, if it has not; else nil
+	ending  *coro // in the pool, and to end; nil for most of the time
 	pool    []*coro
 	spare   []*Task // that have ended, for reuse
 	started uint64  // tasks so far
@@ -269,31 +268,37 @@ func aside(fn func()) {
 // abandoned one would never be collected.
 func (s *sched) leave() {
 	if s.runs--; s.runs == 0 {
-		s.dismiss()
+		s.dismiss(s.pool)
+		s.pool, s.spare = nil, nil
 	}
 }
 
 // LoopClosing is called when the loop is closed, perhaps with runs on it that nobody
-// has ended. Who closes it may have locked the thread, and coroutines can only be
-// switched to where that is as it was when they began: those of a locked thread end
-// there or not at all.
+// has ended. Who closes it may have locked the thread, and it may have been locked when
+// coroutines were made: those end here, if at all, and the others aside.
 func (s *sched) LoopClosing() {
-	if len(s.pool) == 0 {
-		return
+	var free, locked []*coro
+	for _, c := range s.pool {
+		if c.seat.locked {
+			locked = append(locked, c)
+		} else {
+			free = append(free, c)
+		}
 	}
-	switch s.thread {
-	case 0:
-		aside(s.dismiss)
-	case *goid.LockWord(goid.Current()):
-		s.dismiss()
+	if len(free) > 0 {
+		aside(func() { s.dismiss(free) })
 	}
+	if *goid.LockWord(goid.Current()) != 0 {
+		s.dismiss(locked)
+	}
+	s.pool, s.spare = nil, nil
 }
 
-// dismiss ends the coroutines in the pool.
-func (s *sched) dismiss() {
-	for _, c := range s.pool {
+// dismiss ends coroutines of the pool.
+func (s *sched) dismiss(pool []*coro) {
+	for _, c := range pool {
 		s.ending = c
 		s.visit(c)
 	}
-	s.ending, s.pool, s.spare = nil, nil, nil
+	s.ending = nil
 }

@@ -158,6 +158,9 @@ func (sc *Scope) cancel(err *Canceled) {
 	}
 	sc.canceled = err
 	sc.timer.Cancel()
+	if sc.parent == nil {
+		sc.run.cancelled()
+	}
 	sc.settle()
 }
 

@@ -11,6 +11,7 @@ import "unsafe"
 type seat struct {
 	next, yield Switch
 	turned      bool // next was called last, and yield has its turn
+	locked      bool // the thread was locked when it was made: it can only be taken on that
 }
 
 // switchOf is yield as a Switch. An empty struct is passed in no register and on no

@@ -204,3 +204,64 @@ func TestAnyCoroutineCanFollowAnyOther(t *testing.T) {
 		}
 	}
 }
+
+// TestTheEndedKeepNobodyAlive: who has ended refers to no other coroutine, so that a
+// Waker that somebody keeps is not the beginning of a chain. Each task here sits in the
+// seat of another when it exits.
+func TestTheEndedKeepNobodyAlive(t *testing.T) {
+	l := newLoop(t)
+	var first, second, kept spindle.Waker
+	wait := func(ctx context.Context, w *spindle.Waker) {
+		*w, _ = spindle.NewWaker(ctx)
+		w.Park(ctx, "the test", spindle.AbortFunc(func() bool { return true }))
+	}
+	step := func(times int, fn func()) {
+		l.CallSoon(fn)
+		for range times {
+			l.RunOnce(0)
+		}
+	}
+	var ends []func(func(error))
+	round := func() {
+		step(3, func() {
+			n, end := spindle.NurseryOn(context.Background(), l)
+			ends = append(ends, end)
+			n.Go(func(ctx context.Context) error {
+				wait(ctx, &first)
+				wait(ctx, &second)
+				runtime.Goexit()
+				return nil
+			})
+			first.Wake(nil) // the one before
+		})
+		if kept == (spindle.Waker{}) {
+			kept = second
+		}
+		step(2, func() { second.Wake(nil) })
+		if len(ends) == 2 { // and the task of the first has exited
+			step(2, func() { ends[0](nil) })
+			ends = ends[1:]
+		}
+	}
+	live := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for range 100 {
+		round()
+	}
+	before := live()
+	for range 1000 {
+		round()
+	}
+	if grown := int64(live() - before); grown > 100_000 {
+		t.Errorf("%d bytes more after 1,000 exits", grown)
+	}
+	runtime.KeepAlive(kept)
+	step(3, func() { first.Wake(nil) })
+	step(3, func() { second.Wake(nil) })
+	step(3, func() { ends[0](nil) })
+}

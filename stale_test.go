@@ -261,3 +261,31 @@ func TestOuterContextInACancelledScope(t *testing.T) {
 		})
 	})
 }
+
+// TestAnEagerTaskCannotWaitForItsStarter: nor does its attempt leave anything behind.
+func TestAnEagerTaskCannotWaitForItsStarter(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		agree := spindle.AbortFunc(func() bool { return true })
+		w, err := spindle.NewWaker(ctx)
+		if err != nil {
+			return err
+		}
+		spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
+			defer func() {
+				if said, _ := recover().(string); !strings.Contains(said, "Waker of another wait") {
+					t.Errorf("panic %q", said)
+				}
+				if w.Wake(nil) {
+					t.Error("a task was woken that does not wait")
+				}
+			}()
+			return w.Park(ctx, "nothing", agree)
+		})
+		woken := false
+		spindle.LoopOf(ctx).CallSoon(func() { woken = w.Wake(nil) })
+		if err := w.Park(ctx, "the callback", agree); err != nil || !woken {
+			t.Errorf("Park: %v, woken %v", err, woken)
+		}
+		return nil
+	})
+}

@@ -40,6 +40,11 @@ func TestLockedThreadIsNamed(t *testing.T) {
 				return nil
 			})
 		},
+		"begins another at once": func(ctx context.Context) error {
+			runtime.LockOSThread()
+			spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
+			return nil
+		},
 		"spends": func(ctx context.Context) error {
 			runtime.LockOSThread()
 			for range 1000 {
@@ -145,4 +150,79 @@ func TestEndsOnALockedThread(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestEndInDisorderWithALockedThread: a task that holds its thread may panic or exit;
+// that is what is told, and the thread is given back.
+func TestEndInDisorderWithALockedThread(t *testing.T) {
+	for want, end := range map[any]func(){
+		"oh":           func() { panic("oh") },
+		loop.ErrGoexit: runtime.Goexit,
+	} {
+		func() {
+			defer func() {
+				if p, _ := recover().(*spindle.PanicError); p == nil || p.Value != want {
+					t.Errorf("panic %v, want %v", p, want)
+				}
+			}()
+			spindle.Run(t.Context(), func(ctx context.Context) error {
+				spindle.Background(ctx).Go(func(context.Context) error {
+					runtime.LockOSThread()
+					end()
+					return nil
+				})
+				return forever(ctx)
+			})
+		}()
+	}
+}
+
+// TestThreadLockedForSomeSteps: tasks that began before, or while, go on when the
+// thread is as it was when they began.
+func TestThreadLockedForSomeSteps(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := spindle.NurseryOn(t.Context(), l)
+	var free, locked spindle.Waker
+	ended := 0
+	waits := func(w *spindle.Waker) func(context.Context) error {
+		return func(ctx context.Context) (err error) {
+			if *w, err = spindle.NewWaker(ctx); err != nil {
+				return err
+			}
+			if err := w.Park(ctx, "the test", spindle.AbortFunc(func() bool { return true })); err != nil {
+				return err
+			}
+			err = spindle.Yield(ctx)
+			ended++
+			return err
+		}
+	}
+	steps := func() {
+		for range 4 {
+			if _, err := l.RunOnce(0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n.Go(waits(&free))
+	steps()
+	runtime.LockOSThread()
+	n.Go(waits(&locked))
+	steps()
+	runtime.UnlockOSThread()
+	free.Wake(nil)
+	steps()
+	runtime.LockOSThread()
+	locked.Wake(nil)
+	steps()
+	if ended != 2 {
+		t.Errorf("%d have ended", ended)
+	}
+	if err := l.Close(); err != nil { // ends both coroutines, each where it can
+		t.Error(err)
+	}
+	runtime.UnlockOSThread()
 }
