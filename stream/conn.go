@@ -108,14 +108,16 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		return 0, err
 	}
 	if c.mustWait(p) {
-		err = c.socket.Busy()
-		if err == nil {
-			c.reads.take(w)
-			// The switch is made right here, as servers spend their days waiting here.
-			var sw spindle.Switch
-			for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
-				sw()
-			}
+		if err = c.socket.Busy(); err != nil {
+			c.socket.Idle()
+			w.Pass()
+			return 0, c.fault("read", err)
+		}
+		c.reads.take(w)
+		// The switch is made right here: servers spend their days waiting here.
+		var sw spindle.Switch
+		for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
+			sw()
 		}
 		c.socket.Idle()
 	} else {
