@@ -214,7 +214,7 @@ func (c *coro) settle(err error) {
 
 // keptThread is the panic of a task that would switch while it has locked its
 // thread: the next one to run would run there, and the runtime forbids it.
-const keptThread = "spindle: a task waits or ends while it holds its thread (runtime.LockOSThread)"
+const keptThread = "spindle: a task waits, ends or has another begin at once while it holds its thread (runtime.LockOSThread)"
 
 // holdsThread tells whether the task has locked its thread.
 func (c *coro) holdsThread() bool { return (*c.lock != 0) != c.seat.locked }
