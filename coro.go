@@ -59,7 +59,7 @@ func (c *coro) Resume() { c.s.resume(c) }
 // main is the coroutine's life. Its end gives control to who sits in its own seat,
 // whoever that is.
 func (c *coro) main(yield func(struct{}) bool) {
-	c.seat.yield = switchOf(yield)
+	c.seat.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
 	c.seat.locked = *c.lock != 0
@@ -100,9 +100,14 @@ func (c *coro) main(yield func(struct{}) bool) {
 // to end, as it likes; to who is relieved it leaves its own seat, to be taken by yield,
 // from where the coroutine goes on to its end.
 func (c *coro) relieve() {
+	if c.s.portable {
+		c.s.relief = &c.seat
+		c.seat.yield() // base finishes it: finishExit
+		return
+	}
 	relief := &seat{}
 	relief.next, _ = iter.Pull(func(yield func(struct{}) bool) {
-		relief.yield = switchOf(yield)
+		relief.yield = directSwitch(yield)
 		c.seat.take()()
 	})
 	c.s.relief = relief

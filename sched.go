@@ -20,6 +20,11 @@ type sched struct {
 	started uint64  // tasks so far
 	lanes   [3]freshLane
 	runs    int // under way on the loop
+
+	// Where coroutines cannot switch to one another directly; see portable.go.
+	portable  bool
+	next      *coro  // is to be resumed by base
+	resumeAll Switch // resumes next, and the one after it, until there is none
 }
 
 // freshLane is the tasks of one lane that have not begun. For each there is an
@@ -48,7 +53,8 @@ func schedOf(l *loop.Loop) *sched {
 	if s, ok := l.Local(schedKey{}).(*sched); ok {
 		return s
 	}
-	s := &sched{l: l}
+	s := &sched{l: l, portable: !switchesDirectly()}
+	s.resumeAll = s.resumeEach
 	s.base = &s.driver
 	l.SetLocal(schedKey{}, s)
 	for i := range s.lanes {
@@ -185,7 +191,6 @@ func (s *sched) visit(c *coro) {
 // pass is the switch by which from gives control to another. One that has not begun
 // does not know itself, and makes itself the owner.
 func (s *sched) pass(from, to *coro) Switch {
-	from.at = to.at
 	s.running = to.task
 	if to.task != nil {
 		to.task.state = running
@@ -193,6 +198,10 @@ func (s *sched) pass(from, to *coro) Switch {
 	if to.g != 0 {
 		s.l.SetOwner(to.g)
 	}
+	if s.portable {
+		return s.handOver(from, to)
+	}
+	from.at = to.at
 	return to.at.take()
 }
 
@@ -218,7 +227,11 @@ func (s *sched) away(c *coro) Switch {
 func (s *sched) inherit(c *coro) {
 	if relief := s.relief; relief != nil {
 		s.relief = nil
-		relief.take()()
+		if s.portable {
+			s.finishExit(relief)
+		} else {
+			relief.take()()
+		}
 	}
 	s.left, s.running = nil, c.task
 	s.l.SetOwner(c.g)

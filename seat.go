@@ -14,9 +14,9 @@ type seat struct {
 	locked      bool // the thread was locked when it was made: it can only be taken on that
 }
 
-// switchOf is yield as a Switch. An empty struct is passed in no register and on no
-// stack: to whoever calls them, next and yield are the same.
-func switchOf(yield func(struct{}) bool) Switch { return *(*Switch)(unsafe.Pointer(&yield)) }
+// directSwitch is yield as a Switch. An empty struct is passed in no register and on
+// no stack: next and yield have one and the same calling convention.
+func directSwitch(yield func(struct{}) bool) Switch { return *(*Switch)(unsafe.Pointer(&yield)) }
 
 // take is the switch by which the caller takes the seat.
 func (s *seat) take() Switch {

@@ -48,7 +48,7 @@ func (l *Loop) Owner() uintptr { return l.owner.Load() }
 
 // SetOwner makes the goroutine g the one that may use the loop. A coroutine has an
 // identity of its own; whoever resumes it tells the loop.
-func (l *Loop) SetOwner(g uintptr) { l.owner.pass(g) }
+func (l *Loop) SetOwner(g uintptr) { l.owner.Store(g) }
 
 // TurnTime is the clock's last reading: Time as it was when the kernel was last
 // asked. It costs nothing, and must not be used to set timers.

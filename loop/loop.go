@@ -172,6 +172,7 @@ const closedOwner = 1
 
 // New makes a loop.
 func New(opts Options) (*Loop, error) {
+	goid.Verify()
 	k := opts.Kernel
 	if k == nil {
 		var err error

@@ -1,3 +1,5 @@
+//go:build !spindle_noasm
+
 #include "textflag.h"
 
 // func Current() uintptr

@@ -73,21 +73,22 @@ var findNumber = sync.OnceValue(func() int {
 	return -1
 })
 
-// LockWord is a word of the goroutine that Current identified: zero but while it
-// is wired to its thread by runtime.LockOSThread. It is to be read by that
-// goroutine only. If it cannot be told, it is a word that is always zero.
+// LockWord returns a word of the goroutine that Current identified. The word is zero
+// except while the goroutine is locked to its thread by runtime.LockOSThread. Only
+// that goroutine may read it. If the place of the word is unknown, LockWord returns a
+// word that is always zero.
 func LockWord(current uintptr) *uintptr {
-	if lockPlace < 0 {
+	place := findLock()
+	if place < 0 {
 		return new(uintptr)
 	}
-	return at[uintptr](current, lockPlace)
+	return at[uintptr](current, place)
 }
 
-// lockPlace is where a g tells of its thread: a word that is zero but while the
-// goroutine is locked. Negative if it was not found.
-var lockPlace = findLock()
-
-func findLock() int {
+// findLock returns the offset in a g of the word that LockWord returns, negative if
+// it was not found. It looks when first called, not when the program starts: locking
+// a thread makes the runtime start one more.
+var findLock = sync.OnceValue(func() int {
 	const witnesses, step = 4, int(unsafe.Sizeof(uintptr(0)))
 	if !isPointer {
 		return -1
@@ -104,7 +105,7 @@ func findLock() int {
 	}
 	for range witnesses {
 		done := make(chan struct{})
-		go func() { // package initialisation itself is on a locked thread
+		go func() { // the caller may have locked its thread
 			defer close(done)
 			keep(true)
 			runtime.LockOSThread()
@@ -118,4 +119,4 @@ func findLock() int {
 		return -1
 	}
 	return suspects[0]
-}
+})

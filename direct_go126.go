@@ -1,0 +1,8 @@
+//go:build go1.26 && !go1.27 && !spindle_portable
+
+package spindle
+
+// directProven reports that direct switching has passed all tests with this version
+// of Go. To add a version, run .ci/run with it and widen the constraints here, in
+// direct_unproven.go and in internal/goid.
+const directProven = true
