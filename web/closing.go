@@ -2,7 +2,6 @@ package web
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -70,24 +69,13 @@ func (c *conn) dropTail(n int) {
 	}
 }
 
-// EOFReceived is the peer's end. It may still read.
+// EOFReceived is called when the peer has closed its sending side. It may still read.
 func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
 	c.flags |= ended
-	x := c.x
-	if x == nil {
-		keepOpen = c.hasPending() && !c.is(lingers) || c.is(switching)
-		if !keepOpen && !c.is(lingers) {
-			c.hangUp()
-		}
-		return keepOpen
+	if c.is(lingers) {
+		return false
 	}
-	if !x.complete {
-		x.closes = true
-		x.body.fail(io.ErrUnexpectedEOF)
-	}
-	if !x.complete || !c.hasPending() {
-		x.cancel(ErrClientGone)
-	}
+	c.settle()
 	return true
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"crypto/tls"
+	"io"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -206,22 +207,20 @@ func (c *conn) caught(p *http1.RequestParser) {
 	c.hangUp()
 }
 
-// settle has the connection wait for what comes next.
+// settle puts the connection where it waits for what comes next, in the queue with the
+// right time-out.
 func (c *conn) settle() {
 	st := c.st
 	switch {
 	case c.is(lingers | gone | switching):
+	case c.is(ended) && !c.hasPending():
+		c.settleEnded()
 	case c.x != nil && c.x.complete, c.is(writesPaused | yielding):
 		c.leave()
-		if c.x != nil && c.is(ended) && !c.hasPending() {
-			c.x.cancel(ErrClientGone)
-		}
 	case c.x != nil || c.is(skipping|collecting):
 		if c.in != &st.bodies {
 			st.bodies.add(c)
 		}
-	case c.is(ended) && !c.hasPending():
-		c.hangUp()
 	case c.within():
 		if c.in != &st.heads {
 			st.heads.add(c)
@@ -231,6 +230,24 @@ func (c *conn) settle() {
 	default:
 		c.more = nil
 		st.idle.add(c)
+	}
+}
+
+// settleEnded is settle once the peer has closed its sending side and everything that it
+// sent was parsed: what has come only in part will never be complete.
+func (c *conn) settleEnded() {
+	switch x := c.x; {
+	case x != nil:
+		c.leave()
+		if !x.complete {
+			x.closes = true
+			x.body.fail(io.ErrUnexpectedEOF)
+		}
+		x.cancel(ErrClientGone)
+	case c.within() && !c.is(skipping|collecting):
+		c.answerError(http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF) // of a head
+	default:
+		c.hangUp()
 	}
 }
 
