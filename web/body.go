@@ -108,18 +108,23 @@ func (b *body) arrived() {
 	}
 }
 
-// drop is the end of the handler: nothing more is wanted.
-func (b *body) drop() {
-	if b == nil {
-		return
+// close is for the handler's return: nothing more is wanted.
+func (b *body) close() {
+	if b != nil {
+		b.Close()
 	}
-	b.Close()
-	b.arrived()
+}
+
+// drop wakes a goroutine that still reads when the exchange ends, on the loop.
+func (b *body) drop() {
+	if b != nil {
+		b.arrived()
+	}
 }
 
 // Read reads what has come, and waits if that is nothing.
 func (b *body) Read(p []byte) (int, error) {
-	if b.x.expects && !b.asked.Swap(true) {
+	if b.x.expects && !b.failed() && !b.asked.Swap(true) {
 		if err := b.ask(); err != nil {
 			return 0, err
 		}
@@ -193,15 +198,22 @@ func (b *body) feed() error {
 	return nil
 }
 
+// failed reports whether there is nothing more to come.
+func (b *body) failed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err != nil
+}
+
 // ask tells a client that waits for it to send the body. Inside a response it would be
-// taken for some of that.
+// taken for some of that, and after the response for the next one.
 func (b *body) ask() error {
 	return b.x.st.do(func() error {
 		c := b.x.c
 		if c.is(gone) {
 			return c.cause()
 		}
-		if !b.x.complete && !b.x.begun {
+		if !b.x.complete && !b.x.begun && !b.failed() {
 			c.tc.Write([]byte(http1.Continue))
 		}
 		return nil

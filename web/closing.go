@@ -96,11 +96,11 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = ErrTimeout
 	}
-	if x := c.x; x != nil {
-		x.cancel(cause)
+	if x := c.x; x != nil { // calls that wait fail with the cause, not as cancelled
 		x.body.fail(cause)
+		c.hasRoom(cause)
+		x.cancel(cause)
 	}
-	c.hasRoom(cause)
 	if c.within() {
 		p := c.more.parser
 		p.Reset()

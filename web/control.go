@@ -27,12 +27,26 @@ func (c *control) cancel() {
 	}
 }
 
-// abort ends the connection because the response took too long.
+// abort ends the connection because the response took too long. Calls that wait fail
+// with the deadline, so they end before the context does: a task's wait would
+// otherwise fail as cancelled.
 func (x *exchange) abort() {
-	x.cancel(ErrTimeout)
 	x.body.fail(os.ErrDeadlineExceeded)
 	x.c.hasRoom(os.ErrDeadlineExceeded)
+	x.cancel(ErrTimeout)
 	x.c.tc.Abort()
+}
+
+// lost returns the error of a response that cannot be sent, on the loop: the write
+// deadline if that has passed, otherwise the connection's.
+func (x *exchange) lost() error {
+	switch {
+	case x.control != nil && x.control.write.passed(x.st.l):
+		return os.ErrDeadlineExceeded
+	case x.c.is(gone):
+		return x.c.cause()
+	}
+	return nil
 }
 
 // SetReadDeadline has reading the request's body fail from t on, for
@@ -49,8 +63,11 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 
 func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) error {
 	return x.st.do(func() error {
-		if x.c.is(gone) {
-			return x.c.cause()
+		if x.w.closed() {
+			return errReturned
+		}
+		if err := x.lost(); err != nil {
+			return err
 		}
 		which(x.controls()).set(x.st.l, t)
 		return nil
@@ -59,4 +76,9 @@ func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) erro
 
 // EnableFullDuplex is for http.ResponseController; bodies can always be read while
 // the response is written.
-func (w *response) EnableFullDuplex() error { return nil }
+func (w *response) EnableFullDuplex() error {
+	if w.closed() {
+		return errReturned
+	}
+	return nil
+}

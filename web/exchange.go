@@ -36,8 +36,9 @@ type exchange struct {
 	w    response
 	body *body // nil if there is none
 	ctx  requestContext
+	req  http.Request // what the handler gets
 
-	returned bool // the handler's goroutine or task only
+	returned bool // the handler did, without a panic; set before the guard is closed
 
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
@@ -113,7 +114,6 @@ func (x *exchange) serve(ctx context.Context) {
 		h = ofTheServer
 	}
 	h.ServeHTTP(&x.w, x.request(ctx))
-	x.w.end()
 	x.returned = true
 }
 
@@ -122,13 +122,28 @@ var ofTheServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) 
 	w.Header().Set("Content-Length", "0")
 })
 
-// conclude is deferred by serve.
+// conclude is deferred by serve. From here on calls of the request's and response's
+// methods fail. One that is under way, in a goroutine that the handler did not wait
+// for, is let finish, and ends the exchange itself.
 func (x *exchange) conclude() {
 	if !x.returned {
 		x.st.sv.logPanic(recover(), x.remote)
-		x.w.aborted = true
+	}
+	if x.st.l.Owns() {
+		x.scope = nil // it ends with the task
 	}
 	x.ctx.end(context.Canceled)
+	x.body.close()
+	if x.w.close() {
+		x.end()
+	}
+}
+
+// end completes the response, in the goroutine that left the guard last.
+func (x *exchange) end() {
+	if x.returned {
+		x.w.end()
+	}
 	if x.st.l.Owns() {
 		x.finish()
 	} else {
@@ -139,16 +154,11 @@ func (x *exchange) conclude() {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
-	if x.scope != nil {
-		x.scope = nil
-		c.st.giveHeader(w.header)
-		w.header = nil
-	}
 	x.control.cancel()
 	x.body.drop()
 	if !c.is(gone | switching) {
 		switch {
-		case w.aborted:
+		case !x.returned:
 			c.hangUp()
 		case w.closes:
 			x.closes = true

@@ -137,3 +137,36 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		})
 	}
 }
+
+// TestWriteFailsAfterAFailedFlush: a handler that only looks at the errors of Write, as
+// one of an event stream may, learns that the client is gone.
+func TestWriteFailsAfterAFailedFlush(t *testing.T) {
+	type result struct{ flush, write, again error }
+	results := make(chan result, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "event")
+		w.(http.Flusher).Flush()
+		untilEnd(r.Context())
+		var got result
+		for got.flush == nil { // a client that only closed may still read
+			io.WriteString(w, "event")
+			got.flush = http.NewResponseController(w).Flush()
+		}
+		_, got.write = io.WriteString(w, "event")
+		_, got.again = w.Write([]byte("event"))
+		results <- got
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if _, err := http.ReadResponse(br, nil); err != nil {
+				t.Fatal(err)
+			}
+			nc.(*net.TCPConn).SetLinger(0)
+			nc.Close()
+			if got := <-results; got.write != got.flush || got.again != got.flush {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

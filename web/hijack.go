@@ -17,6 +17,10 @@ import (
 // request's body does: as a task in tasks, as a goroutine elsewhere. The reader has
 // what came early.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if err := w.enter(); err != nil {
+		return nil, nil, err
+	}
+	defer w.leave()
 	if w.status != 0 && !w.hijacked {
 		if err := w.flush(nil); err != nil {
 			return nil, nil, err

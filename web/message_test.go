@@ -299,3 +299,21 @@ func TestTwoReadersOfABody(t *testing.T) {
 		t.Errorf("the first gets %q, %v", got, err)
 	}
 }
+
+// TestBodyReadAfterCloseAsksForNothing: no 100 is sent for a body that is not wanted.
+func TestBodyReadAfterCloseAsksForNothing(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		r.Body.Close()
+		n, err := r.Body.Read(make([]byte, 1))
+		fmt.Fprint(w, n, err)
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+			all, err := io.ReadAll(nc)
+			if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 200") || !strings.HasSuffix(string(all), fmt.Sprint(0, http.ErrBodyReadAfterClose)) {
+				t.Errorf("got %q, %v", all, err)
+			}
+		})
+	}
+}

@@ -13,12 +13,13 @@ import (
 )
 
 // blank is what every request begins as: WithContext is the only way to give one a
-// context, and copies it.
+// context, and copies it. The copy stays on the stack.
 var blank http.Request
 
 // request is the exchange as net/http has it.
 func (x *exchange) request(ctx context.Context) *http.Request {
-	r := blank.WithContext(ctx)
+	r := &x.req
+	*r = *blank.WithContext(ctx)
 	r.Method = x.method
 	r.URL = &x.url
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
@@ -144,15 +145,18 @@ func (c *requestContext) Err() error {
 	return nil
 }
 
-// Value knows http.LocalAddrContextKey. The key of the context package's own, an *int,
-// is answered by what it has made, so that context.Cause works and derived contexts
-// need no goroutine.
+// Value knows http.ServerContextKey and http.LocalAddrContextKey. The context package's
+// own key, an *int, is answered by the context that std made, so that context.Cause
+// works and derived contexts need no goroutine.
 func (c *requestContext) Value(key any) any {
 	switch key.(type) {
 	case *int:
 		return c.std().Value(key)
 	}
-	if key == http.LocalAddrContextKey {
+	switch key {
+	case http.ServerContextKey:
+		return c.x.st.sv.std
+	case http.LocalAddrContextKey:
 		return c.x.localAddr()
 	}
 	return nil

@@ -12,11 +12,15 @@ import (
 
 // response is the http.ResponseWriter of handlers. What it is told is collected in
 // buffers, off the loop if the handler is; what does not fit goes to the loop, and
-// waits there for room. The handler's goroutine or task only, until that has
-// returned; then the loop's.
+// waits there for room.
+//
+// Exported methods enter the guard; whoever is inside owns the fields. Once the guard
+// is closed and empty they are the loop's.
 type response struct {
-	x      *exchange
-	header http.Header
+	guard
+	x      *exchange   // never changes
+	header http.Header // never changes; the handler's map, and never used again
+
 	status int // 0 before WriteHeader
 
 	head []byte // of the response, as far as it is known and not sent
@@ -30,9 +34,8 @@ type response struct {
 	committed bool // the head is complete
 	chunked   bool
 	closes    bool // the connection ends with the response
-	aborted   bool // the handler has panicked
 	hijacked  bool
-	fault     error // the header cannot be written
+	fault     error // why nothing more can be written: a bad header, or a lost client
 }
 
 // headFacts are what a handler's header says.
@@ -46,14 +49,22 @@ const (
 )
 
 func (w *response) init(x *exchange) {
-	w.x, w.declared = x, -1
+	w.x, w.declared, w.header = x, -1, make(http.Header)
 	w.head, w.buf = x.st.takeBuffer(), x.st.takeBuffer()
 }
 
-// Header is what will be sent with WriteHeader.
+// leave ends a call that has entered the guard.
+func (w *response) leave() {
+	if w.guard.leave() {
+		w.x.end()
+	}
+}
+
+// Header returns the header that WriteHeader will send, and after the handler's return
+// one that is never looked at.
 func (w *response) Header() http.Header {
-	if w.header == nil {
-		w.header = w.x.newHeader()
+	if w.closed() {
+		return make(http.Header)
 	}
 	return w.header
 }
@@ -61,6 +72,16 @@ func (w *response) Header() http.Header {
 // WriteHeader fixes status and header. Those of 1xx are sent at once, and others may
 // follow.
 func (w *response) WriteHeader(status int) {
+	if err := w.enter(); err != nil {
+		w.mistake("WriteHeader: " + err.Error())
+		return
+	}
+	defer w.leave()
+	w.setStatus(status)
+}
+
+// setStatus is WriteHeader inside the guard.
+func (w *response) setStatus(status int) {
 	switch {
 	case w.hijacked:
 		w.mistake("WriteHeader after Hijack")
@@ -120,6 +141,10 @@ func (w *response) Write(p []byte) (int, error) { return write(w, p) }
 func (w *response) WriteString(s string) (int, error) { return write(w, s) }
 
 func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
+	if err := w.enter(); err != nil {
+		return 0, err
+	}
+	defer w.leave()
 	if err := w.admit(int64(len(p))); err != nil || len(p) == 0 {
 		return 0, err
 	}
@@ -148,7 +173,7 @@ func (w *response) admit(n int64) error {
 		return http.ErrHijacked
 	}
 	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
+		w.setStatus(http.StatusOK)
 	}
 	switch {
 	case w.fault != nil:
@@ -185,20 +210,35 @@ func (w *response) flush(p []byte) error {
 
 var chunkEnd = []byte(http1.ChunkEnd)
 
-// send writes to the connection, and waits for room to go on.
+// send writes to the connection, and waits for room to go on. If the connection is
+// lost, later calls fail as this one does; if only the wait was cancelled, they do not.
 func (w *response) send(bufs ...[]byte) error {
-	return w.x.st.await("room to write", func(done func(error)) {
+	var lost error
+	err := w.x.st.await("room to write", func(done func(error)) {
 		c := w.x.c
-		w.x.begun = w.status != 0
-		if !c.is(gone) {
-			c.tc.Writev(bufs)
+		if lost = w.x.lost(); lost != nil {
+			done(lost)
+			return
 		}
-		c.whenRoom(done)
+		w.x.begun = w.status != 0
+		c.tc.Writev(bufs)
+		c.whenRoom(func(err error) {
+			lost = err
+			done(err)
+		})
 	})
+	if err != nil && lost != nil {
+		w.fault = lost
+	}
+	return err
 }
 
 // FlushError sends what was written so far.
 func (w *response) FlushError() error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	defer w.leave()
 	if err := w.admit(0); err != nil {
 		return err
 	}
@@ -227,7 +267,7 @@ func (w *response) end() {
 		return
 	}
 	if w.status == 0 {
-		w.WriteHeader(http.StatusOK)
+		w.setStatus(http.StatusOK)
 	}
 	if !w.committed {
 		w.commit(nil, true)

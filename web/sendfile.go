@@ -8,9 +8,14 @@ import (
 // ReadFrom sends all of src, for io.Copy. What is a file, of a length that the header
 // declares, is sent by the system, without coming through here.
 func (w *response) ReadFrom(src io.Reader) (int64, error) {
+	if err := w.enter(); err != nil {
+		return 0, err
+	}
 	if f, n, ok := w.asFile(src); ok {
+		defer w.leave()
 		return w.sendFile(src, f, n)
 	}
+	w.leave()
 	buf := make([]byte, 32<<10)
 	// Behind another type, so that io.CopyBuffer does not come back here.
 	return io.CopyBuffer(struct{ io.Writer }{w}, src, buf)
@@ -59,15 +64,22 @@ func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
 		return 0, err
 	}
 	x := w.x
+	var lost error
 	err = x.st.await("sending a file", func(done func(error)) {
-		if x.c.is(gone) {
-			done(x.c.cause())
+		if lost = x.lost(); lost != nil {
+			done(lost)
 			return
 		}
 		x.c.timeWrites()
-		x.c.tc.SendFile(f, at, n, done)
+		x.c.tc.SendFile(f, at, n, func(err error) {
+			if lost = err; err != nil && x.lost() != nil {
+				lost = x.lost()
+			}
+			done(lost)
+		})
 	})
 	if err != nil {
+		w.fault = lost
 		return 0, err
 	}
 	if limited, ok := src.(*io.LimitedReader); ok {

@@ -22,6 +22,7 @@ type Service struct {
 	inline  bool   // the handler is, for all requests
 	workers workers
 	addr    net.Addr
+	std     *http.Server // for http.ServerContextKey; it serves nothing
 
 	one   *transport.Server // one of the two is nil
 	group *transport.GroupServer
@@ -61,6 +62,7 @@ func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, 
 // begin makes a service that does not listen yet.
 func (s *Server) begin() *Service {
 	sv := &Service{server: s, handler: s.handler()}
+	sv.std = s.standard(sv.handler)
 	sv.mux, _ = sv.handler.(router)
 	_, sv.inline = sv.handler.(*inline)
 	if sv.workers.most = s.MaxWorkers; sv.workers.most <= 0 {

@@ -20,10 +20,9 @@ type station struct {
 	parser  *http1.RequestParser // for who has none of its own; nil while in use
 	spare   []*http1.RequestParser
 	buffers [][]byte
-	headers []http.Header // of responses of inline handlers
-	vec     [][]byte      // for a write of several buffers
-	rest    []byte        // what follows the request whose handler is being started
-	out     []byte        // what lean handlers have answered in this callback
+	vec     [][]byte // for a write of several buffers
+	rest    []byte   // what follows the request whose handler is being started
+	out     []byte   // what lean handlers have answered in this callback
 	lean    LeanCtx
 	probe   http.Request // what a ServeMux is asked about
 	host    string       // the last one asked for: nearly always the next one too
@@ -117,27 +116,6 @@ func (st *station) takeBuffer() []byte {
 func (st *station) giveBuffer(b []byte) {
 	if cap(b) == bufferSize && len(st.buffers) < keepSpare {
 		st.buffers = append(st.buffers, b[:0])
-	}
-}
-
-// newHeader is an empty header for the response. Those of inline handlers are used
-// again: no other goroutine may have kept them.
-func (x *exchange) newHeader() http.Header {
-	st := x.st
-	if x.scope == nil || !st.l.Owns() || len(st.headers) == 0 {
-		return make(http.Header)
-	}
-	last := len(st.headers) - 1
-	h := st.headers[last]
-	st.headers = st.headers[:last]
-	return h
-}
-
-// giveHeader takes a header back that an inline handler was given.
-func (st *station) giveHeader(h http.Header) {
-	if h != nil && len(h) <= 8 && len(st.headers) < keepSpare {
-		clear(h)
-		st.headers = append(st.headers, h)
 	}
 }
 

@@ -22,6 +22,10 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 	if rw == nil {
 		return errUnsupported
 	}
+	if err := rw.enter(); err != nil {
+		return err
+	}
+	defer rw.leave()
 	if rw.status != 0 && !rw.hijacked {
 		return errWritten
 	}

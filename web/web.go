@@ -155,6 +155,19 @@ func (s *Server) tls() *tls.Config {
 	return config
 }
 
+// standard describes s as an *http.Server, for code that looks for one in a request's
+// context. ReverseProxy, for one, aborts a response only if there is one.
+func (s *Server) standard(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		TLSConfig:         s.TLS,
+		ReadHeaderTimeout: limited(s.HeaderTimeout, 10*time.Second),
+		IdleTimeout:       limited(s.IdleTimeout, 2*time.Minute),
+		MaxHeaderBytes:    s.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.errorLog().Handler(), slog.LevelError),
+	}
+}
+
 // handler is what answers requests.
 func (s *Server) handler() http.Handler {
 	if s.Handler != nil {

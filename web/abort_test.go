@@ -1,0 +1,131 @@
+package web_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
+	"testing"
+
+	"github.com/spindleloop/spindle/web"
+)
+
+// abortions are handlers whose response fails after some of it was sent.
+func abortions(backend *neturl.URL) map[string]http.HandlerFunc {
+	begin := func(w http.ResponseWriter) {
+		io.WriteString(w, "some")
+		w.(http.Flusher).Flush()
+		io.WriteString(w, "not sent")
+	}
+	return map[string]http.HandlerFunc{
+		"chunked":      func(w http.ResponseWriter, r *http.Request) { begin(w); panic(http.ErrAbortHandler) },
+		"other panic":  func(w http.ResponseWriter, r *http.Request) { begin(w); panic("oh dear") },
+		"in a request": func(w http.ResponseWriter, r *http.Request) { begin(w); panic(errors.New("some error")) },
+		"Content-Length": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			begin(w)
+			panic(http.ErrAbortHandler)
+		},
+		"complete but for the end": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "12")
+			begin(w)
+			panic(http.ErrAbortHandler)
+		},
+		"trailers": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "X-T")
+			w.Header().Set("X-T", "1")
+			begin(w)
+			panic(http.ErrAbortHandler)
+		},
+		"proxied chunked":        proxied(backend, "/chunked"),
+		"proxied Content-Length": proxied(backend, "/length"),
+	}
+}
+
+// proxied copies the response of a backend as ReverseProxy does.
+func proxied(backend *neturl.URL, path string) http.HandlerFunc {
+	p := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(backend)
+		r.Out.URL.Path = path
+	}}
+	return p.ServeHTTP
+}
+
+// dying is a backend that sends some of a response and closes the connection.
+func dying(t *testing.T) *neturl.URL {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/length" {
+			w.Header().Set("Content-Length", "100")
+		}
+		io.WriteString(w, "some")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	u, err := neturl.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestAbortedResponseIsNeverComplete: a client can tell that it has not got all, for
+// every kind of handler, plain and over TLS.
+func TestAbortedResponseIsNeverComplete(t *testing.T) {
+	server, trust := certified(t)
+	for what, h := range abortions(dying(t)) {
+		for name, s := range kinds(h) {
+			if bytes.HasPrefix([]byte(what), []byte("proxied")) && name != "worker" {
+				continue // ReverseProxy's transport blocks
+			}
+			s.ErrorLog = quiet
+			t.Run(what+"/"+name, func(t *testing.T) { abortedResponse(t, s, nil) })
+			s.TLS = server
+			t.Run(what+"/"+name+"/TLS", func(t *testing.T) { abortedResponse(t, s, trust) })
+		}
+	}
+}
+
+func abortedResponse(t *testing.T, s *web.Server, trust *tls.Config) {
+	sv := serve(t, s)
+	nc, err := net.Dial("tcp", sv.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trust != nil {
+		trust = trust.Clone()
+		trust.ServerName = "example.com"
+		nc = tls.Client(nc, trust)
+	}
+	defer nc.Close()
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	all, _ := io.ReadAll(nc)
+	if !bytes.Contains(all, []byte("\r\n\r\n")) || !bytes.Contains(all, []byte("some")) || bytes.HasSuffix(all, []byte("0\r\n\r\n")) {
+		t.Errorf("got %q", all)
+	}
+	if bytes.Contains(all, []byte("not sent")) {
+		t.Errorf("what was not flushed is sent: %q", all)
+	}
+}
+
+// TestContextKnowsServerAndLocalAddress, which is where libraries look for them.
+func TestContextKnowsServerAndLocalAddress(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		hs, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+		if !ok || hs.Handler == nil || hs.IdleTimeout == 0 {
+			t.Errorf("the server is %#v", hs)
+		}
+		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || a.String() != r.Host {
+			t.Errorf("the local address is %v", a)
+		}
+	}) {
+		t.Run(name, func(t *testing.T) { get(t, client(t), url(serve(t, s), "/")) })
+	}
+}
