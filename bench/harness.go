@@ -188,7 +188,7 @@ func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, p.Warmup+p.Window+loadLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, h.shop.self, "load", string(plan))
+	cmd := exec.CommandContext(ctx, h.shop.benchPath, "load", string(plan))
 	// The runtime's preemption signals would interrupt the system calls.
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	var stdout, stderr bytes.Buffer

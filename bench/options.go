@@ -68,7 +68,7 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.IntVar(&o.serverCPU, "server-cpu", -1, "`core` of the servers (default the first)")
 	fs.IntVar(&o.loadCPU, "load-cpu", -1, "`core` of the load generator (default the second)")
 	fs.StringVar(&o.reference, "reference", "", "the `server` whose ratio to each other one is shown (default the first of ours)")
-	fs.StringVar(&o.before, "before", "", "`path` of an older build of the spindle command, to compare a change with (server spindle-before)")
+	fs.StringVar(&o.before, "before", "", "`directory` of a checkout of an older version, to compare a change with (servers NAME-before)")
 	fs.StringVar(&o.spindle, "spindle", "", "`path` of a built spindle command (default: build ../cmd/spindle)")
 	fs.StringVar(&o.out, "out", "results", "`directory` for results.md, results.svg and results.json")
 	fs.BoolVar(&o.smoke, "smoke", false, "run everything once and very short: shows that it works, not how fast")

@@ -30,10 +30,9 @@ type command func(addr string, bufferBytes int) []string
 
 // variants are in the order in which a round measures them. The first of ours
 // is the reference of all ratios unless --reference names another.
-var variants = []variant{
-	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1, (*workshop).spindle)},
-	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1, (*workshop).spindle)},
-	{name: "spindle-before", goRuntime: true, prepare: spindleEcho("protocol", 1, (*workshop).before)},
+var variants = withBefore([]variant{
+	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1)},
+	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
 	{name: "libuv", prepare: cServer("uv.c", "-luv")},
 	goPeer("gnet"),
@@ -45,8 +44,8 @@ var variants = []variant{
 	{name: "node", prepare: nodeServer},
 	{name: "uvloop", prepare: pythonServer("uvloop")},
 	{name: "asyncio", prepare: pythonServer("asyncio")},
-	onTwo(variant{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 2, (*workshop).spindle)}),
-	onTwo(variant{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 2, (*workshop).spindle)}),
+	onTwo(variant{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 2)}),
+	onTwo(variant{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 2)}),
 	onTwo(goPeer("gnet")),
 	onTwo(goPeer("gonet")),
 	webServer("spindle-lean"),
@@ -58,6 +57,28 @@ var variants = []variant{
 	wsServer("spindle-conn"),
 	wsServer("gorilla"),
 	wsServer("nbio-ws"),
+})
+
+// withBefore adds, behind each server of ours, the same server as an older version of
+// Spindle has it: NAME-before. It joins in if --before says where that version is.
+func withBefore(today []variant) (all []variant) {
+	for _, v := range today {
+		all = append(all, v)
+		if v.ours {
+			now := v.prepare
+			v.name += "-before"
+			v.ours = false
+			v.prepare = func(w *workshop) (command, error) {
+				older, err := w.before()
+				if err != nil {
+					return nil, err
+				}
+				return now(older)
+			}
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // What servers speak besides echo.
@@ -88,9 +109,9 @@ func linked(name, language string) variant {
 	return v
 }
 
-func spindleEcho(model string, loops int, build func(*workshop) (string, error)) func(*workshop) (command, error) {
+func spindleEcho(model string, loops int) func(*workshop) (command, error) {
 	return func(w *workshop) (command, error) {
-		binary, err := build(w)
+		binary, err := w.spindle()
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +124,12 @@ func spindleEcho(model string, loops int, build func(*workshop) (string, error))
 // goPeer is a row for a server linked into this binary.
 func goPeer(name string) variant {
 	return variant{name: name, goRuntime: true, prepare: func(w *workshop) (command, error) {
+		self, err := w.bench()
+		if err != nil {
+			return nil, err
+		}
 		return func(addr string, bufferBytes int) []string {
-			return []string{w.self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
+			return []string{self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
 		}, nil
 	}}
 }

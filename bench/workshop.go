@@ -17,9 +17,11 @@ import (
 // peers and finds the interpreters. Each is made once.
 type workshop struct {
 	dir         string // temporary, holds all that is made
-	self        string // this binary
+	root        string // of the module that Spindle is built from
+	benchPath   string // this binary; for an older version, made
 	spindlePath string // given by the user, or made
-	beforePath  string // an older build, if the user gave one
+	beforeRoot  string // a checkout of an older version, if the user gave one
+	older       *workshop
 
 	made map[string]string // C source to its binary
 }
@@ -30,10 +32,7 @@ type notInstalled string
 
 func (e notInstalled) Error() string { return string(e) }
 
-// spindleDir is where the command's source lies, from this module's directory.
-var spindleDir = filepath.Join("..", "cmd", "spindle")
-
-func newWorkshop(spindlePath, beforePath string) (*workshop, error) {
+func newWorkshop(spindlePath, beforeRoot string) (*workshop, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -42,17 +41,27 @@ func newWorkshop(spindlePath, beforePath string) (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &workshop{dir: dir, self: self, spindlePath: spindlePath, beforePath: beforePath, made: map[string]string{}}, nil
+	return &workshop{
+		dir: dir, root: "..", benchPath: self, spindlePath: spindlePath, beforeRoot: beforeRoot,
+		made: map[string]string{},
+	}, nil
 }
 
 func (w *workshop) close() { os.RemoveAll(w.dir) }
 
-// before is the path of the older build to compare with.
-func (w *workshop) before() (string, error) {
-	if w.beforePath == "" {
-		return "", notInstalled("no --before PATH")
+// before is the workshop that builds the older version to compare with.
+func (w *workshop) before() (*workshop, error) {
+	if w.beforeRoot == "" {
+		return nil, notInstalled("no --before DIR")
 	}
-	return exec.LookPath(w.beforePath)
+	if w.older == nil {
+		dir := filepath.Join(w.dir, "before")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
+		w.older = &workshop{dir: dir, root: w.beforeRoot, made: map[string]string{}}
+	}
+	return w.older, nil
 }
 
 // spindle is the path of the command.
@@ -60,16 +69,38 @@ func (w *workshop) spindle() (string, error) {
 	if w.spindlePath != "" {
 		return exec.LookPath(w.spindlePath)
 	}
-	if files, _ := filepath.Glob(filepath.Join(spindleDir, "*.go")); len(files) == 0 {
-		return "", notInstalled(fmt.Sprintf("no Go files in %s; run this in bench/, or give --spindle PATH", spindleDir))
+	binary, err := w.build(w.root, "./cmd/spindle")
+	w.spindlePath = binary
+	return binary, err
+}
+
+// bench is the path of the benchmark's own binary, which the servers in Go are linked
+// into.
+func (w *workshop) bench() (string, error) {
+	if w.benchPath != "" {
+		return w.benchPath, nil
 	}
-	binary := filepath.Join(w.dir, "spindle")
-	build := exec.Command("go", "build", "-o", binary, "./"+filepath.Base(spindleDir))
-	build.Dir = filepath.Dir(spindleDir)
+	binary, err := w.build(filepath.Join(w.root, "bench"), ".")
+	w.benchPath = binary
+	return binary, err
+}
+
+// build builds a command from the module in dir.
+func (w *workshop) build(dir, command string) (string, error) {
+	source := filepath.Join(dir, command)
+	if files, _ := filepath.Glob(filepath.Join(source, "*.go")); len(files) == 0 {
+		return "", notInstalled(fmt.Sprintf("no Go files in %s; run this in bench/, or give --spindle PATH", source))
+	}
+	name, err := filepath.Abs(source)
+	if err != nil {
+		return "", err
+	}
+	binary := filepath.Join(w.dir, filepath.Base(name))
+	build := exec.Command("go", "build", "-o", binary, command)
+	build.Dir = dir
 	if err := run(build); err != nil {
 		return "", err
 	}
-	w.spindlePath = binary
 	return binary, nil
 }
 
