@@ -85,7 +85,11 @@ func (e *Canceled) Timeout() bool { return e.late }
 // scopeKey is the key under which a scope answers with itself.
 type scopeKey struct{}
 
-// scopeOf is the innermost scope of ctx, nil if it has none.
+// ScopeOf returns the innermost scope of ctx: that of the task ctx comes from, or of
+// a WithScope in it. It returns nil if ctx does not come from a task. It may be
+// called from any goroutine; the scope's own methods say where they may be called.
+func ScopeOf(ctx context.Context) *Scope { return scopeOf(ctx) }
+
 func scopeOf(ctx context.Context) *Scope {
 	if s, ok := ctx.(*Scope); ok {
 		return s

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
-// Dialer is how to connect, where Dial does not do. The zero Dialer is Dial's.
+// Dialer configures how to connect. The zero Dialer is what Dial uses.
 type Dialer struct {
 	// Timeout is how long all of it may take: look-up and every address. Zero
 	// means as long as the system tries.
@@ -19,12 +20,23 @@ type Dialer struct {
 
 	// Local is the address of this end, "" for any.
 	Local string
+
+	// Context is the context of a task. If it is set, connections belong to the
+	// run of that task, and the context given to Dial or DialContext may be any:
+	// only its end and its deadline count. It is for libraries that dial with
+	// contexts of their own.
+	Context context.Context
 }
+
+// ErrNoTask is the reason why Dial fails if neither its context nor Dialer.Context
+// comes from a task.
+var ErrNoTask = errors.New("stream: the context does not come from a task; pass a task's context, or set Context of the stream.Dialer")
 
 // Dial connects to an address of network "tcp", "tcp4", "tcp6" or "unix", as
 // net.Dial does. All addresses of a name are tried, IPv6 and IPv4 in turns, the
-// next when one has failed or not answered for a quarter of a second. Ctx is a
-// task's; the connection belongs to its run.
+// next when one has failed or not answered for a quarter of a second. Ctx comes from
+// a task, and the connection belongs to its run; any other context fails with
+// ErrNoTask.
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return Dialer{}.Dial(ctx, network, address)
 }
@@ -38,42 +50,66 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	return c, nil
 }
 
-// Dial is Dial as configured. A goroutine that is no task may call it with a ctx
-// that comes from one.
+// Dial is the function Dial as configured by d. It may be called from any goroutine;
+// the context, or d.Context, comes from a task.
 func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
-	l := spindle.LoopOf(ctx)
-	call := func(inner context.Context) (c *Conn, err error) {
-		if d.Timeout <= 0 {
-			return d.connect(inner, network, address)
-		}
-		late, err := spindle.MoveOnAfter(inner, d.Timeout, func(ctx context.Context) error {
-			c, err = d.connect(ctx, network, address)
-			return err
-		})
-		if late {
-			err = sock.Error("dial", network, nil, nil, os.ErrDeadlineExceeded)
-		}
-		return c, err
+	base := d.Context
+	if base == nil {
+		base = ctx
 	}
-	if spindle.Current(ctx) != nil {
-		return call(ctx)
+	if spindle.ScopeOf(base) == nil {
+		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
 	}
-	return inTask(l, spindle.Background(ctx), "Dial of a goroutine", func(in context.Context) (c *Conn, err error) {
-		// Of the goroutine's ctx only its end counts.
-		err = spindle.WithScope(in, func(in context.Context, s *spindle.Scope) error {
-			stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
-			defer stop()
-			c, err = call(in)
-			return err
-		})
-		if err == nil && c == nil {
-			err = sock.Error("dial", network, nil, nil, context.Cause(ctx))
-		}
-		return c, err
+	home := spindle.Background(base)
+	here := home.Here()
+	if here != nil && spindle.Current(ctx) != nil {
+		return d.within(ctx, home, network, address)
+	}
+	if ctx.Err() != nil && home.Scope().Err() == nil { // the caller has given up, and the run has not ended
+		return nil, sock.Error("dial", network, nil, nil, context.Cause(ctx))
+	}
+	if here != nil {
+		return d.until(ctx, here, home, network, address)
+	}
+	return inTask(spindle.LoopOf(base), home, "Dial of a goroutine", func(here context.Context) (*Conn, error) {
+		return d.until(ctx, here, home, network, address)
 	})
 }
 
-func (d Dialer) connect(ctx context.Context, network, address string) (*Conn, error) {
+// until connects in the scope here, and gives up when ctx ends.
+func (d Dialer) until(ctx, here context.Context, home *spindle.Nursery, network, address string) (c *Conn, err error) {
+	if ctx.Done() == nil {
+		return d.within(here, home, network, address)
+	}
+	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
+		l := spindle.LoopOf(here)
+		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
+		defer stop()
+		c, err = d.within(here, home, network, address)
+		return err
+	})
+	if err == nil && c == nil {
+		err = sock.Error("dial", network, nil, nil, context.Cause(ctx))
+	}
+	return c, err
+}
+
+// within connects in at most d.Timeout.
+func (d Dialer) within(ctx context.Context, home *spindle.Nursery, network, address string) (c *Conn, err error) {
+	if d.Timeout <= 0 {
+		return d.connect(ctx, home, network, address)
+	}
+	late, err := spindle.MoveOnAfter(ctx, d.Timeout, func(ctx context.Context) error {
+		c, err = d.connect(ctx, home, network, address)
+		return err
+	})
+	if late {
+		err = sock.Error("dial", network, nil, nil, os.ErrDeadlineExceeded)
+	}
+	return c, err
+}
+
+func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, address string) (*Conn, error) {
 	t, err := sock.ParseTarget(network, address)
 	if err == nil && t.Type != kernel.Stream {
 		err = net.UnknownNetworkError(network)
@@ -110,7 +146,7 @@ func (d Dialer) connect(ctx context.Context, network, address string) (*Conn, er
 	if !unix {
 		hub.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := newConn(spindle.Background(ctx), hub, fd, sock.KindOf(to.Family()))
+	c, err := newConn(home, hub, fd, sock.KindOf(to.Family()))
 	if err != nil {
 		return nil, sock.Error("dial", network, nil, addressed(network, t), err)
 	}

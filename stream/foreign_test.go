@@ -245,7 +245,7 @@ func TestMisuseIsNamed(t *testing.T) {
 			panics("ReadBorrow", "stream: ReadBorrow called from a goroutine that is not a task of the connection's loop", func() { a.ReadBorrow() })
 		}()
 		<-done
-		panics("Dial", "spindle: stream.Dial with a context that does not come from a task", func() { stream.Dial(context.Background(), "tcp", "x:1") })
+		panics("Listen", "spindle: stream.Listen with a context that does not come from a task", func() { stream.Listen(context.Background(), "tcp", "x:1") })
 	})
 }
 

@@ -1,0 +1,139 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/stream"
+)
+
+// TestDialWithoutTask: a library that dials with a context of its own gets an error
+// that says what to do, and not a panic on a goroutine of its own.
+func TestDialWithoutTask(t *testing.T) {
+	for name, dial := range map[string]func(context.Context) (net.Conn, error){
+		"DialContext": func(ctx context.Context) (net.Conn, error) {
+			return stream.Dialer{}.DialContext(ctx, "tcp", "127.0.0.1:1")
+		},
+		"TLS.DialContext": func(ctx context.Context) (net.Conn, error) {
+			return stream.TLS{}.DialContext(ctx, "tcp", "127.0.0.1:1")
+		},
+		"Dial": func(ctx context.Context) (net.Conn, error) {
+			c, err := stream.Dial(ctx, "tcp", "127.0.0.1:1")
+			return c, err
+		},
+		"a Dialer whose Context is not a task's": func(ctx context.Context) (net.Conn, error) {
+			return stream.Dialer{Context: ctx}.DialContext(ctx, "tcp", "127.0.0.1:1")
+		},
+	} {
+		var op *net.OpError
+		if _, err := dial(t.Context()); !errors.Is(err, stream.ErrNoTask) || !errors.As(err, &op) || op.Op != "dial" || !strings.Contains(err.Error(), "set Context of the stream.Dialer") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDialerContext: with a Context the Dialer connects for any caller, in the run
+// that Context comes from.
+func TestDialerContext(t *testing.T) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		ln := listen(t, ctx, "tcp")
+		d := stream.Dialer{Context: ctx}
+		greet := func(ctx context.Context) error {
+			c, err := d.Dial(ctx, "tcp", ln.Addr().String())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			_, err = io.WriteString(c, "hello")
+			return err
+		}
+		canEnd, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		for _, theirs := range []context.Context{context.Background(), canEnd, ctx} {
+			for who, call := range map[string]func(func() error) error{
+				"a task":      func(fn func() error) error { return fn() },
+				"a goroutine": func(fn func() error) error { return inGoroutine(ctx, fn) },
+			} {
+				if err := call(func() error { return greet(theirs) }); err != nil {
+					t.Errorf("%s with %v: %v", who, theirs, err)
+				}
+				c, err := ln.AcceptConn()
+				check(t, err)
+				if got, err := io.ReadAll(c); string(got) != "hello" {
+					t.Errorf("%s: %q, %v", who, got, err)
+				}
+				c.Close()
+			}
+		}
+	})
+}
+
+// TestDialerContextEnds: the caller's context still ends the attempt, before and
+// while it is made, with its own reason.
+func TestDialerContextEnds(t *testing.T) {
+	address := silent(t, "127.0.0.1")
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		reason := errors.New("not any more")
+		d := stream.Dialer{Context: ctx}
+		for who, call := range map[string]func(func() error) error{
+			"a task":      func(fn func() error) error { return fn() },
+			"a goroutine": func(fn func() error) error { return inGoroutine(ctx, fn) },
+		} {
+			ended, end := context.WithCancelCause(context.Background())
+			end(reason)
+			err := call(func() error { _, err := d.Dial(ended, "tcp", listen(t, ctx, "tcp").Addr().String()); return err })
+			if !errors.Is(err, reason) {
+				t.Errorf("%s with a context that has ended: %v", who, err)
+			}
+			late, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			err = call(func() error { _, err := d.Dial(late, "tcp", address); return err })
+			stop()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s with a deadline: %v", who, err)
+			}
+		}
+	})
+}
+
+// TestDialerContextForNetHTTP: http.Transport dials on its own goroutines, also for
+// requests whose context knows of no task.
+func TestDialerContextForNetHTTP(t *testing.T) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })}
+		plain, secured := listen(t, ctx, "tcp"), must(stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", tlstest.Identity().Server))
+		served := make(chan error, 2)
+		for _, ln := range []net.Listener{plain, secured} {
+			go func() { served <- server.Serve(ln) }()
+		}
+		d := stream.Dialer{Context: ctx}
+		transport := &http.Transport{DialContext: d.DialContext, DialTLSContext: stream.TLS{Config: tlstest.Identity().Client, Dialer: d}.DialContext}
+		for _, url := range []string{"http://" + plain.Addr().String(), "https://" + secured.Addr().String()} {
+			check(t, inGoroutine(ctx, func() error {
+				res, err := (&http.Client{Transport: transport}).Get(url)
+				if err != nil {
+					return err
+				}
+				defer res.Body.Close()
+				body, err := io.ReadAll(res.Body)
+				if string(body) != "hello" {
+					t.Errorf("%s: %q", url, body)
+				}
+				return err
+			}))
+		}
+		check(t, inGoroutine(ctx, func() error {
+			transport.CloseIdleConnections()
+			err := server.Shutdown(context.Background())
+			<-served
+			<-served
+			return err
+		}))
+	})
+}
