@@ -98,6 +98,55 @@ func TestTLSServesNetHTTP(t *testing.T) {
 	}
 }
 
+// TestTLSListenerUnderNetHTTP: a server of net/http does not see that a connection is
+// secured unless it is crypto/tls's own. A TLSListener whose configuration offers
+// HTTP/2 serves HTTP/1.1 then; HTTP/2 is for ServeTLS with a plain Listener.
+func TestTLSListenerUnderNetHTTP(t *testing.T) {
+	config := tlstest.Identity().Server.Clone()
+	config.NextProtos = []string{"h2", "http/1.1"}
+	chosen := config.Clone()
+	config2 := config.Clone()
+	config2.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
+	ctx, _ := elsewhere(t, config)
+	for name, c := range map[string]struct {
+		listen func() (net.Listener, error)
+		serve  func(*http.Server, net.Listener) error
+		proto  string
+	}{
+		"TLSListener": {
+			func() (net.Listener, error) { return stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", config) },
+			(*http.Server).Serve, "HTTP/1.1"},
+		"TLSListener with GetConfigForClient": {
+			func() (net.Listener, error) { return stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", config2) },
+			(*http.Server).Serve, "HTTP/1.1"},
+		"ServeTLS": {
+			func() (net.Listener, error) { return stream.Listen(ctx, "tcp", "127.0.0.1:0") },
+			func(s *http.Server, ln net.Listener) error { return s.ServeTLS(ln, "", "") }, "HTTP/2.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &http.Server{TLSConfig: config.Clone(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, r.Proto)
+			})}
+			ln := must(c.listen())
+			served := make(chan error, 1)
+			go func() { served <- c.serve(server, ln) }()
+			client := &http.Transport{TLSClientConfig: tlstest.Identity().Client.Clone(), ForceAttemptHTTP2: true}
+			res, err := (&http.Client{Transport: client}).Get("https://" + ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || string(body) != c.proto {
+				t.Errorf("served %q: %v", body, err)
+			}
+			client.CloseIdleConnections()
+			check(t, server.Shutdown(t.Context()))
+			want(t, "Serve", <-served, http.ErrServerClosed)
+		})
+	}
+}
+
 // post sends a few requests, of which the later ones find a connection that is
 // open.
 func post(t *testing.T, ctx context.Context, transport *http.Transport, url string) {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"slices"
 
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // DialTLS connects, as Dial does, and shakes hands. A config without a ServerName
-// gets that of the address; nil is an empty one. Ctx is a task's.
+// gets that of the address; nil is an empty one. Ctx comes from a task.
 func DialTLS(ctx context.Context, network, address string, config *tls.Config) (*TLSConn, error) {
 	return TLS{Config: config}.Dial(ctx, network, address)
 }
@@ -31,7 +32,7 @@ func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error
 }
 
 // DialContext is Dial in the form that http.Transport takes as its DialTLSContext.
-// A goroutine that is no task may call it with a ctx that comes from one.
+// It may be called from any goroutine; ctx, or Dialer.Context, comes from a task.
 func (o TLS) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	t, err := o.Dial(ctx, network, address)
 	if err != nil {
@@ -77,9 +78,13 @@ func (o *TLS) accept(ctx context.Context, c *Conn) (*TLSConn, error) {
 
 // TLSListener accepts connections and secures them, for what takes a net.Listener.
 // To Serve them, use a Listener and TLSHandler.
+//
+// A server of net/http speaks HTTP/2 only on a *tls.Conn. For HTTP/2, give a Listener
+// to http.Server.ServeTLS; on a TLSListener it speaks HTTP/1.1.
 type TLSListener struct {
-	ln *Listener
-	o  TLS
+	ln    *Listener
+	o     TLS // as given, for AcceptTLS
+	plain TLS // without HTTP/2, for Accept
 }
 
 var _ net.Listener = (*TLSListener)(nil)
@@ -93,20 +98,47 @@ func ListenTLS(ctx context.Context, network, address string, config *tls.Config)
 	return TLS{Config: config}.Listener(ln), nil
 }
 
-// Listener secures what ln accepts.
-func (o TLS) Listener(ln *Listener) *TLSListener { return &TLSListener{ln, o} }
+// Listener secures the connections that ln accepts.
+func (o TLS) Listener(ln *Listener) *TLSListener {
+	plain := o
+	plain.Config = withoutHTTP2(o.Config)
+	return &TLSListener{ln, o, plain}
+}
+
+// http2 is the name of HTTP/2 in tls.Config.NextProtos.
+const http2 = "h2"
+
+// withoutHTTP2 returns a config that does not offer HTTP/2: config itself if it never
+// does.
+func withoutHTTP2(config *tls.Config) *tls.Config {
+	if config == nil || config.GetConfigForClient == nil && !slices.Contains(config.NextProtos, http2) {
+		return config
+	}
+	plain := config.Clone()
+	plain.NextProtos = slices.DeleteFunc(slices.Clone(config.NextProtos), func(p string) bool { return p == http2 })
+	if choose := config.GetConfigForClient; choose != nil {
+		plain.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := choose(hello)
+			return withoutHTTP2(chosen), err
+		}
+	}
+	return plain
+}
 
 // Accept waits for a connection, a *TLSConn. It does not wait for the handshake:
-// that is made by the connection's first use.
+// that is made by the connection's first use. The connection does not offer "h2",
+// because servers that take any net.Conn from a net.Listener, as net/http's does,
+// would not speak it.
 func (ln *TLSListener) Accept() (net.Conn, error) {
-	t, err := ln.AcceptTLS()
+	c, err := ln.ln.AcceptConn()
 	if err != nil {
 		return nil, err
 	}
-	return t, nil
+	return ln.plain.Server(c), nil
 }
 
-// AcceptTLS is Accept without the interface around.
+// AcceptTLS is Accept for code that knows this package: the connection offers the
+// protocols of the configuration, "h2" included.
 func (ln *TLSListener) AcceptTLS() (*TLSConn, error) {
 	c, err := ln.ln.AcceptConn()
 	if err != nil {
