@@ -232,3 +232,20 @@ func (e *Endpoint) Info() Info {
 	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
 	return info
 }
+
+// SetReadBuffer sets the size of the system's receive buffer. Datagrams that arrive
+// while it is full are lost.
+func (e *Endpoint) SetReadBuffer(bytes int) error { return e.setOption(kernel.RecvBuffer, bytes) }
+
+// SetWriteBuffer sets the size of the system's send buffer. Datagrams for which it has
+// no room wait in the Endpoint's queue.
+func (e *Endpoint) SetWriteBuffer(bytes int) error { return e.setOption(kernel.SendBuffer, bytes) }
+
+func (e *Endpoint) setOption(o kernel.Option, value int) error {
+	e.only("an option's setting")
+	fd := e.socket.FD()
+	if fd < 0 {
+		return e.fault("set", net.ErrClosed)
+	}
+	return e.fault("set", e.st.hub.K.SetOption(fd, o, value))
+}
