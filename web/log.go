@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -10,8 +11,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// logPanic tells of a handler that panicked with v, or called runtime.Goexit if that
-// is nil.
+// logPanic logs that a handler panicked with v, or called runtime.Goexit if v is nil.
 func (sv *Service) logPanic(v any, remote string) {
 	switch v {
 	case http.ErrAbortHandler:
@@ -19,7 +19,13 @@ func (sv *Service) logPanic(v any, remote string) {
 	case nil:
 		v = loop.ErrGoexit
 	}
-	sv.server.errorLog().Error("web: handler panicked", "panic", v, "remote", remote, "stack", string(debug.Stack()))
+	sv.server.errorLog().Error(withStack("web: handler panicked", v, debug.Stack()), "remote", remote)
+}
+
+// withStack is the message for a panic. The stack is part of it, as in net/http: slog
+// would escape its lines in an attribute.
+func withStack(what string, v any, stack []byte) string {
+	return fmt.Sprintf("%s: %v\n\n%s", what, v, stack)
 }
 
 // accessLog is the records of a loop that wait to be written. A logger may block, so

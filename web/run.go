@@ -18,9 +18,8 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 
 // ListenAndServe serves on a TCP address until ctx ends; then it drains, for at most
 // DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
-// loop. Anywhere else it makes loops of its own, Loops of them; they share the port
-// (SO_REUSEPORT), also with another process of the same user that does so: one that
-// serves there already is then no error.
+// loop. Anywhere else it makes loops of its own, Loops of them, that share the port.
+// A port on which another server listens is an error, however that server listens.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	serve, limit, lookUp := s.serveGroup, s.limitedGoroutine, net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {
@@ -82,7 +81,7 @@ func (s *Server) serveGroup(ctx context.Context, address string) error {
 	// A protocol that has taken over a connection loses it if it panics, and nobody
 	// else is to: as it is with a handler.
 	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
-		s.errorLog().Error("web: callback panicked", "panic", p.Value, "stack", string(p.Stack))
+		s.errorLog().Error(withStack("web: callback panicked", p.Value, p.Stack))
 		return nil
 	}}
 	g, err := loop.NewGroup(s.Loops, o)

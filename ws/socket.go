@@ -11,9 +11,12 @@ import (
 )
 
 // Handler is told what happens to a Socket, on its loop. One handler can serve one
-// Socket or many; on a server with several loops it is then called by all of them. One
-// that panics loses its connection, and the loop's OnPanic decides, as for every
-// callback: without one the loop stops, and the server with it.
+// Socket or many; on a server with several loops it is then called by all of them.
+//
+// A handler that panics loses its connection. What else happens depends on the loop. The
+// loops that web.Server.ListenAndServe makes log the panic and go on. On a loop of your
+// own, that of a task included, loop.Options.OnPanic decides, as for every callback:
+// without one the loop stops, and the server with it.
 type Handler interface {
 	// OnOpen is the first call for a Socket.
 	OnOpen(s *Socket)
