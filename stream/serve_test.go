@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,55 +167,105 @@ func TestServeMaxConns(t *testing.T) {
 	})
 }
 
-// TestServeHandlerErrors: those of a connection are its own; others end the
-// serving, or are told to OnError.
-func TestServeHandlerErrors(t *testing.T) {
-	broken := errors.New("broken")
-	on(t, func(t *testing.T, ctx context.Context) {
-		own := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1}, fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")})}
-		one := func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
-			for range own {
-				c := dial(t, ctx, ln)
-				_, err := c.Read(make([]byte, 1))
-				want(t, "Read", err, io.EOF)
-			}
+// closedOnEach connects n times, one after the other, and waits for the end of each.
+func closedOnEach(t *testing.T, n int) func(context.Context, *stream.Listener, *spindle.Scope) {
+	return func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
+		for range n {
+			c := dial(t, ctx, ln)
+			_, err := c.Read(make([]byte, 1))
+			want(t, "Read", err, io.EOF)
 		}
-		left := own
-		err := served(t, ctx, stream.ServeConfig{}, func(context.Context, *stream.Conn) error {
+	}
+}
+
+// TestServeGoesOnAfterHandlerFails: an error that a peer can cause is dropped, any
+// other is logged with the peer's address; neither ends the server.
+func TestServeGoesOnAfterHandlerFails(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		left := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1},
+			fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")}),
+			errors.New("no such account"), &spindle.Canceled{}}
+		n := len(left)
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		err := served(t, ctx, stream.ServeConfig{ErrorLog: logger}, func(context.Context, *stream.Conn) error {
 			err := left[0]
 			left = left[1:]
 			return err
-		}, one)
-		want(t, "errors of connections", err, context.Canceled)
-
-		err = served(t, ctx, stream.ServeConfig{}, func(context.Context, *stream.Conn) error { return broken },
-			func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
-				c := dial(t, ctx, ln)
-				_, err := c.Read(make([]byte, 1))
-				want(t, "Read", err, io.EOF)
-				until(t, ctx, func() bool { return len(waiters(ctx, "Listener.Accept")) == 0 })
-			})
-		if err != broken {
-			t.Errorf("an error that is not a connection's: %v", err)
+		}, closedOnEach(t, n))
+		want(t, "Serve", err, context.Canceled)
+		if len(left) > 0 {
+			t.Errorf("%d connections were not served", len(left))
 		}
-
-		var told []error
-		err = served(t, ctx, stream.ServeConfig{OnError: func(c *stream.Conn, err error) {
-			if c == nil {
-				t.Error("which connection?")
-			}
-			told = append(told, err)
-		}}, func(context.Context, *stream.Conn) error { return broken }, one)
-		want(t, "with OnError", err, context.Canceled)
-		if len(told) != len(own) || told[0] != broken {
-			t.Errorf("told %v", told)
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], `err="no such account"`) ||
+			!strings.Contains(lines[0], "remote=127.0.0.1:") {
+			t.Errorf("the log says\n%s", &log)
 		}
 	})
 }
 
-// TestServePanics: a handler that panics ends the serving with its panic; the
-// others are cancelled, and every connection closed.
-func TestServePanics(t *testing.T) {
+// TestServeOnErrorDecides: it hears of every error, and the one that it returns ends
+// the server.
+func TestServeOnErrorDecides(t *testing.T) {
+	harmless, broken := errors.New("harmless"), errors.New("broken")
+	on(t, func(t *testing.T, ctx context.Context) {
+		var told []error
+		sc := stream.ServeConfig{OnError: func(c *stream.Conn, err error) error {
+			if c == nil || c.RemoteAddr() == nil {
+				t.Error("which connection?")
+			}
+			told = append(told, err)
+			if err == broken {
+				return fmt.Errorf("ended: %w", err)
+			}
+			return nil
+		}}
+		errs := []error{io.EOF, harmless, broken}
+		err := served(t, ctx, sc, func(context.Context, *stream.Conn) error {
+			err := errs[len(told)]
+			return err
+		}, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
+			closedOnEach(t, len(errs))(ctx, ln, stop)
+			until(t, ctx, func() bool { return len(waiters(ctx, "Listener.Accept")) == 0 })
+		})
+		if !slices.Equal(told, errs) || !errors.Is(err, broken) || err.Error() != "ended: broken" {
+			t.Errorf("told %v, Serve ended with %v", told, err)
+		}
+	})
+}
+
+// TestServeGoesOnAfterHandlerPanics: the panic is logged with its stack in lines that
+// can be read; the others go on.
+func TestServeGoesOnAfterHandlerPanics(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		var log lastMessage
+		handlers := 0
+		panics := func(ctx context.Context, c *stream.Conn) error {
+			if handlers++; handlers == 2 {
+				panic("no")
+			}
+			return echo(ctx, c)
+		}
+		err := served(t, ctx, stream.ServeConfig{ErrorLog: slog.New(&log)}, panics, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
+			a := dial(t, ctx, ln)
+			ask(t, a)
+			closedOnEach(t, 1)(ctx, ln, stop)
+			ask(t, a)
+			b := dial(t, ctx, ln)
+			ask(t, b)
+		})
+		want(t, "Serve", err, context.Canceled)
+		if !strings.HasPrefix(log.text, "stream: handler panicked: no\n") || !strings.Contains(log.text, "\n\t") || !strings.Contains(log.text, "serve_test.go:") {
+			t.Errorf("the log says %q", log.text)
+		}
+
+	})
+}
+
+// TestServePanicsIfOnErrorReturnsThePanic: the others are cancelled, and every
+// connection closed.
+func TestServePanicsIfOnErrorReturnsThePanic(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		a, b := dial(t, ctx, ln), dial(t, ctx, ln)
@@ -223,7 +276,7 @@ func TestServePanics(t *testing.T) {
 				}
 			}()
 			handlers := 0
-			stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
+			stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { return err }}.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
 				if handlers++; handlers == 2 {
 					panic("no")
 				}
@@ -237,3 +290,14 @@ func TestServePanics(t *testing.T) {
 		want(t, "Close", ln.Close(), net.ErrClosed)
 	})
 }
+
+// lastMessage is a slog.Handler that keeps the text of the last record.
+type lastMessage struct{ text string }
+
+func (m *lastMessage) Enabled(context.Context, slog.Level) bool { return true }
+func (m *lastMessage) Handle(_ context.Context, r slog.Record) error {
+	m.text = r.Message
+	return nil
+}
+func (m *lastMessage) WithAttrs([]slog.Attr) slog.Handler { return m }
+func (m *lastMessage) WithGroup(string) slog.Handler      { return m }

@@ -186,7 +186,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 			return err
 		}
 		var told error
-		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) { told = err }}
+		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { told = err; return nil }}
 		spindle.Background(ctx).Go(func(ctx context.Context) error {
 			return serving.Serve(ctx, ln, stream.TLSHandler(tlstest.Identity().Server, func(ctx context.Context, c *stream.TLSConn) error {
 				_, err := io.Copy(c, c)

@@ -73,19 +73,14 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		if *every > 0 {
 			spindle.Background(ctx).Go(func(ctx context.Context) error { return p.tell(ctx, out, *every) })
 		}
-		serving, end := context.WithCancelCause(ctx)
-		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) {
+		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) error {
 			if errors.Is(err, errItself) {
-				end(errItself)
-				return
+				return errItself
 			}
 			fmt.Fprintf(errs, "spindle proxy: %v: %v\n", c.RemoteAddr(), err)
+			return nil
 		}}
-		err = serve.Serve(serving, ln, p.pass)
-		if context.Cause(serving) == errItself {
-			return errItself
-		}
-		return err
+		return serve.Serve(ctx, ln, p.pass)
 	})
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(out, p)

@@ -38,8 +38,9 @@ func run(ctx context.Context, addr, to string, out io.Writer) error {
 			return err
 		}
 		fmt.Fprintln(out, "listening on", ln.Addr())
-		serving := stream.ServeConfig{OnError: func(c *stream.Conn, err error) {
+		serving := stream.ServeConfig{OnError: func(c *stream.Conn, err error) error {
 			fmt.Fprintf(out, "%v: %v\n", c.RemoteAddr(), err)
+			return nil
 		}}
 		return serving.Serve(ctx, ln, func(ctx context.Context, client *stream.Conn) error {
 			return pass(ctx, client, to)
