@@ -117,7 +117,7 @@ func TestUpgradedProtocolThatPanics(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "panic=oops") {
+	if !strings.Contains(log.String(), "web: callback panicked: oops") {
 		t.Errorf("the log says %q", log.String())
 	}
 }
