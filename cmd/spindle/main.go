@@ -29,6 +29,7 @@ var commands = []command{
 	{"proxy", "a TCP proxy: what comes in on one address goes out to another", runProxy},
 	{"sim", "run a program in a simulated world, again and again, until it fails", runSim},
 	{"bench", "measure the loop: callbacks, timers, posts, readiness, idling", runBench},
+	{"version", "print the version, Go's version, the system and the poller", runVersion},
 }
 
 func main() {
@@ -119,8 +120,10 @@ func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(out, strings.TrimSpace(text))
-		fmt.Fprintln(out, "\nFlags:")
+		heading := "\nFlags:\n"
 		flags.VisitAll(func(f *flag.Flag) {
+			fmt.Fprint(out, heading)
+			heading = ""
 			name, usage := flag.UnquoteUsage(f)
 			shown := fmt.Sprintf("--%s %s", f.Name, name)
 			if f.DefValue != "" && f.DefValue != "false" {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,6 +50,13 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s does not mention %q:\n%s", test.args, want, got.out)
 			}
 		}
+	}
+}
+
+func TestVersionIsOneLine(t *testing.T) {
+	got := run(t.Context(), "version")
+	if got.code != 0 || !strings.HasPrefix(got.out, "spindle ") || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, runtime.Version()) {
+		t.Errorf("got %+v; want one line with the version of Go", got)
 	}
 }
 

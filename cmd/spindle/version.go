@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+const versionHelp = `
+Prints the version of this command, the Go it was built with, the system, and the
+poller that loops use here.
+
+  spindle version
+`
+
+func runVersion(_ context.Context, args []string, out, _ io.Writer) error {
+	flags := flag.NewFlagSet("version", flag.ContinueOnError)
+	if err := parse(flags, versionHelp, args, out); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see 'spindle version --help'", flags.Arg(0))
+	}
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	fmt.Fprintf(out, "spindle %s, %s, %s/%s, %s\n", moduleVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, l.Backend())
+	return nil
+}
+
+// moduleVersion returns the version that the command was installed by, or the commit
+// that it was built from.
+func moduleVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(unknown version)"
+	}
+	return info.Main.Version
+}
