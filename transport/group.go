@@ -73,19 +73,28 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 			return nil, err
 		}
 	}
+	return gs.start(g, "ListenGroup", func(m *member) error {
+		err := m.listen(network, address)
+		address = gs.addr.String() // with the port that was free
+		return err
+	})
+}
+
+// start makes the members and calls listen for each one that accepts: the first, or
+// with ReusePort all of them. op is the exported function's name.
+func (gs *GroupServer) start(g *loop.Group, op string, listen func(*member) error) (*GroupServer, error) {
 	for i, l := range g.Loops() {
 		if l.Running() {
-			panic("transport: ListenGroup on a group that runs; call it before, or Listen on each loop by Post")
+			panic("transport: " + op + " on a group that runs; call it before, or listen on each loop by Post")
 		}
 		m := &member{gs: gs, st: stationOf(l)}
-		if i == 0 || o.Spread == ReusePort {
-			if err := m.listen(network, address); err != nil {
+		if i == 0 || gs.o.Spread == ReusePort {
+			if err := listen(m); err != nil {
 				for _, m := range gs.members {
 					m.stop()
 				}
 				return nil, err
 			}
-			address = gs.addr.String() // with the port that was free
 		}
 		gs.members = append(gs.members, m)
 	}

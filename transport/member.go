@@ -14,6 +14,8 @@ type member struct {
 	s  *Server        // of the connections; it does not listen itself
 	ln *sock.Listener // nil where another loop accepts; its methods are for the loop's goroutine
 
+	shared bool // the socket has other owners, and must not be shut down
+
 	load  atomic.Int64 // connections, also those on their way here
 	waits atomic.Bool  // its listener is paused until there is room
 
@@ -26,23 +28,30 @@ type member struct {
 
 // listen binds the member's own socket.
 func (m *member) listen(network, address string) error {
-	gs, hub := m.gs, m.st.hub
 	fd, err := m.st.bind(network, address, sock.Binding{
-		Backlog:   gs.o.Backlog,
-		ReusePort: gs.o.ReusePort,
+		Backlog:   m.gs.o.Backlog,
+		ReusePort: m.gs.o.ReusePort,
 	})
 	if err != nil {
 		return err
 	}
+	return m.watch(fd)
+}
+
+// watch accepts on fd, a socket that listens. It closes fd if it fails.
+func (m *member) watch(fd int) (err error) {
+	gs, hub := m.gs, m.st.hub
 	if gs.addr, err = hub.K.LocalAddr(fd); err == nil {
-		m.file = sock.Claim(hub.K, gs.addr)
+		if !m.shared {
+			m.file = sock.Claim(hub.K, gs.addr)
+		}
 		m.ln, err = hub.Listen(fd, m.accept, m.failed)
 	}
 	if err != nil {
 		m.file.Remove(hub.K)
 		hub.K.CloseFD(fd)
 	}
-	return sock.Error("listen", network, nil, nil, err)
+	return sock.Error("listen", gs.network, nil, nil, err)
 }
 
 // begin makes the server of the member's connections. The limit is the member's.
@@ -56,7 +65,8 @@ func (m *member) begin() {
 // refuse ends the listener from any goroutine: the socket is shut, which the loop
 // hears of as an event, and closes it. Where the system can, that is better than to
 // post it: a loop that is stopped now would never come to it, and say so when it is
-// closed. The others are as good as ended when their path is gone.
+// closed. The others are as good as ended when their path is gone. A socket that
+// has other owners is only closed here: to shut it down would end it for all.
 func (m *member) refuse() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +75,7 @@ func (m *member) refuse() error {
 	}
 	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
-	if m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil && l.Running() {
+	if (m.shared || m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil) && l.Running() {
 		_ = l.PostWeak(m.stop) // if it does not run, accept or the loop's end sees to it
 	}
 	return err

@@ -53,19 +53,51 @@ func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 		panic("transport: WrapListener without a Protocol")
 	}
 	st := stationOf(l)
+	fd, network, err := st.adoptListener(ln)
+	if err != nil {
+		return nil, err
+	}
+	return st.serve(fd, network, o)
+}
+
+// WrapListenerGroup is WrapListener for a group, before it runs. The first loop
+// accepts and hands connections over to the others, as RoundRobin or FewestConns
+// says; the zero Spread means RoundRobin. Close leaves the socket to its other
+// owners: the first loop stops accepting as soon as it runs next.
+func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o GroupOptions) (*GroupServer, error) {
+	if o.Protocol == nil {
+		panic("transport: WrapListenerGroup without a Protocol")
+	}
+	if o.Spread == ReusePort {
+		o.Spread = RoundRobin
+	}
+	gs := &GroupServer{o: o}
+	return gs.start(g, "WrapListenerGroup", func(m *member) error {
+		fd, network, err := m.st.adoptListener(ln)
+		if err != nil {
+			return err
+		}
+		gs.network = network
+		m.shared = true
+		return m.watch(fd)
+	})
+}
+
+// adoptListener duplicates the descriptor of a stream socket that listens.
+func (st *station) adoptListener(ln syscall.Conn) (fd int, network string, err error) {
 	fd, shape, err := st.hub.Adopt(ln)
 	if err != nil {
-		return nil, sock.WrapError(err)
+		return -1, "", sock.WrapError(err)
 	}
 	if !shape.Listening || shape.Type != kernel.Stream {
 		st.hub.K.CloseFD(fd)
-		return nil, sock.WrapError(syscall.EPROTOTYPE)
+		return -1, "", sock.WrapError(syscall.EPROTOTYPE)
 	}
-	network := "tcp"
+	network = "tcp"
 	if a, err := st.hub.K.LocalAddr(fd); err == nil {
 		network = sock.NetworkOf(a.Family())
 	}
-	return st.serve(fd, network, o)
+	return fd, network, nil
 }
 
 // wrap makes the connection on fd, which it closes if it fails.

@@ -1,0 +1,93 @@
+package transport_test
+
+import (
+	"net"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/transport"
+)
+
+// TestWrapListenerGroupSpreadsConnections serves a listener that was made elsewhere on
+// all loops, and leaves it usable when the server is closed.
+func TestWrapListenerGroupSpreadsConnections(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
+				address := "127.0.0.1:0"
+				if network == "unix" {
+					address = filepath.Join(t.TempDir(), "s")
+				}
+				ln, err := net.Listen(network, address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer ln.Close()
+				p := newCensus()
+				s, err := transport.WrapListenerGroup(g, ln.(syscall.Conn), p.options(0))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if s.Addr().String() != ln.Addr().String() || s.Addr().Network() != network {
+					t.Errorf("listens at %v", s.Addr())
+				}
+				stop := start(t, g)
+				defer stop()
+				for range 4 {
+					answered(t, dialGroup(t, s))
+				}
+				if n := p.counts(g); n[0] != 2 || n[1] != 2 {
+					t.Errorf("connections by loop: %v", n)
+				}
+				drained := make(chan struct{})
+				s.AbortConns()
+				if err := s.Drain(func() { close(drained) }); err != nil {
+					t.Error(err)
+				}
+				<-drained
+				acceptsItself(t, ln)
+			})
+		})
+	}
+}
+
+// acceptsItself fails unless ln still accepts connections. The loop may have accepted
+// and closed the first ones before it stopped.
+func acceptsItself(t *testing.T, ln net.Listener) {
+	t.Helper()
+	accepted := make(chan error, 1)
+	go func() {
+		c, err := ln.Accept()
+		accepted <- err
+		if err == nil {
+			c.Close() // the client sees this after the result was sent
+		}
+	}()
+	for {
+		c, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Read(make([]byte, 1)) // until one side or the other closes it
+		c.Close()
+		select {
+		case err := <-accepted:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}
+
+func TestWrapListenerGroupRefuses(t *testing.T) {
+	onEveryGroup(t, 1, func(t *testing.T, g *loop.Group) {
+		near, _ := tcpPair(t)
+		if _, err := transport.WrapListenerGroup(g, near, newCensus().options(0)); err == nil {
+			t.Error("a connection was wrapped as a listener")
+		}
+	})
+}
