@@ -92,6 +92,9 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	c.flags |= gone
 	c.leave()
 	delete(c.st.remotes, c)
+	if h := c.st.hooks; h != nil {
+		defer h.moved(c, http.StateClosed)
+	}
 	cause := c.cause()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = ErrTimeout

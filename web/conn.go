@@ -3,6 +3,7 @@ package web
 import (
 	"crypto/tls"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -97,6 +98,9 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 	}
 	c.tls = tc.TLS()
 	c.st.heads.add(c)
+	if h := c.st.hooks; h != nil {
+		h.made(c)
+	}
 }
 
 // DataReceived parses what has come, or keeps it for later.
@@ -126,6 +130,9 @@ func (c *conn) wants() bool {
 // is not answered at once.
 func (c *conn) consume(data []byte) {
 	st := c.st
+	if st.hooks != nil && len(data) > 0 {
+		st.hooks.moved(c, http.StateActive)
+	}
 	p := c.takeParser()
 	c.flags |= consuming
 	defer c.caught(p)
@@ -225,11 +232,14 @@ func (c *conn) settle() {
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
-	case st.draining:
+	case st.closesIdle:
 		c.hangUp()
 	default:
 		c.more = nil
 		st.idle.add(c)
+		if st.hooks != nil {
+			st.hooks.moved(c, http.StateIdle)
+		}
 	}
 }
 

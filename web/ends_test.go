@@ -166,6 +166,20 @@ func TestOptionsOfTheServerItself(t *testing.T) {
 	}
 }
 
+func TestOptionsOfTheServerItselfReachTheHandlerIfConfigured(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.RequestURI) }) {
+		if name != "worker" && name != "inline" {
+			continue // an http.ServeMux answers 400
+		}
+		s.DisableGeneralOptionsHandler = true
+		t.Run(name, func(t *testing.T) {
+			if got := raw(t, serve(t, s), "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS"); got[0] != "200 *" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
 func TestClientAsksToClose(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }) {
 		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.WriteString("ok") }})

@@ -75,6 +75,31 @@ func ExampleServer_ListenAndServe() {
 	// <nil>
 }
 
+// A listener that exists, such as one that a service manager hands over. Shutdown lets
+// requests under way be answered, and Serve returns behind them.
+func ExampleServer_Serve() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // or net.FileListener(os.NewFile(3, "http"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &web.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "hello")
+		}),
+	}
+	go func() {
+		body, err := fetch("http://" + ln.Addr().String())
+		fmt.Println(body, err)
+		if err := server.Shutdown(context.Background()); err != nil {
+			log.Print(err)
+		}
+	}()
+	fmt.Println(server.Serve(context.Background(), ln))
+	// Output:
+	// hello <nil>
+	// web: server closed
+}
+
 func fetch(url string) (string, error) {
 	res, err := http.Get(url)
 	if err != nil {

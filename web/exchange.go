@@ -74,7 +74,7 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		x.last = true
 	}
 	p.AddTo(x.header)
-	x.ctx.x = x
+	x.ctx.x, x.ctx.base = x, c.baseOf()
 	if x.length != 0 {
 		x.body = newBody(x, p)
 	}
@@ -102,6 +102,9 @@ func (x *exchange) serveTask(ctx context.Context) error {
 	if cause := x.ctx.ended(); cause != nil {
 		x.scope.Cancel(cause)
 	}
+	if base := x.ctx.base; base != nil && base.Done() != nil {
+		defer follow(x.scope, base)()
+	}
 	x.serve(ctx)
 	return nil
 }
@@ -110,7 +113,7 @@ func (x *exchange) serveTask(ctx context.Context) error {
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
 	h := x.st.sv.handler
-	if x.method == "OPTIONS" && x.target == "*" {
+	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
 		h = ofTheServer
 	}
 	h.ServeHTTP(&x.w, x.request(ctx))

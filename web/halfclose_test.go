@@ -85,12 +85,12 @@ func TestEndOfAPipelineEndsItsLastRequest(t *testing.T) {
 			"/ping":  func(*web.LeanCtx) {},
 		})
 		for _, secured := range []*tls.Config{nil, trust} {
-			s := *s
+			s := &web.Server{Handler: s.Handler, Lean: s.Lean}
 			if secured != nil {
 				s.TLS = server
 			}
 			t.Run(fmt.Sprintf("%s, tls %v", name, secured != nil), func(t *testing.T) {
-				sv := serve(t, &s)
+				sv := serve(t, s)
 				other := dialHalf(t, sv, secured)
 				others := bufio.NewReader(other)
 				for _, tt := range cuts {

@@ -120,7 +120,7 @@ func (w *response) commit(first []byte, final bool) {
 		w.writeType(first)
 		w.frame(final)
 	}
-	if x.last || !x.keepAlive || x.st.sv.draining.Load() || w.leavesBody() {
+	if x.last || !x.keepAlive || x.st.sv.closesConns() || w.leavesBody() {
 		w.closes = true
 	}
 	switch {

@@ -83,7 +83,7 @@ func (lc *LeanCtx) begin(c *conn, p *http1.RequestParser) {
 func (lc *LeanCtx) reset() {
 	lc.status, lc.typed, lc.fault = http.StatusOK, false, nil
 	lc.fields, lc.body = lc.fields[:0], lc.body[:0]
-	lc.closes = !lc.p.KeepAlive() || lc.c.st.draining
+	lc.closes = !lc.p.KeepAlive() || lc.c.st.closesIdle
 	if most := lc.c.st.sv.server.MaxRequestsPerConn; most > 0 && int(lc.c.requests) >= most {
 		lc.closes = true
 	}

@@ -239,3 +239,17 @@ func TestLargeBodiesBothWays(t *testing.T) {
 		})
 	}
 }
+
+func TestRequestLineMayBeAsLongAsConfigured(t *testing.T) {
+	s := &web.Server{MaxRequestLineBytes: 100_000, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, len(r.URL.Path))
+	})}
+	line := func(n int) string { return "GET /" + strings.Repeat("x", n) + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+	sv := serve(t, s)
+	if got := raw(t, sv, line(90_000), "GET"); got[0] != "200 90001" {
+		t.Errorf("got %q", got)
+	}
+	if got := raw(t, sv, line(100_000), "GET"); !strings.HasPrefix(got[0], "414 ") {
+		t.Errorf("got %q", got)
+	}
+}

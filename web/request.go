@@ -90,7 +90,8 @@ func plainPath(path string) bool {
 // or with the connection. Most handlers never look at it, so there is nothing behind
 // it before one does. For inline handlers it is where their scope looks values up.
 type requestContext struct {
-	x *exchange
+	x    *exchange
+	base context.Context // of BaseContext or ConnContext; nil without them
 
 	mu    sync.Mutex
 	inner context.Context // guarded by mu
@@ -103,7 +104,11 @@ func (c *requestContext) std() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inner == nil {
-		c.inner, c.stop = context.WithCancelCause(context.Background())
+		base := c.base
+		if base == nil {
+			base = context.Background()
+		}
+		c.inner, c.stop = context.WithCancelCause(base)
 		if c.cause != nil {
 			c.stop(c.cause)
 		}
@@ -131,14 +136,22 @@ func (c *requestContext) ended() error {
 	return c.cause
 }
 
-// Deadline is none: time-outs are of the connection.
-func (c *requestContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+// Deadline is that of the base context: time-outs are of the connection.
+func (c *requestContext) Deadline() (time.Time, bool) {
+	if c.base == nil {
+		return time.Time{}, false
+	}
+	return c.base.Deadline()
+}
 
 // Done is closed when the request has ended.
 func (c *requestContext) Done() <-chan struct{} { return c.std().Done() }
 
-// Err is context.Canceled once the request has ended.
+// Err is context.Canceled once the request has ended, or the base context's error.
 func (c *requestContext) Err() error {
+	if c.base != nil {
+		return c.std().Err()
+	}
 	if c.ended() != nil {
 		return context.Canceled
 	}
@@ -158,6 +171,9 @@ func (c *requestContext) Value(key any) any {
 		return c.x.st.sv.std
 	case http.LocalAddrContextKey:
 		return c.x.localAddr()
+	}
+	if c.base != nil {
+		return c.base.Value(key)
 	}
 	return nil
 }

@@ -17,28 +17,80 @@ import (
 var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-out")
 
 // ListenAndServe serves on a TCP address until ctx ends; then it drains, for at most
-// DrainTimeout, and returns nil or ErrDrainTimeout. In a task it serves on the task's
-// loop. Anywhere else it makes loops of its own, Loops of them, that share the port.
-// A port on which another server listens is an error, however that server listens.
+// DrainTimeout, and returns nil or ErrDrainTimeout. After Shutdown or Close it returns
+// ErrServerClosed, when the last connection has ended. In a task it serves on the
+// task's loop. Anywhere else it makes loops of its own, Loops of them, that share the
+// port. A port on which another server listens is an error, however that server listens.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
-	serve, limit, lookUp := s.serveGroup, s.limitedGoroutine, net.DefaultResolver.LookupNetIP
+	lookUp := net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {
-		serve, limit, lookUp = s.serveInTask, s.limitedTask, stream.LookupNetIP
+		lookUp = stream.LookupNetIP
 	}
 	address, err := resolved(ctx, address, lookUp)
 	if err != nil {
 		return err
+	}
+	return s.serve(ctx, source{address: address})
+}
+
+// Serve is ListenAndServe on a listener that exists: a *net.TCPListener or a
+// *net.UnixListener, for example one that was inherited from a service manager and
+// comes from net.FileListener. With several loops the first accepts, and they take
+// turns. Serve closes ln when it stops accepting. For TLS set Server.TLS; a listener
+// of tls.NewListener is refused.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if ln == nil {
+		panic("web: Serve with a nil listener")
+	}
+	defer ln.Close()
+	return s.serve(ctx, source{ln: ln})
+}
+
+// source is where connections come from: an address, or a listener.
+type source struct {
+	address string
+	ln      net.Listener // nil for an address
+}
+
+func (from source) listen(s *Server, l *loop.Loop) (*Service, error) {
+	if from.ln != nil {
+		return s.wrap(l, from.ln)
+	}
+	return s.Listen(l, "tcp", from.address)
+}
+
+func (from source) listenGroup(s *Server, g *loop.Group) (*Service, error) {
+	if from.ln != nil {
+		return s.wrapGroup(g, from.ln)
+	}
+	return s.ListenGroup(g, "tcp", from.address)
+}
+
+// serve is ListenAndServe and Serve, with what is called before and after.
+func (s *Server) serve(ctx context.Context, from source) error {
+	serve, limit := s.serveGroup, s.limitedGoroutine
+	if spindle.Current(ctx) != nil {
+		serve, limit = s.serveInTask, s.limitedTask
 	}
 	if s.OnStart != nil {
 		if err := s.OnStart(ctx); err != nil {
 			return err
 		}
 	}
-	err = serve(ctx, address)
+	err := serve(ctx, from)
 	if s.OnShutdown != nil {
-		err = errors.Join(err, limit(ctx, s.OnShutdown))
+		err = joined(err, limit(ctx, s.OnShutdown))
 	}
 	return err
+}
+
+// joined is errors.Join that keeps a single error as it is: ErrServerClosed is compared
+// with ==.
+func joined(err, other error) error {
+	if other == nil {
+		return err
+	}
+	return errors.Join(err, other)
 }
 
 // resolved is the address with a number for the host, as transport wants it. Of several
@@ -77,7 +129,7 @@ func (s *Server) listens(sv *Service) {
 }
 
 // serveGroup serves on loops of its own.
-func (s *Server) serveGroup(ctx context.Context, address string) error {
+func (s *Server) serveGroup(ctx context.Context, from source) error {
 	// A protocol that has taken over a connection loses it if it panics, and nobody
 	// else is to: as it is with a handler.
 	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
@@ -88,11 +140,12 @@ func (s *Server) serveGroup(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	sv, err := s.ListenGroup(g, "tcp", address)
+	sv, err := from.listenGroup(s, g)
 	if err != nil {
-		return errors.Join(err, g.Close())
+		return joined(err, g.Close())
 	}
 	s.listens(sv)
+	sv.whenOver(g.Stop)
 	drained := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drained <- sv.drainWithin(s.drainTimeout(), g.Loops()[0])
@@ -101,8 +154,10 @@ func (s *Server) serveGroup(ctx context.Context, address string) error {
 	err = g.Run(context.Background())
 	if !stop() {
 		err = errors.Join(err, <-drained)
+	} else if err == nil {
+		err = ErrServerClosed
 	}
-	return errors.Join(err, g.Close())
+	return joined(err, g.Close())
 }
 
 func (s *Server) drainTimeout() time.Duration {
@@ -123,14 +178,17 @@ func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 }
 
 // serveInTask serves on the task's loop.
-func (s *Server) serveInTask(ctx context.Context, address string) error {
-	sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", address)
+func (s *Server) serveInTask(ctx context.Context, from source) error {
+	l := spindle.LoopOf(ctx)
+	sv, err := from.listen(s, l)
 	if err != nil {
 		return err
 	}
 	s.listens(sv)
-	if waker, err := spindle.NewWaker(ctx); err == nil {
-		_ = waker.Park(ctx, "the server's end", spindle.AbortFunc(func() bool { return true })) // that ctx ends is why it returns
+	over := spindle.NewFuture[struct{}](ctx)
+	sv.whenOver(func() { _ = l.PostWeak(func() { over.Resolve(struct{}{}) }) })
+	if _, err := over.Await(ctx); err == nil {
+		return ErrServerClosed
 	}
 	err = spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
 	if errors.Is(err, spindle.ErrTimeout) {

@@ -22,7 +22,9 @@ type Service struct {
 	inline  bool   // the handler is, for all requests
 	workers workers
 	addr    net.Addr
-	std     *http.Server // for http.ServerContextKey; it serves nothing
+	std     *http.Server    // for http.ServerContextKey; it serves nothing
+	ln      net.Listener    // that Serve was called with; nil otherwise
+	base    context.Context // of all requests; nil for context.Background()
 
 	one   *transport.Server // one of the two is nil
 	group *transport.GroupServer
@@ -39,24 +41,18 @@ type Service struct {
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
 // the loop: it is for callbacks and tasks of the loop, or for before it runs.
 func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error) {
-	sv := s.begin()
-	var err error
-	if sv.one, err = transport.Listen(l, network, address, sv.options()); err != nil {
-		return nil, err
-	}
-	sv.addr = sv.one.Addr()
-	return sv, nil
+	return s.start(func(sv *Service) (err error) {
+		sv.one, err = transport.Listen(l, network, address, sv.options())
+		return err
+	})
 }
 
 // ListenGroup is Listen on all loops of a group, before it runs.
 func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, error) {
-	sv := s.begin()
-	var err error
-	if sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()}); err != nil {
-		return nil, err
-	}
-	sv.addr = sv.group.Addr()
-	return sv, nil
+	return s.start(func(sv *Service) (err error) {
+		sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()})
+		return err
+	})
 }
 
 // begin makes a service that does not listen yet.
@@ -98,6 +94,7 @@ func (sv *Service) loopClosed() {
 	sv.mu.Unlock()
 	if last {
 		sv.workers.close()
+		sv.server.forget(sv)
 	}
 }
 
@@ -118,16 +115,12 @@ func (sv *Service) Drain(done func()) {
 	if done == nil {
 		panic("web: Drain with a nil function")
 	}
-	sv.mu.Lock()
-	sv.drained = append(sv.drained, done)
-	over := sv.over
-	sv.mu.Unlock()
-	if over {
-		sv.tell()
-		return
-	}
+	sv.whenOver(done)
 	if sv.draining.Swap(true) {
 		return
+	}
+	if sv.ln != nil {
+		sv.ln.Close() // the transport has a descriptor of its own
 	}
 	if sv.group != nil {
 		_ = sv.group.Drain(sv.endStations)
@@ -162,7 +155,7 @@ func drainUpgraded(tc *transport.Conn) {
 // drain closes the connections that wait for a request. The others see the flag when
 // they have answered theirs.
 func (st *station) drain() {
-	st.draining = true
+	st.draining, st.closesIdle = true, true
 	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
 		if !c.within() {
@@ -215,6 +208,7 @@ func (sv *Service) finish() {
 	sv.mu.Lock()
 	sv.over = true
 	sv.mu.Unlock()
+	sv.server.forget(sv)
 	sv.tell()
 }
 
@@ -235,7 +229,7 @@ func (sv *Service) Close() {
 	sv.Drain(func() {})
 	abort := func(st *station) {
 		st.cause = ErrServerClosed
-		st.draining = true
+		st.draining, st.closesIdle = true, true
 	}
 	sv.each(abort)
 	if sv.group != nil {

@@ -36,14 +36,18 @@ type station struct {
 
 	log accessLog
 
+	hooks *hooks // nil for most servers
+
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
 
 	yields   bool // workers will be let run at the end of the turn
 	yield    func()
 	yielding loop.Handle
-	draining bool
-	cause    error // why requests end when the station aborts their connections
+
+	draining   bool
+	closesIdle bool  // a connection ends with the request under way: draining, or no keep-alives
+	cause      error // why requests end when the station aborts their connections
 
 	mu       sync.Mutex
 	finished []*exchange // by workers, and not taken yet; guarded by mu
@@ -60,6 +64,8 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 	}
 	s := sv.server
 	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load(), remotes: make(map[*conn]string)}
+	st.closesIdle = sv.closesConns()
+	st.hooks = newHooks(sv)
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)

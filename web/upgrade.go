@@ -82,6 +82,9 @@ func (w *response) detach() error {
 	c.flags |= switching
 	c.leave()
 	delete(c.st.remotes, c)
+	if h := c.st.hooks; h != nil {
+		h.moved(c, http.StateHijacked)
+	}
 	if c.is(timesWrites) {
 		c.tc.SetWriteTimeout(0)
 	}

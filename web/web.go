@@ -38,13 +38,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// Server says how to serve. Its zero value answers 404. It must not be changed while
-// it is in use.
+// Server says how to serve. Its zero value answers 404. Its fields must not be changed
+// while it is in use, and it must not be copied.
 type Server struct {
 	// Handler answers what Lean does not take. Nil answers 404.
 	Handler http.Handler
@@ -76,6 +79,9 @@ type Server struct {
 	// its context has ended. Zero means 10 seconds.
 	DrainTimeout time.Duration
 
+	// MaxRequestLineBytes limits the first line of a request: method, target and
+	// version. A longer one is answered with 414. Zero means 8 KB.
+	MaxRequestLineBytes int
 	// MaxHeaderBytes is for the header of a request. Zero means 64 KB.
 	MaxHeaderBytes int
 	// MaxBodyBytes is for the body of a request: one that says it is longer is
@@ -101,14 +107,41 @@ type Server struct {
 	// Without OnStart's success nothing else is done. They are ASGI's lifespan.
 	OnStart    func(context.Context) error
 	OnShutdown func(context.Context) error
-	// OnListen is told the address once ListenAndServe listens on it.
+	// OnListen is called with the address once ListenAndServe or Serve accepts
+	// connections on it.
 	OnListen func(net.Addr)
+
+	// BaseContext returns the context that all requests of a listener derive from.
+	// It is called once for each Serve, ListenAndServe, Listen or ListenGroup. The
+	// listener is the one that Serve was called with; otherwise only its Addr can
+	// be used. Nil means context.Background().
+	BaseContext func(net.Listener) context.Context
+	// ConnContext returns the context that all requests of a connection derive from.
+	// ctx is the base context. Of c, the addresses can be used, and Close.
+	// ConnContext is called on the connection's loop and must not block; several
+	// loops may call it at the same time. Nil means the base context.
+	ConnContext func(ctx context.Context, c net.Conn) context.Context
+	// ConnState is called when a connection changes its state, with the states of
+	// net/http. A TLS connection is new when its handshake is complete; requests
+	// that are pipelined are one period of activity. ConnState is called like
+	// ConnContext, with the same c for all states of a connection.
+	ConnState func(c net.Conn, state http.ConnState)
+
+	// DisableGeneralOptionsHandler passes "OPTIONS *" requests to Handler. They are
+	// answered with 200 and an empty body otherwise.
+	DisableGeneralOptionsHandler bool
 
 	// AccessLog gets one record for each request, by a worker. Nil does without.
 	AccessLog *slog.Logger
 	// ErrorLog hears of handlers that panic, and of other mistakes of theirs. Nil
 	// means slog.Default().
 	ErrorLog *slog.Logger
+
+	noKeepAlives atomic.Bool
+
+	mu       sync.Mutex
+	services map[*Service]struct{} // those that have not ended; guarded by mu
+	closed   bool                  // by Shutdown or Close; guarded by mu
 }
 
 // Why a request's context ends, besides context.Canceled when its handler has
@@ -117,11 +150,30 @@ var (
 	// ErrClientGone is the cause if the client has closed or reset the connection.
 	ErrClientGone = errors.New("web: the client has gone")
 	// ErrServerClosed is the cause if the server ends before the handler has, and
-	// the error of a server that was closed.
-	ErrServerClosed = errors.New("web: server closed")
-	// ErrTimeout is the cause if the client took longer than a time-out allows.
-	ErrTimeout = errors.New("web: the client took too long")
+	// the error of a server that was closed. To errors.Is it is also
+	// http.ErrServerClosed.
+	ErrServerClosed error = &outcome{"web: server closed", http.ErrServerClosed}
+	// ErrTimeout is the cause if the client took longer than a time-out allows. To
+	// errors.Is it is also os.ErrDeadlineExceeded, and its Timeout method
+	// returns true.
+	ErrTimeout error = &outcome{"web: the client took too long", os.ErrDeadlineExceeded}
 )
+
+// outcome is an error that also counts as one of the standard library.
+type outcome struct {
+	text string
+	as   error
+}
+
+func (e *outcome) Error() string { return e.text }
+
+func (e *outcome) Unwrap() error { return e.as }
+
+// Timeout reports whether the error is a time-out, as with net.Error.
+func (e *outcome) Timeout() bool { return e.as == os.ErrDeadlineExceeded }
+
+// Temporary is for net.Error.
+func (e *outcome) Temporary() bool { return e.Timeout() }
 
 // limited is the duration to use for a time-out; 0 means none.
 func limited(d, zero time.Duration) time.Duration {
@@ -135,7 +187,7 @@ func limited(d, zero time.Duration) time.Duration {
 }
 
 func (s *Server) limits() http1.Limits {
-	return http1.Limits{HeaderBytes: s.MaxHeaderBytes, BodyBytes: s.MaxBodyBytes}
+	return http1.Limits{RequestLine: s.MaxRequestLineBytes, HeaderBytes: s.MaxHeaderBytes, BodyBytes: s.MaxBodyBytes}
 }
 
 func (s *Server) errorLog() *slog.Logger {
