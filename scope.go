@@ -325,7 +325,7 @@ func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
 		return b, b.close
 	}
 	stop := sc.s.l.Kernel().AfterFunc(ctx, func() {
-		sc.s.l.PostWeak(func() { b.Cancel(context.Cause(ctx)) }) // a run that has ended needs it no more
+		sc.s.l.PostWith(loop.DropAtClose, func() { b.Cancel(context.Cause(ctx)) }) // a run that has ended needs it no more
 	})
 	return b, func() {
 		stop()

@@ -195,7 +195,7 @@ func (t *Task) bind(ctx context.Context) {
 		co.seldom().unbind = func() { stop() }
 		return
 	}
-	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWeak(give) }) // a run that has ended needs it no more
+	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWith(loop.DropAtClose, give) }) // a run that has ended needs it no more
 	co.seldom().unbind = func() { stop() }
 }
 

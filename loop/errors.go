@@ -51,16 +51,6 @@ const noFD = math.MinInt
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// LostError is Close's account of accepted work that will never run.
-type LostError struct {
-	Callbacks int // scheduled or posted, not yet run
-	Jobs      int // offloaded, their results not yet delivered
-}
-
-func (e *LostError) Error() string {
-	return fmt.Sprintf("loop: closed with work left: callbacks not run: %d, offloaded jobs not finished: %d", e.Callbacks, e.Jobs)
-}
-
 // PanicError is a panic, or a runtime.Goexit, caught in a callback or in
 // offloaded work.
 type PanicError struct {

@@ -119,8 +119,17 @@ func (g *Group) Go(fn func(*Loop)) error {
 		panic("loop: Group.Go with a nil function")
 	}
 	l := g.least()
-	return l.Post(func() { fn(l) })
+	return l.post(nil, groupCall{l, fn})
 }
+
+// groupCall is a function of Group.Go on its way, for which Close knows its name.
+type groupCall struct {
+	l  *Loop
+	fn func(*Loop)
+}
+
+// Resume calls it.
+func (c groupCall) Resume() { c.fn(c.l) }
 
 // least begins its search one further each time, so that equals take turns.
 func (g *Group) least() *Loop {

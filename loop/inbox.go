@@ -12,11 +12,12 @@ type inbox struct {
 	waiting atomic.Bool // there is something to take, or Run is to end: look
 
 	mu     sync.Mutex
-	fns    []func() // guarded by mu
-	weak   int      // of those that have not run; guarded by mu
-	closed bool     // guarded by mu
+	fns    []func()    // guarded by mu; nil stands for the next of others
+	others []Coroutine // guarded by mu
+	closed bool        // guarded by mu
 
-	spare []func() // the consumer's; swapped with fns
+	spare       []func()    // the consumer's; swapped with fns
+	spareOthers []Coroutine // the consumer's; swapped with others
 }
 
 // keepInbox is how large an inbox's memory may stay after a flood.
@@ -29,33 +30,22 @@ func (l *Loop) Post(fn func()) error {
 	if fn == nil {
 		panic("loop: Post with a nil callback")
 	}
-	return l.post(fn, 0)
+	return l.post(fn, nil)
 }
 
-// PostWeak is Post for whoever learns by Done, or otherwise, that fn will never
-// run: then Close does not tell of it as lost.
-func (l *Loop) PostWeak(fn func()) error {
-	if fn == nil {
-		panic("loop: PostWeak with a nil callback")
-	}
-	return l.post(func() {
-		l.inbox.ranWeak()
-		fn()
-	}, 1)
-}
-
-func (l *Loop) post(fn func(), weak int) error {
+// post adds fn to the inbox, or co if fn is nil.
+func (l *Loop) post(fn func(), co Coroutine) error {
 	if l.witness != nil && l.elsewhere() {
 		l.witness.Foreign()
 	}
-	first, err := l.inbox.put(fn, weak)
+	first, err := l.inbox.put(fn, co)
 	if err == nil && first {
 		l.interrupt()
 	}
 	return err
 }
 
-func (b *inbox) put(fn func(), weak int) (first bool, err error) {
+func (b *inbox) put(fn func(), co Coroutine) (first bool, err error) {
 	// The lock is held for a few instructions; a try or two is cheaper than
 	// queueing for it.
 	locked := false
@@ -73,7 +63,9 @@ func (b *inbox) put(fn func(), weak int) (first bool, err error) {
 	}
 	first = len(b.fns) == 0
 	b.fns = append(b.fns, fn)
-	b.weak += weak
+	if fn == nil {
+		b.others = append(b.others, co)
+	}
 	if first {
 		b.waiting.Store(true)
 	}
@@ -85,19 +77,26 @@ func (b *inbox) put(fn func(), weak int) (first bool, err error) {
 func (l *Loop) takeInbox() {
 	b := &l.inbox
 	b.mu.Lock()
-	fns := b.fns
-	b.fns = b.spare[:0]
+	fns, others := b.fns, b.others
+	b.fns, b.others = b.spare[:0], b.spareOthers[:0]
 	b.waiting.Store(false)
 	b.mu.Unlock()
+	next := 0
 	for _, fn := range fns {
-		l.lanes[Normal].push(fn)
+		if fn != nil {
+			l.lanes[Normal].push(fn)
+			continue
+		}
+		l.lanes[Normal].pushCoroutine(others[next])
+		next++
 	}
 	l.stats.Posted += uint64(len(fns))
 	clear(fns)
+	clear(others)
 	if cap(fns) > keepInbox {
-		fns = nil
+		fns, others = nil, nil
 	}
-	b.spare = fns
+	b.spare, b.spareOthers = fns, others
 }
 
 func (b *inbox) len() int {
@@ -106,19 +105,9 @@ func (b *inbox) len() int {
 	return len(b.fns)
 }
 
-func (b *inbox) ranWeak() {
-	b.mu.Lock()
-	b.weak--
-	b.mu.Unlock()
-}
-
-// close refuses what comes from now on and tells how many are left inside, less
-// those, here or already in the lane, that need not be told of.
-func (b *inbox) close() int {
+// close refuses what comes from now on.
+func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	n := len(b.fns) - b.weak
-	b.fns = nil
-	return n
 }

@@ -1,5 +1,7 @@
 package loop
 
+import "slices"
+
 // local is something that a layer above keeps with a loop.
 type local struct{ key, value any }
 
@@ -16,10 +18,11 @@ func (l *Loop) Local(key any) any {
 	return nil
 }
 
-// SetLocal puts a value under a key that has none yet. When the loop is closed, a
-// value that has a method LoopClosing is told, while the loop can still be used;
-// the last to come is told first. What panics then is told of as in a callback,
-// and Close returns it.
+// SetLocal puts a value under a key that has none yet. When the loop is closed,
+// Close calls the value's method LoopClosing, if it has one, with or without an
+// error as its result, while the loop can still be used; the last value to come is
+// the first. Close returns the errors. It treats a panic as one in a callback, and
+// returns that too.
 func (l *Loop) SetLocal(key, value any) {
 	l.only("SetLocal")
 	if l.Local(key) != nil {
@@ -28,11 +31,23 @@ func (l *Loop) SetLocal(key, value any) {
 	l.locals = append(l.locals, local{key, value})
 }
 
-func (l *Loop) closeLocals() {
-	for i := len(l.locals) - 1; i >= 0; i-- {
-		if v, ok := l.locals[i].value.(interface{ LoopClosing() }); ok {
-			l.guard(v.LoopClosing)
-		}
+// closeLocals ends what layers above keep with the loop, also what is put there
+// meanwhile.
+func (l *Loop) closeLocals() (errs []error) {
+	errs = l.runOwed(errs)
+	for len(l.locals) > 0 {
+		last := l.locals[len(l.locals)-1]
+		l.guard(func() {
+			switch v := last.value.(type) {
+			case interface{ LoopClosing() }:
+				v.LoopClosing()
+			case interface{ LoopClosing() error }:
+				errs = append(errs, v.LoopClosing())
+			}
+		})
+		errs = append(errs, l.failure)
+		l.locals = slices.DeleteFunc(l.locals, func(x local) bool { return x.key == last.key })
+		errs = l.runOwed(errs)
 	}
-	l.locals = nil
+	return errs
 }

@@ -158,6 +158,7 @@ type Loop struct {
 	stats    Stats
 	obs      observation
 	locals   []local
+	owedAt   uint64 // where RunOwed goes on, in the Normal lane
 }
 
 // States of a loop.
@@ -200,8 +201,10 @@ func New(opts Options) (*Loop, error) {
 
 // Close releases the loop. It is refused with ErrRunning while the loop runs,
 // and with ErrClosed the second time. Watched descriptors stay open. Timers that
-// have not fired are dropped; callbacks and jobs that were accepted and will now
-// never run are told of by a *LostError. It does not wait for a job at work.
+// have not fired are dropped. Callbacks and jobs that were accepted and will now
+// never run are reported by a *LostError, which names them; tasks of package
+// spindle that still wait are ended, and reported if they had to be forced. Close
+// does not wait for a job at work.
 //
 // Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and
 // everything else panics.
@@ -213,25 +216,19 @@ func (l *Loop) Close() error {
 		return ErrRunning
 	}
 	l.owner.Store(goid.Current())
-	l.failure = nil
-	l.closeLocals()
+	errs := l.closeLocals()
+	l.inbox.close()
+	errs = append(errs, l.closeLocals()...) // what was posted meanwhile
+	lost := l.lost()
 	l.state.Store(closed)
 	l.owner.Store(closedOwner)
 	defer close(l.done)
-	lost := LostError{
-		Callbacks: l.inbox.close() + l.waiting(),
-		Jobs:      l.workers.close(),
-	}
 	l.wheel = wheel.New(0)
 	l.lanes = [lanes]lane{}
 	l.watches = watches{}
 	l.fds.Store(0)
-	var errs []error
-	if l.failure != nil {
-		errs = append(errs, l.failure)
-	}
-	if lost != (LostError{}) {
-		errs = append(errs, &lost)
+	if lost != nil {
+		errs = append(errs, lost)
 	}
 	if err := l.k.Close(); err != nil {
 		errs = append(errs, &OpError{Op: "close", FD: noFD, Err: err})

@@ -7,9 +7,8 @@ import (
 
 // Job names offloaded work. The zero Job names none.
 type Job struct {
-	l    *Loop
-	seq  uint64
-	weak int
+	l   *Loop
+	job *job
 }
 
 // Offload runs work on a goroutine and then calls done on the loop with its
@@ -21,22 +20,22 @@ type Job struct {
 // It is a function and not a method because Go's methods have no type
 // parameters; like the methods it is for the loop's goroutine.
 func Offload[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, error) {
-	return offload(l, work, done, 0)
+	return OffloadWith(l, LoseAtClose, work, done)
 }
 
-// OffloadWeak is Offload for whoever learns otherwise that done will never be
-// called, as by the end of what it works for: then Close does not tell of it as
-// lost.
-func OffloadWeak[T any](l *Loop, work func() (T, error), done func(T, error)) (Job, error) {
-	return offload(l, work, done, 1)
-}
-
-func offload[T any](l *Loop, work func() (T, error), done func(T, error), weak int) (Job, error) {
+// OffloadWith is Offload for a job with which Close deals as at says: it reports
+// the job as lost, or drops the result. RunAtClose panics, because Close does not
+// wait for jobs.
+func OffloadWith[T any](l *Loop, at AtClose, work func() (T, error), done func(T, error)) (Job, error) {
 	l.only("Offload")
 	if work == nil || done == nil {
 		panic("loop: Offload with a nil function")
 	}
-	return l.workers.add(l, weak, func() {
+	if at > DropAtClose {
+		panic("loop: OffloadWith with RunAtClose: Close does not wait for jobs")
+	}
+	j := &job{w: &l.workers, code: codeOf(work), dropped: at == DropAtClose}
+	j.work = func() {
 		var value T
 		var err error
 		returned := false
@@ -49,21 +48,47 @@ func offload[T any](l *Loop, work func() (T, error), done func(T, error), weak i
 				}
 				err = &PanicError{Value: v, Stack: debug.Stack()}
 			}
-			l.workers.deliver(l, weak, func() { done(value, err) })
+			j.done = func() { done(value, err) }
+			_ = l.post(nil, j) // a loop that is closed has accounted for the job
 		}()
 		value, err = work()
 		returned = true
-	})
+	}
+	if err := l.workers.add(l, j); err != nil {
+		return Job{}, err
+	}
+	return Job{l, j}, nil
 }
 
-// Cancel takes back a job that no worker has begun, and tells whether it did:
-// then done is not called. Work that has begun cannot be stopped from outside.
+// job is work that was offloaded, and then its result on the way to the loop.
+type job struct {
+	w       *workers
+	work    func() // and the posting of its result
+	done    func() // set by work
+	code    uintptr
+	dropped bool // Close does not report it
+
+	// Guarded by the workers' mu.
+	seq        uint64 // in the queue
+	prev, next *job   // among the open ones
+}
+
+// Resume delivers the result. It is called by the loop.
+func (j *job) Resume() {
+	j.w.mu.Lock()
+	j.w.forget(j)
+	j.w.mu.Unlock()
+	j.done()
+}
+
+// Cancel removes a job that no worker has begun, and reports whether it did: then
+// done is not called. Work that has begun cannot be stopped from outside.
 func (j Job) Cancel() bool {
 	if j.l == nil || j.l.owner.Load() == closedOwner {
 		return false
 	}
 	j.l.only("Job.Cancel")
-	return j.l.workers.cancel(j)
+	return j.l.workers.cancel(j.job)
 }
 
 // workers is a pool of goroutines that exist only while there is work.
@@ -71,11 +96,10 @@ type workers struct {
 	limit, most int // set by init
 
 	mu    sync.Mutex
-	queue lane // jobs no worker has begun; guarded by mu
+	queue lane // jobs that no worker has begun; guarded by mu
 	busy  int  // workers; guarded by mu
 	open  int  // jobs whose done has not been called; guarded by mu
-	sent  int  // of these, those whose result is on its way; guarded by mu
-	weak  int  // of those whose result is not, those that need not be told of; guarded by mu
+	last  *job // the newest of these; guarded by mu
 }
 
 func (w *workers) init(o Options) {
@@ -88,20 +112,36 @@ func (w *workers) init(o Options) {
 	}
 }
 
-func (w *workers) add(l *Loop, weak int, job func()) (Job, error) {
+func (w *workers) add(l *Loop, j *job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue.waiting() >= w.most {
-		return Job{}, ErrBusy
+		return ErrBusy
 	}
-	seq := w.queue.push(job)
+	j.seq = w.queue.push(j.work)
 	w.open++
-	w.weak += weak
+	if j.prev = w.last; j.prev != nil {
+		j.prev.next = j
+	}
+	w.last = j
 	if w.busy < w.limit {
 		w.busy++
 		l.k.Start(func() { w.serve(l) })
 	}
-	return Job{l, seq, weak}, nil
+	return nil
+}
+
+// forget is the end of a job. Called with mu held.
+func (w *workers) forget(j *job) {
+	w.open--
+	if j.prev != nil {
+		j.prev.next = j.next
+	}
+	if j.next != nil {
+		j.next.prev = j.prev
+	} else {
+		w.last = j.prev
+	}
 }
 
 // serve is a worker: it takes jobs until there are none. If a job ends the
@@ -138,35 +178,14 @@ func (w *workers) next() func() {
 	return nil
 }
 
-func (w *workers) cancel(j Job) bool {
+func (w *workers) cancel(j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ok := w.queue.cancel(j.seq)
 	if ok {
-		w.open--
-		w.weak -= j.weak
+		w.forget(j)
 	}
 	return ok
-}
-
-// deliver sends a result to the loop. If the loop was closed meanwhile, Close
-// has already told that the job was lost.
-func (w *workers) deliver(l *Loop, weak int, done func()) {
-	post := l.Post
-	if weak > 0 {
-		post = l.PostWeak
-	}
-	w.mu.Lock()
-	w.sent++
-	w.weak -= weak
-	w.mu.Unlock()
-	_ = post(func() {
-		w.mu.Lock()
-		w.open--
-		w.sent--
-		w.mu.Unlock()
-		done()
-	})
 }
 
 func (w *workers) unfinished() int {
@@ -175,11 +194,21 @@ func (w *workers) unfinished() int {
 	return w.open
 }
 
-// close drops the jobs nobody has begun, and tells how many had no result. Those
-// whose result was on its way count as callbacks that did not run.
-func (w *workers) close() int {
+// close drops the jobs that no worker has begun, and adds to lost those whose done
+// will not be called: a job is open until then, wherever it is.
+func (w *workers) close(lost *LostError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue = lane{}
-	return w.open - w.sent - w.weak
+	first := w.last
+	for first != nil && first.prev != nil {
+		first = first.prev
+	}
+	for j := first; j != nil; j = j.next {
+		if !j.dropped {
+			lost.Jobs++
+			lost.add(j.code, true)
+		}
+	}
+	w.last = nil
 }

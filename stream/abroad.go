@@ -28,7 +28,7 @@ func soon(l *loop.Loop, fn func()) error {
 		fn()
 		return nil
 	}
-	return closedFor(l.PostWeak(fn))
+	return closedFor(l.PostWith(loop.DropAtClose, fn))
 }
 
 // inTask runs call as a task of n, from any goroutine but a task of the loop. If n
@@ -44,7 +44,7 @@ func inTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(cont
 	}
 	done := make(chan result, 1)
 	var begun atomic.Bool // or given up
-	if err := l.PostWeak(func() {
+	if err := l.PostWith(loop.DropAtClose, func() {
 		if !begun.CompareAndSwap(false, true) {
 			return
 		}

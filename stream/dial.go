@@ -10,6 +10,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Dialer configures how to connect. The zero Dialer is what Dial uses.
@@ -83,7 +84,7 @@ func (d Dialer) until(ctx, here context.Context, home *spindle.Nursery, network,
 	}
 	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(here)
-		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
 		c, err = d.within(here, home, network, address)
 		return err

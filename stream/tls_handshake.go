@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // handshake is what a TLSConn needs until it has shaken hands. Crypto/tls cannot
@@ -84,7 +85,7 @@ func (t *TLSConn) shakeUntil(ctx, here context.Context) error {
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
-		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWeak(func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
 		err := t.shake(here)
 		var canceled *spindle.Canceled

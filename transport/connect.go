@@ -69,7 +69,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
 	}
 	co.unfollow = l.Kernel().AfterFunc(ctx, func() {
-		l.PostWeak(func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
+		l.PostWith(loop.DropAtClose, func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
 	})
 }
 

@@ -188,7 +188,7 @@ func (gs *GroupServer) each(fn func(*Server)) {
 		case l.Owns():
 			fn(m.s)
 		default:
-			_ = l.PostWeak(func() { fn(m.s) }) // a loop that is closed has no connections
+			_ = l.PostWith(loop.DropAtClose, func() { fn(m.s) }) // a loop that is closed has no connections
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // member is a loop's part of a GroupServer.
@@ -76,7 +77,7 @@ func (m *member) refuse() error {
 	err := m.file.Remove(m.st.hub.K)
 	l := m.st.hub.L
 	if (m.shared || m.st.hub.K.Native().Unlisten(m.ln.FD()) != nil) && l.Running() {
-		_ = l.PostWeak(m.stop) // if it does not run, accept or the loop's end sees to it
+		_ = l.PostWith(loop.DropAtClose, m.stop) // if it does not run, accept or the loop's end sees to it
 	}
 	return err
 }
@@ -194,14 +195,14 @@ func (m *member) unload() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.hub.L.PostWeak(func() { from.ln.Resume() })
+		_ = from.st.hub.L.PostWith(loop.DropAtClose, func() { from.ln.Resume() })
 	}
 }
 
 // finish tells those who wait for the last connection, if that was it.
 func (m *member) finish() {
 	for _, done := range m.gs.whenDrained() {
-		m.st.hub.Tell(done)
+		m.st.hub.L.CallSoonWith(loop.RunAtClose, done)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestTLSCloseWithAStepInLine(t *testing.T) {
 	<-g.has // the first step is done
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
-		loop.OffloadWeak(l, func() (int, error) {
+		loop.OffloadWith(l, loop.DropAtClose, func() (int, error) {
 			close(busy)
 			<-release
 			return 0, nil

@@ -132,7 +132,7 @@ func (h *handshake) step() {
 	h.mu.Lock()
 	h.working = true
 	h.mu.Unlock()
-	job, err := loop.OffloadWeak(c.Loop(), h.work, h.worked)
+	job, err := loop.OffloadWith(c.Loop(), loop.DropAtClose, h.work, h.worked)
 	if err == nil {
 		h.job = job
 		return

@@ -1,6 +1,10 @@
 package web
 
-import "github.com/spindleloop/spindle"
+import (
+	"github.com/spindleloop/spindle"
+
+	"github.com/spindleloop/spindle/loop"
+)
 
 // await calls begin on the loop, and waits until done is called, there, once. The
 // caller is a task of the loop, or any other goroutine.
@@ -10,7 +14,7 @@ func (st *station) await(what string, begin func(done func(error))) error {
 		return st.awaitHere(what, begin)
 	}
 	result := make(chan error, 1)
-	if l.PostWeak(func() { begin(func(err error) { result <- err }) }) != nil {
+	if l.PostWith(loop.DropAtClose, func() { begin(func(err error) { result <- err }) }) != nil {
 		return ErrServerClosed
 	}
 	select {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -137,7 +138,7 @@ func (c *Client) until(ctx context.Context, req *http.Request, home *spindle.Nur
 	}
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
-		stop := l.Kernel().AfterFunc(theirs, func() { l.PostWeak(func() { s.Cancel(context.Cause(theirs)) }) })
+		stop := l.Kernel().AfterFunc(theirs, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(theirs)) }) })
 		defer stop()
 		var err error
 		res, err = c.send(ctx, req, home, who)
@@ -225,7 +226,7 @@ func (c *Client) CloseIdleConnections() {
 		if p.l.Owns() {
 			p.closeIdle()
 		} else {
-			_ = p.l.PostWeak(p.closeIdle) // a loop that is closed has closed them
+			_ = p.l.PostWith(loop.DropAtClose, p.closeIdle) // a loop that is closed has closed them
 		}
 	}
 }

@@ -20,7 +20,7 @@ func fromGoroutine[T any](l *loop.Loop, n *spindle.Nursery, call func(context.Co
 	done := make(chan result, 1)
 	var begun atomic.Bool // or given up
 	var zero T
-	if l.PostWeak(func() {
+	if l.PostWith(loop.DropAtClose, func() {
 		if !begun.CompareAndSwap(false, true) {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // receive gives a response its body.
@@ -239,7 +240,7 @@ func (b *responseBody) Close() error {
 		}
 		if l.Owns() {
 			drain()
-		} else if l.PostWeak(drain) != nil {
+		} else if l.PostWith(loop.DropAtClose, drain) != nil {
 			b.give()
 		}
 	}

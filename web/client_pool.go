@@ -159,7 +159,7 @@ func (cc *clientConn) close() {
 		cc.p.count(-1)
 		return
 	}
-	if cc.p.l.PostWeak(func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
+	if cc.p.l.PostWith(loop.DropAtClose, func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
 		c := cc.p.c
 		c.mu.Lock()
 		delete(c.pools, cc.p.home)
@@ -173,7 +173,7 @@ func (cc *clientConn) release() {
 		cc.p.put(cc)
 		return
 	}
-	if cc.p.l.PostWeak(func() { cc.p.put(cc) }) != nil {
+	if cc.p.l.PostWith(loop.DropAtClose, func() { cc.p.put(cc) }) != nil {
 		cc.close()
 	}
 }

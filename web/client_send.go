@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // sendBody has the body sent while the response is waited for: a server may answer
@@ -107,7 +108,7 @@ func (t *trip) finish() {
 	t.mu.Unlock()
 	switch {
 	case waits:
-		_ = t.cc.p.l.PostWeak(func() {
+		_ = t.cc.p.l.PostWith(loop.DropAtClose, func() {
 			t.cc.p.l.CallLater(leftover, func() {
 				t.mu.Lock()
 				defer t.mu.Unlock()

@@ -287,7 +287,7 @@ func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
 	}
 	if l.Owns() {
 		set()
-	} else if l.PostWeak(set) != nil {
+	} else if l.PostWith(loop.DropAtClose, set) != nil {
 		return ErrServerClosed
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Inline marks a handler that runs in a task on the loop instead of on a goroutine. It
@@ -64,7 +65,7 @@ func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 	}
 	l := spindle.LoopOf(scope)
 	return l.Kernel().AfterFunc(ctx, func() {
-		_ = l.PostWeak(func() { scope.Cancel(context.Cause(ctx)) })
+		_ = l.PostWith(loop.DropAtClose, func() { scope.Cancel(context.Cause(ctx)) })
 	})
 }
 

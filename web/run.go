@@ -171,7 +171,7 @@ func (s *Server) drainTimeout() time.Duration {
 func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if l.PostWeak(func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
+	if l.PostWith(loop.DropAtClose, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
 		return ErrServerClosed
 	}
 	return sv.Shutdown(ctx)

@@ -104,7 +104,7 @@ func (sv *Service) each(fn func(*station)) {
 	stations := sv.stations
 	sv.mu.Unlock()
 	for _, st := range stations {
-		_ = st.l.PostWeak(func() { fn(st) })
+		_ = st.l.PostWith(loop.DropAtClose, func() { fn(st) })
 	}
 }
 
@@ -128,7 +128,7 @@ func (sv *Service) Drain(done func()) {
 		sv.each((*station).drain)
 		return
 	}
-	_ = sv.one.Loop().PostWeak(func() {
+	_ = sv.one.Loop().PostWith(loop.DropAtClose, func() {
 		_ = sv.one.Drain(sv.endStations)
 		sv.one.EachConn(drainUpgraded)
 		sv.each((*station).drain)
@@ -181,7 +181,7 @@ func (sv *Service) endStations() {
 		}
 	}
 	for _, st := range stations {
-		if st.l.PostWeak(func() { st.end(ended) }) != nil {
+		if st.l.PostWith(loop.DropAtClose, func() { st.end(ended) }) != nil {
 			ended(nil)
 		}
 	}
@@ -236,7 +236,7 @@ func (sv *Service) Close() {
 		sv.group.AbortConns()
 		return
 	}
-	_ = sv.one.Loop().PostWeak(sv.one.AbortConns)
+	_ = sv.one.Loop().PostWith(loop.DropAtClose, sv.one.AbortConns)
 }
 
 // Shutdown is Drain, and waits for the end: as a task if it is called in one. When ctx
@@ -256,7 +256,7 @@ func (sv *Service) Shutdown(ctx context.Context) error {
 	}
 	ended := spindle.NewFuture[struct{}](ctx)
 	l := spindle.LoopOf(ctx)
-	sv.Drain(func() { _ = l.PostWeak(func() { ended.Resolve(struct{}{}) }) })
+	sv.Drain(func() { _ = l.PostWith(loop.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
 	_, err := ended.Await(ctx)
 	if err == nil {
 		return nil

@@ -3,6 +3,8 @@ package web
 import (
 	"runtime"
 	"sync"
+
+	"github.com/spindleloop/spindle/loop"
 )
 
 // workers run handlers on goroutines, which are used again. Any goroutine.
@@ -121,7 +123,7 @@ func (st *station) deliver(x *exchange) {
 	st.finished = append(st.finished, x)
 	st.mu.Unlock()
 	if first {
-		_ = st.l.PostWeak(st.take) // a loop that is closed has no connections
+		_ = st.l.PostWith(loop.DropAtClose, st.take) // a loop that is closed has no connections
 	}
 }
 

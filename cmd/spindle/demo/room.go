@@ -107,7 +107,7 @@ func (r *room) say(what line) {
 	}
 	message := ws.Prepare(ws.Text, text)
 	for l, h := range r.halls {
-		l.PostWeak(func() { // a loop that is closed, or about to be, has nobody left to tell
+		l.PostWith(loop.DropAtClose, func() { // a loop that is closed, or about to be, has nobody left to tell
 			for s := range h.people {
 				s.SendPrepared(message)
 			}
