@@ -2,6 +2,7 @@ package spindle
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/spindleloop/spindle/loop"
 )
@@ -14,13 +15,20 @@ func Blocking[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return offload(ctx, "Blocking", work, false)
 }
 
-// Abandon is Blocking that does not wait for work when it is cancelled: work
-// goes on, and its result is dropped.
+// Abandon is Blocking that does not wait for work when it is cancelled: work goes
+// on, also when the run has ended, and its result is dropped, as is its error or
+// panic. Work that no worker has begun by then is not done at all.
 func Abandon[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return offload(ctx, "Abandon", work, true)
 }
 
 func offload[T any](ctx context.Context, op string, work func() (T, error), leave bool) (value T, err error) {
+	// A run ends after its tasks: the result of work that outlives it is one that
+	// no task waits for.
+	at := loop.LoseAtClose
+	if leave {
+		at = loop.DropAtClose
+	}
 	waker, err := NewWaker(ctx)
 	if err != nil {
 		return value, err
@@ -28,7 +36,7 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	over := false
 	var result T
 	var failure error
-	job, err := loop.Offload(LoopOf(ctx), work, func(v T, e error) {
+	job, err := loop.OffloadWith(LoopOf(ctx), at, work, func(v T, e error) {
 		if !over {
 			over = true
 			result, failure = v, e
@@ -55,7 +63,8 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 
 // FromGoroutine runs fn as a callback on a loop, from any other goroutine, and
 // waits for its result. It fails with loop.ErrClosed if the loop is closed before
-// fn has run. A panic in fn is a panic here.
+// fn has run, and with the cause of ctx if that ends first; then fn does not run. A
+// panic in fn is a panic here.
 func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error)) (T, error) {
 	var zero T
 	if l.Owns() {
@@ -67,7 +76,11 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		fault *PanicError
 	}
 	done := make(chan result, 1)
-	if err := l.Post(func() {
+	var begun atomic.Bool // or given up
+	if err := l.PostWith(loop.DropAtClose, func() {
+		if !begun.CompareAndSwap(false, true) {
+			return
+		}
 		r := result{}
 		returned := false
 		defer func() {
@@ -85,20 +98,24 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 	}); err != nil {
 		return zero, err
 	}
-	var r result
-	select {
-	case r = <-done:
-	case <-ctx.Done():
-		return zero, context.Cause(ctx)
-	case <-l.Done():
+	ended := ctx.Done()
+	for {
 		select {
-		case r = <-done: // it ran before
-		default:
-			return zero, loop.ErrClosed
+		case r := <-done:
+			if r.fault != nil {
+				panic(r.fault)
+			}
+			return r.value, r.err
+		case <-ended:
+			if begun.CompareAndSwap(false, true) {
+				return zero, context.Cause(ctx)
+			}
+			ended = nil // fn runs already, and what it returns is not lost
+		case <-l.Done():
+			if begun.CompareAndSwap(false, true) {
+				return zero, loop.ErrClosed
+			}
+			// fn ran before.
 		}
 	}
-	if r.fault != nil {
-		panic(r.fault)
-	}
-	return r.value, r.err
 }

@@ -78,7 +78,7 @@ func (r *Runner) Loop() *loop.Loop { return r.l }
 func (r *Runner) Close() error { return r.l.Close() }
 
 // Run is Run on the Runner's loop, which must not be running.
-func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err error) {
+func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error {
 	if sc := scopeOf(ctx); sc != nil && sc.s.l.Owns() {
 		panic("spindle: Run called on a loop that would stand still until it returns; open a nursery")
 	}
@@ -88,12 +88,7 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) (err e
 	defer aside(run.s.leave)
 	run.root.done = r.l.Stop
 	run.start(fn)
-	unfollow := run.follow(ctx)
-	defer func() {
-		if late := unfollow(); late != nil {
-			err = errors.Join(err, late)
-		}
-	}()
+	defer run.follow(ctx)()
 	if err := r.l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree()}
 		run.clear(err)
@@ -131,9 +126,9 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 		panic("spindle: RunOn called from a goroutine that is not the loop's; Post a function that calls it")
 	}
 	run := newRun(ctx, l, Options{})
-	stop := l.Kernel().AfterFunc(ctx, func() { l.Post(func() { run.cancel(context.Cause(ctx)) }) })
+	unfollow := run.follow(ctx)
 	run.root.done = func() {
-		stop()
+		unfollow()
 		run.endSoon(ctx, done)
 	}
 	run.start(fn)
@@ -204,25 +199,12 @@ func (r *run) start(fn func(context.Context) error) {
 	}, codeOf(fn))
 }
 
-// follow cancels the run with ctx, until unfollow is called.
-func (r *run) follow(ctx context.Context) (unfollow func() error) {
-	if ctx.Done() == nil {
-		return func() error { return nil }
-	}
-	posted := make(chan struct{})
-	stop := r.l.Kernel().AfterFunc(ctx, func() {
-		defer close(posted)
-		r.l.Post(func() { r.cancel(context.Cause(ctx)) })
+// follow cancels the run with ctx, until unfollow is called. A run that has ended
+// takes no notice of a cancellation that comes late.
+func (r *run) follow(ctx context.Context) (unfollow func() bool) {
+	return r.l.Kernel().AfterFunc(ctx, func() {
+		_ = r.l.PostWith(loop.DropAtClose, func() { r.cancel(context.Cause(ctx)) })
 	})
-	return func() error {
-		if stop() {
-			return nil
-		}
-		// It came as the run ended, and is nothing that was lost.
-		<-posted
-		_, err := r.l.RunOnce(0)
-		return err
-	}
 }
 
 // LoopError tells that the loop under the tasks failed, with the tasks as they

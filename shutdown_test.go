@@ -163,35 +163,6 @@ func TestRunWaitsForBlockingWork(t *testing.T) {
 	}
 }
 
-// TestAbandonedWorkIsReported if the run ends before it.
-func TestAbandonedWorkIsReported(t *testing.T) {
-	release := make(chan struct{})
-	ended := make(chan struct{})
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-			begun := make(chan struct{})
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
-				_, err := spindle.Blocking(ctx, func() (int, error) { <-begun; return 0, nil })
-				s.Cancel(nil)
-				return err
-			})
-			_, err := spindle.Abandon(ctx, func() (int, error) {
-				defer close(ended)
-				close(begun)
-				<-release
-				return 0, nil
-			})
-			return err
-		})
-	})
-	close(release)
-	<-ended
-	var lost *loop.LostError
-	if !errors.As(err, &lost) || lost.Jobs != 1 {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestWorkersAreLimited: as much work goes on at once as there are workers, and
 // no more, and all of it is done.
 func TestWorkersAreLimited(t *testing.T) {

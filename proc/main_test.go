@@ -162,3 +162,9 @@ func expect(t *testing.T, r io.Reader, want string) {
 
 // status is how a process ended.
 func status(p *proc.Process) syscall.WaitStatus { return p.State().Sys().(syscall.WaitStatus) }
+
+// notify has ch receive signals for the time of a test.
+func notify(t *testing.T, ch chan os.Signal, sigs ...os.Signal) {
+	signal.Notify(ch, sigs...)
+	t.Cleanup(func() { signal.Stop(ch) })
+}

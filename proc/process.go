@@ -48,7 +48,9 @@ func (p *Process) begin(ctx context.Context, child *os.Process) {
 	stationOf(p.l).children[p] = true
 	p.show()
 	p.waits.begin(p)
-	p.unbind = p.l.Kernel().AfterFunc(ctx, func() { p.l.Post(p.cancel) })
+	p.unbind = p.l.Kernel().AfterFunc(ctx, func() {
+		_ = p.l.PostWith(loop.DropAtClose, p.cancel) // LoopClosing ends the process otherwise
+	})
 	name := "process " + filepath.Base(p.cmd.Path)
 	spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
 }

@@ -43,7 +43,8 @@ func (st *station) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscript
 	signal.Notify(s.ch, sigs...)
 	st.l.Kernel().Start(func() {
 		for sig := range s.ch {
-			st.l.Post(func() {
+			// A signal that comes as the loop is closed has no receiver.
+			_ = st.l.PostWith(loop.DropAtClose, func() {
 				if !s.closed {
 					s.tell(sig)
 				}
@@ -115,7 +116,9 @@ func Signals(ctx context.Context, sigs ...os.Signal) (*SignalReceiver, error) {
 	if r.sub, err = stationOf(l).subscribe(sigs, r.tell); err != nil {
 		return nil, err
 	}
-	r.unbind = l.Kernel().AfterFunc(ctx, func() { l.Post(r.end) })
+	r.unbind = l.Kernel().AfterFunc(ctx, func() {
+		_ = l.PostWith(loop.DropAtClose, r.end) // LoopClosing ends it otherwise
+	})
 	return r, nil
 }
 

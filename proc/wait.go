@@ -30,7 +30,7 @@ func (w *waiting) begin(p *Process) {
 	}
 	p.l.Kernel().Start(func() {
 		state, err := p.child.Wait()
-		p.l.Post(func() { p.ended(state, err) })
+		_ = p.l.PostWith(loop.DropAtClose, func() { p.ended(state, err) })
 	})
 }
 

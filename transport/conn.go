@@ -213,7 +213,7 @@ func (c *Conn) readOn() {
 		return
 	}
 	c.state |= busy
-	c.st.hub.Soon(func() {
+	c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
 		c.state &^= busy
 		(*owner)(c).SocketReady()
 	})
@@ -305,7 +305,7 @@ func (c *Conn) lose(err error) {
 	}
 	c.detach()
 	c.socket.Close()
-	c.st.hub.Tell(func() { c.end(err) })
+	c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { c.end(err) })
 }
 
 // detach lets go of what the connection holds besides its socket.

@@ -55,7 +55,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		err = tlsio.RefuseRenegotiation(o.TLS)
 	}
 	if err != nil {
-		co.st.hub.Tell(func() { co.fail(err) })
+		co.st.hub.L.CallSoonWith(loop.RunAtClose, func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {

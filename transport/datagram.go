@@ -114,7 +114,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if err != nil {
 		return nil, sock.Error("listen", e.network, nil, nil, err)
 	}
-	e.st.hub.Soon(e.begin)
+	e.st.hub.L.CallSoonWith(loop.DropAtClose, e.begin)
 	return e, nil
 }
 

@@ -116,7 +116,7 @@ func (e *Endpoint) read() {
 	}
 	if !e.is(busy) {
 		e.state |= busy
-		e.st.hub.Soon(e.readsOn)
+		e.st.hub.L.CallSoonWith(loop.DropAtClose, e.readsOn)
 	}
 }
 
@@ -176,7 +176,7 @@ func (e *Endpoint) lose(err error) {
 		err = gone
 	}
 	e.queue, e.size = nil, 0
-	e.st.hub.Tell(func() {
+	e.st.hub.L.CallSoonWith(loop.RunAtClose, func() {
 		if !e.is(unmade) {
 			e.proto.ConnectionLost(e, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // destination is an address as the socket takes it.
@@ -46,7 +47,7 @@ func (e *Endpoint) SendTo(p []byte, to Addr) error {
 	default:
 		var earlier error
 		if earlier, err = e.send(p, a); earlier != nil {
-			e.st.hub.Soon(func() { e.failed(earlier) })
+			e.st.hub.L.CallSoonWith(loop.DropAtClose, func() { e.failed(earlier) })
 		}
 		if err == errAgain {
 			e.keep(p, a)
@@ -185,7 +186,7 @@ func (e *Endpoint) soon(tell func(DatagramWritePauser)) {
 	if !ok {
 		return
 	}
-	e.st.hub.Soon(func() {
+	e.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
 		if !e.is(lost) {
 			e.guarded(func() { tell(p) })
 		}

@@ -1,6 +1,10 @@
 package transport
 
-import "net"
+import (
+	"net"
+
+	"github.com/spindleloop/spindle/loop"
+)
 
 // mark is a function to be called when a number of bytes were sent.
 type mark struct {
@@ -46,7 +50,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.st.flush()
 	}
 	if was&lost != 0 || c.is(broken) {
-		c.st.hub.Tell(func() { fn(net.ErrClosed) })
+		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { fn(net.ErrClosed) })
 		return
 	}
 	e, at := c.more(), c.out
@@ -55,7 +59,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 	}
 	e.marks = append(e.marks, mark{at, fn})
 	if c.unsent == nil && !c.is(lost) {
-		c.st.hub.Soon(func() {
+		c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
 			if !c.is(lost) {
 				c.guarded(c.settle)
 			}

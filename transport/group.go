@@ -150,7 +150,7 @@ func (gs *GroupServer) Drain(done func()) error {
 	gs.mu.Unlock()
 	err := gs.Close()
 	for _, done := range gs.whenDrained() {
-		if gs.members[0].st.hub.L.Post(done) != nil {
+		if gs.members[0].st.hub.L.PostWith(loop.RunAtClose, done) != nil {
 			done() // there is no loop any more
 		}
 	}

@@ -134,7 +134,7 @@ func (m *member) give(fd int) bool {
 	}
 	m.fds = append(m.fds, fd)
 	// If the loop is just being closed this fails, and loopClosing has the list.
-	_ = m.st.hub.L.Post(m.takeNext)
+	_ = m.st.hub.L.PostWith(loop.DropAtClose, m.takeNext)
 	return true
 }
 

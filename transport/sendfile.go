@@ -43,7 +43,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	switch {
 	case err != nil:
 		why := c.fault("sendfile", err)
-		c.st.hub.Tell(func() { done(why) })
+		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { done(why) })
 		return
 	case n == 0:
 		c.AfterFlush(done)
@@ -158,11 +158,13 @@ func (c *Conn) startSpan(s *span) {
 		}
 	}
 	s.busy = true
+	// The end of the connection, also by that of the loop, tells the caller of
+	// SendFile whether or not a worker is at it.
 	var err error
 	if s.plain {
-		_, err = loop.Offload(c.Loop(), s.read, func(buf []byte, err error) { c.spanRead(s, buf, err) })
+		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.read, func(buf []byte, err error) { c.spanRead(s, buf, err) })
 	} else {
-		_, err = loop.Offload(c.Loop(), s.send, func(n int, err error) { c.spanSent(s, n, err) })
+		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.send, func(n int, err error) { c.spanSent(s, n, err) })
 	}
 	if err != nil { // too many wait for a worker
 		c.Loop().CallLater(spanRest, func() {

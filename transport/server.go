@@ -195,7 +195,7 @@ func (s *Server) forget() {
 	}
 	if s.conns == 0 {
 		for _, done := range s.drained {
-			s.st.hub.Tell(done)
+			s.st.hub.L.CallSoonWith(loop.RunAtClose, done)
 		}
 		s.drained = nil
 	}
@@ -243,7 +243,7 @@ func (s *Server) Drain(done func()) error {
 	}
 	err := s.Close()
 	if s.conns == 0 {
-		s.st.hub.Tell(done)
+		s.st.hub.L.CallSoonWith(loop.RunAtClose, done)
 		return err
 	}
 	s.drained = append(s.drained, done)

@@ -19,6 +19,7 @@ type station struct {
 	servers []closer    // open ones, in the order in which they were made
 	records []byte      // that crypto/tls has just made
 	joined  []byte      // small buffers that are to be one record
+	closing bool        // there are no more turns
 }
 
 // closer is a server, or a loop's part of one.
@@ -59,7 +60,9 @@ func (st *station) gather(c *Conn, p []byte) {
 			return
 		}
 	}
-	if len(st.writes) == 0 {
+	if st.closing {
+		defer st.flush()
+	} else if len(st.writes) == 0 {
 		st.end = st.hub.L.CallSoonPriority(loop.High, st.flushes)
 	}
 	from := len(st.arena)
@@ -76,6 +79,7 @@ func (st *station) gather(c *Conn, p []byte) {
 // gathered meanwhile. A connection may have been gathered from in several places;
 // only behind the last can it end.
 func (st *station) flush() {
+	st.end.Cancel() // where it was not called by that: the next write sets it anew
 	for _, w := range st.writes {
 		if !w.c.is(lost) {
 			w.c.send(st.arena[w.from:w.to])
@@ -95,7 +99,7 @@ func (st *station) flush() {
 // LoopClosing sends what was written in the last turn, as nothing else will, and
 // ends the servers, before the hub ends what is left.
 func (st *station) LoopClosing() {
-	st.end.Cancel()
+	st.closing = true
 	st.flush()
 	for _, s := range slices.Clone(st.servers) {
 		s.loopClosing()

@@ -76,7 +76,7 @@ func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ah
 		h.timer = c.Loop().CallLater(patience, func() { h.fail(os.ErrDeadlineExceeded) })
 	}
 	if err := tlsio.RefuseSimulated(c.st.hub.K, config, r == asClient); err != nil {
-		c.st.hub.Tell(func() { h.fail(err) })
+		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { h.fail(err) })
 		return
 	}
 	if r == asClient || len(ahead) > 0 {

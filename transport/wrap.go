@@ -138,7 +138,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		c.state |= shutting
 		c.socket.CloseWrite()
 	}
-	st.hub.Soon(c.begin)
+	st.hub.L.CallSoonWith(loop.DropAtClose, c.begin)
 	return c, nil
 }
 

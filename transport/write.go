@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
 )
 
 const errAgain = syscall.EAGAIN
@@ -348,7 +349,7 @@ func (c *Conn) tellPauser() {
 		return
 	}
 	c.state |= telling
-	c.st.hub.Soon(func() {
+	c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
 		c.state &^= telling
 		p, ok := c.proto.(WritePauser)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -265,7 +266,7 @@ func (c *conn) settleEnded() {
 // not keep the loop for itself.
 func (c *conn) yield() {
 	c.flags |= yielding
-	c.st.l.CallSoon(func() {
+	c.st.l.CallSoonWith(loop.DropAtClose, func() {
 		c.flags &^= yielding
 		if c.x == nil && !c.is(lingers|switching|gone|writesPaused) {
 			c.proceed()

@@ -186,7 +186,7 @@ func (s *Server) serveInTask(ctx context.Context, from source) error {
 	}
 	s.listens(sv)
 	over := spindle.NewFuture[struct{}](ctx)
-	sv.whenOver(func() { _ = l.PostWeak(func() { over.Resolve(struct{}{}) }) })
+	sv.whenOver(func() { _ = l.PostWith(loop.DropAtClose, func() { over.Resolve(struct{}{}) }) })
 	if _, err := over.Await(ctx); err == nil {
 		return ErrServerClosed
 	}

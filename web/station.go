@@ -41,9 +41,8 @@ type station struct {
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
 
-	yields   bool // workers will be let run at the end of the turn
-	yield    func()
-	yielding loop.Handle
+	yields bool // workers will be let run at the end of the turn
+	yield  func()
 
 	draining   bool
 	closesIdle bool  // a connection ends with the request under way: draining, or no keep-alives
@@ -157,18 +156,14 @@ func (st *station) tasks() *spindle.Nursery {
 }
 
 // LoopClosing is called when the loop is closed, perhaps without the service having
-// been shut down: nobody will give the workers anything to do. That they are not let
-// run any more is no loss to tell of.
-func (st *station) LoopClosing() {
-	st.yielding.Cancel()
-	st.sv.loopClosed()
-}
+// been shut down: then the workers get no more work.
+func (st *station) LoopClosing() { st.sv.loopClosed() }
 
 // gaveWork has workers run before the loop goes to sleep: on a single processor it
 // would otherwise sleep on theirs, until the runtime notices.
 func (st *station) gaveWork() {
 	if !st.yields {
 		st.yields = true
-		st.yielding = st.l.CallSoon(st.yield)
+		st.l.CallSoonWith(loop.DropAtClose, st.yield)
 	}
 }

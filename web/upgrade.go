@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -38,7 +39,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 			return err
 		}
 		rw.x.c.tc.Write(head)
-		rw.x.st.l.CallSoon(func() { rw.x.c.become(p) })
+		rw.x.st.l.CallSoonWith(loop.RunAtClose, func() { rw.x.c.become(p) })
 		return nil
 	})
 }

@@ -21,7 +21,7 @@ func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options
 	}
 	q, err := newRequest(url, &o, l.Kernel().Uint64)
 	if err != nil {
-		l.CallSoon(func() { failed(err) })
+		l.CallSoonWith(loop.RunAtClose, func() { failed(err) })
 		return
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)
@@ -52,7 +52,7 @@ func (co *connecting) ConnectionMade(c *transport.Conn) {
 		co.giveUp(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
 	})
 	co.unfollow = l.Kernel().AfterFunc(co.ctx, func() {
-		l.Post(func() { co.giveUp(c, context.Cause(co.ctx)) })
+		l.PostWith(loop.DropAtClose, func() { co.giveUp(c, context.Cause(co.ctx)) })
 	})
 	c.Write(co.q.head)
 }

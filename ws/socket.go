@@ -209,7 +209,7 @@ func (s *Socket) ResumeReading() {
 		return
 	}
 	// What has come before goes first, and not inside this call.
-	s.Loop().CallSoon(func() {
+	s.Loop().CallSoonWith(loop.DropAtClose, func() {
 		if s.kept == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}

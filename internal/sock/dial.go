@@ -58,9 +58,13 @@ func (h *Hub) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, 
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
-	job, err := loop.Offload(h.L, func() ([]kernel.Addr, error) { return t.Lookup(ctx, h.K.Resolver) }, d.found)
+	// Cancel, and the end of the loop, end the Dialing whether or not there is an
+	// answer.
+	job, err := loop.OffloadWith(h.L, loop.DropAtClose, func() ([]kernel.Addr, error) {
+		return t.Lookup(ctx, h.K.Resolver)
+	}, d.found)
 	if err != nil {
-		h.L.CallSoon(func() { d.found(nil, err) })
+		h.L.CallSoonWith(loop.DropAtClose, func() { d.found(nil, err) })
 	}
 	d.lookup = job
 	return d

@@ -28,8 +28,6 @@ type Hub struct {
 	open      int
 	dialing   *Dialing    // the last of those under way
 	listeners []*Listener // open ones, in the order in which they were made
-	owed      errands     // by Tell
-	hoped     errands     // by Soon
 	closing   bool
 }
 
@@ -44,8 +42,6 @@ func HubOf(l *loop.Loop) *Hub {
 		return h
 	}
 	h := &Hub{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug()}
-	h.owed.init(l)
-	h.hoped.init(l)
 	l.SetLocal(hubKey{}, h)
 	return h
 }
@@ -64,14 +60,6 @@ func poison(p []byte) {
 		p[i] = 0xDB
 	}
 }
-
-// Tell is CallSoon for what has to be told whatever happens: if the loop is closed
-// before, it is told then.
-func (h *Hub) Tell(fn func()) { h.owed.add(fn) }
-
-// Soon is CallSoon for what the end of a connection makes needless: if the loop is
-// closed before, it is dropped, and is no work that was lost.
-func (h *Hub) Soon(fn func()) { h.hoped.add(fn) }
 
 // Open is how many connections are open.
 func (h *Hub) Open() int { return h.open }
@@ -99,14 +87,9 @@ func (h *Hub) LoopClosing() {
 	for h.dialing != nil {
 		h.dialing.finish(-1, kernel.Addr{}, net.ErrClosed)
 	}
-	for h.last != nil || !h.owed.empty() {
-		if !h.owed.empty() {
-			h.owed.hurry()
-			continue
-		}
+	for h.L.RunOwed(); h.last != nil; h.L.RunOwed() {
 		h.orphan(h.last)
 	}
-	h.hoped.drop()
 	h.closeListeners() // that a callback has made
 	returned = true
 }

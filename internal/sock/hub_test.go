@@ -8,9 +8,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TestTell: in order, never inside the call, each once, also when one panics and
+// TestTold: in order, never inside the call, each once, also when one panics and
 // when some are told in the meantime.
-func TestTell(t *testing.T) {
+func TestTold(t *testing.T) {
 	_, h := newFake(t)
 	var told, want []int
 	n := 0
@@ -19,7 +19,7 @@ func TestTell(t *testing.T) {
 		n++
 		i := n
 		want = append(want, i)
-		h.Tell(func() {
+		h.L.CallSoonWith(loop.RunAtClose, func() {
 			told = append(told, i)
 			if i%3 == 0 && n < 500 {
 				tell()
@@ -47,15 +47,15 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestTellAtTheLoopsEnd: what is owed is paid, and Close has nothing to complain of.
-func TestTellAtTheLoopsEnd(t *testing.T) {
+// TestToldAtTheLoopsEnd: callbacks that must run do, and Close reports nothing.
+func TestToldAtTheLoopsEnd(t *testing.T) {
 	_, h := newFake(t)
 	var told []int
 	for i := range 3 {
-		h.Tell(func() {
+		h.L.CallSoonWith(loop.RunAtClose, func() {
 			told = append(told, i)
 			if i == 0 {
-				h.Tell(func() { told = append(told, 9) })
+				h.L.CallSoonWith(loop.RunAtClose, func() { told = append(told, 9) })
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestTellAtTheLoopsEnd(t *testing.T) {
 // nothing open.
 func TestListenAtTheLoopsEnd(t *testing.T) {
 	f, h := newFake(t)
-	h.Tell(func() {
+	h.L.CallSoonWith(loop.RunAtClose, func() {
 		f.open[7] = true
 		if _, err := h.Listen(7, nil, nil); err != nil {
 			t.Error(err)

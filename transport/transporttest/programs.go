@@ -3,6 +3,7 @@ package transporttest
 import (
 	"time"
 
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -214,7 +215,7 @@ func writesWhileItMay(n, block int) script {
 			return
 		}
 		if !e.wasPaused && e.losses == 0 {
-			e.w.l.CallSoon(func() { more(e) })
+			e.w.l.CallSoonWith(loop.DropAtClose, func() { more(e) })
 		}
 	}
 	return script{made: more, resume: func(e *end) { more(e) }}

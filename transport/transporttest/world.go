@@ -2,7 +2,6 @@ package transporttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -169,9 +168,7 @@ func (w *world) end() {
 	hub := sock.HubOf(w.l)
 	err := w.l.Close()
 	w.finishWork()
-	var lost *loop.LostError
-	mayLose := w.loopClosed || w.act == cancelConnect // a context's goroutine may come late
-	if err != nil && !(mayLose && errors.As(err, &lost)) {
+	if err != nil {
 		w.complain("close: %v", err)
 	}
 	if hub.Open() != 0 {

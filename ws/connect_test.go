@@ -1,0 +1,66 @@
+package ws_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/ws"
+)
+
+// TestConnectWhoseLoopIsClosed: ctx ends about when the loop is closed. Connect fails
+// once, and Close has nothing to report.
+func TestConnectWhoseLoopIsClosed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for i := range 1000 {
+		l, err := loop.New(loop.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failures := 0
+		ws.Connect(ctx, l, "ws://"+ln.Addr().String()+"/", unmet(t), ws.Options{}, func(error) { failures++ })
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			nc, err := ln.Accept()
+			if err == nil {
+				nc.Read(make([]byte, 1)) // the request: there is a connection
+			}
+			accepted <- nc
+			go cancel()
+			l.Stop()
+		}()
+		if err := l.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+		if failures != 1 {
+			t.Fatalf("round %d: %d failures", i, failures)
+		}
+		cancel()
+		(<-accepted).Close()
+	}
+}
+
+// TestConnectToNoURLWhoseLoopIsClosed: the failure is told all the same.
+func TestConnectToNoURLWhoseLoopIsClosed(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failures []error
+	ws.Connect(t.Context(), l, "http://%", unmet(t), ws.Options{}, func(err error) { failures = append(failures, err) })
+	if err := l.Close(); err != nil || len(failures) != 1 || failures[0] == nil {
+		t.Errorf("Close: %v, failures %v", err, failures)
+	}
+}
+
+// unmet is a Handler that is never told of anything.
+func unmet(t *testing.T) ws.Handler { return &socketEcho{t: t, ended: make(chan error, 1)} }
