@@ -19,11 +19,12 @@ type body struct {
 	mu    sync.Mutex
 	buf   []byte // received, from at on not read; guarded by mu
 	at    int
-	err   error // after that: io.EOF if all has come; guarded by mu
-	unfed bool  // the loop has stopped to read because buf is full; guarded by mu
-	done  bool  // what comes is not wanted; guarded by mu
-	total int64 // bytes received; guarded by mu
-	cut   bool  // the rest will never come; guarded by mu
+	err   error   // after that: io.EOF if all has come; guarded by mu
+	unfed bool    // the loop has stopped to read because buf is full; guarded by mu
+	done  bool    // what comes is not wanted; guarded by mu
+	total int64   // bytes received; guarded by mu
+	most  int64   // the total at which skip gives up; guarded by mu
+	state arrival // guarded by mu
 
 	declared http.Header // the keys of trailers that are to come; nil if there are none
 	trailer  http.Header // that has come; guarded by mu
@@ -33,6 +34,15 @@ type body struct {
 
 	reading *waiter // who waits for more; loop goroutine only
 }
+
+// arrival is how far a body has come.
+type arrival uint8
+
+const (
+	coming arrival = iota
+	whole
+	cut // the rest will never come
+)
 
 // bodyLimit is how much is received ahead of the handler.
 const bodyLimit = 64 << 10
@@ -53,7 +63,11 @@ func (b *body) push(data []byte) (full bool) {
 	b.mu.Lock()
 	b.total += int64(len(data))
 	if b.done {
+		enough := b.total > b.most
 		b.mu.Unlock()
+		if enough {
+			b.arrived()
+		}
 		return false
 	}
 	b.buf = append(b.buf, data...)
@@ -88,7 +102,12 @@ func (b *body) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
-	b.cut = b.cut || err != io.EOF
+	if b.state == coming {
+		b.state = cut
+		if err == io.EOF {
+			b.state = whole
+		}
+	}
 	b.mu.Unlock()
 	b.arrived()
 }
@@ -98,7 +117,46 @@ func (b *body) fail(err error) {
 func (b *body) leavesTooMuch() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.cut || b.x.length-b.total > skipLimit
+	return b.state == cut || b.x.length-b.total > skipLimit
+}
+
+// skip drops what is left of a chunked body, and reports whether it came to the end: not
+// if the body fails, or if more than skipLimit bytes come. It waits as Read does.
+func (b *body) skip() bool {
+	b.mu.Lock()
+	b.leave()
+	coming := b.state == coming
+	b.mu.Unlock()
+	if coming && b.x.st.awaitIn(&b.reading, "the end of a request body", b.waitEnd) != nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state == whole
+}
+
+// leave drops what was not read, and what is still to come; under mu.
+func (b *body) leave() {
+	if !b.done {
+		b.most = b.total - int64(len(b.buf)-b.at) + skipLimit
+	}
+	b.buf, b.at, b.done = nil, 0, true
+}
+
+// waitEnd has w told when there is nothing more to skip, on the loop.
+func (b *body) waitEnd(w *waiter) {
+	b.mu.Lock()
+	over := b.state != coming || b.total > b.most
+	b.mu.Unlock()
+	switch {
+	case over:
+		w.done(nil)
+	case b.reading != nil:
+		w.done(errTwoBodyReaders)
+	default:
+		b.reading = w
+		_ = b.feed()
+	}
 }
 
 func (b *body) arrived() {
@@ -224,7 +282,7 @@ func (b *body) ask() error {
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.buf, b.at, b.done = nil, 0, true
+	b.leave()
 	if b.err == nil || b.err == io.EOF {
 		b.err = http.ErrBodyReadAfterClose
 	}

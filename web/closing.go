@@ -10,26 +10,32 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// refuse answers what cannot be read.
+// refuse handles bytes that cannot be parsed. Nothing behind them is read as a request. A
+// request has one answer: where a handler is at work it is the handler's, whose read of
+// the body fails, and where the answer was given already there is no other.
 func (c *conn) refuse(err error) {
 	var fault *http1.Error
 	errors.As(err, &fault)
-	if x := c.x; x != nil { // its handler hears of it
+	switch x := c.x; {
+	case x != nil:
+		c.flags |= skipping
 		x.closes = true
 		x.complete = true
 		if fault == http1.ErrBodyTooLarge {
-			x.body.fail(c.st.sv.tooLarge())
-		} else {
-			x.body.fail(err)
+			err = c.st.sv.tooLarge()
 		}
-		return
+		x.body.fail(err)
+	case c.is(skipping):
+		c.close()
+	default:
+		c.answerError(fault.Status, fault)
 	}
-	c.answerError(fault.Status, fault)
 }
 
-// close ends the connection behind what was written. If the peer may still be sending
-// it is given the time to read the last response: the system would otherwise reset
-// the connection, and drop it.
+// close ends the connection after what was written. If the peer may still be sending, the
+// connection lingers: what comes is dropped for lingerTime, however much that is. To
+// close a socket with unread bytes resets the connection, and the peer may then lose
+// the last response.
 func (c *conn) close() {
 	if c.is(lingers | gone) {
 		return
@@ -45,7 +51,7 @@ func (c *conn) close() {
 	}
 	c.flags |= lingers
 	if m := c.more; m != nil {
-		m.dropped, m.pending = 0, nil
+		m.pending = nil
 	}
 	c.tc.WriteEOF()
 	c.st.lingering.add(c)
@@ -59,14 +65,6 @@ func (c *conn) hangUp() {
 	c.flags |= lingers
 	c.timeWrites() // also for what does not wait yet: small writes are sent at the end of the turn
 	c.tc.Close()
-}
-
-// dropTail counts what comes after the end.
-func (c *conn) dropTail(n int) {
-	m := c.extra()
-	if m.dropped += int64(n); m.dropped > lingerLimit {
-		c.hangUp()
-	}
 }
 
 // EOFReceived is called when the peer has closed its sending side. It may still read.

@@ -44,7 +44,7 @@ type conn struct {
 type more struct {
 	parser  *http1.RequestParser // while a message has come in part
 	pending []byte               // received, and to be parsed when x was answered
-	dropped int64                // bytes of a body that nobody wanted, or after the end
+	dropped int64                // bytes of a body that is skipped
 	room    []func(error)        // to be called when there is room to write
 	body    []byte               // of a request to a lean handler that wants it
 	wanted  func(*LeanCtx, []byte)
@@ -83,8 +83,7 @@ func (c *conn) extra() *more {
 const (
 	pendingLimit = 16 << 10               // what is received ahead
 	skipLimit    = 256 << 10              // what is read of a body that nobody wants
-	lingerLimit  = 256 << 10              // what is read after the last response
-	lingerTime   = 500 * time.Millisecond // and for how long
+	lingerTime   = 500 * time.Millisecond // for how long bytes are dropped after the last response
 	batch        = 128                    // requests that are answered before others have a turn
 	highWater    = 64 << 10               // what waits to be sent while a handler may write on
 )
@@ -107,8 +106,7 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 // DataReceived parses what has come, or keeps it for later.
 func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 	switch {
-	case c.is(lingers):
-		c.dropTail(len(data))
+	case c.is(lingers): // dropped
 	case c.wants():
 		c.consume(data)
 	default:

@@ -120,7 +120,7 @@ func (w *response) commit(first []byte, final bool) {
 		w.writeType(first)
 		w.frame(final)
 	}
-	if x.last || !x.keepAlive || x.st.sv.closesConns() || w.leavesBody() {
+	if x.last || !x.keepAlive || w.closes || x.st.sv.closesConns() || w.leavesBody(final) {
 		w.closes = true
 	}
 	switch {
@@ -179,9 +179,18 @@ func (w *response) prefixedTrailers() bool {
 	return false
 }
 
-// leavesBody tells whether the connection cannot go on because of the request's body:
-// too much of it is left, or nobody knows whether the client will send it.
-func (w *response) leavesBody() bool {
+// leavesBody reports whether the connection cannot go on because of the request's body:
+// too much of it is left, or the client may send it or not. How long a chunked body is
+// shows only at its end, so after the handler's return (final) it is skipped here.
+func (w *response) leavesBody(final bool) bool {
 	x := w.x
-	return x.body != nil && (x.expects && !x.body.asked.Load() || x.body.leavesTooMuch())
+	switch {
+	case x.body == nil:
+		return false
+	case x.expects && !x.body.asked.Load():
+		return true
+	case final && x.length < 0:
+		return !x.body.skip()
+	}
+	return x.body.leavesTooMuch()
 }

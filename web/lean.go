@@ -61,10 +61,15 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 		return true
 	}
 	c.flags |= skipping
-	if p.ExpectsContinue() {
-		lc.closes = true // nobody has asked for the body, and it may come or not
+	// The answer goes out before the body, which may come or not after an Expect, and may
+	// be too much to skip.
+	if p.ExpectsContinue() || p.Chunked() || p.Length() > skipLimit {
+		lc.closes = true
 	}
 	lc.finish()
+	if p.Length() != 0 && c.is(closesNext) {
+		c.close()
+	}
 	return true
 }
 
