@@ -36,7 +36,7 @@ func (w *response) writeHeader() {
 // writeField writes a field unless somebody else does, and notes what it says.
 func (w *response) writeField(key string, values []string) (err error) {
 	switch {
-	case len(key) == 12 && key == "Content-Type":
+	case len(key) == 12 && strings.EqualFold(key, "Content-Type"):
 		w.facts |= saysType
 	case len(key) == 14 && strings.EqualFold(key, "Content-Length"):
 		w.declare(values)
@@ -45,9 +45,9 @@ func (w *response) writeField(key string, values []string) (err error) {
 		return nil
 	case key == "Content-Encoding" && len(values) > 0:
 		w.facts |= saysEncoding
-	case key == "Date":
+	case len(key) == 4 && strings.EqualFold(key, "Date"):
 		w.facts |= saysDate
-	case key == "Connection" && len(values) > 0:
+	case len(key) == 10 && strings.EqualFold(key, "Connection") && len(values) > 0:
 		w.facts |= saysConnection
 		w.closes = w.closes || hasToken(values, "close")
 	case strings.HasPrefix(key, http.TrailerPrefix):

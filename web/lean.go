@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"net/http"
+	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/transport"
@@ -18,9 +19,9 @@ type LeanCtx struct {
 
 	status int
 	fields []byte // of the response's header
+	ctype  []byte // the field Content-Type; empty for the usual one
 	body   []byte // of the response
-	typed  bool
-	toHead bool // the request is HEAD
+	toHead bool   // the request is HEAD
 	closes bool
 	fault  error
 	record *record // nil if there is no access log
@@ -75,19 +76,24 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 
 func (lc *LeanCtx) begin(c *conn, p *http1.RequestParser) {
 	lc.c, lc.p = c, p
-	target := p.Target()
+	target := p.OriginForm()
 	lc.path, lc.query = target, nil
 	if i := bytes.IndexByte(target, '?'); i >= 0 {
 		lc.path, lc.query = target[:i], target[i+1:]
+	}
+	if len(lc.path) == 0 && p.Absolute() {
+		lc.path = root
 	}
 	lc.toHead = string(p.Method()) == http.MethodHead
 	lc.note()
 	lc.reset()
 }
 
+var root = []byte("/")
+
 func (lc *LeanCtx) reset() {
-	lc.status, lc.typed, lc.fault = http.StatusOK, false, nil
-	lc.fields, lc.body = lc.fields[:0], lc.body[:0]
+	lc.status, lc.fault = http.StatusOK, nil
+	lc.fields, lc.ctype, lc.body = lc.fields[:0], lc.ctype[:0], lc.body[:0]
 	lc.closes = !lc.p.KeepAlive() || lc.c.st.closesIdle
 	if most := lc.c.st.sv.server.MaxRequestsPerConn; most > 0 && int(lc.c.requests) >= most {
 		lc.closes = true
@@ -97,7 +103,9 @@ func (lc *LeanCtx) reset() {
 // Method is the request's.
 func (lc *LeanCtx) Method() []byte { return lc.p.Method() }
 
-// Path is the target up to the question mark, as it was sent: escapes are not undone.
+// Path is the path of the request's target as it was sent: escapes are not undone. A
+// target that is a whole URL, as clients send to a proxy, has the path of that URL. The
+// path is "*" if OPTIONS asks about the server, and empty for CONNECT.
 func (lc *LeanCtx) Path() []byte { return lc.path }
 
 // Query is what follows the question mark.
@@ -136,15 +144,27 @@ func (lc *LeanCtx) SetStatus(status int) {
 // SetContentType sets the body's type; it is text/plain otherwise.
 func (lc *LeanCtx) SetContentType(value string) { lc.AddHeader("Content-Type", value) }
 
-// AddHeader adds a field to the response's header. Content-Length, Date and Connection
-// are the server's.
+// AddHeader adds a field to the response's header. Content-Type, of which there is
+// one, replaces the one before. The server itself writes Content-Length,
+// Transfer-Encoding, Date and Connection: AddHeader ignores them, except that a
+// Connection with "close" is CloseAfter.
 func (lc *LeanCtx) AddHeader(name, value string) {
 	var err error
-	if lc.fields, err = http1.AppendField(lc.fields, name, value); err != nil {
-		lc.fault = err
+	switch {
+	case len(name) == 12 && strings.EqualFold(name, "Content-Type"):
+		lc.ctype, err = http1.AppendField(lc.ctype[:0], name, value)
+	case len(name) == 10 && strings.EqualFold(name, "Connection"):
+		if hasToken([]string{value}, "close") {
+			lc.closes = true
+		}
+	case len(name) == 14 && strings.EqualFold(name, "Content-Length"),
+		len(name) == 17 && strings.EqualFold(name, "Transfer-Encoding"),
+		len(name) == 4 && strings.EqualFold(name, "Date"):
+	default:
+		lc.fields, err = http1.AppendField(lc.fields, name, value)
 	}
-	if name == "Content-Type" {
-		lc.typed = true
+	if err != nil {
+		lc.fault = err
 	}
 }
 
@@ -174,8 +194,9 @@ func (lc *LeanCtx) finish() {
 	b := http1.AppendStatusLine(st.out, lc.p.Version(), lc.status)
 	b = append(b, st.dateLine()...)
 	b = append(b, lc.fields...)
+	b = append(b, lc.ctype...)
 	if !bodyless(lc.status) {
-		if !lc.typed && len(lc.body) > 0 {
+		if len(lc.ctype) == 0 && len(lc.body) > 0 {
 			b = append(b, "Content-Type: text/plain; charset=utf-8\r\n"...)
 		}
 		b = http1.AppendContentLength(b, int64(len(lc.body)))

@@ -22,6 +22,20 @@ func (p *RequestParser) Method() []byte { return p.text(p.method) }
 // URL, host and port for CONNECT, or the asterisk of OPTIONS.
 func (p *RequestParser) Target() []byte { return p.text(p.target) }
 
+// Absolute reports whether Target is a whole URL.
+func (p *RequestParser) Absolute() bool {
+	return p.host.from > p.target.from && p.host.to <= p.target.to
+}
+
+// OriginForm is Target without scheme and authority: path and query as they were sent.
+// It may be empty for a whole URL, and is for CONNECT.
+func (p *RequestParser) OriginForm() []byte {
+	if from := p.target.from; p.base[from] != '/' && p.host.from >= from && p.host.to <= p.target.to {
+		return p.text(span{p.host.to, p.target.to})
+	}
+	return p.Target()
+}
+
 // Host is the authority of the target or, if it has none, the field Host. It is
 // empty if neither says anything.
 func (p *RequestParser) Host() []byte { return p.text(p.host) }

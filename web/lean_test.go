@@ -1,0 +1,101 @@
+package web_test
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle/web"
+)
+
+// TestLeanPathOfEveryFormOfTarget: a filter in Lean sees the path that the Handler
+// would see, however the target is written.
+func TestLeanPathOfEveryFormOfTarget(t *testing.T) {
+	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool {
+		c.WriteString(string(c.Path()) + " " + string(c.Query()) + " " + string(c.Host()))
+		return true
+	}})
+	for _, c := range []struct{ line, want string }{
+		{"GET /path?q", "/path q a"},
+		{"GET http://b/path?q", "/path q b"},
+		{"GET HTTPS://b:8/path/x", "/path/x  b:8"},
+		{"GET http://b", "/  b"},
+		{"GET http://b?q", "/ q b"},
+		{"GET http://[::1]:80/p", "/p  [::1]:80"},
+		{"GET //b/path", "//b/path  a"},
+		{"OPTIONS *", "*  a"},
+		{"CONNECT b:443", "  b:443"},
+	} {
+		if got := raw(t, sv, c.line+" HTTP/1.1\r\nHost: a\r\n\r\n", "GET"); got[0] != "200 "+c.want {
+			t.Errorf("%s: got %q, want %q", c.line, got, c.want)
+		}
+	}
+	if got := raw(t, sv, "GET http://b/p HTTP/1.0\r\n\r\n", "GET"); got[0] != "200 /p  b" {
+		t.Errorf("without Host: %q", got)
+	}
+}
+
+func TestLeanRoutesTakeAbsoluteTargets(t *testing.T) {
+	sv := serve(t, &web.Server{
+		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/admin": func(c *web.LeanCtx) { c.SetStatus(403) }}),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			t.Errorf("%s got through", r.RequestURI)
+		}),
+	})
+	if got := raw(t, sv, "GET http://a/admin HTTP/1.1\r\nHost: a\r\n\r\n", "GET"); got[0] != "403 " {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestLeanHeaderIsFramedByTheServer: what AddHeader is told of length, coding and
+// connection never changes where the response ends.
+func TestLeanHeaderIsFramedByTheServer(t *testing.T) {
+	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool {
+		for _, line := range strings.Split(string(c.Header("Add")), "|") {
+			if name, value, ok := strings.Cut(line, "="); ok {
+				c.AddHeader(name, value)
+			}
+		}
+		c.WriteString("hello")
+		return true
+	}})
+	for _, c := range []struct{ add, field, want string }{
+		{"Content-Length=3", "Content-Length", "5"},
+		{"content-length=3|CONTENT-LENGTH=4", "Content-Length", "5"},
+		{"transfer-encoding=chunked", "Transfer-Encoding", ""},
+		{"Transfer-Encoding=gzip, chunked", "Transfer-Encoding", ""},
+		{"connection=upgrade|Connection=keep-alive", "Connection", ""},
+		{"CONNECTION=x, Close", "Connection", "close"},
+		{"Content-Type=a/b|content-type=c/d", "Content-Type", "c/d"},
+		{"CONTENT-TYPE=a/b", "Content-Type", "a/b"},
+		{"date=never", "Content-Length", "5"},
+		{"X-A=1|X-A=2", "X-A", "1, 2"},
+		{"", "Content-Type", "text/plain; charset=utf-8"},
+	} {
+		nc, _ := dial(t, sv)
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nAdd: "+c.add+"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		all, err := io.ReadAll(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		br := bufio.NewReader(strings.NewReader(string(all)))
+		res, body := response(t, br, "GET")
+		if body != "hello" {
+			t.Errorf("%s: %q", c.add, all)
+		}
+		got := res.Header.Values(c.field)
+		if c.field == "Connection" && res.Close || c.field == "Transfer-Encoding" && res.TransferEncoding != nil {
+			got = []string{"close"}
+		}
+		if strings.Join(got, ", ") != c.want || len(res.Header.Values("Date")) != 1 {
+			t.Errorf("%s: %v", c.add, res.Header)
+		}
+		if c.want != "close" {
+			if _, body := response(t, br, "GET"); body != "hello" || br.Buffered() > 0 {
+				t.Errorf("%s: the next one is %q in %q", c.add, body, all)
+			}
+		}
+	}
+}
