@@ -20,6 +20,7 @@ type Nursery struct {
 	done    func()  // called when the last has ended, where no task waits
 	errs    []error // in the order they came
 	fault   *PanicError
+	alone   func(error) // told of tasks that fail; nil if they fail the nursery
 	closed  bool
 }
 
@@ -156,6 +157,18 @@ func (n *Nursery) Here() context.Context {
 	return nil
 }
 
+// OnFailure makes the nursery's tasks independent: if one fails, panics or calls
+// runtime.Goexit, fn is called on the loop with its error, a *PanicError for the latter
+// two, and the others go on. The nursery does not fail then. It is for servers; set it
+// before the first task starts.
+func (n *Nursery) OnFailure(fn func(err error)) {
+	if fn == nil {
+		panic("spindle: Nursery.OnFailure with a nil function")
+	}
+	n.s.only("Nursery.OnFailure")
+	n.alone = fn
+}
+
 // Ended tells whether the nursery has ended: then it takes no more tasks.
 func (n *Nursery) Ended() bool { return n.closed }
 
@@ -235,7 +248,11 @@ func (t *Task) finish(err error) {
 		t.own.close()
 	}
 	n := t.nursery
-	n.failed(err)
+	if err != nil && n.alone != nil {
+		n.alone(err)
+	} else {
+		n.failed(err)
+	}
 	if n.running--; n.running > 0 {
 		return
 	}

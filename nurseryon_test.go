@@ -3,6 +3,7 @@ package spindle_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -128,5 +129,34 @@ func TestTaskWithAScopeOfItsOwn(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOnFailureLetsTheOthersGoOn after an error, a panic and a Goexit.
+func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
+	var failed []error
+	wrong := errors.New("wrong")
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.OnFailure(func(err error) { failed = append(failed, err) })
+			n.Go(func(context.Context) error { return wrong })
+			n.Go(func(context.Context) error { panic("oh dear") })
+			n.Go(func(context.Context) error { runtime.Goexit(); return nil })
+			n.Go(func(ctx context.Context) error {
+				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+					t.Errorf("another task was cut short: %v", err)
+				}
+				return nil
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var panicked, exited *spindle.PanicError
+	if len(failed) != 3 || failed[0] != wrong || !errors.As(failed[1], &panicked) || panicked.Value != "oh dear" ||
+		!errors.As(failed[2], &exited) || exited.Value != loop.ErrGoexit {
+		t.Errorf("told of %v", failed)
 	}
 }

@@ -143,14 +143,12 @@ func (st *station) hostString(b []byte) string {
 	return st.host
 }
 
-// tasks is the nursery of inline handlers. One that has failed, as no handler can
-// make it but by runtime.Goexit, is replaced.
+// tasks is the nursery of inline handlers. A handler that ends its task by
+// runtime.Goexit ends no other; conclude has logged it.
 func (st *station) tasks() *spindle.Nursery {
-	if st.nursery == nil || st.nursery.Scope().Err() != nil && !st.draining {
-		if st.nursery != nil {
-			st.endTasks(nil)
-		}
+	if st.nursery == nil {
 		st.nursery, st.endTasks = spindle.NurseryOn(context.Background(), st.l)
+		st.nursery.OnFailure(func(error) {})
 	}
 	return st.nursery
 }
