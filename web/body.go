@@ -26,9 +26,8 @@ type body struct {
 	most  int64   // the total at which skip gives up; guarded by mu
 	state arrival // guarded by mu
 
-	declared http.Header // the keys of trailers that are to come; nil if there are none
-	trailer  http.Header // that has come; guarded by mu
-	request  *http.Request
+	trailers http.Header // the request's: the keys declared, later the fields; nil if not chunked
+	trailer  http.Header // that has come and is not in trailers yet; guarded by mu
 
 	asked atomic.Bool // the client was told to go on
 
@@ -50,10 +49,8 @@ const bodyLimit = 64 << 10
 func newBody(x *exchange, p *http1.RequestParser) *body {
 	b := &body{x: x}
 	if p.Chunked() {
-		declared := make(http.Header)
-		if p.DeclareTrailers(declared); len(declared) > 0 {
-			b.declared = declared
-		}
+		b.trailers = make(http.Header)
+		p.DeclareTrailers(b.trailers)
 	}
 	return b
 }
@@ -214,19 +211,11 @@ func (b *body) take(p []byte) (n int, err error, feed bool) {
 			err = b.err
 		}
 		if err == io.EOF && b.trailer != nil {
-			b.bringTrailer()
+			maps.Copy(b.trailers, b.trailer)
+			b.trailer = nil
 		}
 	}
 	return n, err, feed
-}
-
-// bringTrailer adds the trailer to the request, for who has read the body's end.
-func (b *body) bringTrailer() {
-	if b.request.Trailer == nil {
-		b.request.Trailer = make(http.Header)
-	}
-	maps.Copy(b.request.Trailer, b.trailer)
-	b.trailer = nil
 }
 
 // wait has w told when there is something to take, on the loop.

@@ -74,6 +74,10 @@ func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) erro
 	})
 }
 
+// CloseNotify is for http.CloseNotifier, which some frameworks still ask for: the
+// channel gets a value when the client is gone. New code uses the request's context.
+func (w *response) CloseNotify() <-chan bool { return w.x.ctx.notify() }
+
 // EnableFullDuplex is for http.ResponseController; bodies can always be read while
 // the response is written.
 func (w *response) EnableFullDuplex() error {

@@ -105,8 +105,19 @@ func (x *exchange) serveTask(ctx context.Context) error {
 	if base := x.ctx.base; base != nil && base.Done() != nil {
 		defer follow(x.scope, base)()
 	}
+	defer x.removeFiles(ctx)
 	x.serve(ctx)
 	return nil
+}
+
+// removeFiles removes the temporary files of an inline handler's multipart form.
+func (x *exchange) removeFiles(ctx context.Context) {
+	if form := x.req.MultipartForm; form != nil {
+		_ = spindle.Shield(ctx, func(ctx context.Context) error {
+			_, err := spindle.Blocking(ctx, func() (struct{}, error) { return struct{}{}, form.RemoveAll() })
+			return err
+		})
+	}
 }
 
 // serve runs the handler. Whatever that does, the request comes to its end.
@@ -137,6 +148,9 @@ func (x *exchange) conclude() {
 	}
 	x.ctx.end(context.Canceled)
 	x.body.close()
+	if form := x.req.MultipartForm; form != nil && !x.st.l.Owns() {
+		_ = form.RemoveAll() // its temporary files; removeFiles does not block the loop
+	}
 	if x.w.close() {
 		x.end()
 	}

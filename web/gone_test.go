@@ -170,3 +170,43 @@ func TestWriteFailsAfterAFailedFlush(t *testing.T) {
 		})
 	}
 }
+
+// TestCloseNotifyTellsThatTheClientIsGone, and nothing else.
+func TestCloseNotifyTellsThatTheClientIsGone(t *testing.T) {
+	ready, told := make(chan bool, 1), make(chan bool)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		gone := w.(http.CloseNotifier).CloseNotify() //lint:ignore SA1019 frameworks still use it
+		if r.URL.Path == "/returns" {
+			go func() {
+				<-r.Context().Done()
+				select {
+				case <-gone:
+					told <- true
+				default:
+					told <- false
+				}
+			}()
+			return
+		}
+		ready <- true
+		if err := untilEnd(r.Context()); err != web.ErrClientGone {
+			t.Error(err)
+		}
+		go func() { told <- <-gone }()
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			get(t, client(t), url(sv, "/returns"))
+			if <-told {
+				t.Error("told of a client that is there")
+			}
+			nc, _ := dial(t, sv)
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			<-ready
+			nc.Close()
+			if !<-told {
+				t.Error("not told")
+			}
+		})
+	}
+}

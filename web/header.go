@@ -50,6 +50,10 @@ func (w *response) writeField(key string, values []string) (err error) {
 	case len(key) == 10 && strings.EqualFold(key, "Connection") && len(values) > 0:
 		w.facts |= saysConnection
 		w.closes = w.closes || hasToken(values, "close")
+	case key == "Trailer" && w.facts.has(dropsTrailers):
+		if values = nil; len(w.trailers) > 0 {
+			values = []string{strings.Join(w.trailers, ", ")}
+		}
 	case strings.HasPrefix(key, http.TrailerPrefix):
 		return nil
 	}
@@ -74,12 +78,17 @@ func (w *response) declare(values []string) {
 	w.declared = n
 }
 
-// declareTrailers takes down which fields come after the body.
+// declareTrailers takes down which fields come after the body. Those that may not are
+// not declared either: clients refuse such a response.
 func (w *response) declareTrailers() {
 	for _, list := range w.header["Trailer"] {
 		for name := range strings.SplitSeq(list, ",") {
-			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name != "" {
+			switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); {
+			case http1.MayTrail(name):
 				w.trailers = append(w.trailers, name)
+			case name != "":
+				w.facts |= dropsTrailers
+				w.mistake("forbidden trailer " + strconv.Quote(name))
 			}
 		}
 	}

@@ -31,6 +31,7 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	x := w.x
 	var fault any
+	var inside *http.Request
 	ended := false
 	_ = x.st.await("inline handler", func(done func(error)) {
 		x.st.tasks().GoWith(spindle.TaskOptions{Name: "request", Eager: true, Values: r.Context()}, func(ctx context.Context) error {
@@ -43,11 +44,15 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			}()
 			x.scope = ctx.(*spindle.Scope)
 			defer follow(x.scope, r.Context())()
-			in.h.ServeHTTP(rw, r.WithContext(ctx))
+			inside = r.WithContext(ctx)
+			in.h.ServeHTTP(rw, inside)
 			ended = true
 			return nil
 		})
 	})
+	if inside != nil && r.MultipartForm == nil {
+		r.MultipartForm = inside.MultipartForm // for the server to remove its files
+	}
 	switch {
 	case ended:
 	case fault == nil:

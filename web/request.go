@@ -34,14 +34,15 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	r.ContentLength = x.length
 	r.Close = !x.keepAlive
 	if x.length < 0 {
+		// Trailer is never nil here, unlike net/http's: copies of the request share
+		// the map, so they get trailers that were not declared too.
 		r.TransferEncoding = []string{"chunked"}
-		r.Trailer = x.body.declared
+		r.Trailer = x.body.trailers
 	}
 	if x.length == 0 {
 		r.Body = http.NoBody
 	} else {
 		r.Body = x.body
-		x.body.request = r
 	}
 	return r
 }
@@ -96,7 +97,8 @@ type requestContext struct {
 	mu    sync.Mutex
 	inner context.Context // guarded by mu
 	stop  context.CancelCauseFunc
-	cause error // once it has ended; guarded by mu
+	cause error     // once it has ended; guarded by mu
+	gone  chan bool // for CloseNotify; nil if that was not called; guarded by mu
 }
 
 // std is a context of the standard library that ends with this one.
@@ -127,6 +129,23 @@ func (c *requestContext) end(cause error) {
 	if c.stop != nil {
 		c.stop(cause)
 	}
+	if c.gone != nil && cause != context.Canceled {
+		c.gone <- true
+	}
+}
+
+// notify returns a channel that gets a value when the connection is lost before the
+// handler has returned. It never does if the handler has.
+func (c *requestContext) notify() <-chan bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone == nil {
+		c.gone = make(chan bool, 1)
+		if c.cause != nil && c.cause != context.Canceled {
+			c.gone <- true
+		}
+	}
+	return c.gone
 }
 
 // ended is the cause if it has, and nil otherwise.

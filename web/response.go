@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -46,6 +47,7 @@ const (
 	saysEncoding
 	saysDate
 	saysConnection
+	dropsTrailers // Trailer names fields that may not be one
 )
 
 func (w *response) init(x *exchange) {
@@ -302,10 +304,20 @@ func (w *response) endChunks() {
 	}
 	b, err := http1.AppendLastChunk(w.buf, trailers)
 	if err != nil {
-		w.mistake("trailers: " + err.Error())
-		b, _ = http1.AppendLastChunk(w.buf, nil)
+		w.dropBadTrailers(trailers)
+		b, _ = http1.AppendLastChunk(w.buf, trailers)
 	}
 	w.buf = b
+}
+
+// dropBadTrailers removes the trailers that cannot be written, and only those.
+func (w *response) dropBadTrailers(trailers http.Header) {
+	for name, values := range trailers {
+		if _, err := http1.AppendLastChunk(nil, http.Header{name: values}); err != nil {
+			w.mistake("trailer " + strconv.Quote(name) + ": " + err.Error())
+			delete(trailers, name)
+		}
+	}
 }
 
 // sendLast writes what end has left, on the loop.

@@ -199,3 +199,20 @@ func TestInlineHandlerWaitsInItsTask(t *testing.T) {
 		t.Errorf("got %q", body)
 	}
 }
+
+// TestListenWithoutALoopPanics, in words that say what is missing.
+func TestListenWithoutALoopPanics(t *testing.T) {
+	for want, listen := range map[string]func(){
+		"web: Server.Listen with a nil loop":       func() { new(web.Server).Listen(nil, "tcp", "127.0.0.1:0") },
+		"web: Server.ListenGroup with a nil group": func() { new(web.Server).ListenGroup(nil, "tcp", "127.0.0.1:0") },
+	} {
+		func() {
+			defer func() {
+				if v := recover(); v != want {
+					t.Errorf("panic with %v, want %q", v, want)
+				}
+			}()
+			listen()
+		}()
+	}
+}

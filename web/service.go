@@ -41,6 +41,9 @@ type Service struct {
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
 // the loop: it is for callbacks and tasks of the loop, or for before it runs.
 func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error) {
+	if l == nil {
+		panic("web: Server.Listen with a nil loop")
+	}
 	return s.start(func(sv *Service) (err error) {
 		sv.one, err = transport.Listen(l, network, address, sv.options())
 		return err
@@ -49,6 +52,9 @@ func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error)
 
 // ListenGroup is Listen on all loops of a group, before it runs.
 func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, error) {
+	if g == nil {
+		panic("web: Server.ListenGroup with a nil group")
+	}
 	return s.start(func(sv *Service) (err error) {
 		sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()})
 		return err

@@ -195,6 +195,9 @@ func declaresFraming(value []byte) bool {
 	return false
 }
 
+// MayTrail reports whether a field of that name may be a trailer.
+func MayTrail(name string) bool { return name != "" && !neverTrailer([]byte(name)) }
+
 // neverTrailer reports whether a field must come before the body to be of any use,
 // or could change how the message is read: framing, routing, authentication,
 // control data and what the content is (RFC 9110, section 6.5.1).
