@@ -179,7 +179,7 @@ func (b *body) drop() {
 
 // Read reads what has come, and waits if that is nothing.
 func (b *body) Read(p []byte) (int, error) {
-	if b.x.expects && !b.failed() && !b.asked.Swap(true) {
+	if b.x.expects && !b.closed() && !b.asked.Swap(true) {
 		if err := b.ask(); err != nil {
 			return 0, err
 		}
@@ -245,11 +245,11 @@ func (b *body) feed() error {
 	return nil
 }
 
-// failed reports whether there is nothing more to come.
-func (b *body) failed() bool {
+// closed reports whether Close was called, or the handler has returned.
+func (b *body) closed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err != nil
+	return b.done
 }
 
 // ask tells a client that waits for it to send the body. Inside a response it would be
@@ -260,7 +260,7 @@ func (b *body) ask() error {
 		if c.is(gone) {
 			return c.cause()
 		}
-		if !b.x.complete && !b.x.begun && !b.failed() {
+		if !b.x.complete && !b.x.begun && !b.closed() {
 			c.tc.Write([]byte(http1.Continue))
 		}
 		return nil

@@ -317,3 +317,17 @@ func TestBodyReadAfterCloseAsksForNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestExpectedBodyThatComesUnasked: a client that did not wait for the 100 keeps its
+// connection.
+func TestExpectedBodyThatComesUnasked(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }) {
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello")
+			if res, body := response(t, br, "POST"); body != "hello" || res.Close {
+				t.Errorf("got %q, close: %v", body, res.Close)
+			}
+		})
+	}
+}
