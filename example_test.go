@@ -88,3 +88,14 @@ func ExampleBlocking() {
 	})
 	// Output: 42 <nil>
 }
+
+func ExampleMap() {
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		sizes, err := spindle.Map(ctx, 2, []string{"one", "two", "three"}, func(ctx context.Context, word string) (int, error) {
+			return len(word), spindle.Sleep(ctx, time.Millisecond) // at most two at a time
+		})
+		fmt.Println(sizes, err)
+		return nil
+	})
+	// Output: [3 3 5] <nil>
+}

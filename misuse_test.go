@@ -26,6 +26,9 @@ func waitsIn(ctx context.Context) map[string]func() {
 		"SleepUntil":   func() { spindle.SleepUntil(ctx, time.Second) },
 		"Yield":        func() { spindle.Yield(ctx) },
 		"Checkpoint":   func() { spindle.Checkpoint(ctx) },
+		"Ticker.Wait":  func() { spindle.NewTicker(ctx, time.Second).Wait(ctx) },
+		"ForEach":      func() { spindle.ForEach(ctx, 1, []int{1}, func(context.Context, int) error { return nil }) },
+		"Map":          func() { spindle.Map(ctx, 1, []int{1}, func(context.Context, int) (int, error) { return 0, nil }) },
 		"NewWaker":     func() { spindle.NewWaker(ctx) },
 		"Lot.Wait":     func() { lot.Wait(ctx, "") },
 		"WaitReadable": func() { spindle.WaitReadable(ctx, 0) },
@@ -320,4 +323,15 @@ func TestRunInATask(t *testing.T) {
 	if err != nil {
 		t.Errorf("in a goroutine: %v", err)
 	}
+}
+
+// mustPanic fails the test unless fn panics with want.
+func mustPanic(t *testing.T, want string, fn func()) {
+	t.Helper()
+	defer func() {
+		if got := recover(); got != want {
+			t.Errorf("panic %v; want %q", got, want)
+		}
+	}()
+	fn()
 }

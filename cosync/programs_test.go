@@ -160,6 +160,15 @@ func exclusive(name string, most int, make func() (acquire func(context.Context)
 	}}
 }
 
+// leftOf counts the tasks that still use m.
+func leftOf(m *cosync.RWMutex) int {
+	s := m.Statistics()
+	if s.Writing {
+		s.Waiting++
+	}
+	return s.Readers + s.Waiting
+}
+
 var programs = []program{
 	exclusive("Mutex", 1, func() (func(context.Context) error, func(), func() int) {
 		var m cosync.Mutex
@@ -169,6 +178,14 @@ var programs = []program{
 			}
 			return m.Statistics().Waiting
 		}
+	}),
+	exclusive("RWMutex.Lock", 1, func() (func(context.Context) error, func(), func() int) {
+		var m cosync.RWMutex
+		return m.Lock, m.Unlock, func() int { return leftOf(&m) }
+	}),
+	exclusive("RWMutex.RLock", 3, func() (func(context.Context) error, func(), func() int) {
+		var m cosync.RWMutex
+		return m.RLock, m.RUnlock, func() int { return leftOf(&m) }
 	}),
 	exclusive("Semaphore", 2, func() (func(context.Context) error, func(), func() int) {
 		s := cosync.NewSemaphore(2)
