@@ -1,6 +1,7 @@
 package ws_test
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -78,6 +79,17 @@ func TestCasesAutoFragmentation(t *testing.T) {
 	run(t, ws.Options{}, []aCase{{"64 KB in fragments of 1300 bytes", func(p *peer) {
 		message := large(64 << 10)
 		p.send(fragmented(p, text, message, 1300)...)
+		p.wants(fin|text, message)
+		bye(p)
+	}}})
+}
+
+// TestFragmentLimitFollowsMessageLimit: with a larger MessageLimit a message may also
+// have more frames, up to one for each byte.
+func TestFragmentLimitFollowsMessageLimit(t *testing.T) {
+	message := large(140_000) // above the least limit of frames, 131,072
+	run(t, ws.Options{MessageLimit: len(message)}, []aCase{{"a frame for each byte", func(p *peer) {
+		p.send(bytes.Join(fragmented(p, text, message, 1), nil))
 		p.wants(fin|text, message)
 		bye(p)
 	}}})

@@ -51,7 +51,8 @@ type Options struct {
 	// MessageLimit, or little more if it is compressed.
 	FrameLimit int
 
-	// FragmentLimit is how many frames it may have. Zero means 131,072.
+	// FragmentLimit is how many frames it may have. Zero means one for each byte of
+	// MessageLimit, and at least 131,072.
 	FragmentLimit int
 
 	// ControlLimit is how many pings and pongs may come in a second, pongs that
@@ -122,7 +123,7 @@ func (o *Options) rules(role wsframe.Role, a agreed) *rules {
 	r.limits.Role = role
 	r.limits.Message = limit(o.MessageLimit, 1<<20)
 	r.limits.Frame = limit(o.FrameLimit, r.limits.CompressedMessage())
-	r.limits.Fragments = limit(o.FragmentLimit, 1<<17)
+	r.limits.Fragments = min(limit(o.FragmentLimit, max(r.limits.CompressedMessage(), 1<<17)), math.MaxInt32)
 	if a.extension.deflate {
 		r.limits.Deflate = true
 		r.compressFrom = o.CompressFrom
