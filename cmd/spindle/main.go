@@ -33,8 +33,14 @@ var commands = []command{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	signaled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, end := context.WithCancel(context.Background())
+	// The first signal ends the command in order. From then on signals have their
+	// usual effect: a second one ends the process at once.
+	context.AfterFunc(signaled, func() {
+		stop()
+		end()
+	})
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

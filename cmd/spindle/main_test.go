@@ -13,7 +13,12 @@ import (
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	leak.Main(m)
+}
 
 // result is what came of a command line.
 type result struct {

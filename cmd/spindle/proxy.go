@@ -16,7 +16,8 @@ import (
 
 const proxyHelp = `
 spindle proxy accepts TCP connections on LISTEN and passes them on to TARGET, until
-it is interrupted; then it tells what went through.
+it is interrupted. Then it waits for open connections to end, and says what went
+through; a second interrupt ends it at once.
 
   spindle proxy :8080 example.com:80         everybody's port 8080 is theirs 80
   spindle proxy --every 10s :8080 db:5432    with a line of counters every 10 s
@@ -64,6 +65,10 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		return err
 	}
 	p := &proxy{target: flags.Arg(1), dialer: stream.Dialer{Timeout: *patience}}
+	said := func() {}
+	if *drain > 0 {
+		said = sayDraining(ctx, out, "proxy", *drain)
+	}
 	err = spindle.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", at)
 		if err != nil {
@@ -82,6 +87,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		}}
 		return serve.Serve(ctx, ln, p.pass)
 	})
+	said()
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(out, p)
 		return nil

@@ -42,7 +42,11 @@ func startProxy(t *testing.T, args ...string) (addr string, end func() (last, er
 		if code := <-exit; code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		return string(rest), errs.String()
+		draining, last, _ := strings.Cut(string(rest), "\n")
+		if draining != "spindle proxy: draining, for at most 5s; interrupt again to cut off" {
+			t.Errorf("interrupted, it says %q", draining)
+		}
+		return last, errs.String()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -18,8 +17,8 @@ import (
 
 const serveHelp = `
 spindle serve is a web server. It serves the files of DIR or, without one, a page
-that explains the loop and lets you play with it, until it is interrupted; then it
-answers what it was asked, and ends.
+that explains the loop and lets you play with it, until it is interrupted. Then it
+answers the requests that it has, and ends; a second interrupt ends it at once.
 
   spindle serve                              the page, on http://127.0.0.1:8080
   spindle serve --addr :8080 --loops 4 www   the files of www, on four loops
@@ -77,13 +76,15 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 		}
 		s.TLS, scheme = &tls.Config{Certificates: []tls.Certificate{cert}}, "https"
 	}
-	logger := slog.New(slog.NewTextHandler(errs, nil))
+	logger := newTerminalLog(errs)
 	s.ErrorLog = logger
 	if *log {
 		s.AccessLog = logger
 	}
 	s.OnListen = func(a net.Addr) { fmt.Fprintf(out, "spindle serve: %s://%v\n", scheme, a) }
+	said := sayDraining(ctx, out, "serve", *drain)
 	err = s.ListenAndServe(ctx, at)
+	said()
 	var taken *net.OpError
 	switch {
 	case errors.Is(err, web.ErrDrainTimeout):

@@ -32,15 +32,20 @@ func startServe(t *testing.T, args ...string) (url string, end func() (errs stri
 		w.Close()
 		exit <- code
 	}()
-	line, err := bufio.NewReader(r).ReadString('\n')
+	lines := bufio.NewReader(r)
+	line, err := lines.ReadString('\n')
 	said := serving.FindStringSubmatch(line)
 	if said == nil {
 		t.Fatalf("the command says %q, %v, and on stderr %q", line, err, errs.String())
 	}
 	return said[1], func() string {
 		cancel()
+		rest, _ := io.ReadAll(lines)
 		if code := <-exit; code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+		if want := "spindle serve: draining, for at most 10s; interrupt again to cut off\n"; string(rest) != want {
+			t.Errorf("interrupted, it says %q, want %q", rest, want)
 		}
 		return errs.String()
 	}

@@ -1,6 +1,6 @@
 // Command shutdown takes in orders and works them off, until SIGINT or SIGTERM.
 // Then it takes no more, works off those it has, beginning none after two
-// seconds, and ends.
+// seconds, and ends. A second signal ends it at once.
 //
 //	go run ./examples/shutdown        and Ctrl-C
 package main
@@ -22,6 +22,7 @@ func main() {
 	// A signal ends ctx; the end of ctx cancels every task of the run.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	s := &shop{pace: 20 * time.Millisecond, grace: 2 * time.Second, out: os.Stdout}
 	err := spindle.Run(ctx, s.open)
 	fmt.Println("ended:", err)

@@ -28,6 +28,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	if err := run(ctx, *addr, os.Stdout); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "webchat:", err)
 		os.Exit(1)
