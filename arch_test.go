@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"sim":                        {".", "internal/goid", "internal/kernel", "internal/simnet", "loop"},
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
-	"transport":                  {"internal/kernel", "internal/sock", "internal/tlsio", "loop"},
+	"transport":                  {"internal/goid", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"transport/transporttest":    {"internal/kernel", "internal/sock", "internal/tlstest", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
@@ -102,7 +102,7 @@ var goStatements = []string{
 	"sched.go",                   // ends coroutines where no thread is locked
 	"internal/simnet/process.go", // the same
 	"sim/bubble.go",              // a test may end by Goexit in a bubble
-	"internal/goid/goid.go",      // looks at goroutines of its own, once
+	"internal/goid/",             // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go",   // shows how
 	"examples/internal/trial/", // a process that is interrupted

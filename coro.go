@@ -48,6 +48,7 @@ func (c *coro) alarm() func() {
 
 func (s *sched) newCoro() *coro {
 	c := &coro{s: s}
+	c.seat.lock = s.threads.now
 	c.seat.next, _ = iter.Pull(c.main)
 	c.at = &c.seat
 	return c
@@ -62,7 +63,6 @@ func (c *coro) main(yield func(struct{}) bool) {
 	c.seat.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
 	c.lock = goid.LockWord(c.g)
-	c.seat.locked = *c.lock != 0
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
@@ -154,6 +154,9 @@ func (c *coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 	if c == nil || c.task == nil || c.task != c.s.running || c.task.state != running || seq != c.seq+1 || ab == nil {
 		panic(strayWaker)
 	}
+	if c.mayHoldThread() {
+		c.mustLeaveThread() // it was locked after NewWaker
+	}
 	t := c.task
 	c.seq = seq
 	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab
@@ -215,30 +218,4 @@ func (c *coro) suspend(seq uint32, ctx context.Context, what string, ab Aborter)
 func (c *coro) settle(err error) {
 	c.outcome, c.aborter = err, nil
 	c.task.state = ready
-}
-
-// keptThread is the panic of a task that would switch while it has locked its
-// thread: the next one to run would run there, and the runtime forbids it.
-const keptThread = "spindle: a task waits, ends or has another begin at once while it holds its thread (runtime.LockOSThread)"
-
-// holdsThread tells whether the task has locked its thread.
-func (c *coro) holdsThread() bool { return (*c.lock != 0) != c.seat.locked }
-
-// mustLeaveThread panics if the task has locked its thread.
-func (c *coro) mustLeaveThread() {
-	if c.holdsThread() {
-		c.freeThread()
-		panic(keptThread)
-	}
-}
-
-// freeThread takes that back: the task is about to switch, for the last time.
-func (c *coro) freeThread() {
-	for c.holdsThread() {
-		if c.seat.locked {
-			runtime.LockOSThread()
-		} else {
-			runtime.UnlockOSThread()
-		}
-	}
 }

@@ -29,6 +29,7 @@ type Nursery struct {
 // panics, the others are cancelled and WithNursery panics with a *PanicError.
 func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
 	t, scope := caller(ctx, "WithNursery")
+	t.co.mustLeaveThread() // where it is opened it is also joined
 	n := &Nursery{s: scope.s, owner: t, running: 1}
 	_, err := within(ctx, "WithNursery", func(sc *Scope) { n.scope = sc }, func(ctx context.Context, sc *Scope) error {
 		n.body(t, ctx, fn)
@@ -211,8 +212,8 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
-	if o.Eager && n.s.running != nil {
-		n.s.running.co.mustLeaveThread()
+	if o.Eager {
+		n.s.mayVisit()
 	}
 	n.s.started++
 	n.running++

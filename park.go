@@ -37,7 +37,7 @@ func NewWaker(ctx context.Context) (Waker, error) {
 		return newWaker(ctx)
 	}
 	t := sc.s.running
-	if t == nil || t.scope != sc || t.doomed || sc.blame.Load() != nil || t.co.holdsThread() {
+	if t == nil || t.scope != sc || t.doomed || sc.blame.Load() != nil || t.co.mayHoldThread() {
 		return newWaker(ctx)
 	}
 	t.ignored = 0
@@ -66,6 +66,7 @@ func (w Waker) Pass() {
 		if t != w.c.s.running {
 			panic(strayWaker)
 		}
+		t.co.mustLeaveThread()
 		t.queue()
 		t.rest()
 	}

@@ -44,7 +44,7 @@ func (s *sched) resumeEach() (struct{}, bool) {
 // one made for this. A coroutine made on a locked thread can only be resumed there: it
 // stays where it is.
 func (s *sched) finishExit(exiting *seat) {
-	if !exiting.locked {
+	if exiting.lock == 0 {
 		aside(func() { exiting.next() })
 	}
 }

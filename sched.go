@@ -8,14 +8,15 @@ import (
 // sched runs the tasks of one loop. Loop goroutine only.
 type sched struct {
 	l       *loop.Loop
-	running *Task // whose code is executing
-	driver  coro  // stands for whoever runs the loop
-	base    *coro // who goes on when no other may: the driver, or who visits
-	visits  int   // under way, each begun within the one before
-	left    *coro // ends, and has given control to somebody; nil once that has been noticed
-	relief  *seat // where left waits to end, if it has not; else nil
-	ending  *coro // in the pool, and to end; nil for most of the time
-	pool    []*coro
+	running *Task   // whose code is executing
+	driver  coro    // stands for whoever runs the loop
+	base    *coro   // who goes on when no other may: the driver, or who visits
+	visits  int     // under way, each begun within the one before
+	left    *coro   // ends, and has given control to somebody; nil once that has been noticed
+	relief  *seat   // where left waits to end, if it has not; else nil
+	ending  *coro   // in the pool, and to end; nil for most of the time
+	pool    []*coro // made under threads.now
+	threads threads
 	spare   []*Task // that have ended, for reuse
 	started uint64  // tasks so far
 	lanes   [3]freshLane
@@ -36,7 +37,14 @@ type freshLane struct {
 }
 
 // Resume begins the oldest.
-func (lane *freshLane) Resume() { lane.s.resume(lane.s.begin(lane)) }
+func (lane *freshLane) Resume() {
+	s := lane.s
+	s.identifyDriver()
+	if s.threads.now != 0 || *s.driver.lock != 0 {
+		s.matchLane(lane)
+	}
+	s.drive(s.begin(lane))
+}
 
 // keepCoros is how many finished coroutines are kept for reuse, and keepTasks how
 // many tasks, which are small.
@@ -56,6 +64,7 @@ func schedOf(l *loop.Loop) *sched {
 	s := &sched{l: l, portable: !switchesDirectly()}
 	s.resumeAll = s.resumeEach
 	s.base = &s.driver
+	s.threads.id(goid.ThreadLock{})
 	l.SetLocal(schedKey{}, s)
 	for i := range s.lanes {
 		s.lanes[i].s = s
@@ -158,10 +167,17 @@ func (s *sched) keep(c *coro) bool {
 	return true
 }
 
-// resume has a coroutine go on, and returns when only the loop can. It is called by the
-// loop.
+// resume makes a coroutine go on. It returns when only the loop can go on. It is called
+// by the loop.
 func (s *sched) resume(c *coro) {
-	s.driver.g = s.l.Owner()
+	s.identifyDriver()
+	if s.threads.now|c.seat.lock != 0 || *s.driver.lock != 0 {
+		s.match(c)
+	}
+	s.drive(c)
+}
+
+func (s *sched) drive(c *coro) {
 	s.pass(&s.driver, c)()
 	if s.left != nil {
 		s.regain(&s.driver)
@@ -175,7 +191,7 @@ func (s *sched) visit(c *coro) {
 	if s.running != nil {
 		from = s.running.co
 	} else {
-		s.driver.g = s.l.Owner()
+		s.identifyDriver()
 	}
 	s.base = from
 	s.visits++
@@ -256,6 +272,9 @@ func (s *sched) claim() *coro {
 	}
 	next := s.l.NextCoroutine()
 	if c, ok := next.(*coro); ok {
+		if c.seat.lock != s.threads.now {
+			return nil // resume names it
+		}
 		s.l.TakeCoroutine()
 		return c
 	}
@@ -281,34 +300,34 @@ func aside(fn func()) {
 // abandoned one would never be collected.
 func (s *sched) leave() {
 	if s.runs--; s.runs == 0 {
-		s.dismiss(s.pool)
-		s.pool, s.spare = nil, nil
+		s.dismissAll()
 	}
 }
 
-// LoopClosing is called when the loop is closed, perhaps with runs on it that nobody
-// has ended. Who closes it may have locked the thread, and it may have been locked when
-// coroutines were made: those end here, if at all, and the others aside.
-func (s *sched) LoopClosing() {
-	var free, locked []*coro
-	for _, c := range s.pool {
-		if c.seat.locked {
-			locked = append(locked, c)
-		} else {
-			free = append(free, c)
-		}
+// LoopClosing is called when the loop is closed, perhaps while runs are under way on it.
+func (s *sched) LoopClosing() { s.dismissAll() }
+
+// dismissAll ends the coroutines of all pools that can be ended here. Those that were made
+// under another thread lock than the caller's end elsewhere if they were made under none;
+// otherwise they stay where they are.
+func (s *sched) dismissAll() {
+	s.use(goid.LockOf(goid.Current()))
+	s.dismiss()
+	if s.threads.now != 0 && len(s.threads.others[0].pool) > 0 {
+		here := s.threads.locks[s.threads.now]
+		aside(func() {
+			s.use(goid.ThreadLock{})
+			s.dismiss()
+		})
+		s.use(here)
 	}
-	if len(free) > 0 {
-		aside(func() { s.dismiss(free) })
-	}
-	if *goid.LockWord(goid.Current()) != 0 {
-		s.dismiss(locked)
-	}
-	s.pool, s.spare = nil, nil
+	s.spare = nil
 }
 
-// dismiss ends coroutines of the pool.
-func (s *sched) dismiss(pool []*coro) {
+// dismiss ends the coroutines of the pool.
+func (s *sched) dismiss() {
+	pool := s.pool
+	s.pool = nil
 	for _, c := range pool {
 		s.ending = c
 		s.visit(c)

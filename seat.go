@@ -10,8 +10,8 @@ import "unsafe"
 // to be called alternately.
 type seat struct {
 	next, yield Switch
-	turned      bool // next was called last, and yield has its turn
-	locked      bool // the thread was locked when it was made: it can only be taken on that
+	turned      bool   // next was called last, and yield has its turn
+	lock        lockID // how the thread was locked when it was made: it can only be taken under that
 }
 
 // directSwitch is yield as a Switch. An empty struct is passed in no register and on

@@ -1,6 +1,10 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
 
 // Coroutine is something that can be resumed: an entry of a lane like a
 // callback, but one that the loop's callbacks can recognise, so that a coroutine
@@ -49,6 +53,14 @@ func (l *Loop) Owner() uintptr { return l.owner.Load() }
 // SetOwner makes the goroutine g the one that may use the loop. A coroutine has an
 // identity of its own; whoever resumes it tells the loop.
 func (l *Loop) SetOwner(g uintptr) { l.owner.Store(g) }
+
+// Entered returns how the goroutine that runs the loop was locked to its thread when it
+// began to. A callback that changes that must change it back before it returns.
+func (l *Loop) Entered() goid.ThreadLock { return l.entered }
+
+// OnEntry calls fn once, when a goroutine next begins to run the loop. It replaces the
+// function of an earlier call.
+func (l *Loop) OnEntry(fn func()) { l.onEntry = fn }
 
 // TurnTime is the clock's last reading: Time as it was when the kernel was last
 // asked. It costs nothing, and must not be used to set timers.

@@ -155,6 +155,8 @@ type Loop struct {
 	stepped  uint64       // callbacks when RunOnce or Poll began its turn
 	ended    *atomic.Bool // the context of the Run under way has ended
 	failure  error        // why Run must return
+	entered  goid.ThreadLock
+	onEntry  func() // nil for most
 	stats    Stats
 	obs      observation
 	locals   []local
@@ -215,7 +217,7 @@ func (l *Loop) Close() error {
 		}
 		return ErrRunning
 	}
-	l.owner.Store(goid.Current())
+	l.own()
 	errs := l.closeLocals()
 	l.inbox.close()
 	errs = append(errs, l.closeLocals()...) // what was posted meanwhile

@@ -3,6 +3,8 @@ package loop
 import (
 	"runtime/debug"
 	"sync"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 // Job names offloaded work. The zero Job names none.
@@ -145,8 +147,11 @@ func (w *workers) forget(j *job) {
 }
 
 // serve is a worker: it takes jobs until there are none. If a job ends the
-// goroutine by Goexit, another one takes its place.
+// goroutine by Goexit, another one takes its place. So it does if a job leaves the
+// goroutine locked to its thread: the thread may be in a state that only this job knows
+// of, and it ends with the goroutine.
 func (w *workers) serve(l *Loop) {
+	lock := goid.LockWord(goid.Current())
 	finished := false
 	defer func() {
 		if !finished {
@@ -164,6 +169,9 @@ func (w *workers) serve(l *Loop) {
 			break
 		}
 		job()
+		if *lock != 0 {
+			return
+		}
 	}
 	finished = true
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -196,5 +197,31 @@ func TestCancelledJobsMakeRoom(t *testing.T) {
 		}
 	}
 	close(release)
+	run(t, l)
+}
+
+// TestJobThatStaysLockedEndsItsWorker: the next job is not on that thread, whatever state
+// it was left in.
+func TestJobThatStaysLockedEndsItsWorker(t *testing.T) {
+	l := newLoop(t, loop.Options{Workers: 1})
+	lock := func() (bool, error) {
+		before := *goid.LockWord(goid.Current()) != 0
+		runtime.LockOSThread()
+		return before, nil
+	}
+	done := 0
+	for range 3 {
+		_, err := loop.Offload(l, lock, func(before bool, err error) {
+			if before || err != nil {
+				t.Errorf("a worker was locked: %v, %v", before, err)
+			}
+			if done++; done == 3 {
+				l.Stop()
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	run(t, l)
 }

@@ -98,7 +98,7 @@ func (l *Loop) interrupt() {
 
 func (l *Loop) enter(op string) {
 	if l.state.CompareAndSwap(idle, running) {
-		l.owner.Store(goid.Current())
+		l.own()
 		l.failure = nil
 		return
 	}
@@ -109,6 +109,17 @@ func (l *Loop) enter(op string) {
 		panic("loop: " + op + " called from a callback of the same loop")
 	}
 	panic("loop: " + op + " on a loop that another goroutine runs; reach it by Post")
+}
+
+// own makes the calling goroutine the owner.
+func (l *Loop) own() {
+	g := goid.Current()
+	l.entered = goid.LockOf(g)
+	l.owner.Store(g)
+	if fn := l.onEntry; fn != nil {
+		l.onEntry = nil
+		fn()
+	}
 }
 
 func (l *Loop) leave() {
@@ -132,7 +143,7 @@ func contain(fn func()) (exited bool) {
 
 // serve runs turns until the loop is to end. It is left early only by Goexit.
 func (l *Loop) serve() {
-	l.owner.Store(goid.Current())
+	l.own()
 	l.dog = startWatchdog(l)
 	defer l.dog.end()
 	for l.goesOn() {

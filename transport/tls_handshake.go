@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
@@ -158,16 +159,26 @@ func (h *handshake) work() (struct{}, error) {
 // run is the coroutine.
 func (h *handshake) run(yield func(struct{}) bool) {
 	h.yield = yield
-	defer func() { h.done = true }() // also if something that crypto/tls calls panics
+	defer func() { // also if something that crypto/tls calls panics
+		h.done = true
+		goid.ThreadLock{}.Restore() // the runtime wants a coroutine to end as it began
+	}()
 	h.err = errors.New("tls: the handshake panicked")
 	h.err = h.s.tls.Handshake()
 }
+
+// errLockedThread ends a handshake that would switch on a locked thread, for which the
+// runtime would end the process.
+var errLockedThread = errors.New("transport: a function of the tls.Config left its thread locked (runtime.LockOSThread)")
 
 // read is what crypto/tls reads from in the handshake.
 func (h *handshake) read(p []byte) (int, error) {
 	for len(h.in) == 0 {
 		if h.cut {
 			return 0, net.ErrClosed
+		}
+		if *goid.LockWord(goid.Current()) != 0 {
+			return 0, errLockedThread
 		}
 		h.yield(struct{}{})
 	}

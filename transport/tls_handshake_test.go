@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -234,6 +236,23 @@ func TestTLSAPanicInTheHandshake(t *testing.T) {
 	<-panicked
 	if err := <-failed; err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestTLSHandshakeThatLocksItsThreadFails: it is a coroutine, and the runtime would end
+// the process if that switched on a locked thread.
+func TestTLSHandshakeThatLocksItsThreadFails(t *testing.T) {
+	config := tlstest.Identity().Server.Clone()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		runtime.LockOSThread()
+		return nil, nil
+	}
+	failed := make(chan error, 1)
+	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0",
+		transport.Options{TLS: config, OnError: func(err error) { failed <- err }}, func() *spy { return &spy{} })
+	tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client).Handshake()
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "runtime.LockOSThread") {
+		t.Errorf("failed with %v", err)
 	}
 }
 

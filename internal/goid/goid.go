@@ -50,7 +50,7 @@ func at[W uint64 | uintptr](g uintptr, place int) *W {
 }
 
 var findNumber = sync.OnceValue(func() int {
-	const witnesses, step = 4, 4
+	const step = 4
 	found := make([]int, searched/step)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -71,52 +71,4 @@ var findNumber = sync.OnceValue(func() int {
 		return i * step
 	}
 	return -1
-})
-
-// LockWord returns a word of the goroutine that Current identified. The word is zero
-// except while the goroutine is locked to its thread by runtime.LockOSThread. Only
-// that goroutine may read it. If the place of the word is unknown, LockWord returns a
-// word that is always zero.
-func LockWord(current uintptr) *uintptr {
-	place := findLock()
-	if place < 0 {
-		return new(uintptr)
-	}
-	return at[uintptr](current, place)
-}
-
-// findLock returns the offset in a g of the word that LockWord returns, negative if
-// it was not found. It looks when first called, not when the program starts: locking
-// a thread makes the runtime start one more.
-var findLock = sync.OnceValue(func() int {
-	const witnesses, step = 4, int(unsafe.Sizeof(uintptr(0)))
-	if !isPointer {
-		return -1
-	}
-	var suspects []int
-	for i := range searched / step {
-		suspects = append(suspects, i*step)
-	}
-	keep := func(zero bool) {
-		g := Current()
-		suspects = slices.DeleteFunc(suspects, func(place int) bool {
-			return (*at[uintptr](g, place) == 0) != zero
-		})
-	}
-	for range witnesses {
-		done := make(chan struct{})
-		go func() { // the caller may have locked its thread
-			defer close(done)
-			keep(true)
-			runtime.LockOSThread()
-			keep(false)
-			runtime.UnlockOSThread()
-			keep(true)
-		}()
-		<-done
-	}
-	if len(suspects) != 1 {
-		return -1
-	}
-	return suspects[0]
 })

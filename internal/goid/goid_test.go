@@ -121,3 +121,41 @@ func TestHere(t *testing.T) {
 		others = make(chan bool)
 	}
 }
+
+// TestLockOf: a ThreadLock differs by the number of locks, and Restore brings an earlier
+// one back.
+func TestLockOf(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		now := func() goid.ThreadLock { return goid.LockOf(goid.Current()) }
+		free := now()
+		runtime.LockOSThread()
+		once := now()
+		runtime.LockOSThread()
+		runtime.LockOSThread()
+		thrice := now()
+		if free.Locked() || !once.Locked() || once == thrice {
+			t.Errorf("unlocked %+v, locked once %+v, three times %+v", free, once, thrice)
+		}
+		for _, want := range []goid.ThreadLock{once, thrice, free, thrice, once, free} {
+			if !want.Restore() || now() != want {
+				t.Errorf("%+v is not restored to %+v", now(), want)
+			}
+		}
+	}()
+	<-done
+}
+
+// TestLockOfInitialization: the runtime locks the goroutine that initializes packages by
+// itself, and Restore cannot undo that.
+func TestLockOfInitialization(t *testing.T) {
+	if !lockedByInit.Locked() || unlockedByInit {
+		t.Errorf("initialization runs under %+v, and Restore could undo that: %v", lockedByInit, unlockedByInit)
+	}
+}
+
+var (
+	lockedByInit   = goid.LockOf(goid.Current())
+	unlockedByInit = goid.ThreadLock{}.Restore()
+)

@@ -40,6 +40,9 @@ func (p *Process) Together(run []func()) {
 	for left > 0 {
 		p.state = waiting
 		if p.yield != nil {
+			if err := p.unlocked(); err != nil {
+				panic(err)
+			}
 			p.yield(struct{}{})
 		} else if err := p.w.Drive(func() bool { return left == 0 }); err != nil {
 			p.w.Fail(err) // so that they end

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
@@ -107,7 +108,8 @@ func (p *Process) begin() {
 		p.yield = yield
 		returned := false
 		defer func() {
-			if !returned { // a Goexit would end the driver too
+			goid.ThreadLock{}.Restore() // a real process ends with its threads
+			if !returned {              // a Goexit would end the driver too
 				p.dead = true
 				yield(struct{}{})
 			}
@@ -138,6 +140,7 @@ func (p *Process) resume() {
 		p.held = true
 		return
 	}
+	mustDriveUnlocked()
 	if p.next == nil {
 		p.begin()
 	}
@@ -240,6 +243,9 @@ func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error
 		return 0, syscall.EBADF
 	case p.killed != nil:
 		return p.linger(timeout)
+	}
+	if err := p.unlocked(); err != nil {
+		return 0, err
 	}
 	p.w.settle()
 	if now := p.w.Now(); now != p.lookedAt {
