@@ -150,13 +150,13 @@ type Loop struct {
 	eventAt  int            // the next of them to dispatch
 	eventEnd int
 	steps    steps
-	sinceAsk int          // callbacks since the kernel was asked
-	askFirst bool         // a panic has kept the last turn from asking
-	stepped  uint64       // callbacks when RunOnce or Poll began its turn
-	ended    *atomic.Bool // the context of the Run under way has ended
-	failure  error        // why Run must return
-	entered  goid.ThreadLock
-	onEntry  func() // nil for most
+	sinceAsk int             // callbacks since the kernel was asked
+	askFirst bool            // a panic has kept the last turn from asking
+	stepped  uint64          // callbacks when RunOnce or Poll began its turn
+	ended    *atomic.Bool    // the context of the Run under way has ended
+	failure  error           // why Run must return
+	entered  goid.ThreadLock // of the owner when it began to run the loop
+	onEntry  func()          // nil for most
 	stats    Stats
 	obs      observation
 	locals   []local
