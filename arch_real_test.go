@@ -22,6 +22,7 @@ var realWorld = []struct {
 		"internal/kernel/system.go", // the real clock
 		"loop/watchdog.go",          // simulated loops have none
 		"sim/bubble.go",             // that of the bubble
+		"sim/stall.go",              // a watch on programs that block, in real time
 		"ws/conn.go",                // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{

@@ -90,7 +90,7 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	run.start(fn)
 	defer run.follow(ctx)()
 	if err := r.l.Run(context.Background()); err != nil {
-		failure := &LoopError{Err: err, Tree: run.tree()}
+		failure := &LoopError{Err: err, Tree: run.tree().locate()}
 		run.clear(err)
 		run.outcome(ctx)
 		return failure
@@ -219,11 +219,10 @@ func (e *LoopError) Error() string { return e.Err.Error() + "\n" + e.Tree.String
 // Unwrap returns the loop's error.
 func (e *LoopError) Unwrap() error { return e.Err }
 
-// clear ends what a loop that has failed leaves behind: cancelled, and if that
-// is not enough, made to exit.
+// clear ends what a loop that has failed leaves behind: it is cancelled, and if that
+// is not enough, made to exit after Grace, or at once if the loop fails again.
 func (r *run) clear(err error) {
 	r.root.scope.Cancel(err)
-	r.grace.Cancel() // nobody waits for it here
 	for range 2 {
 		for r.root.running > 0 {
 			if r.l.Run(context.Background()) != nil {

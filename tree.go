@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 // Tree is a picture of the tasks of a run at one moment, in the order in which
@@ -20,10 +22,13 @@ type TaskInfo struct {
 	Started  string // where it was started, if Options.Trace is on
 	State    string // fresh, ready, running, waiting
 	WaitsFor string // what it waits for
+	At       string // the line at which it waits, as "file:line (function)"; only in a LoopError
 	For      time.Duration
 	Deadline time.Duration // of the scope it is in, on the loop's clock; 0 for none
 	Canceled bool          // the scope it is in is cancelled
 	Depth    int           // how many nurseries it is inside
+
+	task *Task
 }
 
 // TreeOf is the tree of the run that ctx belongs to. It is for tasks and
@@ -72,6 +77,7 @@ func (r *run) tasks() (tasks []*Task) {
 func (r *run) info(t *Task, depth int) TaskInfo {
 	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
 	info.Function, info.Started = t.place(), r.traced.started(t)
+	info.task = t
 	if t.state == waiting {
 		info.WaitsFor, info.For = t.co.what, r.s.l.TurnTime()-t.co.since
 	}
@@ -81,12 +87,31 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 	return info
 }
 
+// locate finds out at which lines the tasks of a tree are, which takes a dump of all
+// goroutines. The tasks must not have gone on since.
+func (t Tree) locate() Tree {
+	numbers := make([]uint64, len(t))
+	for i := range t {
+		if co := t[i].task.co; co != nil {
+			numbers[i] = goid.NumberOf(co.g)
+		}
+	}
+	stacks := goid.Stacks(numbers...)
+	for i := range t {
+		t[i].At = goid.Line(stacks[numbers[i]])
+	}
+	return t
+}
+
 func (t Tree) String() string {
 	var b strings.Builder
 	for _, task := range t {
 		fmt.Fprintf(&b, "%s%s (%s): %s", strings.Repeat("  ", task.Depth), task.Name, task.Function, task.State)
 		if task.WaitsFor != "" {
 			fmt.Fprintf(&b, " for %s (%v)", task.WaitsFor, task.For)
+		}
+		if task.At != "" {
+			fmt.Fprintf(&b, " at %s", task.At)
 		}
 		if task.Started != "" {
 			fmt.Fprintf(&b, ", started at %s", task.Started)

@@ -196,7 +196,7 @@ func New(opts Options) (*Loop, error) {
 	l.workers.init(opts)
 	if w, ok := k.Poller.(kernel.Witness); ok {
 		l.witness = w
-		w.Attend(l.elsewhere)
+		w.Attend(l.elsewhere, l.Owner)
 	}
 	return l, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -26,14 +27,16 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 	}
 	t.Context().Done() // a channel that is made when it is asked for: not inside
 	var b *bubble
+	outside := watchStall(nil)
+	defer outside.end()
 	err := burst(t, func(t *testing.T) {
 		seeded := seedCrypto(t, seed)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			b = newBubble()
-			b.seeded = seeded
-			defer b.timer.Stop()
+			b.seeded, b.outside = seeded, outside
+			defer b.close()
 			body(t.Context(), b)
 		}()
 		<-done
@@ -41,7 +44,12 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 			b.stray = b.look()
 		}
 	})
-	if b != nil && b.stray != nil {
+	switch {
+	case b == nil:
+		return err
+	case b.blocked.Load() != nil:
+		return b.blocked.Load()
+	case b.stray != nil:
 		return b.stray
 	}
 	return err
@@ -81,7 +89,12 @@ type bubble struct {
 	looks  int   // that are left
 	stray  error // what they have found
 	seeded bool  // crypto/rand is
-	inside time.Time
+	begun  time.Time
+
+	world   *simnet.World // that is driven in it; nil before there is one
+	outside *stall
+	alarm   *time.Timer // set while a program may run; see overslept
+	blocked atomic.Pointer[BlockedError]
 }
 
 // mostLooks is how often a world looks for goroutines that are not its own: it
@@ -91,24 +104,48 @@ const mostLooks = 64
 func newBubble() *bubble {
 	b := &bubble{name: within(stackOf(false)), timer: time.NewTimer(time.Hour), poked: make(chan struct{}, 1), looks: mostLooks}
 	b.timer.Stop()
-	b.inside = time.Now()
+	b.begun = time.Now()
+	b.alarm = time.AfterFunc(1, b.overslept)
 	return b
+}
+
+func (b *bubble) close() {
+	b.timer.Stop()
+	b.alarm.Stop()
+}
+
+// overslept is called when the bubble's time moves although the world lets no time
+// pass: the goroutine that runs the program, and with it every other one in the
+// bubble, is blocked. The alarm is the first timer that is due, a nanosecond from
+// the moment at which the program began to run, so that the goroutine is still
+// where it blocks.
+func (b *bubble) overslept() {
+	if b.world == nil {
+		return // setup: the world will begin later, and that is all
+	}
+	err := b.world.Blocked()
+	if err == nil || !b.blocked.CompareAndSwap(nil, err) {
+		return
+	}
+	b.world.Report(err)
 }
 
 // surround has a world share the bubble's time. There may be no bubble.
 func (b *bubble) surround(w *simnet.World) {
 	if b != nil {
 		w.SetBubble(b)
+		b.world = w
+		b.outside.world.Store(w)
 	}
 }
 
 // Seeded tells whether crypto/rand draws from the seed.
 func (b *bubble) Seeded() bool { return b.seeded }
 
-// Pass lets time pass in the bubble. It does so once everybody in it waits, and
-// returns when everybody waits again.
+// Pass lets time pass in the bubble. It does so once everything in it waits, and
+// returns the bubble's time when everything waits again.
 func (b *bubble) Pass(d time.Duration) time.Duration {
-	begun := time.Since(b.inside)
+	b.alarm.Stop()
 	b.timer.Reset(d)
 	select {
 	case <-b.timer.C:
@@ -116,7 +153,13 @@ func (b *bubble) Pass(d time.Duration) time.Duration {
 		b.timer.Stop()
 	}
 	synctest.Wait()
-	return time.Since(b.inside) - begun
+	return b.Begin()
+}
+
+// Begin sets the alarm and returns the bubble's time.
+func (b *bubble) Begin() time.Duration {
+	b.alarm.Reset(1)
+	return time.Since(b.begun)
 }
 
 // Poke ends Pass.

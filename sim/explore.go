@@ -68,11 +68,13 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 		exited = false
 	})
 	switch {
+	case exited && left != nil: // it did not come to an end at all
+		f.Err = left
 	case exited && tb.Skipped():
 		tb.SkipNow()
 	case exited:
 		tb.FailNow()
-	case left != nil && !errors.Is(f.Err, ErrStray):
+	case left != nil && !errors.Is(f.Err, ErrStray) && !errors.Is(f.Err, left):
 		f.Err = errors.Join(f.Err, left)
 	}
 	return f

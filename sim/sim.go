@@ -61,6 +61,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -83,6 +84,13 @@ var ErrStray = simnet.ErrStray
 
 // StrayError is an ErrStray with the goroutine's stack.
 type StrayError = simnet.StrayError
+
+// ErrBlocked says that a program blocked its goroutine, by time.Sleep, a channel or
+// a mutex, in place of waiting on its loop. Nothing else could run meanwhile.
+var ErrBlocked = simnet.ErrBlocked
+
+// BlockedError is an ErrBlocked with the line that blocks.
+type BlockedError = simnet.BlockedError
 
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
@@ -135,19 +143,29 @@ func Run(ctx context.Context, program func(context.Context) error) error {
 	return runAlone(ctx, nil, program)
 }
 
-func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) error {
-	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(newKernel(b))}, program)
+func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) (err error) {
+	w := simnet.New(1)
+	if b.surround(w); b == nil {
+		defer watchStall(w).end()
+	}
+	defer func() { err = blame(w, err) }()
+	k := w.AddHost("sim").NewProcess().Kernel()
+	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(k)}, program)
+}
+
+// blame adds what was reported of a world to the error that its run ended with,
+// unless it is that error.
+func blame(w *simnet.World, err error) error {
+	reported := w.Reported()
+	if reported == nil || errors.Is(err, reported) {
+		return err
+	}
+	return errors.Join(reported, err)
 }
 
 // NewKernel makes the kernel of a world of one host, for the packages of this
 // module.
-func NewKernel() *kernel.Kernel { return newKernel(nil) }
-
-func newKernel(b *bubble) *kernel.Kernel {
-	w := simnet.New(1)
-	b.surround(w)
-	return w.AddHost("sim").NewProcess().Kernel()
-}
+func NewKernel() *kernel.Kernel { return simnet.New(1).AddHost("sim").NewProcess().Kernel() }
 
 // optionsOf are those of a loop on a simulated kernel. There is no watchdog: it
 // would look at real time.

@@ -93,13 +93,19 @@ func (w *World) drive(done func() bool) error {
 	mustBeUnlocked()
 	w.driving = true
 	defer func() { w.driving = false }()
+	defer w.watch().end()
 	w.beginFaults()
 	w.core.SetStep(nil)
 	if len(w.checks) > 0 {
 		w.core.SetStep(w.check)
 	}
 	err := w.core.Drive(func() bool { return w.failure != nil || done() })
+	if err == nil {
+		err = w.core.Reported()
+	}
 	switch {
+	case errors.Is(err, ErrBlocked):
+		return errors.Join(err, w.failure)
 	case w.failure != nil:
 		return w.failure
 	case errors.Is(err, ErrDeadlock) && w.onlyCrashed():
@@ -108,6 +114,15 @@ func (w *World) drive(done func() bool) error {
 		return w.deadlock()
 	}
 	return err
+}
+
+// watch looks for programs that block, from outside the world's bubble. If there is
+// one, inBubble has begun to.
+func (w *World) watch() *stall {
+	if w.core.InBubble() {
+		return nil
+	}
+	return watchStall(w.core)
 }
 
 // mustBeUnlocked says what the runtime would end the process for.
@@ -160,6 +175,7 @@ const endGrace = 10 * time.Second
 // again does nothing.
 func (w *World) Close() error {
 	mustBeUnlocked()
+	defer w.watch().end()
 	before := w.failure
 	w.core.SetStep(nil)
 	limit := false

@@ -201,9 +201,10 @@ type Follower interface {
 // Witness is a Poller that wants to know of goroutines besides the loop's. A real
 // one does not; in a simulated world they make every run another one.
 type Witness interface {
-	// Attend takes the loop's word for who may use it: foreign tells whether
-	// the loop runs, and not on the calling goroutine.
-	Attend(foreign func() bool)
+	// Attend is called by a new loop. foreign reports whether the loop runs, and
+	// not on the calling goroutine. owner is the goroutine that runs it now, as
+	// goid.Current identifies it; it may be called from any goroutine.
+	Attend(foreign func() bool, owner func() uintptr)
 	// Foreign is told, by the goroutine itself, that one that is not the loop's
 	// has handed it something.
 	Foreign()

@@ -134,8 +134,11 @@ func (w *World) tellFollowers() (told bool) {
 // testing/synctest bubble in which the world is driven.
 type Bubble interface {
 	// Pass lets time pass in the bubble, until d has passed or until Poke, and
-	// returns how much has.
+	// returns how much has passed since the bubble began.
 	Pass(d time.Duration) time.Duration
+	// Begin is called when programs begin to run. It returns how much time has
+	// passed since the bubble began.
+	Begin() time.Duration
 	// Poke ends Pass. It may be called from any goroutine of the bubble.
 	Poke()
 	// Seeded tells whether crypto/rand draws from the seed in the bubble.
@@ -147,8 +150,14 @@ type Bubble interface {
 // OwnSecrets tells whether crypto/rand draws from the world's seed.
 func (p *Process) OwnSecrets() bool { return p.w.bubble != nil && p.w.bubble.Seeded() }
 
-// SetBubble has time pass in a bubble too, from the beginning.
-func (w *World) SetBubble(b Bubble) { w.bubble = b }
+// SetBubble makes time pass in a bubble too, from the beginning.
+func (w *World) SetBubble(b Bubble) {
+	w.bubble = b
+	w.now.Store(int64(b.Begin()))
+}
+
+// InBubble reports whether time passes in a bubble too.
+func (w *World) InBubble() bool { return w.bubble != nil }
 
 // patience is how long the world waits for a context to end by a timer of the
 // bubble when nothing else is to come.
@@ -162,18 +171,22 @@ func (w *World) passInBubble(at time.Duration, ok bool) error {
 		if w.following.Load() == 0 {
 			return ErrDeadlock
 		}
-		if passed := w.bubble.Pass(patience); passed < patience {
-			w.now.Add(int64(passed))
+		before := w.Now()
+		w.now.Store(int64(w.bubble.Pass(patience)))
+		if w.Now()-before < patience {
 			return nil
 		}
 		return ErrDeadlock
 	}
-	w.now.Add(int64(w.bubble.Pass(at - w.Now())))
+	w.now.Store(int64(w.bubble.Pass(at - w.Now())))
 	return nil
 }
 
-// Attend takes the loop's word for who may use it.
-func (p *Process) Attend(foreign func() bool) { p.foreign = foreign }
+// Attend takes the loop's word for which goroutine may use it.
+func (p *Process) Attend(foreign func() bool, owner func() uintptr) {
+	p.foreign = foreign
+	p.owner.Store(&owner)
+}
 
 // Foreign is called by a goroutine that is not the loop's and has handed it
 // something. The driver may, and so may another program of the world whose turn it

@@ -44,7 +44,10 @@ type Process struct {
 	crew   []*Process // its members, if it has some
 
 	foreign func() bool // of the loop on top; nil before there is one
-	follows follows     // contexts
+	owner   atomic.Pointer[func() uintptr]
+	g       atomic.Uintptr // the goroutine that began the program
+	stuck   bool           // it was told that it never waits
+	follows follows        // contexts
 
 	// OnIdle is called inside Wait when everybody waits, after AwaitIdle.
 	OnIdle func()
@@ -78,6 +81,7 @@ func (h *Host) NewProcess() *Process {
 	p := &Process{w: w, host: h, id: w.pids, timer: never, rand: w.Rand("process " + h.name + " " + strconv.Itoa(int(w.pids)))}
 	p.files = newFiles()
 	w.processes = append(w.processes, p)
+	w.alone.CompareAndSwap(nil, p)
 	return p
 }
 
@@ -96,6 +100,7 @@ func (p *Process) Host() *Host { return p.host }
 // whoever calls next and whoever calls yield, and does not ask who they are.
 func (p *Process) Exec(main func()) {
 	p.main = main
+	p.w.alone.CompareAndSwap(p, nil)
 	p.state = waiting
 	p.goOn()
 }
@@ -106,6 +111,7 @@ func (p *Process) begin() {
 	main := p.main
 	p.next, _ = iter.Pull(func(yield func(struct{}) bool) {
 		p.yield = yield
+		p.g.Store(goid.Current())
 		returned := false
 		defer func() {
 			goid.ThreadLock{}.Restore() // a real process ends with its threads
@@ -229,13 +235,6 @@ func (p *Process) AwaitIdle() {
 // Name is "sim".
 func (p *Process) Name() string { return "sim" }
 
-// Limits on how often a process may ask at one moment of time: after the first,
-// others have their turn; after the second it is said to be stuck.
-const (
-	restLooks = 16
-	mostLooks = 1 << 16
-)
-
 // Wait is where a process gives way to the others.
 func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	switch {
@@ -252,8 +251,11 @@ func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error
 		p.lookedAt, p.looks = now, 0
 	}
 	p.looks++
+	p.w.beat.Store(p.w.beat.Load() + 1) // a process at a time
 	if p.looks%restLooks == 0 {
-		p.rest()
+		if err := p.rest(); err != nil {
+			return 0, err
+		}
 	}
 	if p.obey() {
 		timeout = 0
@@ -269,20 +271,6 @@ func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error
 	p.woken.Store(false)
 	p.obey()
 	return p.ready.collect(p.w, events), nil
-}
-
-// rest lets others go first, if it is not the process itself that drives.
-func (p *Process) rest() {
-	if p.yield == nil {
-		return
-	}
-	if p.looks > mostLooks {
-		p.looks = 0
-		p.w.stuck = p
-	}
-	p.state = waiting
-	p.goOn()
-	p.yield(struct{}{})
 }
 
 // linger is Wait for a process that was killed: it may run what is ready, within

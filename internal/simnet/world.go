@@ -44,7 +44,7 @@ var (
 	// ErrDeadlock says that every process waits and nothing can wake one.
 	ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
 	// ErrStandstill says that processes run and run and no time passes.
-	ErrStandstill = errors.New("sim: no time passes: some task never waits")
+	ErrStandstill = errors.New("sim: no time passes: a task runs again and again and never waits for anything")
 	// ErrStray says that a goroutine that is not the program's own has a hand in
 	// the run.
 	ErrStray = errors.New("sim: a goroutine that the program has started has a hand in it; no two runs are the same")
@@ -59,7 +59,7 @@ type World struct {
 	seed  uint64
 	order *rand.Rand
 	queue queue
-	stuck *Process // one that never waits
+	burst int // events that have happened at this moment
 
 	hosts     []*Host
 	names     map[string]*Host
@@ -78,6 +78,8 @@ type World struct {
 	trouble Trouble
 	driver  atomic.Uintptr          // the goroutine that drives; 0 for none
 	current atomic.Pointer[Process] // whose turn it is; nil for the driver's
+	alone   atomic.Pointer[Process] // one that drives the world itself; nil for none
+	beat    atomic.Uint64           // written by whichever process runs, read by any goroutine
 	bubble  Bubble                  // nil for none
 
 	following atomic.Int32 // contexts; any goroutine
@@ -153,7 +155,7 @@ func callFunc(on any, _, _ uint64) { on.(func())() }
 // settle does what is due now.
 func (w *World) settle() {
 	now := w.Now()
-	for {
+	for w.burst < mostBurst {
 		if at, ok := w.queue.next(); !ok || at > now {
 			return
 		}
@@ -161,8 +163,12 @@ func (w *World) settle() {
 	}
 }
 
+// mostBurst is how many events may happen at one moment.
+const mostBurst = 1 << 22
+
 func (w *World) happen() {
 	w.steps++
+	w.burst++
 	e := w.queue.take()
 	e.do(e.on, e.n, e.m)
 }
@@ -172,6 +178,9 @@ func (w *World) happen() {
 func (w *World) Drive(done func() bool) error {
 	outer := w.driver.Swap(goid.Current())
 	defer w.driver.Store(outer)
+	if w.bubble != nil && w.alone.Load() == nil { // whatever was done before took time of the bubble's only
+		w.now.Store(int64(w.bubble.Begin()))
+	}
 	for !done() {
 		if err := w.advance(); err != nil {
 			return err
@@ -192,12 +201,11 @@ func (w *World) advance() error {
 		return err
 	}
 	if at, ok := w.queue.next(); ok && at <= w.Now() {
+		if w.burst >= mostBurst {
+			return fmt.Errorf("%w (World.After calls itself without a delay)", ErrStandstill)
+		}
 		w.happen()
 		return nil
-	}
-	if p := w.stuck; p != nil {
-		w.stuck = nil
-		return fmt.Errorf("%w (host %s)", ErrStandstill, p.host.name)
 	}
 	if len(w.runnable) > 0 {
 		w.pick().resume()
@@ -211,6 +219,7 @@ func (w *World) advance() error {
 
 // pass lets time pass until the next event.
 func (w *World) pass() error {
+	w.burst = 0
 	at, ok := w.queue.next()
 	switch {
 	case w.bubble != nil:

@@ -1,0 +1,172 @@
+package sim_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// blockers block their loop, each in a function of its own that is to be named.
+var blockers = map[string]func(ctx context.Context) error{
+	"blockInSleep": func(ctx context.Context) error { return blockInSleep(ctx) },
+	"blockForEver": func(ctx context.Context) error { return blockForEver(ctx) },
+	"blockInTask": func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Minute) })
+			n.Go(blockInTask)
+			return nil
+		})
+	},
+	"blockInCallback": func(ctx context.Context) error {
+		spindle.LoopOf(ctx).CallSoon(blockInCallback)
+		return spindle.Sleep(ctx, time.Second)
+	},
+	"blockInOffloadedWork": func(ctx context.Context) error {
+		_, err := spindle.Blocking(ctx, blockInOffloadedWork)
+		return err
+	},
+}
+
+func blockInSleep(ctx context.Context) error {
+	time.Sleep(time.Second)
+	return ctx.Err()
+}
+
+func blockForEver(context.Context) error { select {} }
+
+func blockInTask(ctx context.Context) error {
+	if err := spindle.Sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	all.Add(1)
+	time.AfterFunc(time.Second, all.Done)
+	all.Wait()
+	return nil
+}
+
+func blockInCallback() { time.Sleep(time.Second) }
+
+func blockInOffloadedWork() (int, error) {
+	time.Sleep(time.Second)
+	return 0, nil
+}
+
+// TestBlockingTheLoopIsReported: the goroutine of a program waits for something
+// that is not its loop's. In a bubble that moves the standard library's clock and
+// not the loop's.
+func TestBlockingTheLoopIsReported(t *testing.T) {
+	for name, program := range blockers {
+		for how, run := range map[string]func(t *testing.T){
+			"Test": func(t *testing.T) { sim.Test(t, program) },
+			"Explore": func(t *testing.T) {
+				sim.Explore(t, 2, func(w *sim.World) { w.Host("sim").Go(program) })
+			},
+		} {
+			t.Run(name+" in "+how, func(t *testing.T) {
+				said := inChild(t, func() { run(t) })
+				for _, want := range []string{sim.ErrBlocked.Error() + " on host sim, at stall_test.go:", "(sim_test." + name + ")"} {
+					if said != "" && !strings.Contains(said, want) {
+						t.Errorf("it does not say %q:\n%s", want, said)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestBlockingTheLoopIsReportedOutsideOfTests: where there is no bubble, real time
+// tells.
+func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
+	for name, program := range blockers {
+		if name == "blockForEver" {
+			continue // there is no way out of it
+		}
+		for how, run := range map[string]func() error{
+			"Run": func() error { return sim.Run(t.Context(), program) },
+			"World": func() error {
+				w := sim.NewWorld(1)
+				w.Host("sim").Go(program)
+				return w.Run()
+			},
+		} {
+			t.Run(name+" in "+how, func(t *testing.T) {
+				t.Parallel()
+				var blocked *sim.BlockedError
+				if err := run(); !errors.Is(err, sim.ErrBlocked) || !errors.As(err, &blocked) ||
+					blocked.Host != "sim" || !strings.HasSuffix(blocked.Line, "(sim_test."+name+")") {
+					t.Errorf("%+v: %v", blocked, err)
+				}
+			})
+		}
+	}
+}
+
+// TestABlockThatDoesNotEndIsPrinted: no error can be returned, so it is printed.
+func TestABlockThatDoesNotEndIsPrinted(t *testing.T) {
+	if os.Getenv(childSays) != "" {
+		var mu sync.Mutex
+		mu.Lock()
+		sim.Test(t, func(context.Context) error { mu.Lock(); return nil })
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
+	cmd.Env = append(os.Environ(), childSays+"=1")
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err != nil || !strings.HasPrefix(line, sim.ErrBlocked.Error()+" on host sim, at stall_test.go:") {
+		t.Error(line, err)
+	}
+}
+
+// TestClocksAgree: in a bubble the loop's clock and the standard library's never
+// differ, whatever ends a wait.
+func TestClocksAgree(t *testing.T) {
+	agree := func(ctx context.Context) error {
+		l := spindle.LoopOf(ctx)
+		if world, lib := l.Kernel().Wall(), time.Now(); !world.Equal(lib) {
+			return fmt.Errorf("it is %v on the loop and %v in the library", world, lib)
+		}
+		return nil
+	}
+	program := func(ctx context.Context) error {
+		for range 20 {
+			late, cancel := context.WithTimeout(ctx, 700*time.Millisecond)
+			spindle.Sleep(late, time.Second)
+			cancel()
+			if err := agree(ctx); err != nil {
+				return err
+			}
+			if err := spindle.Sleep(ctx, time.Duration(spindle.LoopOf(ctx).Kernel().Uint64()%1e9)); err != nil {
+				return err
+			}
+			if err := agree(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	sim.Test(t, program)
+	sim.Explore(t, 5, func(w *sim.World) {
+		w.Host("a").Go(program)
+		w.Host("b").Go(program)
+	})
+}
