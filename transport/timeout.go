@@ -34,7 +34,8 @@ func (c *Conn) more() *extra {
 }
 
 // SetIdleTimeout ends the connection, with os.ErrDeadlineExceeded, when nothing
-// was received or sent for d. Zero or less means never.
+// was received or sent for d, or an eighth of it more if bytes wait to be sent. Zero or
+// less means never.
 func (c *Conn) SetIdleTimeout(d time.Duration) {
 	c.only("SetIdleTimeout")
 	c.setTimeout(&c.more().idle, d)
@@ -49,8 +50,9 @@ func (c *Conn) SetReadTimeout(d time.Duration) {
 }
 
 // SetWriteTimeout ends the connection, with os.ErrDeadlineExceeded, when bytes wait
-// to be sent and none of them could be for d, also while it is being closed. Zero
-// or less means never.
+// to be sent and none of them could be for d, also while it is being closed. Whether
+// they could is looked at eight times in d, so it may take an eighth of d more. Zero or
+// less means never.
 func (c *Conn) SetWriteTimeout(d time.Duration) {
 	c.only("SetWriteTimeout")
 	c.setTimeout(&c.more().write, d)
@@ -85,10 +87,15 @@ func (c *Conn) touch() {
 // waits is called when bytes begin to wait, and resumes when reading goes on: now
 // a time-out counts that did not.
 func (c *Conn) waits() {
-	if e := c.extra; e != nil && e.write > 0 {
-		e.wrote = c.Loop().Time()
-		c.setTimer(e.wrote)
+	e := c.extra
+	if e == nil || e.write == 0 && e.idle == 0 {
+		return
 	}
+	now := c.Loop().Time()
+	if e.write > 0 {
+		e.wrote = now
+	}
+	c.setTimer(now)
 }
 
 func (c *Conn) resumes() {
@@ -112,10 +119,32 @@ func (c *Conn) deadline() (at time.Duration, op string) {
 	if !c.is(pausedReading|closing) && !c.socket.Ended() {
 		limit("read", e.heard, e.read)
 	}
-	if c.unsent != nil && !c.unsent.empty() {
+	if c.wantsRoom() {
 		limit("write", e.wrote, e.write)
 	}
 	return at, op
+}
+
+// wantsRoom reports whether bytes wait to be sent.
+func (c *Conn) wantsRoom() bool { return c.unsent != nil && !c.unsent.empty() }
+
+// probes is into how many parts a time-out is cut while bytes wait to be sent. The system
+// tells of room only when there is much of it, so a peer's progress may show only when a
+// write is tried: if that were at the deadline alone, bytes that the peer's system took at
+// the beginning would double the time.
+const probes = 8
+
+// nextProbe is when a write is to be tried next, never if none of the time-outs needs it.
+func (c *Conn) nextProbe(now time.Duration) time.Duration {
+	e := c.extra
+	d := e.write
+	if d == 0 || e.idle > 0 && e.idle < d {
+		d = e.idle
+	}
+	if d == 0 || !c.wantsRoom() || now+d < now {
+		return never
+	}
+	return now + max(d/probes, 1)
 }
 
 // setTimer has the connection looked at when its deadline comes. A timer that
@@ -124,6 +153,7 @@ func (c *Conn) deadline() (at time.Duration, op string) {
 func (c *Conn) setTimer(now time.Duration) {
 	e := c.extra
 	at, _ := c.deadline()
+	at = min(at, c.nextProbe(now))
 	if at >= e.at {
 		return
 	}
@@ -134,9 +164,9 @@ func (c *Conn) setTimer(now time.Duration) {
 
 func (c *Conn) checkTime() {
 	c.extra.at = never
-	if at, _ := c.deadline(); at <= c.Loop().Time() {
+	if at, _ := c.deadline(); at <= c.Loop().Time() || c.wantsRoom() {
 		// After a long turn the timer may come before the news of what has
-		// arrived meanwhile: ask the system.
+		// arrived meanwhile: ask the system. A write is tried too.
 		c.socket.Doubt()
 		if (*owner)(c).SocketReady(); c.is(lost) {
 			return

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -149,6 +150,64 @@ func TestWriteTimeout(t *testing.T) {
 		l.CallLater(116*time.Second, func() { c.Close() }) // does not stop the clock
 		run(t, l)
 	})
+}
+
+// TestTimeoutOfAPeerThatReadsLittle: the peer takes some bytes soon after the first that
+// found no room, too few for the system to tell of. The time counts from about then, not
+// from when a write is tried at its end.
+func TestTimeoutOfAPeerThatReadsLittle(t *testing.T) {
+	for name, set := range map[string]func(*transport.Conn, time.Duration){
+		"write": (*transport.Conn).SetWriteTimeout,
+		"idle":  (*transport.Conn).SetIdleTimeout,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, l *loop.Loop, _ *virtual, _, _ int) {
+				near, far := tcpSockets(t)
+				c := wrapFD(t, l, near, &script{lost: func(_ *transport.Conn, err error) {
+					if !errors.Is(err, os.ErrDeadlineExceeded) || l.Time() < 10*time.Second || l.Time() > 13*time.Second {
+						t.Errorf("lost after %v with %v", l.Time(), err)
+					}
+					l.Stop()
+				}})
+				set(c, 10*time.Second)
+				for range 16 {
+					c.Write(big)
+				}
+				l.CallLater(time.Second, func() { io.ReadFull(far, make([]byte, 150_000)) })
+				run(t, l)
+			})
+		})
+	}
+}
+
+// tcpSockets are the two ends of a connection, with much more room at the near one.
+func tcpSockets(t *testing.T) (fd int, far net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 100_000) })
+	}}
+	far, err = d.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
+	near, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	f, err := near.(*net.TCPConn).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	near.(*net.TCPConn).SetWriteBuffer(2_000_000)
+	return int(f.Fd()), far
 }
 
 func TestIdleTimeoutIsAboutBoth(t *testing.T) {

@@ -99,6 +99,29 @@ func TestFilesAreSentByTheSystem(t *testing.T) {
 	}
 }
 
+// TestClientThatLeavesDuringAFile: the server can be shut down and the loop closed at
+// once, and nothing is reported as lost although a worker may still be sending.
+func TestClientThatLeavesDuringAFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "huge.bin")
+	if err := os.WriteFile(name, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		t.Run("", func(t *testing.T) {
+			sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.ServeFile(w, r, name)
+			})})
+			nc, br := dial(t, sv)
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			io.CopyN(io.Discard, br, 10_000)
+			nc.Close()
+		}) // serve's clean-up closes the loop
+	}
+}
+
 // TestReaderFromWithoutALength copies: what is no file, or not known in advance.
 func TestReaderFromWithoutALength(t *testing.T) {
 	dir, large := files(t)

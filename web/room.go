@@ -21,9 +21,10 @@ func (c *conn) holdWrites() {
 	})
 }
 
-// timeWrites ends the connection if the peer takes nothing for too long.
+// timeWrites ends the connection if the peer takes nothing for too long. To set the
+// time-out again would begin it anew.
 func (c *conn) timeWrites() {
-	if d := c.st.writeTimeout; d > 0 {
+	if d := c.st.writeTimeout; d > 0 && !c.is(timesWrites) {
 		c.flags |= timesWrites
 		c.tc.SetWriteTimeout(d)
 	}

@@ -222,3 +222,44 @@ func TestSimulatedHijackForgetsTimeouts(t *testing.T) {
 		})
 	})
 }
+
+// TestSimulatedWriteTimeoutIsNotProlonged when a peer that reads nothing ends its side: the
+// next client has its turn when the time that began with the response is over.
+func TestSimulatedWriteTimeoutIsNotProlonged(t *testing.T) {
+	server := &web.Server{WriteTimeout: 30 * time.Second, MaxConns: 1, Lean: func(c *web.LeanCtx) bool {
+		if string(c.Path()) == "/large" {
+			c.Write(make([]byte, 8<<20))
+		}
+		return true
+	}}
+	w := sim.NewWorld(1)
+	host, client := w.Host("server"), w.Host("client")
+	host.Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+	client.Go(func(ctx context.Context) error {
+		slow, err := stream.Dial(ctx, "tcp", "server:80")
+		if err != nil {
+			return err
+		}
+		defer slow.Close()
+		io.WriteString(slow, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+		begun := spindle.Now(ctx)
+		spindle.Sleep(ctx, 20*time.Second)
+		slow.CloseWrite()
+		next, err := stream.Dial(ctx, "tcp", "server:80")
+		if err != nil {
+			return err
+		}
+		defer next.Close()
+		io.WriteString(next, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		if _, err := http.ReadResponse(bufio.NewReader(next), nil); err != nil {
+			return err
+		}
+		if took := spindle.Now(ctx) - begun; took < 30*time.Second || took > 35*time.Second {
+			t.Errorf("after %v", took)
+		}
+		return nil
+	})
+	if err := w.Run(); err != nil {
+		t.Error(err)
+	}
+}
