@@ -29,7 +29,7 @@ import (
 // on which loop the connection is, and for how long: until that run ends. In a task
 // the scope it is in cancels what it waits for; any other goroutine may use such a
 // context too, and waits for the loop. A request with another context, as Get of an
-// http.Client makes one, panics unless the field Context is set.
+// http.Client makes one, fails with ErrNoTask unless the field Context is set.
 //
 // A connection is kept for the next request when a response's body was read to its
 // end, or closed with little of it left. It is then watched by a task, so that one
@@ -91,6 +91,10 @@ var _ http.RoundTripper = (*Client)(nil)
 // the error around it.
 var ErrMalformedResponse = errors.New("web: malformed response")
 
+// ErrNoTask is what a request fails with if neither its context nor Client.Context comes
+// from a task.
+var ErrNoTask = errors.New("web: the request's context does not come from a task; make it by http.NewRequestWithContext with a task's context, or set Context of the web.Client")
+
 // or is a setting: what zero means, or none if it is negative.
 func or[T int | time.Duration](value, zero T) T {
 	switch {
@@ -108,6 +112,10 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	base := c.Context
 	if base == nil {
 		base = req.Context()
+	}
+	if spindle.ScopeOf(base) == nil {
+		closeBody(req)
+		return nil, ErrNoTask
 	}
 	home := spindle.Background(base)
 	if ctx := home.Here(); ctx != nil {
@@ -135,6 +143,10 @@ func (c *Client) until(ctx context.Context, req *http.Request, home *spindle.Nur
 	theirs := req.Context()
 	if theirs == ctx || theirs.Done() == nil {
 		return c.send(ctx, req, home, who)
+	}
+	if theirs.Err() != nil { // the cancellation below would come too late
+		closeBody(req)
+		return nil, context.Cause(theirs)
 	}
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
@@ -171,7 +183,7 @@ func (c *Client) send(ctx context.Context, req *http.Request, home *spindle.Nurs
 			return res, nil
 		}
 		cc.close()
-		closeBody(req) // somebody may wait in it
+		t.closeBody() // its Read may be waiting
 		if !t.mayRepeat(err) {
 			return nil, err
 		}

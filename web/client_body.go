@@ -22,6 +22,9 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	event, data, err := b.look()
 	switch {
 	case event == http1.Switch: // the connection is the caller's now
+		if res.StatusCode == http.StatusSwitchingProtocols {
+			res.ContentLength = 0 // to http.Response.Write, -1 is a body that ends with the connection
+		}
 		res.Body = &upgraded{wireConn: t.cc.conn, cc: t.cc, ahead: append([]byte(nil), t.cc.rest...)}
 		return
 	case event == http1.End:

@@ -30,7 +30,7 @@ func (t *trip) sendBody() {
 // connection: it may have said why.
 func (t *trip) upload() {
 	err := t.copyBody()
-	closeBody(t.req)
+	t.closeBody()
 	t.mu.Lock()
 	t.sending = false
 	t.fault = err
@@ -50,13 +50,14 @@ const uploadSize = 32 << 10
 
 func (t *trip) copyBody() error {
 	length := t.length()
+	tunnels := t.tunnels()
 	// Room for the head of a chunk before the data, and its end behind.
 	const before = len("ffffffff\r\n")
 	buf := make([]byte, before+uploadSize+len(http1.ChunkEnd))
 	var sent int64
 	for {
 		n, err := t.req.Body.Read(buf[before : before+uploadSize])
-		if sent += int64(n); length >= 0 && sent > length {
+		if sent += int64(n); length >= 0 && sent > length && !tunnels {
 			t.cc.close()
 			return wrongLength(length, sent)
 		}
@@ -81,6 +82,8 @@ func (t *trip) copyBody() error {
 		}
 	}
 	switch {
+	case tunnels:
+		return nil
 	case length < 0:
 		last, err := http1.AppendLastChunk(nil, t.req.Trailer)
 		if err == nil {

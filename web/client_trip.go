@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -31,6 +32,8 @@ type trip struct {
 	expects  bool // the body waits for the server to want it
 	interims int  // responses that came before the one that counts
 
+	bodyClosed atomic.Bool
+
 	mu      sync.Mutex
 	sending bool  // the body is under way; guarded by mu
 	fault   error // why the body could not be sent; guarded by mu
@@ -41,12 +44,12 @@ type trip struct {
 func (t *trip) run(ctx context.Context) (*http.Response, error) {
 	head, inline, err := t.head()
 	if err != nil {
-		closeBody(t.req)
+		t.closeBody()
 		return nil, err
 	}
 	if _, err := t.cc.conn.Write(head); err != nil {
 		// What the server has said before it closed the connection counts.
-		closeBody(t.req)
+		t.closeBody()
 		t.closing = true
 		if res, e := t.response(ctx); e == nil {
 			return res, nil
@@ -55,7 +58,7 @@ func (t *trip) run(ctx context.Context) (*http.Response, error) {
 	}
 	switch {
 	case inline:
-		closeBody(t.req)
+		t.closeBody()
 	case t.expects:
 		return t.afterContinue(ctx)
 	default:
@@ -64,15 +67,29 @@ func (t *trip) run(ctx context.Context) (*http.Response, error) {
 	return t.response(ctx)
 }
 
+// closeBody closes the request's body, once. It may be called from any goroutine.
+func (t *trip) closeBody() {
+	if !t.bodyClosed.Swap(true) {
+		closeBody(t.req)
+	}
+}
+
 // length is the body's, as http1 has it.
 func (t *trip) length() int64 {
 	switch {
-	case t.req.Body == nil || t.req.Body == http.NoBody:
+	case t.req.Body == nil || t.req.Body == http.NoBody || t.tunnels():
 		return 0
 	case t.req.ContentLength > 0 && len(t.req.Trailer) == 0:
 		return t.req.ContentLength
 	}
 	return http1.Chunked
+}
+
+// tunnels reports whether the request's body is the sending side of a tunnel: CONNECT
+// with a body of unknown length, which has no framing.
+func (t *trip) tunnels() bool {
+	r := t.req
+	return r.Method == "CONNECT" && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0
 }
 
 // mostInline is how long a body that lies in memory may be to go with the header.
@@ -90,9 +107,11 @@ func (t *trip) head() (head []byte, inline bool, err error) {
 	}
 	if agents, ok := h["User-Agent"]; !ok {
 		add("User-Agent", "spindle")
-	} else if len(agents) == 1 && agents[0] == "" { // it is not to be sent
+	} else if len(agents) == 0 || agents[0] == "" { // it is not to be sent
 		h = maps.Clone(h)
 		delete(h, "User-Agent")
+	} else if len(agents) > 1 {
+		add("User-Agent", agents[0])
 	}
 	if !c.Plain && h.Get("Accept-Encoding") == "" && h.Get("Range") == "" && r.Method != "HEAD" {
 		t.unzip = true
@@ -131,7 +150,7 @@ func (t *trip) head() (head []byte, inline bool, err error) {
 		Method: method, Target: target, Host: host, Length: length, Connection: connection, Header: h,
 	})
 	if err != nil || length == 0 {
-		return head, true, err
+		return head, !t.tunnels(), err
 	}
 	// That a body can be had again says that it lies in memory.
 	if length < 0 || length > mostInline || r.GetBody == nil || t.expects {
@@ -168,10 +187,10 @@ func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	}
 	switch {
 	case err != nil:
-		closeBody(t.req)
+		t.closeBody()
 		return nil, err
 	case res != nil: // the server does not want it
-		closeBody(t.req)
+		t.closeBody()
 		return res, nil
 	case want || late:
 		t.sendBody()

@@ -268,7 +268,7 @@ func TestClientUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, ok := res.Body.(io.ReadWriteCloser)
-		if !ok || res.StatusCode != 101 || res.Header.Get("Upgrade") != "echo" {
+		if !ok || res.StatusCode != 101 || res.ContentLength != 0 || res.Header.Get("Upgrade") != "echo" {
 			t.Fatalf("%+v", res)
 		}
 		defer c.Close()
