@@ -50,8 +50,9 @@ type virtual struct {
 	now time.Duration
 }
 
-func (v *virtual) Mono() time.Duration { return v.now }
-func (v *virtual) Wall() time.Time     { return time.Unix(0, 0).Add(v.now) }
+func (v *virtual) Mono() time.Duration           { return v.now }
+func (v *virtual) Wall() time.Time               { return time.Unix(0, 0).Add(v.now) }
+func (*virtual) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
 
 func (v *virtual) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	n, err := v.Poller.Wait(events, min(timeout, 0))

@@ -32,9 +32,10 @@ type deadEnds struct {
 	closed bool // the loop was, by the test
 }
 
-func (d *deadEnds) Mono() time.Duration { return d.now }
-func (d *deadEnds) Wall() time.Time     { return time.Unix(0, 0).Add(d.now) }
-func (d *deadEnds) Start(work func())   { d.work = append(d.work, work) }
+func (d *deadEnds) Mono() time.Duration           { return d.now }
+func (d *deadEnds) Wall() time.Time               { return time.Unix(0, 0).Add(d.now) }
+func (*deadEnds) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
+func (d *deadEnds) Start(work func())             { d.work = append(d.work, work) }
 
 func (d *deadEnds) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	if len(d.work) > 0 && timeout != 0 {

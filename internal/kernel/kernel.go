@@ -8,8 +8,8 @@
 //
 // # The contract
 //
-// A Kernel belongs to one loop goroutine. Only Wake, Mono, Wall, Uint64, Start,
-// LookupNetIP and AfterFunc may be called from any goroutine; everything else is
+// A Kernel belongs to one loop goroutine. Only Wake, Mono, Wall, At, Uint64,
+// Start, LookupNetIP and AfterFunc may be called from any goroutine; everything else is
 // for the goroutine that calls Wait.
 //
 // Errors that come from the system are plain syscall.Errno values, on every
@@ -170,6 +170,9 @@ type Clock interface {
 	Mono() time.Duration
 	// Wall is the time of day.
 	Wall() time.Time
+	// At returns the time of day at which Mono shows, or has shown, mono. For
+	// the same mono it is the same time, unless the clock was set meanwhile.
+	At(mono time.Duration) time.Time
 }
 
 // Rand is a source of random numbers; it is a math/rand/v2.Source.

@@ -21,6 +21,10 @@ func (s system) Mono() time.Duration { return time.Since(s.base) }
 
 func (system) Wall() time.Time { return time.Now() }
 
+// At carries a monotonic reading, so that clocks that are set do not matter to
+// time.Until.
+func (s system) At(mono time.Duration) time.Time { return s.base.Add(mono) }
+
 // Uint64 draws from the runtime's ChaCha8, which is seeded by the system.
 func (system) Uint64() uint64 { return rand.Uint64() }
 

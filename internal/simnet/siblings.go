@@ -21,6 +21,11 @@ func (p *Process) Wall() time.Time {
 	return Begin.Add(c.mono(p.w.Now()) + c.off)
 }
 
+// At may be called from any goroutine.
+func (p *Process) At(mono time.Duration) time.Time {
+	return Begin.Add(mono + p.host.clock.Load().off)
+}
+
 // Uint64 may be called from any goroutine.
 func (p *Process) Uint64() uint64 {
 	p.mu.Lock()

@@ -75,12 +75,13 @@ func (f *fake) count(call string) (n int) {
 	return n
 }
 
-func (f *fake) Name() string        { return "fake" }
-func (f *fake) Mono() time.Duration { return f.now }
-func (f *fake) Wall() time.Time     { return time.Unix(0, 0).Add(f.now) }
-func (f *fake) Wake()               { f.woken = true }
-func (f *fake) Close() error        { return nil }
-func (f *fake) Start(work func())   { go work() }
+func (f *fake) Name() string                  { return "fake" }
+func (f *fake) Mono() time.Duration           { return f.now }
+func (f *fake) Wall() time.Time               { return time.Unix(0, 0).Add(f.now) }
+func (*fake) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
+func (f *fake) Wake()                         { f.woken = true }
+func (f *fake) Close() error                  { return nil }
+func (f *fake) Start(work func())             { go work() }
 
 func (f *fake) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	return f.lookup(ctx)

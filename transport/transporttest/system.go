@@ -91,8 +91,9 @@ func (s *system) again(fd int) {
 }
 
 // Mono and Wall are a clock that stands still while anything happens.
-func (s *system) Mono() time.Duration { return s.now }
-func (s *system) Wall() time.Time     { return time.Unix(0, 0).Add(s.now) }
+func (s *system) Mono() time.Duration           { return s.now }
+func (s *system) Wall() time.Time               { return time.Unix(0, 0).Add(s.now) }
+func (*system) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
 
 // longWait is so long that nobody waits for it but who is stuck: what is under way
 // in reality gets more time to arrive.
