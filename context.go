@@ -3,143 +3,156 @@ package spindle
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Scope is a context.Context, and the standard library's functions work on it
-// as on one of its own. Two of its customs matter: a context with an AfterFunc
-// method is linked to derived contexts without a goroutine, and context.Cause
-// asks Value for a private key, an *int. That key, and no other, is answered by
-// a standard context that carries the cause.
+// A Scope is a context.Context. What the context package does with one it does with
+// the scope's standard context, a context of its own that ends with the scope: Done
+// returns its channel, and Value finds it under the package's private key, an *int.
+// So derived contexts are linked to it directly, without a goroutine, and
+// context.Cause finds the cause. Design 019 has the laws.
 
 // outside is what a scope is to contexts and goroutines outside the loop. Any
-// goroutine; what it holds is made when first asked for.
+// goroutine.
 type outside struct {
-	mu       sync.Mutex
-	ended    bool
-	done     chan struct{}
-	cause    context.Context // cancelled with the scope's cause
-	endCause func(error)     // cancels cause
-	after    hooks           // to be called when the scope is cancelled
+	why atomic.Pointer[Canceled] // nil until the context ends; set once, under mu
+	std atomic.Pointer[standard] // made when first asked for, under mu
+	mu  sync.Mutex
 }
 
-// end is called on the loop when the scope is cancelled; blamed is by whom.
-func (o *outside) end(blamed *Scope) {
-	o.mu.Lock()
-	if o.ended {
-		o.mu.Unlock()
-		return
+// end ends the context. It reports false if it has ended before.
+func (o *outside) end(why *Canceled) bool {
+	if o.why.Load() != nil { // only the loop sets it
+		return false
 	}
-	o.ended = true
-	if o.done != nil {
-		close(o.done)
-	}
-	if o.endCause != nil {
-		o.endCause(blamed.canceled.Cause)
-	}
-	after := o.after.take()
-	o.mu.Unlock()
-	for _, h := range after {
-		h.fn()
-	}
-}
-
-// Done is closed when the scope is cancelled, by itself or from outside, or has
-// ended.
-func (sc *Scope) Done() <-chan struct{} {
-	o := &sc.outside
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.done == nil {
-		o.done = make(chan struct{})
-		if o.ended {
-			close(o.done)
+	o.why.Store(why)
+	if std := o.std.Load(); std != nil {
+		std.cancel()
+	}
+	return true
+}
+
+// standard returns the standard context.
+func (o *outside) standard() *standard {
+	if std := o.std.Load(); std != nil {
+		return std
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	std := o.std.Load()
+	if std == nil {
+		std = newStandard(o)
+		if o.why.Load() != nil {
+			std.cancel()
 		}
+		o.std.Store(std)
 	}
-	return o.done
+	return std
 }
 
-// AfterFunc has f called once the scope is cancelled or has ended; stop takes it
-// back, and tells whether it was in time. It is for the context package, which
-// calls it in place of starting a goroutine; call context.AfterFunc instead.
-func (sc *Scope) AfterFunc(f func()) (stop func() bool) {
-	o := &sc.outside
-	o.mu.Lock()
-	if o.ended {
-		o.mu.Unlock()
-		f()
-		return func() bool { return false }
-	}
-	defer o.mu.Unlock()
-	h := o.after.add(f)
-	return func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return h.Cancel()
-	}
+// standard is a scope's standard context.
+type standard struct {
+	context.Context
+	cancel func() // cancels it with the error and the cause of its trigger
 }
 
-// Err is nil until the scope is cancelled; then it is context.Canceled or
-// context.DeadlineExceeded.
-func (sc *Scope) Err() error {
-	blamed := sc.blame.Load()
-	switch {
-	case blamed == nil:
+func newStandard(o *outside) *standard {
+	std := &standard{}
+	ctx, cancel := context.WithCancel(trigger{o, std})
+	_ = cancel // which would always make it context.Canceled
+	std.Context = ctx
+	return std
+}
+
+// trigger is the parent of a scope's standard context. When that is made, the context
+// package calls AfterFunc to be told of the trigger's end; then it asks for Err and
+// for the cause. There is no other way to have a standard context end with
+// context.DeadlineExceeded at a time that is not known beforehand.
+type trigger struct {
+	scope *outside
+	std   *standard
+}
+
+// AfterFunc is called once, when the standard context is made.
+func (o trigger) AfterFunc(cancel func()) (stop func() bool) {
+	o.std.cancel = cancel
+	return func() bool { return true }
+}
+
+// unending is the Done channel of every trigger. Nothing waits for it.
+var unending = make(chan struct{})
+
+func (trigger) Done() <-chan struct{}           { return unending }
+func (trigger) Deadline() (_ time.Time, _ bool) { return }
+
+// Err is called when the scope has ended.
+func (o trigger) Err() error { return o.scope.why.Load().kind() }
+
+// Value answers context.Cause, which looks for a standard context that has one.
+func (o trigger) Value(key any) any {
+	why := o.scope.why.Load()
+	if why == nil || why.Cause == why.kind() {
 		return nil
-	case blamed.canceled.late:
-		return context.DeadlineExceeded
 	}
-	return context.Canceled
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why.Cause)
+	return ctx.Value(key)
 }
 
-// Value looks a key up in the contexts around.
+// Done returns a channel that is closed when the scope is cancelled, by itself or
+// from outside, or has ended.
+func (sc *Scope) Done() <-chan struct{} { return sc.outside.standard().Done() }
+
+// Err returns nil until the scope is cancelled or has ended; from then on
+// context.Canceled or context.DeadlineExceeded.
+func (sc *Scope) Err() error {
+	why := sc.outside.why.Load()
+	if why == nil {
+		return nil
+	}
+	// Once end has released the lock, Done is closed.
+	sc.outside.mu.Lock()
+	sc.outside.mu.Unlock()
+	return why.kind()
+}
+
+// Value looks key up in the contexts around.
 func (sc *Scope) Value(key any) any {
 	switch key.(type) {
 	case scopeKey:
 		return sc
 	case *int:
-		if v := sc.causeContext().Value(key); v != nil {
+		if v := sc.outside.standard().Value(key); v != nil {
 			return v
 		}
 	}
 	return sc.values.Value(key)
 }
 
-func (sc *Scope) causeContext() context.Context {
-	o := &sc.outside
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.cause == nil {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		o.cause, o.endCause = ctx, cancel
-		if o.ended {
-			cancel(sc.blame.Load().canceled.Cause)
-		}
-	}
-	return o.cause
+// endsWith reports whether ctx, which was derived from sc, ends exactly when sc does:
+// it is sc, or adds values to it.
+func (sc *Scope) endsWith(ctx context.Context) bool {
+	return ctx == context.Context(sc) || ctx.Done() == sc.Done()
 }
 
-// Deadline is the nearest deadline in force.
-func (sc *Scope) Deadline() (time.Time, bool) {
-	k := sc.s.l.Kernel()
-	nearest, found := time.Time{}, false
-	consider := func(when time.Time) {
-		if !found || when.Before(nearest) {
-			nearest, found = when, true
+// Deadline returns the nearest deadline in force: of the scope itself, and of the
+// scopes and standard contexts around it up to a shield.
+func (sc *Scope) Deadline() (when time.Time, ok bool) {
+	nearest, at := sc.deadline.Load(), sc
+	for at.parent != nil && !at.shielded.Load() {
+		at = at.parent
+		nearest = min(nearest, at.deadline.Load())
+	}
+	if nearest != noDeadline {
+		when, ok = sc.s.l.Kernel().At(time.Duration(nearest)), true
+	}
+	if at.parent == nil {
+		if outer, has := at.values.Deadline(); has && (!ok || outer.Before(when)) {
+			return outer, true
 		}
 	}
-	for at := sc; at != nil; at = at.parent {
-		if d := at.deadline.Load(); d != noDeadline {
-			consider(k.Wall().Add(time.Duration(d) - k.Mono()))
-		}
-		if at.shielded.Load() {
-			return nearest, found
-		}
-		if at.parent == nil {
-			if when, ok := at.values.Deadline(); ok {
-				consider(when)
-			}
-		}
-	}
-	return nearest, found
+	return when, ok
 }

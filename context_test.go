@@ -270,36 +270,17 @@ func TestNearestDeadlineIsTold(t *testing.T) {
 	})
 }
 
-// TestAfterFuncOfAScope is what the context package relies on.
-func TestAfterFuncOfAScope(t *testing.T) {
-	sim.Test(t, func(ctx context.Context) error {
-		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-			called := 0
-			call := func() { called++ }
-			stop := s.AfterFunc(call)
-			s.AfterFunc(call)
-			if !stop() || stop() || called != 0 {
-				t.Errorf("not taken back once; called %d", called)
-			}
-			s.Cancel(nil)
-			if called != 1 {
-				t.Errorf("called %d times", called)
-			}
-			if stop := s.AfterFunc(call); stop() || called != 2 {
-				t.Errorf("too late, but called %d times", called)
-			}
-			return nil
-		})
-	})
+// contextWatchers counts the goroutines that the context package has started to
+// watch contexts.
+func contextWatchers() int {
+	buf := make([]byte, 1<<20)
+	return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("context.(*cancelCtx).propagateCancel"))
 }
 
 // TestDerivedContextsStartNoGoroutine looks for those that the context package
 // starts where it cannot link contexts otherwise.
 func TestDerivedContextsStartNoGoroutine(t *testing.T) {
-	watchers := func() int {
-		buf := make([]byte, 1<<20)
-		return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("context.(*cancelCtx).propagateCancel"))
-	}
+	watchers := contextWatchers
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			before, strange := runtime.NumGoroutine(), watchers()

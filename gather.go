@@ -171,10 +171,8 @@ func AsCompleted(ctx context.Context, futures ...Awaitable) iter.Seq2[Awaitable,
 // Shield runs fn so that a cancellation from outside does not reach it. When fn
 // has ended, the cancellation is still there for the next wait.
 func Shield(ctx context.Context, fn func(context.Context) error) error {
-	return WithScope(ctx, func(ctx context.Context, s *Scope) error {
-		s.Shield(true)
-		return fn(ctx)
-	})
+	_, err := within(ctx, "Shield", (*Scope).openShielded, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
+	return err
 }
 
 // Start runs fn as a task of the nursery and waits until it reports, by started,

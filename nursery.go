@@ -31,7 +31,8 @@ func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) e
 	t, scope := caller(ctx, "WithNursery")
 	t.co.mustLeaveThread() // where it is opened it is also joined
 	n := &Nursery{s: scope.s, owner: t, running: 1}
-	_, err := within(ctx, "WithNursery", func(sc *Scope) { n.scope = sc }, func(ctx context.Context, sc *Scope) error {
+	_, err := within(ctx, "WithNursery", (*Scope).open, func(ctx context.Context, sc *Scope) error {
+		n.scope = sc
 		n.body(t, ctx, fn)
 		return n.result()
 	})
@@ -86,12 +87,15 @@ func (n *Nursery) failed(err error) {
 	n.scope.Cancel(nil)
 }
 
-// result is what becomes of the errors: those by which the nursery ended its
-// own tasks are none.
+// result joins the errors, without the cancellations by which the nursery ended
+// its own tasks.
 func (n *Nursery) result() error {
 	var left []error
 	for _, err := range n.errs {
-		if n.scope.absorb(err) != nil && err != error(n.fault) {
+		if err == error(n.fault) {
+			continue
+		}
+		if err = n.scope.absorb(err); err != nil {
 			left = append(left, err)
 		}
 	}
@@ -107,7 +111,7 @@ func (n *Nursery) result() error {
 	return err
 }
 
-// together is several errors as one.
+// together returns several errors as one.
 func together(errs []error) error {
 	switch len(errs) {
 	case 0:

@@ -37,7 +37,7 @@ func NewWaker(ctx context.Context) (Waker, error) {
 		return newWaker(ctx)
 	}
 	t := sc.s.running
-	if t == nil || t.scope != sc || t.doomed || sc.blame.Load() != nil || t.co.mayHoldThread() {
+	if t == nil || t.scope != sc || t.doomed || sc.blame != nil || t.co.mayHoldThread() {
 		return newWaker(ctx)
 	}
 	t.ignored = 0
@@ -168,7 +168,7 @@ func Quick(ctx context.Context, l *loop.Loop) bool {
 	if t == nil || t.scope != sc {
 		return false
 	}
-	if sc.blame.Load() != nil {
+	if sc.blame != nil {
 		return false
 	}
 	left := t.budget - 1

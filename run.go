@@ -92,7 +92,9 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	if err := r.l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree().locate()}
 		run.clear(err)
-		run.outcome(ctx)
+		if rest := run.outcome(ctx); rest != nil {
+			return errors.Join(failure, rest)
+		}
 		return failure
 	}
 	return run.outcome(ctx)
@@ -190,7 +192,7 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 // start starts fn as the run's first task, with whose end everything is to end.
 func (r *run) start(fn func(context.Context) error) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
-		r.cancel(context.Cause(ctx))
+		r.root.scope.cancelWith(ctx)
 	}
 	r.root.start(TaskOptions{Name: "main"}, func(ctx context.Context) error {
 		err := fn(ctx)
@@ -203,7 +205,7 @@ func (r *run) start(fn func(context.Context) error) {
 // takes no notice of a cancellation that comes late.
 func (r *run) follow(ctx context.Context) (unfollow func() bool) {
 	return r.l.Kernel().AfterFunc(ctx, func() {
-		_ = r.l.PostWith(loop.DropAtClose, func() { r.cancel(context.Cause(ctx)) })
+		_ = r.l.PostWith(loop.DropAtClose, func() { r.root.scope.cancelWith(ctx) })
 	})
 }
 
@@ -265,7 +267,9 @@ func (r *run) cancelled() { r.grace = r.l.CallLater(r.o.Grace, r.doom) }
 // doom makes the tasks that are left exit at their next wait.
 func (r *run) doom() {
 	for _, t := range r.tasks() {
-		r.stragglers = append(r.stragglers, t.Name())
+		if !t.doomed {
+			r.stragglers = append(r.stragglers, t.Name())
+		}
 		t.doomed, t.budget = true, 0
 		t.cancelWait(r.root.scope.canceled)
 	}
@@ -285,7 +289,7 @@ func (r *run) result(ctx context.Context) error {
 	return err
 }
 
-// StragglerError tells of tasks that heeded no cancellation and had to be ended.
+// StragglerError reports tasks that ignored their cancellation and had to be ended.
 type StragglerError struct{ Tasks []string }
 
 func (e *StragglerError) Error() string {

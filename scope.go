@@ -2,7 +2,6 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,7 @@ import (
 //
 // Cancellation is level-triggered: once a scope is cancelled, every wait inside
 // it fails, until the code has left the scope. It is tied to identity: the error
-// is a *Canceled that names its scope, and a scope takes back only its own.
+// is a *Canceled that names its scope, and a scope absorbs only its own.
 //
 // Methods that change a scope are for tasks and callbacks of its loop; those of
 // context.Context are for any goroutine.
@@ -25,16 +24,18 @@ type Scope struct {
 	parent *Scope          // nil for the outermost of a run
 	values context.Context // what it was opened with: where Value looks
 
-	// blame is the scope whose cancellation is in force here: this one or the
-	// outermost around it that a shield does not keep out; nil if none is.
-	// Written on the loop, read by any goroutine.
-	blame atomic.Pointer[Scope]
+	// blame is the scope whose cancellation the waits inside fail with: this one
+	// or the outermost around it that no shield keeps out; nil if none. A shield
+	// takes it back. Loop goroutine only.
+	blame *Scope
 
 	// Loop goroutine only.
 	canceled *Canceled // the error of this scope's own cancellation, once cancelled
-	ended    Canceled  // what that is if the scope has ended without one
+	ended    Canceled  // what canceled points to if the scope ended without one
 	timer    loop.Timer
-	tasks    list // whose innermost scope it is
+	tasks    list  // whose innermost scope it is
+	bound    hooks // end waits of tasks elsewhere that were given this scope
+	cut      *cut  // the waits that its deadline has cut short
 	closed   bool
 	caught   bool
 
@@ -62,19 +63,26 @@ type Canceled struct {
 }
 
 func (e *Canceled) Error() string {
+	text := "spindle: cancelled"
 	if e.late {
-		return "spindle: deadline exceeded"
+		text = "spindle: deadline exceeded"
 	}
-	if e.Cause != context.Canceled {
-		return "spindle: cancelled: " + e.Cause.Error()
+	if e.Cause != e.kind() {
+		text += ": " + e.Cause.Error()
 	}
-	return "spindle: cancelled"
+	return text
 }
 
-// Is tells what kind of cancellation it was.
-func (e *Canceled) Is(target error) bool {
-	return target == context.Canceled && !e.late || target == context.DeadlineExceeded && e.late
+// kind returns the error that a context has for such a cancellation.
+func (e *Canceled) kind() error {
+	if e.late {
+		return context.DeadlineExceeded
+	}
+	return context.Canceled
 }
+
+// Is reports whether target is the kind of cancellation it was.
+func (e *Canceled) Is(target error) bool { return target == e.kind() }
 
 // Unwrap returns the cause.
 func (e *Canceled) Unwrap() error { return e.Cause }
@@ -105,8 +113,26 @@ func (r *run) open(ctx context.Context) *Scope {
 	return sc
 }
 
-// open makes a scope inside this one, and inside ctx.
+// open makes a scope inside this one, with ctx to look values up in. Inside a
+// cancelled scope it is cancelled from the start.
 func (parent *Scope) open(ctx context.Context) *Scope {
+	sc := parent.link(ctx)
+	sc.blame = parent.blame
+	if why := parent.outside.why.Load(); why != nil {
+		sc.outside.why.Store(why)
+	}
+	return sc
+}
+
+// openShielded makes a scope inside this one that is shielded from the start.
+func (parent *Scope) openShielded(ctx context.Context) *Scope {
+	sc := parent.link(ctx)
+	sc.shielded.Store(true)
+	return sc
+}
+
+// link makes a scope and puts it last among the scopes inside this one.
+func (parent *Scope) link(ctx context.Context) *Scope {
 	sc := parent.run.open(ctx)
 	sc.parent = parent
 	sc.before = parent.last
@@ -116,33 +142,44 @@ func (parent *Scope) open(ctx context.Context) *Scope {
 		parent.first = sc
 	}
 	parent.last = sc
-	sc.blame.Store(parent.blame.Load())
 	return sc
 }
 
-// close ends the scope.
+// unlink takes the scope out of its parent's.
+func (sc *Scope) unlink() {
+	p := sc.parent
+	if p == nil {
+		return
+	}
+	if sc.before != nil {
+		sc.before.behind = sc.behind
+	} else {
+		p.first = sc.behind
+	}
+	if sc.behind != nil {
+		sc.behind.before = sc.before
+	} else {
+		p.last = sc.before
+	}
+}
+
+// close ends the scope, and with it the contexts derived from it. A scope inside
+// can still be open: another task has opened it.
 func (sc *Scope) close() {
 	sc.closed = true
 	sc.timer.Cancel()
-	if p := sc.parent; p != nil {
-		if sc.before != nil {
-			sc.before.behind = sc.behind
-		} else {
-			p.first = sc.behind
-		}
-		if sc.behind != nil {
-			sc.behind.before = sc.before
-		} else {
-			p.last = sc.before
-		}
-	}
+	sc.unlink()
 	if sc.canceled == nil {
-		// Contexts that were derived from it end with it.
 		sc.ended = Canceled{Scope: sc, Cause: context.Canceled}
 		sc.canceled = &sc.ended
 	}
-	if sc.blame.CompareAndSwap(nil, sc) {
-		sc.outside.end(sc)
+	if sc.blame == nil {
+		sc.blame = sc
+		sc.end(sc.canceled)
+		sc.cutBound()
+		for child := sc.first; child != nil; child = child.behind {
+			child.settle()
+		}
 	}
 }
 
@@ -168,32 +205,62 @@ func (sc *Scope) cancel(err *Canceled) {
 	sc.settle()
 }
 
-// settle works out whom to blame from here on down, and ends the waits that are
-// cancelled by it.
+// cancelWith cancels the scope because ctx has ended.
+func (sc *Scope) cancelWith(ctx context.Context) {
+	sc.cancel(&Canceled{Scope: sc, Cause: context.Cause(ctx), late: ctx.Err() == context.DeadlineExceeded})
+}
+
+// settle works out which scope to blame from here on down, and ends the contexts
+// and the waits that are cancelled by it.
 func (sc *Scope) settle() {
 	var blamed *Scope
 	if sc.parent != nil && !sc.shielded.Load() {
-		blamed = sc.parent.blame.Load()
+		blamed = sc.parent.blame
+		if why := sc.parent.outside.why.Load(); why != nil {
+			sc.end(why)
+		}
 	}
 	if blamed == nil && sc.canceled != nil {
 		blamed = sc
 	}
-	if sc.blame.Load() == blamed {
+	if sc.blame == blamed {
 		return
 	}
-	sc.blame.Store(blamed)
+	sc.blame = blamed
 	if blamed != nil {
-		sc.outside.end(blamed)
+		sc.end(blamed.canceled)
 		for _, t := range sc.tasks.all() {
-			t.cancelWait(blamed.canceled)
+			t.cutBy(blamed)
 		}
+		sc.cutBound()
 	}
 	for child := sc.first; child != nil; child = child.behind {
 		child.settle()
 	}
 }
 
-// reaches tells whether a cancellation of sc would be in force in inner too.
+// end ends the scope as a context, and the contexts of the scopes inside that are
+// not shielded. The first end counts: a context cannot be cancelled twice, nor
+// taken back.
+func (sc *Scope) end(why *Canceled) {
+	if !sc.outside.end(why) {
+		return
+	}
+	for child := sc.first; child != nil; child = child.behind {
+		if !child.shielded.Load() {
+			child.end(why)
+		}
+	}
+}
+
+// cutBound ends the waits of tasks elsewhere that were given this scope.
+func (sc *Scope) cutBound() {
+	for _, h := range sc.bound.take() {
+		h.fn()
+	}
+}
+
+// reaches reports whether a cancellation of sc would be in force in inner too.
 func (sc *Scope) reaches(inner *Scope) bool {
 	for at := inner; at != nil; at = at.parent {
 		if at == sc {
@@ -208,6 +275,11 @@ func (sc *Scope) reaches(inner *Scope) bool {
 
 // Shield keeps cancellations from outside out of the scope, or lets them in
 // again; one that has come meanwhile is then delivered at once.
+//
+// A shield that is set after a cancellation has arrived lets waits in the scope
+// go on, but as a context the scope stays cancelled: Err stays set and Done
+// closed. To clean up with a context that is not cancelled, use the functions
+// Grace and Shield.
 func (sc *Scope) Shield(on bool) {
 	sc.s.only("Scope.Shield")
 	if sc.shielded.Load() != on {
@@ -243,63 +315,21 @@ func (sc *Scope) expire() {
 	sc.cancel(&Canceled{Scope: sc, Cause: context.DeadlineExceeded, late: true})
 }
 
-// Caught tells whether the scope was cancelled and took its own cancellation
-// back: code inside was cut short by it.
+// Caught reports whether the scope was cancelled and has absorbed its own
+// cancellation: code inside was cut short by it.
 func (sc *Scope) Caught() bool { return sc.caught }
 
-// absorb is what a scope makes of the error of the code inside it: what is left
-// without its own cancellation.
-func (sc *Scope) absorb(err error) error {
-	if err == nil || sc.canceled == nil {
-		return err
-	}
-	if onlyFrom(sc, err) {
-		sc.caught = true
-		return nil
-	}
-	several, ok := err.(*Errors)
-	if !ok {
-		return err
-	}
-	var left []error
-	for _, err := range several.Errs {
-		if err = sc.absorb(err); err != nil {
-			left = append(left, err)
-		}
-	}
-	if len(left) == len(several.Errs) {
-		return err
-	}
-	return together(left)
-}
-
-// onlyFrom tells whether every leaf of err is a cancellation by sc.
-func onlyFrom(sc *Scope, err error) bool {
-	switch e := err.(type) {
-	case *Canceled:
-		return e.Scope == sc
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			if !onlyFrom(sc, err) {
-				return false
-			}
-		}
-		return true
-	case interface{ Unwrap() error }:
-		inner := e.Unwrap()
-		return inner != nil && onlyFrom(sc, inner)
-	}
-	return false
-}
+// opener is (*Scope).open or (*Scope).openShielded.
+type opener func(parent *Scope, ctx context.Context) *Scope
 
 // within runs fn in a fresh scope in the calling task.
-func within(ctx context.Context, op string, prepare func(*Scope), fn func(context.Context, *Scope) error) (*Scope, error) {
+func within(ctx context.Context, op string, open opener, fn func(context.Context, *Scope) error) (*Scope, error) {
 	t, parent := caller(ctx, op)
 	unbind := func() {}
-	if ctx != context.Context(parent) {
+	if !parent.endsWith(ctx) {
 		parent, unbind = parent.bridge(ctx)
 	}
-	sc := parent.open(ctx)
+	sc := open(parent, ctx)
 	outer := t.scope
 	t.enter(sc)
 	defer func() {
@@ -310,22 +340,27 @@ func within(ctx context.Context, op string, prepare func(*Scope), fn func(contex
 		sc.close()
 		unbind()
 	}()
-	prepare(sc)
 	err := fn(sc, sc)
 	return sc, sc.absorb(err)
 }
 
-// bridge stands for a context that the standard library derived from the scope:
-// a scope that is cancelled with it. What is opened inside can be shielded from
-// it, as from any other.
+// bridge opens a scope that stands for a context that the standard library derived
+// from sc: it is cancelled with ctx, and has its deadline. A scope inside can be
+// shielded from it, as from any other.
 func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
 	b = sc.open(ctx)
+	// Equal deadlines mean that ctx has none of its own and reports that of sc,
+	// which can still move.
+	when, ok := ctx.Deadline()
+	if outer, _ := sc.Deadline(); ok && !when.Equal(outer) {
+		b.deadline.Store(int64(when.Sub(sc.s.l.Kernel().At(0))))
+	}
 	if ctx.Err() != nil {
-		b.Cancel(context.Cause(ctx))
+		b.cancelWith(ctx)
 		return b, b.close
 	}
 	stop := sc.s.l.Kernel().AfterFunc(ctx, func() {
-		sc.s.l.PostWith(loop.DropAtClose, func() { b.Cancel(context.Cause(ctx)) }) // a run that has ended needs it no more
+		sc.s.l.PostWith(loop.DropAtClose, func() { b.cancelWith(ctx) }) // a run that has ended does not need it
 	})
 	return b, func() {
 		stop()
@@ -337,62 +372,6 @@ func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
 // deadline. Its own cancellation ends at the scope: then WithScope returns nil
 // and s.Caught is true.
 func WithScope(ctx context.Context, fn func(ctx context.Context, s *Scope) error) error {
-	_, err := within(ctx, "WithScope", func(*Scope) {}, fn)
+	_, err := within(ctx, "WithScope", (*Scope).open, fn)
 	return err
-}
-
-// MoveOnAfter runs fn and gives up on it after d: then it returns true, and nil
-// unless fn failed otherwise. An fn that is late but returns nil, because it did not
-// wait or dropped the error of its wait, has succeeded: then it returns false.
-func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error) {
-	sc, err := within(ctx, "MoveOnAfter", func(sc *Scope) { sc.SetDeadline(after(sc, d)) },
-		func(ctx context.Context, _ *Scope) error { return fn(ctx) })
-	return sc.caught, err
-}
-
-// ErrTimeout is FailAfter's error. To errors.Is it is context.DeadlineExceeded.
-var ErrTimeout error = timeoutError{}
-
-type timeoutError struct{}
-
-func (timeoutError) Error() string        { return "spindle: timed out" }
-func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Temporary() bool      { return true } // as net.Error has it
-
-// FailAfter runs fn and fails with ErrTimeout if that cuts it short after d: code
-// that does not wait is not cut short. It is asyncio's wait_for and timeout.
-func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	expired, err := MoveOnAfter(ctx, d, fn)
-	return timedOut(expired, err)
-}
-
-// timedOut adds ErrTimeout to what fn has returned, if it was cut short.
-func timedOut(expired bool, err error) error {
-	switch {
-	case !expired:
-		return err
-	case err == nil:
-		return ErrTimeout
-	}
-	return errors.Join(ErrTimeout, err)
-}
-
-// Grace runs fn shielded from cancellation outside, for at most d: for cleaning
-// up that has to wait. It fails with ErrTimeout if that cuts fn short.
-func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	sc, err := within(ctx, "Grace", func(sc *Scope) {
-		sc.Shield(true)
-		sc.SetDeadline(after(sc, d))
-	}, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
-	return timedOut(sc.caught, err)
-}
-
-// after is d from now, without overflow.
-func after(sc *Scope, d time.Duration) time.Duration {
-	now := sc.s.l.Time()
-	if when := now + d; d < 0 || when >= now {
-		return when
-	}
-	return noDeadline
 }

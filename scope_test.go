@@ -144,7 +144,7 @@ func TestShield(t *testing.T) {
 				t.Errorf("cleaning up: %v", err)
 			}
 			before := spindle.Now(ctx)
-			if err := spindle.Grace(ctx, time.Minute, forever); err != spindle.ErrTimeout || spindle.Now(ctx)-before != time.Minute {
+			if err := spindle.Grace(ctx, time.Minute, forever); !errors.Is(err, spindle.ErrTimeout) || spindle.Now(ctx)-before != time.Minute {
 				t.Errorf("cleaning up for ever: %v after %v", err, spindle.Now(ctx)-before)
 			}
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,6 +134,43 @@ func TestHeedlessCodeDoesNotSpin(t *testing.T) {
 			// 16 at once, then one each 10 ms.
 			if most := 16 + 500 + 10; waits > most || waits < 100 || others != 1000 {
 				t.Errorf("%d waits, at most %d expected; the other got %d turns", waits, most, others)
+			}
+		})
+	}
+}
+
+// TestGraceHoldsWhenACallbackPanics: tasks that are shielded may take the grace of the
+// run, and no longer; what they fail with is not lost.
+func TestGraceHoldsWhenACallbackPanics(t *testing.T) {
+	for name, before := range map[string]func(context.Context){
+		"while all is well":             func(context.Context) {},
+		"after everything is cancelled": func(ctx context.Context) { spindle.Background(ctx).Scope().Cancel(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ended time.Duration
+			err := sim.Run(t.Context(), func(ctx context.Context) error {
+				spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
+					defer func() { ended = spindle.LoopOf(ctx).Time() }()
+					return spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+				})
+				spindle.Background(ctx).Go(func(ctx context.Context) error {
+					forever(ctx)
+					return errCause
+				})
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+				before(ctx)
+				spindle.LoopOf(ctx).CallSoon(func() { panic("boom") })
+				return forever(ctx)
+			})
+			if ended != 5*time.Second {
+				t.Errorf("the shielded task ended after %v", ended)
+			}
+			var failed *spindle.LoopError
+			var late *spindle.StragglerError
+			if !errors.As(err, &failed) || !errors.Is(err, errCause) || !errors.As(err, &late) || !slices.Equal(late.Tasks, []string{"shielded"}) {
+				t.Errorf("%v", err)
 			}
 		})
 	}

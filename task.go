@@ -138,18 +138,15 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 		t.vanish()
 	}
 	t.co.mustLeaveThread()
-	blamed := t.scope.blame.Load()
+	blamed := t.scope.blame
 	if blamed == nil && scope != t.scope {
-		blamed = scope.blame.Load()
+		blamed = scope.blame
 	}
 	var err error
 	switch {
 	case blamed != nil:
 		err = blamed.canceled
-	case ctx != context.Context(scope):
-		if ctx.Err() == nil {
-			return nil
-		}
+	case ctx != context.Context(scope) && ctx.Err() != nil && !scope.endsWith(ctx):
 		err = context.Cause(ctx)
 	default:
 		t.ignored = 0
@@ -165,34 +162,45 @@ func (t *Task) wake(err error) {
 	t.co.s.l.ResumeSoon(t.lane, t.co)
 }
 
-// cancelWait ends the task's wait with err if it can still be given up.
-func (t *Task) cancelWait(err error) {
-	if t.state == waiting && t.co.aborter.Abort() {
-		t.wake(err)
+// cancelWait ends the task's wait with err if it can still be given up, and reports
+// whether it could.
+func (t *Task) cancelWait(err error) bool {
+	if t.state != waiting || !t.co.aborter.Abort() {
+		return false
+	}
+	t.wake(err)
+	return true
+}
+
+// cutBy ends the task's wait because of a cancelled scope.
+func (t *Task) cutBy(blamed *Scope) {
+	if t.cancelWait(blamed.canceled) && blamed.canceled.late {
+		blamed.cut = blamed.cut.add(t)
 	}
 }
 
-// bind has a context that is not the task's own scope end the wait too: another
-// scope, or one that the standard library derived from a scope. A scope around
-// the task's reaches it anyway.
+// bind makes the wait end also with a context that is not the task's own scope:
+// another scope, or one that the standard library derived from a scope. A scope
+// around the task's reaches it anyway.
 func (t *Task) bind(ctx context.Context) {
 	scope := scopeOf(ctx)
-	if ctx == context.Context(scope) && scope.reaches(t.scope) {
+	own := scope.endsWith(ctx)
+	if own && scope.reaches(t.scope) {
 		return
 	}
 	co, seq := t.co, t.co.seq
 	give := func() {
 		if co.task == t && co.seq == seq {
-			err := context.Cause(ctx)
-			if blamed := scope.blame.Load(); blamed != nil {
-				err = blamed.canceled
+			if blamed := scope.blame; blamed != nil {
+				t.cutBy(blamed)
+			} else {
+				t.cancelWait(context.Cause(ctx))
 			}
-			t.cancelWait(err)
 		}
 	}
-	if ctx == context.Context(scope) {
-		stop := scope.AfterFunc(give) // called on the loop
-		co.seldom().unbind = func() { stop() }
+	if own {
+		h := scope.bound.add(give)
+		co.seldom().unbind = func() { h.Cancel() }
 		return
 	}
 	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWith(loop.DropAtClose, give) }) // a run that has ended needs it no more
@@ -205,7 +213,7 @@ func (t *Task) heed(outer *Scope) {
 	if t.doomed {
 		t.vanish()
 	}
-	if outer.blame.Load() != nil {
+	if outer.blame != nil {
 		t.breathe()
 	}
 }

@@ -75,7 +75,7 @@ func (r *run) tasks() (tasks []*Task) {
 }
 
 func (r *run) info(t *Task, depth int) TaskInfo {
-	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame.Load() != nil, Depth: depth}
+	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame != nil, Depth: depth}
 	info.Function, info.Started = t.place(), r.traced.started(t)
 	info.task = t
 	if t.state == waiting {

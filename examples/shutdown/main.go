@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -68,7 +69,7 @@ func (s *shop) work(ctx context.Context, orders *cosync.Receiver[int]) error {
 	err := s.workOff(ctx, orders)
 	fmt.Fprintln(s.out, "closing, with", s.takenIn-s.done, "orders to do")
 	late := spindle.Grace(ctx, s.grace, func(ctx context.Context) error { return s.workOff(ctx, orders) })
-	if late != nil && late != spindle.ErrTimeout { // what is not done by then is not done
+	if late != nil && !errors.Is(late, spindle.ErrTimeout) { // what is not done by then is not done
 		return late
 	}
 	return err // the cancellation goes up to whoever has cancelled
