@@ -79,6 +79,7 @@ type job struct {
 func (j *job) Resume() {
 	j.w.mu.Lock()
 	j.w.forget(j)
+	j.w.delivered++
 	j.w.mu.Unlock()
 	j.done()
 }
@@ -97,11 +98,12 @@ func (j Job) Cancel() bool {
 type workers struct {
 	limit, most int // set by init
 
-	mu    sync.Mutex
-	queue lane // jobs that no worker has begun; guarded by mu
-	busy  int  // workers; guarded by mu
-	open  int  // jobs whose done has not been called; guarded by mu
-	last  *job // the newest of these; guarded by mu
+	mu        sync.Mutex
+	queue     lane   // jobs that no worker has begun; guarded by mu
+	busy      int    // workers; guarded by mu
+	open      int    // jobs whose done has not been called; guarded by mu
+	delivered uint64 // jobs whose done has been called; guarded by mu
+	last      *job   // the newest of these; guarded by mu
 }
 
 func (w *workers) init(o Options) {
@@ -200,6 +202,13 @@ func (w *workers) unfinished() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.open
+}
+
+// account returns how many jobs are unfinished, and how many were delivered.
+func (w *workers) account() (open int, delivered uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open, w.delivered
 }
 
 // close drops the jobs that no worker has begun, and adds to lost those whose done

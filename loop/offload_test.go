@@ -23,8 +23,8 @@ func TestOffloadDeliversOnTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, l)
-	if s := l.Stats(); s.Jobs != 0 {
-		t.Errorf("%d jobs left", s.Jobs)
+	if s := l.Stats(); s.Jobs != 0 || s.JobsDone != 1 {
+		t.Errorf("%d jobs left, %d done", s.Jobs, s.JobsDone)
 	}
 }
 

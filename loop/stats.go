@@ -10,6 +10,7 @@ type Stats struct {
 	TimersFired uint64
 	Events      uint64 // fd callbacks
 	Panics      uint64
+	JobsDone    uint64 // offloaded, and delivered
 
 	Ready  int // callbacks waiting in the lanes
 	Timers int // timers set
@@ -35,7 +36,7 @@ func (l *Loop) Stats() Stats {
 	s.Ready = l.waiting()
 	s.Timers = l.wheel.Len()
 	s.FDs = int(l.fds.Load())
-	s.Jobs = l.workers.unfinished()
+	s.Jobs, s.JobsDone = l.workers.account()
 	return s
 }
 

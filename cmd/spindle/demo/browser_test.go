@@ -2,6 +2,7 @@ package demo_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -100,6 +102,61 @@ func TestChatInABrowser(t *testing.T) {
 	said(ada, `"Bob has left"`)
 }
 
+// TestChatEndsWithThePage: a person who goes to another page has left, also if the
+// browser keeps the page; and is back with the page.
+func TestChatEndsWithThePage(t *testing.T) {
+	ada := browser(t)
+	url := serve(t, "", 1)
+	bob, closeTab := chromedp.NewContext(ada)
+	defer closeTab()
+	count := func(n string) chromedp.Action {
+		return until(`document.getElementById('state').textContent === '` + n + `'`)
+	}
+	look(t, ada, chromedp.Navigate(url+"/chat"), chromedp.SendKeys("#name", "Ada\n"), count("1 person"))
+	look(t, bob, chromedp.Navigate(url+"/chat"), chromedp.SendKeys("#name", "Bob\n"), count("2 people"))
+	// The browser may keep a page that it leaves; then its script sees this, and the
+	// socket stays open unless the page closes it.
+	look(t, bob, chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))`, nil))
+	look(t, ada, count("1 person"))
+	look(t, bob, chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))`, nil))
+	look(t, ada, count("2 people"))
+	look(t, bob, chromedp.Click("header a"), chromedp.WaitVisible("#pulse"))
+	look(t, ada, count("1 person"))
+}
+
+// TestPagesFitTheirWindows: on a phone as on a desk nothing is wider than the window,
+// also inside of what could be scrolled. The chat says what to do while it is empty.
+func TestPagesFitTheirWindows(t *testing.T) {
+	ctx := browser(t)
+	url := serve(t, "", 1)
+	for _, width := range []int64{390, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			for name, path := range map[string]string{"page": "/", "chat": "/chat"} {
+				look(t, ctx,
+					emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+					chromedp.EmulateViewport(width, 800),
+					chromedp.Navigate(url+path))
+				if name == "page" {
+					look(t, ctx, until(`document.getElementById('stat-turns').textContent !== '–' && answers.length > 3`))
+				}
+				var wide []string
+				look(t, ctx, chromedp.Evaluate(`[...document.querySelectorAll('*')]
+					.filter(e => e.getBoundingClientRect().right > innerWidth + 1 || getComputedStyle(e).overflowX === 'auto' && e.scrollWidth > e.clientWidth)
+					.map(e => e.tagName + '.' + e.className)`, &wide))
+				if len(wide) > 0 {
+					t.Errorf("%s is wider than a window of %d pixels: %v", path, width, wide)
+				}
+				picture(t, ctx, fmt.Sprint(name, "-", width, "-", scheme))
+			}
+		}
+	}
+	var empty string
+	look(t, ctx, chromedp.Navigate(url+"/chat"), chromedp.Evaluate(`getComputedStyle(document.getElementById('lines'), '::before').content`, &empty))
+	if !strings.Contains(empty, "Nothing has been said yet") {
+		t.Errorf("an empty chat says %q", empty)
+	}
+}
+
 // TestPageInABrowser: the page shows the pulse, what the loop does, and the effect
 // of blocking it.
 func TestPageInABrowser(t *testing.T) {
@@ -112,7 +169,8 @@ func TestPageInABrowser(t *testing.T) {
 		chromedp.Click("#say"),
 		until(`document.getElementById('said').textContent.startsWith('there and back in')`),
 		chromedp.Click("#offload"),
-		until(`document.getElementById('blocked').textContent.startsWith('answered after')`))
+		until(`document.getElementById('blocked').textContent.startsWith('answered after')`),
+		until(`document.getElementById('stat-jobs').textContent !== '0'`)) // and stays so
 	var calm, blocked float64
 	longest := func(ms *float64) chromedp.Action { return chromedp.Evaluate(`Math.max(...answers)`, ms) }
 	look(t, ctx,

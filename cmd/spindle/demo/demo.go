@@ -138,7 +138,7 @@ func events(server context.Context, w http.ResponseWriter, r *http.Request) {
 		s := l.Stats()
 		data, err := json.Marshal(map[string]any{
 			"turns": s.Turns, "callbacks": s.Callbacks, "events": s.Events, "timersFired": s.TimersFired,
-			"timers": s.Timers, "fds": s.FDs, "jobs": s.Jobs, "lagMicroseconds": s.Lag.Microseconds(),
+			"timers": s.Timers, "fds": s.FDs, "jobs": s.JobsDone, "lagMicroseconds": s.Lag.Microseconds(),
 		})
 		if err != nil {
 			return
