@@ -55,6 +55,8 @@ type queue struct {
 	head, tail uint
 }
 
+func (q *queue) len() int { return int(q.tail - q.head) }
+
 func (q *queue) push(t *Task) {
 	if q.tail-q.head == uint(len(q.ring)) {
 		bigger := make([]*Task, max(16, 2*len(q.ring)))

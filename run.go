@@ -85,7 +85,7 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	run := newRun(ctx, r.l, r.o)
 	// The loop has run on a goroutine of its own. Its coroutines must not end on
 	// the caller's, who may have locked the thread.
-	defer aside(run.s.leave)
+	defer aside(func() { run.s.leave(run) })
 	run.root.done = r.l.Stop
 	run.start(fn)
 	defer run.follow(ctx)()
@@ -122,7 +122,7 @@ func endsTest(stack []byte) bool {
 // before it runs. When fn and all tasks it has started have ended, done is called
 // on the loop with what Run would return; nil does without. If ctx ends,
 // everything is cancelled. A loop that is stopped before leaves the tasks where
-// they wait.
+// they wait; Close of the loop cancels them, and done is called with loop.ErrClosed.
 func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
 	if l.Foreign() {
 		panic("spindle: RunOn called from a goroutine that is not the loop's; Post a function that calls it")
@@ -166,8 +166,8 @@ func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done fun
 // endSoon ends the run in a coming turn: the last task is still on its coroutine,
 // which is to end too.
 func (r *run) endSoon(ctx context.Context, done func(error)) {
-	r.l.CallSoon(func() {
-		r.s.leave()
+	r.l.CallSoonWith(loop.RunAtClose, func() {
+		r.s.leave(r)
 		err := r.result(ctx)
 		if done != nil {
 			done(err)
@@ -185,7 +185,7 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 		r.traced = make(traced)
 	}
 	r.root = &Nursery{s: r.s, scope: r.open(ctx)}
-	r.s.runs++
+	r.s.runs = append(r.s.runs, r)
 	return r
 }
 
@@ -279,8 +279,13 @@ func (r *run) result(ctx context.Context) error {
 	r.grace.Cancel() // the loop may go on to be used
 	r.root.closed = true
 	err := r.root.result()
-	if err == nil && ctx.Err() != nil && r.root.scope.caught {
-		err = context.Cause(ctx)
+	if err == nil && r.root.scope.caught {
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case r.root.scope.canceled.Cause == loop.ErrClosed:
+			err = loop.ErrClosed
+		}
 	}
 	r.root.scope.close()
 	if len(r.stragglers) > 0 {

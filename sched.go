@@ -1,6 +1,8 @@
 package spindle
 
 import (
+	"slices"
+
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -20,7 +22,7 @@ type sched struct {
 	spare   []*Task // that have ended, for reuse
 	started uint64  // tasks so far
 	lanes   [3]freshLane
-	runs    int // under way on the loop
+	runs    []*run // under way on the loop
 
 	// Where coroutines cannot switch to one another directly; see portable.go.
 	portable  bool
@@ -298,14 +300,12 @@ func aside(fn func()) {
 
 // leave is the end of a run. With the last one the coroutines in the pool end: an
 // abandoned one would never be collected.
-func (s *sched) leave() {
-	if s.runs--; s.runs == 0 {
+func (s *sched) leave(r *run) {
+	s.runs = slices.DeleteFunc(s.runs, func(o *run) bool { return o == r })
+	if len(s.runs) == 0 {
 		s.dismissAll()
 	}
 }
-
-// LoopClosing is called when the loop is closed, perhaps while runs are under way on it.
-func (s *sched) LoopClosing() { s.dismissAll() }
 
 // dismissAll ends the coroutines of all pools that can be ended here. Those that were made
 // under another thread lock than the caller's end elsewhere if they were made under none;

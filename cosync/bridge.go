@@ -39,14 +39,15 @@ type far struct {
 	err    error         // how the wait ends
 }
 
-func (f *far) wake(err error) {
+// wake ends the wait. It reports whether the waiter is still there: the loop of a task
+// may be closed. If it is closed later, Close still wakes the task first.
+func (f *far) wake(err error) bool {
 	f.err = err
 	if f.l == nil {
 		f.signal <- struct{}{} // has room for the one there is in a wait
-		return
+		return true
 	}
-	// A task waits for it and cannot leave: the loop is there.
-	_ = f.l.Post(f.post)
+	return f.l.PostWith(loop.RunAtClose, f.post) == nil
 }
 
 // put and get are to be called with the lock held.
@@ -55,10 +56,11 @@ func (b *bridge[T]) put(v T) (done bool, err error) {
 	if b.closed {
 		return true, ErrClosed
 	}
-	if w := b.lines[getting].take(); w != nil {
+	for w := b.lines[getting].take(); w != nil; w = b.lines[getting].take() {
 		w.value = v
-		w.far.wake(nil)
-		return true, nil
+		if w.far.wake(nil) {
+			return true, nil
+		}
 	}
 	if b.kept.n == b.capacity {
 		return false, nil

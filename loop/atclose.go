@@ -66,10 +66,17 @@ func (fn dropped) Resume() { fn() }
 func (fn owed) Resume() { fn() }
 
 // RunOwed runs the callbacks that were scheduled with RunAtClose and have not run,
-// also those that come meanwhile. It is for LoopClosing: Close calls it before the
-// first of these, after each of them and at the end.
+// also those that come meanwhile. A panic of one is an error of Close. It is for
+// LoopClosing: Close calls it before the first of these, after each of them and at
+// the end.
 func (l *Loop) RunOwed() {
 	l.only("RunOwed")
+	for !l.guard(l.runOwed) {
+		l.closeErr(l.failure)
+	}
+}
+
+func (l *Loop) runOwed() {
 	if l.inbox.waiting.Load() {
 		l.takeInbox()
 	}
@@ -85,13 +92,10 @@ func (l *Loop) RunOwed() {
 	}
 }
 
-// runOwed is RunOwed for Close: a callback that panics does not keep the rest from
-// running. It adds the panics to errs.
-func (l *Loop) runOwed(errs []error) []error {
-	l.failure = nil
-	for !l.guard(l.RunOwed) {
-		errs = append(errs, l.failure)
+// closeErr has Close return err too.
+func (l *Loop) closeErr(err error) {
+	if err != nil {
+		l.closeErrs = append(l.closeErrs, err)
 	}
 	l.failure = nil
-	return errs
 }

@@ -33,8 +33,8 @@ func (l *Loop) SetLocal(key, value any) {
 
 // closeLocals ends what layers above keep with the loop, also what is put there
 // meanwhile.
-func (l *Loop) closeLocals() (errs []error) {
-	errs = l.runOwed(errs)
+func (l *Loop) closeLocals() {
+	l.RunOwed()
 	for len(l.locals) > 0 {
 		last := l.locals[len(l.locals)-1]
 		l.guard(func() {
@@ -42,12 +42,11 @@ func (l *Loop) closeLocals() (errs []error) {
 			case interface{ LoopClosing() }:
 				v.LoopClosing()
 			case interface{ LoopClosing() error }:
-				errs = append(errs, v.LoopClosing())
+				l.closeErr(v.LoopClosing())
 			}
 		})
-		errs = append(errs, l.failure)
+		l.closeErr(l.failure)
 		l.locals = slices.DeleteFunc(l.locals, func(x local) bool { return x.key == last.key })
-		errs = l.runOwed(errs)
+		l.RunOwed()
 	}
-	return errs
 }

@@ -160,7 +160,10 @@ type Loop struct {
 	stats    Stats
 	obs      observation
 	locals   []local
-	owedAt   uint64 // where RunOwed goes on, in the Normal lane
+
+	// While Close runs.
+	owedAt    uint64 // where RunOwed goes on, in the Normal lane
+	closeErrs []error
 }
 
 // States of a loop.
@@ -218,9 +221,10 @@ func (l *Loop) Close() error {
 		return ErrRunning
 	}
 	l.own()
-	errs := l.closeLocals()
+	l.failure = nil
+	l.closeLocals()
 	l.inbox.close()
-	errs = append(errs, l.closeLocals()...) // what was posted meanwhile
+	l.closeLocals() // what was posted meanwhile
 	lost := l.lost()
 	l.state.Store(closed)
 	l.owner.Store(closedOwner)
@@ -230,12 +234,12 @@ func (l *Loop) Close() error {
 	l.watches = watches{}
 	l.fds.Store(0)
 	if lost != nil {
-		errs = append(errs, lost)
+		l.closeErr(lost)
 	}
 	if err := l.k.Close(); err != nil {
-		errs = append(errs, &OpError{Op: "close", FD: noFD, Err: err})
+		l.closeErr(&OpError{Op: "close", FD: noFD, Err: err})
 	}
-	return errors.Join(errs...)
+	return errors.Join(l.closeErrs...)
 }
 
 // Done is closed when the loop was closed: what was posted and has not run by
