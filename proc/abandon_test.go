@@ -67,8 +67,8 @@ func TestAStragglerLeavesNoChild(t *testing.T) {
 	}
 }
 
-// TestAClosedLoopLeavesNoChild, though its tasks stay where they wait, for ever:
-// that is why another process does it.
+// TestAClosedLoopLeavesNoChild, in another process: this one has children of other
+// tests.
 func TestAClosedLoopLeavesNoChild(t *testing.T) {
 	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
 		out, err := w.role("abandon", w.backend, strconv.FormatBool(w.handles)).CombinedOutput(ctx)

@@ -30,6 +30,7 @@ func stationOf(l *loop.Loop) *station {
 func (st *station) LoopClosing() {
 	for p := range st.children {
 		p.abandon()
+		p.exited.Wake(1) // supervise goes on to its end
 	}
 	for s := range st.subscriptions {
 		s.close()
