@@ -226,12 +226,20 @@ func (f *Failure) faults() (names []string) {
 }
 
 // shrink makes the story shorter for as long as it ends badly: less of everything,
-// then without faults, many at a time and then one by one, and then less again.
+// then without faults, many at a time and then one by one. It starts over until
+// nothing more can be left out: fewer faults may do with less, and a smaller world
+// with other faults.
 func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
-	if len(f.Parts()) == 0 {
-		return f
+	for {
+		before := f.Parts()
+		if len(before) == 0 {
+			return f
+		}
+		f = f.lessen(again).omit(again)
+		if slices.Equal(f.Parts(), before) {
+			return f
+		}
 	}
-	return f.lessen(again).omit(again).lessen(again)
 }
 
 // lessen looks for the smallest amounts that do, from below: a small world is soon

@@ -100,3 +100,43 @@ func TestUnknownPartsAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// entangled is a world that fails if c is paused; but if b is paused too, only if a
+// is as well. So a cannot be left out before b is.
+func entangled(w *sim.World) {
+	for _, name := range []string{"a", "b", "c"} {
+		w.Host(name).Go(func(ctx context.Context) error {
+			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
+				return err
+			}
+			paused := map[string]bool{}
+			for _, fault := range w.Script() {
+				paused[fault.What[:1]] = true
+			}
+			if paused["c"] && (paused["a"] || !paused["b"]) {
+				return errors.New("entangled")
+			}
+			return nil
+		})
+	}
+	w.SetFaults(sim.Faults{For: time.Second, PauseEvery: 300 * time.Millisecond})
+}
+
+// TestShrinkingAgainFindsNothing: a failure is shrunk as far as it goes, also where
+// what is left out late lets something before it be left out.
+func TestShrinkingAgainFindsNothing(t *testing.T) {
+	found := 0
+	for seed := range uint64(200) {
+		f := sim.Search{First: seed, Runs: 1}.Find(t.Context(), entangled)
+		if f == nil {
+			continue
+		}
+		found++
+		if needs := f.World.Script(); len(needs) != 1 || !strings.HasPrefix(needs[0].What, "c ") {
+			t.Errorf("seed %d: it needs %v", seed, needs)
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d seeds fail", found)
+	}
+}

@@ -76,10 +76,11 @@ const restoreTries = 1 << 16
 
 // LockWord returns a word of the goroutine that Current identified. It is zero unless the
 // goroutine is locked to its thread, and then it identifies the thread. Only that
-// goroutine may read it. Where the word was not found, the result is always zero.
+// goroutine may read it. Where the word was not found, and for no goroutine, the result
+// is always zero.
 func LockWord(current uintptr) *uintptr {
 	place := findLock()
-	if place < 0 {
+	if place < 0 || current == 0 {
 		return &neverLocked
 	}
 	return at[uintptr](current, place)
