@@ -3,10 +3,12 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -261,5 +263,66 @@ func TestSimulatedWriteTimeoutIsNotProlonged(t *testing.T) {
 	})
 	if err := w.Run(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHandlersOnGoroutinesAreRefusedInASimulation: they would run at no particular
+// moment. The run fails and says what to use.
+func TestHandlersOnGoroutinesAreRefusedInASimulation(t *testing.T) {
+	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })
+	mux := http.NewServeMux()
+	mux.Handle("/plain", plain)
+	mux.Handle("/inline", web.Inline(plain))
+	for name, handler := range map[string]http.Handler{"a plain handler": plain, "a mux": mux} {
+		setup := func(w *sim.World) {
+			server := &web.Server{Handler: handler}
+			w.Host("server").Serve(func(ctx context.Context) error { return server.ListenAndServe(ctx, ":80") })
+			w.Host("client").Go(func(ctx context.Context) error {
+				for _, path := range []string{"/inline", "/plain"} {
+					c, err := stream.Dial(ctx, "tcp", "server:80")
+					if err != nil {
+						return err
+					}
+					defer c.Close()
+					fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+					if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		refused := func(t *testing.T, err error) {
+			for _, want := range []string{"host server", "web.Inline"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("it does not say %q: %v", want, err)
+				}
+			}
+		}
+		t.Run(name+" in a World", func(t *testing.T) {
+			w := sim.NewWorld(1)
+			setup(w)
+			refused(t, w.Run())
+		})
+		t.Run(name+" in Find", func(t *testing.T) {
+			f := sim.Search{Runs: 3}.Find(t.Context(), setup)
+			if f == nil {
+				t.Fatal("nothing fails")
+			}
+			refused(t, f.Err)
+		})
+		t.Run(name+" in Explore", func(t *testing.T) {
+			if os.Getenv("SPINDLE_TEST_CHILD") != "" {
+				sim.Explore(t, 3, setup)
+				return
+			}
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
+			cmd.Env = append(os.Environ(), "SPINDLE_TEST_CHILD=1")
+			said, err := cmd.CombinedOutput()
+			if err == nil {
+				t.Fatalf("it passes: %s", said)
+			}
+			refused(t, errors.New(string(said)))
+		})
 	}
 }

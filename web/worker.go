@@ -36,6 +36,9 @@ func (ws *workers) run(x *exchange) {
 		ws.idle = ws.idle[:last]
 		ws.mu.Unlock()
 		w.next <- x
+	case !x.st.l.Kernel().Real(): // there are no idle workers then
+		ws.mu.Unlock()
+		x.st.l.CallSoon(func() { panic(simulatedHandler) }) // the run is to fail, and not this connection
 	case ws.count < ws.most:
 		ws.count++
 		ws.mu.Unlock()
@@ -45,6 +48,10 @@ func (ws *workers) run(x *exchange) {
 		ws.mu.Unlock()
 	}
 }
+
+// simulatedHandler is the panic of a simulated loop that has a request for a handler
+// that is not inline.
+const simulatedHandler = "web: a handler runs on a goroutine, which a simulated run cannot have; wrap it, or the whole router, in web.Inline"
 
 // serve is a worker's life. If a handler ends the goroutine, by Goexit, another takes
 // its place.
