@@ -62,7 +62,10 @@ func (c *coro) freeThread() {
 // identifyDriver makes the driver the goroutine that runs the loop.
 func (s *sched) identifyDriver() {
 	if g := s.l.Owner(); g != s.driver.g {
-		s.driver.g, s.driver.lock = g, goid.LockWord(g)
+		s.driver.g = g
+		if g != 0 { // else the loop does not run: a run ends
+			s.driver.lock = goid.LockWord(g)
+		}
 	}
 }
 
