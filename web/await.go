@@ -21,7 +21,12 @@ func (st *station) await(what string, begin func(done func(error))) error {
 	case err := <-result:
 		return err
 	case <-l.Done():
-		return ErrServerClosed
+		select {
+		case err := <-result: // what was done before the loop ended, was done
+			return err
+		default:
+			return ErrServerClosed
+		}
 	}
 }
 

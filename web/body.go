@@ -25,6 +25,7 @@ type body struct {
 	total int64   // bytes received; guarded by mu
 	most  int64   // the total at which skip gives up; guarded by mu
 	state arrival // guarded by mu
+	eof   bool    // the handler has read the end; guarded by mu
 
 	trailers http.Header // the request's: the keys declared, later the fields; nil if not chunked
 	trailer  http.Header // that has come and is not in trailers yet; guarded by mu
@@ -210,6 +211,7 @@ func (b *body) take(p []byte) (n int, err error, feed bool) {
 		if n == 0 || b.err == io.EOF {
 			err = b.err
 		}
+		b.eof = b.eof || err == io.EOF
 		if err == io.EOF && b.trailer != nil {
 			maps.Copy(b.trailers, b.trailer)
 			b.trailer = nil
@@ -265,6 +267,28 @@ func (b *body) ask() error {
 		}
 		return nil
 	})
+}
+
+// surrender closes the body and returns what was received and not read of it, as it
+// would come from the connection: in chunks if it did. The parser is the connection's,
+// nil if the body is complete. On the loop.
+func (b *body) surrender(p *http1.RequestParser) (unread []byte) {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	unread = b.buf[b.at:]
+	switch {
+	case b.trailers == nil: // not chunked
+	case p != nil:
+		unread = p.AppendUnread(nil, unread)
+	case !b.eof:
+		unread, _ = http1.AppendLastChunk(http1.AppendChunk(nil, unread), b.trailer)
+	}
+	b.mu.Unlock()
+	b.Close()
+	b.arrived()
+	return unread
 }
 
 // Close tells that the rest is not wanted.

@@ -102,11 +102,7 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 		c.hasRoom(cause)
 		x.cancel(cause)
 	}
-	if c.within() {
-		p := c.more.parser
-		p.Reset()
-		c.st.giveParser(p)
-	}
+	c.dropParser()
 	c.more = nil
 }
 

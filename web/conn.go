@@ -134,7 +134,7 @@ func (c *conn) consume(data []byte) {
 	}
 	p := c.takeParser()
 	c.flags |= consuming
-	defer c.caught(p)
+	defer c.caught()
 	answered := 0
 	for c.wants() {
 		n, event, err := p.Parse(data)
@@ -162,17 +162,17 @@ func (c *conn) consume(data []byte) {
 			break
 		}
 	}
+	if p.Idle() {
+		st.giveParser(p)
+	} else {
+		c.extra().parser = p // before the handler starts: Hijack needs it
+	}
 	if x := c.x; x != nil && !x.started {
 		x.start()
 	}
 	c.flags &^= consuming
 	if c.is(lingers | gone) {
-		p.Reset()
-	}
-	if p.Idle() {
-		st.giveParser(p)
-	} else {
-		c.extra().parser = p
+		c.dropParser()
 	}
 	if len(data) > 0 && !c.is(lingers|gone) {
 		c.keep(data)
@@ -199,15 +199,23 @@ func (c *conn) takeParser() *http1.RequestParser {
 	return p
 }
 
-// caught is for a lean handler that has panicked.
-func (c *conn) caught(p *http1.RequestParser) {
+// dropParser gives up the message that has come in part, if there is one.
+func (c *conn) dropParser() {
+	if c.within() {
+		p := c.takeParser()
+		p.Reset()
+		c.st.giveParser(p)
+	}
+}
+
+// caught is for a lean handler that has panicked. The parser it was lent is left to the
+// garbage collector.
+func (c *conn) caught() {
 	if !c.is(consuming) {
 		return
 	}
 	c.flags &^= consuming
 	c.st.out = c.st.out[:0]
-	p.Reset()
-	c.st.giveParser(p)
 	v := recover()
 	c.st.sv.logPanic(v, c.remoteAddr())
 	c.hangUp()

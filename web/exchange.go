@@ -173,16 +173,17 @@ func (x *exchange) finish() {
 	c, w := x.c, &x.w
 	x.control.cancel()
 	x.body.drop()
-	if !c.is(gone | switching) {
-		switch {
-		case !x.returned:
-			c.hangUp()
-		case w.closes:
-			x.closes = true
-			fallthrough
-		default:
-			w.sendLast(c.tc)
+	switch {
+	case c.is(gone):
+	case c.is(switching):
+		if h, ok := c.tc.Protocol().(*hijacked); ok && !x.returned {
+			h.abandon(c)
 		}
+	case !x.returned:
+		c.hangUp()
+	default:
+		x.closes = x.closes || w.closes
+		w.sendLast(c.tc)
 	}
 	w.dropBuffers()
 	x.log()

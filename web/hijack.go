@@ -14,8 +14,10 @@ import (
 )
 
 // Hijack gives the connection to the handler, for http.Hijacker. It waits as the
-// request's body does: as a task in tasks, as a goroutine elsewhere. The reader has
-// what came early.
+// request's body does: as a task in tasks, as a goroutine elsewhere. The reader begins
+// with what was received and not read: the rest of the request's body, which cannot be
+// read from the request any more, and what follows it. If the handler panics, the
+// connection is closed.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := w.enter(); err != nil {
 		return nil, nil, err
@@ -73,19 +75,38 @@ func (h *hijacked) take(w *response) error {
 	h.paused = c.is(readsPaused)
 	h.readAt.expires = h.readTooLate
 	h.writeAt.expires = func() { h.wakeWriters(os.ErrDeadlineExceeded) }
-	if c.more != nil {
-		h.buf = c.more.pending
-		c.more.pending = nil
-	}
+	h.buf = c.surrender(w.x.body)
 	if c.is(ended) {
 		h.err = io.EOF
 	}
-	if c.is(consuming) { // the rest of what is being parsed is its too
-		h.buf = append(h.buf, c.st.rest...)
-		c.st.rest = nil
-	}
 	h.tc.SetProtocol(h)
 	return nil
+}
+
+// surrender returns what was received and not read, of the request's body and after it.
+func (c *conn) surrender(b *body) (unread []byte) {
+	if c.within() {
+		unread = b.surrender(c.more.parser)
+		c.dropParser()
+	} else {
+		unread = b.surrender(nil)
+	}
+	if c.more != nil {
+		unread = append(unread, c.more.pending...)
+		c.more.pending = nil
+	}
+	if c.is(consuming) { // the rest of what is being parsed
+		unread = append(unread, c.st.rest...)
+		c.st.rest = nil
+	}
+	return unread
+}
+
+// abandon closes a connection whose handler has panicked after it took it, on the loop.
+func (h *hijacked) abandon(c *conn) {
+	h.fail(net.ErrClosed)
+	c.timeWrites()
+	c.tc.Close()
 }
 
 // ConnectionMade is not called for a connection that was taken over.

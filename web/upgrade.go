@@ -35,6 +35,9 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 		return err
 	}
 	return rw.x.st.do(func() error {
+		if !rw.x.complete && !rw.hijacked {
+			return errIncomplete
+		}
 		if err := rw.detach(); err != nil {
 			return err
 		}
@@ -75,8 +78,6 @@ func (w *response) detach() error {
 		return http.ErrHijacked
 	case c.is(gone | lingers):
 		return c.cause()
-	case !w.x.complete:
-		return errIncomplete
 	}
 	w.hijacked = true
 	w.x.control.cancel()

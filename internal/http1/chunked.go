@@ -94,6 +94,41 @@ func (p *parser) chunkBegins() *Error {
 	return nil
 }
 
+// AppendUnread appends what a reader that takes the connection over in a chunked body has
+// to read before what comes next: data, which the parser returned and the caller did
+// not use, as a chunk, and the framing after it as far as the parser has taken that.
+// Chunk extensions and the sizes of earlier chunks are not restored.
+func (p *parser) AppendUnread(dst, data []byte) []byte {
+	if p.state == atChunkData {
+		dst = AppendChunkHead(dst, len(data)+int(p.remaining))
+		return append(dst, data...)
+	}
+	within := p.state == atChunkDataCR || p.state == atChunkDataLF
+	if len(data) > 0 {
+		dst = AppendChunkHead(dst, len(data))
+		dst = append(dst, data...)
+		if !within {
+			dst = append(dst, ChunkEnd...)
+		}
+	}
+	switch p.state {
+	case atChunkDataLF:
+		dst = append(dst, '\r')
+	case atChunkSize, atChunkExtension, atChunkSizeLF:
+		for i := p.digits - 1; i >= 0; i-- {
+			dst = append(dst, "0123456789abcdef"[p.size>>(4*i)&15])
+		}
+		if p.state == atChunkExtension {
+			dst = append(dst, ';')
+		} else if p.state == atChunkSizeLF {
+			dst = append(dst, '\r')
+		}
+	case atTrailer:
+		dst = append(append(dst, "0\r\n"...), p.buf...)
+	}
+	return dst
+}
+
 // trailer reads the trailer section from i on, and with it the message's end.
 func (p *parser) trailer(data []byte, i int) (int, Event, error) {
 	n, done, err := p.section(data[i:])
