@@ -2,9 +2,11 @@ package spindle
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -25,6 +27,10 @@ type Options struct {
 	// "task" and in a runtime/trace region with its name, and the tree tells
 	// where it was started. It costs half a microsecond for each task.
 	Trace bool
+
+	// ErrorLog is the logger for what concerns no caller, such as a task that
+	// ignores its cancellation. Nil means slog.Default().
+	ErrorLog *slog.Logger
 }
 
 // Run makes a loop and runs fn on it as a task; it returns when fn and all
@@ -245,6 +251,9 @@ func Background(ctx context.Context) *Nursery {
 	}
 	return scope.run.root
 }
+
+// log returns the run's logger.
+func (r *run) log() *slog.Logger { return cmp.Or(r.o.ErrorLog, slog.Default()) }
 
 // run is a Run under way.
 type run struct {

@@ -27,6 +27,7 @@ type Task struct {
 	budget  int8  // immediate completions left until it lets others run
 	ignored uint8 // cancellations in a row that it did not heed
 	doomed  bool  // its next wait ends it: it outlived every cancellation
+	slowed  bool  // it was logged that it ignores its cancellation
 	known   bool  // to somebody who may keep it: it cannot be used for another
 	inScope node  // among the tasks of scope
 }
@@ -218,9 +219,9 @@ func (t *Task) heed(outer *Scope) {
 	}
 }
 
-// breathe lets the others run before a cancelled wait returns. Code that heeds
-// no cancellation waits again at once: it is slowed down, so that it does not
-// burn a core.
+// breathe lets the others run before a cancelled wait returns. Code that ignores
+// cancellation waits again at once: it is slowed down, so that it does not burn a
+// core, and the first time it is logged.
 func (t *Task) breathe() {
 	if t.ignored < 255 {
 		t.ignored++
@@ -229,6 +230,11 @@ func (t *Task) breathe() {
 		t.queue()
 		t.rest()
 		return
+	}
+	if !t.slowed {
+		t.slowed = true
+		t.nursery.scope.run.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
+			"task", t.Name(), "function", t.place(), "cancelled waits", t.ignored, "each takes", heedless)
 	}
 	t.co.timer = t.co.s.l.CallLater(heedless, t.co.alarm())
 	t.wait(t.scope, "cancelled wait", unabortable{})
