@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,8 @@ type stall struct {
 func watchStall(w *simnet.World) *stall {
 	s := &stall{}
 	s.world.Store(w)
-	s.timer = time.AfterFunc(stallPeriod, s.look)
+	s.timer = time.AfterFunc(math.MaxInt64, s.look)
+	s.timer.Reset(stallPeriod) // look uses s.timer, so it begins only now
 	return s
 }
 
