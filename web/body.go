@@ -115,7 +115,7 @@ func (b *body) fail(err error) {
 func (b *body) leavesTooMuch() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == cut || b.x.length-b.total > skipLimit
+	return b.state == cut || b.x.length-b.taken() > skipLimit
 }
 
 // skip drops what is left of a chunked body, and reports whether it came to the end: not
@@ -123,21 +123,34 @@ func (b *body) leavesTooMuch() bool {
 func (b *body) skip() bool {
 	b.mu.Lock()
 	b.leave()
-	coming := b.state == coming
+	wait := b.state == coming && b.total <= b.most
 	b.mu.Unlock()
-	if coming && b.x.st.awaitIn(&b.reading, "the end of a request body", b.waitEnd) != nil {
+	if wait && b.x.st.awaitIn(&b.reading, "the end of a request body", b.waitEnd) != nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == whole
+	return b.state == whole && b.total <= b.most
+}
+
+// taken is how many bytes the handler has read; under mu.
+func (b *body) taken() int64 {
+	if b.done {
+		return b.most - skipLimit
+	}
+	return b.total - int64(len(b.buf)-b.at)
+}
+
+// unread is how many bytes were received that the handler has not read.
+func (b *body) unread() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.total - b.taken()
 }
 
 // leave drops what was not read, and what is still to come; under mu.
 func (b *body) leave() {
-	if !b.done {
-		b.most = b.total - int64(len(b.buf)-b.at) + skipLimit
-	}
+	b.most = b.taken() + skipLimit
 	b.buf, b.at, b.done = nil, 0, true
 }
 

@@ -369,6 +369,7 @@ func (c *conn) answered(x *exchange) {
 		return
 	case !x.complete:
 		c.flags |= skipping
+		c.extra().dropped = x.body.unread()
 	}
 	if !c.is(consuming) {
 		c.proceed()
