@@ -103,7 +103,7 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		select {
 		case r := <-done:
 			if r.fault != nil {
-				panic(r.fault)
+				r.fault.Repanic()
 			}
 			return r.value, r.err
 		case <-ended:

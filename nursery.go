@@ -2,6 +2,7 @@ package spindle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -88,8 +89,17 @@ func (n *Nursery) failed(err error) {
 }
 
 // result joins the errors, without the cancellations by which the nursery ended
-// its own tasks.
+// its own tasks. If a task panicked, so does result.
 func (n *Nursery) result() error {
+	err, fault := n.outcome()
+	if fault != nil {
+		panic(besides(fault, err))
+	}
+	return err
+}
+
+// outcome is result that returns the panic.
+func (n *Nursery) outcome() (error, *PanicError) {
 	var left []error
 	for _, err := range n.errs {
 		if err == error(n.fault) {
@@ -99,16 +109,20 @@ func (n *Nursery) result() error {
 			left = append(left, err)
 		}
 	}
-	err := together(left)
-	if n.fault != nil {
-		if err != nil {
-			fault := *n.fault
-			fault.Also = err
-			n.fault = &fault
-		}
-		panic(n.fault)
+	return together(left), n.fault
+}
+
+// besides returns a panic that tells of another failure too.
+func besides(fault *PanicError, err error) *PanicError {
+	if err == nil {
+		return fault
 	}
-	return err
+	both := *fault
+	if both.Also != nil {
+		err = errors.Join(both.Also, err)
+	}
+	both.Also = err
+	return &both
 }
 
 // together returns several errors as one.

@@ -38,6 +38,12 @@ type Options struct {
 // returns the context's cause, or nil if fn returns nil all the same. It is
 // asyncio.run and trio.run.
 //
+// A panic in a task cancels the other tasks, and when they have ended Run panics with
+// a *PanicError. If that is not recovered, the program ends and prints the stack of the
+// task. A panic in a callback of the loop ends the run too, and Run returns it, as a
+// *LoopError (unless Options.Loop.OnPanic takes it). Work that was accepted and never
+// ran fails the run with a *loop.LostError, which names it.
+//
 // It is for goroutines. In a task it would hold up the task's loop until it returns;
 // if ctx tells, it panics. There, open a nursery.
 func Run(ctx context.Context, fn func(context.Context) error) error {
@@ -51,8 +57,17 @@ func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (er
 		return err
 	}
 	defer func() {
-		if lost := r.Close(); lost != nil {
+		lost := r.Close()
+		if lost == nil {
+			return
+		}
+		switch v := recover().(type) {
+		case nil:
 			err = errors.Join(err, lost)
+		case *PanicError:
+			besides(v, lost).Repanic()
+		default:
+			panic(v)
 		}
 	}()
 	return r.Run(ctx, fn)
@@ -222,7 +237,13 @@ type LoopError struct {
 	Tree Tree
 }
 
-func (e *LoopError) Error() string { return e.Err.Error() + "\n" + e.Tree.String() }
+func (e *LoopError) Error() string {
+	text := e.Err.Error()
+	if p, ok := e.Err.(*PanicError); ok {
+		text += "\n\n" + string(p.Stack)
+	}
+	return text + "\n" + e.Tree.String()
+}
 
 // Unwrap returns the loop's error.
 func (e *LoopError) Unwrap() error { return e.Err }
@@ -287,8 +308,8 @@ func (r *run) doom() {
 func (r *run) result(ctx context.Context) error {
 	r.grace.Cancel() // the loop may go on to be used
 	r.root.closed = true
-	err := r.root.result()
-	if err == nil && r.root.scope.caught {
+	err, fault := r.root.outcome()
+	if err == nil && fault == nil && r.root.scope.caught {
 		switch {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -298,7 +319,10 @@ func (r *run) result(ctx context.Context) error {
 	}
 	r.root.scope.close()
 	if len(r.stragglers) > 0 {
-		return errors.Join(err, &StragglerError{r.stragglers})
+		err = errors.Join(err, &StragglerError{r.stragglers})
+	}
+	if fault != nil {
+		besides(fault, err).Repanic()
 	}
 	return err
 }

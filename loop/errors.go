@@ -57,6 +57,17 @@ type PanicError struct {
 	Value any    // what was panicked with; ErrGoexit for runtime.Goexit
 	Stack []byte // of the goroutine that panicked, as debug.Stack prints it
 	Also  error  // what else failed at the same time; nil nearly always
+
+	again bool // Error prints Stack too
+}
+
+// Repanic panics with a copy of e. If nothing recovers that, Go prints its text as the
+// program ends. So the text of the copy includes Stack: what Go prints by itself is the
+// stack of the caller of Repanic, which is not to blame.
+func (e *PanicError) Repanic() {
+	again := *e
+	again.again = true
+	panic(&again)
 }
 
 func (e *PanicError) Error() string {
@@ -66,6 +77,9 @@ func (e *PanicError) Error() string {
 	}
 	if e.Also != nil {
 		text += "\nbesides: " + e.Also.Error()
+	}
+	if e.again {
+		text += "\n\n" + string(e.Stack)
 	}
 	return text
 }

@@ -117,7 +117,7 @@ func Test(tb testing.TB, program func(context.Context) error) {
 	case left != nil:
 		tb.Fatal(left)
 	case fault != nil:
-		tb.Fatalf("%v\n\n%s", fault, fault.Stack)
+		tb.Fatal(fault) // its text has the stack
 	case err != nil:
 		tb.Fatal(err)
 	}

@@ -19,9 +19,10 @@ const lastEvents = 60
 func (f *Failure) Story(again string) string {
 	var b strings.Builder
 	w := f.World
-	fmt.Fprintf(&b, "sim: seed %d fails after %v: %v\n", w.Seed(), w.Now(), f.Err)
+	why := f.Err.Error()
+	fmt.Fprintf(&b, "sim: seed %d fails after %v: %s\n", w.Seed(), w.Now(), why)
 	var fault *spindle.PanicError
-	if errors.As(f.Err, &fault) {
+	if errors.As(f.Err, &fault) && !strings.Contains(why, string(fault.Stack)) {
 		fmt.Fprintf(&b, "%s\n", fault.Stack)
 	}
 	if again != "" {
