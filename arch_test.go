@@ -134,7 +134,7 @@ func sources(t *testing.T) (all []source) {
 			return err
 		}
 		if d.IsDir() {
-			if p != "." && (p == "bench" || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			if p != "." && (p == "bench" || p == "compat" || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
 				return fs.SkipDir
 			}
 			return nil
