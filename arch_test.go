@@ -102,6 +102,7 @@ var goStatements = []string{
 	"sched.go",                   // ends coroutines where no thread is locked
 	"internal/simnet/process.go", // the same
 	"sim/bubble.go",              // a test may end by Goexit in a bubble
+	"sim/parallel.go",            // worlds of several seeds at a time
 	"internal/goid/",             // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go",   // shows how

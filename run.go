@@ -111,7 +111,10 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	run.start(fn)
 	defer run.follow(ctx)()
 	if err := r.l.Run(context.Background()); err != nil {
-		failure := &LoopError{Err: err, Tree: run.tree().locate()}
+		failure := &LoopError{Err: err, Tree: run.tree()}
+		if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
+			failure.Tree.locate()
+		}
 		run.clear(err)
 		if rest := run.outcome(ctx); rest != nil {
 			return errors.Join(failure, rest)

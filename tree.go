@@ -89,7 +89,7 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 
 // locate finds out at which lines the tasks of a tree are, which takes a dump of all
 // goroutines. The tasks must not have gone on since.
-func (t Tree) locate() Tree {
+func (t Tree) locate() {
 	numbers := make([]uint64, len(t))
 	for i := range t {
 		if co := t[i].task.co; co != nil {
@@ -100,7 +100,6 @@ func (t Tree) locate() Tree {
 	for i := range t {
 		t[i].At = goid.Line(stacks[numbers[i]])
 	}
-	return t
 }
 
 func (t Tree) String() string {

@@ -36,6 +36,9 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 			defer close(done)
 			b = newBubble()
 			b.seeded, b.outside = seeded, outside
+			if !seeded { // others run in parallel, and the number of goroutines says little
+				b.looks = parallelLooks
+			}
 			defer b.close()
 			body(t.Context(), b)
 		}()
@@ -100,6 +103,9 @@ type bubble struct {
 // mostLooks is how often a world looks for goroutines that are not its own: it
 // takes long, and who starts some starts them soon.
 const mostLooks = 64
+
+// parallelLooks is mostLooks in a parallel test, where every look holds up others.
+const parallelLooks = 4
 
 func newBubble() *bubble {
 	b := &bubble{name: within(stackOf(false)), timer: time.NewTimer(time.Hour), poked: make(chan struct{}, 1), looks: mostLooks}
@@ -207,7 +213,7 @@ func within(stack []byte) string {
 // context calls, which comes and goes while nobody runs.
 func ours(stack []byte) bool {
 	_, by, ok := bytes.Cut(stack, []byte("\ncreated by "))
-	if !ok {
+	if !ok || bytes.Contains(stack, []byte(" [synctest.Run")) { // the second has started the bubble
 		return true
 	}
 	for _, ok := range starters {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,7 +27,11 @@ import (
 // The first few seeds are run twice, and compared: a program whose runs differ is
 // told so, because then no seed means anything.
 //
-// In a test it runs each world in a bubble of testing/synctest, as Test does.
+// In a test it runs each world in a bubble of testing/synctest, as Test does. One seed
+// is tried after the other, because crypto/rand, which follows the seed, belongs to
+// the whole process. In a test that has called t.Parallel, crypto/rand is left alone,
+// and seeds are tried on all processors: setup is called on several goroutines, and
+// worlds must not share variables.
 func Explore(tb testing.TB, n int, setup func(w *World)) {
 	tb.Helper()
 	s := Search{Runs: n}
@@ -46,7 +51,26 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		}
 		return
 	}
-	if f := s.find(context.Background(), func(w *World) *Failure { return playIn(tb, w, setup) }); f != nil {
+	seeded := false
+	play := func(w *World) *Failure {
+		f := playIn(tb, w, setup)
+		seeded = seeded || w.core.Seeded()
+		return f
+	}
+	parallel := func() int {
+		if _, ok := tb.(*testing.T); !ok || seeded {
+			return 1
+		}
+		play = func(w *World) *Failure { return playIn(tb, w, setup) }
+		return runtime.GOMAXPROCS(0)
+	}
+	exit := func() {
+		if tb.Skipped() {
+			tb.SkipNow()
+		}
+		tb.FailNow()
+	}
+	if f := s.find(context.Background(), func(w *World) *Failure { return play(w) }, parallel, exit); f != nil {
 		f.report(tb)
 	}
 }

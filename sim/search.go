@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Search looks for a seed with which a world fails. Explore does it in a test; a
@@ -24,7 +26,14 @@ type Search struct {
 	// Failure.Parts tells them. Nil leaves it whole.
 	Only []string
 
-	// Each is called after each run, those of shrinking too. Nil does without.
+	// Parallel is how many worlds run at the same time. Zero means one for each
+	// processor (GOMAXPROCS). Setup is then called on several goroutines, and
+	// worlds must not share variables; 1 tries one seed after the other. The
+	// failure that is found is the same either way: that of the lowest seed.
+	Parallel int
+
+	// Each is called after each run, those of shrinking too. Calls come one at a
+	// time, but in no particular order if worlds run in parallel. Nil does without.
 	Each func(w *World)
 }
 
@@ -39,13 +48,14 @@ type Failure struct {
 	Runs  int // how many seeds were tried to find it
 }
 
-// Find runs setup's world with one seed after the other and returns the first
-// failure, shrunk to the shortest story that was found: without the faults that it
+// Find runs setup's world with many seeds, several at a time, and returns the failure
+// of the lowest seed, shrunk to the shortest story that was found: without the faults that it
 // does not need, and with the least of every Amount. It returns nil if there is
 // none, or if ctx ends before it has found one. As in Explore, some seeds are run
 // twice and compared.
 func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
-	return s.find(ctx, func(w *World) *Failure { return play(w, setup) })
+	parallel := func() int { return cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)) }
+	return s.find(ctx, func(w *World) *Failure { return play(w, setup) }, parallel, runtime.Goexit)
 }
 
 // player runs a world of a seed, cut to some parts. The Failure's Err is nil if it
@@ -57,10 +67,20 @@ func play(w *World, setup func(w *World)) *Failure {
 	return &Failure{World: w, Err: w.Run()}
 }
 
-func (s Search) find(ctx context.Context, play player) *Failure {
+// find tries seeds as play does. The first few are tried alone; then as many at a
+// time as parallel says, which is asked when it is known how those went.
+func (s Search) find(ctx context.Context, play player, parallel func() int, exit func()) *Failure {
+	// A world is small and leaves much garbage: with nothing else on the heap, the
+	// collector would run for nearly every one. These bytes are never touched, and
+	// so take no memory.
+	ballast := make([]byte, 64<<20)
+	defer runtime.KeepAlive(ballast)
+	var mu sync.Mutex
 	run := func(w *World) *Failure {
 		f := play(w)
 		if s.Each != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			s.Each(w)
 		}
 		return f
@@ -69,35 +89,47 @@ func (s Search) find(ctx context.Context, play player) *Failure {
 	if n == 0 {
 		n = 1000
 	}
-	for i := range n {
-		if ctx.Err() != nil {
-			return nil
-		}
-		world := func(only parts) *World {
-			w := NewWorld(s.First + uint64(i))
-			w.only, w.size = only, size(i, n)
-			return w
-		}
-		only := partsOf(s.Only)
-		f := run(world(only))
-		if wrong := f.World.unknownParts(); wrong != nil {
-			f.Err, f.Runs = fmt.Errorf("%w: %s", ErrUnknownPart, strings.Join(wrong, ", ")), i+1
-			return f
-		}
-		if f.Err != nil {
-			f = f.shrink(func(only parts) *Failure { return run(world(only)) })
-			f.Runs = i + 1
-			return f
-		}
-		if i < twice {
-			if again := run(world(only)); again.Err != nil || again.World.Hash() != f.World.Hash() {
-				again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World.Trace(), again.World.Trace())), again.Err)
-				again.Runs = i + 1
-				return again
-			}
-		}
+	world := func(i int, only parts) *World {
+		w := NewWorld(s.First + uint64(i))
+		w.only, w.size = only, size(i, n)
+		return w
 	}
-	return nil
+	only := partsOf(s.Only)
+	try := func(i int) *Failure {
+		f := run(world(i, only))
+		wrong := f.World.unknownParts()
+		switch {
+		case wrong != nil:
+			f.Err = fmt.Errorf("%w: %s", ErrUnknownPart, strings.Join(wrong, ", "))
+			return f
+		case f.Err != nil:
+			return f
+		case i < twice:
+			return f.differs(run(world(i, only)))
+		}
+		return nil
+	}
+	alone := min(twice, n)
+	f := search(ctx, 0, alone, 1, try, exit)
+	if f == nil {
+		f = search(ctx, alone, n, parallel(), try, exit)
+	}
+	if f == nil || errors.Is(f.Err, ErrUnknownPart) || errors.Is(f.Err, ErrDiverges) {
+		return f
+	}
+	runs := f.Runs
+	f = f.shrink(func(only parts) *Failure { return run(world(runs-1, only)) })
+	f.Runs = runs
+	return f
+}
+
+// differs compares a run with another of the same seed; nil if they are the same.
+func (f *Failure) differs(again *Failure) *Failure {
+	if again.Err == nil && again.World.Hash() == f.World.Hash() {
+		return nil
+	}
+	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World.Trace(), again.World.Trace())), again.Err)
+	return again
 }
 
 // ErrUnknownPart says that a failure is to be run again with parts that the program

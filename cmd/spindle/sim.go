@@ -62,13 +62,14 @@ func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
 	runs := flags.Int("runs", 1000, "how many seeds are tried, `N`")
 	faults := flags.String("faults", "", "`LIST` of trouble in place of the program's own, \"none\" for none")
 	only := flags.String("only", "", "`LIST` that a failure was cut to, to run it again")
+	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (default: one for each processor)")
 	svg := flags.String("svg", "", "`FILE` for a picture: of the run that fails, or else of the first")
 	traced := flags.Bool("trace", false, "print what happened in the first run, line by line")
 	if err := parse(flags, simHelp(), args, out); err != nil {
 		return err
 	}
 	s := &search{svg: *svg, traced: *traced, out: out, faultsAsked: *faults}
-	s.First, s.Runs = *seed, *runs
+	s.First, s.Runs, s.Parallel = *seed, *runs, *parallel
 	if isSet(flags, "seed") && !isSet(flags, "runs") {
 		s.Runs = 1
 	}
@@ -100,6 +101,8 @@ func (s *search) choose(args []string, runs int) error {
 		return fmt.Errorf("flag %s comes too late: flags go before the program", args[1])
 	case len(args) > 1:
 		return fmt.Errorf("got %d arguments, want one program %s", len(args), have)
+	case s.Parallel < 0:
+		return fmt.Errorf("--parallel %d: need at least 1", s.Parallel)
 	case runs < 1:
 		return fmt.Errorf("--runs %d: need at least 1", runs)
 	}
@@ -129,7 +132,7 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 	}
 	bar := newProgress(errs, s.Runs)
 	bar.begin(s.program.Name, s.Runs)
-	last := ^uint64(0)
+	seen := make(map[uint64]bool)
 	s.Each = func(w *sim.World) {
 		s.runs++
 		s.steps += w.Steps()
@@ -137,8 +140,8 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 		if s.sampled == nil {
 			s.sampled = w
 		}
-		if w.Seed() != last { // one more seed, and not the same again
-			last = w.Seed()
+		if !seen[w.Seed()] { // one more seed, and not the same again
+			seen[w.Seed()] = true
 			bar.step()
 		}
 	}
@@ -158,7 +161,7 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 	if failure != nil {
 		fmt.Fprintln(s.out, failure.Story(s.again(failure)))
 	}
-	s.summary(failure, last, took)
+	s.summary(failure, len(seen), took)
 	if picture != nil && s.sampled != nil {
 		if err := s.draw(picture, failure); err != nil {
 			return fmt.Errorf("--svg: %w", err)
@@ -183,16 +186,13 @@ func (s *search) again(f *sim.Failure) string {
 	return fmt.Sprintf("spindle sim --seed %d%s%s %s", f.World.Seed(), faults, only, s.program.Name)
 }
 
-func (s *search) summary(f *sim.Failure, last uint64, took time.Duration) {
-	seeds := uint64(0)
-	if s.runs > 0 {
-		seeds = last - s.First + 1
-	}
+func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
 	outcome := "nothing fails"
 	if f != nil {
+		seeds = f.Runs // in parallel, some behind it were tried as well
 		outcome = fmt.Sprintf("seed %d fails", f.World.Seed())
 	}
-	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, group(seeds), group(uint64(s.runs)))
+	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, group(uint64(seeds)), group(uint64(s.runs)))
 	seconds := took.Seconds()
 	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", group(s.steps),
 		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), group(uint64(float64(s.steps)/seconds)), group(uint64(60*float64(s.runs)/seconds)))

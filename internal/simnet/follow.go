@@ -148,7 +148,10 @@ type Bubble interface {
 }
 
 // OwnSecrets tells whether crypto/rand draws from the world's seed.
-func (p *Process) OwnSecrets() bool { return p.w.bubble != nil && p.w.bubble.Seeded() }
+func (p *Process) OwnSecrets() bool { return p.w.Seeded() }
+
+// Seeded reports whether crypto/rand draws from the world's seed.
+func (w *World) Seeded() bool { return w.bubble != nil && w.bubble.Seeded() }
 
 // SetBubble makes time pass in a bubble too, from the beginning.
 func (w *World) SetBubble(b Bubble) {

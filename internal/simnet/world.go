@@ -48,9 +48,17 @@ var (
 	// ErrStray says that a goroutine that is not the program's own has a hand in
 	// the run.
 	ErrStray = errors.New("sim: a goroutine that the program has started has a hand in it; no two runs are the same")
-	// ErrCrashed is what a process hears of its end.
-	ErrCrashed = errors.New("sim: the host has crashed")
+	// ErrCrashed is the error of Wait in a process whose host has crashed.
+	ErrCrashed error = crashed{}
 )
+
+type crashed struct{}
+
+func (crashed) Error() string { return "sim: the host has crashed" }
+
+// Killed says that the end of the loop is no failure of its tasks, so that nothing
+// needs to know where they were.
+func (crashed) Killed() bool { return true }
 
 // World is everything there is. The goroutine that drives it, or the process that
 // it has resumed, is the only one to use it.

@@ -47,7 +47,7 @@ func ask(ctx context.Context, address, line string, patience time.Duration) (ans
 		if _, err := fmt.Fprintln(c, line); err != nil {
 			return err
 		}
-		answer, err = bufio.NewReaderSize(c, mostLine).ReadString('\n')
+		answer, err = bufio.NewReader(c).ReadString('\n')
 		return err
 	})
 	return strings.TrimSuffix(answer, "\n"), err
