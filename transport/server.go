@@ -44,6 +44,11 @@ type Options struct {
 	// seconds, less means for ever.
 	HandshakeTimeout time.Duration
 
+	// RefusePlain is called on the loop when the first bytes of a connection are
+	// not TLS, with those bytes. What it returns is sent in the clear before the
+	// connection is closed. Nil, or to return nil, closes it without a word.
+	RefusePlain func(first []byte) (answer []byte)
+
 	// OnError is told when connections cannot be accepted, for want of
 	// descriptors or memory: once for each such spell, after which accepting
 	// goes on by itself. It is told too of each handshake that fails: the Op of

@@ -247,10 +247,21 @@ func (h *handshake) worked(_ struct{}, fault error) {
 	case !h.done:
 		h.listen()
 	case h.err != nil:
+		h.refusePlain()
 		h.fail(h.err)
 	default:
 		h.succeed()
 	}
+}
+
+// refusePlain answers a peer that does not speak TLS.
+func (h *handshake) refusePlain() {
+	c := h.s.c
+	var not tls.RecordHeaderError
+	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(h.err, &not) {
+		return
+	}
+	_ = c.sendSealed(c.server.o.RefusePlain(not.RecordHeader[:])) // the connection is lost in any case
 }
 
 // succeed lets data come and go.

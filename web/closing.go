@@ -147,3 +147,18 @@ func (c *conn) answerError(status int, why error) {
 	c.st.out = append(b, text...)
 	c.close()
 }
+
+// refusePlain answers a plain request to a server that expects TLS; first is its beginning.
+// Other bytes may be of any protocol, and are not answered.
+func refusePlain(first []byte) []byte {
+	switch string(first) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO":
+	default:
+		return nil
+	}
+	const text = "This port speaks HTTPS, and the request came as plain HTTP.\n"
+	b := http1.AppendStatusLine(nil, http1.HTTP11, http.StatusBadRequest)
+	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
+	b = http1.AppendContentLength(b, int64(len(text)))
+	return append(b, "\r\n"+text...)
+}

@@ -42,7 +42,7 @@ func TestRandomPipelines(t *testing.T) {
 	if testing.Short() {
 		many = 500
 	}
-	end := time.Now().Add(*pipelineTime)
+	end, patience := time.Now().Add(*pipelineTime), time.Now().Add(10*time.Second)
 	base := rand.Uint64() >> 1
 	before := inUse()
 	var next, failed atomic.Uint64
@@ -51,7 +51,8 @@ func TestRandomPipelines(t *testing.T) {
 		all.Go(func() {
 			for failed.Load() < 10 {
 				n := next.Add(1)
-				if n > many && (*pipelineTime == 0 || time.Now().After(end)) {
+				now := time.Now()
+				if now.After(end) && (n > many || now.After(patience)) {
 					return
 				}
 				if !p.run(t, base+n) {

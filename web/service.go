@@ -79,7 +79,9 @@ func (sv *Service) options() transport.Options {
 		Protocol: func() transport.Protocol { return &conn{st: home} },
 		MaxConns: sv.server.MaxConns,
 		TLS:      sv.server.tls(),
-		OnError:  func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
+
+		RefusePlain: refusePlain,
+		OnError:     func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
 	}
 }
 

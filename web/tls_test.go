@@ -4,10 +4,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/spindleloop/spindle/web"
 )
 
 // certified is a server's configuration and that of a client who trusts it.
@@ -45,5 +48,35 @@ func TestTLS(t *testing.T) {
 				res.Body.Close()
 			}
 		})
+	}
+}
+
+// TestPlainRequestToASecuredServer is told why it fails. Anything else that is not TLS is
+// not answered.
+func TestPlainRequestToASecuredServer(t *testing.T) {
+	server, _ := certified(t)
+	sv := serve(t, &web.Server{TLS: server, ErrorLog: slog.New(slog.DiscardHandler)})
+	for _, tt := range []struct {
+		sent     string
+		answered bool
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
+		{"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", true},
+		{"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", true},
+		{"\x00\x01\x02\x03\x04\x05\x06\x07", false},
+		{"EHLO mail.example\r\n", false},
+	} {
+		nc, br := dial(t, sv)
+		io.WriteString(nc, tt.sent)
+		if !tt.answered {
+			if b, err := br.ReadByte(); err == nil {
+				t.Errorf("%q is answered with %q", tt.sent, b)
+			}
+			continue
+		}
+		res, body := response(t, br, "GET")
+		if res.StatusCode != 400 || !res.Close || !strings.Contains(body, "HTTPS") {
+			t.Errorf("%q: got %d %q, close %v", tt.sent, res.StatusCode, body, res.Close)
+		}
 	}
 }
