@@ -56,12 +56,13 @@ func (o *outside) standard() *standard {
 // standard is a scope's standard context.
 type standard struct {
 	context.Context
-	cancel func() // cancels it with the error and the cause of its trigger
+	scope  *outside
+	cancel func() // cancels it with the error and the cause of the scope
 }
 
 func newStandard(o *outside) *standard {
-	std := &standard{}
-	ctx, cancel := context.WithCancel(trigger{o, std})
+	std := &standard{scope: o}
+	ctx, cancel := context.WithCancel((*trigger)(std))
 	_ = cancel // which would always make it context.Canceled
 	std.Context = ctx
 	return std
@@ -71,29 +72,26 @@ func newStandard(o *outside) *standard {
 // package calls AfterFunc to be told of the trigger's end; then it asks for Err and
 // for the cause. There is no other way to have a standard context end with
 // context.DeadlineExceeded at a time that is not known beforehand.
-type trigger struct {
-	scope *outside
-	std   *standard
-}
+type trigger standard
 
 // AfterFunc is called once, when the standard context is made.
-func (o trigger) AfterFunc(cancel func()) (stop func() bool) {
-	o.std.cancel = cancel
+func (tr *trigger) AfterFunc(cancel func()) (stop func() bool) {
+	tr.cancel = cancel
 	return func() bool { return true }
 }
 
 // unending is the Done channel of every trigger. Nothing waits for it.
 var unending = make(chan struct{})
 
-func (trigger) Done() <-chan struct{}           { return unending }
-func (trigger) Deadline() (_ time.Time, _ bool) { return }
+func (*trigger) Done() <-chan struct{}           { return unending }
+func (*trigger) Deadline() (_ time.Time, _ bool) { return }
 
 // Err is called when the scope has ended.
-func (o trigger) Err() error { return o.scope.why.Load().kind() }
+func (tr *trigger) Err() error { return tr.scope.why.Load().kind() }
 
 // Value answers context.Cause, which looks for a standard context that has one.
-func (o trigger) Value(key any) any {
-	why := o.scope.why.Load()
+func (tr *trigger) Value(key any) any {
+	why := tr.scope.why.Load()
 	if why == nil || why.Cause == why.kind() {
 		return nil
 	}

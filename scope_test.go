@@ -253,3 +253,34 @@ func TestScopeTakesItsOwnOutOfSeveral(t *testing.T) {
 		return nil
 	})
 }
+
+// TestScopeMakesNoContextUnasked: a scope costs one allocation. What it is to other
+// contexts is made only when it is first asked for.
+func TestScopeMakesNoContextUnasked(t *testing.T) {
+	nothing := func(ctx context.Context) error { return ctx.Err() }
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		for _, c := range []struct {
+			name string
+			most float64
+			open func()
+		}{
+			{"WithScope", 1, func() {
+				spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error { return nothing(ctx) })
+			}},
+			{"Shield", 1, func() { spindle.Shield(ctx, nothing) }},
+			{"MoveOnAfter", 2, func() { spindle.MoveOnAfter(ctx, time.Hour, nothing) }},
+			{"FailAfter", 2, func() { spindle.FailAfter(ctx, time.Hour, nothing) }},
+			{"WithNursery", 2, func() {
+				spindle.WithNursery(ctx, func(ctx context.Context, _ *spindle.Nursery) error { return nothing(ctx) })
+			}},
+		} {
+			if n := testing.AllocsPerRun(100, c.open); n > c.most {
+				t.Errorf("%s: %v allocations, want %v", c.name, n, c.most)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
