@@ -53,43 +53,6 @@ type Scope struct {
 
 const noDeadline = math.MaxInt64
 
-// Canceled is the error of a wait that ended because a scope was cancelled. To
-// errors.Is it is context.Canceled, or context.DeadlineExceeded if a deadline
-// had passed; it wraps the cause.
-type Canceled struct {
-	Scope *Scope
-	Cause error // context.Canceled, context.DeadlineExceeded, or what Cancel was given
-	late  bool
-}
-
-func (e *Canceled) Error() string {
-	text := "spindle: cancelled"
-	if e.late {
-		text = "spindle: deadline exceeded"
-	}
-	if e.Cause != e.kind() {
-		text += ": " + e.Cause.Error()
-	}
-	return text
-}
-
-// kind returns the error that a context has for such a cancellation.
-func (e *Canceled) kind() error {
-	if e.late {
-		return context.DeadlineExceeded
-	}
-	return context.Canceled
-}
-
-// Is reports whether target is the kind of cancellation it was.
-func (e *Canceled) Is(target error) bool { return target == e.kind() }
-
-// Unwrap returns the cause.
-func (e *Canceled) Unwrap() error { return e.Cause }
-
-// Timeout is true for a deadline, as net.Error has it.
-func (e *Canceled) Timeout() bool { return e.late }
-
 // scopeKey is the key under which a scope answers with itself.
 type scopeKey struct{}
 
@@ -324,10 +287,18 @@ type opener func(parent *Scope, ctx context.Context) *Scope
 
 // within runs fn in a fresh scope in the calling task.
 func within(ctx context.Context, op string, open opener, fn func(context.Context, *Scope) error) (*Scope, error) {
-	t, parent := caller(ctx, op)
-	unbind := func() {}
-	if !parent.endsWith(ctx) {
-		parent, unbind = parent.bridge(ctx)
+	t, scope := caller(ctx, op)
+	parent, unbind := t.scope, func() {}
+	if !scope.reaches(parent) {
+		parent, unbind = scope.openWith(parent)
+	}
+	if !scope.endsWith(ctx) {
+		outer := unbind
+		b, unbridge := parent.bridge(ctx, scope)
+		parent, unbind = b, func() {
+			unbridge()
+			outer()
+		}
 	}
 	sc := open(parent, ctx)
 	outer := t.scope
@@ -344,15 +315,30 @@ func within(ctx context.Context, op string, open opener, fn func(context.Context
 	return sc, sc.absorb(err)
 }
 
-// bridge opens a scope that stands for a context that the standard library derived
-// from sc: it is cancelled with ctx, and has its deadline. A scope inside can be
-// shielded from it, as from any other.
-func (sc *Scope) bridge(ctx context.Context) (b *Scope, unbind func()) {
+// openWith opens a scope inside sc that is cancelled with other too: a task in other
+// has a context of sc, which is not around it, and is cancelled with both.
+func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
+	b = sc.open(sc)
+	if other.blame != nil {
+		b.cancel(other.blame.canceled)
+		return b, b.close
+	}
+	h := other.bound.add(func() { b.cancel(other.blame.canceled) })
+	return b, func() {
+		h.Cancel()
+		b.close()
+	}
+}
+
+// bridge opens a scope inside sc that stands for a context that the standard library
+// derived from the scope from: it is cancelled with ctx, and has its deadline. A scope
+// inside can be shielded from it, as from any other.
+func (sc *Scope) bridge(ctx context.Context, from *Scope) (b *Scope, unbind func()) {
 	b = sc.open(ctx)
-	// Equal deadlines mean that ctx has none of its own and reports that of sc,
+	// Equal deadlines mean that ctx has none of its own and reports that of from,
 	// which can still move.
 	when, ok := ctx.Deadline()
-	if outer, _ := sc.Deadline(); ok && !when.Equal(outer) {
+	if outer, _ := from.Deadline(); ok && !when.Equal(outer) {
 		b.deadline.Store(int64(when.Sub(sc.s.l.Kernel().At(0))))
 	}
 	if ctx.Err() != nil {

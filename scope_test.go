@@ -284,3 +284,79 @@ func TestScopeMakesNoContextUnasked(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestOuterContextDoesNotEscapeTheInnerScope: a scope that is opened with a context from
+// further out, or of another task, is inside the scope that the task is in all the same.
+func TestOuterContextDoesNotEscapeTheInnerScope(t *testing.T) {
+	waits := map[string]func(context.Context) error{
+		"WithScope": func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
+		},
+		"WithScope, with a derived context": func(ctx context.Context) error {
+			derived, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return spindle.WithScope(derived, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
+		},
+		"WithNursery": func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(forever)
+				return nil
+			})
+		},
+		"Gather": func(ctx context.Context) error {
+			_, err := spindle.Gather(ctx, func(ctx context.Context) (int, error) { return 0, forever(ctx) })
+			return err
+		},
+	}
+	shield := func(ctx context.Context, fn func(context.Context) error) error { return spindle.Shield(ctx, fn) }
+	plain := func(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) }
+	for name, wait := range waits {
+		for _, between := range []func(context.Context, func(context.Context) error) error{plain, shield} {
+			sim.Test(t, func(outer context.Context) error {
+				begin := spindle.Now(outer)
+				err := between(outer, func(ctx context.Context) error {
+					expired, err := spindle.MoveOnAfter(ctx, time.Second, func(context.Context) error { return wait(outer) })
+					if !expired || spindle.Now(outer)-begin != time.Second {
+						t.Errorf("%s: expired %v, %v after %v", name, expired, err, spindle.Now(outer)-begin)
+					}
+					return err
+				})
+				if err != nil {
+					return err
+				}
+				return spindle.WithNursery(outer, func(ctx context.Context, n *spindle.Nursery) error {
+					return spindle.WithScope(ctx, func(theirs context.Context, _ *spindle.Scope) error {
+						f := spindle.Spawn(n, func(context.Context) (int, error) { return 0, wait(theirs) })
+						if err := spindle.Sleep(ctx, time.Second); err != nil {
+							return err
+						}
+						f.Cancel()
+						_, err := f.Await(ctx)
+						if spindle.Now(outer)-begin != 2*time.Second || !errors.Is(err, context.Canceled) {
+							t.Errorf("%s in another task: %v after %v", name, err, spindle.Now(outer)-begin)
+						}
+						return nil
+					})
+				})
+			})
+		}
+	}
+}
+
+// TestOuterContextCountsInTheInnerScope: the scope is cancelled with the context that
+// it was opened with, also from behind a shield.
+func TestOuterContextCountsInTheInnerScope(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
+			outer.SetDeadline(spindle.Now(ctx) + time.Second)
+			return spindle.Shield(outside, func(inside context.Context) error {
+				err := spindle.WithScope(outside, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
+				var c *spindle.Canceled
+				if !errors.As(err, &c) || c.Scope != outer || spindle.Now(ctx) != time.Second {
+					t.Errorf("%v at %v", err, spindle.Now(ctx))
+				}
+				return spindle.Sleep(inside, time.Second) // not cancelled
+			})
+		})
+	})
+}

@@ -175,8 +175,9 @@ func (t *Task) cancelWait(err error) bool {
 
 // cutBy ends the task's wait because of a cancelled scope.
 func (t *Task) cutBy(blamed *Scope) {
-	if t.cancelWait(blamed.canceled) && blamed.canceled.late {
-		blamed.cut = blamed.cut.add(t)
+	why := blamed.canceled
+	if t.cancelWait(why) && why.late {
+		why.Scope.cut = why.Scope.cut.add(t)
 	}
 }
 
