@@ -51,8 +51,7 @@ func (s *shop) open(ctx context.Context) error {
 	})
 }
 
-// takeIn stops at once when it is cancelled. It closes the channel, by which the
-// worker knows when it has everything.
+// takeIn stops when it is cancelled. Closing the channel ends the worker's loop.
 func (s *shop) takeIn(ctx context.Context, orders *cosync.Sender[int]) error {
 	defer orders.Close()
 	for order := 1; ; order++ {
@@ -72,7 +71,7 @@ func (s *shop) work(ctx context.Context, orders *cosync.Receiver[int]) error {
 	if late != nil && !errors.Is(late, spindle.ErrTimeout) { // what is not done by then is not done
 		return late
 	}
-	return err // the cancellation goes up to whoever has cancelled
+	return err // the scope that was cancelled absorbs it
 }
 
 func (s *shop) workOff(ctx context.Context, orders *cosync.Receiver[int]) error {
