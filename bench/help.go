@@ -31,6 +31,7 @@ Examples:
   go run . --servers spindle-protocol,gnet echo two servers
   go run . --rounds 21 --window 3s echo         closer figures
   go run . --smoke                              does it all work?
+  go run . chart ../docs/figures.md HTTP        draws a table that was recorded, as SVG
 
 Flags:
 %s`, listText(), flags.String())

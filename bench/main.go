@@ -26,6 +26,7 @@ import (
 	"github.com/spindleloop/spindle/bench/load"
 	"github.com/spindleloop/spindle/bench/peers"
 	"github.com/spindleloop/spindle/bench/proc"
+	"github.com/spindleloop/spindle/bench/report"
 )
 
 func main() {
@@ -63,6 +64,8 @@ func dispatch(args []string, stdout, stderr io.Writer) error {
 			return serve(args[1:], stdout)
 		case "load":
 			return generate(args[1:], stdout)
+		case "chart":
+			return chart(args[1:], stdout)
 		}
 	}
 	o, err := parseOptions(args)
@@ -80,6 +83,23 @@ func dispatch(args []string, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return compare(ctx, o, stdout, stderr)
+}
+
+// chart draws tables that were recorded in a file.
+func chart(args []string, stdout io.Writer) error {
+	if len(args) < 2 {
+		return fmt.Errorf("chart needs a file and titles of tables in it: %w", errUsage)
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	svg, err := report.ChartOf(string(text), args[1:]...)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(stdout, svg)
+	return err
 }
 
 // serve runs one of the peers written in Go; the harness starts it as a child.

@@ -28,77 +28,117 @@ const (
 	rangeColour = "#4b5563"
 )
 
+// chart is what is drawn of one section.
+type chart struct {
+	title, caption string
+	bars           []bar
+}
+
+// bar is one row: its figure, the range of its rounds, and the reference's ratio to it.
+type bar struct {
+	name             string
+	ours             bool
+	min, median, max float64
+	text, ratio      string // ratio is empty for the reference
+}
+
 // Chart draws the sections below each other as bars of their first column,
 // each with its figure, the range of its rounds and the reference's ratio to it.
 func Chart(sections []Section) string {
-	height := margin
+	var charts []chart
 	for _, s := range sections {
-		height += titleHeight + len(s.Rows)*barPitch + sectionGap
+		charts = append(charts, s.chart())
+	}
+	return draw(charts)
+}
+
+// chart describes the first column of a section.
+func (s Section) chart() chart {
+	reference, marked := "", slices.ContainsFunc(s.Rows, func(r Row) bool { return r.Mark != "" })
+	if s.hasReference() {
+		reference = s.Reference
+	}
+	c := chart{title: s.Title, caption: caption(s.Columns[0].Name, s.Columns[0].Better, reference, marked)}
+	for _, r := range s.Ranked() {
+		spread := SpreadOf(r.Headline())
+		b := bar{name: r.Name, ours: r.Ours, min: spread.Min, median: spread.Median, max: spread.Max, text: s.Columns[0].Unit.Format(spread.Median)}
+		if r.Mark != "" {
+			b.text += " *"
+		}
+		if ratio, ok := s.Ratio(r); ok {
+			b.ratio = fmt.Sprintf("×%.2f (%.2f–%.2f)", ratio.Median, ratio.Min, ratio.Max)
+		}
+		c.bars = append(c.bars, b)
+	}
+	return c
+}
+
+func caption(column string, better Better, reference string, marked bool) string {
+	text := column + ", higher is better"
+	if better == Lower {
+		text = column + ", lower is better"
+	}
+	if reference != "" {
+		text += "; × is " + reference + " ÷ it"
+	}
+	if marked {
+		text += "; * has a note in the table"
+	}
+	return text
+}
+
+func draw(charts []chart) string {
+	height := margin
+	for _, c := range charts {
+		height += titleHeight + len(c.bars)*barPitch + sectionGap
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif" font-size="13">`+"\n",
 		chartWidth, height, chartWidth, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, height)
 	y := margin
-	for _, s := range sections {
-		chartSection(&b, s, y)
-		y += titleHeight + len(s.Rows)*barPitch + sectionGap
+	for _, c := range charts {
+		c.draw(&b, y)
+		y += titleHeight + len(c.bars)*barPitch + sectionGap
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-func chartSection(b *strings.Builder, s Section, top int) {
-	better := "higher is better"
-	if s.Columns[0].Better == Lower {
-		better = "lower is better"
-	}
-	label(b, margin, top+14, `font-size="16" font-weight="bold"`, inkColour, s.Title)
-	caption := s.Columns[0].Name + ", " + better
-	if s.hasReference() {
-		caption += "; × is " + s.Reference + " ÷ it"
-	}
-	if slices.ContainsFunc(s.Rows, func(r Row) bool { return r.Mark != "" }) {
-		caption += "; * has a note in the table"
-	}
-	label(b, margin, top+36, `font-size="12"`, faintColour, caption)
+func (c chart) draw(b *strings.Builder, top int) {
+	label(b, margin, top+14, `font-size="16" font-weight="bold"`, inkColour, c.title)
+	label(b, margin, top+36, `font-size="12"`, faintColour, c.caption)
 	longest := 0.0
-	for _, r := range s.Rows {
-		longest = max(longest, SpreadOf(r.Headline()).Max)
+	for _, r := range c.bars {
+		longest = max(longest, r.max)
 	}
 	if longest <= 0 {
 		longest = 1
 	}
 	scale := float64(chartWidth-2*margin-nameWidth-figureWidth) / longest
-	for i, r := range s.Ranked() {
-		chartBar(b, s, r, top+titleHeight-10+i*barPitch, scale)
+	for i, r := range c.bars {
+		r.draw(b, top+titleHeight-10+i*barPitch, scale)
 	}
 }
 
-func chartBar(b *strings.Builder, s Section, r Row, top int, scale float64) {
-	spread := SpreadOf(r.Headline())
+func (r bar) draw(b *strings.Builder, top int, scale float64) {
 	colour, weight := peerColour, ""
-	if r.Ours {
+	if r.ours {
 		colour, weight = ourColour, `font-weight="bold"`
 	}
 	left, middle := margin+nameWidth, top+barHeight/2
-	label(b, left-10, middle+4, `text-anchor="end" `+weight, inkColour, r.Name)
+	label(b, left-10, middle+4, `text-anchor="end" `+weight, inkColour, r.name)
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n",
-		left, top, max(spread.Median*scale, 1), barHeight, colour)
-	low, high := float64(left)+max(spread.Min, 0)*scale, float64(left)+max(spread.Max, 0)*scale
+		left, top, max(r.median*scale, 1), barHeight, colour)
+	low, high := float64(left)+max(r.min, 0)*scale, float64(left)+max(r.max, 0)*scale
 	if high-low >= 2 {
 		fmt.Fprintf(b, `<path d="M%.1f %d H%.1f M%.1f %d v6 M%.1f %d v6" stroke="%s" fill="none"/>`+"\n",
 			low, middle, high, low, middle-3, high, middle-3, rangeColour)
 	}
-	text := s.Columns[0].Unit.Format(spread.Median)
-	if r.Mark != "" {
-		text += " *"
-	}
-	at := int(max(high, float64(left)+spread.Median*scale)) + 8
-	label(b, at, middle+4, weight, inkColour, text)
-	if ratio, ok := s.Ratio(r); ok {
-		label(b, at+ratioOffset, middle+4, "", faintColour,
-			fmt.Sprintf("×%.2f (%.2f–%.2f)", ratio.Median, ratio.Min, ratio.Max))
+	at := int(max(high, float64(left)+r.median*scale)) + 8
+	label(b, at, middle+4, weight, inkColour, r.text)
+	if r.ratio != "" {
+		label(b, at+ratioOffset, middle+4, "", faintColour, r.ratio)
 	}
 }
 

@@ -47,6 +47,25 @@ A note.
 	}
 }
 
+// TestChartOfRecordedFigures: drawn from the table, the chart is the same.
+func TestChartOfRecordedFigures(t *testing.T) {
+	higher, lower, alone := section(), section(), section()
+	lower.Title, lower.Columns = "Latency", []report.Column{higher.Columns[1]}
+	lower.Rows = []report.Row{higher.Rows[2], higher.Rows[0], higher.Rows[1]}
+	for i := range lower.Rows {
+		lower.Rows[i].Figures = lower.Rows[i].Figures[1:]
+	}
+	alone.Title, alone.Reference = "Alone", ""
+	sections := []report.Section{higher, lower, alone}
+	got, err := report.ChartOf("# Figures\n\n"+report.Markdown(sections), higher.Title, lower.Title, alone.Title)
+	if want := report.Chart(sections); err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, err := report.ChartOf(report.Markdown(sections), "Nothing"); err == nil {
+		t.Error("a table that is not there")
+	}
+}
+
 func TestMarkdownWithoutReference(t *testing.T) {
 	s := section()
 	s.Reference = ""
