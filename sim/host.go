@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,11 +70,27 @@ func (h *Host) tasks(fn func(ctx context.Context) error, waitedFor bool) {
 		return spindle.RunWith(context.Background(), spindle.Options{Loop: o}, func(ctx context.Context) error {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				p.cancel = func() { s.Cancel(errEnded) }
+				p.process.Describe = func() string { return describe(ctx) }
 				return fn(ctx)
 			})
 		})
 	}
 	p.add()
+}
+
+// describe names the task that runs, or else those that have begun to wait at this
+// moment.
+func describe(ctx context.Context) string {
+	if t := spindle.Current(ctx); t != nil {
+		return t.Name()
+	}
+	var waiting []string
+	for _, t := range spindle.TreeOf(ctx) {
+		if t.WaitsFor != "" && t.For == 0 {
+			waiting = append(waiting, fmt.Sprintf("%s (%s, for %s)", t.Name, t.Function, t.WaitsFor))
+		}
+	}
+	return strings.Join(waiting, ", ")
 }
 
 // Exec runs a program that makes a loop itself, with the options it is given, in

@@ -19,7 +19,7 @@ import (
 func TestParallelSearchFindsTheSame(t *testing.T) {
 	late := func(w *sim.World) { // higher seeds fail sooner
 		w.Host("host").Go(func(ctx context.Context) error {
-			for range 3000 - 10*min(w.Seed(), 290) {
+			for range 300 - min(w.Seed(), 290) {
 				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
 					return err
 				}

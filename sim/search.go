@@ -96,7 +96,11 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 	}
 	only := partsOf(s.Only)
 	try := func(i int) *Failure {
-		f := run(world(i, only))
+		w := world(i, only)
+		if i < twice {
+			w.core.Record(nil)
+		}
+		f := run(w)
 		wrong := f.World.unknownParts()
 		switch {
 		case wrong != nil:
@@ -105,7 +109,9 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 		case f.Err != nil:
 			return f
 		case i < twice:
-			return f.differs(run(world(i, only)))
+			again := world(i, only)
+			again.core.Record(w.core.Journal())
+			return f.differs(run(again))
 		}
 		return nil
 	}
@@ -128,7 +134,7 @@ func (f *Failure) differs(again *Failure) *Failure {
 	if again.Err == nil && again.World.Hash() == f.World.Hash() {
 		return nil
 	}
-	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World.Trace(), again.World.Trace())), again.Err)
+	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World, again.World)), again.Err)
 	return again
 }
 

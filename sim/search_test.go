@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // crowd is a world that fails if there are more than three clients of whom one has
@@ -52,16 +53,62 @@ func TestAmountsShrink(t *testing.T) {
 	}
 }
 
-// TestDivergenceIsFound: a program that depends on something besides its seed.
+// TestDivergenceIsFound: a program that depends on something besides its seed. The
+// report says where the two runs first differ, and what to use.
 func TestDivergenceIsFound(t *testing.T) {
-	n := 0
-	f := sim.Search{Runs: 5}.Find(t.Context(), func(w *sim.World) {
-		n++
-		host := w.Host("host")
-		host.Go(func(context.Context) error { host.Note("run %d", n); return nil })
-	})
-	if f == nil || !errors.Is(f.Err, sim.ErrDiverges) || !strings.Contains(f.Err.Error(), "run 1") || !strings.Contains(f.Err.Error(), "run 2") {
-		t.Errorf("%+v", f)
+	for name, test := range map[string]struct {
+		program func(h *sim.Host, ctx context.Context, run int) error
+		wants   []string
+	}{
+		"a note": {
+			func(h *sim.Host, ctx context.Context, run int) error { h.Note("run %d", run); return nil },
+			[]string{"run 1", "run 2", "event 1 of the trace", "in task main", "search_test.go:"},
+		},
+		"a sleep": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					n.GoWith(spindle.TaskOptions{Name: "other"}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+					n.GoWith(spindle.TaskOptions{Name: "sleeper"}, func(ctx context.Context) error {
+						if err := spindle.Sleep(ctx, time.Second); err != nil {
+							return err
+						}
+						return spindle.Sleep(ctx, time.Duration(run)*time.Minute)
+					})
+					return nil
+				})
+			},
+			[]string{"first difference: at 1s on host host", "in task sleeper (search_test.go:", "waits until 1m1s", "waits until 2m1s"},
+		},
+		"bytes": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				pc, err := stream.DialPacket(ctx, "udp", "peer:9")
+				if err != nil {
+					return err
+				}
+				defer pc.Close()
+				_, err = pc.Write([]byte(strings.Repeat("x", run)))
+				return err
+			},
+			[]string{"on host host", "in task main", "at search_test.go:", "sends 1 bytes", "sends 2 bytes"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := 0
+			f := sim.Search{Runs: 5}.Find(t.Context(), func(w *sim.World) {
+				run++
+				w.Host("peer")
+				host := w.Host("host")
+				host.Go(func(ctx context.Context) error { return test.program(host, ctx, run) })
+			})
+			if f == nil || !errors.Is(f.Err, sim.ErrDiverges) {
+				t.Fatalf("%+v", f)
+			}
+			for _, want := range append(test.wants, "spindle.Rand(ctx)") {
+				if !strings.Contains(f.Err.Error(), want) {
+					t.Errorf("it does not say %q:\n%v", want, f.Err)
+				}
+			}
+		})
 	}
 }
 

@@ -2,8 +2,8 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,14 +27,14 @@ const (
 // stall watches a world until end is called.
 type stall struct {
 	world atomic.Pointer[simnet.World] // nil before there is one
-	timer *time.Timer
 
-	// For the timer's goroutine.
+	mu      sync.Mutex // guards what follows
+	timer   *time.Timer
+	over    bool
 	beat    uint64
 	same    int // looks at this beat
 	blocked *BlockedError
 	told    bool
-	over    atomic.Bool
 }
 
 // watchStall starts to watch a world, which may be nil if it is set later. It is to
@@ -42,8 +42,9 @@ type stall struct {
 func watchStall(w *simnet.World) *stall {
 	s := &stall{}
 	s.world.Store(w)
-	s.timer = time.AfterFunc(math.MaxInt64, s.look)
-	s.timer.Reset(stallPeriod) // look uses s.timer, so it begins only now
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(stallPeriod, s.look)
 	return s
 }
 
@@ -52,13 +53,17 @@ func (s *stall) end() {
 	if s == nil {
 		return
 	}
-	s.over.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
 	s.timer.Stop()
 }
 
 // look compares the world's beat with that of the last look.
 func (s *stall) look() {
-	if s.over.Load() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
 		return
 	}
 	defer s.timer.Reset(stallPeriod)

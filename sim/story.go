@@ -83,12 +83,39 @@ func testedPackage() string {
 	return "."
 }
 
-// divergence is where two traces part.
-func divergence(a, b Trace) string {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return fmt.Sprintf("%s\n%sthen once\n%s\nand once\n%s", "…", a[max(0, i-5):i], a[i], b[i])
+// divergence says where two runs with one seed part.
+func divergence(a, b *World) string {
+	var text strings.Builder
+	if d := b.core.Journal().Difference(); d != nil {
+		fmt.Fprintf(&text, "first difference: at %v on host %s", d.At, d.Host)
+		if d.Tasks != "" {
+			fmt.Fprintf(&text, ", in task %s", d.Tasks)
 		}
+		if d.Line != "" {
+			fmt.Fprintf(&text, ", at %s", d.Line)
+		}
+		fmt.Fprintf(&text, ": once it %s, and once it %s\n", d.Once, d.Now)
 	}
-	return "their traces are the same as far as they go; the order in which programs ran is not"
+	before, after := a.Trace(), b.Trace()
+	n := 0
+	for n < min(len(before), len(after)) && before[n] == after[n] {
+		n++
+	}
+	end := func(t Trace) string {
+		if n < len(t) {
+			return t[n].String()
+		}
+		return "          the end"
+	}
+	if n < max(len(before), len(after)) {
+		fmt.Fprintf(&text, "event %d of the trace:\n…\n%sthen once\n%s\nand once\n%s\n", n+1, before[max(0, n-5):n], end(before), end(after))
+	} else {
+		text.WriteString("their traces are the same as far as they go\n")
+	}
+	text.WriteString(advice)
+	return text.String()
 }
+
+// advice is what to do about runs that differ.
+const advice = "draw random numbers from spindle.Rand(ctx), read the clock with spindle.Now(ctx), " +
+	"sort the keys of a map before ranging over it, and make all state in setup"

@@ -51,6 +51,9 @@ type Process struct {
 
 	// OnIdle is called inside Wait when everybody waits, after AwaitIdle.
 	OnIdle func()
+	// Describe names the task that runs, or those that have begun to wait at this
+	// moment. It is called on the program's goroutine; nil if that is not known.
+	Describe func() string
 	// OnEnd is called by the driver when the program has returned.
 	OnEnd func()
 
@@ -306,6 +309,11 @@ func (p *Process) obey() bool {
 func (p *Process) await(timeout time.Duration) error {
 	p.state = waiting
 	p.deadline = never
+	if timeout < 0 {
+		p.did(waits, -1, nil)
+	} else {
+		p.did(waits, int(p.w.Now()+timeout), nil)
+	}
 	if timeout > 0 {
 		c, now := p.host.clock.Load(), p.w.Now()
 		if local := c.mono(now) + timeout; local > 0 { // otherwise it is beyond all time

@@ -143,6 +143,7 @@ func (p *Process) Connect(fd int, a kernel.Addr) error {
 	if err != nil {
 		return err
 	}
+	p.didConnect(a)
 	switch f := a.Family(); {
 	case f == 0:
 		return syscall.EINVAL
@@ -171,6 +172,7 @@ func (p *Process) Send(fd int, b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.did(sends, len(b), b)
 	if d, ok := o.(*dgram); ok {
 		return d.sendTo(b, kernel.Addr{})
 	}
@@ -185,6 +187,9 @@ func (p *Process) Sendv(fd int, bufs [][]byte) (int, error) {
 	}
 	if len(bufs) > 1024 {
 		return 0, syscall.EMSGSIZE
+	}
+	for _, b := range bufs {
+		p.did(sends, len(b), b)
 	}
 	if c, ok := o.(*conn); ok {
 		return c.sendv(bufs)
@@ -215,6 +220,7 @@ func (p *Process) SendTo(fd int, b []byte, to kernel.Addr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.did(sends, len(b), b)
 	if c, ok := o.(*conn); ok {
 		if to != (kernel.Addr{}) && c.state == connected {
 			return 0, syscall.EISCONN

@@ -148,7 +148,11 @@ func (w *World) Note(h *Host, text string) {
 	if h != nil {
 		e.from, e.to = h.id, h.id
 	}
-	w.trace.mix(uint64(crc32.Checksum([]byte(text), castagnoli)))
+	sum := crc32.Checksum([]byte(text), castagnoli)
+	w.trace.mix(uint64(sum))
+	if j := w.journal; j != nil {
+		j.add(w, h, w.current.Load(), deed{w.Now(), notes, e.from, len(text), sum})
+	}
 	w.trace.add(w, e)
 }
 

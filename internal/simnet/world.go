@@ -82,6 +82,7 @@ type World struct {
 	runnable  []*Process // coroutines that may go on
 	idlers    []*Process // to be told when everybody waits
 	trace     Trace
+	journal   *Journal // nil unless two runs are to be compared
 
 	trouble Trouble
 	driver  atomic.Uintptr          // the goroutine that drives; 0 for none

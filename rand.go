@@ -1,0 +1,30 @@
+package spindle
+
+import (
+	"context"
+	"math/rand/v2"
+)
+
+// Rand is the source of random numbers of the loop that ctx belongs to. It is seeded
+// by the kernel: on a real system from its entropy, in a simulated run from the seed
+// of the run, so that the same seed draws the same numbers. Each loop has one source,
+// which its tasks share. It is for tasks and callbacks of the loop.
+//
+// It is not for secrets: those come from crypto/rand.
+func Rand(ctx context.Context) *rand.Rand {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic(foreign("Rand"))
+	}
+	scope.s.only("Rand")
+	l := scope.s.l
+	if r, ok := l.Local(randKey{}).(*rand.Rand); ok {
+		return r
+	}
+	k := l.Kernel()
+	r := rand.New(rand.NewPCG(k.Uint64(), k.Uint64()))
+	l.SetLocal(randKey{}, r)
+	return r
+}
+
+type randKey struct{}
