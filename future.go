@@ -17,6 +17,8 @@ type Future[T any] struct {
 	err   error
 	lot   Lot
 	then  hooks
+
+	failure *unawaited // of the task, until it is read; nil nearly always
 }
 
 // ErrNotDone says that a future has no result yet.
@@ -32,12 +34,17 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 }
 
 // Spawn starts fn as a task of the nursery and returns its result to come. The
-// failure of such a task is its future's, not the nursery's: whoever awaits it
+// failure of such a task is its future's, not the nursery's: the code that awaits it
 // decides. A panic is both.
+//
+// A failure that no code reads, by Await, Result or Err, is logged to Options.ErrorLog
+// with the name of the task and the place of the call of Spawn: when the future is
+// collected, and at the latest when the run ends. A cancellation is no failure.
 func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 	n.s.only("Spawn")
 	f := &Future[T]{s: n.s}
 	f.scope = n.scope.open(n.scope)
+	spawned := callerOfCaller()
 	f.task = n.start(TaskOptions{}, func(context.Context) error {
 		defer f.scope.close()
 		returned := false
@@ -48,7 +55,9 @@ func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 		}()
 		value, err := fn(f.scope)
 		returned = true
-		f.complete(value, err)
+		if f.complete(value, err) && err != nil {
+			f.failed(err, spawned)
+		}
 		return nil
 	}, codeOf(fn))
 	f.task.enter(f.scope)
@@ -85,11 +94,10 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 		if err := Checkpoint(ctx); err != nil {
 			return zero, err
 		}
-		return f.value, f.err
-	}
-	if err := f.lot.await(ctx, f.task); err != nil {
+	} else if err := f.lot.await(ctx, f.task); err != nil {
 		return zero, err
 	}
+	f.read()
 	return f.value, f.err
 }
 
@@ -136,6 +144,7 @@ func (f *Future[T]) Result() (T, error) {
 		var zero T
 		return zero, ErrNotDone
 	}
+	f.read()
 	return f.value, f.err
 }
 
@@ -143,7 +152,10 @@ func (f *Future[T]) Result() (T, error) {
 func (f *Future[T]) Done() bool { return f.done }
 
 // Err is the error of the result, nil if there is none yet.
-func (f *Future[T]) Err() error { return f.err }
+func (f *Future[T]) Err() error {
+	f.read()
+	return f.err
+}
 
 // Then has fn called on the loop once there is a result. The Hook takes that back.
 // They are asyncio's add_done_callback and remove_done_callback.

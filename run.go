@@ -28,8 +28,9 @@ type Options struct {
 	// where it was started. It costs half a microsecond for each task.
 	Trace bool
 
-	// ErrorLog is the logger for what concerns no caller, such as a task that
-	// ignores its cancellation. Nil means slog.Default().
+	// ErrorLog is the logger for what concerns no caller: a task that ignores its
+	// cancellation, and one that Spawn started and that failed without its
+	// future being awaited. Nil means slog.Default().
 	ErrorLog *slog.Logger
 }
 
@@ -287,6 +288,8 @@ type run struct {
 	root       *Nursery
 	grace      loop.Timer // at its end the stragglers are doomed
 	stragglers []string
+	unawaited  map[*unawaited]uint64 // failures of spawned tasks, in which order; see there
+	failures   uint64
 	traced     traced // nil if tasks are not
 }
 
@@ -321,6 +324,7 @@ func (r *run) result(ctx context.Context) error {
 		}
 	}
 	r.root.scope.close()
+	r.reportAll()
 	if len(r.stragglers) > 0 {
 		err = errors.Join(err, &StragglerError{r.stragglers})
 	}
