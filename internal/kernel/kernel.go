@@ -85,7 +85,7 @@ const (
 
 // String lists what is set, as "readable|hang-up".
 func (r Ready) String() string {
-	return bitNames(uint8(r), "readable", "writable", "hang-up", "failed")
+	return bitNames(uint8(r), "readable", "writable", "hang-up", "failed", "urgent")
 }
 
 // String lists what is set, as "read|write".
