@@ -90,8 +90,9 @@ type Options struct {
 	// it. Zero means 100 ms; negative means no watchdog.
 	Watchdog time.Duration
 
-	// OnBlocked is told of a turn that does not end, while it does not end,
-	// from a goroutine of its own. Nil prints the report to standard error.
+	// OnBlocked is called with a report of a turn that does not end, while it does
+	// not end, from a goroutine of its own. Blocked.Starved distinguishes a loop
+	// that gets too little CPU. Nil prints the report to standard error.
 	OnBlocked func(Blocked)
 
 	// Observer is told of every turn. Nil costs nothing.

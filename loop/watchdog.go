@@ -10,15 +10,25 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 // Blocked is the watchdog's report of a turn that does not end.
 type Blocked struct {
 	For   time.Duration // how long it has lasted, at least
 	Stack []byte        // of the callback or task that is running, this very moment
+
+	// Starved reports that the turn does not end because the loop gets too little CPU:
+	// its goroutine could run all the time, and got less than half of that. Other
+	// goroutines or other processes have the CPUs. The code in Stack is not to blame.
+	Starved bool
 }
 
 func (b Blocked) String() string {
+	if b.Starved {
+		return fmt.Sprintf("loop: starved of CPU for %v so far: its goroutine is ready to run, but other goroutines "+
+			"or processes have the CPUs. It is here now:\n%s", b.For, b.Stack)
+	}
 	return fmt.Sprintf("loop: held up for %v so far by a callback (or by many in one turn); "+
 		"blocking work belongs in Offload, of a task in spindle.Blocking. It is here now:\n%s", b.For, b.Stack)
 }
@@ -65,12 +75,13 @@ func (d *watchdog) look() {
 }
 
 // watch samples the pulse twice per patience, so that a report comes between
-// one and one and a half patiences. Each turn is reported once.
+// one and one and a half patiences. Each turn is reported once; one that was reported as
+// starved is reported again if it blocks.
 func (d *watchdog) watch(l *Loop, patience time.Duration) {
 	period := max(patience/2, 1)
 	tick := time.NewTimer(period)
 	defer tick.Stop()
-	last, same, reported := l.pulse.Load(), 0, false
+	turn := newSample(l)
 	for {
 		select {
 		case <-d.quit:
@@ -82,17 +93,58 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 			if !d.sleep(l) {
 				return
 			}
-			last, same, reported = l.pulse.Load(), 0, false
-		case pulse != last:
-			last, same, reported = pulse, 0, false
+			turn = newSample(l)
+		case pulse != turn.pulse:
+			turn = newSample(l)
+		case turn.blocked:
 		default:
-			if same++; same >= 2 && !reported {
-				reported = true
-				l.reportBlocked(Blocked{For: time.Duration(same) * period, Stack: stackOf(goid.NumberOf(l.owner.Load()))})
+			if turn.ticks++; turn.ticks >= 2 {
+				turn.judge(l)
 			}
 		}
 		tick.Reset(period)
 	}
+}
+
+// sample is what the watchdog knows of a turn.
+type sample struct {
+	pulse            uint32
+	ticks            int // it has lasted for
+	began            kernel.Usage
+	starved, blocked bool // it was reported to be
+}
+
+func newSample(l *Loop) sample { return sample{pulse: l.pulse.Load(), began: kernel.ReadUsage()} }
+
+// judge reports a turn that has lasted too long.
+func (s *sample) judge(l *Loop) {
+	stack := stackOf(goid.NumberOf(l.owner.Load()))
+	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
+	starved := ok && canRun(stack) && starves(wall, cpu, kernel.Contenders())
+	if starved && s.starved {
+		return
+	}
+	s.starved, s.blocked = starved, !starved
+	l.reportBlocked(Blocked{For: wall, Stack: stack, Starved: starved})
+}
+
+// canRun reports whether a goroutine does not wait for anything. A dump stops all
+// goroutines, so those that were running are runnable in it.
+func canRun(stack []byte) bool {
+	head, _, _ := bytes.Cut(stack, []byte("\n"))
+	_, state, _ := bytes.Cut(head, []byte("["))
+	for _, able := range []string{"runnable", "running", "preempted"} {
+		if bytes.HasPrefix(state, []byte(able)) {
+			return true
+		}
+	}
+	return false
+}
+
+// starves reports whether a goroutine that could run all the time got less than half of
+// it, if the CPU time of the process was shared evenly among those that could run.
+func starves(wall, cpu time.Duration, contenders int) bool {
+	return cpu/time.Duration(max(contenders, 1)) < wall/2
 }
 
 // sleep waits until the loop comes back from the kernel; false means the end.

@@ -3,8 +3,10 @@ package loop_test
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -36,6 +38,72 @@ func TestWatchdogNamesWhatBlocksWhileItBlocks(t *testing.T) {
 	}
 	if len(reports) != 0 {
 		t.Errorf("%d reports too many", len(reports))
+	}
+}
+
+// TestWatchdogTellsStarvedFromBlocked: a loop whose goroutine can run, and gets no CPU
+// because other goroutines have it, is reported as starved. What it runs does not block.
+func TestWatchdogTellsStarvedFromBlocked(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	reports := make(chan loop.Blocked, 1000)
+	l := newLoop(t, loop.Options{
+		Watchdog:  20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) { reports <- b },
+	})
+	var stop atomic.Bool
+	var hogs sync.WaitGroup
+	for range 8 {
+		hogs.Go(func() {
+			for !stop.Load() {
+			}
+		})
+	}
+	l.CallSoon(func() {
+		for len(reports) == 0 {
+			runtime.Gosched() // it runs again when each of the others has had its time
+		}
+	})
+	l.CallSoon(l.Stop)
+	run(t, l)
+	stop.Store(true)
+	hogs.Wait()
+	for range len(reports) {
+		if b := <-reports; !b.Starved || !strings.Contains(b.String(), "starved") {
+			t.Errorf("a starved loop was reported as blocked: %v", b)
+		}
+	}
+}
+
+// TestWatchdogReportsAWaitAmongHogs: a callback that waits blocks the loop, however busy
+// the CPUs are.
+func TestWatchdogReportsAWaitAmongHogs(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	released := make(chan struct{})
+	blocked := make(chan loop.Blocked, 1)
+	l := newLoop(t, loop.Options{
+		Watchdog: 20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if !b.Starved { // it may have starved on its way to the wait
+				blocked <- b
+				close(released)
+			}
+		},
+	})
+	var stop atomic.Bool
+	var hogs sync.WaitGroup
+	for range 4 {
+		hogs.Go(func() {
+			for !stop.Load() {
+			}
+		})
+	}
+	l.CallSoon(func() { blockUntil(released) })
+	l.CallSoon(l.Stop)
+	run(t, l)
+	stop.Store(true)
+	hogs.Wait()
+	if b := <-blocked; !bytes.Contains(b.Stack, []byte("blockUntil")) {
+		t.Errorf("report %v", b)
 	}
 }
 
