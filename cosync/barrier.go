@@ -54,5 +54,6 @@ type BarrierStatistics struct {
 
 // Statistics tells how the barrier is used now.
 func (b *Barrier) Statistics() BarrierStatistics {
+	b.look("Barrier")
 	return BarrierStatistics{Parties: b.parties, Waiting: b.waiting.n}
 }

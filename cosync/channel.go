@@ -269,6 +269,7 @@ func (s *Sender[T]) Statistics() ChannelStatistics { return s.c.statistics() }
 func (r *Receiver[T]) Statistics() ChannelStatistics { return r.c.statistics() }
 
 func (c *channel[T]) statistics() ChannelStatistics {
+	c.look("Channel")
 	return ChannelStatistics{
 		Length: c.kept.n, Capacity: c.capacity,
 		Senders: c.senders, Receivers: c.receivers,

@@ -39,8 +39,9 @@
 // given to a waiter before its cancellation stays given, and the wait succeeds;
 // the cancellation is there for the next wait.
 //
-// An object belongs to the loop that first used it: to its tasks and callbacks.
-// Use from elsewhere panics. It is Inbox and Outbox that are for any goroutine.
+// An object belongs to the loop whose task or callback first used it. Use from another
+// loop or from any other goroutine panics, also before that first use: what is to be in a
+// queue at the beginning is put there by a task. Inbox and Outbox are for any goroutine.
 package cosync
 
 import (
@@ -87,13 +88,34 @@ func (h *home) settle(l *loop.Loop, name string) {
 	h.l = l
 }
 
-// here checks that the caller is on the object's loop.
+// here checks that the caller is on the object's loop, or makes its loop the object's.
 func (h *home) here(name string) {
+	if h.l == nil {
+		h.claim(name)
+		return
+	}
+	if h.l.Foreign() {
+		panic(stranger(name))
+	}
+}
+
+// look checks that the caller may read the object: it is on its loop, or that does not run.
+func (h *home) look(name string) {
 	if h.l != nil && h.l.Foreign() {
 		panic(stranger(name))
 	}
 }
 
+// claim makes the caller's loop the object's.
+//
+//go:noinline
+func (h *home) claim(name string) {
+	if h.l = loop.Current(); h.l == nil {
+		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
+			"it is for tasks and callbacks, and Inbox and Outbox are for goroutines")
+	}
+}
+
 func stranger(name string) string {
-	return "cosync: " + name + " used from a loop it does not belong to"
+	return "cosync: " + name + " used from a goroutine or loop that it does not belong to"
 }

@@ -98,7 +98,7 @@ func TestUseFromAnotherLoop(t *testing.T) {
 		done.Go(func() {
 			sim.Test(t, func(ctx context.Context) error {
 				for i, u := range uses {
-					want := fmt.Sprintf("cosync: %s used from a loop it does not belong to", u.name)
+					want := fmt.Sprintf("cosync: %s used from a goroutine or loop that it does not belong to", u.name)
 					if got := panicOf(func() { u.use(ctx) }); got != want {
 						t.Errorf("use %d: panic %v, want %q", i, got, want)
 					}
@@ -109,4 +109,68 @@ func TestUseFromAnotherLoop(t *testing.T) {
 		done.Wait()
 		return nil
 	})
+}
+
+// TestUnusedObjectsRefuseGoroutines: also one that no task has used yet is not for
+// goroutines. What they did to it would be lost to a task that waits, or race with it.
+func TestUnusedObjectsRefuseGoroutines(t *testing.T) {
+	for _, u := range []struct {
+		name string
+		use  func()
+	}{
+		{"Mutex", func() { new(cosync.Mutex).TryLock() }},
+		{"Mutex", func() { new(cosync.Mutex).Unlock() }},
+		{"RWMutex", func() { new(cosync.RWMutex).TryLock() }},
+		{"RWMutex", func() { new(cosync.RWMutex).Unlock() }},
+		{"RWMutex", func() { new(cosync.RWMutex).TryRLock() }},
+		{"RWMutex", func() { new(cosync.RWMutex).RUnlock() }},
+		{"Event", func() { new(cosync.Event).Set() }},
+		{"Event", func() { new(cosync.Event).Clear() }},
+		{"Cond", func() { cosync.NewCond(nil).Notify(1) }},
+		{"Cond", func() { cosync.NewCond(nil).NotifyAll() }},
+		{"Semaphore", func() { cosync.NewSemaphore(1).TryAcquire() }},
+		{"Semaphore", func() { cosync.NewSemaphore(1).Release() }},
+		{"Limiter", func() { cosync.NewLimiter(1).TryAcquireFor("a") }},
+		{"Limiter", func() { cosync.NewLimiter(1).ReleaseFor("a") }},
+		{"Limiter", func() { cosync.NewLimiter(1).Release() }},
+		{"Limiter", func() { cosync.NewLimiter(1).SetTotal(2) }},
+		{"Queue", func() { cosync.NewQueue[int](1).TryPut(1) }},
+		{"Queue", func() { cosync.NewQueue[int](1).TryGet() }},
+		{"Queue", func() { cosync.NewQueue[int](1).Close() }},
+		{"Channel", func() { tx, _ := cosync.NewChannel[int](1); tx.TrySend(1) }},
+		{"Channel", func() { tx, _ := cosync.NewChannel[int](1); tx.Clone() }},
+		{"Channel", func() { tx, _ := cosync.NewChannel[int](1); tx.Close() }},
+		{"Channel", func() { _, rx := cosync.NewChannel[int](1); rx.TryReceive() }},
+		{"Channel", func() { _, rx := cosync.NewChannel[int](1); rx.Clone() }},
+		{"Channel", func() { _, rx := cosync.NewChannel[int](1); rx.Close() }},
+	} {
+		want := "cosync: " + u.name + " used from a goroutine that runs no loop; " +
+			"it is for tasks and callbacks, and Inbox and Outbox are for goroutines"
+		if got := panicOf(u.use); got != want {
+			t.Errorf("%s: panic %v, want %q", u.name, got, want)
+		}
+	}
+}
+
+// TestCallbacksClaimObjects: an object belongs to the loop of the callback that first used
+// it, and goroutines cannot even look at it.
+func TestCallbacksClaimObjects(t *testing.T) {
+	var e cosync.Event
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		called := make(chan struct{})
+		spindle.LoopOf(ctx).CallSoon(func() { e.Clear(); close(called) })
+		_, err := spindle.Blocking(ctx, func() (any, error) {
+			<-called
+			for _, use := range []func(){e.Set, e.Clear, func() { e.IsSet() }, func() { e.Statistics() }} {
+				if panicOf(use) == nil {
+					t.Error("a goroutine could use an event of a loop")
+				}
+			}
+			return nil, nil
+		})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

@@ -29,7 +29,10 @@ func (e *Event) Clear() {
 }
 
 // IsSet tells whether the event is set.
-func (e *Event) IsSet() bool { return e.set }
+func (e *Event) IsSet() bool {
+	e.look("Event")
+	return e.set
+}
 
 // Wait waits until the event is set. It may have been cleared again when Wait
 // returns; where that matters, make a new Event instead of clearing one.
@@ -54,5 +57,6 @@ type EventStatistics struct {
 
 // Statistics tells how the event is used now.
 func (e *Event) Statistics() EventStatistics {
+	e.look("Event")
 	return EventStatistics{Set: e.set, Waiting: e.waiting.n}
 }

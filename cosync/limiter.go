@@ -145,5 +145,6 @@ type LimiterStatistics struct {
 
 // Statistics tells how the limiter is used now.
 func (l *Limiter) Statistics() LimiterStatistics {
+	l.look("Limiter")
 	return LimiterStatistics{Total: l.total, Borrowed: l.borrowed, Waiting: l.waiting.n}
 }

@@ -61,5 +61,6 @@ type MutexStatistics struct {
 
 // Statistics tells how the mutex is used now.
 func (m *Mutex) Statistics() MutexStatistics {
+	m.look("Mutex")
 	return MutexStatistics{Held: m.held, Waiting: m.waiting.n}
 }

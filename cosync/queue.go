@@ -151,6 +151,7 @@ type QueueStatistics struct {
 
 // Statistics tells how the queue is used now.
 func (q *Queue[T]) Statistics() QueueStatistics {
+	q.look("Queue")
 	return QueueStatistics{
 		Length: q.kept.len(), Capacity: q.capacity,
 		Putting: q.putting.n, Getting: q.getting.n, Closed: q.closed,

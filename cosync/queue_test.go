@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/sim"
 )
 
 func TestQueueOrders(t *testing.T) {
@@ -28,33 +29,36 @@ func TestQueueOrders(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := rand.New(rand.NewPCG(1, 2))
-			var model []job // sorted, the next to come first
-			for seq := range 5000 {
-				if r.IntN(5) < 3 {
-					j := job{r.IntN(20), seq}
-					if err := c.q.TryPut(j); err != nil {
-						t.Fatal(err)
+			sim.Test(t, func(context.Context) error {
+				r := rand.New(rand.NewPCG(1, 2))
+				var model []job // sorted, the next to come first
+				for seq := range 5000 {
+					if r.IntN(5) < 3 {
+						j := job{r.IntN(20), seq}
+						if err := c.q.TryPut(j); err != nil {
+							t.Fatal(err)
+						}
+						at, _ := slices.BinarySearchFunc(model, j, c.less)
+						model = slices.Insert(model, at, j)
+						continue
 					}
-					at, _ := slices.BinarySearchFunc(model, j, c.less)
-					model = slices.Insert(model, at, j)
-					continue
-				}
-				got, err := c.q.TryGet()
-				if len(model) == 0 {
-					if err != cosync.ErrWouldBlock {
-						t.Fatalf("from an empty queue: %v, %v", got, err)
+					got, err := c.q.TryGet()
+					if len(model) == 0 {
+						if err != cosync.ErrWouldBlock {
+							t.Fatalf("from an empty queue: %v, %v", got, err)
+						}
+						continue
 					}
-					continue
+					if err != nil || got != model[0] {
+						t.Fatalf("got %v, %v, want %v", got, err, model[0])
+					}
+					model = model[1:]
 				}
-				if err != nil || got != model[0] {
-					t.Fatalf("got %v, %v, want %v", got, err, model[0])
+				if c.q.Statistics().Length != len(model) || len(model) < 100 {
+					t.Errorf("%+v, %d in the model", c.q.Statistics(), len(model))
 				}
-				model = model[1:]
-			}
-			if c.q.Statistics().Length != len(model) || len(model) < 100 {
-				t.Errorf("%+v, %d in the model", c.q.Statistics(), len(model))
-			}
+				return nil
+			})
 		})
 	}
 	mustPanic(t, "cosync: a queue with a capacity below 1", func() { cosync.NewQueue[int](0) })

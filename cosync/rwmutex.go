@@ -116,5 +116,6 @@ type RWMutexStatistics struct {
 
 // Statistics reports how the mutex is used now.
 func (m *RWMutex) Statistics() RWMutexStatistics {
+	m.look("RWMutex")
 	return RWMutexStatistics{Readers: m.readers, Writing: m.writing, Waiting: m.waiting.n}
 }

@@ -69,5 +69,6 @@ type SemaphoreStatistics struct {
 
 // Statistics tells how the semaphore is used now.
 func (s *Semaphore) Statistics() SemaphoreStatistics {
+	s.look("Semaphore")
 	return SemaphoreStatistics{Count: s.count, Held: s.count - s.free, Waiting: s.waiting.n}
 }

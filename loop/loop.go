@@ -198,6 +198,7 @@ func New(opts Options) (*Loop, error) {
 	}
 	l.pulse.Store(1)
 	l.workers.init(opts)
+	l.opened()
 	if w, ok := k.Poller.(kernel.Witness); ok {
 		l.witness = w
 		w.Attend(l.elsewhere, l.Owner)
@@ -229,6 +230,7 @@ func (l *Loop) Close() error {
 	lost := l.lost()
 	l.state.Store(closed)
 	l.owner.Store(closedOwner)
+	l.dropped()
 	defer close(l.done)
 	l.wheel = wheel.New(0)
 	l.lanes = [lanes]lane{}
