@@ -20,6 +20,7 @@ var realWorld = []struct {
 }{
 	{"time", "Now Since Until Sleep After AfterFunc NewTimer NewTicker Tick", []string{
 		"internal/kernel/system.go", // the real clock
+		"internal/kernel/usage.go",  // for the watchdog
 		"loop/watchdog.go",          // simulated loops have none
 		"sim/bubble.go",             // that of the bubble
 		"sim/stall.go",              // a watch on programs that block, in real time
