@@ -99,7 +99,7 @@ func (x *exchange) start() {
 // serveTask is an inline handler's task.
 func (x *exchange) serveTask(ctx context.Context) error {
 	x.scope = ctx.(*spindle.Scope)
-	if cause := x.ctx.ended(); cause != nil {
+	if cause := x.ctx.cause; cause != nil { // until the handler runs, only the loop sets it
 		x.scope.Cancel(cause)
 	}
 	if base := x.ctx.base; base != nil && base.Done() != nil {
@@ -143,25 +143,25 @@ func (x *exchange) conclude() {
 	if !x.returned {
 		x.st.sv.logPanic(recover(), x.remote)
 	}
-	if x.st.l.Owns() {
+	onLoop := x.st.l.Owns()
+	if onLoop {
 		x.scope = nil // it ends with the task
+	} else if form := x.req.MultipartForm; form != nil {
+		_ = form.RemoveAll() // its temporary files; removeFiles does not block the loop
 	}
 	x.ctx.end(context.Canceled)
 	x.body.close()
-	if form := x.req.MultipartForm; form != nil && !x.st.l.Owns() {
-		_ = form.RemoveAll() // its temporary files; removeFiles does not block the loop
-	}
 	if x.w.close() {
-		x.end()
+		x.end(onLoop)
 	}
 }
 
 // end completes the response, in the goroutine that left the guard last.
-func (x *exchange) end() {
+func (x *exchange) end(onLoop bool) {
 	if x.returned {
 		x.w.end()
 	}
-	if x.st.l.Owns() {
+	if onLoop {
 		x.finish()
 	} else {
 		x.st.deliver(x)

@@ -58,7 +58,7 @@ func (w *response) init(x *exchange) {
 // leave ends a call that has entered the guard.
 func (w *response) leave() {
 	if w.guard.leave() {
-		w.x.end()
+		w.x.end(w.x.st.l.Owns())
 	}
 }
 
