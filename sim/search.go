@@ -131,7 +131,7 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 
 // differs compares a run with another of the same seed; nil if they are the same.
 func (f *Failure) differs(again *Failure) *Failure {
-	if again.Err == nil && again.World.Hash() == f.World.Hash() {
+	if again.Err == nil && again.World.Hash() == f.World.Hash() && again.World.core.Journal().Difference() == nil {
 		return nil
 	}
 	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World, again.World)), again.Err)
