@@ -87,9 +87,16 @@ func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ah
 	}
 }
 
-// fail ends the connection. Who the peer was the system may not know any more.
+// fail ends the connection. The error names the peer, which the system may not know any
+// more; an alert of TLS is an error without addresses.
 func (h *handshake) fail(err error) {
-	h.s.c.lose(sock.Error("handshake", h.s.c.network(), h.local, h.remote, err))
+	c := h.s.c
+	if alert, ok := err.(*net.OpError); ok && alert.Addr == nil {
+		named := *alert
+		named.Net, named.Source, named.Addr = c.network(), h.local, h.remote
+		err = &named
+	}
+	c.lose(sock.Error("handshake", c.network(), h.local, h.remote, err))
 }
 
 // listen waits for input, and goes on with it.

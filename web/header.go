@@ -42,14 +42,14 @@ func (w *response) writeField(key string, values []string) (err error) {
 		w.declare(values)
 		return nil
 	case len(key) == 17 && strings.EqualFold(key, "Transfer-Encoding"):
+		w.encode(values)
 		return nil
-	case key == "Content-Encoding" && len(values) > 0:
+	case key == "Content-Encoding" && len(values) > 0 && values[0] != "":
 		w.facts |= saysEncoding
 	case len(key) == 4 && strings.EqualFold(key, "Date"):
 		w.facts |= saysDate
 	case len(key) == 10 && strings.EqualFold(key, "Connection") && len(values) > 0:
-		w.facts |= saysConnection
-		w.closes = w.closes || hasToken(values, "close")
+		return w.writeConnection(values)
 	case key == "Trailer" && w.facts.has(dropsTrailers):
 		if values = nil; len(w.trailers) > 0 {
 			values = []string{strings.Join(w.trailers, ", ")}
@@ -65,9 +65,44 @@ func (w *response) writeField(key string, values []string) (err error) {
 	return nil
 }
 
-// declare takes down the length that the handler promises.
+// writeConnection writes the field Connection, and notes where: it is taken back if the
+// connection turns out to close and the handler has said something else.
+func (w *response) writeConnection(values []string) (err error) {
+	w.facts |= saysConnection
+	if hasToken(values, "close") {
+		w.facts |= saysClose
+		w.closes = true
+	}
+	w.connFrom = uint32(len(w.head))
+	for _, value := range values {
+		if w.head, err = http1.AppendField(w.head, "Connection", value); err != nil {
+			return err
+		}
+	}
+	w.connTo = uint32(len(w.head))
+	return nil
+}
+
+// encode notes the transfer coding that the handler asks for. The field itself is the
+// server's: chunked is written where it is used, and a body in any other coding ends
+// with the connection.
+func (w *response) encode(values []string) {
+	if len(values) == 0 {
+		return
+	}
+	w.declared = -1 // the coding is stronger; Content-Length came before it
+	if len(values) == 1 && values[0] == "chunked" {
+		w.facts |= saysChunked
+	} else {
+		w.facts |= saysNotChunked
+	}
+}
+
+// declare takes down the length that the handler promises. A field without a value means
+// that the response is to have none.
 func (w *response) declare(values []string) {
 	if len(values) == 0 {
+		w.facts |= noLength
 		return
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
@@ -132,6 +167,10 @@ func (w *response) commit(first []byte, final bool) {
 	if x.last || !x.keepAlive || w.closes || x.st.sv.closesConns() || w.leavesBody(final) {
 		w.closes = true
 	}
+	if w.closes && w.facts.has(saysConnection) && !w.facts.has(saysClose) && w.status != http.StatusSwitchingProtocols {
+		w.head = slices.Delete(w.head, int(w.connFrom), int(w.connTo))
+		w.facts &^= saysConnection
+	}
 	switch {
 	case w.facts.has(saysConnection) || w.closes && x.version == http1.HTTP10:
 	case w.closes:
@@ -146,7 +185,7 @@ func (f headFacts) has(what headFacts) bool { return f&what != 0 }
 
 // writeType tells the body's type from its beginning, if the handler did not.
 func (w *response) writeType(first []byte) {
-	if w.facts.has(saysType|saysEncoding) || len(w.buf) == 0 && len(first) == 0 {
+	if w.facts.has(saysType|saysEncoding|saysChunked|saysNotChunked) || len(w.buf) == 0 && len(first) == 0 {
 		return
 	}
 	start := w.buf
@@ -162,9 +201,11 @@ func (w *response) writeType(first []byte) {
 func (w *response) frame(final bool) {
 	old := w.x.version == http1.HTTP10
 	switch {
+	case w.facts.has(saysNotChunked):
+		w.closes = w.closes || !w.toHead()
 	case w.declared >= 0:
 		w.head = http1.AppendContentLength(w.head, w.declared)
-	case final && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
+	case final && !w.facts.has(noLength|saysChunked) && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
 		// To HEAD the same as to GET, for which more would have been flushed. That
 		// nothing was written says nothing of GET.
 		if !w.toHead() || w.written > 0 && w.written <= bufferSize {

@@ -2,8 +2,10 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -26,6 +28,17 @@ func (sv *Service) logPanic(v any, remote string) {
 // would escape its lines in an attribute.
 func withStack(what string, v any, stack []byte) string {
 	return fmt.Sprintf("%s: %v\n\n%s", what, v, stack)
+}
+
+// logListen logs that connections cannot be accepted, or that a client's TLS handshake
+// has failed. Any scanner can cause the latter, so it is a warning.
+func (s *Server) logListen(err error) {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op != "accept" {
+		s.errorLog().Warn("web: TLS handshake failed", "remote", fmt.Sprint(op.Addr), "err", err)
+		return
+	}
+	s.errorLog().Error("web: cannot accept", "err", err)
 }
 
 // accessLog is the records of a loop that wait to be written. A logger may block, so

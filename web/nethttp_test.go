@@ -18,11 +18,17 @@ import (
 	"time"
 )
 
-// same are handlers and requests to which net/http's answer is to be ours.
-var same = []struct {
+// handlerCase is a handler that answers alike on net/http and here.
+type handlerCase struct {
 	name    string
 	handler http.HandlerFunc
-}{
+}
+
+// same are all of them. Each gets every one of the requests.
+var same = slices.Concat(plain, framing, headers, using)
+
+// plain are handlers that leave framing to the server.
+var plain = []handlerCase{
 	{"nothing", func(http.ResponseWriter, *http.Request) {}},
 	{"text", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }},
 	{"html", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html><body>hello") }},
@@ -140,6 +146,7 @@ func answer(t testing.TB, address, request string) string {
 		t.Fatal(err)
 	}
 	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(10 * time.Second)) // only a failure takes so long
 	const next = "GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 	io.WriteString(nc, request+next)
 	br := bufio.NewReader(nc)

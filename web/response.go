@@ -30,6 +30,8 @@ type response struct {
 	declared int64    // by Content-Length; -1 if it is not
 	written  int64    // of the body
 	trailers []string // names that come after the body
+	connFrom uint32   // in head, where the field Connection begins
+	connTo   uint32   // and ends; 0 if there is none
 	facts    headFacts
 
 	committed bool // the head is complete
@@ -40,14 +42,18 @@ type response struct {
 }
 
 // headFacts are what a handler's header says.
-type headFacts uint8
+type headFacts uint16
 
 const (
 	saysType headFacts = 1 << iota
 	saysEncoding
 	saysDate
 	saysConnection
-	dropsTrailers // Trailer names fields that may not be one
+	saysClose      // in Connection
+	noLength       // Content-Length is there, without a value
+	saysChunked    // in Transfer-Encoding
+	saysNotChunked // another transfer coding
+	dropsTrailers  // Trailer names fields that may not be one
 )
 
 func (w *response) init(x *exchange) {

@@ -81,7 +81,7 @@ func (sv *Service) options() transport.Options {
 		TLS:      sv.server.tls(),
 
 		RefusePlain: refusePlain,
-		OnError:     func(err error) { sv.server.errorLog().Error("web: cannot accept", "err", err) },
+		OnError:     sv.server.logListen,
 	}
 }
 

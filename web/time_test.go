@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -199,6 +200,24 @@ func TestDeadlinesOfTheResponseController(t *testing.T) {
 			io.WriteString(nc, "GET /write HTTP/1.1\r\nHost: a\r\n\r\n")
 			if err := <-ends; err != web.ErrTimeout {
 				t.Errorf("write: %v", err)
+			}
+		})
+	}
+}
+
+// TestLateBodyIsADeadlineExceeded: what a handler reads is a time-out to the standard
+// library too.
+func TestLateBodyIsADeadlineExceeded(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		var timeout net.Error
+		fmt.Fprint(w, errors.Is(err, web.ErrTimeout), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout())
+	}) {
+		s.BodyTimeout = time.Millisecond
+		t.Run(name, func(t *testing.T) {
+			got := raw(t, serve(t, s), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe", "POST")
+			if got[0] != "200 true true true" {
+				t.Errorf("got %q", got)
 			}
 		})
 	}

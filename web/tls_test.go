@@ -1,10 +1,13 @@
 package web_test
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -80,3 +83,52 @@ func TestPlainRequestToASecuredServer(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedHandshakeIsAWarningWithThePeersAddress: it is the client's fault, whether the
+// client sends an alert or something that is not TLS.
+func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
+	for name, attempt := range map[string]func(net.Conn) error{
+		"alert": func(nc net.Conn) error { return tls.Client(nc, &tls.Config{ServerName: "a"}).Handshake() },
+		"not TLS": func(nc net.Conn) error {
+			io.WriteString(nc, "hello, this is no handshake")
+			_, err := nc.Read(make([]byte, 1000))
+			return errors.Join(err, errors.New("closed or answered"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			records := make(recordChannel, 10)
+			s := &web.Server{ErrorLog: slog.New(records)}
+			s.TLS, _ = certified(t)
+			nc := connect(t, serve(t, s).Addr())
+			if err := attempt(nc); err == nil {
+				t.Error("the handshake succeeded")
+			}
+			nc.Close()
+			r := <-records
+			found := ""
+			r.Attrs(func(a slog.Attr) bool {
+				if a.Key == "remote" {
+					found = a.Value.String()
+				}
+				return true
+			})
+			if r.Level != slog.LevelWarn || found != nc.LocalAddr().String() {
+				t.Errorf("level %v, remote %q: %s", r.Level, found, r.Message)
+			}
+		})
+	}
+}
+
+// recordChannel is a log handler that sends the records.
+type recordChannel chan slog.Record
+
+func (c recordChannel) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c recordChannel) Handle(_ context.Context, r slog.Record) error {
+	c <- r
+	return nil
+}
+
+func (c recordChannel) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+func (c recordChannel) WithGroup(string) slog.Handler { return c }

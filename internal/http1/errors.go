@@ -49,7 +49,7 @@ var (
 	ErrHost                   = bad("malformed Host field")
 	ErrContentLength          = bad("malformed Content-Length")
 	ErrContentLengthRepeated  = bad("more than one Content-Length")
-	ErrTransferEncoding       = bad("malformed Transfer-Encoding, or its last coding is not chunked")
+	ErrTransferEncoding       = bad("malformed Transfer-Encoding, or chunked is not its last coding")
 	ErrTransferCoding         = refused(501, "transfer coding other than chunked")
 	ErrTransferEncoding10     = bad("Transfer-Encoding in HTTP/1.0")
 	ErrLengthWithEncoding     = bad("Content-Length beside Transfer-Encoding")

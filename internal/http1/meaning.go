@@ -37,18 +37,23 @@ func (p *parser) note(name []byte, at span, value []byte) *Error {
 		p.length = n
 	case fold(name, "transfer-encoding"):
 		switch {
-		case p.facts&sawEncoding != 0 || !endsChunked(value):
+		case p.facts&sawEncoding != 0:
 			p.facts |= malformedCoding
 		case fold(value, "chunked"):
 			p.facts |= chunked
-		default:
+		case areCodings(value):
 			p.facts |= unsupportedCoding
+		default:
+			p.facts |= malformedCoding
 		}
 		p.facts |= sawEncoding
 	case fold(name, "expect"):
-		p.facts |= sawExpect
-		if !fold(value, "100-continue") {
-			p.facts |= foreignExpectation
+		switch {
+		case len(value) == 0: // as if it were not there
+		case fold(value, "100-continue"):
+			p.facts |= sawExpect
+		default:
+			p.facts |= sawExpect | foreignExpectation
 		}
 	case fold(name, "trailer"):
 		p.facts |= sawTrailer
@@ -155,22 +160,24 @@ func decimal(b []byte) (n int64, ok bool) {
 	return n, len(b) > 0
 }
 
-// endsChunked reports whether value is a list of transfer codings that ends with
-// chunked and has it nowhere else: well formed, if not supported.
-func endsChunked(value []byte) bool {
+// areCodings reports whether value is a list of transfer codings that has chunked at
+// most once, as the last: well formed, if not supported.
+func areCodings(value []byte) bool {
 	for list := value; ; {
 		coding, rest, more := bytes.Cut(list, comma)
-		coding = trimSpace(coding)
-		last := fold(coding, "chunked")
-		if last || !more {
-			return last && !more
-		}
-		if token, _, _ := bytes.Cut(coding, []byte(";")); !isToken(trimSpace(token)) {
+		token, _, parameters := bytes.Cut(trimSpace(coding), semicolon)
+		token = trimSpace(token)
+		if !isToken(token) || fold(token, "chunked") && (more || parameters) {
 			return false
+		}
+		if !more {
+			return true
 		}
 		list = rest
 	}
 }
+
+var semicolon = []byte(";")
 
 func isToken(b []byte) bool {
 	for _, c := range b {

@@ -115,7 +115,7 @@ var hostileResponses = []struct {
 	{"HTTP/1.1 200 " + strings.Repeat("a", 9000), http1.ErrStatusLineTooLong},
 	{"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", http1.ErrContentLengthRepeated},
 	{"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", http1.ErrLengthWithEncoding},
-	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", http1.ErrTransferEncoding},
+	{"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", http1.ErrTransferCoding},
 	{"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", http1.ErrTransferEncoding10},
 	{"HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", http1.ErrFieldFold},
 }
