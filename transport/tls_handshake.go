@@ -91,10 +91,8 @@ func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ah
 // more; an alert of TLS is an error without addresses.
 func (h *handshake) fail(err error) {
 	c := h.s.c
-	if alert, ok := err.(*net.OpError); ok && alert.Addr == nil {
-		named := *alert
-		named.Net, named.Source, named.Addr = c.network(), h.local, h.remote
-		err = &named
+	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Addr == nil {
+		err = &net.OpError{Op: alert.Op, Net: c.network(), Source: h.local, Addr: h.remote, Err: alert.Err}
 	}
 	c.lose(sock.Error("handshake", c.network(), h.local, h.remote, err))
 }
