@@ -26,6 +26,17 @@ func (s *Server) EachConn(fn func(*Conn)) {
 	s.each(fn)
 }
 
+// LeaveServer takes the connection out of the server that accepted it. Drain does not wait
+// for it any more, CloseConns, AbortConns and EachConn leave it alone, and it does not
+// count for MaxConns. It is for a connection whose owner goes on after the server's end.
+func (c *Conn) LeaveServer() {
+	c.only("LeaveServer")
+	if s := c.server; s != nil {
+		c.server = nil
+		s.forget()
+	}
+}
+
 // each looks through all connections of the loop: a server that is not about to
 // end has no use for a list of its own.
 func (s *Server) each(fn func(*Conn)) {

@@ -62,6 +62,8 @@ type hijacked struct {
 	reading         *waiter       // who waits for data
 	writing         []func(error) // who wait for room
 	readAt, writeAt deadline
+	drains          bool   // the server does
+	onShutdown      func() // called then; nil for most
 }
 
 // take takes the connection over, on the loop.
@@ -80,6 +82,9 @@ func (h *hijacked) take(w *response) error {
 		h.err = io.EOF
 	}
 	h.tc.SetProtocol(h)
+	if c.is(drains) {
+		h.Draining(h.tc)
+	}
 	return nil
 }
 

@@ -231,3 +231,47 @@ func TestHijackedReadAfterACancelledOne(t *testing.T) {
 	io.WriteString(nc, "x")
 	br.ReadByte()
 }
+
+// TestShutdownDoesNotWaitForHijackedConnections, taken before it began or after: their
+// handlers go on.
+func TestShutdownDoesNotWaitForHijackedConnections(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		taken, drains, over := make(chan net.Conn, 1), make(chan bool), make(chan bool)
+		sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !early {
+				taken <- nil
+				<-drains
+			}
+			nc, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer nc.Close()
+			if early {
+				taken <- nc
+			}
+			<-over
+			io.WriteString(nc, "still here")
+		})})
+		nc, br := dial(t, sv)
+		idle, _ := dial(t, sv)
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-taken
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		go func() { ended <- sv.Shutdown(ctx) }()
+		idle.Read(make([]byte, 1)) // its end: the server drains
+		if !early {
+			close(drains)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		close(over)
+		if all, err := io.ReadAll(br); err != nil || string(all) != "still here" {
+			t.Errorf("got %q, %v", all, err)
+		}
+	}
+}

@@ -117,8 +117,9 @@ func (sv *Service) each(fn func(*station)) {
 }
 
 // Drain stops to accept. Requests under way are answered, and connections closed
-// behind them; done is called, on a loop, when the last has gone. Who wants an end
-// to that calls Close.
+// after them; done is called, on a loop, when the last has gone. To put an end to that,
+// call Close. Hijacked connections are left to their handlers, as by net/http; those of
+// ws.Accept get a Close and are waited for.
 func (sv *Service) Drain(done func()) {
 	if done == nil {
 		panic("web: Drain with a nil function")
@@ -207,7 +208,7 @@ func (st *station) end(done func(error)) {
 		return
 	}
 	end := st.endTasks
-	st.nursery, st.endTasks = nil, nil
+	st.endTasks = nil // the nursery stays, for tasks that use a hijacked connection
 	end(last)
 }
 

@@ -14,7 +14,8 @@ import (
 // answered, and fails with a *HandshakeError.
 //
 // The handler may use the Conn and must close it; it may also return and leave it to
-// others. The request's context does not end with the connection any more.
+// others. The request's context does not end with the connection any more. When a server
+// of package web drains, the peer gets a Close with GoingAway.
 func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 	a, answer, refused := o.check(r)
 	if refused != nil {
@@ -47,5 +48,8 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		return nil, err
 	}
 	nc.SetWriteDeadline(time.Time{})
+	if server, ok := nc.(interface{ OnShutdown(func()) }); ok {
+		server.OnShutdown(func() { _ = c.Close(GoingAway, "") }) // one that is closing already does so
+	}
 	return c, nil
 }
