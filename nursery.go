@@ -178,8 +178,9 @@ func (n *Nursery) Here() context.Context {
 
 // OnFailure makes the nursery's tasks independent: if one fails, panics or calls
 // runtime.Goexit, fn is called on the loop with its error, a *PanicError for the latter
-// two, and the others go on. The nursery does not fail then. It is for servers; set it
-// before the first task starts.
+// two, and the others go on. The nursery does not fail then. A task that ends because
+// the nursery was cancelled has not failed. It is for servers; set it before the first
+// task starts.
 func (n *Nursery) OnFailure(fn func(err error)) {
 	if fn == nil {
 		panic("spindle: Nursery.OnFailure with a nil function")
@@ -255,6 +256,13 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	return t
 }
 
+// cancelled reports whether err is the cancellation of the nursery, or of a scope around
+// it, and nothing else.
+func (n *Nursery) cancelled(err error) bool {
+	var c *Canceled
+	return errors.As(err, &c) && onlyFrom(c.Scope, err) && c.Scope.reaches(n.scope)
+}
+
 // finish is the end of a task.
 func (t *Task) finish(err error) {
 	t.state = finished
@@ -267,7 +275,7 @@ func (t *Task) finish(err error) {
 		t.own.close()
 	}
 	n := t.nursery
-	if err != nil && n.alone != nil {
+	if err != nil && n.alone != nil && !n.cancelled(err) {
 		n.alone(err)
 	} else {
 		n.failed(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
 )
 
 // TestNurseryOnEndsItsTasks: the end cancels who still waits, and is told when the
@@ -158,5 +159,30 @@ func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
 	if len(failed) != 3 || failed[0] != wrong || !errors.As(failed[1], &panicked) || panicked.Value != "oh dear" ||
 		!errors.As(failed[2], &exited) || exited.Value != loop.ErrGoexit {
 		t.Errorf("told of %v", failed)
+	}
+}
+
+// TestOnFailureHearsNothingOfCancellations, by the nursery itself and from around it.
+func TestOnFailureHearsNothingOfCancellations(t *testing.T) {
+	outer := errors.New("outer")
+	for name, scope := range map[string]func(nursery, around *spindle.Scope) *spindle.Scope{
+		"its own":     func(nursery, _ *spindle.Scope) *spindle.Scope { return nursery },
+		"from around": func(_, around *spindle.Scope) *spindle.Scope { return around },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, around *spindle.Scope) error {
+					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+						n.OnFailure(func(err error) { t.Errorf("told of %v", err) })
+						n.Go(forever)
+						if err := spindle.Sleep(ctx, time.Second); err != nil {
+							return err
+						}
+						scope(n.Scope(), around).Cancel(outer)
+						return nil
+					})
+				})
+			})
+		})
 	}
 }
