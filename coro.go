@@ -134,6 +134,9 @@ func (c *coro) run() {
 		}
 		t.finish(caught(v))
 	}()
+	if tr := &c.s.traits; tr.differ(c.g) {
+		tr.reset(t)
+	}
 	err := t.fn(t.scope)
 	c.mustLeaveThread()
 	returned = true

@@ -23,6 +23,7 @@ type sched struct {
 	started uint64  // tasks so far
 	lanes   [3]freshLane
 	runs    []*run // under way on the loop
+	traits  traits
 
 	// Where coroutines cannot switch to one another directly; see portable.go.
 	portable  bool
@@ -65,6 +66,7 @@ func schedOf(l *loop.Loop) *sched {
 	}
 	s := &sched{l: l, portable: !switchesDirectly()}
 	s.resumeAll = s.resumeEach
+	s.traits = newTraits()
 	s.base = &s.driver
 	s.threads.id(goid.ThreadLock{})
 	l.SetLocal(schedKey{}, s)

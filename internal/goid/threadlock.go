@@ -95,30 +95,13 @@ const witnesses = 4
 // goroutine is locked. It is negative if it was not found. It looks when first called, not
 // when the program starts: locking a thread makes the runtime start one more.
 var findLock = sync.OnceValue(func() int {
-	const step = int(unsafe.Sizeof(uintptr(0)))
-	if !isPointer {
-		return -1
-	}
-	var suspects []int
-	for i := range searched / step {
-		suspects = append(suspects, i*step)
-	}
-	keep := func(zero bool) {
-		g := Current()
-		suspects = slices.DeleteFunc(suspects, func(place int) bool {
-			return (*at[uintptr](g, place) == 0) != zero
-		})
-	}
-	for range witnesses {
-		unlocked(func() {
-			keep(true)
-			runtime.LockOSThread()
-			keep(false)
-			runtime.UnlockOSThread()
-			keep(true)
-		})
-	}
-	return only(suspects)
+	return FindWord(func(is func(set bool)) {
+		is(false)
+		runtime.LockOSThread()
+		is(true)
+		runtime.UnlockOSThread()
+		is(false)
+	})
 })
 
 // searchedThread is how many bytes of an m are looked at. An m is larger in every Go so

@@ -1,0 +1,105 @@
+package spindle_test
+
+import (
+	"bytes"
+	"context"
+	"runtime/debug"
+	"runtime/pprof"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+)
+
+// labelled reports whether a goroutine has a label, in the goroutine profile.
+func labelled(t *testing.T, label string) bool {
+	t.Helper()
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(profile.String(), label)
+}
+
+// next runs a task in a nursery of its own, on the coroutine of the one before.
+func next(ctx context.Context, eager bool, task func(context.Context) error) error {
+	return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+		n.GoWith(spindle.TaskOptions{Eager: eager}, task)
+		return nil
+	})
+}
+
+// TestLabelsEndWithTheirTask: the next task on the same coroutine has those of the run's
+// context.
+func TestLabelsEndWithTheirTask(t *testing.T) {
+	for _, labels := range []bool{false, true} {
+		base := t.Context()
+		if labels {
+			base = pprof.WithLabels(base, pprof.Labels("run", "labelled-run"))
+		}
+		set := func(ctx context.Context) error {
+			pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("task", "left-by-a-task")))
+			return nil
+		}
+		look := func(ctx context.Context) error {
+			if labelled(t, "left-by-a-task") {
+				t.Error("a task has the labels of another")
+			}
+			if labelled(t, "labelled-run") != labels {
+				t.Errorf("a task has labels of its run: %v, want %v", !labels, labels)
+			}
+			return nil
+		}
+		err := spindle.Run(base, func(ctx context.Context) error {
+			for _, eager := range []bool{false, true} {
+				for _, task := range []func(context.Context) error{set, look, set, set, look} {
+					if err := next(ctx, eager, task); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLabelsAreNotThoseOfTheCreator: a goroutine inherits the labels of its creator, and a
+// coroutine may be made by a task that starts another eagerly.
+func TestLabelsAreNotThoseOfTheCreator(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		pprof.Do(ctx, pprof.Labels("task", "creator"), func(context.Context) {
+			spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
+		})
+		if labelled(t, "creator") {
+			t.Error("a task that was started eagerly keeps the labels of its starter")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPanicOnFaultEndsWithItsTask: the coroutine's goroutine has it.
+func TestPanicOnFaultEndsWithItsTask(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		for range 3 {
+			err := next(ctx, false, func(context.Context) error {
+				if debug.SetPanicOnFault(true) {
+					t.Error("a task begins with what another has set")
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
