@@ -106,7 +106,7 @@ func inChild(t *testing.T, fail func()) string {
 		names[i] = "^" + regexp.QuoteMeta(name) + "$"
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run="+strings.Join(names, "/"))
-	cmd.Env = append(os.Environ(), childSays+"=1")
+	cmd.Env = append(os.Environ(), childSays+"=1", "TMPDIR="+t.TempDir())
 	said, err := cmd.CombinedOutput()
 	if err == nil {
 		t.Fatalf("it passes:\n%s", said)

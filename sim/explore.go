@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -17,8 +18,9 @@ import (
 // with the first that fails. Setup adds hosts, programs, faults and checks to the
 // world that it is given, and nothing else: it is called many times.
 //
-// A failure is told with its seed, a command that runs it again exactly, and a
-// trace. If faults came by themselves (World.SetFaults), those are left out that
+// A failure is told with its seed, a command that runs it again exactly, a trace, and
+// the name of a file with a picture of it (SVG): an artifact of the test with go test
+// -artifacts, and otherwise in the system's directory for temporary files. If faults came by themselves (World.SetFaults), those are left out that
 // the failure can do without, and every World.Amount is lowered as far as it
 // goes: what is told is the shortest story that was found. The command sets
 // SPINDLE_SEED, with which Explore runs that seed and no other, and SPINDLE_FAULTS,
@@ -110,6 +112,13 @@ func (f *Failure) report(tb testing.TB) {
 	story := f.Story(f.testCommand(tb.Name()))
 	if errors.Is(f.Err, ErrDiverges) || errors.Is(f.Err, ErrUnknownPart) {
 		tb.Fatalf("sim: seed %d: %v", f.World.Seed(), f.Err)
+	}
+	if len(f.World.hosts) > 0 && f.World.Events() > 0 {
+		if file, err := f.draw(tb); err == nil {
+			story += "picture: " + file + "\n"
+		} else {
+			story += fmt.Sprintf("there is no picture: %v\n", err)
+		}
 	}
 	var fault *spindle.PanicError
 	if errors.As(f.Err, &fault) && fault.Value == loop.ErrGoexit && tb.Failed() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -104,9 +105,10 @@ func TestExploreTellsTheShortestStory(t *testing.T) {
 		sim.Explore(t, 20, fragile)
 		return
 	}
+	dir := t.TempDir()
 	playChild := func(run string, env ...string) string {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run="+run)
-		cmd.Env = append(append(os.Environ(), childSays+"=1"), env...)
+		cmd.Env = append(append(os.Environ(), childSays+"=1", "TMPDIR="+dir), env...)
 		text, err := cmd.CombinedOutput()
 		if err == nil {
 			t.Fatalf("it passes:\n%s", text)
@@ -117,6 +119,10 @@ func TestExploreTellsTheShortestStory(t *testing.T) {
 	command := againCommand.FindStringSubmatch(first)
 	if command == nil {
 		t.Fatalf("no command to play it again:\n%s", first)
+	}
+	picture, err := os.ReadFile(filepath.Join(dir, "spindle-"+t.Name()+".svg"))
+	if err != nil || !strings.Contains(first, "picture: "+dir) || !strings.Contains(string(picture), "it has come to the worst") {
+		t.Errorf("the picture: %v, %d bytes:\n%s", err, len(picture), first)
 	}
 	if faults := strings.Split(command[2], ","); len(faults) != 2 {
 		t.Errorf("%d faults are told, want 2:\n%s", len(faults), first)

@@ -35,8 +35,10 @@ type Faults struct {
 	PartitionEvery, SlowEvery, CrashEvery, PauseEvery, ClockEvery, CallEvery time.Duration
 
 	// Lasting is how long each of these lasts, on average. Zero means a tenth
-	// of For.
-	Lasting time.Duration
+	// of For. The others are for one kind each; zero means Lasting. A call that
+	// fails does not last.
+	Lasting                                             time.Duration
+	PartitionFor, SlowFor, CrashFor, PauseFor, ClockFor time.Duration
 
 	// Hosts are those that crash, pause, have wrong clocks and failing calls.
 	// None means all.
@@ -140,11 +142,12 @@ func (w *World) writeScript(f *Faults) []Fault {
 	kinds := []struct {
 		name  string
 		every time.Duration
+		lasts time.Duration
 		make  func(r *rand.Rand, f *Fault)
 	}{
-		{"partition", f.PartitionEvery, w.partitionFault},
-		{"slow", f.SlowEvery, w.slowFault},
-		{"crash", f.CrashEvery, func(r *rand.Rand, f *Fault) {
+		{"partition", f.PartitionEvery, f.PartitionFor, w.partitionFault},
+		{"slow", f.SlowEvery, f.SlowFor, w.slowFault},
+		{"crash", f.CrashEvery, f.CrashFor, func(r *rand.Rand, f *Fault) {
 			h := hosts[r.IntN(len(hosts))]
 			f.What, f.begin, f.end = h.Name()+" crashes", h.Crash, func() {
 				if !h.Up() {
@@ -152,17 +155,17 @@ func (w *World) writeScript(f *Faults) []Fault {
 				}
 			}
 		}},
-		{"pause", f.PauseEvery, func(r *rand.Rand, f *Fault) {
+		{"pause", f.PauseEvery, f.PauseFor, func(r *rand.Rand, f *Fault) {
 			h := hosts[r.IntN(len(hosts))]
 			f.What, f.begin, f.end = h.Name()+" pauses", h.Pause, h.Resume
 		}},
-		{"clock", f.ClockEvery, func(r *rand.Rand, f *Fault) {
+		{"clock", f.ClockEvery, f.ClockFor, func(r *rand.Rand, f *Fault) {
 			h, ppm := hosts[r.IntN(len(hosts))], r.IntN(20001)-10000
 			off := time.Duration(r.Int64N(int64(time.Minute))) - 30*time.Second
 			f.What = fmt.Sprintf("%s has a clock %v off that runs %d ppm fast", h.Name(), off, ppm)
 			f.begin, f.end = func() { h.SetClock(off, ppm) }, func() { h.SetClock(0, 0) }
 		}},
-		{"call", f.CallEvery, func(r *rand.Rand, f *Fault) {
+		{"call", f.CallEvery, 0, func(r *rand.Rand, f *Fault) {
 			h := hosts[r.IntN(len(hosts))]
 			call := [...]string{"socket", "accept"}[r.IntN(2)]
 			err := [...]syscall.Errno{syscall.EMFILE, syscall.ENOMEM}[r.IntN(2)]
@@ -180,7 +183,7 @@ func (w *World) writeScript(f *Faults) []Fault {
 		}
 		r := w.core.Rand("faults " + kind.name)
 		for at := exponential(r, kind.every); at < f.For; at += exponential(r, kind.every) {
-			fault := Fault{At: at, For: min(exponential(r, f.Lasting), f.For-at)}
+			fault := Fault{At: at, For: min(exponential(r, cmp.Or(kind.lasts, f.Lasting)), f.For-at)}
 			kind.make(r, &fault)
 			if fault.begin != nil {
 				script = append(script, fault)

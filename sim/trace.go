@@ -17,7 +17,8 @@ type Event struct {
 	Conn     int    // the number of the connection; 0 for none
 	Port     int    // that was asked for, of Connecting, Connected, Refused and datagrams
 	Size     int    // how many bytes
-	Data     string // the first 24 of them
+	Data     string // the first of them: 200, or as many as World.KeepData says
+	Text     string // what they say, by World.SetFormat; "" without
 	Note     string // what else is to say: why it was dropped, what was noted
 }
 
@@ -72,6 +73,18 @@ func (w *World) Events() uint64 { return w.core.Events() }
 // Steps is how many things have happened, those included that are in no trace:
 // acknowledgements and timers.
 func (w *World) Steps() uint64 { return w.core.Steps() }
+
+// KeepData sets how many bytes of each message the trace keeps. It begins as 200.
+func (w *World) KeepData(n int) { w.core.KeepData(n) }
+
+// SetFormat sets a function that says, for people, what a message is: a request by its
+// name, in place of its bytes. It is called with the events of bytes that have arrived
+// or were dropped when the trace is read; "" leaves the bytes. Data holds as much of
+// the message as KeepData allows. Of a connection, it is what came together, which
+// need not be one message.
+func (w *World) SetFormat(format func(e Event) string) {
+	w.core.SetFormat(func(e simnet.Event) string { return format(Event(e)) })
+}
 
 // KeepTrace says whether the trace is kept, for runs of which only the outcome is
 // wanted. Hash covers everything either way.

@@ -317,7 +317,7 @@ func TestHandlersOnGoroutinesAreRefusedInASimulation(t *testing.T) {
 				return
 			}
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$")
-			cmd.Env = append(os.Environ(), "SPINDLE_TEST_CHILD=1")
+			cmd.Env = append(os.Environ(), "SPINDLE_TEST_CHILD=1", "TMPDIR="+t.TempDir())
 			said, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Fatalf("it passes: %s", said)

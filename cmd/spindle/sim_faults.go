@@ -18,7 +18,9 @@ Trouble, for --faults, as NAME=VALUE with commas:
   spurious                          the share of waits that end for no reason
   partition slow crash pause        the time between two of them, on average
   clock call                        the same
-  lasting                           how long each of those lasts, on average
+  partition-for slow-for crash-for  how long each of one kind lasts, on average
+  pause-for clock-for               the same
+  lasting                           how long each of the others lasts, on average
   for                               how long there is trouble at all
 `
 
@@ -33,14 +35,19 @@ var shares = map[string]func(f *sim.Faults) *float64{
 
 // periods are the kinds that are told by a time.
 var periods = map[string]func(f *sim.Faults) *time.Duration{
-	"partition": func(f *sim.Faults) *time.Duration { return &f.PartitionEvery },
-	"slow":      func(f *sim.Faults) *time.Duration { return &f.SlowEvery },
-	"crash":     func(f *sim.Faults) *time.Duration { return &f.CrashEvery },
-	"pause":     func(f *sim.Faults) *time.Duration { return &f.PauseEvery },
-	"clock":     func(f *sim.Faults) *time.Duration { return &f.ClockEvery },
-	"call":      func(f *sim.Faults) *time.Duration { return &f.CallEvery },
-	"lasting":   func(f *sim.Faults) *time.Duration { return &f.Lasting },
-	"for":       func(f *sim.Faults) *time.Duration { return &f.For },
+	"partition":     func(f *sim.Faults) *time.Duration { return &f.PartitionEvery },
+	"slow":          func(f *sim.Faults) *time.Duration { return &f.SlowEvery },
+	"crash":         func(f *sim.Faults) *time.Duration { return &f.CrashEvery },
+	"pause":         func(f *sim.Faults) *time.Duration { return &f.PauseEvery },
+	"clock":         func(f *sim.Faults) *time.Duration { return &f.ClockEvery },
+	"call":          func(f *sim.Faults) *time.Duration { return &f.CallEvery },
+	"partition-for": func(f *sim.Faults) *time.Duration { return &f.PartitionFor },
+	"slow-for":      func(f *sim.Faults) *time.Duration { return &f.SlowFor },
+	"crash-for":     func(f *sim.Faults) *time.Duration { return &f.CrashFor },
+	"pause-for":     func(f *sim.Faults) *time.Duration { return &f.PauseFor },
+	"clock-for":     func(f *sim.Faults) *time.Duration { return &f.ClockFor },
+	"lasting":       func(f *sim.Faults) *time.Duration { return &f.Lasting },
+	"for":           func(f *sim.Faults) *time.Duration { return &f.For },
 }
 
 // parseFaults reads --faults. How long trouble lasts is the program's, unless it is

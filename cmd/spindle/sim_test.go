@@ -88,8 +88,8 @@ func TestSimMistakes(t *testing.T) {
 
 func TestParseFaults(t *testing.T) {
 	own := sim.Faults{For: time.Minute, Lasting: time.Second, Loss: 0.5}
-	got, err := parseFaults("loss=0.1,duplicate=0.2,reorder=0.3,dribble=0.4,spurious=0.5,partition=1s,slow=1500ms,crash=2s,pause=3s,clock=4s,call=5s,lasting=6s", own)
-	if want := "{1m0s 0.1 0.2 0.3 0.4 0.5 1s 1.5s 2s 3s 4s 5s 6s []}"; err != nil || strings.TrimSpace(fmt.Sprint(got)) != want {
+	got, err := parseFaults("loss=0.1,duplicate=0.2,reorder=0.3,dribble=0.4,spurious=0.5,partition=1s,slow=1500ms,crash=2s,pause=3s,clock=4s,call=5s,lasting=6s,partition-for=7s,slow-for=8s,crash-for=9s,pause-for=10s,clock-for=11s", own)
+	if want := "{1m0s 0.1 0.2 0.3 0.4 0.5 1s 1.5s 2s 3s 4s 5s 6s 7s 8s 9s 10s 11s []}"; err != nil || strings.TrimSpace(fmt.Sprint(got)) != want {
 		t.Errorf("%v, %v", fmt.Sprint(got), err)
 	}
 	if got, err := parseFaults("none", own); err != nil || got.Loss != 0 || got.For != time.Minute {

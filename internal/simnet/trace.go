@@ -57,6 +57,7 @@ type Event struct {
 	Port     int    // for connects and datagrams
 	Size     int    // bytes
 	Data     string // the first of them
+	Text     string // what they say, by SetFormat; "" for what they are
 	Note     string
 }
 
@@ -72,10 +73,15 @@ type traceEvent struct {
 	kind     Kind
 	headLen  uint8
 	head     [headBytes]byte
+	long     string // in place of head, if there is more to keep
 }
 
-// headBytes is how much of the bytes sent is kept.
-const headBytes = 24
+// headBytes is how much of the bytes sent is kept without an allocation, and
+// keepBytes how much is kept unless KeepData says otherwise.
+const (
+	headBytes = 24
+	keepBytes = 200
+)
 
 // mostEvents is how many events are kept: of a longer run, the last ones.
 const mostEvents = 1 << 18
@@ -93,6 +99,8 @@ type Trace struct {
 	count  uint64
 	hash   uint64
 	off    bool
+	keep   int // bytes of each message
+	format func(Event) string
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -133,7 +141,22 @@ func (t *Trace) datagram(p *packet, note string) {
 // keep takes the first of some bytes along, and all of them into the hash.
 func (e *traceEvent) keep(t *Trace, b []byte) {
 	t.mix(uint64(crc32.Checksum(b, castagnoli)))
-	e.headLen = uint8(copy(e.head[:], b))
+	b = b[:min(len(b), t.keep)]
+	switch {
+	case t.off:
+	case len(b) > headBytes:
+		e.long = string(b)
+	default:
+		e.headLen = uint8(copy(e.head[:], b))
+	}
+}
+
+// data is what is kept of a message.
+func (e *traceEvent) data() string {
+	if e.long != "" {
+		return e.long
+	}
+	return string(e.head[:e.headLen])
 }
 
 // since is how long ago a moment was that went through an event as a word.
@@ -156,6 +179,12 @@ func (w *World) Note(h *Host, text string) {
 	w.trace.add(w, e)
 }
 
+// KeepData sets how many bytes of each message are kept from now on.
+func (w *World) KeepData(n int) { w.trace.keep = max(n, 0) }
+
+// SetFormat sets the function that says what is in a message.
+func (w *World) SetFormat(format func(Event) string) { w.trace.format = format }
+
 // KeepTrace says whether events are kept; the hash always is.
 func (w *World) KeepTrace(on bool) { w.trace.off = !on }
 
@@ -171,11 +200,15 @@ func (w *World) Trace() []Event {
 	events := make([]Event, 0, len(t.events))
 	for i := range t.events {
 		e := &t.events[(t.first+i)%len(t.events)]
-		events = append(events, Event{
+		event := Event{
 			At: e.at, Sent: e.at - e.travel, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
 			Conn: int(e.conn), Port: int(e.port), Size: int(e.size),
-			Data: string(e.head[:e.headLen]), Note: e.note,
-		})
+			Data: e.data(), Note: e.note,
+		}
+		if t.format != nil && event.Size > 0 {
+			event.Text = t.format(event)
+		}
+		events = append(events, event)
 	}
 	return events
 }
@@ -210,7 +243,10 @@ func (e Event) write(b io.Writer) {
 	if e.Kind != Data && e.Size != 0 {
 		fmt.Fprintf(b, ", %d bytes", e.Size)
 	}
-	if e.Data != "" {
+	switch {
+	case e.Text != "":
+		fmt.Fprintf(b, " [%s]", strings.ReplaceAll(e.Text, "\n", " "))
+	case e.Data != "":
 		fmt.Fprintf(b, " %q", e.Data)
 		if e.Size > len(e.Data) {
 			io.WriteString(b, "…")

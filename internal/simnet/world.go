@@ -117,7 +117,7 @@ func New(seed uint64) *World {
 	}
 	w.order = w.Rand("order")
 	w.workRand = w.Rand("work")
-	w.trace.hash = fnvOffset
+	w.trace.hash, w.trace.keep = fnvOffset, keepBytes
 	return w
 }
 

@@ -1,4 +1,4 @@
-package timeline
+package picture
 
 import (
 	"encoding/xml"
@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/internal/simnet"
 )
 
 // style has the colours. Every one is told twice, because not every program that
@@ -117,7 +117,7 @@ func showTime(t time.Duration) string {
 
 // spans finds from when to when something was so: begin and end are the kinds of
 // event between which it is.
-func (d *drawing) spans(begin, end sim.Kind, each func(m *mark, from, to float64)) {
+func (d *drawing) spans(begin, end simnet.Kind, each func(m *mark, from, to float64)) {
 	type way struct{ from, to string }
 	open := map[way]*mark{}
 	for i := range d.marks {
@@ -141,7 +141,7 @@ func (d *drawing) spans(begin, end sim.Kind, each func(m *mark, from, to float64
 // partings shades what is between lanes that do not hear each other: half of it for
 // each direction, beginning at who is not heard.
 func (d *drawing) partings() {
-	d.spans(sim.Parted, sim.Healed, func(m *mark, from, to float64) {
+	d.spans(simnet.Parted, simnet.Healed, func(m *mark, from, to float64) {
 		a, b := d.lane(m.From), d.lane(m.To)
 		middle := (a + b) / 2
 		d.box(min(a, middle), from, max(a, middle)-min(a, middle), max(to-from, 4), "parted")
@@ -165,14 +165,14 @@ func (d *drawing) hosts() {
 			from = y
 		}
 		for i := range d.marks {
-			if m := &d.marks[i]; m.From == host && (m.Kind == sim.Crashed || m.Kind == sim.Booted) {
+			if m := &d.marks[i]; m.From == host && (m.Kind == simnet.Crashed || m.Kind == simnet.Booted) {
 				until(m.to)
-				down = m.Kind == sim.Crashed
+				down = m.Kind == simnet.Crashed
 			}
 		}
 		until(d.bottom)
 	}
-	d.spans(sim.Paused, sim.Resumed, func(m *mark, from, to float64) {
+	d.spans(simnet.Paused, simnet.Resumed, func(m *mark, from, to float64) {
 		d.box(d.lane(m.From)-6, from, 12, max(to-from, 4), "paused")
 	})
 }
@@ -181,25 +181,25 @@ func (d *drawing) hosts() {
 func (d *drawing) mark(m *mark) {
 	a, b := d.lane(m.From), d.lane(m.To)
 	switch m.Kind {
-	case sim.Data, sim.Datagram:
+	case simnet.Data, simnet.Datagram:
 		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", said(m.Event))
-	case sim.Ended:
+	case simnet.Ended:
 		d.arrow(m, a, b, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("end of #", m.Conn))
-	case sim.Reset:
+	case simnet.Reset:
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", fmt.Sprint("reset of #", m.Conn))
-	case sim.Connected:
+	case simnet.Connected:
 		if m.asked {
 			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
 		}
 		d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("#", m.Conn))
-	case sim.Refused:
+	case simnet.Refused:
 		if m.asked {
 			d.arrow(m, b, a, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
 		}
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", "refused")
-	case sim.Dropped:
+	case simnet.Dropped:
 		d.dropped(m, a, b)
-	case sim.Parted, sim.Healed:
+	case simnet.Parted, simnet.Healed:
 		d.parting(m, a, b)
 	default:
 		d.note(m, a)
@@ -251,7 +251,7 @@ func (d *drawing) dropped(m *mark, a, b float64) {
 // parting says in which direction nothing is heard any more, or again.
 func (d *drawing) parting(m *mark, a, b float64) {
 	text, class := "cut off from "+m.To, "bad"
-	if m.Kind == sim.Healed {
+	if m.Kind == simnet.Healed {
 		text, class = "heard by "+m.To+" again", "quiet"
 	}
 	if a <= b {
@@ -265,25 +265,28 @@ func (d *drawing) parting(m *mark, a, b float64) {
 func (d *drawing) note(m *mark, x float64) {
 	text, class := m.Kind.String(), "bad"
 	switch m.Kind {
-	case sim.Crashed:
+	case simnet.Crashed:
 		d.line(x-6, m.to-6, x+6, m.to+6, "cross", "")
 		d.line(x-6, m.to+6, x+6, m.to-6, "cross", "")
-	case sim.Booted, sim.Resumed, sim.Noted:
+	case simnet.Booted, simnet.Resumed, simnet.Noted:
 		class = "quiet"
 	}
 	switch m.Kind {
-	case sim.Noted:
+	case simnet.Noted:
 		text = m.Note
-	case sim.RateSet:
+	case simnet.RateSet:
 		text += " " + m.To + ": " + m.Note
-	case sim.CallFailed, sim.ClockSet:
+	case simnet.CallFailed, simnet.ClockSet:
 		text += ": " + m.Note
 	}
 	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
 }
 
 // said is what a message says, as far as there is room for it.
-func said(e sim.Event) string {
+func said(e simnet.Event) string {
+	if e.Text != "" {
+		return shorten(e.Text, mostSaid)
+	}
 	text := strings.TrimRight(e.Data, "\n")
 	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' }) {
 		return fmt.Sprint(e.Size, " bytes")

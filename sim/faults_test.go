@@ -1,0 +1,47 @@
+package sim_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// TestEachKindOfFaultHasItsDuration: the mean of each kind is its own, and Lasting's
+// where it has none.
+func TestEachKindOfFaultHasItsDuration(t *testing.T) {
+	w := sim.NewWorld(1)
+	for _, name := range []string{"a", "b"} {
+		w.Host(name).Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+	}
+	w.SetFaults(sim.Faults{
+		For: 10 * time.Hour, Lasting: 10 * time.Second, PartitionEvery: time.Minute, CrashEvery: time.Minute, PauseEvery: time.Minute,
+		CrashFor: time.Second, PauseFor: 100 * time.Millisecond,
+	})
+	if err := w.RunFor(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	sum, count := map[string]time.Duration{}, map[string]int{}
+	for _, f := range w.Script() {
+		kind := "partition"
+		for _, other := range []string{"crashes", "pauses"} {
+			if strings.Contains(f.What, other) {
+				kind = other
+			}
+		}
+		sum[kind] += f.For
+		count[kind]++
+	}
+	for kind, want := range map[string]time.Duration{"partition": 10 * time.Second, "crashes": time.Second, "pauses": 100 * time.Millisecond} {
+		if count[kind] < 100 {
+			t.Fatalf("%d of kind %s", count[kind], kind)
+		}
+		if mean := sum[kind] / time.Duration(count[kind]); mean < want*3/4 || mean > want*5/4 {
+			t.Errorf("%s lasts %v on average, want %v", kind, mean, want)
+		}
+	}
+}
