@@ -14,8 +14,8 @@ import (
 // goroutine: one per core, usually.
 type Group struct {
 	loops []*Loop
-	crew  kernel.Crew   // runs them, in a simulated world; nil otherwise
-	turn  atomic.Uint32 // where the next search for the least loaded begins
+	crew  kernel.GroupRunner // runs them, in a simulated world; nil otherwise
+	turn  atomic.Uint32      // where the next search for the least loaded begins
 }
 
 // NewGroup makes n loops; n <= 0 makes one for each processor Go may use.
@@ -23,7 +23,7 @@ type Group struct {
 func NewGroup(n int, opts Options) (*Group, error) {
 	g := &Group{}
 	if opts.Kernel != nil {
-		crew, ok := opts.Kernel.Poller.(kernel.Crew)
+		crew, ok := opts.Kernel.Poller.(kernel.GroupRunner)
 		if !ok {
 			panic("loop: NewGroup with Options.Kernel: loops cannot share one")
 		}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RecvFrom and SendTo allocate nothing for the internet families: a server of
-// datagrams calls them for every one. The address stays on the stack, which
-// those of x/sys cannot, as they hand out an interface.
+// RecvFrom and SendTo do not allocate for the internet families, because a datagram
+// server calls them for every datagram. Here the address stays on the stack; x/sys
+// returns it as an interface, which escapes.
 
 func (*sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
 	var (
@@ -37,7 +37,7 @@ func (*sockets) RecvFrom(fd int, p []byte) (int, Addr, bool, error) {
 }
 
 func addrOfRaw(sa *unix.RawSockaddrAny, size uint32) Addr {
-	if size == 0 { // of a Unix socket without a name, or of a connected stream
+	if size == 0 { // a Unix socket without a name, or a connected stream
 		return Addr{}
 	}
 	switch sa.Addr.Family {
@@ -58,8 +58,8 @@ func addrOfRaw(sa *unix.RawSockaddrAny, size uint32) Addr {
 	return Addr{}
 }
 
-// unixName is a name of n bytes: a path ends at its first NUL, an abstract name,
-// which begins with one, at its length.
+// unixName returns the name in the first n bytes. A path ends at its first NUL. An
+// abstract name starts with a NUL and has n bytes.
 func unixName(un *unix.RawSockaddrUnix, n int) string {
 	if n <= 0 {
 		return ""
@@ -80,13 +80,13 @@ func unixName(un *unix.RawSockaddrUnix, n int) string {
 	return string(name)
 }
 
-// hostOrder and netOrder turn a port around as the machine needs it: in an
-// address its bytes are in the network's order.
+// hostOrder converts a port from network byte order, which socket addresses use.
 func hostOrder(port *uint16) uint16 {
 	b := (*[2]byte)(unsafe.Pointer(port))
 	return uint16(b[0])<<8 | uint16(b[1])
 }
 
+// netOrder converts a port to network byte order.
 func netOrder(port uint16) (out uint16) {
 	b := (*[2]byte)(unsafe.Pointer(&out))
 	b[0], b[1] = byte(port>>8), byte(port)

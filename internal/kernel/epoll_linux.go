@@ -10,16 +10,16 @@ import (
 
 // epoll is the poller of Linux.
 //
-// The token travels in epoll_data, so an event names its registration without
-// a table here. Looking (timeout 0) is a RawSyscall: it cannot block, and
-// telling Go's scheduler about it costs more than the call. Waiting first
-// looks, because under load there nearly always is something and the look
-// saves giving up the processor.
+// The token travels in epoll_data, so an event identifies its registration without
+// a table. A poll with timeout 0 is a RawSyscall: it cannot block, and notifying
+// Go's scheduler costs more than the call. Wait polls before it sleeps, because
+// under load something is nearly always ready, and then the loop keeps its
+// processor.
 type epoll struct {
-	fd      int
-	waker   *waker
-	buf     []unix.EpollEvent
-	noPwait bool // epoll_pwait2 is missing: milliseconds, rounded up
+	fd       int
+	waker    *waker
+	buf      []unix.EpollEvent
+	noPwait2 bool // epoll_pwait2 is missing: use milliseconds, rounded up
 }
 
 func openEpoll() (Poller, error) {
@@ -56,8 +56,8 @@ func (p *epoll) Delete(fd int) error {
 func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
 	ev := unix.EpollEvent{Fd: int32(uint32(tok)), Pad: int32(uint32(tok >> 32))}
 	if in&Read != 0 {
-		// RDHUP only with Read: a peer that closed its half would otherwise
-		// wake a level-triggered writer for ever.
+		// RDHUP only with Read: otherwise a peer that closed its half would
+		// wake a level-triggered writer again and again.
 		ev.Events |= unix.EPOLLIN | unix.EPOLLRDHUP
 	}
 	if in&Write != 0 {
@@ -67,9 +67,10 @@ func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
 	case Edge:
 		ev.Events |= unix.EPOLLET
 		if in&Read != 0 {
-			// Who is told of edges may take a short read for the last. It is
-			// not where urgent data begins. (By levels, urgent data that
-			// nobody reads would be told for ever.)
+			// With edges, a reader may treat a short read as the last one.
+			// That is wrong where urgent data begins, so Urgent reports it.
+			// In level mode, unread urgent data would be reported in every
+			// Wait.
 			ev.Events |= unix.EPOLLPRI
 		}
 	case OneShot:
@@ -83,7 +84,7 @@ func (p *epoll) Wait(events []Event, timeout time.Duration) (int, error) {
 		p.buf = make([]unix.EpollEvent, len(events))
 	}
 	buf := p.buf[:len(events)]
-	n, errno := p.look(buf)
+	n, errno := p.poll(buf)
 	if n == 0 && errno == 0 && timeout != 0 {
 		n, errno = p.sleep(buf, timeout)
 	}
@@ -99,7 +100,7 @@ func (p *epoll) Wait(events []Event, timeout time.Duration) (int, error) {
 		ev := &buf[i]
 		tok := Token(uint32(ev.Fd)) | Token(uint32(ev.Pad))<<32
 		if tok == wakeToken {
-			p.waker.drained()
+			p.waker.reset()
 			continue
 		}
 		events[out] = Event{tok, epollReady(ev.Events)}
@@ -108,8 +109,8 @@ func (p *epoll) Wait(events []Event, timeout time.Duration) (int, error) {
 	return out, nil
 }
 
-// epollReady reports errors and hang-ups in both directions; the caller masks
-// the direction it did not ask for.
+// epollReady returns the readiness that e stands for. It reports errors and hang-ups
+// in both directions; the caller masks directions outside its interest.
 func epollReady(e uint32) Ready {
 	var r Ready
 	if e&unix.EPOLLIN != 0 {
@@ -133,7 +134,8 @@ func epollReady(e uint32) Ready {
 	return r
 }
 
-func (p *epoll) look(buf []unix.EpollEvent) (int, syscall.Errno) {
+// poll fetches the events that are ready now.
+func (p *epoll) poll(buf []unix.EpollEvent) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd),
 		uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0)
 	if errno != 0 {
@@ -142,8 +144,9 @@ func (p *epoll) look(buf []unix.EpollEvent) (int, syscall.Errno) {
 	return int(n), 0
 }
 
+// sleep waits for events for up to timeout.
 func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscall.Errno) {
-	if !p.noPwait {
+	if !p.noPwait2 {
 		var ts *timespec64
 		if timeout >= 0 {
 			ts = &timespec64{int64(timeout / time.Second), int64(timeout % time.Second)}
@@ -154,7 +157,7 @@ func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscal
 		case 0:
 			return int(n), 0
 		case unix.ENOSYS, unix.EPERM: // an old kernel, or a seccomp filter older than the call
-			p.noPwait = true
+			p.noPwait2 = true
 		default:
 			return 0, errno
 		}
@@ -167,8 +170,8 @@ func (p *epoll) sleep(buf []unix.EpollEvent, timeout time.Duration) (int, syscal
 	return int(n), 0
 }
 
-// timespec64 is what epoll_pwait2 takes on every architecture; unix.Timespec is
-// smaller on those of 32 bits.
+// timespec64 is the timeout of epoll_pwait2 on every architecture. unix.Timespec is
+// smaller on 32-bit architectures.
 type timespec64 struct{ sec, nsec int64 }
 
 func (p *epoll) Wake() { p.waker.wake() }

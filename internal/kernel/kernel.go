@@ -1,34 +1,34 @@
-// Package kernel is the seam between Spindle and the operating system.
+// Package kernel is the interface between Spindle and the operating system.
 //
-// Nothing between this package and the command calls the system, reads a clock,
-// draws a random number, resolves a name, starts a goroutine for blocking work or
-// follows a context by itself: it asks a Kernel. Real backends (epoll, kqueue, poll) stand behind the seam,
-// and so can a simulated one; the conformance suite in kerneltest holds them
-// all to the words below.
+// The packages above it, up to the command, never call the system directly. For
+// system calls, clocks, random numbers, name resolution, goroutines for blocking
+// work and the ends of contexts they use a Kernel. A Kernel is either real (epoll,
+// kqueue, poll) or simulated. The conformance suite in package kerneltest checks
+// every kernel against the contract below.
 //
 // # The contract
 //
 // A Kernel belongs to one loop goroutine. Only Wake, Mono, Wall, At, Uint64,
-// Start, LookupNetIP and AfterFunc may be called from any goroutine; everything else is
-// for the goroutine that calls Wait.
+// Start, LookupNetIP and AfterFunc may be called from any goroutine. All other
+// methods may be called only from the goroutine that calls Wait.
 //
-// Errors that come from the system are plain syscall.Errno values, on every
-// kernel: EAGAIN for "not now", EBADF for a descriptor that is not open, EEXIST
-// for one added twice, ENOENT for one never added, EPERM for a regular file or a
-// directory, which cannot be polled. They carry no context; the caller, who knows the
-// operation, adds it.
+// Errors from the system are plain syscall.Errno values on every kernel:
+// EAGAIN for "not now", EBADF for a descriptor that is not open, EEXIST for one
+// added twice, ENOENT for one never added, EPERM for a regular file or a
+// directory, which cannot be polled. They carry no context. The caller knows the
+// operation and adds it.
 //
-// Readiness, in three modes:
+// Readiness has three modes:
 //
 //	Level    every Wait reports the descriptor for as long as it is ready.
 //	Edge     a Wait reports it after each change to ready. A kernel without
 //	         edges (poll) may repeat the event while it stays ready, so ask
 //	         for Write only while there is something to write.
-//	OneShot  one Wait reports it once; then it is silent, in both directions,
+//	OneShot  one Wait reports it once. Then it is silent, in both directions,
 //	         until Modify arms it again.
 //
-// Whoever closes a descriptor deletes it first. Otherwise a kernel may go on
-// watching the number, and report whoever gets it next under the old token.
+// Delete a descriptor before closing it. Otherwise a kernel may keep watching the
+// number, and report the next descriptor that gets it under the old token.
 package kernel
 
 import (
@@ -39,8 +39,8 @@ import (
 	"time"
 )
 
-// Kernel is everything a loop needs from below. Its parts are interfaces so
-// that a simulated world can stand in for the system, whole or in part.
+// Kernel is everything a loop needs from the system. Its parts are interfaces, so
+// that a simulation can replace the system, whole or in part.
 type Kernel struct {
 	Poller
 	Sockets
@@ -51,19 +51,19 @@ type Kernel struct {
 	Follower
 }
 
-// ErrUnknownBackend is wrapped by Open's error for a name it does not know.
+// ErrUnknownBackend is the error that Open wraps for an unknown name.
 var ErrUnknownBackend = errors.New("kernel: unknown backend")
 
-// Interest says which directions of a descriptor are watched.
+// Interest is the set of directions in which a descriptor is watched.
 type Interest uint8
 
 const (
 	Read  Interest = 1 << iota // data, a new connection, or end of file
-	Write                      // room to write, or a finished connect
+	Write                      // free buffer space, or a finished connect
 )
 
-// Ready says what became of a watched descriptor. Its first two bits are those
-// of Interest.
+// Ready is the state of a watched descriptor. Its first two bits are those of
+// Interest.
 type Ready uint8
 
 const (
@@ -71,10 +71,10 @@ const (
 	Writable                   // a write will not block
 	HangUp                     // the peer will send no more; read to the end
 	Failed                     // an error is pending on the descriptor
-	Urgent                     // reads may end before what is there does: TCP's urgent data
+	Urgent                     // TCP urgent data is pending: a short read may leave data unread
 )
 
-// Mode says how often a ready descriptor is reported; see the package comment.
+// Mode is how often a ready descriptor is reported; see the package comment.
 type Mode uint8
 
 const (
@@ -83,12 +83,12 @@ const (
 	OneShot
 )
 
-// String lists what is set, as "readable|hang-up".
+// String returns the names of the bits that are set, such as "readable|hang-up".
 func (r Ready) String() string {
 	return bitNames(uint8(r), "readable", "writable", "hang-up", "failed", "urgent")
 }
 
-// String lists what is set, as "read|write".
+// String returns the names of the bits that are set, such as "read|write".
 func (in Interest) String() string { return bitNames(uint8(in), "read", "write") }
 
 func bitNames(bits uint8, names ...string) string {
@@ -104,7 +104,7 @@ func bitNames(bits uint8, names ...string) string {
 	return strings.Join(set, "|")
 }
 
-// String is the mode's name.
+// String returns the mode's name.
 func (m Mode) String() string {
 	switch m {
 	case Level:
@@ -117,13 +117,13 @@ func (m Mode) String() string {
 	return "unknown mode"
 }
 
-// Token names one registration of a descriptor. The caller chooses it (a slab
-// index and a generation, so that a reused number is told from its
-// predecessor); the kernel hands it back and never looks inside. The token with
-// every bit set is the kernel's own.
+// Token identifies one registration of a descriptor. The caller chooses it: a slab
+// index and a generation, which distinguishes a reused descriptor number from its
+// predecessor. The kernel returns it and never interprets it. The token with every
+// bit set is reserved for the kernel.
 type Token uint64
 
-// Event is one answer of Wait.
+// Event is one event that Wait reports.
 type Event struct {
 	Token Token
 	Ready Ready
@@ -131,47 +131,47 @@ type Event struct {
 
 // Poller reports readiness.
 type Poller interface {
-	// Name is the backend's name: "epoll", "kqueue", "poll", …
+	// Name returns the backend's name: "epoll", "kqueue", "poll", …
 	Name() string
 
-	// Add begins to watch fd. Interest is never empty. What cannot be polled
-	// is refused with EPERM, a descriptor already added with EEXIST.
+	// Add starts watching fd. Interest is never empty. Add fails with EPERM if
+	// fd cannot be polled, and with EEXIST if it is already added.
 	Add(fd int, tok Token, in Interest, mode Mode) error
 
-	// Modify replaces token, interest and mode of an added fd, and arms a
-	// one-shot again. An edge that is already there is reported anew.
+	// Modify replaces the token, interest and mode of an added fd, and arms a
+	// one-shot again. If fd is ready now, an edge is reported again.
 	Modify(fd int, tok Token, in Interest, mode Mode) error
 
-	// Delete ends the watch: no later Wait reports it.
+	// Delete stops watching fd: no later Wait reports it.
 	Delete(fd int) error
 
-	// Wait fills events with what is ready and returns how many it filled.
-	// It waits until something is ready, until timeout has passed, or until
-	// Wake; a negative timeout waits without limit, zero only looks. It never
-	// returns much before the timeout with nothing to tell, except after a
-	// Wake or an interrupting signal: the caller looks at the clock again.
-	// Error and hang-up are reported with every direction that was asked for,
-	// so that a callback for either direction learns of them; a hang-up of the
-	// peer's sending side alone is reported only where Read was asked for.
+	// Wait fills events with what is ready and returns the number of events.
+	// It waits until something is ready, until the timeout expires, or until
+	// Wake. A negative timeout waits without limit; a zero timeout does not
+	// wait. Wait returns without events well before the timeout only after a
+	// Wake or an interrupting signal; the caller reads the clock again. Errors
+	// and hang-ups are reported with every direction in the interest, so that a
+	// callback for either direction sees them. A hang-up of the peer's sending
+	// side alone is reported only if the interest includes Read.
 	Wait(events []Event, timeout time.Duration) (int, error)
 
-	// Wake makes the Wait that is under way, or else the next one, return.
-	// Wakes before that Wait are one. It may be called from any goroutine,
-	// also after Close.
+	// Wake makes the current Wait return, or the next one if none is running.
+	// Several Wakes before that Wait count as one. Wake may be called from any
+	// goroutine, also after Close.
 	Wake()
 
 	// Close releases the poller. Descriptors that were added stay open.
 	Close() error
 }
 
-// Clock tells the time.
+// Clock reads the time.
 type Clock interface {
-	// Mono is a clock that never goes back, in time since some fixed moment.
+	// Mono returns the time since some fixed moment. It never decreases.
 	Mono() time.Duration
-	// Wall is the time of day.
+	// Wall returns the time of day.
 	Wall() time.Time
-	// At returns the time of day at which Mono shows, or has shown, mono. For
-	// the same mono it is the same time, unless the clock was set meanwhile.
+	// At returns the time of day at which Mono returns, or returned, mono. It
+	// returns the same time for the same mono, unless the clock is set.
 	At(mono time.Duration) time.Time
 }
 
@@ -180,49 +180,23 @@ type Rand interface {
 	Uint64() uint64
 }
 
-// Workers runs what may block, away from the loop.
+// Workers runs blocking work outside the loop.
 type Workers interface {
 	// Start runs work concurrently with the loop and returns at once.
 	Start(work func())
 }
 
-// Resolver turns names into addresses. It blocks: call it on a worker.
+// Resolver resolves names to addresses. It blocks: call it on a worker.
 type Resolver interface {
 	// LookupNetIP looks up host; network is "ip", "ip4" or "ip6".
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Follower tells of the end of contexts.
+// Follower reports the ends of contexts.
 type Follower interface {
-	// AfterFunc is context.AfterFunc: it has f called once ctx has ended, and
-	// stop takes that back. A real kernel calls f on a goroutine of its own. A
-	// simulated one calls it inside Wait: a goroutine would come at no
-	// particular moment.
+	// AfterFunc is like context.AfterFunc: it calls f once ctx has ended, unless
+	// stop is called before that. A real kernel calls f on a new goroutine. A
+	// simulated kernel calls f inside Wait, because the moment at which a
+	// goroutine runs does not follow from the seed.
 	AfterFunc(ctx context.Context, f func()) (stop func() bool)
-}
-
-// Witness is a Poller that wants to know of goroutines besides the loop's. A real
-// one does not; in a simulated world they make every run another one.
-type Witness interface {
-	// Attend is called by a new loop. foreign reports whether the loop runs, and
-	// not on the calling goroutine. owner is the goroutine that runs it now, as
-	// goid.Current identifies it; it may be called from any goroutine.
-	Attend(foreign func() bool, owner func() uintptr)
-	// Foreign is told, by the goroutine itself, that one that is not the loop's
-	// has handed it something.
-	Foreign()
-}
-
-// Crew is a Poller of a system in which goroutines are not free to run: loops that
-// are to run at the same time are run by it.
-type Crew interface {
-	// Processors is how many loops a group has that asks for one on each.
-	Processors() int
-	// Sibling makes another kernel of the same process: descriptors are those
-	// of both.
-	Sibling() (*Kernel, error)
-	// Together runs the functions, the first for this kernel and one for each
-	// sibling, in the order in which they were made, and returns when all have
-	// returned.
-	Together(run []func())
 }

@@ -10,25 +10,25 @@ import (
 
 // kqueue is the poller of the BSDs and macOS.
 //
-// It has one filter per direction where the contract has one registration per
-// descriptor, so a table from descriptor to registration brings the two
-// together: it holds the token (a token in udata would be an integer in a
-// pointer's place, which the garbage collector must not see), merges two
-// filters that fire in one batch, and silences the other half of a one-shot.
+// kqueue has one filter per direction; the contract has one registration per
+// descriptor. A table from descriptor to registration connects the two. It holds
+// the token: in udata it would be an integer in a pointer's place, which the garbage
+// collector must not see. The table also serves to merge two filters that fire in
+// one batch, and to disarm the other direction of a one-shot.
 type kqueue struct {
 	fd    int
 	waker *waker
 	buf   []unix.Kevent_t
 	regs  map[int]*kqueueReg
-	batch int // number of the current Wait
+	batch int // the number of the current Wait
 }
 
 type kqueueReg struct {
 	tok   Token
 	in    Interest
 	mode  Mode
-	batch int // the Wait that reported it last
-	at    int // its place in that Wait's events
+	batch int // the last Wait that reported it
+	index int // its index in the events of that Wait
 }
 
 func openKqueue() (Poller, error) {
@@ -55,12 +55,8 @@ func (p *kqueue) Add(fd int, tok Token, in Interest, mode Mode) error {
 	if p.regs[fd] != nil {
 		return unix.EEXIST
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := checkPollable(fd); err != nil {
 		return err
-	}
-	if kind := uint32(st.Mode) & unix.S_IFMT; kind == unix.S_IFREG || kind == unix.S_IFDIR {
-		return unix.EPERM
 	}
 	if err := p.arm(fd, in, mode); err != nil {
 		p.disarm(fd, in)
@@ -116,8 +112,8 @@ func (p *kqueue) arm(fd int, in Interest, mode Mode) error {
 	return nil
 }
 
-// disarm leaves errors alone: the filter may have fired as a one-shot, or gone
-// with its descriptor.
+// disarm ignores errors: the filter may have fired as a one-shot, or its descriptor
+// may be closed.
 func (p *kqueue) disarm(fd int, in Interest) {
 	for _, f := range kqueueFilters {
 		if in&f.in != 0 {
@@ -162,9 +158,11 @@ func (p *kqueue) Wait(events []Event, timeout time.Duration) (int, error) {
 	return out, nil
 }
 
-// longestWait is what macOS accepts; the caller looks at the clock again.
+// longestWait is the longest timeout that macOS accepts. After it, the caller reads
+// the clock and waits again.
 const longestWait = 1e6 * time.Second
 
+// collect adds ev to the first out events and returns their new number.
 func (p *kqueue) collect(ev *unix.Kevent_t, events []Event, out int) int {
 	fd := int(ev.Ident)
 	reg := p.regs[fd]
@@ -177,10 +175,10 @@ func (p *kqueue) collect(ev *unix.Kevent_t, events []Event, out int) int {
 	}
 	ready := kqueueReady(ev)
 	if reg.batch == p.batch {
-		events[reg.at].Ready |= ready
+		events[reg.index].Ready |= ready
 		return out
 	}
-	reg.batch, reg.at = p.batch, out
+	reg.batch, reg.index = p.batch, out
 	events[out] = Event{reg.tok, ready}
 	if reg.mode == OneShot {
 		p.disarm(fd, reg.in)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These systems have a sendfile, each another one, and credentials of a peer
-// under other names. None of it is here until it can be tested.
+// These systems differ in their sendfile and in their calls for peer credentials.
+// Neither is implemented until it can be tested.
 
-func (*sockets) Unlisten(int) error         { return unix.ENOSYS } // it would be ENOTCONN
+func (*sockets) Unlisten(int) error         { return unix.ENOSYS } // shutdown would fail with ENOTCONN
 func (*sockets) PeerCred(int) (Cred, error) { return Cred{}, unix.ENOSYS }
 func (*sockets) SendFile(int, int, int64, int) (int, error) {
 	return 0, unix.ENOSYS
@@ -19,11 +19,11 @@ func (*sockets) SendFile(int, int, int64, int) (int, error) {
 func (*sockets) Splice(int, int, int) (int, error) { return 0, unix.ENOSYS }
 
 func (*sockets) Adopt(fd int) (int, error) {
-	own, err := adopt(fd)
+	own, err := dupNonblock(fd)
 	if err != nil {
 		return -1, err
 	}
-	// What is no socket has no such option, and need not be asked.
+	// Only sockets have the option; for other files the call fails harmlessly.
 	_ = unix.SetsockoptInt(own, unix.SOL_SOCKET, unix.SO_NOSIGPIPE, 1)
 	return own, nil
 }

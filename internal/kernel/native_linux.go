@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt opens a terminal anew, as libuv does: the shell reads from the same one,
-// and finds it non-blocking when this program has ended. The master of a
-// pseudo-terminal cannot be: to open it is to make another one.
+// Adopt reopens a terminal, as libuv does: a duplicate would leave the terminal
+// non-blocking for the shell after this program ends. The master of a
+// pseudo-terminal is duplicated, because opening it creates another terminal.
 func (*sockets) Adopt(fd int) (int, error) {
 	if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil {
-		return adopt(fd)
+		return dupNonblock(fd)
 	}
 	if _, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil {
-		return adopt(fd)
+		return dupNonblock(fd)
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
@@ -22,14 +22,14 @@ func (*sockets) Adopt(fd int) (int, error) {
 	}
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(fd),
 		flags&unix.O_ACCMODE|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
-	if err != nil { // no /proc, or a terminal of somebody else
-		return adopt(fd)
+	if err != nil { // no /proc, or another user's terminal
+		return dupNonblock(fd)
 	}
 	return own, nil
 }
 
-// Unlisten leaves Unix sockets alone. They would be readable for ever, and yet say
-// EAGAIN.
+// Unlisten refuses Unix sockets. After a shutdown they stay readable although Accept
+// fails with EAGAIN.
 func (s *sockets) Unlisten(fd int) error {
 	if a, err := s.LocalAddr(fd); err != nil || a.Family() == Unix {
 		return unix.EOPNOTSUPP
@@ -41,7 +41,7 @@ func (s *sockets) PeerCred(fd int) (Cred, error) {
 	a, err := s.LocalAddr(fd)
 	switch {
 	case err == unix.ENOTSOCK || err == nil && a.Family() != Unix:
-		return Cred{}, unix.EOPNOTSUPP // the system would answer with nonsense
+		return Cred{}, unix.EOPNOTSUPP // the system would return meaningless values
 	case err != nil:
 		return Cred{}, err
 	}
@@ -52,8 +52,8 @@ func (s *sockets) PeerCred(fd int) (Cred, error) {
 	return Cred{PID: int(c.Pid), UID: int(c.Uid), GID: int(c.Gid)}, nil
 }
 
-// SendFile and Splice take no flag against SIGPIPE. Go ignores the signal unless
-// it is about standard output or error.
+// SendFile, like Splice, has no flag that suppresses SIGPIPE. The Go runtime ignores
+// the signal unless it concerns standard output or standard error.
 func (*sockets) SendFile(to, file int, offset int64, n int) (int, error) {
 	for {
 		sent, err := unix.Sendfile(to, file, &offset, n)
@@ -68,8 +68,8 @@ func (*sockets) Pipe() (int, int, error) {
 	if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
 		return -1, -1, err
 	}
-	// The more a pipe holds, the fewer calls a large transfer takes. It is
-	// refused to whoever has many; then it holds as much as any.
+	// A larger pipe needs fewer calls for a large transfer. The system refuses
+	// the size to a user with many pipes; the default size works too.
 	_, _ = unix.FcntlInt(uintptr(p[0]), unix.F_SETPIPE_SZ, 1<<20)
 	return p[0], p[1], nil
 }

@@ -28,7 +28,7 @@ func isNonblocking(t *testing.T, fd int) bool {
 	return flags&unix.O_NONBLOCK != 0
 }
 
-func TestAnAdoptedDescriptorOutlivesTheOther(t *testing.T) {
+func TestAdoptedDescriptorOutlivesTheOriginal(t *testing.T) {
 	var s sockets
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	must(t, err)
@@ -37,21 +37,21 @@ func TestAnAdoptedDescriptorOutlivesTheOther(t *testing.T) {
 	must(t, err)
 	unix.Close(p[0])
 	if !isNonblocking(t, own) {
-		t.Error("it blocks")
+		t.Error("the adopted descriptor is blocking")
 	}
 	if flags, err := unix.FcntlInt(uintptr(own), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-		t.Errorf("it is inherited (%v)", err)
+		t.Errorf("the adopted descriptor is not closed on exec (%v)", err)
 	}
 	if _, err := s.Send(own, []byte("x")); err != nil {
 		t.Error(err)
 	}
 	must(t, s.Release(own))
 	if _, err := s.Adopt(own); err != unix.EBADF {
-		t.Errorf("a closed one: %v", err)
+		t.Errorf("Adopt of a closed descriptor: %v, want EBADF", err)
 	}
 }
 
-// openTerminal opens a pseudo-terminal: its master, and the end of a program.
+// openTerminal opens a pseudo-terminal and returns its two ends.
 func openTerminal(t *testing.T) (master, slave int) {
 	t.Helper()
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -70,17 +70,17 @@ func openTerminal(t *testing.T) (master, slave int) {
 	return master, slave
 }
 
-func TestATerminalStaysAsItWasForOthers(t *testing.T) {
+func TestAdoptLeavesATerminalBlocking(t *testing.T) {
 	master, slave := openTerminal(t)
 	var s sockets
 	own, err := s.Adopt(slave)
 	must(t, err)
 	defer s.Release(own)
 	if isNonblocking(t, slave) {
-		t.Error("the terminal that other programs share is non-blocking now")
+		t.Error("the terminal that other programs share became non-blocking")
 	}
 	if !isNonblocking(t, own) {
-		t.Error("the adopted one blocks")
+		t.Error("the adopted descriptor is blocking")
 	}
 	_, err = unix.Write(master, []byte("line\n"))
 	must(t, err)
@@ -88,11 +88,11 @@ func TestATerminalStaysAsItWasForOthers(t *testing.T) {
 	if n, err := s.Read(own, buf); err != nil || string(buf[:n]) != "line\n" {
 		t.Errorf("read %q, %v", buf[:n], err)
 	}
-	// The master is duplicated: a new one would be another terminal.
-	twin, err := s.Adopt(master)
+	// The master is duplicated: opening it again would create another terminal.
+	duplicate, err := s.Adopt(master)
 	must(t, err)
-	defer s.Release(twin)
-	_, err = s.Write(twin, []byte("more\n"))
+	defer s.Release(duplicate)
+	_, err = s.Write(duplicate, []byte("more\n"))
 	must(t, err)
 	if n, err := s.Read(own, buf); err != nil || string(buf[:n]) != "more\n" {
 		t.Errorf("read %q, %v", buf[:n], err)
@@ -128,11 +128,11 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	if _, err := s.Shape(-1); err != unix.EBADF {
-		t.Errorf("no descriptor: %v", err)
+		t.Errorf("Shape(-1): %v, want EBADF", err)
 	}
 }
 
-func TestNetConnLeavesTheDescriptorAlone(t *testing.T) {
+func TestNetConnLeavesTheDescriptorOpen(t *testing.T) {
 	var s sockets
 	a, b := socketPair(t, unix.SOCK_STREAM)
 	c, err := s.NetConn(a)
@@ -141,7 +141,7 @@ func TestNetConnLeavesTheDescriptorAlone(t *testing.T) {
 	must(t, err)
 	got := make([]byte, 2)
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "hi" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("read %q, %v, want \"hi\"", got, err)
 	}
 	c.Close()
 	_, err = s.Send(a, []byte("still open"))
@@ -149,12 +149,12 @@ func TestNetConnLeavesTheDescriptorAlone(t *testing.T) {
 	r, _ := pipe(t)
 	if c, err := s.NetConn(r); err == nil {
 		c.Close()
-		t.Error("a pipe is a net.Conn")
+		t.Error("NetConn accepted a pipe")
 	}
 }
 
-func TestUnlistenRefusesAndTells(t *testing.T) {
-	everyPoller(t, func(t *testing.T, k *Kernel) {
+func TestUnlistenRefusesConnectionsAndIsReadable(t *testing.T) {
+	forEachPoller(t, func(t *testing.T, k *Kernel) {
 		ln, err := k.Socket(IPv4, Stream)
 		must(t, err)
 		defer k.CloseFD(ln)
@@ -164,28 +164,28 @@ func TestUnlistenRefusesAndTells(t *testing.T) {
 		must(t, err)
 		must(t, k.Add(ln, 1, Read, Level))
 		must(t, k.Native().Unlisten(ln))
-		if got := look(t, k); len(got) != 1 || got[0].Ready&Readable == 0 {
-			t.Errorf("events %v", got)
+		if got := readyNow(t, k); len(got) != 1 || got[0].Ready&Readable == 0 {
+			t.Errorf("events %v, want one that is readable", got)
 		}
 		if _, err := k.Accept(ln); err != unix.EINVAL {
-			t.Errorf("accept: %v", err)
+			t.Errorf("Accept: %v, want EINVAL", err)
 		}
 		must(t, k.Delete(ln))
 		c, err := k.Socket(IPv4, Stream)
 		must(t, err)
 		defer k.CloseFD(c)
 		err = k.Connect(c, at)
-		if err == unix.EINPROGRESS { // on loopback the answer is there
+		if err == unix.EINPROGRESS { // on loopback the result is there at once
 			code, e := k.Option(c, SocketError)
 			must(t, e)
 			err = unix.Errno(code)
 		}
 		if err != unix.ECONNREFUSED {
-			t.Errorf("connect: %v", err)
+			t.Errorf("Connect: %v, want ECONNREFUSED", err)
 		}
 		a, _ := socketPair(t, unix.SOCK_STREAM)
 		if err := k.Native().Unlisten(a); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("a Unix socket: %v", err)
+			t.Errorf("Unlisten of a Unix socket: %v, want errors.ErrUnsupported", err)
 		}
 	})
 }
@@ -203,32 +203,32 @@ func TestPeerCredNamesThisProcess(t *testing.T) {
 	r, _ := pipe(t)
 	for _, fd := range []int{tcp, r} {
 		if _, err := s.PeerCred(fd); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("no Unix socket: %v", err)
+			t.Errorf("PeerCred of a descriptor that is no Unix socket: %v, want errors.ErrUnsupported", err)
 		}
 	}
 	if _, err := s.PeerCred(-1); err != unix.EBADF {
-		t.Errorf("no descriptor: %v", err)
+		t.Errorf("PeerCred(-1): %v, want EBADF", err)
 	}
 }
 
-func TestUnlinkRemovesOnlyWhatItWasToldOf(t *testing.T) {
+func TestUnlinkRemovesOnlyTheIdentifiedFile(t *testing.T) {
 	var s sockets
 	path := filepath.Join(t.TempDir(), "s")
 	must(t, os.WriteFile(path, nil, 0o600))
 	first, err := s.FileID(path)
 	must(t, err)
-	must(t, os.Rename(path, path+".old")) // keeps its number from being used again
+	must(t, os.Rename(path, path+".old")) // keeps its inode number in use
 	must(t, os.WriteFile(path, nil, 0o600))
 	must(t, s.Unlink(path, first))
 	second, err := s.FileID(path)
 	if err != nil {
-		t.Fatalf("somebody else's file is gone: %v", err)
+		t.Fatalf("Unlink removed another file: %v", err)
 	}
 	must(t, s.Unlink(path, second))
 	if _, err := s.FileID(path); err != unix.ENOENT {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("FileID after Unlink: %v, want ENOENT", err)
 	}
-	must(t, s.Unlink(path, second)) // gone is gone
+	must(t, s.Unlink(path, second)) // a missing path is no error
 }
 
 func TestSendFileStopsAtAFullSocketAndAtTheEnd(t *testing.T) {
@@ -269,7 +269,7 @@ func TestSendFileStopsAtAFullSocketAndAtTheEnd(t *testing.T) {
 		got = append(got, buf[:n]...)
 	}
 	if !bytes.Equal(got, content[7:]) {
-		t.Errorf("%d other bytes came", len(got))
+		t.Errorf("received %d bytes that differ from the file", len(got))
 	}
 }
 
@@ -282,7 +282,7 @@ func TestSpliceMovesFromSocketToSocket(t *testing.T) {
 	defer s.Release(r)
 	defer s.Release(w)
 	if _, err := s.Splice(in, w, 1<<16); err != unix.EAGAIN {
-		t.Errorf("nothing to move: %v", err)
+		t.Errorf("Splice without data: %v, want EAGAIN", err)
 	}
 	_, err = s.Send(a, []byte("moved"))
 	must(t, err)
@@ -295,16 +295,15 @@ func TestSpliceMovesFromSocketToSocket(t *testing.T) {
 	}
 	buf := make([]byte, 16)
 	if n, err := s.Recv(b, buf); err != nil || string(buf[:n]) != "moved" {
-		t.Errorf("%q, %v", buf[:n], err)
+		t.Errorf("received %q, %v, want \"moved\"", buf[:n], err)
 	}
 	must(t, s.Shutdown(a, WriteSide))
 	if n, err := s.Splice(in, w, 1<<16); n != 0 || err != nil {
-		t.Errorf("at the end: %d, %v", n, err)
+		t.Errorf("Splice at the end: %d, %v, want 0", n, err)
 	}
 }
 
-// TestAKernelWithoutASystemRefuses: what a simulated kernel cannot do is named.
-func TestAKernelWithoutASystemRefuses(t *testing.T) {
+func TestNativeCallsOfASimulatedKernelFail(t *testing.T) {
 	n := (&Kernel{Sockets: struct{ Sockets }{}}).Native()
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
@@ -329,7 +328,7 @@ func TestAKernelWithoutASystemRefuses(t *testing.T) {
 	note(err)
 	for i, err := range errs {
 		if err != unix.ENOSYS || !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("call %d: %v", i, err)
+			t.Errorf("call %d: %v, want ENOSYS", i, err)
 		}
 	}
 	k, err := Open("")
@@ -337,56 +336,5 @@ func TestAKernelWithoutASystemRefuses(t *testing.T) {
 	defer k.Close()
 	if _, ok := k.Native().(*sockets); !ok {
 		t.Errorf("the real kernel has %T", k.Native())
-	}
-}
-
-func TestDatagramsDoNotAllocate(t *testing.T) {
-	var s sockets
-	for _, at := range []string{"127.0.0.1:0", "[::1]:0"} {
-		any := Addr{AddrPort: netip.MustParseAddrPort(at)}
-		fd, err := s.Socket(any.Family(), Datagram)
-		must(t, err)
-		defer s.CloseFD(fd)
-		if err := s.Bind(fd, any); err != nil {
-			t.Skipf("no %s here: %v", at, err)
-		}
-		me, err := s.LocalAddr(fd)
-		must(t, err)
-		out, in := []byte("datagram"), make([]byte, 64)
-		allocs := testing.AllocsPerRun(100, func() {
-			if _, err := s.SendTo(fd, out, me); err != nil {
-				t.Fatal(err)
-			}
-			n, from, truncated, err := s.RecvFrom(fd, in)
-			if err != nil || n != len(out) || from != me || truncated {
-				t.Fatalf("%d bytes from %v, %v, %v", n, from, truncated, err)
-			}
-		})
-		if allocs != 0 {
-			t.Errorf("%s: %v allocations", at, allocs)
-		}
-	}
-}
-
-func TestNamesOfUnixDatagrams(t *testing.T) {
-	var s sockets
-	to := Addr{Path: filepath.Join(t.TempDir(), "to")}
-	rx, err := s.Socket(Unix, Datagram)
-	must(t, err)
-	defer s.CloseFD(rx)
-	must(t, s.Bind(rx, to))
-	abstract := "@spindle-kernel-" + strconv.Itoa(os.Getpid())
-	for _, from := range []string{filepath.Join(t.TempDir(), "from"), abstract, ""} {
-		tx, err := s.Socket(Unix, Datagram)
-		must(t, err)
-		if from != "" {
-			must(t, s.Bind(tx, Addr{Path: from}))
-		}
-		_, err = s.SendTo(tx, []byte("x"), to)
-		must(t, err)
-		if _, got, _, err := s.RecvFrom(rx, make([]byte, 8)); err != nil || got.Path != from {
-			t.Errorf("from %q, %v, want %q", got.Path, err, from)
-		}
-		s.CloseFD(tx)
 	}
 }

@@ -33,14 +33,14 @@ func (*sockets) Shape(fd int) (Shape, error) {
 			sh.Type = Type(t)
 		}
 	}
-	// What cannot listen may refuse to tell that it does not.
+	// The option may fail on a socket that cannot listen.
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	sh.Listening = err == nil && listening != 0
 	return sh, nil
 }
 
-// NetConn goes by way of a file, the only door that package net has. The file
-// and the connection each have a descriptor of their own.
+// NetConn uses an os.File because package net accepts no bare descriptor. The file
+// and the connection each have their own descriptor.
 func (s *sockets) NetConn(fd int) (net.Conn, error) {
 	own, err := s.Adopt(fd)
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *sockets) Unlink(path string, id FileID) error {
 	return err
 }
 
-// adopt duplicates fd.
-func adopt(fd int) (int, error) {
+// dupNonblock returns a duplicate of fd that is non-blocking and closed on exec.
+func dupNonblock(fd int) (int, error) {
 	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, err

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// backend is a row of the table of pollers this system has, best first.
+// backend is a poller that this system has. The table backends lists the best one
+// first.
 type backend struct {
 	name string
 	open func() (Poller, error)
 }
 
-// Backends are the names that Open takes here, best first.
+// Backends returns the names that Open accepts on this system, best first.
 func Backends() []string {
 	names := make([]string, len(backends))
 	for i, b := range backends {
@@ -21,8 +22,8 @@ func Backends() []string {
 	return names
 }
 
-// Open returns the real kernel. The name picks its poller; "" and "auto" pick
-// the best there is.
+// Open returns a real kernel with the named poller. The names "" and "auto" select
+// the best poller of this system.
 func Open(name string) (*Kernel, error) {
 	if len(backends) == 0 {
 		return nil, fmt.Errorf("kernel: no poller for this system: %w", errors.ErrUnsupported)

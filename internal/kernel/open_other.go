@@ -4,5 +4,5 @@ package kernel
 
 var backends []backend
 
-// sockets has no calls here; only simulated kernels run on this system.
+// sockets has no calls on this system: only simulated kernels run here.
 type sockets struct{ Sockets }

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poll is the poller of every Unix: a list handed to poll(2) at each Wait. It
-// is the fallback, and the proof that nothing above leans on epoll.
+// poll is a poller for every Unix: each Wait passes all descriptors to poll(2). It
+// is the fallback, and running the tests on it shows that nothing depends on epoll.
 //
-// It has no edges: Edge is Level here, which the contract allows. A one-shot
-// that has fired keeps its row with a negative descriptor, which poll(2) skips.
+// It has no edges: Edge is Level here, which the contract allows. A one-shot that
+// has fired keeps its row with a negative descriptor, which poll(2) skips.
 type poll struct {
 	waker *waker
 	fds   []unix.PollFd // row 0 is the waker
-	regs  []pollReg     // beside fds
+	regs  []pollReg     // parallel to fds
 	row   map[int]int   // descriptor to row
-	first int           // where the next scan begins, so that a full batch starves nobody
+	first int           // the row at which the next scan starts, so that full batches starve no descriptor
 }
 
 type pollReg struct {
@@ -47,17 +47,25 @@ func (p *poll) Add(fd int, tok Token, in Interest, mode Mode) error {
 	if _, ok := p.row[fd]; ok {
 		return unix.EEXIST
 	}
-	// poll(2) takes anything; epoll and the contract do not.
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := checkPollable(fd); err != nil {
 		return err
-	}
-	if kind := st.Mode & unix.S_IFMT; kind == unix.S_IFREG || kind == unix.S_IFDIR {
-		return unix.EPERM
 	}
 	p.row[fd] = len(p.fds)
 	p.fds = append(p.fds, unix.PollFd{Fd: int32(fd), Events: pollEvents(in)})
 	p.regs = append(p.regs, pollReg{tok, in, mode})
+	return nil
+}
+
+// checkPollable returns EPERM for a regular file or a directory. poll(2) and kqueue
+// accept them; epoll and the contract do not.
+func checkPollable(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if kind := uint32(st.Mode) & unix.S_IFMT; kind == unix.S_IFREG || kind == unix.S_IFDIR {
+		return unix.EPERM
+	}
 	return nil
 }
 
@@ -91,7 +99,7 @@ func (p *poll) Delete(fd int) error {
 }
 
 func (p *poll) Wait(events []Event, timeout time.Duration) (int, error) {
-	left, err := pollWait(p.fds, timeout)
+	pending, err := pollWait(p.fds, timeout)
 	switch err {
 	case nil:
 	case unix.EINTR:
@@ -99,23 +107,23 @@ func (p *poll) Wait(events []Event, timeout time.Duration) (int, error) {
 	default:
 		return 0, err
 	}
-	if left > 0 && p.fds[0].Revents != 0 {
+	if pending > 0 && p.fds[0].Revents != 0 {
 		p.waker.drain()
-		left--
+		pending--
 	}
 	rows := len(p.fds) - 1
 	out := 0
-	for i := 0; i < rows && left > 0 && out < len(events); i++ {
+	for i := 0; i < rows && pending > 0 && out < len(events); i++ {
 		at := 1 + (p.first+i)%rows
 		got := p.fds[at].Revents
 		if got == 0 {
 			continue
 		}
-		left--
+		pending--
 		reg := p.regs[at]
 		events[out] = Event{reg.tok, pollReady(got)}
 		out++
-		// A closed descriptor would be reported at every turn; once is enough.
+		// poll(2) would report a closed descriptor in every Wait.
 		if reg.mode == OneShot || got&unix.POLLNVAL != 0 {
 			p.fds[at].Fd = ^p.fds[at].Fd
 		}
@@ -162,8 +170,9 @@ func pollReady(e int16) (r Ready) {
 	return r
 }
 
-// millis is a timeout for calls that count in milliseconds: rounded up, so
-// that no timer is looked at before its time, and -1 for ever.
+// millis converts a timeout for calls that count in milliseconds. It rounds up, so
+// that the loop does not wake before its next timer is due. It returns -1 for no
+// limit.
 func millis(timeout time.Duration) int {
 	if timeout < 0 {
 		return -1

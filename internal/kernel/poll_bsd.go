@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollHalfClosed has no equivalent here: end of file is plain readability.
+// pollHalfClosed has no equivalent here: end of file is reported as readable.
 const pollHalfClosed = 0
 
 func pollWait(fds []unix.PollFd, timeout time.Duration) (int, error) {

@@ -19,14 +19,14 @@ const (
 	Datagram
 )
 
-// Addr is an address of any family, without a pointer to anything but its
-// path. The zero Addr is no address.
+// Addr is an address of any family. It holds no pointer but its path. The zero Addr
+// is no address.
 type Addr struct {
 	netip.AddrPort        // IPv4 and IPv6
 	Path           string // Unix; a leading NUL (or '@') is an abstract name
 }
 
-// Family tells which family the address belongs to, 0 for the zero Addr.
+// Family returns the family of the address, or 0 for the zero Addr.
 func (a Addr) Family() Family {
 	switch ip := a.Addr(); {
 	case ip.Is4():
@@ -39,7 +39,7 @@ func (a Addr) Family() Family {
 	return 0
 }
 
-// String is the address in the form that net.Addr prints.
+// String returns the address in the form that net.Addr prints.
 func (a Addr) String() string {
 	if a.AddrPort.IsValid() {
 		return a.AddrPort.String()
@@ -47,7 +47,7 @@ func (a Addr) String() string {
 	return a.Path
 }
 
-// Side names the halves of a connection that Shutdown closes.
+// Side is the half of a connection that Shutdown closes.
 type Side uint8
 
 const (
@@ -72,32 +72,34 @@ const (
 	SocketError   // read only: the pending error, which reading clears
 )
 
-// Sockets are the socket calls. Every descriptor they return is non-blocking
-// and closed on exec. Where a call would block it fails with EAGAIN; a connect
-// under way fails with EINPROGRESS and ends in writability, its outcome in
-// SocketError. No call raises SIGPIPE. An interrupted call is tried again by
-// the kernel: EINTR is never returned.
+// Sockets has the socket calls. Every descriptor they return is non-blocking and
+// closed on exec. A call that would block fails with EAGAIN. Connect fails with
+// EINPROGRESS while the connect continues: the socket becomes writable when it is
+// done, and SocketError holds the result. No call raises SIGPIPE. The kernel repeats
+// interrupted calls: EINTR is never returned.
 type Sockets interface {
 	Socket(f Family, t Type) (fd int, err error)
 	Bind(fd int, a Addr) error
 	Listen(fd, backlog int) error
-	// Accept takes a waiting connection. Whom it came from is PeerAddr's to
-	// tell: most servers never ask, and an address per accept is garbage.
+	// Accept returns a pending connection. It does not return the peer's address:
+	// most servers never need it, and each one would be an allocation. PeerAddr
+	// returns it.
 	Accept(fd int) (conn int, err error)
 	Connect(fd int, a Addr) error
 
-	// Recv reads what is there; 0 with a nil error is the end of the stream.
+	// Recv reads available bytes. It returns 0 and no error at the end of the
+	// stream.
 	Recv(fd int, p []byte) (n int, err error)
-	// Send writes what there is room for.
+	// Send writes as many bytes as the socket buffer takes.
 	Send(fd int, p []byte) (n int, err error)
-	// Sendv writes several buffers as one: at most 1024, a system's limit.
+	// Sendv writes several buffers in one call: at most 1024, the system's limit.
 	Sendv(fd int, bufs [][]byte) (n int, err error)
-	// RecvFrom reads one datagram; truncated says that p was too small.
+	// RecvFrom reads one datagram. It reports truncated if p was too small.
 	RecvFrom(fd int, p []byte) (n int, from Addr, truncated bool, err error)
-	// SendTo writes one datagram; the zero Addr means the connected peer.
+	// SendTo writes one datagram. The zero Addr means the connected peer.
 	SendTo(fd int, p []byte, to Addr) (n int, err error)
 
-	// Read and Write are Recv and Send for what is no socket: pipes, terminals.
+	// Read and Write are Recv and Send for other files: pipes, terminals.
 	Read(fd int, p []byte) (n int, err error)
 	Write(fd int, p []byte) (n int, err error)
 

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noSignal is empty: SO_NOSIGPIPE is set on every socket instead.
+// noSignal is 0: SO_NOSIGPIPE is set on every socket instead.
 const noSignal = 0
 
 func (*sockets) Socket(f Family, t Type) (int, error) {
@@ -39,7 +39,7 @@ func (*sockets) Accept(fd int) (int, error) {
 	}
 }
 
-// prepare makes a new socket non-blocking and silent about broken pipes.
+// prepare makes a new socket non-blocking and disables SIGPIPE for it.
 func prepare(fd int, err error) (int, error) {
 	if err != nil {
 		return -1, err
@@ -86,8 +86,8 @@ func (*sockets) SendTo(fd int, p []byte, to Addr) (int, error) {
 	}
 }
 
-// CloseFD does not try again after EINTR: a second close might hit whoever got
-// the number.
+// CloseFD does not retry after EINTR: the number may be in use again, and a second
+// close would close the wrong descriptor.
 func (*sockets) CloseFD(fd int) error {
 	if err := unix.Close(fd); err != nil && err != unix.EINTR {
 		return err

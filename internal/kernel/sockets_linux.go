@@ -7,15 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls below are RawSyscalls: their descriptors are non-blocking, so the
-// scheduler need not be told that the thread might be away. CloseFD is not: a
-// close with linger may wait.
+// The calls below are RawSyscalls: their descriptors are non-blocking, so the Go
+// scheduler need not prepare for a blocked thread. CloseFD is an ordinary system
+// call, because a close with linger may wait.
 
 const noSignal = unix.MSG_NOSIGNAL
 
-// errAgain is the error that is made most often. To make it anew each time would
-// call a function that needs more stack than the coroutine of an idle connection
-// has.
+// errAgain is the most frequent error. Converting the errno each time would call a
+// function that needs more stack than the coroutine of an idle connection has.
 var errAgain error = unix.EAGAIN
 
 func (*sockets) Socket(f Family, t Type) (int, error) {
@@ -72,8 +71,8 @@ func (*sockets) Send(fd int, p []byte) (int, error) {
 	}
 }
 
-// CloseFD does not try again after EINTR: Linux has closed the descriptor, and
-// a second close might hit whoever got its number.
+// CloseFD does not retry after EINTR: Linux has closed the descriptor by then. Its
+// number may be in use again, and a second close would close the wrong descriptor.
 func (*sockets) CloseFD(fd int) error {
 	if err := unix.Close(fd); err != nil && err != unix.EINTR {
 		return err

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets are the calls of the system underneath. Those on the path of every
-// request (Accept, Recv, Send, RecvFrom, SendTo, CloseFD) are in the file of the
-// system.
+// sockets makes the system's calls. Those on the path of every request (Accept,
+// Recv, Send, RecvFrom, SendTo, CloseFD) are in the system's own file.
 //
-// Its methods are those of a pointer, so that whoever calls them through an
-// interface calls them and no wrapper: after a system call the processor predicts no
-// return, and each frame less is a few nanoseconds less.
+// The methods have pointer receivers, so that a call through the interface needs no
+// generated wrapper. After a system call the processor does not predict returns, and
+// each frame less saves a few nanoseconds.
 type sockets struct{}
 
 func (*sockets) Bind(fd int, a Addr) error {
@@ -29,8 +28,7 @@ func (*sockets) Bind(fd int, a Addr) error {
 
 func (*sockets) Listen(fd, backlog int) error { return unix.Listen(fd, backlog) }
 
-// Connect does not try again after EINTR: the connect goes on by itself, as
-// after EINPROGRESS.
+// Connect does not retry after EINTR: the connect continues, as after EINPROGRESS.
 func (*sockets) Connect(fd int, a Addr) error {
 	sa, err := sockaddr(a)
 	if err != nil {
@@ -97,7 +95,7 @@ func (*sockets) PeerAddr(fd int) (Addr, error) {
 	return addrOf(sa), nil
 }
 
-// options are the level and name of each Option that is a plain integer.
+// options has the level and name of each Option with a plain integer value.
 var options = map[Option]struct{ level, name int }{
 	ReuseAddr:   {unix.SOL_SOCKET, unix.SO_REUSEADDR},
 	ReusePort:   {unix.SOL_SOCKET, unix.SO_REUSEPORT},
@@ -133,13 +131,13 @@ func (*sockets) Option(fd int, o Option) (int, error) {
 	return unix.GetsockoptInt(fd, opt.level, opt.name)
 }
 
-// families and types translate ours to the system's; 0 is no valid value of
-// either, so an unknown one is refused by the system itself.
+// families and types map a Family and a Type to the system's constants.
 var (
 	families = [...]int{IPv4: unix.AF_INET, IPv6: unix.AF_INET6, Unix: unix.AF_UNIX}
 	types    = [...]int{Stream: unix.SOCK_STREAM, Datagram: unix.SOCK_DGRAM}
 )
 
+// domain returns the system's constants for f and t.
 func domain(f Family, t Type) (int, int, error) {
 	if int(f) >= len(families) || int(t) >= len(types) || f == 0 || t == 0 {
 		return 0, 0, unix.EINVAL

@@ -9,24 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wakeToken is the token of a poller's own waker.
+// wakeToken is the token of a poller's waker.
 const wakeToken = ^Token(0)
 
-// waker is a descriptor that makes Wait return. Any number of wakes between
-// two Waits are one write.
+// waker is a descriptor that makes Wait return. Any number of wakes between two
+// Waits cause one write.
 type waker struct {
-	armed atomic.Bool // a write is on its way to Wait; any goroutine
+	armed atomic.Bool // a write is pending for Wait; any goroutine
 
-	mu     sync.Mutex // held while writing, so that close cannot pull the number away
+	mu     sync.Mutex // held while writing, so that close cannot free the number meanwhile
 	closed bool
 	r, w   int // the same descriptor where the system has eventfd
 }
 
-// eight is what an eventfd takes: one in either byte order will do.
-var eight = [8]byte{0: 1}
+// wakeValue is the counter that wake adds to an eventfd. Its byte order does not
+// matter: any value but zero wakes.
+var wakeValue = [8]byte{0: 1}
 
-// wake may be called from any goroutine. A full pipe (EAGAIN) is as good as a
-// write: Wait will see it.
+// wake makes Wait return. It may be called from any goroutine. If the pipe is full
+// (EAGAIN), Wait has something to read already.
 func (w *waker) wake() {
 	if !w.armed.CompareAndSwap(false, true) {
 		return
@@ -34,19 +35,19 @@ func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for !w.closed {
-		if _, err := unix.Write(w.w, eight[:]); err != unix.EINTR {
+		if _, err := unix.Write(w.w, wakeValue[:]); err != unix.EINTR {
 			return
 		}
 	}
 }
 
-// drained is called by Wait when it saw the waker ready edge-triggered: the
-// content stays, the next write is a new edge.
-func (w *waker) drained() { w.armed.Store(false) }
+// reset disarms the waker after an edge-triggered event. It leaves the content
+// unread, because the next write is a new edge.
+func (w *waker) reset() { w.armed.Store(false) }
 
-// drain is for level-triggered pollers. The order matters: disarm first, and a
-// wake in between would have its write read away while armed stays set, and
-// every later wake would be lost.
+// drain reads the content and disarms the waker, for level-triggered pollers. It
+// reads before it disarms. In the other order, drain could read the write of a wake
+// in between while armed stays set, and every later wake would be lost.
 func (w *waker) drain() {
 	var buf [64]byte
 	for {

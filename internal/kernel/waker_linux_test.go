@@ -3,12 +3,13 @@ package kernel
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// count reads the eventfd: the sum of what was written to it.
+// count reads the eventfd and returns the sum of the values written to it.
 func count(t *testing.T, w *waker) uint64 {
 	t.Helper()
 	var buf [8]byte
@@ -35,9 +36,9 @@ func TestManyWakersWriteOnce(t *testing.T) {
 		}
 		all.Wait()
 		if n := count(t, w); n != 1 {
-			t.Fatalf("round %d: %d writes for 800 wakes", round, n)
+			t.Fatalf("round %d: 800 wakes made %d writes, want 1", round, n)
 		}
-		w.drained()
+		w.reset()
 	}
 }
 
@@ -48,38 +49,78 @@ func TestFullWakerCountsAsWoken(t *testing.T) {
 	}
 	defer w.close()
 	var most [8]byte
-	binary.NativeEndian.PutUint64(most[:], 1<<64-2) // one more does not fit
+	binary.NativeEndian.PutUint64(most[:], 1<<64-2) // the largest value
 	if _, err := unix.Write(w.w, most[:]); err != nil {
 		t.Fatal(err)
 	}
-	w.wake() // EAGAIN: must neither hang nor complain
+	w.wake() // EAGAIN: must neither block nor fail
 	if n := count(t, w); n != 1<<64-2 {
-		t.Fatalf("count %d", n)
+		t.Fatalf("the eventfd holds %d, want 1<<64-2", n)
 	}
 }
 
-// TestWakeAfterCloseTouchesNobody gives the closed waker's number to somebody
-// else and wakes.
-func TestWakeAfterCloseTouchesNobody(t *testing.T) {
+// A second waker gets the closed waker's descriptor number.
+func TestWakeAfterCloseWritesToNoOtherDescriptor(t *testing.T) {
 	w, err := newWaker()
 	if err != nil {
 		t.Fatal(err)
 	}
 	number := w.w
 	w.close()
-	stranger, err := newWaker()
+	other, err := newWaker()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.close()
-	if stranger.w != number {
-		t.Fatalf("the number %d was not reused but %d", number, stranger.w)
+	defer other.close()
+	if other.w != number {
+		t.Fatalf("the second waker has number %d, want the reused %d", other.w, number)
 	}
 	w.wake()
 	w.armed.Store(false)
 	w.wake()
 	var buf [8]byte
-	if _, err := unix.Read(stranger.r, buf[:]); err != unix.EAGAIN {
-		t.Fatalf("a wake reached a stranger: %v", err)
+	if _, err := unix.Read(other.r, buf[:]); err != unix.EAGAIN {
+		t.Fatalf("a closed waker wrote to another descriptor: read error %v, want EAGAIN", err)
+	}
+}
+
+// The test wakes continuously during a drain. A full pipe, as wakers on the BSDs have
+// it, makes the drain long. Afterwards an armed waker must be readable: if it is not,
+// no later wake can make Wait return.
+func TestWakeDuringDrainIsNotLost(t *testing.T) {
+	r, wr := pipe(t)
+	w := &waker{r: r, w: wr}
+	block := make([]byte, 1<<20)
+	for round := range 20 {
+		w.armed.Store(true)
+		unix.Write(w.w, block)
+		var drained atomic.Bool
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for !drained.Load() {
+				w.wake()
+			}
+		}()
+		w.drain()
+		drained.Store(true)
+		<-stopped
+		var buf [8]byte
+		if n, _ := unix.Read(w.r, buf[:]); w.armed.Load() && n <= 0 {
+			t.Fatalf("round %d: the waker is armed but not readable", round)
+		}
+	}
+}
+
+func TestSecondCloseOfAWakerClosesNothing(t *testing.T) {
+	w, err := newWaker()
+	must(t, err)
+	w.close()
+	other, err := newWaker()
+	must(t, err)
+	defer other.close()
+	w.close()
+	if _, err := unix.FcntlInt(uintptr(other.r), unix.F_GETFD, 0); err != nil {
+		t.Errorf("the second close closed another descriptor: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
-// Package kerneltest holds every kernel to the contract of package kernel: the
-// real ones and any that stands in for them. It uses nothing but the kernel
-// under test, so that a simulated world can pass it too.
+// Package kerneltest is the conformance suite of package kernel. It checks real and
+// simulated kernels against the contract. It uses nothing but the kernel under test,
+// so that a simulated kernel can pass it too.
 package kerneltest
 
 import (
@@ -12,15 +12,14 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Traits are where the contract leaves a kernel a choice.
+// Traits describes a kernel where the contract leaves a choice.
 type Traits struct {
 	Edges bool // Edge reports a descriptor once per arrival, not while it is ready
 }
 
-// Run runs the suite. Open is called once per test; the suite closes what it
-// opened.
+// Run runs the suite. It calls open once per test and closes the kernel afterwards.
 func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
-	for _, group := range [][]test{readiness, waiting, sockets, siblings} {
+	for _, group := range [][]test{readiness, waiting, sockets, services} {
 		for _, tc := range group {
 			if tc.needs != nil && !tc.needs(traits) {
 				continue
@@ -31,7 +30,7 @@ func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 					if err := k.Close(); err != nil {
 						t.Errorf("close: %v", err)
 					}
-					k.Wake() // harmless, as the contract says
+					k.Wake() // allowed after Close
 				})
 				tc.run(&kernelT{T: t, Kernel: k})
 			})
@@ -51,8 +50,8 @@ type kernelT struct {
 	*kernel.Kernel
 }
 
-// patience is far longer than anything here takes; only a failure waits for it.
-const patience = 10 * time.Second
+// testTimeout is far longer than any test takes. Only a failing test waits that long.
+const testTimeout = 10 * time.Second
 
 func (t *kernelT) ok(err error) {
 	t.Helper()
@@ -68,7 +67,7 @@ func (t *kernelT) want(got, want error) {
 	}
 }
 
-// loopback is an address with a free port.
+// loopback is the loopback address with port 0, which selects a free port.
 var loopback = kernel.Addr{AddrPort: netip.MustParseAddrPort("127.0.0.1:0")}
 
 func (t *kernelT) socket(f kernel.Family, kind kernel.Type) int {
@@ -79,7 +78,7 @@ func (t *kernelT) socket(f kernel.Family, kind kernel.Type) int {
 	return fd
 }
 
-// listen opens a listener and tells its address.
+// listen opens a listener and returns its descriptor and address.
 func (t *kernelT) listen(at kernel.Addr) (int, kernel.Addr) {
 	t.Helper()
 	fd := t.socket(at.Family(), kernel.Stream)
@@ -90,34 +89,34 @@ func (t *kernelT) listen(at kernel.Addr) (int, kernel.Addr) {
 	return fd, addr
 }
 
-// connected connects to a listener and accepts: two ends of one connection.
+// connected connects to a listener and returns both ends of the connection.
 func (t *kernelT) connected(listener int, at kernel.Addr) (client, server int) {
 	t.Helper()
 	client = t.socket(at.Family(), kernel.Stream)
 	if err := t.Connect(client, at); err != nil {
 		t.want(err, syscall.EINPROGRESS)
-		t.until(client, kernel.Write)
+		t.waitReady(client, kernel.Write)
 		code, err := t.Option(client, kernel.SocketError)
 		t.ok(err)
 		if code != 0 {
 			t.Fatalf("connect: %v", syscall.Errno(code))
 		}
 	}
-	t.until(listener, kernel.Read)
+	t.waitReady(listener, kernel.Read)
 	server, err := t.Accept(listener)
 	t.ok(err)
 	t.Cleanup(func() { t.CloseFD(server) })
 	return client, server
 }
 
-// pair is two ends of a fresh connection.
+// pair returns both ends of a new connection.
 func (t *kernelT) pair() (client, server int) {
 	t.Helper()
 	return t.connected(t.listen(loopback))
 }
 
-// until waits until fd is ready for in, and tells for what.
-func (t *kernelT) until(fd int, in kernel.Interest) kernel.Ready {
+// waitReady waits waitReady fd is ready for in and returns its readiness.
+func (t *kernelT) waitReady(fd int, in kernel.Interest) kernel.Ready {
 	t.Helper()
 	const tok = 1<<40 | 7
 	t.ok(t.Add(fd, tok, in, kernel.Level))
@@ -126,26 +125,26 @@ func (t *kernelT) until(fd int, in kernel.Interest) kernel.Ready {
 	return ready
 }
 
-// event waits for an event and checks that it is tok's.
+// event waits for an event, checks that its token is tok and returns its readiness.
 func (t *kernelT) event(tok kernel.Token) kernel.Ready {
 	t.Helper()
 	var events [8]kernel.Event
-	for begin := t.Mono(); t.Mono()-begin < patience; {
-		n, err := t.Wait(events[:], patience)
+	for begin := t.Mono(); t.Mono()-begin < testTimeout; {
+		n, err := t.Wait(events[:], testTimeout)
 		t.ok(err)
 		switch {
 		case n == 1 && events[0].Token == tok:
 			return events[0].Ready
 		case n > 0:
-			t.Fatalf("events %v, want one of token %#x", events[:n], tok)
+			t.Fatalf("events %v, want one with token %#x", events[:n], tok)
 		}
 	}
-	t.Fatalf("no event of token %#x", tok)
+	t.Fatalf("no event with token %#x", tok)
 	return 0
 }
 
-// silence checks that nothing is ready.
-func (t *kernelT) silence() {
+// noEvents checks that nothing is ready.
+func (t *kernelT) noEvents() {
 	t.Helper()
 	var events [8]kernel.Event
 	for range 3 {
@@ -166,17 +165,17 @@ func (t *kernelT) send(fd int, s string) {
 	}
 }
 
-// recv reads what has arrived, waiting for it.
+// recv waits for data and reads it.
 func (t *kernelT) recv(fd int) string {
 	t.Helper()
-	t.until(fd, kernel.Read)
+	t.waitReady(fd, kernel.Read)
 	var buf [256]byte
 	n, err := t.Recv(fd, buf[:])
 	t.ok(err)
 	return string(buf[:n])
 }
 
-// fill sends until nothing more fits and tells how much did.
+// fill sends waitReady the connection takes no more, and returns the number of bytes.
 func (t *kernelT) fill(fd int) (total int) {
 	t.Helper()
 	block := make([]byte, 64<<10)
@@ -184,7 +183,7 @@ func (t *kernelT) fill(fd int) (total int) {
 		n, err := t.Send(fd, block)
 		if err != nil {
 			t.want(err, syscall.EAGAIN)
-			full++ // the far end may still be taking some
+			full++ // bytes may still be moving to the peer's buffer
 			var none [1]kernel.Event
 			_, err := t.Wait(none[:], time.Millisecond)
 			t.ok(err)

@@ -10,15 +10,15 @@ var readiness = []test{
 	{name: "LevelRepeatsWhileReady", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.ok(t.Add(a, 5, kernel.Read, kernel.Level))
-		t.silence()
+		t.noEvents()
 		t.send(b, "x")
 		for range 3 {
 			if r := t.event(5); r&kernel.Readable == 0 {
-				t.Fatalf("ready %b", r)
+				t.Fatalf("ready %v", r)
 			}
 		}
 		t.recvNow(a)
-		t.silence()
+		t.noEvents()
 	}},
 	{name: "EdgeReportsEachArrival", run: func(t *kernelT) {
 		a, b := t.pair()
@@ -34,11 +34,11 @@ var readiness = []test{
 		t.ok(t.Add(a, 5, kernel.Read, kernel.Edge))
 		t.send(b, "x")
 		t.event(5)
-		t.silence()
-		t.send(b, "y") // unread bytes or not, an arrival is an edge
+		t.noEvents()
+		t.send(b, "y") // an arrival is an edge even while earlier bytes are unread
 		t.event(5)
 	}},
-	{name: "ModifyReportsAnEdgeAnew", run: func(t *kernelT) {
+	{name: "ModifyReportsAnEdgeAgain", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.ok(t.Add(a, 5, kernel.Read, kernel.Edge))
 		t.send(b, "x")
@@ -51,12 +51,12 @@ var readiness = []test{
 		t.ok(t.Add(a, 5, kernel.Read|kernel.Write, kernel.OneShot))
 		t.event(5) // writable
 		t.send(b, "x")
-		t.silence() // in both directions
+		t.noEvents() // in both directions
 		t.ok(t.Modify(a, 6, kernel.Read, kernel.OneShot))
 		if r := t.event(6); r&kernel.Readable == 0 {
-			t.Fatalf("ready %b", r)
+			t.Fatalf("ready %v", r)
 		}
-		t.silence()
+		t.noEvents()
 	}},
 	{name: "OneShotCanBeDeletedAfterItFired", run: func(t *kernelT) {
 		a, _ := t.pair()
@@ -69,12 +69,12 @@ var readiness = []test{
 	{name: "BothDirectionsInOneEvent", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.send(b, "x")
-		t.until(a, kernel.Read)
-		if r := t.until(a, kernel.Read|kernel.Write); r != kernel.Readable|kernel.Writable {
-			t.Fatalf("ready %b", r)
+		t.waitReady(a, kernel.Read)
+		if r := t.waitReady(a, kernel.Read|kernel.Write); r != kernel.Readable|kernel.Writable {
+			t.Fatalf("ready %v", r)
 		}
 	}},
-	{name: "TokensComeBackWhole", run: func(t *kernelT) {
+	{name: "TokensKeepAllBits", run: func(t *kernelT) {
 		a, _ := t.pair()
 		const tok = 0xfedc_ba98_7654_3210
 		t.ok(t.Add(a, tok, kernel.Write, kernel.Level))
@@ -85,7 +85,7 @@ var readiness = []test{
 		t.ok(t.Add(a, 5, kernel.Write, kernel.Level))
 		t.event(5)
 		t.ok(t.Modify(a, 5, kernel.Read, kernel.Level))
-		t.silence()
+		t.noEvents()
 		t.send(b, "x")
 		t.event(5)
 	}},
@@ -95,7 +95,7 @@ var readiness = []test{
 		t.event(5)
 		t.ok(t.Delete(a))
 		t.send(b, "x")
-		t.silence()
+		t.noEvents()
 	}},
 	{name: "ReusedNumberHasItsOwnToken", run: func(t *kernelT) {
 		a, b := t.pair()
@@ -106,12 +106,12 @@ var readiness = []test{
 		t.ok(t.CloseFD(a))
 		c := t.socket(kernel.IPv4, kernel.Datagram)
 		if c != a {
-			t.Logf("the number was not reused (%d, %d); the test proves less", a, c)
+			t.Logf("the descriptor number was not reused (%d, %d)", a, c)
 		}
 		t.ok(t.Add(c, 6, kernel.Read, kernel.Level))
-		t.silence()
+		t.noEvents()
 	}},
-	{name: "MistakesAreNamed", run: func(t *kernelT) {
+	{name: "MisuseFailsWithItsErrno", run: func(t *kernelT) {
 		a, _ := t.pair()
 		t.want(t.Modify(a, 5, kernel.Read, kernel.Level), syscall.ENOENT)
 		t.want(t.Delete(a), syscall.ENOENT)
@@ -122,14 +122,14 @@ var readiness = []test{
 		t.want(t.Add(a, 5, kernel.Read, kernel.Level), syscall.EBADF)
 		t.want(t.Add(-1, 5, kernel.Read, kernel.Level), syscall.EBADF)
 	}},
-	{name: "HalfCloseIsAHangUpToReaders", run: func(t *kernelT) {
+	{name: "HalfCloseIsAHangUpForReaders", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.send(b, "bye")
 		t.ok(t.Shutdown(b, kernel.WriteSide))
 		t.ok(t.Add(a, 5, kernel.Read, kernel.Level))
 		for r := kernel.Ready(0); r&kernel.HangUp == 0; {
 			if r = t.event(5); r&kernel.Readable == 0 {
-				t.Fatalf("ready %b", r)
+				t.Fatalf("ready %v", r)
 			}
 		}
 		t.ok(t.Delete(a))
@@ -141,34 +141,34 @@ var readiness = []test{
 		}
 		t.send(a, "still here")
 		if got := t.recv(b); got != "still here" {
-			t.Fatalf("read %q on the half that is open", got)
+			t.Fatalf("read %q on the open half", got)
 		}
 	}},
 	{name: "HalfCloseDoesNotWakeWriters", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.fill(a)
 		t.ok(t.Shutdown(b, kernel.WriteSide))
-		t.until(a, kernel.Read) // it has arrived
+		t.waitReady(a, kernel.Read) // it has arrived
 		t.ok(t.Add(a, 5, kernel.Write, kernel.Level))
-		t.silence()
+		t.noEvents()
 	}},
 	{name: "ResetReachesBothDirections", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.ok(t.SetOption(b, kernel.LingerSeconds, 0))
 		t.ok(t.CloseFD(b))
 		for _, in := range []kernel.Interest{kernel.Read, kernel.Write} {
-			r := t.until(a, in)
+			r := t.waitReady(a, in)
 			for r&kernel.HangUp == 0 {
-				r = t.until(a, in)
+				r = t.waitReady(a, in)
 			}
 			if r&kernel.Ready(in) == 0 {
-				t.Fatalf("ready %b to interest %b", r, in)
+				t.Fatalf("ready %v for interest %v", r, in)
 			}
 		}
 		_, err := t.Recv(a, make([]byte, 8))
 		t.want(err, syscall.ECONNRESET)
 	}},
-	{name: "FullBatchesStarveNobody", run: func(t *kernelT) {
+	{name: "FullBatchesStarveNoDescriptor", run: func(t *kernelT) {
 		const many = 10
 		var fds [many]int
 		for i := range fds {
@@ -180,19 +180,19 @@ var readiness = []test{
 		}
 		var events [3]kernel.Event
 		for range many {
-			n, err := t.Wait(events[:], patience)
+			n, err := t.Wait(events[:], testTimeout)
 			t.ok(err)
 			for _, ev := range events[:n] {
 				seen[ev.Token] = true
 			}
 		}
 		if len(seen) != many {
-			t.Fatalf("saw %d of %d in %d waits", len(seen), many, many)
+			t.Fatalf("%d waits reported %d of %d descriptors", many, len(seen), many)
 		}
 	}},
 }
 
-// recvNow reads what is there already.
+// recvNow reads data that has already arrived.
 func (t *kernelT) recvNow(fd int) {
 	t.Helper()
 	_, err := t.Recv(fd, make([]byte, 256))

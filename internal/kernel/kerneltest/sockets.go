@@ -17,18 +17,18 @@ var sockets = []test{
 		_, err := t.Accept(l)
 		t.want(err, syscall.EAGAIN)
 		c, s := t.connected(l, at)
-		near, err := t.LocalAddr(c)
+		local, err := t.LocalAddr(c)
 		t.ok(err)
-		far, err := t.PeerAddr(s)
+		peer, err := t.PeerAddr(s)
 		t.ok(err)
-		if near != far {
-			t.Fatalf("client is %v to itself and %v to its peer", near, far)
+		if local != peer {
+			t.Fatalf("the client's local address is %v, but its peer sees %v", local, peer)
 		}
 		if to, err := t.PeerAddr(c); err != nil || to != at {
 			t.Fatalf("connected to %v (%v), want %v", to, err, at)
 		}
 	}},
-	{name: "BytesBothWaysThenTheEnd", run: func(t *kernelT) {
+	{name: "BytesInBothDirectionsThenEndOfFile", run: func(t *kernelT) {
 		a, b := t.pair()
 		_, err := t.Recv(a, make([]byte, 8))
 		t.want(err, syscall.EAGAIN)
@@ -51,31 +51,31 @@ var sockets = []test{
 		c := t.socket(kernel.IPv4, kernel.Stream)
 		err := t.Connect(c, at)
 		if err == syscall.EINPROGRESS {
-			t.until(c, kernel.Write)
+			t.waitReady(c, kernel.Write)
 			code, e := t.Option(c, kernel.SocketError)
 			t.ok(e)
 			err = syscall.Errno(code)
 		}
 		t.want(err, syscall.ECONNREFUSED)
 	}},
-	{name: "FullSendBufferThenRoom", run: func(t *kernelT) {
+	{name: "FullSendBufferBecomesWritableAgain", run: func(t *kernelT) {
 		a, b := t.pair()
 		total := t.fill(a)
 		t.ok(t.Add(a, 5, kernel.Write, kernel.Level))
-		t.silence()
+		t.noEvents()
 		t.ok(t.Delete(a))
 		buf := make([]byte, 256<<10)
 		for got := 0; got < total; {
 			n, err := t.Recv(b, buf)
 			if err == syscall.EAGAIN {
-				t.until(b, kernel.Read)
+				t.waitReady(b, kernel.Read)
 				continue
 			}
 			t.ok(err)
 			got += n
 		}
-		if r := t.until(a, kernel.Write); r&kernel.Writable == 0 {
-			t.Fatalf("ready %b", r)
+		if r := t.waitReady(a, kernel.Write); r&kernel.Writable == 0 {
+			t.Fatalf("ready %v", r)
 		}
 	}},
 	{name: "SendvKeepsOrder", run: func(t *kernelT) {
@@ -91,19 +91,19 @@ var sockets = []test{
 			t.Fatalf("got %q", got)
 		}
 	}},
-	{name: "SendToAGonePeerIsAnErrorAndNoSignal", run: func(t *kernelT) {
+	{name: "SendToAClosedPeerFailsWithoutASignal", run: func(t *kernelT) {
 		a, b := t.pair()
 		t.ok(t.CloseFD(b))
-		t.until(a, kernel.Read)
+		t.waitReady(a, kernel.Read)
 		for range 100 {
 			_, err := t.Send(a, []byte("x"))
 			if err == syscall.EPIPE || err == syscall.ECONNRESET {
 				return
 			}
 			t.ok(err)
-			t.until(a, kernel.Write)
+			t.waitReady(a, kernel.Write)
 		}
-		t.Fatal("sending to a gone peer never failed")
+		t.Fatal("sending to a closed peer never failed")
 	}},
 	{name: "AddressInUse", run: func(t *kernelT) {
 		_, at := t.listen(loopback)
@@ -147,7 +147,7 @@ var sockets = []test{
 		t.ok(err)
 		_, err = t.SendTo(a, []byte("hello there"), atB)
 		t.ok(err)
-		t.until(b, kernel.Read)
+		t.waitReady(b, kernel.Read)
 		buf := make([]byte, 5)
 		n, from, truncated, err := t.RecvFrom(b, buf)
 		t.ok(err)
@@ -155,11 +155,11 @@ var sockets = []test{
 			t.Fatalf("got %q from %v, truncated %v", buf[:n], from, truncated)
 		}
 		_, _, _, err = t.RecvFrom(b, buf)
-		t.want(err, syscall.EAGAIN) // the rest of a datagram is gone
+		t.want(err, syscall.EAGAIN) // the rest of a truncated datagram is discarded
 		t.ok(t.Connect(b, atA))
 		_, err = t.SendTo(b, []byte("hi"), kernel.Addr{})
 		t.ok(err)
-		t.until(a, kernel.Read)
+		t.waitReady(a, kernel.Read)
 		n, from, truncated, err = t.RecvFrom(a, buf)
 		t.ok(err)
 		if string(buf[:n]) != "hi" || from != atB || truncated {
@@ -190,7 +190,7 @@ var sockets = []test{
 			t.Fatalf("got %q", got)
 		}
 	}},
-	{name: "BadCallsAreNamed", run: func(t *kernelT) {
+	{name: "InvalidCallsFailWithTheirErrno", run: func(t *kernelT) {
 		_, err := t.Socket(0, kernel.Stream)
 		t.want(err, syscall.EINVAL)
 		_, err = t.Socket(kernel.IPv4, 99)

@@ -17,13 +17,13 @@ var waiting = []test{
 				n, err := t.Wait(events[:], d)
 				t.ok(err)
 				if n != 0 {
-					t.Fatal("an event from nowhere")
+					t.Fatal("an event although nothing is watched")
 				}
 				if t.Mono()-begin < d {
 					early++
 				}
 			}
-			// A signal may cut one short, as the contract says, but not all.
+			// The contract allows a signal to end a wait early, but signals are rare.
 			if early > 5 {
 				t.Fatalf("%d of 10 waits for %v were early", early, d)
 			}
@@ -59,18 +59,18 @@ var waiting = []test{
 		}
 		_, err := t.Wait(events[:], -1)
 		t.ok(err)
-		// Were each wake remembered, this many waits would all come back at
-		// once; a signal cuts short one or two of them at most.
+		// If each wake were remembered, all these waits would return at once.
+		// Signals end at most one or two of them early.
 		begin := t.Mono()
 		for range 10 {
 			_, err = t.Wait(events[:], time.Millisecond)
 			t.ok(err)
 		}
 		if took := t.Mono() - begin; took < 5*time.Millisecond {
-			t.Fatalf("ten waits of 1ms came back after %v", took)
+			t.Fatalf("ten waits of 1ms returned after %v", took)
 		}
 	}},
-	{name: "WakeComesBesideEvents", run: func(t *kernelT) {
+	{name: "WakeDoesNotHideEvents", run: func(t *kernelT) {
 		a, _ := t.pair()
 		t.ok(t.Add(a, 5, kernel.Write, kernel.Level))
 		t.Wake()
@@ -81,8 +81,9 @@ var waiting = []test{
 	}},
 }
 
-var siblings = []test{
-	{name: "MonoDoesNotGoBack", run: func(t *kernelT) {
+// services tests the Clock, Rand, Workers and Resolver of a kernel.
+var services = []test{
+	{name: "MonoDoesNotDecrease", run: func(t *kernelT) {
 		last := t.Mono()
 		for range 1000 {
 			now := t.Mono()
@@ -98,7 +99,7 @@ var siblings = []test{
 			seen[t.Uint64()] = true
 		}
 		if len(seen) < 100 {
-			t.Fatalf("%d different numbers of 100", len(seen))
+			t.Fatalf("%d of 100 numbers are different", len(seen))
 		}
 	}},
 	{name: "WorkersRunAndWake", run: func(t *kernelT) {
@@ -109,7 +110,7 @@ var siblings = []test{
 		})
 		var events [1]kernel.Event
 		for {
-			_, err := t.Wait(events[:], patience)
+			_, err := t.Wait(events[:], testTimeout)
 			t.ok(err)
 			select {
 			case <-done:
