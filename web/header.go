@@ -87,15 +87,19 @@ func (w *response) writeConnection(values []string) (err error) {
 // server's: chunked is written where it is used, and a body in any other coding ends
 // with the connection.
 func (w *response) encode(values []string) {
-	if len(values) == 0 {
+	if len(values) == 0 || values[0] == "" {
 		return
 	}
-	w.declared = -1 // the coding is stronger; Content-Length came before it
-	if len(values) == 1 && values[0] == "chunked" {
+	switch {
+	case len(values) == 1 && values[0] == "chunked":
 		w.facts |= saysChunked
-	} else {
+	case len(values) == 1 && values[0] == "identity":
+		w.facts |= saysNotChunked
+		return // a length that is declared holds
+	default:
 		w.facts |= saysNotChunked
 	}
+	w.declared = -1 // the coding is stronger; Content-Length was written before it
 }
 
 // declare takes down the length that the handler promises. A field without a value means
@@ -201,10 +205,10 @@ func (w *response) writeType(first []byte) {
 func (w *response) frame(final bool) {
 	old := w.x.version == http1.HTTP10
 	switch {
-	case w.facts.has(saysNotChunked):
-		w.closes = w.closes || !w.toHead()
 	case w.declared >= 0:
 		w.head = http1.AppendContentLength(w.head, w.declared)
+	case w.facts.has(saysNotChunked):
+		w.closes = w.closes || !w.toHead()
 	case final && !w.facts.has(noLength|saysChunked) && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
 		// To HEAD the same as to GET, for which more would have been flushed. That
 		// nothing was written says nothing of GET.

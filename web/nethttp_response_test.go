@@ -32,6 +32,21 @@ var framing = []handlerCase{
 		w.Header().Set("Transfer-Encoding", "identity")
 		io.WriteString(w, "hello")
 	}},
+	{"identity wanted, declared", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.Header().Set("Transfer-Encoding", "identity")
+		io.WriteString(w, "hello")
+	}},
+	{"chunks wanted, declared", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.Header().Set("Transfer-Encoding", "chunked")
+		io.WriteString(w, "hello")
+	}},
+	{"empty transfer coding, declared", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		w.Header().Set("Transfer-Encoding", "")
+		io.WriteString(w, "hello")
+	}},
 	{"declared and nothing written", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "5") }},
 	{"declared zero", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "0") }},
 	{"body to 204", func(w http.ResponseWriter, r *http.Request) {
