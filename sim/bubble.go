@@ -94,7 +94,7 @@ type bubble struct {
 	seeded bool  // crypto/rand is
 	begun  time.Time
 
-	world   *simnet.World // that is driven in it; nil before there is one
+	world   atomic.Pointer[simnet.World] // that is driven in it; nil before there is one
 	outside *stall
 	alarm   *time.Timer // set while a program may run; see overslept
 	blocked atomic.Pointer[BlockedError]
@@ -126,21 +126,22 @@ func (b *bubble) close() {
 // the moment at which the program began to run, so that the goroutine is still
 // where it blocks.
 func (b *bubble) overslept() {
-	if b.world == nil {
+	world := b.world.Load()
+	if world == nil {
 		return // setup: the world will begin later, and that is all
 	}
-	err := b.world.Blocked()
+	err := world.Blocked()
 	if err == nil || !b.blocked.CompareAndSwap(nil, err) {
 		return
 	}
-	b.world.Report(err)
+	world.Report(err)
 }
 
 // surround has a world share the bubble's time. There may be no bubble.
 func (b *bubble) surround(w *simnet.World) {
 	if b != nil {
 		w.SetBubble(b)
-		b.world = w
+		b.world.Store(w)
 		b.outside.world.Store(w)
 	}
 }

@@ -137,7 +137,17 @@ func TestNothingIsSentAfterAbort(t *testing.T) {
 	onSlowDisks(t, func(t *testing.T, l *loop.Loop, disk *slowDisk) {
 		aborted := make(chan struct{})
 		sent := make(chan int, 1)
+		var conn *transport.Conn
+		var peer net.Conn
 		disk.send = func(send func() (int, error)) (int, error) {
+			l.Post(func() {
+				conn.Abort()
+				// The peer sees the end although the worker holds the socket.
+				if got, err := io.ReadAll(peer); err != nil || len(got) > 0 {
+					t.Errorf("the peer got %q, %v", got, err)
+				}
+				close(aborted)
+			})
 			<-aborted
 			n, err := send()
 			if err == nil {
@@ -147,19 +157,11 @@ func TestNothingIsSentAfterAbort(t *testing.T) {
 			return n, err
 		}
 		f := fileOf(t, []byte("secret"))
-		var peer net.Conn
 		peer = serve(t, l, "tcp", &script{
 			made: func(c *transport.Conn) {
+				conn = c
 				c.SendFile(f, 0, -1, nil)
 				c.AfterFlush(func(error) {})
-				l.CallLater(time.Millisecond, func() {
-					c.Abort()
-					// The peer hears of it although the worker holds the socket.
-					if got, err := io.ReadAll(peer); err != nil || len(got) > 0 {
-						t.Errorf("the peer got %q, %v", got, err)
-					}
-					close(aborted)
-				})
 			},
 			lost: stops(t, l, nil),
 		})
