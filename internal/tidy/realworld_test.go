@@ -1,4 +1,4 @@
-package spindle_test
+package tidy_test
 
 import (
 	"go/ast"

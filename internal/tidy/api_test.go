@@ -1,0 +1,147 @@
+package tidy_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/design/api.md anew")
+
+// stability says what users may rely on, by package. Stable names do not change
+// within a major version; young ones may.
+var stability = []struct{ dir, level string }{
+	{".", "stable"},
+	{"loop", "stable"},
+	{"cosync", "stable"},
+	{"transport", "stable"},
+	{"transport/transporttest", "young"},
+	{"stream", "stable"},
+	{"proc", "stable"},
+	{"files", "young"},
+	{"web", "young"},
+	{"ws", "young"},
+	{"sim", "young"},
+	{"sim/timeline", "young"},
+}
+
+// The exported names of the module are a promise. A change to them is made on
+// purpose: run this test with -update, and read the difference.
+func TestExportedNamesAreListed(t *testing.T) {
+	listed := filepath.Join("docs", "design", "api.md")
+	var b strings.Builder
+	b.WriteString("# Exported names\n\nEvery exported function, type, method, constant and variable, by package. The list is\n" +
+		"made by `go test ./internal/tidy -update`, and a test fails when it is not up to date.\n\n| package | names | stability |\n|---|---:|---|\n")
+	var lists strings.Builder
+	total := 0
+	for _, p := range stability {
+		names := exported(t, p.dir)
+		total += len(names)
+		title := "spindle"
+		if p.dir != "." {
+			title = p.dir
+		}
+		fmt.Fprintf(&b, "| %s | %d | %s |\n", title, len(names), p.level)
+		fmt.Fprintf(&lists, "\n## %s\n\n", title)
+		for _, name := range names {
+			fmt.Fprintf(&lists, "- `%s`\n", name)
+		}
+	}
+	fmt.Fprintf(&b, "| **all** | **%d** | |\n%s", total, lists.String())
+	if *update {
+		if err := os.WriteFile(listed, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(listed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != b.String() {
+		t.Errorf("docs/design/api.md does not list today's exported names; if they are meant, run\n\tgo test ./internal/tidy -update\n%s",
+			difference(string(have), b.String()))
+	}
+}
+
+// exported lists the exported names of the package in dir.
+func exported(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	var parsed []*ast.File
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, file, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed = append(parsed, f)
+	}
+	pkg, err := doc.NewFromFiles(set, parsed, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := func(vs []*doc.Value) {
+		for _, v := range vs {
+			for _, name := range v.Names {
+				if token.IsExported(name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	funcs := func(prefix string, fs []*doc.Func) {
+		for _, f := range fs {
+			names = append(names, prefix+f.Name)
+		}
+	}
+	values(pkg.Consts)
+	values(pkg.Vars)
+	funcs("", pkg.Funcs)
+	for _, typ := range pkg.Types {
+		names = append(names, typ.Name)
+		values(typ.Consts)
+		values(typ.Vars)
+		funcs("", typ.Funcs)
+		funcs(typ.Name+".", typ.Methods)
+	}
+	slices.Sort(names)
+	return slices.Compact(names) // files of several systems declare the same
+}
+
+// difference lists the lines that only one of two texts has.
+func difference(have, want string) string {
+	in := func(text string) map[string]bool {
+		lines := map[string]bool{}
+		for line := range strings.Lines(text) {
+			lines[line] = true
+		}
+		return lines
+	}
+	old, now := in(have), in(want)
+	var b strings.Builder
+	for line := range strings.Lines(have) {
+		if !now[line] {
+			b.WriteString("- " + line)
+		}
+	}
+	for line := range strings.Lines(want) {
+		if !old[line] {
+			b.WriteString("+ " + line)
+		}
+	}
+	return b.String()
+}

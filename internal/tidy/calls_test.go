@@ -1,0 +1,74 @@
+package tidy_test
+
+import (
+	"go/ast"
+	"testing"
+)
+
+// onlyIn is where a call may stand: a folder (with a slash at the end), a file,
+// or nowhere. Tests are held to it only where the rule says so.
+var onlyIn = []struct {
+	call    string // package.Function
+	tests   bool   // the rule is for tests too
+	allowed []string
+	why     string
+}{
+	{"time.Now", false, []string{"internal/kernel/", "examples/internal/trial/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go"}, "sleeping hides a condition to wait for"},
+	{"time.After", true, nil, "a timer of the loop, or a condition"},
+	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
+	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go"}, "CallLater is the timer here"},
+	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "cmd/"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
+	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
+	{"net.Dial", false, nil, "sockets are the kernel's"},
+	{"net.Listen", false, nil, "sockets are the kernel's"},
+	{"log.Printf", true, nil, "errors are returned or handed to a handler"},
+}
+
+// goStatements are the files that may start goroutines.
+var goStatements = []string{
+	"internal/kernel/system.go",  // Workers
+	"loop/run.go",                // finishes a Goexit
+	"loop/watchdog.go",           // the watchdog
+	"sched.go",                   // ends coroutines where no thread is locked
+	"internal/simnet/process.go", // the same
+	"sim/bubble.go",              // a test may end by Goexit in a bubble
+	"sim/parallel.go",            // worlds of several seeds at a time
+	"internal/goid/",             // looks at goroutines of its own, once
+	"cmd/",
+	"examples/mixed/main.go",   // shows how
+	"examples/internal/trial/", // a process that is interrupted
+}
+
+func TestCallsStandWhereTheyMay(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.syntax, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			if !ok {
+				return true
+			}
+			for _, rule := range onlyIn {
+				if rule.call == pkg.Name+"."+sel.Sel.Name && (rule.tests || !s.test) && !within(s.path, rule.allowed) {
+					t.Errorf("%s uses %s: %s", s.path, rule.call, rule.why)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func TestGoroutinesStartWhereTheyMay(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.syntax, func(n ast.Node) bool {
+			if _, ok := n.(*ast.GoStmt); ok && !s.test && !within(s.path, goStatements) {
+				t.Errorf("%s starts a goroutine; the kernel's Workers do that", s.path)
+			}
+			return true
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package tidy_test
+
+import (
+	"bytes"
+	"go/ast"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+func TestEveryExportedNameIsExplained(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		for _, d := range s.syntax.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && isPublic(s.dir) && exportedReceiver(d) && !saysItself(d.Name.Name) {
+					t.Errorf("%s: %s has no doc comment", s.path, d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if ts, ok := spec.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
+						t.Errorf("%s: type %s has no doc comment", s.path, ts.Name.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func isPublic(dir string) bool {
+	return !within(dir+"/", []string{"internal/", "cmd/", "examples/", "docs/"})
+}
+
+// saysItself are methods whose meaning is fixed by the language's interfaces.
+func saysItself(name string) bool { return name == "Error" || name == "String" }
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// TestEveryPublicPackageHasARunningExample wants an Example with output.
+func TestEveryPublicPackageHasARunningExample(t *testing.T) {
+	has := map[string]bool{}
+	for _, s := range sources(t) {
+		if s.dir != "." && isPublic(s.dir) {
+			has[s.dir] = has[s.dir] || s.test && bytes.Contains(s.text, []byte("func Example")) && bytes.Contains(s.text, []byte("// Output:"))
+		}
+	}
+	for dir, ok := range has {
+		if !ok {
+			t.Errorf("package %s has no example that runs", dir)
+		}
+	}
+}
+
+// namesAMachine finds home folders, and the hosts of package registries.
+var namesAMachine = regexp.MustCompile(`/home/\w|/root/|/Users/\w|proxy\.golang\.org|registry\.npmjs|deb\.debian\.org`)
+
+func TestNoFileNamesAMachine(t *testing.T) {
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if d.Name() == ".git" || d.Name() == "results" || d.Name() == "node_modules" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		switch filepath.Ext(p) {
+		case ".pgo", ".test", ".prof", ".svg":
+			return nil
+		}
+		if p == filepath.Join("internal", "tidy", "docs_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err == nil && namesAMachine.Match(text) {
+			t.Errorf("%s names a path of a machine or a registry's host: %q", p, namesAMachine.Find(text))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,91 @@
+package tidy_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/spindleloop/spindle"
+
+// mayImport is the architecture: what each package may import besides the
+// standard library. A new arrow is a decision; write it here.
+var mayImport = map[string][]string{
+	".":                          {"internal/goid", "loop"},
+	"internal/goid":              {},
+	"internal/http1":             {},
+	"internal/deflate":           {},
+	"internal/leak":              {},
+	"internal/tidy":              {},
+	"internal/tlsio":             {"internal/kernel"},
+	"internal/tlstest":           {},
+	"internal/wheel":             {},
+	"internal/wsframe":           {},
+	"internal/kernel":            {"golang.org/x/sys/unix"},
+	"internal/kernel/kerneltest": {"internal/kernel"},
+	"cosync":                     {".", "loop"},
+	"internal/simnet":            {"internal/goid", "internal/kernel"},
+	"internal/picture":           {"internal/simnet"},
+	"sim":                        {".", "internal/goid", "internal/kernel", "internal/picture", "internal/simnet", "loop"},
+	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
+	"internal/sock":              {"internal/kernel", "loop"},
+	"transport":                  {"internal/goid", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
+	"transport/transporttest":    {"internal/kernel", "internal/sock", "internal/tlstest", "loop", "transport"},
+	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
+	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
+	"files":                      {".", "loop"},
+	"internal/worlds":            {".", "sim", "stream"},
+	"internal/mutants":           {},
+	"sim/timeline":               {"internal/picture", "internal/simnet", "sim"},
+	"ws":                         {".", "internal/deflate", "internal/http1", "internal/wsframe", "loop", "stream", "transport", "web"},
+	"web":                        {".", "internal/http1", "loop", "stream", "transport"},
+	"cmd/spindle":                {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/worlds", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle/demo":           {".", "loop", "web", "ws"},
+
+	// What users write, and so nothing that is internal to the module.
+	"docs/guide":              {},
+	"examples":                {},
+	"examples/internal/tcp":   {".", "golang.org/x/sys/unix"},
+	"examples/internal/trial": {},
+	"examples/bank":           {".", "stream"},
+	"examples/chat":           {".", "cosync", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/crawler":        {".", "cosync"},
+	"examples/echo":           {".", "examples/internal/tcp", "golang.org/x/sys/unix"},
+	"examples/lines":          {".", "stream"},
+	"examples/mixed":          {".", "cosync", "loop"},
+	"examples/producer":       {".", "cosync"},
+	"examples/proxy":          {".", "stream"},
+	"examples/redis":          {".", "loop", "stream"},
+	"examples/retry":          {"."},
+	"examples/rooms":          {".", "cosync", "stream"},
+	"examples/shutdown":       {".", "cosync"},
+	"examples/tlsclient":      {".", "stream"},
+	"examples/udpecho":        {".", "stream"},
+	"examples/webchat":        {".", "web", "ws"},
+}
+
+func TestImportsPointDownward(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, ok := mayImport[s.dir]
+		if !ok {
+			t.Errorf("%s: package %s is not in mayImport", s.path, s.dir)
+			continue
+		}
+		if s.test {
+			continue
+		}
+		for _, im := range s.syntax.Imports {
+			name, _ := strconv.Unquote(im.Path.Value)
+			if name == module {
+				name = "."
+			}
+			name = strings.TrimPrefix(name, module+"/")
+			first, _, _ := strings.Cut(name, "/")
+			ours := name != strings.Trim(im.Path.Value, `"`)
+			if (ours || strings.Contains(first, ".")) && !slices.Contains(allowed, name) {
+				t.Errorf("%s imports %s, which is not below it", s.path, name)
+			}
+		}
+	}
+}

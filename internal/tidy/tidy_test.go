@@ -1,0 +1,77 @@
+// Package tidy_test holds the module to its own rules: which package may import which,
+// what may be called where, how large files may be, what is documented, which names are
+// exported, and how the prose reads. The rules are data.
+package tidy_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the module's directory, from this package's. The tests run there.
+const root = "../.."
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir(root); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// source is a Go file of the module.
+type source struct {
+	path   string // slashes, from the root
+	dir    string
+	test   bool
+	text   []byte
+	syntax *ast.File
+}
+
+func sources(t *testing.T) (all []source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != "." && (p == "bench" || p == "compat" || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(p) != ".go" {
+			return nil
+		}
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		syntax, err := parser.ParseFile(fset, p, text, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		slashed := filepath.ToSlash(p)
+		all = append(all, source{slashed, path.Dir(slashed), strings.HasSuffix(p, "_test.go"), text, syntax})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// within reports whether file is one of the places, or lies in one that ends in a slash.
+func within(file string, places []string) bool {
+	return slices.ContainsFunc(places, func(p string) bool {
+		return p == file || strings.HasSuffix(p, "/") && strings.HasPrefix(file, p)
+	})
+}
