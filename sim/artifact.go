@@ -12,7 +12,7 @@ import (
 )
 
 // mostDrawn is how many events a picture has: more cannot be read.
-const mostDrawn = 150
+const mostDrawn = 100
 
 // draw writes a picture of the failure to a file, and returns its name. With go test
 // -artifacts it is an artifact of the test. Otherwise it is a file of the system's

@@ -208,7 +208,7 @@ func group(n uint64) string {
 }
 
 // mostDrawn is how many events a picture has: more cannot be read.
-const mostDrawn = 150
+const mostDrawn = 100
 
 // draw draws the end of a run that has failed, or the beginning of one that has
 // not.

@@ -17,14 +17,14 @@ const style = `<style>
 text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2430}
 .title{font-size:17px;font-weight:600}.host{font-size:14px;font-weight:600}
 .time{fill:#7a8194;font-size:11px}.mono{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11.5px}
-.quiet{fill:#7a8194}.bad{fill:#b3261e}.halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}
-.paper{fill:#fff}.lane{stroke:#c3c8d4;stroke-width:2}.down{stroke:#b3261e;stroke-width:2;stroke-dasharray:2 5}
+.quiet{fill:#7a8194}.bad{fill:#b3261e}
+.paper{fill:#fff}.plate{fill:#fff;fill-opacity:.85}.lane{stroke:#c3c8d4;stroke-width:2}.down{stroke:#b3261e;stroke-width:2;stroke-dasharray:2 5}
 .paused{fill:#d9dce5}.tag{fill:#eef0f5;stroke:#c3c8d4}.grid{stroke:#eef0f5}
 .msg{stroke:#2457c5;stroke-width:1.6;fill:none}.hand{stroke:#9aa2b5;stroke-width:1.2;fill:none}
 .lost{stroke:#b3261e;stroke-width:1.6;fill:none;stroke-dasharray:5 4}.cross{stroke:#b3261e;stroke-width:2.2}
 .tip{fill:#2457c5}.hand-tip{fill:#9aa2b5}.bad-tip{fill:#b3261e}.parted{fill:#b3261e;fill-opacity:.09}.ending{fill:#b3261e;fill-opacity:.12}
 @media (prefers-color-scheme:dark){
-text{fill:#e4e7ee}.time,.quiet{fill:#8b93a7}.bad{fill:#ff8a80}.halo{stroke:#15181f}.paper{fill:#15181f}
+text{fill:#e4e7ee}.time,.quiet{fill:#8b93a7}.bad{fill:#ff8a80}.paper{fill:#15181f}.plate{fill:#15181f}
 .lane{stroke:#454c5e}.down,.lost,.cross{stroke:#ff8a80}.paused{fill:#323848}.tag{fill:#232836;stroke:#454c5e}.grid{stroke:#1e222c}
 .msg{stroke:#8ab4ff}.hand{stroke:#626b80}.tip{fill:#8ab4ff}.hand-tip{fill:#626b80}.bad-tip{fill:#ff8a80}.parted,.ending{fill:#ff8a80;fill-opacity:.14}
 }</style>
@@ -40,11 +40,6 @@ func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.out, format
 // text writes a text; class may be several.
 func (d *drawing) text(x, y float64, anchor, class, s string) {
 	d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", x, y, anchor, class, escape(s))
-}
-
-// label writes a text on top of all that is drawn.
-func (d *drawing) label(x, y float64, anchor, class, s string) {
-	d.labels = append(d.labels, fmt.Sprintf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s halo">%s</text>`+"\n", x, y, anchor, class, escape(s)))
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, class, tip string) {
@@ -95,8 +90,12 @@ func (d *drawing) times() {
 	last := 0.0
 	for i := range d.marks {
 		m := &d.marks[i]
-		if y := d.places[m.At]; y >= last+13 || last == 0 {
-			d.text(leftMargin-104, y+4, "end", "time", showTime(m.At))
+		at := m.At
+		if m.answered() {
+			at = m.Sent
+		}
+		if y := d.places[at]; y >= last+13 || last == 0 {
+			d.text(leftMargin-104, y+4, "end", "time", showTime(at))
 			d.line(leftMargin-96, y, d.width()-20, y, "grid", "")
 			last = y
 		}
@@ -188,10 +187,11 @@ func (d *drawing) mark(m *mark) {
 	case simnet.Reset:
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", fmt.Sprint("reset of #", m.Conn))
 	case simnet.Connected:
-		if m.asked {
-			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
+		if m.asked { // its answer is left out: what is sent next tells of it
+			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprintf("connect :%d (#%d)", m.Port, m.Conn))
+		} else {
+			d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprintf("connected (#%d)", m.Conn))
 		}
-		d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("#", m.Conn))
 	case simnet.Refused:
 		if m.asked {
 			d.arrow(m, b, a, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
@@ -219,11 +219,7 @@ func (d *drawing) arrow(m *mark, a, b, from, to float64, class, tip, label, text
 	if abs(b-a) > laneWidth*1.5 { // in the first gap that it crosses
 		at = 0.4 * laneWidth / abs(b-a)
 	}
-	door := [3]float64{a, from, b - a}
-	door[2] /= abs(door[2])
-	at += float64(d.leaving[door]) * 0.34 * laneWidth / abs(b-a) // beside those that left with it
-	d.leaving[door]++
-	d.label(a+(b-a)*at, from+(to-from)*at-4, "middle", label, text)
+	d.along(a, from, b, to, at, label, text)
 }
 
 func abs(x float64) float64 { return max(x, -x) }
@@ -243,9 +239,9 @@ func (d *drawing) dropped(m *mark, a, b float64) {
 	d.line(x-5, y+5, x+5, y-5, "cross", "")
 	text := m.Note
 	if m.Data != "" {
-		text = said(m.Event) + " " + text
+		text = fmt.Sprintf("%s (%s)", said(m.Event), text)
 	}
-	d.label(a+(x-a)*0.5, (m.from+y)/2-4, "middle", "bad", text)
+	d.along(a, m.from, x, y, 0.5, "bad", text)
 }
 
 // parting says in which direction nothing is heard any more, or again.
@@ -275,9 +271,9 @@ func (d *drawing) note(m *mark, x float64) {
 	case simnet.Noted:
 		text = m.Note
 	case simnet.RateSet:
-		text += " " + m.To + ": " + m.Note
+		text += fmt.Sprintf(" %s (%s)", m.To, m.Note)
 	case simnet.CallFailed, simnet.ClockSet:
-		text += ": " + m.Note
+		text += fmt.Sprintf(" (%s)", m.Note)
 	}
 	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
 }
@@ -293,7 +289,7 @@ func said(e simnet.Event) string {
 	}
 	text = shorten(strings.ReplaceAll(text, "\n", " ⏎ "), mostSaid)
 	if e.Size > len(e.Data) {
-		text = strings.TrimSuffix(text, "…") + "… " + strconv.Itoa(e.Size) + " bytes"
+		text = strings.TrimSuffix(text, "…") + "… (" + strconv.Itoa(e.Size) + " bytes)"
 	}
 	return text
 }

@@ -35,7 +35,7 @@ type Picture struct {
 // looks at it prefers.
 func Draw(out io.Writer, p Picture) error {
 	b := bufio.NewWriter(out)
-	d := &drawing{out: b, Picture: p, lanes: lanesOf(p), leaving: map[[3]float64]int{}}
+	d := &drawing{out: b, Picture: p, lanes: lanesOf(p)}
 	d.place()
 	d.draw()
 	return b.Flush()
@@ -48,10 +48,10 @@ const (
 	rightSpace = 150
 	titleSpace = 46
 	topSpace   = 112 // to the first event
-	rowSpace   = 25  // between two events
+	rowSpace   = 19  // between two events
 	lineHeight = 17  // of the ending
-	sendSpace  = 11  // in front of a departure
-	gapSpace   = 13  // for each factor of ten that nothing happened for, from a millisecond on
+	sendSpace  = 7   // in front of a departure
+	gapSpace   = 7   // for each factor of ten that nothing happened for, from a millisecond on
 )
 
 func lanesOf(p Picture) []string {
@@ -72,13 +72,13 @@ type drawing struct {
 	out    *bufio.Writer
 	lanes  []string
 	ending []string // its lines
-	labels []string // drawn last: no line may cross them
+	labels []string // drawn last
+	plates []plate  // where they are
 	marks  []mark   // what is to be drawn, by time
 	height float64
 	bottom float64
 
-	places  map[time.Duration]float64 // of moments
-	leaving map[[3]float64]int        // how many leave a lane at a height, to a side
+	places map[time.Duration]float64 // of moments
 }
 
 // mark is an event with its place.
@@ -110,8 +110,10 @@ func (d *drawing) place() {
 	}
 	for i := range d.marks {
 		m := &d.marks[i]
-		see(m.Sent, false, 0)
-		see(m.At, true, m.row)
+		see(m.Sent, m.answered(), 0)
+		if !m.answered() {
+			see(m.At, true, m.row)
+		}
 		if m.asked {
 			see(m.request, false, 0)
 		}
@@ -144,7 +146,10 @@ func (d *drawing) place() {
 	for i := range d.marks {
 		m := &d.marks[i]
 		m.from, m.to = d.places[m.Sent], d.places[m.At]+float64(m.row)*rowSpace
-		if m.Sent == m.At {
+		switch {
+		case m.answered():
+			m.to = m.from
+		case m.Sent == m.At:
 			m.from = m.to
 		}
 	}
@@ -171,9 +176,14 @@ func (d *drawing) collect() {
 	}
 	asked := map[pair]time.Duration{}
 	rows := map[spot]int{}
+	orderly := d.orderly()
 	for _, e := range d.Trace {
 		m := mark{Event: e}
 		switch e.Kind {
+		case simnet.Ended:
+			if orderly[e.Conn] {
+				continue
+			}
 		case simnet.Connecting:
 			asked[pair{e.From, e.To, e.Port}] = e.At
 			continue
@@ -194,6 +204,32 @@ func (d *drawing) collect() {
 		d.marks = append(d.marks, m)
 	}
 }
+
+// orderly are the connections that both sides have ended. Their ends say nothing and
+// are left out.
+func (d *drawing) orderly() map[int]bool {
+	type side struct {
+		conn int
+		from string
+	}
+	ended, orderly := map[side]bool{}, map[int]bool{}
+	for _, e := range d.Trace {
+		if e.Kind == simnet.Ended {
+			ended[side{e.Conn, e.From}] = true
+			orderly[e.Conn] = ended[side{e.Conn, e.To}]
+		}
+	}
+	for _, e := range d.Trace {
+		if e.Kind == simnet.Reset {
+			orderly[e.Conn] = false
+		}
+	}
+	return orderly
+}
+
+// answered reports whether m is a request that was answered: only the request is
+// drawn.
+func (m *mark) answered() bool { return m.Kind == simnet.Connected && m.asked }
 
 func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 	at, ok := from[key]

@@ -43,7 +43,7 @@ func ExampleDraw() {
 	if err := timeline.Draw(&picture, timeline.Picture{Title: "a greeting", Hosts: []string{"client", "server"}, Trace: w.Trace()}); err != nil {
 		fmt.Println(err)
 	}
-	fmt.Println(strings.HasPrefix(picture.String(), "<svg"), strings.Contains(picture.String(), "hello partition"))
+	fmt.Println(strings.HasPrefix(picture.String(), "<svg"), strings.Contains(picture.String(), "hello (partition)"))
 	// Output: true true
 }
 
@@ -106,9 +106,9 @@ func TestEverythingIsTold(t *testing.T) {
 	}
 	said := texts(t, b.String())
 	for _, want := range []string{
-		"all & everything", "a", "b", "c", "connect :7", "#1", "<&>and more of it, of… 93 bytes", "4 bytes", "me", "end of #1", "reset of #1",
-		"connect :8", "refused", "cut off from b", "reset", "hi nobody there", "heard by b again", "crashes", "boots", "pauses", "goes on",
-		"call fails: accept", "has another clock: 1s off", "so it is", "nobody in particular", "it ends", "1h0m0s",
+		"all & everything", "a", "b", "c", "connect :7 (#1)", "<&>and more of it, of… (93 bytes)", "4 bytes", "me", "end of #1", "reset of #1",
+		"connect :8", "refused", "cut off from b", "reset", "hi (nobody there)", "heard by b again", "crashes", "boots", "pauses", "goes on",
+		"call fails (accept)", "has another clock (1s off)", "so it is", "nobody in particular", "it ends", "1h0m0s",
 	} {
 		found := false
 		for _, s := range said {
