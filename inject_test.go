@@ -180,7 +180,7 @@ func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 
 // interfere cancels the target, and tells what it met.
 func interfere(ctx context.Context, at *target) (h hit) {
-	before := spindle.TreeOf(ctx)
+	before := spindle.TasksOf(ctx)
 	h.quiet = !slices.ContainsFunc(before, func(task spindle.TaskInfo) bool { return task.State == "ready" || task.State == "fresh" })
 	h.over = at.gone
 	if at.scope == nil || at.gone {
@@ -188,7 +188,7 @@ func interfere(ctx context.Context, at *target) (h hit) {
 	}
 	at.scope.Cancel(nil)
 	at.canceled = spindle.Now(ctx)
-	for i, task := range spindle.TreeOf(ctx) {
+	for i, task := range spindle.TasksOf(ctx) {
 		if task.Canceled && !before[i].Canceled && before[i].State == "waiting" {
 			h.waits = append(h.waits, before[i].WaitsFor)
 		}
@@ -206,7 +206,7 @@ func (st *stage) check(ctx context.Context, tidy bool) error {
 	if st.begun != st.ended {
 		return fmt.Errorf("%d tasks began, %d ended", st.begun, st.ended)
 	}
-	for _, task := range spindle.TreeOf(ctx) {
+	for _, task := range spindle.TasksOf(ctx) {
 		if task.Name != "main" && task.Name != "injector" {
 			return fmt.Errorf("left behind: %+v", task)
 		}

@@ -11,8 +11,8 @@ import (
 
 // A goroutine has state that code can set and that outlives the code: the labels of
 // package pprof, and debug.SetPanicOnFault. A coroutine runs many tasks, so that state must
-// be reset before each. Resetting it every time costs a tenth of starting a task; so the
-// scheduler first looks whether it differs, in the runtime's g.
+// be reset before each. Most tasks never set it, so the scheduler first looks whether it
+// differs, in the runtime's g: that is two loads.
 
 // traits is what a scheduler knows of such state.
 type traits struct {

@@ -209,7 +209,8 @@ type TaskOptions struct {
 	// Values gives the task a scope of its own inside the nursery's, to be
 	// cancelled alone: its ctx is a *Scope, which looks values up in Values, and
 	// takes its own cancellation out of the task's error. Nil leaves the task in
-	// the nursery's scope.
+	// the nursery's scope. If Values has a method TaskName() string and Name is
+	// empty, that names the task: it is called only when the name is needed.
 	Values context.Context
 }
 

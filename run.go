@@ -173,6 +173,7 @@ func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done fun
 	}
 	ctx = context.WithoutCancel(ctx)
 	run := newRun(ctx, l, Options{})
+	run.service = true
 	run.root.running = 1
 	return run.root, func(done func(error)) {
 		run.s.only("the end of a nursery")
@@ -291,6 +292,7 @@ type run struct {
 	unawaited  map[*unawaited]uint64 // failures of spawned tasks, in which order; see there
 	failures   uint64
 	traced     traced // nil if tasks are not
+	service    bool   // it is that of NurseryOn
 }
 
 // cancel cancels everything.

@@ -12,7 +12,9 @@ import (
 )
 
 // Tree is a picture of the tasks of a run at one moment, in the order in which
-// they were started, children below the task whose nursery they are in.
+// they were started, children below the task whose nursery they are in. Behind them are
+// the tasks of services on the same loop, like the requests of a web server: those of
+// nurseries that NurseryOn has opened.
 type Tree []TaskInfo
 
 // TaskInfo is what can be seen of a task from outside.
@@ -22,7 +24,8 @@ type TaskInfo struct {
 	Started  string // where it was started, if Options.Trace is on
 	State    string // fresh, ready, running, waiting
 	WaitsFor string // what it waits for
-	At       string // the line at which it waits, as "file:line (function)"; only in a LoopError
+	HeldBy   string // the name of the task that holds the lock it waits for, if that is known
+	At       string // the line at which it waits, as "file:line (function)"; not from TasksOf
 	For      time.Duration
 	Deadline time.Duration // of the scope it is in, on the loop's clock; 0 for none
 	Canceled bool          // the scope it is in is cancelled
@@ -31,15 +34,32 @@ type TaskInfo struct {
 	task *Task
 }
 
-// TreeOf is the tree of the run that ctx belongs to. It is for tasks and
-// callbacks of its loop.
+// TreeOf returns the tree of the run that ctx belongs to. It is for tasks and callbacks of
+// its loop, and for debugging: to find the lines at which tasks wait takes a dump of all
+// goroutines of the process.
 func TreeOf(ctx context.Context) Tree {
+	tree := treeOf(ctx, "TreeOf")
+	tree.locate()
+	return tree
+}
+
+// TasksOf is TreeOf without the lines at which tasks wait, and takes time only for the
+// tasks there are.
+func TasksOf(ctx context.Context) Tree { return treeOf(ctx, "TasksOf") }
+
+func treeOf(ctx context.Context, op string) Tree {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign("TreeOf"))
+		panic(foreign(op))
 	}
-	scope.s.only("TreeOf")
-	return scope.run.tree()
+	scope.s.only(op)
+	tree := scope.run.tree()
+	for _, r := range scope.s.runs {
+		if r.service && r != scope.run {
+			tree = append(tree, r.tree()...)
+		}
+	}
+	return tree
 }
 
 var stateNames = [...]string{fresh: "fresh", ready: "ready", running: "running", waiting: "waiting", finished: "finished"}
@@ -80,6 +100,9 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 	info.task = t
 	if t.state == waiting {
 		info.WaitsFor, info.For = t.co.what, r.s.l.TurnTime()-t.co.since
+		if lock, ok := t.co.aborter.(interface{ Holder() TaskRef }); ok {
+			info.HeldBy = lock.Holder().Name()
+		}
 	}
 	if d := t.scope.deadline.Load(); d != noDeadline {
 		info.Deadline = time.Duration(d)
@@ -102,12 +125,35 @@ func (t Tree) locate() {
 	}
 }
 
+// TaskRef refers to a task for the tree, without keeping it. The zero TaskRef refers to
+// none.
+type TaskRef struct {
+	c  *coro
+	id uint64
+}
+
+// Ref returns a reference to the Waker's task, which must be running. An Aborter with a
+// method Holder() TaskRef tells the tree which task holds what the other one waits for.
+func (w Waker) Ref() TaskRef { return TaskRef{w.c, w.c.task.id} }
+
+// Name returns the name of the task, or "" if it has ended. It is for the loop's
+// goroutine.
+func (r TaskRef) Name() string {
+	if r.c == nil || r.c.task == nil || r.c.task.id != r.id {
+		return ""
+	}
+	return r.c.task.Name()
+}
+
 func (t Tree) String() string {
 	var b strings.Builder
 	for _, task := range t {
 		fmt.Fprintf(&b, "%s%s (%s): %s", strings.Repeat("  ", task.Depth), task.Name, task.Function, task.State)
 		if task.WaitsFor != "" {
 			fmt.Fprintf(&b, " for %s (%v)", task.WaitsFor, task.For)
+		}
+		if task.HeldBy != "" {
+			fmt.Fprintf(&b, ", held by %s,", task.HeldBy)
 		}
 		if task.At != "" {
 			fmt.Fprintf(&b, " at %s", task.At)

@@ -69,10 +69,11 @@ func (c *Cond) quit(w *waiter[struct{}]) bool {
 	}
 	w.leave()
 	if !c.held {
-		c.held = true
+		c.held, c.holder = true, w.waker.Ref()
 		return true
 	}
 	w.quitted = true
+	c.Mutex.waiting.holder = &c.holder
 	c.Mutex.waiting.push(w)
 	return false
 }
@@ -87,6 +88,7 @@ func (c *Cond) Notify(n int) {
 		if w == nil {
 			return
 		}
+		c.Mutex.waiting.holder = &c.holder
 		c.Mutex.waiting.push(w)
 	}
 }

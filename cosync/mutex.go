@@ -12,6 +12,7 @@ import (
 type Mutex struct {
 	home
 	held    bool
+	holder  spindle.TaskRef // zero after TryLock
 	waiting line[struct{}]
 }
 
@@ -23,10 +24,11 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	}
 	m.admit(w, "Mutex")
 	if !m.held {
-		m.held = true
+		m.held, m.holder = true, w.Ref()
 		w.Pass()
 		return nil
 	}
+	m.waiting.holder = &m.holder
 	_, err = m.waiting.wait(ctx, w, "Mutex.Lock", struct{}{})
 	return err
 }
@@ -37,7 +39,7 @@ func (m *Mutex) TryLock() bool {
 	if m.held {
 		return false
 	}
-	m.held = true
+	m.held, m.holder = true, spindle.TaskRef{}
 	return true
 }
 
@@ -48,7 +50,10 @@ func (m *Mutex) Unlock() {
 	if !m.held {
 		panic("cosync: Unlock of a Mutex that is not locked")
 	}
-	if !m.waiting.give(struct{}{}) {
+	if next := m.waiting.take(); next != nil {
+		m.holder = next.waker.Ref()
+		next.waker.Wake(nil)
+	} else {
 		m.held = false
 	}
 }

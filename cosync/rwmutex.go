@@ -16,7 +16,8 @@ type RWMutex struct {
 	home
 	readers int
 	writing bool
-	waiting line[access] // readers and writers, in order
+	writer  spindle.TaskRef // that holds it; zero after TryLock and while readers do
+	waiting line[access]    // readers and writers, in order
 }
 
 // access is what a task asks of an RWMutex.
@@ -41,9 +42,11 @@ func (m *RWMutex) lock(ctx context.Context, a access, op string) error {
 	}
 	m.admit(w, "RWMutex")
 	if m.take(a) {
+		m.held(a, w)
 		w.Pass()
 		return nil
 	}
+	m.waiting.holder = &m.writer
 	if _, err = m.waiting.wait(ctx, w, op, a); err != nil {
 		m.admitWaiting() // the task may have held up readers behind it
 	}
@@ -78,6 +81,13 @@ func (m *RWMutex) grant(a access) bool {
 	return true
 }
 
+// held notes that the task of w has got the lock.
+func (m *RWMutex) held(a access, w spindle.Waker) {
+	if a == toWrite {
+		m.writer = w.Ref()
+	}
+}
+
 // Unlock gives the lock of a writer back. Any task may do it, not only the one that
 // locked it. It panics if no writer holds the mutex.
 func (m *RWMutex) Unlock() {
@@ -85,7 +95,7 @@ func (m *RWMutex) Unlock() {
 	if !m.writing {
 		panic("cosync: Unlock of an RWMutex that is not locked")
 	}
-	m.writing = false
+	m.writing, m.writer = false, spindle.TaskRef{}
 	m.admitWaiting()
 }
 
@@ -103,6 +113,7 @@ func (m *RWMutex) RUnlock() {
 // now: one writer, or all readers up to the next writer.
 func (m *RWMutex) admitWaiting() {
 	for w := m.waiting.first; w != nil && m.grant(w.value); w = m.waiting.first {
+		m.held(w.value, w.waker)
 		m.waiting.take().waker.Wake(nil)
 	}
 }

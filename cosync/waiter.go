@@ -39,6 +39,9 @@ type line[T any] struct {
 	// Cond.
 	quit func(*waiter[T]) bool
 
+	// holder is the task that holds the lock that is waited for. Nil but for locks.
+	holder *spindle.TaskRef
+
 	// Waiters that are not in use, so that waiting allocates nothing.
 	spare  *waiter[T]
 	spares int
@@ -68,6 +71,14 @@ func (w *waiter[T]) Abort() bool {
 		return w.abort()
 	}
 	return w.leave()
+}
+
+// Holder returns the task that holds the lock w waits for, for the task tree.
+func (w *waiter[T]) Holder() spindle.TaskRef {
+	if w.line == nil || w.line.holder == nil {
+		return spindle.TaskRef{}
+	}
+	return *w.line.holder
 }
 
 // wait has the task of waker wait in the line until it is served; v is to give.

@@ -85,7 +85,7 @@ func describe(ctx context.Context) string {
 		return t.Name()
 	}
 	var waiting []string
-	for _, t := range spindle.TreeOf(ctx) {
+	for _, t := range spindle.TasksOf(ctx) {
 		if t.WaitsFor != "" && t.For == 0 {
 			waiting = append(waiting, fmt.Sprintf("%s (%s, for %s)", t.Name, t.Function, t.WaitsFor))
 		}

@@ -146,7 +146,7 @@ func perform(t *testing.T, backend string, roles []role, at interference, met ma
 // look is all that changes from one step to the next; "" if everybody is gone.
 func (s *stage) look(ctx context.Context) string {
 	var b strings.Builder
-	for _, task := range spindle.TreeOf(ctx) {
+	for _, task := range spindle.TasksOf(ctx) {
 		if strings.HasPrefix(task.Name, "role") {
 			b.WriteString(task.State + task.WaitsFor)
 		}
@@ -162,7 +162,7 @@ func interfere(ctx context.Context, victim *spindle.Scope, met map[string]bool) 
 	if victim == nil || victim.Err() != nil {
 		return victim != nil
 	}
-	for _, task := range spindle.TreeOf(ctx) {
+	for _, task := range spindle.TasksOf(ctx) {
 		if task.Name == "role true" && task.State == "waiting" {
 			met[task.WaitsFor] = true
 		}

@@ -89,7 +89,7 @@ func (x *exchange) start() {
 		x.c.flushLean() // what was answered before goes out before
 	}
 	if x.st.sv.runsInline(x) {
-		x.st.tasks().GoWith(spindle.TaskOptions{Name: "request", Eager: true, Values: &x.ctx}, x.serveTask)
+		x.st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, x.serveTask)
 		return
 	}
 	x.st.sv.workers.run(x)

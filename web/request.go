@@ -101,6 +101,9 @@ type requestContext struct {
 	gone  chan bool // for CloseNotify; nil if that was not called; guarded by mu
 }
 
+// TaskName names the task of an inline handler.
+func (c *requestContext) TaskName() string { return c.x.method + " " + c.x.url.Path }
+
 // std is a context of the standard library that ends with this one.
 func (c *requestContext) std() context.Context {
 	c.mu.Lock()
