@@ -63,17 +63,17 @@ type addrs struct{ local, remote net.Addr }
 var _ net.Conn = (*Conn)(nil)
 
 // newConn makes the connection on fd, which it closes if it fails.
-func newConn(home *spindle.Nursery, h *sock.Hub, fd int, kind sock.Kind) (*Conn, error) {
+func newConn(home *spindle.Nursery, h *sock.Registry, fd int, kind sock.Kind) (*Conn, error) {
 	c := &Conn{home: home, pipe: kind == sock.Pipe}
 	if err := c.socket.Init(h, fd, kind, (*owner)(c)); err != nil {
 		return nil, err
 	}
-	c.socket.Idle()
+	c.socket.PauseReading()
 	return c, nil
 }
 
-func (c *Conn) hub() *sock.Hub   { return c.socket.Hub() }
-func (c *Conn) loop() *loop.Loop { return c.hub().L }
+func (c *Conn) hub() *sock.Registry { return c.socket.Registry() }
+func (c *Conn) loop() *loop.Loop    { return c.hub().L }
 
 // owner is what a Conn is to its socket.
 type owner Conn
@@ -108,8 +108,8 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		return 0, err
 	}
 	if c.mustWait(p) {
-		if err = c.socket.Busy(); err != nil {
-			c.socket.Idle()
+		if err = c.socket.ResumeReading(); err != nil {
+			c.socket.PauseReading()
 			w.Pass()
 			return 0, c.fault("read", err)
 		}
@@ -119,7 +119,7 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
 			sw()
 		}
-		c.socket.Idle()
+		c.socket.PauseReading()
 	} else {
 		w.Pass()
 		if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
@@ -130,10 +130,10 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		n, err = c.tryRead(p)
 	}
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
+		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			n, err = c.tryRead(p)
 		}
@@ -168,7 +168,7 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
 	buf := c.hub().Buf
-	c.hub().Returned(buf)
+	c.hub().Poison(buf)
 	n, err := c.read(ctx, buf)
 	return buf[:n], err
 }
@@ -235,7 +235,7 @@ func (c *Conn) writeOn(ctx context.Context, p []byte) (n int, err error) {
 		}
 	}
 	// Also when it has failed: nobody waits for room any more.
-	if e := c.socket.Flushed(); err == nil {
+	if e := c.socket.UnwatchWritable(); err == nil {
 		err = e
 	}
 	return n, err

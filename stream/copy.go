@@ -88,10 +88,10 @@ func (c *Conn) readLate(ctx context.Context, st *station) (buf []byte, n int, er
 	}
 	try()
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
+		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			try()
 		}

@@ -125,7 +125,7 @@ func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, add
 	if err != nil {
 		return nil, sock.Error("dial", network, nil, nil, err)
 	}
-	hub := sock.HubOf(spindle.LoopOf(ctx))
+	hub := sock.RegistryOf(spindle.LoopOf(ctx))
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 
 // Listener accepts connections. It is a net.Listener.
 type Listener struct {
-	hub     *sock.Hub
+	hub     *sock.Registry
 	home    *spindle.Nursery
 	network string
 	addr    kernel.Addr

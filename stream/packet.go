@@ -89,7 +89,7 @@ func newPacket(ctx context.Context, network, local, remote string) (*PacketConn,
 		c.file.Remove(hub.K)
 		return nil, err
 	}
-	c.socket.Idle()
+	c.socket.PauseReading()
 	return c, nil
 }
 
@@ -114,7 +114,7 @@ func bindPacket(ctx context.Context, network, local, remote string) (sock.Datagr
 	return sock.ParseDatagram(network, local, remote)
 }
 
-func (c *PacketConn) loop() *loop.Loop { return c.socket.Hub().L }
+func (c *PacketConn) loop() *loop.Loop { return c.socket.Registry().L }
 
 // packetOwner is what a PacketConn is to its socket.
 type packetOwner PacketConn
@@ -146,7 +146,7 @@ func (c *PacketConn) Close() error {
 
 func (c *PacketConn) end() {
 	c.closed.Store(true)
-	c.file.Remove(c.socket.Hub().K)
+	c.file.Remove(c.socket.Registry().K)
 	c.socket.Close()
 	c.reads.stop()
 	c.writes.stop()
@@ -207,7 +207,7 @@ func (c *PacketConn) setOption(o kernel.Option, value int) error {
 		if c.socket.Closed() {
 			return struct{}{}, net.ErrClosed
 		}
-		return struct{}{}, c.socket.Hub().K.SetOption(c.socket.FD(), o, value)
+		return struct{}{}, c.socket.Registry().K.SetOption(c.socket.FD(), o, value)
 	}
 	var err error
 	if c.loop().Owns() {

@@ -48,10 +48,10 @@ func (c *PacketConn) readIn(ctx context.Context, p []byte) (r received, err erro
 	}
 	r, err = c.tryRead(p)
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
+		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "PacketConn.Read", &c.reads)
 		}
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			r, err = c.tryRead(p)
 		}
@@ -194,7 +194,7 @@ func (c *PacketConn) sendIn(ctx context.Context, p []byte, to kernel.Addr) (n in
 				err = c.trySend(p, to)
 			}
 		}
-		if e := c.socket.Flushed(); err == nil { // nobody waits for room any more
+		if e := c.socket.UnwatchWritable(); err == nil { // nobody waits for room any more
 			err = e
 		}
 	}
@@ -220,7 +220,7 @@ const fullRest = time.Millisecond
 // tells all the time, and the only way is to try again later.
 func (c *PacketConn) awaitRoom(ctx context.Context) error {
 	if c.family == kernel.Unix && !c.connected {
-		if err := c.socket.Flushed(); err != nil {
+		if err := c.socket.UnwatchWritable(); err != nil {
 			return err
 		}
 		timer := c.loop().CallLater(fullRest, func() { c.writes.wake(nil) })

@@ -100,10 +100,10 @@ func (c *Conn) spliceIn(ctx context.Context, st *station) (p pipe, n int, err er
 	}
 	try()
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err == nil {
+		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			try()
 		}
@@ -140,7 +140,7 @@ func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err erro
 		}
 	}
 	if waited {
-		if e := c.socket.Flushed(); err == nil {
+		if e := c.socket.UnwatchWritable(); err == nil {
 			err = e
 		}
 	}

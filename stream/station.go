@@ -10,7 +10,7 @@ import (
 // station is what the streams of one loop share besides its hub. Loop goroutine
 // only.
 type station struct {
-	hub       *sock.Hub
+	hub       *sock.Registry
 	listeners []*Listener // that are open, in the order in which they were made
 	buffers   [][]byte    // free ones
 	pipes     []pipe      // free ones
@@ -25,7 +25,7 @@ func stationOf(l *loop.Loop) *station {
 		return st
 	}
 	// The hub comes first, and so is told last that the loop ends.
-	st := &station{hub: sock.HubOf(l)}
+	st := &station{hub: sock.RegistryOf(l)}
 	l.SetLocal(stationKey{}, st)
 	return st
 }

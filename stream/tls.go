@@ -73,14 +73,14 @@ func TLSClient(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config
 // Server is TLSServer as configured.
 func (o TLS) Server(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Server)
-	t.start.refuse = tlsio.RefuseSimulated(c.hub().K, o.Config, false)
+	t.start.refuse = tlsio.CheckSimulated(c.hub().K, o.Config, false)
 	return t
 }
 
 // Client is TLSClient as configured.
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
-	t.start.refuse = cmp.Or(tlsio.RefuseRenegotiation(o.Config), tlsio.RefuseSimulated(c.hub().K, o.Config, true))
+	t.start.refuse = cmp.Or(tlsio.CheckRenegotiation(o.Config), tlsio.CheckSimulated(c.hub().K, o.Config, true))
 	t.start.roots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
 	return t
 }
@@ -88,7 +88,7 @@ func (o TLS) Client(c *Conn) *TLSConn {
 func (o TLS) secure(c *Conn, with func(net.Conn, *tls.Config) *tls.Conn) *TLSConn {
 	t := &TLSConn{conn: c, start: &handshake{patience: o.HandshakeTimeout}}
 	if o.HandshakeTimeout == 0 {
-		t.start.patience = tlsio.Patience
+		t.start.patience = tlsio.DefaultHandshakeTimeout
 	}
 	t.tls = with((*wire)(t), o.Config)
 	return t
@@ -114,7 +114,7 @@ func (t *TLSConn) ReadBorrow() ([]byte, error) {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
 	buf := t.conn.hub().Buf
-	t.conn.hub().Returned(buf)
+	t.conn.hub().Poison(buf)
 	n, err := t.read(ctx, buf)
 	return buf[:n], err
 }

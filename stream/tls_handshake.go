@@ -42,11 +42,11 @@ func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
 		n, err = c.tryRead(p)
 	}
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(h.ctx, c.socket.Busy()); err != nil {
+		if err = c.reads.begin(h.ctx, c.socket.ResumeReading()); err != nil {
 			break
 		}
 		err = c.reads.waker.Park(h.ctx, "TLSConn.Handshake", &c.reads)
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			n, err = c.tryRead(p)
 		}

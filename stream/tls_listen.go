@@ -22,7 +22,7 @@ func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error
 	if err != nil {
 		return nil, err
 	}
-	o.Config = tlsio.ForServer(o.Config, address)
+	o.Config = tlsio.ClientConfig(o.Config, address)
 	t := o.Client(c)
 	if err := t.HandshakeContext(ctx); err != nil {
 		c.Close()

@@ -33,7 +33,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := t.conn.socket.Read(p)
 	if err == syscall.EAGAIN {
-		return 0, tlsio.ErrLater
+		return 0, tlsio.ErrNoInput
 	}
 	return n, t.conn.fault("read", err)
 }
@@ -87,13 +87,13 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 		return 0, err
 	}
 	n, err = t.tryRead(p)
-	for err == tlsio.ErrLater {
-		if err = c.reads.begin(ctx, c.socket.Busy()); err != nil {
+	for err == tlsio.ErrNoInput {
+		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err != nil {
 			break
 		}
 		// Not one call deeper: this is where a stack lies that waits.
 		err = c.reads.waker.Park(ctx, "TLSConn.Read", &c.reads)
-		c.socket.Idle()
+		c.socket.PauseReading()
 		if err == nil {
 			n, err = t.tryRead(p)
 		}
@@ -108,8 +108,8 @@ func (t *TLSConn) tryRead(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	case c.reads.expired():
 		return 0, os.ErrDeadlineExceeded
-	case t.owed > tlsio.MostOwed:
-		return 0, tlsio.ErrSilent
+	case t.owed > tlsio.MaxUnreadReplies:
+		return 0, tlsio.ErrNotReading
 	}
 	before := len(t.pending)
 	n, err := t.tls.Read(p)
@@ -117,7 +117,7 @@ func (t *TLSConn) tryRead(p []byte) (int, error) {
 		t.owed += len(t.pending) - before
 		t.flushSoon()
 	}
-	if n > 0 && err == tlsio.ErrLater { // of a record behind those bytes
+	if n > 0 && err == tlsio.ErrNoInput { // of a record behind those bytes
 		err = nil
 	}
 	return n, err
@@ -162,7 +162,7 @@ func (t *TLSConn) writeAll(ctx context.Context, p []byte) (n int, err error) {
 		}
 		if len(t.pending) == 0 {
 			m := 0
-			m, err = t.tls.Write(p[n:min(len(p), n+tlsio.MostAtOnce)])
+			m, err = t.tls.Write(p[n:min(len(p), n+tlsio.MaxPlaintext)])
 			n += m
 		}
 		if err == nil && len(t.pending) > 0 {
@@ -214,7 +214,7 @@ func (t *TLSConn) flush(ctx context.Context) (err error) {
 	if len(t.pending) == 0 {
 		t.pending, t.owed = nil, 0
 	}
-	if e := c.socket.Flushed(); err == nil {
+	if e := c.socket.UnwatchWritable(); err == nil {
 		err = e
 	}
 	return err

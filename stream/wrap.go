@@ -24,7 +24,7 @@ func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	hub := sock.HubOf(spindle.LoopOf(ctx))
+	hub := sock.RegistryOf(spindle.LoopOf(ctx))
 	fd, shape, err := hub.Adopt(f)
 	if err != nil {
 		return nil, sock.WrapError(err)
@@ -57,7 +57,7 @@ func Pipe(ctx context.Context) (r, w *Conn, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, nil, err
 	}
-	hub := sock.HubOf(spindle.LoopOf(ctx))
+	hub := sock.RegistryOf(spindle.LoopOf(ctx))
 	home := spindle.Background(ctx)
 	from, to, err := hub.K.Native().Pipe()
 	if err != nil {
@@ -76,7 +76,7 @@ func Pipe(ctx context.Context) (r, w *Conn, err error) {
 
 // newPipe makes a Conn of what is no socket, and closes fd if it fails. A side that
 // cannot be is closed from the beginning.
-func newPipe(home *spindle.Nursery, hub *sock.Hub, fd int, shape kernel.Shape) (*Conn, error) {
+func newPipe(home *spindle.Nursery, hub *sock.Registry, fd int, shape kernel.Shape) (*Conn, error) {
 	c, err := newConn(home, hub, fd, sock.Pipe)
 	if err != nil {
 		return nil, sock.WrapError(err)

@@ -54,7 +54,7 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 		}
 	}
 	if waited {
-		if e := c.socket.Flushed(); err == nil {
+		if e := c.socket.UnwatchWritable(); err == nil {
 			err = e
 		}
 	}

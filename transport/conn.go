@@ -172,7 +172,7 @@ func (c *Conn) read() {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
 				c.proto.DataReceived(c, buf[:n])
-				c.st.hub.Returned(buf[:n])
+				c.st.hub.Poison(buf[:n])
 			}
 		}
 		switch {
@@ -236,7 +236,7 @@ func (c *Conn) PauseReading() {
 	}
 	c.state |= pausedReading
 	if !c.is(shaking) {
-		c.socket.Idle()
+		c.socket.PauseReading()
 	}
 }
 
@@ -251,7 +251,7 @@ func (c *Conn) ResumeReading() {
 		return
 	}
 	c.resumes()
-	if err := c.socket.Busy(); err != nil {
+	if err := c.socket.ResumeReading(); err != nil {
 		c.lose(c.fault("read", err))
 		return
 	}
@@ -281,7 +281,7 @@ func (c *Conn) beginClose() {
 	}
 	c.state |= closing
 	if !c.is(shaking) {
-		c.socket.Idle()
+		c.socket.PauseReading()
 	}
 	if !c.is(gathered) && c.unsent == nil || c.is(unmade) && c.is(shaking) {
 		c.sent()
@@ -386,10 +386,10 @@ func (c *Conn) RemoteAddr() net.Addr {
 func (c *Conn) ends() (local, remote net.Addr) {
 	local, remote = c.addrs()
 	if local == nil {
-		local = c.socket.Unknown()
+		local = c.socket.UnknownAddr()
 	}
 	if remote == nil {
-		remote = c.socket.Unknown()
+		remote = c.socket.UnknownAddr()
 	}
 	return local, remote
 }

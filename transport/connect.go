@@ -52,7 +52,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = tlsio.RefuseRenegotiation(o.TLS)
+		err = tlsio.CheckRenegotiation(o.TLS)
 	}
 	if err != nil {
 		co.st.hub.L.CallSoonWith(loop.RunAtClose, func() { co.fail(err) })
@@ -62,7 +62,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		co.addr = sock.NetAddr(network, a)
 	}
 	if o.TLS != nil {
-		co.o.TLS = tlsio.ForServer(o.TLS, address)
+		co.o.TLS = tlsio.ClientConfig(o.TLS, address)
 	}
 	co.dialing = co.st.hub.Dial(t, bind, co.done)
 	if o.Timeout > 0 {

@@ -121,7 +121,7 @@ func dialing(t *testing.T, names ...string) (*loop.Loop, *deadEnds, *transport.S
 		if s.Close(); d.closed {
 			return
 		}
-		hub := sock.HubOf(l)
+		hub := sock.RegistryOf(l)
 		if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 || stats.Jobs != 0 {
 			t.Errorf("left: %+v", stats)
 		}

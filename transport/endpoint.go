@@ -104,7 +104,7 @@ func (e *Endpoint) read() {
 		case err == nil:
 			e.in += uint64(n)
 			e.proto.DatagramReceived(e, Packet{buf[:n], addrOf(from), truncated})
-			e.st.hub.Returned(buf[:n])
+			e.st.hub.Poison(buf[:n])
 		case err == errAgain:
 			return
 		case isFatal(err):
@@ -151,7 +151,7 @@ func (e *Endpoint) Close() error {
 		return nil
 	}
 	e.state |= closing
-	e.socket.Idle()
+	e.socket.PauseReading()
 	if len(e.queue) == 0 {
 		e.lose(nil)
 	}

@@ -117,7 +117,7 @@ func (e *Endpoint) drain() {
 	}
 	e.queue = nil
 	e.checkLow()
-	if err := e.socket.Flushed(); err != nil {
+	if err := e.socket.UnwatchWritable(); err != nil {
 		e.lose(err)
 		return
 	}
@@ -133,13 +133,13 @@ const sendRest = 5 * time.Millisecond
 // room, and yet refuses to send while the receiver's queue is full: to go by
 // readiness would be to spin, or to wait for ever.
 func (e *Endpoint) rest() {
-	if err := e.socket.Flushed(); err != nil {
+	if err := e.socket.UnwatchWritable(); err != nil {
 		e.lose(err)
 		return
 	}
 	e.rests.Cancel()
 	e.rests = e.Loop().CallLater(sendRest, func() {
-		e.socket.Doubt()
+		e.socket.ForgetReadiness()
 		(*endpointOwner)(e).SocketReady()
 	})
 }

@@ -110,7 +110,7 @@ func playScript(t testing.TB, script []byte) error {
 	}
 	m.finish()
 	s.Close()
-	hub := sock.HubOf(l)
+	hub := sock.RegistryOf(l)
 	if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 {
 		m.fail("left in the loop: %+v", stats)
 	}

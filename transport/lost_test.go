@@ -178,7 +178,7 @@ func TestLoopClosed(t *testing.T) {
 		if err := l.Run(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		hub := sock.HubOf(l)
+		hub := sock.RegistryOf(l)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
@@ -233,7 +233,7 @@ func TestPanicsWhileTheLoopIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hub := sock.HubOf(l)
+	hub := sock.RegistryOf(l)
 	if err := l.Close(); !errors.Is(err, errOops) {
 		t.Errorf("close: %v", err)
 	}

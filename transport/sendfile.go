@@ -145,7 +145,7 @@ const (
 // startSpan has a worker send or read the next bytes. Meanwhile the loop does not
 // watch for room, so that whoever is told of it is told anew afterwards.
 func (c *Conn) startSpan(s *span) {
-	if err := c.socket.Flushed(); err != nil {
+	if err := c.socket.UnwatchWritable(); err != nil {
 		c.lose(err)
 		return
 	}
@@ -212,7 +212,7 @@ func (c *Conn) spanSent(s *span, n int, err error) {
 	case err == nil && n == 0:
 		err = io.ErrUnexpectedEOF
 	case err == nil, err == syscall.EAGAIN:
-		err = c.socket.Blocked()
+		err = c.socket.WatchWritable()
 	case err == syscall.ENOSYS, err == syscall.EINVAL, err == syscall.EOPNOTSUPP:
 		s.plain, err = true, nil // not this file, or not to this socket
 	}

@@ -113,7 +113,7 @@ func steady(t *testing.T, o loop.Options, prepare func(l *loop.Loop)) *loop.Loop
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		hub := sock.HubOf(l)
+		hub := sock.RegistryOf(l)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,7 @@ import (
 // in this turn. All reads of a turn and then all writes are some percent faster
 // than one after the other, and several small writes become one.
 type station struct {
-	hub     *sock.Hub
+	hub     *sock.Registry
 	arena   []byte
 	writes  []write
 	flushes func()      // flush, made once
@@ -40,7 +40,7 @@ func stationOf(l *loop.Loop) *station {
 	if st, ok := l.Local(stationKey{}).(*station); ok {
 		return st
 	}
-	st := &station{hub: sock.HubOf(l), arena: make([]byte, 0, arenaSize)}
+	st := &station{hub: sock.RegistryOf(l), arena: make([]byte, 0, arenaSize)}
 	st.flushes = st.flush
 	l.SetLocal(stationKey{}, st)
 	return st

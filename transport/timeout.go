@@ -167,7 +167,7 @@ func (c *Conn) checkTime() {
 	if at, _ := c.deadline(); at <= c.Loop().Time() || c.wantsRoom() {
 		// After a long turn the timer may come before the news of what has
 		// arrived meanwhile: ask the system. A write is tried too.
-		c.socket.Doubt()
+		c.socket.ForgetReadiness()
 		if (*owner)(c).SocketReady(); c.is(lost) {
 			return
 		}

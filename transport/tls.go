@@ -58,7 +58,7 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	switch {
 	case err == nil:
 	case err == errAgain:
-		err = tlsio.ErrLater
+		err = tlsio.ErrNoInput
 	case err == io.EOF:
 		w.cut = true
 	default:
@@ -112,7 +112,7 @@ func (s *secure) read(p []byte) (n int, err error) {
 	switch {
 	case err == nil:
 		return n, nil
-	case err == tlsio.ErrLater:
+	case err == tlsio.ErrNoInput:
 		if s.more = false; n > 0 { // it was of a record behind those bytes
 			return n, nil
 		}
@@ -143,9 +143,9 @@ func (s *secure) answer() error {
 	if s.c.sealed() == 0 {
 		s.owed = 0
 	}
-	if s.owed += n; s.owed > tlsio.MostOwed {
+	if s.owed += n; s.owed > tlsio.MaxUnreadReplies {
 		s.c.st.records = s.c.st.records[:0]
-		return tlsio.ErrSilent
+		return tlsio.ErrNotReading
 	}
 	return s.flush()
 }
@@ -161,7 +161,7 @@ func (s *secure) write(p []byte) (n int, err error) {
 	}
 	for len(p) > 0 && s.c.sealed() == 0 && err == nil {
 		var m int
-		m, err = s.tls.Write(p[:min(len(p), tlsio.MostAtOnce)])
+		m, err = s.tls.Write(p[:min(len(p), tlsio.MaxPlaintext)])
 		n += m
 		p = p[m:]
 		if e := s.flush(); err == nil {
@@ -183,7 +183,7 @@ func (s *secure) writev(bufs [][]byte) (n int, err error) {
 		some := 1
 		if len(p) < recordSize {
 			st.joined = st.joined[:0]
-			for some = 0; some < len(bufs) && len(st.joined)+len(bufs[some]) <= tlsio.MostAtOnce; some++ {
+			for some = 0; some < len(bufs) && len(st.joined)+len(bufs[some]) <= tlsio.MaxPlaintext; some++ {
 				st.joined = append(st.joined, bufs[some]...)
 			}
 			p = st.joined
@@ -313,7 +313,7 @@ func (c *Conn) StartTLSServer(config *tls.Config, o StartTLSOptions, secured fun
 // a ServerName or be InsecureSkipVerify.
 func (c *Conn) StartTLSClient(config *tls.Config, o StartTLSOptions, secured func()) error {
 	c.only("StartTLSClient")
-	if err := tlsio.RefuseRenegotiation(config); err != nil {
+	if err := tlsio.CheckRenegotiation(config); err != nil {
 		return c.fault("handshake", err)
 	}
 	return c.startTLS(asClient, config, o, secured)

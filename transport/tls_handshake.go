@@ -71,12 +71,12 @@ func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ah
 	c.tls = s
 	c.state |= shaking
 	if patience == 0 {
-		patience = tlsio.Patience
+		patience = tlsio.DefaultHandshakeTimeout
 	}
 	if patience > 0 {
 		h.timer = c.Loop().CallLater(patience, func() { h.fail(os.ErrDeadlineExceeded) })
 	}
-	if err := tlsio.RefuseSimulated(c.st.hub.K, config, r == asClient); err != nil {
+	if err := tlsio.CheckSimulated(c.st.hub.K, config, r == asClient); err != nil {
 		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { h.fail(err) })
 		return
 	}
@@ -99,7 +99,7 @@ func (h *handshake) fail(err error) {
 
 // listen waits for input, and goes on with it.
 func (h *handshake) listen() {
-	if err := h.s.c.socket.Busy(); err != nil {
+	if err := h.s.c.socket.ResumeReading(); err != nil {
 		h.fail(err)
 		return
 	}
@@ -134,7 +134,7 @@ func (h *handshake) advance() {
 func (h *handshake) step() {
 	c := h.s.c
 	h.busy = true
-	c.socket.Idle()
+	c.socket.PauseReading()
 	h.mu.Lock()
 	h.working = true
 	h.mu.Unlock()
@@ -284,7 +284,7 @@ func (h *handshake) succeed() {
 	if c.is(pausedReading | closing | lost) {
 		return
 	}
-	if err := c.socket.Busy(); err != nil {
+	if err := c.socket.ResumeReading(); err != nil {
 		c.lose(c.fault("read", err))
 		return
 	}

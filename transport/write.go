@@ -108,7 +108,7 @@ func (c *Conn) sendv(bufs [][]byte) {
 		return
 	}
 	for c.unsent == nil && len(bufs) > 0 {
-		some := bufs[:min(len(bufs), sock.MostBuffers)]
+		some := bufs[:min(len(bufs), sock.MaxBuffers)]
 		bufs = bufs[len(some):]
 		n, err := c.transmitv(some)
 		c.out += uint64(n)
@@ -236,7 +236,7 @@ func (c *Conn) drain() {
 			return
 		}
 		if c.is(shaking) {
-			c.socket.Flushed() // until TLS takes it, there is nothing to send
+			c.socket.UnwatchWritable() // until TLS takes it, there is nothing to send
 			return
 		}
 		if u.fileIsNext(c.out) {
@@ -257,7 +257,7 @@ func (c *Conn) drain() {
 		}
 	}
 	c.unsent = nil
-	if err := c.socket.Flushed(); err != nil {
+	if err := c.socket.UnwatchWritable(); err != nil {
 		c.lose(c.fault("write", err))
 		return
 	}

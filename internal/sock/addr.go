@@ -13,15 +13,14 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Network is a name as the standard library's net has them: "tcp", "udp6",
-// "unixgram".
+// Network is a parsed network name of package net: "tcp", "udp6", "unixgram".
 type Network struct {
 	Name string
 	Type kernel.Type
 	IP   string // "ip", "ip4" or "ip6"; "" for Unix
 }
 
-// ParseNetwork knows tcp, tcp4, tcp6, udp, udp4, udp6, unix and unixgram.
+// ParseNetwork parses tcp, tcp4, tcp6, udp, udp4, udp6, unix and unixgram.
 func ParseNetwork(name string) (Network, error) {
 	switch base := strings.TrimRight(name, "46"); {
 	case base == "tcp" && len(name) <= 4:
@@ -36,16 +35,16 @@ func ParseNetwork(name string) (Network, error) {
 	return Network{}, net.UnknownNetworkError(name)
 }
 
-// Target is an address to connect to or to bind, perhaps with a name that has to
+// Target is an address to connect to or to bind. Its host may be a name that has to
 // be looked up.
 type Target struct {
 	Network
 	host string
-	addr kernel.Addr // if nothing has to be looked up
+	addr kernel.Addr // set if the host is an address, or for a path
 	port uint16
 }
 
-// ParseTarget takes an address as net does: "host:port", or a path.
+// ParseTarget parses an address in the form of package net: "host:port", or a path.
 func ParseTarget(network, address string) (Target, error) {
 	n, err := ParseNetwork(network)
 	if err != nil {
@@ -69,7 +68,7 @@ func ParseTarget(network, address string) (Target, error) {
 	}
 	t.host, t.port = host, port
 	if ip, err := netip.ParseAddr(host); err == nil {
-		if !n.takes(ip) {
+		if !n.accepts(ip) {
 			return Target{}, &net.AddrError{Err: "no suitable address found", Addr: host}
 		}
 		t.addr = kernel.Addr{AddrPort: netip.AddrPortFrom(ip.Unmap(), port)}
@@ -88,7 +87,7 @@ func portOf(n Network, service string) (uint16, error) {
 	return uint16(port), err
 }
 
-func (n Network) takes(ip netip.Addr) bool {
+func (n Network) accepts(ip netip.Addr) bool {
 	switch n.IP {
 	case "ip4":
 		return ip.Unmap().Is4()
@@ -98,8 +97,8 @@ func (n Network) takes(ip netip.Addr) bool {
 	return true
 }
 
-// Known is the address if nothing has to be looked up. To bind, no host means
-// every address; to connect, this machine.
+// Known returns the address if no name has to be looked up. An empty host means
+// every local address to bind, and the loopback address to connect.
 func (t Target) Known(toBind bool) (kernel.Addr, bool) {
 	if t.addr.Family() != 0 {
 		return t.addr, true
@@ -121,7 +120,8 @@ func (t Target) Known(toBind bool) (kernel.Addr, bool) {
 	return kernel.Addr{AddrPort: netip.AddrPortFrom(ip, t.port)}, true
 }
 
-// WithoutIPv6 is the address to bind where a machine has no IPv6, if any would do.
+// WithoutIPv6 returns the address to bind on a machine without IPv6, if the target
+// allows any family.
 func (t Target) WithoutIPv6() (kernel.Addr, bool) {
 	if t.host != "" || t.IP != "ip" {
 		return kernel.Addr{}, false
@@ -129,7 +129,7 @@ func (t Target) WithoutIPv6() (kernel.Addr, bool) {
 	return kernel.Addr{AddrPort: netip.AddrPortFrom(netip.IPv4Unspecified(), t.port)}, true
 }
 
-// Lookup resolves the name. It blocks: it is for a worker.
+// Lookup resolves the host name. It blocks, so call it from a worker.
 func (t Target) Lookup(ctx context.Context, r kernel.Resolver) ([]kernel.Addr, error) {
 	ips, err := r.LookupNetIP(ctx, t.IP, t.host)
 	if err != nil {
@@ -137,7 +137,7 @@ func (t Target) Lookup(ctx context.Context, r kernel.Resolver) ([]kernel.Addr, e
 	}
 	var addrs []kernel.Addr
 	for _, ip := range ips {
-		if t.takes(ip) {
+		if t.accepts(ip) {
 			addrs = append(addrs, kernel.Addr{AddrPort: netip.AddrPortFrom(ip.Unmap(), t.port)})
 		}
 	}
@@ -147,7 +147,7 @@ func (t Target) Lookup(ctx context.Context, r kernel.Resolver) ([]kernel.Addr, e
 	return addrs, nil
 }
 
-// NetAddr is an address in the standard library's form for a network.
+// NetAddr returns a as the net.Addr type of a network.
 func NetAddr(network string, a kernel.Addr) net.Addr {
 	switch {
 	case strings.HasPrefix(network, "unix"):
@@ -160,15 +160,15 @@ func NetAddr(network string, a kernel.Addr) net.Addr {
 	return pipeAddr{}
 }
 
-// pipeAddr is the address of a pipe, which has none.
+// pipeAddr stands for the address of a pipe, which has none.
 type pipeAddr struct{}
 
 func (pipeAddr) Network() string { return "pipe" }
 func (pipeAddr) String() string  { return "pipe" }
 
-// Unknown is the address of an end that cannot be told: of a connection that is closed,
-// or that the peer has reset. It is of the kind that the others are, and names nothing.
-func (c *Conn) Unknown() net.Addr {
+// UnknownAddr returns an empty address of the connection's network. It stands for an
+// address that the system no longer knows, because the connection is closed or reset.
+func (c *Conn) UnknownAddr() net.Addr {
 	network := "unix"
 	switch {
 	case c.is(isTCP):
@@ -179,7 +179,7 @@ func (c *Conn) Unknown() net.Addr {
 	return NetAddr(network, kernel.Addr{})
 }
 
-// NetworkOf is the name of the network that a stream of a family is in.
+// NetworkOf returns the network name of a stream socket of family f.
 func NetworkOf(f kernel.Family) string {
 	if f == kernel.Unix {
 		return "unix"
@@ -187,18 +187,18 @@ func NetworkOf(f kernel.Family) string {
 	return "tcp"
 }
 
-// Addrs are the addresses of a connected socket, as far as it has any.
-func (h *Hub) Addrs(fd int, network string) (local, remote net.Addr) {
-	if a, err := h.K.LocalAddr(fd); err == nil {
+// Addrs returns the addresses of a connected socket, nil for one that is unknown.
+func (r *Registry) Addrs(fd int, network string) (local, remote net.Addr) {
+	if a, err := r.K.LocalAddr(fd); err == nil {
 		local = NetAddr(network, a)
 	}
-	if a, err := h.K.PeerAddr(fd); err == nil {
+	if a, err := r.K.PeerAddr(fd); err == nil {
 		remote = NetAddr(network, a)
 	}
 	return local, remote
 }
 
-// Error is err as package net has it: a *net.OpError around the system's error.
+// Error returns err as package net would: a *net.OpError that wraps the system error.
 func Error(op, network string, local, remote net.Addr, err error) error {
 	if err == nil {
 		return nil
@@ -217,7 +217,7 @@ func Error(op, network string, local, remote net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: network, Source: local, Addr: remote, Err: err}
 }
 
-// syscallOf is the system's name for an operation.
+// syscallOf returns the name of the system call behind an operation.
 func syscallOf(op string) string {
 	switch op {
 	case "dial":

@@ -9,22 +9,22 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Adopt makes a descriptor of our own for what c is, and tells what that is.
-func (h *Hub) Adopt(c syscall.Conn) (fd int, shape kernel.Shape, err error) {
+// Adopt duplicates the descriptor of c and reports its shape.
+func (r *Registry) Adopt(c syscall.Conn) (fd int, shape kernel.Shape, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return -1, shape, err
 	}
 	fd = -1
-	if e := raw.Control(func(theirs uintptr) { fd, shape, err = h.AdoptFD(int(theirs)) }); e != nil {
-		return -1, shape, net.ErrClosed // the only reason there is, but os has no name for it here
+	if e := raw.Control(func(theirs uintptr) { fd, shape, err = r.AdoptFD(int(theirs)) }); e != nil {
+		return -1, shape, net.ErrClosed // Control fails only on a closed descriptor; os does not export that error
 	}
 	return fd, shape, err
 }
 
-// AdoptFD is Adopt of a descriptor.
-func (h *Hub) AdoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
-	native := h.K.Native()
+// AdoptFD is like Adopt for a descriptor number.
+func (r *Registry) AdoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
+	native := r.K.Native()
 	if fd, err = native.Adopt(theirs); err != nil {
 		return -1, shape, err
 	}
@@ -35,10 +35,10 @@ func (h *Hub) AdoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
 	return fd, shape, nil
 }
 
-// WrapError is the error of what could not be wrapped.
+// WrapError returns err as the error of a Wrap function.
 func WrapError(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = fmt.Errorf("there is no real system below: %w", err)
+		err = fmt.Errorf("a simulated kernel has no descriptors to wrap: %w", err)
 	}
 	return Error("wrap", "fd", nil, nil, err)
 }

@@ -8,57 +8,56 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Conn is a connected stream: a socket, or an end of a pipe. It never waits: where
-// a call would have to, it fails with EAGAIN, and the owner is told when to try
-// again.
+// Conn is a connected stream: a socket, or an end of a pipe. It never blocks. A call
+// that would have to wait fails with EAGAIN, and Owner.SocketReady says when to retry.
 //
-// It is watched for edges. What is known of the descriptor since the last one is
-// kept here, so that no call is made in vain.
+// The descriptor is watched for edges. Conn caches the readiness known since the last
+// edge, so that it makes no system call that is bound to fail with EAGAIN.
 type Conn struct {
-	hub        *Hub
+	reg        *Registry
 	owner      Owner
 	watch      loop.Watch
-	prev, next *Conn // open ones of the hub
+	prev, next *Conn // the registry's list of open connections
 	fd         int32
-	armed      loop.Interest // what is watched
+	watched    loop.Interest
 	state      state
 }
 
-// Owner is whoever stands on a Conn.
+// Owner receives the events of a Conn.
 type Owner interface {
-	// SocketReady is called when the socket has become ready: for what Reads
-	// and Writes tell.
+	// SocketReady is called when the socket has become ready. Readable and
+	// Writable say for what.
 	SocketReady()
-	// SocketOrphaned is called when the loop is closed, before the socket is.
+	// SocketOrphaned is called when the loop closes, before the socket is closed.
 	SocketOrphaned()
 }
 
 type state uint16
 
 const (
-	drained state = 1 << iota // a read would find nothing
-	full                      // a write would find no room
-	hungUp                    // the peer will send no more: the end is near
-	ended                     // the end was read
-	shut                      // the writing side is closed
-	idle                      // nobody wants to read now
-	isPipe                    // no socket
+	drained    state = 1 << iota // a read would fail with EAGAIN
+	full                         // a write would fail with EAGAIN
+	hungUp                       // the peer sends no more; EOF or an error follows
+	ended                        // EOF was read, or the reading side is closed
+	shut                         // the writing side is closed
+	readPaused                   // the owner does not read now
+	isPipe                       // not a socket
 	isTCP
-	isClosed // also by the system
-	failed   // an error is pending
-	urgent   // there was urgent data: a short read may have more behind it
+	isClosed // Close or Release was called, or Init failed
+	failed   // a socket error is pending
+	urgent   // urgent data arrived: more data may follow a short read
 )
 
-// Kind says what a descriptor is.
+// Kind is the kind of a descriptor.
 type Kind uint8
 
 const (
-	Socket Kind = iota // a socket of any kind
-	Pipe               // read or written by Read and Write of the kernel
-	TCP                // a socket of which less is asked: see Conn.Read
+	Socket Kind = iota // any socket
+	Pipe               // uses Read and Write of the kernel
+	TCP                // a socket that needs fewer reads; see Conn.Read
 )
 
-// KindOf is the kind of a stream socket of a family.
+// KindOf returns the kind of a stream socket of family f.
 func KindOf(f kernel.Family) Kind {
 	if f == kernel.IPv4 || f == kernel.IPv6 {
 		return TCP
@@ -66,35 +65,34 @@ func KindOf(f kernel.Family) Kind {
 	return Socket
 }
 
-// Init makes c the connection on fd and begins to watch it. If it fails, fd is
-// closed.
-func (c *Conn) Init(h *Hub, fd int, kind Kind, owner Owner) error {
-	*c = Conn{hub: h, owner: owner, fd: int32(fd)}
+// Init makes c the connection on fd and starts watching it. If Init fails, it closes fd.
+func (c *Conn) Init(r *Registry, fd int, kind Kind, owner Owner) error {
+	*c = Conn{reg: r, owner: owner, fd: int32(fd)}
 	switch kind {
 	case Pipe:
 		c.state = isPipe
 	case TCP:
 		c.state = isTCP
 	}
-	if err := c.arm(loop.Read); err != nil {
-		h.K.CloseFD(fd)
+	if err := c.watchFor(loop.Read); err != nil {
+		r.K.CloseFD(fd)
 		c.state = isClosed
 		return err
 	}
-	if c.prev = h.last; c.prev != nil {
+	if c.prev = r.conns; c.prev != nil {
 		c.prev.next = c
 	}
-	h.last = c
-	h.open++
+	r.conns = c
+	r.open++
 	return nil
 }
 
 func (c *Conn) is(s state) bool { return c.state&s != 0 }
 
-// Hub is the hub of the connection's loop.
-func (c *Conn) Hub() *Hub { return c.hub }
+// Registry returns the registry of the connection's loop.
+func (c *Conn) Registry() *Registry { return c.reg }
 
-// FD is the descriptor, -1 once it is closed.
+// FD returns the descriptor, or -1 once it is closed.
 func (c *Conn) FD() int {
 	if c.is(isClosed) {
 		return -1
@@ -102,47 +100,46 @@ func (c *Conn) FD() int {
 	return int(c.fd)
 }
 
-// Readable tells whether a read may find something.
+// Readable reports whether a read may return something other than EAGAIN.
 func (c *Conn) Readable() bool { return !c.is(drained | ended | isClosed) }
 
-// Drained tells whether a read would find nothing yet.
+// Drained reports whether a read would fail with EAGAIN.
 func (c *Conn) Drained() bool { return c.state&(drained|ended|isClosed) == drained }
 
-// Writable tells whether a write may find room.
+// Writable reports whether a write may send something.
 func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 
-// Closed tells whether the connection was closed.
+// Closed reports whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
-// Ended tells whether the end was read, or reading was given up.
+// Ended reports whether EOF was read or the reading side was closed.
 func (c *Conn) Ended() bool { return c.is(ended | isClosed) }
 
-// HungUp tells whether the other end was closed, or failed.
+// HungUp reports whether the other end was closed or failed.
 func (c *Conn) HungUp() bool { return c.is(hungUp) }
 
-// WriteOnly tells whether it is the end of a pipe from which nothing can be read,
-// any more or ever.
+// WriteOnly reports whether c is a pipe from which nothing more can be read.
 func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
 
-// Failure is why the connection has failed since its end was read: no read would
-// tell any more. It is nil if it has not, as far as is known.
+// Failure returns the error with which the connection failed after EOF was read, when
+// no read reports it any more. It returns nil if no failure is known.
 func (c *Conn) Failure() error {
 	if !c.is(failed) || !c.is(ended) || c.is(isClosed) {
 		return nil
 	}
 	c.state &^= failed
-	if code, err := c.hub.K.Option(int(c.fd), kernel.SocketError); err != nil || code == 0 {
+	if code, err := c.reg.K.Option(int(c.fd), kernel.SocketError); err != nil || code == 0 {
 		return err
 	} else {
 		return syscall.Errno(code)
 	}
 }
 
-// Shut tells whether the writing side was closed.
+// Shut reports whether the writing side was closed.
 func (c *Conn) Shut() bool { return c.is(shut | isClosed) }
 
-// told is called by the loop.
-func (c *Conn) told(r loop.Ready) {
+// ready is the loop's callback.
+func (c *Conn) ready(r loop.Ready) {
 	if r&loop.Readable != 0 {
 		c.state &^= drained
 	}
@@ -150,7 +147,7 @@ func (c *Conn) told(r loop.Ready) {
 		c.state |= hungUp
 	}
 	if r&loop.Failed != 0 {
-		c.state |= hungUp | failed // in every direction that is watched; a call will tell why
+		c.state |= hungUp | failed // in every direction that is watched; the next call returns the error
 	}
 	if r&loop.Writable != 0 {
 		c.state &^= full
@@ -158,36 +155,36 @@ func (c *Conn) told(r loop.Ready) {
 	if r&loop.Urgent != 0 {
 		c.state |= urgent
 	}
-	if c.is(idle|ended) && r&loop.Readable != 0 {
-		// It is known now. A kernel without edges would say it again and again,
-		// the end for ever.
-		if err := c.arm(c.armed &^ loop.Read); err != nil {
+	if c.is(readPaused|ended) && r&loop.Readable != 0 {
+		// The readiness is cached now. A kernel without edges would report it on
+		// every wait, and EOF forever.
+		if err := c.watchFor(c.watched &^ loop.Read); err != nil {
 			c.state |= hungUp
 		}
 	}
 	c.owner.SocketReady()
 }
 
-// arm watches for what in says.
-func (c *Conn) arm(in loop.Interest) (err error) {
+// watchFor changes the watch to in.
+func (c *Conn) watchFor(in loop.Interest) (err error) {
 	switch {
-	case in == c.armed:
+	case in == c.watched:
 		return nil
 	case in == 0:
 		c.watch.Cancel()
-	case c.armed == 0:
-		c.watch, err = c.hub.L.Watch(int(c.fd), in, loop.Edge, c.told)
+	case c.watched == 0:
+		c.watch, err = c.reg.L.Watch(int(c.fd), in, loop.Edge, c.ready)
 	default:
 		err = c.watch.Modify(in, loop.Edge)
 	}
 	if err == nil {
-		c.armed = in
+		c.watched = in
 	}
 	return err
 }
 
-// Read reads what is there. It fails with EAGAIN if that is nothing, and with
-// io.EOF at the end.
+// Read reads what the socket holds. It fails with EAGAIN if that is nothing, and
+// with io.EOF at the end.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	switch {
 	case c.is(isClosed):
@@ -200,9 +197,9 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	if c.is(isPipe) {
-		n, err = c.hub.K.Read(int(c.fd), p)
+		n, err = c.reg.K.Read(int(c.fd), p)
 	} else {
-		n, err = c.hub.K.Recv(int(c.fd), p)
+		n, err = c.reg.K.Recv(int(c.fd), p)
 	}
 	switch {
 	case err == syscall.EAGAIN:
@@ -211,17 +208,17 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		c.state |= ended
 		return 0, io.EOF
 	case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):
-		// A short read has emptied the socket: the next bytes are a new edge.
-		// Only the end may have come with the bytes, without one of its own. A
-		// Unix socket is not empty then: reads also end where a descriptor was
-		// passed.
+		// A short read has emptied the socket, and the next bytes cause a new edge.
+		// After a hang-up that does not hold: EOF may have arrived with the bytes,
+		// without an edge of its own. Nor does it hold for a Unix socket, where a
+		// read also stops at a passed descriptor.
 		c.state |= drained
 	}
 	return n, err
 }
 
-// Write writes what there is room for. If that is not all, it is not an error:
-// the owner is told when there is room again.
+// Write writes as much of p as the socket takes. A partial write is not an error:
+// SocketReady is called when the socket is writable again.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	switch {
 	case c.is(isClosed):
@@ -232,14 +229,14 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 		return 0, nil
 	}
 	if c.is(isPipe) {
-		n, err = c.hub.K.Write(int(c.fd), p)
+		n, err = c.reg.K.Write(int(c.fd), p)
 	} else {
-		n, err = c.hub.K.Send(int(c.fd), p)
+		n, err = c.reg.K.Send(int(c.fd), p)
 	}
-	return n, c.wrote(n, len(p), err)
+	return n, c.noteWrite(n, len(p), err)
 }
 
-// Writev is Write of several buffers, of the first MostBuffers of them.
+// Writev is like Write for the first MaxBuffers of bufs.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	if c.is(isPipe) || len(bufs) == 1 {
 		return c.writeEach(bufs)
@@ -252,18 +249,18 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	case c.is(full):
 		return 0, nil
 	}
-	bufs = bufs[:min(len(bufs), MostBuffers)]
+	bufs = bufs[:min(len(bufs), MaxBuffers)]
 	size := 0
 	for _, p := range bufs {
 		size += len(p)
 	}
-	n, err = c.hub.K.Sendv(int(c.fd), bufs)
+	n, err = c.reg.K.Sendv(int(c.fd), bufs)
 	n = max(n, 0)
-	return n, c.wrote(n, size, err)
+	return n, c.noteWrite(n, size, err)
 }
 
-// MostBuffers is how many the kernel takes at once.
-const MostBuffers = 1024
+// MaxBuffers is the number of buffers that the kernel takes in one call.
+const MaxBuffers = 1024
 
 func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 	for _, p := range bufs {
@@ -276,61 +273,63 @@ func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 	return n, nil
 }
 
-// wrote takes note of a write of n out of size bytes.
-func (c *Conn) wrote(n, size int, err error) error {
+// noteWrite records that a write sent n of size bytes and returned err.
+func (c *Conn) noteWrite(n, size int, err error) error {
 	if err != nil && err != syscall.EAGAIN {
 		return err
 	}
 	if n < size {
 		c.state |= full
-		return c.arm(c.armed | loop.Write)
+		return c.watchFor(c.watched | loop.Write)
 	}
 	return nil
 }
 
-// Blocked says that somebody else who writes found no room. Before that, the owner
-// has said that there was nothing to write (Flushed), so that room there is by now is told.
-func (c *Conn) Blocked() error {
+// WatchWritable reports that a write to a duplicate of the descriptor failed with
+// EAGAIN, and watches until the socket is writable. The owner must have called
+// UnwatchWritable before that write, or the edge could be missed.
+func (c *Conn) WatchWritable() error {
 	if c.is(isClosed) {
 		return nil
 	}
 	c.state |= full
-	return c.arm(c.armed | loop.Write)
+	return c.watchFor(c.watched | loop.Write)
 }
 
-// Flushed says that nobody waits for room any more. Whether there is some is then
-// not known: the next write tries.
-func (c *Conn) Flushed() error {
+// UnwatchWritable stops watching for writability. The cached state is forgotten, so
+// the next write calls the system.
+func (c *Conn) UnwatchWritable() error {
 	if c.is(isClosed) {
 		return nil
 	}
 	c.state &^= full
-	return c.arm(c.armed &^ loop.Write)
+	return c.watchFor(c.watched &^ loop.Write)
 }
 
-// Idle says that nobody wants to read until Busy.
-func (c *Conn) Idle() { c.state |= idle }
+// PauseReading says that the owner does not read until ResumeReading. It makes no
+// system call; the watch ends when the socket next becomes readable.
+func (c *Conn) PauseReading() { c.state |= readPaused }
 
-// Busy says that somebody wants to read. If Readable is then true, no call of
-// SocketReady will tell of it.
-func (c *Conn) Busy() error {
-	c.state &^= idle
-	if c.is(isClosed) || c.armed&loop.Read != 0 {
+// ResumeReading says that the owner reads again. If Readable is true afterwards, no
+// call of SocketReady follows for it.
+func (c *Conn) ResumeReading() error {
+	c.state &^= readPaused
+	if c.is(isClosed) || c.watched&loop.Read != 0 {
 		return nil
 	}
-	return c.arm(c.armed | loop.Read)
+	return c.watchFor(c.watched | loop.Read)
 }
 
-// CloseWrite closes the writing side: the peer reads the end.
+// CloseWrite closes the writing side: the peer reads EOF.
 func (c *Conn) CloseWrite() error {
 	if c.is(shut | isClosed) {
 		return nil
 	}
 	c.state |= shut
 	if c.is(isPipe) {
-		return nil // it has no other side; Close ends it
+		return nil // a pipe has one side only, and Close ends it
 	}
-	return c.hub.K.Shutdown(int(c.fd), kernel.WriteSide)
+	return c.reg.K.Shutdown(int(c.fd), kernel.WriteSide)
 }
 
 // CloseRead closes the reading side.
@@ -342,24 +341,25 @@ func (c *Conn) CloseRead() error {
 	if c.is(isPipe) {
 		return nil
 	}
-	return c.hub.K.Shutdown(int(c.fd), kernel.ReadSide)
+	return c.reg.K.Shutdown(int(c.fd), kernel.ReadSide)
 }
 
-// Close closes the connection, once.
+// Close closes the connection. Further calls do nothing.
 func (c *Conn) Close() error {
 	fd := c.Release()
 	if fd < 0 {
 		return nil
 	}
-	return c.hub.K.CloseFD(fd)
+	return c.reg.K.CloseFD(fd)
 }
 
-// Release gives the descriptor back to the caller, unwatched; -1 if it was closed.
+// Release stops watching the descriptor and returns it to the caller. It returns -1
+// if the connection was closed.
 func (c *Conn) Release() int {
 	if c.is(isClosed) {
 		return -1
 	}
-	c.arm(0)
+	c.watchFor(0)
 	c.state |= isClosed
 	if c.prev != nil {
 		c.prev.next = c.next
@@ -367,9 +367,9 @@ func (c *Conn) Release() int {
 	if c.next != nil {
 		c.next.prev = c.prev
 	} else {
-		c.hub.last = c.prev
+		c.reg.conns = c.prev
 	}
 	c.prev, c.next = nil, nil
-	c.hub.open--
+	c.reg.open--
 	return int(c.fd)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// RecvFrom reads one datagram, of a Conn that is a socket of datagrams. It fails
-// with EAGAIN if there is none. An empty one is not an end.
+// RecvFrom reads one datagram from a datagram socket. It fails with EAGAIN if there
+// is none. An empty datagram is not EOF.
 func (c *Conn) RecvFrom(p []byte) (n int, from kernel.Addr, truncated bool, err error) {
 	switch {
 	case c.is(isClosed):
@@ -17,15 +17,15 @@ func (c *Conn) RecvFrom(p []byte) (n int, from kernel.Addr, truncated bool, err 
 	case c.is(drained):
 		return 0, from, false, syscall.EAGAIN
 	}
-	n, from, truncated, err = c.hub.K.RecvFrom(int(c.fd), p)
+	n, from, truncated, err = c.reg.K.RecvFrom(int(c.fd), p)
 	if err == syscall.EAGAIN {
 		c.state |= drained
 	}
 	return n, from, truncated, err
 }
 
-// SendTo sends one datagram; the zero Addr is the connected peer. If there is no
-// room it fails with EAGAIN, and the owner is told when there is.
+// SendTo sends one datagram, to the connected peer if to is the zero Addr. If the
+// system's buffer is full it fails with EAGAIN, and SocketReady says when to retry.
 func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
 	switch {
 	case c.is(isClosed):
@@ -33,21 +33,21 @@ func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
 	case c.is(full):
 		return syscall.EAGAIN
 	}
-	_, err := c.hub.K.SendTo(int(c.fd), p, to)
+	_, err := c.reg.K.SendTo(int(c.fd), p, to)
 	if err == syscall.EAGAIN {
 		c.state |= full
-		if err := c.arm(c.armed | loop.Write); err != nil {
+		if err := c.watchFor(c.watched | loop.Write); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// Doubt forgets that a call would find nothing to read, or no room: the next one
-// asks the system.
-func (c *Conn) Doubt() { c.state &^= drained | full }
+// ForgetReadiness discards the cached readiness, so that the next read and write call
+// the system.
+func (c *Conn) ForgetReadiness() { c.state &^= drained | full }
 
-// DatagramBinding is how a socket of datagrams is made. The zero Addr is none.
+// DatagramBinding configures a datagram socket. A zero Addr is not bound or connected.
 type DatagramBinding struct {
 	Family        kernel.Family
 	Local, Remote kernel.Addr
@@ -56,9 +56,9 @@ type DatagramBinding struct {
 	V6Only        bool
 }
 
-// Datagram makes a socket of datagrams.
-func (h *Hub) Datagram(b DatagramBinding) (fd int, err error) {
-	k := h.K
+// Datagram makes a datagram socket.
+func (r *Registry) Datagram(b DatagramBinding) (fd int, err error) {
+	k := r.K
 	if fd, err = k.Socket(b.Family, kernel.Datagram); err != nil {
 		return -1, err
 	}
@@ -70,7 +70,7 @@ func (h *Hub) Datagram(b DatagramBinding) (fd int, err error) {
 			return k.SetOption(fd, o, 1)
 		}
 	}
-	if err = first(
+	if err = runSteps(
 		option(kernel.ReusePort, b.ReusePort),
 		option(kernel.Broadcast, b.Broadcast),
 		option(kernel.IPv6Only, b.V6Only && b.Family == kernel.IPv6),
@@ -93,8 +93,8 @@ func (h *Hub) Datagram(b DatagramBinding) (fd int, err error) {
 	return fd, nil
 }
 
-// ParseDatagram finds out the family and the addresses of a socket of datagrams
-// from addresses as net has them, "" for none.
+// ParseDatagram returns the binding of a datagram socket for addresses in the form of
+// package net. An empty address means none.
 func ParseDatagram(network, local, remote string) (b DatagramBinding, err error) {
 	n, err := ParseNetwork(network)
 	if err == nil && n.Type != kernel.Datagram {
@@ -147,7 +147,8 @@ func parseKnown(network, address string, toBind bool) (Target, kernel.Addr, erro
 	return t, a, err
 }
 
-// WithoutIPv6 is the binding to try where a machine has no IPv6, if any would do.
+// WithoutIPv6 returns the binding to try on a machine without IPv6, if b allows any
+// family.
 func (b DatagramBinding) WithoutIPv6(network, local string) (DatagramBinding, bool) {
 	if network != "udp" || b.Remote.Family() != 0 {
 		return b, false

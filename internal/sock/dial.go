@@ -9,82 +9,82 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Dialing is a connection being made. All addresses of a name are tried, the
-// families in turns, each some time after the one before if that has not answered
-// (RFC 8305, "happy eyeballs"); the first to answer wins.
+// Dialing is a connection attempt. It tries all addresses of a name, alternating
+// between the families. Each address is tried some time after the previous one if
+// that has not answered (RFC 8305, "happy eyeballs"). The first to answer wins.
 type Dialing struct {
-	hub    *Hub
-	bind   kernel.Addr
-	done   func(fd int, a kernel.Addr, err error)
-	left   []kernel.Addr
-	tries  []*try
-	soon   loop.Handle // of next
-	timer  loop.Timer
-	lookup loop.Job
-	stop   context.CancelFunc // of the lookup
-	errs   []error
-	over   bool
+	reg        *Registry
+	bind       kernel.Addr
+	done       func(fd int, a kernel.Addr, err error)
+	remaining  []kernel.Addr
+	attempts   []*attempt
+	start      loop.Handle // the pending first call of tryNext
+	timer      loop.Timer
+	lookup     loop.Job
+	stopLookup context.CancelFunc
+	errs       []error
+	finished   bool
 
-	before, after *Dialing // under way, of the hub
+	prev, next *Dialing // the registry's list of dials in progress
 }
 
-// try is one connect under way.
-type try struct {
+// attempt is one connect in progress.
+type attempt struct {
 	d    *Dialing
 	fd   int
 	addr kernel.Addr
 }
 
-// attemptDelay is how long an address is waited for before the next is tried too.
+// attemptDelay is how long an address has to answer before the next one is tried too.
 const attemptDelay = 250 * time.Millisecond
 
-// Dial connects to t. Done is called on the loop, once, never inside this call,
-// and not at all after Cancel: with a connected descriptor, or with why there is
-// none, also if that is the loop's end. Bind, if it is an address, is the local one.
-func (h *Hub) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, err error)) *Dialing {
-	d := &Dialing{hub: h, bind: bind, done: done}
-	if h.closing { // what is begun now never comes to its end
-		d.over = true
+// Dial connects to t, from the local address bind unless that is zero. It calls done
+// once on the loop, never inside this call and never after Cancel, with a connected
+// descriptor or the error. If the loop closes first, the error is net.ErrClosed.
+func (r *Registry) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.Addr, err error)) *Dialing {
+	d := &Dialing{reg: r, bind: bind, done: done}
+	if r.closing { // the loop runs no more turns, so the attempt could never complete
+		d.finished = true
 		return d
 	}
-	if d.before = h.dialing; d.before != nil {
-		d.before.after = d
+	if d.prev = r.dials; d.prev != nil {
+		d.prev.next = d
 	}
-	h.dialing = d
+	r.dials = d
 	if a, ok := t.Known(false); ok {
-		d.left = []kernel.Addr{a}
-		d.soon = h.L.CallSoon(d.next)
+		d.remaining = []kernel.Addr{a}
+		d.start = r.L.CallSoon(d.tryNext)
 		return d
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	d.stop = stop
-	// Cancel, and the end of the loop, end the Dialing whether or not there is an
-	// answer.
-	job, err := loop.OffloadWith(h.L, loop.DropAtClose, func() ([]kernel.Addr, error) {
-		return t.Lookup(ctx, h.K.Resolver)
-	}, d.found)
+	d.stopLookup = stop
+	// Cancel and LoopClosing end the Dialing without waiting for the result, so the
+	// loop may drop it.
+	job, err := loop.OffloadWith(r.L, loop.DropAtClose, func() ([]kernel.Addr, error) {
+		return t.Lookup(ctx, r.K.Resolver)
+	}, d.resolved)
 	if err != nil {
-		h.L.CallSoonWith(loop.DropAtClose, func() { d.found(nil, err) })
+		r.L.CallSoonWith(loop.DropAtClose, func() { d.resolved(nil, err) })
 	}
 	d.lookup = job
 	return d
 }
 
-func (d *Dialing) found(addrs []kernel.Addr, err error) {
-	if d.over {
+func (d *Dialing) resolved(addrs []kernel.Addr, err error) {
+	if d.finished {
 		return
 	}
-	d.stop()
+	d.stopLookup()
 	if err != nil {
 		d.finish(-1, kernel.Addr{}, err)
 		return
 	}
-	d.left = inTurns(addrs)
-	d.next()
+	d.remaining = interleave(addrs)
+	d.tryNext()
 }
 
-// inTurns has the families take turns, beginning with the first address's.
-func inTurns(addrs []kernel.Addr) (mixed []kernel.Addr) {
+// interleave alternates between the families, starting with that of the first address.
+func interleave(addrs []kernel.Addr) (mixed []kernel.Addr) {
 	var first, second []kernel.Addr
 	for _, a := range addrs {
 		if a.Family() == addrs[0].Family() {
@@ -102,47 +102,47 @@ func inTurns(addrs []kernel.Addr) (mixed []kernel.Addr) {
 	return mixed
 }
 
-// next tries the next address, and has the one behind it tried after a while.
-func (d *Dialing) next() {
-	if d.over {
+// tryNext tries the next address, and schedules the one after it.
+func (d *Dialing) tryNext() {
+	if d.finished {
 		return
 	}
 	d.timer.Cancel()
-	for len(d.left) > 0 {
-		a := d.left[0]
-		d.left = d.left[1:]
-		err := d.try(a)
+	for len(d.remaining) > 0 {
+		a := d.remaining[0]
+		d.remaining = d.remaining[1:]
+		err := d.attempt(a)
 		if err == nil {
-			if !d.over && len(d.left) > 0 {
-				d.timer = d.hub.L.CallLater(attemptDelay, d.next)
+			if !d.finished && len(d.remaining) > 0 {
+				d.timer = d.reg.L.CallLater(attemptDelay, d.tryNext)
 			}
 			return
 		}
 		d.errs = append(d.errs, err)
 	}
-	if len(d.tries) == 0 {
-		d.finish(-1, kernel.Addr{}, d.why())
+	if len(d.attempts) == 0 {
+		d.finish(-1, kernel.Addr{}, d.firstError())
 	}
 }
 
-// why is the error of a failure: the first, which is of the address that the
-// resolver preferred.
-func (d *Dialing) why() error {
+// firstError returns the error of the first failure, which belongs to the address
+// that the resolver preferred.
+func (d *Dialing) firstError() error {
 	if len(d.errs) == 0 {
 		return syscall.EHOSTUNREACH
 	}
 	return d.errs[0]
 }
 
-func (d *Dialing) try(a kernel.Addr) error {
-	k := d.hub.K
+func (d *Dialing) attempt(a kernel.Addr) error {
+	k := d.reg.K
 	fd, err := k.Socket(a.Family(), kernel.Stream)
 	if err != nil {
 		return err
 	}
 	if d.bind.Family() != 0 {
-		if err := first(
-			func() error { return d.hub.reuse(fd, d.bind, Binding{}) },
+		if err := runSteps(
+			func() error { return d.reg.reuse(fd, d.bind, Binding{}) },
 			func() error { return k.Bind(fd, d.bind) },
 		); err != nil {
 			k.CloseFD(fd)
@@ -151,7 +151,7 @@ func (d *Dialing) try(a kernel.Addr) error {
 	}
 	switch err := k.Connect(fd, a); err {
 	case nil:
-		if d.toItself(fd, a) {
+		if d.selfConnected(fd, a) {
 			k.CloseFD(fd)
 			return syscall.ECONNREFUSED
 		}
@@ -162,25 +162,25 @@ func (d *Dialing) try(a kernel.Addr) error {
 		k.CloseFD(fd)
 		return err
 	}
-	t := &try{d: d, fd: fd, addr: a}
-	if err := d.hub.L.AddWriter(fd, t.answered); err != nil {
+	t := &attempt{d: d, fd: fd, addr: a}
+	if err := d.reg.L.AddWriter(fd, t.completed); err != nil {
 		k.CloseFD(fd)
 		return err
 	}
-	d.tries = append(d.tries, t)
+	d.attempts = append(d.attempts, t)
 	return nil
 }
 
-// answered ends a try: the peer has accepted, or refused.
-func (t *try) answered() {
-	d, k := t.d, t.d.hub.K
+// completed ends an attempt: the peer has accepted or refused.
+func (t *attempt) completed() {
+	d, k := t.d, t.d.reg.K
 	code, err := k.Option(t.fd, kernel.SocketError)
 	if err == nil && code != 0 {
 		err = syscall.Errno(code)
 	}
-	d.hub.L.RemoveWriter(t.fd)
+	d.reg.L.RemoveWriter(t.fd)
 	d.forget(t)
-	if err == nil && d.toItself(t.fd, t.addr) {
+	if err == nil && d.selfConnected(t.fd, t.addr) {
 		err = syscall.ECONNREFUSED
 	}
 	if err == nil {
@@ -189,24 +189,24 @@ func (t *try) answered() {
 	}
 	k.CloseFD(t.fd)
 	d.errs = append(d.errs, err)
-	d.next() // no need to wait for it
+	d.tryNext() // without waiting for attemptDelay
 }
 
-// toItself tells whether a socket has connected to itself. That happens on one
-// machine where nobody listens: the port the system chose for this end may be the
-// very one that is called.
-func (d *Dialing) toItself(fd int, a kernel.Addr) bool {
+// selfConnected reports whether a socket has connected to itself. That can happen when
+// dialing a local port without a listener: the system may choose that same port for
+// this end.
+func (d *Dialing) selfConnected(fd int, a kernel.Addr) bool {
 	if a.Family() == kernel.Unix || d.bind.Port() != 0 {
 		return false
 	}
-	local, err := d.hub.K.LocalAddr(fd)
+	local, err := d.reg.K.LocalAddr(fd)
 	return err == nil && local.AddrPort == a.AddrPort
 }
 
-func (d *Dialing) forget(t *try) {
-	for i := range d.tries {
-		if d.tries[i] == t {
-			d.tries = append(d.tries[:i], d.tries[i+1:]...)
+func (d *Dialing) forget(t *attempt) {
+	for i := range d.attempts {
+		if d.attempts[i] == t {
+			d.attempts = append(d.attempts[:i], d.attempts[i+1:]...)
 			return
 		}
 	}
@@ -217,31 +217,31 @@ func (d *Dialing) finish(fd int, a kernel.Addr, err error) {
 	d.done(fd, a, err)
 }
 
-// Cancel gives up. It tells whether there was something to give up.
+// Cancel stops the attempt. It reports whether the attempt was still in progress.
 func (d *Dialing) Cancel() bool {
-	if d.over {
+	if d.finished {
 		return false
 	}
-	d.over = true
-	if d.before != nil {
-		d.before.after = d.after
+	d.finished = true
+	if d.prev != nil {
+		d.prev.next = d.next
 	}
-	if d.after != nil {
-		d.after.before = d.before
+	if d.next != nil {
+		d.next.prev = d.prev
 	} else {
-		d.hub.dialing = d.before
+		d.reg.dials = d.prev
 	}
-	d.before, d.after = nil, nil
-	d.soon.Cancel()
+	d.prev, d.next = nil, nil
+	d.start.Cancel()
 	d.timer.Cancel()
 	d.lookup.Cancel()
-	if d.stop != nil {
-		d.stop()
+	if d.stopLookup != nil {
+		d.stopLookup()
 	}
-	for _, t := range d.tries {
-		d.hub.L.RemoveWriter(t.fd)
-		d.hub.K.CloseFD(t.fd)
+	for _, t := range d.attempts {
+		d.reg.L.RemoveWriter(t.fd)
+		d.reg.K.CloseFD(t.fd)
 	}
-	d.tries = nil
+	d.attempts = nil
 	return true
 }

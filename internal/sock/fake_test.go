@@ -12,10 +12,10 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// fake is a system that says what the test has told it to, and remembers what it
-// was asked. Its sockets are numbers.
+// fake is a kernel with scripted results. It records its calls. Its sockets are plain
+// numbers.
 type fake struct {
-	kernel.Sockets // calls that no test expects panic
+	kernel.Sockets // nil: unexpected calls panic
 	now            time.Duration
 	calls          []string
 	open           map[int]bool
@@ -38,7 +38,7 @@ type watching struct {
 	mode kernel.Mode
 }
 
-func newFake(t *testing.T) (*fake, *sock.Hub) {
+func newFake(t *testing.T) (*fake, *sock.Registry) {
 	t.Helper()
 	f := &fake{open: map[int]bool{}, watched: map[int]watching{}, next: 100, status: map[int]syscall.Errno{}, refuse: map[string]error{}}
 	k, err := kernel.Open("")
@@ -58,7 +58,7 @@ func newFake(t *testing.T) (*fake, *sock.Hub) {
 			t.Errorf("left open: %v, watched: %v", f.open, f.watched)
 		}
 	})
-	return f, sock.HubOf(l)
+	return f, sock.RegistryOf(l)
 }
 
 func (f *fake) did(call string) error {
@@ -108,8 +108,8 @@ func (f *fake) Delete(fd int) error {
 	return nil
 }
 
-// Wait tells of what the test has made ready. A listener, which is descriptor 7, is
-// ready while there is something to accept.
+// Wait returns the events queued by the test. The listener, descriptor 7, is ready
+// while accepts is not empty.
 func (f *fake) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	n := copy(events, f.events)
 	f.events = nil
@@ -125,7 +125,7 @@ func (f *fake) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	return n, nil
 }
 
-// ready makes a descriptor ready in the next wait, if it is watched.
+// ready makes a descriptor ready in the next Wait, if it is watched.
 func (f *fake) ready(fd int, r kernel.Ready) {
 	if w, ok := f.watched[fd]; ok {
 		f.events = append(f.events, kernel.Event{Token: w.tok, Ready: r})
@@ -177,11 +177,11 @@ func (f *fake) Option(fd int, o kernel.Option) (int, error) {
 
 func (f *fake) LocalAddr(int) (kernel.Addr, error) { return f.local, f.did("LocalAddr") }
 
-// turn runs the loop until nothing more happens at this time.
-func turn(t *testing.T, h *sock.Hub) {
+// turn runs the loop until nothing is ready at the current time.
+func turn(t *testing.T, r *sock.Registry) {
 	t.Helper()
 	for range 100 {
-		n, err := h.L.RunOnce(0)
+		n, err := r.L.RunOnce(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,13 +192,13 @@ func turn(t *testing.T, h *sock.Hub) {
 	t.Fatal("the loop spins")
 }
 
-// pass lets time pass until what is next, and runs that.
-func pass(t *testing.T, h *sock.Hub) {
+// pass advances time to the next timer and runs it.
+func pass(t *testing.T, r *sock.Registry) {
 	t.Helper()
-	if _, err := h.L.RunOnce(time.Hour); err != nil {
+	if _, err := r.L.RunOnce(time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	turn(t, h)
+	turn(t, r)
 }
 
 func addr(s string) kernel.Addr {

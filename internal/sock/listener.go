@@ -9,34 +9,34 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Listener accepts connections. While it is out of descriptors or memory it looks
-// away for a while instead of spinning; while it is paused, connections wait in
-// the system's backlog.
+// Listener accepts connections. When the system is out of descriptors or memory it
+// pauses for a while instead of spinning. While it is paused, connections wait in the
+// system's backlog.
 type Listener struct {
-	hub    *Hub
-	fd     int
-	accept func(fd int)
-	failed func(error)
-	rest   loop.Timer
-	spell  bool // out of descriptors or memory, and told of it
-	paused bool // also once it is closed
-	watch  bool
-	closed bool
+	reg      *Registry
+	fd       int
+	accept   func(fd int)
+	failed   func(error)
+	retry    loop.Timer
+	failing  bool // accepting fails, and failed was called
+	paused   bool // also once it is closed
+	watching bool
+	closed   bool
 }
 
-// Listen begins to accept on fd, which is bound and listens. Accept is told of
-// every connection. Failed, which may be nil, is told once of each spell in which
-// nothing can be accepted. If Listen fails, fd is still the caller's.
-func (h *Hub) Listen(fd int, accept func(fd int), failed func(error)) (*Listener, error) {
-	ln := &Listener{hub: h, fd: fd, accept: accept, failed: failed}
-	if err := ln.look(); err != nil {
+// Listen starts accepting on fd, a listening socket. It calls accept with every
+// connection, and failed, if not nil, once for each period in which accepting fails.
+// If Listen fails, the caller still owns fd.
+func (r *Registry) Listen(fd int, accept func(fd int), failed func(error)) (*Listener, error) {
+	ln := &Listener{reg: r, fd: fd, accept: accept, failed: failed}
+	if err := ln.startWatching(); err != nil {
 		return nil, err
 	}
-	h.listeners = append(h.listeners, ln)
+	r.listeners = append(r.listeners, ln)
 	return ln, nil
 }
 
-// Binding is how a socket is bound.
+// Binding configures a listening socket.
 type Binding struct {
 	Backlog   int // 0 means 4096
 	ReusePort bool
@@ -44,8 +44,8 @@ type Binding struct {
 }
 
 // Bind makes a socket that listens on a.
-func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
-	k := h.K
+func (r *Registry) Bind(a kernel.Addr, b Binding) (fd int, err error) {
+	k := r.K
 	if fd, err = k.Socket(a.Family(), kernel.Stream); err != nil {
 		return -1, err
 	}
@@ -53,8 +53,8 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 		b.Backlog = 4096
 	}
 	bound := false
-	if err = first(
-		func() error { return h.reuse(fd, a, b) },
+	if err = runSteps(
+		func() error { return r.reuse(fd, a, b) },
 		func() error { return k.Bind(fd, a) },
 		func() error {
 			bound = true
@@ -71,7 +71,7 @@ func (h *Hub) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	return fd, nil
 }
 
-func (h *Hub) reuse(fd int, a kernel.Addr, b Binding) error {
+func (r *Registry) reuse(fd int, a kernel.Addr, b Binding) error {
 	if a.Family() == kernel.Unix {
 		return nil
 	}
@@ -87,15 +87,15 @@ func (h *Hub) reuse(fd int, a kernel.Addr, b Binding) error {
 		if !o.on {
 			continue
 		}
-		if err := h.K.SetOption(fd, o.option, 1); err != nil {
+		if err := r.K.SetOption(fd, o.option, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// first does one step after the other until one fails.
-func first(steps ...func() error) error {
+// runSteps runs the steps in order until one fails.
+func runSteps(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
@@ -104,7 +104,7 @@ func first(steps ...func() error) error {
 	return nil
 }
 
-// FD is the descriptor, -1 once it is closed.
+// FD returns the descriptor, or -1 once it is closed.
 func (ln *Listener) FD() int {
 	if ln.closed {
 		return -1
@@ -112,98 +112,99 @@ func (ln *Listener) FD() int {
 	return ln.fd
 }
 
-// acceptBatch is how many connections are accepted before others have their turn.
+// acceptBatch is how many connections are accepted before other callbacks run.
 const acceptBatch = 64
 
-// acceptRest is how long a listener waits when it is out of descriptors.
-const acceptRest = 50 * time.Millisecond
+// acceptRetryDelay is how long a listener waits after accepting failed.
+const acceptRetryDelay = 50 * time.Millisecond
 
 func (ln *Listener) ready() {
 	for range acceptBatch {
 		if ln.paused {
 			return
 		}
-		fd, err := ln.hub.K.Accept(ln.fd)
+		fd, err := ln.reg.K.Accept(ln.fd)
 		switch err {
 		case nil:
 			ln.accept(fd)
-		case syscall.ECONNABORTED: // gone before we came
+		case syscall.ECONNABORTED: // the peer left before it was accepted
 		case syscall.EAGAIN:
-			ln.spell = false
+			ln.failing = false
 			return
-		case syscall.EINVAL: // it listens no more, and never will
-			ln.unwatch()
+		case syscall.EINVAL: // the socket no longer listens, and never will again
+			ln.stopWatching()
 			if ln.failed != nil {
 				ln.failed(err)
 			}
 			return
 		default:
-			ln.lookAway(err)
+			ln.backOff(err)
 			return
 		}
 	}
-	ln.spell = false
+	ln.failing = false
 }
 
-// lookAway stops to listen for a while. The listener stays ready: to go on would
-// be to spin. Failed comes last, as it may close the listener, or panic.
-func (ln *Listener) lookAway(err error) {
-	ln.unwatch()
-	ln.rest = ln.hub.L.CallLater(acceptRest, ln.lookAgain)
-	if ln.spell {
+// backOff stops watching for acceptRetryDelay. The socket stays readable, so a watch
+// would spin. failed is called last, because it may close the listener or panic.
+func (ln *Listener) backOff(err error) {
+	ln.stopWatching()
+	ln.retry = ln.reg.L.CallLater(acceptRetryDelay, ln.rewatch)
+	if ln.failing {
 		return
 	}
-	ln.spell = true
+	ln.failing = true
 	if ln.failed != nil {
 		ln.failed(err)
 	}
 }
 
-func (ln *Listener) lookAgain() {
-	if err := ln.look(); err != nil {
-		ln.lookAway(err)
+func (ln *Listener) rewatch() {
+	if err := ln.startWatching(); err != nil {
+		ln.backOff(err)
 	}
 }
 
-func (ln *Listener) look() error {
-	if ln.watch {
+func (ln *Listener) startWatching() error {
+	if ln.watching {
 		return nil
 	}
-	err := ln.hub.L.AddReader(ln.fd, ln.ready)
-	ln.watch = err == nil
+	err := ln.reg.L.AddReader(ln.fd, ln.ready)
+	ln.watching = err == nil
 	return err
 }
 
-func (ln *Listener) unwatch() {
-	if ln.watch {
-		ln.watch = false
-		ln.hub.L.RemoveReader(ln.fd)
+func (ln *Listener) stopWatching() {
+	if ln.watching {
+		ln.watching = false
+		ln.reg.L.RemoveReader(ln.fd)
 	}
 }
 
-// Pause stops to accept until Resume.
+// Pause stops accepting until Resume.
 func (ln *Listener) Pause() {
 	ln.paused = true
-	ln.unwatch()
-	ln.rest.Cancel()
+	ln.stopWatching()
+	ln.retry.Cancel()
 }
 
-// Resume accepts again.
+// Resume starts accepting again.
 func (ln *Listener) Resume() {
 	if !ln.paused || ln.closed {
 		return
 	}
 	ln.paused = false
-	ln.lookAgain()
+	ln.rewatch()
 }
 
-// Close ends the listener, once. Whoever waits in the backlog is refused.
+// Close closes the listener. Connections in the backlog are refused. Further calls do
+// nothing.
 func (ln *Listener) Close() error {
 	if ln.closed {
 		return nil
 	}
 	ln.Pause()
 	ln.closed = true
-	ln.hub.listeners = slices.DeleteFunc(ln.hub.listeners, func(o *Listener) bool { return o == ln })
-	return ln.hub.K.CloseFD(ln.fd)
+	ln.reg.listeners = slices.DeleteFunc(ln.reg.listeners, func(o *Listener) bool { return o == ln })
+	return ln.reg.K.CloseFD(ln.fd)
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
-// listening is a listener on descriptor 7, which is always ready, and what it told.
+// listening is a listener on descriptor 7 that records its callbacks.
 type listening struct {
 	*sock.Listener
 	accepted int
-	told     []error
+	failures []error
 	onAccept func()
 	onError  func()
 }
 
-func listen(t *testing.T, f *fake, h *sock.Hub) *listening {
+func listen(t *testing.T, f *fake, r *sock.Registry) *listening {
 	t.Helper()
 	ln := &listening{}
 	f.open[7] = true
 	var err error
-	ln.Listener, err = h.Listen(7, func(fd int) {
+	ln.Listener, err = r.Listen(7, func(fd int) {
 		ln.accepted++
-		h.K.CloseFD(fd)
+		r.K.CloseFD(fd)
 		if ln.onAccept != nil {
 			ln.onAccept()
 		}
 	}, func(err error) {
-		ln.told = append(ln.told, err)
+		ln.failures = append(ln.failures, err)
 		if ln.onError != nil {
 			ln.onError()
 		}
@@ -43,112 +43,112 @@ func listen(t *testing.T, f *fake, h *sock.Hub) *listening {
 	return ln
 }
 
-// look has the listener asked once.
-func look(t *testing.T, h *sock.Hub) {
+// turnOnce runs one turn of the loop, in which the listener accepts one batch.
+func turnOnce(t *testing.T, r *sock.Registry) {
 	t.Helper()
-	if _, err := h.L.RunOnce(0); err != nil {
+	if _, err := r.L.RunOnce(0); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestBackOff(t *testing.T) {
 	for _, fault := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
-		f, h := newFake(t)
-		ln := listen(t, f, h)
+		f, r := newFake(t)
+		ln := listen(t, f, r)
 		f.accepts = []error{nil, fault}
-		look(t, h)
-		if ln.accepted != 1 || len(ln.told) != 1 || ln.told[0] != fault {
-			t.Fatalf("accepted %d, told of %v", ln.accepted, ln.told)
+		turnOnce(t, r)
+		if ln.accepted != 1 || len(ln.failures) != 1 || ln.failures[0] != fault {
+			t.Fatalf("accepted %d, failures %v", ln.accepted, ln.failures)
 		}
 		if len(f.watched) != 0 {
-			t.Fatal("it does not look away")
+			t.Fatal("the listener is still watched after a failure")
 		}
-		turn(t, h) // and so the loop is at rest
+		turn(t, r) // nothing is left to do: the loop does not spin
 		f.calls = nil
 		f.accepts = slices.Repeat([]error{fault}, 3)
 		for i := range 3 {
 			before := f.now
-			pass(t, h)
+			pass(t, r)
 			if f.now-before < 10*time.Millisecond || f.count("Accept") != i+1 {
-				t.Fatalf("rest %d took %v, %d accepts", i, f.now-before, f.count("Accept"))
+				t.Fatalf("retry %d came after %v, %d accepts", i, f.now-before, f.count("Accept"))
 			}
 		}
-		if len(ln.told) != 1 {
-			t.Fatalf("told %d times of one spell", len(ln.told))
+		if len(ln.failures) != 1 {
+			t.Fatalf("%d calls of failed for one period", len(ln.failures))
 		}
 		f.accepts = []error{nil, nil}
-		if _, err := h.L.RunOnce(time.Hour); err != nil {
+		if _, err := r.L.RunOnce(time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		look(t, h)
+		turnOnce(t, r)
 		if ln.accepted != 3 || len(f.watched) != 1 {
 			t.Fatalf("accepted %d, watched %d", ln.accepted, len(f.watched))
 		}
 		f.accepts = []error{fault}
-		look(t, h)
-		if len(ln.told) != 2 {
-			t.Fatalf("told %d times of two spells", len(ln.told))
+		turnOnce(t, r)
+		if len(ln.failures) != 2 {
+			t.Fatalf("%d calls of failed for two periods", len(ln.failures))
 		}
 		ln.Close()
-		if h.L.Stats().Timers != 0 {
+		if r.L.Stats().Timers != 0 {
 			t.Fatal("a closed listener has a timer")
 		}
 	}
 }
 
-// TestAcceptBatch: a flood of connections leaves others their turn.
+// TestAcceptBatch: a flood of connections does not starve other callbacks.
 func TestAcceptBatch(t *testing.T) {
-	f, h := newFake(t)
-	ln := listen(t, f, h)
+	f, r := newFake(t)
+	ln := listen(t, f, r)
 	f.accepts = make([]error, 1000)
-	look(t, h)
+	turnOnce(t, r)
 	if ln.accepted == 0 || ln.accepted >= 500 {
 		t.Errorf("%d accepted in one turn", ln.accepted)
 	}
 	f.accepts = slices.Repeat([]error{syscall.ECONNABORTED}, 1000)
 	f.calls = nil
-	look(t, h)
-	if n := f.count("Accept"); n < 2 || n >= 500 || len(ln.told) != 0 {
-		t.Errorf("%d accepts, told of %v", n, ln.told)
+	turnOnce(t, r)
+	if n := f.count("Accept"); n < 2 || n >= 500 || len(ln.failures) != 0 {
+		t.Errorf("%d accepts, failures %v", n, ln.failures)
 	}
 }
 
-// TestPauseAndResume: by itself, inside accept, in a rest, and of a listener that
-// was closed.
+// TestPauseAndResume: Pause and Resume outside of callbacks, inside accept, while
+// backing off, and on a closed listener.
 func TestPauseAndResume(t *testing.T) {
-	f, h := newFake(t)
-	ln := listen(t, f, h)
+	f, r := newFake(t)
+	ln := listen(t, f, r)
 	ln.Resume()
 	ln.Pause()
 	ln.Pause()
 	f.accepts = make([]error, 3)
-	turn(t, h)
+	turn(t, r)
 	if ln.accepted != 0 || len(f.watched) != 0 {
-		t.Error("it accepts while it is paused")
+		t.Error("a paused listener accepts")
 	}
 	ln.onAccept = ln.Pause
 	ln.Resume()
-	look(t, h)
+	turnOnce(t, r)
 	if ln.accepted != 1 {
 		t.Errorf("%d accepted after a pause", ln.accepted)
 	}
 	ln.onAccept = nil
 	f.accepts = []error{syscall.EMFILE}
 	ln.Resume()
-	look(t, h)
+	turnOnce(t, r)
 	ln.Pause()
-	if n := h.L.Stats().Timers; n != 0 {
-		t.Errorf("%d timers while it is paused", n)
+	if n := r.L.Stats().Timers; n != 0 {
+		t.Errorf("%d timers while paused", n)
 	}
 	f.accepts = make([]error, 2)
 	ln.Resume()
-	look(t, h)
+	turnOnce(t, r)
 	if ln.accepted != 3 {
 		t.Errorf("%d accepted", ln.accepted)
 	}
 	ln.onAccept = func() { ln.Close() }
 	f.accepts = make([]error, 5)
-	look(t, h)
+	turnOnce(t, r)
 	if ln.accepted != 4 || ln.FD() != -1 || f.open[7] {
 		t.Errorf("%d accepted, descriptor %d", ln.accepted, ln.FD())
 	}
@@ -158,43 +158,43 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// TestCannotWatchAgain: a listener that cannot be watched after a rest rests again.
-func TestCannotWatchAgain(t *testing.T) {
-	f, h := newFake(t)
-	ln := listen(t, f, h)
+// TestBackOffAgain: a listener that cannot be watched after backing off backs off again.
+func TestBackOffAgain(t *testing.T) {
+	f, r := newFake(t)
+	ln := listen(t, f, r)
 	f.accepts = []error{syscall.EMFILE}
-	look(t, h)
+	turnOnce(t, r)
 	f.refuse["Add"] = syscall.ENOMEM
-	pass(t, h)
-	pass(t, h)
-	if len(ln.told) != 1 || f.count("Add") != 3 {
-		t.Errorf("told of %v, %d tries", ln.told, f.count("Add"))
+	pass(t, r)
+	pass(t, r)
+	if len(ln.failures) != 1 || f.count("Add") != 3 {
+		t.Errorf("failures %v, %d attempts to watch", ln.failures, f.count("Add"))
 	}
 	delete(f.refuse, "Add")
 	f.accepts = []error{nil}
-	pass(t, h)
-	look(t, h)
+	pass(t, r)
+	turnOnce(t, r)
 	if ln.accepted != 1 {
 		t.Errorf("%d accepted", ln.accepted)
 	}
 	ln.Pause()
 	f.refuse["Add"] = syscall.ENOMEM
 	ln.Resume()
-	if len(ln.told) != 2 || !errors.Is(ln.told[1], syscall.ENOMEM) {
-		t.Errorf("told of %v", ln.told)
+	if len(ln.failures) != 2 || !errors.Is(ln.failures[1], syscall.ENOMEM) {
+		t.Errorf("failures %v", ln.failures)
 	}
 	delete(f.refuse, "Add")
 	f.accepts = []error{nil}
-	pass(t, h)
-	look(t, h)
+	pass(t, r)
+	turnOnce(t, r)
 	if ln.accepted != 2 {
 		t.Errorf("%d accepted", ln.accepted)
 	}
-	if _, err := h.Listen(8, nil, nil); err != nil {
+	if _, err := r.Listen(8, nil, nil); err != nil {
 		t.Error(err)
 	}
 	f.refuse["Add"] = syscall.ENOMEM
-	if _, err := h.Listen(9, nil, nil); !errors.Is(err, syscall.ENOMEM) {
+	if _, err := r.Listen(9, nil, nil); !errors.Is(err, syscall.ENOMEM) {
 		t.Error(err)
 	}
 }
@@ -202,22 +202,22 @@ func TestCannotWatchAgain(t *testing.T) {
 // TestBind: a step that fails closes the descriptor.
 func TestBind(t *testing.T) {
 	for _, step := range []string{"Socket", "SetOption", "Bind", "Listen"} {
-		f, h := newFake(t)
+		f, r := newFake(t)
 		f.refuse[step] = syscall.EADDRINUSE
-		fd, err := h.Bind(addr("::1"), sock.Binding{ReusePort: true, V6Only: true})
+		fd, err := r.Bind(addr("::1"), sock.Binding{ReusePort: true, V6Only: true})
 		if fd != -1 || err != syscall.EADDRINUSE {
 			t.Errorf("%s: %d, %v", step, fd, err)
 		}
 	}
-	f, h := newFake(t)
-	fd, err := h.Bind(addr("::1"), sock.Binding{ReusePort: true, V6Only: true})
+	f, r := newFake(t)
+	fd, err := r.Bind(addr("::1"), sock.Binding{ReusePort: true, V6Only: true})
 	if err != nil || f.count("SetOption") != 3 {
 		t.Errorf("%d options, %v", f.count("SetOption"), err)
 	}
-	h.K.CloseFD(fd)
-	fd, err = h.Bind(kernel.Addr{Path: "@x"}, sock.Binding{})
+	r.K.CloseFD(fd)
+	fd, err = r.Bind(kernel.Addr{Path: "@x"}, sock.Binding{})
 	if err != nil || f.count("SetOption") != 3 {
 		t.Errorf("%d options, %v", f.count("SetOption"), err)
 	}
-	h.K.CloseFD(fd)
+	r.K.CloseFD(fd)
 }

@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// SpliceIn is Read into a pipe, which must be empty, of at most n bytes: they stay
-// where they are, in the system. What cannot be spliced fails with EINVAL or ENOSYS.
+// SpliceIn moves at most n bytes from the socket into an empty pipe, without copying
+// them to user space. It fails like Read, or with EINVAL or ENOSYS if the descriptor
+// cannot be spliced.
 func (c *Conn) SpliceIn(pipe, n int) (int, error) {
 	switch {
 	case c.is(isClosed):
@@ -16,7 +17,7 @@ func (c *Conn) SpliceIn(pipe, n int) (int, error) {
 	case c.is(drained):
 		return 0, syscall.EAGAIN
 	}
-	n, err := c.hub.K.Native().Splice(int(c.fd), pipe, n)
+	n, err := c.reg.K.Native().Splice(int(c.fd), pipe, n)
 	switch {
 	case err == syscall.EAGAIN:
 		c.state |= drained
@@ -27,8 +28,8 @@ func (c *Conn) SpliceIn(pipe, n int) (int, error) {
 	return n, err
 }
 
-// SpliceOut is Write of the n bytes that are in a pipe. It may move fewer although
-// there is room for more: Writable tells, and then no call of SocketReady would.
+// SpliceOut moves the n bytes in a pipe to the socket, like Write. It may move fewer
+// while the socket is still Writable; then no call of SocketReady follows.
 func (c *Conn) SpliceOut(pipe, n int) (int, error) {
 	switch {
 	case c.is(isClosed):
@@ -38,12 +39,12 @@ func (c *Conn) SpliceOut(pipe, n int) (int, error) {
 	case c.is(full):
 		return 0, nil
 	}
-	moved, err := c.hub.K.Native().Splice(pipe, int(c.fd), n)
+	moved, err := c.reg.K.Native().Splice(pipe, int(c.fd), n)
 	switch {
 	case err == syscall.EAGAIN:
-		return 0, c.wrote(0, n, err)
+		return 0, c.noteWrite(0, n, err)
 	case err == nil && moved == 0:
-		err = io.ErrShortWrite // it holds less
+		err = io.ErrShortWrite // the pipe holds less
 	}
 	return moved, err
 }

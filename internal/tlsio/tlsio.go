@@ -1,7 +1,7 @@
-// Package tlsio is what the callback model (package transport) and the coroutine
-// model (package stream) share of TLS: how crypto/tls is told to come again later,
-// and the limits of what is kept for a peer. Why it is done so stands in
-// docs/design/012-tls.md.
+// Package tlsio holds the parts of TLS that the callback model (package transport)
+// and the coroutine model (package stream) share: the error that makes crypto/tls
+// retry a read, the limits on buffering for a peer, and checks of configurations.
+// See docs/design/012-tls.md for the reasons.
 package tlsio
 
 import (
@@ -14,58 +14,58 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// ErrLater is what a connection below crypto/tls answers when there is nothing to
-// be read yet. Crypto/tls takes it for temporary, and can be asked to read again.
-var ErrLater net.Error = laterError{}
+// ErrNoInput is returned by a connection below crypto/tls when there is nothing to
+// read yet. Because it is a temporary error, crypto/tls allows the read to be retried.
+var ErrNoInput net.Error = noInputError{}
 
-type laterError struct{}
+type noInputError struct{}
 
-func (laterError) Error() string   { return "tls: nothing to read yet" }
-func (laterError) Timeout() bool   { return true }
-func (laterError) Temporary() bool { return true }
+func (noInputError) Error() string   { return "tls: nothing to read yet" }
+func (noInputError) Timeout() bool   { return true }
+func (noInputError) Temporary() bool { return true }
 
-// ErrSilent is for peers that make us write and do not read it.
-var ErrSilent = errors.New("tls: the peer asks for answers and does not read them")
+// ErrNotReading reports a peer that causes replies and does not read them.
+var ErrNotReading = errors.New("tls: the peer requests replies and does not read them")
 
-// MostOwed is how many bytes are kept of what a peer has caused: some hundred
-// answers to its asking for new keys, of which an honest one has none or two on the
-// way.
-const MostOwed = 4 << 10
+// MaxUnreadReplies is the number of bytes buffered for a peer that it caused itself.
+// It allows about a hundred replies to key updates; a well-behaved peer has at most
+// two in flight.
+const MaxUnreadReplies = 4 << 10
 
-// MostAtOnce is how many bytes are encrypted before they must have gone out.
-const MostAtOnce = 64 << 10
+// MaxPlaintext is the number of bytes to encrypt before flushing the records.
+const MaxPlaintext = 64 << 10
 
-// Patience is how long a handshake may take where nobody says.
-const Patience = 10 * time.Second
+// DefaultHandshakeTimeout limits a handshake for which no timeout is configured.
+const DefaultHandshakeTimeout = 10 * time.Second
 
-// RefuseRenegotiation fails for a client's configuration that allows it: that would be
-// a handshake inside of Read.
-func RefuseRenegotiation(config *tls.Config) error {
+// CheckRenegotiation fails if a client's configuration allows renegotiation, which
+// would run a handshake inside Read.
+func CheckRenegotiation(config *tls.Config) error {
 	if config == nil || config.Renegotiation == tls.RenegotiateNever {
 		return nil
 	}
 	return fmt.Errorf("tls: Config.Renegotiation: %w", errors.ErrUnsupported)
 }
 
-// RefuseSimulated fails on a simulated kernel where TLS would not be the same every
-// time: secrets are drawn from crypto/rand, which follows from the seed only in tests,
-// and the authorities that a client trusts, if its configuration has none, are the
-// machine's.
-func RefuseSimulated(k *kernel.Kernel, config *tls.Config, client bool) error {
+// CheckSimulated fails on a simulated kernel if TLS would not be deterministic.
+// Secrets come from crypto/rand, which follows the seed only in tests. A client
+// without RootCAs trusts the authorities of the machine.
+func CheckSimulated(k *kernel.Kernel, config *tls.Config, client bool) error {
 	switch {
 	case k.Real():
 		return nil
 	case !k.Secret():
-		return fmt.Errorf("tls: in a simulated world it is for tests that are not parallel (sim.Test, sim.Explore), where its secrets follow from the seed: %w", errors.ErrUnsupported)
+		return fmt.Errorf("tls: a simulation supports TLS only in tests that are not parallel (sim.Test, sim.Explore), where secrets follow from the seed: %w", errors.ErrUnsupported)
 	case client && (config == nil || config.RootCAs == nil && !config.InsecureSkipVerify):
-		return fmt.Errorf("tls: Config.RootCAs must be set in a simulated world, which has no system whose authorities could be read: %w", errors.ErrUnsupported)
+		return fmt.Errorf("tls: set Config.RootCAs in a simulation, which has no system certificate authorities: %w", errors.ErrUnsupported)
 	}
 	return nil
 }
 
-// ForServer is the configuration of a client that connects to an address: one that
-// names no server gets that of the address. Its cache of sessions stays shared.
-func ForServer(config *tls.Config, address string) *tls.Config {
+// ClientConfig returns the configuration for a client that connects to address. If
+// config has no ServerName, the result is a clone with the host of address; the clone
+// shares the session cache.
+func ClientConfig(config *tls.Config, address string) *tls.Config {
 	if config != nil && config.ServerName != "" {
 		return config
 	}

@@ -161,11 +161,11 @@ func (w *world) end() {
 		if stats.Ready != 0 || stats.Timers != w.timers || stats.FDs != 0 || stats.Jobs != 0 {
 			w.complain("left in the loop: %d callbacks, %d timers, %d descriptors, %d jobs", stats.Ready, stats.Timers, stats.FDs, stats.Jobs)
 		}
-		if n := sock.HubOf(w.l).Open(); n != 0 {
+		if n := sock.RegistryOf(w.l).Open(); n != 0 {
 			w.complain("%d sockets left open", n)
 		}
 	}
-	hub := sock.HubOf(w.l)
+	hub := sock.RegistryOf(w.l)
 	err := w.l.Close()
 	w.finishWork()
 	if err != nil {

@@ -1,0 +1,104 @@
+// Package sock is the state machine of a socket, shared by the callback model (package
+// transport) and the coroutine model (package stream). It tracks what a descriptor is
+// ready for, when it is watched and how it ends. It also accepts and makes connections.
+//
+// Everything here must be called on the goroutine of the loop.
+package sock
+
+import (
+	"net"
+	"slices"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Registry tracks the sockets of one loop and holds what they share.
+type Registry struct {
+	L *loop.Loop
+	K *kernel.Kernel
+
+	// Buf is a read buffer that any socket may use during a callback. One is
+	// enough, because callbacks run one at a time.
+	Buf []byte
+
+	debug     bool        // see Poison
+	conns     *Conn       // open connections, newest first
+	open      int         // length of conns
+	dials     *Dialing    // in progress, newest first
+	listeners []*Listener // open ones, oldest first
+	closing   bool
+}
+
+// bufSize is the size of Buf. A larger buffer makes large transfers no faster.
+const bufSize = 64 << 10
+
+type registryKey struct{}
+
+// RegistryOf returns the registry of a loop, which it makes if necessary.
+func RegistryOf(l *loop.Loop) *Registry {
+	if r, ok := l.Local(registryKey{}).(*Registry); ok {
+		return r
+	}
+	r := &Registry{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug()}
+	l.SetLocal(registryKey{}, r)
+	return r
+}
+
+// Poison ends the loan of p to a callback. In debug mode it overwrites p, so that code
+// that retained the slice fails visibly.
+func (r *Registry) Poison(p []byte) {
+	if r.debug {
+		overwrite(p)
+	}
+}
+
+// overwrite fills p with a byte that looks like neither text nor a length.
+func overwrite(p []byte) {
+	for i := range p {
+		p[i] = 0xDB
+	}
+}
+
+// Open returns the number of open connections.
+func (r *Registry) Open() int { return r.open }
+
+// Each calls fn with the owner of every open connection. fn may close that connection.
+func (r *Registry) Each(fn func(Owner)) {
+	for c := r.conns; c != nil; {
+		before := c.prev
+		fn(c.owner)
+		c = before
+	}
+}
+
+// LoopClosing closes everything that is still open, even if a callback panics.
+func (r *Registry) LoopClosing() {
+	r.closing = true
+	returned := false
+	defer func() {
+		if !returned {
+			r.LoopClosing()
+		}
+	}()
+	r.closeListeners()
+	for r.dials != nil {
+		r.dials.finish(-1, kernel.Addr{}, net.ErrClosed)
+	}
+	for r.L.RunOwed(); r.conns != nil; r.L.RunOwed() {
+		r.closeConn(r.conns)
+	}
+	r.closeListeners() // callbacks may have made new ones
+	returned = true
+}
+
+func (r *Registry) closeListeners() {
+	for _, ln := range slices.Clone(r.listeners) {
+		ln.Close()
+	}
+}
+
+func (r *Registry) closeConn(c *Conn) {
+	defer c.Close()
+	c.owner.SocketOrphaned()
+}
