@@ -3,6 +3,7 @@ package wheel
 // chunkLen makes a chunk four cache lines.
 const chunkLen = 15
 
+// chunk is a part of a slot's chain.
 type chunk struct {
 	entries [chunkLen]entry
 	n       uint32
@@ -10,7 +11,7 @@ type chunk struct {
 	_       [8]byte
 }
 
-// slot is a chain of chunks in the order of adding.
+// slot is a chain of chunks, with its entries in the order in which they were added.
 type slot struct {
 	head, tail uint32 // one-based; 0 when empty
 	earliest   int64
@@ -21,9 +22,9 @@ const (
 	chunkPageLen  = 1 << chunkPageBits
 )
 
-// chunks is a slab in pages without pointers: the garbage collector does not
-// look inside, and growing moves nothing. The free ones are a stack, not a list
-// through the chunks, for which taking one would wait for a cache miss.
+// chunks is a slab of chunks in pages without pointers: the garbage collector does
+// not scan it, and growing moves nothing. The free chunks are on a stack. A linked
+// list through the chunks would cost a cache miss for each one taken.
 type chunks struct {
 	pages []*[chunkPageLen]chunk
 	free  []uint32 // one-based
@@ -68,7 +69,7 @@ func (s *chunks) push(sl *slot, e entry) {
 	sl.earliest = min(sl.earliest, e.when)
 }
 
-// drain empties a slot into each, in order.
+// drain empties a slot and calls each for its entries in order.
 func (s *chunks) drain(sl *slot, each func(entry)) {
 	ref := sl.head
 	*sl = slot{}

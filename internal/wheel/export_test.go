@@ -1,4 +1,4 @@
 package wheel
 
-// Entries counts what the wheel holds, dead or alive.
+// Entries returns the number of entries in the wheel, dead or live.
 func (w *Wheel) Entries() int { return w.live + w.dead }

@@ -5,39 +5,40 @@ import "math/bits"
 const (
 	nodePageBits = 10
 	nodePageLen  = 1 << nodePageBits
-	hotLen       = 64
+	recentLen    = 64
 )
 
-// node is a timer's function, and a generation that grows when the node is
-// released, so that every Ref and entry naming it goes stale. They share a
-// cache line: whoever reads the generation mostly wants the function next.
+// node holds a timer's function and a generation. Releasing the node increments the
+// generation, which makes every Ref and entry for it stale. The two share a cache
+// line, because a reader of the generation usually needs the function next.
 type node struct {
 	fn  func()
 	gen uint32
 }
 
-// nodes is a slab in pages, so that growing moves nothing and stalls nobody.
+// nodes is a slab of nodes in pages, so that growing it moves nothing and no Add
+// stalls.
 //
-// Which free node is taken decides how many cache misses a timer costs. One
-// that was released just now is still in the cache: the last few are kept on a
-// stack. The others are taken page by page in the order of their addresses: a
-// plain stack would, after a million timers have fired in the order of their
-// deadlines, hand out nodes in random order for ever.
+// The choice of the free node decides how many cache misses a timer costs. A node
+// that was just released is still in the cache, so the most recent ones are kept on a
+// stack. The others are taken page by page in the order of their addresses. A plain
+// stack of all free nodes would return them in random order from the moment that a
+// million timers have fired in the order of their deadlines.
 type nodes struct {
-	pages []*[nodePageLen]node
-	hot   [hotLen]uint32
-	hots  int
+	pages   []*[nodePageLen]node
+	recent  [recentLen]uint32 // a stack of the nodes released most recently
+	recents int               // its length
 
 	free []nodePageFree // one for each page
-	open []uint32       // pages that have free nodes and are not in use below
-	word uint64         // free nodes that are taken next: bits from base on
+	open []uint32       // pages that may have free nodes; refill uses the last one
+	word uint64         // the free nodes to take next: bits from base on
 	base uint32
 }
 
 // nodePageFree has a bit for each free node of a page.
 type nodePageFree struct {
 	words  [nodePageLen / 64]uint64
-	listed bool // in open
+	inOpen bool // the page is in nodes.open
 }
 
 func (s *nodes) at(idx uint32) *node {
@@ -47,9 +48,9 @@ func (s *nodes) at(idx uint32) *node {
 func (s *nodes) alive(e entry) bool { return s.at(e.idx).gen == e.gen }
 
 func (s *nodes) take(fn func()) (idx, gen uint32) {
-	if s.hots > 0 {
-		s.hots--
-		idx = s.hot[s.hots]
+	if s.recents > 0 {
+		s.recents--
+		idx = s.recent[s.recents]
 	} else {
 		if s.word == 0 {
 			s.refill()
@@ -62,7 +63,7 @@ func (s *nodes) take(fn func()) (idx, gen uint32) {
 	return idx, n.gen
 }
 
-// refill finds the next free nodes, in the page in use if it has more.
+// refill fills word with the next free nodes, from the current page if it has more.
 func (s *nodes) refill() {
 	for {
 		if len(s.open) == 0 {
@@ -77,16 +78,16 @@ func (s *nodes) refill() {
 				return
 			}
 		}
-		free.listed = false
+		free.inOpen = false
 		s.open = s.open[:len(s.open)-1]
 	}
 }
 
 func (s *nodes) grow() {
 	page := new([nodePageLen]node)
-	free := nodePageFree{listed: true}
+	free := nodePageFree{inOpen: true}
 	for i := range page {
-		page[i].gen = 1 // so that the zero Ref names nothing
+		page[i].gen = 1 // so that the zero Ref matches no node
 	}
 	for i := range free.words {
 		free.words[i] = ^uint64(0)
@@ -96,7 +97,7 @@ func (s *nodes) grow() {
 	s.free = append(s.free, free)
 }
 
-// release frees the node that r names, if it still names one.
+// release frees the node that r identifies. It reports whether r was still valid.
 func (s *nodes) release(r Ref) bool {
 	idx := r.index()
 	if int(idx>>nodePageBits) >= len(s.pages) {
@@ -108,16 +109,16 @@ func (s *nodes) release(r Ref) bool {
 	}
 	n.gen++
 	n.fn = nil
-	if s.hots < hotLen {
-		s.hot[s.hots] = idx
-		s.hots++
+	if s.recents < recentLen {
+		s.recent[s.recents] = idx
+		s.recents++
 		return true
 	}
 	page := idx >> nodePageBits
 	free := &s.free[page]
 	free.words[idx&(nodePageLen-1)/64] |= 1 << (idx % 64)
-	if !free.listed {
-		free.listed = true
+	if !free.inOpen {
+		free.inOpen = true
 		s.open = append(s.open, page)
 	}
 	return true

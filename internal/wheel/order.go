@@ -1,8 +1,8 @@
 package wheel
 
-// sortRun sorts the run list by deadline and keeps equals in their order. All
-// its deadlines lie within one tick, so that two passes of a radix sort over
-// the bits below a tick do it in linear time.
+// sortRun sorts the run list by deadline and keeps equal deadlines in order. All
+// deadlines are within one tick, so two passes of a radix sort over the bits below a
+// tick sort the list in linear time.
 func (w *Wheel) sortRun() {
 	if len(w.run) <= 48 {
 		insertionSort(w.run)
@@ -20,19 +20,19 @@ const radixBits = (tickBits + 1) / 2
 
 func radixPass(dst, src []entry, shift uint) {
 	const mask = 1<<radixBits - 1
-	var at [mask + 1]uint32
+	var offset [mask + 1]uint32
 	for i := range src {
-		at[src[i].when>>shift&mask]++
+		offset[src[i].when>>shift&mask]++
 	}
 	sum := uint32(0)
-	for i, n := range at {
-		at[i] = sum
+	for i, n := range offset {
+		offset[i] = sum
 		sum += n
 	}
 	for _, e := range src {
 		d := e.when >> shift & mask
-		dst[at[d]] = e
-		at[d]++
+		dst[offset[d]] = e
+		offset[d]++
 	}
 }
 
@@ -48,9 +48,9 @@ func insertionSort(a []entry) {
 	}
 }
 
-// laterHeap is a 4-ary heap of the timers added to the running tick. The
-// sequence number keeps equals in order, which a heap alone does not.
-type laterHeap struct {
+// tickHeap is a 4-ary heap of the timers added to the running tick. The sequence
+// number keeps equal deadlines in order, which a heap alone does not.
+type tickHeap struct {
 	items []heapItem
 	seq   uint64
 }
@@ -64,23 +64,23 @@ func (a heapItem) before(b heapItem) bool {
 	return a.when < b.when || a.when == b.when && a.seq < b.seq
 }
 
-func (h *laterHeap) push(e entry) {
+func (h *tickHeap) push(e entry) {
 	h.seq++
 	it := heapItem{e, h.seq}
 	h.items = append(h.items, it)
 	i := len(h.items) - 1
 	for i > 0 {
-		up := (i - 1) / 4
-		if !it.before(h.items[up]) {
+		parent := (i - 1) / 4
+		if !it.before(h.items[parent]) {
 			break
 		}
-		h.items[i] = h.items[up]
-		i = up
+		h.items[i] = h.items[parent]
+		i = parent
 	}
 	h.items[i] = it
 }
 
-func (h *laterHeap) pop() {
+func (h *tickHeap) pop() {
 	last := len(h.items) - 1
 	it := h.items[last]
 	h.items = h.items[:last]

@@ -2,22 +2,22 @@ package wheel
 
 import "math/bits"
 
-// sweeper is where the sweep for dead entries stands: it goes through the
-// slots in order, one chunk at a time, so that no single cancel pays for all.
+// sweeper is the position of the sweep for dead entries. The sweep visits the slots
+// in order, one chunk at a time, so that no single Cancel takes long.
 type sweeper struct {
 	slot       int
-	prev, next uint32 // chunks of slot: the last one kept, and the one to look at
+	prev, next uint32 // chunks of slot: the last one kept, and the next to sweep
 }
 
-// leave is called when a slot is drained: its chunks are gone.
-func (s *sweeper) leave(slot int) {
+// slotDrained forgets the position if it is in slot: the chunks of slot are free now.
+func (s *sweeper) slotDrained(slot int) {
 	if s.slot == slot {
 		s.prev, s.next = 0, 0
 	}
 }
 
-// sweepChunk drops the dead entries of one chunk. What is left joins the chunk
-// before it where it fits, so that chunks stay half full or better.
+// sweepChunk drops the dead entries of one chunk. It moves the live entries into the
+// chunk before it if they fit, so that chunks stay at least half full.
 func (w *Wheel) sweepChunk() {
 	s := &w.sweep
 	if s.next == 0 && !w.sweepNextSlot() {
@@ -49,7 +49,7 @@ func (w *Wheel) sweepChunk() {
 	}
 }
 
-// unlink takes an empty chunk out of the swept slot.
+// unlink removes an empty chunk from the slot that is being swept.
 func (w *Wheel) unlink(ref, next uint32) {
 	s := &w.sweep
 	sl := &w.slots[s.slot]
@@ -69,7 +69,8 @@ func (w *Wheel) unlink(ref, next uint32) {
 	}
 }
 
-// sweepNextSlot moves on to the next slot that is not empty, around the end.
+// sweepNextSlot moves the sweep to the next slot that is not empty, wrapping around at
+// the end. It reports whether there is one.
 func (w *Wheel) sweepNextSlot() bool {
 	s := &w.sweep
 	const words = levels * slotCount / 64

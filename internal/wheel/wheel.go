@@ -1,25 +1,24 @@
-// Package wheel keeps a loop's timers: adding and cancelling take constant
-// time, and they come due in exact order of their deadlines, to the
-// nanosecond, equal ones in the order they were added.
+// Package wheel holds a loop's timers. Adding and cancelling take constant time.
+// Timers come due in the exact order of their deadlines, to the nanosecond; timers
+// with equal deadlines come due in the order in which they were added.
 //
-// # Shape
+// # Structure
 //
-// Time is cut into ticks of 131 µs. Six levels of 256 slots hold the ticks to
-// come; a timer's level is the highest byte in which its tick differs from the
-// current one, so everything on a level comes before anything on the next, and
-// no timer moves more than five times. When a tick begins, its slot is sorted
-// into the run list; timers added to the tick that is running go into a small
-// heap beside it.
+// Time is divided into ticks of 131 µs. Six levels of 256 slots hold the future
+// ticks. A timer's level is the highest byte in which its tick differs from the
+// current one. So every timer on a level is due before any timer on the next level,
+// and no timer moves more than five times. When a tick begins, its slot is sorted
+// into the run list. Timers added to the running tick go into a small heap.
 //
-//	slots  (ticks to come)  ──tick begins──▶  run (sorted)  ─┐
+//	slots  (future ticks)   ──tick begins──▶  run (sorted)  ─┐
 //	add to the running tick ────────────────▶  heap         ─┴─▶ Due
 //
-// What costs is not instructions but cache misses that wait for each other.
-// So a slot is a chain of 256-byte chunks of {deadline, node, generation},
-// without pointers, read front to back; the function lives in a node of its
-// own, and cancelling touches only that node. The entry a cancelled timer
-// leaves behind is dead: it is dropped when its slot is next read, or by a
-// sweep that takes one chunk per cancel once there are two dead for each living.
+// The cost of a timer is not its instructions but dependent cache misses. So a slot
+// is a chain of 256-byte chunks of {deadline, node, generation}, without pointers,
+// that is read front to back. The function is in a separate node, and Cancel touches
+// only that node. The entry of a cancelled timer is dead. It is dropped when its slot
+// is next read, or by a sweep. The sweep runs while there are more than two dead
+// entries for each live one, and visits one chunk per Cancel.
 //
 // A Wheel is for one goroutine.
 package wheel
@@ -32,11 +31,11 @@ const (
 	slotCount = 1 << levelBits
 	levels    = 6 // 17 + 6×8 bits: more than an int64 of nanoseconds
 
-	// sweepSlack is how many dead entries are not worth a sweep.
+	// sweepSlack is the number of dead entries that are not worth a sweep.
 	sweepSlack = 1024
 )
 
-// Ref names a timer. The zero Ref names none.
+// Ref identifies a timer. The zero Ref identifies none.
 type Ref uint64
 
 func makeRef(idx, gen uint32) Ref { return Ref(gen)<<32 | Ref(idx) }
@@ -44,7 +43,7 @@ func makeRef(idx, gen uint32) Ref { return Ref(gen)<<32 | Ref(idx) }
 func (r Ref) index() uint32      { return uint32(r) }
 func (r Ref) generation() uint32 { return uint32(r >> 32) }
 
-// entry is what the slots, the run list and the heap hold of a timer.
+// entry stands for a timer in the slots, the run list and the heap.
 type entry struct {
 	when     int64
 	idx, gen uint32
@@ -53,19 +52,19 @@ type entry struct {
 // Wheel is a set of timers. Make one with New.
 type Wheel struct {
 	cur  int64 // the running tick; slots hold only later ones
-	live int   // timers that may still come due
-	dead int   // entries of cancelled ones, wherever they are
+	live int   // pending timers
+	dead int   // entries of cancelled timers, in any list
 
 	slots [levels * slotCount]slot
-	used  [levels][slotCount / 64]uint64 // which slots are not empty
+	used  [levels][slotCount / 64]uint64 // a bit for each slot that is not empty
 
-	run   []entry // the running tick, sorted; runAt is the next
-	runAt int
-	spare []entry // sorting space
-	heap  laterHeap
+	run   []entry // the running tick, sorted
+	runAt int     // the index of the next entry in run
+	spare []entry // scratch space for sorting
+	heap  tickHeap
 
-	firing int64   // deadline limit of the phase under way, else below all
-	late   []entry // added during a phase and due within it: for the next one
+	firing   int64   // deadline limit of the current phase, or notFiring
+	deferred []entry // due in the current phase, but added during it: for the next phase
 
 	nodes  nodes
 	chunks chunks
@@ -75,27 +74,28 @@ type Wheel struct {
 // notFiring is a limit below every deadline.
 const notFiring = -1 << 63
 
-// New returns an empty wheel whose clock stands at now.
+// New returns an empty wheel with its clock at now.
 func New(now int64) *Wheel {
 	return &Wheel{cur: now >> tickBits, firing: notFiring}
 }
 
-// Len is the number of timers that may still come due.
+// Len returns the number of pending timers.
 func (w *Wheel) Len() int { return w.live }
 
-// Add sets a timer. A deadline in the past is due at the next phase.
+// Add adds a timer. A timer with a deadline in the past is due in the next phase.
 func (w *Wheel) Add(when int64, fn func()) Ref {
 	idx, gen := w.nodes.take(fn)
 	w.live++
 	e := entry{when, idx, gen}
 	if when <= w.firing {
-		w.late = append(w.late, e)
+		w.deferred = append(w.deferred, e)
 	} else {
 		w.place(e)
 	}
 	return makeRef(idx, gen)
 }
 
+// place puts e into the slot of its tick, or into the heap if the tick has begun.
 func (w *Wheel) place(e entry) {
 	tick := e.when >> tickBits
 	if tick <= w.cur {
@@ -108,7 +108,7 @@ func (w *Wheel) place(e entry) {
 	w.chunks.push(&w.slots[level*slotCount+digit], e)
 }
 
-// Cancel takes a timer back and tells whether it was still to come.
+// Cancel removes a timer. It reports whether the timer was still pending.
 func (w *Wheel) Cancel(r Ref) bool {
 	if !w.nodes.release(r) {
 		return false
@@ -121,20 +121,22 @@ func (w *Wheel) Cancel(r Ref) bool {
 	return true
 }
 
-// Begin opens a phase: until End, Due hands out what is due at now. What is
-// added during the phase is not due before the next one, whatever its deadline.
+// Begin starts a phase: until End, Due returns the timers that are due at now. A
+// timer added during the phase is not due before the next phase, whatever its
+// deadline.
 func (w *Wheel) Begin(now int64) { w.firing = now }
 
-// End closes the phase.
+// End ends the phase.
 func (w *Wheel) End() {
 	w.firing = notFiring
-	for _, e := range w.late {
+	for _, e := range w.deferred {
 		w.place(e)
 	}
-	w.late = w.late[:0]
+	w.deferred = w.deferred[:0]
 }
 
-// Due takes out the next due timer; its function is nil if there is none.
+// Due removes the next due timer and returns it. The function is nil if no timer is
+// due.
 func (w *Wheel) Due() (fn func(), when int64) {
 	for {
 		e, fromHeap, ok := w.front()
@@ -157,8 +159,8 @@ func (w *Wheel) Due() (fn func(), when int64) {
 	}
 }
 
-// Next is the earliest deadline. After a cancel it may name one that is gone:
-// never later than the true one.
+// Next returns the earliest deadline. After a Cancel it may return the deadline of a
+// cancelled timer, which is never later than the true one.
 func (w *Wheel) Next() (when int64, ok bool) {
 	if w.live == 0 {
 		return 0, false
@@ -181,8 +183,8 @@ func (w *Wheel) Next() (when int64, ok bool) {
 	return w.slots[level*slotCount+digit].earliest, true
 }
 
-// front is the first entry of the running tick. Of equal deadlines the run
-// list's was added first: the tick had not begun.
+// front returns the first entry of the running tick. If the run list and the heap
+// have equal deadlines, the run list's timer was added first, before the tick began.
 func (w *Wheel) front() (e entry, fromHeap, ok bool) {
 	switch {
 	case w.runAt < len(w.run):
@@ -205,8 +207,8 @@ func (w *Wheel) dropFront(fromHeap bool) {
 	}
 }
 
-// advance begins the next tick that has timers and is not past the phase's
-// limit, or moves to the limit if there is none.
+// advance begins the next tick that has timers and is within the phase's limit, and
+// reports whether there is one. If there is none, it moves the wheel to the limit.
 func (w *Wheel) advance() bool {
 	limit := w.firing >> tickBits
 	if w.cur >= limit {
@@ -223,7 +225,7 @@ func (w *Wheel) advance() bool {
 	w.run, w.runAt = w.run[:0], 0
 	at := level*slotCount + digit
 	w.used[level][digit/64] &^= 1 << (digit % 64)
-	w.sweep.leave(at)
+	w.sweep.slotDrained(at)
 	w.chunks.drain(&w.slots[at], func(e entry) {
 		switch {
 		case !w.nodes.alive(e):
@@ -238,8 +240,8 @@ func (w *Wheel) advance() bool {
 	return true
 }
 
-// nextSlot is the first slot that is not empty. Within a level every slot in
-// use lies ahead of the current digit.
+// nextSlot returns the first slot that is not empty. Within a level, every used slot
+// is ahead of the current digit.
 func (w *Wheel) nextSlot() (level, digit int, ok bool) {
 	for level := range w.used {
 		for i, word := range w.used[level] {
