@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Code is why a connection is closed.
+// Code is the status code of a Close frame.
 type Code uint16
 
-// The codes of RFC 6455 and of the registry that it began.
+// The codes of RFC 6455 and of its registry.
 const (
 	NormalClosure      Code = 1000
 	GoingAway          Code = 1001
 	ProtocolFault      Code = 1002
 	UnsupportedData    Code = 1003
-	NoStatus           Code = 1005 // never sent: the peer gave no code
-	AbnormalClosure    Code = 1006 // never sent: there was no Close
+	NoStatus           Code = 1005 // never sent: the Close had no code
+	AbnormalClosure    Code = 1006 // never sent: the connection ended without a Close
 	InvalidData        Code = 1007
 	PolicyViolation    Code = 1008
 	MessageTooBig      Code = 1009
@@ -27,7 +27,7 @@ const (
 	BadGateway         Code = 1014
 )
 
-// Sendable tells whether a Close may carry the code.
+// Sendable reports whether a Close may carry the code.
 func (c Code) Sendable() bool {
 	switch {
 	case c >= 1000 && c <= 1003, c >= 1007 && c <= 1014:
@@ -36,16 +36,17 @@ func (c Code) Sendable() bool {
 	return c >= 3000 && c <= 4999
 }
 
-// MaxReason is how long the reason of a Close is at most.
+// MaxReason is the maximum length of a Close's reason.
 const MaxReason = MaxControl - 2
 
-// What cannot be sent.
+// Errors of AppendClose.
 var (
 	ErrSendCode   = errors.New("ws: a Close must not carry this code")
 	ErrSendReason = errors.New("ws: the reason of a Close is longer than 123 bytes or not UTF-8")
 )
 
-// AppendClose appends the payload of a Close. NoStatus stands for an empty one.
+// AppendClose appends the payload of a Close. The payload is empty for NoStatus
+// without a reason.
 func AppendClose(dst []byte, code Code, reason string) ([]byte, error) {
 	if code == NoStatus && reason == "" {
 		return dst, nil
@@ -59,7 +60,7 @@ func AppendClose(dst []byte, code Code, reason string) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint16(dst, uint16(code)), reason...), nil
 }
 
-// parseClose takes the payload of a Close apart.
+// parseClose parses the payload of a Close.
 func parseClose(p []byte) (code Code, reason []byte, err error) {
 	switch len(p) {
 	case 0:

@@ -5,82 +5,86 @@ import (
 	"unicode/utf8"
 )
 
-// Role is whose side a Decoder is on.
+// Role is the side of a connection that a Decoder reads for.
 type Role uint8
 
 // The two roles.
 const (
-	Server Role = iota // reads what clients send: all of it masked
-	Client             // reads what a server sends: none of it masked
+	Server Role = iota // reads a client's frames, which are masked
+	Client             // reads a server's frames, which are not masked
 )
 
-// Limits are what a peer may send.
+// Limits limits the frames and messages that a peer may send.
 type Limits struct {
-	Role      Role // of this side
-	Message   int  // bytes of a message, inflated
+	Role      Role // the role of this side
+	Message   int  // bytes of an inflated message
 	Frame     int  // bytes of a frame's payload
 	Fragments int  // frames of a message
-	Deflate   bool // compressed messages may come
+	Deflate   bool // the peer may send compressed messages
 }
 
-// CompressedMessage is the limit of a message's compressed bytes: what does not
-// compress grows a little.
+// CompressedMessage returns the limit for the compressed bytes of a message. It is
+// above the limit for inflated bytes, because incompressible data grows a little.
 func (l *Limits) CompressedMessage() int { return l.Message + l.Message>>8 + 64 }
 
-// EventType is what Next has come to.
+// EventType is the type of an Event.
 type EventType uint8
 
-// The events.
+// The event types.
 const (
 	More  EventType = iota // all of data is used, and nothing is complete
 	Data                   // a piece of a message
-	Ping                   // a whole ping
-	Pong                   // a whole pong
-	Close                  // a whole Close; nothing may follow it
+	Ping                   // a complete ping
+	Pong                   // a complete pong
+	Close                  // a complete Close; nothing may follow it
 )
 
-// Event is something that has come.
+// Event is what Next found.
 type Event struct {
 	Type       EventType
-	Final      bool // of Data: the message is complete
-	Compressed bool // of Data: the message is compressed, and not checked for UTF-8
-	Op         Op   // of Data: the message's
-	Code       Code // of Close
+	Final      bool // Data: the message is complete
+	Compressed bool // Data: the message is compressed, and not checked for UTF-8
+	Op         Op   // Data: the message's opcode
+	Code       Code // Close: the status code
 	Payload    []byte
 }
 
-// Decoder reads the frames of one connection. The zero Decoder waits for a frame.
+// Decoder reads the frames of one connection. The zero Decoder is ready for the first
+// frame.
 type Decoder struct {
-	begun  *begunControl // a control frame that came in part; else nil
-	left   uint64        // bytes that the frame under way still lacks
-	size   int           // bytes of the message so far, as they were sent
-	frames uint32        // of the message so far
-	key    Key
-	at     uint8 // how far the key was used, modulo 4
-	first  byte  // of the frame under way: flags and opcode
-	inside bool  // a frame's head was read, its payload is under way
-	kind   Op    // of the message under way; OpContinuation if there is none
-	packed bool  // the message is compressed
-	text   Text  // complete between messages
-	have   uint8 // bytes in head
-	head   [MaxHead]byte
+	partial    *partialControl // a control frame that is not complete yet, or nil
+	remaining  uint64          // bytes that the current frame still lacks
+	size       int             // bytes of the current message so far, as they were sent
+	frames     uint32          // frames of the current message so far
+	key        Key
+	keyAt      uint8 // bytes of the current payload unmasked so far, modulo 4
+	first      byte  // the first byte of the current frame: flags and opcode
+	inPayload  bool  // the head of the current frame is read, its payload is not complete
+	message    Op    // the opcode of the current message; OpContinuation if there is none
+	compressed bool  // the current message is compressed
+	text       Text  // complete between messages
+	headLen    uint8 // bytes in head
+	head       [MaxHead]byte
 }
 
-type begunControl struct {
+type partialControl struct {
 	n       int
 	payload [MaxControl]byte
 }
 
-// Idle tells whether nothing is under way: neither a frame nor a message.
-func (d *Decoder) Idle() bool { return !d.inside && d.have == 0 && d.kind == OpContinuation }
+// Idle reports whether the decoder is between messages: it has read no part of a
+// frame or a message that is not complete.
+func (d *Decoder) Idle() bool {
+	return !d.inPayload && d.headLen == 0 && d.message == OpContinuation
+}
 
-// Next looks for the next event in p and tells how many bytes of it are used. It
-// changes p: payload is unmasked where it lies. After an error it must not be
-// called again. The limits are the same in every call: connections share them, and
-// are the smaller for it.
+// Next finds the next event in p and returns the number of bytes it used. It changes
+// p: it unmasks payloads in place. After an error it must not be called again. The
+// limits must be the same in every call. They are a parameter because connections
+// share them, which makes a Decoder smaller.
 func (d *Decoder) Next(l *Limits, p []byte) (n int, e Event, err error) {
-	if !d.inside {
-		if n, err = d.readHead(l, p); err != nil || !d.inside {
+	if !d.inPayload {
+		if n, err = d.readHead(l, p); err != nil || !d.inPayload {
 			return n, e, err
 		}
 	}
@@ -93,7 +97,7 @@ func (d *Decoder) Next(l *Limits, p []byte) (n int, e Event, err error) {
 	return n + used, e, err
 }
 
-// headSize is how long the head is whose second byte is b.
+// headSize returns the size of a head with the second byte b.
 func headSize(b byte) int {
 	size := 2
 	switch b &^ maskedBit {
@@ -108,9 +112,9 @@ func headSize(b byte) int {
 	return size
 }
 
-// readHead reads a head, or as much of it as there is.
+// readHead reads a head, or as much of it as p has.
 func (d *Decoder) readHead(l *Limits, p []byte) (n int, err error) {
-	if d.have == 0 && len(p) >= 2 {
+	if d.headLen == 0 && len(p) >= 2 {
 		if err := d.check(l, p[0], p[1]); err != nil {
 			return 0, err
 		}
@@ -119,7 +123,7 @@ func (d *Decoder) readHead(l *Limits, p []byte) (n int, err error) {
 		}
 	}
 	n = d.collect(p, 2)
-	if d.have < 2 {
+	if d.headLen < 2 {
 		return n, nil
 	}
 	if err := d.check(l, d.head[0], d.head[1]); err != nil {
@@ -127,21 +131,21 @@ func (d *Decoder) readHead(l *Limits, p []byte) (n int, err error) {
 	}
 	size := headSize(d.head[1])
 	n += d.collect(p[n:], size)
-	if int(d.have) < size {
+	if int(d.headLen) < size {
 		return n, nil
 	}
-	d.have = 0
+	d.headLen = 0
 	return n, d.begin(l, d.head[:size])
 }
 
-// collect keeps the beginning of a head, up to size bytes of it.
+// collect copies bytes from p to head until it has size bytes.
 func (d *Decoder) collect(p []byte, size int) int {
-	n := copy(d.head[min(int(d.have), size):size], p)
-	d.have += uint8(n)
+	n := copy(d.head[min(int(d.headLen), size):size], p)
+	d.headLen += uint8(n)
 	return n
 }
 
-// check judges the first two bytes of a frame.
+// check checks the first two bytes of a frame.
 func (d *Decoder) check(l *Limits, first, second byte) error {
 	op, fin, masked := Op(first&0x0f), first&byte(Fin) != 0, second&maskedBit != 0
 	switch {
@@ -161,15 +165,15 @@ func (d *Decoder) check(l *Limits, first, second byte) error {
 		return ErrNotMasked
 	case l.Role == Client && masked:
 		return ErrMasked
-	case op == OpContinuation && d.kind == OpContinuation:
+	case op == OpContinuation && d.message == OpContinuation:
 		return ErrNoMessage
-	case (op == OpText || op == OpBinary) && d.kind != OpContinuation:
+	case (op == OpText || op == OpBinary) && d.message != OpContinuation:
 		return ErrMessageNotEnded
 	}
 	return nil
 }
 
-// begin takes a complete head, whose first two bytes were checked.
+// begin starts a frame with a complete head, after its first two bytes were checked.
 func (d *Decoder) begin(l *Limits, head []byte) error {
 	n, rest := uint64(head[1]&^maskedBit), head[2:]
 	switch n {
@@ -185,21 +189,22 @@ func (d *Decoder) begin(l *Limits, head []byte) error {
 		}
 	}
 	copy(d.key[:], rest)
-	d.at = 0
-	d.first, d.left, d.inside = head[0], n, true
+	d.keyAt = 0
+	d.first, d.remaining, d.inPayload = head[0], n, true
 	if op := Op(head[0] & 0x0f); !op.control() {
 		return d.beginData(l, op, n)
 	}
 	return nil
 }
 
+// beginData checks the limits for a data frame with n bytes of payload.
 func (d *Decoder) beginData(l *Limits, op Op, n uint64) error {
 	if op != OpContinuation {
-		d.kind, d.packed = op, d.first&byte(Compressed) != 0
+		d.message, d.compressed = op, d.first&byte(Compressed) != 0
 		d.size, d.frames = 0, 0
 	}
 	most := l.Message
-	if d.packed {
+	if d.compressed {
 		most = l.CompressedMessage()
 	}
 	d.frames++
@@ -215,25 +220,25 @@ func (d *Decoder) beginData(l *Limits, op Op, n uint64) error {
 }
 
 func (d *Decoder) readControl(l *Limits, p []byte) (n int, e Event, err error) {
-	if d.begun == nil && uint64(len(p)) >= d.left {
-		p = p[:d.left]
+	if d.partial == nil && uint64(len(p)) >= d.remaining {
+		p = p[:d.remaining]
 		n = len(p)
 	} else {
-		if d.begun == nil {
-			d.begun = new(begunControl)
+		if d.partial == nil {
+			d.partial = new(partialControl)
 		}
-		b := d.begun
-		n = copy(b.payload[b.n:b.n+int(d.left)], p)
+		b := d.partial
+		n = copy(b.payload[b.n:b.n+int(d.remaining)], p)
 		b.n += n
-		d.left -= uint64(n)
-		if d.left > 0 {
+		d.remaining -= uint64(n)
+		if d.remaining > 0 {
 			return n, e, nil
 		}
 		p = b.payload[:b.n]
-		d.begun = nil
+		d.partial = nil
 	}
 	d.unmask(l, p)
-	d.inside = false
+	d.inPayload = false
 	switch Op(d.first & 0x0f) {
 	case OpPing:
 		e.Type = Ping
@@ -249,32 +254,32 @@ func (d *Decoder) readControl(l *Limits, p []byte) (n int, e Event, err error) {
 
 func (d *Decoder) unmask(l *Limits, p []byte) {
 	if l.Role == Server {
-		d.at = uint8(Mask(p, d.key, int(d.at)))
+		d.keyAt = uint8(Mask(p, d.key, int(d.keyAt)))
 	}
 }
 
 func (d *Decoder) readData(l *Limits, p []byte) (n int, e Event, err error) {
-	if uint64(len(p)) > d.left {
-		p = p[:d.left]
+	if uint64(len(p)) > d.remaining {
+		p = p[:d.remaining]
 	}
-	if len(p) == 0 && d.left > 0 {
+	if len(p) == 0 && d.remaining > 0 {
 		return 0, e, nil
 	}
 	d.unmask(l, p)
-	d.left -= uint64(len(p))
-	whole := d.size == 0 // of a message in one piece, if this is also its end
+	d.remaining -= uint64(len(p))
+	first := d.size == 0 // the message comes in one piece if this is also its end
 	d.size += len(p)
-	e = Event{Type: Data, Op: d.kind, Compressed: d.packed, Payload: p}
-	if d.left == 0 {
-		d.inside = false
+	e = Event{Type: Data, Op: d.message, Compressed: d.compressed, Payload: p}
+	if d.remaining == 0 {
+		d.inPayload = false
 		if d.first&byte(Fin) != 0 {
 			e.Final = true
-			d.kind = OpContinuation
+			d.message = OpContinuation
 		}
 	}
 	if e.Op == OpText && !e.Compressed {
 		ok := false
-		if whole && e.Final {
+		if first && e.Final {
 			ok = utf8.Valid(p)
 		} else {
 			ok = d.text.Add(p) && (!e.Final || d.text.Complete())

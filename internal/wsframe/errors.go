@@ -2,10 +2,9 @@ package wsframe
 
 import "strconv"
 
-// Error is why a peer's frames are refused: the peer has broken the protocol, or a
-// limit.
+// Error is a violation of the protocol or of a limit by the peer.
 type Error struct {
-	// Code is what to close the connection with.
+	// Code is the status code for the Close that ends the connection.
 	Code Code
 
 	text string
@@ -15,25 +14,25 @@ func (e *Error) Error() string {
 	return "ws: " + e.text + " (" + strconv.Itoa(int(e.Code)) + ")"
 }
 
-// Text is what is wrong, short enough to be the reason of a Close.
+// Text describes the error. It is short enough for the reason of a Close.
 func (e *Error) Text() string { return e.text }
 
-func wrong(text string) *Error { return &Error{ProtocolFault, text} }
+func protocolError(text string) *Error { return &Error{ProtocolFault, text} }
 
-// What can be wrong with a frame.
+// The errors of a Decoder and of its callers.
 var (
-	ErrReservedBits     = wrong("reserved bit set")
-	ErrCompressed       = wrong("compressed frame where none may be")
-	ErrOpcode           = wrong("unknown opcode")
-	ErrNotMasked        = wrong("frame of a client is not masked")
-	ErrMasked           = wrong("frame of a server is masked")
-	ErrLength           = wrong("length not in its shortest form")
-	ErrControlTooLong   = wrong("control frame is longer than 125 bytes")
-	ErrControlFragment  = wrong("control frame is fragmented")
-	ErrNoMessage        = wrong("continuation without a beginning")
-	ErrMessageNotEnded  = wrong("new message before the last has ended")
-	ErrCloseLength      = wrong("close frame with half a code")
-	ErrCloseCode        = wrong("close code that must not be sent")
+	ErrReservedBits     = protocolError("reserved bit set")
+	ErrCompressed       = protocolError("compressed bit not allowed on this frame")
+	ErrOpcode           = protocolError("unknown opcode")
+	ErrNotMasked        = protocolError("client frame is not masked")
+	ErrMasked           = protocolError("server frame is masked")
+	ErrLength           = protocolError("length not in its shortest form")
+	ErrControlTooLong   = protocolError("control frame is longer than 125 bytes")
+	ErrControlFragment  = protocolError("control frame is fragmented")
+	ErrNoMessage        = protocolError("continuation frame without a message")
+	ErrMessageNotEnded  = protocolError("new message before the previous one ended")
+	ErrCloseLength      = protocolError("close frame with a payload of one byte")
+	ErrCloseCode        = protocolError("invalid close code")
 	ErrUTF8             = &Error{InvalidData, "text is not UTF-8"}
 	ErrDeflate          = &Error{InvalidData, "compressed message is malformed"}
 	ErrFrameTooLarge    = &Error{MessageTooBig, "frame is too large"}

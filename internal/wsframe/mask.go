@@ -2,11 +2,11 @@ package wsframe
 
 import "encoding/binary"
 
-// Key is what a client masks a frame with.
+// Key is the masking key of a client's frame.
 type Key [4]byte
 
-// Mask masks p, or unmasks it, where it lies. At is how many bytes of the payload
-// went before; what the next call needs is returned.
+// Mask masks or unmasks p in place. At is the number of payload bytes before p. Mask
+// returns the value of at for the next call.
 func Mask(p []byte, key Key, at int) int {
 	next := (at + len(p)) & 3
 	if at &= 3; at != 0 {

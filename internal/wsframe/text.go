@@ -2,14 +2,15 @@ package wsframe
 
 import "unicode/utf8"
 
-// Text checks that what comes in pieces is UTF-8, and notices with the first byte
-// that it cannot be. The zero Text has seen nothing.
+// Text checks that text in pieces is UTF-8. It finds an error at the first byte that
+// cannot be part of valid text. The zero Text is ready for the first piece.
 type Text struct {
 	part [utf8.UTFMax - 1]byte // the beginning of a character
-	n    uint8
+	n    uint8                 // bytes in part
 }
 
-// Add takes the next piece and tells whether all of it can be UTF-8.
+// Add checks the next piece. It reports whether the text so far can be the beginning
+// of valid UTF-8.
 func (t *Text) Add(p []byte) bool {
 	for t.n > 0 && len(p) > 0 {
 		var r [utf8.UTFMax]byte
@@ -25,7 +26,7 @@ func (t *Text) Add(p []byte) bool {
 		}
 		t.n = 0
 	}
-	// The last character may be incomplete: it begins in one of the last three.
+	// The last character may be incomplete: it begins in one of the last three bytes.
 	whole := len(p)
 	for i := 1; i <= min(len(p), utf8.UTFMax-1); i++ {
 		if b := p[len(p)-i]; utf8.RuneStart(b) {
@@ -39,5 +40,5 @@ func (t *Text) Add(p []byte) bool {
 	return utf8.Valid(p[:whole])
 }
 
-// Complete tells whether no character is cut off.
+// Complete reports whether the text ends with a complete character.
 func (t *Text) Complete() bool { return t.n == 0 }

@@ -1,5 +1,5 @@
-// Package wsframe reads and writes the frames of WebSocket (RFC 6455): strict,
-// incremental, without I/O, and without allocation for messages that come whole.
+// Package wsframe reads and writes the frames of WebSocket (RFC 6455). It is strict
+// and incremental, does no I/O, and allocates nothing for messages in one piece.
 //
 //	var d wsframe.Decoder
 //	for len(data) > 0 {
@@ -15,20 +15,20 @@
 //		}
 //	}
 //
-// What a Decoder returns is a part of data, unmasked where it lies, and valid until
-// the next call. While nothing is under way a Decoder holds nothing. The messages
-// of a stream of bytes do not depend on how it was cut, and neither do the errors;
-// what is wrong is found with the first byte that makes it so.
+// A payload that a Decoder returns is a part of data, unmasked in place, and valid
+// until the next call. Between messages a Decoder holds no memory. The messages and
+// errors of a stream do not depend on how it is split into pieces. An error is found
+// at the first byte that causes it.
 //
 // A Decoder is for one goroutine at a time.
 package wsframe
 
 import "encoding/binary"
 
-// Op is what a frame is for.
+// Op is the opcode of a frame.
 type Op uint8
 
-// The operations there are.
+// The opcodes.
 const (
 	OpContinuation Op = 0
 	OpText         Op = 1
@@ -40,10 +40,10 @@ const (
 
 func (o Op) control() bool { return o >= OpClose }
 
-// Flags are the first bits of a frame.
+// Flags are the flag bits in the first byte of a frame.
 type Flags uint8
 
-// The flags that are used.
+// The flags in use.
 const (
 	Fin        Flags = 0x80 // the last frame of its message
 	Compressed Flags = 0x40 // the message is compressed: RFC 7692
@@ -54,20 +54,19 @@ const (
 	maskedBit    = 0x80
 )
 
-// MaxHead is how long the head of a frame is at most.
+// MaxHead is the maximum length of a frame's head.
 const MaxHead = 14
 
-// MaxControl is how long the payload of a control frame is at most.
+// MaxControl is the maximum length of a control frame's payload.
 const MaxControl = 125
 
-// AppendHead appends the head of a frame with n bytes of payload, which is not
-// masked.
+// AppendHead appends the head of an unmasked frame with n bytes of payload.
 func AppendHead(dst []byte, op Op, flags Flags, n int) []byte {
 	return appendHead(dst, op, flags, n, 0)
 }
 
-// AppendMaskedHead appends the head of a frame whose payload will be masked with
-// key.
+// AppendMaskedHead appends the head of a frame with n bytes of payload, which the
+// caller masks with key.
 func AppendMaskedHead(dst []byte, op Op, flags Flags, n int, key Key) []byte {
 	return append(appendHead(dst, op, flags, n, maskedBit), key[:]...)
 }
@@ -83,12 +82,12 @@ func appendHead(dst []byte, op Op, flags Flags, n int, masked byte) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, masked|127), uint64(n))
 }
 
-// AppendFrame appends a whole frame that is not masked.
+// AppendFrame appends an unmasked frame.
 func AppendFrame(dst []byte, op Op, flags Flags, payload []byte) []byte {
 	return append(AppendHead(dst, op, flags, len(payload)), payload...)
 }
 
-// AppendMaskedFrame appends a whole frame, masked with key.
+// AppendMaskedFrame appends a frame masked with key.
 func AppendMaskedFrame(dst []byte, op Op, flags Flags, payload []byte, key Key) []byte {
 	dst = append(AppendMaskedHead(dst, op, flags, len(payload), key), payload...)
 	Mask(dst[len(dst)-len(payload):], key, 0)
