@@ -1,6 +1,6 @@
-// Package stream is I/O in the coroutine model: a Conn is an ordinary net.Conn
-// whose calls wait without blocking the loop, so that code for net.Conn, io and
-// bufio runs in tasks as it is.
+// Package stream provides network I/O for tasks. A Conn is an ordinary net.Conn, but
+// its calls suspend the calling task instead of blocking the loop. So code written for
+// net.Conn, io and bufio runs in tasks unchanged.
 //
 //	err := spindle.Run(ctx, func(ctx context.Context) error {
 //		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:9000")
@@ -13,18 +13,19 @@
 //		})
 //	})
 //
-// # In tasks and elsewhere
+// # Tasks and other goroutines
 //
-// Called by a task of its loop, a Conn, Listener or PacketConn suspends the task;
-// when the scope that the task is in is cancelled, the call fails with it. A Read
-// that was cancelled has consumed nothing; a Write tells how much went out.
+// A task of the loop that calls a Conn, Listener or PacketConn is suspended until
+// the call completes. If the task's scope is cancelled, the call fails with that
+// cancellation. A cancelled Read has consumed nothing; a cancelled Write returns how
+// much it wrote.
 //
-// Called by any other goroutine, the call is done by a task of the loop, while
-// the goroutine waits. Close and the setting of deadlines do not wait for the
+// Any other goroutine may call them too: a task of the loop makes the call while the
+// goroutine waits. Close and the methods that set deadlines do not wait for the
 // loop.
 //
-// Of several that read, or write, the first to come is the first to be served;
-// what one Write writes stays together.
+// Concurrent reads are served in the order of their calls, and so are concurrent
+// writes. The bytes of one Write stay together.
 package stream
 
 import (
@@ -38,33 +39,31 @@ import (
 	"unsafe"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Conn is a connection: a TCP or Unix socket, or a pipe. It is a net.Conn.
+// Conn is a connection over a TCP or Unix socket, or one end of a pipe. It
+// implements net.Conn.
 type Conn struct {
-	socket socket
-	home   *spindle.Nursery // whose tasks do the calls of other goroutines
-	addrs  atomic.Pointer[addrs]
-	reads  side
-	writes side
-	closed atomic.Bool // Close was called
-	pipe   bool
-	unix   bool // a Unix socket, as far as is known
+	socket  socket
+	nursery *spindle.Nursery // runs calls made by other goroutines
+	addrs   atomic.Pointer[addrs]
+	reads   direction
+	writes  direction
+	closed  atomic.Bool // Close was called
+	pipe    bool
+	unix    bool // known to be a Unix socket
 }
 
-// socket is a sock.Conn whose methods are not the Conn's.
+// socket hides the methods of sock.Conn from users of Conn.
 type socket struct{ sock.Conn }
-
-type addrs struct{ local, remote net.Addr }
 
 var _ net.Conn = (*Conn)(nil)
 
-// newConn makes the connection on fd, which it closes if it fails.
-func newConn(home *spindle.Nursery, h *sock.Registry, fd int, kind sock.Kind) (*Conn, error) {
-	c := &Conn{home: home, pipe: kind == sock.Pipe}
+// newConn returns a connection on fd. If it fails, it closes fd.
+func newConn(nursery *spindle.Nursery, h *sock.Registry, fd int, kind sock.Kind) (*Conn, error) {
+	c := &Conn{nursery: nursery, pipe: kind == sock.Pipe}
 	if err := c.socket.Init(h, fd, kind, (*owner)(c)); err != nil {
 		return nil, err
 	}
@@ -72,13 +71,13 @@ func newConn(home *spindle.Nursery, h *sock.Registry, fd int, kind sock.Kind) (*
 	return c, nil
 }
 
-func (c *Conn) hub() *sock.Registry { return c.socket.Registry() }
-func (c *Conn) loop() *loop.Loop    { return c.hub().L }
+func (c *Conn) registry() *sock.Registry { return c.socket.Registry() }
+func (c *Conn) loop() *loop.Loop         { return c.registry().L }
 
-// owner is what a Conn is to its socket.
+// owner implements sock's callbacks without adding methods to Conn.
 type owner Conn
 
-// SocketReady wakes who waits for what has become possible.
+// SocketReady wakes the tasks that wait for readiness the socket now has.
 func (o *owner) SocketReady() {
 	c := (*Conn)(o)
 	if c.socket.Readable() {
@@ -89,15 +88,15 @@ func (o *owner) SocketReady() {
 	}
 }
 
-// SocketOrphaned is called when the loop is closed.
-func (o *owner) SocketOrphaned() { (*Conn)(o).end() }
+// SocketOrphaned closes the connection when the loop closes.
+func (o *owner) SocketOrphaned() { (*Conn)(o).closeOnLoop() }
 
-// Read reads what there is, up to len(p) bytes, waiting for some. At the end it
-// fails with io.EOF.
+// Read reads up to len(p) bytes, waiting until at least one is available. At the end
+// of the stream it returns io.EOF.
 func (c *Conn) Read(p []byte) (n int, err error) {
-	ctx := c.home.Here()
+	ctx := c.nursery.Here()
 	if ctx == nil {
-		return c.abroad("read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
+		return c.fromGoroutine("read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
 	}
 	return c.read(ctx, p)
 }
@@ -111,10 +110,11 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		if err = c.socket.ResumeReading(); err != nil {
 			c.socket.PauseReading()
 			w.Pass()
-			return 0, c.fault("read", err)
+			return 0, c.netError("read", err)
 		}
-		c.reads.take(w)
-		// The switch is made right here: servers spend their days waiting here.
+		c.reads.setWaiter(w)
+		// The switch is made in this frame, not in a callee: idle connections wait
+		// here, and each frame costs stack.
 		var sw spindle.Switch
 		for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
 			sw()
@@ -122,7 +122,7 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		c.socket.PauseReading()
 	} else {
 		w.Pass()
-		if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
+		if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
 			return 0, err
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		n, err = c.tryRead(p)
 	}
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
+		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
@@ -138,18 +138,18 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 			n, err = c.tryRead(p)
 		}
 	}
-	c.reads.leave()
-	return n, c.fault("read", err)
+	c.reads.release()
+	return n, c.netError("read", err)
 }
 
-// mustWait tells whether it is known without a try that a Read has to wait for the
-// socket, and for nobody else.
+// mustWait reports whether a Read is known to wait for the socket without trying,
+// and does not have to wait for another Read.
 func (c *Conn) mustWait(p []byte) bool {
 	return c.socket.Drained() && !c.reads.busy && !c.reads.expired() && len(p) > 0
 }
 
 func (c *Conn) tryRead(p []byte) (int, error) {
-	if len(p) == 0 && !c.socket.Closed() { // as net has it, whatever there is to read
+	if len(p) == 0 && !c.socket.Closed() { // as in net, an empty Read succeeds
 		return 0, nil
 	}
 	if c.reads.expired() {
@@ -158,26 +158,26 @@ func (c *Conn) tryRead(p []byte) (int, error) {
 	return c.socket.Read(p)
 }
 
-// ReadBorrow reads what there is into memory that all connections of the loop
-// share, and lends it until the task's next call that may wait: so a connection
-// that waits needs no buffer. That call may be a Write of what was lent. It is for
-// tasks only.
+// ReadBorrow reads into a buffer that all connections of the loop share and returns
+// the bytes read. They are valid until the task's next call that may wait; that call
+// may be a Write of them. A connection that waits in ReadBorrow needs no buffer of
+// its own. Only tasks may call it.
 func (c *Conn) ReadBorrow() ([]byte, error) {
-	ctx := c.home.Here()
+	ctx := c.nursery.Here()
 	if ctx == nil {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
-	buf := c.hub().Buf
-	c.hub().Poison(buf)
+	buf := c.registry().Buf
+	c.registry().Poison(buf)
 	n, err := c.read(ctx, buf)
 	return buf[:n], err
 }
 
-// Write writes all of p, waiting for room.
+// Write writes all of p, waiting while the socket's buffer is full.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	ctx := c.home.Here()
+	ctx := c.nursery.Here()
 	if ctx == nil {
-		return c.abroad("write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
+		return c.fromGoroutine("write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
 	}
 	return c.write(ctx, p)
 }
@@ -188,29 +188,29 @@ func (c *Conn) write(ctx context.Context, p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
-	lent := c.lent(p)
-	if lent && c.writes.busy { // others will use it while we wait
-		p, lent = append([]byte(nil), p...), false
+	borrowed := c.borrowed(p)
+	if borrowed && c.writes.busy { // other tasks overwrite the shared buffer during the wait
+		p, borrowed = append([]byte(nil), p...), false
 	}
-	if err := c.writes.enter(ctx, "Conn.Write"); err != nil {
+	if err := c.writes.acquire(ctx, "Conn.Write"); err != nil {
 		return 0, err
 	}
 	n, err = c.tryWrite(p)
 	if err == nil && n < len(p) {
 		m := 0
-		if lent {
-			m, err = c.writeLent(ctx, p[n:])
+		if borrowed {
+			m, err = c.writeBorrowed(ctx, p[n:])
 		} else {
-			m, err = c.writeOn(ctx, p[n:])
+			m, err = c.writeRest(ctx, p[n:])
 		}
 		n += m
 	}
-	c.writes.leave()
+	c.writes.release()
 	if err != nil {
-		return n, c.fault("write", err)
+		return n, c.netError("write", err)
 	}
-	if !lent && ctx.Err() == nil {
-		spindle.Checkpoint(ctx) // what went out stays out, whatever comes now
+	if !borrowed && ctx.Err() == nil {
+		spindle.Checkpoint(ctx) // a cancellation does not undo the completed Write
 	}
 	return n, nil
 }
@@ -222,69 +222,67 @@ func (c *Conn) tryWrite(p []byte) (int, error) {
 	return c.socket.Write(p)
 }
 
-// writeOn writes all of p, for which there is no room yet.
-func (c *Conn) writeOn(ctx context.Context, p []byte) (n int, err error) {
+// writeRest writes all of p after the socket's buffer was found full.
+func (c *Conn) writeRest(ctx context.Context, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		if err = c.writes.begin(ctx, nil); err != nil {
-			break
-		}
-		if err = c.writes.waker.Park(ctx, "Conn.Write", &c.writes); err == nil {
+		if err = c.writes.wait(ctx, "Conn.Write"); err == nil {
 			var m int
 			m, err = c.tryWrite(p[n:])
 			n += m
 		}
 	}
-	// Also when it has failed: nobody waits for room any more.
+	// Also after a failure: no task waits for writability any more.
 	if e := c.socket.UnwatchWritable(); err == nil {
 		err = e
 	}
 	return n, err
 }
 
-// writeLent is writeOn of what others will write over while this waits.
-func (c *Conn) writeLent(ctx context.Context, p []byte) (int, error) {
-	st := stationOf(c.loop())
-	buf := st.takeBuffer()
-	n, err := c.writeOn(ctx, buf[:copy(buf, p)])
-	st.giveBuffer(buf)
+// writeBorrowed is writeRest for bytes in the shared buffer: it copies them first,
+// because other tasks overwrite that buffer during the wait.
+func (c *Conn) writeBorrowed(ctx context.Context, p []byte) (int, error) {
+	st := loopStateOf(c.loop())
+	buf := st.getBuffer()
+	n, err := c.writeRest(ctx, buf[:copy(buf, p)])
+	st.putBuffer(buf)
 	return n, err
 }
 
-// lent tells whether p is in the memory that ReadBorrow lends.
-func (c *Conn) lent(p []byte) bool {
-	buf := c.hub().Buf
+// borrowed reports whether p lies in the shared buffer that ReadBorrow returns.
+func (c *Conn) borrowed(p []byte) bool {
+	buf := c.registry().Buf
 	begin := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
 	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))-begin < uintptr(len(buf))
 }
 
-// Close closes the connection. Who waits in Read or Write fails with
-// net.ErrClosed. It does not wait.
+// Close closes the connection. Pending Reads and Writes fail with net.ErrClosed.
+// Close does not wait.
 func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
-		return c.fault("close", net.ErrClosed)
+		return c.netError("close", net.ErrClosed)
 	}
-	soon(c.loop(), c.end) // a loop that is closed has done it
+	runOnLoop(c.loop(), c.closeOnLoop) // a closed loop has closed the connection
 	return nil
 }
 
-// end is Close on the loop.
-func (c *Conn) end() {
+// closeOnLoop closes the connection. Loop goroutine only.
+func (c *Conn) closeOnLoop() {
 	c.closed.Store(true)
-	c.drop()
+	c.closeSocket()
 }
 
-// drop closes the descriptor.
-func (c *Conn) drop() {
+// closeSocket closes the descriptor and ends pending calls.
+func (c *Conn) closeSocket() {
 	c.socket.Close()
-	c.reads.stop()
-	c.writes.stop()
+	c.reads.close()
+	c.writes.close()
 }
 
-// CloseWrite closes the writing side: the peer reads the end.
+// CloseWrite closes the writing side: the peer reads the end of the stream.
 func (c *Conn) CloseWrite() error {
-	return c.shut(func() error {
+	return c.onLoop("close", func() error {
 		if c.socket.WriteOnly() && !c.socket.Shut() {
-			c.drop() // a pipe has no other way to tell its reader
+			c.closeSocket() // the reader of a pipe sees the end only when the descriptor closes
 			return nil
 		}
 		err := c.socket.CloseWrite()
@@ -295,18 +293,16 @@ func (c *Conn) CloseWrite() error {
 
 // CloseRead closes the reading side.
 func (c *Conn) CloseRead() error {
-	return c.shut(func() error {
+	return c.onLoop("close", func() error {
 		err := c.socket.CloseRead()
 		c.reads.wake(nil)
 		return err
 	})
 }
 
-func (c *Conn) shut(shut func() error) error { return c.quick("close", shut) }
-
-// quick does a call that does not wait. Only a goroutine that is not on the loop
-// has to wait for it.
-func (c *Conn) quick(op string, call func() error) error {
+// onLoop runs a call that does not wait. A caller on the loop runs it directly;
+// another goroutine waits for the loop to run it.
+func (c *Conn) onLoop(op string, call func() error) error {
 	do := func() error {
 		if c.closed.Load() {
 			return net.ErrClosed
@@ -314,22 +310,22 @@ func (c *Conn) quick(op string, call func() error) error {
 		return call()
 	}
 	if c.loop().Owns() {
-		return c.fault(op, do())
+		return c.netError(op, do())
 	}
-	_, err := c.abroad(op, func(context.Context) (int, error) { return 0, do() })
+	_, err := c.fromGoroutine(op, func(context.Context) (int, error) { return 0, do() })
 	return err
 }
 
-// fault is a failure as package net would return it. The end of the stream and a
-// cancellation are what they are.
-func (c *Conn) fault(op string, err error) error {
+// netError returns err as package net would: wrapped in a *net.OpError, except for
+// io.EOF and cancellations.
+func (c *Conn) netError(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	return c.explain(op, err)
+	return c.opError(op, err)
 }
 
-func (c *Conn) explain(op string, err error) error {
+func (c *Conn) opError(op string, err error) error {
 	var canceled *spindle.Canceled
 	if errors.As(err, &canceled) {
 		return err
@@ -339,55 +335,4 @@ func (c *Conn) explain(op string, err error) error {
 		a = &addrs{}
 	}
 	return sock.Error(op, c.network(a.local), a.local, a.remote, err)
-}
-
-func (c *Conn) network(a net.Addr) string {
-	switch {
-	case c.pipe:
-		return "pipe"
-	case a != nil:
-		return a.Network()
-	case c.unix:
-		return "unix"
-	}
-	return "tcp"
-}
-
-// LocalAddr is the address of this end.
-func (c *Conn) LocalAddr() net.Addr { return c.bothAddrs().local }
-
-// RemoteAddr is the address of the peer.
-func (c *Conn) RemoteAddr() net.Addr { return c.bothAddrs().remote }
-
-// bothAddrs asks the system for the addresses when they are first wanted: most
-// servers never do. Of a connection that is closed by then they are not known.
-func (c *Conn) bothAddrs() *addrs {
-	if a := c.addrs.Load(); a != nil {
-		return a
-	}
-	ask := func() {
-		a := &addrs{}
-		if fd := c.socket.FD(); fd >= 0 && !c.pipe {
-			network := "tcp"
-			if local, err := c.hub().K.LocalAddr(fd); err == nil {
-				network = sock.NetworkOf(local.Family())
-			}
-			a.local, a.remote = c.hub().Addrs(fd, network)
-		}
-		unknown := sock.NetAddr(c.network(a.local), kernel.Addr{})
-		if a.local == nil {
-			a.local = unknown
-		}
-		if a.remote == nil {
-			a.remote = unknown
-		}
-		c.addrs.CompareAndSwap(nil, a)
-	}
-	if c.loop().Owns() {
-		ask()
-	} else if _, err := c.abroad("get", func(context.Context) (int, error) { ask(); return 0, nil }); err != nil {
-		unknown := sock.NetAddr(c.network(nil), kernel.Addr{})
-		return &addrs{unknown, unknown}
-	}
-	return c.addrs.Load()
 }

@@ -8,51 +8,51 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// WriteTo copies to w what comes, until the end. It is what io.Copy calls: a
-// connection that waits for more needs no buffer.
+// WriteTo copies from c to w until the end of the stream. It implements io.WriterTo,
+// so io.Copy uses it: a connection that waits for data needs no buffer.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
-	to, ours := w.(*Conn)
-	ours = ours && to.loop() == c.loop()
-	ctx := c.home.Here()
+	to, sameLoop := w.(*Conn)
+	sameLoop = sameLoop && to.loop() == c.loop()
+	ctx := c.nursery.Here()
 	switch {
-	case ctx != nil && ours:
-		return c.pump(ctx, to)
+	case ctx != nil && sameLoop:
+		return c.copyToConn(ctx, to)
 	case ctx != nil:
-		return c.copyTo(ctx, w)
-	case ours: // one task does all of it
-		n, err := inTask(c.loop(), c.home, "Conn.WriteTo of a goroutine", func(ctx context.Context) (int64, error) { return c.pump(ctx, to) })
-		return n, c.fault("read", err)
+		return c.copyToWriter(ctx, w)
+	case sameLoop: // one task for the whole copy
+		n, err := runInTask(c.loop(), c.nursery, "Conn.WriteTo", func(ctx context.Context) (int64, error) { return c.copyToConn(ctx, to) })
+		return n, c.netError("read", err)
 	}
 	return io.Copy(w, justReader{c})
 }
 
-// ReadFrom writes what r has, until its end. It is what io.Copy calls where r does
-// not know better.
+// ReadFrom copies from r to c until the end of r. It implements io.ReaderFrom, which
+// io.Copy uses if r is no io.WriterTo.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if from, ok := r.(*Conn); ok {
 		return from.WriteTo(c)
 	}
-	if c.home.Here() == nil {
+	if c.nursery.Here() == nil {
 		return io.Copy(justWriter{c}, r)
 	}
-	st := stationOf(c.loop())
-	buf := st.takeBuffer()
-	defer st.giveBuffer(buf)
+	st := loopStateOf(c.loop())
+	buf := st.getBuffer()
+	defer st.putBuffer(buf)
 	return io.CopyBuffer(justWriter{c}, r, buf)
 }
 
-// justReader and justWriter have no better way to copy.
+// justReader and justWriter hide the WriteTo and ReadFrom methods from io.Copy.
 type (
 	justReader struct{ io.Reader }
 	justWriter struct{ io.Writer }
 )
 
-// copyTo copies to a writer of which nothing is known: it may wait before it takes
-// what it is given. It has a buffer of its own for the time of each Write.
-func (c *Conn) copyTo(ctx context.Context, w io.Writer) (n int64, err error) {
-	st := stationOf(c.loop())
+// copyToWriter copies to an arbitrary writer, which may wait before it uses the
+// bytes. So each Write gets a buffer of its own from the pool.
+func (c *Conn) copyToWriter(ctx context.Context, w io.Writer) (n int64, err error) {
+	st := loopStateOf(c.loop())
 	for {
-		buf, m, err := c.readLate(ctx, st)
+		buf, m, err := c.readPooled(ctx, st)
 		if m > 0 {
 			var k int
 			k, err = w.Write(buf[:m])
@@ -61,7 +61,7 @@ func (c *Conn) copyTo(ctx context.Context, w io.Writer) (n int64, err error) {
 				err = io.ErrShortWrite
 			}
 		}
-		st.giveBuffer(buf)
+		st.putBuffer(buf)
 		switch {
 		case err == io.EOF:
 			return n, nil
@@ -71,24 +71,24 @@ func (c *Conn) copyTo(ctx context.Context, w io.Writer) (n int64, err error) {
 	}
 }
 
-// readLate is read into a buffer that is taken when there is something to read.
-func (c *Conn) readLate(ctx context.Context, st *station) (buf []byte, n int, err error) {
+// readPooled reads into a pooled buffer, which it takes only once there is data.
+func (c *Conn) readPooled(ctx context.Context, st *loopState) (buf []byte, n int, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, 0, err
 	}
-	if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
+	if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
 		return nil, 0, err
 	}
 	try := func() {
-		buf = st.takeBuffer()
+		buf = st.getBuffer()
 		if n, err = c.tryRead(buf); err != nil {
-			st.giveBuffer(buf)
+			st.putBuffer(buf)
 			buf = nil
 		}
 	}
 	try()
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
+		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
 			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
@@ -96,6 +96,6 @@ func (c *Conn) readLate(ctx context.Context, st *station) (buf []byte, n int, er
 			try()
 		}
 	}
-	c.reads.leave()
-	return buf, n, c.fault("read", err)
+	c.reads.release()
+	return buf, n, c.netError("read", err)
 }

@@ -13,36 +13,37 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Dialer configures how to connect. The zero Dialer is what Dial uses.
+// Dialer configures how to connect. Dial uses the zero Dialer.
 type Dialer struct {
-	// Timeout is how long all of it may take: look-up and every address. Zero
-	// means as long as the system tries.
+	// Timeout limits the whole dial: the name lookup and all addresses tried. Zero
+	// means no limit but the system's.
 	Timeout time.Duration
 
-	// Local is the address of this end, "" for any.
+	// Local is the local address to dial from. Empty means any.
 	Local string
 
-	// Context is the context of a task. If it is set, connections belong to the
-	// run of that task, and the context given to Dial or DialContext may be any:
-	// only its end and its deadline count. It is for libraries that dial with
+	// Context, if set, is the context of a task. Connections then belong to the run
+	// of that task, and Dial and DialContext accept any context: only its
+	// cancellation and its deadline count. Set it for libraries that dial with
 	// contexts of their own.
 	Context context.Context
 }
 
-// ErrNoTask is the reason why Dial fails if neither its context nor Dialer.Context
-// comes from a task.
+// ErrNoTask is the reason for which Dial fails if neither its context nor
+// Dialer.Context comes from a task.
 var ErrNoTask = errors.New("stream: the context does not come from a task; pass a task's context, or set Context of the stream.Dialer")
 
 // Dial connects to an address of network "tcp", "tcp4", "tcp6" or "unix", as
-// net.Dial does. All addresses of a name are tried, IPv6 and IPv4 in turns, the
-// next when one has failed or not answered for a quarter of a second. Ctx comes from
-// a task, and the connection belongs to its run; any other context fails with
-// ErrNoTask.
+// net.Dial does. It tries all addresses of a name, alternating between IPv6 and
+// IPv4, and starts the next attempt when one has failed or has not answered within
+// 250 ms. The context comes from a task, and the connection belongs to that task's
+// run. With any other context, Dial fails with ErrNoTask.
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return Dialer{}.Dial(ctx, network, address)
 }
 
-// DialContext is the method Dial in the form that http.Transport and others take.
+// DialContext is Dial with the signature that http.Transport and other libraries
+// expect.
 func (d Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.Dial(ctx, network, address)
 	if err != nil {
@@ -51,8 +52,8 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	return c, nil
 }
 
-// Dial is the function Dial as configured by d. It may be called from any goroutine;
-// the context, or d.Context, comes from a task.
+// Dial connects as the function Dial does, configured by d. Any goroutine may call
+// it, as long as ctx or d.Context comes from a task.
 func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	base := d.Context
 	if base == nil {
@@ -61,32 +62,33 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 	if spindle.ScopeOf(base) == nil {
 		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
 	}
-	home := spindle.Background(base)
-	here := home.Here()
+	nursery := spindle.Background(base)
+	here := nursery.Here()
 	if here != nil && spindle.Current(ctx) != nil {
-		return d.within(ctx, home, network, address)
+		return d.dialTimeout(ctx, nursery, network, address)
 	}
-	if ctx.Err() != nil && home.Scope().Err() == nil { // the caller has given up, and the run has not ended
+	if ctx.Err() != nil && nursery.Scope().Err() == nil { // the caller gave up; a run that has ended is reported below
 		return nil, sock.Error("dial", network, nil, nil, context.Cause(ctx))
 	}
 	if here != nil {
-		return d.until(ctx, here, home, network, address)
+		return d.dialUntil(ctx, here, nursery, network, address)
 	}
-	return inTask(spindle.LoopOf(base), home, "Dial of a goroutine", func(here context.Context) (*Conn, error) {
-		return d.until(ctx, here, home, network, address)
+	return runInTask(spindle.LoopOf(base), nursery, "Dial", func(here context.Context) (*Conn, error) {
+		return d.dialUntil(ctx, here, nursery, network, address)
 	})
 }
 
-// until connects in the scope here, and gives up when ctx ends.
-func (d Dialer) until(ctx, here context.Context, home *spindle.Nursery, network, address string) (c *Conn, err error) {
+// dialUntil connects in the scope of the task context here and gives up when ctx is
+// done.
+func (d Dialer) dialUntil(ctx, here context.Context, nursery *spindle.Nursery, network, address string) (c *Conn, err error) {
 	if ctx.Done() == nil {
-		return d.within(here, home, network, address)
+		return d.dialTimeout(here, nursery, network, address)
 	}
 	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(here)
 		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
-		c, err = d.within(here, home, network, address)
+		c, err = d.dialTimeout(here, nursery, network, address)
 		return err
 	})
 	if err == nil && c == nil {
@@ -95,13 +97,13 @@ func (d Dialer) until(ctx, here context.Context, home *spindle.Nursery, network,
 	return c, err
 }
 
-// within connects in at most d.Timeout.
-func (d Dialer) within(ctx context.Context, home *spindle.Nursery, network, address string) (c *Conn, err error) {
+// dialTimeout connects within d.Timeout.
+func (d Dialer) dialTimeout(ctx context.Context, nursery *spindle.Nursery, network, address string) (c *Conn, err error) {
 	if d.Timeout <= 0 {
-		return d.connect(ctx, home, network, address)
+		return d.connect(ctx, nursery, network, address)
 	}
 	late, err := spindle.MoveOnAfter(ctx, d.Timeout, func(ctx context.Context) error {
-		c, err = d.connect(ctx, home, network, address)
+		c, err = d.connect(ctx, nursery, network, address)
 		return err
 	})
 	if late {
@@ -110,7 +112,7 @@ func (d Dialer) within(ctx context.Context, home *spindle.Nursery, network, addr
 	return c, err
 }
 
-func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, address string) (*Conn, error) {
+func (d Dialer) connect(ctx context.Context, nursery *spindle.Nursery, network, address string) (*Conn, error) {
 	t, err := sock.ParseTarget(network, address)
 	if err == nil && t.Type != kernel.Stream {
 		err = net.UnknownNetworkError(network)
@@ -125,7 +127,7 @@ func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, add
 	if err != nil {
 		return nil, sock.Error("dial", network, nil, nil, err)
 	}
-	hub := sock.RegistryOf(spindle.LoopOf(ctx))
+	registry := sock.RegistryOf(spindle.LoopOf(ctx))
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return nil, err
@@ -133,7 +135,7 @@ func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, add
 	var fd int
 	var to kernel.Addr
 	var failure error
-	dialing := hub.Dial(t, local, func(n int, a kernel.Addr, err error) {
+	dialing := registry.Dial(t, local, func(n int, a kernel.Addr, err error) {
 		fd, to, failure = n, a, err
 		w.Wake(nil)
 	})
@@ -141,22 +143,23 @@ func (d Dialer) connect(ctx context.Context, home *spindle.Nursery, network, add
 		return nil, err
 	}
 	if failure != nil {
-		return nil, sock.Error("dial", network, nil, addressed(network, t), failure)
+		return nil, sock.Error("dial", network, nil, targetAddr(network, t), failure)
 	}
 	unix := to.Family() == kernel.Unix
 	if !unix {
-		hub.K.SetOption(fd, kernel.NoDelay, 1)
+		registry.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := newConn(home, hub, fd, sock.KindOf(to.Family()))
+	c, err := newConn(nursery, registry, fd, sock.KindOf(to.Family()))
 	if err != nil {
-		return nil, sock.Error("dial", network, nil, addressed(network, t), err)
+		return nil, sock.Error("dial", network, nil, targetAddr(network, t), err)
 	}
 	c.unix = unix
 	return c, nil
 }
 
-// addressed is the address that a failure names; nil if a name stood for several.
-func addressed(network string, t sock.Target) net.Addr {
+// targetAddr returns the address to name in an error, or nil if the target is a host
+// name.
+func targetAddr(network string, t sock.Target) net.Addr {
 	a, ok := t.Known(false)
 	if !ok {
 		return nil

@@ -227,7 +227,7 @@ func TestMisuseIsNamed(t *testing.T) {
 			call()
 		}
 		callback := func(name string) string {
-			return "stream: " + name + " of a goroutine called from a callback of the loop; start a task"
+			return "stream: " + name + " called from a callback of the loop; start a task"
 		}
 		var called spindle.Lot
 		spindle.LoopOf(ctx).CallSoon(func() {

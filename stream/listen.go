@@ -14,47 +14,48 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Listener accepts connections. It is a net.Listener.
+// Listener accepts connections. It implements net.Listener.
 type Listener struct {
-	hub     *sock.Registry
-	home    *spindle.Nursery
-	network string
-	addr    kernel.Addr
-	closed  atomic.Bool
-	file    sock.File // of who has set closed
+	registry *sock.Registry
+	nursery  *spindle.Nursery
+	network  string
+	addr     kernel.Addr
+	closed   atomic.Bool
+	file     sock.File // used only by the goroutine that sets closed
 
 	// Loop goroutine only.
-	listener *sock.Listener
-	pending  []int       // accepted, and not yet asked for
-	waiting  spindle.Lot // who asks
+	listener  *sock.Listener
+	pending   []int       // accepted, waiting for a call of Accept
+	acceptors spindle.Lot // tasks that wait in Accept
 }
 
 var _ net.Listener = (*Listener)(nil)
 
-// ListenConfig is how to listen, where Listen does not do.
+// ListenConfig configures how to listen. Listen uses the zero ListenConfig.
 type ListenConfig struct {
-	// Backlog is how many connections the system keeps until they are
+	// Backlog is the number of connections that the system queues until they are
 	// accepted. Zero means 4096.
 	Backlog int
 
-	// ReusePort lets several listeners share one address; the system spreads
-	// connections over them.
+	// ReusePort lets several listeners share one address; the system distributes
+	// connections among them.
 	ReusePort bool
 }
 
-// Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or
-// "unix", as net.Listen does. Ctx is a task's; the listener belongs to its run.
+// Listen listens on an address of network "tcp", "tcp4", "tcp6" or "unix", as
+// net.Listen does. The context comes from a task, and the listener belongs to that
+// task's run.
 func Listen(ctx context.Context, network, address string) (*Listener, error) {
 	return ListenConfig{}.Listen(ctx, network, address)
 }
 
-// Listen is Listen as configured.
+// Listen listens as the function Listen does, configured by lc.
 func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Listener, error) {
 	listen := func(ctx context.Context) (*Listener, error) { return lc.listen(ctx, network, address) }
 	if spindle.Current(ctx) != nil {
 		return listen(ctx)
 	}
-	return inTask(spindle.LoopOf(ctx), spindle.Background(ctx), "Listen of a goroutine", listen)
+	return runInTask(spindle.LoopOf(ctx), spindle.Background(ctx), "Listen", listen)
 }
 
 func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Listener, error) {
@@ -70,32 +71,32 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
-	st := stationOf(l)
-	hub := st.hub
+	st := loopStateOf(l)
+	registry := st.registry
 	b := sock.Binding{Backlog: lc.Backlog, ReusePort: lc.ReusePort, V6Only: network == "tcp6"}
-	fd, err := hub.Bind(a, b)
+	fd, err := registry.Bind(a, b)
 	if fallback, ok := t.WithoutIPv6(); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
 		a = fallback
-		fd, err = hub.Bind(a, b)
+		fd, err = registry.Bind(a, b)
 	}
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	ln := &Listener{hub: hub, home: spindle.Background(ctx), network: network}
-	if ln.addr, err = hub.K.LocalAddr(fd); err == nil {
-		ln.file = sock.Claim(hub.K, ln.addr)
-		ln.listener, err = hub.Listen(fd, ln.accepted, nil)
+	ln := &Listener{registry: registry, nursery: spindle.Background(ctx), network: network}
+	if ln.addr, err = registry.K.LocalAddr(fd); err == nil {
+		ln.file = sock.Claim(registry.K, ln.addr)
+		ln.listener, err = registry.Listen(fd, ln.onAccept, nil)
 	}
 	if err != nil {
-		ln.file.Remove(hub.K)
-		hub.K.CloseFD(fd)
+		ln.file.Remove(registry.K)
+		registry.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
 	st.listeners = append(st.listeners, ln)
 	return ln, nil
 }
 
-// resolve is the address to bind, looked up if it is a name.
+// resolve returns the address of t to bind to. It looks up a host name.
 func resolve(ctx context.Context, t sock.Target) (kernel.Addr, error) {
 	if a, ok := t.Known(true); ok {
 		return a, nil
@@ -108,25 +109,25 @@ func resolve(ctx context.Context, t sock.Target) (kernel.Addr, error) {
 		return kernel.Addr{}, err
 	}
 	for _, a := range addrs {
-		if a.Family() == kernel.IPv4 { // as net has it
+		if a.Family() == kernel.IPv4 { // net prefers IPv4 here, too
 			return a, nil
 		}
 	}
 	return addrs[0], nil
 }
 
-// mostPending is how many connections are accepted ahead.
-const mostPending = 64
+// maxPending is how many connections are accepted before Accept is called for them.
+const maxPending = 64
 
-func (ln *Listener) accepted(fd int) {
+func (ln *Listener) onAccept(fd int) {
 	ln.pending = append(ln.pending, fd)
-	if len(ln.pending) >= mostPending {
+	if len(ln.pending) >= maxPending {
 		ln.listener.Pause()
 	}
-	ln.waiting.Wake(1)
+	ln.acceptors.Wake(1)
 }
 
-// Accept waits for a connection.
+// Accept waits for a connection and returns it.
 func (ln *Listener) Accept() (net.Conn, error) {
 	c, err := ln.AcceptConn()
 	if err != nil {
@@ -135,39 +136,39 @@ func (ln *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptConn is Accept without the interface around.
+// AcceptConn is Accept with a concrete result type.
 func (ln *Listener) AcceptConn() (*Conn, error) {
-	if ctx := ln.home.Here(); ctx != nil {
-		return ln.acceptIn(ctx)
+	if ctx := ln.nursery.Here(); ctx != nil {
+		return ln.accept(ctx)
 	}
-	c, err := inTask(ln.hub.L, ln.home, "Listener.Accept of a goroutine", ln.acceptIn)
-	return c, ln.fault("accept", err)
+	c, err := runInTask(ln.registry.L, ln.nursery, "Listener.Accept", ln.accept)
+	return c, ln.netError("accept", err)
 }
 
-func (ln *Listener) acceptIn(ctx context.Context) (*Conn, error) {
+func (ln *Listener) accept(ctx context.Context) (*Conn, error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
 	for {
-		fd, err := ln.next(ctx)
+		fd, err := ln.nextFD(ctx)
 		if err != nil {
-			return nil, ln.fault("accept", err)
+			return nil, ln.netError("accept", err)
 		}
-		c, err := ln.conn(fd)
+		c, err := ln.newConn(fd)
 		if err == nil {
 			return c, nil
 		}
-		// The descriptor could not be watched; the next may.
+		// The descriptor could not be watched. That need not hold for the next one.
 	}
 }
 
-// next is the next accepted descriptor.
-func (ln *Listener) next(ctx context.Context) (int, error) {
+// nextFD waits for an accepted descriptor and returns it.
+func (ln *Listener) nextFD(ctx context.Context) (int, error) {
 	for len(ln.pending) == 0 {
 		if ln.closed.Load() {
 			return -1, net.ErrClosed
 		}
-		if err := ln.waiting.Wait(ctx, "Listener.Accept"); err != nil {
+		if err := ln.acceptors.Wait(ctx, "Listener.Accept"); err != nil {
 			return -1, err
 		}
 	}
@@ -180,19 +181,19 @@ func (ln *Listener) next(ctx context.Context) (int, error) {
 	return fd, nil
 }
 
-func (ln *Listener) conn(fd int) (*Conn, error) {
+func (ln *Listener) newConn(fd int) (*Conn, error) {
 	unix := ln.addr.Family() == kernel.Unix
 	if !unix {
-		ln.hub.K.SetOption(fd, kernel.NoDelay, 1)
+		ln.registry.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := newConn(ln.home, ln.hub, fd, sock.KindOf(ln.addr.Family()))
+	c, err := newConn(ln.nursery, ln.registry, fd, sock.KindOf(ln.addr.Family()))
 	if err == nil {
 		c.unix = unix
 	}
 	return c, err
 }
 
-func (ln *Listener) fault(op string, err error) error {
+func (ln *Listener) netError(op string, err error) error {
 	var canceled *spindle.Canceled
 	if err == nil || errors.As(err, &canceled) {
 		return err
@@ -200,35 +201,37 @@ func (ln *Listener) fault(op string, err error) error {
 	return sock.Error(op, ln.network, nil, ln.Addr(), err)
 }
 
-// Addr is the address the listener is bound to.
+// Addr returns the address the listener is bound to.
 func (ln *Listener) Addr() net.Addr { return sock.NetAddr(ln.network, ln.addr) }
 
-// Close stops to accept; who waits in Accept fails with net.ErrClosed. The path of
-// a Unix socket is removed, unless another socket has taken its place. It does not
-// wait.
+// Close stops accepting. Pending calls of Accept fail with net.ErrClosed. Close
+// removes the path of a Unix socket, unless another socket has replaced it. It does
+// not wait.
 func (ln *Listener) Close() error {
 	if ln.closed.Swap(true) {
-		return ln.fault("close", net.ErrClosed)
+		return ln.netError("close", net.ErrClosed)
 	}
 	ln.unlink()
-	soon(ln.hub.L, ln.end)
+	runOnLoop(ln.registry.L, ln.closeOnLoop)
 	return nil
 }
 
-// unlink is called once, by whoever has closed it.
-func (ln *Listener) unlink() { ln.file.Remove(ln.hub.K) }
+// unlink removes the path of a Unix socket. The goroutine that has set closed calls
+// it, once.
+func (ln *Listener) unlink() { ln.file.Remove(ln.registry.K) }
 
-// end is Close on the loop.
-func (ln *Listener) end() {
-	st := stationOf(ln.hub.L)
+// closeOnLoop closes the listener and the connections that are still pending. Loop
+// goroutine only.
+func (ln *Listener) closeOnLoop() {
+	st := loopStateOf(ln.registry.L)
 	st.listeners = slices.DeleteFunc(st.listeners, func(o *Listener) bool { return o == ln })
 	ln.listener.Close()
 	for _, fd := range ln.pending {
-		ln.hub.K.CloseFD(fd)
+		ln.registry.K.CloseFD(fd)
 	}
 	ln.pending = nil
-	ln.waiting.Wake(1 << 30)
+	ln.acceptors.Wake(1 << 30)
 }
 
-// Loop is the loop that the listener is on.
-func (ln *Listener) Loop() *loop.Loop { return ln.hub.L }
+// Loop returns the listener's loop.
+func (ln *Listener) Loop() *loop.Loop { return ln.registry.L }

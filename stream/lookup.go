@@ -7,10 +7,10 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// LookupNetIP looks up the addresses of a host, as net.Resolver's LookupNetIP does;
-// network is "ip", "ip4" or "ip6". An IPv4 address is always in its own form, never
-// in that of IPv6. The look-up is done away from the loop; when ctx is cancelled it
-// is given up at once. It fails with a *net.DNSError.
+// LookupNetIP looks up the addresses of a host, as net.Resolver's LookupNetIP does.
+// The network is "ip", "ip4" or "ip6". IPv4 addresses are never returned in their
+// IPv4-mapped IPv6 form. The lookup runs on a worker; when ctx is cancelled,
+// LookupNetIP returns at once. A failed lookup returns a *net.DNSError.
 func LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	lookup, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -4,26 +4,27 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// The options below have the names that they have in package net. A goroutine that
-// is not on the loop waits for it.
+// The socket options below have the names they have in package net. A goroutine that
+// is not on the loop waits for the loop to set them.
 
-// SetNoDelay has what is written sent at once, and not held back to be sent with
-// more. It is on unless it is turned off.
+// SetNoDelay controls whether data is sent immediately (the default) or may be
+// delayed to send fewer, larger segments.
 func (c *Conn) SetNoDelay(on bool) error { return c.setOption(kernel.NoDelay, oneIf(on)) }
 
-// SetKeepAlive has the system find out whether the peer is still there when nothing
-// has come for a long time.
+// SetKeepAlive controls whether the system probes an idle connection to detect that
+// the peer is gone.
 func (c *Conn) SetKeepAlive(on bool) error { return c.setOption(kernel.KeepAlive, oneIf(on)) }
 
-// SetReadBuffer sets how much the system keeps that was not read yet.
+// SetReadBuffer sets the size of the system's receive buffer.
 func (c *Conn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBuffer, bytes) }
 
-// SetWriteBuffer sets how much the system keeps that was not sent yet.
+// SetWriteBuffer sets the size of the system's send buffer.
 func (c *Conn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
 
-// SetLinger says what Close does with what was not sent yet: with sec < 0, as
-// usual, the system sends it on; with 0 it is dropped and the connection reset;
-// otherwise Close, and the loop with it, waits for at most so many seconds.
+// SetLinger sets what Close does with unsent data. With sec < 0, the default, the
+// system sends it in the background. With sec == 0, the system discards it and
+// resets the connection. With sec > 0, Close blocks, and the loop with it, for up to
+// sec seconds.
 func (c *Conn) SetLinger(sec int) error { return c.setOption(kernel.LingerSeconds, sec) }
 
 func oneIf(on bool) int {
@@ -34,5 +35,23 @@ func oneIf(on bool) int {
 }
 
 func (c *Conn) setOption(o kernel.Option, value int) error {
-	return c.quick("set", func() error { return c.hub().K.SetOption(c.socket.FD(), o, value) })
+	return c.onLoop("set", func() error { return c.registry().K.SetOption(c.socket.FD(), o, value) })
+}
+
+// Cred identifies the process at the other end of a Unix socket.
+type Cred struct {
+	PID      int // the process that connected or listened
+	UID, GID int // its user and group
+}
+
+// PeerCred returns the credentials of the peer of a Unix socket, as of the time when
+// the connection was made. On systems other than Linux, and for other connections,
+// it fails with an error that wraps errors.ErrUnsupported.
+func (c *Conn) PeerCred() (cred Cred, err error) {
+	err = c.onLoop("get", func() error {
+		k, err := c.registry().K.Native().PeerCred(c.socket.FD())
+		cred = Cred(k)
+		return err
+	})
+	return cred, err
 }

@@ -15,23 +15,23 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// PacketConn sends and receives datagrams: of UDP, or of a Unix socket. It is a
-// net.PacketConn; one that DialPacket has made is a net.Conn too. What Conn says of
-// tasks, goroutines, cancellation and turns holds for it.
+// PacketConn sends and receives datagrams over UDP or a Unix socket. It implements
+// net.PacketConn; one made by DialPacket can be used as a net.Conn, too. It treats
+// tasks, other goroutines, cancellation and concurrent calls as a Conn does.
 type PacketConn struct {
 	socket    socket
-	home      *spindle.Nursery
+	nursery   *spindle.Nursery
 	network   string
 	family    kernel.Family
-	addr      kernel.Addr // of this end
-	peer      kernel.Addr // if it is connected
+	addr      kernel.Addr // local address
+	peer      kernel.Addr // zero if not connected
 	connected bool
 	closed    atomic.Bool // Close was called
 
 	// Loop goroutine only.
-	reads  side
-	writes side
-	file   sock.File // to be removed
+	reads  direction
+	writes direction
+	file   sock.File // path to remove on close
 }
 
 var (
@@ -40,14 +40,15 @@ var (
 )
 
 // ListenPacket receives datagrams at an address of network "udp", "udp4", "udp6" or
-// "unixgram", as net.ListenPacket does. Ctx is a task's; the PacketConn belongs to
-// its run.
+// "unixgram", as net.ListenPacket does. The context comes from a task, and the
+// PacketConn belongs to that task's run.
 func ListenPacket(ctx context.Context, network, address string) (*PacketConn, error) {
 	return openPacket(ctx, "listen", network, address, "")
 }
 
-// DialPacket is a PacketConn that talks to one address only, by Read and Write, and
-// learns that nobody is there: the next call then fails with ECONNREFUSED.
+// DialPacket returns a PacketConn that exchanges datagrams with one address, through
+// Read and Write. If no socket receives there, the next call fails with
+// ECONNREFUSED.
 func DialPacket(ctx context.Context, network, address string) (*PacketConn, error) {
 	return openPacket(ctx, "dial", network, "", address)
 }
@@ -64,7 +65,7 @@ func openPacket(ctx context.Context, op, network, local, remote string) (*Packet
 	if spindle.Current(ctx) != nil {
 		return open(ctx)
 	}
-	return inTask(spindle.LoopOf(ctx), spindle.Background(ctx), op+" of a goroutine", open)
+	return runInTask(spindle.LoopOf(ctx), spindle.Background(ctx), op, open)
 }
 
 func newPacket(ctx context.Context, network, local, remote string) (*PacketConn, error) {
@@ -72,28 +73,28 @@ func newPacket(ctx context.Context, network, local, remote string) (*PacketConn,
 	if err != nil {
 		return nil, err
 	}
-	hub := stationOf(spindle.LoopOf(ctx)).hub
-	fd, err := hub.Datagram(b)
-	if older, ok := b.WithoutIPv6(network, local); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
-		b = older
-		fd, err = hub.Datagram(b)
+	registry := loopStateOf(spindle.LoopOf(ctx)).registry
+	fd, err := registry.Datagram(b)
+	if fallback, ok := b.WithoutIPv6(network, local); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
+		b = fallback
+		fd, err = registry.Datagram(b)
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &PacketConn{home: spindle.Background(ctx), network: network, family: b.Family,
+	c := &PacketConn{nursery: spindle.Background(ctx), network: network, family: b.Family,
 		peer: b.Remote, connected: b.Remote.Family() != 0}
-	c.file = sock.Claim(hub.K, b.Local)
-	c.addr, _ = hub.K.LocalAddr(fd)
-	if err := c.socket.Init(hub, fd, sock.Socket, (*packetOwner)(c)); err != nil {
-		c.file.Remove(hub.K)
+	c.file = sock.Claim(registry.K, b.Local)
+	c.addr, _ = registry.K.LocalAddr(fd)
+	if err := c.socket.Init(registry, fd, sock.Socket, (*packetOwner)(c)); err != nil {
+		c.file.Remove(registry.K)
 		return nil, err
 	}
 	c.socket.PauseReading()
 	return c, nil
 }
 
-// bindPacket finds out the addresses, looked up if they are names.
+// bindPacket returns the addresses to bind and connect to. It looks up host names.
 func bindPacket(ctx context.Context, network, local, remote string) (sock.DatagramBinding, error) {
 	for _, address := range []*string{&local, &remote} {
 		if *address == "" {
@@ -116,11 +117,11 @@ func bindPacket(ctx context.Context, network, local, remote string) (sock.Datagr
 
 func (c *PacketConn) loop() *loop.Loop { return c.socket.Registry().L }
 
-// packetOwner is what a PacketConn is to its socket.
+// packetOwner implements sock's callbacks without adding methods to PacketConn.
 type packetOwner PacketConn
 
-// SocketReady wakes who waits. An error that came from far is told by whichever
-// call is next.
+// SocketReady wakes the waiting tasks. An error that an earlier datagram caused is
+// returned by whichever call is next.
 func (o *packetOwner) SocketReady() {
 	c := (*PacketConn)(o)
 	if c.socket.Readable() {
@@ -131,31 +132,31 @@ func (o *packetOwner) SocketReady() {
 	}
 }
 
-// SocketOrphaned is called when the loop is closed.
-func (o *packetOwner) SocketOrphaned() { (*PacketConn)(o).end() }
+// SocketOrphaned closes the PacketConn when the loop closes.
+func (o *packetOwner) SocketOrphaned() { (*PacketConn)(o).closeOnLoop() }
 
-// Close closes it; who waits fails with net.ErrClosed. The path of a Unix socket is
-// removed. It does not wait.
+// Close closes the PacketConn. Pending calls fail with net.ErrClosed. Close removes
+// the path of a Unix socket. It does not wait.
 func (c *PacketConn) Close() error {
 	if c.closed.Swap(true) {
-		return c.fault("close", kernel.Addr{}, net.ErrClosed)
+		return c.netError("close", kernel.Addr{}, net.ErrClosed)
 	}
-	soon(c.loop(), c.end) // a loop that is closed has done it
+	runOnLoop(c.loop(), c.closeOnLoop) // a closed loop has closed it
 	return nil
 }
 
-func (c *PacketConn) end() {
+func (c *PacketConn) closeOnLoop() {
 	c.closed.Store(true)
 	c.file.Remove(c.socket.Registry().K)
 	c.socket.Close()
-	c.reads.stop()
-	c.writes.stop()
+	c.reads.close()
+	c.writes.close()
 }
 
-// LocalAddr is the address of this end.
+// LocalAddr returns the local address.
 func (c *PacketConn) LocalAddr() net.Addr { return sock.NetAddr(c.network, c.addr) }
 
-// RemoteAddr is the peer's address, nil if there is not one peer.
+// RemoteAddr returns the peer's address, or nil if the PacketConn is not connected.
 func (c *PacketConn) RemoteAddr() net.Addr {
 	if !c.connected {
 		return nil
@@ -163,40 +164,40 @@ func (c *PacketConn) RemoteAddr() net.Addr {
 	return sock.NetAddr(c.network, c.peer)
 }
 
-// LocalAddrPort is LocalAddr of UDP.
+// LocalAddrPort returns the local address of a UDP socket.
 func (c *PacketConn) LocalAddrPort() netip.AddrPort { return c.addr.AddrPort }
 
-// SetDeadline sets both deadlines.
+// SetDeadline sets the read and write deadlines.
 func (c *PacketConn) SetDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.reads, &c.writes)
 }
 
-// SetReadDeadline has reading fail with os.ErrDeadlineExceeded once t has come. The
-// zero Time means never. It does not wait.
+// SetReadDeadline sets the time after which reads fail with os.ErrDeadlineExceeded.
+// The zero Time means no deadline. It does not wait.
 func (c *PacketConn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.reads) }
 
-// SetWriteDeadline is SetReadDeadline for writing.
+// SetWriteDeadline sets the deadline for writes, as SetReadDeadline does for reads.
 func (c *PacketConn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writes) }
 
-func (c *PacketConn) setDeadlines(t time.Time, sides ...*side) error {
+func (c *PacketConn) setDeadlines(t time.Time, directions ...*direction) error {
 	if c.closed.Load() {
-		return c.fault("set", kernel.Addr{}, net.ErrClosed)
+		return c.netError("set", kernel.Addr{}, net.ErrClosed)
 	}
-	return c.fault("set", kernel.Addr{}, soon(c.loop(), func() {
+	return c.netError("set", kernel.Addr{}, runOnLoop(c.loop(), func() {
 		if c.socket.Closed() {
 			return
 		}
-		for _, s := range sides {
-			s.setDeadline(c.loop(), t)
+		for _, d := range directions {
+			d.setDeadline(c.loop(), t)
 		}
 	}))
 }
 
-// SetReadBuffer sets how much the system keeps that was not read yet: what comes
-// when it is full is lost.
+// SetReadBuffer sets the size of the system's receive buffer. Datagrams that arrive
+// when it is full are lost.
 func (c *PacketConn) SetReadBuffer(bytes int) error { return c.setOption(kernel.RecvBuffer, bytes) }
 
-// SetWriteBuffer sets how much the system keeps that was not sent yet.
+// SetWriteBuffer sets the size of the system's send buffer.
 func (c *PacketConn) SetWriteBuffer(bytes int) error { return c.setOption(kernel.SendBuffer, bytes) }
 
 // SetBroadcast permits sending to broadcast addresses.
@@ -213,13 +214,14 @@ func (c *PacketConn) setOption(o kernel.Option, value int) error {
 	if c.loop().Owns() {
 		_, err = do(nil)
 	} else {
-		_, err = inTask(c.loop(), c.home, "PacketConn option of a goroutine", do)
+		_, err = runInTask(c.loop(), c.nursery, "PacketConn option", do)
 	}
-	return c.fault("set", kernel.Addr{}, err)
+	return c.netError("set", kernel.Addr{}, err)
 }
 
-// fault is a failure as package net would return it; to is whom it was to be sent.
-func (c *PacketConn) fault(op string, to kernel.Addr, err error) error {
+// netError returns err as package net would. The address to is the datagram's
+// destination, if it has one.
+func (c *PacketConn) netError(op string, to kernel.Addr, err error) error {
 	if err == nil {
 		return nil
 	}

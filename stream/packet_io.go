@@ -14,53 +14,49 @@ import (
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
-// ErrTruncated says that a datagram was longer than the buffer it was read into,
-// and its end is lost. Only ReadPacket tells.
+// ErrTruncated means that a datagram was longer than the buffer it was read into and
+// that the rest of it is lost. Only ReadPacket returns it.
 var ErrTruncated = errors.New("stream: datagram longer than the buffer")
 
-// received is a datagram that was read.
-type received struct {
+// datagram describes a received datagram.
+type datagram struct {
 	n         int
 	from      kernel.Addr
 	truncated bool
 }
 
-// read is how every way of reading is done.
-func (c *PacketConn) read(p []byte) (r received, err error) {
-	if ctx := c.home.Here(); ctx != nil {
-		r, err = c.readIn(ctx, p)
+// read receives one datagram, for all exported read methods.
+func (c *PacketConn) read(p []byte) (r datagram, err error) {
+	if ctx := c.nursery.Here(); ctx != nil {
+		r, err = c.readTask(ctx, p)
 	} else {
-		r, err = inTask(c.loop(), c.home, "PacketConn.Read of a goroutine",
-			func(ctx context.Context) (received, error) { return c.readIn(ctx, p) })
+		r, err = runInTask(c.loop(), c.nursery, "PacketConn.Read",
+			func(ctx context.Context) (datagram, error) { return c.readTask(ctx, p) })
 	}
 	if err != nil {
-		err = c.fault("read", kernel.Addr{}, err)
+		err = c.netError("read", kernel.Addr{}, err)
 	}
 	return r, err
 }
 
-func (c *PacketConn) readIn(ctx context.Context, p []byte) (r received, err error) {
+func (c *PacketConn) readTask(ctx context.Context, p []byte) (r datagram, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return r, err
 	}
-	if err := c.reads.enter(ctx, "PacketConn.Read"); err != nil {
+	if err := c.reads.acquire(ctx, "PacketConn.Read"); err != nil {
 		return r, err
 	}
 	r, err = c.tryRead(p)
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
-			err = c.reads.waker.Park(ctx, "PacketConn.Read", &c.reads)
-		}
-		c.socket.PauseReading()
-		if err == nil {
+		if err = c.reads.waitReadable(ctx, &c.socket, "PacketConn.Read"); err == nil {
 			r, err = c.tryRead(p)
 		}
 	}
-	c.reads.leave()
+	c.reads.release()
 	return r, err
 }
 
-func (c *PacketConn) tryRead(p []byte) (r received, err error) {
+func (c *PacketConn) tryRead(p []byte) (r datagram, err error) {
 	if c.reads.expired() {
 		return r, os.ErrDeadlineExceeded
 	}
@@ -68,8 +64,8 @@ func (c *PacketConn) tryRead(p []byte) (r received, err error) {
 	return r, err
 }
 
-// ReadFrom reads one datagram and tells who sent it. What does not fit into p is
-// lost: see ReadPacket.
+// ReadFrom reads one datagram and returns the sender's address. Bytes that do not
+// fit into p are lost; ReadPacket reports that.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	r, err := c.read(p)
 	if err != nil {
@@ -78,7 +74,8 @@ func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	return r.n, c.sender(r.from), nil
 }
 
-// sender is an address as net has it: none for a Unix socket without a name.
+// sender returns the address as net would: a nil *net.UnixAddr for an unnamed Unix
+// socket.
 func (c *PacketConn) sender(a kernel.Addr) net.Addr {
 	if a.Family() == 0 {
 		if c.family == kernel.Unix {
@@ -86,46 +83,46 @@ func (c *PacketConn) sender(a kernel.Addr) net.Addr {
 		}
 		return nil
 	}
-	a.AddrPort = plain(a.AddrPort)
+	a.AddrPort = unmap(a.AddrPort)
 	return sock.NetAddr(c.network, a)
 }
 
-// plain is an address as its owner would write it: one of IPv4 may come in IPv6's
-// form.
-func plain(a netip.AddrPort) netip.AddrPort {
+// unmap returns an IPv4-mapped IPv6 address in IPv4 form, and any other address as
+// it is.
+func unmap(a netip.AddrPort) netip.AddrPort {
 	if a.Addr().Is4In6() {
 		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 	}
 	return a
 }
 
-// ReadFromAddrPort is ReadFrom of UDP that allocates nothing for the address. One
-// of IPv4 is always in IPv4's form.
+// ReadFromAddrPort is ReadFrom for UDP without an allocation for the address. It
+// returns IPv4 addresses in IPv4 form.
 func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err error) {
 	r, err := c.read(p)
-	return r.n, plain(r.from.AddrPort), err
+	return r.n, unmap(r.from.AddrPort), err
 }
 
-// ReadPacket is ReadFromAddrPort that fails with ErrTruncated, and len(p) bytes, if
-// there was more.
+// ReadPacket is ReadFromAddrPort, except that a datagram longer than p fails with
+// ErrTruncated and its first len(p) bytes.
 func (c *PacketConn) ReadPacket(p []byte) (n int, from netip.AddrPort, err error) {
 	r, err := c.read(p)
 	if err == nil && r.truncated {
-		err = c.fault("read", r.from, ErrTruncated)
+		err = c.netError("read", r.from, ErrTruncated)
 	}
-	return r.n, plain(r.from.AddrPort), err
+	return r.n, unmap(r.from.AddrPort), err
 }
 
-// Read is ReadFrom without the address.
+// Read reads one datagram and drops the sender's address.
 func (c *PacketConn) Read(p []byte) (int, error) {
 	r, err := c.read(p)
 	return r.n, err
 }
 
-// Write sends one datagram to the peer that DialPacket has named.
+// Write sends one datagram to the peer given to DialPacket.
 func (c *PacketConn) Write(p []byte) (int, error) { return c.send(p, kernel.Addr{}) }
 
-// WriteTo sends one datagram, waiting for room.
+// WriteTo sends one datagram, waiting while the socket's buffer is full.
 func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 	var a kernel.Addr
 	switch to := to.(type) {
@@ -139,12 +136,12 @@ func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 		}
 	case nil:
 	default:
-		return 0, c.fault("write", kernel.Addr{}, syscall.EINVAL)
+		return 0, c.netError("write", kernel.Addr{}, syscall.EINVAL)
 	}
 	return c.sendTo(p, a)
 }
 
-// WriteToAddrPort is WriteTo of UDP that allocates nothing for the address.
+// WriteToAddrPort is WriteTo for UDP without an allocation for the address.
 func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (int, error) {
 	return c.sendTo(p, kernel.Addr{AddrPort: to})
 }
@@ -152,53 +149,53 @@ func (c *PacketConn) WriteToAddrPort(p []byte, to netip.AddrPort) (int, error) {
 func (c *PacketConn) sendTo(p []byte, to kernel.Addr) (int, error) {
 	switch {
 	case c.connected:
-		return 0, c.fault("write", to, net.ErrWriteToConnected)
+		return 0, c.netError("write", to, net.ErrWriteToConnected)
 	case to.Family() == 0:
-		return 0, c.fault("write", to, syscall.EDESTADDRREQ)
+		return 0, c.netError("write", to, syscall.EDESTADDRREQ)
 	case c.family == kernel.IPv6 && to.Family() == kernel.IPv4:
 		to.AddrPort = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
 	case c.family == kernel.IPv4 && to.Addr().Is4In6():
-		to.AddrPort = plain(to.AddrPort)
+		to.AddrPort = unmap(to.AddrPort)
 	case c.family != to.Family():
-		return 0, c.fault("write", to, &net.AddrError{Err: "address of another family", Addr: to.String()})
+		return 0, c.netError("write", to, &net.AddrError{Err: "address of another family", Addr: to.String()})
 	}
 	return c.send(p, to)
 }
 
 func (c *PacketConn) send(p []byte, to kernel.Addr) (n int, err error) {
-	if ctx := c.home.Here(); ctx != nil {
-		n, err = c.sendIn(ctx, p, to)
+	if ctx := c.nursery.Here(); ctx != nil {
+		n, err = c.sendTask(ctx, p, to)
 	} else {
-		n, err = inTask(c.loop(), c.home, "PacketConn.Write of a goroutine",
-			func(ctx context.Context) (int, error) { return c.sendIn(ctx, p, to) })
+		n, err = runInTask(c.loop(), c.nursery, "PacketConn.Write",
+			func(ctx context.Context) (int, error) { return c.sendTask(ctx, p, to) })
 	}
 	if err != nil {
-		err = c.fault("write", to, err)
+		err = c.netError("write", to, err)
 	}
 	return n, err
 }
 
-func (c *PacketConn) sendIn(ctx context.Context, p []byte, to kernel.Addr) (n int, err error) {
+func (c *PacketConn) sendTask(ctx context.Context, p []byte, to kernel.Addr) (n int, err error) {
 	if !c.connected && to.Family() == 0 {
 		return 0, syscall.EDESTADDRREQ
 	}
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return 0, err
 	}
-	if err := c.writes.enter(ctx, "PacketConn.Write"); err != nil {
+	if err := c.writes.acquire(ctx, "PacketConn.Write"); err != nil {
 		return 0, err
 	}
 	if err = c.trySend(p, to); err == syscall.EAGAIN {
 		for err == syscall.EAGAIN {
-			if err = c.awaitRoom(ctx); err == nil {
+			if err = c.waitWritable(ctx); err == nil {
 				err = c.trySend(p, to)
 			}
 		}
-		if e := c.socket.UnwatchWritable(); err == nil { // nobody waits for room any more
+		if e := c.socket.UnwatchWritable(); err == nil { // no task waits for writability any more
 			err = e
 		}
 	}
-	c.writes.leave()
+	c.writes.release()
 	if err != nil {
 		return 0, err
 	}
@@ -212,22 +209,20 @@ func (c *PacketConn) trySend(p []byte, to kernel.Addr) error {
 	return c.socket.SendTo(p, to)
 }
 
-// fullRest is how long a sender waits where no event tells of room.
-const fullRest = time.Millisecond
+// unixRetryInterval is the pause between attempts where no event reports
+// writability.
+const unixRetryInterval = time.Millisecond
 
-// awaitRoom waits until there may be room. A Unix socket that is not connected is
-// writable also while the one it sends to is full: then no event tells, or one
-// tells all the time, and the only way is to try again later.
-func (c *PacketConn) awaitRoom(ctx context.Context) error {
+// waitWritable waits until a send may succeed. An unconnected Unix socket counts as
+// writable even while the receiver's buffer is full. Its events are missing or
+// permanent, so the only way is to try again later.
+func (c *PacketConn) waitWritable(ctx context.Context) error {
 	if c.family == kernel.Unix && !c.connected {
 		if err := c.socket.UnwatchWritable(); err != nil {
 			return err
 		}
-		timer := c.loop().CallLater(fullRest, func() { c.writes.wake(nil) })
+		timer := c.loop().CallLater(unixRetryInterval, func() { c.writes.wake(nil) })
 		defer timer.Cancel()
 	}
-	if err := c.writes.begin(ctx, nil); err != nil {
-		return err
-	}
-	return c.writes.waker.Park(ctx, "PacketConn.Write", &c.writes)
+	return c.writes.wait(ctx, "PacketConn.Write")
 }

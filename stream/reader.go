@@ -7,25 +7,25 @@ import (
 	"io"
 )
 
-// Reader reads messages out of a stream: lines, what ends at a delimiter, or so
-// many bytes; and none is longer than a limit, whatever the peer sends. It is
-// asyncio's StreamReader.
+// Reader reads messages from a stream: lines, messages that end with a delimiter, or
+// a given number of bytes. No message is longer than the Reader's limit, whatever
+// the peer sends. It corresponds to asyncio's StreamReader.
 //
-// What it returns is lent until the next call. No byte is lost: what an error has
-// cut short, also a cancellation or a deadline, is still there for the next call;
-// and what was read ahead comes first out of Read, so that a Reader can be handed
-// on as an io.Reader.
+// The returned bytes are valid until the next call. No byte is lost: after an error,
+// including a cancellation or a deadline, the bytes of the partial message are still
+// there for the next call. Read returns bytes that were read ahead first, so a
+// Reader can be passed on as an io.Reader.
 //
-// A Reader is for one task, or goroutine, at a time.
+// A Reader must not be used by several tasks or goroutines at once.
 type Reader struct {
 	src   io.Reader
-	buf   []byte // what was read ahead is buf[at:]
-	at    int
-	err   error // of the source, which came with bytes: for the next call
+	buf   []byte // bytes read ahead are buf[start:]
+	start int
+	err   error // error that the source returned along with bytes, for the next call
 	limit int
 }
 
-// LimitError tells that a message is longer than the Reader's limit. Nothing of it
+// LimitError reports a message longer than the Reader's limit. None of the message
 // was consumed.
 type LimitError struct {
 	Limit int
@@ -35,10 +35,11 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("stream: message longer than %d bytes", e.Limit)
 }
 
-// IncompleteError tells that the stream has ended within a message. To errors.Is it
-// is io.ErrUnexpectedEOF. Where it ends between two messages, that is io.EOF.
+// IncompleteError reports that the stream ended within a message. It wraps
+// io.ErrUnexpectedEOF. A stream that ends between two messages returns io.EOF
+// instead.
 type IncompleteError struct {
-	Partial []byte // what there was of it; the Reader has nothing left
+	Partial []byte // the bytes before the end; the Reader is empty
 }
 
 func (e *IncompleteError) Error() string {
@@ -49,43 +50,43 @@ func (e *IncompleteError) Error() string {
 func (e *IncompleteError) Unwrap() error { return io.ErrUnexpectedEOF }
 
 const (
-	usualLimit = 64 << 10 // asyncio's
-	firstRead  = 512
-	keepBuffer = 4 << 10 // the most that is kept between messages
+	defaultLimit  = 64 << 10 // as in asyncio
+	minBuffer     = 512
+	maxIdleBuffer = 4 << 10 // largest buffer kept between messages
 )
 
-// NewReader makes a Reader of messages of at most limit bytes, delimiter included.
-// A limit of zero means 64 KB.
+// NewReader returns a Reader for messages of at most limit bytes, delimiter
+// included. A limit of zero means 64 KB.
 func NewReader(src io.Reader, limit int) *Reader {
 	if limit < 0 {
 		panic("stream: NewReader with a negative limit")
 	}
 	if limit == 0 {
-		limit = usualLimit
+		limit = defaultLimit
 	}
 	return &Reader{src: src, limit: limit}
 }
 
-// Buffered is how many bytes were read ahead.
-func (r *Reader) Buffered() int { return len(r.buf) - r.at }
+// Buffered returns the number of bytes read ahead.
+func (r *Reader) Buffered() int { return len(r.buf) - r.start }
 
-// Read reads what there is, as io.Reader has it, without any limit but len(p).
+// Read reads up to len(p) bytes. The limit does not apply to it.
 func (r *Reader) Read(p []byte) (int, error) {
 	if r.Buffered() == 0 {
-		r.drop()
+		r.reset()
 		if err := r.err; err != nil {
 			r.err = nil
 			return 0, err
 		}
 		return r.src.Read(p)
 	}
-	n := copy(p, r.buf[r.at:])
-	r.at += n
+	n := copy(p, r.buf[r.start:])
+	r.start += n
 	return n, nil
 }
 
-// ReadExactly reads n bytes. More than the limit is refused with a *LimitError
-// before anything is read.
+// ReadExactly reads n bytes. If n exceeds the limit, it fails with a *LimitError
+// before it reads anything.
 func (r *Reader) ReadExactly(n int) ([]byte, error) {
 	switch {
 	case n < 0:
@@ -98,36 +99,36 @@ func (r *Reader) ReadExactly(n int) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return r.take(n), nil
+	return r.consume(n), nil
 }
 
-// ReadUntil reads up to the first delim, which is the end of what it returns. If
-// there is none within the limit it fails with a *LimitError: what is there can be
-// had by Read.
+// ReadUntil reads up to and including the first delim. If the limit does not
+// suffice, it fails with a *LimitError; the bytes read so far are available through
+// Read.
 func (r *Reader) ReadUntil(delim []byte) ([]byte, error) {
 	if len(delim) == 0 {
 		panic("stream: ReadUntil without a delimiter")
 	}
 	for searched := 0; ; {
-		have := r.buf[r.at:]
+		have := r.buf[r.start:]
 		if i := bytes.Index(have[searched:], delim); i >= 0 {
 			n := searched + i + len(delim)
 			if n > r.limit {
 				return nil, &LimitError{r.limit}
 			}
-			return r.take(n), nil
+			return r.consume(n), nil
 		}
 		if len(have) >= r.limit {
 			return nil, &LimitError{r.limit}
 		}
-		searched = max(0, len(have)-len(delim)+1) // the delimiter may be cut in two
+		searched = max(0, len(have)-len(delim)+1) // the delimiter may straddle two reads
 		if err := r.fill(len(have) + 1); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// ReadLine reads a line and returns it without its end, which is "\n" or "\r\n".
+// ReadLine reads a line and returns it without its ending, "\n" or "\r\n".
 func (r *Reader) ReadLine() ([]byte, error) {
 	line, err := r.ReadUntil([]byte{'\n'})
 	if err != nil {
@@ -140,27 +141,27 @@ func (r *Reader) ReadLine() ([]byte, error) {
 	return line, nil
 }
 
-// take consumes n bytes.
-func (r *Reader) take(n int) []byte {
-	p := r.buf[r.at : r.at+n : r.at+n]
-	r.at += n
+// consume returns the next n bytes of the buffer and removes them.
+func (r *Reader) consume(n int) []byte {
+	p := r.buf[r.start : r.start+n : r.start+n]
+	r.start += n
 	return p
 }
 
-// fill reads on, with room for a message of n bytes.
+// fill reads more bytes into a buffer that can hold a message of n bytes.
 func (r *Reader) fill(n int) error {
 	if r.Buffered() == 0 {
-		r.drop()
+		r.reset()
 	}
 	if err := r.err; err != nil {
 		r.err = nil
-		return r.failed(err)
+		return r.sourceError(err)
 	}
-	if len(r.buf) == cap(r.buf) || r.at+n > cap(r.buf) {
-		r.makeRoom(n)
+	if len(r.buf) == cap(r.buf) || r.start+n > cap(r.buf) {
+		r.grow(n)
 	}
 	free := r.buf[len(r.buf):cap(r.buf)]
-	for range 100 { // as bufio has it
+	for range 100 { // as in bufio
 		m, err := r.src.Read(free)
 		if m < 0 || m > len(free) {
 			panic("stream: Reader over an io.Reader that returns an impossible count")
@@ -171,37 +172,38 @@ func (r *Reader) fill(n int) error {
 			return nil
 		}
 		if err != nil {
-			return r.failed(err)
+			return r.sourceError(err)
 		}
 	}
 	return io.ErrNoProgress
 }
 
-// makeRoom moves what is there to the beginning of a buffer that holds n bytes, and
-// more, but not much more than the limit.
-func (r *Reader) makeRoom(n int) {
-	have := r.buf[r.at:]
-	size := max(n, min(2*len(have), r.limit), firstRead)
+// grow moves the buffered bytes to the start of a buffer that holds at least n
+// bytes, but not much more than the limit.
+func (r *Reader) grow(n int) {
+	have := r.buf[r.start:]
+	size := max(n, min(2*len(have), r.limit), minBuffer)
 	if size > cap(r.buf) {
 		r.buf = append(make([]byte, 0, size), have...)
 	} else {
 		r.buf = r.buf[:copy(r.buf[:cap(r.buf)], have)]
 	}
-	r.at = 0
+	r.start = 0
 }
 
-// drop lets go of an empty buffer that was needed for a large message.
-func (r *Reader) drop() {
-	r.buf, r.at = r.buf[:0], 0
-	if cap(r.buf) > keepBuffer {
+// reset empties the buffer, and frees it if a large message made it grow.
+func (r *Reader) reset() {
+	r.buf, r.start = r.buf[:0], 0
+	if cap(r.buf) > maxIdleBuffer {
 		r.buf = nil
 	}
 }
 
-// failed is an error of the source as the caller gets it.
-func (r *Reader) failed(err error) error {
+// sourceError returns the source's error as the caller sees it: the end of the
+// stream within a message is an *IncompleteError.
+func (r *Reader) sourceError(err error) error {
 	if errors.Is(err, io.EOF) && r.Buffered() > 0 {
-		return &IncompleteError{bytes.Clone(r.take(r.Buffered()))}
+		return &IncompleteError{bytes.Clone(r.consume(r.Buffered()))}
 	}
 	return err
 }

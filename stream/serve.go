@@ -14,55 +14,54 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-// ServeConfig configures a server. The zero value is what Serve uses.
+// ServeConfig configures a server. Serve uses the zero ServeConfig.
 type ServeConfig struct {
-	// MaxConns is how many connections are served at once; the next ones wait
-	// in the backlog. Zero means no limit.
+	// MaxConns is the number of connections served at once; further ones wait in the
+	// backlog. Zero means no limit.
 	MaxConns int
 
-	// Drain is how long handlers may go on after the context of Serve is
-	// cancelled, before they are cancelled too. Zero cancels them at once.
+	// Drain is how long handlers may continue after Serve's context is cancelled.
+	// Then they are cancelled, too. Zero cancels them at once.
 	Drain time.Duration
 
-	// OnError decides what a handler's error, or panic, means for the server. If
-	// it returns nil, the server goes on; otherwise Serve cancels the other
-	// handlers and returns that error. A panic arrives as a
-	// *spindle.PanicError; if OnError returns it, Serve panics with it, as a
-	// nursery does. OnError runs on the loop and must not wait; c is still open.
+	// OnError decides what a handler's error or panic means for the server. If it
+	// returns nil, the server continues; otherwise Serve cancels the other handlers
+	// and returns that error. A panic arrives as a *spindle.PanicError; if OnError
+	// returns it, Serve panics with it, as a nursery does. OnError runs on the loop
+	// and must not wait; c is still open.
 	//
-	// With a nil OnError the server goes on. Errors that a peer can cause (those
-	// of the connection, the end of the stream, a *LimitError) are dropped; all
+	// If OnError is nil, the server continues. Errors that a peer can cause
+	// (connection errors, the end of the stream, a *LimitError) are dropped; all
 	// others, and panics, are logged to ErrorLog.
 	OnError func(c *Conn, err error) error
 
-	// ErrorLog is the logger for handlers that fail when OnError is nil. Nil
-	// means slog.Default().
+	// ErrorLog logs failed handlers when OnError is nil. Nil means slog.Default().
 	ErrorLog *slog.Logger
 }
 
 // Serve accepts connections and runs handler for each in a task of its own, until
-// ctx is cancelled or the listener is closed. The connection is closed when its
-// handler returns; the listener when Serve does. A handler that fails or panics
-// loses its connection; the error is logged and the server goes on, unless
-// ServeConfig.OnError decides otherwise.
+// ctx is cancelled or the listener is closed. It closes each connection when its
+// handler returns, and the listener when Serve returns. If a handler fails or
+// panics, its connection is closed, the error is logged and the server continues,
+// unless ServeConfig.OnError decides otherwise.
 //
-// When ctx is cancelled, the handlers are cancelled at once and Serve returns when
-// they have ended; ServeConfig.Drain gives them time. When the listener is closed,
-// the handlers go on and Serve waits for them.
+// When ctx is cancelled, Serve cancels the handlers and returns when they have
+// ended; ServeConfig.Drain gives them time. When the listener is closed, Serve waits
+// for the handlers to return.
 func Serve(ctx context.Context, ln *Listener, handler func(ctx context.Context, c *Conn) error) error {
 	return ServeConfig{}.Serve(ctx, ln, handler)
 }
 
-// Serve is the function Serve as configured by sc.
+// Serve serves as the function Serve does, configured by sc.
 func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx context.Context, c *Conn) error) error {
 	defer ln.Close()
-	var ended error // of the accepting
+	var acceptErr error // why accepting ended
 	err := spindle.WithScope(ctx, func(inner context.Context, handlers *spindle.Scope) error {
 		if sc.Drain > 0 {
 			handlers.Shield(true)
 		}
 		return spindle.WithNursery(inner, func(_ context.Context, n *spindle.Nursery) error {
-			ended = sc.accept(ctx, ln, n, handler)
+			acceptErr = sc.accept(ctx, ln, n, handler)
 			ln.Close()
 			if sc.Drain > 0 {
 				handlers.SetDeadline(spindle.Now(ctx) + sc.Drain)
@@ -73,23 +72,23 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 	if err != nil {
 		return err
 	}
-	return ended
+	return acceptErr
 }
 
 // accept starts a handler for each connection, until ctx is cancelled or the
 // listener closed. Handlers run in n and may outlive ctx.
 func (sc ServeConfig) accept(ctx context.Context, ln *Listener, n *spindle.Nursery, handler func(context.Context, *Conn) error) error {
-	s := &serving{onError: sc.OnError, log: sc.ErrorLog, handler: handler}
+	s := &server{onError: sc.OnError, log: sc.ErrorLog, handler: handler}
 	if sc.MaxConns > 0 {
-		s.places = cosync.NewSemaphore(sc.MaxConns)
+		s.slots = cosync.NewSemaphore(sc.MaxConns)
 	}
 	for {
-		if s.places != nil {
-			if err := s.places.Acquire(ctx); err != nil {
+		if s.slots != nil {
+			if err := s.slots.Acquire(ctx); err != nil {
 				return err
 			}
 		}
-		c, err := ln.acceptIn(ctx)
+		c, err := ln.accept(ctx)
 		if err != nil {
 			return err
 		}
@@ -101,46 +100,46 @@ func (sc ServeConfig) accept(ctx context.Context, ln *Listener, n *spindle.Nurse
 	}
 }
 
-// serving is the state that the handlers of one server share.
-type serving struct {
+// server is the state that the handlers of one Serve call share.
+type server struct {
 	handler func(context.Context, *Conn) error
 	onError func(c *Conn, err error) error
 	log     *slog.Logger      // nil for slog.Default
-	places  *cosync.Semaphore // nil if there is no limit
+	slots   *cosync.Semaphore // nil if there is no limit
 }
 
-// end is deferred around a handler. It sets err, the handler's error, to what the
-// server should end with.
-func (s *serving) end(ctx context.Context, c *Conn, err *error) {
+// end is deferred around a handler. It replaces the handler's error with the error
+// that Serve returns, or nil.
+func (s *server) end(ctx context.Context, c *Conn, err *error) {
 	if v := recover(); v != nil {
-		*err = panicked(v)
+		*err = panicError(v)
 	}
 	defer s.release(c)
 	if *err != nil {
-		*err = s.judge(ctx, c, *err)
+		*err = s.handlerError(ctx, c, *err)
 	}
 }
 
-func panicked(v any) error {
-	if p, ok := v.(*spindle.PanicError); ok { // of a nursery in the handler
+func panicError(v any) error {
+	if p, ok := v.(*spindle.PanicError); ok { // from a nursery in the handler
 		return p
 	}
 	return &spindle.PanicError{Value: v, Stack: debug.Stack()}
 }
 
-func (s *serving) release(c *Conn) {
+func (s *server) release(c *Conn) {
 	c.Close()
-	if s.places != nil {
-		s.places.Release()
+	if s.slots != nil {
+		s.slots.Release()
 	}
 }
 
-// judge returns the error that the server should end with because a handler has
-// failed with err; nil to go on.
-func (s *serving) judge(ctx context.Context, c *Conn, err error) error {
+// handlerError returns the error with which Serve ends because a handler failed with
+// err, or nil to continue.
+func (s *server) handlerError(ctx context.Context, c *Conn, err error) error {
 	var canceled *spindle.Canceled
 	if errors.As(err, &canceled) && ctx.Err() != nil {
-		return err // the scope that was cancelled takes it back
+		return err // the cancelled scope absorbs it
 	}
 	if s.onError != nil {
 		return s.onError(c, err)
@@ -154,16 +153,16 @@ func (s *serving) judge(ctx context.Context, c *Conn, err error) error {
 	case errors.As(err, &p):
 		// The stack is in the message: in an attribute, slog would escape its lines.
 		log.Error(fmt.Sprintf("stream: handler panicked: %v\n\n%s", p.Value, p.Stack), "remote", c.RemoteAddr())
-	case !ofPeer(err):
+	case !causedByPeer(err):
 		log.Error("stream: handler failed", "remote", c.RemoteAddr(), "err", err)
 	}
 	return nil
 }
 
-// ofPeer reports whether err is one that a peer can cause.
-func ofPeer(err error) bool {
-	var fault net.Error
+// causedByPeer reports whether a peer can cause err.
+func causedByPeer(err error) bool {
+	var netErr net.Error
 	var limit *LimitError
-	return errors.As(err, &fault) || errors.As(err, &limit) ||
+	return errors.As(err, &netErr) || errors.As(err, &limit) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

@@ -9,18 +9,19 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// pipe is what bytes go through that are moved from one socket to another without
-// being copied.
+// pipe carries bytes that the system moves from one socket to another without
+// copying them to user space.
 type pipe struct{ r, w int }
 
 const (
-	mostSpliced = 1 << 20  // at once
-	manyBytes   = 16 << 10 // from here on, moving is cheaper than copying
-	keepPipes   = 16
+	maxSplice       = 1 << 20  // bytes per system call
+	spliceThreshold = 16 << 10 // from this size on, splicing is cheaper than copying
+	maxFreePipes    = 16
 )
 
-// takePipe is an empty pipe; not ok if the system has none, or cannot splice.
-func (st *station) takePipe() (p pipe, ok bool) {
+// getPipe returns an empty pipe. Ok is false if the system has none or cannot
+// splice.
+func (st *loopState) getPipe() (p pipe, ok bool) {
 	if st.cannotSplice {
 		return p, false
 	}
@@ -29,38 +30,38 @@ func (st *station) takePipe() (p pipe, ok bool) {
 		st.pipes = st.pipes[:last]
 		return p, true
 	}
-	r, w, err := st.hub.K.Native().Pipe()
+	r, w, err := st.registry.K.Native().Pipe()
 	if err == syscall.ENOSYS {
 		st.cannotSplice = true
 	}
 	return pipe{r, w}, err == nil
 }
 
-// givePipe takes a pipe back, if it is empty.
-func (st *station) givePipe(p pipe, empty bool) {
-	if empty && len(st.pipes) < keepPipes {
+// putPipe keeps an empty pipe for reuse and closes any other.
+func (st *loopState) putPipe(p pipe, empty bool) {
+	if empty && len(st.pipes) < maxFreePipes {
 		st.pipes = append(st.pipes, p)
 		return
 	}
 	st.closePipe(p)
 }
 
-func (st *station) closePipe(p pipe) {
-	native := st.hub.K.Native()
+func (st *loopState) closePipe(p pipe) {
+	native := st.registry.K.Native()
 	native.Release(p.r)
 	native.Release(p.w)
 }
 
-func (st *station) closePipes() {
+func (st *loopState) closePipes() {
 	for _, p := range st.pipes {
 		st.closePipe(p)
 	}
 	st.pipes = nil
 }
 
-// splice moves what has come to another connection, waiting for some. It tells how
-// much went out; not ok if nothing was done, because it cannot be.
-func (c *Conn) splice(ctx context.Context, st *station, to *Conn) (n int, ok bool, err error) {
+// splice waits for data and moves it to another connection. It returns the number of
+// bytes written. Ok is false if splicing is not possible and nothing was done.
+func (c *Conn) splice(ctx context.Context, st *loopState, to *Conn) (n int, ok bool, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return 0, true, err
 	}
@@ -72,16 +73,16 @@ func (c *Conn) splice(ctx context.Context, st *station, to *Conn) (n int, ok boo
 	case err == syscall.EMFILE || err == syscall.ENFILE:
 		return 0, false, nil
 	case err != nil:
-		return 0, true, c.fault("read", err)
+		return 0, true, c.netError("read", err)
 	}
 	n, err = to.spliceOut(ctx, p, in)
-	st.givePipe(p, n == in)
-	return n, true, to.fault("write", err)
+	st.putPipe(p, n == in)
+	return n, true, to.netError("write", err)
 }
 
-// spliceIn is read into a pipe that is taken when there is something to read.
-func (c *Conn) spliceIn(ctx context.Context, st *station) (p pipe, n int, err error) {
-	if err := c.reads.enter(ctx, "Conn.Read"); err != nil {
+// spliceIn reads into a pipe, which it takes only once there is data.
+func (c *Conn) spliceIn(ctx context.Context, st *loopState) (p pipe, n int, err error) {
+	if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
 		return p, 0, err
 	}
 	try := func() {
@@ -90,31 +91,27 @@ func (c *Conn) spliceIn(ctx context.Context, st *station) (p pipe, n int, err er
 			return
 		}
 		var ok bool
-		if p, ok = st.takePipe(); !ok {
+		if p, ok = st.getPipe(); !ok {
 			err = syscall.EMFILE
 			return
 		}
-		if n, err = c.socket.SpliceIn(p.w, mostSpliced); err != nil {
-			st.givePipe(p, true)
+		if n, err = c.socket.SpliceIn(p.w, maxSplice); err != nil {
+			st.putPipe(p, true)
 		}
 	}
 	try()
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(ctx, c.socket.ResumeReading()); err == nil {
-			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
-		}
-		c.socket.PauseReading()
-		if err == nil {
+		if err = c.reads.waitReadable(ctx, &c.socket, "Conn.Read"); err == nil {
 			try()
 		}
 	}
-	c.reads.leave()
+	c.reads.release()
 	return p, n, err
 }
 
-// spliceOut is write of what is in a pipe.
+// spliceOut writes the bytes in a pipe to the socket.
 func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err error) {
-	if err := c.writes.enter(ctx, "Conn.Write"); err != nil {
+	if err := c.writes.acquire(ctx, "Conn.Write"); err != nil {
 		return 0, err
 	}
 	waited := false
@@ -132,10 +129,7 @@ func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err erro
 			continue
 		}
 		waited = true
-		if err = c.writes.begin(ctx, nil); err == nil {
-			err = c.writes.waker.Park(ctx, "Conn.Write", &c.writes)
-		}
-		if err != nil {
+		if err = c.writes.wait(ctx, "Conn.Write"); err != nil {
 			break
 		}
 	}
@@ -144,24 +138,24 @@ func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err erro
 			err = e
 		}
 	}
-	c.writes.leave()
+	c.writes.release()
 	return n, err
 }
 
-// pump copies to another connection of the loop. What was read is in the memory
-// that all share, and only what the other does not take at once is copied. Where
-// much comes at once, the bytes do not even leave the system.
-func (c *Conn) pump(ctx context.Context, to *Conn) (n int64, err error) {
-	st := stationOf(c.loop())
+// copyToConn copies to another connection of the same loop. It reads into the loop's
+// shared buffer, so only bytes that the other socket does not take at once are
+// copied. When much data arrives at once, it splices.
+func (c *Conn) copyToConn(ctx context.Context, to *Conn) (n int64, err error) {
+	st := loopStateOf(c.loop())
 	m := 0
 	for err == nil {
 		spliced := false
-		if m >= manyBytes && !c.pipe && !to.pipe {
+		if m >= spliceThreshold && !c.pipe && !to.pipe {
 			m, spliced, err = c.splice(ctx, st, to)
 		}
 		if !spliced {
-			if m, err = c.read(ctx, c.hub().Buf); m > 0 {
-				m, err = to.write(ctx, c.hub().Buf[:m])
+			if m, err = c.read(ctx, c.registry().Buf); m > 0 {
+				m, err = to.write(ctx, c.registry().Buf[:m])
 			}
 		}
 		n += int64(m)

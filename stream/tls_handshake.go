@@ -14,27 +14,27 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// handshake is what a TLSConn needs until it has shaken hands. Crypto/tls cannot
-// take a handshake up again, so in it the wire's Read waits.
+// handshake is the state of a TLSConn until its handshake is complete. crypto/tls
+// cannot resume an interrupted handshake, so the wire's Read waits during it.
 type handshake struct {
-	patience time.Duration   // no limit if negative
-	refuse   error           // why it must not begin
-	roots    bool            // the authorities that the system trusts are needed
-	ahead    []byte          // read before, and not by us
-	ctx      context.Context // of the task that shakes hands
-	cut      error           // why a wait in it has failed
-	failed   error           // for who comes later
+	timeout   time.Duration   // no limit if negative
+	refuse    error           // why the handshake must not start
+	needRoots bool            // the system's certificate pool is used
+	buffered  []byte          // bytes of the handshake that StartTLS's reader had read
+	ctx       context.Context // of the task that performs the handshake
+	waitErr   error           // why a wait in the wire failed
+	err       error           // result for later calls
 }
 
-// read is the wire's Read in the handshake.
+// read is the wire's Read during the handshake.
 func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
-	if len(h.ahead) > 0 {
-		n = copy(p, h.ahead)
-		h.ahead = h.ahead[n:]
+	if len(h.buffered) > 0 {
+		n = copy(p, h.buffered)
+		h.buffered = h.buffered[n:]
 		return n, nil
 	}
 	c := t.conn
-	// What the peer has to answer must go out first.
+	// The peer answers only after it has received the pending records.
 	if len(t.pending) > 0 {
 		err = t.flush(h.ctx)
 	}
@@ -42,108 +42,106 @@ func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
 		n, err = c.tryRead(p)
 	}
 	for err == syscall.EAGAIN {
-		if err = c.reads.begin(h.ctx, c.socket.ResumeReading()); err != nil {
-			break
-		}
-		err = c.reads.waker.Park(h.ctx, "TLSConn.Handshake", &c.reads)
-		c.socket.PauseReading()
-		if err == nil {
+		if err = c.reads.waitReadable(h.ctx, &c.socket, "TLSConn.Handshake"); err == nil {
 			n, err = c.tryRead(p)
 		}
 	}
 	if err != nil && err != io.EOF {
-		err = c.fault("handshake", err)
-		h.cut = err
+		err = c.netError("handshake", err)
+		h.waitErr = err
 	}
 	return n, err
 }
 
-// Handshake shakes hands, if that has not been done. Read and Write do it too.
+// Handshake performs the handshake if it has not been done. Read and Write do so,
+// too.
 func (t *TLSConn) Handshake() error { return t.HandshakeContext(context.Background()) }
 
-// HandshakeContext is Handshake that is also given up when ctx ends. A handshake
-// that was given up ends the connection.
+// HandshakeContext is Handshake that gives up when ctx is done. Giving up ends the
+// connection.
 func (t *TLSConn) HandshakeContext(ctx context.Context) error {
 	if t.done.Load() {
 		return nil
 	}
-	here := t.conn.home.Here()
+	here := t.conn.nursery.Here()
 	switch {
 	case here == nil:
-		_, err := t.conn.abroad("handshake", func(here context.Context) (int, error) { return 0, t.shakeUntil(ctx, here) })
+		_, err := t.conn.fromGoroutine("handshake", func(here context.Context) (int, error) { return 0, t.handshakeUntil(ctx, here) })
 		return err
-	case spindle.Current(ctx) != nil: // a context of tasks, as it should be
-		return t.shake(ctx)
+	case spindle.Current(ctx) != nil: // a task's context
+		return t.doHandshake(ctx)
 	}
-	return t.shakeUntil(ctx, here)
+	return t.handshakeUntil(ctx, here)
 }
 
-// shakeUntil shakes hands in the scope here. Of ctx only its end counts.
-func (t *TLSConn) shakeUntil(ctx, here context.Context) error {
+// handshakeUntil performs the handshake in the scope of the task context here and
+// gives up when ctx is done.
+func (t *TLSConn) handshakeUntil(ctx, here context.Context) error {
 	if ctx.Done() == nil {
-		return t.shake(here)
+		return t.doHandshake(here)
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
 		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
-		err := t.shake(here)
+		err := t.doHandshake(here)
 		var canceled *spindle.Canceled
 		if errors.As(err, &canceled) && canceled.Scope == s {
-			return t.conn.explain("handshake", context.Cause(ctx))
+			return t.conn.opError("handshake", context.Cause(ctx))
 		}
 		return err
 	})
 }
 
-// shake shakes hands in a task. Whoever comes meanwhile waits in line.
-func (t *TLSConn) shake(ctx context.Context) error {
+// doHandshake performs the handshake in the calling task. Other calls queue
+// meanwhile.
+func (t *TLSConn) doHandshake(ctx context.Context) error {
 	c := t.conn
-	if err := c.reads.enter(ctx, "TLSConn.Handshake"); err != nil {
+	if err := c.reads.acquire(ctx, "TLSConn.Handshake"); err != nil {
 		return err
 	}
-	defer c.reads.leave()
-	if err := t.enterWrites(ctx, "TLSConn.Handshake"); err != nil {
-		return t.fault("handshake", err)
+	defer c.reads.release()
+	if err := t.acquireWrites(ctx, "TLSConn.Handshake"); err != nil {
+		return t.netError("handshake", err)
 	}
-	defer t.leaveWrites()
-	h := t.start
+	defer t.releaseWrites()
+	h := t.handshake
 	switch {
 	case h == nil:
-		return nil // somebody else has done it
-	case h.failed != nil:
-		return h.failed
+		return nil // another task has completed it
+	case h.err != nil:
+		return h.err
 	case h.refuse != nil:
-		h.failed = t.fault("handshake", h.refuse)
-		return h.failed
+		h.err = t.netError("handshake", h.refuse)
+		return h.err
 	}
-	h.failed = t.fault("handshake", net.ErrClosed) // if something panics
-	err := h.limited(ctx, t)
+	h.err = t.netError("handshake", net.ErrClosed) // in case of a panic
+	err := h.runWithTimeout(ctx, t)
 	if t.tls.ConnectionState().HandshakeComplete {
-		t.start = nil
+		t.handshake = nil
 		t.done.Store(true)
 		return nil
 	}
-	err = t.fault("handshake", err)
+	err = t.netError("handshake", err)
 	var canceled *spindle.Canceled
 	switch {
-	case errors.As(err, &canceled): // whoever comes later was not
+	case errors.As(err, &canceled): // later calls were not cancelled
 	case errors.Is(err, os.ErrDeadlineExceeded):
 	default:
-		h.failed = err
+		h.err = err
 		return err
 	}
 	c.closed.Store(true)
-	c.end()
+	c.closeOnLoop()
 	return err
 }
 
-// limited shakes hands for as long as that may take.
-func (h *handshake) limited(ctx context.Context, t *TLSConn) error {
-	if h.patience < 0 {
+// runWithTimeout runs the handshake within its timeout.
+func (h *handshake) runWithTimeout(ctx context.Context, t *TLSConn) error {
+	if h.timeout < 0 {
 		return h.run(ctx, t)
 	}
-	late, err := spindle.MoveOnAfter(ctx, h.patience, func(ctx context.Context) error { return h.run(ctx, t) })
+	late, err := spindle.MoveOnAfter(ctx, h.timeout, func(ctx context.Context) error { return h.run(ctx, t) })
 	if late {
 		return os.ErrDeadlineExceeded
 	}
@@ -151,8 +149,8 @@ func (h *handshake) limited(ctx context.Context, t *TLSConn) error {
 }
 
 func (h *handshake) run(ctx context.Context, t *TLSConn) error {
-	if h.roots {
-		if err := readRoots(ctx); err != nil {
+	if h.needRoots {
+		if err := loadRoots(ctx); err != nil {
 			return err
 		}
 	}
@@ -162,9 +160,9 @@ func (h *handshake) run(ctx context.Context, t *TLSConn) error {
 	switch {
 	case err == nil:
 		return nil
-	case h.cut != nil: // crypto/tls tells less
-		return h.cut
-	case ctx.Err() != nil: // something that it called was cancelled
+	case h.waitErr != nil: // crypto/tls hides the cause
+		return h.waitErr
+	case ctx.Err() != nil: // a callback of the Config was cancelled
 		return spindle.Checkpoint(ctx)
 	}
 	return err
@@ -172,15 +170,16 @@ func (h *handshake) run(ctx context.Context, t *TLSConn) error {
 
 type rootsKey struct{}
 
-// readRoots has the authorities that the system trusts read, once for the loop and
-// not on it: to crypto/x509 that is some ten milliseconds of files. It keeps them.
-func readRoots(ctx context.Context) error {
+// loadRoots loads the system's certificate pool, once for each loop and on a worker,
+// because crypto/x509 reads files for about ten milliseconds. crypto/x509 keeps the
+// pool.
+func loadRoots(ctx context.Context) error {
 	l := spindle.LoopOf(ctx)
 	if l.Local(rootsKey{}) != nil {
 		return nil
 	}
 	_, err := spindle.Abandon(ctx, func() (any, error) {
-		x509.SystemCertPool() // the handshake will say what was wrong
+		x509.SystemCertPool() // the handshake reports an error
 		return nil, nil
 	})
 	if err == nil && l.Local(rootsKey{}) == nil {
@@ -189,11 +188,11 @@ func readRoots(ctx context.Context) error {
 	return err
 }
 
-// StartTLS begins TLS in the middle of a conversation: it makes the handshake of t,
-// which is a TLSServer or TLSClient of a Conn that was used until now. Ahead is what
-// the conversation was read through, such as a *bufio.Reader: what it holds, and has
-// not been asked for, is the beginning of the handshake. Nil means that there was
-// nothing of the kind.
+// StartTLS performs the handshake of t in the middle of a conversation. The
+// connection t comes from TLSServer or TLSClient, over a Conn that was in use until
+// now. Ahead is the buffered reader of that conversation, such as a *bufio.Reader:
+// the bytes it holds are the beginning of the handshake. Nil means that there is no
+// such reader.
 func StartTLS(ctx context.Context, t *TLSConn, ahead interface {
 	io.Reader
 	Buffered() int
@@ -202,8 +201,8 @@ func StartTLS(ctx context.Context, t *TLSConn, ahead interface {
 		panic("stream: StartTLS of a connection that has shaken hands")
 	}
 	if ahead != nil && ahead.Buffered() > 0 {
-		t.start.ahead = make([]byte, ahead.Buffered())
-		if _, err := io.ReadFull(ahead, t.start.ahead); err != nil {
+		t.handshake.buffered = make([]byte, ahead.Buffered())
+		if _, err := io.ReadFull(ahead, t.handshake.buffered); err != nil {
 			return err
 		}
 	}

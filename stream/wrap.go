@@ -10,22 +10,21 @@ import (
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
-// Wrap makes a Conn of something that is open already: an *os.File that is a pipe,
-// a terminal or a socket, a *net.TCPConn, a *net.UnixConn. Its descriptor is
-// duplicated: f stays the caller's, to be closed at any time, but should not be
-// read or written meanwhile. It becomes non-blocking for everybody who shares it,
-// except a terminal, which is opened anew.
+// Wrap returns a Conn for an open file: an *os.File that is a pipe, a terminal or a
+// socket, a *net.TCPConn, or a *net.UnixConn. It duplicates the descriptor. The
+// caller still owns f and may close it at any time, but should not read or write it
+// while the Conn is in use. The descriptor becomes non-blocking for every process
+// that shares it, except that a terminal is opened anew.
 //
-// It fails with a *net.OpError: loop.ErrNotPollable for a regular file (see package
-// files), ENOTCONN for a socket without a peer, EPROTOTYPE for one that is no
-// stream, and where there is no real system below, with what is
-// errors.ErrUnsupported.
+// Wrap fails with a *net.OpError. It wraps loop.ErrNotPollable for a regular file
+// (see package files), ENOTCONN for a socket without a peer, and EPROTOTYPE for a
+// socket that is not a stream. In a simulated run it wraps errors.ErrUnsupported.
 func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	hub := sock.RegistryOf(spindle.LoopOf(ctx))
-	fd, shape, err := hub.Adopt(f)
+	registry := sock.RegistryOf(spindle.LoopOf(ctx))
+	fd, shape, err := registry.Adopt(f)
 	if err != nil {
 		return nil, sock.WrapError(err)
 	}
@@ -36,48 +35,49 @@ func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {
 	case shape.Listening:
 		err = fmt.Errorf("it listens: %w", syscall.EPROTOTYPE)
 	default:
-		_, err = hub.K.PeerAddr(fd)
+		_, err = registry.K.PeerAddr(fd)
 	}
 	if err != nil {
-		hub.K.CloseFD(fd)
+		registry.K.CloseFD(fd)
 		return nil, sock.WrapError(err)
 	}
 	if shape.Socket {
-		a, _ := hub.K.LocalAddr(fd)
-		c, err := newConn(spindle.Background(ctx), hub, fd, sock.KindOf(a.Family()))
+		a, _ := registry.K.LocalAddr(fd)
+		c, err := newConn(spindle.Background(ctx), registry, fd, sock.KindOf(a.Family()))
 		return c, sock.WrapError(err)
 	}
-	return newPipe(spindle.Background(ctx), hub, fd, shape)
+	return newPipe(spindle.Background(ctx), registry, fd, shape)
 }
 
-// Pipe makes a pipe: what is written to w is read from r. Ctx is a task's; the pipe
-// belongs to its run. Where there is no real system below it fails with what is
-// errors.ErrUnsupported.
+// Pipe returns the two ends of a new pipe: r reads what is written to w. The context
+// comes from a task, and the pipe belongs to that task's run. In a simulated run
+// Pipe fails with an error that wraps errors.ErrUnsupported.
 func Pipe(ctx context.Context) (r, w *Conn, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, nil, err
 	}
-	hub := sock.RegistryOf(spindle.LoopOf(ctx))
-	home := spindle.Background(ctx)
-	from, to, err := hub.K.Native().Pipe()
+	registry := sock.RegistryOf(spindle.LoopOf(ctx))
+	nursery := spindle.Background(ctx)
+	from, to, err := registry.K.Native().Pipe()
 	if err != nil {
 		return nil, nil, sock.WrapError(err)
 	}
-	if r, err = newPipe(home, hub, from, kernel.Shape{ReadOnly: true}); err != nil {
-		hub.K.CloseFD(to)
+	if r, err = newPipe(nursery, registry, from, kernel.Shape{ReadOnly: true}); err != nil {
+		registry.K.CloseFD(to)
 		return nil, nil, err
 	}
-	if w, err = newPipe(home, hub, to, kernel.Shape{WriteOnly: true}); err != nil {
+	if w, err = newPipe(nursery, registry, to, kernel.Shape{WriteOnly: true}); err != nil {
 		r.Close()
 		return nil, nil, err
 	}
 	return r, w, nil
 }
 
-// newPipe makes a Conn of what is no socket, and closes fd if it fails. A side that
-// cannot be is closed from the beginning.
-func newPipe(home *spindle.Nursery, hub *sock.Registry, fd int, shape kernel.Shape) (*Conn, error) {
-	c, err := newConn(home, hub, fd, sock.Pipe)
+// newPipe returns a Conn for a descriptor that is not a socket. A direction that the
+// descriptor does not support is closed from the start. If newPipe fails, it closes
+// fd.
+func newPipe(nursery *spindle.Nursery, registry *sock.Registry, fd int, shape kernel.Shape) (*Conn, error) {
+	c, err := newConn(nursery, registry, fd, sock.Pipe)
 	if err != nil {
 		return nil, sock.WrapError(err)
 	}

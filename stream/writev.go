@@ -7,16 +7,16 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Writev is Write of several buffers as one: they stay together, in as few calls
-// of the system as it takes. The buffers are as they were when it returns. (That
-// net.Buffers.WriteTo does the same is a secret between it and net's own types: for
-// a Conn it writes one buffer after the other.)
+// Writev writes several buffers as one Write would: their bytes stay together, with
+// as few system calls as possible. It does not modify bufs. (net.Buffers.WriteTo
+// does this only for net's own types; for a Conn it writes one buffer after the
+// other.)
 func (c *Conn) Writev(bufs [][]byte) (n int64, err error) {
-	ctx := c.home.Here()
+	ctx := c.nursery.Here()
 	if ctx == nil {
-		n, err := inTask(c.loop(), c.home, "Conn.Writev of a goroutine",
+		n, err := runInTask(c.loop(), c.nursery, "Conn.Writev",
 			func(ctx context.Context) (int64, error) { return c.writev(ctx, bufs) })
-		return n, c.fault("write", err)
+		return n, c.netError("write", err)
 	}
 	return c.writev(ctx, bufs)
 }
@@ -25,8 +25,8 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return 0, err
 	}
-	left := c.own(bufs)
-	if err := c.writes.enter(ctx, "Conn.Writev"); err != nil {
+	rest := c.copyBuffers(bufs)
+	if err := c.writes.acquire(ctx, "Conn.Writev"); err != nil {
 		return 0, err
 	}
 	waited := false
@@ -35,21 +35,18 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 		if c.writes.expired() {
 			err = os.ErrDeadlineExceeded
 		} else {
-			m, err = c.socket.Writev(left)
+			m, err = c.socket.Writev(rest)
 			m = max(m, 0)
 		}
 		n += int64(m)
-		if left = skip(left, m); len(left) == 0 || err != nil {
+		if rest = consume(rest, m); len(rest) == 0 || err != nil {
 			break
 		}
-		if c.socket.Writable() { // there were more than the system takes at once
+		if c.socket.Writable() { // more buffers than one system call takes
 			continue
 		}
 		waited = true
-		if err = c.writes.begin(ctx, nil); err == nil {
-			err = c.writes.waker.Park(ctx, "Conn.Writev", &c.writes)
-		}
-		if err != nil {
+		if err = c.writes.wait(ctx, "Conn.Writev"); err != nil {
 			break
 		}
 	}
@@ -58,27 +55,27 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 			err = e
 		}
 	}
-	c.writes.leave()
-	return n, c.fault("write", err)
+	c.writes.release()
+	return n, c.netError("write", err)
 }
 
-// own is the buffers in a slice that may be changed, without those that are empty.
-// What was lent is copied: this may wait.
-func (c *Conn) own(bufs [][]byte) [][]byte {
-	left := make([][]byte, 0, len(bufs))
+// copyBuffers returns a slice of the non-empty buffers that the caller may modify.
+// It copies borrowed bytes, because Writev may wait.
+func (c *Conn) copyBuffers(bufs [][]byte) [][]byte {
+	owned := make([][]byte, 0, len(bufs))
 	for _, p := range bufs {
-		if c.lent(p) {
+		if c.borrowed(p) {
 			p = append([]byte(nil), p...)
 		}
 		if len(p) > 0 {
-			left = append(left, p)
+			owned = append(owned, p)
 		}
 	}
-	return left
+	return owned
 }
 
-// skip is what is left of the buffers behind the first n bytes.
-func skip(bufs [][]byte, n int) [][]byte {
+// consume returns the buffers without their first n bytes.
+func consume(bufs [][]byte, n int) [][]byte {
 	for len(bufs) > 0 && n >= len(bufs[0]) {
 		n -= len(bufs[0])
 		bufs = bufs[1:]
@@ -87,22 +84,4 @@ func skip(bufs [][]byte, n int) [][]byte {
 		bufs[0] = bufs[0][n:]
 	}
 	return bufs
-}
-
-// Cred is who is at the other end of a Unix socket.
-type Cred struct {
-	PID      int // the process that connected or listened
-	UID, GID int // on whose behalf it did
-}
-
-// PeerCred asks the system who is at the other end of a Unix socket. The answer was
-// true when the connection was made. It is for Linux; elsewhere, and for a
-// connection of another kind, it fails with what is errors.ErrUnsupported.
-func (c *Conn) PeerCred() (cred Cred, err error) {
-	err = c.quick("get", func() error {
-		k, err := c.hub().K.Native().PeerCred(c.socket.FD())
-		cred = Cred(k)
-		return err
-	})
-	return cred, err
 }

@@ -1,0 +1,99 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// fromGoroutine runs call in a task of the connection's loop, for a caller that is
+// not such a task, and waits for the result. It fails with net.ErrClosed if the loop
+// is closed, or if the run that the connection belongs to has ended.
+func (c *Conn) fromGoroutine(op string, call func(context.Context) (int, error)) (int, error) {
+	n, err := runInTask(c.loop(), c.nursery, "Conn."+strings.ToUpper(op[:1])+op[1:], call)
+	return n, c.netError(op, err)
+}
+
+// runOnLoop runs fn on the loop without waiting for it. A loop that closes first
+// drops fn: by then it has closed everything that fn would act on.
+func runOnLoop(l *loop.Loop, fn func()) error {
+	// That the loop is not running is not enough to call fn here: another goroutine
+	// may be about to run or close it.
+	if l.Owns() {
+		fn()
+		return nil
+	}
+	return netClosed(l.PostWith(loop.DropAtClose, fn))
+}
+
+// runInTask runs call in a task of n and waits for the result. Name is the call's
+// name. The caller may be any goroutine that is not a task of the loop. Such a
+// goroutine is in no scope, so if n is cancelled or has ended, runInTask fails with
+// net.ErrClosed.
+func runInTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	var zero T
+	if l.Owns() { // a callback, which cannot wait
+		panic("stream: " + name + " called from a callback of the loop; start a task")
+	}
+	done := make(chan result, 1)
+	var claimed atomic.Bool // set when call starts or when the caller gives up
+	if err := l.PostWith(loop.DropAtClose, func() {
+		if !claimed.CompareAndSwap(false, true) {
+			return
+		}
+		if n.Ended() {
+			done <- result{zero, net.ErrClosed}
+			return
+		}
+		n.GoWith(spindle.TaskOptions{Name: name + " for a goroutine", Eager: true}, func(ctx context.Context) error {
+			r := result{zero, net.ErrClosed}
+			defer func() { done <- r }()
+			r.value, r.err = call(ctx)
+			if canceled := (*spindle.Canceled)(nil); errors.As(r.err, &canceled) {
+				r.err = net.ErrClosed
+			}
+			return nil
+		})
+	}); err != nil {
+		return zero, netClosed(err)
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-n.Scope().Done(): // the loop may never run again
+		if claimed.CompareAndSwap(false, true) {
+			return zero, net.ErrClosed
+		}
+	case <-l.Done():
+	}
+	// The call has started and may use the caller's memory until it returns. A
+	// closed loop runs nothing any more.
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-l.Done():
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	default:
+		return zero, net.ErrClosed
+	}
+}
+
+// netClosed replaces loop.ErrClosed with net.ErrClosed.
+func netClosed(err error) error {
+	if err == loop.ErrClosed {
+		return net.ErrClosed
+	}
+	return err
+}
