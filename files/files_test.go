@@ -53,7 +53,7 @@ func Example() {
 	// a pear
 }
 
-// inTask runs a program in a directory of its own.
+// inTask runs program as a task with a temporary directory.
 func inTask(t *testing.T, program func(ctx context.Context, dir string) error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +62,7 @@ func inTask(t *testing.T, program func(ctx context.Context, dir string) error) {
 	}
 }
 
-func TestAFileIsWhatItIsInOS(t *testing.T) {
+func TestFileBehavesLikeAnOSFile(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		name := filepath.Join(dir, "f")
 		f, err := files.Create(ctx, name)
@@ -87,7 +87,7 @@ func TestAFileIsWhatItIsInOS(t *testing.T) {
 			t.Errorf("read %q, %v", got, err)
 		}
 		if n, err := f.ReadAt(got, int64(len(content))); n != 0 || err != io.EOF {
-			t.Errorf("at the end: %d, %v", n, err)
+			t.Errorf("ReadAt at the end: %d, %v, want io.EOF", n, err)
 		}
 		if info, err := f.Stat(); err != nil || info.Size() != int64(len(content)) {
 			t.Errorf("%v, %v", info, err)
@@ -99,10 +99,10 @@ func TestAFileIsWhatItIsInOS(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := f.Read(got); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("after Close: %v", err)
+			t.Errorf("Read after Close: %v, want os.ErrClosed", err)
 		}
 		if err := f.Close(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("Close again: %v", err)
+			t.Errorf("second Close: %v, want os.ErrClosed", err)
 		}
 		text, err := files.ReadFile(ctx, name)
 		if len(text) != len(content) || err != nil {
@@ -112,19 +112,19 @@ func TestAFileIsWhatItIsInOS(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := files.Stat(ctx, name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("after Remove: %v", err)
+			t.Errorf("Stat after Remove: %v, want fs.ErrNotExist", err)
 		}
 		_, err = files.Open(ctx, name)
 		if path := (*fs.PathError)(nil); !errors.As(err, &path) || path.Path != name {
-			t.Errorf("Open of nothing: %v", err)
+			t.Errorf("Open of a missing file: %v, want an *fs.PathError", err)
 		}
 		return nil
 	})
 }
 
-// TestTheLoopTurnsMeanwhile: a pipe with a name cannot be opened before somebody
-// opens its other end, and that is a task of the same loop.
-func TestTheLoopTurnsMeanwhile(t *testing.T) {
+// Opening a named pipe blocks until its other end is opened. Another task of the same
+// loop opens it.
+func TestCallsDoNotBlockTheLoop(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		name := filepath.Join(dir, "fifo")
 		if err := syscall.Mkfifo(name, 0o600); err != nil {
@@ -148,8 +148,7 @@ func TestTheLoopTurnsMeanwhile(t *testing.T) {
 	})
 }
 
-// TestACancelledCallDoesNothing, but Close closes.
-func TestACancelledCallDoesNothing(t *testing.T) {
+func TestCancelledCallsDoNothingExceptClose(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		name := filepath.Join(dir, "f")
 		f, err := files.Create(ctx, name)
@@ -170,17 +169,17 @@ func TestACancelledCallDoesNothing(t *testing.T) {
 			return nil
 		})
 		if _, err := f.OSFile().Stat(); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("it is open: %v", err)
+			t.Errorf("the file is still open: %v", err)
 		}
 		entries, err := os.ReadDir(dir)
 		if info, _ := os.Stat(name); len(entries) != 1 || info.Size() != 0 {
-			t.Errorf("%v, %d bytes", entries, info.Size())
+			t.Errorf("the directory has %v, the file has %d bytes, want one empty file", entries, info.Size())
 		}
 		return err
 	})
 }
 
-func TestOtherGoroutinesMayUseIt(t *testing.T) {
+func TestOtherGoroutinesMayUseAFile(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		f, err := files.Create(ctx, filepath.Join(dir, "f"))
 		if err != nil {
@@ -194,28 +193,28 @@ func TestOtherGoroutinesMayUseIt(t *testing.T) {
 	})
 }
 
-func TestACallbackMayNotWait(t *testing.T) {
+func TestCallFromALoopCallbackPanics(t *testing.T) {
 	inTask(t, func(ctx context.Context, dir string) error {
 		f, err := files.Create(ctx, filepath.Join(dir, "f"))
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		var said any
+		var recovered any
 		spindle.LoopOf(ctx).CallSoon(func() {
-			defer func() { said = recover() }()
+			defer func() { recovered = recover() }()
 			f.Read(nil)
 		})
 		err = spindle.Yield(ctx)
-		if text, ok := said.(string); !ok || !strings.HasPrefix(text, "files: ") {
-			t.Errorf("panic %v", said)
+		if text, ok := recovered.(string); !ok || !strings.HasPrefix(text, "files: ") {
+			t.Errorf("panic %v, want a message of package files", recovered)
 		}
 		return err
 	})
 }
 
-// TestASimulatedRunHasNoFiles: it never touches the machine by accident.
-func TestASimulatedRunHasNoFiles(t *testing.T) {
+// A simulated run must never touch the machine's files.
+func TestCallsFailInASimulatedRun(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	sim.Test(t, func(ctx context.Context) error {
 		_, open := files.Open(ctx, name)
@@ -226,12 +225,12 @@ func TestASimulatedRunHasNoFiles(t *testing.T) {
 		for _, err := range []error{open, create, read, stat, write, files.Remove(ctx, name)} {
 			var path *fs.PathError
 			if !errors.Is(err, errors.ErrUnsupported) || !errors.As(err, &path) {
-				t.Errorf("got %v", err)
+				t.Errorf("error %v, want an *fs.PathError with errors.ErrUnsupported", err)
 			}
 		}
 		return nil
 	})
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("the file is there")
+		t.Error("the simulated run created the file")
 	}
 }

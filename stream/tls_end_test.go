@@ -46,7 +46,7 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 				}
 				return inGoroutine(ctx, func() error {
 					all, err := io.ReadAll(peer)
-					if string(all) != "last words, long enough" || !peer.Raw.ToldOfTheEnd() {
+					if string(all) != "last words, long enough" || !peer.Raw.EndsWithAlert() {
 						t.Errorf("the peer read %q, and was not told of the end", all)
 					}
 					return err
@@ -146,7 +146,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 			if n != int64(written) || err != nil {
 				t.Errorf("the peer read %d bytes of %d, %v", n, written, err)
 			}
-			if !peer.Raw.ToldOfTheEnd() {
+			if !peer.Raw.EndsWithAlert() {
 				t.Error("the peer was not told of the end")
 			}
 			return nil

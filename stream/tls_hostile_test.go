@@ -112,7 +112,7 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 		return keepsTurning(ctx, func(ctx context.Context) error {
 			f := peer.Forge13()
 			for range 5 {
-				if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
+				if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
 					return err
 				}
 				if err := expect(ctx, c, "key"); err != nil {
@@ -127,7 +127,7 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		f := peer.Forge13()
-		if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
+		if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
 			return err
 		}
 		if err := expect(ctx, c, "key"); err != nil {
@@ -149,7 +149,7 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 			if asked == 1000 {
 				t.Fatal("a thousand answers were kept")
 			}
-			if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
+			if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 				return err
 			}
 			_, err := c.Read(make([]byte, 1))

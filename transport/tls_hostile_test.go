@@ -59,7 +59,7 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 	l, c, peer, got, _ := stuck(t)
 	f := peer.Forge13()
 	for range 5 {
-		peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...))
+		peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...))
 		keepsTurning(t, l)
 	}
 	until(t, l, func() bool { return got.String() == "keykeykeykeykey" })
@@ -82,7 +82,7 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 	for asked := 1; ; asked++ {
 		before := 0
 		on(t, l, func() { before = c.Unsent() })
-		if _, err := peer.Raw.Write(append(f.AskForKeys(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
+		if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 			break
 		}
 		until(t, l, func() bool { return got.Len() >= asked || c.IsClosing() })

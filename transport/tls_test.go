@@ -65,7 +65,7 @@ func TestTLSEcho(t *testing.T) {
 		if err != nil || !bytes.Equal(got, sent) {
 			t.Errorf("%d of %d bytes came back, %v", len(got), len(sent), err)
 		}
-		if !peer.Raw.ToldOfTheEnd() {
+		if !peer.Raw.EndsWithAlert() {
 			t.Error("the peer was not told of the end")
 		}
 		if err := <-lost; err != nil {
@@ -269,7 +269,7 @@ func TestTLSAbort(t *testing.T) {
 	})
 	peer := dialTLS(t, s)
 	peer.Write([]byte("go"))
-	if _, err := io.ReadAll(peer); err != nil && !strings.Contains(err.Error(), "reset") || peer.Raw.ToldOfTheEnd() {
+	if _, err := io.ReadAll(peer); err != nil && !strings.Contains(err.Error(), "reset") || peer.Raw.EndsWithAlert() {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,9 +1,8 @@
-// Package deflate compresses and inflates messages as permessage-deflate has it
-// (RFC 7692): each by itself, without a context that is kept from one to the next.
+// Package deflate compresses and inflates messages for permessage-deflate (RFC 7692).
+// Each message is compressed independently: no context is kept from one to the next.
 //
 // A writer of compress/flate takes about a megabyte and a reader 40 KB, so they are
-// shared by all: a connection has one only while it compresses or inflates a
-// message.
+// pooled. A connection has one only while it compresses or inflates a message.
 package deflate
 
 import (
@@ -14,17 +13,18 @@ import (
 	"sync"
 )
 
-// tail is what a sender leaves out at the end of a message, as all end with it,
-// followed by an empty last block, so that a reader of flate finds its end.
 const (
+	// tail is the end of every compressed message. The sender omits it.
 	tail = "\x00\x00\xff\xff"
-	last = "\x01\x00\x00\xff\xff"
+	// finalBlock is an empty final block. It follows tail, so that the flate
+	// reader finds the end.
+	finalBlock = "\x01\x00\x00\xff\xff"
 )
 
-// ErrTooLarge says that a message inflates to more than its limit.
+// ErrTooLarge is returned for a message that inflates to more than its limit.
 var ErrTooLarge = errors.New("deflate: message is too large")
 
-// MaxWindow is the window of compress/flate, in bits.
+// MaxWindow is the window size of compress/flate, in bits.
 const MaxWindow = 15
 
 var (
@@ -32,13 +32,13 @@ var (
 	readers sync.Pool
 )
 
-// Append compresses p and appends it to dst. No distance in it is larger than
-// window bits allow. Level is one of flate's from 1 to 9.
+// Append compresses p and appends it to dst. No distance in the result is larger than
+// a window of window bits. Level is a level of flate, from 1 to 9.
 func Append(dst, p []byte, level, window int) []byte {
 	out := &appender{dst}
 	w := writer(level, out)
-	// Flate's window cannot be set. But nothing refers to what was before a
-	// reset, so blocks of the window's size will do.
+	// The window of flate cannot be set. But no block refers to data before a
+	// reset, so resetting after each window's size of data has the same effect.
 	block := 1 << window
 	for window < MaxWindow && len(p) > block {
 		w.Write(p[:block])
@@ -69,7 +69,7 @@ func release(w *flate.Writer, level int) {
 	writers[level].Put(w)
 }
 
-// appender is a slice to write to: it cannot fail.
+// appender is an io.Writer that appends to a slice. It never fails.
 type appender struct{ p []byte }
 
 func (a *appender) Write(p []byte) (int, error) {
@@ -77,8 +77,8 @@ func (a *appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Inflate inflates p and appends it to dst, at most limit bytes: more fails with
-// ErrTooLarge, before it is there.
+// Inflate inflates p and appends it to dst. It fails with ErrTooLarge if the result
+// has more than limit bytes, without producing them.
 func Inflate(dst, p []byte, limit int) ([]byte, error) {
 	r := NewReader(bytes.NewReader(p))
 	defer r.Close()
@@ -87,11 +87,11 @@ func Inflate(dst, p []byte, limit int) ([]byte, error) {
 		if len(dst) == cap(dst) {
 			dst = append(dst, 0)[:len(dst)]
 		}
-		room := dst[len(dst):cap(dst)]
-		if most := limit + 1 - (len(dst) - start); len(room) > most {
-			room = room[:most]
+		free := dst[len(dst):cap(dst)]
+		if most := limit + 1 - (len(dst) - start); len(free) > most {
+			free = free[:most]
 		}
-		n, err := r.Read(room)
+		n, err := r.Read(free)
 		dst = dst[:len(dst)+n]
 		if len(dst)-start > limit {
 			return dst[:start], ErrTooLarge
@@ -108,14 +108,14 @@ func Inflate(dst, p []byte, limit int) ([]byte, error) {
 // Reader inflates one message.
 type Reader struct {
 	src   io.Reader
-	ended string // what still stands in for the sender's end
+	end   string // the part of the omitted end that flate has not read yet
 	flate io.ReadCloser
 }
 
-// NewReader returns a Reader of the message that src is, compressed. Close gives
-// back what it holds.
+// NewReader returns a Reader of the compressed message in src. Close returns its
+// memory to the pool.
 func NewReader(src io.Reader) *Reader {
-	r := &Reader{src: src, ended: tail + last}
+	r := &Reader{src: src, end: tail + finalBlock}
 	if f, ok := readers.Get().(io.ReadCloser); ok {
 		f.(flate.Resetter).Reset((*source)(r), nil)
 		r.flate = f
@@ -133,23 +133,23 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return r.flate.Read(p)
 }
 
-// Close ends the reading. It may be called again.
+// Close closes the Reader. It may be called again.
 func (r *Reader) Close() error {
 	if r.flate != nil {
 		f := r.flate
 		r.flate, r.src = nil, nil
-		f.(flate.Resetter).Reset(nothing{}, nil)
+		f.(flate.Resetter).Reset(emptyReader{}, nil)
 		readers.Put(f)
 	}
 	return nil
 }
 
-// nothing is what a reader in the pool refers to.
-type nothing struct{}
+// emptyReader is the source of a flate reader in the pool.
+type emptyReader struct{}
 
-func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
 
-// source is what flate reads: the message and the end that was left out.
+// source is the source of a flate reader in use: the message and its omitted end.
 type source Reader
 
 func (s *source) Read(p []byte) (int, error) {
@@ -163,10 +163,10 @@ func (s *source) Read(p []byte) (int, error) {
 			return n, nil
 		}
 	}
-	if s.ended == "" {
+	if s.end == "" {
 		return 0, io.EOF
 	}
-	n := copy(p, s.ended)
-	s.ended = s.ended[n:]
+	n := copy(p, s.end)
+	s.end = s.end[n:]
 	return n, nil
 }

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// texts are messages of every sort.
+// texts returns messages of different size and entropy.
 func texts() [][]byte {
 	noise := make([]byte, 100_000)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -29,7 +29,7 @@ func texts() [][]byte {
 	}
 }
 
-func TestThereAndBack(t *testing.T) {
+func TestInflateReturnsWhatWasCompressed(t *testing.T) {
 	for i, text := range texts() {
 		for _, level := range []int{1, 9} {
 			for _, window := range []int{8, 12, 15} {
@@ -39,7 +39,7 @@ func TestThereAndBack(t *testing.T) {
 				if err != nil || !bytes.Equal(got[len("before"):], text) {
 					t.Errorf("text %d, level %d, window %d: %d bytes, %v", i, level, window, len(got), err)
 				}
-				if d := farthest(t, packed); d > 1<<window {
+				if d := maxDistance(t, packed); d > 1<<window {
 					t.Errorf("text %d, level %d, window %d: a distance of %d", i, level, window, d)
 				}
 			}
@@ -47,19 +47,19 @@ func TestThereAndBack(t *testing.T) {
 	}
 }
 
-// farthest is how far back a message can refer at most. Flate tells no distances;
-// but what was written before a reset ends with an empty stored block, and what
-// follows inflates by itself: then nothing in it refers to what was before.
-func farthest(t *testing.T, packed []byte) (most int) {
+// maxDistance returns an upper bound for the distances in a compressed message. Flate
+// does not report distances. But the data before a reset ends with an empty stored
+// block. If the data after it inflates independently, it refers to nothing before it.
+func maxDistance(t *testing.T, packed []byte) (most int) {
 	t.Helper()
 	all := inflated(packed)
-	for left := all; len(packed) > 0; {
+	for remaining := all; len(packed) > 0; {
 		block, rest, _ := bytes.Cut(packed, []byte("\x00\x00\xff\xff"))
 		part := inflated(block)
-		if len(part) == 0 || !bytes.HasPrefix(left, part) {
-			return min(len(all), 1<<deflate.MaxWindow) // one block, as far as can be told
+		if len(part) == 0 || !bytes.HasPrefix(remaining, part) {
+			return min(len(all), 1<<deflate.MaxWindow) // not split into blocks
 		}
-		left, packed = left[len(part):], rest
+		remaining, packed = remaining[len(part):], rest
 		most = max(most, len(part))
 	}
 	return min(most, 1<<deflate.MaxWindow)
@@ -70,8 +70,8 @@ func inflated(packed []byte) []byte {
 	return p
 }
 
-// TestWhatTheRFCShows: the examples of RFC 7692, section 7.2.3.
-func TestWhatTheRFCShows(t *testing.T) {
+// The examples are those of RFC 7692, section 7.2.3.
+func TestInflateOfTheRFCExamples(t *testing.T) {
 	for name, packed := range map[string]string{
 		"fixed Huffman": "\xf2\x48\xcd\xc9\xc9\x07\x00",
 		"stored":        "\x00\x05\x00\xfa\xff\x48\x65\x6c\x6c\x6f\x00",
@@ -85,28 +85,28 @@ func TestWhatTheRFCShows(t *testing.T) {
 	}
 }
 
-// TestABombIsCutOff: what inflates to more than the limit is never there.
-func TestABombIsCutOff(t *testing.T) {
+// A message that inflates to more than the limit must not be inflated completely.
+func TestInflateStopsAtTheLimit(t *testing.T) {
 	bomb := deflate.Append(nil, make([]byte, 16<<20), 9, 15)
-	t.Logf("%d bytes become 16 MB", len(bomb))
+	t.Logf("%d bytes inflate to 16 MB", len(bomb))
 	got, err := deflate.Inflate(nil, bomb, 1000)
 	if !errors.Is(err, deflate.ErrTooLarge) || cap(got) > 2000 {
-		t.Errorf("%d bytes of room, %v", cap(got), err)
+		t.Errorf("Inflate allocated %d bytes and returned %v, want ErrTooLarge", cap(got), err)
 	}
 	if got, err := deflate.Inflate(nil, bomb, 16<<20); err != nil || len(got) != 16<<20 {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
 
-func TestNonsenseFails(t *testing.T) {
-	for _, nonsense := range []string{"\xff\xff\xff", "\x06", "\x00\x05\x00\x00\x00Hello"} {
-		if got, err := deflate.Inflate(nil, []byte(nonsense), 1<<20); err == nil {
-			t.Errorf("%q: %q", nonsense, got)
+func TestInflateOfInvalidDataFails(t *testing.T) {
+	for _, invalid := range []string{"\xff\xff\xff", "\x06", "\x00\x05\x00\x00\x00Hello"} {
+		if got, err := deflate.Inflate(nil, []byte(invalid), 1<<20); err == nil {
+			t.Errorf("Inflate(%q) returned %q and no error", invalid, got)
 		}
 	}
 }
 
-// TestReader: in small pieces, with an error in between, and after Close.
+// The test reads in small pieces, after Close, and from a source that fails.
 func TestReader(t *testing.T) {
 	text := []byte(strings.Repeat("to be or not to be, ", 1000))
 	packed := deflate.Append(nil, text, 1, 15)
@@ -117,12 +117,12 @@ func TestReader(t *testing.T) {
 	r.Close()
 	r.Close()
 	if _, err := r.Read(make([]byte, 1)); err == nil {
-		t.Error("read after Close")
+		t.Error("Read after Close succeeded")
 	}
 	broken := errors.New("broken")
 	r = deflate.NewReader(io.MultiReader(bytes.NewReader(packed[:50]), iotest.ErrReader(broken)))
 	defer r.Close()
 	if _, err := io.ReadAll(r); err != broken {
-		t.Errorf("%v, want %v", err, broken)
+		t.Errorf("error %v, want %v", err, broken)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// grace is how long goroutines that are about to end may take for it.
+// grace is how long goroutines may take to end after the tests.
 const grace = 5 * time.Second
 
 // Main runs the tests and exits. Call it from TestMain.
 func Main(m *testing.M) {
-	// The runtime opens its own poller with the first file; let that be now.
+	// The runtime opens its poller with the first file. Open it before counting.
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()
 		w.Close()
@@ -25,50 +25,52 @@ func Main(m *testing.M) {
 	before := descriptors()
 	code := m.Run()
 	if code == 0 {
-		if left := goroutines(); len(left) > 0 {
-			fmt.Fprintf(os.Stderr, "leak: %d goroutines left behind:\n\n%s\n", len(left), bytes.Join(left, []byte("\n\n")))
+		if leaked := leakedGoroutines(); len(leaked) > 0 {
+			fmt.Fprintf(os.Stderr, "leak: the tests left %d goroutines running:\n\n%s\n", len(leaked), bytes.Join(leaked, []byte("\n\n")))
 			code = 1
 		}
-		if left := descriptors(); len(left) > len(before) {
-			fmt.Fprintf(os.Stderr, "leak: descriptors %v before the tests, %v after\n", before, left)
+		if after := descriptors(); len(after) > len(before) {
+			fmt.Fprintf(os.Stderr, "leak: the tests left descriptors open: %v before, %v after\n", before, after)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
 
-// goroutines are those that are not the tests' own and do not go away.
-func goroutines() [][]byte {
+// leakedGoroutines returns the stacks of the goroutines that still run after grace.
+func leakedGoroutines() [][]byte {
 	deadline := time.NewTimer(grace)
 	defer deadline.Stop()
 	for {
-		left := strangers()
-		if len(left) == 0 {
+		stacks := otherGoroutines()
+		if len(stacks) == 0 {
 			return nil
 		}
 		select {
 		case <-deadline.C:
-			return left
+			return stacks
 		default:
 			runtime.Gosched()
 		}
 	}
 }
 
-func strangers() (left [][]byte) {
+// otherGoroutines returns the stacks of all goroutines but the caller's and those of
+// packages testing and os/signal.
+func otherGoroutines() (stacks [][]byte) {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	for i, stack := range bytes.Split(buf, []byte("\n\n")) {
-		// The first is this one.
+		// The first stack is the caller's.
 		if i > 0 && !bytes.Contains(stack, []byte("os/signal.")) && !bytes.Contains(stack, []byte("testing.")) {
-			left = append(left, stack)
+			stacks = append(stacks, stack)
 		}
 	}
-	return left
+	return stacks
 }
 
-// descriptors are the numbers of the open ones, none where the system does not
-// tell.
+// descriptors returns the numbers of the open descriptors, or nil on a system without
+// /proc.
 func descriptors() (open []string) {
 	dir, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

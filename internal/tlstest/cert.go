@@ -1,5 +1,5 @@
-// Package tlstest is for tests of TLS: certificates that only they trust, and a peer
-// that can misbehave.
+// Package tlstest supports tests of TLS. It has certificates that only the tests
+// trust, and a peer that can violate the protocol.
 package tlstest
 
 import (
@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// Authority signs what the tests show each other.
+// Authority is a certificate authority for tests.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that nobody knows.
+// NewAuthority returns a new authority, which no certificate pool contains yet.
 func NewAuthority() *Authority {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
@@ -37,7 +37,8 @@ func NewAuthority() *Authority {
 	return &Authority{must(x509.ParseCertificate(der)), key}
 }
 
-// Issue makes a certificate for a server on this machine, and for a client.
+// Issue returns a certificate for the given name, for a server on this machine or a
+// client.
 func (a *Authority) Issue(name string) tls.Certificate {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
@@ -54,14 +55,15 @@ func (a *Authority) Issue(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Pool is what trusts the authority, and nobody else.
+// Pool returns a pool that contains only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Identity is what most tests use, made once.
+// Identity returns the authority and the configurations that most tests use. It
+// creates them once.
 var Identity = sync.OnceValue(func() (i struct {
 	CA             *Authority
 	Server, Client *tls.Config

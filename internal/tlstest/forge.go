@@ -16,30 +16,33 @@ import (
 	"strings"
 )
 
-// Peer is the standard library's side of a connection, and what a bad one needs:
-// the socket, what went over it, and the keys.
+// Peer is a connection of crypto/tls. It also has the socket, a record of the
+// handshake and the keys, so that a test can forge records.
 type Peer struct {
 	*tls.Conn
 	Raw  *Tap
 	keys *bytes.Buffer
 }
 
-// NewPeer makes a peer of a client's or a server's kind.
-func NewPeer(raw *net.TCPConn, kind func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) *Peer {
+// NewPeer returns a peer on raw. Side is tls.Client or tls.Server.
+func NewPeer(raw *net.TCPConn, side func(net.Conn, *tls.Config) *tls.Conn, config *tls.Config) *Peer {
 	p := &Peer{Raw: &Tap{TCPConn: raw}, keys: &bytes.Buffer{}}
 	config = config.Clone()
 	config.KeyLogWriter = p.keys
-	p.Conn = kind(p.Raw, config)
+	p.Conn = side(p.Raw, config)
 	return p
 }
 
-// Tap remembers what went over a connection in the handshake.
+// Tap is a connection that records the bytes of the handshake.
 type Tap struct {
 	*net.TCPConn
 	Sent, Received []byte
-	First          []byte        // goes out with the first Write
-	last           []byte        // that were received
-	Halved, Rest   chan struct{} // if there, Halved is closed when half of a Write is out, which then waits for Rest
+	First          []byte // sent in front of the first Write
+	last           []byte // the last bytes received
+
+	// If Rest is not nil, the next Write sends half of its bytes, closes Halved and
+	// waits for Rest before it sends the other half.
+	Halved, Rest chan struct{}
 }
 
 func (t *Tap) Read(p []byte) (int, error) {
@@ -52,10 +55,10 @@ func (t *Tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ToldOfTheEnd tells whether an alert came last. That it does, crypto/tls does not
-// say; in TLS 1.3 no other record is as short.
-func (t *Tap) ToldOfTheEnd() bool {
-	const size = 2 + 1 + 16 // the alert, its type and the seal
+// EndsWithAlert reports whether the last record received was an alert. Crypto/tls does
+// not report that. In TLS 1.3 no other record is as short.
+func (t *Tap) EndsWithAlert() bool {
+	const size = 2 + 1 + 16 // the alert, its type and the authentication tag
 	return bytes.HasPrefix(t.last[max(0, len(t.last)-5-size):], []byte{DataRecord, 3, 3, 0, size})
 }
 
@@ -82,17 +85,17 @@ func (t *Tap) Write(p []byte) (int, error) {
 	return n + m, err
 }
 
-// logged is a secret from the log of keys.
+// logged returns the secret with the given label from the key log.
 func (p *Peer) logged(label string) []byte {
 	for lines := bufio.NewScanner(bytes.NewReader(p.keys.Bytes())); lines.Scan(); {
 		if word := strings.Fields(lines.Text()); word[0] == label {
 			return must(hex.DecodeString(word[2]))
 		}
 	}
-	panic("no " + label + " in the log of keys")
+	panic("tlstest: no " + label + " in the key log")
 }
 
-// Types of records and of messages.
+// Types of records and of handshake messages.
 const (
 	AlertRecord     = 21
 	HandshakeRecord = 22
@@ -104,7 +107,7 @@ const (
 	KeyUpdate    = 24
 )
 
-// Forger makes records of TLS 1.3 that crypto/tls would not send.
+// Forger seals records of TLS 1.3 that crypto/tls would not send.
 type Forger struct {
 	secret []byte
 	seq    uint64
@@ -112,10 +115,11 @@ type Forger struct {
 	iv     []byte
 }
 
-// Forge13 takes over from a client that has sent nothing since the handshake.
+// Forge13 returns a Forger with the keys of p, a client that has sent nothing since
+// the handshake.
 func (p *Peer) Forge13() *Forger {
 	if suite := p.ConnectionState().CipherSuite; suite != tls.TLS_AES_128_GCM_SHA256 {
-		panic("made for AES_128_GCM_SHA256, not " + tls.CipherSuiteName(suite))
+		panic("tlstest: Forge13 needs AES_128_GCM_SHA256, not " + tls.CipherSuiteName(suite))
 	}
 	f := &Forger{secret: p.logged("CLIENT_TRAFFIC_SECRET_0")}
 	f.rekey()
@@ -133,12 +137,13 @@ func (f *Forger) rekey() {
 	f.seq = 0
 }
 
-// Update goes on with the next keys.
+// Update switches to the next keys.
 func (f *Forger) Update() {
 	f.secret = f.expand("traffic upd", sha256.Size)
 	f.rekey()
 }
 
+// Record returns a sealed record of the given type.
 func (f *Forger) Record(kind byte, text ...byte) []byte {
 	nonce := bytes.Clone(f.iv)
 	for i, b := range binary.BigEndian.AppendUint64(nil, f.seq) {
@@ -150,15 +155,16 @@ func (f *Forger) Record(kind byte, text ...byte) []byte {
 	return f.aead.Seal(header, nonce, text, header)
 }
 
-// AskForKeys is a KeyUpdate that wants one in return; then come the next keys.
-func (f *Forger) AskForKeys() []byte {
+// RequestKeyUpdate returns a KeyUpdate message that requests one in return, and
+// switches to the next keys.
+func (f *Forger) RequestKeyUpdate() []byte {
 	r := f.Record(HandshakeRecord, KeyUpdate, 0, 0, 1, 1)
 	f.Update()
 	return r
 }
 
-// Forge12 makes a record that a peer with AES_128_GCM_SHA256 and TLS 1.2 might send,
-// after a handshake, the last message of which was number 0.
+// Forge12 returns a record of TLS 1.2 with AES_128_GCM_SHA256, sealed as p would seal
+// it. The last message of the handshake has number 0.
 func (p *Peer) Forge12(server bool, number uint64, kind byte, text ...byte) []byte {
 	hello, answer := p.Raw.Sent, p.Raw.Received
 	if server {
@@ -166,9 +172,9 @@ func (p *Peer) Forge12(server bool, number uint64, kind byte, text ...byte) []by
 	}
 	random := func(hello []byte, kind byte) []byte {
 		if hello[5] != kind {
-			panic("that is no hello")
+			panic("tlstest: the handshake does not start with a hello")
 		}
-		return hello[11:43] // behind the headers of record and message, and the version
+		return hello[11:43] // after the headers of record and message, and the version
 	}
 	seed := "key expansion" + string(random(answer, ServerHello)) + string(random(hello, ClientHello))
 	keys := prf12(p.logged("CLIENT_RANDOM"), seed, 40)
