@@ -1,5 +1,5 @@
-// Package guide_test holds the guide to the code: what it shows compiles, what it
-// says a program prints is what it prints, and what it names exists.
+// Package guide_test checks the guide and the README against the code: the code they show
+// compiles, programs print what the pages say, and the names and links exist.
 package guide_test
 
 import (
@@ -27,12 +27,14 @@ type block struct {
 	text string
 }
 
+// pages are the pages of the guide, and the README, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no pages found", err)
 	}
+	files = append(files, "../../README.md")
 	all := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -67,16 +69,17 @@ func blocks(t *testing.T) (all []block) {
 	return all
 }
 
-func (b block) isProgram() bool { return strings.HasPrefix(b.text, "package main\n") }
-
-// snippet is what a block that is no program is part of: statements of a function
-// with these names.
-const snippet = `package main
+// snippet surrounds a block that is not a program: the block's statements are the body of
+// a function with these names. The package is not main, so that it is compiled and not
+// linked.
+const snippet = `package snippet
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
+	"net/http"
 	"os"
 	"time"
 
@@ -84,72 +87,114 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/web"
 )
 
-var _, _, _, _, _, _, _, _ = errors.New, fmt.Sprint, os.Open, time.Now, spindle.Run, cosync.Select, loop.New, sim.Run
+var (
+	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
+	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
 
-func main() {}
+	fetch, work func(context.Context) error
+	delay       http.HandlerFunc
+)
 
-func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop, work func(context.Context) error) (err error) {
+func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop) (err error) {
+	{
 //line %s:%d
 %s
-return
+	}
+	return
 }
 `
 
-// TestCodeCompiles builds every go block, and runs the programs that an output
-// block follows. The files exist only for the go command, by its -overlay, inside
-// the module, so that they import it like any user.
-func TestCodeCompiles(t *testing.T) {
+// program is one file to build, and the output that it must print.
+type program struct {
+	name   string
+	text   string
+	output *block // nil if the page does not show any
+}
+
+// programs are the go blocks of all pages. A block is a program, a snippet, or, as
+// "go part", a part of the one program that all parts of the page form together.
+func programs(t *testing.T) (all []program) {
+	t.Helper()
+	bs := blocks(t)
+	parts := map[string]int{} // index in all, by page
+	for i, b := range bs {
+		text := fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.text)
+		switch at, begun := parts[b.page]; {
+		case b.kind == "go part" && begun:
+			all[at].text += text
+			continue
+		case b.kind == "go part":
+			parts[b.page] = len(all)
+			all = append(all, program{name: strings.TrimSuffix(filepath.Base(b.page), ".md"), text: text})
+			continue
+		case b.kind != "go":
+			continue
+		case !strings.HasPrefix(b.text, "package main\n"):
+			text = fmt.Sprintf(snippet, b.page, b.line, b.text)
+		}
+		p := program{name: fmt.Sprintf("block%d", i), text: text}
+		if i+1 < len(bs) && bs[i+1].kind == "output" && bs[i+1].page == b.page {
+			p.output = &bs[i+1]
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// build compiles the programs and returns the folder of the executables. The files exist
+// only for the go command, through its -overlay, inside the module, so that they import
+// the packages as any user does.
+func build(t *testing.T, all []program) (bin string) {
+	t.Helper()
 	tmp := t.TempDir()
 	root, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	replace := map[string]string{}
-	var packages []string
-	all := blocks(t)
-	outputs := map[string]block{} // by package
-	for i, b := range all {
-		if b.kind != "go" {
-			continue
-		}
-		name := fmt.Sprintf("block%d", i)
-		text := fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.text)
-		if !b.isProgram() {
-			text = fmt.Sprintf(snippet, b.page, b.line, b.text)
-		}
-		file := filepath.Join(tmp, name+".go")
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+	bin = filepath.Join(tmp, "bin") + string(filepath.Separator)
+	args := []string{"build", "-overlay", filepath.Join(tmp, "overlay.json"), "-o", bin, "-ldflags=-w"}
+	for _, p := range all {
+		file := filepath.Join(tmp, p.name+".go")
+		if err := os.WriteFile(file, []byte(p.text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		replace[filepath.Join(root, name, "main.go")] = file
-		packages = append(packages, "./"+name)
-		if i+1 < len(all) && all[i+1].kind == "output" && all[i+1].page == b.page {
-			outputs[name] = all[i+1]
-		}
+		replace[filepath.Join(root, p.name, "main.go")] = file
+		args = append(args, "./"+p.name)
 	}
-	overlay := filepath.Join(tmp, "overlay.json")
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err == nil {
-		err = os.WriteFile(overlay, text, 0o666)
+		err = os.WriteFile(args[2], overlay, 0o666)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := filepath.Join(tmp, "bin") + string(filepath.Separator)
-	args := append([]string{"build", "-overlay", overlay, "-o", bin}, packages...)
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for name, want := range outputs {
+	return bin
+}
+
+// TestCodeCompiles builds every go block, and runs the programs that an output block
+// follows.
+func TestCodeCompiles(t *testing.T) {
+	all := programs(t)
+	bin := build(t, all)
+	for _, p := range all {
+		if p.output == nil {
+			continue
+		}
+		want := *p.output
 		t.Run(fmt.Sprintf("%s:%d", want.page, want.line), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			program := exec.CommandContext(ctx, filepath.Join(bin, name))
+			run := exec.CommandContext(ctx, filepath.Join(bin, p.name))
 			var errs bytes.Buffer
-			program.Stderr = &errs
-			got, err := program.Output()
+			run.Stderr = &errs
+			got, err := run.Output()
 			if err != nil || string(got) != want.text {
 				t.Errorf("%v; it prints\n%swant\n%s%s", err, got, want.text, errs.Bytes())
 			}
@@ -157,7 +202,7 @@ func TestCodeCompiles(t *testing.T) {
 	}
 }
 
-// shorthand is what the pages call things, beside the packages' own names.
+// shorthand maps the short names that the pages use to types.
 var shorthand = map[string]string{"n": "spindle.Nursery", "s": "spindle.Scope", "f": "spindle.Future", "l": "loop.Loop"}
 
 var (
@@ -198,14 +243,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for page, text := range pages(t) {
 		prose := inline.ReplaceAllString(fenced.ReplaceAllString(text, ""), "")
 		for _, m := range link.FindAllStringSubmatch(prose, -1) {
-			if _, err := os.Stat(m[1]); err != nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
 				t.Errorf("%s: %v", page, err)
 			}
 		}
 	}
 }
 
-// exported are the packages and all that they export: spindle, spindle.Scope,
+// exported returns the packages and the names that they export: spindle, spindle.Scope,
 // spindle.Scope.Cancel.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
@@ -264,7 +309,7 @@ func declare(all map[string]bool, prefix string, d ast.Decl) {
 	}
 }
 
-// typeName is the name of a receiver's type: T of *T and of T[P].
+// typeName returns the name of a receiver's type: T for *T and T[P].
 func typeName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
