@@ -10,58 +10,58 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Conn is a connection: a TCP or Unix socket, or a pipe. Listen, Connect and Wrap
-// make them.
+// Conn is a connection: a TCP or Unix socket, or a pipe. Listen, Connect and Wrap make
+// connections. All fields belong to the loop goroutine.
 type Conn struct {
 	socket socket
-	st     *station
+	st     *loopState
 	proto  Protocol
-	server *Server // nil if no server accepted it
-	unsent *unsent // nil while nothing waits to be sent
-	extra  *extra  // nil while nothing unusual was asked for
-	tls    *secure // nil on a plain connection
-	in     uint64  // bytes received
-	out    uint64  // bytes sent
+	server *Server    // nil if no server accepted it, or after LeaveServer
+	unsent *sendQueue // nil while nothing waits to be sent
+	extra  *extra     // nil while nothing unusual was asked for
+	tls    *tlsLayer  // nil on a plain connection
+	in     uint64     // bytes received
+	out    uint64     // bytes sent
 	state  connState
 }
 
-// socket is a sock.Conn whose methods are not the Conn's.
+// socket wraps a sock.Conn so that its methods do not become methods of Conn.
 type socket struct{ sock.Conn }
 
 type connState uint16
 
 const (
 	pausedReading connState = 1 << iota
-	pausedWriting           // the protocol was told so
-	closing                 // no more is read; ends when all is sent
-	shutting                // the sending side ends when all is sent
-	lost                    // ConnectionLost was called, or is about to be
-	gathered                // some of its bytes wait for the end of the turn
+	pausedWriting           // the queue is above the high water mark
+	closing                 // reads no more; is lost when everything is sent
+	shutting                // the sending side closes when everything is sent
+	lost                    // ConnectionLost was called or is queued
+	hasGathered             // some bytes wait for the end of the turn
 	buffered                // the protocol is a BufferedProtocol
-	busy                    // it is queued to read on
-	unmade                  // ConnectionMade is still to come
-	broken                  // lost with an error
-	toldToPause             // PauseWriting was the last of the two that was called
-	telling                 // a callback is queued that calls one of the two
-	shaking                 // the handshake of TLS is under way
+	readQueued              // a callback that reads is queued
+	unannounced             // ConnectionMade was not called yet
+	lostWithError
+	pauseReported // PauseWriting was called, and ResumeWriting not since then
+	pauserQueued  // a callback that calls PauseWriting or ResumeWriting is queued
+	handshaking   // the TLS handshake is in progress
 )
 
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
 
-// newConn makes the connection on fd, which it closes if it fails.
-func (st *station) newConn(fd int, kind sock.Kind, p Protocol, s *Server) (*Conn, error) {
+// newConn makes the connection on fd. If it fails, it closes fd.
+func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, s *Server) (*Conn, error) {
 	c := &Conn{st: st, server: s}
 	c.setProtocol(p)
-	if err := c.socket.Init(st.hub, fd, kind, (*owner)(c)); err != nil {
+	if err := c.socket.Init(st.sockets, fd, kind, (*owner)(c)); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// owner is what a Conn is to its socket.
+// owner is the sock.Owner of a Conn.
 type owner Conn
 
-// SocketReady writes and reads what has become possible.
+// SocketReady writes and reads as far as the socket allows.
 func (o *owner) SocketReady() {
 	c := (*Conn)(o)
 	returned := false
@@ -73,23 +73,23 @@ func (o *owner) SocketReady() {
 	if c.unsent != nil && c.socket.Writable() {
 		c.drain()
 	}
-	if c.is(shaking) && !c.is(lost) {
-		c.tls.shake.advance()
+	if c.is(handshaking) && !c.is(lost) {
+		c.tls.handshake.advance()
 		returned = true
 		return
 	}
 	c.read()
 	if err := c.socket.Failure(); err != nil {
-		c.lose(c.fault("read", err))
+		c.lose(c.opError("read", err))
 	}
 	returned = true
 }
 
 var errPanicked = errors.New("transport: a callback of the protocol panicked")
 
-// guarded calls a callback. If it panics the connection is lost; the loop's OnPanic
-// hears of it.
-func (c *Conn) guarded(callback func()) {
+// guard calls a callback. If the callback panics, the connection is lost; the panic
+// continues to the loop's OnPanic.
+func (c *Conn) guard(callback func()) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -104,30 +104,29 @@ func (c *Conn) guarded(callback func()) {
 func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
 	if !c.is(lost) {
-		c.state |= lost | broken
-		c.detach()
+		c.state |= lost | lostWithError
+		c.releaseResources()
 		c.socket.Close()
 		c.end(net.ErrClosed)
 	}
 }
 
-// Loop is the loop that the connection is on. It may be asked for from any
-// goroutine.
-func (c *Conn) Loop() *loop.Loop { return c.st.hub.L }
+// Loop returns the loop that the connection is on. It may be called from any goroutine.
+func (c *Conn) Loop() *loop.Loop { return c.st.sockets.L }
 
-// Protocol is who is told of what happens.
+// Protocol returns the protocol that receives the connection's events.
 func (c *Conn) Protocol() Protocol {
-	c.only("Protocol")
+	c.checkLoop("Protocol")
 	return c.proto
 }
 
-// SetProtocol has another protocol be told from now on, as after an upgrade. It is
-// not told of a connection made, but is told to pause if writing is paused.
+// SetProtocol replaces the protocol, as after an upgrade. ConnectionMade is not called
+// again, but PauseWriting is if writing is paused.
 func (c *Conn) SetProtocol(p Protocol) {
-	c.only("SetProtocol")
+	c.checkLoop("SetProtocol")
 	c.setProtocol(p)
-	c.state &^= toldToPause
-	c.tellPauser()
+	c.state &^= pauseReported
+	c.notifyPauser()
 }
 
 func (c *Conn) setProtocol(p Protocol) {
@@ -141,22 +140,22 @@ func (c *Conn) setProtocol(p Protocol) {
 	}
 }
 
-func (c *Conn) only(op string) {
-	if c.st.hub.L.Foreign() {
+func (c *Conn) checkLoop(op string) {
+	if c.st.sockets.L.Foreign() {
 		panic("transport: " + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
 
-// maxReads is how often one connection is read from before others have a turn.
+// maxReads limits the reads from one connection before other callbacks run.
 const maxReads = 16
 
-// read brings the protocol what there is.
+// read delivers received data to the protocol.
 func (c *Conn) read() {
 	for range maxReads {
-		if c.is(unmade|pausedReading|shaking|closing|lost) || !c.readable() {
+		if c.is(unannounced|pausedReading|handshaking|closing|lost) || !c.readable() {
 			return
 		}
-		buf := c.st.hub.Buf
+		buf := c.st.sockets.Buf
 		if c.is(buffered) {
 			if buf = c.proto.(BufferedProtocol).Buffer(c); len(buf) == 0 {
 				panic("transport: Buffer returned an empty slice")
@@ -167,12 +166,12 @@ func (c *Conn) read() {
 		}
 		n, err := c.receive(buf)
 		if n > 0 {
-			c.hears()
+			c.noteReceived()
 			if c.is(buffered) {
 				c.proto.(BufferedProtocol).BufferUpdated(c, n)
 			} else {
 				c.proto.DataReceived(c, buf[:n])
-				c.st.hub.Poison(buf[:n])
+				c.st.sockets.Poison(buf[:n])
 			}
 		}
 		switch {
@@ -183,11 +182,11 @@ func (c *Conn) read() {
 			c.eof()
 			return
 		default:
-			c.lose(c.fault("read", err))
+			c.lose(c.opError("read", err))
 			return
 		}
 	}
-	c.readOn()
+	c.readSoon()
 }
 
 func (c *Conn) readable() bool {
@@ -197,7 +196,7 @@ func (c *Conn) readable() bool {
 	return c.socket.Readable()
 }
 
-// receive reads what is there, like the socket's Read.
+// receive is like the socket's Read, through TLS if the connection is secured.
 func (c *Conn) receive(p []byte) (int, error) {
 	if c.tls != nil {
 		return c.tls.read(p)
@@ -207,14 +206,14 @@ func (c *Conn) receive(p []byte) (int, error) {
 	return n, err
 }
 
-// readOn has the connection read in a coming turn.
-func (c *Conn) readOn() {
-	if c.is(busy) {
+// readSoon queues a callback that reads.
+func (c *Conn) readSoon() {
+	if c.is(readQueued) {
 		return
 	}
-	c.state |= busy
-	c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
-		c.state &^= busy
+	c.state |= readQueued
+	c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
+		c.state &^= readQueued
 		(*owner)(c).SocketReady()
 	})
 }
@@ -226,51 +225,51 @@ func (c *Conn) eof() {
 	c.beginClose()
 }
 
-// PauseReading stops DataReceived until ResumeReading: what the peer sends then
-// waits in the system, and at last with the peer. So does its end, and that it is
-// gone may not be noticed meanwhile.
+// PauseReading stops DataReceived until ResumeReading. Data then fills the system's
+// buffer, and finally blocks the peer. An EOF is not delivered either, and a peer that
+// is gone may go unnoticed.
 func (c *Conn) PauseReading() {
-	c.only("PauseReading")
+	c.checkLoop("PauseReading")
 	if c.is(pausedReading) {
 		return
 	}
 	c.state |= pausedReading
-	if !c.is(shaking) {
+	if !c.is(handshaking) {
 		c.socket.PauseReading()
 	}
 }
 
-// ResumeReading lets data come again.
+// ResumeReading delivers data again.
 func (c *Conn) ResumeReading() {
-	c.only("ResumeReading")
+	c.checkLoop("ResumeReading")
 	if !c.is(pausedReading) {
 		return
 	}
 	c.state &^= pausedReading
-	if c.is(shaking | closing | lost) {
+	if c.is(handshaking | closing | lost) {
 		return
 	}
-	c.resumes()
+	c.noteResumed()
 	if err := c.socket.ResumeReading(); err != nil {
-		c.lose(c.fault("read", err))
+		c.lose(c.opError("read", err))
 		return
 	}
 	if c.readable() {
-		c.readOn()
+		c.readSoon()
 	}
 }
 
-// IsClosing tells whether the connection was closed, or is about to be.
+// IsClosing reports whether the connection is closed or closing.
 func (c *Conn) IsClosing() bool {
-	c.only("IsClosing")
+	c.checkLoop("IsClosing")
 	return c.is(closing | lost)
 }
 
-// Close ends the connection once everything written was sent. Nothing more is
-// received. Closing again does nothing. A peer that does not read keeps it open:
-// SetIdleTimeout, or Abort after a while, puts an end to that.
+// Close ends the connection once everything written was sent. Nothing more is received.
+// Closing again does nothing. A peer that does not read keeps the connection open; use
+// SetIdleTimeout, or Abort after a while, to limit that.
 func (c *Conn) Close() error {
-	c.only("Close")
+	c.checkLoop("Close")
 	c.beginClose()
 	return nil
 }
@@ -280,67 +279,67 @@ func (c *Conn) beginClose() {
 		return
 	}
 	c.state |= closing
-	if !c.is(shaking) {
+	if !c.is(handshaking) {
 		c.socket.PauseReading()
 	}
-	if !c.is(gathered) && c.unsent == nil || c.is(unmade) && c.is(shaking) {
-		c.sent()
+	if !c.is(hasGathered) && c.unsent == nil || c.is(unannounced) && c.is(handshaking) {
+		c.afterSend()
 	}
 }
 
-// Abort ends the connection at once. What waits to be sent is dropped.
+// Abort ends the connection at once. Unsent bytes are dropped.
 func (c *Conn) Abort() {
-	c.only("Abort")
+	c.checkLoop("Abort")
 	c.lose(nil)
 }
 
-// lose ends the connection, and has the protocol told.
+// lose ends the connection and queues ConnectionLost.
 func (c *Conn) lose(err error) {
 	if c.is(lost) {
 		return
 	}
 	c.state |= lost
 	if err != nil {
-		c.state |= broken
+		c.state |= lostWithError
 	}
-	c.detach()
+	c.releaseResources()
 	c.socket.Close()
-	c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { c.end(err) })
+	c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { c.end(err) })
 }
 
-// detach lets go of what the connection holds besides its socket.
-func (c *Conn) detach() {
+// releaseResources releases what the connection holds besides its socket.
+func (c *Conn) releaseResources() {
 	if c.extra != nil {
 		c.extra.timer.Cancel()
 	}
-	c.dropFiles()
-	if c.is(shaking) {
-		c.tls.shake.abandon()
+	c.releaseFiles()
+	if c.is(handshaking) {
+		c.tls.handshake.abandon()
 	}
 }
 
-// end is the last that the protocol hears. Each step is taken even if the one
-// before it panics.
+// end runs the last callbacks of the connection. Each one runs even if the one before
+// panics.
 func (c *Conn) end(err error) {
 	defer func() {
 		if c.server != nil {
-			c.server.forget()
+			c.server.connLost()
 		}
 	}()
 	defer func() {
 		switch {
-		case !c.is(unmade):
+		case !c.is(unannounced):
 			c.proto.ConnectionLost(c, err)
-		case c.is(shaking) && err != nil:
-			c.tls.shake.over(err)
+		case c.is(handshaking) && err != nil:
+			c.tls.handshake.done(err)
 		}
 	}()
 	c.unsent = nil
-	c.abandon(cmp.Or(err, net.ErrClosed))
+	c.endFlushWaiters(cmp.Or(err, net.ErrClosed))
 }
 
-// fault is a system's error as package net would return it.
-func (c *Conn) fault(op string, err error) error {
+// opError returns err as package net would, as a *net.OpError.
+func (c *Conn) opError(op string, err error) error {
 	local, remote := c.addrs()
 	return sock.Error(op, c.network(), local, remote, err)
 }
@@ -350,7 +349,7 @@ func (c *Conn) addrs() (local, remote net.Addr) {
 	if fd < 0 {
 		return nil, nil
 	}
-	return c.st.hub.Addrs(fd, c.network())
+	return c.st.sockets.Addrs(fd, c.network())
 }
 
 func (c *Conn) network() string {
@@ -358,32 +357,32 @@ func (c *Conn) network() string {
 	if fd < 0 {
 		return ""
 	}
-	a, err := c.st.hub.K.LocalAddr(fd)
+	a, err := c.st.sockets.K.LocalAddr(fd)
 	if err != nil {
 		return "pipe"
 	}
 	return sock.NetworkOf(a.Family())
 }
 
-// LocalAddr is the address of this end. It is never nil: once the connection is lost,
-// it is one that names nothing, ":0" for TCP.
+// LocalAddr returns the address of this end. It is never nil: once the connection is
+// lost, it is an empty address, ":0" for TCP.
 func (c *Conn) LocalAddr() net.Addr {
-	c.only("LocalAddr")
-	local, _ := c.ends()
+	c.checkLoop("LocalAddr")
+	local, _ := c.addrsOrUnknown()
 	return local
 }
 
-// RemoteAddr is the address of the peer. It is never nil: if the peer has reset the
-// connection, which may be before ConnectionMade, or once it is lost, it is one that
-// names nothing, ":0" for TCP.
+// RemoteAddr returns the address of the peer. It is never nil: once the connection is
+// lost or the peer has reset it, which may be before ConnectionMade, it is an empty
+// address, ":0" for TCP.
 func (c *Conn) RemoteAddr() net.Addr {
-	c.only("RemoteAddr")
-	_, remote := c.ends()
+	c.checkLoop("RemoteAddr")
+	_, remote := c.addrsOrUnknown()
 	return remote
 }
 
-// ends are the addresses, also where they are not known.
-func (c *Conn) ends() (local, remote net.Addr) {
+// addrsOrUnknown returns the addresses, empty ones where they are not known.
+func (c *Conn) addrsOrUnknown() (local, remote net.Addr) {
 	local, remote = c.addrs()
 	if local == nil {
 		local = c.socket.UnknownAddr()

@@ -15,38 +15,39 @@ import (
 
 // ConnectOptions configure Connect.
 type ConnectOptions struct {
-	// Timeout is how long all of it may take: look-up, every address, and the
-	// handshake of TLS. Zero means as long as the system tries.
+	// Timeout limits the whole attempt: the look-up, every address, and the TLS
+	// handshake. Zero means no limit besides the system's own.
 	Timeout time.Duration
 
-	// Local is the address of this end, "" for any.
+	// Local is the address of this end; "" means any.
 	Local string
 
-	// Delay has the system collect small writes (Nagle's algorithm).
+	// Delay lets the system collect small writes (Nagle's algorithm). By default
+	// they are sent at once.
 	Delay bool
 
-	// TLS has the connection be secured; nil means that it is not. A
-	// configuration without a ServerName gets that of the address. What it has
-	// called is called on workers of the loop, and may block. Renegotiation is
-	// not supported: one that allows it fails.
+	// TLS secures the connection. Nil means a plain connection. An empty
+	// ServerName is set to the host of the address. Callbacks of the
+	// configuration run on workers of the loop and may block. Connect fails if
+	// the configuration allows renegotiation, which is not supported.
 	TLS *tls.Config
 
-	// HandshakeTimeout is how long the handshake of TLS may take. Zero means
-	// 10 seconds, less means for ever.
+	// HandshakeTimeout limits the TLS handshake. Zero means 10 seconds, negative
+	// means no limit.
 	HandshakeTimeout time.Duration
 }
 
-// Connect makes a connection to an address of network "tcp", "tcp4", "tcp6" or
-// "unix", and calls ConnectionMade of p; or failed, with a *net.OpError, if it
-// cannot. It returns at once. A name is looked up off the loop; all its addresses
-// are tried, IPv6 and IPv4 in turns, the next when one has failed or not answered
-// for a quarter of a second. When ctx ends, it gives up and fails with the cause.
-// It is asyncio's create_connection.
+// Connect makes a connection to an address of network "tcp", "tcp4", "tcp6" or "unix".
+// It returns at once, and later calls ConnectionMade of p, or failed with a
+// *net.OpError. A name is looked up on a worker. All its addresses are tried,
+// alternating between IPv6 and IPv4; the next one starts when an address has failed or
+// has not answered for 250 milliseconds. When ctx is done, Connect fails with its
+// cause. It corresponds to asyncio's create_connection.
 func Connect(ctx context.Context, l *loop.Loop, network, address string, p Protocol, o ConnectOptions, failed func(error)) {
 	if p == nil || failed == nil {
-		panic("transport: Connect without a Protocol or a function to hear of failure")
+		panic("transport: Connect with a nil Protocol or a nil failed function")
 	}
-	co := &connecting{st: stationOf(l), network: network, p: p, o: o, failed: failed}
+	co := &connecting{st: loopStateOf(l), network: network, proto: p, o: o, failed: failed}
 	t, bind, err := co.parse(network, address, o.Local)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -55,7 +56,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 		err = tlsio.CheckRenegotiation(o.TLS)
 	}
 	if err != nil {
-		co.st.hub.L.CallSoonWith(loop.RunAtClose, func() { co.fail(err) })
+		co.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {
@@ -64,27 +65,27 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 	if o.TLS != nil {
 		co.o.TLS = tlsio.ClientConfig(o.TLS, address)
 	}
-	co.dialing = co.st.hub.Dial(t, bind, co.done)
+	co.dialing = co.st.sockets.Dial(t, bind, co.dialed)
 	if o.Timeout > 0 {
-		co.timer = l.CallLater(o.Timeout, func() { co.giveUp(os.ErrDeadlineExceeded) })
+		co.timer = l.CallLater(o.Timeout, func() { co.cancel(os.ErrDeadlineExceeded) })
 	}
-	co.unfollow = l.Kernel().AfterFunc(ctx, func() {
-		l.PostWith(loop.DropAtClose, func() { co.giveUp(context.Cause(ctx)) }) // a loop that is closed has given up
+	co.stopContext = l.Kernel().AfterFunc(ctx, func() {
+		l.PostWith(loop.DropAtClose, func() { co.cancel(context.Cause(ctx)) }) // a closed loop has already failed the dial
 	})
 }
 
-// connecting is a Connect under way.
+// connecting is a Connect in progress. Loop goroutine only.
 type connecting struct {
-	st       *station
-	network  string
-	p        Protocol
-	o        ConnectOptions
-	addr     net.Addr // nil if a name has to be looked up
-	failed   func(error)
-	dialing  *sock.Dialing
-	conn     *Conn // while it shakes hands
-	timer    loop.Timer
-	unfollow func() bool
+	st          *loopState
+	network     string
+	proto       Protocol
+	o           ConnectOptions
+	addr        net.Addr // nil if a name has to be looked up
+	failed      func(error)
+	dialing     *sock.Dialing
+	conn        *Conn // set during the TLS handshake
+	timer       loop.Timer
+	stopContext func() bool
 }
 
 func (co *connecting) parse(network, address, local string) (t sock.Target, bind kernel.Addr, err error) {
@@ -107,56 +108,57 @@ func (co *connecting) parse(network, address, local string) (t sock.Target, bind
 	return t, bind, nil
 }
 
-func (co *connecting) done(fd int, a kernel.Addr, err error) {
+func (co *connecting) dialed(fd int, a kernel.Addr, err error) {
 	if err != nil {
-		co.settle()
+		co.stopWaiting()
 		co.fail(err)
 		return
 	}
 	if !co.o.Delay && a.Family() != kernel.Unix {
-		co.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
+		co.st.sockets.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.p, nil)
+	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.proto, nil)
 	switch {
 	case err != nil:
-		co.settle()
+		co.stopWaiting()
 		co.fail(err)
 	case co.o.TLS != nil:
-		c.state |= unmade
+		c.state |= unannounced
 		co.conn = c
-		c.shakeHands(asClient, co.o.TLS, co.o.HandshakeTimeout, nil, co.shaken)
+		c.startHandshake(asClient, co.o.TLS, co.o.HandshakeTimeout, nil, co.handshakeDone)
 	default:
-		co.settle()
-		c.made()
+		co.stopWaiting()
+		c.announce()
 	}
 }
 
-// shaken is the end of the handshake.
-func (co *connecting) shaken(err error) {
-	co.settle()
+// handshakeDone is called when the handshake has ended.
+func (co *connecting) handshakeDone(err error) {
+	co.stopWaiting()
 	c := co.conn
 	co.conn = nil
 	if err != nil {
 		co.fail(err)
 		return
 	}
-	c.state &^= unmade
-	c.made()
+	c.state &^= unannounced
+	c.announce()
 }
 
-// settle is the end of the time in which it can be given up.
-func (co *connecting) settle() {
+// stopWaiting ends the timeout and the watch of the context.
+func (co *connecting) stopWaiting() {
 	co.timer.Cancel()
-	co.unfollow()
+	co.stopContext()
 }
 
-func (co *connecting) giveUp(why error) {
+// cancel ends the attempt with err, if it is still in progress.
+func (co *connecting) cancel(err error) {
 	switch {
 	case co.dialing.Cancel():
-		co.settle()
-		co.fail(why)
+		co.stopWaiting()
+		co.fail(err)
 	case co.conn != nil:
-		co.conn.lose(co.conn.fault("handshake", why))
+		co.conn.lose(co.conn.opError("handshake", err))
 	}
 }
 

@@ -10,116 +10,115 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// DatagramProtocol is told what happens to an Endpoint, on its loop.
+// DatagramProtocol receives the events of an Endpoint, on its loop.
 type DatagramProtocol interface {
 	// ConnectionMade is the first call.
 	ConnectionMade(e *Endpoint)
-	// DatagramReceived brings a datagram.
+	// DatagramReceived delivers a datagram.
 	DatagramReceived(e *Endpoint, p Packet)
-	// ErrorReceived tells that an earlier datagram could not be sent or
-	// delivered: above all that nobody listens where a connected endpoint sends
-	// to (ECONNREFUSED), which the peer's machine tells some time later. The
-	// endpoint goes on.
+	// ErrorReceived reports that an earlier datagram could not be sent or
+	// delivered. The most common error is ECONNREFUSED: the peer's machine
+	// reports, some time later, that no socket receives where a connected
+	// endpoint sends to. The endpoint stays open.
 	ErrorReceived(e *Endpoint, err error)
-	// ConnectionLost is the last call. Err is nil if the endpoint was closed
-	// from here.
+	// ConnectionLost is the last call. err is nil if the endpoint was closed on
+	// this side.
 	ConnectionLost(e *Endpoint, err error)
 }
 
-// DatagramWritePauser is a DatagramProtocol that wants to know when it sends faster
-// than the system does.
+// DatagramWritePauser is a DatagramProtocol that is notified when it sends faster than
+// the system does.
 type DatagramWritePauser interface {
-	// PauseWriting tells that more than the high water mark waits to be sent.
+	// PauseWriting is called when more bytes than the high water mark are queued.
 	PauseWriting(e *Endpoint)
-	// ResumeWriting tells that no more than the low water mark does.
+	// ResumeWriting is called when no more than the low water mark are queued.
 	ResumeWriting(e *Endpoint)
 }
 
-// Packet is a datagram that has come.
+// Packet is a received datagram.
 type Packet struct {
-	// Data is only lent: what is to be kept must be copied.
+	// Data is valid only during the call; copy what must be kept.
 	Data []byte
 	// From is the sender. It is the zero Addr for a Unix socket without a name.
 	From Addr
-	// Truncated says that the datagram was longer than Data, and the rest is
-	// lost. It happens to those of Unix sockets beyond 64 KB; no UDP datagram
-	// is that long.
+	// Truncated reports that the datagram was longer than Data, and that the rest
+	// is lost. Only Unix datagrams can be that long, beyond 64 KB.
 	Truncated bool
 }
 
-// Addr is where a datagram comes from or goes to. The zero Addr is nowhere.
+// Addr is the source or destination of a datagram. The zero Addr is none.
 type Addr struct {
-	AddrPort netip.AddrPort // of UDP; an IPv4 address is never in IPv6's form
-	Path     string         // of Unix sockets; an abstract name begins with '@'
+	AddrPort netip.AddrPort // for UDP; an IPv4 address is never IPv4-mapped IPv6
+	Path     string         // for Unix sockets; an abstract name begins with '@'
 }
 
-// String is the address as package net prints it.
+// String returns the address as package net prints it.
 func (a Addr) String() string { return kernel.Addr{AddrPort: a.AddrPort, Path: a.Path}.String() }
 
-// DatagramOptions say where an Endpoint is, and to whom it talks. The zero value is
-// a UDP endpoint on a free port that talks to anybody.
+// DatagramOptions configure an Endpoint. The zero value is a UDP endpoint on a free
+// port that communicates with any peer.
 //
-// Of asyncio's create_datagram_endpoint, family and proto are in Network; flags are
-// about looking up names, which is not done here. There is no reuse_address:
-// asyncio had to remove it, because on a UDP socket SO_REUSEADDR lets any program
-// take the port over from the one that has it. ReusePort is what was meant: it
-// asks that both be of the same user.
+// Compared with asyncio's create_datagram_endpoint, family and proto are part of
+// Network, and flags are missing because no names are looked up. There is no
+// reuse_address: asyncio removed it, because on a UDP socket SO_REUSEADDR lets any
+// program take over the port. ReusePort requires both sockets to be of the same user.
 type DatagramOptions struct {
 	// Network is "udp", "udp4", "udp6" or "unixgram". "" means "udp".
 	Network string
 
-	// Local is the address to receive at: host and port (port 0 takes a free
-	// one, no host means all), or the path of a Unix socket. "" means any free
-	// port; a Unix socket then has no name, and nobody can answer.
+	// Local is the address to receive at: host and port, or the path of a Unix
+	// socket. Port 0 selects a free port, and an empty host means all addresses.
+	// "" means any free port; a Unix socket then has no name, so peers cannot
+	// reply.
 	Local string
 
-	// Remote is the address to send to and to receive from, exclusively: a
-	// connected endpoint. "" means everybody. Only a connected endpoint hears
-	// that nobody listens.
+	// Remote connects the endpoint: it sends to and receives from this address
+	// only. "" means any peer. Only a connected endpoint gets ECONNREFUSED when
+	// no socket receives at the remote address.
 	Remote string
 
 	// ReusePort lets several endpoints receive at one address; the system
-	// spreads senders over them.
+	// distributes senders over them.
 	ReusePort bool
 
 	// Broadcast permits sending to broadcast addresses.
 	Broadcast bool
 
 	// Sock is an existing socket: a *net.UDPConn, *net.UnixConn or *os.File. It
-	// is duplicated; the original may be closed. All else is then as it is.
+	// is duplicated; the original may be closed. The other options must be zero.
 	Sock syscall.Conn
 }
 
-// Datagram makes an endpoint for datagrams and has p be told of what comes. It is
-// asyncio's create_datagram_endpoint. Addresses are no names, as looking one up
-// would wait. It fails with a *net.OpError.
+// Datagram makes an endpoint for datagrams, which calls p. It corresponds to asyncio's
+// create_datagram_endpoint. Hosts must be addresses, not names, because looking up a
+// name would block. Errors are *net.OpErrors.
 func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, error) {
 	if p == nil {
-		panic("transport: Datagram without a DatagramProtocol")
+		panic("transport: Datagram with a nil DatagramProtocol")
 	}
 	if o.Sock != nil && o != (DatagramOptions{Sock: o.Sock}) {
 		panic("transport: Datagram with a Sock and other options")
 	}
-	e := &Endpoint{st: stationOf(l), proto: p, network: o.Network, state: unmade}
+	e := &Endpoint{st: loopStateOf(l), proto: p, network: o.Network, state: unannounced}
 	if e.network == "" {
 		e.network = "udp"
 	}
-	e.readsOn = e.readOn
+	e.readAgainFunc = e.readAgain
 	fd, err := e.open(o)
 	if err == nil {
-		if err = e.socket.Init(e.st.hub, fd, sock.Socket, (*endpointOwner)(e)); err != nil {
-			e.file.Remove(e.st.hub.K)
+		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err != nil {
+			e.file.Remove(e.st.sockets.K)
 		}
 	}
 	if err != nil {
 		return nil, sock.Error("listen", e.network, nil, nil, err)
 	}
-	e.st.hub.L.CallSoonWith(loop.DropAtClose, e.begin)
+	e.st.sockets.L.CallSoonWith(loop.DropAtClose, e.start)
 	return e, nil
 }
 
 func (e *Endpoint) open(o DatagramOptions) (fd int, err error) {
-	hub := e.st.hub
+	sockets := e.st.sockets
 	if o.Sock != nil {
 		return e.adopt(o.Sock)
 	}
@@ -128,18 +127,18 @@ func (e *Endpoint) open(o DatagramOptions) (fd int, err error) {
 		return -1, err
 	}
 	b.ReusePort, b.Broadcast = o.ReusePort, o.Broadcast
-	fd, err = hub.Datagram(b)
+	fd, err = sockets.Datagram(b)
 	if err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL {
 		if older, ok := b.WithoutIPv6(e.network, o.Local); ok {
 			b = older
-			fd, err = hub.Datagram(b)
+			fd, err = sockets.Datagram(b)
 		}
 	}
 	if err != nil {
 		return -1, sock.Error("listen", e.network, addrOrNil(e.network, b.Local), addrOrNil(e.network, b.Remote), err)
 	}
 	e.family, e.connected = b.Family, b.Remote.Family() != 0
-	e.file = sock.Claim(hub.K, b.Local)
+	e.file = sock.Claim(sockets.K, b.Local)
 	return fd, nil
 }
 
@@ -150,10 +149,10 @@ func addrOrNil(network string, a kernel.Addr) net.Addr {
 	return sock.NetAddr(network, a)
 }
 
-// adopt takes an existing socket.
+// adopt duplicates an existing socket.
 func (e *Endpoint) adopt(c syscall.Conn) (int, error) {
-	k := e.st.hub.K
-	fd, shape, err := e.st.hub.Adopt(c)
+	k := e.st.sockets.K
+	fd, shape, err := e.st.sockets.Adopt(c)
 	if err != nil {
 		return -1, err
 	}

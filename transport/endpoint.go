@@ -10,28 +10,28 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Endpoint sends and receives datagrams. Datagram makes one. Like a Conn it is for
-// callbacks of its loop.
+// Endpoint sends and receives datagrams. Datagram makes one. Like a Conn, it is used
+// from callbacks of its loop only.
 type Endpoint struct {
 	socket    socket
-	st        *station
+	st        *loopState
 	proto     DatagramProtocol
 	network   string
 	family    kernel.Family
 	connected bool
 	file      sock.File
 
-	queue     []datagram // waits for room
-	size      int        // bytes of it
-	high, low int        // water marks; 0 means the usual ones
-	rests     loop.Timer
-	readsOn   func() // readOn, made once
+	queue         []datagram // unsent datagrams
+	queuedBytes   int
+	high, low     int        // water marks; 0 means the defaults
+	retry         loop.Timer // see backOff
+	readAgainFunc func()     // the method value readAgain, allocated once
 
 	in, out uint64 // bytes
 	state   connState
 }
 
-// datagram is one that waits to be sent.
+// datagram is an unsent datagram.
 type datagram struct {
 	data []byte
 	to   kernel.Addr
@@ -39,23 +39,24 @@ type datagram struct {
 
 func (e *Endpoint) is(s connState) bool { return e.state&s != 0 }
 
-func (e *Endpoint) only(op string) {
-	if e.st.hub.L.Foreign() {
+func (e *Endpoint) checkLoop(op string) {
+	if e.st.sockets.L.Foreign() {
 		panic("transport: " + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
 
-// begin is the first turn of the endpoint.
-func (e *Endpoint) begin() {
-	e.state &^= unmade
-	e.guarded(func() {
+// start calls ConnectionMade and starts reading, in the turn after Datagram.
+func (e *Endpoint) start() {
+	e.state &^= unannounced
+	e.guard(func() {
 		e.proto.ConnectionMade(e)
 		e.read()
 	})
 }
 
-// guarded ends the endpoint if a callback panics; the loop's OnPanic hears of it.
-func (e *Endpoint) guarded(fn func()) {
+// guard calls fn. If a callback in it panics, the endpoint is lost; the panic continues
+// to the loop's OnPanic.
+func (e *Endpoint) guard(fn func()) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -66,13 +67,13 @@ func (e *Endpoint) guarded(fn func()) {
 	returned = true
 }
 
-// endpointOwner is what an Endpoint is to its socket.
+// endpointOwner is the sock.Owner of an Endpoint.
 type endpointOwner Endpoint
 
-// SocketReady sends and receives what has become possible.
+// SocketReady sends and receives as far as the socket allows.
 func (o *endpointOwner) SocketReady() {
 	e := (*Endpoint)(o)
-	e.guarded(func() {
+	e.guard(func() {
 		if len(e.queue) > 0 && e.socket.Writable() {
 			e.drain()
 		}
@@ -83,50 +84,50 @@ func (o *endpointOwner) SocketReady() {
 // SocketOrphaned is called when the loop is closed.
 func (o *endpointOwner) SocketOrphaned() {
 	e := (*Endpoint)(o)
-	e.file.Remove(e.st.hub.K)
-	if !e.is(lost | unmade) {
+	e.file.Remove(e.st.sockets.K)
+	if !e.is(lost | unannounced) {
 		e.state |= lost
 		e.proto.ConnectionLost(e, net.ErrClosed)
 	}
 }
 
-// maxDatagrams is how many are received before others have a turn.
+// maxDatagrams limits the datagrams received before other callbacks run.
 const maxDatagrams = 64
 
 func (e *Endpoint) read() {
 	for range maxDatagrams {
-		if e.is(unmade|closing|lost) || !e.socket.Readable() {
+		if e.is(unannounced|closing|lost) || !e.socket.Readable() {
 			return
 		}
-		buf := e.st.hub.Buf
+		buf := e.st.sockets.Buf
 		n, from, truncated, err := e.socket.RecvFrom(buf)
 		switch {
 		case err == nil:
 			e.in += uint64(n)
 			e.proto.DatagramReceived(e, Packet{buf[:n], addrOf(from), truncated})
-			e.st.hub.Poison(buf[:n])
+			e.st.sockets.Poison(buf[:n])
 		case err == errAgain:
 			return
 		case isFatal(err):
-			e.lose(e.fault("read", err))
+			e.lose(e.opError("read", err))
 			return
 		default:
-			e.proto.ErrorReceived(e, e.fault("read", err))
+			e.proto.ErrorReceived(e, e.opError("read", err))
 		}
 	}
-	if !e.is(busy) {
-		e.state |= busy
-		e.st.hub.L.CallSoonWith(loop.DropAtClose, e.readsOn)
+	if !e.is(readQueued) {
+		e.state |= readQueued
+		e.st.sockets.L.CallSoonWith(loop.DropAtClose, e.readAgainFunc)
 	}
 }
 
-func (e *Endpoint) readOn() {
-	e.state &^= busy
+func (e *Endpoint) readAgain() {
+	e.state &^= readQueued
 	(*endpointOwner)(e).SocketReady()
 }
 
-// isFatal tells an error of the socket itself from one about a datagram. The
-// former would come again with every call.
+// isFatal reports whether err is about the socket and not about one datagram. Every
+// further call would return it again.
 func isFatal(err error) bool {
 	switch err {
 	case syscall.EBADF, syscall.ENOTSOCK, syscall.EINVAL, syscall.EOPNOTSUPP:
@@ -143,10 +144,10 @@ func addrOf(a kernel.Addr) Addr {
 	return Addr{AddrPort: a.AddrPort, Path: a.Path}
 }
 
-// Close ends the endpoint once everything was sent. Nothing more is received.
-// Closing again does nothing.
+// Close ends the endpoint once all queued datagrams were sent. Nothing more is
+// received. Closing again does nothing.
 func (e *Endpoint) Close() error {
-	e.only("Close")
+	e.checkLoop("Close")
 	if e.is(closing | lost) {
 		return nil
 	}
@@ -158,34 +159,34 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// Abort ends the endpoint at once. What waits to be sent is dropped.
+// Abort ends the endpoint at once. Queued datagrams are dropped.
 func (e *Endpoint) Abort() {
-	e.only("Abort")
+	e.checkLoop("Abort")
 	e.lose(nil)
 }
 
-// lose ends the endpoint, and has the protocol told.
+// lose ends the endpoint and queues ConnectionLost.
 func (e *Endpoint) lose(err error) {
 	if e.is(lost) {
 		return
 	}
 	e.state |= lost
-	e.rests.Cancel()
+	e.retry.Cancel()
 	e.socket.Close()
-	if gone := e.file.Remove(e.st.hub.K); err == nil {
-		err = gone
+	if removeErr := e.file.Remove(e.st.sockets.K); err == nil {
+		err = removeErr
 	}
-	e.queue, e.size = nil, 0
-	e.st.hub.L.CallSoonWith(loop.RunAtClose, func() {
-		if !e.is(unmade) {
+	e.queue, e.queuedBytes = nil, 0
+	e.st.sockets.L.CallSoonWith(loop.RunAtClose, func() {
+		if !e.is(unannounced) {
 			e.proto.ConnectionLost(e, err)
 		}
 	})
 }
 
-func (e *Endpoint) fault(op string, err error) error { return e.faultTo(op, Addr{}, err) }
+func (e *Endpoint) opError(op string, err error) error { return e.opErrorTo(op, Addr{}, err) }
 
-func (e *Endpoint) faultTo(op string, to Addr, err error) error {
+func (e *Endpoint) opErrorTo(op string, to Addr, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -196,14 +197,14 @@ func (e *Endpoint) faultTo(op string, to Addr, err error) error {
 	return sock.Error(op, e.network, local, remote, err)
 }
 
-// Loop is the loop that the endpoint is on.
-func (e *Endpoint) Loop() *loop.Loop { return e.st.hub.L }
+// Loop returns the loop that the endpoint is on.
+func (e *Endpoint) Loop() *loop.Loop { return e.st.sockets.L }
 
-// IsClosing tells whether the endpoint was closed, or is about to be.
+// IsClosing reports whether the endpoint is closed or closing.
 func (e *Endpoint) IsClosing() bool { return e.is(closing | lost) }
 
-// LocalAddr is the address that the endpoint receives at. It is never nil: once the
-// endpoint is lost, it is one that names nothing.
+// LocalAddr returns the address that the endpoint receives at. It is never nil: once
+// the endpoint is lost, it is an empty address.
 func (e *Endpoint) LocalAddr() net.Addr {
 	if local, _ := e.addrs(); local != nil {
 		return local
@@ -211,7 +212,7 @@ func (e *Endpoint) LocalAddr() net.Addr {
 	return sock.NetAddr(e.network, kernel.Addr{})
 }
 
-// RemoteAddr is the address of the connected peer; nil if there is none.
+// RemoteAddr returns the address of the connected peer, or nil if there is none.
 func (e *Endpoint) RemoteAddr() net.Addr {
 	_, remote := e.addrs()
 	return remote
@@ -222,13 +223,13 @@ func (e *Endpoint) addrs() (local, remote net.Addr) {
 	if fd < 0 {
 		return nil, nil
 	}
-	return e.st.hub.Addrs(fd, e.network)
+	return e.st.sockets.Addrs(fd, e.network)
 }
 
-// Info tells how the endpoint is now; In and Out are bytes of datagrams.
+// Info returns the current state of the endpoint. In and Out count bytes of datagrams.
 func (e *Endpoint) Info() Info {
-	e.only("Info")
-	info := Info{In: e.in, Out: e.out, Unsent: e.size, Reading: !e.is(closing | lost), Closing: e.IsClosing()}
+	e.checkLoop("Info")
+	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.is(closing | lost), Closing: e.IsClosing()}
 	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
 	return info
 }
@@ -237,15 +238,15 @@ func (e *Endpoint) Info() Info {
 // while it is full are lost.
 func (e *Endpoint) SetReadBuffer(bytes int) error { return e.setOption(kernel.RecvBuffer, bytes) }
 
-// SetWriteBuffer sets the size of the system's send buffer. Datagrams for which it has
-// no room wait in the Endpoint's queue.
+// SetWriteBuffer sets the size of the system's send buffer. Datagrams that do not fit
+// wait in the queue of the Endpoint.
 func (e *Endpoint) SetWriteBuffer(bytes int) error { return e.setOption(kernel.SendBuffer, bytes) }
 
 func (e *Endpoint) setOption(o kernel.Option, value int) error {
-	e.only("an option's setting")
+	e.checkLoop("an option's setting")
 	fd := e.socket.FD()
 	if fd < 0 {
-		return e.fault("set", net.ErrClosed)
+		return e.opError("set", net.ErrClosed)
 	}
-	return e.fault("set", e.st.hub.K.SetOption(fd, o, value))
+	return e.opError("set", e.st.sockets.K.SetOption(fd, o, value))
 }

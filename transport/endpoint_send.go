@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// destination is an address as the socket takes it.
+// destination returns to as an address of the socket's family.
 func (e *Endpoint) destination(to Addr) (kernel.Addr, error) {
 	a := kernel.Addr{AddrPort: to.AddrPort, Path: to.Path}
 	switch {
@@ -29,39 +29,40 @@ func (e *Endpoint) destination(to Addr) (kernel.Addr, error) {
 	return a, nil
 }
 
-// SendTo sends one datagram, to the connected peer if to is the zero Addr. It
-// never waits: if the system has no room, the datagram is kept and sent later. The
-// slice is the caller's again when it returns. What it can tell to be wrong it
-// returns, as a *net.OpError: closed, too long, no such network; what is found out
-// later is told to ErrorReceived. That it was sent does not mean that it arrives.
+// SendTo sends one datagram, to the connected peer if to is the zero Addr. It never
+// waits: if the system's buffer is full, the datagram is queued and sent later. The
+// caller may reuse p when SendTo returns. Errors that are known at once are returned as
+// a *net.OpError, for example that the endpoint is closed, the datagram too long or the
+// network unreachable. Later errors are passed to ErrorReceived. A datagram that was
+// sent may still be lost.
 func (e *Endpoint) SendTo(p []byte, to Addr) error {
-	e.only("SendTo")
+	e.checkLoop("SendTo")
 	if e.is(closing | lost) {
-		return e.fault("write", net.ErrClosed)
+		return e.opError("write", net.ErrClosed)
 	}
 	a, err := e.destination(to)
 	switch {
 	case err != nil:
 	case len(e.queue) > 0:
-		e.keep(p, a)
+		e.enqueue(p, a)
 	default:
 		var earlier error
 		if earlier, err = e.send(p, a); earlier != nil {
-			e.st.hub.L.CallSoonWith(loop.DropAtClose, func() { e.failed(earlier) })
+			e.st.sockets.L.CallSoonWith(loop.DropAtClose, func() { e.reportError(earlier) })
 		}
 		if err == errAgain {
-			e.keep(p, a)
+			e.enqueue(p, a)
 			err = nil
 		}
 	}
-	return e.faultTo("write", to, err)
+	return e.opErrorTo("write", to, err)
 }
 
-// Send is SendTo of the connected peer.
+// Send sends one datagram to the connected peer.
 func (e *Endpoint) Send(p []byte) error { return e.SendTo(p, Addr{}) }
 
-// send tries to send a datagram. A refusal is an answer to an earlier one, which
-// the system hands out in place of sending this: it is tried again, once.
+// send tries to send a datagram. ECONNREFUSED is about an earlier datagram: the system
+// returns it instead of sending this one, so send tries once more.
 func (e *Endpoint) send(p []byte, to kernel.Addr) (earlier, err error) {
 	err = e.socket.SendTo(p, to)
 	if err == syscall.ECONNREFUSED && e.connected && e.family != kernel.Unix {
@@ -74,33 +75,34 @@ func (e *Endpoint) send(p []byte, to kernel.Addr) (earlier, err error) {
 	return earlier, err
 }
 
-func (e *Endpoint) failed(err error) {
+// reportError calls ErrorReceived.
+func (e *Endpoint) reportError(err error) {
 	if !e.is(lost) {
-		e.guarded(func() { e.proto.ErrorReceived(e, e.fault("write", err)) })
+		e.guard(func() { e.proto.ErrorReceived(e, e.opError("write", err)) })
 	}
 }
 
-func (e *Endpoint) keep(p []byte, to kernel.Addr) {
+func (e *Endpoint) enqueue(p []byte, to kernel.Addr) {
 	e.queue = append(e.queue, datagram{append([]byte(nil), p...), to})
-	e.size += len(p)
+	e.queuedBytes += len(p)
 	e.checkHigh()
 }
 
-// drain sends what waits, as far as there is room.
+// drain sends from the queue as much as the socket takes.
 func (e *Endpoint) drain() {
 	progress := false
 	for len(e.queue) > 0 {
 		d := e.queue[0]
 		earlier, err := e.send(d.data, d.to)
 		if earlier != nil {
-			e.failed(earlier)
+			e.reportError(earlier)
 		}
 		if e.is(lost) {
 			return
 		}
 		if err == errAgain {
 			if !progress {
-				e.rest()
+				e.backOff()
 			}
 			e.checkLow()
 			return
@@ -108,9 +110,9 @@ func (e *Endpoint) drain() {
 		progress = true
 		e.queue[0] = datagram{}
 		e.queue = e.queue[1:]
-		e.size -= len(d.data)
+		e.queuedBytes -= len(d.data)
 		if err != nil {
-			if e.failed(err); e.is(lost) {
+			if e.reportError(err); e.is(lost) {
 				return
 			}
 		}
@@ -126,28 +128,28 @@ func (e *Endpoint) drain() {
 	}
 }
 
-// sendRest is how long an endpoint waits that has room but cannot send.
-const sendRest = 5 * time.Millisecond
+// sendRetryDelay is how long a writable endpoint waits after it could not send.
+const sendRetryDelay = 5 * time.Millisecond
 
-// rest looks away for a while. A Unix socket is writable when its own buffer has
-// room, and yet refuses to send while the receiver's queue is full: to go by
-// readiness would be to spin, or to wait for ever.
-func (e *Endpoint) rest() {
+// backOff retries after sendRetryDelay. A Unix socket is writable when its own buffer
+// is not full, but cannot send while the queue of the receiver is full. Relying on
+// readiness would spin or wait forever.
+func (e *Endpoint) backOff() {
 	if err := e.socket.UnwatchWritable(); err != nil {
 		e.lose(err)
 		return
 	}
-	e.rests.Cancel()
-	e.rests = e.Loop().CallLater(sendRest, func() {
+	e.retry.Cancel()
+	e.retry = e.Loop().CallLater(sendRetryDelay, func() {
 		e.socket.ForgetReadiness()
 		(*endpointOwner)(e).SocketReady()
 	})
 }
 
-// SetWriteLimits sets the water marks: at more than high bytes that wait to be
-// sent the protocol is told to pause, at low or less to go on.
+// SetWriteLimits sets the water marks: PauseWriting is called above high queued bytes,
+// ResumeWriting at low or fewer.
 func (e *Endpoint) SetWriteLimits(high, low int) {
-	e.only("SetWriteLimits")
+	e.checkLoop("SetWriteLimits")
 	if low < 0 || high <= low {
 		panic("transport: SetWriteLimits needs 0 <= low < high")
 	}
@@ -165,30 +167,31 @@ func (e *Endpoint) limits() (high, low int) {
 
 func (e *Endpoint) checkHigh() {
 	high, _ := e.limits()
-	if e.is(pausedWriting) || e.size <= high {
+	if e.is(pausedWriting) || e.queuedBytes <= high {
 		return
 	}
 	e.state |= pausedWriting
-	e.soon(func(p DatagramWritePauser) { p.PauseWriting(e) })
+	e.notifyPauser(func(p DatagramWritePauser) { p.PauseWriting(e) })
 }
 
 func (e *Endpoint) checkLow() {
 	_, low := e.limits()
-	if !e.is(pausedWriting) || e.size > low {
+	if !e.is(pausedWriting) || e.queuedBytes > low {
 		return
 	}
 	e.state &^= pausedWriting
-	e.soon(func(p DatagramWritePauser) { p.ResumeWriting(e) })
+	e.notifyPauser(func(p DatagramWritePauser) { p.ResumeWriting(e) })
 }
 
-func (e *Endpoint) soon(tell func(DatagramWritePauser)) {
+// notifyPauser queues a call of PauseWriting or ResumeWriting.
+func (e *Endpoint) notifyPauser(call func(DatagramWritePauser)) {
 	p, ok := e.proto.(DatagramWritePauser)
 	if !ok {
 		return
 	}
-	e.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
+	e.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
 		if !e.is(lost) {
-			e.guarded(func() { tell(p) })
+			e.guard(func() { call(p) })
 		}
 	})
 }

@@ -6,62 +6,62 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// mark is a function to be called when a number of bytes were sent.
-type mark struct {
+// flushWaiter is a function to call when the connection has sent at bytes in total.
+type flushWaiter struct {
 	at uint64
 	fn func(error)
 }
 
-// settle calls the functions of marks that were reached.
-func (c *Conn) settle() {
-	for e := c.extra; e != nil && len(e.marks) > 0 && e.marks[0].at <= c.out; {
-		fn := e.marks[0].fn
-		e.marks = e.marks[1:]
+// runFlushWaiters calls the waiters that are due.
+func (c *Conn) runFlushWaiters() {
+	for e := c.extra; e != nil && len(e.flushWaiters) > 0 && e.flushWaiters[0].at <= c.out; {
+		fn := e.flushWaiters[0].fn
+		e.flushWaiters = e.flushWaiters[1:]
 		fn(nil)
 	}
 }
 
-// abandon is settle when no more bytes will get out. All hear of it, even if one
-// panics.
-func (c *Conn) abandon(why error) {
+// endFlushWaiters calls every waiter when no more bytes will be sent, with err unless
+// its position was reached. All are called even if one panics.
+func (c *Conn) endFlushWaiters(err error) {
 	e := c.extra
-	if e == nil || len(e.marks) == 0 {
+	if e == nil || len(e.flushWaiters) == 0 {
 		return
 	}
-	defer func() { c.abandon(why) }()
-	mark := e.marks[0]
-	e.marks = e.marks[1:]
-	if mark.at <= c.out {
-		mark.fn(nil)
+	defer func() { c.endFlushWaiters(err) }()
+	w := e.flushWaiters[0]
+	e.flushWaiters = e.flushWaiters[1:]
+	if w.at <= c.out {
+		w.fn(nil)
 	} else {
-		mark.fn(why)
+		w.fn(err)
 	}
 }
 
-// AfterFlush calls fn once everything written so far was handed to the system, or
-// with an error if it never will be. It is not called inside this call.
+// AfterFlush calls fn with nil once everything written so far was handed to the system,
+// or with an error if it never will be. It never calls fn before it returns.
 func (c *Conn) AfterFlush(fn func(error)) {
-	c.only("AfterFlush")
+	c.checkLoop("AfterFlush")
 	if fn == nil {
 		panic("transport: AfterFlush with a nil function")
 	}
 	was := c.state
-	if c.is(gathered) {
+	if c.is(hasGathered) {
 		c.st.flush()
 	}
-	if was&lost != 0 || c.is(broken) {
-		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { fn(net.ErrClosed) })
+	if was&lost != 0 || c.is(lostWithError) {
+		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { fn(net.ErrClosed) })
 		return
 	}
-	e, at := c.more(), c.out
+	e, at := c.ensureExtra(), c.out
 	if c.unsent != nil {
 		at += uint64(c.unsent.total())
 	}
-	e.marks = append(e.marks, mark{at, fn})
+	e.flushWaiters = append(e.flushWaiters, flushWaiter{at, fn})
 	if c.unsent == nil && !c.is(lost) {
-		c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
+		c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
 			if !c.is(lost) {
-				c.guarded(c.settle)
+				c.guard(c.runFlushWaiters)
 			}
 		})
 	}

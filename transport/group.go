@@ -11,50 +11,50 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Spread is how connections are spread over the loops of a group.
+// Spread selects how connections are distributed over the loops of a group.
 type Spread uint8
 
 const (
-	// ReusePort has every loop listen, and the system choose by a hash of the
-	// addresses: nothing is handed over, but few connections may be spread
-	// unevenly. It is Linux that spreads; elsewhere one loop may get all. Unix
-	// sockets cannot share a path, and are spread by RoundRobin.
+	// ReusePort makes every loop listen. The system chooses a loop by a hash of
+	// the addresses. Nothing is handed over, but a small number of connections
+	// may be distributed unevenly. Only Linux distributes them; elsewhere one
+	// loop may get all. Unix sockets cannot share a path and use RoundRobin.
 	ReusePort Spread = iota
-	// RoundRobin has one loop accept and the loops take turns.
+	// RoundRobin makes one loop accept. The loops get the connections in turn.
 	RoundRobin
-	// FewestConns has one loop accept and the loop with the fewest connections of
-	// the server get the next.
+	// FewestConns makes one loop accept. The loop with the fewest connections of
+	// the server gets the next one.
 	FewestConns
 )
 
 // GroupOptions configure ListenGroup.
 type GroupOptions struct {
-	// Options are those of Listen. Protocol and OnError are called on each of
-	// the loops, and so by several goroutines at once; MaxConns is for each
-	// loop; ReusePort, if it is set, lets other servers share the address too.
+	// Options are those of Listen. Protocol and OnError are called on each loop,
+	// so several goroutines may call them at once. MaxConns is the limit of each
+	// loop. ReusePort lets other servers share the address too.
 	Options
 
-	// Spread is how connections are spread over the loops.
+	// Spread selects how connections are distributed over the loops.
 	Spread Spread
 }
 
-// GroupServer is a server whose connections are spread over the loops of a group.
-// ListenGroup makes one. Its methods may be called from any goroutine, at any time.
+// GroupServer is a server that distributes its connections over the loops of a group.
+// ListenGroup makes one. Its methods may be called from any goroutine at any time.
 type GroupServer struct {
-	o       GroupOptions
-	network string
-	addr    kernel.Addr
-	members []*member
-	turn    int          // of the accepting loop only: whose it is
-	open    atomic.Int64 // connections, also those on their way
-	closed  atomic.Bool
+	o         GroupOptions
+	network   string
+	addr      kernel.Addr
+	shards    []*shard
+	nextShard int          // accepting loop only: where the next search starts
+	open      atomic.Int64 // connections, including those being handed over
+	closed    atomic.Bool
 
 	mu      sync.Mutex
-	drained []func() // to be called when none is open; guarded by mu
+	drained []func() // callbacks of Drain; guarded by mu
 }
 
-// ListenGroup is Listen for a group, before it runs: every connection is on one of
-// its loops, and all its callbacks come there.
+// ListenGroup is like Listen for a group. Call it before the group runs. Every
+// connection belongs to one of the loops, which calls all its callbacks.
 func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*GroupServer, error) {
 	if o.Protocol == nil {
 		panic("transport: ListenGroup without a Protocol")
@@ -69,78 +69,78 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 	gs.o.ReusePort = o.ReusePort || o.Spread == ReusePort && len(g.Loops()) > 1
 	if gs.o.ReusePort && !o.ReusePort {
 		var err error
-		if address, err = mustBeFree(stationOf(g.Loops()[0]), network, address); err != nil {
+		if address, err = checkFree(loopStateOf(g.Loops()[0]), network, address); err != nil {
 			return nil, err
 		}
 	}
-	return gs.start(g, "ListenGroup", func(m *member) error {
-		err := m.listen(network, address)
-		address = gs.addr.String() // with the port that was free
+	return gs.start(g, "ListenGroup", func(sh *shard) error {
+		err := sh.listen(network, address)
+		address = gs.addr.String() // with the free port that the system chose
 		return err
 	})
 }
 
-// start makes the members and calls listen for each one that accepts: the first, or
-// with ReusePort all of them. op is the exported function's name.
-func (gs *GroupServer) start(g *loop.Group, op string, listen func(*member) error) (*GroupServer, error) {
+// start makes the shards and calls listen for each one that accepts: the first, or
+// with ReusePort all of them. op is the name of the exported function.
+func (gs *GroupServer) start(g *loop.Group, op string, listen func(*shard) error) (*GroupServer, error) {
 	for i, l := range g.Loops() {
 		if l.Running() {
-			panic("transport: " + op + " on a group that runs; call it before, or listen on each loop by Post")
+			panic("transport: " + op + " on a running group; call it before the group runs, or listen on each loop with Post")
 		}
-		m := &member{gs: gs, st: stationOf(l)}
+		sh := &shard{gs: gs, st: loopStateOf(l)}
 		if i == 0 || gs.o.Spread == ReusePort {
-			if err := listen(m); err != nil {
-				for _, m := range gs.members {
-					m.stop()
+			if err := listen(sh); err != nil {
+				for _, sh := range gs.shards {
+					sh.stop()
 				}
 				return nil, err
 			}
 		}
-		gs.members = append(gs.members, m)
+		gs.shards = append(gs.shards, sh)
 	}
-	for _, m := range gs.members {
-		m.begin()
+	for _, sh := range gs.shards {
+		sh.start()
 	}
 	return gs, nil
 }
 
-// mustBeFree fails if somebody listens on the address: also another server whose
-// loops share it, and that would share it with ours. It returns the address, with
-// the port that was free.
-func mustBeFree(st *station, network, address string) (string, error) {
+// checkFree fails if the address is in use. Without this check another server that set
+// SO_REUSEPORT would share it with ours. It returns the address with the free port that
+// the system chose.
+func checkFree(st *loopState, network, address string) (string, error) {
 	fd, err := st.bind(network, address, sock.Binding{})
 	if err != nil {
 		return "", err
 	}
-	defer st.hub.K.CloseFD(fd)
-	a, err := st.hub.K.LocalAddr(fd)
+	defer st.sockets.K.CloseFD(fd)
+	a, err := st.sockets.K.LocalAddr(fd)
 	return a.String(), sock.Error("listen", network, nil, nil, err)
 }
 
-// Addr is the address the server listens on.
+// Addr returns the address that the server listens on.
 func (gs *GroupServer) Addr() net.Addr { return sock.NetAddr(gs.network, gs.addr) }
 
-// Conns is how many connections are open on all loops.
+// Conns returns the number of open connections on all loops.
 func (gs *GroupServer) Conns() int { return int(gs.open.Load()) }
 
-// Close stops to accept on all loops; connections stay. Whoever connects from now on
-// is refused, whether the group runs or not. The path of a Unix socket is removed.
-// Closing again does nothing.
+// Close stops accepting on all loops; connections stay open. New connections are
+// refused from now on, even if the group does not run. The path of a Unix socket is
+// removed. Closing again does nothing.
 func (gs *GroupServer) Close() error {
 	if gs.closed.Swap(true) {
 		return nil
 	}
 	var errs []error
-	for _, m := range gs.members {
-		if m.ln != nil {
-			errs = append(errs, m.refuse())
+	for _, sh := range gs.shards {
+		if sh.ln != nil {
+			errs = append(errs, sh.closeListener())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Drain is Close, and calls done once the last connection is lost, on one of the
-// loops.
+// Drain closes the server like Close and calls done, on one of the loops, once the last
+// connection is lost.
 func (gs *GroupServer) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")
@@ -149,16 +149,16 @@ func (gs *GroupServer) Drain(done func()) error {
 	gs.drained = append(gs.drained, done)
 	gs.mu.Unlock()
 	err := gs.Close()
-	for _, done := range gs.whenDrained() {
-		if gs.members[0].st.hub.L.PostWith(loop.RunAtClose, done) != nil {
-			done() // there is no loop any more
+	for _, done := range gs.takeDrained() {
+		if gs.shards[0].st.sockets.L.PostWith(loop.RunAtClose, done) != nil {
+			done() // the loop is closed
 		}
 	}
 	return err
 }
 
-// whenDrained is what is to be called now, because no connection is left.
-func (gs *GroupServer) whenDrained() []func() {
+// takeDrained removes and returns the callbacks of Drain if no connection is left.
+func (gs *GroupServer) takeDrained() []func() {
 	if !gs.closed.Load() || gs.open.Load() != 0 {
 		return nil
 	}
@@ -169,62 +169,62 @@ func (gs *GroupServer) whenDrained() []func() {
 	return drained
 }
 
-// CloseConns closes every connection that the server has; see Server.CloseConns.
+// CloseConns closes every connection of the server; see Server.CloseConns.
 func (gs *GroupServer) CloseConns() { gs.each((*Server).CloseConns) }
 
-// AbortConns ends every connection that the server has, at once.
+// AbortConns ends every connection of the server at once.
 func (gs *GroupServer) AbortConns() { gs.each((*Server).AbortConns) }
 
-// EachConn calls fn for every connection that the server has, on the connection's loop:
-// and so for several at once.
+// EachConn calls fn for every connection of the server, on the connection's loop. Calls
+// on different loops run concurrently.
 func (gs *GroupServer) EachConn(fn func(*Conn)) {
 	gs.each(func(s *Server) { s.each(fn) })
 }
 
 func (gs *GroupServer) each(fn func(*Server)) {
-	for _, m := range gs.members {
-		switch l := m.st.hub.L; {
-		case m.load.Load() == 0:
+	for _, sh := range gs.shards {
+		switch l := sh.st.sockets.L; {
+		case sh.conns.Load() == 0:
 		case l.Owns():
-			fn(m.s)
+			fn(sh.s)
 		default:
-			_ = l.PostWith(loop.DropAtClose, func() { fn(m.s) }) // a loop that is closed has no connections
+			_ = l.PostWith(loop.DropAtClose, func() { fn(sh.s) }) // a closed loop has no connections
 		}
 	}
 }
 
-// pick is the member that gets the connection which m has accepted.
-func (gs *GroupServer) pick(m *member) *member {
+// pick returns the shard that gets a connection accepted by sh.
+func (gs *GroupServer) pick(sh *shard) *shard {
 	if gs.o.Spread == ReusePort {
-		return m
+		return sh
 	}
-	var best *member
-	for i := range gs.members {
-		m := gs.members[(gs.turn+i)%len(gs.members)]
+	var best *shard
+	for i := range gs.shards {
+		sh := gs.shards[(gs.nextShard+i)%len(gs.shards)]
 		switch {
-		case !m.hasRoom():
-		case best == nil, gs.o.Spread == FewestConns && m.load.Load() < best.load.Load():
-			best = m
+		case !sh.hasCapacity():
+		case best == nil, gs.o.Spread == FewestConns && sh.conns.Load() < best.conns.Load():
+			best = sh
 		}
 	}
 	if best == nil {
-		best = m // it came before the listener was paused
+		best = sh // accepted before the listener was paused
 	}
-	for i, m := range gs.members {
-		if m == best {
-			gs.turn = i + 1
+	for i, sh := range gs.shards {
+		if sh == best {
+			gs.nextShard = i + 1
 		}
 	}
 	return best
 }
 
-// hasRoom tells whether a connection that m accepts could be placed.
-func (gs *GroupServer) hasRoom(m *member) bool {
+// hasCapacity reports whether some shard may take a connection accepted by sh.
+func (gs *GroupServer) hasCapacity(sh *shard) bool {
 	if gs.o.Spread == ReusePort {
-		return m.hasRoom()
+		return sh.hasCapacity()
 	}
-	for _, m := range gs.members {
-		if m.hasRoom() {
+	for _, sh := range gs.shards {
+		if sh.hasCapacity() {
 			return true
 		}
 	}

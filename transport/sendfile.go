@@ -12,60 +12,60 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// SendFile sends n bytes of a regular file from offset on; all that follow if n is
-// negative. They are sent in order with what Write sends: behind what was written
-// before, ahead of what is written after. It returns at once, and the file must stay
-// open until done is called, on the loop: with nil when all was handed to the
-// system. They take no memory, and do not count for the water marks; on Linux they
-// are not even copied, unless TLS has to encrypt them.
+// SendFile sends n bytes of a regular file from offset on, or the rest of the file if n
+// is negative. They are sent in order with the bytes of Write. SendFile returns at once.
+// The file must stay open until done is called on the loop, with nil when everything was
+// handed to the system. The bytes take no memory and do not count towards the water
+// marks. On Linux they are not even copied, unless TLS has to encrypt them.
 //
-// What can be told at once to be wrong is told to done, and the connection goes on:
-// a negative offset, no regular file (os.ErrInvalid), fewer bytes than asked for
-// (io.ErrUnexpectedEOF). If the file cannot be read later, or has become shorter,
-// the connection ends with that error: the peer would take what follows for the
-// rest of the file. Done, which may be nil, is told of it, as of every other end.
+// Errors that are known at once are passed to done, and the connection stays open: a
+// negative offset or a file that is not regular (os.ErrInvalid), or a file that is too
+// short (io.ErrUnexpectedEOF). If the file cannot be read later, or has become shorter,
+// the connection ends with that error, because the peer would take the next bytes for
+// the rest of the file. done, which may be nil, gets the error, as for any other end.
 //
-// Reading and sending is done by workers of the loop (see loop.Options), as a disk may take its time.
+// Workers of the loop read and send the file (see loop.Options), because a disk may be
+// slow.
 func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
-	c.only("SendFile")
+	c.checkLoop("SendFile")
 	if done == nil {
 		done = func(error) {}
 	}
-	if c.is(gathered) {
+	if c.is(hasGathered) {
 		c.st.flush()
 	}
 	var err error
 	if c.is(closing | shutting | lost) {
 		err = net.ErrClosed
 	} else {
-		n, err = extent(f, offset, n)
+		n, err = fileRangeLen(f, offset, n)
 	}
 	switch {
 	case err != nil:
-		why := c.fault("sendfile", err)
-		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { done(why) })
+		err = c.opError("sendfile", err)
+		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { done(err) })
 		return
 	case n == 0:
 		c.AfterFlush(done)
 		return
 	}
 	if c.unsent == nil {
-		c.unsent = &unsent{}
+		c.unsent = &sendQueue{}
 	}
-	u := c.unsent
-	first := u.empty()
-	s := &span{f: f, offset: offset, left: n, at: c.out + uint64(u.total()), plain: c.tls != nil}
-	u.files = append(u.files, s)
-	e := c.more()
-	e.marks = append(e.marks, mark{s.at + uint64(n), done})
+	q := c.unsent
+	first := q.empty()
+	s := &fileRange{f: f, offset: offset, remaining: n, at: c.out + uint64(q.total()), copying: c.tls != nil}
+	q.files = append(q.files, s)
+	e := c.ensureExtra()
+	e.flushWaiters = append(e.flushWaiters, flushWaiter{s.at + uint64(n), done})
 	if first {
-		c.waits()
-		c.startSpan(s)
+		c.noteQueued()
+		c.startFileJob(s)
 	}
 }
 
-// extent is how many bytes of f are meant.
-func extent(f *os.File, offset, n int64) (int64, error) {
+// fileRangeLen returns how many bytes of f SendFile is to send.
+func fileRangeLen(f *os.File, offset, n int64) (int64, error) {
 	st, err := f.Stat()
 	switch {
 	case err != nil:
@@ -80,36 +80,36 @@ func extent(f *os.File, offset, n int64) (int64, error) {
 	return n, nil
 }
 
-// span is a part of a file that waits to be sent.
-type span struct {
-	at     uint64 // how many bytes of the connection go before it
-	f      *os.File
-	offset int64
-	left   int64  // not read or sent yet
-	buf    []byte // read, and not sent
-	plain  bool   // read it and send it, because the system does not do both in one
-	busy   bool   // a worker is at it
-	lease  *lease // of the socket; nil if there is none yet
+// fileRange is a queued part of a file.
+type fileRange struct {
+	at        uint64 // the number of bytes that the connection sends before it
+	f         *os.File
+	offset    int64
+	remaining int64  // not read or sent yet
+	buf       []byte // read, and not sent
+	copying   bool   // workers read and the loop sends, because sendfile does not apply
+	busy      bool   // a worker has the file
+	lease     *lease // nil before the first sendfile
 }
 
-// fileIsNext tells whether a file's bytes follow those that were sent.
-func (u *unsent) fileIsNext(out uint64) bool { return len(u.files) > 0 && u.files[0].at <= out }
+// fileIsNext reports whether the next bytes to send are those of a file.
+func (q *sendQueue) fileIsNext(out uint64) bool { return len(q.files) > 0 && q.files[0].at <= out }
 
-func (u *unsent) empty() bool { return u.size == 0 && len(u.files) == 0 && len(u.sealed) == 0 }
+func (q *sendQueue) empty() bool { return q.size == 0 && len(q.files) == 0 && len(q.raw) == 0 }
 
-// total is how many bytes were written and wait, those of files included.
-func (u *unsent) total() int64 {
-	n := int64(u.size)
-	for _, s := range u.files {
-		n += s.left + int64(len(s.buf))
+// total returns the number of unsent bytes, including those of files.
+func (q *sendQueue) total() int64 {
+	n := int64(q.size)
+	for _, s := range q.files {
+		n += s.remaining + int64(len(s.buf))
 	}
 	return n
 }
 
-// drainFile sends of the file whose turn it is. It tells whether to go on.
+// drainFile sends bytes of the first file. It reports whether drain may continue.
 func (c *Conn) drainFile() bool {
-	u := c.unsent
-	s := u.files[0]
+	q := c.unsent
+	s := q.files[0]
 	switch {
 	case s.busy:
 		return false
@@ -119,66 +119,66 @@ func (c *Conn) drainFile() bool {
 		s.at += uint64(n)
 		s.buf = s.buf[n:]
 		if err != nil {
-			c.lose(c.fault("write", err))
+			c.lose(c.opError("write", err))
 			return false
 		}
 		if n > 0 {
-			c.touch()
+			c.noteSent()
 		}
 		return true
-	case s.left > 0:
-		c.startSpan(s)
+	case s.remaining > 0:
+		c.startFileJob(s)
 		return false
 	}
 	s.lease.drop()
-	u.files[0] = nil
-	u.files = u.files[1:]
+	q.files[0] = nil
+	q.files = q.files[1:]
 	return true
 }
 
-// spanChunk is how much a worker sends at once, and plainChunk how much it reads.
+// A worker sends at most sendfileChunk bytes at once, or reads at most copyChunk.
 const (
-	spanChunk  = 1 << 20
-	plainChunk = 64 << 10
+	sendfileChunk = 1 << 20
+	copyChunk     = 64 << 10
 )
 
-// startSpan has a worker send or read the next bytes. Meanwhile the loop does not
-// watch for room, so that whoever is told of it is told anew afterwards.
-func (c *Conn) startSpan(s *span) {
+// startFileJob lets a worker send or read the next bytes. The loop does not watch for
+// writability meanwhile, so that the edge is not used up before the worker returns.
+func (c *Conn) startFileJob(s *fileRange) {
 	if err := c.socket.UnwatchWritable(); err != nil {
 		c.lose(err)
 		return
 	}
-	k := c.st.hub.K
-	if s.lease == nil && !s.plain {
+	k := c.st.sockets.K
+	if s.lease == nil && !s.copying {
 		fd, err := k.Native().Adopt(c.socket.FD())
-		s.plain = err != nil
+		s.copying = err != nil
 		if err == nil {
 			s.lease = &lease{native: k.Native(), fd: fd}
 		}
 	}
 	s.busy = true
-	// The end of the connection, also by that of the loop, tells the caller of
-	// SendFile whether or not a worker is at it.
+	// The end of the connection calls done whether or not a worker returns, so the
+	// loop may drop the result when it closes.
 	var err error
-	if s.plain {
-		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.read, func(buf []byte, err error) { c.spanRead(s, buf, err) })
+	if s.copying {
+		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
 	} else {
-		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.send, func(n int, err error) { c.spanSent(s, n, err) })
+		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
 	}
-	if err != nil { // too many wait for a worker
-		c.Loop().CallLater(spanRest, func() {
+	if err != nil { // the queue of the workers is full
+		c.Loop().CallLater(offloadRetryDelay, func() {
 			s.busy = false
-			c.spanOn()
+			c.resumeFiles()
 		})
 	}
 }
 
-// spanRest is how long a file waits for when there are too many jobs.
-const spanRest = 10 * time.Millisecond
+// offloadRetryDelay is how long to wait when the queue of the workers is full.
+const offloadRetryDelay = 10 * time.Millisecond
 
-// send is a worker's: the socket takes what it has room for, and does not block.
-func (s *span) send() (n int, err error) {
+// send runs on a worker. It sends what the socket takes and does not block.
+func (s *fileRange) send() (n int, err error) {
 	if !s.lease.begin() {
 		return 0, net.ErrClosed
 	}
@@ -188,24 +188,24 @@ func (s *span) send() (n int, err error) {
 		return 0, err
 	}
 	if e := raw.Control(func(fd uintptr) {
-		n, err = s.lease.native.SendFile(s.lease.fd, int(fd), s.offset, int(min(s.left, spanChunk)))
+		n, err = s.lease.native.SendFile(s.lease.fd, int(fd), s.offset, int(min(s.remaining, sendfileChunk)))
 	}); e != nil {
 		return 0, os.ErrClosed
 	}
 	return n, err
 }
 
-func (c *Conn) spanSent(s *span, n int, err error) {
+func (c *Conn) fileSent(s *fileRange, n int, err error) {
 	if s.busy = false; c.is(lost) {
 		return
 	}
-	all := int64(n) == min(s.left, spanChunk)
+	all := int64(n) == min(s.remaining, sendfileChunk)
 	c.out += uint64(n)
 	s.at += uint64(n)
 	s.offset += int64(n)
-	s.left -= int64(n)
+	s.remaining -= int64(n)
 	if n > 0 {
-		c.touch()
+		c.noteSent()
 	}
 	switch {
 	case err == nil && all:
@@ -214,20 +214,20 @@ func (c *Conn) spanSent(s *span, n int, err error) {
 	case err == nil, err == syscall.EAGAIN:
 		err = c.socket.WatchWritable()
 	case err == syscall.ENOSYS, err == syscall.EINVAL, err == syscall.EOPNOTSUPP:
-		s.plain, err = true, nil // not this file, or not to this socket
+		s.copying, err = true, nil // sendfile does not support this file or socket
 	}
 	if err != nil {
-		c.lose(c.fault("sendfile", err))
+		c.lose(c.opError("sendfile", err))
 		return
 	}
 	if c.socket.Writable() {
-		c.spanOn()
+		c.resumeFiles()
 	}
 }
 
-// read is a worker's.
-func (s *span) read() ([]byte, error) {
-	buf := make([]byte, min(s.left, plainChunk))
+// read runs on a worker.
+func (s *fileRange) read() ([]byte, error) {
+	buf := make([]byte, min(s.remaining, copyChunk))
 	n, err := s.f.ReadAt(buf, s.offset)
 	if n > 0 {
 		err = nil
@@ -235,7 +235,7 @@ func (s *span) read() ([]byte, error) {
 	return buf[:n], err
 }
 
-func (c *Conn) spanRead(s *span, buf []byte, err error) {
+func (c *Conn) fileRead(s *fileRange, buf []byte, err error) {
 	if s.busy = false; c.is(lost) {
 		return
 	}
@@ -243,72 +243,72 @@ func (c *Conn) spanRead(s *span, buf []byte, err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		c.lose(c.fault("sendfile", err))
+		c.lose(c.opError("sendfile", err))
 		return
 	}
 	s.offset += int64(len(buf))
-	s.left -= int64(len(buf))
+	s.remaining -= int64(len(buf))
 	s.buf = buf
-	c.spanOn()
+	c.resumeFiles()
 }
 
-// spanOn goes on after a worker's part.
-func (c *Conn) spanOn() {
+// resumeFiles continues sending after a worker has returned.
+func (c *Conn) resumeFiles() {
 	if !c.is(lost) {
 		(*owner)(c).SocketReady()
 	}
 }
 
-// dropFiles lets go of files that will not be sent. A worker may be about to send:
-// the socket is shut, so that nothing more goes out.
-func (c *Conn) dropFiles() {
+// releaseFiles releases the files that will not be sent. If a worker may be about to
+// send, the socket is shut down so that nothing more goes out.
+func (c *Conn) releaseFiles() {
 	if c.unsent == nil {
 		return
 	}
 	for _, s := range c.unsent.files {
 		if s.busy && c.socket.FD() >= 0 {
-			c.st.hub.K.Shutdown(c.socket.FD(), kernel.BothSides)
+			c.st.sockets.K.Shutdown(c.socket.FD(), kernel.BothSides)
 		}
 		s.lease.drop()
 	}
 }
 
-// lease is a descriptor of a socket that a worker may use for as long as it needs.
-// Without it the socket could be closed meanwhile, and the bytes go to whoever gets
-// its number.
+// lease is a duplicate of a socket's descriptor, which stays open while a worker uses
+// it. Without it the socket could be closed meanwhile, and the bytes would go to the
+// next socket with the same number.
 type lease struct {
 	native kernel.Native
 	fd     int
 
-	mu   sync.Mutex
-	busy bool // guarded by mu
-	over bool // guarded by mu
+	mu      sync.Mutex
+	busy    bool // guarded by mu
+	dropped bool // guarded by mu
 }
 
 func (l *lease) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.busy = !l.over
+	l.busy = !l.dropped
 	return l.busy
 }
 
 func (l *lease) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.busy = false; l.over {
+	if l.busy = false; l.dropped {
 		l.native.Release(l.fd)
 	}
 }
 
-// drop ends the lease; if a worker is at it, when that is done.
+// drop ends the lease, or makes the worker that uses it do so.
 func (l *lease) drop() {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over && !l.busy {
+	if !l.dropped && !l.busy {
 		l.native.Release(l.fd)
 	}
-	l.over = true
+	l.dropped = true
 }

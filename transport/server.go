@@ -18,87 +18,86 @@ type Options struct {
 	// serves all. It is required.
 	Protocol func() Protocol
 
-	// Backlog is how many connections the system keeps until they are
-	// accepted. Zero means 4096.
+	// Backlog is the number of connections that the system queues until they
+	// are accepted. Zero means 4096.
 	Backlog int
 
-	// MaxConns is how many connections are open at most; the next ones wait
-	// in the backlog. Zero means no limit.
+	// MaxConns limits the open connections; further ones wait in the backlog.
+	// Zero means no limit.
 	MaxConns int
 
 	// ReusePort lets several servers listen on one address; the system
 	// spreads connections over them.
 	ReusePort bool
 
-	// Delay has the system collect small writes to TCP peers (Nagle's
-	// algorithm); without it they are sent at once.
+	// Delay lets the system collect small writes to TCP peers (Nagle's
+	// algorithm). By default they are sent at once.
 	Delay bool
 
-	// TLS has connections be secured. Nil means that they are not. It is used
-	// as it is, by all of them, and must not be changed. What it has called
-	// (GetCertificate and the like) is called on workers of the loop, and may
-	// block.
+	// TLS secures the connections. Nil means plain connections. All connections
+	// share the configuration, which must not be modified. Its callbacks, such
+	// as GetCertificate, run on workers of the loop and may block.
 	TLS *tls.Config
 
-	// HandshakeTimeout is how long a handshake of TLS may take. Zero means 10
-	// seconds, less means for ever.
+	// HandshakeTimeout limits a TLS handshake. Zero means 10 seconds, negative
+	// means no limit.
 	HandshakeTimeout time.Duration
 
-	// RefusePlain is called on the loop when the first bytes of a connection are
-	// not TLS, with those bytes. What it returns is sent in the clear before the
-	// connection is closed. Nil, or to return nil, closes it without a word.
+	// RefusePlain is called on the loop with the first bytes of a connection if
+	// they are not TLS. Its result is sent unencrypted before the connection is
+	// closed. If RefusePlain or its result is nil, nothing is sent.
 	RefusePlain func(first []byte) (answer []byte)
 
-	// OnError is told when connections cannot be accepted, for want of
-	// descriptors or memory: once for each such spell, after which accepting
-	// goes on by itself. It is told too of each handshake that fails: the Op of
-	// that *net.OpError is "handshake", or "local error" or "remote error" for
-	// an alert of TLS.
+	// OnError is called when connections cannot be accepted because the system
+	// is out of descriptors or memory, once for each such period. Accepting
+	// resumes by itself. It is also called for each handshake that fails, with a
+	// *net.OpError: its Op is "handshake", or "local error" or "remote error"
+	// for a TLS alert.
 	OnError func(error)
 }
 
 // Server accepts connections on one address. Listen makes one.
 type Server struct {
-	st       *station
-	o        Options
-	listener *sock.Listener
-	network  string
-	addr     kernel.Addr
-	file     sock.File
-	conns    int      // open
-	drained  []func() // to be called when none is
-	left     func()   // told of each that is lost; may be nil
-	closed   bool
+	st         *loopState
+	o          Options
+	listener   *sock.Listener
+	network    string
+	addr       kernel.Addr
+	file       sock.File
+	conns      int      // open connections
+	drained    []func() // callbacks of Drain
+	onConnLost func()   // called for each connection that is lost; may be nil
+	closed     bool
 }
 
-// Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or
-// "unix". It is asyncio's create_server. Of the host only an address is taken, as
-// looking up a name would wait; port 0 takes a free one. It fails with a
-// *net.OpError.
+// Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or "unix".
+// It corresponds to asyncio's create_server. The host must be an address, not a name,
+// because looking up a name would block. Port 0 selects a free port. Errors are
+// *net.OpErrors.
 func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: Listen without a Protocol")
 	}
-	st := stationOf(l)
+	st := loopStateOf(l)
 	fd, err := st.bind(network, address, sock.Binding{Backlog: o.Backlog, ReusePort: o.ReusePort})
 	if err != nil {
 		return nil, err
 	}
 	var file sock.File
 	if network == "unix" {
-		file = sock.Claim(st.hub.K, kernel.Addr{Path: address})
+		file = sock.Claim(st.sockets.K, kernel.Addr{Path: address})
 	}
 	s, err := st.serve(fd, network, o)
 	if err != nil {
-		file.Remove(st.hub.K)
+		file.Remove(st.sockets.K)
 		return nil, err
 	}
 	s.file = file
 	return s, nil
 }
 
-// bind makes a socket that listens.
-func (st *station) bind(network, address string, b sock.Binding) (int, error) {
+// bind makes a listening socket.
+func (st *loopState) bind(network, address string, b sock.Binding) (int, error) {
 	t, err := sock.ParseTarget(network, address)
 	if err == nil && t.Type != kernel.Stream {
 		err = net.UnknownNetworkError(network)
@@ -111,34 +110,34 @@ func (st *station) bind(network, address string, b sock.Binding) (int, error) {
 		return -1, sock.Error("listen", network, nil, nil, &net.AddrError{Err: "not an address (a name must be looked up first)", Addr: address})
 	}
 	b.V6Only = network == "tcp6"
-	fd, err := st.hub.Bind(a, b)
+	fd, err := st.sockets.Bind(a, b)
 	if fallback, ok := t.WithoutIPv6(); ok && (err == syscall.EAFNOSUPPORT || err == syscall.EADDRNOTAVAIL) {
 		a = fallback
-		fd, err = st.hub.Bind(a, b)
+		fd, err = st.sockets.Bind(a, b)
 	}
 	return fd, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 }
 
-func (st *station) serve(fd int, network string, o Options) (*Server, error) {
+func (st *loopState) serve(fd int, network string, o Options) (*Server, error) {
 	s := &Server{st: st, o: o, network: network}
 	var err error
-	if s.addr, err = st.hub.K.LocalAddr(fd); err == nil {
-		s.listener, err = st.hub.Listen(fd, s.accept, s.failed)
+	if s.addr, err = st.sockets.K.LocalAddr(fd); err == nil {
+		s.listener, err = st.sockets.Listen(fd, s.accept, s.failed)
 	}
 	if err != nil {
-		st.hub.K.CloseFD(fd)
+		st.sockets.K.CloseFD(fd)
 		return nil, sock.Error("listen", network, nil, nil, err)
 	}
 	st.servers = append(st.servers, s)
 	return s, nil
 }
 
-// protocol makes the protocol of a connection, which is closed if that panics.
+// protocol makes the protocol of a connection. It closes fd if Options.Protocol panics.
 func (s *Server) protocol(fd int) Protocol {
 	returned := false
 	defer func() {
 		if !returned {
-			s.st.hub.K.CloseFD(fd)
+			s.st.sockets.K.CloseFD(fd)
 		}
 	}()
 	p := s.o.Protocol()
@@ -152,7 +151,7 @@ func (s *Server) protocol(fd int) Protocol {
 func (s *Server) accept(fd int) {
 	p := s.protocol(fd)
 	if !s.o.Delay && s.addr.Family() != kernel.Unix {
-		s.st.hub.K.SetOption(fd, kernel.NoDelay, 1)
+		s.st.sockets.K.SetOption(fd, kernel.NoDelay, 1)
 	}
 	c, err := s.st.newConn(fd, sock.KindOf(s.addr.Family()), p, s)
 	if err != nil {
@@ -164,23 +163,23 @@ func (s *Server) accept(fd int) {
 		s.listener.Pause()
 	}
 	if s.o.TLS == nil {
-		c.made()
+		c.announce()
 		return
 	}
-	c.state |= unmade
-	c.shakeHands(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
+	c.state |= unannounced
+	c.startHandshake(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
 		if err == nil {
-			c.state &^= unmade
-			c.made()
+			c.state &^= unannounced
+			c.announce()
 		} else if s.o.OnError != nil {
 			s.o.OnError(err)
 		}
 	})
 }
 
-// made tells the protocol of the connection, on the way to the first data.
-func (c *Conn) made() {
-	c.guarded(func() { c.proto.ConnectionMade(c) })
+// announce calls ConnectionMade.
+func (c *Conn) announce() {
+	c.guard(func() { c.proto.ConnectionMade(c) })
 }
 
 func (s *Server) failed(err error) {
@@ -189,66 +188,65 @@ func (s *Server) failed(err error) {
 	}
 }
 
-// forget is the end of a connection.
-func (s *Server) forget() {
+// connLost is called when a connection has ended.
+func (s *Server) connLost() {
 	s.conns--
-	if s.left != nil {
-		s.left()
+	if s.onConnLost != nil {
+		s.onConnLost()
 	}
 	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
 		s.listener.Resume()
 	}
 	if s.conns == 0 {
 		for _, done := range s.drained {
-			s.st.hub.L.CallSoonWith(loop.RunAtClose, done)
+			s.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
 		}
 		s.drained = nil
 	}
 }
 
-// Addr is the address the server listens on.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
 
-// Conns is how many connections are open.
+// Conns returns the number of open connections.
 func (s *Server) Conns() int {
-	s.only("Conns")
+	s.checkLoop("Conns")
 	return s.conns
 }
 
-func (s *Server) only(op string) {
-	if s.st.hub.L.Foreign() {
+func (s *Server) checkLoop(op string) {
+	if s.st.sockets.L.Foreign() {
 		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
 
-// Loop is the loop that the server is on.
-func (s *Server) Loop() *loop.Loop { return s.st.hub.L }
+// Loop returns the loop that the server is on.
+func (s *Server) Loop() *loop.Loop { return s.st.sockets.L }
 
-// Close stops to accept; connections stay. The path of a Unix socket is removed,
-// unless another socket has taken its place.
-// Closing again does nothing.
+// Close stops accepting; connections stay open. The path of a Unix socket is removed,
+// unless another socket has taken its place. Closing again does nothing.
 func (s *Server) Close() error {
-	s.only("Close")
+	s.checkLoop("Close")
 	if s.closed {
 		return nil
 	}
 	s.closed = true
-	s.st.forget(s)
-	return errors.Join(s.listener.Close(), s.file.Remove(s.st.hub.K))
+	s.st.removeServer(s)
+	return errors.Join(s.listener.Close(), s.file.Remove(s.st.sockets.K))
 }
 
 // loopClosing is called when the loop is closed.
 func (s *Server) loopClosing() { s.Close() }
 
-// Drain is Close, and calls done once the last connection is lost. Who wants an
-// end to it calls CloseConns or AbortConns.
+// Drain closes the server like Close and calls done once the last connection is lost.
+// Call CloseConns or AbortConns to end the connections.
 func (s *Server) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")
 	}
 	err := s.Close()
 	if s.conns == 0 {
-		s.st.hub.L.CallSoonWith(loop.RunAtClose, done)
+		s.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
 		return err
 	}
 	s.drained = append(s.drained, done)

@@ -8,54 +8,55 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// extra is what few connections ask for.
+// extra holds state that few connections need. It is allocated on first use.
 type extra struct {
-	high, low int    // water marks; 0 means the usual ones
-	marks     []mark // of AfterFlush
+	high, low    int // water marks; 0 means the defaults
+	flushWaiters []flushWaiter
 
-	idle, read, write time.Duration // the longest silences; 0 for any
+	idle, read, write time.Duration // timeouts; 0 means none
 
-	// One timer serves all three. It is not moved when something happens, which
-	// costs a store; when it fires it looks, and is set for what is left. At is
-	// when it does, never if it is not set.
-	timer loop.Timer
-	at    time.Duration
-	heard time.Duration // when something was last received
-	wrote time.Duration // when something was last sent, or began to wait
+	// One timer serves all three timeouts. Activity does not move it, which would
+	// cost more than the store that records it. When the timer fires it checks
+	// the recorded times, and is set again for the rest.
+	timer        loop.Timer
+	timerAt      time.Duration // when timer fires; never if it is not set
+	lastReceived time.Duration
+	lastSent     time.Duration // when bytes were last sent or first queued
 }
 
 const never = time.Duration(math.MaxInt64)
 
-func (c *Conn) more() *extra {
+// ensureExtra returns c.extra, which it allocates if necessary.
+func (c *Conn) ensureExtra() *extra {
 	if c.extra == nil {
-		c.extra = &extra{at: never}
+		c.extra = &extra{timerAt: never}
 	}
 	return c.extra
 }
 
-// SetIdleTimeout ends the connection, with os.ErrDeadlineExceeded, when nothing
-// was received or sent for d, or an eighth of it more if bytes wait to be sent. Zero or
-// less means never.
+// SetIdleTimeout ends the connection with os.ErrDeadlineExceeded when nothing was
+// received or sent for d. While bytes are unsent it may take an eighth of d longer. Zero
+// or less means no timeout.
 func (c *Conn) SetIdleTimeout(d time.Duration) {
-	c.only("SetIdleTimeout")
-	c.setTimeout(&c.more().idle, d)
+	c.checkLoop("SetIdleTimeout")
+	c.setTimeout(&c.ensureExtra().idle, d)
 }
 
-// SetReadTimeout ends the connection, with os.ErrDeadlineExceeded, when nothing was
-// received for d. The time does not count in which reading is paused, nor that
-// after the peer's end. Zero or less means never.
+// SetReadTimeout ends the connection with os.ErrDeadlineExceeded when nothing was
+// received for d. Time during which reading is paused does not count, nor does time
+// after EOF. Zero or less means no timeout.
 func (c *Conn) SetReadTimeout(d time.Duration) {
-	c.only("SetReadTimeout")
-	c.setTimeout(&c.more().read, d)
+	c.checkLoop("SetReadTimeout")
+	c.setTimeout(&c.ensureExtra().read, d)
 }
 
-// SetWriteTimeout ends the connection, with os.ErrDeadlineExceeded, when bytes wait
-// to be sent and none of them could be for d, also while it is being closed. Whether
-// they could is looked at eight times in d, so it may take an eighth of d more. Zero or
-// less means never.
+// SetWriteTimeout ends the connection with os.ErrDeadlineExceeded when bytes are unsent
+// and none could be sent for d, also while the connection is closing. Progress is
+// checked eight times in d, so it may take an eighth of d longer. Zero or less means no
+// timeout.
 func (c *Conn) SetWriteTimeout(d time.Duration) {
-	c.only("SetWriteTimeout")
-	c.setTimeout(&c.more().write, d)
+	c.checkLoop("SetWriteTimeout")
+	c.setTimeout(&c.ensureExtra().write, d)
 }
 
 func (c *Conn) setTimeout(limit *time.Duration, d time.Duration) {
@@ -64,49 +65,49 @@ func (c *Conn) setTimeout(limit *time.Duration, d time.Duration) {
 	}
 	*limit = max(d, 0)
 	now := c.Loop().Time()
-	c.extra.heard, c.extra.wrote = now, now
+	c.extra.lastReceived, c.extra.lastSent = now, now
 	c.extra.timer.Cancel()
-	c.extra.at = never
+	c.extra.timerAt = never
 	c.setTimer(now)
 }
 
-// hears takes note of bytes received.
-func (c *Conn) hears() {
+// noteReceived records that bytes were received.
+func (c *Conn) noteReceived() {
 	if c.extra != nil {
-		c.extra.heard = c.Loop().TurnTime()
+		c.extra.lastReceived = c.Loop().TurnTime()
 	}
 }
 
-// touch takes note of bytes sent.
-func (c *Conn) touch() {
+// noteSent records that bytes were sent.
+func (c *Conn) noteSent() {
 	if c.extra != nil {
-		c.extra.wrote = c.Loop().TurnTime()
+		c.extra.lastSent = c.Loop().TurnTime()
 	}
 }
 
-// waits is called when bytes begin to wait, and resumes when reading goes on: now
-// a time-out counts that did not.
-func (c *Conn) waits() {
+// noteQueued is called when the send queue becomes non-empty: the write timeout starts.
+func (c *Conn) noteQueued() {
 	e := c.extra
 	if e == nil || e.write == 0 && e.idle == 0 {
 		return
 	}
 	now := c.Loop().Time()
 	if e.write > 0 {
-		e.wrote = now
+		e.lastSent = now
 	}
 	c.setTimer(now)
 }
 
-func (c *Conn) resumes() {
+// noteResumed is called by ResumeReading: the read timeout starts.
+func (c *Conn) noteResumed() {
 	if e := c.extra; e != nil && e.read > 0 {
-		e.heard = c.Loop().Time()
-		c.setTimer(e.heard)
+		e.lastReceived = c.Loop().Time()
+		c.setTimer(e.lastReceived)
 	}
 }
 
-// deadline is the next moment at which the connection is ended unless something
-// happens, and for want of what.
+// deadline returns when the connection ends unless there is activity, and the operation
+// that then has timed out.
 func (c *Conn) deadline() (at time.Duration, op string) {
 	e := c.extra
 	at = never
@@ -115,58 +116,58 @@ func (c *Conn) deadline() (at time.Duration, op string) {
 			at, op = since+d, name
 		}
 	}
-	limit("read", max(e.heard, e.wrote), e.idle)
+	limit("read", max(e.lastReceived, e.lastSent), e.idle)
 	if !c.is(pausedReading|closing) && !c.socket.Ended() {
-		limit("read", e.heard, e.read)
+		limit("read", e.lastReceived, e.read)
 	}
-	if c.wantsRoom() {
-		limit("write", e.wrote, e.write)
+	if c.hasUnsent() {
+		limit("write", e.lastSent, e.write)
 	}
 	return at, op
 }
 
-// wantsRoom reports whether bytes wait to be sent.
-func (c *Conn) wantsRoom() bool { return c.unsent != nil && !c.unsent.empty() }
+// hasUnsent reports whether the send queue holds anything.
+func (c *Conn) hasUnsent() bool { return c.unsent != nil && !c.unsent.empty() }
 
-// probes is into how many parts a time-out is cut while bytes wait to be sent. The system
-// tells of room only when there is much of it, so a peer's progress may show only when a
-// write is tried: if that were at the deadline alone, bytes that the peer's system took at
-// the beginning would double the time.
+// probes is how many times a write is tried in the time of a timeout while bytes are
+// unsent. The system reports a socket writable only when much of its buffer is free, so
+// progress may show only when a write is tried. With a try at the deadline alone, bytes
+// that the peer's system took at the beginning would double the timeout.
 const probes = 8
 
-// nextProbe is when a write is to be tried next, never if none of the time-outs needs it.
+// nextProbe returns when to try the next write, or never if no timeout needs it.
 func (c *Conn) nextProbe(now time.Duration) time.Duration {
 	e := c.extra
 	d := e.write
 	if d == 0 || e.idle > 0 && e.idle < d {
 		d = e.idle
 	}
-	if d == 0 || !c.wantsRoom() || now+d < now {
+	if d == 0 || !c.hasUnsent() || now+d < now {
 		return never
 	}
 	return now + max(d/probes, 1)
 }
 
-// setTimer has the connection looked at when its deadline comes. A timer that
-// fires before that stays, to be moved when it has: that is at most once in the
-// time of a time-out.
+// setTimer makes sure that checkTimeouts runs at the deadline. A timer that fires
+// earlier stays, and is set again when it fires; that happens at most once in the time
+// of a timeout.
 func (c *Conn) setTimer(now time.Duration) {
 	e := c.extra
 	at, _ := c.deadline()
 	at = min(at, c.nextProbe(now))
-	if at >= e.at {
+	if at >= e.timerAt {
 		return
 	}
 	e.timer.Cancel()
-	e.at = at
-	e.timer = c.Loop().CallLater(at-now, c.checkTime)
+	e.timerAt = at
+	e.timer = c.Loop().CallLater(at-now, c.checkTimeouts)
 }
 
-func (c *Conn) checkTime() {
-	c.extra.at = never
-	if at, _ := c.deadline(); at <= c.Loop().Time() || c.wantsRoom() {
-		// After a long turn the timer may come before the news of what has
-		// arrived meanwhile: ask the system. A write is tried too.
+func (c *Conn) checkTimeouts() {
+	c.extra.timerAt = never
+	if at, _ := c.deadline(); at <= c.Loop().Time() || c.hasUnsent() {
+		// After a long turn the timer may fire before the events of bytes that
+		// have arrived in time, so read from the system. A write is tried too.
 		c.socket.ForgetReadiness()
 		if (*owner)(c).SocketReady(); c.is(lost) {
 			return
@@ -174,7 +175,7 @@ func (c *Conn) checkTime() {
 	}
 	now := c.Loop().Time()
 	if at, op := c.deadline(); at <= now {
-		c.lose(c.fault(op, os.ErrDeadlineExceeded))
+		c.lose(c.opError(op, os.ErrDeadlineExceeded))
 		return
 	}
 	c.setTimer(now)

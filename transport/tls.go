@@ -10,45 +10,46 @@ import (
 	"github.com/spindleloop/spindle/internal/tlsio"
 )
 
-// secure is TLS between a Conn and its socket. It answers like the socket: what it
-// cannot do now it leaves undone, and nothing in it waits. Crypto/tls is called on
+// tlsLayer is TLS between a Conn and its socket. Its methods behave like those of the
+// socket: they never wait, and do only what is possible now. crypto/tls is called on
 // the loop, except in the handshake.
-type secure struct {
-	c     *Conn
-	tls   *tls.Conn
-	shake *handshake // nil once it has succeeded
-	ahead []byte     // received, and not given to crypto/tls yet
-	fault error      // of the socket, as crypto/tls was told
-	owed  int        // bytes that wait because of the peer
-	more  bool       // crypto/tls may have something to be read
-	cut   bool       // the socket's end was read
-	told  bool       // the peer was told that no more comes
+type tlsLayer struct {
+	c               *Conn
+	tls             *tls.Conn
+	handshake       *handshake // nil once it has succeeded
+	pending         []byte     // received, and not passed to crypto/tls yet
+	readErr         error      // error of the socket, as returned to crypto/tls
+	unreadReplies   int        // queued bytes that the peer caused
+	buffered        bool       // crypto/tls may hold data to be read
+	eof             bool       // the socket returned EOF
+	closeNotifySent bool
 }
 
-// TLS tells what was negotiated, nil on a connection that is not secured (yet).
+// TLS returns the negotiated state, or nil if the connection is not secured or the
+// handshake is not done.
 func (c *Conn) TLS() *tls.ConnectionState {
-	c.only("TLS")
-	if c.tls == nil || c.tls.shake != nil {
+	c.checkLoop("TLS")
+	if c.tls == nil || c.tls.handshake != nil {
 		return nil
 	}
 	state := c.tls.tls.ConnectionState()
 	return &state
 }
 
-// wire is a secure as the connection below crypto/tls. Below crypto/tls nothing
-// waits, because it holds mutexes: Write only keeps the records, and Read says
-// "later".
-type wire secure
+// tlsWire is the tlsLayer as the net.Conn below crypto/tls. Nothing may wait there,
+// because crypto/tls holds mutexes: Write only collects the records, and Read fails with
+// tlsio.ErrNoInput.
+type tlsWire tlsLayer
 
-// Read gives what is there.
-func (w *wire) Read(p []byte) (n int, err error) {
+// Read returns what was received.
+func (w *tlsWire) Read(p []byte) (n int, err error) {
 	switch {
-	case w.shake != nil:
-		return w.shake.read(p)
-	case len(w.ahead) > 0:
-		n = copy(p, w.ahead)
-		if w.ahead = w.ahead[n:]; len(w.ahead) == 0 {
-			w.ahead = nil
+	case w.handshake != nil:
+		return w.handshake.read(p)
+	case len(w.pending) > 0:
+		n = copy(p, w.pending)
+		if w.pending = w.pending[n:]; len(w.pending) == 0 {
+			w.pending = nil
 		}
 		return n, nil
 	}
@@ -60,136 +61,137 @@ func (w *wire) Read(p []byte) (n int, err error) {
 	case err == errAgain:
 		err = tlsio.ErrNoInput
 	case err == io.EOF:
-		w.cut = true
+		w.eof = true
 	default:
-		err = c.fault("read", err)
-		w.fault = err
+		err = c.opError("read", err)
+		w.readErr = err
 	}
 	return n, err
 }
 
-// Write keeps records for whoever has called crypto/tls to send them.
-func (w *wire) Write(p []byte) (int, error) {
-	if w.shake != nil {
-		return w.shake.write(p)
+// Write collects records. The caller of crypto/tls sends them.
+func (w *tlsWire) Write(p []byte) (int, error) {
+	if w.handshake != nil {
+		return w.handshake.write(p)
 	}
 	st := w.c.st
-	st.records = append(st.records, p...)
+	st.tlsRecords = append(st.tlsRecords, p...)
 	return len(p), nil
 }
 
 // Close does nothing: the Conn closes its socket itself.
-func (w *wire) Close() error { return nil }
+func (w *tlsWire) Close() error { return nil }
 
-// Deadlines that crypto/tls sets are for a Write that waits.
-func (w *wire) SetDeadline(time.Time) error      { return nil }
-func (w *wire) SetReadDeadline(time.Time) error  { return nil }
-func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+// crypto/tls sets deadlines for a Write that blocks, which this one does not.
+func (w *tlsWire) SetDeadline(time.Time) error      { return nil }
+func (w *tlsWire) SetReadDeadline(time.Time) error  { return nil }
+func (w *tlsWire) SetWriteDeadline(time.Time) error { return nil }
 
-func (w *wire) LocalAddr() net.Addr {
-	if w.shake != nil {
-		return w.shake.local
+func (w *tlsWire) LocalAddr() net.Addr {
+	if w.handshake != nil {
+		return w.handshake.local
 	}
-	local, _ := w.c.ends()
+	local, _ := w.c.addrsOrUnknown()
 	return local
 }
 
-func (w *wire) RemoteAddr() net.Addr {
-	if w.shake != nil {
-		return w.shake.remote
+func (w *tlsWire) RemoteAddr() net.Addr {
+	if w.handshake != nil {
+		return w.handshake.remote
 	}
-	_, remote := w.c.ends()
+	_, remote := w.c.addrsOrUnknown()
 	return remote
 }
 
-// read is the socket's Read, decrypted.
-func (s *secure) read(p []byte) (n int, err error) {
-	n, err = s.tls.Read(p)
-	if err := s.answer(); err != nil {
+// read is like the socket's Read for decrypted data.
+func (t *tlsLayer) read(p []byte) (n int, err error) {
+	n, err = t.tls.Read(p)
+	if err := t.sendReplies(); err != nil {
 		return n, err
 	}
-	s.more = true
+	t.buffered = true
 	switch {
 	case err == nil:
 		return n, nil
 	case err == tlsio.ErrNoInput:
-		if s.more = false; n > 0 { // it was of a record behind those bytes
+		if t.buffered = false; n > 0 { // crypto/tls tried to read the next record too
 			return n, nil
 		}
 		return 0, errAgain
-	case n > 0: // crypto/tls will say it again
+	case n > 0: // crypto/tls returns the error again
 		return n, nil
 	}
-	s.more = false
+	t.buffered = false
 	switch {
-	case s.fault != nil:
-		return 0, s.fault
-	case err == io.EOF && s.cut:
-		// Crypto/tls lets it pass, because many peers end so. But who cuts a
-		// connection can end it so too, and the protocol must be able to tell.
+	case t.readErr != nil:
+		return 0, t.readErr
+	case err == io.EOF && t.eof:
+		// crypto/tls accepts EOF without close_notify, because many peers end that
+		// way. An attacker can end a connection that way too, so the protocol must
+		// be able to distinguish it.
 		return 0, io.ErrUnexpectedEOF
 	case err == io.EOF:
-		s.c.socket.CloseRead()
+		t.c.socket.CloseRead()
 	}
 	return 0, err
 }
 
-// answer sends what crypto/tls has to say to what it has read: an alert, new keys.
-func (s *secure) answer() error {
-	n := len(s.c.st.records)
+// sendReplies sends what crypto/tls wrote in response to input: alerts, key updates.
+func (t *tlsLayer) sendReplies() error {
+	n := len(t.c.st.tlsRecords)
 	if n == 0 {
 		return nil
 	}
-	if s.c.sealed() == 0 {
-		s.owed = 0
+	if t.c.unsentRaw() == 0 {
+		t.unreadReplies = 0
 	}
-	if s.owed += n; s.owed > tlsio.MaxUnreadReplies {
-		s.c.st.records = s.c.st.records[:0]
+	if t.unreadReplies += n; t.unreadReplies > tlsio.MaxUnreadReplies {
+		t.c.st.tlsRecords = t.c.st.tlsRecords[:0]
 		return tlsio.ErrNotReading
 	}
-	return s.flush()
+	return t.flush()
 }
 
-// readable tells whether there may be something to read.
-func (s *secure) readable() bool { return s.more || s.c.socket.Readable() }
+// readable reports whether there may be something to read.
+func (t *tlsLayer) readable() bool { return t.buffered || t.c.socket.Readable() }
 
-// write is the socket's Write, encrypted: it takes what there is room for. What was
-// encrypted and found no room goes before everything else.
-func (s *secure) write(p []byte) (n int, err error) {
-	if s.shake != nil {
+// write encrypts and sends as much of p as the socket takes, like the socket's Write.
+// Records that the socket does not take are queued ahead of everything else.
+func (t *tlsLayer) write(p []byte) (n int, err error) {
+	if t.handshake != nil {
 		return 0, nil
 	}
-	for len(p) > 0 && s.c.sealed() == 0 && err == nil {
+	for len(p) > 0 && t.c.unsentRaw() == 0 && err == nil {
 		var m int
-		m, err = s.tls.Write(p[:min(len(p), tlsio.MaxPlaintext)])
+		m, err = t.tls.Write(p[:min(len(p), tlsio.MaxPlaintext)])
 		n += m
 		p = p[m:]
-		if e := s.flush(); err == nil {
+		if e := t.flush(); err == nil {
 			err = e
 		}
 	}
 	return n, err
 }
 
-// recordSize is how much fits into one record.
-const recordSize = 16 << 10
+// maxRecord is the most plaintext that fits into one record.
+const maxRecord = 16 << 10
 
-// writev is write of several buffers. Small ones are put together, as each write
-// is a record.
-func (s *secure) writev(bufs [][]byte) (n int, err error) {
-	st := s.c.st
-	for len(bufs) > 0 && s.c.sealed() == 0 && err == nil {
+// writev is like write for several buffers. It joins small ones, because each write
+// makes a record.
+func (t *tlsLayer) writev(bufs [][]byte) (n int, err error) {
+	st := t.c.st
+	for len(bufs) > 0 && t.c.unsentRaw() == 0 && err == nil {
 		p := bufs[0]
 		some := 1
-		if len(p) < recordSize {
-			st.joined = st.joined[:0]
-			for some = 0; some < len(bufs) && len(st.joined)+len(bufs[some]) <= tlsio.MaxPlaintext; some++ {
-				st.joined = append(st.joined, bufs[some]...)
+		if len(p) < maxRecord {
+			st.joinBuf = st.joinBuf[:0]
+			for some = 0; some < len(bufs) && len(st.joinBuf)+len(bufs[some]) <= tlsio.MaxPlaintext; some++ {
+				st.joinBuf = append(st.joinBuf, bufs[some]...)
 			}
-			p = st.joined
+			p = st.joinBuf
 		}
 		var m int
-		m, err = s.write(p)
+		m, err = t.write(p)
 		n += m
 		if m < len(p) {
 			break
@@ -199,149 +201,149 @@ func (s *secure) writev(bufs [][]byte) (n int, err error) {
 	return n, err
 }
 
-// flush sends the records that crypto/tls has just made, or keeps them.
-func (s *secure) flush() error {
-	st := s.c.st
-	p := st.records
-	st.records = p[:0]
-	return s.c.sendSealed(p)
+// flush sends or queues the records that crypto/tls has just made.
+func (t *tlsLayer) flush() error {
+	st := t.c.st
+	p := st.tlsRecords
+	st.tlsRecords = p[:0]
+	return t.c.sendRaw(p)
 }
 
-// farewell tells the peer that no more comes, once, and whether that waits for
-// room.
-func (c *Conn) farewell() (waits bool, err error) {
-	s := c.tls
-	if s == nil || s.shake != nil || s.told {
+// sendCloseNotify sends the close_notify alert once. It reports whether the alert is
+// queued.
+func (c *Conn) sendCloseNotify() (queued bool, err error) {
+	t := c.tls
+	if t == nil || t.handshake != nil || t.closeNotifySent {
 		return false, nil
 	}
-	s.told = true
-	s.tls.CloseWrite()
-	err = s.flush()
+	t.closeNotifySent = true
+	t.tls.CloseWrite()
+	err = t.flush()
 	return c.unsent != nil, err
 }
 
-// sendSealed sends bytes as they are, behind others of that kind, or keeps them.
-func (c *Conn) sendSealed(p []byte) (err error) {
+// sendRaw sends or queues bytes that need no encryption, after other such bytes.
+func (c *Conn) sendRaw(p []byte) (err error) {
 	if c.is(lost) || len(p) == 0 {
 		return nil
 	}
 	n := 0
-	if c.sealed() == 0 {
+	if c.unsentRaw() == 0 {
 		if n, err = c.socket.Write(p); err != nil || n == len(p) {
 			return err
 		}
 	}
 	first := c.unsent == nil || c.unsent.empty()
 	if c.unsent == nil {
-		c.unsent = &unsent{}
+		c.unsent = &sendQueue{}
 	}
-	c.unsent.sealed = append(c.unsent.sealed, p[n:]...)
+	c.unsent.raw = append(c.unsent.raw, p[n:]...)
 	if first {
-		c.waits()
+		c.noteQueued()
 	}
 	c.checkHigh()
 	return nil
 }
 
-// sealed is how many bytes wait that go out as they are.
-func (c *Conn) sealed() int {
+// unsentRaw returns the number of queued bytes that need no encryption.
+func (c *Conn) unsentRaw() int {
 	if c.unsent == nil {
 		return 0
 	}
-	return len(c.unsent.sealed)
+	return len(c.unsent.raw)
 }
 
-// drainSealed sends of these. It tells whether that was all.
-func (c *Conn) drainSealed() bool {
-	u := c.unsent
-	n, err := c.socket.Write(u.sealed)
+// drainRaw sends queued bytes that need no encryption. It reports whether all were sent.
+func (c *Conn) drainRaw() bool {
+	q := c.unsent
+	n, err := c.socket.Write(q.raw)
 	if err != nil {
-		c.lose(c.fault("write", err))
+		c.lose(c.opError("write", err))
 		return false
 	}
 	if n > 0 {
-		c.touch()
+		c.noteSent()
 	}
-	if u.sealed = u.sealed[n:]; len(u.sealed) > 0 {
+	if q.raw = q.raw[n:]; len(q.raw) > 0 {
 		c.checkLow()
 		return false
 	}
-	u.sealed = nil
+	q.raw = nil
 	return true
 }
 
-// seal has everything that waits go out as it is: it was written before TLS began.
-func (u *unsent) seal() (n int) {
-	for i, p := range u.bufs {
+// moveToRaw marks everything queued as needing no encryption, because it was written
+// before StartTLS.
+func (q *sendQueue) moveToRaw() (n int) {
+	for i, p := range q.bufs {
 		if i == 0 {
-			p = p[u.head:]
+			p = p[q.sentHead:]
 		}
-		u.sealed = append(u.sealed, p...)
+		q.raw = append(q.raw, p...)
 	}
-	n = u.size
-	u.bufs, u.head, u.size = nil, 0, 0
+	n = q.size
+	q.bufs, q.sentHead, q.size = nil, 0, 0
 	return n
 }
 
 // StartTLSOptions configure StartTLSServer and StartTLSClient.
 type StartTLSOptions struct {
-	// HandshakeTimeout is how long the handshake may take. Zero means 10
-	// seconds, less means for ever.
+	// HandshakeTimeout limits the handshake. Zero means 10 seconds, negative means
+	// no limit.
 	HandshakeTimeout time.Duration
 
-	// Ahead is what the protocol has received and not used: the beginning of
-	// the handshake, if the peer did not wait for an answer.
+	// Ahead is data that the protocol has received and not consumed: the
+	// beginning of the handshake, if the peer did not wait for a reply.
 	Ahead []byte
 }
 
-// StartTLSServer begins TLS in the middle of a conversation, with a client at the
-// other end, and calls secured when the handshake is over. It is asyncio's
-// start_tls.
+// StartTLSServer starts TLS on a plain connection, as the server side, and calls
+// secured when the handshake is done. It corresponds to asyncio's start_tls.
 //
-// What was written before goes out before, in the clear, and what is written from
-// now on waits for the handshake. Nothing is received until then. If the handshake
-// fails the connection is lost, with a *net.OpError around the reason.
+// Bytes written before are sent first, unencrypted. Bytes written from now on wait for
+// the handshake, and no data is delivered until then. If the handshake fails, the
+// connection is lost with a *net.OpError that wraps the reason.
 //
-// It fails with net.ErrClosed on a connection that was closed for writing, and with
-// ErrUnsent while a file waits to be sent. To secure a connection twice panics.
+// It fails with net.ErrClosed on a connection that is closed for writing, and with
+// ErrUnsent while a file is queued. It panics on a connection that is already secured.
 func (c *Conn) StartTLSServer(config *tls.Config, o StartTLSOptions, secured func()) error {
-	c.only("StartTLSServer")
+	c.checkLoop("StartTLSServer")
 	return c.startTLS(asServer, config, o, secured)
 }
 
-// StartTLSClient is StartTLSServer with a server at the other end. Config must have
-// a ServerName or be InsecureSkipVerify.
+// StartTLSClient is like StartTLSServer for the client side. config must set ServerName
+// or InsecureSkipVerify.
 func (c *Conn) StartTLSClient(config *tls.Config, o StartTLSOptions, secured func()) error {
-	c.only("StartTLSClient")
+	c.checkLoop("StartTLSClient")
 	if err := tlsio.CheckRenegotiation(config); err != nil {
-		return c.fault("handshake", err)
+		return c.opError("handshake", err)
 	}
 	return c.startTLS(asClient, config, o, secured)
 }
 
 func (c *Conn) startTLS(r role, config *tls.Config, o StartTLSOptions, secured func()) error {
 	if secured == nil {
-		panic("transport: StartTLS without a function to hear of success")
+		panic("transport: StartTLS with a nil secured function")
 	}
-	if c.is(gathered) {
+	if c.is(hasGathered) {
 		c.st.flush()
 	}
 	switch {
 	case c.is(closing | shutting | lost):
-		return c.fault("handshake", net.ErrClosed)
+		return c.opError("handshake", net.ErrClosed)
 	case c.tls != nil:
-		panic("transport: StartTLS on a connection that is secured already")
+		panic("transport: StartTLS on a connection that is already secured")
 	case c.socket.Ended():
-		return c.fault("handshake", syscall.ENOTCONN)
+		return c.opError("handshake", syscall.ENOTCONN)
 	case c.unsent != nil && len(c.unsent.files) > 0:
-		return c.fault("handshake", ErrUnsent)
+		return c.opError("handshake", ErrUnsent)
 	}
 	if c.unsent != nil {
-		c.out += uint64(c.unsent.seal())
+		c.out += uint64(c.unsent.moveToRaw())
 	}
-	c.shakeHands(r, config, o.HandshakeTimeout, o.Ahead, func(err error) {
+	c.startHandshake(r, config, o.HandshakeTimeout, o.Ahead, func(err error) {
 		if err == nil {
-			c.guarded(secured)
+			c.guard(secured)
 		}
 	})
 	return nil

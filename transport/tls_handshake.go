@@ -16,37 +16,37 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// handshake is what a secure needs until it has shaken hands.
+// handshake is the state of a tlsLayer during its handshake.
 //
-// To crypto/tls a handshake is one call, which cannot be taken up again once it has
-// failed for want of input. So it is made in a coroutine that gives way where it
-// has to read, and workers resume it, because what it computes takes up to some
-// milliseconds: a step is from one piece of input to the next. Between steps it
-// holds no worker, so that peers who take their time hold up nobody.
+// In crypto/tls a handshake is one call, which cannot be resumed once it has failed
+// because input is missing. So it runs in a coroutine that yields where it has to read.
+// Workers resume it, because the computations take up to some milliseconds. A step lasts
+// from one piece of input to the next. Between steps it occupies no worker, so slow
+// peers do not delay others.
 type handshake struct {
-	s             *secure
-	over          func(error) // told how it went, unless the connection was ended from here
-	local, remote net.Addr    // may be asked for by what crypto/tls calls
+	layer         *tlsLayer
+	done          func(error) // called with the result, unless the connection was ended on this side
+	local, remote net.Addr    // cached, because callbacks of the tls.Config run on workers
 
 	// Loop goroutine only.
-	timer loop.Timer
-	job   loop.Job
-	busy  bool // a step is under way, or soon will be
+	timer    loop.Timer
+	job      loop.Job
+	stepping bool // a step is queued or running
 
-	// Whoever's the step is: a worker's, or between steps the loop's.
-	in, out []byte
-	next    func() (struct{}, bool) // of the coroutine; nil before the first step
-	yield   func(struct{}) bool
-	cut     bool // no more input will come
-	done    bool
-	err     error // of the handshake, when it is done
+	// Owned by the worker during a step, and by the loop between steps.
+	in, out  []byte
+	resume   func() (struct{}, bool) // resumes the coroutine; nil before the first step
+	yield    func(struct{}) bool
+	aborted  bool // no more input will arrive
+	finished bool
+	err      error // result of the handshake, once it is finished
 
-	mu      sync.Mutex
-	working bool // somebody has the coroutine, or soon will; guarded by mu
-	left    bool // nobody waits for it any more; guarded by mu
+	mu        sync.Mutex
+	running   bool // a worker has the coroutine, or will have it; guarded by mu
+	abandoned bool // the connection is lost; guarded by mu
 }
 
-// role is which end of a handshake this is: a client speaks first.
+// role is the side of a handshake. A client sends first.
 type role uint8
 
 const (
@@ -54,65 +54,65 @@ const (
 	asClient
 )
 
-func (r role) secure(w *wire, config *tls.Config) *tls.Conn {
+func (r role) newConn(w *tlsWire, config *tls.Config) *tls.Conn {
 	if r == asClient {
 		return tls.Client(w, config)
 	}
 	return tls.Server(w, config)
 }
 
-// shakeHands secures the connection, and calls over when that is done, or has
-// failed: then the connection is lost.
-func (c *Conn) shakeHands(r role, config *tls.Config, patience time.Duration, ahead []byte, over func(error)) {
-	s := &secure{c: c}
-	h := &handshake{s: s, over: over, in: append([]byte(nil), ahead...)}
-	h.local, h.remote = c.ends()
-	s.tls, s.shake = r.secure((*wire)(s), config), h
+// startHandshake secures the connection and calls done with the result. If the
+// handshake fails, the connection is lost.
+func (c *Conn) startHandshake(r role, config *tls.Config, timeout time.Duration, ahead []byte, done func(error)) {
+	s := &tlsLayer{c: c}
+	h := &handshake{layer: s, done: done, in: append([]byte(nil), ahead...)}
+	h.local, h.remote = c.addrsOrUnknown()
+	s.tls, s.handshake = r.newConn((*tlsWire)(s), config), h
 	c.tls = s
-	c.state |= shaking
-	if patience == 0 {
-		patience = tlsio.DefaultHandshakeTimeout
+	c.state |= handshaking
+	if timeout == 0 {
+		timeout = tlsio.DefaultHandshakeTimeout
 	}
-	if patience > 0 {
-		h.timer = c.Loop().CallLater(patience, func() { h.fail(os.ErrDeadlineExceeded) })
+	if timeout > 0 {
+		h.timer = c.Loop().CallLater(timeout, func() { h.fail(os.ErrDeadlineExceeded) })
 	}
-	if err := tlsio.CheckSimulated(c.st.hub.K, config, r == asClient); err != nil {
-		c.st.hub.L.CallSoonWith(loop.RunAtClose, func() { h.fail(err) })
+	if err := tlsio.CheckSimulated(c.st.sockets.K, config, r == asClient); err != nil {
+		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { h.fail(err) })
 		return
 	}
 	if r == asClient || len(ahead) > 0 {
 		h.step()
 	} else {
-		h.listen()
+		h.waitInput()
 	}
 }
 
-// fail ends the connection. The error names the peer, which the system may not know any
-// more; an alert of TLS is an error without addresses.
+// fail ends the connection. The error names the peer from the cached addresses: the
+// system may no longer know them, and the error of a TLS alert has none.
 func (h *handshake) fail(err error) {
-	c := h.s.c
+	c := h.layer.c
 	if alert := (*net.OpError)(nil); errors.As(err, &alert) && alert.Addr == nil {
 		err = &net.OpError{Op: alert.Op, Net: c.network(), Source: h.local, Addr: h.remote, Err: alert.Err}
 	}
 	c.lose(sock.Error("handshake", c.network(), h.local, h.remote, err))
 }
 
-// listen waits for input, and goes on with it.
-func (h *handshake) listen() {
-	if err := h.s.c.socket.ResumeReading(); err != nil {
+// waitInput watches for input and continues with it.
+func (h *handshake) waitInput() {
+	if err := h.layer.c.socket.ResumeReading(); err != nil {
 		h.fail(err)
 		return
 	}
 	h.advance()
 }
 
-// advance goes on if there is input.
+// advance reads input, if there is any, and continues the handshake.
 func (h *handshake) advance() {
-	c := h.s.c
-	if h.busy || !c.socket.Readable() {
+	c := h.layer.c
+	if h.stepping || !c.socket.Readable() {
 		return
 	}
-	buf := c.st.hub.Buf[:recordSize]
+	buf := c.st.sockets.Buf[:maxRecord]
 	n, err := c.socket.Read(buf)
 	switch {
 	case err == errAgain:
@@ -125,61 +125,61 @@ func (h *handshake) advance() {
 		return
 	}
 	c.in += uint64(n)
-	c.hears()
+	c.noteReceived()
 	h.in = append(h.in, buf[:n]...)
 	h.step()
 }
 
-// step has a worker go on with the handshake. Meanwhile nothing is read.
+// step lets a worker continue the handshake. Nothing is read meanwhile.
 func (h *handshake) step() {
-	c := h.s.c
-	h.busy = true
+	c := h.layer.c
+	h.stepping = true
 	c.socket.PauseReading()
 	h.mu.Lock()
-	h.working = true
+	h.running = true
 	h.mu.Unlock()
-	job, err := loop.OffloadWith(c.Loop(), loop.DropAtClose, h.work, h.worked)
+	job, err := loop.OffloadWith(c.Loop(), loop.DropAtClose, h.runStep, h.stepDone)
 	if err == nil {
 		h.job = job
 		return
 	}
-	h.rest() // too many wait for a worker
-	c.Loop().CallLater(spanRest, func() {
+	h.endStep() // the queue of the workers is full
+	c.Loop().CallLater(offloadRetryDelay, func() {
 		if !c.is(lost) {
 			h.step()
 		}
 	})
 }
 
-// work is a worker's.
-func (h *handshake) work() (struct{}, error) {
-	defer h.rest()
-	if h.next == nil {
-		h.next, _ = iter.Pull(h.run)
+// runStep runs on a worker.
+func (h *handshake) runStep() (struct{}, error) {
+	defer h.endStep()
+	if h.resume == nil {
+		h.resume, _ = iter.Pull(h.coroutine)
 	}
-	h.next()
+	h.resume()
 	return struct{}{}, nil
 }
 
-// run is the coroutine.
-func (h *handshake) run(yield func(struct{}) bool) {
+// coroutine is the body of the coroutine.
+func (h *handshake) coroutine(yield func(struct{}) bool) {
 	h.yield = yield
-	defer func() { // also if something that crypto/tls calls panics
-		h.done = true
-		goid.ThreadLock{}.Restore() // the runtime wants a coroutine to end as it began
+	defer func() { // deferred because callbacks of the tls.Config may panic
+		h.finished = true
+		goid.ThreadLock{}.Restore() // the runtime requires a coroutine to end with the thread lock it began with
 	}()
 	h.err = errors.New("tls: the handshake panicked")
-	h.err = h.s.tls.Handshake()
+	h.err = h.layer.tls.Handshake()
 }
 
-// errLockedThread ends a handshake that would switch on a locked thread, for which the
-// runtime would end the process.
+// errLockedThread ends a handshake that would switch on a locked thread, which would
+// crash the process.
 var errLockedThread = errors.New("transport: a function of the tls.Config left its thread locked (runtime.LockOSThread)")
 
-// read is what crypto/tls reads from in the handshake.
+// read is the Read below crypto/tls during the handshake.
 func (h *handshake) read(p []byte) (int, error) {
 	for len(h.in) == 0 {
-		if h.cut {
+		if h.aborted {
 			return 0, net.ErrClosed
 		}
 		if *goid.LockWord(goid.Current()) != 0 {
@@ -192,65 +192,65 @@ func (h *handshake) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// write is what crypto/tls writes to in the handshake.
+// write is the Write below crypto/tls during the handshake.
 func (h *handshake) write(p []byte) (int, error) {
 	h.out = append(h.out, p...)
 	return len(p), nil
 }
 
-// rest is the end of a step. If nobody waits for the next, it is also the end of the
-// coroutine: one that is left where it waits is never collected.
-func (h *handshake) rest() {
+// endStep ends a step. If the handshake was abandoned, it also ends the coroutine: one
+// that stays suspended is never collected.
+func (h *handshake) endStep() {
 	h.mu.Lock()
-	h.working = false
-	left := h.left
+	h.running = false
+	left := h.abandoned
 	h.mu.Unlock()
 	if left {
-		h.quit()
+		h.stop()
 	}
 }
 
-// quit ends the coroutine.
-func (h *handshake) quit() {
-	if h.next != nil && !h.done {
-		h.cut = true
-		h.next()
+// stop ends the coroutine.
+func (h *handshake) stop() {
+	if h.resume != nil && !h.finished {
+		h.aborted = true
+		h.resume()
 	}
 }
 
-// abandon is called when the connection is lost. A worker sees to the rest, because
-// a coroutine must not be resumed on a locked thread, as that of a loop may be, if it
-// was begun on another.
+// abandon is called when the connection is lost. A worker ends the coroutine: the loop
+// may be on a locked thread, where a coroutine that started on another thread must not
+// be resumed.
 func (h *handshake) abandon() {
 	h.timer.Cancel()
-	taken := h.job.Cancel()
+	cancelled := h.job.Cancel()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.left = true
-	if (!h.working || taken) && h.next != nil && !h.done {
-		h.s.c.st.hub.K.Start(h.quit)
+	h.abandoned = true
+	if (!h.running || cancelled) && h.resume != nil && !h.finished {
+		h.layer.c.st.sockets.K.Start(h.stop)
 	}
 }
 
-// worked is what follows a step, on the loop.
-func (h *handshake) worked(_ struct{}, fault error) {
-	c := h.s.c
-	if h.busy = false; c.is(lost) {
+// stepDone runs on the loop after a step.
+func (h *handshake) stepDone(_ struct{}, panicked error) {
+	c := h.layer.c
+	if h.stepping = false; c.is(lost) {
 		return
 	}
-	if fault != nil {
+	if panicked != nil {
 		h.fail(errPanicked)
-		panic(fault) // for the loop's OnPanic
+		panic(panicked) // for the loop's OnPanic
 	}
 	out := h.out
 	h.out = nil
-	if err := c.sendSealed(out); err != nil {
+	if err := c.sendRaw(out); err != nil {
 		h.fail(err)
 		return
 	}
 	switch {
-	case !h.done:
-		h.listen()
+	case !h.finished:
+		h.waitInput()
 	case h.err != nil:
 		h.refusePlain()
 		h.fail(h.err)
@@ -261,32 +261,32 @@ func (h *handshake) worked(_ struct{}, fault error) {
 
 // refusePlain answers a peer that does not speak TLS.
 func (h *handshake) refusePlain() {
-	c := h.s.c
-	var not tls.RecordHeaderError
-	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(h.err, &not) {
+	c := h.layer.c
+	var plain tls.RecordHeaderError
+	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(h.err, &plain) {
 		return
 	}
-	_ = c.sendSealed(c.server.o.RefusePlain(not.RecordHeader[:])) // the connection is lost in any case
+	_ = c.sendRaw(c.server.o.RefusePlain(plain.RecordHeader[:])) // the connection is lost anyway
 }
 
-// succeed lets data come and go.
+// succeed ends the handshake and starts the exchange of data.
 func (h *handshake) succeed() {
-	c, s := h.s.c, h.s
+	c, s := h.layer.c, h.layer
 	h.timer.Cancel()
-	s.ahead, s.shake, s.more = h.in, nil, true
-	c.state &^= shaking
+	s.pending, s.handshake, s.buffered = h.in, nil, true
+	c.state &^= handshaking
 	if c.unsent != nil {
 		c.drain()
 	}
 	if !c.is(closing | lost) {
-		h.over(nil)
+		h.done(nil)
 	}
 	if c.is(pausedReading | closing | lost) {
 		return
 	}
 	if err := c.socket.ResumeReading(); err != nil {
-		c.lose(c.fault("read", err))
+		c.lose(c.opError("read", err))
 		return
 	}
-	c.readOn()
+	c.readSoon()
 }

@@ -11,48 +11,48 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Wrap makes a connection of something that is open already: an *os.File that is a
-// pipe, a terminal or a socket, a *net.TCPConn, a *net.UnixConn. Its descriptor is
-// duplicated: c stays the caller's, to be closed at any time, but should not be
-// read or written meanwhile. It becomes non-blocking for everybody who shares it,
-// except a terminal, which is opened anew.
+// Wrap makes a connection from an open descriptor: an *os.File that is a pipe, a
+// terminal or a socket, a *net.TCPConn or a *net.UnixConn. It duplicates the descriptor.
+// The caller still owns c and may close it at any time, but should not read or write it
+// meanwhile. The descriptor becomes non-blocking for all processes that share it, except
+// a terminal, which is opened again.
 //
-// P is told of the connection made in the next turn. A pipe that can only be written
-// never brings data, and is lost with EPIPE when nobody reads it any more; one that
-// can only be read refuses writes.
+// ConnectionMade is called in the next turn. The writing end of a pipe never delivers
+// data, and is lost with EPIPE when the reading end is closed. The reading end refuses
+// writes.
 //
-// It fails with a *net.OpError: loop.ErrNotPollable for a regular file, ENOTCONN
-// for a socket without a peer, EPROTOTYPE for one that is no stream, and where
-// there is no real system below, with what is errors.ErrUnsupported.
+// Wrap fails with a *net.OpError. It wraps loop.ErrNotPollable for a regular file,
+// ENOTCONN for a socket without a peer, EPROTOTYPE for a socket that is not a stream,
+// and errors.ErrUnsupported in a simulation.
 func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
-	st := stationOf(l)
-	fd, shape, err := st.hub.Adopt(c)
+	st := loopStateOf(l)
+	fd, shape, err := st.sockets.Adopt(c)
 	if err != nil {
 		return nil, sock.WrapError(err)
 	}
 	return st.wrap(fd, shape, p)
 }
 
-// WrapFD is Wrap of a descriptor, as another language or a parent process hands it
-// over. It too is duplicated; the caller closes his.
+// WrapFD is like Wrap for a descriptor number, for example from another language or a
+// parent process. The descriptor is duplicated; the caller still has to close its own.
 func WrapFD(l *loop.Loop, fd int, p Protocol) (*Conn, error) {
-	st := stationOf(l)
-	own, shape, err := st.hub.AdoptFD(fd)
+	st := loopStateOf(l)
+	own, shape, err := st.sockets.AdoptFD(fd)
 	if err != nil {
 		return nil, sock.WrapError(err)
 	}
 	return st.wrap(own, shape, p)
 }
 
-// WrapListener is Listen on a socket that listens already: a *net.TCPListener, a
-// *net.UnixListener, or an *os.File that was inherited. It is duplicated like what
-// Wrap takes, and both accept while both are open. The path of a Unix socket stays
-// with whoever made it.
+// WrapListener is like Listen for a socket that already listens: a *net.TCPListener, a
+// *net.UnixListener, or an inherited *os.File. It duplicates the descriptor like Wrap;
+// both accept while both are open. Closing the server does not remove the path of a
+// Unix socket.
 func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: WrapListener without a Protocol")
 	}
-	st := stationOf(l)
+	st := loopStateOf(l)
 	fd, network, err := st.adoptListener(ln)
 	if err != nil {
 		return nil, err
@@ -60,10 +60,10 @@ func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 	return st.serve(fd, network, o)
 }
 
-// WrapListenerGroup is WrapListener for a group, before it runs. The first loop
-// accepts and hands connections over to the others, as RoundRobin or FewestConns
-// says; the zero Spread means RoundRobin. Close leaves the socket to its other
-// owners: the first loop stops accepting as soon as it runs next.
+// WrapListenerGroup is like WrapListener for a group. Call it before the group runs. The
+// first loop accepts and hands connections over to the others by RoundRobin or
+// FewestConns; the zero Spread means RoundRobin. Close leaves the socket to its other
+// owners: the first loop stops accepting when it runs next.
 func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o GroupOptions) (*GroupServer, error) {
 	if o.Protocol == nil {
 		panic("transport: WrapListenerGroup without a Protocol")
@@ -72,44 +72,44 @@ func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o GroupOptions) (*GroupSe
 		o.Spread = RoundRobin
 	}
 	gs := &GroupServer{o: o}
-	return gs.start(g, "WrapListenerGroup", func(m *member) error {
-		fd, network, err := m.st.adoptListener(ln)
+	return gs.start(g, "WrapListenerGroup", func(sh *shard) error {
+		fd, network, err := sh.st.adoptListener(ln)
 		if err != nil {
 			return err
 		}
 		gs.network = network
-		m.shared = true
-		return m.watch(fd)
+		sh.shared = true
+		return sh.watch(fd)
 	})
 }
 
-// adoptListener duplicates the descriptor of a stream socket that listens.
-func (st *station) adoptListener(ln syscall.Conn) (fd int, network string, err error) {
-	fd, shape, err := st.hub.Adopt(ln)
+// adoptListener duplicates the descriptor of a listening stream socket.
+func (st *loopState) adoptListener(ln syscall.Conn) (fd int, network string, err error) {
+	fd, shape, err := st.sockets.Adopt(ln)
 	if err != nil {
 		return -1, "", sock.WrapError(err)
 	}
 	if !shape.Listening || shape.Type != kernel.Stream {
-		st.hub.K.CloseFD(fd)
+		st.sockets.K.CloseFD(fd)
 		return -1, "", sock.WrapError(syscall.EPROTOTYPE)
 	}
 	network = "tcp"
-	if a, err := st.hub.K.LocalAddr(fd); err == nil {
+	if a, err := st.sockets.K.LocalAddr(fd); err == nil {
 		network = sock.NetworkOf(a.Family())
 	}
 	return fd, network, nil
 }
 
-// wrap makes the connection on fd, which it closes if it fails.
-func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
-	k := st.hub.K
+// wrap makes the connection on fd. If it fails, it closes fd.
+func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
+	k := st.sockets.K
 	var err error
 	switch {
 	case !shape.Socket:
 	case shape.Type != kernel.Stream:
 		err = syscall.EPROTOTYPE
 	case shape.Listening:
-		err = fmt.Errorf("it listens, and is for WrapListener: %w", syscall.EPROTOTYPE)
+		err = fmt.Errorf("the socket listens; use WrapListener: %w", syscall.EPROTOTYPE)
 	default:
 		_, err = k.PeerAddr(fd)
 	}
@@ -117,7 +117,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		k.CloseFD(fd)
 		return nil, sock.WrapError(err)
 	}
-	c := &Conn{st: st, state: unmade}
+	c := &Conn{st: st, state: unannounced}
 	c.setProtocol(p)
 	kind := sock.Pipe
 	if shape.Socket {
@@ -128,7 +128,7 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 	if shape.WriteOnly {
 		o = (*writeOnlyOwner)(c)
 	}
-	if err := c.socket.Init(st.hub, fd, kind, o); err != nil {
+	if err := c.socket.Init(st.sockets, fd, kind, o); err != nil {
 		return nil, sock.WrapError(err)
 	}
 	if shape.WriteOnly {
@@ -138,28 +138,28 @@ func (st *station) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error) {
 		c.state |= shutting
 		c.socket.CloseWrite()
 	}
-	st.hub.L.CallSoonWith(loop.DropAtClose, c.begin)
+	st.sockets.L.CallSoonWith(loop.DropAtClose, c.start)
 	return c, nil
 }
 
-// begin tells the protocol of a wrapped connection, and lets data come.
-func (c *Conn) begin() {
-	c.state &^= unmade
-	c.made()
+// start announces a wrapped connection and starts reading.
+func (c *Conn) start() {
+	c.state &^= unannounced
+	c.announce()
 	if !c.is(pausedReading|closing|lost) && c.socket.Readable() {
-		c.readOn()
+		c.readSoon()
 	}
 }
 
-// writeOnlyOwner is what the writing end of a pipe is to its socket: nothing can
-// be read from it, not even that it ended.
+// writeOnlyOwner is the sock.Owner of the writing end of a pipe. Nothing can be read
+// from it, not even EOF.
 type writeOnlyOwner Conn
 
-// SocketReady ends the connection if nobody reads any more.
+// SocketReady ends the connection if the reading end is closed.
 func (o *writeOnlyOwner) SocketReady() {
 	c := (*Conn)(o)
 	if c.socket.HungUp() {
-		c.lose(c.fault("write", syscall.EPIPE))
+		c.lose(c.opError("write", syscall.EPIPE))
 		return
 	}
 	(*owner)(o).SocketReady()
@@ -168,30 +168,29 @@ func (o *writeOnlyOwner) SocketReady() {
 // SocketOrphaned is called when the loop is closed.
 func (o *writeOnlyOwner) SocketOrphaned() { (*owner)(o).SocketOrphaned() }
 
-// ErrUnsent says that bytes wait to be sent, and would be lost.
-var ErrUnsent = errors.New("transport: bytes wait to be sent; see AfterFlush")
+// ErrUnsent reports that unsent bytes would be lost or reordered.
+var ErrUnsent = errors.New("transport: the connection has unsent bytes; wait with AfterFlush")
 
-// Detach gives the connection back as one of package net. Nothing is lost: what was
-// not received yet is read from it, and while something waits to be sent it is
-// refused with ErrUnsent. ConnectionLost is called with nil, as the last call. A
-// pipe cannot be detached, nor what is secured by TLS, nor anything where there is
-// no real system below: that is errors.ErrUnsupported.
+// Detach returns the connection as a net.Conn, and calls ConnectionLost with nil. No
+// data is lost: data that was not received yet can be read from the net.Conn, and Detach
+// fails with ErrUnsent while bytes are unsent. It fails with errors.ErrUnsupported for a
+// pipe, for a connection secured by TLS, and in a simulation.
 func (c *Conn) Detach() (net.Conn, error) {
-	c.only("Detach")
-	if c.is(gathered) {
+	c.checkLoop("Detach")
+	if c.is(hasGathered) {
 		c.st.flush()
 	}
 	switch {
 	case c.is(closing | lost):
-		return nil, c.fault("detach", net.ErrClosed)
+		return nil, c.opError("detach", net.ErrClosed)
 	case c.unsent != nil && !c.unsent.empty():
-		return nil, c.fault("detach", ErrUnsent)
+		return nil, c.opError("detach", ErrUnsent)
 	case c.network() == "pipe" || c.tls != nil:
-		return nil, c.fault("detach", syscall.EOPNOTSUPP)
+		return nil, c.opError("detach", syscall.EOPNOTSUPP)
 	}
-	nc, err := c.st.hub.K.Native().NetConn(c.socket.FD())
+	nc, err := c.st.sockets.K.Native().NetConn(c.socket.FD())
 	if err != nil {
-		return nil, c.fault("detach", err)
+		return nil, c.opError("detach", err)
 	}
 	c.lose(nil)
 	return nc, nil

@@ -10,32 +10,32 @@ import (
 
 const errAgain = syscall.EAGAIN
 
-// Water marks, unless SetWriteLimits sets others.
+// Default water marks; see SetWriteLimits.
 const (
 	defaultHigh = 64 << 10
 	defaultLow  = 16 << 10
 )
 
-// gatherLimit is the largest write that is gathered: to copy more costs as much as
-// it saves.
+// gatherLimit is the largest write that is gathered. Copying more costs as much as it
+// saves.
 const gatherLimit = 4 << 10
 
 // Write sends p, now or later. It fails only if the connection is closed, with
-// net.ErrClosed; an error of the sending ends the connection. The slice is the
-// caller's again when it returns.
+// net.ErrClosed. An error while sending ends the connection. The caller may reuse p
+// when Write returns.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.only("Write")
+	c.checkLoop("Write")
 	if c.is(closing | shutting | lost) {
-		return 0, c.fault("write", net.ErrClosed)
+		return 0, c.opError("write", net.ErrClosed)
 	}
 	switch {
 	case len(p) == 0:
 	case c.unsent != nil:
-		c.keep(p)
+		c.enqueue(p)
 	case len(p) <= gatherLimit:
 		c.st.gather(c, p)
 	default:
-		if c.is(gathered) {
+		if c.is(hasGathered) {
 			c.st.flush()
 		}
 		c.send(p)
@@ -43,17 +43,17 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Writev is Write of several buffers in one.
+// Writev is like Write for several buffers.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
-	c.only("Writev")
+	c.checkLoop("Writev")
 	if c.is(closing | shutting | lost) {
-		return 0, c.fault("write", net.ErrClosed)
+		return 0, c.opError("write", net.ErrClosed)
 	}
 	for _, p := range bufs {
 		n += len(p)
 	}
 	if c.unsent == nil && n > gatherLimit {
-		if c.is(gathered) {
+		if c.is(hasGathered) {
 			c.st.flush()
 		}
 		c.sendv(bufs)
@@ -61,33 +61,33 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	}
 	for _, p := range bufs {
 		if c.is(lost) {
-			break // by sending what was gathered before: as with Write, that is told elsewhere
+			break // sending earlier bytes failed; as with Write, ConnectionLost reports that
 		}
 		c.Write(p)
 	}
 	return n, nil
 }
 
-// send writes p, and keeps what does not fit.
+// send writes p and queues what the socket does not take.
 func (c *Conn) send(p []byte) {
-	if c.unsent != nil || c.is(lost) { // by what was gathered before
-		c.keep(p)
+	if c.unsent != nil || c.is(lost) { // because of earlier gathered bytes
+		c.enqueue(p)
 		return
 	}
 	n, err := c.transmit(p)
 	c.out += uint64(n)
 	if err != nil {
-		c.lose(c.fault("write", err))
+		c.lose(c.opError("write", err))
 		return
 	}
 	if n < len(p) {
-		c.keep(p[n:])
+		c.enqueue(p[n:])
 	} else if c.unsent == nil {
-		c.sent()
+		c.afterSend()
 	}
 }
 
-// transmit is the socket's Write, through TLS if there is.
+// transmit is the socket's Write, through TLS if the connection is secured.
 func (c *Conn) transmit(p []byte) (int, error) {
 	if c.tls != nil {
 		return c.tls.write(p)
@@ -102,7 +102,7 @@ func (c *Conn) transmitv(bufs [][]byte) (int, error) {
 	return c.socket.Writev(bufs)
 }
 
-// sendv writes several buffers, and keeps what does not fit.
+// sendv writes several buffers and queues what the socket does not take.
 func (c *Conn) sendv(bufs [][]byte) {
 	if c.is(lost) {
 		return
@@ -113,7 +113,7 @@ func (c *Conn) sendv(bufs [][]byte) {
 		n, err := c.transmitv(some)
 		c.out += uint64(n)
 		if err != nil {
-			c.lose(c.fault("write", err))
+			c.lose(c.opError("write", err))
 			return
 		}
 		for _, p := range some {
@@ -121,187 +121,186 @@ func (c *Conn) sendv(bufs [][]byte) {
 				n -= len(p)
 				continue
 			}
-			c.keep(p[n:])
+			c.enqueue(p[n:])
 			n = 0
 		}
 	}
 	for _, p := range bufs {
-		c.keep(p)
+		c.enqueue(p)
 	}
 	if c.unsent == nil {
-		c.sent()
+		c.afterSend()
 	}
 }
 
-// sent is what follows when nothing waits to be sent.
-func (c *Conn) sent() {
-	c.touch()
+// afterSend is called when everything was sent. It completes Close and WriteEOF.
+func (c *Conn) afterSend() {
+	c.noteSent()
 	switch {
-	case c.is(gathered): // more of it comes behind; flush sees to the end
+	case c.is(hasGathered): // more bytes follow; flush calls afterSend again
 	case c.is(closing):
-		if waits, _ := c.farewell(); !waits {
+		if waits, _ := c.sendCloseNotify(); !waits {
 			c.lose(nil)
 		}
 	case c.is(shutting) && c.tls != nil:
-		if _, err := c.farewell(); err != nil {
-			c.lose(c.fault("shutdown", err))
+		if _, err := c.sendCloseNotify(); err != nil {
+			c.lose(c.opError("shutdown", err))
 		}
 	case c.is(shutting) && !c.socket.Shut():
 		err := c.socket.CloseWrite()
 		if err == syscall.ENOTCONN && c.socket.Readable() {
-			return // the peer has reset it, and what it sent before is still to be read
+			return // reset by the peer, but bytes that it sent before are still to be read
 		}
 		if err != nil {
-			c.lose(c.fault("shutdown", err))
+			c.lose(c.opError("shutdown", err))
 		} else if c.socket.WriteOnly() {
-			c.lose(nil) // a pipe has no other way to tell
+			c.lose(nil) // a pipe can signal EOF only by being closed
 		}
 	}
 }
 
-// WriteEOF closes the sending side once everything written was sent: the peer
-// reads the end, and can go on sending.
+// WriteEOF closes the sending side once everything written was sent. The peer reads
+// EOF, and can still send.
 func (c *Conn) WriteEOF() error {
-	c.only("WriteEOF")
+	c.checkLoop("WriteEOF")
 	if c.is(closing | lost) {
-		return c.fault("shutdown", net.ErrClosed)
+		return c.opError("shutdown", net.ErrClosed)
 	}
 	if c.is(shutting) {
 		return nil
 	}
 	c.state |= shutting
-	if !c.is(gathered) && c.unsent == nil {
-		c.sent()
+	if !c.is(hasGathered) && c.unsent == nil {
+		c.afterSend()
 	}
 	return nil
 }
 
-// unsent is what waits for room.
-type unsent struct {
-	sealed []byte // goes out first, as it is: TLS has made it, or began behind it
-	bufs   [][]byte
-	head   int // bytes of the first that were sent
-	size   int
-	files  []*span // between the bytes
+// sendQueue holds what could not be sent yet.
+type sendQueue struct {
+	raw      []byte // sent first and unchanged: TLS records, or bytes written before StartTLS
+	bufs     [][]byte
+	sentHead int          // bytes of bufs[0] that were sent
+	size     int          // unsent bytes in bufs
+	files    []*fileRange // their positions lie between the bytes of bufs
 }
 
-// chunk is how much room is made for small writes at once.
-const chunk = 16 << 10
+// queueChunk is the capacity of a buffer that collects small writes.
+const queueChunk = 16 << 10
 
-// keep copies p behind what waits.
-func (c *Conn) keep(p []byte) {
+// enqueue appends a copy of p to the queue.
+func (c *Conn) enqueue(p []byte) {
 	if c.is(lost) {
 		return
 	}
 	if c.unsent == nil {
-		c.unsent = &unsent{}
+		c.unsent = &sendQueue{}
 	}
 	first := c.unsent.empty()
 	c.unsent.add(p)
 	if first {
-		c.waits()
+		c.noteQueued()
 	}
 	c.checkHigh()
 }
 
-func (u *unsent) add(p []byte) {
-	u.size += len(p)
-	if last := len(u.bufs) - 1; last >= 0 {
-		room := cap(u.bufs[last]) - len(u.bufs[last])
-		n := min(room, len(p))
-		u.bufs[last] = append(u.bufs[last], p[:n]...)
+func (q *sendQueue) add(p []byte) {
+	q.size += len(p)
+	if last := len(q.bufs) - 1; last >= 0 {
+		n := min(cap(q.bufs[last])-len(q.bufs[last]), len(p))
+		q.bufs[last] = append(q.bufs[last], p[:n]...)
 		p = p[n:]
 	}
 	if len(p) > 0 {
-		u.bufs = append(u.bufs, append(make([]byte, 0, max(chunk, len(p))), p...))
+		q.bufs = append(q.bufs, append(make([]byte, 0, max(queueChunk, len(p))), p...))
 	}
 }
 
-// drain sends what waits, as far as there is room.
+// drain sends from the queue as much as the socket takes.
 func (c *Conn) drain() {
-	u := c.unsent
+	q := c.unsent
 	for {
-		if len(u.sealed) > 0 && !c.drainSealed() {
+		if len(q.raw) > 0 && !c.drainRaw() {
 			return
 		}
-		c.settle()
+		c.runFlushWaiters()
 		if c.is(lost) {
 			return
 		}
 		c.checkLow()
-		if u.empty() {
+		if q.empty() {
 			break
 		}
 		if !c.socket.Writable() {
 			return
 		}
-		if c.is(shaking) {
-			c.socket.UnwatchWritable() // until TLS takes it, there is nothing to send
+		if c.is(handshaking) {
+			c.socket.UnwatchWritable() // nothing can be sent until the handshake is done
 			return
 		}
-		if u.fileIsNext(c.out) {
+		if q.fileIsNext(c.out) {
 			if !c.drainFile() {
 				return
 			}
 			continue
 		}
-		n, err := c.drainBytes(u)
+		n, err := c.drainBytes(q)
 		c.out += uint64(n)
 		if err != nil {
-			c.lose(c.fault("write", err))
+			c.lose(c.opError("write", err))
 			return
 		}
-		u.drop(n)
+		q.drop(n)
 		if n > 0 {
-			c.touch()
+			c.noteSent()
 		}
 	}
 	c.unsent = nil
 	if err := c.socket.UnwatchWritable(); err != nil {
-		c.lose(c.fault("write", err))
+		c.lose(c.opError("write", err))
 		return
 	}
-	c.sent()
+	c.afterSend()
 }
 
-// drainBytes sends of the bytes that go before the next file.
-func (c *Conn) drainBytes(u *unsent) (int, error) {
-	bufs := u.bufs
+// drainBytes sends bytes that precede the next file.
+func (c *Conn) drainBytes(q *sendQueue) (int, error) {
+	bufs := q.bufs
 	first := bufs[0]
-	if len(u.files) > 0 {
-		p := first[u.head:]
-		return c.transmit(p[:min(uint64(len(p)), u.files[0].at-c.out)])
+	if len(q.files) > 0 {
+		p := first[q.sentHead:]
+		return c.transmit(p[:min(uint64(len(p)), q.files[0].at-c.out)])
 	}
-	bufs[0] = first[u.head:]
+	bufs[0] = first[q.sentHead:]
 	n, err := c.transmitv(bufs)
 	bufs[0] = first
 	return n, err
 }
 
-// drop takes out the first n bytes.
-func (u *unsent) drop(n int) {
-	u.size -= n
-	n += u.head
-	for len(u.bufs) > 0 && n >= len(u.bufs[0]) {
-		n -= len(u.bufs[0])
-		u.bufs[0] = nil
-		u.bufs = u.bufs[1:]
+// drop removes the first n bytes of bufs.
+func (q *sendQueue) drop(n int) {
+	q.size -= n
+	n += q.sentHead
+	for len(q.bufs) > 0 && n >= len(q.bufs[0]) {
+		n -= len(q.bufs[0])
+		q.bufs[0] = nil
+		q.bufs = q.bufs[1:]
 	}
-	u.head = n
+	q.sentHead = n
 }
 
-// Unsent is how many bytes wait for room to be sent, not counting those of files.
-// Small writes of the turn under way are not among them yet.
+// Unsent returns the number of queued bytes that the system has not taken, without
+// those of files. It does not include small writes of the current turn.
 func (c *Conn) Unsent() int {
-	c.only("Unsent")
-	return c.waiting()
+	c.checkLoop("Unsent")
+	return c.unsentBytes()
 }
 
-func (c *Conn) waiting() int {
+func (c *Conn) unsentBytes() int {
 	if c.unsent == nil {
 		return 0
 	}
-	return c.unsent.size + len(c.unsent.sealed)
+	return c.unsent.size + len(c.unsent.raw)
 }
 
 func (c *Conn) limits() (high, low int) {
@@ -311,14 +310,14 @@ func (c *Conn) limits() (high, low int) {
 	return defaultHigh, defaultLow
 }
 
-// SetWriteLimits sets the water marks: at more than high bytes that wait to be
-// sent the protocol is told to pause, at low or less to go on.
+// SetWriteLimits sets the water marks: PauseWriting is called above high unsent bytes,
+// ResumeWriting at low or fewer.
 func (c *Conn) SetWriteLimits(high, low int) {
-	c.only("SetWriteLimits")
+	c.checkLoop("SetWriteLimits")
 	if low < 0 || high <= low {
 		panic("transport: SetWriteLimits needs 0 <= low < high")
 	}
-	e := c.more()
+	e := c.ensureExtra()
 	e.high, e.low = high, low
 	c.checkHigh()
 	c.checkLow()
@@ -326,40 +325,41 @@ func (c *Conn) SetWriteLimits(high, low int) {
 
 func (c *Conn) checkHigh() {
 	high, _ := c.limits()
-	if c.is(pausedWriting) || c.waiting() <= high {
+	if c.is(pausedWriting) || c.unsentBytes() <= high {
 		return
 	}
 	c.state |= pausedWriting
-	c.tellPauser()
+	c.notifyPauser()
 }
 
 func (c *Conn) checkLow() {
 	_, low := c.limits()
-	if !c.is(pausedWriting) || c.waiting() > low {
+	if !c.is(pausedWriting) || c.unsentBytes() > low {
 		return
 	}
 	c.state &^= pausedWriting
-	c.tellPauser()
+	c.notifyPauser()
 }
 
-// tellPauser has the protocol told to pause or to go on, if that is not what it was
-// told last: so the two take turns, and what is over before it was told is not.
-func (c *Conn) tellPauser() {
-	if _, ok := c.proto.(WritePauser); !ok || c.is(telling) || c.is(pausedWriting) == c.is(toldToPause) {
+// notifyPauser queues PauseWriting or ResumeWriting if that differs from the last of
+// the two that was called. So the two alternate, and a pause that ends before it is
+// reported is not reported.
+func (c *Conn) notifyPauser() {
+	if _, ok := c.proto.(WritePauser); !ok || c.is(pauserQueued) || c.is(pausedWriting) == c.is(pauseReported) {
 		return
 	}
-	c.state |= telling
-	c.st.hub.L.CallSoonWith(loop.DropAtClose, func() {
-		c.state &^= telling
+	c.state |= pauserQueued
+	c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
+		c.state &^= pauserQueued
 		p, ok := c.proto.(WritePauser)
 		switch {
-		case !ok || c.is(lost) || c.is(pausedWriting) == c.is(toldToPause):
+		case !ok || c.is(lost) || c.is(pausedWriting) == c.is(pauseReported):
 		case c.is(pausedWriting):
-			c.state |= toldToPause
-			c.guarded(func() { p.PauseWriting(c) })
+			c.state |= pauseReported
+			c.guard(func() { p.PauseWriting(c) })
 		default:
-			c.state &^= toldToPause
-			c.guarded(func() { p.ResumeWriting(c) })
+			c.state &^= pauseReported
+			c.guard(func() { p.ResumeWriting(c) })
 		}
 	})
 }

@@ -1,0 +1,226 @@
+package transport
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// shard is the part of a GroupServer on one loop.
+type shard struct {
+	gs *GroupServer
+	st *loopState
+	s  *Server        // holds the connections; it does not listen itself
+	ln *sock.Listener // nil if another loop accepts; its methods are loop goroutine only
+
+	shared bool // the socket has other owners and must not be shut down
+
+	conns    atomic.Int64 // connections, including those being handed over to this loop
+	heldBack atomic.Bool  // the listener is paused because of MaxConns
+
+	mu         sync.Mutex
+	file       sock.File // guarded by mu
+	fds        []int     // handed over, and not served yet; guarded by mu
+	stopped    bool      // the listener is closed; guarded by mu
+	loopClosed bool      // guarded by mu
+}
+
+// listen binds a socket of the shard's own.
+func (sh *shard) listen(network, address string) error {
+	fd, err := sh.st.bind(network, address, sock.Binding{
+		Backlog:   sh.gs.o.Backlog,
+		ReusePort: sh.gs.o.ReusePort,
+	})
+	if err != nil {
+		return err
+	}
+	return sh.watch(fd)
+}
+
+// watch accepts on fd, a listening socket. If it fails, it closes fd.
+func (sh *shard) watch(fd int) (err error) {
+	gs, sockets := sh.gs, sh.st.sockets
+	if gs.addr, err = sockets.K.LocalAddr(fd); err == nil {
+		if !sh.shared {
+			sh.file = sock.Claim(sockets.K, gs.addr)
+		}
+		sh.ln, err = sockets.Listen(fd, sh.accept, sh.failed)
+	}
+	if err != nil {
+		sh.file.Remove(sockets.K)
+		sockets.K.CloseFD(fd)
+	}
+	return sock.Error("listen", gs.network, nil, nil, err)
+}
+
+// start makes the server for the shard's connections. The shard enforces MaxConns
+// itself.
+func (sh *shard) start() {
+	o := sh.gs.o.Options
+	o.MaxConns = 0
+	sh.s = &Server{st: sh.st, o: o, network: sh.gs.network, addr: sh.gs.addr, closed: true, onConnLost: sh.connLost}
+	sh.st.servers = append(sh.st.servers, sh)
+}
+
+// closeListener closes the listener from any goroutine. It shuts the socket down; the
+// loop sees that as an event and closes it. Where the system supports that, it is
+// better than posting a callback: a loop that stops now would never run the callback,
+// and would report it as lost when it is closed. A Unix socket refuses connections as
+// soon as its path is removed. A socket with other owners is only closed on the loop,
+// because shutting it down would end it for all of them.
+func (sh *shard) closeListener() error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.stopped { // the descriptor number may be in use again
+		return nil
+	}
+	err := sh.file.Remove(sh.st.sockets.K)
+	l := sh.st.sockets.L
+	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Running() {
+		_ = l.PostWith(loop.DropAtClose, sh.stop) // on a loop that does not run, accept or loopClosing does it
+	}
+	return err
+}
+
+// failed is called when nothing can be accepted.
+func (sh *shard) failed(err error) {
+	if sh.gs.closed.Load() {
+		sh.stop()
+		return
+	}
+	sh.s.failed(err)
+}
+
+// stop closes the listener. It is called on its loop, or before the loop runs.
+func (sh *shard) stop() {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.ln == nil || sh.stopped {
+		return
+	}
+	sh.stopped = true
+	sh.ln.Close()
+	sh.file.Remove(sh.st.sockets.K)
+}
+
+// accept assigns a new connection to a loop. It counts the connection before it checks
+// that the server is open; Drain closes the server before it reads the count. So at
+// least one of the two sees the other.
+func (sh *shard) accept(fd int) {
+	to := sh.gs.pick(sh)
+	to.conns.Add(1)
+	sh.gs.open.Add(1)
+	switch {
+	case sh.gs.closed.Load():
+		sh.stop()
+		fallthrough
+	case to != sh && !to.handOver(fd):
+		sh.st.sockets.K.CloseFD(fd)
+		to.release()
+		sh.callDrained()
+	case to == sh:
+		sh.serve(fd)
+	}
+	sh.holdBack()
+}
+
+// handOver passes a connection to the shard's loop. It reports false if the loop is
+// closed. The list holds the descriptor, not the callback, because a loop that closes
+// drops its callbacks.
+func (sh *shard) handOver(fd int) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.loopClosed {
+		return false
+	}
+	sh.fds = append(sh.fds, fd)
+	// If the loop is closing this fails, and loopClosing empties the list.
+	_ = sh.st.sockets.L.PostWith(loop.DropAtClose, sh.serveNext)
+	return true
+}
+
+func (sh *shard) serveNext() {
+	sh.mu.Lock()
+	fd := sh.fds[0]
+	sh.fds = sh.fds[1:]
+	sh.mu.Unlock()
+	sh.serve(fd)
+}
+
+// serve makes the connection. If that fails, or the protocol panics, serve takes it
+// out of the count.
+func (sh *shard) serve(fd int) {
+	before := sh.s.conns
+	defer func() {
+		if sh.s.conns == before {
+			sh.connLost()
+		}
+	}()
+	sh.s.accept(fd)
+}
+
+func (sh *shard) hasCapacity() bool {
+	most := int64(sh.gs.o.MaxConns)
+	return most <= 0 || sh.conns.Load() < most
+}
+
+// holdBack pauses accepting while no loop has capacity. A connection that ends at the
+// same time is seen by the second check, or by release.
+func (sh *shard) holdBack() {
+	if sh.ln == nil || sh.gs.hasCapacity(sh) {
+		return
+	}
+	sh.ln.Pause()
+	sh.heldBack.Store(true)
+	if sh.gs.hasCapacity(sh) && sh.heldBack.CompareAndSwap(true, false) {
+		sh.ln.Resume()
+	}
+}
+
+// connLost is called on the shard's loop when a connection has ended.
+func (sh *shard) connLost() {
+	sh.release()
+	sh.callDrained()
+}
+
+// release decrements the counts and resumes a listener that was held back.
+func (sh *shard) release() {
+	sh.conns.Add(-1)
+	sh.gs.open.Add(-1)
+	from := sh
+	if sh.gs.o.Spread != ReusePort {
+		from = sh.gs.shards[0]
+	}
+	if from.heldBack.CompareAndSwap(true, false) {
+		if from == sh {
+			from.ln.Resume()
+			return
+		}
+		_ = from.st.sockets.L.PostWith(loop.DropAtClose, func() { from.ln.Resume() })
+	}
+}
+
+// callDrained queues the callbacks of Drain if the last connection has ended.
+func (sh *shard) callDrained() {
+	for _, done := range sh.gs.takeDrained() {
+		sh.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
+	}
+}
+
+// loopClosing closes the listener and the connections that were handed over to this
+// loop and not served yet.
+func (sh *shard) loopClosing() {
+	sh.st.removeServer(sh)
+	sh.stop()
+	sh.mu.Lock()
+	sh.loopClosed = true
+	fds := sh.fds
+	sh.fds = nil
+	sh.mu.Unlock()
+	for _, fd := range fds {
+		sh.st.sockets.K.CloseFD(fd)
+		sh.connLost()
+	}
+}
