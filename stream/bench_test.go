@@ -21,10 +21,10 @@ const loadAt = "SPINDLE_TEST_LOAD"
 
 const message = 64 << 10
 
-// load is the other end of a benchmark, in a process of its own. It listens, and
-// tells where; then it is told of an address and of a number of messages. What it
-// sends there comes back on the same connection, or by way of a proxy to where it
-// listens.
+// load is the other end of a benchmark, in a process of its own. It listens and
+// prints its address; then it reads a target address and a number of messages. It
+// sends the messages there and receives them on the same connection, or through a
+// proxy at its own listener.
 func load() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,14 +65,14 @@ func load() {
 	}
 }
 
-// cpu is what this process has used.
+// cpu returns the CPU time this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// loaded puts load on a server and reports what it makes of a second of its CPU.
+// loaded puts load on a server and reports its throughput per second of CPU time.
 func loaded(b *testing.B, kind string, serve func(target string) (address string, stop func())) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), loadAt+"="+kind)
@@ -176,7 +176,7 @@ func BenchmarkBulk(b *testing.B) {
 	})
 }
 
-// BenchmarkProxy copies messages of 64 KB from one connection to another, by
+// BenchmarkProxy copies messages of 64 KB from one connection to another, with
 // io.Copy in both directions.
 func BenchmarkProxy(b *testing.B) {
 	b.Run("spindle", func(b *testing.B) {
@@ -201,7 +201,7 @@ func BenchmarkProxy(b *testing.B) {
 		})
 	})
 	b.Run("net", func(b *testing.B) {
-		// The pipes that net splices through lie in a pool, which two
+		// net keeps the pipes it splices through in a sync.Pool, which two
 		// collections empty.
 		defer func() { runtime.GC(); runtime.GC() }()
 		loaded(b, "proxy", func(target string) (string, func()) {

@@ -11,9 +11,10 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// TestLentMemoryIsCopiedBeforeAWait: what was lent is written, in whatever slice of
-// it, although others read into the same memory while the Write waits.
-func TestLentMemoryIsCopiedBeforeAWait(t *testing.T) {
+// TestBorrowedBytesAreCopiedBeforeAWait checks that a Write of any slice of the
+// borrowed bytes sends them unchanged, although other tasks read into the shared
+// buffer while the Write waits.
+func TestBorrowedBytesAreCopiedBeforeAWait(t *testing.T) {
 	slices := map[string]func([]byte) []byte{
 		"as it is":  func(p []byte) []byte { return p },
 		"clipped":   func(p []byte) []byte { return p[:len(p):len(p)] },
@@ -67,8 +68,8 @@ func TestLentMemoryIsCopiedBeforeAWait(t *testing.T) {
 	}
 }
 
-// TestUnreadBytesDoNotKeepTheLoopBusy: on a system without edges, bytes that
-// nobody reads are told of once, also if the last who wanted to was cancelled.
+// TestUnreadBytesDoNotKeepTheLoopBusy checks that a level-triggered backend reports
+// unread bytes once, even if the last reader was cancelled.
 func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 	for _, backend := range kernel.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
@@ -76,7 +77,7 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 			check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 					n.Go(func(context.Context) error {
-						defer s.Cancel(nil) // when the other has its turn already
+						defer s.Cancel(nil) // even if the other task runs first
 						_, err := a.Read(make([]byte, 10))
 						return err
 					})
@@ -90,7 +91,7 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 				})
 				return nil
 			}))
-			_, err := b.Write([]byte("y")) // for nobody
+			_, err := b.Write([]byte("y")) // no task reads it
 			check(t, err)
 			quiet(t, ctx, 5)
 			receive(t, a, 1)
@@ -98,9 +99,9 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 	}
 }
 
-// TestBytesBetweenReadsDoNotKeepTheLoopBusy: nor do bytes that come while a reader
-// does something else, whether its last Read had to find out that there were none or
-// knew.
+// TestBytesBetweenReadsDoNotKeepTheLoopBusy checks the same for bytes that arrive
+// while a reader is busy elsewhere, whether or not its last Read found the socket
+// drained.
 func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
 	for _, backend := range kernel.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
@@ -115,7 +116,7 @@ func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
 					_, err := b.Write([]byte("x"))
 					check(t, err)
 				})
-				_, err := b.Write([]byte("y")) // for nobody
+				_, err := b.Write([]byte("y")) // no task reads it
 				check(t, err)
 				quiet(t, ctx, 5)
 				if n, err := a.Read(make([]byte, 10)); n != 1 || err != nil {
@@ -126,9 +127,9 @@ func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
 	}
 }
 
-// TestRoomDoesNotKeepTheLoopBusy: on a system without edges, that there is room is
-// told only while somebody waits for it.
-func TestRoomDoesNotKeepTheLoopBusy(t *testing.T) {
+// TestWritableSocketDoesNotKeepTheLoopBusy checks that a level-triggered backend
+// reports writability only while a task waits for it.
+func TestWritableSocketDoesNotKeepTheLoopBusy(t *testing.T) {
 	for _, backend := range kernel.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
 			a, b := pair(t, ctx, "unix")
@@ -155,7 +156,7 @@ func TestRoomDoesNotKeepTheLoopBusy(t *testing.T) {
 	}
 }
 
-// quiet plays ping-pong, and checks that there are hardly any other events.
+// quiet plays ping-pong and checks that there are hardly any other events.
 func quiet(t *testing.T, ctx context.Context, others uint64) {
 	t.Helper()
 	ping, pong := pair(t, ctx, "unix")
@@ -181,9 +182,9 @@ func quiet(t *testing.T, ctx context.Context, others uint64) {
 	}
 }
 
-// TestDebugPoisonsWhatWasLent: whoever keeps a borrow beyond the next finds nothing
-// in it.
-func TestDebugPoisonsWhatWasLent(t *testing.T) {
+// TestDebugPoisonsBorrowedBytes checks that in debug mode, borrowed bytes that are
+// kept beyond the next borrow are overwritten.
+func TestDebugPoisonsBorrowedBytes(t *testing.T) {
 	for _, debug := range []bool{true, false} {
 		run(t, spindle.Options{Loop: loop.Options{Debug: debug}}, func(ctx context.Context) error {
 			a, b := pair(t, ctx, "unix")
@@ -194,7 +195,7 @@ func TestDebugPoisonsWhatWasLent(t *testing.T) {
 			_, err = a.Write([]byte("x"))
 			check(t, err)
 			if string(kept) != "hello" {
-				t.Errorf("lent: %q", kept)
+				t.Errorf("borrowed: %q", kept)
 			}
 			_, err = b.ReadBorrow()
 			check(t, err)

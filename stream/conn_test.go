@@ -11,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TestConnFromGoroutines is the standard library's idea of a net.Conn, used by
-// goroutines that are no tasks.
+// TestConnFromGoroutines runs the standard library's tests for a net.Conn, from
+// goroutines that are not tasks.
 func TestConnFromGoroutines(t *testing.T) {
 	for _, where := range []struct{ backend, network string }{{"", "tcp"}, {"", "unix"}, {"poll", "tcp"}} {
 		t.Run(where.backend+where.network, func(t *testing.T) { conform(t, where.backend, where.network) })

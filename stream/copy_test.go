@@ -16,7 +16,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// copied sends bytes through a proxy, and checks that they arrive as they are.
+// copied sends bytes through a proxy and checks that they arrive unchanged.
 func copied(t *testing.T, ctx context.Context, network string, size int, slow bool, copy func(to, from *stream.Conn) (int64, error)) {
 	t.Helper()
 	source, in := pair(t, ctx, network)
@@ -50,7 +50,7 @@ func copied(t *testing.T, ctx context.Context, network string, size int, slow bo
 	})
 }
 
-// narrow has the system keep little.
+// narrow makes the socket's buffers small.
 func narrow(t *testing.T, c *stream.Conn) {
 	t.Helper()
 	check(t, c.SetWriteBuffer(64<<10))
@@ -59,8 +59,8 @@ func narrow(t *testing.T, c *stream.Conn) {
 
 func ioCopy(to, from *stream.Conn) (int64, error) { return io.Copy(to, from) }
 
-// TestCopy: from tasks, from goroutines, small and large, with a reader that keeps
-// up and one that does not.
+// TestCopy copies from tasks and goroutines, small and large amounts, with a reader
+// that keeps up and one that does not.
 func TestCopy(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		ways := map[string]func(to, from *stream.Conn) (int64, error){
@@ -89,23 +89,23 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// noNative is a system that can do no more than sockets.
+// noNative is a kernel with nothing but sockets.
 type noNative struct{ kernel.Sockets }
 
-// halfNative cannot splice what it is asked to, whatever it says.
+// halfNative claims to splice, but fails when called.
 type halfNative struct {
 	kernel.Sockets
 	kernel.Native
-	asked int
+	calls int
 }
 
 func (h *halfNative) Splice(int, int, int) (int, error) {
-	h.asked++
+	h.calls++
 	return 0, syscall.EINVAL
 }
 
-// TestCopyWhereNothingCanBeSpliced falls back to reading and writing.
-func TestCopyWhereNothingCanBeSpliced(t *testing.T) {
+// TestCopyWithoutSplice checks that a copy falls back to reading and writing.
+func TestCopyWithoutSplice(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		k, err := kernel.Open("")
 		check(t, err)
@@ -118,15 +118,15 @@ func TestCopyWhereNothingCanBeSpliced(t *testing.T) {
 			copied(t, ctx, "tcp", 4<<20, true, ioCopy)
 			return nil
 		})
-		if half && h.asked != 1 {
-			t.Errorf("asked %d times", h.asked)
+		if half && h.calls != 1 {
+			t.Errorf("called %d times", h.calls)
 		}
 	}
 }
 
-// TestCopyCutShort: cancelled while it waits for room, it leaves nothing behind
-// that the next copy would send.
-func TestCopyCutShort(t *testing.T) {
+// TestCancelledCopyLeavesNothingBehind cancels a copy that waits for writability.
+// The next copy must not send leftovers of it.
+func TestCancelledCopyLeavesNothingBehind(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, end := range []string{"cancel", "close"} {
 			source, in := pair(t, ctx, "tcp")
@@ -162,24 +162,25 @@ func TestCopyCutShort(t *testing.T) {
 	})
 }
 
-// dawdler lets others run before it takes what it is given.
-type dawdler struct {
+// yieldingWriter lets other tasks run before it uses the bytes.
+type yieldingWriter struct {
 	ctx   context.Context
 	noise func()
 	bytes.Buffer
 }
 
-func (d *dawdler) Write(p []byte) (int, error) {
+func (d *yieldingWriter) Write(p []byte) (int, error) {
 	d.noise()
 	return d.Buffer.Write(p)
 }
 
-// TestCopyToAWriterThatWaits: what it is given is not written over meanwhile.
+// TestCopyToAWriterThatWaits checks that the writer's bytes are not overwritten
+// meanwhile.
 func TestCopyToAWriterThatWaits(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		source, in := pair(t, ctx, "unix")
 		a, b := pair(t, ctx, "unix")
-		d := &dawdler{ctx: ctx, noise: func() {
+		d := &yieldingWriter{ctx: ctx, noise: func() {
 			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 				n.Go(func(context.Context) error { _, err := b.ReadBorrow(); return err })
 				_, err := a.Write(make([]byte, 100_000))
@@ -200,7 +201,7 @@ func TestCopyToAWriterThatWaits(t *testing.T) {
 	})
 }
 
-// TestCopyErrors: which side has failed, and how much went out.
+// TestCopyErrors checks which side's error is returned, and the count.
 func TestCopyErrors(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		broken := errors.New("broken")

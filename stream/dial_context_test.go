@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// TestDialWithoutTask: a library that dials with a context of its own gets an error
-// that says what to do, and not a panic on a goroutine of its own.
+// TestDialWithoutTask checks that a library that dials with a context of its own
+// gets an error with advice, not a panic in one of its goroutines.
 func TestDialWithoutTask(t *testing.T) {
 	for name, dial := range map[string]func(context.Context) (net.Conn, error){
 		"DialContext": func(ctx context.Context) (net.Conn, error) {
@@ -28,7 +28,7 @@ func TestDialWithoutTask(t *testing.T) {
 			c, err := stream.Dial(ctx, "tcp", "127.0.0.1:1")
 			return c, err
 		},
-		"a Dialer whose Context is not a task's": func(ctx context.Context) (net.Conn, error) {
+		"a Dialer with a Context that is not a task's": func(ctx context.Context) (net.Conn, error) {
 			return stream.Dialer{Context: ctx}.DialContext(ctx, "tcp", "127.0.0.1:1")
 		},
 	} {
@@ -39,8 +39,8 @@ func TestDialWithoutTask(t *testing.T) {
 	}
 }
 
-// TestDialerContext: with a Context the Dialer connects for any caller, in the run
-// that Context comes from.
+// TestDialerContext checks that a Dialer with a Context connects for any caller, in
+// the run that the Context comes from.
 func TestDialerContext(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
@@ -57,17 +57,17 @@ func TestDialerContext(t *testing.T) {
 		canEnd, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		for _, theirs := range []context.Context{context.Background(), canEnd, ctx} {
-			for who, call := range map[string]func(func() error) error{
+			for caller, call := range map[string]func(func() error) error{
 				"a task":      func(fn func() error) error { return fn() },
 				"a goroutine": func(fn func() error) error { return inGoroutine(ctx, fn) },
 			} {
 				if err := call(func() error { return greet(theirs) }); err != nil {
-					t.Errorf("%s with %v: %v", who, theirs, err)
+					t.Errorf("%s with %v: %v", caller, theirs, err)
 				}
 				c, err := ln.AcceptConn()
 				check(t, err)
 				if got, err := io.ReadAll(c); string(got) != "hello" {
-					t.Errorf("%s: %q, %v", who, got, err)
+					t.Errorf("%s: %q, %v", caller, got, err)
 				}
 				c.Close()
 			}
@@ -75,14 +75,14 @@ func TestDialerContext(t *testing.T) {
 	})
 }
 
-// TestDialerContextEnds: the caller's context still ends the attempt, before and
-// while it is made, with its own reason.
+// TestDialerContextEnds checks that the caller's context still ends the dial, before
+// and during it, with its own cause.
 func TestDialerContextEnds(t *testing.T) {
-	address := silent(t, "127.0.0.1")
+	address := unresponsiveAddr(t, "127.0.0.1")
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		reason := errors.New("not any more")
 		d := stream.Dialer{Context: ctx}
-		for who, call := range map[string]func(func() error) error{
+		for caller, call := range map[string]func(func() error) error{
 			"a task":      func(fn func() error) error { return fn() },
 			"a goroutine": func(fn func() error) error { return inGoroutine(ctx, fn) },
 		} {
@@ -90,20 +90,20 @@ func TestDialerContextEnds(t *testing.T) {
 			end(reason)
 			err := call(func() error { _, err := d.Dial(ended, "tcp", listen(t, ctx, "tcp").Addr().String()); return err })
 			if !errors.Is(err, reason) {
-				t.Errorf("%s with a context that has ended: %v", who, err)
+				t.Errorf("%s with a context that has ended: %v", caller, err)
 			}
 			late, stop := context.WithTimeout(context.Background(), 10*time.Millisecond)
 			err = call(func() error { _, err := d.Dial(late, "tcp", address); return err })
 			stop()
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s with a deadline: %v", who, err)
+				t.Errorf("%s with a deadline: %v", caller, err)
 			}
 		}
 	})
 }
 
-// TestDialerContextForNetHTTP: http.Transport dials on its own goroutines, also for
-// requests whose context knows of no task.
+// TestDialerContextForNetHTTP: http.Transport dials on its own goroutines, and for
+// requests with contexts that come from no task.
 func TestDialerContextForNetHTTP(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })}

@@ -17,8 +17,9 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// silent is an address that accepts nobody and refuses nobody: its backlog is full.
-func silent(t *testing.T, ip string) string {
+// unresponsiveAddr returns an address that neither accepts nor refuses: its backlog
+// is full.
+func unresponsiveAddr(t *testing.T, ip string) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	check(t, err)
@@ -29,7 +30,7 @@ func silent(t *testing.T, ip string) string {
 	sa, err := syscall.Getsockname(fd)
 	check(t, err)
 	at := sa.(*syscall.SockaddrInet4)
-	for range 3 { // one is enough on Linux; the others wait in vain
+	for range 3 { // one is enough on Linux; the others never connect
 		c, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 		check(t, err)
 		check(t, syscall.SetNonblock(c, true))
@@ -42,8 +43,8 @@ func silent(t *testing.T, ip string) string {
 	return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
 }
 
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
+// refusingAddr returns an address without a listener.
+func refusingAddr(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -51,21 +52,21 @@ func refusing(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestDialRefused fails as net does.
+// TestDialRefused checks that Dial fails as net's does.
 func TestDialRefused(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
-		address := refusing(t)
+		address := refusingAddr(t)
 		_, err := stream.Dial(ctx, "tcp", address)
 		var op *net.OpError
 		if !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &op) || op.Op != "dial" || op.Addr.String() != address {
 			t.Errorf("%v", err)
 		}
-		_, err = stream.Dial(ctx, "unix", t.TempDir()+"/nobody")
+		_, err = stream.Dial(ctx, "unix", t.TempDir()+"/missing")
 		want(t, "unix", err, syscall.ENOENT, os.ErrNotExist)
 	})
 }
 
-// TestDialBadInput is told at once, by the errors that net has.
+// TestDialBadInput checks that bad input fails at once with net's errors.
 func TestDialBadInput(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, bad := range []struct{ network, address, text string }{
@@ -90,10 +91,10 @@ func TestDialBadInput(t *testing.T) {
 	})
 }
 
-// TestDialTimesOut: by the Dialer's time, by a scope, from tasks and goroutines. No
-// descriptor is left: run counts them.
+// TestDialTimesOut covers the Dialer's timeout and a scope's, from tasks and
+// goroutines. Run counts descriptors.
 func TestDialTimesOut(t *testing.T) {
-	address := silent(t, "127.0.0.1")
+	address := unresponsiveAddr(t, "127.0.0.1")
 	d := stream.Dialer{Timeout: 2 * time.Millisecond}
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		open := descriptors(t)
@@ -117,10 +118,10 @@ func TestDialTimesOut(t *testing.T) {
 	})
 }
 
-// TestDialCancelled: while it waits, and before it began; by scopes, and by the
-// context of a goroutine.
+// TestDialCancelled cancels a dial before and during it, by scopes and by a
+// goroutine's context.
 func TestDialCancelled(t *testing.T) {
-	address := silent(t, "127.0.0.1")
+	address := unresponsiveAddr(t, "127.0.0.1")
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		open := descriptors(t)
 		check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -155,27 +156,27 @@ func TestDialCancelled(t *testing.T) {
 	})
 }
 
-// names is a resolver that knows one name.
-type names struct{ ips []netip.Addr }
+// oneName is a resolver that knows one name.
+type oneName struct{ ips []netip.Addr }
 
-func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+func (n oneName) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	if host != "many" {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
 	return n.ips, nil
 }
 
-// TestDialTriesAllAddresses: the first refuses, the second is silent, the third
-// answers; nobody waits for the silent one to its end.
+// TestDialTriesAllAddresses: the first address refuses, the second is unresponsive,
+// the third answers. Dial does not wait for the second one to time out.
 func TestDialTriesAllAddresses(t *testing.T) {
 	for _, backend := range kernel.Backends() {
 		t.Run(backend, func(t *testing.T) {
-			_, service, _ := net.SplitHostPort(silent(t, "127.0.0.2"))
+			_, service, _ := net.SplitHostPort(unresponsiveAddr(t, "127.0.0.2"))
 			k, err := kernel.Open(backend)
 			check(t, err)
-			k.Resolver = names{[]netip.Addr{netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.5")}}
+			k.Resolver = oneName{[]netip.Addr{netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.5")}}
 			run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
-				ln, err := stream.Listen(ctx, "tcp", "127.0.0.5:"+service) // where nobody else is
+				ln, err := stream.Listen(ctx, "tcp", "127.0.0.5:"+service) // an address that is used nowhere else
 				check(t, err)
 				c, err := stream.Dial(ctx, "tcp", "many:"+service)
 				check(t, err)
@@ -183,12 +184,12 @@ func TestDialTriesAllAddresses(t *testing.T) {
 					t.Errorf("connected to %s", got)
 				}
 				if n := spindle.LoopOf(ctx).Stats(); n.Timers != 0 || n.FDs != 2 {
-					t.Errorf("left: %+v", n)
+					t.Errorf("loop is not idle: %+v", n)
 				}
 				_, err = stream.Dial(ctx, "tcp", "none:"+service)
 				var dns *net.DNSError
 				if !errors.As(err, &dns) || !dns.IsNotFound {
-					t.Errorf("a name that is not known: %v", err)
+					t.Errorf("unknown name: %v", err)
 				}
 				return nil
 			})
@@ -196,7 +197,7 @@ func TestDialTriesAllAddresses(t *testing.T) {
 	}
 }
 
-// TestDialFrom: the local end may be chosen.
+// TestDialFrom checks that the local address can be chosen.
 func TestDialFrom(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")

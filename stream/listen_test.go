@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// TestListenerClosedWithWaitersAndPending: those who wait are told, and so are
-// those who were accepted ahead. Descriptors are counted by run.
+// TestListenerClosedWithWaitersAndPending checks that Accept calls fail and that
+// peers of pending connections see the end. Run counts descriptors.
 func TestListenerClosedWithWaitersAndPending(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
@@ -43,21 +43,22 @@ func TestListenerClosedWithWaitersAndPending(t *testing.T) {
 		c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
 		check(t, err)
 		fds := spindle.LoopOf(ctx).Stats().FDs
-		until(t, ctx, func() bool { return len(descriptors(t)) == before+2 }) // accepted ahead
+		until(t, ctx, func() bool { return len(descriptors(t)) == before+2 }) // the pending one
 		check(t, ln.Close())
 		_, err = c.Read(make([]byte, 1))
-		want(t, "Read by who was accepted and not asked for", err, io.EOF, syscall.ECONNRESET)
+		want(t, "Read by the peer of a pending connection", err, io.EOF, syscall.ECONNRESET)
 		if now := spindle.LoopOf(ctx).Stats().FDs; now != fds-1 {
 			t.Errorf("%d descriptors watched before, %d after", fds, now)
 		}
 	})
 }
 
-// TestLoopEndsWithPending: connections that nobody asked for, and the path of a
-// socket, do not outlive the loop; also if a goroutine has just closed the listener.
-func TestLoopEndsWithPending(t *testing.T) {
-	for _, elsewhere := range []bool{false, true} {
-		path := t.TempDir() + "/s" // not the subtest's, which would remove it
+// TestLoopClosesWithPendingConnections checks that pending connections and the
+// socket's path do not outlive the loop, even if a goroutine has just closed the
+// listener.
+func TestLoopClosesWithPendingConnections(t *testing.T) {
+	for _, closeFirst := range []bool{false, true} {
+		path := t.TempDir() + "/s" // not the subtest's TempDir, which would remove it
 		onReal(t, func(t *testing.T, ctx context.Context) {
 			ln, err := stream.Listen(ctx, "unix", path)
 			check(t, err)
@@ -68,41 +69,41 @@ func TestLoopEndsWithPending(t *testing.T) {
 			t.Cleanup(func() { c.Close() })
 			until(t, ctx, func() bool { return len(descriptors(t)) == before+2 })
 			c.Close()
-			if elsewhere {
+			if closeFirst {
 				closed := make(chan error, 1)
 				go func() { closed <- ln.Close() }()
-				if err := <-closed; err != nil { // the loop waits here, and has not heard of it
+				if err := <-closed; err != nil { // the loop waits here and has not run the close yet
 					t.Error(err)
 				}
 			}
 		})
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the socket's path is there still: %v", err)
+			t.Errorf("the socket's path still exists: %v", err)
 		}
 	}
 }
 
-// famine is a system that is out of descriptors for a while.
-type famine struct {
+// outOfFDs is a kernel that runs out of descriptors for a while.
+type outOfFDs struct {
 	kernel.Sockets
-	left  int // how often Accept still fails
-	asked int
+	failures int // number of Accept calls that still fail
+	calls    int
 }
 
-func (f *famine) Accept(fd int) (int, error) {
-	f.asked++
-	if f.left > 0 {
-		f.left--
+func (f *outOfFDs) Accept(fd int) (int, error) {
+	f.calls++
+	if f.failures > 0 {
+		f.failures--
 		return -1, syscall.EMFILE
 	}
 	return f.Sockets.Accept(fd)
 }
 
-// TestAcceptOutOfDescriptors: it looks away for a while, and then goes on.
+// TestAcceptOutOfDescriptors checks that accepting pauses and then continues.
 func TestAcceptOutOfDescriptors(t *testing.T) {
 	k, err := kernel.Open("")
 	check(t, err)
-	f := &famine{Sockets: k.Sockets, left: 3}
+	f := &outOfFDs{Sockets: k.Sockets, failures: 3}
 	k.Sockets = f
 	run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
 		ln := listen(t, ctx, "tcp")
@@ -110,14 +111,14 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 		check(t, err)
 		_, err = ln.Accept()
 		check(t, err)
-		if f.asked > 6 {
-			t.Errorf("asked %d times", f.asked)
+		if f.calls > 6 {
+			t.Errorf("called %d times", f.calls)
 		}
 		return nil
 	})
 }
 
-// TestAcceptCancelled: who is cancelled takes no connection along.
+// TestAcceptCancelled checks that a cancelled Accept loses no connection.
 func TestAcceptCancelled(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
@@ -139,12 +140,12 @@ func TestAcceptCancelled(t *testing.T) {
 			check(t, err)
 		})
 		if first == nil {
-			t.Error("nobody was accepted")
+			t.Error("no connection was accepted")
 		}
 	})
 }
 
-// TestAcceptAhead: more connections than are accepted ahead, and nobody is lost.
+// TestAcceptAhead opens more connections than are accepted ahead. None is lost.
 func TestAcceptAhead(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
@@ -178,8 +179,9 @@ func TestAcceptAhead(t *testing.T) {
 	})
 }
 
-// TestListenTaken: the port of another is refused, unless both share it.
-func TestListenTaken(t *testing.T) {
+// TestListenOnAddressInUse checks that a second listener fails, unless both set
+// ReusePort.
+func TestListenOnAddressInUse(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
 		_, err := stream.Listen(ctx, "tcp", ln.Addr().String())
@@ -193,8 +195,9 @@ func TestListenTaken(t *testing.T) {
 	})
 }
 
-// TestListenEverywhere: without a host both families are served.
-func TestListenEverywhere(t *testing.T) {
+// TestListenOnAllAddresses checks that a listener without a host serves both
+// families.
+func TestListenOnAllAddresses(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln, err := stream.Listen(ctx, "tcp", ":0")
 		check(t, err)
@@ -212,21 +215,21 @@ func TestListenEverywhere(t *testing.T) {
 	})
 }
 
-// ancient is a system without IPv6.
-type ancient struct{ kernel.Sockets }
+// noIPv6 is a kernel without IPv6.
+type noIPv6 struct{ kernel.Sockets }
 
-func (a ancient) Socket(f kernel.Family, t kernel.Type) (int, error) {
+func (a noIPv6) Socket(f kernel.Family, t kernel.Type) (int, error) {
 	if f == kernel.IPv6 {
 		return -1, syscall.EAFNOSUPPORT
 	}
 	return a.Sockets.Socket(f, t)
 }
 
-// TestListenWithoutIPv6: everywhere is then everywhere in IPv4.
+// TestListenWithoutIPv6 checks the fallback to all IPv4 addresses.
 func TestListenWithoutIPv6(t *testing.T) {
 	k, err := kernel.Open("")
 	check(t, err)
-	k.Sockets = ancient{k.Sockets}
+	k.Sockets = noIPv6{k.Sockets}
 	run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", ":0")
 		check(t, err)
@@ -245,8 +248,9 @@ func TestListenWithoutIPv6(t *testing.T) {
 	})
 }
 
-// TestThePathOfAnother: a path that somebody else has taken meanwhile stays.
-func TestThePathOfAnother(t *testing.T) {
+// TestCloseKeepsAReplacedPath checks that Close does not remove a path that another
+// socket has taken.
+func TestCloseKeepsAReplacedPath(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		for name, open := range map[string]func(path string) (io.Closer, error){
 			"Listener":   func(path string) (io.Closer, error) { return stream.Listen(ctx, "unix", path) },
@@ -255,7 +259,7 @@ func TestThePathOfAnother(t *testing.T) {
 			path := t.TempDir() + "/s"
 			first, err := open(path)
 			check(t, err)
-			check(t, os.Rename(path, path+".old")) // keeps its number from being used again
+			check(t, os.Rename(path, path+".old")) // keeps its inode from being reused
 			second, err := open(path)
 			check(t, err)
 			check(t, first.Close())

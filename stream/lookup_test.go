@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// resolver is a Resolver that answers as it is told.
+// resolver is a function as a Resolver.
 type resolver func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 func (r resolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
@@ -29,7 +29,7 @@ func withResolver(t *testing.T, r resolver, program func(context.Context) error)
 	}
 	k.Resolver = r
 	err = spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Kernel: k}}, program)
-	if err != nil { // a look-up that was given up may outlive the run
+	if err != nil { // an abandoned lookup may outlive the run
 		t.Error(err)
 	}
 }
@@ -43,7 +43,7 @@ func ExampleLookupNetIP() {
 	// Output: [127.0.0.1]
 }
 
-func TestAddressesAreInTheirOwnForm(t *testing.T) {
+func TestLookupUnmapsIPv4Addresses(t *testing.T) {
 	withResolver(t, func(context.Context, string, string) ([]netip.Addr, error) {
 		return []netip.Addr{netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("2001:db8::1")}, nil
 	}, func(ctx context.Context) error {
@@ -55,7 +55,7 @@ func TestAddressesAreInTheirOwnForm(t *testing.T) {
 	})
 }
 
-func TestAFailedLookUpSaysSo(t *testing.T) {
+func TestFailedLookup(t *testing.T) {
 	withResolver(t, func(_ context.Context, _, host string) ([]netip.Addr, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}, func(ctx context.Context) error {
@@ -67,11 +67,12 @@ func TestAFailedLookUpSaysSo(t *testing.T) {
 	})
 }
 
-// TestACancelledLookUpEndsAtOnce, and the resolver is told.
-func TestACancelledLookUpEndsAtOnce(t *testing.T) {
-	asked, ended := make(chan struct{}), make(chan struct{})
+// TestCancelledLookup checks that the call returns at once and that the resolver's
+// context ends.
+func TestCancelledLookup(t *testing.T) {
+	called, ended := make(chan struct{}), make(chan struct{})
 	withResolver(t, func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
-		close(asked)
+		close(called)
 		<-ctx.Done()
 		close(ended)
 		return nil, ctx.Err()
@@ -79,7 +80,7 @@ func TestACancelledLookUpEndsAtOnce(t *testing.T) {
 		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			l := spindle.LoopOf(ctx)
 			go func() {
-				<-asked
+				<-called
 				l.Post(func() { s.Cancel(nil) })
 			}()
 			_, err := stream.LookupNetIP(ctx, "ip", "slow")

@@ -15,7 +15,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// packets is a PacketConn at a free place of a network.
+// packets returns a PacketConn at a free address of a network.
 func packets(t *testing.T, ctx context.Context, network string) *stream.PacketConn {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -32,7 +32,7 @@ func packets(t *testing.T, ctx context.Context, network string) *stream.PacketCo
 
 var packetNetworks = []string{"udp", "udp4", "udp6", "unixgram"}
 
-// TestPackets go there and back, to whoever sent them; from tasks and goroutines.
+// TestPackets sends datagrams and replies, from tasks and goroutines.
 func TestPackets(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range packetNetworks {
@@ -62,18 +62,18 @@ func TestPackets(t *testing.T) {
 			check(t, b.Close())
 			if network == "unixgram" {
 				if _, err := os.Stat(a.LocalAddr().String()); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("the path is there still: %v", err)
+					t.Errorf("the socket's path still exists: %v", err)
 				}
 			}
 		}
 	})
 }
 
-// TestPacketsByAddrPort: also between the families, and without garbage.
+// TestPacketsByAddrPort covers datagrams between the IP families, and allocations.
 func TestPacketsByAddrPort(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		a := packets(t, ctx, "udp")
-		b, err := stream.ListenPacket(ctx, "udp", ":0") // of both families
+		b, err := stream.ListenPacket(ctx, "udp", ":0") // both families
 		check(t, err)
 		toB := netip.AddrPortFrom(a.LocalAddrPort().Addr(), b.LocalAddrPort().Port())
 		p, q := []byte("hello"), make([]byte, 10)
@@ -99,7 +99,8 @@ func TestPacketsByAddrPort(t *testing.T) {
 	})
 }
 
-// TestPacketTruncated: the rest is dropped, as net has it; ReadPacket tells.
+// TestPacketTruncated checks that the rest of a datagram is dropped, as in net. Only
+// ReadPacket reports it.
 func TestPacketTruncated(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range packetNetworks {
@@ -125,7 +126,7 @@ func TestPacketTruncated(t *testing.T) {
 	})
 }
 
-// TestPacketRefused: a connected one learns that nobody is there.
+// TestPacketRefused checks that a connected socket fails if there is no receiver.
 func TestPacketRefused(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		gone := packets(t, ctx, "udp")
@@ -139,23 +140,24 @@ func TestPacketRefused(t *testing.T) {
 				return nil
 			})
 			waiting(t, ctx, 1, "PacketConn.Read")
-			_, err := c.Write([]byte("anybody?"))
+			_, err := c.Write([]byte("hello?"))
 			check(t, err)
 		})
-		_, err = c.Write([]byte("anybody?"))
+		_, err = c.Write([]byte("hello?"))
 		check(t, err)
-		_, err = c.Write([]byte("anybody?"))
+		_, err = c.Write([]byte("hello?"))
 		want(t, "Write", err, syscall.ECONNREFUSED)
 		var op *net.OpError
 		if !errors.As(err, &op) || op.Addr.String() != gone.LocalAddr().String() || op.Source.String() != c.LocalAddr().String() {
 			t.Errorf("%v", err)
 		}
-		_, err = stream.DialPacket(ctx, "unixgram", t.TempDir()+"/nobody")
+		_, err = stream.DialPacket(ctx, "unixgram", t.TempDir()+"/missing")
 		want(t, "unixgram", err, syscall.ENOENT)
 	})
 }
 
-// TestPacketConnected talks to one only.
+// TestPacketConnected checks that a connected socket exchanges datagrams with its
+// peer only.
 func TestPacketConnected(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range []string{"udp", "udp6"} {
@@ -182,7 +184,7 @@ func TestPacketConnected(t *testing.T) {
 			_, err = server.Write(p)
 			want(t, "Write of one that is not", err, syscall.EDESTADDRREQ)
 			_, err = server.WriteTo(p, nil)
-			want(t, "WriteTo nobody", err, syscall.EDESTADDRREQ)
+			want(t, "WriteTo without an address", err, syscall.EDESTADDRREQ)
 		}
 		c := packets(t, ctx, "udp4")
 		_, err := c.WriteTo([]byte("x"), &net.UDPAddr{IP: net.IPv6loopback, Port: 1})
@@ -197,8 +199,8 @@ func TestPacketConnected(t *testing.T) {
 	})
 }
 
-// TestPacketWaitsForRoom: of Unix sockets none is lost; the sender waits, by an
-// event if it is connected, and otherwise by trying again.
+// TestPacketWaitsForRoom checks that Unix sockets lose no datagram. A connected
+// sender waits for an event, an unconnected one tries again.
 func TestPacketWaitsForRoom(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, connected := range []bool{false, true} {
@@ -234,14 +236,14 @@ func TestPacketWaitsForRoom(t *testing.T) {
 			check(t, a.Close())
 			check(t, b.Close())
 			if n := spindle.LoopOf(ctx).Stats(); n.Timers != 0 || n.FDs != 0 {
-				t.Errorf("left: %+v", n)
+				t.Errorf("loop is not idle: %+v", n)
 			}
 		}
 	})
 }
 
-// TestPacketEnds: by deadline, by cancellation, by Close.
-func TestPacketEnds(t *testing.T) {
+// TestPacketCallsEnd covers deadlines, cancellation and Close.
+func TestPacketCallsEnd(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		c, sink := packets(t, ctx, "unixgram"), packets(t, ctx, "unixgram")
 		read := func() error { _, _, err := c.ReadFrom(make([]byte, 1)); return err }
@@ -283,7 +285,7 @@ func TestPacketEnds(t *testing.T) {
 	})
 }
 
-// TestPacketsFromGoroutines: many at once, and at the end of the run.
+// TestPacketsFromGoroutines makes many calls at once, and calls while the run ends.
 func TestPacketsFromGoroutines(t *testing.T) {
 	var calls sync.WaitGroup
 	run(t, spindle.Options{}, func(ctx context.Context) error {

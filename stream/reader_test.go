@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// TestReader reads messages of every kind, however the bytes come.
+// TestReader reads messages of every kind, in chunks of all sizes.
 func TestReader(t *testing.T) {
 	const text = "first line\r\nsecond\n\n12345until--and more--tail"
 	sources := map[string]func() io.Reader{
@@ -49,22 +49,23 @@ func TestReader(t *testing.T) {
 			}
 			for _, read := range []func() ([]byte, error){r.ReadLine, until("x"), func() ([]byte, error) { return r.ReadExactly(1) }} {
 				if _, err := read(); err != io.EOF {
-					t.Errorf("behind the end: %v", err)
+					t.Errorf("after the end: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// TestReaderLimit: a message that is too long is refused, and no byte is lost.
+// TestReaderLimit checks that a message over the limit fails and that no byte is
+// lost.
 func TestReaderLimit(t *testing.T) {
 	for _, source := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
 		r := stream.NewReader(source(strings.NewReader("1234567\n12345678\nrest")), 8)
 		if line, err := r.ReadLine(); string(line) != "1234567" || err != nil {
-			t.Errorf("just as long as the limit: %q, %v", line, err)
+			t.Errorf("message of the limit's length: %q, %v", line, err)
 		}
 		var limit *stream.LimitError
-		for range 2 { // again and again
+		for range 2 { // repeatedly
 			if _, err := r.ReadLine(); !errors.As(err, &limit) || limit.Limit != 8 {
 				t.Errorf("longer: %v", err)
 			}
@@ -85,12 +86,12 @@ func TestReaderLimit(t *testing.T) {
 		t.Errorf("%d, %v", len(line), err)
 	}
 	if _, err := r.ReadLine(); err == nil {
-		t.Error("longer than the usual limit")
+		t.Error("longer than the default limit")
 	}
 }
 
-// TestReaderGoesOn: an error that is not the end leaves everything as it was.
-func TestReaderGoesOn(t *testing.T) {
+// TestReaderResumesAfterError checks that a temporary error changes nothing.
+func TestReaderResumesAfterError(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
 		r := stream.NewReader(a, 0)
@@ -116,7 +117,7 @@ func TestReaderGoesOn(t *testing.T) {
 			t.Errorf("%q, %v", line, err)
 		}
 		if n := r.Buffered(); n != 4 {
-			t.Errorf("%d bytes ahead", n)
+			t.Errorf("%d bytes buffered", n)
 		}
 		b.Close()
 		if _, err := r.ReadLine(); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -125,7 +126,8 @@ func TestReaderGoesOn(t *testing.T) {
 	})
 }
 
-// TestReaderErrorWithBytes: an error that comes with bytes is told after them, once.
+// TestReaderErrorWithBytes checks that an error returned along with bytes is
+// reported after them, once.
 func TestReaderErrorWithBytes(t *testing.T) {
 	broken := errors.New("broken")
 	source := io.MultiReader(&both{[]byte("ab"), broken}, strings.NewReader("c\n"))
@@ -146,7 +148,7 @@ func TestReaderErrorWithBytes(t *testing.T) {
 	}
 }
 
-// both is bytes together with an error, then the end.
+// both returns bytes together with an error, and then io.EOF.
 type both struct {
 	p   []byte
 	err error
@@ -158,7 +160,7 @@ func (b *both) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestReaderMisuse is named, and so is a source that makes no progress.
+// TestReaderMisuse checks the panic messages, and a source that makes no progress.
 func TestReaderMisuse(t *testing.T) {
 	r := stream.NewReader(strings.NewReader(""), 0)
 	for text, call := range map[string]func(){
@@ -184,62 +186,62 @@ type idler struct{}
 
 func (idler) Read([]byte) (int, error) { return 0, nil }
 
-// FuzzReader holds it to a model: all the bytes in one slice.
+// FuzzReader compares a Reader with a model: all the bytes in one slice.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("a\nbc--d\n"), []byte{0, 1, 2, 3, 9, 200}, byte(5))
 	f.Fuzz(func(t *testing.T, data, calls []byte, limit byte) {
 		most := int(limit)%40 + 1
 		r := stream.NewReader(iotest.HalfReader(iotest.DataErrReader(bytes.NewReader(data))), most)
-		left := data
+		rest := data
 		for _, call := range calls {
-			n := -1 // what a model would take; -1 for none
+			n := -1 // length of the message in the model; -1 for none
 			var got []byte
 			var err error
 			switch n2 := int(call) / 4; call % 4 {
 			case 0:
 				got, err = r.ReadUntil([]byte{'\n'})
-				if i := bytes.IndexByte(left, '\n'); i >= 0 {
+				if i := bytes.IndexByte(rest, '\n'); i >= 0 {
 					n = i + 1
 				}
 			case 1:
 				got, err = r.ReadUntil([]byte("--"))
-				if i := bytes.Index(left, []byte("--")); i >= 0 {
+				if i := bytes.Index(rest, []byte("--")); i >= 0 {
 					n = i + 2
 				}
 			case 2:
 				got, err = r.ReadExactly(n2)
-				if n = n2; n > len(left) && n <= most {
+				if n = n2; n > len(rest) && n <= most {
 					n = -1
 				}
 			case 3:
-				got = make([]byte, n2+1) // DataErrReader hangs when asked for nothing
+				got = make([]byte, n2+1) // DataErrReader hangs on an empty Read
 				m, e := r.Read(got)
-				if !bytes.HasPrefix(left, got[:m]) || e != nil && e != io.EOF {
-					t.Fatalf("Read: %q, %v of %q", got[:m], e, left)
+				if !bytes.HasPrefix(rest, got[:m]) || e != nil && e != io.EOF {
+					t.Fatalf("Read: %q, %v of %q", got[:m], e, rest)
 				}
-				left = left[m:]
+				rest = rest[m:]
 				continue
 			}
 			var tooLong *stream.LimitError
 			var incomplete *stream.IncompleteError
 			switch {
 			case errors.As(err, &tooLong):
-				if n >= 0 && n <= most || n < 0 && len(left) < most {
-					t.Fatalf("%v, but %d of %q", err, n, left)
+				if n >= 0 && n <= most || n < 0 && len(rest) < most {
+					t.Fatalf("%v, but %d of %q", err, n, rest)
 				}
 			case errors.As(err, &incomplete):
-				if n >= 0 || !bytes.Equal(incomplete.Partial, left) {
-					t.Fatalf("%v with %q of %q", err, incomplete.Partial, left)
+				if n >= 0 || !bytes.Equal(incomplete.Partial, rest) {
+					t.Fatalf("%v with %q of %q", err, incomplete.Partial, rest)
 				}
-				left = nil
+				rest = nil
 			case err == io.EOF:
-				if len(left) > 0 {
-					t.Fatalf("the end, before %q", left)
+				if len(rest) > 0 {
+					t.Fatalf("the end, before %q", rest)
 				}
-			case err != nil || n < 0 || n > most || !bytes.Equal(got, left[:n]):
-				t.Fatalf("%q, %v; want %d of %q", got, err, n, left)
+			case err != nil || n < 0 || n > most || !bytes.Equal(got, rest[:n]):
+				t.Fatalf("%q, %v; want %d of %q", got, err, n, rest)
 			default:
-				left = left[n:]
+				rest = rest[n:]
 			}
 		}
 	})

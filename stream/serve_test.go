@@ -23,7 +23,7 @@ func echo(_ context.Context, c *stream.Conn) error {
 	return err
 }
 
-// served runs a server and a client; it returns what Serve has.
+// served runs a server and a client and returns Serve's error.
 func served(t *testing.T, ctx context.Context, sc stream.ServeConfig, h handler, client func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope)) (err error) {
 	t.Helper()
 	ln := listen(t, ctx, "tcp")
@@ -62,8 +62,8 @@ func ask(t *testing.T, c *stream.Conn) {
 	}
 }
 
-// TestServeUntilCancelled: handlers are cancelled with the serving, and their
-// connections closed.
+// TestServeUntilCancelled checks that handlers are cancelled with the server and
+// that their connections are closed.
 func TestServeUntilCancelled(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		handlers := 0
@@ -83,12 +83,13 @@ func TestServeUntilCancelled(t *testing.T) {
 		})
 		want(t, "Serve", err, context.Canceled)
 		if handlers != 0 {
-			t.Errorf("%d handlers are left", handlers)
+			t.Errorf("%d handlers still run", handlers)
 		}
 	})
 }
 
-// TestServeUntilClosed: with the listener closed the handlers go on to their ends.
+// TestServeUntilClosed checks that handlers run to their end after the listener is
+// closed.
 func TestServeUntilClosed(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ended := false
@@ -107,8 +108,8 @@ func TestServeUntilClosed(t *testing.T) {
 	})
 }
 
-// TestServeDrains: cancelled, it accepts no more; handlers go on, and those that
-// take longer than the drain are cancelled.
+// TestServeDrains checks that a cancelled server accepts no more, that its handlers
+// continue, and that those that exceed Drain are cancelled.
 func TestServeDrains(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ends := map[string]error{}
@@ -126,20 +127,20 @@ func TestServeDrains(t *testing.T) {
 			}
 			stop.Cancel(nil)
 			until(t, ctx, func() bool { _, err := stream.Dial(ctx, "tcp", ln.Addr().String()); return err != nil })
-			ask(t, swift) // it goes on
+			ask(t, swift) // its handler continues
 			swift.Close()
 			_, err := late.Read(make([]byte, 1))
 			want(t, "Read", err, io.EOF)
 		})
 		want(t, "Serve", err, context.Canceled)
 		if err, ok := ends["swift"]; !ok || err != nil {
-			t.Errorf("who ended within the drain: %v", err)
+			t.Errorf("connection that ended within Drain: %v", err)
 		}
-		want(t, "who did not", ends["later"], context.DeadlineExceeded)
+		want(t, "connection that exceeded Drain", ends["later"], context.DeadlineExceeded)
 	})
 }
 
-// TestServeMaxConns: the next one waits until a place is free.
+// TestServeMaxConns checks that further connections wait for a free slot.
 func TestServeMaxConns(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		now, most, all := 0, 0, 0
@@ -178,44 +179,44 @@ func closedOnEach(t *testing.T, n int) func(context.Context, *stream.Listener, *
 	}
 }
 
-// TestServeGoesOnAfterHandlerFails: an error that a peer can cause is dropped, any
-// other is logged with the peer's address; neither ends the server.
-func TestServeGoesOnAfterHandlerFails(t *testing.T) {
+// TestServeContinuesAfterHandlerFails: errors that a peer can cause are dropped, any
+// other is logged with the peer's address. Neither ends the server.
+func TestServeContinuesAfterHandlerFails(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
-		left := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1},
+		failures := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, &stream.LimitError{Limit: 1},
 			fmt.Errorf("wrapped: %w", &net.OpError{Op: "read", Err: errors.New("reset")}),
 			errors.New("no such account"), &spindle.Canceled{}}
-		n := len(left)
+		n := len(failures)
 		var log strings.Builder
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		err := served(t, ctx, stream.ServeConfig{ErrorLog: logger}, func(context.Context, *stream.Conn) error {
-			err := left[0]
-			left = left[1:]
+			err := failures[0]
+			failures = failures[1:]
 			return err
 		}, closedOnEach(t, n))
 		want(t, "Serve", err, context.Canceled)
-		if len(left) > 0 {
-			t.Errorf("%d connections were not served", len(left))
+		if len(failures) > 0 {
+			t.Errorf("%d connections were not served", len(failures))
 		}
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		if len(lines) != 2 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], `err="no such account"`) ||
 			!strings.Contains(lines[0], "remote=127.0.0.1:") {
-			t.Errorf("the log says\n%s", &log)
+			t.Errorf("the log is\n%s", &log)
 		}
 	})
 }
 
-// TestServeOnErrorDecides: it hears of every error, and the one that it returns ends
-// the server.
+// TestServeOnErrorDecides checks that OnError gets every error and that an error it
+// returns ends the server.
 func TestServeOnErrorDecides(t *testing.T) {
 	harmless, broken := errors.New("harmless"), errors.New("broken")
 	on(t, func(t *testing.T, ctx context.Context) {
-		var told []error
+		var reported []error
 		sc := stream.ServeConfig{OnError: func(c *stream.Conn, err error) error {
 			if c == nil || c.RemoteAddr() == nil {
 				t.Error("which connection?")
 			}
-			told = append(told, err)
+			reported = append(reported, err)
 			if err == broken {
 				return fmt.Errorf("ended: %w", err)
 			}
@@ -223,21 +224,21 @@ func TestServeOnErrorDecides(t *testing.T) {
 		}}
 		errs := []error{io.EOF, harmless, broken}
 		err := served(t, ctx, sc, func(context.Context, *stream.Conn) error {
-			err := errs[len(told)]
+			err := errs[len(reported)]
 			return err
 		}, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
 			closedOnEach(t, len(errs))(ctx, ln, stop)
 			until(t, ctx, func() bool { return len(waiters(ctx, "Listener.Accept")) == 0 })
 		})
-		if !slices.Equal(told, errs) || !errors.Is(err, broken) || err.Error() != "ended: broken" {
-			t.Errorf("told %v, Serve ended with %v", told, err)
+		if !slices.Equal(reported, errs) || !errors.Is(err, broken) || err.Error() != "ended: broken" {
+			t.Errorf("OnError got %v, Serve returned %v", reported, err)
 		}
 	})
 }
 
-// TestServeGoesOnAfterHandlerPanics: the panic is logged with its stack in lines that
-// can be read; the others go on.
-func TestServeGoesOnAfterHandlerPanics(t *testing.T) {
+// TestServeContinuesAfterHandlerPanics checks that the panic is logged with a
+// readable stack and that other handlers continue.
+func TestServeContinuesAfterHandlerPanics(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		var log lastMessage
 		handlers := 0
@@ -257,14 +258,14 @@ func TestServeGoesOnAfterHandlerPanics(t *testing.T) {
 		})
 		want(t, "Serve", err, context.Canceled)
 		if !strings.HasPrefix(log.text, "stream: handler panicked: no\n") || !strings.Contains(log.text, "\n\t") || !strings.Contains(log.text, "serve_test.go:") {
-			t.Errorf("the log says %q", log.text)
+			t.Errorf("the log is %q", log.text)
 		}
 
 	})
 }
 
-// TestServePanicsIfOnErrorReturnsThePanic: the others are cancelled, and every
-// connection closed.
+// TestServePanicsIfOnErrorReturnsThePanic checks that the other handlers are
+// cancelled and every connection is closed.
 func TestServePanicsIfOnErrorReturnsThePanic(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")

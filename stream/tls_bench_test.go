@@ -21,14 +21,14 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// The servers that are measured are processes of their own, so that what they take
-// can be told from what their clients take. echoServer is one of them: TestMain
-// becomes it if the environment says so.
+// The measured servers run in processes of their own, so that their CPU time and
+// memory can be told from their clients'. TestMain calls echoServer if the
+// environment says so.
 
 const echoServerEnv = "SPINDLE_TEST_TLS_ECHO"
 
-// echoServers are by name: TLS on a loop, and crypto/tls on package net, which
-// reads into a buffer of a common size, or into as much as a loop has.
+// echoServers maps names to servers: TLS on a loop, and crypto/tls on package net
+// with a read buffer of a common size or of the loop's size.
 var echoServers = map[string]func(config *tls.Config){
 	"stream": func(config *tls.Config) {
 		panicIf(spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -97,8 +97,8 @@ func panicIf(err error) {
 	}
 }
 
-// echoServer serves until it is told no more, and answers each line of its input
-// by the processor time and the memory it has taken.
+// echoServer serves until its input ends. It answers each line of input with the CPU
+// time and memory it has used.
 func echoServer(kind string) {
 	go echoServers[kind](tlstest.Identity().Server)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -106,7 +106,7 @@ func echoServer(kind string) {
 		panicIf(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 		var m runtime.MemStats
 		if in.Text() == "memory" {
-			for range 5 { // a stack is halved each time
+			for range 5 { // each collection halves a stack
 				runtime.GC()
 			}
 			runtime.ReadMemStats(&m)
@@ -116,7 +116,7 @@ func echoServer(kind string) {
 	os.Exit(0)
 }
 
-// echoProcess is an echoServer seen from outside.
+// echoProcess is the parent's handle of an echoServer.
 type echoProcess struct {
 	address string
 	ask     io.WriteCloser
@@ -139,7 +139,7 @@ func startEcho(b testing.TB, kind string) *echoProcess {
 	return p
 }
 
-// used is what the process has used until now.
+// used returns what the process has used so far.
 func (p *echoProcess) used(what string) (nanoseconds, bytes int64) {
 	fmt.Fprintln(p.ask, what)
 	p.answers.Scan()
@@ -147,8 +147,8 @@ func (p *echoProcess) used(what string) (nanoseconds, bytes int64) {
 	return nanoseconds, bytes
 }
 
-// dialEcho opens connections that have each been used once. The certificate is
-// not the client's concern.
+// dialEcho opens connections and uses each once. The client does not verify the
+// certificate.
 func (p *echoProcess) dialEcho(b testing.TB, n, size int) []*tls.Conn {
 	conns := make([]*tls.Conn, n)
 	for i := range conns {
@@ -168,23 +168,22 @@ func pingPong(c *tls.Conn, buf []byte) {
 	must(io.ReadFull(c, buf))
 }
 
-// BenchmarkTLSEcho measures the processor time of a server for a message there and
-// back.
+// BenchmarkTLSEcho measures a server's CPU time for a message and its echo.
 func BenchmarkTLSEcho(b *testing.B) {
 	for _, size := range []int{128, 4 << 10, 64 << 10} {
 		for _, kind := range []string{"transport", "stream", "net64k"} {
 			b.Run(fmt.Sprintf("%d/%s", size, kind), func(b *testing.B) {
 				p := startEcho(b, kind)
 				conns := p.dialEcho(b, 32, size)
-				var left atomic.Int64
-				left.Store(int64(b.N))
+				var remaining atomic.Int64
+				remaining.Store(int64(b.N))
 				var all sync.WaitGroup
 				before, _ := p.used("time")
 				b.ResetTimer()
 				for _, c := range conns {
 					all.Go(func() {
 						buf := make([]byte, size)
-						for left.Add(-1) >= 0 {
+						for remaining.Add(-1) >= 0 {
 							pingPong(c, buf)
 						}
 					})
@@ -199,8 +198,8 @@ func BenchmarkTLSEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkTLSIdle measures the memory of a server for a connection that was used
-// once and waits. It is a slope: what any server takes is not in it.
+// BenchmarkTLSIdle measures a server's memory for a connection that was used once
+// and is idle. It is a slope, which excludes the fixed cost of a server.
 func BenchmarkTLSIdle(b *testing.B) {
 	for _, kind := range []string{"transport", "stream", "net"} {
 		b.Run(kind, func(b *testing.B) {
@@ -216,8 +215,8 @@ func BenchmarkTLSIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkTLSHandshake measures the processor time of a server for a connection
-// that is opened, used once and closed.
+// BenchmarkTLSHandshake measures a server's CPU time for a connection that is
+// opened, used once and closed.
 func BenchmarkTLSHandshake(b *testing.B) {
 	for _, kind := range []string{"transport", "stream", "net"} {
 		b.Run(kind, func(b *testing.B) {

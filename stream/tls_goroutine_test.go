@@ -18,9 +18,9 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// elsewhere runs a loop beside the test, with a listener for secured connections.
-// Ctx is that of its task.
-func elsewhere(t *testing.T, config *tls.Config) (ctx context.Context, ln *stream.TLSListener) {
+// serveTLS runs a loop beside the test, with a listener for secured connections. It
+// returns the context of the loop's task.
+func serveTLS(t *testing.T, config *tls.Config) (ctx context.Context, ln *stream.TLSListener) {
 	t.Helper()
 	ended, ready := make(chan error, 1), make(chan struct{})
 	outer, cancel := context.WithCancel(context.Background())
@@ -46,12 +46,12 @@ func elsewhere(t *testing.T, config *tls.Config) (ctx context.Context, ln *strea
 	return ctx, ln
 }
 
-// TestTLSConnFromGoroutines is the standard library's idea of a net.Conn. It holds
-// without exception, where crypto/tls itself fails what comes after a time-out: its
-// session does not outlive one of Write. Only the handshake must be over before,
-// because a time-out does end that.
+// TestTLSConnFromGoroutines runs the standard library's tests for a net.Conn. All of
+// them pass, while crypto/tls itself fails those that continue after a timeout,
+// because its session does not survive a timeout of Write. The handshake must be
+// complete first, because a timeout ends it.
 func TestTLSConnFromGoroutines(t *testing.T) {
-	ctx, ln := elsewhere(t, tlstest.Identity().Server)
+	ctx, ln := serveTLS(t, tlstest.Identity().Server)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		shaken := make(chan error, 1)
 		go func() {
@@ -76,9 +76,9 @@ func TestTLSServesNetHTTP(t *testing.T) {
 	config := tlstest.Identity().Server.Clone()
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	config.ClientCAs = tlstest.Identity().CA.Pool()
-	_, ln := elsewhere(t, config)
+	_, ln := serveTLS(t, config)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Who", r.TLS.PeerCertificates[0].Subject.CommonName)
+		w.Header().Set("Client-Name", r.TLS.PeerCertificates[0].Subject.CommonName)
 		body, _ := io.ReadAll(r.Body)
 		w.Write(body)
 	})}
@@ -86,7 +86,7 @@ func TestTLSServesNetHTTP(t *testing.T) {
 	go func() { served <- server.Serve(ln) }()
 
 	client := tlstest.Identity().Client.Clone()
-	client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("somebody")}
+	client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("alice")}
 	transport := &http.Transport{TLSClientConfig: client}
 	post(t, t.Context(), transport, "https://"+ln.Addr().String())
 	transport.CloseIdleConnections()
@@ -98,16 +98,16 @@ func TestTLSServesNetHTTP(t *testing.T) {
 	}
 }
 
-// TestTLSListenerUnderNetHTTP: a server of net/http does not see that a connection is
-// secured unless it is crypto/tls's own. A TLSListener whose configuration offers
-// HTTP/2 serves HTTP/1.1 then; HTTP/2 is for ServeTLS with a plain Listener.
+// TestTLSListenerUnderNetHTTP: a net/http server recognizes a secured connection
+// only if it is a *tls.Conn. A TLSListener with a configuration that offers HTTP/2
+// therefore serves HTTP/1.1; HTTP/2 needs ServeTLS with a plain Listener.
 func TestTLSListenerUnderNetHTTP(t *testing.T) {
 	config := tlstest.Identity().Server.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
 	chosen := config.Clone()
 	config2 := config.Clone()
 	config2.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return chosen, nil }
-	ctx, _ := elsewhere(t, config)
+	ctx, _ := serveTLS(t, config)
 	for name, c := range map[string]struct {
 		listen func() (net.Listener, error)
 		serve  func(*http.Server, net.Listener) error
@@ -147,8 +147,7 @@ func TestTLSListenerUnderNetHTTP(t *testing.T) {
 	}
 }
 
-// post sends a few requests, of which the later ones find a connection that is
-// open.
+// post sends a few requests; the later ones reuse an open connection.
 func post(t *testing.T, ctx context.Context, transport *http.Transport, url string) {
 	t.Helper()
 	body := strings.Repeat("to be sent back ", 10_000)
@@ -163,8 +162,8 @@ func post(t *testing.T, ctx context.Context, transport *http.Transport, url stri
 		if err != nil || string(got) != body {
 			t.Fatalf("%d bytes came back of %d: %v", len(got), len(body), err)
 		}
-		if who := answer.Header.Get("Who"); who != "somebody" {
-			t.Errorf("the server takes us for %q", who)
+		if name := answer.Header.Get("Client-Name"); name != "alice" {
+			t.Errorf("the client's name is %q", name)
 		}
 	}
 }
@@ -172,7 +171,7 @@ func post(t *testing.T, ctx context.Context, transport *http.Transport, url stri
 func TestTLSDialsForNetHTTP(t *testing.T) {
 	server := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Who", "somebody")
+			w.Header().Set("Client-Name", "alice")
 			body, _ := io.ReadAll(r.Body)
 			w.Write(body)
 		}),
@@ -183,14 +182,14 @@ func TestTLSDialsForNetHTTP(t *testing.T) {
 	}
 	go server.Serve(ln)
 	defer server.Close()
-	ctx, _ := elsewhere(t, tlstest.Identity().Server)
+	ctx, _ := serveTLS(t, tlstest.Identity().Server)
 	transport := &http.Transport{DialTLSContext: stream.TLS{Config: tlstest.Identity().Client}.DialContext}
 	defer transport.CloseIdleConnections()
 	post(t, ctx, transport, "https://"+ln.Addr().String())
 }
 
-// TestTLSTasksAndGoroutinesShareAConn: a task reads what a goroutine writes, on
-// each side.
+// TestTLSTasksAndGoroutinesShareAConn: on each side, a task reads and a goroutine
+// writes.
 func TestTLSTasksAndGoroutinesShareAConn(t *testing.T) {
 	const size = 1 << 20
 	data := bytes.Repeat([]byte("0123456789abcdef"), size/16)

@@ -28,10 +28,10 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 		var fault net.Error
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &fault) || !fault.Timeout() {
-			t.Errorf("the time-out is %v", err)
+			t.Errorf("the timeout: %v", err)
 		}
 		if err := c.Handshake(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("the next try: %v", err)
+			t.Errorf("the next attempt: %v", err)
 		}
 		return inGoroutine(ctx, func() error {
 			if _, err := raw.Read(make([]byte, 1)); err != io.EOF {
@@ -42,7 +42,7 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	})
 }
 
-func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
+func TestTLSCancelledHandshakeEndsTheConnection(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
@@ -64,7 +64,7 @@ func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
 			})
 			n.Go(func(ctx context.Context) error {
 				if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("who waited for the handshake got %v", err)
+					t.Errorf("call that waited for the handshake: %v", err)
 				}
 				return nil
 			})
@@ -77,9 +77,9 @@ func TestTLSACancelledHandshakeEndsTheConnection(t *testing.T) {
 	})
 }
 
-// TestTLSHandshakeContextOfAnother: one that is no scope, in a task and in a
-// goroutine.
-func TestTLSHandshakeContextOfAnother(t *testing.T) {
+// TestTLSHandshakeContextOutsideTasks passes a context that comes from no task, in a
+// task and in a goroutine.
+func TestTLSHandshakeContextOutsideTasks(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		cause := errors.New("no longer wanted")
 		given, cancel := context.WithCancelCause(context.Background())
@@ -98,7 +98,7 @@ func TestTLSHandshakeContextOfAnother(t *testing.T) {
 					defer raw.Close()
 					err := in(ctx, func() error { return c.HandshakeContext(given) })
 					if !errors.Is(err, cause) {
-						t.Errorf("the handshake ended with %v", err)
+						t.Errorf("the handshake: %v", err)
 					}
 					return nil
 				})
@@ -120,7 +120,7 @@ func TestTLSALPN(t *testing.T) {
 		return withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
 			for _, side := range []*stream.TLSConn{s, c} {
 				if got := side.ConnectionState().NegotiatedProtocol; got != "spin/1" {
-					t.Errorf("they speak %q", got)
+					t.Errorf("negotiated %q", got)
 				}
 			}
 			return nil
@@ -128,7 +128,7 @@ func TestTLSALPN(t *testing.T) {
 	})
 }
 
-// withTLSPair runs fn with a server and a client that are both ours.
+// withTLSPair runs fn with a TLSConn at each end.
 func withTLSPair(ctx context.Context, server, client *tls.Config, fn func(ctx context.Context, s, c *stream.TLSConn) error) error {
 	ln, err := stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", server)
 	if err != nil {
@@ -159,10 +159,10 @@ func TestTLSClientCertificates(t *testing.T) {
 	server.ClientAuth = tls.RequireAndVerifyClientCert
 	server.ClientCAs = tlstest.Identity().CA.Pool()
 	runTask(t, func(ctx context.Context) error {
-		client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("somebody")}
+		client.Certificates = []tls.Certificate{tlstest.Identity().CA.Issue("alice")}
 		err := withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error {
-			if who := s.ConnectionState().PeerCertificates[0].Subject.CommonName; who != "somebody" {
-				t.Errorf("the client is %q", who)
+			if name := s.ConnectionState().PeerCertificates[0].Subject.CommonName; name != "alice" {
+				t.Errorf("the client's name is %q", name)
 			}
 			return nil
 		})
@@ -173,7 +173,7 @@ func TestTLSClientCertificates(t *testing.T) {
 		err = withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error { return nil })
 		var unknown x509.UnknownAuthorityError
 		if !errors.As(err, &unknown) {
-			t.Errorf("a stranger: %v", err)
+			t.Errorf("client without a certificate: %v", err)
 		}
 		return nil
 	})
@@ -185,15 +185,15 @@ func TestTLSWrongCertificate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		var told error
-		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { told = err; return nil }}
+		var reported error
+		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { reported = err; return nil }}
 		spindle.Background(ctx).Go(func(ctx context.Context) error {
 			return serving.Serve(ctx, ln, stream.TLSHandler(tlstest.Identity().Server, func(ctx context.Context, c *stream.TLSConn) error {
 				_, err := io.Copy(c, c)
 				return err
 			}))
 		})
-		// Not that of another authority, nor of those that the system knows.
+		// Neither another authority nor the system's pool trusts the certificate.
 		for _, config := range []*tls.Config{{RootCAs: tlstest.NewAuthority().Pool()}, {}, nil} {
 			_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
 			var verification *tls.CertificateVerificationError
@@ -202,14 +202,14 @@ func TestTLSWrongCertificate(t *testing.T) {
 				t.Errorf("an unknown authority: %v", err)
 			}
 		}
-		for told == nil {
+		for reported == nil {
 			if err := spindle.Yield(ctx); err != nil {
 				return err
 			}
 		}
 		var alert *net.OpError
-		if !errors.As(told, &alert) || alert.Op != "remote error" {
-			t.Errorf("the server was told %v", told)
+		if !errors.As(reported, &alert) || alert.Op != "remote error" {
+			t.Errorf("the server got %v", reported)
 		}
 		wrong := tlstest.Identity().Client.Clone()
 		wrong.ServerName = "other.test"
@@ -222,8 +222,8 @@ func TestTLSWrongCertificate(t *testing.T) {
 	})
 }
 
-// TestTLSStartTLS upgrades a conversation, with the beginning of the handshake in
-// the buffer that it was read through.
+// TestTLSStartTLS upgrades a conversation with the beginning of the handshake
+// already in its reader's buffer.
 func TestTLSStartTLS(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)

@@ -15,9 +15,9 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// withStuckWriter runs fn with a peer that does not read, and a task that writes
-// more than there is room for. When fn has ended, the peer reads, and all of it must
-// arrive, and then what fn has had written; unless the connection is to be broken.
+// withStuckWriter runs fn with a peer that does not read and a task that writes more
+// than the socket accepts. When fn returns, the peer reads. All of that data must
+// arrive, followed by what fn wrote, unless the connection is expected to break.
 func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error, behind string) {
 	t.Helper()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
@@ -52,8 +52,8 @@ func withStuckWriter(t *testing.T, broken bool, fn func(ctx context.Context, n *
 	})
 }
 
-// keepsTurning runs fn beside a task that ticks, and wants it to have ticked
-// before fn began, while it ran and after it.
+// keepsTurning runs fn beside a ticking task and checks that it ticks before, during
+// and after fn.
 func keepsTurning(ctx context.Context, fn func(ctx context.Context) error) error {
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 		ticks := 0
@@ -87,7 +87,7 @@ func keepsTurning(ctx context.Context, fn func(ctx context.Context) error) error
 	})
 }
 
-func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
+func TestTLSBadRecordFromPeerThatDoesNotRead(t *testing.T) {
 	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
 			bad := append([]byte{tlstest.DataRecord, 3, 3, 0, 32}, make([]byte, 32)...)
@@ -107,7 +107,7 @@ func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
 	}, "")
 }
 
-func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
+func TestTLSKeyUpdateFromPeerThatDoesNotRead(t *testing.T) {
 	withStuckWriter(t, false, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return keepsTurning(ctx, func(ctx context.Context) error {
 			f := peer.Forge13()
@@ -124,7 +124,7 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 	}, "")
 }
 
-func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
+func TestTLSKeyUpdateWithoutAWriter(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		f := peer.Forge13()
 		if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...)); err != nil {
@@ -140,21 +140,21 @@ func TestTLSNewKeysWhileNobodyWrites(t *testing.T) {
 	})
 }
 
-// TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
-// kept, but not without a limit.
-func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
+// TestTLSEndlessKeyUpdates: the peer requests key updates and does not read the
+// replies, which are buffered up to a limit.
+func TestTLSEndlessKeyUpdates(t *testing.T) {
 	withStuckWriter(t, true, func(ctx context.Context, _ *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		f := peer.Forge13()
-		for asked := 0; ; asked++ {
-			if asked == 1000 {
-				t.Fatal("a thousand answers were kept")
+		for updates := 0; ; updates++ {
+			if updates == 1000 {
+				t.Fatal("a thousand replies were buffered")
 			}
 			if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 				return err
 			}
 			_, err := c.Read(make([]byte, 1))
 			var fault net.Error
-			if err != nil && errors.As(err, &fault) && asked > 100 {
+			if err != nil && errors.As(err, &fault) && updates > 100 {
 				return nil
 			}
 			if err != nil {
@@ -164,9 +164,9 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 	}, "")
 }
 
-// TestTLSAnAlertForAPeerThatDoesNotRead, from a connection in which nobody writes
-// any more: it goes out when there is room.
-func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
+// TestTLSAlertToPeerThatDoesNotRead checks that an alert is sent once the socket is
+// writable, though no task writes.
+func TestTLSAlertToPeerThatDoesNotRead(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
@@ -190,9 +190,9 @@ func TestTLSAnAlertForAPeerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// fillTLS writes until there is no room, and gives up then. What it tells to be
-// written goes out when there is room again, which may be soon: the system asks for
-// more only when a third of its buffer is free.
+// fillTLS writes until the socket's buffer is full and then cancels the Write. The
+// bytes it returns as written are sent when the socket is writable again. That may
+// be soon: the kernel reports writability only when a third of its buffer is free.
 func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 	data := make([]byte, 16<<20)
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -209,12 +209,12 @@ func fillTLS(ctx context.Context, c *stream.TLSConn) (written int, err error) {
 		})
 	})
 	if err == nil && (written == 0 || written == len(data)) {
-		err = errors.New("the Write was not cut short")
+		err = errors.New("the Write was not cancelled")
 	}
 	return written, err
 }
 
-func TestTLSACancelledWriteTellsWhatWillGoOut(t *testing.T) {
+func TestTLSCancelledWriteReportsBytesWritten(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
@@ -274,12 +274,12 @@ func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
 	})
 }
 
-// refuses wants a record to be answered by an alert, and to end the session.
+// refuses checks that a record is answered with an alert and ends the session.
 func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer, record []byte) error {
 	if _, err := peer.Raw.Write(record); err != nil {
 		return err
 	}
-	var fault net.Error // so that Serve takes it for what it is
+	var fault net.Error // so that Serve does not log it
 	if _, err := c.Read(make([]byte, 1)); !errors.As(err, &fault) {
 		t.Errorf("an attempt to renegotiate: %v", err)
 	}
@@ -296,7 +296,7 @@ func refuses(t *testing.T, ctx context.Context, c *stream.TLSConn, peer *tlstest
 	})
 }
 
-func TestTLSAClientThatAllowsRenegotiationFails(t *testing.T) {
+func TestTLSClientWithRenegotiationFails(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// withEcho runs fn with a server that sends back what it reads, from the memory
-// that it was lent.
+// withEcho runs fn with a server that echoes borrowed bytes.
 func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address string) error) {
 	t.Helper()
 	runTask(t, func(ctx context.Context) error {
@@ -44,7 +43,7 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 	})
 }
 
-// echoTLS sends data and wants it back, while it sends.
+// echoTLS sends data and checks the echo while it sends.
 func echoTLS(ctx context.Context, address string, data []byte) error {
 	c, err := stream.DialTLS(ctx, "tcp", address, tlstest.Identity().Client)
 	if err != nil {
@@ -58,7 +57,7 @@ func echoTLS(ctx context.Context, address string, data []byte) error {
 		})
 		got, err := io.ReadAll(c)
 		if err == nil && !bytes.Equal(got, data) {
-			err = errors.New("something else came back")
+			err = errors.New("the echo differs")
 		}
 		return err
 	})
@@ -76,8 +75,8 @@ func TestTLSServe(t *testing.T) {
 	})
 }
 
-// TestTLSServeOutlivesBadClients: one that says nothing keeps nobody from being
-// served, and one that speaks something else does not end the serving.
+// TestTLSServeOutlivesBadClients: a silent client does not delay others, and one
+// that does not speak TLS does not end the server.
 func TestTLSServeOutlivesBadClients(t *testing.T) {
 	withEcho(t, stream.TLS{Config: tlstest.Identity().Server}, func(ctx context.Context, address string) error {
 		silent, err := stream.Dial(ctx, "tcp", address)
@@ -98,7 +97,8 @@ func TestTLSServeOutlivesBadClients(t *testing.T) {
 	})
 }
 
-// slowCertificates come from a function that blocks until release is closed.
+// slowCertificates returns a config with a GetCertificate that blocks until release
+// is closed.
 func slowCertificates(release chan struct{}) *tls.Config {
 	return &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return spindle.Blocking(hello.Context(), func() (*tls.Certificate, error) {
@@ -112,7 +112,7 @@ func slowCertificates(release chan struct{}) *tls.Config {
 	}}
 }
 
-func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
+func TestTLSGetCertificateWaits(t *testing.T) {
 	release := make(chan struct{})
 	withEcho(t, stream.TLS{Config: slowCertificates(release)}, func(ctx context.Context, address string) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -126,7 +126,7 @@ func TestTLSCertificatesThatAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestTLSCertificatesThatTakeTooLong(t *testing.T) {
+func TestTLSGetCertificateTimesOut(t *testing.T) {
 	o := stream.TLS{Config: slowCertificates(nil), HandshakeTimeout: 5 * time.Millisecond}
 	withEcho(t, o, func(ctx context.Context, address string) error {
 		var fault net.Error
@@ -137,8 +137,9 @@ func TestTLSCertificatesThatTakeTooLong(t *testing.T) {
 	})
 }
 
-// TestTLSACertificateFunctionThatPanics ends its task, and leaves nobody in line.
-func TestTLSACertificateFunctionThatPanics(t *testing.T) {
+// TestTLSGetCertificatePanics checks that the panic ends the task and leaves no
+// other call waiting.
+func TestTLSGetCertificatePanics(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {

@@ -24,15 +24,13 @@ func runTask(t *testing.T, fn func(ctx context.Context) error) {
 	runOn(t, "auto", fn)
 }
 
-// runOn runs fn as a task on a loop with the poller of that name.
+// runOn runs fn as a task on a loop with the named backend.
 func runOn(t *testing.T, backend string, fn func(ctx context.Context) error) {
 	t.Helper()
-	if err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, fn); err != nil {
-		t.Fatal(err)
-	}
+	run(t, spindle.Options{Loop: loop.Options{Backend: backend}}, fn)
 }
 
-// plainPair is a Conn and a connection of package net.
+// plainPair returns a Conn and the net.TCPConn it is connected to.
 func plainPair(ctx context.Context) (*stream.Conn, *net.TCPConn, error) {
 	ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,8 +45,8 @@ func plainPair(ctx context.Context) (*stream.Conn, *net.TCPConn, error) {
 	return c, peer.(*net.TCPConn), err
 }
 
-// withPeer runs fn with a server of ours and a client of the standard library,
-// which have shaken hands; on the best poller, and on one that knows no edges.
+// withPeer runs fn with a TLSConn and a crypto/tls client after their handshake, on
+// the best backend and on a level-triggered one.
 func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error) {
 	t.Helper()
 	for _, backend := range []string{"auto", "poll"} {
@@ -71,7 +69,7 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 	}
 }
 
-// bothAtOnce shakes hands on both sides.
+// bothAtOnce performs the handshake on both sides.
 func bothAtOnce(ctx context.Context, ours func(context.Context) error, peer *tlstest.Peer) error {
 	_, err := spindle.Gather(ctx,
 		func(ctx context.Context) (any, error) { return nil, ours(ctx) },
@@ -95,8 +93,7 @@ func expect(ctx context.Context, c io.Reader, want string) error {
 	return nil
 }
 
-// settled waits until n tasks wait for what, and will go on waiting: through many
-// turns of the loop.
+// settled waits until n tasks wait for what and stay so for many turns of the loop.
 func settled(ctx context.Context, what string, n int) error {
 	for turns := 0; turns < 300; turns++ {
 		if err := spindle.Yield(ctx); err != nil {
@@ -153,7 +150,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 	}()
 	runTask(t, func(ctx context.Context) error {
 		config := tlstest.Identity().Client.Clone()
-		config.ServerName = "" // the address's
+		config.ServerName = "" // taken from the address
 		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
 		if err != nil {
 			return err
@@ -169,7 +166,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 			return err
 		}
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the end is %v", err)
+			t.Errorf("Read at the end: %v", err)
 		}
 		if _, err := c.Write([]byte("more")); err == nil {
 			t.Error("a Write after CloseWrite succeeded")
@@ -218,7 +215,8 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 			n.Go(func(ctx context.Context) error { return expect(ctx, c, "ping") })
 			n.Go(func(ctx context.Context) error { _, err := c.Write([]byte("pong")); return err })
 			n.Go(func(ctx context.Context) error { return c.Handshake() })
-			// One shakes hands, two wait for that, and the loop turns.
+			// One call performs the handshake, two wait for it, and the loop keeps
+			// running.
 			if err := settled(ctx, "TLSConn.Handshake", 3); err != nil {
 				return err
 			}
@@ -233,9 +231,10 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 	})
 }
 
-func TestTLSACancelledReadLeavesTheSessionUsable(t *testing.T) {
+func TestTLSCancelledReadLeavesTheSessionUsable(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
-		// Half of a record, so that crypto/tls is cut in the middle of one.
+		// Half of a record, so that the cancellation interrupts crypto/tls within
+		// one.
 		peer.Raw.Halved, peer.Raw.Rest = make(chan struct{}), make(chan struct{})
 		sent := make(chan error, 1)
 		go func() { _, err := peer.Write([]byte("whole")); sent <- err }()

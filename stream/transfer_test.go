@@ -15,8 +15,9 @@ import (
 
 var networks = []string{"tcp", "unix"}
 
-// TestEveryByteBeforeTheEnd: a megabyte, then the end, by CloseWrite or by Close.
-func TestEveryByteBeforeTheEnd(t *testing.T) {
+// TestAllBytesArriveBeforeEOF sends a megabyte and then ends the stream with
+// CloseWrite or Close.
+func TestAllBytesArriveBeforeEOF(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		end  func(*stream.Conn) error
@@ -44,8 +45,8 @@ func TestEveryByteBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsWhatTheSystemTook: the reader comes when the writer is gone.
-func TestCloseKeepsWhatTheSystemTook(t *testing.T) {
+// TestCloseSendsBufferedBytes: the reader starts after the writer has closed.
+func TestCloseSendsBufferedBytes(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range networks {
 			a, b := pair(t, ctx, network)
@@ -60,8 +61,8 @@ func TestCloseKeepsWhatTheSystemTook(t *testing.T) {
 	})
 }
 
-// TestWritersTakeTurns: what one Write writes stays together, and the first to
-// come is the first to write.
+// TestWritersTakeTurns checks that the bytes of one Write stay together and that
+// Writes run in call order.
 func TestWritersTakeTurns(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
@@ -84,7 +85,7 @@ func TestWritersTakeTurns(t *testing.T) {
 			for at := 0; at+size <= len(got); at += size {
 				order = append(order, got[at])
 				if bytes.Count(got[at:at+size], got[at:at+1]) != size {
-					t.Fatalf("what was written %d. is not whole", at/size+1)
+					t.Fatalf("the bytes of Write %d are not contiguous", at/size+1)
 				}
 			}
 			if want := []byte{0, 1, 2, 3, 4}; !bytes.Equal(order, want) {
@@ -94,7 +95,7 @@ func TestWritersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestReadersTakeTurns: each gets what comes next, in the order in which they came.
+// TestReadersTakeTurns checks that Reads are served in call order.
 func TestReadersTakeTurns(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "unix")
@@ -120,7 +121,7 @@ func TestReadersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestHalfClose: the side that is closed ends, the other goes on.
+// TestHalfClose checks that one side ends while the other continues.
 func TestHalfClose(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range networks {
@@ -146,8 +147,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestHalfCloseWakes: who waits for the side that is closed learns of it.
-func TestHalfCloseWakes(t *testing.T) {
+// TestHalfCloseEndsPendingCalls checks calls that wait on the side that is closed.
+func TestHalfCloseEndsPendingCalls(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, _ := pair(t, ctx, "tcp")
 		together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
@@ -174,7 +175,7 @@ func TestHalfCloseWakes(t *testing.T) {
 	})
 }
 
-// TestReset: the peer has thrown the connection away.
+// TestReset checks what happens when the peer resets the connection.
 func TestReset(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
@@ -199,8 +200,9 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestReadOfNothing is what net does: it does not wait, nor does it look.
-func TestReadOfNothing(t *testing.T) {
+// TestEmptyReadAndWrite checks that an empty Read returns at once, as in net,
+// whatever the state of the stream.
+func TestEmptyReadAndWrite(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
 		nothing := func(when string) {
@@ -214,7 +216,7 @@ func TestReadOfNothing(t *testing.T) {
 		check(t, err)
 		receive(t, a, 1)
 		nothing("something there")
-		if n, err := a.Read(make([]byte, 8)); n != 1 || err != nil { // it knows that it was all
+		if n, err := a.Read(make([]byte, 8)); n != 1 || err != nil { // the socket is known to be drained
 			t.Errorf("Read: %d, %v", n, err)
 		}
 		nothing("all read")

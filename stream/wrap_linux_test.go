@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// openTerminal opens a pseudo-terminal: its master, and the end of a program.
+// openTerminal opens a pseudo-terminal and returns its two ends.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -37,9 +37,9 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-func TestATerminalCanBeWrapped(t *testing.T) {
+func TestWrapTerminal(t *testing.T) {
 	master, slave := openTerminal(t)
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		user, err := stream.Wrap(ctx, master)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func TestATerminalCanBeWrapped(t *testing.T) {
 		}
 		defer program.Close()
 		n.Go(func(ctx context.Context) error {
-			if err := spindle.Yield(ctx); err != nil { // the program waits by then
+			if err := spindle.Yield(ctx); err != nil { // the reader waits by then
 				return err
 			}
 			_, err := fmt.Fprintln(user, "typed")

@@ -13,25 +13,17 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
 
-// everywhere runs a program on a loop of each backend.
-func everywhere(t *testing.T, program func(t *testing.T, ctx context.Context, n *spindle.Nursery) error) {
+// withNursery runs program in a nursery, on a loop of each backend.
+func withNursery(t *testing.T, program func(t *testing.T, ctx context.Context, n *spindle.Nursery) error) {
 	t.Helper()
-	for _, backend := range kernel.Backends() {
-		t.Run(backend, func(t *testing.T) {
-			err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, func(ctx context.Context) error {
-				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { return program(t, ctx, n) })
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		check(t, spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { return program(t, ctx, n) }))
+	})
 }
 
 func ExamplePipe() {
@@ -52,9 +44,10 @@ func ExamplePipe() {
 	// Output: hello
 }
 
-// TestAPipeCarriesMoreThanItHolds: both sides wait for each other many times.
-func TestAPipeCarriesMoreThanItHolds(t *testing.T) {
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+// TestPipeTransfersMoreThanItsBuffer makes both sides wait for each other many
+// times.
+func TestPipeTransfersMoreThanItsBuffer(t *testing.T) {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		r, w, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -65,7 +58,7 @@ func TestAPipeCarriesMoreThanItHolds(t *testing.T) {
 			if n, err := w.Write(want); n != len(want) || err != nil {
 				t.Errorf("wrote %d, %v", n, err)
 			}
-			if err := w.CloseWrite(); err != nil { // the reader is told
+			if err := w.CloseWrite(); err != nil { // the reader sees the end
 				t.Error(err)
 			}
 			if _, err := w.Write(want); !errors.Is(err, net.ErrClosed) {
@@ -81,8 +74,8 @@ func TestAPipeCarriesMoreThanItHolds(t *testing.T) {
 	})
 }
 
-func TestEachEndOfAPipeHasOneSide(t *testing.T) {
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+func TestPipeEndsAreOneWay(t *testing.T) {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		r, w, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -99,7 +92,7 @@ func TestEachEndOfAPipeHasOneSide(t *testing.T) {
 		}
 		r.Close()
 		if _, err := w.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("write to nobody: %v", err)
+			t.Errorf("write without a reader: %v", err)
 		}
 		if r.LocalAddr().Network() != "pipe" {
 			t.Errorf("address %v", r.LocalAddr())
@@ -108,9 +101,9 @@ func TestEachEndOfAPipeHasOneSide(t *testing.T) {
 	})
 }
 
-// TestAWriterLearnsThatItsReaderIsGone, while it waits for room.
-func TestAWriterLearnsThatItsReaderIsGone(t *testing.T) {
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+// TestPipeWriterFailsWhenReaderCloses closes the reader while the writer waits.
+func TestPipeWriterFailsWhenReaderCloses(t *testing.T) {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		r, w, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -123,14 +116,14 @@ func TestAWriterLearnsThatItsReaderIsGone(t *testing.T) {
 			return r.Close()
 		})
 		if _, err := w.Write(make([]byte, 4<<20)); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("it fails with %v", err)
+			t.Errorf("Write: %v", err)
 		}
 		return nil
 	})
 }
 
-func TestWrapLeavesTheFileToItsOwner(t *testing.T) {
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+func TestWrapLeavesTheFileOpen(t *testing.T) {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		fr, fw, err := os.Pipe()
 		if err != nil {
 			return err
@@ -158,13 +151,13 @@ func TestWrapLeavesTheFileToItsOwner(t *testing.T) {
 	})
 }
 
-func TestWrapOfASocketIsASocket(t *testing.T) {
+func TestWrapSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		theirs, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			return err
@@ -193,7 +186,7 @@ func TestWrapOfASocketIsASocket(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeWrapped(t *testing.T) {
+func TestWrapUnsupportedFiles(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +214,7 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 	}
 	alone := os.NewFile(uintptr(fd), "alone")
 	defer alone.Close()
-	everywhere(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
+	withNursery(t, func(t *testing.T, ctx context.Context, n *spindle.Nursery) error {
 		for _, c := range []struct {
 			name string
 			what syscall.Conn
@@ -242,8 +235,9 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 	})
 }
 
-// TestASimulatedRunHasNoDescriptors: it never touches the machine by accident.
-func TestASimulatedRunHasNoDescriptors(t *testing.T) {
+// TestSimulatedRunHasNoDescriptors checks that a simulated run never touches the
+// machine by accident.
+func TestSimulatedRunHasNoDescriptors(t *testing.T) {
 	f, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

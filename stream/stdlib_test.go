@@ -24,7 +24,8 @@ import (
 // The standard library uses our connections as it uses its own: in tasks where it
 // starts no goroutines, and from goroutines where it does.
 
-// TestHTTP: a server on our Listener and a client on our Dialer, both unmodified.
+// TestHTTP runs an unmodified server on a Listener and an unmodified client on a
+// Dialer.
 func TestHTTP(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		ln := listen(t, ctx, "tcp")
@@ -71,9 +72,9 @@ func TestHTTP(t *testing.T) {
 	})
 }
 
-// TestHTTPClientGivesUp: a request's context ends its dial and its wait.
+// TestHTTPClientGivesUp checks that a request's context ends its dial and its wait.
 func TestHTTPClientGivesUp(t *testing.T) {
-	address := silent(t, "127.0.0.1")
+	address := unresponsiveAddr(t, "127.0.0.1")
 	onBackend(t, "", func(t *testing.T, ctx context.Context) {
 		transport := &http.Transport{DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
 			late, cancel := context.WithTimeout(ctx, time.Millisecond)
@@ -87,7 +88,8 @@ func TestHTTPClientGivesUp(t *testing.T) {
 	})
 }
 
-// TestSMTP: net/smtp sends a mail in a task to a server of net/textproto in another.
+// TestSMTP sends a mail with net/smtp in a task to a net/textproto server in another
+// task.
 func TestSMTP(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		var mail []string
@@ -139,7 +141,7 @@ func (Arith) Multiply(args [2]int, reply *int) error {
 	return nil
 }
 
-// TestRPC: net/rpc has goroutines of its own on both sides.
+// TestRPC runs net/rpc, which starts goroutines of its own on both sides.
 func TestRPC(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "unix")
@@ -170,7 +172,7 @@ func TestRPC(t *testing.T) {
 	})
 }
 
-// TestBufio: buffered readers and writers in tasks, both ends on one loop.
+// TestBufio uses buffered readers and writers in tasks, with both ends on one loop.
 func TestBufio(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
@@ -181,7 +183,7 @@ func TestBufio(t *testing.T) {
 				for i := range lines {
 					fmt.Fprintf(w, "line %d\n", i)
 				}
-				// A large one goes past the buffer.
+				// A large write bypasses the buffer.
 				w.Write(bytes.Repeat([]byte("x"), 200_000))
 				w.WriteByte('\n')
 				if err := w.Flush(); err != nil {

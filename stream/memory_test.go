@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +21,9 @@ import (
 
 const crowdAt = "SPINDLE_TEST_CROWD"
 
-// crowd is many clients, in a process of their own, so that what they take is not
-// the server's. It does as it is told: a number makes so many connections; "echo"
-// has each send a byte and wait for it to come back.
+// crowd runs many clients in a process of their own, so that their memory is not the
+// server's. It reads commands: a number opens that many connections; "echo" makes
+// each send a byte and wait for its echo.
 func crowd(address string) {
 	to := netip.MustParseAddrPort(address)
 	var conns []int
@@ -56,7 +57,7 @@ func crowd(address string) {
 	}
 }
 
-// order makes a crowd and returns what gives it orders.
+// order starts a crowd and returns the function that sends it commands.
 func order(t *testing.T, address string) func(ctx context.Context, what string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -87,9 +88,9 @@ func order(t *testing.T, address string) func(ctx context.Context, what string) 
 	}
 }
 
-// TestManyConnections are open at once on one loop, and each is served. What an
-// idle one takes is measured, before and after it was used: heap, and a stack that
-// has never grown.
+// TestManyConnections opens many connections on one loop and uses each. It measures
+// an idle connection's memory before and after its first use: its heap, and a stack
+// that has never grown.
 func TestManyConnections(t *testing.T) {
 	const mostBytes, mostStack = 3276, 2048 + 64 // 3.2 KB
 	check(t, spindle.Run(t.Context(), func(ctx context.Context) error {
@@ -138,15 +139,15 @@ func TestManyConnections(t *testing.T) {
 	}))
 }
 
-// memory is what is in use after a collection.
+// memory is the memory in use after a collection.
 type memory struct{ heap, stack int64 }
 
 func inUse(t *testing.T, ctx context.Context) memory {
 	t.Helper()
-	check(t, spindle.Sleep(ctx, time.Millisecond)) // the loop waits, and gives back what a peak took
+	check(t, spindle.Sleep(ctx, time.Millisecond)) // the loop waits, and frees what a peak used
 	m, err := spindle.Blocking(ctx, func() (m runtime.MemStats, err error) {
 		runtime.GC()
-		runtime.GC() // what finalizers and pools kept through the first
+		runtime.GC() // frees what finalizers and pools kept through the first
 		runtime.ReadMemStats(&m)
 		return m, nil
 	})
@@ -154,17 +155,18 @@ func inUse(t *testing.T, ctx context.Context) memory {
 	return memory{int64(m.HeapAlloc), int64(m.StackInuse)}
 }
 
-// TestShortConnections come and go, and leave nothing behind: run counts descriptors.
+// TestShortConnections checks that closed connections leave nothing behind; run
+// counts descriptors.
 func TestShortConnections(t *testing.T) {
 	run(t, spindle.Options{}, func(ctx context.Context) error {
-		left, answered := shortConns, 0
+		remaining, answered := shortConns, 0
 		err := served(t, ctx, stream.ServeConfig{}, echo, func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
 			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 				for range 50 {
 					n.Go(func(ctx context.Context) error {
 						p := make([]byte, 5)
-						for left > 0 {
-							left--
+						for remaining > 0 {
+							remaining--
 							c, err := stream.Dial(ctx, "tcp", ln.Addr().String())
 							if err != nil {
 								return err
@@ -174,7 +176,7 @@ func TestShortConnections(t *testing.T) {
 								return err
 							}
 							answered++
-							c.SetLinger(0) // so that the system does not run out of ports
+							c.SetLinger(0) // avoids running out of ports
 							c.Close()
 						}
 						return nil
@@ -187,8 +189,68 @@ func TestShortConnections(t *testing.T) {
 			t.Errorf("%d were answered", answered)
 		}
 		if s := spindle.LoopOf(ctx).Stats(); s.FDs != 0 || s.Timers != 0 {
-			t.Errorf("left in the loop: %+v", s)
+			t.Errorf("loop is not idle: %+v", s)
 		}
 		return nil
+	})
+}
+
+// TestIdleCopyNeedsNoBuffer checks that idle copies use less memory than a buffer
+// each.
+func TestIdleCopyNeedsNoBuffer(t *testing.T) {
+	onBackend(t, "", func(t *testing.T, ctx context.Context) {
+		for name, to := range map[string]func(c *stream.Conn) io.Writer{
+			"a connection":   func(c *stream.Conn) io.Writer { return c },
+			"another writer": func(*stream.Conn) io.Writer { return struct{ io.Writer }{io.Discard} },
+		} {
+			const conns, most = 100, 16 << 10
+			check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+				together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
+					before := inUse(t, ctx)
+					for range conns {
+						a, b := pair(t, ctx, "unix")
+						n.Go(func(context.Context) error {
+							defer a.Close()
+							defer b.Close()
+							_, err := io.Copy(to(a), a)
+							return onlyCanceled(err)
+						})
+						_, err := b.Write(make([]byte, 100))
+						check(t, err)
+					}
+					waiting(t, ctx, conns, "Conn.Read")
+					if after := inUse(t, ctx); after.heap-before.heap > conns*most {
+						t.Errorf("to %s: %d bytes each", name, (after.heap-before.heap)/conns)
+					}
+					s.Cancel(nil)
+				})
+				return nil
+			}))
+		}
+	})
+}
+
+// TestIdleReaderKeepsNoLargeBuffer checks that the buffer of a long message is freed
+// before the next wait.
+func TestIdleReaderKeepsNoLargeBuffer(t *testing.T) {
+	onBackend(t, "", func(t *testing.T, ctx context.Context) {
+		const readers, most = 100, 8 << 10
+		long := strings.Repeat("x", 60_000) + "\n"
+		var all []*stream.Reader
+		before := inUse(t, ctx)
+		for range readers {
+			r := stream.NewReader(strings.NewReader(long), 0)
+			if line, err := r.ReadLine(); len(line) != 60_000 || err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.ReadLine(); err != io.EOF {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+		if after := inUse(t, ctx); after.heap-before.heap > readers*most {
+			t.Errorf("%d bytes each", (after.heap-before.heap)/readers)
+		}
+		runtime.KeepAlive(all)
 	})
 }

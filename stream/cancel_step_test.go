@@ -13,11 +13,11 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// role is a part in a small program. One is cancelled at some step, and then
-// begins again; whatever happens, the program gets to its end.
+// role is one task of a small program. The test cancels one role at some step and
+// restarts it; the program must still complete.
 type role struct {
 	play func(ctx context.Context, s *stage) error
-	ends bool // when all of these have ended, nothing more is written
+	ends bool // once all of these have ended, nothing more is written
 }
 
 var (
@@ -28,34 +28,34 @@ var (
 	dials   = role{play: dialling}
 )
 
-// stage is what the roles share.
+// stage is the state that the roles share.
 type stage struct {
 	from, to *stream.Conn
 	ln       *stream.Listener
 
-	writers int
-	lines   byte
-	left    int    // to be written
-	sent    []byte // what has gone out, as Write tells
-	got     []byte
+	writers   int
+	lines     byte
+	remaining int    // bytes still to be written
+	sent      []byte // bytes that Write reported as written
+	got       []byte
 
 	accepted, dialled int
 }
 
-// interference is who is cancelled, and when.
+// interference says which role is cancelled, and when.
 type interference struct {
 	victim, step int
 	lane         loop.Priority
 }
 
 // TestCancelAtEveryStep cancels each role of each program in its first step, in its
-// second, and so on, on real sockets, before, among and after the others of the
-// turn. Every byte that Write tells of arrives, once and in order.
+// second, and so on, on real sockets, before, among and after the other callbacks of
+// the turn. Every byte that Write reports arrives once and in order.
 func TestCancelAtEveryStep(t *testing.T) {
 	programs := []struct {
 		name  string
 		roles []role
-		waits []string // in each of which somebody must have been hit
+		waits []string // each of these must have been cancelled at least once
 	}{
 		{"transfer", []role{reads, writes}, []string{"Conn.Read", "Conn.Write"}},
 		{"borrow", []role{borrows, writes}, []string{"Conn.Read", "Conn.Write"}},
@@ -86,12 +86,13 @@ func TestCancelAtEveryStep(t *testing.T) {
 	}
 }
 
-// perform plays once; it tells whether the victim had ended before its step came.
+// perform runs the program once. It reports whether the victim had ended before its
+// step.
 func perform(t *testing.T, backend string, roles []role, at interference, met map[string]bool) (over bool) {
 	o := spindle.Options{Loop: loop.Options{Backend: backend, Watchdog: -1}}
 	over = true
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
-		s := &stage{ln: listen(t, ctx, "unix"), left: freight}
+		s := &stage{ln: listen(t, ctx, "unix"), remaining: freight}
 		s.to, s.from = pair(t, ctx, "unix")
 		check(t, s.to.SetWriteBuffer(1))
 		var scope *spindle.Scope
@@ -120,7 +121,7 @@ func perform(t *testing.T, backend string, roles []role, at interference, met ma
 							return err
 						}
 					}
-					if err := r.play(ctx, s); err != nil { // whoever takes over
+					if err := r.play(ctx, s); err != nil { // restarts the role
 						return err
 					}
 					return s.ended(r)
@@ -132,7 +133,7 @@ func perform(t *testing.T, backend string, roles []role, at interference, met ma
 		s.to.Close()
 		s.ln.Close()
 		if stats := spindle.LoopOf(ctx).Stats(); stats.FDs != 0 || stats.Timers != 0 {
-			t.Errorf("left in the loop: %+v", stats)
+			t.Errorf("loop is not idle: %+v", stats)
 		}
 		same(t, s.got, s.sent)
 		return err
@@ -143,7 +144,8 @@ func perform(t *testing.T, backend string, roles []role, at interference, met ma
 	return over
 }
 
-// look is all that changes from one step to the next; "" if everybody is gone.
+// look describes everything that changes between two steps. It returns "" when all
+// roles have ended.
 func (s *stage) look(ctx context.Context) string {
 	var b strings.Builder
 	for _, task := range spindle.TasksOf(ctx) {
@@ -157,7 +159,7 @@ func (s *stage) look(ctx context.Context) string {
 	return b.String() + fmt.Sprint(s.lines, len(s.sent), len(s.got), s.accepted, s.dialled)
 }
 
-// interfere cancels the victim, and takes note of what it waited for.
+// interfere cancels the victim and records what it waited for.
 func interfere(ctx context.Context, victim *spindle.Scope, met map[string]bool) (over bool) {
 	if victim == nil || victim.Err() != nil {
 		return victim != nil
@@ -182,18 +184,18 @@ func (s *stage) ended(r role) error {
 
 const (
 	freight  = 16 << 10
-	lineSize = 6 << 10 // more than the socket takes at once
+	lineSize = 6 << 10 // more than the socket accepts at once
 )
 
 func writing(_ context.Context, s *stage) error {
-	for s.left > 0 {
-		s.left -= lineSize
+	for s.remaining > 0 {
+		s.remaining -= lineSize
 		s.lines++
 		line := bytes.Repeat([]byte{s.lines}, lineSize)
 		n, err := s.to.Write(line)
 		s.sent = append(s.sent, line[:n]...)
 		if err != nil {
-			s.left += lineSize
+			s.remaining += lineSize
 			return err
 		}
 	}

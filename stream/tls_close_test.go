@@ -20,18 +20,18 @@ func TestTLSCloseNotifyIsTheEnd(t *testing.T) {
 		}); err != nil {
 			return err
 		}
-		all, err := io.ReadAll(c) // to io.EOF
+		all, err := io.ReadAll(c) // until io.EOF
 		if string(all) != "last" || err != nil {
 			t.Errorf("read %q, %v", all, err)
 		}
-		if _, err := c.Write([]byte("answer")); err != nil { // only one half is closed
+		if _, err := c.Write([]byte("answer")); err != nil { // only the peer's half is closed
 			return err
 		}
 		return inGoroutine(ctx, func() error { return expect(ctx, peer, "answer") })
 	})
 }
 
-func TestTLSCloseTellsThePeer(t *testing.T) {
+func TestTLSCloseNotifiesThePeer(t *testing.T) {
 	for name, end := range map[string]func(*stream.TLSConn) error{
 		"Close":      (*stream.TLSConn).Close,
 		"CloseWrite": (*stream.TLSConn).CloseWrite,
@@ -47,7 +47,7 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 				return inGoroutine(ctx, func() error {
 					all, err := io.ReadAll(peer)
 					if string(all) != "last words, long enough" || !peer.Raw.EndsWithAlert() {
-						t.Errorf("the peer read %q, and was not told of the end", all)
+						t.Errorf("the peer read %q and got no close notification", all)
 					}
 					return err
 				})
@@ -59,7 +59,7 @@ func TestTLSCloseTellsThePeer(t *testing.T) {
 func TestTLSTruncation(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		cut  func(f *tlstest.Forger) []byte // what is sent before the socket is closed
+		cut  func(f *tlstest.Forger) []byte // what the peer sends before it closes the socket
 		want error
 	}{
 		{"between records", func(f *tlstest.Forger) []byte { return f.Record(tlstest.DataRecord, 'x') }, io.EOF},
@@ -78,7 +78,7 @@ func TestTLSTruncation(t *testing.T) {
 					return err
 				}
 				if _, err := c.Read(make([]byte, 1)); err != test.want {
-					t.Errorf("the end is %v, not %v", err, test.want)
+					t.Errorf("Read at the end: %v, want %v", err, test.want)
 				}
 				return nil
 			})
@@ -86,13 +86,13 @@ func TestTLSTruncation(t *testing.T) {
 	}
 }
 
-func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
+func TestTLSCloseEndsPendingCalls(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			closed := func(call func([]byte) (int, error), size int) {
 				n.Go(func(ctx context.Context) error {
 					if _, err := call(make([]byte, size)); !errors.Is(err, net.ErrClosed) {
-						t.Errorf("who waited got %v", err)
+						t.Errorf("pending call: %v", err)
 					}
 					return nil
 				})
@@ -115,9 +115,9 @@ func TestTLSCloseWakesReaderAndWriter(t *testing.T) {
 	})
 }
 
-// TestTLSCloseWithoutRoomTellsThePeer: Close does not wait, the peer reads all and
-// then the end.
-func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
+// TestTLSCloseNotifiesThePeerOnceWritable: Close does not wait. The peer reads all
+// the data and then the close notification.
+func TestTLSCloseNotifiesThePeerOnceWritable(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written, err := fillTLS(ctx, c)
 		if err != nil {
@@ -126,7 +126,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {
 				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-					t.Errorf("who read when it was closed got %v", err)
+					t.Errorf("pending Read: %v", err)
 				}
 				return nil
 			})
@@ -147,7 +147,7 @@ func TestTLSCloseWithoutRoomTellsThePeer(t *testing.T) {
 				t.Errorf("the peer read %d bytes of %d, %v", n, written, err)
 			}
 			if !peer.Raw.EndsWithAlert() {
-				t.Error("the peer was not told of the end")
+				t.Error("the peer got no close notification")
 			}
 			return nil
 		})

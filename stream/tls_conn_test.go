@@ -17,7 +17,8 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// TestTLSBytesBeforeHalfAnAlert are returned, and the other half is waited for.
+// TestTLSBytesBeforeHalfAnAlert checks that Read returns the bytes and then waits
+// for the rest of the alert.
 func TestTLSBytesBeforeHalfAnAlert(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
@@ -38,22 +39,22 @@ func TestTLSBytesBeforeHalfAnAlert(t *testing.T) {
 		}
 		peer.Raw.Write(end[9:])
 		if _, err := c.Read(make([]byte, 8)); err != io.EOF {
-			t.Errorf("the end is %v", err)
+			t.Errorf("Read at the end: %v", err)
 		}
 		return nil
 	})
 }
 
-// TestTLSAWriteThatRunsIntoItsDeadline tells what will go out, whatever deadlines
-// come, and others may follow it.
-func TestTLSAWriteThatRunsIntoItsDeadline(t *testing.T) {
+// TestTLSWriteDeadline checks that the bytes a late Write reports are sent whatever
+// deadlines follow, and that further Writes succeed.
+func TestTLSWriteDeadline(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		written := 0
 		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) (err error) {
 				written, err = c.Write(make([]byte, 16<<20))
 				if !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("Write: %v", err)
 				}
 				return nil
 			})
@@ -65,7 +66,7 @@ func TestTLSAWriteThatRunsIntoItsDeadline(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c.SetWriteDeadline(time.Unix(2, 0)) // while the rest waits for room
+		c.SetWriteDeadline(time.Unix(2, 0)) // while the rest waits for writability
 		if _, err := c.Write([]byte("late")); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a Write past its deadline: %v", err)
 		}
@@ -83,9 +84,9 @@ func TestTLSAWriteThatRunsIntoItsDeadline(t *testing.T) {
 	})
 }
 
-// TestTLSWhatWasLentIsWrittenAsItWas, though the Write has to wait, and others read
-// into the same memory meanwhile.
-func TestTLSWhatWasLentIsWrittenAsItWas(t *testing.T) {
+// TestTLSBorrowedBytesAreWrittenUnchanged: the Write has to wait, and other tasks
+// read into the shared buffer meanwhile.
+func TestTLSBorrowedBytesAreWrittenUnchanged(t *testing.T) {
 	withStuckWriter(t, false, func(ctx context.Context, n *spindle.Nursery, c *stream.TLSConn, peer *tlstest.Peer) error {
 		say := func(what string) error {
 			return inGoroutine(ctx, func() error { _, err := peer.Write([]byte(what)); return err })
@@ -113,7 +114,7 @@ func TestTLSWhatWasLentIsWrittenAsItWas(t *testing.T) {
 	}, "lent")
 }
 
-func TestTLSWhatWasLentIsWrittenAfterTheHandshake(t *testing.T) {
+func TestTLSBorrowedBytesAreWrittenAfterTheHandshake(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		plain, raw, err := plainPair(ctx)
 		if err != nil {
@@ -149,8 +150,8 @@ func TestTLSWhatWasLentIsWrittenAfterTheHandshake(t *testing.T) {
 	})
 }
 
-// TestTLSInACancelledScope nothing is done, and nothing is lost.
-func TestTLSInACancelledScope(t *testing.T) {
+// TestTLSCallsInCancelledScope checks that calls do nothing and lose nothing.
+func TestTLSCallsInCancelledScope(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		if err := inGoroutine(ctx, func() error { _, err := peer.Write([]byte("kept")); return err }); err != nil {
 			return err
@@ -164,7 +165,7 @@ func TestTLSInACancelledScope(t *testing.T) {
 				err := call()
 				var canceled *spindle.Canceled
 				if !errors.As(err, &canceled) || canceled.Scope != s {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("the call: %v", err)
 				}
 				return err
 			})
@@ -175,7 +176,7 @@ func TestTLSInACancelledScope(t *testing.T) {
 		if err := expect(ctx, c, "kept"); err != nil {
 			return err
 		}
-		if err := inGoroutine(ctx, c.CloseWrite); err != nil { // and from a goroutine
+		if err := inGoroutine(ctx, c.CloseWrite); err != nil { // from a goroutine
 			return err
 		}
 		return inGoroutine(ctx, func() error {
@@ -187,7 +188,7 @@ func TestTLSInACancelledScope(t *testing.T) {
 	})
 }
 
-func TestTLSAPeerThatResets(t *testing.T) {
+func TestTLSPeerResets(t *testing.T) {
 	withPeer(t, func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for name, call := range map[string]func([]byte) (int, error){"Read": c.Read, "Write": c.Write} {
@@ -195,7 +196,7 @@ func TestTLSAPeerThatResets(t *testing.T) {
 					_, err := call(make([]byte, 16<<20))
 					var fault *net.OpError
 					if !errors.As(err, &fault) || !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-						t.Errorf("%s ended with %v", name, err)
+						t.Errorf("%s: %v", name, err)
 					}
 					return nil
 				})
@@ -234,7 +235,7 @@ func TestTLSMisuse(t *testing.T) {
 			}
 			c.Close()
 			if err := c.Handshake(); err != nil {
-				t.Errorf("a handshake that is over: %v", err)
+				t.Errorf("Handshake after the handshake: %v", err)
 			}
 			if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("a Write after Close: %v", err)
@@ -244,7 +245,7 @@ func TestTLSMisuse(t *testing.T) {
 	})
 }
 
-func TestTLSDialThatIsRefused(t *testing.T) {
+func TestTLSDialRefused(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// on runs fn as a task on a loop with each poller there is, and on a simulated
-// kernel.
+// on runs fn as a task on a loop with each backend, and on a simulated kernel.
 func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	onReal(t, fn)
@@ -30,7 +29,7 @@ func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 	})
 }
 
-// onReal is on for what needs the machine: descriptors, goroutines, package net.
+// onReal is on for tests that need descriptors, goroutines or package net.
 func onReal(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	for _, backend := range kernel.Backends() {
@@ -40,14 +39,14 @@ func onReal(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 
 func onBackend(t *testing.T, backend string, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
-	o := spindle.Options{Loop: loop.Options{Backend: backend, Debug: true}} // nobody keeps what is lent
+	o := spindle.Options{Loop: loop.Options{Backend: backend, Debug: true}} // debug mode poisons borrowed bytes that are kept
 	run(t, o, func(ctx context.Context) error {
 		fn(t, ctx)
 		return nil
 	})
 }
 
-// run runs fn, which must not fail, and counts descriptors.
+// run runs fn, which must not fail, and checks that no descriptor stays open.
 func run(t *testing.T, o spindle.Options, fn func(context.Context) error) {
 	t.Helper()
 	before := descriptors(t)
@@ -71,7 +70,7 @@ func descriptors(t *testing.T) (open []string) {
 	return open
 }
 
-// listen listens at a free place of a network.
+// listen listens at a free address of a network.
 func listen(t *testing.T, ctx context.Context, network string) *stream.Listener {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -86,7 +85,7 @@ func listen(t *testing.T, ctx context.Context, network string) *stream.Listener 
 	return ln
 }
 
-// pair is two ends of a connection.
+// pair returns the two ends of a connection.
 func pair(t *testing.T, ctx context.Context, network string) (a, b *stream.Conn) {
 	t.Helper()
 	ln := listen(t, ctx, network)
@@ -105,7 +104,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// want checks that err is one of errors.
+// want checks that err is one of the targets.
 func want(t *testing.T, what string, err error, targets ...error) {
 	t.Helper()
 	if !slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) }) {
@@ -113,7 +112,7 @@ func want(t *testing.T, what string, err error, targets ...error) {
 	}
 }
 
-// together runs tasks and waits for them all.
+// together runs tasks and waits for all of them.
 func together(t *testing.T, ctx context.Context, fn func(ctx context.Context, n *spindle.Nursery)) {
 	t.Helper()
 	check(t, spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -122,7 +121,7 @@ func together(t *testing.T, ctx context.Context, fn func(ctx context.Context, n 
 	}))
 }
 
-// until lets the others run until cond holds.
+// until lets other tasks run until cond holds.
 func until(t *testing.T, ctx context.Context, cond func() bool) {
 	t.Helper()
 	for !cond() {
@@ -145,7 +144,7 @@ func waiters(ctx context.Context, what string) (names []string) {
 	return names
 }
 
-// pattern is n bytes that are not like their neighbours.
+// pattern returns n bytes without repetitions, so that misplaced bytes are noticed.
 func pattern(n int) []byte {
 	const period = 251
 	p := make([]byte, n)
@@ -158,7 +157,7 @@ func pattern(n int) []byte {
 	return p
 }
 
-// same checks bytes without printing a megabyte of them.
+// same compares bytes without printing a megabyte of them.
 func same(t *testing.T, got, want []byte) {
 	t.Helper()
 	if bytes.Equal(got, want) {
@@ -182,7 +181,8 @@ func receive(t *testing.T, r io.Reader, n int) []byte {
 	return p[:m]
 }
 
-// fill writes until there is no room for more, and tells how much went out.
+// fill writes until the socket's buffer is full and returns the number of bytes
+// written.
 func fill(t *testing.T, ctx context.Context, c *stream.Conn) (sent int) {
 	t.Helper()
 	check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {

@@ -15,14 +15,14 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// single is a system that notices when two are in it at once: its counters are
-// plain, so that the race detector looks at them too.
-type single struct {
+// serialKernel detects concurrent calls. Its counters are plain, so that the race
+// detector checks them, too.
+type serialKernel struct {
 	kernel.Sockets
 	inside, calls, clashes int
 }
 
-func (s *single) in() func() {
+func (s *serialKernel) in() func() {
 	if s.inside++; s.inside > 1 {
 		s.clashes++
 	}
@@ -30,19 +30,25 @@ func (s *single) in() func() {
 	return func() { s.inside-- }
 }
 
-func (s *single) Recv(fd int, p []byte) (int, error) { defer s.in()(); return s.Sockets.Recv(fd, p) }
-func (s *single) Send(fd int, p []byte) (int, error) { defer s.in()(); return s.Sockets.Send(fd, p) }
-func (s *single) CloseFD(fd int) error               { defer s.in()(); return s.Sockets.CloseFD(fd) }
-func (s *single) Accept(fd int) (int, error)         { defer s.in()(); return s.Sockets.Accept(fd) }
+func (s *serialKernel) Recv(fd int, p []byte) (int, error) {
+	defer s.in()()
+	return s.Sockets.Recv(fd, p)
+}
+func (s *serialKernel) Send(fd int, p []byte) (int, error) {
+	defer s.in()()
+	return s.Sockets.Send(fd, p)
+}
+func (s *serialKernel) CloseFD(fd int) error       { defer s.in()(); return s.Sockets.CloseFD(fd) }
+func (s *serialKernel) Accept(fd int) (int, error) { defer s.in()(); return s.Sockets.Accept(fd) }
 
 // TestGoroutinesAndTasksNeverInParallel: both read and write the same connections,
-// move their deadlines, and close them. What is written is what is read.
+// move their deadlines, and close them. Every byte written is read.
 func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
 	for _, backend := range kernel.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			k, err := kernel.Open(backend)
 			check(t, err)
-			s := &single{Sockets: k.Sockets}
+			s := &serialKernel{Sockets: k.Sockets}
 			k.Sockets = s
 			run(t, spindle.Options{Loop: loop.Options{Kernel: k}}, func(ctx context.Context) error {
 				a, b := pair(t, ctx, "unix")
@@ -102,9 +108,9 @@ func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
 	}
 }
 
-// TestAfterTheRun: calls of goroutines fail and do not hang, whether the loop is
-// closed or may run again.
-func TestAfterTheRun(t *testing.T) {
+// TestGoroutineCallsAfterTheRun checks that calls fail and do not hang, whether the
+// loop is closed or may run again.
+func TestGoroutineCallsAfterTheRun(t *testing.T) {
 	runner, err := spindle.NewRunner(spindle.Options{})
 	check(t, err)
 	var c *stream.Conn
@@ -139,7 +145,7 @@ func TestAfterTheRun(t *testing.T) {
 		c.SetDeadline(time.Now().Add(time.Hour))
 	}
 	calls("between runs")
-	for range 2 { // the loop does not run, and is still nobody's to touch
+	for range 2 { // the loop does not run, and still no goroutine may touch it
 		waits.Go(func() {
 			c.SetDeadline(time.Now().Add(time.Hour))
 			ln.Close()
@@ -163,9 +169,9 @@ func TestAfterTheRun(t *testing.T) {
 	want(t, "Close of the listener", ln.Close(), net.ErrClosed)
 }
 
-// TestTheRunEndsUnderGoroutines: whatever they do at that moment, it neither fails
-// for it nor is anything touched by two.
-func TestTheRunEndsUnderGoroutines(t *testing.T) {
+// TestRunEndsDuringGoroutineCalls checks that a run does not fail when goroutines
+// make calls while it ends, and that no two goroutines touch the loop.
+func TestRunEndsDuringGoroutineCalls(t *testing.T) {
 	for range 30 {
 		var calls sync.WaitGroup
 		stop := make(chan struct{})
@@ -196,7 +202,7 @@ func TestTheRunEndsUnderGoroutines(t *testing.T) {
 	}
 }
 
-// pairOrNot connects, listening and dialling from a goroutine.
+// pairOrNot listens and dials from a goroutine.
 func pairOrNot(ctx context.Context) (net.Conn, error) {
 	idle, other := net.Pipe()
 	other.Close()
@@ -212,8 +218,8 @@ func pairOrNot(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-// TestMisuseIsNamed: what cannot be done panics, and says so.
-func TestMisuseIsNamed(t *testing.T) {
+// TestMisusePanics checks the panic messages.
+func TestMisusePanics(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		a, _ := pair(t, ctx, "tcp")
 		ln := listen(t, ctx, "tcp")
@@ -249,9 +255,9 @@ func TestMisuseIsNamed(t *testing.T) {
 	})
 }
 
-// TestGoroutineSeesErrorsAsTheyAre: what fails in the task that does a goroutine's
-// call fails so for the goroutine.
-func TestGoroutineSeesErrorsAsTheyAre(t *testing.T) {
+// TestGoroutineGetsTheCallsError checks that a goroutine gets the error of the task
+// that makes its call.
+func TestGoroutineGetsTheCallsError(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		a, b := pair(t, ctx, "tcp")
 		check(t, a.SetReadDeadline(time.Unix(1, 0)))
@@ -267,4 +273,41 @@ func TestGoroutineSeesErrorsAsTheyAre(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// TestOpenFromGoroutines calls every constructor from a goroutine with a task's
+// context, during the run and after it.
+func TestOpenFromGoroutines(t *testing.T) {
+	ways := map[string]func(ctx context.Context) (interface{ Close() error }, error){
+		"Listen": func(ctx context.Context) (interface{ Close() error }, error) {
+			return stream.Listen(ctx, "tcp", "127.0.0.1:0")
+		},
+		"ListenPacket": func(ctx context.Context) (interface{ Close() error }, error) {
+			return stream.ListenPacket(ctx, "udp", "127.0.0.1:0")
+		},
+		"DialPacket": func(ctx context.Context) (interface{ Close() error }, error) {
+			return stream.DialPacket(ctx, "udp", "localhost:9")
+		},
+	}
+	var ctx context.Context
+	run(t, spindle.Options{}, func(inner context.Context) error {
+		ctx = inner
+		ln := listen(t, ctx, "tcp")
+		ways["Dial"] = func(ctx context.Context) (interface{ Close() error }, error) {
+			return stream.Dial(ctx, "tcp", ln.Addr().String())
+		}
+		for name, open := range ways {
+			c, err := spindle.Blocking(ctx, func() (interface{ Close() error }, error) { return open(ctx) })
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			check(t, c.Close())
+		}
+		return nil
+	})
+	for name, open := range ways {
+		_, err := open(ctx)
+		want(t, name+" after the run", err, net.ErrClosed)
+	}
 }
