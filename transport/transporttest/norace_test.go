@@ -2,5 +2,5 @@
 
 package transporttest_test
 
-// underRace is where there is less to play.
+// underRace reduces the number of runs under the race detector.
 const underRace = false

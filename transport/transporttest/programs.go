@@ -7,216 +7,216 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// program is a small world: servers and clients that come to an end by themselves.
+// program is a server and clients that finish by themselves.
 type program struct {
-	name string
-	play func(w *world)
+	name  string
+	start func(r *run)
 }
 
-// echoes sends back what comes, and heeds the water marks.
-var echoes = script{
-	data:   func(e *end, n int) { e.write(n) },
-	pause:  func(e *end) { e.call("PauseReading", func() { e.c.PauseReading() }) },
-	resume: func(e *end) { e.call("ResumeReading", func() { e.c.ResumeReading() }) },
+// echoScript sends back what it receives, and pauses reading while writing is paused.
+var echoScript = script{
+	data:   func(p *peer, n int) { p.write(n) },
+	pause:  func(p *peer) { p.call("PauseReading", func() { p.c.PauseReading() }) },
+	resume: func(p *peer) { p.call("ResumeReading", func() { p.c.ResumeReading() }) },
 }
 
-// sends writes n bytes, ends its side, and closes when so many came back.
-func sends(n int) script {
+// sendScript writes n bytes and EOF, and then reads until the peer closes.
+func sendScript(n int) script {
 	return script{
-		made: func(e *end) {
-			e.write(n)
-			e.writeEOF()
+		made: func(p *peer) {
+			p.write(n)
+			p.writeEOF()
 		},
 	}
 }
 
-// programs are all there are.
-var programs = append(basics, connects...)
+// programs are all programs.
+var programs = append(basicPrograms, connectPrograms...)
 
-const large = 400 << 10 // more than any socket takes at once here
+const largeSize = 400 << 10 // more than any socket takes at once in these programs
 
-var basics = []program{
-	{"Echo", func(w *world) {
-		if w.listen(transport.Options{}, echoes) {
-			w.connect(transport.ConnectOptions{}, sends(100))
+var basicPrograms = []program{
+	{"Echo", func(r *run) {
+		if r.listen(transport.Options{}, echoScript) {
+			r.connect(transport.ConnectOptions{}, sendScript(100))
 		}
 	}},
-	{"EchoInTurns", func(w *world) {
-		if w.listen(transport.Options{}, echoes) {
-			w.connect(transport.ConnectOptions{}, script{
-				made: func(e *end) { e.write(10) },
-				data: func(e *end, n int) {
+	{"EchoInRounds", func(r *run) {
+		if r.listen(transport.Options{}, echoScript) {
+			r.connect(transport.ConnectOptions{}, script{
+				made: func(p *peer) { p.write(10) },
+				data: func(p *peer, n int) {
 					switch {
-					case e.got >= 50:
-						e.close()
-					case e.got == e.written:
-						e.write(10)
+					case p.received >= 50:
+						p.close()
+					case p.received == p.written:
+						p.write(10)
 					}
 				},
 			})
 		}
 	}},
-	{"LargeEcho", func(w *world) {
-		if w.listen(transport.Options{}, echoes) {
-			w.connect(transport.ConnectOptions{}, sends(large))
+	{"LargeEcho", func(r *run) {
+		if r.listen(transport.Options{}, echoScript) {
+			r.connect(transport.ConnectOptions{}, sendScript(largeSize))
 		}
 	}},
-	{"LargeWriteThenClose", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			e.write(large)
-			e.afterFlush()
-			e.close()
-			e.afterFlush()
+	{"LargeWriteThenClose", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			p.write(largeSize)
+			p.afterFlush()
+			p.close()
+			p.afterFlush()
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{})
+			r.connect(transport.ConnectOptions{}, script{})
 		}
 	}},
-	{"SlowReader", func(w *world) {
-		if w.listen(transport.Options{}, writesWhileItMay(large, 30<<10)) {
-			w.connect(transport.ConnectOptions{}, script{
-				data: func(e *end, n int) { e.pauseFor(1) },
+	{"SlowReader", func(r *run) {
+		if r.listen(transport.Options{}, pumpScript(largeSize, 30<<10)) {
+			r.connect(transport.ConnectOptions{}, script{
+				data: func(p *peer, n int) { p.pauseFor(1) },
 			})
 		}
 	}},
-	{"SmallMarks", func(w *world) {
-		s := writesWhileItMay(large, 5000)
+	{"SmallMarks", func(r *run) {
+		s := pumpScript(largeSize, 5000)
 		write := s.made
-		s.made = func(e *end) {
-			e.call("SetWriteLimits", func() { e.c.SetWriteLimits(20_000, 0) })
-			write(e)
+		s.made = func(p *peer) {
+			p.call("SetWriteLimits", func() { p.c.SetWriteLimits(20_000, 0) })
+			write(p)
 		}
-		if w.listen(transport.Options{}, s) {
-			w.connect(transport.ConnectOptions{}, script{data: func(e *end, n int) { e.pauseFor(1) }})
+		if r.listen(transport.Options{}, s) {
+			r.connect(transport.ConnectOptions{}, script{data: func(p *peer, n int) { p.pauseFor(1) }})
 		}
 	}},
-	{"ManyBuffers", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			e.write(3) // gathered, and so sent before the others
-			e.writev(1, 0, 70_000, 5000, 1)
-			e.writev(1, 2, 3)
-			e.writev(10_000, 300_000, 0, 20)
-			e.afterFlush()
+	{"ManyBuffers", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			p.write(3) // gathered; must be sent before the others
+			p.writev(1, 0, 70_000, 5000, 1)
+			p.writev(1, 2, 3)
+			p.writev(10_000, 300_000, 0, 20)
+			p.afterFlush()
 			sizes := make([]int, 3000)
 			for i := range sizes {
 				sizes[i] = 2
 			}
-			e.writev(sizes...)
-			e.close()
+			p.writev(sizes...)
+			p.close()
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{data: func(e *end, n int) { e.pauseFor(1) }})
+			r.connect(transport.ConnectOptions{}, script{data: func(p *peer, n int) { p.pauseFor(1) }})
 		}
 	}},
-	{"MoreBuffersThanTheSystemTakes", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
+	{"MoreBuffersThanTheSystemTakes", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
 			sizes := make([]int, 2100)
 			for i := range sizes {
 				sizes[i] = 3
 			}
-			e.writev(sizes...)
-			e.writeEOF()
+			p.writev(sizes...)
+			p.writeEOF()
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{})
+			r.connect(transport.ConnectOptions{}, script{})
 		}
 	}},
-	{"HalfClose", func(w *world) {
-		if w.listen(transport.Options{}, script{
-			eof: func(e *end) bool {
-				// It goes on writing for a while, to a peer that only reads.
-				w.later(1*turnTime, func() { e.write(1000) })
-				w.later(2*turnTime, func() { e.write(50_000) })
-				w.later(3*turnTime, func() { e.close() })
+	{"HalfClose", func(r *run) {
+		if r.listen(transport.Options{}, script{
+			eof: func(p *peer) bool {
+				// Keeps writing for a while, to a peer that only reads.
+				r.later(1*tick, func() { p.write(1000) })
+				r.later(2*tick, func() { p.write(50_000) })
+				r.later(3*tick, func() { p.close() })
 				return true
 			},
 		}) {
-			w.connect(transport.ConnectOptions{}, sends(10))
+			r.connect(transport.ConnectOptions{}, sendScript(10))
 		}
 	}},
-	{"HalfOpenForLong", func(w *world) {
-		if w.listen(transport.Options{}, script{eof: func(e *end) bool {
-			w.later(time.Minute, e.close)
+	{"HalfOpenForLong", func(r *run) {
+		if r.listen(transport.Options{}, script{eof: func(p *peer) bool {
+			r.later(time.Minute, p.close)
 			return true
 		}}) {
-			w.connect(transport.ConnectOptions{}, sends(10))
+			r.connect(transport.ConnectOptions{}, sendScript(10))
 		}
 	}},
-	{"PausedForLong", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) { e.pauseFor(6000) }}) {
-			w.connect(transport.ConnectOptions{}, sends(200<<10))
+	{"PausedForLong", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) { p.pauseFor(6000) }}) {
+			r.connect(transport.ConnectOptions{}, sendScript(200<<10))
 		}
 	}},
-	{"CloseInConnectionMade", func(w *world) {
-		if w.listen(transport.Options{}, script{made: (*end).close}) {
-			w.connect(transport.ConnectOptions{}, sends(10))
-			w.connect(transport.ConnectOptions{}, script{made: (*end).close})
-			w.connect(transport.ConnectOptions{}, script{made: (*end).abort})
+	{"CloseInConnectionMade", func(r *run) {
+		if r.listen(transport.Options{}, script{made: (*peer).close}) {
+			r.connect(transport.ConnectOptions{}, sendScript(10))
+			r.connect(transport.ConnectOptions{}, script{made: (*peer).close})
+			r.connect(transport.ConnectOptions{}, script{made: (*peer).abort})
 		}
 	}},
-	{"WriteAndCloseInConnectionMade", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			e.write(20)
-			e.close()
+	{"WriteAndCloseInConnectionMade", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			p.write(20)
+			p.close()
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{})
+			r.connect(transport.ConnectOptions{}, script{})
 		}
 	}},
-	{"CloseInDataReceived", func(w *world) {
-		if w.listen(transport.Options{}, script{data: func(e *end, n int) {
-			e.write(5)
-			e.close()
+	{"CloseInDataReceived", func(r *run) {
+		if r.listen(transport.Options{}, script{data: func(p *peer, n int) {
+			p.write(5)
+			p.close()
 		}}) {
-			w.connect(transport.ConnectOptions{}, sends(10))
+			r.connect(transport.ConnectOptions{}, sendScript(10))
 		}
 	}},
-	{"CloseInEOFReceived", func(w *world) {
-		if w.listen(transport.Options{}, script{eof: func(e *end) bool {
-			e.write(70_000)
-			e.close()
+	{"CloseInEOFReceived", func(r *run) {
+		if r.listen(transport.Options{}, script{eof: func(p *peer) bool {
+			p.write(70_000)
+			p.close()
 			return true
 		}}) {
-			w.connect(transport.ConnectOptions{}, sends(10))
+			r.connect(transport.ConnectOptions{}, sendScript(10))
 		}
 	}},
-	{"AbortWithUnsentData", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			e.write(10)
-			e.write(large)
-			e.afterFlush()
-			w.later(1*turnTime, e.abort)
+	{"AbortWithUnsentData", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			p.write(10)
+			p.write(largeSize)
+			p.afterFlush()
+			r.later(1*tick, p.abort)
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{made: func(e *end) { e.pauseFor(2) }})
+			r.connect(transport.ConnectOptions{}, script{made: func(p *peer) { p.pauseFor(2) }})
 		}
 	}},
-	{"AbortAtOnce", func(w *world) {
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			e.write(10)
-			e.afterFlush()
-			e.abort()
-			e.afterFlush()
+	{"AbortAtOnce", func(r *run) {
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			p.write(10)
+			p.afterFlush()
+			p.abort()
+			p.afterFlush()
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{})
+			r.connect(transport.ConnectOptions{}, script{})
 		}
 	}},
 }
 
-// writesWhileItMay writes n bytes in blocks, and heeds the water marks.
-func writesWhileItMay(n, block int) script {
-	var more func(e *end)
-	more = func(e *end) {
-		for e.written < n && !e.wasPaused {
-			if !e.write(block) {
+// pumpScript writes n bytes in blocks, and stops while writing is paused.
+func pumpScript(n, block int) script {
+	var more func(p *peer)
+	more = func(p *peer) {
+		for p.written < n && !p.wasPaused {
+			if !p.write(block) {
 				return
 			}
-			if e.c.Unsent() > 0 {
-				break // a pause may be on its way
+			if p.c.Unsent() > 0 {
+				break // PauseWriting may be queued
 			}
 		}
-		if e.written >= n {
-			e.writeEOF()
+		if p.written >= n {
+			p.writeEOF()
 			return
 		}
-		if !e.wasPaused && e.losses == 0 {
-			e.w.l.CallSoonWith(loop.DropAtClose, func() { more(e) })
+		if !p.wasPaused && p.losses == 0 {
+			p.run.l.CallSoonWith(loop.DropAtClose, func() { more(p) })
 		}
 	}
-	return script{made: more, resume: func(e *end) { more(e) }}
+	return script{made: more, resume: func(p *peer) { more(p) }}
 }

@@ -7,127 +7,127 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// connects are programs about how connections come to be, and several of them.
-var connects = []program{
-	{"OwnBuffer", func(w *world) {
-		s := echoes
+// connectPrograms are programs about making connections, and about several at once.
+var connectPrograms = []program{
+	{"OwnBuffer", func(r *run) {
+		s := echoScript
 		s.buffer = 1000
-		if w.listen(transport.Options{}, s) {
-			w.connect(transport.ConnectOptions{}, sends(20_000))
+		if r.listen(transport.Options{}, s) {
+			r.connect(transport.ConnectOptions{}, sendScript(20_000))
 		}
 	}},
-	{"ProtocolSwitch", func(w *world) {
-		if w.listen(transport.Options{}, script{data: func(e *end, n int) {
-			next := *e // a new protocol, that has seen what the old one has
-			next.script = echoes
+	{"ProtocolSwitch", func(r *run) {
+		if r.listen(transport.Options{}, script{data: func(p *peer, n int) {
+			next := *p // a new protocol that continues the counts of the old one
+			next.script = echoScript
 			next.name += " switched"
-			e.moved = &next
-			e.call("SetProtocol", func() { e.c.SetProtocol(&next) })
+			p.successor = &next
+			p.call("SetProtocol", func() { p.c.SetProtocol(&next) })
 			next.write(n)
 		}}) {
-			w.connect(transport.ConnectOptions{}, script{
-				made: func(e *end) { e.write(large) },
-				data: func(e *end, n int) {
-					if e.got == large {
-						e.close()
+			r.connect(transport.ConnectOptions{}, script{
+				made: func(p *peer) { p.write(largeSize) },
+				data: func(p *peer, n int) {
+					if p.received == largeSize {
+						p.close()
 					}
 				},
 			})
 		}
 	}},
-	{"TwoGatheredInTurns", func(w *world) {
-		// Writes of several connections are mixed in what is gathered; each is
-		// closed behind its last.
-		var both []*end
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			if both = append(both, e); len(both) < 2 {
+	{"GatheredWritesOfTwo", func(r *run) {
+		// Gathered writes of two connections alternate; each connection must
+		// close after its last write.
+		var both []*peer
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			if both = append(both, p); len(both) < 2 {
 				return
 			}
 			for range 3 {
-				for _, e := range both {
-					if !e.c.IsClosing() {
-						e.write(10)
+				for _, p := range both {
+					if !p.c.IsClosing() {
+						p.write(10)
 					}
 				}
 			}
 			both[0].close()
 			both[1].writeEOF()
 		}}) {
-			w.connect(transport.ConnectOptions{}, impatient)
-			w.connect(transport.ConnectOptions{}, impatient)
+			r.connect(transport.ConnectOptions{}, timeoutScript)
+			r.connect(transport.ConnectOptions{}, timeoutScript)
 		}
 	}},
-	{"LimitOfConnections", func(w *world) {
-		if w.listen(transport.Options{MaxConns: 2}, script{
-			data: func(e *end, n int) {
-				if w.server.Conns() > 2 {
-					w.complain("%d connections at once", w.server.Conns())
+	{"LimitOfConnections", func(r *run) {
+		if r.listen(transport.Options{MaxConns: 2}, script{
+			data: func(p *peer, n int) {
+				if r.server.Conns() > 2 {
+					r.problem("%d connections at once", r.server.Conns())
 				}
-				e.write(n)
+				p.write(n)
 			},
 		}) {
 			for range 5 {
-				w.connect(transport.ConnectOptions{}, sends(10))
+				r.connect(transport.ConnectOptions{}, sendScript(10))
 			}
 		}
 	}},
-	{"ManyAtOnce", func(w *world) {
-		if w.listen(transport.Options{}, echoes) {
+	{"ManyAtOnce", func(r *run) {
+		if r.listen(transport.Options{}, echoScript) {
 			for range 20 {
-				w.connect(transport.ConnectOptions{Delay: true}, sends(10))
+				r.connect(transport.ConnectOptions{Delay: true}, sendScript(10))
 			}
 		}
 	}},
-	{"IdleTimeout", func(w *world) {
-		if w.listen(transport.Options{}, script{
-			made: func(e *end) {
-				e.call("SetIdleTimeout", func() { e.c.SetIdleTimeout(time.Second) })
+	{"IdleTimeout", func(r *run) {
+		if r.listen(transport.Options{}, script{
+			made: func(p *peer) {
+				p.call("SetIdleTimeout", func() { p.c.SetIdleTimeout(time.Second) })
 			},
 		}) {
-			w.connect(transport.ConnectOptions{}, script{made: func(e *end) {
-				w.later(50*turnTime, func() { e.write(10) })
-				w.later(120*turnTime, func() { e.write(10) })
+			r.connect(transport.ConnectOptions{}, script{made: func(p *peer) {
+				r.later(50*tick, func() { p.write(10) })
+				r.later(120*tick, func() { p.write(10) })
 			}})
 		}
 	}},
-	{"ConnectRefused", func(w *world) {
-		w.mayFail = true
-		if w.listen(transport.Options{}, echoes) {
-			address := w.address
-			w.server.Close()
-			if w.address = address + "-nobody"; w.network == "tcp" {
-				w.address = address
+	{"ConnectRefused", func(r *run) {
+		r.mayFail = true
+		if r.listen(transport.Options{}, echoScript) {
+			address := r.address
+			r.server.Close()
+			if r.address = address + "-unused"; r.network == "tcp" {
+				r.address = address
 			}
-			w.connect(transport.ConnectOptions{}, script{})
+			r.connect(transport.ConnectOptions{}, script{})
 		}
 	}},
-	{"ConnectTimeout", func(w *world) {
-		w.mayFail = true
-		if w.listen(transport.Options{}, echoes) && w.network == "tcp" {
-			w.address = nowhere.String() + ":9"
-			w.connect(transport.ConnectOptions{Timeout: time.Second}, script{})
+	{"ConnectTimeout", func(r *run) {
+		r.mayFail = true
+		if r.listen(transport.Options{}, echoScript) && r.network == "tcp" {
+			r.address = unreachable.String() + ":9"
+			r.connect(transport.ConnectOptions{Timeout: time.Second}, script{})
 		}
 	}},
-	{"HappyEyeballs", func(w *world) {
-		if w.listen(transport.Options{}, echoes) && w.network == "tcp" {
-			w.address = "somewhere.example:" + strconv.Itoa(port(w.server))
-			w.connect(transport.ConnectOptions{Timeout: time.Minute}, sends(10))
+	{"HappyEyeballs", func(r *run) {
+		if r.listen(transport.Options{}, echoScript) && r.network == "tcp" {
+			r.address = "somewhere.example:" + strconv.Itoa(port(r.server))
+			r.connect(transport.ConnectOptions{Timeout: time.Minute}, sendScript(10))
 		}
 	}},
-	{"ServerClosedInConnectionMade", func(w *world) {
-		w.mayFail = true
-		if w.listen(transport.Options{}, script{made: func(e *end) {
-			w.server.Close()
-			w.later(10*turnTime, e.close) // whoever was in the backlog is gone by then
+	{"ServerClosedInConnectionMade", func(r *run) {
+		r.mayFail = true
+		if r.listen(transport.Options{}, script{made: func(p *peer) {
+			r.server.Close()
+			r.later(10*tick, p.close) // connections in the backlog are refused by then
 		}}) {
 			for range 3 {
-				w.connect(transport.ConnectOptions{}, impatient)
+				r.connect(transport.ConnectOptions{}, timeoutScript)
 			}
 		}
 	}},
 }
 
-// impatient waits for the end, but not for ever: a peer may never be accepted.
-var impatient = script{made: func(e *end) {
-	e.call("SetIdleTimeout", func() { e.c.SetIdleTimeout(5 * time.Second) })
+// timeoutScript waits for the end with a timeout, because it may never be accepted.
+var timeoutScript = script{made: func(p *peer) {
+	p.call("SetIdleTimeout", func() { p.c.SetIdleTimeout(5 * time.Second) })
 }}

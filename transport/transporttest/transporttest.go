@@ -1,12 +1,12 @@
-// Package transporttest holds package transport, on any kernel, to what it
-// promises of every connection, whatever the system answers.
+// Package transporttest checks, on any kernel, that package transport keeps its
+// guarantees whatever the system returns.
 //
-// Small programs are played again and again, each time with one thing gone wrong:
-// a system call fails or is short at its first, second, … call; a callback panics,
-// or ends the connection; the loop is closed in the middle. After each play the
-// whole world is looked over: every connection was made once and lost once, nothing
-// came after that, bytes came in order and all of them unless an error was told,
-// no descriptor, timer or callback was left, and the loop did not spin.
+// It runs small programs again and again, each time with one injected fault: a system
+// call fails or transfers one byte at its first, second, … call; a callback panics or
+// ends the connection; the loop is closed in the middle. After each run it checks that
+// every connection was made once and lost once with no callback after that, that all
+// bytes arrived in order unless an error was reported, that no descriptor, timer or
+// callback is left, and that the loop did not spin.
 package transporttest
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Traits are what the suite must know of a kernel.
+// Traits describe a kernel to the suite.
 type Traits struct {
-	// OwnTime says that the kernel's clock is virtual. The suite makes the
-	// clocks of the others so.
+	// OwnTime reports that the kernel's clock is virtual. The suite replaces the
+	// clocks of other kernels with a virtual one.
 	OwnTime bool
-	// Networks are those to play on: "unix", "tcp", and "tls", which is secured
-	// Unix sockets. The first is played with every trouble, the others with some.
+	// Networks are the networks to use: "unix", "tcp", and "tls", which is TLS
+	// over Unix sockets. The first one gets every fault, the others a selection.
 	// None means all.
 	Networks []string
-	// Places is at how many places each trouble is tried at most; small
-	// programs have fewer. Zero means 16.
+	// Places limits at how many places each fault is injected; small programs
+	// have fewer. Zero means 16.
 	Places int
 }
 
-// Run plays every program with every trouble. Open is called once for each play.
+// Run runs every program with every fault. It calls open once for each run.
 func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 	if traits.Networks == nil {
 		traits.Networks = []string{"unix", "tcp", "tls"}
@@ -41,82 +41,80 @@ func Run(t *testing.T, traits Traits, open func(testing.TB) *kernel.Kernel) {
 	for i, network := range traits.Networks {
 		for _, p := range programs {
 			t.Run(network+"/"+p.name, func(t *testing.T) {
-				t.Parallel() // much of it is waiting for bytes under way
-				play := func(tr trouble) outcome {
-					return run(setting{p, network, tr, traits.OwnTime, open(t)})
+				t.Parallel() // most of the time is waiting for bytes in flight
+				run := func(f fault) result {
+					return execute(config{p, network, f, traits.OwnTime, open(t)})
 				}
-				most := traits.Places
+				limit := traits.Places
 				if i > 0 {
-					most = max(1, most/(2+3*i))
+					limit = max(1, limit/(2+3*i))
 				}
-				playAll(t, play, most)
+				runAll(t, run, limit)
 			})
 		}
 	}
 }
 
-// playAll plays a program in peace, and then with each trouble at each place where
-// it can come.
-func playAll(t *testing.T, play func(trouble) outcome, most int) {
-	calm := play(trouble{})
-	for _, wrong := range calm.wrong {
-		t.Errorf("in peace: %s", wrong)
+// runAll runs a program without a fault, and then with each fault at the sites where it
+// can occur.
+func runAll(t *testing.T, run func(fault) result, limit int) {
+	baseline := run(fault{})
+	for _, problem := range baseline.problems {
+		t.Errorf("without a fault: %s", problem)
 	}
 	if t.Failed() {
 		return
 	}
-	for _, tr := range troubles {
-		places := calm.seen[tr.place]
-		for _, n := range spread(places, most) {
-			tr.at = n
-			out := play(tr)
-			for _, wrong := range out.wrong {
-				t.Errorf("%s at %d of %d: %s", tr.name, n, places, wrong)
+	for _, f := range faults {
+		calls := baseline.calls[f.site]
+		for _, n := range pickCalls(calls, limit) {
+			f.at = n
+			for _, problem := range run(f).problems {
+				t.Errorf("%s at %d of %d: %s", f.name, n, calls, problem)
 			}
 			if t.Failed() {
-				return // the rest would say the same
+				return // other calls would only repeat the failure
 			}
 		}
 	}
 }
 
-// spread is at most so many of the numbers from 1 to n: the first ones, and some
-// between.
-func spread(n, most int) (at []int) {
+// pickCalls returns at most limit of the numbers from 1 to n: the first ones, and some
+// of the others.
+func pickCalls(n, limit int) (at []int) {
 	step := 1
 	for i := 1; i <= n; i += step {
 		at = append(at, i)
-		if len(at) >= most/2 {
-			step = max(1, (n-i)/max(1, most-len(at)))
+		if len(at) >= limit/2 {
+			step = max(1, (n-i)/max(1, limit-len(at)))
 		}
-		if len(at) >= most {
+		if len(at) >= limit {
 			break
 		}
 	}
 	return at
 }
 
-// Play plays one program with one trouble at its n-th place, and tells what was
-// wrong afterwards. With n 0 there is no trouble. It is how a failure that Run has
-// found is looked at.
-func Play(k *kernel.Kernel, network, program, troubleName string, n int) error {
-	s := setting{network: network, k: k}
+// Play runs one program with one fault at its n-th place, and returns the problems that
+// it found. With n 0 there is no fault. Use it to reproduce a failure of Run.
+func Play(k *kernel.Kernel, network, program, faultName string, n int) error {
+	s := config{network: network, k: k}
 	for _, p := range programs {
 		if p.name == program {
 			s.program = p
 		}
 	}
-	for _, tr := range troubles {
-		if tr.name == troubleName && n > 0 {
-			s.trouble = tr
-			s.trouble.at = n
+	for _, f := range faults {
+		if f.name == faultName && n > 0 {
+			s.fault = f
+			s.fault.at = n
 		}
 	}
-	if s.program.play == nil || n > 0 && s.trouble.at == 0 {
-		return fmt.Errorf("transporttest: no program %q, or no trouble %q", program, troubleName)
+	if s.program.start == nil || n > 0 && s.fault.at == 0 {
+		return fmt.Errorf("transporttest: no program %q or no fault %q", program, faultName)
 	}
-	if wrong := run(s).wrong; len(wrong) > 0 {
-		return fmt.Errorf("transporttest: %s with %s at %d: %q", program, troubleName, n, wrong)
+	if problems := execute(s).problems; len(problems) > 0 {
+		return fmt.Errorf("transporttest: %s with %s at %d: %q", program, faultName, n, problems)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func open(tb testing.TB, name string) *kernel.Kernel {
 	return k
 }
 
-// TestEveryKernel plays all programs on each poller the system has.
+// TestEveryKernel runs all programs on each poller that the system supports.
 func TestEveryKernel(t *testing.T) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) {
