@@ -41,7 +41,7 @@ var streams = []struct {
 	{"chunked", post, 1},
 }
 
-// drain parses everything, as a server does that only looks.
+// drain parses all of data and returns the number of requests.
 func drain(p *http1.RequestParser, data []byte) (requests int) {
 	for {
 		n, event, err := p.Parse(data)
@@ -134,7 +134,7 @@ func BenchmarkNetHTTP(b *testing.B) {
 	}
 }
 
-// BenchmarkParsePieces is for heads that TCP has cut in two.
+// BenchmarkParsePieces parses heads that arrive in two pieces.
 func BenchmarkParsePieces(b *testing.B) {
 	data := []byte(browser)
 	p := http1.NewRequestParser(http1.Limits{})

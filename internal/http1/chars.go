@@ -5,13 +5,13 @@ import (
 	"math/bits"
 )
 
-// What a byte may be part of: bits of class.
+// The bits of class: the elements that a byte may be part of.
 const (
 	inToken = 1 << iota // methods and field names
 	inPath              // a target's path, except for its percent escapes
 	inQuery             // a target's query
 	inHost              // a registered name, without percent escapes
-	inIP                // what stands between the brackets of an IP literal
+	inIP                // an IP literal, between the brackets
 )
 
 var class = classes()
@@ -23,8 +23,8 @@ func classes() (t [256]uint8) {
 		if alnum || contains("!#$%&'*+-.^_`|~", b) {
 			t[c] |= inToken
 		}
-		// More than RFC 3986 has: browsers send |, { and } as they are, and
-		// others whole UTF-8. A fragment is never sent.
+		// More than RFC 3986 allows: browsers send |, { and } unescaped, and
+		// other clients send UTF-8. Clients never send a fragment.
 		if b > ' ' && b != 0x7f && b != '#' {
 			t[c] |= inQuery
 			if b != '%' && b != '?' {
@@ -50,7 +50,7 @@ func contains(s string, b byte) bool {
 	return false
 }
 
-// hex is a digit's value, or 16.
+// hex has the value of each hexadecimal digit, and 16 for other bytes.
 var hex = hexDigits()
 
 func hexDigits() (t [256]uint8) {
@@ -67,17 +67,17 @@ func hexDigits() (t [256]uint8) {
 	return t
 }
 
-// textEnd is where the first control character at or after i is, tab among them;
-// len(b) if there is none.
+// textEnd returns the index of the first control character at or after i, including
+// tab, or len(b) if there is none.
 func textEnd(b []byte, i int) int {
 	const (
 		ones  = 0x0101010101010101
 		highs = 0x8080808080808080
 	)
-	// Eight bytes at a time. Subtracting borrows into the high bit of a byte that
-	// is smaller than a space; adding one carries into that of DEL. A borrow into
-	// the next byte comes from one that has been found; a carry comes from 0xff,
-	// and makes a tilde look like DEL.
+	// Check eight bytes at a time. The subtraction sets the high bit of a byte below
+	// the space; adding one sets the high bit of DEL. A borrow into the next byte
+	// comes only from a byte that is found itself. A carry comes from 0xff and makes
+	// a tilde look like DEL.
 	rest := b[i:]
 	for len(rest) >= 8 {
 		w := binary.LittleEndian.Uint64(rest)
@@ -109,9 +109,9 @@ func isText(b []byte) bool {
 	return i == len(b)
 }
 
-// fold reports whether b is lower, which has letters, digits and hyphens only, in
-// whatever case. Control characters must have been ruled out.
-func fold(b []byte, lower string) bool {
+// equalFold reports whether b equals lower, ignoring case. Lower has only lower-case
+// letters, digits and hyphens. B must not have control characters.
+func equalFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
 		return false
 	}
@@ -123,7 +123,7 @@ func fold(b []byte, lower string) bool {
 	return true
 }
 
-// trimSpace leaves out spaces and tabs at both ends.
+// trimSpace returns b without leading and trailing spaces and tabs.
 func trimSpace(b []byte) []byte {
 	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
 		b = b[1:]

@@ -1,9 +1,9 @@
 package http1
 
-// chunks reads a chunked body up to the next piece of data, or its end.
+// readChunked reads a chunked body up to the next piece of data, or its end.
 //
 //	size [; extension] CR LF  data CR LF  …  0 [; extension] CR LF  trailer
-func (p *parser) chunks(data []byte) (int, Event, error) {
+func (p *parser) readChunked(data []byte) (int, Event, error) {
 	for i := 0; i < len(data); {
 		c := data[i]
 		switch p.state {
@@ -42,7 +42,7 @@ func (p *parser) chunks(data []byte) (int, Event, error) {
 			if c != '\n' {
 				return 0, More, p.fail(ErrChunkSize)
 			}
-			if err := p.chunkBegins(); err != nil {
+			if err := p.beginChunk(); err != nil {
 				return 0, More, p.fail(err)
 			}
 			i++
@@ -68,20 +68,20 @@ func (p *parser) chunks(data []byte) (int, Event, error) {
 			p.size, p.digits = 0, 0
 			i++
 		default:
-			return p.trailer(data, i)
+			return p.readTrailer(data, i)
 		}
 	}
 	return len(data), More, nil
 }
 
-// chunkBegins is for the end of a size line.
-func (p *parser) chunkBegins() *Error {
+// beginChunk starts a chunk, or the trailer section, after a complete size line.
+func (p *parser) beginChunk() *Error {
 	switch n := int64(p.size); {
 	case n < 0:
 		return ErrChunkSize
 	case n == 0:
 		p.state = atTrailer
-		p.pos, p.most = 0, p.limits.TrailerBytes
+		p.pos, p.maxPos = 0, p.limits.TrailerBytes
 		p.buf = p.buf[:0]
 		p.fields = p.fields[:0]
 	case p.limits.BodyBytes > 0 && n > p.limits.BodyBytes-p.total:
@@ -89,15 +89,16 @@ func (p *parser) chunkBegins() *Error {
 	default:
 		p.state = atChunkData
 		p.remaining = n
-		p.total += n // only looked at where there is a limit
+		p.total += n // used only if there is a limit
 	}
 	return nil
 }
 
-// AppendUnread appends what a reader that takes the connection over in a chunked body has
-// to read before what comes next: data, which the parser returned and the caller did
-// not use, as a chunk, and the framing after it as far as the parser has taken that.
-// Chunk extensions and the sizes of earlier chunks are not restored.
+// AppendUnread appends the bytes that the parser has read ahead of the caller in a
+// chunked body: data, which the parser returned and the caller did not use, as a chunk,
+// and the framing after it that the parser has read. A reader that takes over the
+// connection reads them before the remaining input. Chunk extensions and the sizes of
+// earlier chunks are not restored.
 func (p *parser) AppendUnread(dst, data []byte) []byte {
 	if p.state == atChunkData {
 		dst = AppendChunkHead(dst, len(data)+int(p.remaining))
@@ -127,16 +128,4 @@ func (p *parser) AppendUnread(dst, data []byte) []byte {
 		dst = append(append(dst, "0\r\n"...), p.buf...)
 	}
 	return dst
-}
-
-// trailer reads the trailer section from i on, and with it the message's end.
-func (p *parser) trailer(data []byte, i int) (int, Event, error) {
-	n, done, err := p.section(data[i:])
-	switch {
-	case err != nil:
-		return 0, More, p.fail(err)
-	case !done:
-		return len(data), More, nil
-	}
-	return i + n, p.end(), nil
 }

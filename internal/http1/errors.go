@@ -2,77 +2,77 @@ package http1
 
 import "io"
 
-// Error is why a message is refused. After one the connection cannot be read any
-// further: what follows has no known beginning.
+// Error is the reason why a message is refused. After an error the connection cannot be
+// read any further, because the beginning of the next message is unknown.
 type Error struct {
-	// Status is what a server answers with. A client, or a proxy that has got
-	// such a response, has no use for it but to answer 502.
+	// Status is the status that a server answers with. It means nothing for an
+	// invalid response: a proxy answers 502 for that.
 	Status int
 
 	text string
-	is   error
+	err  error
 }
 
 func (e *Error) Error() string { return "http1: " + e.text }
 
-// Unwrap is io.ErrUnexpectedEOF for ErrUnexpectedEOF.
-func (e *Error) Unwrap() error { return e.is }
+// Unwrap returns io.ErrUnexpectedEOF for ErrUnexpectedEOF, and nil for other errors.
+func (e *Error) Unwrap() error { return e.err }
 
-// What can be wrong with a first line.
+// Errors in a first line.
 var (
-	ErrRequestLine        = bad("malformed request line")
-	ErrMethod             = bad("method is not a token")
-	ErrTarget             = bad("malformed request target")
-	ErrVersion            = bad("malformed HTTP version")
-	ErrVersionUnsupported = refused(505, "HTTP version is neither 1.0 nor 1.1")
-	ErrHTTP2              = refused(505, "HTTP/2 connection preface")
-	ErrRequestLineTooLong = refused(414, "request line is too long")
-	ErrStatusLine         = bad("malformed status line")
-	ErrStatusLineTooLong  = bad("status line is too long")
+	ErrRequestLine        = badRequest("malformed request line")
+	ErrMethod             = badRequest("method is not a token")
+	ErrTarget             = badRequest("malformed request target")
+	ErrVersion            = badRequest("malformed HTTP version")
+	ErrVersionUnsupported = newError(505, "HTTP version is neither 1.0 nor 1.1")
+	ErrHTTP2              = newError(505, "HTTP/2 connection preface")
+	ErrRequestLineTooLong = newError(414, "request line is too long")
+	ErrStatusLine         = badRequest("malformed status line")
+	ErrStatusLineTooLong  = badRequest("status line is too long")
 )
 
-// What can be wrong with a line of a header or a trailer section.
+// Errors in a line of a header or trailer section.
 var (
-	ErrFieldName      = bad("field name is not a token")
-	ErrFieldSpace     = bad("space before the colon of a field")
-	ErrFieldFold      = bad("folded field line")
-	ErrFieldValue     = bad("control character in a field value")
-	ErrBareLF         = bad("line ends with LF instead of CRLF")
-	ErrHeaderTooLarge = refused(431, "header is too large")
-	ErrTooManyFields  = refused(431, "too many fields")
+	ErrFieldName      = badRequest("field name is not a token")
+	ErrFieldSpace     = badRequest("space before the colon of a field")
+	ErrFieldFold      = badRequest("folded field line")
+	ErrFieldValue     = badRequest("control character in a field value")
+	ErrBareLF         = badRequest("line ends with LF instead of CRLF")
+	ErrHeaderTooLarge = newError(431, "header is too large")
+	ErrTooManyFields  = newError(431, "too many fields")
 )
 
-// What can be wrong with the meaning of a header.
+// Errors in the meaning of a header and in a body.
 var (
-	ErrHostMissing            = bad("no Host field")
-	ErrHostRepeated           = bad("more than one Host field")
-	ErrHost                   = bad("malformed Host field")
-	ErrContentLength          = bad("malformed Content-Length")
-	ErrContentLengthRepeated  = bad("more than one Content-Length")
-	ErrTransferEncoding       = bad("malformed Transfer-Encoding, or chunked is not its last coding")
-	ErrTransferCoding         = refused(501, "transfer coding other than chunked")
-	ErrTransferEncoding10     = bad("Transfer-Encoding in HTTP/1.0")
-	ErrLengthWithEncoding     = bad("Content-Length beside Transfer-Encoding")
-	ErrTrailerDeclaration     = bad("Trailer names a field that must not be one")
-	ErrExpectation            = refused(417, "expectation other than 100-continue")
-	ErrBodyTooLarge           = refused(413, "body is too large")
-	ErrChunkSize              = bad("malformed chunk size")
-	ErrChunkExtension         = bad("control character in a chunk extension")
-	ErrChunkExtensionTooLarge = refused(413, "too many bytes of chunk extensions")
-	ErrChunkEnd               = bad("chunk data does not end where its size says")
-	ErrTrailerField           = bad("field that must not be a trailer")
-	ErrTrailerTooLarge        = refused(431, "trailer section is too large")
+	ErrHostMissing            = badRequest("no Host field")
+	ErrHostRepeated           = badRequest("more than one Host field")
+	ErrHost                   = badRequest("malformed Host field")
+	ErrContentLength          = badRequest("malformed Content-Length")
+	ErrContentLengthRepeated  = badRequest("more than one Content-Length")
+	ErrTransferEncoding       = badRequest("malformed Transfer-Encoding, or chunked is not its last coding")
+	ErrTransferCoding         = newError(501, "transfer coding other than chunked")
+	ErrTransferEncoding10     = badRequest("Transfer-Encoding in HTTP/1.0")
+	ErrLengthWithEncoding     = badRequest("Content-Length beside Transfer-Encoding")
+	ErrTrailerDeclaration     = badRequest("Trailer names a field that must not be a trailer")
+	ErrExpectation            = newError(417, "expectation other than 100-continue")
+	ErrBodyTooLarge           = newError(413, "body is too large")
+	ErrChunkSize              = badRequest("malformed chunk size")
+	ErrChunkExtension         = badRequest("control character in a chunk extension")
+	ErrChunkExtensionTooLarge = newError(413, "too many bytes of chunk extensions")
+	ErrChunkEnd               = badRequest("chunk data does not end where its size says")
+	ErrTrailerField           = badRequest("field that must not be a trailer")
+	ErrTrailerTooLarge        = newError(431, "trailer section is too large")
 )
 
-// ErrUnexpectedEOF is for input that ends within a message.
+// ErrUnexpectedEOF is the error for input that ends within a message.
 var ErrUnexpectedEOF = &Error{400, "input ends within a message", io.ErrUnexpectedEOF}
 
-// What cannot be written.
+// Errors of the functions that write.
 var (
-	ErrWriteName   = refused(500, "name to write is not a token")
-	ErrWriteValue  = refused(500, "value to write has a control character")
-	ErrWriteTarget = refused(500, "target or host to write is malformed")
+	ErrWriteName   = newError(500, "name to write is not a token")
+	ErrWriteValue  = newError(500, "value to write has a control character")
+	ErrWriteTarget = newError(500, "target or host to write is malformed")
 )
 
-func bad(text string) *Error                 { return refused(400, text) }
-func refused(status int, text string) *Error { return &Error{status, text, nil} }
+func badRequest(text string) *Error           { return newError(400, text) }
+func newError(status int, text string) *Error { return &Error{status, text, nil} }

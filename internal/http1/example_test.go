@@ -7,7 +7,8 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// A connection's protocol gets data in pieces, and answers requests as they come.
+// A connection's protocol receives data in pieces and answers each request as it
+// completes.
 func Example() {
 	p := http1.NewRequestParser(http1.Limits{BodyBytes: 1 << 20})
 	var out []byte

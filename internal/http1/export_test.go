@@ -1,9 +1,9 @@
 package http1
 
-// Kept is how many bytes of buffer an idle parser has.
-func (p *parser) Kept() int { return cap(p.buf) }
+// BufferSize returns the size of the parser's buffer.
+func (p *parser) BufferSize() int { return cap(p.buf) }
 
-// Common are the names that canonical knows.
+// Common returns the names that canonical knows.
 func Common() map[string]string { return common }
 
 // Canonical is canonical.

@@ -1,6 +1,6 @@
 package http1
 
-// fieldLines parses field lines up to the empty one.
+// fieldLines parses field lines up to the empty line.
 func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 	fields := p.fields
 	i := p.pos
@@ -18,13 +18,13 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 		if b[i] != ':' || i == start {
 			if i == start && b[i] == '\r' && i+1 < len(b) && b[i+1] == '\n' {
 				p.fields, p.pos = fields, i+2
-				if p.pos > p.most {
+				if p.pos > p.maxPos {
 					return false, p.tooLong()
 				}
 				return true, nil
 			}
 			p.fields = fields
-			return p.wrong(b, start, fieldFault(b, start, i))
+			return p.lineError(b, start, fieldFault(b, start, i))
 		}
 		name := span{uint32(start), uint32(i)}
 
@@ -45,7 +45,7 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 		}
 		if b[i] != '\r' || i+1 < len(b) && b[i+1] != '\n' {
 			p.fields = fields
-			return p.wrong(b, start, valueFault(b, i))
+			return p.lineError(b, start, valueFault(b, i))
 		}
 		if i+1 >= len(b) {
 			break
@@ -55,7 +55,7 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 			to--
 		}
 		i += 2
-		if i > p.most {
+		if i > p.maxPos {
 			return false, p.tooLong()
 		}
 		if len(fields) == p.limits.FieldCount {
@@ -68,8 +68,8 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 			if neverTrailer(b[name.from:name.to]) {
 				return false, ErrTrailerField
 			}
-		} else if k := int(name.to - name.from); k < len(noted) && noted[k] == b[start]|0x20 {
-			if err := p.note(b[name.from:name.to], span{uint32(from), uint32(to)}, b[from:to]); err != nil {
+		} else if k := int(name.to - name.from); k < len(interpreted) && interpreted[k] == b[start]|0x20 {
+			if err := p.interpretField(b[name.from:name.to], span{uint32(from), uint32(to)}, b[from:to]); err != nil {
 				return false, err
 			}
 		}
@@ -78,11 +78,11 @@ func (p *parser) fieldLines(b []byte) (done bool, err *Error) {
 	return false, nil
 }
 
-// noted has, by length, the first letter of the name that note looks for.
-var noted = [...]byte{4: 'h', 6: 'e', 7: 't', 10: 'c', 14: 'c', 17: 't'}
+// interpreted has, by length, the first letter of the names that interpretField knows.
+var interpreted = [...]byte{4: 'h', 6: 'e', 7: 't', 10: 'c', 14: 'c', 17: 't'}
 
-// fieldFault says what is wrong with a line that starts at start and has something
-// other than a name and a colon, at i.
+// fieldFault returns the error for a line that starts at start and has, at i, something
+// other than a name and a colon.
 func fieldFault(b []byte, start, i int) *Error {
 	switch c := b[i]; {
 	case c == '\n':
@@ -96,7 +96,7 @@ func fieldFault(b []byte, start, i int) *Error {
 	}
 }
 
-// valueFault is for a value that stops at i with something other than CRLF.
+// valueFault returns the error for a value that ends at i without CRLF.
 func valueFault(b []byte, i int) *Error {
 	if b[i] == '\n' {
 		return ErrBareLF
@@ -104,17 +104,18 @@ func valueFault(b []byte, i int) *Error {
 	return ErrFieldValue
 }
 
-// FieldCount is how many fields the header has or, after End, the trailer section.
+// FieldCount returns the number of fields in the header or, after End, in the trailer
+// section.
 func (p *parser) FieldCount() int { return len(p.fields) }
 
-// Field is the field at i, in the order they came. Repeated ones are not joined.
+// Field returns field i, in the order of arrival. Repeated fields are not joined.
 func (p *parser) Field(i int) (name, value []byte) {
 	f := &p.fields[i]
 	return p.base[f.name.from:f.name.to], p.base[f.value.from:f.value.to]
 }
 
-// Get is the value of the first field of that name, in whatever case; nil if there
-// is none.
+// Get returns the value of the first field with the given name, ignoring case, or nil
+// if there is none.
 func (p *parser) Get(name string) []byte {
 	for i := range p.fields {
 		f := &p.fields[i]
@@ -125,7 +126,7 @@ func (p *parser) Get(name string) []byte {
 	return nil
 }
 
-// sameName compares names of the same length.
+// sameName compares names of the same length, ignoring case.
 func sameName(b []byte, name string) bool {
 	for i, c := range b {
 		if c != name[i] && (c|0x20 != name[i]|0x20 || c|0x20-'a' >= 26) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// seeds are streams that are interesting to change.
+// seeds adds streams to the corpus.
 func seeds(f *testing.F) {
 	for _, h := range hostile {
 		if len(h.stream) < 1000 {

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// AddTo adds the fields to h as net/http has them: names in canonical form; without
-// Host and what framed the message; of a response, without Connection if it says
-// close. The values are copied, all at once.
+// AddTo adds the fields to h as net/http does. Names are in canonical form. Host and
+// the fields that framed the message are left out, and so is Connection of a response
+// if it says close. The values are copied in one allocation.
 func (p *parser) AddTo(h http.Header) {
-	if len(p.fields) == 0 || len(p.fields) == 1 && !p.responses && fold(p.text(p.fields[0].name), "host") {
-		return // Host is not added, and there is often nothing else
+	if len(p.fields) == 0 || len(p.fields) == 1 && !p.responses && equalFold(p.text(p.fields[0].name), "host") {
+		return // Host is not added, and often there is no other field
 	}
 	first := p.fields[0].name.from
 	text := string(p.base[first:p.fields[len(p.fields)-1].value.to])
@@ -41,7 +41,7 @@ func (p *parser) AddTo(h http.Header) {
 			h[key] = values[i : i+1 : i+1]
 		}
 	}
-	// HTTP/1.0's way to say it, made known to who asks in the new one.
+	// Pragma is the HTTP/1.0 form of Cache-Control. Handlers check only the latter.
 	if pragma := h["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" {
 		if _, ok := h["Cache-Control"]; !ok {
 			h["Cache-Control"] = []string{"no-cache"}
@@ -49,15 +49,15 @@ func (p *parser) AddTo(h http.Header) {
 	}
 }
 
-// DeclareTrailers gives h a key for every field that the header says will come as a
-// trailer. It is for Head; at End, AddTo brings them.
+// DeclareTrailers adds a key to h for every field that the Trailer fields announce.
+// Call it at Head. At End, AddTo adds the values.
 func (p *parser) DeclareTrailers(h http.Header) {
 	if p.facts&sawTrailer == 0 || !p.Chunked() {
 		return
 	}
 	for i := range p.fields {
 		name, list := p.Field(i)
-		if !fold(name, "trailer") {
+		if !equalFold(name, "trailer") {
 			continue
 		}
 		for len(list) > 0 {
@@ -70,7 +70,7 @@ func (p *parser) DeclareTrailers(h http.Header) {
 	}
 }
 
-// MethodString is Method as a string, without allocation for those that are common.
+// MethodString returns Method as a string. It does not allocate for common methods.
 func (p *RequestParser) MethodString() string {
 	switch m := p.Method(); string(m) {
 	case "GET":
@@ -94,17 +94,17 @@ func (p *RequestParser) MethodString() string {
 	}
 }
 
-// canonical is the name in the form that http.Header has for a key. It allocates
-// only for names that are neither in that form nor common.
+// canonical returns the name in the form of a key of http.Header. It allocates only for
+// names that are neither in that form nor common.
 func canonical(name string) string {
 	if isCanonical(name) {
 		return name
 	}
-	var room [32]byte
-	if len(name) > len(room) {
+	var buf [32]byte
+	if len(name) > len(buf) {
 		return http.CanonicalHeaderKey(name)
 	}
-	key := room[:len(name)]
+	key := buf[:len(name)]
 	upper := true
 	for i := range len(name) {
 		c := name[i]
@@ -137,7 +137,7 @@ func isCanonical(name string) bool {
 	return true
 }
 
-// common are names that clients and servers send in lower case too.
+// common has the names that clients and servers often send in lower case.
 var common = commonNames()
 
 func commonNames() map[string]string {

@@ -12,14 +12,14 @@ func get(fields string) string  { return "GET / HTTP/1.1\r\nHost: a\r\n" + field
 func line(first string) string  { return first + "\r\nHost: a\r\n\r\n" }
 func chunks(body string) string { return chunkedHead + body }
 
-// hostile are messages that have been used to attack, or that are just wrong.
+// hostile has requests that were used in attacks, and other invalid ones.
 var hostile = []struct {
 	name   string
 	stream string
 	err    *http1.Error
 	status int
 }{
-	// Smuggling: a body whose length two programs see differently.
+	// Smuggling: two programs see different lengths of a body.
 	{"CL.TE", get("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\nG", http1.ErrLengthWithEncoding, 400},
 	{"TE.CL", get("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n") + "5c\r\nGPOST", http1.ErrLengthWithEncoding, 400},
 	{"TE.TE, the second odd", get("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n") + "0\r\n\r\n", http1.ErrTransferEncoding, 400},
@@ -170,19 +170,19 @@ var hostile = []struct {
 func TestHostileRequestsAreRefused(t *testing.T) {
 	for _, h := range hostile {
 		t.Run(h.name, func(t *testing.T) {
-			for name, cut := range map[string]func(int) int{"whole": whole, "bytes": func(int) int { return 1 }} {
-				o := read(t, http1.NewRequestParser(http1.Limits{}), h.stream, cut)
+			for name, pieceSize := range map[string]func(int) int{"whole": whole, "bytes": func(int) int { return 1 }} {
+				o := read(t, http1.NewRequestParser(http1.Limits{}), h.stream, pieceSize)
 				if !errors.Is(o.err, h.err) {
-					t.Errorf("%s: %v, not %v", name, o.err, h.err)
+					t.Errorf("%s: error %v, want %v", name, o.err, h.err)
 				}
 				for _, m := range o.messages {
 					if m.complete {
-						t.Errorf("%s: a message was let through: %+v", name, m)
+						t.Errorf("%s: a message was accepted: %+v", name, m)
 					}
 				}
 			}
 			if h.err.Status != h.status {
-				t.Errorf("answered with %d, not %d", h.err.Status, h.status)
+				t.Errorf("status %d, want %d", h.err.Status, h.status)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package http1 reads and writes HTTP/1.1 messages: strict, incremental, without
-// I/O, and without allocation once it runs. It is for a server's or client's
-// protocol that gets bytes as they come and has a connection to write to.
+// Package http1 reads and writes HTTP/1.1 messages. It is strict and incremental, does
+// no I/O, and allocates nothing in steady state. It is for servers and clients that
+// receive bytes as they arrive and write to a connection themselves.
 //
 //	p := http1.NewRequestParser(http1.Limits{})
 //	for {
@@ -27,58 +27,58 @@
 //	    │ head  │                  └──┬───┘               │ all of it
 //	    └───────┘                     │ some body  ┌──────┴┐
 //	        │                         └──────────▶ │ Data… │
-//	        │ anything wrong                       └───────┘
+//	        │ anything invalid                     └───────┘
 //	        ▼
-//	     an error, and the same one for ever
+//	     an error; every later call returns the same one
 //
-// Every message is one Head, any number of Data and one End. More comes between
-// any two of them when data has run out, and says that all of it was used. The
-// events of a stream of bytes do not depend on how it was cut into pieces, except
-// that a body comes in other pieces.
+// Every message is one Head, any number of Data and one End. Parse returns More
+// whenever data has run out, after using all of it. The events of a stream do not
+// depend on how it is split into pieces, except for the pieces of a body.
 //
-// Bytes after an End are not looked at before they are asked for: a server that
-// has not answered a request need not parse the next, and one that changes to
-// another protocol finds what is left in data[n:]. A client is told so by Switch.
+// Parse does not read past an End before it is called again. So a server need not
+// parse the next request before it has answered the current one, and a server that
+// changes to another protocol finds the remaining bytes in data[n:]. For a client, the
+// event Switch reports that change.
 //
-// # Whose bytes
+// # Ownership of bytes
 //
-// Everything a parser returns is a part of data, or of a buffer of its own if a
-// head came in pieces, and is valid until the next call of Parse. Nothing is
-// copied if a head comes in one piece.
+// All bytes that a parser returns are part of data, or of the parser's buffer if a
+// head came in pieces. They are valid until the next call of Parse. Nothing is copied
+// if a head comes in one piece.
 //
-// While Idle, a parser holds nothing of a connection: connections can share one,
-// and take their own only while a message is under way.
+// While Idle, a parser holds no data of a connection. Idle connections can share one
+// parser and take their own only while a message is incomplete.
 //
-// # Why so strict
+// # Strictness
 //
-// Two programs that read the same bytes differently are how requests are smuggled
-// past the first of them. So everything that is ambiguous is refused, and whatever
-// net/http refuses; what both accept means the same to both. docs/design/013-http1.md
-// lists where this package is the stricter one.
+// Request smuggling needs two programs that read the same bytes differently. So this
+// package refuses everything ambiguous, and everything that net/http refuses. A
+// message that both accept has the same meaning for both. docs/design/013-http1.md
+// lists where this package is stricter.
 //
 // A parser is for one goroutine at a time.
 package http1
 
-// Event is what Parse has come to.
+// Event is what Parse has found.
 type Event uint8
 
-// The events of a message, in the order they come.
+// The events of a message, in order.
 const (
-	More   Event = iota // all of data is used; the next event takes more
+	More   Event = iota // all of data is used; the next event needs more
 	Head                // the first line and the header are complete
 	Data                // a piece of the body; never empty
 	End                 // the message is complete
-	Switch              // complete, and what follows is not HTTP: responses only
+	Switch              // complete, and the following bytes are not HTTP: responses only
 )
 
 func (e Event) String() string {
 	return [...]string{"More", "Head", "Data", "End", "Switch"}[e]
 }
 
-// Version is a message's version of HTTP/1.
+// Version is the HTTP version of a message.
 type Version uint8
 
-// The versions there are.
+// The supported versions.
 const (
 	HTTP11 Version = iota
 	HTTP10
@@ -88,28 +88,28 @@ func (v Version) String() string {
 	return [...]string{"HTTP/1.1", "HTTP/1.0"}[v]
 }
 
-// Limits are how large the parts of a message may be. Its zero value has useful
-// limits for everything but the body.
+// Limits limits the parts of a message. Its zero value has useful limits for everything
+// but the body.
 type Limits struct {
-	// RequestLine is for the bytes of the request line, or of a response's
-	// status line. Zero means 8192.
+	// RequestLine limits the bytes of a request line or a status line. Zero means
+	// 8192.
 	RequestLine int
-	// HeaderBytes is for the header, all lines together. Zero means 65536.
+	// HeaderBytes limits the bytes of all header lines together. Zero means 65536.
 	HeaderBytes int
-	// FieldCount is for the fields of a header, and of a trailer section. Zero
-	// means 128.
+	// FieldCount limits the number of fields in a header and in a trailer section.
+	// Zero means 128.
 	FieldCount int
-	// ChunkExtensionBytes is for the chunk extensions of a message, all
+	// ChunkExtensionBytes limits the bytes of all chunk extensions of a message
 	// together. Zero means 1024.
 	ChunkExtensionBytes int
-	// TrailerBytes is for the trailer section. Zero means 4096.
+	// TrailerBytes limits the bytes of the trailer section. Zero means 4096.
 	TrailerBytes int
-	// BodyBytes is for the body. Zero means that there is no limit: the parser
-	// does not keep it.
+	// BodyBytes limits the bytes of the body. Zero means no limit: the parser does
+	// not buffer the body.
 	BodyBytes int64
 }
 
-// largest is for limits that count bytes: offsets into a head have 32 bits.
+// largest is the maximum for limits in bytes: offsets into a head have 32 bits.
 const largest = 1 << 30
 
 func (l Limits) withDefaults() Limits {

@@ -8,13 +8,13 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// TestLimitsAreExact: what is as large as the limit passes, one more does not.
+// A part that is as large as its limit is accepted; one byte or field more is not.
 func TestLimitsAreExact(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		limits http1.Limits
 		make   func(n int) string
-		n      int // the most that passes
+		n      int // the largest size that is accepted
 		err    error
 	}{
 		{"request line", http1.Limits{RequestLine: 40},
@@ -42,27 +42,27 @@ func TestLimitsAreExact(t *testing.T) {
 				return chunkedHead + "4\r\nabcd\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", n-4, strings.Repeat("a", n-4))
 			}, 10, http1.ErrBodyTooLarge},
 	} {
-		for _, cut := range []func(int) int{whole, func(int) int { return 1 }, func(int) int { return 7 }} {
-			// Twice: a limit is for each message anew.
-			if o := read(t, http1.NewRequestParser(c.limits), c.make(c.n)+c.make(c.n), cut); o.err != nil || !o.idle {
+		for _, pieceSize := range []func(int) int{whole, func(int) int { return 1 }, func(int) int { return 7 }} {
+			// Twice, because a limit applies to each message separately.
+			if o := read(t, http1.NewRequestParser(c.limits), c.make(c.n)+c.make(c.n), pieceSize); o.err != nil || !o.idle {
 				t.Errorf("%s of %d: %v", c.name, c.n, o.err)
 			}
-			if o := read(t, http1.NewRequestParser(c.limits), c.make(c.n+1), cut); o.err != c.err {
-				t.Errorf("%s of %d: %v, not %v", c.name, c.n+1, o.err, c.err)
+			if o := read(t, http1.NewRequestParser(c.limits), c.make(c.n+1), pieceSize); o.err != c.err {
+				t.Errorf("%s of %d: error %v, want %v", c.name, c.n+1, o.err, c.err)
 			}
 		}
 	}
 }
 
+// pad returns n bytes that begin with before and end with after.
 func pad(before string, n int, after string) string {
 	return before + strings.Repeat("a", n-len(before)-len(after)) + after
 }
 
-// TestLimitsOfABodyUntilClose: a client's memory is bounded too.
-func TestLimitsOfABodyUntilClose(t *testing.T) {
-	for _, cut := range []func(int) int{whole, func(int) int { return 1 }} {
+func TestLimitAppliesToABodyUntilClose(t *testing.T) {
+	for _, pieceSize := range []func(int) int{whole, func(int) int { return 1 }} {
 		p := http1.NewResponseParser(http1.Limits{BodyBytes: 3})
-		o := read(t, p, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc", cut)
+		o := read(t, p, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nxy\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc", pieceSize)
 		if o.err != nil || o.messages[1].body != "abc" {
 			t.Errorf("%+v", o)
 		}
@@ -77,7 +77,7 @@ func TestNegativeLimitsPanic(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%+v is taken", l)
+					t.Errorf("%+v did not panic", l)
 				}
 			}()
 			http1.NewRequestParser(l)

@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// stricter is where we refuse what net/http accepts. Every entry has an example of
-// it; the reasons are in docs/design/013-http1.md.
+// stricter has the errors for requests that net/http accepts, each with examples. The
+// reasons are in docs/design/013-http1.md.
 var stricter = []struct {
 	name     string
 	err      error
@@ -59,7 +59,7 @@ var stricter = []struct {
 
 const chunkedHead = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-func TestIsStricterThanNetHTTPWhereItSaysSo(t *testing.T) {
+func TestStricterErrorsAreDocumentedWithExamples(t *testing.T) {
 	text, err := os.ReadFile("../../docs/design/013-http1.md")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestIsStricterThanNetHTTPWhereItSaysSo(t *testing.T) {
 				t.Errorf("%.80q: net/http refuses it too: %v", example, theirs)
 			}
 			if ours := readRequests(t, example); ours.err != s.err {
-				t.Errorf("%.80q: %v, not %v", example, ours.err, s.err)
+				t.Errorf("%.80q: error %v, want %v", example, ours.err, s.err)
 			}
 		}
 		if !strings.Contains(string(text), "`"+s.name+"`") {
@@ -88,21 +88,21 @@ func listedAsStricter(err error) bool {
 	return false
 }
 
-// theirs is what net/http makes of a request.
+// theirs is a request as net/http reads it.
 type theirs struct {
 	message
-	err error // of the head or the body
+	err error // the error of the head or the body
 }
 
-// netHTTP reads the requests of a stream, until one is refused, incomplete, or the
-// last of the connection.
+// netHTTP reads the requests of a stream with net/http, until one is refused,
+// incomplete, or the last of the connection.
 func netHTTP(stream string) (all []theirs) {
 	source := strings.NewReader(stream)
 	br := bufio.NewReader(source)
 	for {
 		req, err := http.ReadRequest(br)
 		if err == io.EOF {
-			return all // nothing more
+			return all
 		}
 		if err == nil {
 			err = asServer(req)
@@ -124,8 +124,8 @@ func netHTTP(stream string) (all []theirs) {
 	}
 }
 
-// asServer is what net/http's server checks beyond ReadRequest, apart from Host,
-// which it does not show.
+// asServer makes the checks of net/http's server that ReadRequest does not make. It
+// cannot check Host, which net/http removes from the header.
 func asServer(req *http.Request) error {
 	if req.ProtoMajor != 1 {
 		return errors.New("version")
@@ -138,7 +138,7 @@ func asServer(req *http.Request) error {
 	return nil
 }
 
-// compare holds what we make of a stream against what net/http does.
+// compare compares how this package and net/http read a stream of requests.
 func compare(t testing.TB, stream string) {
 	t.Helper()
 	ours := readRequests(t, stream)
@@ -146,35 +146,36 @@ func compare(t testing.TB, stream string) {
 	for i, their := range all {
 		if i >= len(ours.messages) || !ours.messages[i].complete {
 			if their.err != nil {
-				return // both refuse, or wait for more
+				return // both refuse the request, or need more input
 			}
 			if !listedAsStricter(ours.err) {
-				t.Errorf("%q\nmessage %d: net/http accepts it, we do not: %v", stream, i, ours.err)
+				t.Errorf("%q\nmessage %d: net/http accepts it, http1 refuses it: %v", stream, i, ours.err)
 			}
 			return
 		}
 		if their.err != nil {
-			t.Errorf("%q\nmessage %d: net/http refuses it, we do not: %v", stream, i, their.err)
+			t.Errorf("%q\nmessage %d: net/http refuses it, http1 accepts it: %v", stream, i, their.err)
 			return
 		}
-		if a, b := meaning(ours.messages[i]), meaning(their.message); !reflect.DeepEqual(a, b) {
-			t.Errorf("%q\nmessage %d is to us\n%+v\nand to net/http\n%+v", stream, i, a, b)
+		if a, b := normalized(ours.messages[i]), normalized(their.message); !reflect.DeepEqual(a, b) {
+			t.Errorf("%q\nmessage %d read by http1:\n%+v\nread by net/http:\n%+v", stream, i, a, b)
 			return
 		}
 	}
 	if last := len(all) - 1; len(ours.messages) > len(all) && (last < 0 || all[last].keepAlive) {
-		t.Errorf("%q\nwe see %d messages, net/http %d", stream, len(ours.messages), len(all))
+		t.Errorf("%q\nhttp1 reads %d messages, net/http %d", stream, len(ours.messages), len(all))
 	}
 }
 
-// meaning is what must be the same, in a form that can be compared.
-func meaning(m message) message {
+// normalized returns m without the fields that net/http does not have, in a form that
+// can be compared.
+func normalized(m message) message {
 	m.fields, m.continues, m.upgrade = "", false, ""
-	m.header, m.trailers = normal(m.header), normal(m.trailers)
+	m.header, m.trailers = normalHeader(m.header), normalHeader(m.trailers)
 	return m
 }
 
-func normal(h http.Header) http.Header {
+func normalHeader(h http.Header) http.Header {
 	h = maps.Clone(h)
 	if h == nil {
 		h = http.Header{}

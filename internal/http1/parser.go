@@ -2,20 +2,20 @@ package http1
 
 import "bytes"
 
-// state is where in a message a parser is.
+// state is the position of a parser in a message.
 type state uint8
 
 const (
-	atFirstLine state = iota // before or within it
+	atFirstLine state = iota // before or within the first line
 	atFields
 	atTrailer
 	atLength     // in a body of known length
 	atUntilClose // in a body that ends with the connection
-	atEnd        // End is what comes next
-	atSwitch     // Switch is
+	atEnd        // the next event is End
+	atSwitch     // the next event is Switch
 	atFailed
 
-	// Within a chunked body: everything but the data is read byte by byte.
+	// Within a chunked body, all but the data is read byte by byte.
 	atChunkSize
 	atChunkExtension
 	atChunkSizeLF
@@ -24,7 +24,7 @@ const (
 	atChunkDataLF
 )
 
-// facts are what the fields of a header have said.
+// facts are the statements of a header's fields about the message.
 type facts uint16
 
 const (
@@ -32,13 +32,13 @@ const (
 	sawLength
 	sawEncoding
 	sawExpect
-	sawTrailer // there is a field Trailer
+	sawTrailer // there is a Trailer field
 	chunked
 	connClose
 	connKeepAlive
 	connUpgrade
 	untilClose
-	foreignExpectation
+	unknownExpectation
 	malformedCoding
 	unsupportedCoding
 	forbiddenTrailer
@@ -47,12 +47,12 @@ const (
 // span is a part of base.
 type span struct{ from, to uint32 }
 
-// field is a line of a header or trailer section. Offsets take a third of the room
-// of two slices, can move to another buffer, and are nothing to the collector.
+// field is a line of a header or trailer section. Offsets take a third of the space of
+// two slices, stay valid in another buffer, and cost the garbage collector nothing.
 type field struct{ name, value span }
 
-// parser is what RequestParser and ResponseParser have in common: lines, fields
-// and bodies.
+// parser is the common part of RequestParser and ResponseParser: lines, fields and
+// bodies.
 type parser struct {
 	limits    Limits
 	responses bool
@@ -61,41 +61,41 @@ type parser struct {
 	facts  facts
 	failed *Error
 
-	version  Version
-	status   int
-	headless bool // the response is to HEAD: it has no body
-	tunnel   bool // the response is to CONNECT
+	version   Version
+	status    int
+	toHead    bool // the response answers HEAD: it has no body
+	toConnect bool // the response answers CONNECT
 
-	base   []byte // what offsets are into: the last data, or buf
-	buf    []byte // what came of a head or trailer section that is in pieces
-	pos    int    // in base: the end of the last line that was parsed
-	most   int    // in base: where the section has to have ended
+	base   []byte // the buffer that offsets refer to: the last data, or buf
+	buf    []byte // the part received of a head or trailer section in pieces
+	pos    int    // in base: the end of the last parsed line
+	maxPos int    // in base: the limit for the end of the section
 	fields []field
 
-	method, target, host span // or the reason, in target
+	method, target, host span // target holds the reason of a response
 
-	length    int64  // as Content-Length says; -1 if it does not
-	remaining int64  // of the body, or of the chunk
-	size      uint64 // of the chunk, as far as its digits are known
-	digits    int    // of that
+	length    int64  // the value of Content-Length, or -1
+	remaining int64  // bytes that are missing of the body or the chunk
+	size      uint64 // the chunk's size, from the digits read so far
+	digits    int    // the number of those digits
 	extension int    // bytes of chunk extensions so far
-	total     int64  // of chunks so far
+	total     int64  // bytes of chunks so far
 	data      []byte // what Data returns
 }
 
-// kept is the largest buffer that is kept for the next head in pieces.
-const kept = 4096
+// maxIdleBuffer is the largest buffer that a parser keeps between messages.
+const maxIdleBuffer = 4096
 
 func newParser(l Limits, responses bool) parser {
 	return parser{limits: l.withDefaults(), responses: responses, fields: make([]field, 0, 16)}
 }
 
-// Parse looks for the next event in data and tells how many bytes of it are used.
-// Together with an error nothing else is meaningful.
+// Parse finds the next event in data and returns the number of bytes it used. If it
+// returns an error, its other results are meaningless.
 func (p *parser) Parse(data []byte) (n int, event Event, err error) {
 	switch p.state {
 	case atFirstLine, atFields:
-		return p.head(data)
+		return p.readHead(data)
 	case atLength:
 		k := min(p.remaining, int64(len(data)))
 		if k == 0 {
@@ -111,23 +111,23 @@ func (p *parser) Parse(data []byte) (n int, event Event, err error) {
 		p.fields = p.fields[:0]
 		return 0, p.end(), nil
 	case atUntilClose:
-		return p.rest(data)
+		return p.readUntilClose(data)
 	case atSwitch:
 		p.fields = p.fields[:0]
 		return 0, Switch, nil
 	case atFailed:
 		return 0, More, p.failed
 	default:
-		return p.chunks(data)
+		return p.readChunked(data)
 	}
 }
 
-// Idle reports whether the parser is between messages. Then it holds nothing that
-// belongs to a connection.
+// Idle reports whether the parser is between messages. An idle parser holds no data of
+// a connection.
 func (p *parser) Idle() bool { return p.state == atFirstLine && len(p.buf) == 0 }
 
-// EOF tells the parser that no more data will come. The event is End if that
-// completes a message, and More if there is none under way.
+// EOF reports the end of the input to the parser. It returns End if that completes a
+// message, and More if the parser is idle.
 func (p *parser) EOF() (Event, error) {
 	switch {
 	case p.Idle():
@@ -143,68 +143,69 @@ func (p *parser) EOF() (Event, error) {
 	return More, p.fail(ErrUnexpectedEOF)
 }
 
-// end makes ready for the next message.
+// end makes the parser ready for the next message.
 func (p *parser) end() Event {
 	p.state = atFirstLine
 	p.buf = p.buf[:0]
-	if cap(p.buf) > kept {
+	if cap(p.buf) > maxIdleBuffer {
 		p.buf = nil
 	}
 	if !p.Interim() {
-		p.headless, p.tunnel = false, false
+		p.toHead, p.toConnect = false, false
 	}
 	return End
 }
 
-// fail ends all parsing.
+// fail records err as the result of this and every later call.
 func (p *parser) fail(err *Error) error {
 	p.state = atFailed
 	p.failed = err
 	return err
 }
 
-// head parses in place what comes in one piece. Otherwise it gathers lines in buf.
-func (p *parser) head(data []byte) (int, Event, error) {
+// readHead parses a head in place if it comes in one piece. Otherwise it collects the
+// head's lines in buf.
+func (p *parser) readHead(data []byte) (int, Event, error) {
 	if len(p.buf) == 0 {
 		if len(data) == 0 {
 			return 0, More, nil
 		}
 		p.begin()
 	}
-	n, done, err := p.section(data)
+	n, done, err := p.readSection(data)
 	switch {
 	case err != nil:
 		return 0, More, p.fail(err)
 	case !done:
 		return n, More, nil
 	}
-	if err := p.understand(); err != nil {
+	if err := p.finishHead(); err != nil {
 		return 0, More, p.fail(err)
 	}
 	return n, Head, nil
 }
 
-// begin forgets the message before.
+// begin clears the state of the previous message.
 func (p *parser) begin() {
 	p.state = atFirstLine
 	p.facts = 0
-	p.pos, p.most = 0, p.limits.RequestLine
+	p.pos, p.maxPos = 0, p.limits.RequestLine
 	p.fields = p.fields[:0]
 	p.host = span{}
 	p.length = -1
 }
 
-// section parses what data has of a head or trailer section. A line is judged once
-// it is complete, or too long, wherever the cuts are: that makes errors the same
-// for all of them, and parsing a line once bounds the work.
-func (p *parser) section(data []byte) (n int, done bool, err *Error) {
+// readSection parses the part of a head or trailer section in data. It checks a line
+// once it is complete or too long. So errors do not depend on how the input is split,
+// and parsing each line once bounds the work.
+func (p *parser) readSection(data []byte) (n int, done bool, err *Error) {
 	if len(p.buf) == 0 {
 		p.base = data
 		done, err = p.lines(data)
 		if done || err != nil {
 			return p.pos, done, err
 		}
-		if len(data) > p.most {
+		if len(data) > p.maxPos {
 			return 0, false, p.tooLong()
 		}
 		p.buf = append(p.buf, data...)
@@ -217,7 +218,7 @@ func (p *parser) section(data []byte) (n int, done bool, err *Error) {
 		if lf >= 0 {
 			piece = piece[:lf+1]
 		}
-		if len(p.buf)+len(piece) > p.most {
+		if len(p.buf)+len(piece) > p.maxPos {
 			return 0, false, p.tooLong()
 		}
 		p.buf = append(p.buf, piece...)
@@ -246,7 +247,7 @@ func (p *parser) lines(b []byte) (done bool, err *Error) {
 			return false, err
 		}
 		p.state = atFields
-		p.most = p.pos + p.limits.HeaderBytes
+		p.maxPos = p.pos + p.limits.HeaderBytes
 	}
 	return p.fieldLines(b)
 }
@@ -263,14 +264,14 @@ func (p *parser) tooLong() *Error {
 	return ErrHeaderTooLarge
 }
 
-// wrong is what to return for a line that starts at from and is not as it should
-// be: nothing yet, if it has not ended.
-func (p *parser) wrong(b []byte, from int, err *Error) (bool, *Error) {
+// lineError returns err for an invalid line that starts at from, once the line is
+// complete. Before that it returns no error.
+func (p *parser) lineError(b []byte, from int, err *Error) (bool, *Error) {
 	lf := bytes.IndexByte(b[from:], '\n')
 	switch {
 	case lf < 0:
 		return false, nil
-	case from+lf+1 > p.most:
+	case from+lf+1 > p.maxPos:
 		return false, p.tooLong()
 	}
 	return false, err

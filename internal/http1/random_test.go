@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// The words of random messages: ordinary ones, and those that have been used to
-// make two programs disagree.
+// The words of random messages: ordinary ones, and some that programs read differently.
 var (
 	methods  = []string{"GET", "GET", "POST", "HEAD", "OPTIONS", "CONNECT", "PUT", "get", "M-SEARCH", "G@T", "", "PRI"}
 	targets  = []string{"/", "/", "/a/b?c=d", "/%41%zz", "/%4", "/%e2%82%ac?%", "*", "http://h/p?q", "HTTPS://h:8/", "http://[::1]:80/", "http://[::zz]/", "http://h?x", "h:443", "[::1]:1", "//x/y", "x", "/a b", "/\x80\xff", "/#f", "/a|{}\"<>^`\\", "http://u@h/", "/\x01"}
@@ -33,7 +32,7 @@ var (
 
 func pick(r *rand.Rand, words []string) string { return words[r.IntN(len(words))] }
 
-// randomStream is one or a few requests, most of them sound, some bytes damaged.
+// randomStream returns a few requests, most of them valid, some with damaged bytes.
 func randomStream(r *rand.Rand) string {
 	var b strings.Builder
 	for range 1 + r.IntN(3) {
@@ -47,7 +46,7 @@ func randomStream(r *rand.Rand) string {
 	return damaged(r, b.String())
 }
 
-// randomFields is a header after its first field, and a body.
+// randomFields returns a header that begins with the line first, and a body.
 func randomFields(r *rand.Rand, first string) string {
 	var b strings.Builder
 	if r.IntN(8) > 0 {
@@ -67,7 +66,7 @@ func randomFields(r *rand.Rand, first string) string {
 	return b.String()
 }
 
-// damaged has, every other time, a byte changed, left out or put in.
+// damaged returns s, every other time with bytes changed, removed, inserted or cut off.
 func damaged(r *rand.Rand, s string) string {
 	for r.IntN(2) == 0 && s != "" {
 		i := r.IntN(len(s))
@@ -88,7 +87,7 @@ func damaged(r *rand.Rand, s string) string {
 	return s
 }
 
-func TestRandomRequestsMeanTheSameToNetHTTP(t *testing.T) {
+func TestRandomRequestsReadAsByNetHTTP(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
 	accepted := 0
 	for range rounds(20000) {
@@ -102,11 +101,11 @@ func TestRandomRequestsMeanTheSameToNetHTTP(t *testing.T) {
 		}
 	}
 	if accepted < rounds(20000)/8 {
-		t.Errorf("only %d streams were accepted: the test does not say much", accepted)
+		t.Errorf("net/http accepted only %d streams: the random streams are invalid too often", accepted)
 	}
 }
 
-// rounds is fewer under -short.
+// rounds returns n, or fewer under -short.
 func rounds(n int) int {
 	if testing.Short() {
 		return n / 10

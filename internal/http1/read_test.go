@@ -10,11 +10,11 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// message is what a parser has said of one.
+// message is a message as a parser reported it.
 type message struct {
 	first     string // "GET /path HTTP/1.1", or "HTTP/1.1 200 OK"
 	host      string
-	fields    string // "Name: value" lines, as they came
+	fields    string // "Name: value" lines, in the order of arrival
 	header    http.Header
 	length    int64
 	body      string
@@ -23,19 +23,19 @@ type message struct {
 	continues bool // expects 100-continue
 	upgrade   string
 	complete  bool
-	used      int // bytes of the stream up to its end
+	used      int // bytes of the stream up to the end of the message
 }
 
-// outcome is what became of a stream.
+// outcome is the result of reading a stream.
 type outcome struct {
-	messages []message
-	err      error // of Parse
-	idle     bool
-	switched bool
-	left     int // bytes behind a switch
+	messages  []message
+	err       error // the error of Parse
+	idle      bool
+	switched  bool
+	remaining int // bytes after a switch
 }
 
-// parser is what both kinds have.
+// parser has the methods that both parsers have.
 type parser interface {
 	Parse([]byte) (int, http1.Event, error)
 	Idle() bool
@@ -50,14 +50,14 @@ type parser interface {
 	Data() []byte
 }
 
-// read parses the stream, cut where cut says (it returns how many of the n bytes
-// left come next). Every piece has memory of its own that is overwritten once the
-// parser has used it: who keeps a slice too long is found out.
-func read(t testing.TB, p parser, stream string, cut func(n int) int) (o outcome) {
+// read parses the stream in pieces. pieceSize gets the number of remaining bytes and
+// returns the size of the next piece. Each piece has its own memory, which is overwritten
+// once the parser has used it, so that slices that are kept too long are found.
+func read(t testing.TB, p parser, stream string, pieceSize func(n int) int) (o outcome) {
 	t.Helper()
 	used := 0
 	for used < len(stream) || len(stream) == 0 {
-		k := max(1, min(cut(len(stream)-used), len(stream)-used))
+		k := max(1, min(pieceSize(len(stream)-used), len(stream)-used))
 		if len(stream) == 0 {
 			k = 0
 		}
@@ -76,13 +76,13 @@ func read(t testing.TB, p parser, stream string, cut func(n int) int) (o outcome
 			used += n
 			if event == http1.More {
 				if len(data) != 0 {
-					t.Fatalf("%q: More with %d bytes left", stream, len(data))
+					t.Fatalf("%q: More with %d unused bytes", stream, len(data))
 				}
 				break
 			}
 			o.take(t, p, event, used)
 			if event == http1.Switch {
-				o.switched, o.left = true, len(stream)-used
+				o.switched, o.remaining = true, len(stream)-used
 				return o
 			}
 		}
@@ -97,6 +97,7 @@ func read(t testing.TB, p parser, stream string, cut func(n int) int) (o outcome
 	return o
 }
 
+// checkSticky checks that every later call of Parse returns err again.
 func checkSticky(t testing.TB, p parser, err error) {
 	t.Helper()
 	var typed *http1.Error
@@ -104,20 +105,20 @@ func checkSticky(t testing.TB, p parser, err error) {
 		t.Errorf("error %v has no status", err)
 	}
 	if _, _, again := p.Parse([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n")); again != err {
-		t.Errorf("after %v another call returns %v", err, again)
+		t.Errorf("after %v another call returned %v", err, again)
 	}
 	if p.Idle() {
-		t.Errorf("idle after %v", err)
+		t.Errorf("the parser is idle after %v", err)
 	}
 }
 
-// take writes down an event and checks that it may come now.
+// take records an event and checks that it is valid after the events before it.
 func (o *outcome) take(t testing.TB, p parser, event http1.Event, used int) {
 	t.Helper()
 	last := len(o.messages) - 1
 	open := last >= 0 && !o.messages[last].complete
 	if (event == http1.Head) == open {
-		t.Fatalf("%v after %d messages, the last of them open: %v", event, len(o.messages), open)
+		t.Fatalf("event %v after %d messages, the last one incomplete: %v", event, len(o.messages), open)
 	}
 	switch event {
 	case http1.Head:
@@ -132,11 +133,12 @@ func (o *outcome) take(t testing.TB, p parser, event http1.Event, used int) {
 		m.complete, m.used = true, used
 		p.AddTo(m.trailers)
 		if !p.Chunked() && p.FieldCount() != 0 {
-			t.Fatal("trailers of a body that is not chunked")
+			t.Fatal("trailers after a body that is not chunked")
 		}
 	}
 }
 
+// head returns the message that begins with the head that p has just parsed.
 func head(p parser) message {
 	m := message{header: http.Header{}, trailers: http.Header{}, keepAlive: p.KeepAlive(), length: p.Length()}
 	switch p := p.(type) {

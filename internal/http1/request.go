@@ -1,34 +1,35 @@
 package http1
 
-// RequestParser reads the requests of a connection, one after the other. Make one
-// with NewRequestParser. The package's documentation says what its methods return,
-// and for how long.
+// RequestParser reads the requests of a connection, one after the other. Create one
+// with NewRequestParser. The package comment describes the results of its methods and
+// how long they are valid.
 type RequestParser struct{ parser }
 
-// NewRequestParser returns a parser that waits for a request.
+// NewRequestParser returns a parser that is ready for a request.
 func NewRequestParser(l Limits) *RequestParser {
 	return &RequestParser{newParser(l, false)}
 }
 
-// Reset forgets everything but the limits, after an error too.
+// Reset makes the parser ready for a new connection, also after an error. It keeps the
+// limits.
 func (p *RequestParser) Reset() {
 	*p = RequestParser{parser{limits: p.limits, fields: p.fields[:0], buf: p.buf[:0]}}
 }
 
-// Method is the request's, in the case it came in.
+// Method returns the method as it was sent.
 func (p *RequestParser) Method() []byte { return p.text(p.method) }
 
-// Target is what stands between method and version: a path and query, a whole
-// URL, host and port for CONNECT, or the asterisk of OPTIONS.
+// Target returns the part of the request line between method and version: a path and
+// query, an absolute URL, host and port for CONNECT, or the asterisk of OPTIONS.
 func (p *RequestParser) Target() []byte { return p.text(p.target) }
 
-// Absolute reports whether Target is a whole URL.
+// Absolute reports whether Target is an absolute URL.
 func (p *RequestParser) Absolute() bool {
 	return p.host.from > p.target.from && p.host.to <= p.target.to
 }
 
-// OriginForm is Target without scheme and authority: path and query as they were sent.
-// It may be empty for a whole URL, and is for CONNECT.
+// OriginForm returns Target without scheme and authority: path and query as they were
+// sent. It may be empty for an absolute URL, and is always empty for CONNECT.
 func (p *RequestParser) OriginForm() []byte {
 	if from := p.target.from; p.base[from] != '/' && p.host.from >= from && p.host.to <= p.target.to {
 		return p.text(span{p.host.to, p.target.to})
@@ -36,11 +37,11 @@ func (p *RequestParser) OriginForm() []byte {
 	return p.Target()
 }
 
-// Host is the authority of the target or, if it has none, the field Host. It is
-// empty if neither says anything.
+// Host returns the authority of the target or, if it has none, the value of the Host
+// field. It is empty if there is neither.
 func (p *RequestParser) Host() []byte { return p.text(p.host) }
 
-// Length is the length of the body: 0 if there is none, -1 if it is chunked.
+// Length returns the length of the body: 0 without a body, -1 for a chunked one.
 func (p *RequestParser) Length() int64 {
 	if p.Chunked() {
 		return -1
@@ -48,14 +49,14 @@ func (p *RequestParser) Length() int64 {
 	return max(p.length, 0)
 }
 
-// ExpectsContinue reports whether the client waits for a 100 before it sends the
-// body. An HTTP/1.0 client cannot.
+// ExpectsContinue reports whether the client waits for a 100 response before it sends
+// the body. An HTTP/1.0 client never does.
 func (p *RequestParser) ExpectsContinue() bool {
 	return p.facts&sawExpect != 0 && p.version == HTTP11 && p.Length() != 0
 }
 
-// Upgrade is the protocols that the client would rather speak, as it wrote them;
-// nil if it did not ask for an upgrade properly.
+// Upgrade returns the value of the Upgrade field: the protocols that the client
+// prefers. It is nil if the request is no valid request for an upgrade.
 func (p *RequestParser) Upgrade() []byte {
 	if p.facts&connUpgrade == 0 || p.version != HTTP11 {
 		return nil
@@ -63,7 +64,7 @@ func (p *RequestParser) Upgrade() []byte {
 	return p.Get("Upgrade")
 }
 
-// requestLine parses the first line, if it is complete.
+// requestLine parses the first line if it is complete.
 func (p *parser) requestLine(b []byte) (bool, *Error) {
 	i := 0
 	for i < len(b) && class[b[i]]&inToken != 0 {
@@ -71,13 +72,13 @@ func (p *parser) requestLine(b []byte) (bool, *Error) {
 	}
 	switch {
 	case i == 0:
-		// Here a single byte is enough: what begins with none of a token is a
-		// TLS handshake or an empty line, and may never have an LF.
+		// One byte decides: input that does not begin with a token is a TLS
+		// handshake or an empty line, and may never have an LF.
 		return false, firstLineFault(b[0], ErrMethod)
 	case i >= len(b):
 		return false, nil
 	case b[i] != ' ':
-		return p.wrong(b, 0, firstLineFault(b[i], ErrMethod))
+		return p.lineError(b, 0, firstLineFault(b[i], ErrMethod))
 	}
 	p.method = span{0, uint32(i)}
 	i++
@@ -85,8 +86,8 @@ func (p *parser) requestLine(b []byte) (bool, *Error) {
 	if i < len(b) && b[i] == '/' && !isConnect(b[:i-1]) {
 		i = pathEnd(b, i)
 	} else {
-		// The other forms are rare; they can wait for the whole line.
-		if done, err := p.wrong(b, 0, ErrTarget); err != ErrTarget {
+		// The other forms are rare. They are parsed once the line is complete.
+		if done, err := p.lineError(b, 0, ErrTarget); err != ErrTarget {
 			return done, err
 		}
 		if isPreface(b) {
@@ -100,7 +101,7 @@ func (p *parser) requestLine(b []byte) (bool, *Error) {
 	case i >= len(b):
 		return false, nil
 	case b[i] != ' ':
-		return p.wrong(b, 0, firstLineFault(b[i], ErrTarget))
+		return p.lineError(b, 0, firstLineFault(b[i], ErrTarget))
 	}
 	p.target = span{uint32(from), uint32(i)}
 	return p.requestVersion(b, i+1)
@@ -114,17 +115,17 @@ func (p *parser) requestVersion(b []byte, i int) (bool, *Error) {
 	} else if len(b)-i >= length && string(b[i:i+length]) == "HTTP/1.0\r\n" {
 		p.version = HTTP10
 	} else {
-		return p.wrong(b, 0, versionFault(b[i:]))
+		return p.lineError(b, 0, versionFault(b[i:]))
 	}
 	p.pos = i + length
-	if p.pos > p.most {
+	if p.pos > p.maxPos {
 		return false, p.tooLong()
 	}
 	return true, nil
 }
 
-// versionFault says what is wrong with the end of a line, which is neither version
-// and a line ending. It matters only if the line is complete.
+// versionFault returns the error for a line that does not end with a supported version
+// and CRLF. The result matters only if the line is complete.
 func versionFault(b []byte) *Error {
 	if len(b) < len("HTTP/1.1\n") || string(b[:5]) != "HTTP/" || b[5]-'0' > 9 || b[6] != '.' || b[7]-'0' > 9 {
 		return ErrVersion
@@ -138,7 +139,8 @@ func versionFault(b []byte) *Error {
 	return ErrVersionUnsupported
 }
 
-// firstLineFault is for a line that ends too early, or goes on with something else.
+// firstLineFault returns the error for a first line that ends too early at c, or other
+// if it continues with an invalid byte.
 func firstLineFault(c byte, other *Error) *Error {
 	if c == '\r' || c == '\n' {
 		return ErrRequestLine
@@ -148,8 +150,8 @@ func firstLineFault(c byte, other *Error) *Error {
 
 func isConnect(method []byte) bool { return string(method) == "CONNECT" }
 
-// isPreface is for the first line of what an HTTP/2 client sends that takes the
-// server to speak it.
+// isPreface reports whether b begins with the first line that an HTTP/2 client sends if
+// it assumes that the server speaks HTTP/2.
 func isPreface(b []byte) bool {
 	const line = "PRI * HTTP/2.0\r\n"
 	return len(b) >= len(line) && string(b[:len(line)]) == line

@@ -7,7 +7,7 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-func TestRequestsAreUnderstood(t *testing.T) {
+func TestRequests(t *testing.T) {
 	for _, c := range []struct {
 		name, stream string
 		want         message // header, trailers and used are not compared
@@ -22,7 +22,7 @@ func TestRequestsAreUnderstood(t *testing.T) {
 			message{first: "GET / HTTP/1.1", fields: "Host: \n", keepAlive: true}},
 		{"an address as Host", "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
 			message{first: "GET / HTTP/1.1", host: "[::1]:8080", fields: "Host: [::1]:8080\n", keepAlive: true}},
-		{"an absolute target is stronger than Host", "GET HTTP://b:1/p HTTP/1.1\r\nHost: a\r\n\r\n",
+		{"an absolute target takes precedence over Host", "GET HTTP://b:1/p HTTP/1.1\r\nHost: a\r\n\r\n",
 			message{first: "GET HTTP://b:1/p HTTP/1.1", host: "b:1", fields: "Host: a\n", keepAlive: true}},
 		{"an absolute target with only a query", "GET https://b?q HTTP/1.1\r\nHost: a\r\n\r\n",
 			message{first: "GET https://b?q HTTP/1.1", host: "b", fields: "Host: a\n", keepAlive: true}},
@@ -32,12 +32,12 @@ func TestRequestsAreUnderstood(t *testing.T) {
 			message{first: "CONNECT [::1]:443 HTTP/1.1", host: "[::1]:443", fields: "Host: a\n", keepAlive: true}},
 		{"OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
 			message{first: "OPTIONS * HTTP/1.1", host: "a", fields: "Host: a\n", keepAlive: true}},
-		{"what browsers send", "GET /a|b?{\"c\":%\xc3\xbc} HTTP/1.1\r\nHost: a\r\n\r\n",
+		{"unescaped characters that browsers send", "GET /a|b?{\"c\":%\xc3\xbc} HTTP/1.1\r\nHost: a\r\n\r\n",
 			message{first: "GET /a|b?{\"c\":%\xc3\xbc} HTTP/1.1", host: "a", fields: "Host: a\n", keepAlive: true}},
 		{"HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", message{first: "GET / HTTP/1.0"}},
-		{"HTTP/1.0 kept alive", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n",
+		{"HTTP/1.0 with keep-alive", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n",
 			message{first: "GET / HTTP/1.0", fields: "Connection: Keep-Alive\n", keepAlive: true}},
-		{"HTTP/1.0 of two minds", "GET / HTTP/1.0\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n",
+		{"HTTP/1.0 with keep-alive and close", "GET / HTTP/1.0\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n",
 			message{first: "GET / HTTP/1.0", fields: "Connection: keep-alive\nConnection: close\n"}},
 		{"close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: x, CLOSE ,y\r\n\r\n",
 			message{first: "GET / HTTP/1.1", host: "a", fields: "Host: a\nConnection: x, CLOSE ,y\n"}},
@@ -51,11 +51,11 @@ func TestRequestsAreUnderstood(t *testing.T) {
 			message{first: "GET / HTTP/1.0", fields: "Upgrade: a\nConnection: upgrade\n"}},
 		{"a body", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 003\r\n\r\nabc",
 			message{first: "PUT / HTTP/1.1", host: "a", fields: "Host: a\nContent-Length: 003\n", length: 3, body: "abc", keepAlive: true}},
-		{"a body that is waited for", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\na",
+		{"100-continue", "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: 100-Continue\r\n\r\na",
 			message{first: "PUT / HTTP/1.1", host: "a", fields: "Host: a\nContent-Length: 1\nExpect: 100-Continue\n", length: 1, body: "a", keepAlive: true, continues: true}},
-		{"no body that is waited for", "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n",
+		{"100-continue without a body", "GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n",
 			message{first: "GET / HTTP/1.1", host: "a", fields: "Host: a\nExpect: 100-continue\n", keepAlive: true}},
-		{"HTTP/1.0 does not wait", "PUT / HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\na",
+		{"100-continue in HTTP/1.0", "PUT / HTTP/1.0\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\na",
 			message{first: "PUT / HTTP/1.0", fields: "Content-Length: 1\nExpect: 100-continue\n", length: 1, body: "a"}},
 		{"chunks", chunkedHead + "3\r\nabc\r\nA;x=\"y\"\t;z\r\n0123456789\r\n00\r\n\r\n",
 			message{first: "POST / HTTP/1.1", host: "a", fields: "Host: a\nTransfer-Encoding: chunked\n", length: -1, body: "abc0123456789", keepAlive: true}},
@@ -67,30 +67,19 @@ func TestRequestsAreUnderstood(t *testing.T) {
 			}
 			got := o.messages[0]
 			if got.used != len(c.stream) || !got.complete {
-				t.Errorf("%d of %d bytes used", got.used, len(c.stream))
+				t.Errorf("the parser used %d of %d bytes", got.used, len(c.stream))
 			}
 			c.want.header, c.want.trailers, c.want.used, c.want.complete = got.header, got.trailers, got.used, true
-			if a, b := flat(got), flat(c.want); a != b {
+			if a, b := comparableParts(got), comparableParts(c.want); a != b {
 				t.Errorf("%+v\nwant %+v", got, c.want)
 			}
 		})
 	}
 }
 
-// flat can be compared.
-func flat(m message) any {
+// comparableParts returns the fields of m that can be compared with ==.
+func comparableParts(m message) any {
 	return [...]any{m.first, m.host, m.fields, m.length, m.body, m.keepAlive, m.continues, m.upgrade}
-}
-
-func TestTrailersAreTheFieldsAfterEnd(t *testing.T) {
-	o := readRequests(t, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: digest, Late\r\n\r\n1\r\na\r\n0\r\ndigest: x\r\nOther: y\r\n\r\n")
-	m := o.messages[0]
-	if _, declared := m.trailers["Late"]; !declared || m.trailers.Get("Digest") != "x" || m.trailers.Get("Other") != "y" || len(m.trailers) != 3 {
-		t.Errorf("trailers %v", m.trailers)
-	}
-	if len(m.header) != 0 {
-		t.Errorf("header %v", m.header)
-	}
 }
 
 func TestEOFWithinAMessageIsAnError(t *testing.T) {
@@ -107,12 +96,12 @@ func TestEOFWithinAMessageIsAnError(t *testing.T) {
 		p := http1.NewRequestParser(http1.Limits{})
 		read(t, p, stream, whole)
 		if event, err := p.EOF(); event != http1.More || err != want && (want == nil || err.Error() != want.Error()) {
-			t.Errorf("%q: %v, %v", stream, event, err)
+			t.Errorf("%q: EOF returned %v, %v, want error %v", stream, event, err, want)
 		}
 	}
 }
 
-func TestResetMakesAParserNew(t *testing.T) {
+func TestResetParserReadsANewConnection(t *testing.T) {
 	p := http1.NewRequestParser(http1.Limits{})
 	for _, stream := range []string{"\x00", "GET / HT", chunkedHead + "5\r\nab", "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\n"} {
 		read(t, p, stream, whole)
@@ -131,15 +120,15 @@ func TestResetMakesAParserNew(t *testing.T) {
 	}
 }
 
-func TestLargeHeadsAreNotKept(t *testing.T) {
+func TestLargeBuffersAreNotKept(t *testing.T) {
 	p := http1.NewRequestParser(http1.Limits{})
 	large := "GET / HTTP/1.1\r\nHost: a\r\nA: " + strings.Repeat("a", 60000) + "\r\n\r\n"
 	read(t, p, large, func(int) int { return 1000 })
-	if n := p.Kept(); n > 4096 {
-		t.Errorf("%d bytes are kept", n)
+	if n := p.BufferSize(); n > 4096 {
+		t.Errorf("the parser kept a buffer of %d bytes", n)
 	}
 	read(t, p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", func(int) int { return 10 })
-	if n := p.Kept(); n == 0 {
-		t.Error("a small buffer is not kept")
+	if n := p.BufferSize(); n == 0 {
+		t.Error("the parser did not keep a small buffer")
 	}
 }

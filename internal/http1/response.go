@@ -2,39 +2,41 @@ package http1
 
 import "bytes"
 
-// ResponseParser reads the responses of a connection, one after the other. Make one
-// with NewResponseParser. The package's documentation says what its methods return,
-// and for how long.
+// ResponseParser reads the responses of a connection, one after the other. Create one
+// with NewResponseParser. The package comment describes the results of its methods and
+// how long they are valid.
 type ResponseParser struct{ parser }
 
-// NewResponseParser returns a parser that waits for a response.
+// NewResponseParser returns a parser that is ready for a response.
 func NewResponseParser(l Limits) *ResponseParser {
 	return &ResponseParser{newParser(l, true)}
 }
 
-// Reset forgets everything but the limits, after an error too.
+// Reset makes the parser ready for a new connection, also after an error. It keeps the
+// limits.
 func (p *ResponseParser) Reset() {
 	*p = ResponseParser{parser{limits: p.limits, responses: true, fields: p.fields[:0], buf: p.buf[:0]}}
 }
 
-// Answering tells which method the next response is to, if it is HEAD or CONNECT:
-// theirs have no body. It holds for that one response, and the interim ones before.
+// Answering sets the method of the request that the next response answers. Responses to
+// HEAD and CONNECT have no body. The method applies to that response and to the interim
+// responses before it.
 func (p *ResponseParser) Answering(method string) {
-	p.headless, p.tunnel = method == "HEAD", method == "CONNECT"
+	p.toHead, p.toConnect = method == "HEAD", method == "CONNECT"
 }
 
-// Status is the response's, from 100 to 999.
+// Status returns the status code, from 100 to 999.
 func (p *ResponseParser) Status() int { return p.status }
 
-// Reason is the text beside the status; often it is empty.
+// Reason returns the reason phrase, which is often empty.
 func (p *ResponseParser) Reason() []byte { return p.text(p.target) }
 
-// Length is what Content-Length says, which for a response to HEAD and for a 304
-// is not the length of the body; -1 if it says nothing.
+// Length returns the value of Content-Length, or -1 without that field. For a response
+// to HEAD and for a 304 it is not the length of the body.
 func (p *ResponseParser) Length() int64 { return p.length }
 
-// Interim reports whether this is not yet the response but a word in advance, as
-// 100 and 103 are.
+// Interim reports whether this is an interim response, such as 100 or 103, which
+// precedes the final one.
 func (p *parser) Interim() bool {
 	return p.responses && p.status/100 == 1 && p.status != 101
 }
@@ -42,14 +44,14 @@ func (p *parser) Interim() bool {
 // statusLine parses the first line, if it is complete.
 func (p *parser) statusLine(b []byte) (bool, *Error) {
 	if b[0] != 'H' {
-		// As for requests: what is not HTTP at all need not have an LF.
+		// As for requests: a peer that does not speak HTTP may never send an LF.
 		return false, ErrStatusLine
 	}
 	end := bytes.IndexByte(b, '\n') + 1
 	switch {
 	case end == 0:
 		return false, nil
-	case end > p.most:
+	case end > p.maxPos:
 		return false, p.tooLong()
 	case b[end-2] != '\r':
 		return false, ErrBareLF
@@ -66,7 +68,7 @@ func (p *parser) statusLine(b []byte) (bool, *Error) {
 	if hundreds > 9 || hundreds == 0 || tens > 9 || ones > 9 {
 		return false, ErrStatusLine
 	}
-	// Many leave out the space before a reason that is not there.
+	// Many servers omit the space before an empty reason.
 	reason := line[length:]
 	if len(reason) > 0 {
 		if reason[0] != ' ' || !isText(reason) {
@@ -81,24 +83,24 @@ func (p *parser) statusLine(b []byte) (bool, *Error) {
 	return true, nil
 }
 
-// frameResponse sets where the body goes from here.
+// frameResponse selects how the body of a response is read.
 func (p *parser) frameResponse() {
 	switch {
-	case p.status == 101, p.tunnel && p.status/100 == 2:
+	case p.status == 101, p.toConnect && p.status/100 == 2:
 		p.state = atSwitch
-	case p.status/100 == 1, p.status == 204, p.status == 304, p.headless:
+	case p.status/100 == 1, p.status == 204, p.status == 304, p.toHead:
 		p.state = atEnd
 	case p.facts&(chunked|sawLength) == 0:
 		p.state = atUntilClose
 		p.facts |= untilClose
 		p.total = 0
 	default:
-		p.frame()
+		p.frameBody()
 	}
 }
 
-// rest is for a body that ends with the connection.
-func (p *parser) rest(data []byte) (int, Event, error) {
+// readUntilClose reads a body that ends with the connection.
+func (p *parser) readUntilClose(data []byte) (int, Event, error) {
 	if len(data) == 0 {
 		return 0, More, nil
 	}

@@ -23,7 +23,7 @@ func TestBodiesOfResponses(t *testing.T) {
 		body                 string
 		complete             bool
 		keepAlive            bool
-		left                 string // after the response
+		remaining            string // bytes after the response
 	}{
 		{"length", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcNEXT", "abc", true, true, "NEXT"},
 		{"length zero", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nNEXT", "", true, true, "NEXT"},
@@ -31,7 +31,7 @@ func TestBodiesOfResponses(t *testing.T) {
 		{"until close", "GET", "HTTP/1.1 200 OK\r\n\r\nabc", "abc", false, false, ""},
 		{"HEAD with a length", "HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nNEXT", "", true, true, "NEXT"},
 		{"HEAD with chunks", "HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nNEXT", "", true, true, "NEXT"},
-		{"HEAD that says nothing", "HEAD", "HTTP/1.1 200 OK\r\n\r\nNEXT", "", true, true, "NEXT"},
+		{"HEAD without a length", "HEAD", "HTTP/1.1 200 OK\r\n\r\nNEXT", "", true, true, "NEXT"},
 		{"204", "GET", "HTTP/1.1 204 No Content\r\n\r\nNEXT", "", true, true, "NEXT"},
 		{"204 with a length", "GET", "HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\nNEXT", "", true, true, "NEXT"},
 		{"304 with a length", "GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 3\r\n\r\nNEXT", "", true, true, "NEXT"},
@@ -39,7 +39,7 @@ func TestBodiesOfResponses(t *testing.T) {
 		{"CONNECT refused", "CONNECT", "HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\naNEXT", "a", true, true, "NEXT"},
 		{"close", "GET", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na", "a", true, false, ""},
 		{"HTTP/1.0", "GET", "HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\na", "a", true, false, ""},
-		{"HTTP/1.0, kept alive", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "a", true, true, ""},
+		{"HTTP/1.0 with keep-alive", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na", "a", true, true, ""},
 		{"HTTP/1.0 until close", "GET", "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\na", "a", false, false, ""},
 		{"no reason", "GET", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", "", true, true, ""},
 		{"an empty reason", "GET", "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "", true, true, ""},
@@ -47,7 +47,7 @@ func TestBodiesOfResponses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := http1.NewResponseParser(http1.Limits{})
 			p.Answering(c.method)
-			o := read(t, p, strings.TrimSuffix(c.stream, c.left), whole)
+			o := read(t, p, strings.TrimSuffix(c.stream, c.remaining), whole)
 			if o.err != nil || len(o.messages) != 1 {
 				t.Fatal(o.err, o.messages)
 			}
@@ -68,14 +68,14 @@ func TestInterimResponsesComeBeforeTheirResponse(t *testing.T) {
 	stream := "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n" +
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 	p := http1.NewResponseParser(http1.Limits{})
-	p.Answering("HEAD") // for the first that is final, not for the one after it
+	p.Answering("HEAD") // applies to the first final response, not to the one after it
 	o := read(t, p, stream, whole)
 	if len(o.messages) != 4 || o.err != nil || o.messages[2].body != "" || o.messages[2].length != 5 || o.messages[3].body != "hi" {
 		t.Errorf("%+v", o)
 	}
 }
 
-func TestSwitchLeavesTheRestAlone(t *testing.T) {
+func TestSwitchDoesNotUseTheFollowingBytes(t *testing.T) {
 	for method, head := range map[string]string{
 		"GET":     "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
 		"CONNECT": "HTTP/1.1 200 OK\r\n\r\n",
@@ -83,19 +83,19 @@ func TestSwitchLeavesTheRestAlone(t *testing.T) {
 		p := http1.NewResponseParser(http1.Limits{})
 		p.Answering(method)
 		o := read(t, p, head+"rest", whole)
-		if !o.switched || o.left != 4 || len(o.messages) != 1 {
+		if !o.switched || o.remaining != 4 || len(o.messages) != 1 {
 			t.Errorf("%s: %+v", method, o)
 		}
 		if n, event, err := p.Parse([]byte("rest")); n != 0 || event != http1.Switch || err != nil {
-			t.Errorf("%s: then %d, %v, %v", method, n, event, err)
+			t.Errorf("%s: the next Parse returned %d, %v, %v", method, n, event, err)
 		}
 		if event, err := p.EOF(); event != http1.Switch || err != nil {
-			t.Errorf("%s: EOF is %v, %v", method, event, err)
+			t.Errorf("%s: EOF returned %v, %v", method, event, err)
 		}
 	}
 }
 
-// hostileResponses are refused, and most of them by net/http.
+// hostileResponses has invalid responses. Most of them net/http refuses too.
 var hostileResponses = []struct {
 	stream string
 	err    error
@@ -122,22 +122,22 @@ var hostileResponses = []struct {
 
 func TestHostileResponsesAreRefused(t *testing.T) {
 	for _, h := range hostileResponses {
-		for _, cut := range []func(int) int{whole, func(int) int { return 1 }} {
-			if o := read(t, responseParser(), h.stream, cut); !errors.Is(o.err, h.err) {
-				t.Errorf("%.60q: %v, not %v", h.stream, o.err, h.err)
+		for _, pieceSize := range []func(int) int{whole, func(int) int { return 1 }} {
+			if o := read(t, responseParser(), h.stream, pieceSize); !errors.Is(o.err, h.err) {
+				t.Errorf("%.60q: error %v, want %v", h.stream, o.err, h.err)
 			}
 		}
 	}
 }
 
-// stricterResponses are the errors for what net/http would read.
+// stricterResponses has the errors for responses that net/http accepts.
 var stricterResponses = []error{
 	http1.ErrStatusLine, http1.ErrVersionUnsupported, http1.ErrStatusLineTooLong, http1.ErrBareLF, http1.ErrFieldFold,
 	http1.ErrFieldSpace, http1.ErrContentLengthRepeated, http1.ErrLengthWithEncoding, http1.ErrTransferEncoding10,
 	http1.ErrChunkSize, http1.ErrChunkExtension, http1.ErrChunkExtensionTooLarge, http1.ErrTrailerField, http1.ErrHeaderTooLarge, http1.ErrTooManyFields,
 }
 
-// compareResponse holds one response against what net/http makes of it.
+// compareResponse compares how this package and net/http read one response.
 func compareResponse(t testing.TB, stream string, head bool) {
 	t.Helper()
 	p := http1.NewResponseParser(http1.Limits{})
@@ -159,25 +159,25 @@ func compareResponse(t testing.TB, stream string, head bool) {
 	ours := len(o.messages) > 0 && o.messages[0].complete
 	switch {
 	case err != nil && ours:
-		t.Errorf("%q: net/http refuses it, we do not: %v", stream, err)
+		t.Errorf("%q: net/http refuses it, http1 accepts it: %v", stream, err)
 	case err == nil && !ours:
 		for _, listed := range stricterResponses {
 			if o.err == listed {
 				return
 			}
 		}
-		t.Errorf("%q: net/http accepts it, we do not: %v", stream, o.err)
+		t.Errorf("%q: net/http accepts it, http1 refuses it: %v", stream, o.err)
 	case err == nil:
-		a, status := meaning(o.messages[0]), res.Status
+		a, status := normalized(o.messages[0]), res.Status
 		if len(status) == 3 {
 			status += " "
 		}
-		b := meaning(message{
+		b := normalized(message{
 			first: fmt.Sprintf("%s %s", res.Proto, status), header: res.Header, body: string(body), trailers: res.Trailer, keepAlive: !res.Close,
 		})
 		a.used, a.complete, a.length = 0, false, 0
 		if !reflect.DeepEqual(a, b) {
-			t.Errorf("%q is to us\n%+v\nand to net/http\n%+v", stream, a, b)
+			t.Errorf("%q\nread by http1:\n%+v\nread by net/http:\n%+v", stream, a, b)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func randomResponse(r *rand.Rand) string {
 	return damaged(r, pick(r, statusLines)+"\r\n"+randomFields(r, "Server: a\r\n"))
 }
 
-func TestRandomResponsesMeanTheSameToNetHTTP(t *testing.T) {
+func TestRandomResponsesReadAsByNetHTTP(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 5))
 	for i := range rounds(20000) {
 		compareResponse(t, randomResponse(r), i%2 == 0)
@@ -201,7 +201,7 @@ func TestRandomResponsesMeanTheSameToNetHTTP(t *testing.T) {
 	}
 }
 
-func TestResponsesDoNotDependOnHowTheyAreCut(t *testing.T) {
+func TestResponsesDoNotDependOnTheirPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 5))
 	for range rounds(8000) {
 		stream := randomResponse(r)

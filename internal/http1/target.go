@@ -5,7 +5,8 @@ import (
 	"net/netip"
 )
 
-// pathEnd is the first byte at or after i that belongs to no path and query.
+// pathEnd returns the index of the first byte at or after i that is not part of a path
+// and query.
 func pathEnd(b []byte, i int) int {
 	for i < len(b) {
 		if class[b[i]]&inPath != 0 {
@@ -22,8 +23,8 @@ func pathEnd(b []byte, i int) int {
 		return i
 	}
 	if i < len(b) && b[i] == '?' {
-		// Percent signs are left alone here: they are as old as forms that
-		// do not escape them.
+		// Percent signs are not checked in a query: old forms send them
+		// unescaped.
 		for i < len(b) && class[b[i]]&inQuery != 0 {
 			i++
 		}
@@ -31,8 +32,8 @@ func pathEnd(b []byte, i int) int {
 	return i
 }
 
-// otherTarget checks a target at i that is not in origin form, and returns where it
-// ends; -1 if there is something wrong with it. The line is complete.
+// otherTarget checks a target at i that is not in origin form. It returns the end of
+// the target, or -1 if the target is invalid. The line must be complete.
 func (p *parser) otherTarget(b []byte, i int) int {
 	length := bytes.IndexByte(b[i:], ' ')
 	if length <= 0 {
@@ -72,20 +73,21 @@ func (p *parser) otherTarget(b []byte, i int) int {
 	return end
 }
 
-// schemeLength is how much of the target is a scheme of ours with its slashes.
+// schemeLength returns the length of "http://" or "https://" at the beginning of
+// target, or 0.
 func schemeLength(target []byte) int {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		n := len(scheme)
-		if len(target) >= n && fold(target[:n-3], scheme[:n-3]) && string(target[n-3:n]) == "://" {
+		if len(target) >= n && equalFold(target[:n-3], scheme[:n-3]) && string(target[n-3:n]) == "://" {
 			return n
 		}
 	}
 	return 0
 }
 
-// validHost reports whether b is a host and perhaps a port. Percent escapes are not
-// taken: no name that can be resolved has them, and who undoes them and who does
-// not would see different hosts.
+// validHost reports whether b is a host with an optional port. It accepts no percent
+// escapes: no name that can be resolved has them, and a program that decodes them would
+// see a different host than one that does not.
 func validHost(b []byte) bool {
 	i, kind := 0, uint8(inHost)
 	if len(b) > 0 && b[0] == '[' {
@@ -118,8 +120,8 @@ func validHost(b []byte) bool {
 	return true
 }
 
-// validLiteral looks closer at an address in brackets, if it is one, as net/url
-// does for URLs, and net/http does not for Host.
+// validLiteral reports whether an address in brackets, if host is one, is valid. Package
+// net/url checks that for URLs; net/http does not check it for Host.
 func validLiteral(host []byte) bool {
 	if host[0] != '[' {
 		return true

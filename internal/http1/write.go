@@ -7,49 +7,51 @@ import (
 	"time"
 )
 
-// Lengths of a body that are not a number.
+// Special lengths of a body.
 const (
-	// Chunked is for a body in chunks: see AppendChunk and AppendLastChunk.
+	// Chunked is the length of a chunked body: see AppendChunk and AppendLastChunk.
 	Chunked int64 = -1
-	// Unframed is for a response that says nothing of its length: its body ends
-	// with the connection, or it is to HEAD and nobody knows.
+	// Unframed is the length of a response without a Content-Length. Its body ends
+	// with the connection, or it answers HEAD and the length is unknown.
 	Unframed int64 = -2
 )
 
-// Connection is what a head says about the connection.
+// Connection is the Connection field that a head is written with.
 type Connection uint8
 
-// What can be said.
+// The values of Connection.
 const (
-	Unsaid    Connection = iota // HTTP/1.1 goes on, HTTP/1.0 closes
-	Close                       // it is closed after this
-	KeepAlive                   // it goes on: for HTTP/1.0
+	Unsaid    Connection = iota // no field: HTTP/1.1 keeps the connection, HTTP/1.0 closes it
+	Close                       // the connection is closed after this message
+	KeepAlive                   // the connection is kept: for HTTP/1.0
 )
 
-// Continue is the response to who expects it before sending a body.
+// Continue is the interim response to a client that waits for it before it sends the
+// body.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// ResponseHead is what AppendResponseHead writes.
+// ResponseHead is the head that AppendResponseHead writes.
 type ResponseHead struct {
-	// Version is the request's.
+	// Version is the version of the request.
 	Version Version
-	// Status is from 100 to 999.
+	// Status is the status code, from 100 to 999.
 	Status int
-	// Length is the body's, or Chunked or Unframed. Statuses that have no body
-	// (1xx, 204, 304) leave it out.
+	// Length is the length of the body, or Chunked or Unframed. It is not written
+	// for statuses without a body (1xx, 204, 304).
 	Length int64
-	// Connection is what to say about it, if Header does not.
+	// Connection selects the Connection field, unless Header has one.
 	Connection Connection
-	// Date is a line of AppendDate, which the caller keeps for a second; empty
-	// leaves it out.
+	// Date is a line from AppendDate, which the caller can reuse for a second. If it
+	// is empty, no line is written.
 	Date []byte
-	// Header is written in the order of its keys, except for Content-Length and
-	// Transfer-Encoding, which are Length's, and Date if there is one above.
+	// Header is written in the order of its keys. Content-Length and
+	// Transfer-Encoding are left out, because Length determines them, and so is Date
+	// if the field above is set.
 	Header http.Header
 }
 
-// AppendResponseHead appends the status line, the header and the empty line. If a
-// name or value cannot be written, it returns dst as it was, and an error.
+// AppendResponseHead appends the status line, the header and the empty line. If a name
+// or value is invalid, it returns dst unchanged and an error.
 func AppendResponseHead(dst []byte, r *ResponseHead) ([]byte, error) {
 	if r.Length == Chunked && r.Version == HTTP10 {
 		panic("http1: chunked response to HTTP/1.0")
@@ -77,7 +79,7 @@ func AppendStatusLine(dst []byte, v Version, status int) []byte {
 		return append(dst, "HTTP/1.1 200 OK\r\n"...)
 	}
 	if status < 100 || status > 999 {
-		panic("http1: status " + strconv.Itoa(status))
+		panic("http1: invalid status " + strconv.Itoa(status))
 	}
 	dst = append(dst, v.String()...)
 	dst = append(dst, ' ', byte('0'+status/100), byte('0'+status/10%10), byte('0'+status%10), ' ')
@@ -85,22 +87,22 @@ func AppendStatusLine(dst []byte, v Version, status int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// AppendDate appends the field Date.
+// AppendDate appends the Date field.
 func AppendDate(dst []byte, t time.Time) []byte {
 	dst = append(dst, "Date: "...)
 	dst = t.UTC().AppendFormat(dst, http.TimeFormat)
 	return append(dst, "\r\n"...)
 }
 
-// AppendContentLength appends the field Content-Length.
+// AppendContentLength appends the Content-Length field.
 func AppendContentLength(dst []byte, n int64) []byte {
 	dst = append(dst, "Content-Length: "...)
 	dst = strconv.AppendInt(dst, n, 10)
 	return append(dst, "\r\n"...)
 }
 
-// AppendField appends a field. If it would not be read as one again, as with a line
-// break in value, it returns dst as it was, and an error.
+// AppendField appends a field. If a parser would not read it as one field, for example
+// because value has a line break, it returns dst unchanged and an error.
 func AppendField[Value string | []byte](dst []byte, name string, value Value) ([]byte, error) {
 	for i := range len(name) {
 		if class[name[i]]&inToken == 0 {
@@ -125,7 +127,8 @@ func AppendHeader(dst []byte, h http.Header) ([]byte, error) {
 	return appendHeader(dst, h, 0)
 }
 
-// omit is which fields appendHeader leaves out, because somebody else writes them.
+// omit is the set of fields that appendHeader leaves out, because its caller writes
+// them.
 type omit uint8
 
 const (
@@ -147,8 +150,8 @@ func (o omit) has(key string) bool {
 }
 
 func appendHeader(dst []byte, h http.Header, skip omit) ([]byte, error) {
-	var room [24]string
-	keys := room[:0]
+	var stack [24]string
+	keys := stack[:0]
 	for key := range h {
 		if !skip.has(canonical(key)) {
 			keys = append(keys, key)

@@ -25,7 +25,7 @@ func TestResponseHeads(t *testing.T) {
 		{"no body", http1.ResponseHead{Status: 404}, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"},
 		{"chunked", http1.ResponseHead{Status: 200, Length: http1.Chunked}, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"},
 		{"until close", http1.ResponseHead{Version: http1.HTTP10, Status: 200, Length: http1.Unframed, Connection: http1.Close}, "HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n"},
-		{"kept alive", http1.ResponseHead{Version: http1.HTTP10, Status: 200, Length: 1, Connection: http1.KeepAlive}, "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n"},
+		{"keep-alive", http1.ResponseHead{Version: http1.HTTP10, Status: 200, Length: 1, Connection: http1.KeepAlive}, "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n"},
 		{"a status without a text", http1.ResponseHead{Status: 799}, "HTTP/1.1 799 \r\nContent-Length: 0\r\n\r\n"},
 		{"103", http1.ResponseHead{Status: 103, Header: http.Header{"Link": {"a"}}}, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"},
 		{"204", http1.ResponseHead{Status: 204, Length: 3}, "HTTP/1.1 204 No Content\r\n\r\n"},
@@ -56,8 +56,8 @@ func TestRequestHeads(t *testing.T) {
 	}
 }
 
-// TestNothingIsSplit: no value of a stranger can add a line, or a message.
-func TestNothingIsSplit(t *testing.T) {
+// An untrusted name or value must not be able to add a line or a message.
+func TestNamesAndValuesCannotSplitAMessage(t *testing.T) {
 	before := []byte("before")
 	check := func(what string, got []byte, err error, want error) {
 		t.Helper()
@@ -123,8 +123,8 @@ func TestMisuseOfTheWriterPanics(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrittenIsRead, by us and by net/http, whatever the pieces.
-func TestWhatIsWrittenIsRead(t *testing.T) {
+// The package's own parser and net/http both read what is written, in random pieces.
+func TestWrittenResponsesAreReadBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 5))
 	for range rounds(2000) {
 		body := make([]byte, r.IntN(300))
@@ -146,10 +146,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			wire = append(wire, body...)
 			trailers = http.Header{}
 		} else {
-			for left := body; len(left) > 0; {
-				n := 1 + r.IntN(len(left))
-				wire = http1.AppendChunk(wire, left[:n])
-				left = left[n:]
+			for remaining := body; len(remaining) > 0; {
+				n := 1 + r.IntN(len(remaining))
+				wire = http1.AppendChunk(wire, remaining[:n])
+				remaining = remaining[n:]
 			}
 			wire = http1.AppendChunk(wire, "")
 			if wire, err = http1.AppendLastChunk(wire, trailers); err != nil {

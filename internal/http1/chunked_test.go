@@ -6,9 +6,9 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// TestUnreadChunksCanBeReadAgain: wherever a chunked body is cut, AppendUnread and what
-// follows are a chunked body of the same content.
-func TestUnreadChunksCanBeReadAgain(t *testing.T) {
+// Wherever the input is split, the result of AppendUnread and the remaining input are a
+// chunked body with the same content.
+func TestAppendUnreadRestoresAChunkedBody(t *testing.T) {
 	const stream = "5\r\nhello\r\n0000A;x=y\r\n0123456789\r\n1\r\n!\r\n0\r\nX-T: 1\r\n\r\n"
 	const want = "hello0123456789!"
 	read := func(body string) (content string, whole bool) {
@@ -30,10 +30,10 @@ func TestUnreadChunksCanBeReadAgain(t *testing.T) {
 			}
 		}
 	}
-	for cut := range len(stream) {
+	for at := range len(stream) {
 		p := http1.NewRequestParser(http1.Limits{})
 		var unread []byte
-		data := []byte(chunkedHead + stream[:cut])
+		data := []byte(chunkedHead + stream[:at])
 		for more := true; more; {
 			n, event, err := p.Parse(data)
 			if err != nil {
@@ -45,9 +45,9 @@ func TestUnreadChunksCanBeReadAgain(t *testing.T) {
 			}
 			more = event != http1.More
 		}
-		again := string(p.AppendUnread(nil, unread)) + stream[cut:]
+		again := string(p.AppendUnread(nil, unread)) + stream[at:]
 		if content, whole := read(again); content != want || !whole {
-			t.Errorf("cut at %d: %q is read as %q, whole: %v", cut, again, content, whole)
+			t.Errorf("split at %d: %q was read as %q, complete %v", at, again, content, whole)
 		}
 	}
 }
