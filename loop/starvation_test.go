@@ -25,3 +25,26 @@ func TestStarves(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchdogRests: to look at a loop among very many goroutines takes long and stops
+// the loop. A turn that starves for a minute is looked at a few times, and an expensive
+// look is followed by a long rest.
+func TestWatchdogRests(t *testing.T) {
+	s, looks := sample{judgeAt: 2}, 0
+	for range 1200 {
+		if s.due() {
+			looks++
+			s.judgeAt = 2 * s.ticks
+		}
+	}
+	if looks > 11 {
+		t.Errorf("%d looks at one turn", looks)
+	}
+	const period = 50 * time.Millisecond
+	if got := restAfter(time.Second, period); got != 380 {
+		t.Errorf("a rest of %d ticks after a look that took 20 of them; want 380", got)
+	}
+	if got := restAfter(time.Millisecond, period); got != 0 {
+		t.Errorf("a rest of %d ticks after a cheap look", got)
+	}
+}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"runtime"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -81,12 +79,15 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 	period := max(patience/2, 1)
 	tick := time.NewTimer(period)
 	defer tick.Stop()
-	turn := newSample(l)
+	turn, rest := newSample(l), 0
 	for {
 		select {
 		case <-d.quit:
 			return
 		case <-tick.C:
+		}
+		if rest > 0 {
+			rest--
 		}
 		switch pulse := l.pulse.Load(); {
 		case pulse&1 == 0:
@@ -96,36 +97,54 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 			turn = newSample(l)
 		case pulse != turn.pulse:
 			turn = newSample(l)
-		case turn.blocked:
 		default:
-			if turn.ticks++; turn.ticks >= 2 {
-				turn.judge(l)
+			if turn.due() && rest == 0 {
+				rest = restAfter(turn.judge(l), period)
 			}
 		}
 		tick.Reset(period)
 	}
 }
 
+// restAfter returns for how many ticks no stack may be taken after one that took cost.
+// To take one stops all goroutines, the loop's too, for longer the more there are. With
+// a hundred thousand it takes seconds, and a watchdog without rest would be what holds
+// the loop up. So it takes at most a twentieth of the time.
+func restAfter(cost, period time.Duration) int { return int(19 * cost / period) }
+
 // sample is what the watchdog knows of a turn.
 type sample struct {
 	pulse            uint32
 	ticks            int // it has lasted for
+	judgeAt          int // ticks at which to look at it
 	began            kernel.Usage
 	starved, blocked bool // it was reported to be
 }
 
-func newSample(l *Loop) sample { return sample{pulse: l.pulse.Load(), began: kernel.ReadUsage()} }
+func newSample(l *Loop) sample {
+	return sample{pulse: l.pulse.Load(), judgeAt: 2, began: kernel.ReadUsage()}
+}
 
-// judge reports a turn that has lasted too long.
-func (s *sample) judge(l *Loop) {
-	stack := stackOf(goid.NumberOf(l.owner.Load()))
+// due counts one more tick of the turn, and reports whether it is time to judge it. A
+// turn that was starved is looked at again after twice the time, and so on.
+func (s *sample) due() bool {
+	s.ticks++
+	return !s.blocked && s.ticks >= s.judgeAt
+}
+
+// judge reports a turn that has lasted too long. It returns how long it took to look at
+// the loop's goroutine.
+func (s *sample) judge(l *Loop) (cost time.Duration) {
+	s.judgeAt = 2 * s.ticks
+	before, _, _ := kernel.ReadUsage().Since(s.began)
+	stack := goid.StackOf(goid.NumberOf(l.owner.Load()))
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	starved := ok && canRun(stack) && starves(wall, cpu, kernel.Contenders())
-	if starved && s.starved {
-		return
+	if !starved || !s.starved {
+		s.starved, s.blocked = starved, !starved
+		l.reportBlocked(Blocked{For: wall, Stack: stack, Starved: starved})
 	}
-	s.starved, s.blocked = starved, !starved
-	l.reportBlocked(Blocked{For: wall, Stack: stack, Starved: starved})
+	return wall - before
 }
 
 // canRun reports whether a goroutine does not wait for anything. A dump stops all
@@ -168,26 +187,4 @@ func (l *Loop) reportBlocked(b Blocked) {
 		return
 	}
 	fmt.Fprintln(os.Stderr, b)
-}
-
-// stackOf finds one goroutine's stack in a dump of all: Go has no other way to
-// see a goroutine from outside.
-func stackOf(number uint64) []byte {
-	const most = 64 << 20
-	buf := make([]byte, 64<<10)
-	for {
-		n := runtime.Stack(buf, true)
-		if n < len(buf) || len(buf) >= most {
-			buf = buf[:n]
-			break
-		}
-		buf = make([]byte, 4*len(buf))
-	}
-	head := []byte("goroutine " + strconv.FormatUint(number, 10) + " ")
-	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
-		if bytes.HasPrefix(stack, head) {
-			return bytes.Clone(stack)
-		}
-	}
-	return nil
 }

@@ -17,8 +17,8 @@ func StackOf(number uint64) []byte { return Stacks(number)[number] }
 
 // Stacks are the stacks of several goroutines, all at one moment.
 func Stacks(numbers ...uint64) map[uint64][]byte {
-	const most = 64 << 20
-	buf := make([]byte, 64<<10)
+	const most, each = 64 << 20, 512 // most stacks are shorter
+	buf := make([]byte, min(max(runtime.NumGoroutine()*each, 64<<10), most))
 	n := runtime.Stack(buf, true)
 	for n == len(buf) && n < most {
 		buf = make([]byte, 4*len(buf))
