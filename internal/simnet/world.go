@@ -89,6 +89,7 @@ type World struct {
 	current atomic.Pointer[Process] // whose turn it is; nil for the driver's
 	alone   atomic.Pointer[Process] // one that drives the world itself; nil for none
 	beat    atomic.Uint64           // written by whichever process runs, read by any goroutine
+	passes  atomic.Uint64           // odd while time passes in the bubble; written by the driver, read by any goroutine
 	bubble  Bubble                  // nil for none
 
 	following atomic.Int32 // contexts; any goroutine
@@ -232,6 +233,8 @@ func (w *World) pass() error {
 	at, ok := w.queue.next()
 	switch {
 	case w.bubble != nil:
+		w.passes.Add(1)
+		defer w.passes.Add(1)
 		return w.passInBubble(at, ok)
 	case !ok:
 		return ErrDeadlock
