@@ -23,13 +23,13 @@ import (
 type benchmark struct {
 	name   string
 	about  string
-	speaks string // what its servers do, like a variant's
+	speaks string // selects its servers; see variant
 	run    func(*harness) ([]report.Section, error)
 }
 
 var benchmarks = []benchmark{
 	{"echo", "200 connections, one message of 64 bytes in flight on each", "", runEcho},
-	{"echo-two", "echo with two loops on two cores", inPairs, runEchoTwo},
+	{"echo-two", "echo with two loops on two cores", echoOnTwo, runEchoTwo},
 	{"pipeline", "the same with 16 messages in flight on each", "", runPipeline},
 	{"memory", "bytes of an idle connection: slope from 3,000 to 15,000", "", runMemory},
 	{"idle10k", "throughput kept when 10,000 idle connections are added", "", runIdle},
@@ -64,7 +64,7 @@ func compare(ctx context.Context, o options, stdout, progress io.Writer) error {
 			continue
 		}
 		if !h.hasServersFor(m) {
-			h.say("%s: left out: none of --servers speaks %s", m.name, cmp.Or(m.speaks, "echo"))
+			h.logf("%s: left out: none of --servers speaks %s", m.name, cmp.Or(m.speaks, "echo"))
 			continue
 		}
 		done, err := m.run(h)
@@ -91,10 +91,10 @@ func compare(ctx context.Context, o options, stdout, progress io.Writer) error {
 	return nil
 }
 
-// publish prints the tables and writes results.md, results.svg and, with every
-// round's figures, results.json.
+// publish prints the tables and writes results.md, results.svg and results.json, which
+// has the figures of every round.
 func publish(o options, sections []report.Section, stdout, progress io.Writer) error {
-	text := fmt.Sprintf("# Spindle and its peers\n\n%s\n\n%s", circumstances(o), report.Markdown(sections))
+	text := fmt.Sprintf("# Spindle and its peers\n\n%s\n\n%s", conditions(o), report.Markdown(sections))
 	if _, err := io.WriteString(stdout, text); err != nil {
 		return err
 	}
@@ -122,8 +122,8 @@ func publish(o options, sections []report.Section, stdout, progress io.Writer) e
 	return nil
 }
 
-// circumstances is the sentence that says under what conditions figures were taken.
-func circumstances(o options) string {
+// conditions returns a sentence about the conditions of the run.
+func conditions(o options) string {
 	kernel := "Linux"
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
@@ -136,10 +136,10 @@ func circumstances(o options) string {
 	s := fmt.Sprintf("Medians of %s of %v on %d cores, %s, %s.",
 		rounds, o.window, runtime.NumCPU(), kernel, runtime.Version())
 	if o.smoke {
-		s += " A smoke run: its figures mean nothing."
+		s += " A smoke run: its figures are meaningless."
 	}
 	return s
 }
 
-// count prints a number of connections.
+// count formats a number of connections.
 func count(n int) string { return report.Thousands(float64(n)) }

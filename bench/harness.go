@@ -21,19 +21,19 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// A harness runs benchmarks: it starts servers, sends them load and collects
-// what went wrong.
+// A harness runs benchmarks: it starts servers, sends them load and collects the
+// failures.
 type harness struct {
 	ctx        context.Context
 	o          options
-	shop       *workshop
+	builder    *builder
 	serverCPU  int
 	loadCPU    int
 	progress   io.Writer
 	contenders []*contender
 	failures   []string                        // one line for each server that failed
-	said       map[string]bool                 // lines said once, although every benchmark has reason to
-	printed    map[string][]map[string]float64 // figures a program printed, by round
+	logged     map[string]bool                 // lines that are logged once, not for every benchmark
+	printed    map[string][]map[string]float64 // figures that a program printed, by round
 }
 
 // A contender is a variant that is installed here.
@@ -42,12 +42,11 @@ type contender struct {
 	command command
 }
 
-// newHarness chooses the cores and prepares the servers. What is not installed
-// costs a line on progress, not an error.
+// newHarness chooses the cores and prepares the builder.
 func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, error) {
 	h := &harness{
 		ctx: ctx, o: o, progress: progress,
-		said:    map[string]bool{},
+		logged:  map[string]bool{},
 		printed: map[string][]map[string]float64{},
 	}
 	if err := h.chooseCores(); err != nil {
@@ -57,15 +56,15 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	if err != nil {
 		return nil, err
 	}
-	const spare = 200 // what a runtime and its libraries keep open
+	const spare = 200 // files that a runtime and its libraries keep open
 	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns) + spare; need > limit {
-		return nil, fmt.Errorf("%d open files are needed and %d allowed; lower --high, --idle or --conns: %w", need, limit, errUsage)
+		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle or --conns: %w", need, limit, errUsage)
 	}
-	if h.shop, err = newWorkshop(o.spindle, o.before); err != nil {
+	if h.builder, err = newBuilder(o.spindle, o.before); err != nil {
 		return nil, err
 	}
 	if o.spindle != "" {
-		if _, err := h.shop.spindle(); err != nil {
+		if _, err := h.builder.spindle(); err != nil {
 			h.close()
 			return nil, fmt.Errorf("--spindle: %w: %w", err, errUsage)
 		}
@@ -91,16 +90,18 @@ func (h *harness) chooseCores() error {
 		}
 	}
 	if h.serverCPU == h.loadCPU {
-		h.say("servers and load share core %d: latencies and requests per second mean little", h.serverCPU)
+		h.logf("servers and load share core %d: latencies and requests per second mean little", h.serverCPU)
 	}
 	return nil
 }
 
-func (h *harness) close() { h.shop.close() }
+func (h *harness) close() { h.builder.close() }
 
-func (h *harness) say(format string, args ...any) { fmt.Fprintf(h.progress, format+"\n", args...) }
+// logf prints a line about the progress.
+func (h *harness) logf(format string, args ...any) { fmt.Fprintf(h.progress, format+"\n", args...) }
 
-// prepare builds the chosen servers, once for all benchmarks.
+// prepare builds the chosen servers, once for all benchmarks. It logs a line for each
+// server that is not installed.
 func (h *harness) prepare() {
 	if h.contenders != nil {
 		return
@@ -110,7 +111,7 @@ func (h *harness) prepare() {
 		if len(h.o.servers) > 0 && !slices.Contains(h.o.servers, v.name) {
 			continue
 		}
-		command, err := v.prepare(h.shop)
+		command, err := v.prepare(h.builder)
 		if err != nil {
 			h.unprepared(v.name, err)
 			continue
@@ -119,43 +120,43 @@ func (h *harness) prepare() {
 	}
 }
 
-// speaking are the contenders that speak a language.
-func (h *harness) speaking(language string) (all []*contender) {
+// speaking returns the contenders that speak a protocol.
+func (h *harness) speaking(protocol string) (all []*contender) {
 	h.prepare()
 	for _, c := range h.contenders {
-		if c.speaks == language {
+		if c.speaks == protocol {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-// hasServersFor tells whether --servers leaves any for a benchmark.
+// hasServersFor reports whether --servers includes a server for a benchmark.
 func (h *harness) hasServersFor(m benchmark) bool {
 	return len(h.o.servers) == 0 || slices.ContainsFunc(variants, func(v variant) bool {
 		return v.speaks == m.speaks && slices.Contains(h.o.servers, v.name)
 	})
 }
 
-// unprepared deals with what could not be made: a line if it is only not
-// installed here, a failure if it is but does not build.
-func (h *harness) unprepared(name string, why error) {
+// unprepared handles the error of a server or program that could not be prepared. It
+// logs a line if a tool is not installed, and records a failure otherwise.
+func (h *harness) unprepared(name string, err error) {
 	var missing notInstalled
-	if !errors.As(why, &missing) {
-		h.fail("build", name, why)
+	if !errors.As(err, &missing) {
+		h.fail("build", name, err)
 		return
 	}
-	if line := name + ": left out: " + string(missing); !h.said[line] {
-		h.said[line] = true
-		h.say("%s", line)
+	if line := name + ": left out: " + string(missing); !h.logged[line] {
+		h.logged[line] = true
+		h.logf("%s", line)
 	}
 }
 
-// fail records that a server failed; it takes no further part in the benchmark.
+// fail records that a server failed. The benchmark continues without it.
 func (h *harness) fail(benchmark, name string, err error) {
 	line := fmt.Sprintf("%s: %s: %s", benchmark, name, strings.ReplaceAll(err.Error(), "\n", " | "))
 	h.failures = append(h.failures, line)
-	h.say("FAILED %s", line)
+	h.logf("FAILED %s", line)
 }
 
 // start starts a contender's server.
@@ -164,7 +165,7 @@ func (h *harness) start(c *contender, bufferBytes int) (*proc.Server, error) {
 	cores := []int{h.serverCPU}
 	switch {
 	case c.cores > 1:
-		cores = append(cores, h.loadCPU) // which it has to share
+		cores = append(cores, h.loadCPU) // shared with the load generator
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(c.cores))
 	case c.goRuntime && h.o.gomaxprocs > 0:
 		env = append(env, "GOMAXPROCS="+strconv.Itoa(h.o.gomaxprocs))
@@ -172,11 +173,11 @@ func (h *harness) start(c *contender, bufferBytes int) (*proc.Server, error) {
 	return proc.StartServer(cores, c.command(listenAddr, bufferBytes), env)
 }
 
-// loadLimit bounds what a load process may take beyond its window: opening
-// some ten thousand connections, and servers slow to answer.
+// loadLimit is how long a load process may run beyond its window: it opens some ten
+// thousand connections, and servers may be slow to answer.
 const loadLimit = 90 * time.Second
 
-// load runs a plan against a server, in a process of its own.
+// load runs a plan against a server, in a separate process.
 func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	p.Addr, p.Pid = s.Addr, s.Pid
 	p.SizeBytes = h.o.size
@@ -188,7 +189,7 @@ func (h *harness) load(s *proc.Server, p load.Plan) (load.Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, p.Warmup+p.Window+loadLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, h.shop.benchPath, "load", string(plan))
+	cmd := exec.CommandContext(ctx, h.builder.benchPath, "load", string(plan))
 	// The runtime's preemption signals would interrupt the system calls.
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
 	var stdout, stderr bytes.Buffer
@@ -228,7 +229,7 @@ func (t *tally) add(name string, ours bool, figures ...float64) {
 	}
 }
 
-// ordered lists the rows in the order of names.
+// ordered returns the rows in the order of names.
 func (t *tally) ordered(names []string) []report.Row {
 	var rows []report.Row
 	for _, name := range names {
@@ -239,17 +240,17 @@ func (t *tally) ordered(names []string) []report.Row {
 	return rows
 }
 
-// errNothing is returned by a benchmark none of whose servers could run.
+// errNothing is the error of a benchmark without a working server.
 var errNothing = errors.New("nothing to measure")
 
-// rounds calls measure for each name in each round. Every other round goes
-// backwards, so that what a server leaves behind for the next one evens out.
-// A name whose measure fails takes no further part: it returns those that
-// lasted, as the figures of a server that broke are not to be trusted.
+// rounds calls measure for each name in each round. Every other round is in reverse
+// order, so that the effect of a server on the next one evens out. If measure fails, the
+// name takes no further part, because figures of a broken server cannot be trusted.
+// rounds returns the names that succeeded in every round.
 func (h *harness) rounds(benchmark string, names []string, measure func(name string, round int) error) ([]string, error) {
 	names = slices.Clone(names)
 	for round := range h.o.rounds {
-		h.say("%s: round %d of %d, %d to measure", benchmark, round+1, h.o.rounds, len(names))
+		h.logf("%s: round %d of %d, %d to measure", benchmark, round+1, h.o.rounds, len(names))
 		order := slices.Clone(names)
 		if round%2 == 1 {
 			slices.Reverse(order)

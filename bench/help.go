@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// helpText is what --help prints.
+// helpText returns the output of --help.
 func helpText() string {
 	var o options
 	fs, _ := optionFlags(&o)
@@ -30,20 +30,20 @@ Examples:
   go run . echo pipeline                        two benchmarks
   go run . --servers spindle-protocol,gnet echo two servers
   go run . --rounds 21 --window 3s echo         closer figures
-  go run . --smoke                              does it all work?
-  go run . chart ../docs/figures.md HTTP        draws a table that was recorded, as SVG
+  go run . --smoke                              check that everything works
+  go run . chart ../docs/figures.md HTTP        draw a recorded table as SVG
 
 Flags:
 %s`, listText(), flags.String())
 }
 
-// listText lists benchmarks and servers.
+// listText returns the list of benchmarks and servers.
 func listText() string {
 	var b strings.Builder
 	b.WriteString("Benchmarks:\n")
 	for _, m := range benchmarks {
 		fmt.Fprintf(&b, "  %-13s %s\n", m.name, m.about)
 	}
-	fmt.Fprintf(&b, "Servers (what is not installed is left out):\n  %s\n", strings.Join(variantNames(), " "))
+	fmt.Fprintf(&b, "Servers (those not installed are left out):\n  %s\n", strings.Join(variantNames(), " "))
 	return b.String()
 }

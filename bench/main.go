@@ -4,10 +4,10 @@
 //
 //	cd bench && go run . [flags] [benchmarks...]
 //
-// Servers are pinned to one core and the load generator to another. All
-// servers of a benchmark run at once, idle but for the one being measured, and
-// rounds are interleaved; a ratio is always of two figures of the same round.
-// That is what makes it hold on a noisy machine: single figures do not.
+// Servers are pinned to one core and the load generator to another. All servers of a
+// benchmark run at once, idle except for the one that is measured, and rounds are
+// interleaved. A ratio is always of two figures of the same round. So ratios are stable
+// on a noisy machine, although single figures are not.
 package main
 
 import (
@@ -40,7 +40,7 @@ const (
 	exitUsage = 2
 )
 
-// errUsage is wrapped by errors that the user's command line causes.
+// errUsage is wrapped by errors in the command line.
 var errUsage = errors.New("see --help")
 
 // execute runs the command line and returns the exit code.
@@ -85,7 +85,7 @@ func dispatch(args []string, stdout, stderr io.Writer) error {
 	return compare(ctx, o, stdout, stderr)
 }
 
-// chart draws tables that were recorded in a file.
+// chart draws recorded tables from a file.
 func chart(args []string, stdout io.Writer) error {
 	if len(args) < 2 {
 		return fmt.Errorf("chart needs a file and titles of tables in it: %w", errUsage)
@@ -102,7 +102,7 @@ func chart(args []string, stdout io.Writer) error {
 	return err
 }
 
-// serve runs one of the peers written in Go; the harness starts it as a child.
+// serve runs one of the peers written in Go. The harness starts it as a child process.
 func serve(args []string, stdout io.Writer) error {
 	fs := newFlagSet("serve")
 	addr := fs.String("addr", listenAddr, "")
@@ -122,9 +122,8 @@ func serve(args []string, stdout io.Writer) error {
 	return peers.Serve(fs.Arg(0), *addr, *buffer, stdout)
 }
 
-// generate carries out one load plan, given as JSON; the harness starts it as
-// a child, so that neither the harness's garbage nor its goroutines are in the
-// way of the load.
+// generate runs one load plan, given as JSON. The harness starts it as a child process,
+// so that the harness's garbage and goroutines do not disturb the load.
 func generate(args []string, stdout io.Writer) error {
 	var plan load.Plan
 	if len(args) != 1 {

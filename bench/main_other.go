@@ -1,7 +1,7 @@
 //go:build !linux
 
-// Command bench compares Spindle with its peers. It needs Linux: the load
-// generator is written on epoll, and CPU time is read from Linux's clocks.
+// Command bench compares Spindle with its peers. It needs Linux: the load generator
+// uses epoll, and CPU times come from Linux's process clocks.
 package main
 
 import (

@@ -15,18 +15,17 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// TestMain lets the harness start this binary as a server or a load generator,
-// as it starts the command.
+// TestMain lets the harness start the test binary as a server or a load generator.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "load") {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
-	// Under -race every process otherwise sleeps for a second as it ends.
+	// Without this, every process sleeps for a second at its end under -race.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
 
-func TestMistakesCostOneLineAndExitCode2(t *testing.T) {
+func TestUsageErrorsPrintOneLineAndExitWithCode2(t *testing.T) {
 	tests := []struct {
 		args []string
 		want string
@@ -51,17 +50,17 @@ func TestMistakesCostOneLineAndExitCode2(t *testing.T) {
 	for _, tt := range tests {
 		var stdout, stderr bytes.Buffer
 		code := execute(tt.args, &stdout, &stderr)
-		said := stderr.String()
-		if code != 2 || !strings.Contains(said, tt.want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%v: exit code %d, said %q, printed %q", tt.args, code, said, stdout.String())
+		message := stderr.String()
+		if code != 2 || !strings.Contains(message, tt.want) || strings.Count(message, "\n") != 1 || stdout.Len() > 0 {
+			t.Errorf("%v: exit code %d, stderr %q, stdout %q", tt.args, code, message, stdout.String())
 		}
 	}
 }
 
-func TestHelpNamesEverything(t *testing.T) {
+func TestHelpNamesEveryBenchmarkAndServer(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := execute([]string{"--help"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Fatalf("exit code %d, said %q", code, stderr.String())
+		t.Fatalf("exit code %d, stderr %q", code, stderr.String())
 	}
 	for _, word := range append(benchmarkNames(), variantNames()...) {
 		if !strings.Contains(stdout.String(), word) {
@@ -70,7 +69,7 @@ func TestHelpNamesEverything(t *testing.T) {
 	}
 }
 
-func TestSmokeYieldsToGivenFlags(t *testing.T) {
+func TestGivenFlagsOverrideSmoke(t *testing.T) {
 	o, err := parseOptions([]string{"--rounds", "3", "--smoke", "echo"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +100,7 @@ func TestParseFigures(t *testing.T) {
 	}
 	for _, bad := range []string{"", "{}", "null", "not yet", `{"a": {"b": 1}}`, `{"a": "fast"}`, `[1]`} {
 		if figures, err := parseFigures([]byte(bad)); err == nil {
-			t.Errorf("%q gave %v", bad, figures)
+			t.Errorf("parseFigures(%q) returned %v and no error", bad, figures)
 		}
 	}
 }
@@ -121,7 +120,11 @@ func TestIdleMark(t *testing.T) {
 	}
 }
 
-// bench runs a smoke run and returns its results.
+// window is long enough for every server to answer on a busy machine: shorter ones have
+// passed without an answer.
+const window = "300ms"
+
+// bench performs a smoke run and returns its results.
 func bench(t *testing.T, wantCode int, args ...string) (sections []report.Section, table, progress string) {
 	t.Helper()
 	out := t.TempDir()
@@ -137,17 +140,17 @@ func bench(t *testing.T, wantCode int, args ...string) (sections []report.Sectio
 		t.Fatal(err)
 	}
 	if md, err := os.ReadFile(filepath.Join(out, "results.md")); err != nil || string(md) != stdout.String() {
-		t.Errorf("results.md is not what was printed (%v)", err)
+		t.Errorf("results.md differs from the output (%v)", err)
 	}
 	if svg, err := os.ReadFile(filepath.Join(out, "results.svg")); err != nil || !bytes.HasPrefix(svg, []byte("<svg")) {
-		t.Errorf("results.svg (%v)", err)
+		t.Errorf("results.svg is not an SVG file (%v)", err)
 	}
 	return sections, stdout.String(), stderr.String()
 }
 
 func TestGoPeersEndToEnd(t *testing.T) {
 	echo := goPeers("")
-	sections, table, _ := bench(t, 0, "--rounds", "2", "--window", "50ms", "--servers", strings.Join(echo, ","),
+	sections, table, _ := bench(t, 0, "--rounds", "2", "--window", window, "--servers", strings.Join(echo, ","),
 		"--reference", "gnet", "echo", "pipeline", "memory", "idle10k")
 	if len(sections) != 4 || strings.Count(table, "gnet ÷ it") != 3 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
@@ -166,10 +169,10 @@ func TestGoPeersEndToEnd(t *testing.T) {
 	}
 }
 
-// goPeers are the servers linked into this binary that speak a language.
-func goPeers(language string) (names []string) {
+// goPeers returns the servers linked into this binary that speak a protocol.
+func goPeers(protocol string) (names []string) {
 	for _, v := range variants {
-		if v.speaks == language && slices.Contains(peers.Names(), v.name) {
+		if v.speaks == protocol && slices.Contains(peers.Names(), v.name) {
 			names = append(names, v.name)
 		}
 	}
@@ -177,7 +180,7 @@ func goPeers(language string) (names []string) {
 }
 
 func TestWebServersEndToEnd(t *testing.T) {
-	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "300ms", "--web-conns", "8", "--low", "20", "--high", "60",
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", window, "--web-conns", "8", "--low", "20", "--high", "60",
 		"--servers", strings.Join(goPeers(inHTTP), ","), "http", "http-pipeline", "http-memory")
 	if len(sections) != 7 || strings.Count(table, "spindle-inline ÷ it") != 2 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
@@ -190,7 +193,7 @@ func TestWebServersEndToEnd(t *testing.T) {
 }
 
 func TestWebSocketServersEndToEnd(t *testing.T) {
-	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", "50ms", "--conns", "8", "--low", "20", "--high", "60",
+	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", window, "--conns", "8", "--low", "20", "--high", "60",
 		"--servers", strings.Join(goPeers(inWebSocket), ","), "ws", "ws-memory")
 	if len(sections) != 2 || strings.Count(table, "spindle-socket ÷ it") != 2 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
@@ -202,7 +205,7 @@ func TestWebSocketServersEndToEnd(t *testing.T) {
 	}
 }
 
-// stub is a spindle command that prints the contract's figures, and whose echo
+// stub returns the path of a spindle command that prints the given figures. Its echo
 // server does not start.
 func stub(t *testing.T, figures string) string {
 	path := filepath.Join(t.TempDir(), "spindle")
@@ -230,14 +233,13 @@ func TestProgramsEndToEnd(t *testing.T) {
 	}
 }
 
-// A server that does not work is a failure that is told, beside the figures of
-// the others.
+// A broken server is reported as a failure. The figures of the others are reported too.
 func TestBrokenServerIsAnError(t *testing.T) {
 	sections, _, progress := bench(t, 1, "--spindle", stub(t, "{}"), "--servers", "spindle-protocol,gonet", "echo")
 	if len(sections) != 1 || len(sections[0].Rows) != 1 || sections[0].Rows[0].Name != "gonet" {
 		t.Errorf("%+v", sections)
 	}
 	if !strings.Contains(progress, "FAILED echo: spindle-protocol") || !strings.Contains(progress, "no such command") {
-		t.Errorf("said %q", progress)
+		t.Errorf("progress %q does not report the failure", progress)
 	}
 }

@@ -9,29 +9,29 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// runMemory measures what an idle connection costs: the slope of resident
-// memory between two numbers of connections, in which what a server needs
-// without any cancels out. Each figure is of a fresh process, as no server
-// gives its memory back when connections go.
+// runMemory measures the memory of an idle connection: the slope of resident memory
+// between two numbers of connections. The memory of a server without connections cancels
+// out. Each figure is of a new process, because no server returns its memory when
+// connections close.
 func runMemory(h *harness) ([]report.Section, error) {
 	return h.memory("memory", "", load.Plan{Depth: 1}, h.o.reference)
 }
 
-func (h *harness) memory(name, language string, plan load.Plan, reference string) ([]report.Section, error) {
-	members := map[string]*contender{}
+func (h *harness) memory(name, protocol string, plan load.Plan, reference string) ([]report.Section, error) {
+	contenders := map[string]*contender{}
 	var names []string
-	for _, c := range h.speaking(language) {
-		members[c.name] = c
+	for _, c := range h.speaking(protocol) {
+		contenders[c.name] = c
 		names = append(names, c.name)
 	}
 	var t tally
 	names, err := h.rounds(name, names, func(server string, _ int) error {
-		low, high, err := h.memoryAt(members[server], plan)
+		low, high, err := h.memoryAt(contenders[server], plan)
 		if err != nil {
 			return err
 		}
 		slope := float64(high-low) / float64(h.o.high-h.o.low)
-		t.add(server, members[server].ours, slope, float64(low)/1024, float64(high)/1024)
+		t.add(server, contenders[server].ours, slope, float64(low)/1024, float64(high)/1024)
 		return nil
 	})
 	if err != nil {
@@ -52,7 +52,8 @@ func (h *harness) memory(name, language string, plan load.Plan, reference string
 	}}, nil
 }
 
-// memoryAt is a fresh server's resident memory with few and with many connections.
+// memoryAt returns the resident memory of a new server with few and with many
+// connections.
 func (h *harness) memoryAt(c *contender, plan load.Plan) (low, high int64, err error) {
 	s, err := h.start(c, h.o.size)
 	if err != nil {

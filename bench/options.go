@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// listenAddr is what every server is told to listen on.
+// listenAddr is the address that every server listens on.
 const listenAddr = "127.0.0.1:0"
 
 // options is the command line.
@@ -24,15 +24,15 @@ type options struct {
 
 	conns     int
 	webConns  int
-	slow      int // of slowloris
-	active    int // of idle10k
-	idle      int // of idle10k
+	slow      int // for slowloris
+	active    int // for idle10k
+	idle      int // for idle10k
 	size      int
 	depth     int
-	low, high int // of memory
+	low, high int // for memory
 
 	gomaxprocs int
-	serverCPU  int // -1: the first core we may use
+	serverCPU  int // -1: the first core this process may use
 	loadCPU    int // -1: the second
 	reference  string
 	spindle    string
@@ -42,8 +42,8 @@ type options struct {
 	list       bool
 }
 
-// smoke holds the values --smoke puts in place of the defaults: enough to
-// touch everything, too little to mean anything.
+// smoke holds the values that --smoke uses instead of the defaults. They exercise
+// everything, but the figures are meaningless.
 var smoke = map[string]string{
 	"rounds": "1", "window": "200ms", "warmup": "50ms", "conns": "20",
 	"active": "20", "idle": "300", "slow": "300", "web-conns": "20", "low": "100", "high": "500",
@@ -67,13 +67,13 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.IntVar(&o.gomaxprocs, "gomaxprocs", 1, "GOMAXPROCS of servers written in Go; 0 leaves it to them")
 	fs.IntVar(&o.serverCPU, "server-cpu", -1, "`core` of the servers (default the first)")
 	fs.IntVar(&o.loadCPU, "load-cpu", -1, "`core` of the load generator (default the second)")
-	fs.StringVar(&o.reference, "reference", "", "the `server` whose ratio to each other one is shown (default the first of ours)")
+	fs.StringVar(&o.reference, "reference", "", "the `server` to compare the others with (default the first of Spindle)")
 	fs.StringVar(&o.before, "before", "", "`directory` of a checkout of an older version, to compare a change with (servers NAME-before)")
 	fs.StringVar(&o.spindle, "spindle", "", "`path` of a built spindle command (default: build ../cmd/spindle)")
 	fs.StringVar(&o.out, "out", "results", "`directory` for results.md, results.svg and results.json")
-	fs.BoolVar(&o.smoke, "smoke", false, "run everything once and very short: shows that it works, not how fast")
+	fs.BoolVar(&o.smoke, "smoke", false, "run everything once, very briefly: checks that it works, not how fast")
 	fs.BoolVar(&o.list, "list", false, "list benchmarks and servers")
-	// Not to be printed as defaults: -1 says nothing to a reader.
+	// Keep --help from printing the default -1, which means nothing to a reader.
 	for _, name := range []string{"server-cpu", "load-cpu"} {
 		fs.Lookup(name).DefValue = "0"
 	}
@@ -148,8 +148,8 @@ func (o *options) check() error {
 	return nil
 }
 
-// newFlagSet is a flag set that prints nothing by itself, so that a mistake
-// costs one line and not a page.
+// newFlagSet returns a flag set that prints nothing itself, so that a mistake prints one
+// line and not a page.
 func newFlagSet(name string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)

@@ -13,34 +13,34 @@ import (
 // busyShare is the utilisation below which a process counts as not saturated.
 const busyShare = 0.85
 
-// A team is all servers of a benchmark, running.
-type team struct {
-	names   []string
-	members map[string]*contender
-	servers map[string]*proc.Server
+// serverSet is the set of running servers of a benchmark.
+type serverSet struct {
+	names      []string
+	contenders map[string]*contender
+	servers    map[string]*proc.Server
 }
 
-// startTeam starts every contender. One that does not start is recorded as
-// failed; none at all is an error.
-func (h *harness) startTeam(benchmark, language string, bufferBytes int) (*team, error) {
-	t := &team{members: map[string]*contender{}, servers: map[string]*proc.Server{}}
-	for _, c := range h.speaking(language) {
+// startServers starts every contender that speaks a protocol. It records a failure for
+// each one that does not start, and fails if none does.
+func (h *harness) startServers(benchmark, protocol string, bufferBytes int) (*serverSet, error) {
+	set := &serverSet{contenders: map[string]*contender{}, servers: map[string]*proc.Server{}}
+	for _, c := range h.speaking(protocol) {
 		s, err := h.start(c, bufferBytes)
 		if err != nil {
 			h.fail(benchmark, c.name, err)
 			continue
 		}
-		t.names = append(t.names, c.name)
-		t.members[c.name], t.servers[c.name] = c, s
+		set.names = append(set.names, c.name)
+		set.contenders[c.name], set.servers[c.name] = c, s
 	}
-	if len(t.names) == 0 {
+	if len(set.names) == 0 {
 		return nil, fmt.Errorf("%s: %w", benchmark, errNothing)
 	}
-	return t, nil
+	return set, nil
 }
 
-func (t *team) stop() {
-	for _, s := range t.servers {
+func (set *serverSet) stop() {
+	for _, s := range set.servers {
 		s.Stop()
 	}
 }
@@ -54,12 +54,12 @@ func runPipeline(h *harness) ([]report.Section, error) {
 }
 
 func runEchoTwo(h *harness) ([]report.Section, error) {
-	s, err := h.answers("echo-two", inPairs, load.Plan{Conns: h.o.conns, Depth: 1})
+	s, err := h.answers("echo-two", echoOnTwo, load.Plan{Conns: h.o.conns, Depth: 1})
 	if err != nil {
 		return nil, err
 	}
 	s.Title, s.Reference = "Echo on two loops", "spindle-protocol-2"
-	s.Note = fmt.Sprintf("%d connections, %d bytes, two loops on two cores, one of which the load generator needs too.", h.o.conns, h.o.size)
+	s.Note = fmt.Sprintf("%d connections, %d bytes, two loops on two cores, one core shared with the load generator.", h.o.conns, h.o.size)
 	return []report.Section{s}, nil
 }
 
@@ -76,21 +76,21 @@ func (h *harness) throughput(name, title string, depth int) ([]report.Section, e
 	return []report.Section{s}, nil
 }
 
-// answers measures how many messages the servers of a language answer.
-func (h *harness) answers(name, language string, plan load.Plan) (report.Section, error) {
-	team, err := h.startTeam(name, language, h.o.size*plan.Depth)
+// answers measures how many messages the servers of a protocol answer.
+func (h *harness) answers(name, protocol string, plan load.Plan) (report.Section, error) {
+	set, err := h.startServers(name, protocol, h.o.size*plan.Depth)
 	if err != nil {
 		return report.Section{}, err
 	}
-	defer team.stop()
+	defer set.stop()
 	var t tally
 	plan.Warmup, plan.Window = h.o.warmup, h.o.window
-	names, err := h.rounds(name, team.names, func(server string, _ int) error {
-		r, err := h.load(team.servers[server], plan)
+	names, err := h.rounds(name, set.names, func(server string, _ int) error {
+		r, err := h.load(set.servers[server], plan)
 		if err != nil {
 			return err
 		}
-		t.add(server, team.members[server].ours, r.PerCPUSecond(), r.PerSecond(),
+		t.add(server, set.contenders[server].ours, r.PerCPUSecond(), r.PerSecond(),
 			r.P50.Seconds()*1e6, r.P99.Seconds()*1e6, r.Utilisation(), r.LoadBusy)
 		return nil
 	})
@@ -116,7 +116,7 @@ func (h *harness) answers(name, language string, plan load.Plan) (report.Section
 	return s, nil
 }
 
-// idleMark is the caveat for a server that was idle for part of the window.
+// idleMark returns the caveat for a server that was idle for part of the window.
 func idleMark(server, load float64) string {
 	switch {
 	case server >= busyShare:
@@ -124,13 +124,13 @@ func idleMark(server, load float64) string {
 	case load >= busyShare:
 		return fmt.Sprintf("only %.0f %% busy: the load generator was the limit", server*100)
 	}
-	// Servers with several threads sleep although requests wait; so does any
-	// server whose core another process uses.
+	// A server with several threads may sleep while requests wait. So may any server
+	// if another process uses its core.
 	return fmt.Sprintf("only %.0f %% busy, the load generator %.0f %%: it waited for itself, or for its core", server*100, load*100)
 }
 
-// runIdle compares each server with itself: the same load with and without
-// many idle connections beside it.
+// runIdle compares each server with itself: the same load with and without many idle
+// connections.
 func runIdle(h *harness) ([]report.Section, error) {
 	s, err := h.kept("idle10k", "", load.Plan{Conns: h.o.active, Depth: 1}, func(p *load.Plan) { p.Idle = h.o.idle })
 	if err != nil {
@@ -141,35 +141,35 @@ func runIdle(h *harness) ([]report.Section, error) {
 	return []report.Section{s}, nil
 }
 
-// kept compares each server of a language with itself: the same load, and what crowd
-// adds to it.
-func (h *harness) kept(name, language string, alone load.Plan, crowd func(*load.Plan)) (report.Section, error) {
-	team, err := h.startTeam(name, language, h.o.size)
+// kept compares each server of a protocol with itself: under the base load, and with the
+// connections that addConns adds to it.
+func (h *harness) kept(name, protocol string, base load.Plan, addConns func(*load.Plan)) (report.Section, error) {
+	set, err := h.startServers(name, protocol, h.o.size)
 	if err != nil {
 		return report.Section{}, err
 	}
-	defer team.stop()
+	defer set.stop()
 	var t tally
-	alone.Warmup, alone.Window = h.o.warmup, h.o.window
-	crowded := alone
-	crowd(&crowded)
-	names, err := h.rounds(name, team.names, func(server string, round int) error {
-		// Which comes first alternates: a server's heap is not the same
-		// before its first ten thousand connections and after.
-		first, second := &alone, &crowded
+	base.Warmup, base.Window = h.o.warmup, h.o.window
+	extended := base
+	addConns(&extended)
+	names, err := h.rounds(name, set.names, func(server string, round int) error {
+		// The order alternates, because a server's heap differs before and after
+		// its first ten thousand connections.
+		first, second := &base, &extended
 		if round%2 == 1 {
 			first, second = second, first
 		}
 		results := map[*load.Plan]load.Result{}
 		for _, p := range []*load.Plan{first, second} {
-			r, err := h.load(team.servers[server], *p)
+			r, err := h.load(set.servers[server], *p)
 			if err != nil {
 				return err
 			}
 			results[p] = r
 		}
-		with, without := results[&crowded], results[&alone]
-		t.add(server, team.members[server].ours, with.PerCPUSecond()/without.PerCPUSecond(),
+		with, without := results[&extended], results[&base]
+		t.add(server, set.contenders[server].ours, with.PerCPUSecond()/without.PerCPUSecond(),
 			with.PerCPUSecond(), without.PerCPUSecond(), with.P99.Seconds()*1e6, without.P99.Seconds()*1e6)
 		return nil
 	})

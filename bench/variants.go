@@ -13,23 +13,23 @@ import (
 type variant struct {
 	name string
 	ours bool
-	// speaks is what it is told; "" is echo.
+	// speaks is the protocol and setting of the server; "" is plain echo.
 	speaks string
-	// goRuntime servers get GOMAXPROCS.
+	// goRuntime servers are started with GOMAXPROCS set.
 	goRuntime bool
-	// cores is on how many it runs; 0 is on one.
+	// cores is the number of cores it runs on; 0 means one.
 	cores int
 	// prepare builds what the server needs and returns its command line, or an
 	// error that says what is not installed. It runs once.
-	prepare func(*workshop) (command, error)
+	prepare func(*builder) (command, error)
 }
 
-// A command yields the arguments that start a server on addr, told the size of
-// the bursts it will be sent.
+// A command returns the arguments that start a server on addr. BufferBytes is the size
+// of the bursts that the load generator sends.
 type command func(addr string, bufferBytes int) []string
 
-// variants are in the order in which a round measures them. The first of ours
-// is the reference of all ratios unless --reference names another.
+// variants lists the servers in the order in which a round measures them. The first
+// one of Spindle is the reference of all ratios unless --reference names another.
 var variants = withBefore([]variant{
 	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1)},
 	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1)},
@@ -59,8 +59,8 @@ var variants = withBefore([]variant{
 	wsServer("nbio-ws"),
 })
 
-// withBefore adds, behind each server of ours, the same server as an older version of
-// Spindle has it: NAME-before. It joins in if --before says where that version is.
+// withBefore adds, after each server of Spindle, the same server built from an older
+// version: NAME-before. It takes part if --before names a checkout of that version.
 func withBefore(today []variant) (all []variant) {
 	for _, v := range today {
 		all = append(all, v)
@@ -68,8 +68,8 @@ func withBefore(today []variant) (all []variant) {
 			now := v.prepare
 			v.name += "-before"
 			v.ours = false
-			v.prepare = func(w *workshop) (command, error) {
-				older, err := w.before()
+			v.prepare = func(b *builder) (command, error) {
+				older, err := b.before()
 				if err != nil {
 					return nil, err
 				}
@@ -81,37 +81,37 @@ func withBefore(today []variant) (all []variant) {
 	return all
 }
 
-// What servers speak besides echo.
+// What servers speak, besides plain echo.
 const (
-	inPairs     = "echo on two cores"
+	echoOnTwo   = "echo on two cores"
 	inHTTP      = "HTTP"
 	inWebSocket = "WebSocket"
 )
 
-// onTwo is a row for an echo server with two loops, on two cores.
+// onTwo returns the row of an echo server with two loops, on two cores.
 func onTwo(v variant) variant {
 	v.name += "-2"
-	v.speaks = inPairs
+	v.speaks = echoOnTwo
 	v.cores = 2
 	return v
 }
 
-// webServer is a row for an HTTP server linked into this binary.
+// webServer returns the row of an HTTP server linked into this binary.
 func webServer(name string) variant { return linked(name, inHTTP) }
 
-// wsServer is a row for a WebSocket server linked into this binary.
+// wsServer returns the row of a WebSocket server linked into this binary.
 func wsServer(name string) variant { return linked(name, inWebSocket) }
 
-func linked(name, language string) variant {
+func linked(name, speaks string) variant {
 	v := goPeer(name)
-	v.speaks = language
+	v.speaks = speaks
 	v.ours = strings.HasPrefix(name, "spindle-")
 	return v
 }
 
-func spindleEcho(model string, loops int) func(*workshop) (command, error) {
-	return func(w *workshop) (command, error) {
-		binary, err := w.spindle()
+func spindleEcho(model string, loops int) func(*builder) (command, error) {
+	return func(b *builder) (command, error) {
+		binary, err := b.spindle()
 		if err != nil {
 			return nil, err
 		}
@@ -121,10 +121,10 @@ func spindleEcho(model string, loops int) func(*workshop) (command, error) {
 	}
 }
 
-// goPeer is a row for a server linked into this binary.
+// goPeer returns the row of a server linked into this binary.
 func goPeer(name string) variant {
-	return variant{name: name, goRuntime: true, prepare: func(w *workshop) (command, error) {
-		self, err := w.bench()
+	return variant{name: name, goRuntime: true, prepare: func(b *builder) (command, error) {
+		self, err := b.bench()
 		if err != nil {
 			return nil, err
 		}
@@ -134,9 +134,9 @@ func goPeer(name string) variant {
 	}}
 }
 
-func cServer(source string, libraries ...string) func(*workshop) (command, error) {
-	return func(w *workshop) (command, error) {
-		binary, err := w.compileC(source, libraries...)
+func cServer(source string, libraries ...string) func(*builder) (command, error) {
+	return func(b *builder) (command, error) {
+		binary, err := b.compileC(source, libraries...)
 		if err != nil {
 			return nil, err
 		}
@@ -144,25 +144,25 @@ func cServer(source string, libraries ...string) func(*workshop) (command, error
 	}
 }
 
-func nodeServer(w *workshop) (command, error) {
-	node, err := w.node()
+func nodeServer(b *builder) (command, error) {
+	node, err := b.node()
 	if err != nil {
 		return nil, err
 	}
-	script, err := w.source("node/echo.js")
+	script, err := b.source("node/echo.js")
 	if err != nil {
 		return nil, err
 	}
 	return func(addr string, _ int) []string { return hostPort([]string{node, script}, addr) }, nil
 }
 
-func pythonServer(loop string) func(*workshop) (command, error) {
-	return func(w *workshop) (command, error) {
-		python, err := w.python(loop)
+func pythonServer(loop string) func(*builder) (command, error) {
+	return func(b *builder) (command, error) {
+		python, err := b.python(loop)
 		if err != nil {
 			return nil, err
 		}
-		script, err := w.source("python/echo.py")
+		script, err := b.source("python/echo.py")
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +170,7 @@ func pythonServer(loop string) func(*workshop) (command, error) {
 	}
 }
 
-// hostPort appends addr as two arguments, as the servers in other languages take it.
+// hostPort appends addr as two arguments, which the servers in other languages expect.
 func hostPort(argv []string, addr string) []string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// plaintext is the request that web servers are told, and its answer.
+// plaintext is the request to web servers, and its answer.
 var plaintext = load.Plan{Path: peers.Path, Body: peers.Body}
 
 func runHTTP(h *harness) ([]report.Section, error) {
@@ -21,8 +21,8 @@ func runHTTPPipeline(h *harness) ([]report.Section, error) {
 	return h.web("http-pipeline", "Pipelined HTTP", h.o.depth)
 }
 
-// web measures plaintext over keep-alive connections: the same rows once for each of
-// our ways to run a handler as the reference.
+// web measures plaintext over keep-alive connections. It returns the same rows once for
+// each of Spindle's ways to run a handler, with that way as the reference.
 func (h *harness) web(name, title string, depth int) (sections []report.Section, err error) {
 	plan := plaintext
 	plan.Conns, plan.Depth = h.o.webConns, depth
@@ -54,8 +54,8 @@ func runHTTPMemory(h *harness) ([]report.Section, error) {
 	return h.memory("http-memory", inHTTP, plan, "spindle-lean")
 }
 
-// runSlowloris compares each web server with itself while many connections send the
-// beginning of a request, and no more.
+// runSlowloris compares each web server with itself while many connections send only the
+// beginning of a request.
 func runSlowloris(h *harness) ([]report.Section, error) {
 	plan := plaintext
 	plan.Conns, plan.Depth = h.o.webConns, 1

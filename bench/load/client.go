@@ -13,32 +13,32 @@ import (
 const (
 	// maxEvents bounds one epoll batch.
 	maxEvents = 256
-	// clockEvery is how many sends share one clock read: a read costs about
-	// 2 % of a request, and eight sends take some 15 µs.
+	// clockEvery is the number of sends that share one clock reading: a reading
+	// costs about 2 % of a request, and eight sends take some 15 µs.
 	clockEvery = 8
-	// stuckLimit is how long a server may leave all requests unanswered.
+	// stuckLimit is how long all requests may stay unanswered.
 	stuckLimit = 5 * time.Second
 )
 
 // A client drives all connections from one thread. No field is shared.
 type client struct {
-	spin    bool
-	talk    talk
-	greet   func(fd int) error // what comes before the first message; nil for nothing
-	depth   int                // messages in the next burst; 0: a connection rests after its echo
-	burst   int                // room for one burst of one connection, bytes
-	target  unix.SockaddrInet4
-	epoll   int
-	conns   []conn
-	slow    []int  // descriptors that are only open
-	in      []byte // a burst's room for each connection, as echoes come in parts
-	events  []unix.EpollEvent
-	waiting int // connections with a burst in flight
+	spin      bool
+	protocol  protocol
+	handshake func(fd int) error // runs before the first message; may be nil
+	depth     int                // messages in the next burst; 0: send no more bursts
+	burst     int                // bytes of the answers to one burst
+	target    unix.SockaddrInet4
+	epoll     int
+	conns     []conn
+	slow      []int  // descriptors of the slow connections
+	in        []byte // burst bytes for each connection, because answers come in parts
+	events    []unix.EpollEvent
+	waiting   int // connections with a burst in flight
 
 	base    time.Time
-	clock   time.Duration // last clock read, since base
-	answer  time.Duration // clock at the last echo
-	empty   time.Duration // clock at the last poll, if that found nothing, or 0
+	clock   time.Duration // the last clock reading, since base
+	answer  time.Duration // clock at the last answer
+	empty   time.Duration // clock at the last poll if it found nothing, or 0
 	idle    time.Duration // time between polls that found nothing
 	latency Histogram
 }
@@ -46,10 +46,10 @@ type client struct {
 // A conn is one connection and its burst in flight.
 type conn struct {
 	fd   int
-	seq  uint64        // of the burst in flight
-	sent time.Duration // when it was sent
-	want int           // its length, bytes
-	got  int           // bytes of it that came back
+	seq  uint64        // the number of the burst in flight
+	sent time.Duration // the time at which it was sent
+	want int           // bytes of its answers
+	got  int           // bytes of them received so far
 }
 
 // now reads the clock.
@@ -62,29 +62,29 @@ func (c *client) now() time.Duration {
 func (c *client) send(i, depth int) error {
 	cn := &c.conns[i]
 	cn.seq++
-	cn.want = depth * c.talk.answerBytes()
+	cn.want = depth * c.protocol.answerBytes()
 	cn.got = 0
 	cn.sent = c.clock
-	out := c.talk.burst(i, cn.seq, depth)
+	out := c.protocol.burst(i, cn.seq, depth)
 	n, err := sendNow(cn.fd, out)
 	if err != nil {
 		return fmt.Errorf("load: connection %d: send: %w", i, err)
 	}
 	if n != len(out) {
-		// An empty socket takes a burst of a few kilobytes whole.
+		// An empty socket accepts a burst of a few kilobytes at once.
 		return fmt.Errorf("load: connection %d: sent %d of %d bytes", i, n, len(out))
 	}
 	c.waiting++
 	return nil
 }
 
-// verify looks at the answers to a complete burst.
+// verify checks the answers to a complete burst.
 func (c *client) verify(i int) error {
 	cn := &c.conns[i]
-	return c.talk.verify(i, cn.seq, c.in[i*c.burst:][:cn.want])
+	return c.protocol.verify(i, cn.seq, c.in[i*c.burst:][:cn.want])
 }
 
-// runUntil answers echoes with new bursts until the clock, counted from base,
+// runUntil sends a new burst for each complete one until the clock, counted from base,
 // reaches end.
 func (c *client) runUntil(end time.Duration) error {
 	c.answer = c.now()
@@ -96,8 +96,8 @@ func (c *client) runUntil(end time.Duration) error {
 	return nil
 }
 
-// rest waits until no burst is in flight.
-func (c *client) rest() error {
+// drain waits until no burst is in flight.
+func (c *client) drain() error {
 	c.depth = 0
 	c.answer = c.now()
 	for c.waiting > 0 {
@@ -108,9 +108,9 @@ func (c *client) rest() error {
 	return nil
 }
 
-// turn handles one batch of echoes.
+// turn handles one batch of answers.
 func (c *client) turn() error {
-	timeout := 100 // ms; bounds only how late the end of a window is seen
+	timeout := 100 // ms; limits only how late the end of a window is noticed
 	if c.spin {
 		timeout = 0
 	}
@@ -118,7 +118,7 @@ func (c *client) turn() error {
 	if err != nil {
 		return err
 	}
-	// All of the batch had arrived by now, so one read serves every latency.
+	// The whole batch has arrived by now, so one clock reading serves every latency.
 	arrived := c.now()
 	if n == 0 {
 		if c.empty > 0 {
@@ -126,7 +126,7 @@ func (c *client) turn() error {
 		}
 		c.empty = arrived
 		if arrived-c.answer > stuckLimit {
-			return fmt.Errorf("load: %d connections unanswered for %v", c.waiting, stuckLimit)
+			return fmt.Errorf("load: the server has not answered %d connections for %v", c.waiting, stuckLimit)
 		}
 		return nil
 	}
@@ -157,12 +157,11 @@ func (c *client) turn() error {
 	return nil
 }
 
-var errEnded = errors.New("the server closed it")
+var errEnded = errors.New("the server closed the connection")
 
-// receive takes what came back on connection i and reports whether its burst
-// is complete. It reads no further than the burst: with nothing more in
-// flight the next edge comes with the next echo, and bytes too many would show
-// up as a wrong number in it.
+// receive reads the answers on connection i and reports whether its burst is complete.
+// It reads no further than the burst: with nothing more in flight, the next edge comes
+// with the next answer, and excess bytes would show up as a wrong number in it.
 func (c *client) receive(i int, events uint32) (done bool, err error) {
 	cn := &c.conns[i]
 	if cn.got < cn.want {

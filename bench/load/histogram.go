@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Histogram counts durations in buckets whose width grows with the value:
-// 64 for each power of two, so a quantile is at most 1/64 above the truth. It
-// has a fixed size and Record does not allocate.
+// A Histogram counts durations in buckets. There are 64 buckets for each power of two, so
+// a quantile is at most 1/64 above the true value. A Histogram has a fixed size, and
+// Record does not allocate.
 type Histogram struct {
 	counts [buckets]uint64
 	total  uint64
@@ -17,12 +17,12 @@ type Histogram struct {
 const (
 	subBits = 6
 	sub     = 1 << subBits
-	// Values up to sub have a bucket each; then every further bit adds sub
-	// buckets. 63 bits are all an int64 of nanoseconds has.
+	// Values below sub have a bucket each. Every further bit, up to the 63 bits of a
+	// duration, adds sub buckets.
 	buckets = (63-subBits)*sub + sub
 )
 
-// bucket is the index of the bucket that holds v, which must not be negative.
+// bucket returns the index of the bucket for v, which must not be negative.
 func bucket(v int64) int {
 	if v < sub {
 		return int(v)
@@ -31,7 +31,7 @@ func bucket(v int64) int {
 	return shift*sub + int(v>>shift)
 }
 
-// ceiling is the largest value that falls into bucket i.
+// ceiling returns the largest value in bucket i.
 func ceiling(i int) int64 {
 	if i < sub {
 		return int64(i)
@@ -40,8 +40,8 @@ func ceiling(i int) int64 {
 	return (int64(i%sub+sub)+1)<<shift - 1
 }
 
-// Record counts one duration; a negative one, which a clock read a little
-// early can yield, counts as zero.
+// Record counts one duration. A negative one, which an early clock reading can cause,
+// counts as zero.
 func (h *Histogram) Record(d time.Duration) {
 	v := max(int64(d), 0)
 	h.counts[bucket(v)]++
@@ -49,17 +49,17 @@ func (h *Histogram) Record(d time.Duration) {
 	h.max = max(h.max, v)
 }
 
-// Reset forgets everything.
+// Reset removes all durations.
 func (h *Histogram) Reset() { *h = Histogram{} }
 
-// Count is the number of durations recorded.
+// Count returns the number of durations recorded.
 func (h *Histogram) Count() uint64 { return h.total }
 
-// Max is the largest duration recorded.
+// Max returns the largest duration recorded.
 func (h *Histogram) Max() time.Duration { return time.Duration(h.max) }
 
-// Quantile is the smallest bucket limit that at least the share q of all
-// durations does not exceed. It is zero when nothing was recorded.
+// Quantile returns the smallest bucket limit that is not exceeded by at least the share q
+// of all durations. It returns zero if nothing was recorded.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.total == 0 {
 		return 0

@@ -12,8 +12,7 @@ import (
 	"github.com/spindleloop/spindle/bench/load"
 )
 
-// TestHistogramAgainstSortedSlice checks that a quantile is never below the
-// true one and at most 1/64 above it.
+// A quantile is never below the true one, and at most 1/64 above it.
 func TestHistogramAgainstSortedSlice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	draws := map[string]func() int64{
@@ -47,7 +46,7 @@ func TestHistogramAgainstSortedSlice(t *testing.T) {
 func TestHistogramEdges(t *testing.T) {
 	var h load.Histogram
 	if h.Quantile(0.5) != 0 || h.Max() != 0 {
-		t.Error("an empty histogram has quantiles")
+		t.Error("an empty histogram has a quantile or a maximum")
 	}
 	h.Record(-5)
 	h.Record(math.MaxInt64)
@@ -56,13 +55,13 @@ func TestHistogramEdges(t *testing.T) {
 	}
 	h.Reset()
 	if h.Count() != 0 {
-		t.Error("Reset left something behind")
+		t.Error("the histogram is not empty after Reset")
 	}
 }
 
 func TestRecordDoesNotAllocate(t *testing.T) {
 	var h load.Histogram
 	if n := testing.AllocsPerRun(100, func() { h.Record(time.Millisecond) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }

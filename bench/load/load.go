@@ -2,11 +2,10 @@
 
 // Package load is a closed-loop load generator for echo and HTTP servers.
 //
-// It drives many connections from one thread with edge-triggered epoll and raw
-// system calls on non-blocking sockets. Nothing is allocated while it
-// measures, so that with a core of its own it stays cheaper than the servers
-// it measures. Every echo is compared with what was sent: a server that loses,
-// mixes up or changes bytes is an error, not a good figure.
+// It drives many connections from one thread with edge-triggered epoll and raw system
+// calls on non-blocking sockets. It allocates nothing while it measures. So, on its own
+// core, it costs less than the servers it measures. Every answer is checked: a server
+// that loses, reorders or changes bytes causes an error, not a good figure.
 package load
 
 import (
@@ -18,65 +17,65 @@ import (
 	"github.com/spindleloop/spindle/bench/proc"
 )
 
-// A Plan says what to do to a server. It travels to the load process as JSON.
+// A Plan describes the load on a server. The load process receives it as JSON.
 type Plan struct {
-	// Addr is the server's address, an IPv4 loopback one, and Pid its process.
+	// Addr is the server's IPv4 loopback address, and Pid its process.
 	Addr string
 	Pid  int
-	// Conns connections each keep Depth messages of SizeBytes in flight: all
-	// are sent at once, and again when all have come back.
+	// Conns connections each keep Depth messages of SizeBytes in flight: they send a
+	// burst of Depth messages, and the next one when all are answered.
 	Conns     int
 	SizeBytes int
 	Depth     int
-	// Path, if it is not empty, has the messages be GET requests for it, of
-	// whatever size they are. Each is to be answered with Body.
+	// If Path is not empty, the messages are GET requests for it, of any size. The
+	// server must answer each with Body.
 	Path, Body string
-	// WebSocket has the messages be those of WebSockets, of up to 125 bytes.
+	// WebSocket sends WebSocket messages of up to 125 bytes.
 	WebSocket bool
-	// Idle further connections echo one message and then only stay open.
+	// Idle is the number of further connections that echo one message and then only
+	// stay open.
 	Idle int
-	// Slow further connections send the beginning of a request and no more.
+	// Slow is the number of further connections that send only the beginning of a
+	// request.
 	Slow int
-	// Warmup runs before the measured Window. A zero Window only opens the
-	// connections.
+	// Warmup is the time of load before the measured Window. With a zero Window the
+	// plan only opens the connections.
 	Warmup, Window time.Duration
-	// MemorySteps are ascending numbers of idle connections at which the
-	// server's memory is read; they are opened instead of Idle.
+	// MemorySteps are ascending numbers of idle connections at which the server's
+	// memory is read. They are opened instead of Idle.
 	MemorySteps []int
-	// Spin polls without ever sleeping. It keeps the cost of waking the load
-	// process out of the server's writes, and needs a core of its own.
+	// Spin polls without ever sleeping. It keeps the cost of waking the load process
+	// out of the server's writes, and needs a separate core.
 	Spin bool
 }
 
-// A Result is what a Plan measured.
+// A Result has the figures that Run measured.
 type Result struct {
-	// Requests were answered within Wall, for which the server used CPU.
+	// Requests is the number of answers within the time Wall. The server used the CPU
+	// time CPU for them.
 	Requests  uint64
 	Wall, CPU time.Duration
 	// P50, P99 and Max are the latencies of a burst of Depth messages.
 	P50, P99, Max time.Duration
-	// LoadBusy is the share of the window in which the load generator itself
-	// had something to do.
+	// LoadBusy is the share of the window in which the load generator was busy.
 	LoadBusy float64
 	// RSSBytes is the server's resident memory at each of MemorySteps.
 	RSSBytes []int64
 }
 
-// PerCPUSecond is the number of requests answered for each second of the
-// server's CPU time.
+// PerCPUSecond returns the number of answers for each second of the server's CPU time.
 func (r Result) PerCPUSecond() float64 { return float64(r.Requests) / r.CPU.Seconds() }
 
-// PerSecond is the number of requests answered each second.
+// PerSecond returns the number of answers per second.
 func (r Result) PerSecond() float64 { return float64(r.Requests) / r.Wall.Seconds() }
 
-// Utilisation is the share of the window in which the server worked.
+// Utilisation returns the share of the window in which the server was busy.
 func (r Result) Utilisation() float64 { return r.CPU.Seconds() / r.Wall.Seconds() }
 
-// settleLimit bounds the wait for a server to come to rest before its memory is read.
+// settleLimit limits the wait for a server to become idle before its memory is read.
 const settleLimit = time.Second
 
-// Run carries out the plan. It must be alone on its thread's core for its
-// figures to mean anything.
+// Run performs the plan. Its figures are meaningful only if it is alone on its core.
 func Run(p Plan) (Result, error) {
 	if err := p.check(); err != nil {
 		return Result{}, err
@@ -124,12 +123,12 @@ func (p Plan) check() error {
 	case err != nil:
 		return fmt.Errorf("load: %w", err)
 	case !addr.Addr().Is4() || !addr.Addr().IsLoopback():
-		// The generator binds to 127.0.0.x, and must never reach another machine.
+		// The generator binds to 127.0.0.x and must never reach another machine.
 		return fmt.Errorf("load: %s is not an IPv4 loopback address", p.Addr)
 	case p.Path == "" && p.SizeBytes < headerBytes:
 		return fmt.Errorf("load: a message needs %d bytes for its number", headerBytes)
 	case p.WebSocket && p.SizeBytes > 125:
-		return errors.New("load: a WebSocket's message may have 125 bytes here")
+		return errors.New("load: WebSocket messages must not exceed 125 bytes")
 	case p.Depth < 1:
 		return errors.New("load: depth must be at least 1")
 	case p.Window > 0 && p.Conns < 1:
@@ -138,7 +137,7 @@ func (p Plan) check() error {
 	return nil
 }
 
-// measure warms up and then counts for one window.
+// measure warms the server up and then measures one window.
 func (c *client) measure(p Plan, r *Result) error {
 	active := len(c.conns) - p.Conns
 	for i := active; i < len(c.conns); i++ {
@@ -171,8 +170,11 @@ func (c *client) measure(p Plan, r *Result) error {
 	r.P50 = c.latency.Quantile(0.50)
 	r.P99 = c.latency.Quantile(0.99)
 	r.Max = c.latency.Max()
-	if r.Requests == 0 || r.CPU <= 0 {
-		return errors.New("load: the server answered nothing")
+	if r.Requests == 0 {
+		return fmt.Errorf("load: the server answered nothing in a window of %v", p.Window)
+	}
+	if r.CPU <= 0 {
+		return fmt.Errorf("load: the server's CPU clock did not advance in a window of %v", p.Window)
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ func serve(t *testing.T, handle func(net.Conn)) string {
 
 func echo(conn net.Conn) { io.Copy(conn, conn) }
 
-// plan loads a server in this very process for a moment. It polls without
-// sleeping, as a sleep in a raw system call would hold up the server's goroutines.
+// plan returns a short plan for a server in this process. It polls without sleeping,
+// because a sleep in a raw system call would block the server's goroutines.
 func plan(addr string) load.Plan {
 	return load.Plan{
 		Addr: addr, Pid: os.Getpid(), Conns: 10, SizeBytes: 64, Depth: 1,
@@ -51,7 +51,7 @@ func TestRunAgainstEcho(t *testing.T) {
 	for _, depth := range []int{1, 16} {
 		p := plan(addr)
 		p.Depth = depth
-		p.Idle = 70 // more than are opened together
+		p.Idle = 70 // more than openTogether
 		r, err := load.Run(p)
 		if err != nil {
 			t.Fatalf("depth %d: %v", depth, err)
@@ -81,8 +81,8 @@ func TestRunReadsMemoryAtEachStep(t *testing.T) {
 	}
 }
 
-// TestRunRejectsWrongServers: what is not an echo is an error, never a figure.
-func TestRunRejectsWrongServers(t *testing.T) {
+// A wrong answer is an error, never a figure.
+func TestRunRejectsServersThatDoNotEcho(t *testing.T) {
 	tests := []struct {
 		name   string
 		handle func(net.Conn)
@@ -130,7 +130,7 @@ func TestRunRejectsWrongServers(t *testing.T) {
 	}
 }
 
-func TestRunRejectsBadPlans(t *testing.T) {
+func TestRunRejectsInvalidPlans(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*load.Plan)
@@ -138,7 +138,7 @@ func TestRunRejectsBadPlans(t *testing.T) {
 	}{
 		{"another machine", func(p *load.Plan) { p.Addr = "192.0.2.1:80" }, "not an IPv4 loopback"},
 		{"no port", func(p *load.Plan) { p.Addr = "127.0.0.1" }, "load:"},
-		{"no room for a number", func(p *load.Plan) { p.SizeBytes = 8 }, "16 bytes"},
+		{"too small for a number", func(p *load.Plan) { p.SizeBytes = 8 }, "16 bytes"},
 		{"no depth", func(p *load.Plan) { p.Depth = 0 }, "depth"},
 		{"no connections", func(p *load.Plan) { p.Conns = 0 }, "no connections"},
 	}

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// openTogether connections are made before their echoes are awaited: few
-	// enough for the shortest backlog of a listener (Python's, 100).
+	// openTogether is the number of connections that are opened before their answers
+	// are awaited: few enough for the shortest backlog of a listener (Python's, 100).
 	openTogether = 64
-	// sources is the number of addresses, from 127.0.0.2, that connections
-	// come from. One address has only some 28,000 ports.
+	// sources is the number of source addresses, from 127.0.0.2 on. One address has
+	// only some 28,000 ports.
 	sources = 8
-	// connectLimit bounds one connect, which on loopback takes microseconds.
+	// connectLimit limits one connect, which takes microseconds on loopback.
 	connectLimit = 5 // seconds
 )
 
-// newClient prepares for total connections without opening any.
+// newClient returns a client for total connections without opening any.
 func newClient(p Plan, total int) (*client, error) {
 	addr, err := netip.ParseAddrPort(p.Addr)
 	if err != nil {
@@ -41,24 +41,24 @@ func newClient(p Plan, total int) (*client, error) {
 	}
 	switch {
 	case p.Path != "":
-		c.talk, err = newRequests(p)
+		c.protocol, err = newRequests(p)
 	case p.WebSocket:
-		c.talk = newFrames(p)
-		c.greet = func(fd int) error { return shakeHands(fd, p.Addr) }
+		c.protocol = newFrames(p)
+		c.handshake = func(fd int) error { return upgrade(fd, p.Addr) }
 	default:
-		c.talk = newEchoes(p)
+		c.protocol = newEchoes(p)
 	}
 	if err != nil {
 		unix.Close(epoll)
 		return nil, err
 	}
-	c.burst = p.Depth * c.talk.answerBytes()
+	c.burst = p.Depth * c.protocol.answerBytes()
 	c.in = make([]byte, total*c.burst)
 	return c, nil
 }
 
-// open makes n more connections. Each has echoed one message when it returns,
-// so the server has accepted them all.
+// open opens n more connections. When it returns, the server has answered a message on
+// each, and so has accepted them all.
 func (c *client) open(n int) error {
 	for n > 0 {
 		group := min(n, openTogether)
@@ -67,7 +67,7 @@ func (c *client) open(n int) error {
 				return err
 			}
 		}
-		if err := c.rest(); err != nil {
+		if err := c.drain(); err != nil {
 			return err
 		}
 		n -= group
@@ -77,7 +77,7 @@ func (c *client) open(n int) error {
 
 func (c *client) dial() error {
 	i := len(c.conns)
-	// Blocking while it connects: nothing else is to be done meanwhile.
+	// The socket blocks while it connects: there is nothing else to do meanwhile.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("load: connection %d: socket: %w", i, err)
@@ -93,7 +93,7 @@ func (c *client) dial() error {
 	return c.send(i, 1)
 }
 
-// openSlow makes n connections that never finish their first request.
+// openSlow opens n connections that never finish their first request.
 func (c *client) openSlow(n int) error {
 	for range n {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -116,7 +116,7 @@ func (c *client) connect(fd, i int) error {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit); err != nil {
 		return err
 	}
-	// Closing resets the connection: no TIME_WAIT keeps its port.
+	// Closing resets the connection, so that no TIME_WAIT keeps its port.
 	linger := unix.Linger{Onoff: 1}
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &linger); err != nil {
 		return err
@@ -124,7 +124,8 @@ func (c *client) connect(fd, i int) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return err
 	}
-	// The port is chosen at connect, when the whole pair must be unique, not at bind.
+	// The system chooses the port at connect, not at bind: then only the pair of
+	// addresses must be unique.
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1); err != nil {
 		return err
 	}
@@ -135,8 +136,8 @@ func (c *client) connect(fd, i int) error {
 	if err := unix.Connect(fd, &c.target); err != nil {
 		return err
 	}
-	if c.greet != nil {
-		if err := c.greet(fd); err != nil {
+	if c.handshake != nil {
+		if err := c.handshake(fd); err != nil {
 			return err
 		}
 	}

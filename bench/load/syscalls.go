@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The raw calls skip the scheduler's bookkeeping, which is right for sockets
-// that never block and for a process with nothing else to run while it waits.
+// Raw system calls bypass the Go scheduler. That is right for sockets that never block,
+// and for a process that has nothing else to run while it waits.
 
 func sendNow(fd int, p []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
@@ -29,7 +29,7 @@ func receiveNow(fd int, p []byte) (int, error) {
 	return int(n), nil
 }
 
-// wait returns no events, not an error, when a signal interrupts it.
+// wait waits for events. It returns none, and no error, if a signal interrupts it.
 func wait(epoll int, events []unix.EpollEvent, timeoutMS int) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
 		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeoutMS), 0, 0)

@@ -4,20 +4,19 @@ package load
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 )
 
-// frames are echoes as WebSocket messages: binary, masked as a client has to.
+// frames is the echo protocol with binary WebSocket messages, masked by the client.
 type frames struct {
 	*echoes
 	plain []byte // a burst of messages
-	out   []byte // the same, in frames
+	out   []byte // the same burst in frames
 }
 
-// clientHead and serverHead are how many bytes a frame of up to 125 has before them.
+// The bytes of a frame's head, for payloads of up to 125 bytes.
 const (
 	clientHead = 6
 	serverHead = 2
@@ -50,15 +49,15 @@ func (f *frames) verify(i int, seq uint64, in []byte) error {
 	plain := f.plain[:0]
 	for one := f.answerBytes(); len(in) > 0; in = in[one:] {
 		if in[0] != 0x82 || in[1] != byte(f.size) {
-			return fmt.Errorf("load: connection %d: burst %d: a frame begins with %x", i, seq, in[:2])
+			return fmt.Errorf("load: connection %d: burst %d: unexpected frame head %x", i, seq, in[:2])
 		}
 		plain = append(plain, in[serverHead:one]...)
 	}
 	return f.echoes.verify(i, seq, plain)
 }
 
-// shakeHands asks for a WebSocket on a connection that still blocks.
-func shakeHands(fd int, addr string) error {
+// upgrade performs the WebSocket handshake on a socket that still blocks.
+func upgrade(fd int, addr string) error {
 	request := "GET / HTTP/1.1\r\nHost: " + addr + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: connectLimit}); err != nil {
@@ -75,12 +74,12 @@ func shakeHands(fd int, addr string) error {
 			return err
 		}
 		if n == 0 {
-			return errors.New("the server has closed the connection")
+			return errEnded
 		}
 		answer = append(answer, buf[:n]...)
 	}
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.1 101 ")) {
-		return fmt.Errorf("the server answers %q", answer)
+		return fmt.Errorf("the server refused the WebSocket handshake: %q", answer)
 	}
 	return nil
 }

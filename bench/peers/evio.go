@@ -6,9 +6,9 @@ import (
 	"github.com/tidwall/evio"
 )
 
-// serveEvio runs one loop with evio's shared read buffer. evio neither sets
-// TCP_NODELAY nor shows the connection's fd, so the option is put on its
-// listening socket, from which the kernel hands it on to accepted ones.
+// serveEvio runs one loop with evio's shared read buffer. evio neither sets TCP_NODELAY
+// nor exposes the connection's descriptor, so the option is set on its listening socket.
+// Accepted sockets inherit it.
 func serveEvio(o Options) error {
 	var setup error
 	events := evio.Events{

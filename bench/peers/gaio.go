@@ -6,8 +6,8 @@ import (
 	"github.com/xtaci/gaio"
 )
 
-// serveGaio follows gaio's own echo example: one watcher, and for each
-// connection a buffer that is read into, written from and read into again.
+// serveGaio follows gaio's echo example: one watcher, and for each connection one buffer
+// for reading and writing.
 func serveGaio(o Options) error {
 	w, err := gaio.NewWatcher()
 	if err != nil {
@@ -31,8 +31,8 @@ func serveGaio(o Options) error {
 	}
 }
 
-// echoGaio answers completions until the watcher is closed. A connection that
-// ended is freed, so that a round's connections do not stay for the next one.
+// echoGaio handles completions until the watcher is closed. It frees connections that
+// ended, so that the connections of a round do not remain in the next one.
 func echoGaio(w *gaio.Watcher) {
 	for {
 		results, err := w.WaitIO()

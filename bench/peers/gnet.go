@@ -23,7 +23,7 @@ func (s *gnetEcho) OnBoot(engine gnet.Engine) gnet.Action {
 		s.err = err
 		return gnet.Shutdown
 	}
-	// The socket listens already, so connections made from now on wait in its backlog.
+	// The socket already listens, so new connections wait in its backlog.
 	s.o.Ready(addr)
 	return gnet.None
 }
@@ -39,8 +39,8 @@ func (s *gnetEcho) OnTraffic(c gnet.Conn) gnet.Action {
 	return gnet.None
 }
 
-// gnetAddr asks the listening socket for its port: gnet only remembers the
-// address it was given, with port 0.
+// gnetAddr returns the address of the listening socket. gnet only has the address that
+// it was given, with port 0.
 func gnetAddr(engine gnet.Engine) (net.Addr, error) {
 	fd, err := engine.Dup()
 	if err != nil {
@@ -56,10 +56,9 @@ func gnetAddr(engine gnet.Engine) (net.Addr, error) {
 	return ln.Addr(), nil
 }
 
-// serveGnet runs one loop for each core that also accepts (that is what ReusePort chooses in
-// gnet: no second loop that only accepts and hands over). TCP_NODELAY is
-// gnet's default. Its undocumented build tag poll_opt reaches it through ours:
-// `go run -tags poll_opt .`.
+// serveGnet runs one loop for each core. With ReusePort these loops also accept, without a
+// separate loop that only accepts and hands over. TCP_NODELAY is gnet's default. To use
+// gnet's undocumented build tag poll_opt, run `go run -tags poll_opt .`.
 func serveGnet(o Options) error {
 	s := &gnetEcho{o: o}
 	err := gnet.Run(s, "tcp4://"+o.Addr,

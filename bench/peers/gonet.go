@@ -2,8 +2,8 @@ package peers
 
 import "net"
 
-// serveGoNet is the standard library's way: a goroutine for each connection,
-// blocked in Read. Go sets TCP_NODELAY by itself.
+// serveGoNet serves with package net: a goroutine for each connection, blocked in Read. Go
+// sets TCP_NODELAY by default.
 func serveGoNet(o Options) error {
 	ln, err := net.Listen("tcp", o.Addr)
 	if err != nil {

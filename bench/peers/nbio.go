@@ -7,9 +7,9 @@ import (
 	"github.com/lesismal/nbio/logging"
 )
 
-// serveNbio runs one poller that reads in the loop (level-triggered, nbio's
-// default for plain TCP). nbio's README copies the data before Write; Write
-// itself copies whatever the socket does not take, so the copy is left out.
+// serveNbio runs one poller that reads in the loop (level-triggered, nbio's default for
+// plain TCP). nbio's README copies the data before Write. That copy is left out here,
+// because Write itself copies what the socket does not take.
 func serveNbio(o Options) error {
 	logging.SetLevel(logging.LevelError)
 	engine := nbio.NewEngine(nbio.Config{

@@ -6,11 +6,10 @@ import (
 	"github.com/cloudwego/netpoll"
 )
 
-// serveNetpoll runs one poller. Handlers run in plain goroutines instead of
-// netpoll's pool: its guide recommends that for handlers whose stack does not
-// grow, and an echo's does not. For small messages Next and WriteBinary are
-// netpoll's cheapest pair: Slice and Append save the copy but allocate a
-// buffer. TCP_NODELAY is netpoll's default.
+// serveNetpoll runs one poller. Handlers run in plain goroutines instead of netpoll's
+// pool: its guide recommends that for handlers without stack growth, such as an echo. For
+// small messages Next and WriteBinary are netpoll's cheapest pair: Slice and Append save
+// the copy but allocate a buffer. TCP_NODELAY is netpoll's default.
 func serveNetpoll(o Options) error {
 	err := netpoll.Configure(netpoll.Config{
 		PollerNum: 1,
@@ -31,7 +30,7 @@ func serveNetpoll(o Options) error {
 		if _, err := c.Writer().WriteBinary(in); err != nil {
 			return err
 		}
-		// Flush sends before it returns, so the borrowed bytes can go back after it.
+		// Flush sends before it returns, so the borrowed bytes can be released then.
 		if err := c.Writer().Flush(); err != nil {
 			return err
 		}

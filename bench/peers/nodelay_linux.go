@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noDelayOnListeners sets TCP_NODELAY on every listening socket of this
-// process, for libraries that keep their sockets to themselves. On Linux an
-// accepted socket inherits the option.
+// noDelayOnListeners sets TCP_NODELAY on every listening socket of this process, for
+// libraries that do not expose their sockets. On Linux an accepted socket inherits the
+// option.
 func noDelayOnListeners() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -24,7 +24,7 @@ func noDelayOnListeners() error {
 		}
 		listens, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 		if err != nil || listens == 0 {
-			continue // no socket, or a connected one
+			continue // not a listening socket
 		}
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 			return err

@@ -1,11 +1,10 @@
-// Package peers holds the echo and HTTP servers Spindle is compared with.
+// Package peers has the echo, HTTP and WebSocket servers that Spindle is compared with.
 //
-// Those written in Go are linked into the bench command and run one per child
-// process (`bench serve NAME`); those in other languages lie beside them as
-// source (see [Sources]) and are compiled or interpreted where their tools are
-// installed. Each is written the way its own authors recommend for speed, with
-// one event loop and TCP_NODELAY, because a comparison with a peer at anything
-// but its best says nothing.
+// Those written in Go are linked into the bench command, and each runs in a child process
+// (`bench serve NAME`). Those in other languages are embedded as source (see [Sources])
+// and are compiled or interpreted where their tools are installed. Each is written as its
+// authors recommend for speed, with one event loop and TCP_NODELAY: a comparison is
+// meaningful only with a peer at its best.
 package peers
 
 import (
@@ -15,19 +14,20 @@ import (
 	"slices"
 )
 
-// Options is what a peer may know about the load to come.
+// Options configures a peer for the load.
 type Options struct {
-	// Addr is the host:port to listen on; port 0 picks a free one.
+	// Addr is the host:port to listen on; port 0 selects a free port.
 	Addr string
-	// BufferBytes is the largest burst a client sends at once. Peers that keep
-	// a buffer for each connection take it as that buffer's size, which is the
-	// best choice for both their speed and their memory.
+	// BufferBytes is the largest burst that a client sends. Peers with a buffer for
+	// each connection use it as the buffer's size, which is best for both speed and
+	// memory.
 	BufferBytes int
-	// Ready is told the real address, once, when connecting to it succeeds.
+	// Ready is called once with the real address, when the server accepts
+	// connections.
 	Ready func(net.Addr)
 }
 
-// servers are the peers written in Go. Serve blocks for as long as it serves.
+// servers has the peers written in Go. Each function blocks while it serves.
 var servers = map[string]func(Options) error{
 	"evio":    serveEvio,
 	"gaio":    serveGaio,
@@ -48,7 +48,7 @@ var servers = map[string]func(Options) error{
 	"nbio-ws":        serveNbioWS,
 }
 
-// Names lists the peers written in Go, sorted.
+// Names returns the names of the peers written in Go, sorted.
 func Names() []string {
 	names := make([]string, 0, len(servers))
 	for name := range servers {

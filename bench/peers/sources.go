@@ -2,8 +2,8 @@ package peers
 
 import "embed"
 
-// Sources are the programs in other languages: echo servers, and the
-// callback and timer loops compared with `spindle bench`.
+// Sources has the programs in other languages: echo servers, and the callback and timer
+// loops that `spindle bench` is compared with.
 //
 //go:embed c node python
 var Sources embed.FS

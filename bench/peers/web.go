@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// Path is what web servers are asked for, and Body what they answer with.
+// Path is the path of the requests to web servers, and Body the body of their answers.
 const (
 	Path = "/plaintext"
 	Body = "Hello, World!"

@@ -26,7 +26,7 @@ func serveSocket(o Options) error {
 	}))})
 }
 
-// serveConn has a task for each connection.
+// serveConn runs a task for each connection.
 func serveConn(o Options) error {
 	return serveSpindle(o, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := ws.Accept(w, r, ws.Options{})
@@ -66,7 +66,7 @@ func serveGorilla(o Options) error {
 	}))
 }
 
-// serveNbioWS runs one poller; messages are handled where they were read, as nbio's
+// serveNbioWS runs one poller. It handles messages in the reading goroutine, as nbio's
 // authors recommend for handlers that do not block.
 func serveNbioWS(o Options) error {
 	logging.SetLevel(logging.LevelError)

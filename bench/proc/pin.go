@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cores lists the cores this process may run on, in ascending order.
+// Cores returns the cores that this process may run on, in ascending order.
 func Cores() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -25,11 +25,11 @@ func Cores() ([]int, error) {
 	return cores, nil
 }
 
-// StartOn starts cmd confined to some cores.
+// StartOn starts cmd on the given cores.
 //
-// They are set on the forking thread, which the child inherits: pinning
-// after the start would miss threads a runtime has made by then, and the
-// runtime would already have counted the cores.
+// It sets the affinity of the forking thread, which the child inherits. Pinning after
+// the start would miss the threads that a runtime has started by then, and the runtime
+// would already have counted the cores.
 func StartOn(cores []int, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -44,8 +44,8 @@ func StartOn(cores []int, cmd *exec.Cmd) error {
 		return fmt.Errorf("proc: cannot run on cores %d: %w", cores, err)
 	}
 	err := cmd.Start()
-	if back := unix.SchedSetaffinity(0, &before); back != nil && err == nil {
-		err = back
+	if restoreErr := unix.SchedSetaffinity(0, &before); restoreErr != nil && err == nil {
+		err = restoreErr
 	}
 	return err
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package proc starts processes on chosen cores and reads what they cost: CPU
-// time and resident memory.
+// Package proc starts processes on chosen cores and reads their CPU time and resident
+// memory.
 package proc
 
 import (
@@ -14,14 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime is the user and system time that process pid, all its threads
-// together, has used so far. It reads the process's CPU clock, which counts
-// nanoseconds; /proc/PID/stat counts ticks of 10 ms, too coarse for a window
-// of a second.
+// CPUTime returns the user and system time that all threads of process pid have used so
+// far. It reads the process's CPU clock, which counts nanoseconds. /proc/PID/stat counts
+// ticks of 10 ms, too coarse for a window of a second.
 func CPUTime(pid int) (time.Duration, error) {
 	var ts unix.Timespec
-	// The id of another process's CPU clock, as in clock_getcpuclockid(3):
-	// CPUCLOCK_SCHED (2), not per thread.
+	// The ID of another process's CPU clock, as in clock_getcpuclockid(3):
+	// CPUCLOCK_SCHED (2), for the process and not one thread.
 	clock := int32(^pid<<3 | 2)
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		return 0, fmt.Errorf("proc: CPU clock of process %d: %w", pid, err)
@@ -29,12 +28,12 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// RSS is the resident memory of process pid in bytes.
+// RSS returns the resident memory of process pid in bytes.
 //
-// It is Rss of smaps_rollup, which walks the page tables and is exact; VmRSS
-// comes from counters the kernel batches for each thread and core. Pss would
-// be wrong here: all servers written in Go are one binary, so a server's share
-// of its text pages would change when another one starts or ends.
+// It reads Rss from smaps_rollup, which walks the page tables and is exact. VmRSS comes
+// from counters that the kernel batches per thread and core. Pss would be wrong here: all
+// servers written in Go are one binary, so a server's share of its text pages would
+// change when another one starts or ends.
 func RSS(pid int) (int64, error) {
 	name := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
 	data, err := os.ReadFile(name)
@@ -55,24 +54,24 @@ func parseRSS(name string, data []byte) (int64, error) {
 	return 0, fmt.Errorf("proc: %s has no Rss", name)
 }
 
-// Settle waits until process pid has come to rest: three times in a row it
-// used less than 1 % of the time between two looks. A server that has just
-// answered may still collect garbage. After limit it returns all the same,
-// without an error: a server that never rests is measured as it is.
+// Settle waits until process pid is idle: three times in a row it used less than 1 % of
+// the time between two samples. A server that has just answered may still collect
+// garbage. After limit, Settle returns without an error: a server that is never idle is
+// measured as it is.
 func Settle(pid int, limit time.Duration) error {
-	const look = 20 * time.Millisecond
+	const interval = 20 * time.Millisecond
 	deadline := time.Now().Add(limit)
 	last, err := CPUTime(pid)
 	if err != nil {
 		return err
 	}
 	for quiet := 0; quiet < 3 && time.Now().Before(deadline); {
-		time.Sleep(look)
+		time.Sleep(interval)
 		now, err := CPUTime(pid)
 		if err != nil {
 			return err
 		}
-		if now-last < look/100 {
+		if now-last < interval/100 {
 			quiet++
 		} else {
 			quiet = 0
@@ -82,8 +81,8 @@ func Settle(pid int, limit time.Duration) error {
 	return nil
 }
 
-// RaiseFileLimit raises the soft limit of open files to the hard one and
-// returns it. Children inherit it.
+// RaiseFileLimit raises the soft limit of open files to the hard limit and returns it.
+// Child processes inherit it.
 func RaiseFileLimit() (int, error) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

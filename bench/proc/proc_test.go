@@ -46,7 +46,7 @@ func TestCPUTimeAdvancesWithWork(t *testing.T) {
 	}
 	start := time.Now()
 	for time.Since(start) < 20*time.Millisecond {
-		// Work is what is measured.
+		// Use CPU time.
 	}
 	after, err := CPUTime(os.Getpid())
 	if err != nil {
@@ -56,7 +56,7 @@ func TestCPUTimeAdvancesWithWork(t *testing.T) {
 		t.Errorf("CPU time went from %v to %v", before, after)
 	}
 	if _, err := CPUTime(1 << 22); err == nil {
-		t.Error("no error for a process that is not there")
+		t.Error("no error for a process that does not exist")
 	}
 }
 
@@ -85,17 +85,17 @@ func TestStartOnPinsTheChildOnly(t *testing.T) {
 		t.Errorf("the child may use cores %q, want %d", list, core)
 	}
 	if after, err := Cores(); err != nil || len(after) != len(before) {
-		t.Errorf("our cores went from %v to %v, %v", before, after, err)
+		t.Errorf("the cores of this process changed from %v to %v, %v", before, after, err)
 	}
 	if err := StartOn([]int{1000}, exec.Command("true")); err == nil {
-		t.Error("no error for a core that is not there")
+		t.Error("no error for a core that does not exist")
 	}
 }
 
-func TestStartServerThatEnds(t *testing.T) {
+func TestStartServerReportsAnEarlyExit(t *testing.T) {
 	_, err := StartServer([]int{firstCore(t)}, []string{"sh", "-c", "echo no such flag >&2; exit 3"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "no such flag") || !strings.Contains(err.Error(), "3") {
-		t.Errorf("error %v does not say why", err)
+		t.Errorf("error %v does not have the exit code and the message", err)
 	}
 }
 

@@ -17,11 +17,10 @@ import (
 	"time"
 )
 
-// announcement stands before the address in the line by which a server says
-// that it is ready.
+// announcement precedes the address in the line that a server prints when it is ready.
 const announcement = "listening on "
 
-// startLimit bounds the time a server may take to say that it listens.
+// startLimit is how long a server may take to announce its address.
 const startLimit = 15 * time.Second
 
 // A Server is a running child process that listens on Addr.
@@ -39,7 +38,7 @@ type Server struct {
 func StartServer(cores []int, argv, env []string) (*Server, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
-	// A harness that is killed must not leave servers behind.
+	// If the harness is killed, its servers must not keep running.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s := &Server{cmd: cmd, stderr: &tail{}, exited: make(chan error, 1)}
 	cmd.Stderr = s.stderr
@@ -54,7 +53,7 @@ func StartServer(cores []int, argv, env []string) (*Server, error) {
 	found := make(chan string, 1)
 	go func() {
 		scanAddress(out, found)
-		s.exited <- cmd.Wait() // only after the pipe is read out
+		s.exited <- cmd.Wait() // only after the pipe has been read completely
 	}()
 	limit := time.NewTimer(startLimit)
 	defer limit.Stop()
@@ -62,15 +61,15 @@ func StartServer(cores []int, argv, env []string) (*Server, error) {
 	case s.Addr = <-found:
 		return s, nil
 	case err := <-s.exited:
-		return nil, s.explain(fmt.Errorf("ended before it listened: %v", err))
+		return nil, s.explain(fmt.Errorf("exited before it listened: %v", err))
 	case <-limit.C:
 		s.Stop()
 		return nil, s.explain(fmt.Errorf("not listening after %v", startLimit))
 	}
 }
 
-// scanAddress sends the first announced address to found and reads on until
-// the stream ends, so that the server never blocks on a full pipe.
+// scanAddress sends the first announced address to found. It reads until the stream ends,
+// so that the server never blocks on a full pipe.
 func scanAddress(r io.Reader, found chan<- string) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -95,9 +94,9 @@ func parseAnnouncement(line string) (addr string, ok bool) {
 	return addr, true
 }
 
-// Stop ends the server and waits for it: asked first, so that it can write what
-// it has to write (a profile), killed if it does not listen. Further calls do
-// nothing.
+// Stop stops the server and waits for its exit. It sends SIGTERM first, so that the
+// server can write a profile, and kills the server if it does not exit in time. Further
+// calls do nothing.
 func (s *Server) Stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	limit := time.NewTimer(stopLimit)
@@ -112,29 +111,29 @@ func (s *Server) Stop() {
 	}
 }
 
-// stopLimit is how long a server may take to end when asked.
+// stopLimit is how long a server may take to exit after SIGTERM.
 const stopLimit = 2 * time.Second
 
-// Err says why the server is gone, or is nil while it runs.
+// Err returns the reason why the server exited, or nil while it runs.
 func (s *Server) Err() error {
 	select {
 	case err := <-s.exited:
 		s.exited <- err
-		return s.explain(fmt.Errorf("ended: %v", err))
+		return s.explain(fmt.Errorf("exited: %v", err))
 	default:
 		return nil
 	}
 }
 
-// explain adds what the server last wrote to standard error.
+// explain adds the end of the server's standard error to err.
 func (s *Server) explain(err error) error {
-	if said := s.stderr.String(); said != "" {
-		return errors.Join(err, errors.New(said))
+	if text := s.stderr.String(); text != "" {
+		return errors.Join(err, errors.New(text))
 	}
 	return err
 }
 
-// tail keeps the end of what is written to it. Any goroutine may use it.
+// tail keeps the last bytes that are written to it. Any goroutine may use it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte

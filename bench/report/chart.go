@@ -28,7 +28,7 @@ const (
 	rangeColour = "#4b5563"
 )
 
-// chart is what is drawn of one section.
+// chart is the drawing of one section.
 type chart struct {
 	title, caption string
 	bars           []bar
@@ -42,8 +42,8 @@ type bar struct {
 	text, ratio      string // ratio is empty for the reference
 }
 
-// Chart draws the sections below each other as bars of their first column,
-// each with its figure, the range of its rounds and the reference's ratio to it.
+// Chart draws the sections below each other. Each row is a bar of its first column, with
+// the figure, the range of its rounds and the reference's ratio to it.
 func Chart(sections []Section) string {
 	var charts []chart
 	for _, s := range sections {
@@ -52,7 +52,7 @@ func Chart(sections []Section) string {
 	return draw(charts)
 }
 
-// chart describes the first column of a section.
+// chart returns the drawing of the section's first column.
 func (s Section) chart() chart {
 	reference, marked := "", slices.ContainsFunc(s.Rows, func(r Row) bool { return r.Mark != "" })
 	if s.hasReference() {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Markdown writes the sections as tables.
+// Markdown returns the sections as tables.
 func Markdown(sections []Section) string {
 	var b strings.Builder
 	for i, s := range sections {
@@ -91,7 +91,8 @@ func (s Section) hasReference() bool {
 	return false
 }
 
-// writeGrid pads the cells, so that the table also reads well in a terminal.
+// writeGrid writes a table. It pads the cells, so that the table is readable in a terminal
+// too.
 func writeGrid(b *strings.Builder, grid [][]string) {
 	widths := make([]int, len(grid[0]))
 	for _, line := range grid {

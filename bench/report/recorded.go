@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ChartOf draws the tables under the given titles in text that Markdown has written: a
-// chart of figures that were recorded, whose rounds are not kept.
+// ChartOf draws the tables under the given titles in text, which has the output of
+// Markdown. It makes a chart of recorded figures without the figures of their rounds.
 func ChartOf(text string, titles ...string) (string, error) {
 	tables := tablesOf(text)
 	var charts []chart
@@ -46,11 +46,11 @@ func tablesOf(text string) map[string][][]string {
 	return tables
 }
 
-// recorded makes a chart of a table: the second column is the figure, the third its
-// range; the last three, if there is a reference, are its ratio to the row.
+// recorded returns the chart of a table. The second column is the figure, the third its
+// range. If there is a reference, the last three columns are its ratio to the row.
 func recorded(title string, table [][]string) (chart, error) {
 	if len(table) < 2 || len(table[0]) < 3 || table[0][2] != "min–max" {
-		return chart{}, fmt.Errorf("report: no table of figures under %q", title)
+		return chart{}, fmt.Errorf("report: no table of figures under the title %q", title)
 	}
 	head := table[0]
 	ratioAt := len(head) - 3
@@ -62,7 +62,7 @@ func recorded(title string, table [][]string) (chart, error) {
 	marked := false
 	for _, cells := range table[1:] {
 		if len(cells) != len(head) {
-			return chart{}, fmt.Errorf("report: %q: a row of %d cells under %d", title, len(cells), len(head))
+			return chart{}, fmt.Errorf("report: %q: a row has %d cells, the header has %d", title, len(cells), len(head))
 		}
 		name, mark := strings.CutSuffix(cells[0], ` \*`)
 		b := bar{name: strings.Trim(name, "*"), ours: strings.HasPrefix(name, "**"), text: cells[1]}
@@ -85,7 +85,7 @@ func recorded(title string, table [][]string) (chart, error) {
 		}
 		c.bars = append(c.bars, b)
 	}
-	better := Higher // rows are ranked, the best first
+	better := Higher // rows are sorted, the best first
 	if c.bars[0].median < c.bars[len(c.bars)-1].median {
 		better = Lower
 	}
@@ -93,7 +93,7 @@ func recorded(title string, table [][]string) (chart, error) {
 	return c, nil
 }
 
-// figure reads what Unit.Format prints.
+// figure parses the output of Unit.Format.
 func figure(text string) (float64, error) {
 	scale := 1.0
 	if t, ok := strings.CutSuffix(text, "M"); ok {

@@ -1,5 +1,5 @@
-// Package report turns the figures of paired rounds into a Markdown table and
-// an SVG chart, as ratios of one row, the reference, to each other row.
+// Package report turns the figures of paired rounds into a Markdown table and an SVG
+// chart, with the ratio of one row, the reference, to each other row.
 package report
 
 import (
@@ -11,14 +11,14 @@ import (
 
 // A Section is one benchmark: the same figures of every row, round by round.
 type Section struct {
-	Name  string // as on the command line
+	Name  string // the name on the command line
 	Title string
 	Note  string // a sentence under the title; may be empty
-	// Columns are the figures. The first one is what rows are compared by.
+	// Columns are the figures. Rows are compared by the first one.
 	Columns []Column
 	Rows    []Row
-	// Reference is the row whose ratio to each other is shown. Empty, or a row
-	// that is not there, shows none.
+	// Reference is the name of the row to compare the others with. If it is empty or
+	// no such row exists, no ratios are shown.
 	Reference string
 }
 
@@ -29,19 +29,19 @@ type Column struct {
 	Better Better
 }
 
-// Better says which end of a column wins.
+// Better is the better direction of a column's figures.
 type Better int
 
-// Both ends.
+// The directions.
 const (
 	Higher Better = iota
 	Lower
 )
 
-// A Unit says how a figure is printed.
+// A Unit is the format of a figure.
 type Unit int
 
-// The units of our benchmarks.
+// The units of the benchmarks.
 const (
 	PerSecond    Unit = iota // 187k, 1.79M
 	Microseconds             // 1,040
@@ -59,10 +59,10 @@ type Row struct {
 	Mark string
 }
 
-// Headline are the values of the first column.
+// Headline returns the values of the first column.
 func (r Row) Headline() []float64 { return r.Figures[0] }
 
-// Ranked lists the rows, the best median of the first column first.
+// Ranked returns the rows sorted by the median of the first column, the best first.
 func (s Section) Ranked() []Row {
 	rows := slices.Clone(s.Rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
@@ -81,8 +81,8 @@ func (s Section) Ranked() []Row {
 	return rows
 }
 
-// Ratio is the spread of the reference's ratio to the named row, and whether
-// there is one.
+// Ratio returns the spread of the reference's ratio to row, and reports whether there is
+// one.
 func (s Section) Ratio(row Row) (Spread, bool) {
 	i := slices.IndexFunc(s.Rows, func(r Row) bool { return r.Name == s.Reference })
 	if i < 0 || row.Name == s.Reference {
@@ -92,7 +92,7 @@ func (s Section) Ratio(row Row) (Spread, bool) {
 	return spread, spread.N > 0
 }
 
-// Format prints a figure in the unit.
+// Format formats a figure in the unit.
 func (u Unit) Format(v float64) string {
 	switch u {
 	case PerSecond:
@@ -109,7 +109,7 @@ func (u Unit) Format(v float64) string {
 	return Thousands(v)
 }
 
-// Thousands prints v as a whole number with commas.
+// Thousands formats v as a whole number with commas.
 func Thousands(v float64) string {
 	digits := fmt.Sprintf("%.0f", math.Abs(v))
 	var b strings.Builder

@@ -10,7 +10,8 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// section is ours at twice a peer's figures, in rounds of very different speed.
+// section returns a section in which Spindle has twice the figures of a peer, in rounds of
+// very different speed.
 func section() report.Section {
 	return report.Section{
 		Name: "echo", Title: "Echo <&>", Note: "A note.",
@@ -47,7 +48,7 @@ A note.
 	}
 }
 
-// TestChartOfRecordedFigures: drawn from the table, the chart is the same.
+// The chart of a recorded table is the same as the chart of its figures.
 func TestChartOfRecordedFigures(t *testing.T) {
 	higher, lower, alone := section(), section(), section()
 	lower.Title, lower.Columns = "Latency", []report.Column{higher.Columns[1]}
@@ -62,7 +63,7 @@ func TestChartOfRecordedFigures(t *testing.T) {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 	if _, err := report.ChartOf(report.Markdown(sections), "Nothing"); err == nil {
-		t.Error("a table that is not there")
+		t.Error("no error for a missing table")
 	}
 }
 
@@ -70,18 +71,18 @@ func TestMarkdownWithoutReference(t *testing.T) {
 	s := section()
 	s.Reference = ""
 	if got := report.Markdown([]report.Section{s}); strings.Contains(got, "÷") {
-		t.Errorf("a ratio without a reference:\n%s", got)
+		t.Errorf("the table has a ratio without a reference:\n%s", got)
 	}
 }
 
 func TestRankedPutsTheBestFirst(t *testing.T) {
 	s := section()
 	if got := s.Ranked()[0].Name; got != "quick" {
-		t.Errorf("higher is better: %s first", got)
+		t.Errorf("higher is better: %s is first, want quick", got)
 	}
 	s.Columns[0].Better = report.Lower
 	if got := s.Ranked()[0].Name; got != "peer" {
-		t.Errorf("lower is better: %s first", got)
+		t.Errorf("lower is better: %s is first, want peer", got)
 	}
 }
 

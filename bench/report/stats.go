@@ -2,14 +2,14 @@ package report
 
 import "slices"
 
-// A Spread describes a handful of figures by their order.
+// A Spread is the distribution of a few figures.
 type Spread struct {
 	Min, Q1, Median, Q3, Max float64
 	N                        int
 }
 
-// SpreadOf describes values, which it leaves unsorted. Quartiles are
-// interpolated, as in most statistics programs. No values give a zero Spread.
+// SpreadOf returns the spread of values without sorting them in place. Quartiles are
+// interpolated, as in most statistics programs. The spread of no values is zero.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -35,10 +35,9 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i]*(1-part) + sorted[i+1]*part
 }
 
-// Ratios divides figure by figure: a[i]/b[i] are of the same round, so what
-// disturbed the machine in that round disturbed both. Dividing the medians
-// instead would compare different moments. Rounds that only one of them has
-// are left out.
+// Ratios returns the quotients a[i]/b[i]. Both figures are of the same round, so a
+// disturbance of the machine in that round affects both. Dividing the medians instead
+// would compare different moments. Rounds that only one side has are left out.
 func Ratios(a, b []float64) []float64 {
 	n := min(len(a), len(b))
 	ratios := make([]float64, 0, n)

@@ -49,7 +49,7 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// A slowdown that hits both servers of a round must not move the ratio.
+// A slowdown of both servers in a round must not change the ratio.
 func TestRatioIsOfTheSameRound(t *testing.T) {
 	s := section()
 	got, ok := s.Ratio(s.Rows[1])
@@ -61,6 +61,6 @@ func TestRatioIsOfTheSameRound(t *testing.T) {
 	}
 	s.Reference = "absent"
 	if _, ok := s.Ratio(s.Rows[1]); ok {
-		t.Error("a ratio without a reference")
+		t.Error("there is a ratio without a reference")
 	}
 }

@@ -1,5 +1,5 @@
-// Package routers holds web's server against routers and middleware of others, which
-// are to run on it unmodified.
+// Package routers tests that routers and middleware of other projects run unmodified on
+// the server of package web.
 package routers
 
 import (

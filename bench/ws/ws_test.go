@@ -1,10 +1,10 @@
-// Package ws holds the frame decoder of internal/wsframe beside gobwas/ws's, which
+// Package ws compares the frame decoder of internal/wsframe with that of gobwas/ws, which
 // reads from an io.Reader:
 //
 //	go test -run '^$' -bench . -count 6 ./ws
 //
-// Both check a client's frame by the protocol, unmask it and have the message as a
-// slice. The peer's reader is reset to the same memory in every round.
+// Both check a client's frame, unmask it and return the message as a slice. The peer's
+// reader is reset to the same memory in every round.
 package ws
 
 import (
@@ -19,7 +19,7 @@ import (
 
 var sizes = []int{16, 64, 1024, 16384}
 
-// frame is a client's, masked.
+// frame returns a client's masked frame.
 func frame(size int) []byte {
 	return wsframe.AppendMaskedFrame(nil, wsframe.OpBinary, wsframe.Fin, make([]byte, size), wsframe.Key{1, 2, 3, 4})
 }

@@ -1,5 +1,5 @@
-/* A classic epoll echo server: one thread, level-triggered, read what is
- * there and write it back at once. Output a socket does not take is kept and
+/* A classic epoll echo server: one thread, level-triggered. It reads the available
+ * bytes and writes them back at once. Output that a socket does not take is kept and
  * sent when the socket becomes writable; meanwhile that connection is not read. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

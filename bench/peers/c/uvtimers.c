@@ -6,11 +6,11 @@
 
 enum { LOT = 1000 };
 
-static uint64_t left;
+static uint64_t remaining;
 
 static void on_timer(uv_timer_t *t) {
 	(void)t;
-	left--;
+	remaining--;
 }
 
 static double elapsed(uint64_t start) { return (uv_hrtime() - start) / 1e9; }
@@ -47,11 +47,11 @@ static double fires(uv_loop_t *loop, size_t n) {
 	for (size_t i = 0; i < n; i++)
 		delays[i] = rand() % 50;
 	uv_update_time(loop);
-	left = n;
+	remaining = n;
 	uint64_t start = uv_hrtime();
 	for (size_t i = 0; i < n; i++)
 		uv_timer_start(&timers[i], on_timer, delays[i], 0);
-	while (left > 0)
+	while (remaining > 0)
 		uv_run(loop, UV_RUN_ONCE);
 	return n / elapsed(start);
 }

@@ -8,8 +8,8 @@ const LOT = 1000; // callbacks or timers made in one turn
 const nothing = () => {};
 const now = () => Number(process.hrtime.bigint()) / 1e9;
 
-// rate calls eachTurn once a turn for a while; lot units of work are done in
-// each. schedule queues the next turn.
+// rate calls eachTurn once per turn for the given seconds. Each call does lot units of
+// work. schedule queues the next turn.
 function rate(schedule, lot, eachTurn) {
   return new Promise((resolve) => {
     let count = 0;
@@ -39,11 +39,11 @@ function cancels() {
 
 function fires() {
   return new Promise((resolve) => {
-    let left = timers;
+    let remaining = timers;
     const delays = Uint8Array.from({ length: timers }, () => Math.floor(Math.random() * 50));
     const start = now();
     const fire = () => {
-      if (--left === 0) resolve(timers / (now() - start));
+      if (--remaining === 0) resolve(timers / (now() - start));
     };
     for (let i = 0; i < timers; i++) setTimeout(fire, delays[i]);
   });

@@ -17,7 +17,7 @@ def nothing():
 
 
 def rate(loop, seconds, lot, each_turn):
-    """Calls each_turn once a turn for a while; lot units of work are done in each."""
+    """Calls each_turn once per turn for the given seconds. Each call does lot units of work."""
     count = 0
     start = time.perf_counter()
     end = start + seconds
@@ -54,12 +54,12 @@ def cancels(loop, seconds):
 
 
 def fires(loop, timers):
-    left = timers
+    remaining = timers
 
     def fire():
-        nonlocal left
-        left -= 1
-        if left == 0:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
             loop.stop()
 
     delays = [random.randrange(50) / 1000 for _ in range(timers)]

@@ -14,26 +14,26 @@ import (
 	"time"
 )
 
-// talk is what is said to a server, and what it has to answer.
-type talk interface {
-	// burst is the depth messages of connection i's burst number seq. It is
-	// valid until the next call.
+// protocol makes the messages for a server and checks its answers.
+type protocol interface {
+	// burst returns the depth messages of burst seq on connection i. They are valid
+	// until the next call.
 	burst(i int, seq uint64, depth int) []byte
-	// answerBytes is the length of the answer to one message.
+	// answerBytes returns the length of the answer to one message.
 	answerBytes() int
-	// verify tells whether in is the answers to that burst.
+	// verify returns an error unless in has the answers to burst seq on connection i.
 	verify(i int, seq uint64, in []byte) error
 }
 
-// headerBytes is the number of the connection and of the burst, at the start
-// of every message to echo.
+// headerBytes is the size of the numbers of connection and burst, which begin every
+// message to echo.
 const headerBytes = 16
 
-// echoes are messages that come back as they are.
+// echoes is the echo protocol: the server returns every message unchanged.
 type echoes struct {
-	size   int    // of a message, bytes
-	out    []byte // the burst being sent
-	filler []byte // what stands in a message after the header
+	size   int    // bytes of a message
+	out    []byte // the current burst
+	filler []byte // the bytes of a message after the header
 }
 
 func newEchoes(p Plan) *echoes {
@@ -64,9 +64,9 @@ func (e *echoes) burst(i int, seq uint64, depth int) []byte {
 
 func (e *echoes) verify(i int, seq uint64, in []byte) error {
 	for at := 0; at < len(in); at += e.size {
-		who := binary.LittleEndian.Uint64(in[at:])
+		conn := binary.LittleEndian.Uint64(in[at:])
 		number := binary.LittleEndian.Uint64(in[at+8:])
-		if who != uint64(i) || number != seq<<8|uint64(at/e.size) ||
+		if conn != uint64(i) || number != seq<<8|uint64(at/e.size) ||
 			!bytes.Equal(in[at+headerBytes:at+e.size], e.filler) {
 			return fmt.Errorf("load: connection %d: message %d of burst %d came back changed", i, at/e.size, seq)
 		}
@@ -74,17 +74,17 @@ func (e *echoes) verify(i int, seq uint64, in []byte) error {
 	return nil
 }
 
-// requests are GET requests. A server's answers to the same one are of the same
-// length, as the date's is; it is found by asking once.
+// requests is HTTP with GET requests. All answers to the same request have the same
+// length, because the length of a date is fixed. A first request finds that length.
 type requests struct {
-	out    []byte // a whole burst
+	out    []byte // a complete burst
 	each   int    // bytes of a request
 	answer int    // bytes of its answer
 	body   []byte
 }
 
-// askLimit bounds the first request.
-const askLimit = 5 * time.Second
+// firstRequestLimit is the time limit of the first request.
+const firstRequestLimit = 5 * time.Second
 
 var statusOK = []byte("HTTP/1.1 200 OK\r\n")
 
@@ -92,12 +92,12 @@ func newRequests(p Plan) (*requests, error) {
 	request := "GET " + p.Path + " HTTP/1.1\r\nHost: " + p.Addr + "\r\n\r\n"
 	r := &requests{each: len(request), body: []byte(p.Body)}
 	r.out = []byte(strings.Repeat(request, p.Depth))
-	nc, err := net.DialTimeout("tcp", p.Addr, askLimit)
+	nc, err := net.DialTimeout("tcp", p.Addr, firstRequestLimit)
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(askLimit))
+	nc.SetDeadline(time.Now().Add(firstRequestLimit))
 	if _, err := io.WriteString(nc, request); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}

@@ -13,26 +13,26 @@ import (
 	"github.com/spindleloop/spindle/bench/peers"
 )
 
-// A workshop makes the programs to measure: it builds Spindle, compiles the C
-// peers and finds the interpreters. Each is made once.
-type workshop struct {
-	dir         string // temporary, holds all that is made
-	root        string // of the module that Spindle is built from
-	benchPath   string // this binary; for an older version, made
-	spindlePath string // given by the user, or made
+// A builder provides the programs to measure: it builds Spindle, compiles the C peers
+// and finds the interpreters. It builds each program once.
+type builder struct {
+	dir         string // a temporary directory for the results
+	root        string // the directory of the module that Spindle is built from
+	benchPath   string // this binary; built for an older version
+	spindlePath string // given by the user, or built
 	beforeRoot  string // a checkout of an older version, if the user gave one
-	older       *workshop
+	older       *builder
 
-	made map[string]string // C source to its binary
+	built map[string]string // C source to its binary
 }
 
-// notInstalled is the error for what this machine does not have; it says what
-// to install.
+// notInstalled is the error for a tool that is missing on this machine. It says what to
+// install.
 type notInstalled string
 
 func (e notInstalled) Error() string { return string(e) }
 
-func newWorkshop(spindlePath, beforeRoot string) (*workshop, error) {
+func newBuilder(spindlePath, beforeRoot string) (*builder, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -41,52 +41,51 @@ func newWorkshop(spindlePath, beforeRoot string) (*workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &workshop{
+	return &builder{
 		dir: dir, root: "..", benchPath: self, spindlePath: spindlePath, beforeRoot: beforeRoot,
-		made: map[string]string{},
+		built: map[string]string{},
 	}, nil
 }
 
-func (w *workshop) close() { os.RemoveAll(w.dir) }
+func (b *builder) close() { os.RemoveAll(b.dir) }
 
-// before is the workshop that builds the older version to compare with.
-func (w *workshop) before() (*workshop, error) {
-	if w.beforeRoot == "" {
+// before returns the builder of the older version to compare with.
+func (b *builder) before() (*builder, error) {
+	if b.beforeRoot == "" {
 		return nil, notInstalled("no --before DIR")
 	}
-	if w.older == nil {
-		dir := filepath.Join(w.dir, "before")
+	if b.older == nil {
+		dir := filepath.Join(b.dir, "before")
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
-		w.older = &workshop{dir: dir, root: w.beforeRoot, made: map[string]string{}}
+		b.older = &builder{dir: dir, root: b.beforeRoot, built: map[string]string{}}
 	}
-	return w.older, nil
+	return b.older, nil
 }
 
-// spindle is the path of the command.
-func (w *workshop) spindle() (string, error) {
-	if w.spindlePath != "" {
-		return exec.LookPath(w.spindlePath)
+// spindle returns the path of the spindle command.
+func (b *builder) spindle() (string, error) {
+	if b.spindlePath != "" {
+		return exec.LookPath(b.spindlePath)
 	}
-	binary, err := w.build(w.root, "./cmd/spindle")
-	w.spindlePath = binary
+	binary, err := b.build(b.root, "./cmd/spindle")
+	b.spindlePath = binary
 	return binary, err
 }
 
-// bench is the path of the benchmark's own binary, which the servers in Go are linked
-// into.
-func (w *workshop) bench() (string, error) {
-	if w.benchPath != "" {
-		return w.benchPath, nil
+// bench returns the path of the bench command, which contains the servers written in Go.
+func (b *builder) bench() (string, error) {
+	if b.benchPath != "" {
+		return b.benchPath, nil
 	}
-	binary, err := w.build(filepath.Join(w.root, "bench"), ".")
-	w.benchPath = binary
+	binary, err := b.build(filepath.Join(b.root, "bench"), ".")
+	b.benchPath = binary
 	return binary, err
 }
 
 // build builds a command from the module in dir.
-func (w *workshop) build(dir, command string) (string, error) {
+func (b *builder) build(dir, command string) (string, error) {
 	source := filepath.Join(dir, command)
 	if files, _ := filepath.Glob(filepath.Join(source, "*.go")); len(files) == 0 {
 		return "", notInstalled(fmt.Sprintf("no Go files in %s; run this in bench/, or give --spindle PATH", source))
@@ -95,7 +94,7 @@ func (w *workshop) build(dir, command string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(w.dir, filepath.Base(name))
+	binary := filepath.Join(b.dir, filepath.Base(name))
 	build := exec.Command("go", "build", "-o", binary, command)
 	build.Dir = dir
 	if err := run(build); err != nil {
@@ -104,26 +103,26 @@ func (w *workshop) build(dir, command string) (string, error) {
 	return binary, nil
 }
 
-// source writes one of the embedded programs to the workshop and returns its path.
-func (w *workshop) source(name string) (string, error) {
+// source writes one of the embedded programs to a file and returns its path.
+func (b *builder) source(name string) (string, error) {
 	text, err := peers.Sources.ReadFile(name)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(w.dir, filepath.Base(name))
+	path := filepath.Join(b.dir, filepath.Base(name))
 	return path, os.WriteFile(path, text, 0o644)
 }
 
 // compileC compiles one of the embedded C programs.
-func (w *workshop) compileC(name string, libraries ...string) (string, error) {
-	if binary, ok := w.made[name]; ok {
+func (b *builder) compileC(name string, libraries ...string) (string, error) {
+	if binary, ok := b.built[name]; ok {
 		return binary, nil
 	}
 	cc, err := exec.LookPath("gcc")
 	if err != nil {
 		return "", notInstalled("no gcc; apt-get install gcc libc6-dev")
 	}
-	source, err := w.source("c/" + name)
+	source, err := b.source("c/" + name)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +135,7 @@ func (w *workshop) compileC(name string, libraries ...string) (string, error) {
 	if err := run(exec.Command(cc, append([]string{"-O2", "-o", binary, source}, libraries...)...)); err != nil {
 		return "", err
 	}
-	w.made[name] = binary
+	b.built[name] = binary
 	return binary, nil
 }
 
@@ -147,7 +146,7 @@ func hasHeader(cc, header string) bool {
 	return try.Run() == nil
 }
 
-func (w *workshop) node() (string, error) {
+func (b *builder) node() (string, error) {
 	path, err := exec.LookPath("node")
 	if err != nil {
 		return "", notInstalled("no node; apt-get install nodejs")
@@ -155,9 +154,9 @@ func (w *workshop) node() (string, error) {
 	return path, nil
 }
 
-// python is the interpreter that has the module. The system's own is tried
-// first, as distribution packages such as uvloop's are made for it.
-func (w *workshop) python(module string) (string, error) {
+// python returns the path of an interpreter that has the module. It tries the system's
+// interpreter first, because distribution packages such as uvloop are built for it.
+func (b *builder) python(module string) (string, error) {
 	found := false
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
 		path, err := exec.LookPath(name)
@@ -175,7 +174,7 @@ func (w *workshop) python(module string) (string, error) {
 	return "", notInstalled(fmt.Sprintf("python3 has no %s; apt-get install python3-%s", module, module))
 }
 
-// run runs cmd and turns what it printed into its error.
+// run runs cmd. If it fails, the error includes its output.
 func run(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {

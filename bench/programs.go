@@ -17,37 +17,37 @@ import (
 	"github.com/spindleloop/spindle/bench/report"
 )
 
-// A program prints one flat JSON object of figures when it is run.
+// A program prints one flat JSON object of figures.
 type program struct {
 	name    string
 	ours    bool
-	prepare func(*workshop) (argv []string, err error)
-	// effort is the arguments that say how much to measure.
+	prepare func(*builder) (argv []string, err error)
+	// effort returns the arguments that say how much to measure.
 	effort func(options) []string
 }
 
 var programs = []program{
-	{name: "spindle", ours: true, effort: spindleEffort, prepare: func(w *workshop) ([]string, error) {
-		binary, err := w.spindle()
+	{name: "spindle", ours: true, effort: spindleEffort, prepare: func(b *builder) ([]string, error) {
+		binary, err := b.spindle()
 		return []string{binary, "bench"}, err
 	}},
-	{name: "libuv", effort: peerEffort, prepare: func(w *workshop) ([]string, error) {
-		binary, err := w.compileC("uvtimers.c", "-luv")
+	{name: "libuv", effort: peerEffort, prepare: func(b *builder) ([]string, error) {
+		binary, err := b.compileC("uvtimers.c", "-luv")
 		return []string{binary}, err
 	}},
-	{name: "node", effort: peerEffort, prepare: func(w *workshop) ([]string, error) {
-		node, err := w.node()
+	{name: "node", effort: peerEffort, prepare: func(b *builder) ([]string, error) {
+		node, err := b.node()
 		if err != nil {
 			return nil, err
 		}
-		script, err := w.source("node/turns.js")
+		script, err := b.source("node/turns.js")
 		return []string{node, script}, err
 	}},
 	{name: "uvloop", effort: peerEffort, prepare: pythonTurns("uvloop")},
 	{name: "asyncio", effort: peerEffort, prepare: pythonTurns("asyncio")},
 }
 
-// spindleEffort asks only for what the peers have too.
+// spindleEffort selects only the figures that the peers print too.
 func spindleEffort(o options) []string {
 	args := []string{"--json"}
 	if o.smoke {
@@ -56,9 +56,9 @@ func spindleEffort(o options) []string {
 	return append(args, "callbacks", "turns", "timers")
 }
 
-// peerEffort is the seconds of each figure, and the number of timers that
-// fire: as many as our command has fire, because a heap gets slower the more
-// it holds, and so many that the longest delay, 49 ms, does not decide.
+// peerEffort returns the seconds of each figure and the number of timers that fire. The
+// number is that of the spindle command, because a heap gets slower as it grows. It is
+// so large that the longest delay, 49 ms, does not determine the figure.
 func peerEffort(o options) []string {
 	if o.smoke {
 		return []string{"0.05", "100000"}
@@ -66,21 +66,21 @@ func peerEffort(o options) []string {
 	return []string{strconv.FormatFloat(o.window.Seconds()/3, 'f', 3, 64), "1000000"}
 }
 
-func pythonTurns(loop string) func(*workshop) ([]string, error) {
-	return func(w *workshop) ([]string, error) {
-		python, err := w.python(loop)
+func pythonTurns(loop string) func(*builder) ([]string, error) {
+	return func(b *builder) ([]string, error) {
+		python, err := b.python(loop)
 		if err != nil {
 			return nil, err
 		}
-		script, err := w.source("python/turns.py")
+		script, err := b.source("python/turns.py")
 		return []string{python, script, loop}, err
 	}
 }
 
-// A source is where a row of a comparison comes from: a key of a program.
+// A source is the origin of a row of a comparison: a key in the figures of a program.
 type source struct{ row, program, key string }
 
-// A comparison is one section made of programs' figures.
+// A comparison is one section made from the figures of programs.
 type comparison struct {
 	title, note, column string
 	sources             []source
@@ -116,7 +116,7 @@ var timerComparisons = []comparison{
 func timerSources(key string) []source {
 	return []source{
 		{"spindle", "spindle", key},
-		{"go AfterFunc", "spindle", "go_" + key}, // our command measures it beside its own
+		{"go AfterFunc", "spindle", "go_" + key}, // the spindle command measures it too
 		{"libuv", "libuv", key},
 		{"node", "node", key},
 		{"uvloop", "uvloop", key},
@@ -132,8 +132,8 @@ func runTimers(h *harness) ([]report.Section, error) {
 	return h.comparePrograms("timers", timerComparisons)
 }
 
-// comparePrograms runs every program the comparisons draw on, once a round, on
-// the servers' core.
+// comparePrograms runs every program that the comparisons use, once per round, on the
+// servers' core.
 func (h *harness) comparePrograms(name string, comparisons []comparison) ([]report.Section, error) {
 	var names []string
 	commands := map[string][]string{}
@@ -141,7 +141,7 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 		if !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.uses(p.name) }) || !h.chosen(p) {
 			continue
 		}
-		argv, err := p.prepare(h.shop)
+		argv, err := p.prepare(h.builder)
 		if err != nil {
 			h.unprepared(p.name, err)
 			continue
@@ -150,8 +150,8 @@ func (h *harness) comparePrograms(name string, comparisons []comparison) ([]repo
 		commands[p.name] = append(argv, p.effort(h.o)...)
 	}
 	names, err := h.rounds(name, names, func(program string, round int) error {
-		// Two benchmarks draw on the same programs, which print all their
-		// figures at once: run them once.
+		// Two benchmarks use the same programs, which print all their figures
+		// at once. Run each only once.
 		if round < len(h.printed[program]) {
 			return nil
 		}
@@ -195,7 +195,8 @@ func (c comparison) uses(program string) bool {
 	return slices.ContainsFunc(c.sources, func(s source) bool { return s.program == program })
 }
 
-// chosen applies --servers, where any server of ours chooses our program.
+// chosen reports whether --servers includes p. Any server of Spindle includes the
+// spindle program.
 func (h *harness) chosen(p program) bool {
 	if len(h.o.servers) == 0 {
 		return true
@@ -205,10 +206,10 @@ func (h *harness) chosen(p program) bool {
 	})
 }
 
-// programLimit bounds one run of a program.
+// programLimit is the time limit of one run of a program.
 const programLimit = 5 * time.Minute
 
-// figures runs a program and parses what it prints.
+// figures runs a program and parses its output.
 func (h *harness) figures(argv []string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(h.ctx, programLimit)
 	defer cancel()
