@@ -66,7 +66,7 @@ func ExampleSignals() {
 			return err
 		}
 		defer sigs.Close()
-		syscall.Kill(os.Getpid(), syscall.SIGHUP) // somebody asks us to read our configuration again
+		syscall.Kill(os.Getpid(), syscall.SIGHUP) // a request to reload the configuration
 		for sig, err := range sigs.All(ctx) {
 			if err != nil {
 				return err

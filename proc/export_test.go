@@ -1,4 +1,4 @@
 package proc
 
-// WithoutHandle does as on a system without pidfds.
-func (c *Cmd) WithoutHandle() { c.noHandle = true }
+// WithoutPidfd makes c behave as on a system without pidfds.
+func (c *Cmd) WithoutPidfd() { c.noPidfd = true }

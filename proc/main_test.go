@@ -19,18 +19,18 @@ import (
 	"github.com/spindleloop/spindle/proc"
 )
 
-// The test binary is the child as well: with this in the environment it does what
-// its arguments say.
-const childSays = "SPINDLE_PROC_CHILD"
+// The test binary is the child, too: with this variable in the environment it plays
+// the role in its arguments.
+const roleVariable = "SPINDLE_PROC_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childSays) != "" {
+	if os.Getenv(roleVariable) != "" {
 		os.Exit(roles[os.Args[1]](os.Args[2:]))
 	}
 	leak.Main(m)
 }
 
-// roles are what a child can do; each returns its exit status.
+// roles are the programs of a child; each returns its exit status.
 var roles = map[string]func(args []string) int{
 	"exit": func(args []string) int {
 		code, _ := strconv.Atoi(args[0])
@@ -50,7 +50,7 @@ var roles = map[string]func(args []string) int{
 		}
 		return 0
 	},
-	"forever": func(args []string) int { return hang() }, // heeds SIGTERM
+	"forever": func(args []string) int { return hang() }, // exits on SIGTERM
 	"stubborn": func(args []string) int {
 		signal.Ignore(syscall.SIGTERM)
 		return hang()
@@ -95,32 +95,33 @@ func pattern(size int) []byte {
 	return bytes.Repeat([]byte("0123456789abcde\n"), size/16)
 }
 
-// role is a command for a child that plays one of the roles.
+// role returns a command for a child that plays one of the roles.
 func role(name string, args ...string) *proc.Cmd {
 	cmd := proc.Command(os.Args[0], append([]string{name}, args...)...)
-	// Under the race detector a program takes a second to exit, unless told.
-	cmd.Env = append(os.Environ(), childSays+"=1", "GORACE=atexit_sleep_ms=0")
+	// Under the race detector a program sleeps for a second before it exits, unless
+	// this is set.
+	cmd.Env = append(os.Environ(), roleVariable+"=1", "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
-// world is one way in which the package can work.
-type world struct {
+// variant is one configuration of the package.
+type variant struct {
 	backend string
 	handles bool
 }
 
-func (w world) role(name string, args ...string) *proc.Cmd { return w.cmd(role(name, args...)) }
+func (w variant) role(name string, args ...string) *proc.Cmd { return w.cmd(role(name, args...)) }
 
-func (w world) cmd(cmd *proc.Cmd) *proc.Cmd {
+func (w variant) cmd(cmd *proc.Cmd) *proc.Cmd {
 	if !w.handles {
-		cmd.WithoutHandle()
+		cmd.WithoutPidfd()
 	}
 	return cmd
 }
 
-// everywhere runs a program on each backend, with pidfds and without, and looks
-// for children that are left when the run has ended.
-func everywhere(t *testing.T, program func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error) {
+// eachVariant runs a program on each backend, with and without pidfds, and checks
+// that no children remain after the run.
+func eachVariant(t *testing.T, program func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error) {
 	t.Helper()
 	for _, backend := range kernel.Backends() {
 		for _, handles := range []bool{true, false} {
@@ -131,7 +132,7 @@ func everywhere(t *testing.T, program func(t *testing.T, w world, ctx context.Co
 			t.Run(name, func(t *testing.T) {
 				err := spindle.RunWith(t.Context(), spindle.Options{Loop: loop.Options{Backend: backend}}, func(ctx context.Context) error {
 					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-						return program(t, world{backend, handles}, ctx, n)
+						return program(t, variant{backend, handles}, ctx, n)
 					})
 				})
 				if err != nil {
@@ -143,27 +144,27 @@ func everywhere(t *testing.T, program func(t *testing.T, w world, ctx context.Co
 	}
 }
 
-// noChildren wants every child to be gone, and waited for.
+// noChildren checks that every child has exited and was reaped.
 func noChildren(t *testing.T) {
 	t.Helper()
 	if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
-		t.Errorf("a child is left: %d, %v", pid, err)
+		t.Errorf("a child remains: %d, %v", pid, err)
 	}
 }
 
-// expect reads what the child says first.
+// expect reads the child's first output.
 func expect(t *testing.T, r io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
-		t.Errorf("the child says %q, %v", got, err)
+		t.Errorf("the child printed %q, %v", got, err)
 	}
 }
 
-// status is how a process ended.
+// status returns the wait status of a process.
 func status(p *proc.Process) syscall.WaitStatus { return p.State().Sys().(syscall.WaitStatus) }
 
-// notify has ch receive signals for the time of a test.
+// notify makes ch receive signals for the duration of a test.
 func notify(t *testing.T, ch chan os.Signal, sigs ...os.Signal) {
 	signal.Notify(ch, sigs...)
 	t.Cleanup(func() { signal.Stop(ch) })

@@ -6,13 +6,13 @@ import (
 	"os/exec"
 )
 
-// Output runs the process and returns what it wrote to its standard output. If
-// Stderr is nil, the end of what it wrote there is the Stderr of the
-// *exec.ExitError. Besides that it is Run. With an error comes what was there by
-// then; the error is ErrTooMuchOutput for more than MaxOutput.
+// Output runs the process and returns its standard output. If Stderr is nil, the end
+// of the standard error is in the Stderr field of the *exec.ExitError. Otherwise
+// Output works like Run. With an error, it returns the output so far. If there is
+// more than MaxOutput, the error is ErrTooMuchOutput.
 func (c *Cmd) Output(ctx context.Context) ([]byte, error) {
 	if c.Stdout != nil {
-		panic("proc: Output of a Cmd whose Stdout is set")
+		panic("proc: Output with Stdout set")
 	}
 	var errs tail
 	cmd := *c
@@ -25,65 +25,65 @@ func (c *Cmd) Output(ctx context.Context) ([]byte, error) {
 	if exit, ok := err.(*exec.ExitError); ok && c.Stderr == nil {
 		exit.Stderr = []byte(errs.String())
 	}
-	return out.text, out.judge(err)
+	return out.text, out.resultError(err)
 }
 
-// CombinedOutput is Output of standard output and standard error together, in the
-// order in which they were written.
+// CombinedOutput is Output for standard output and standard error together, in the
+// order in which the process wrote them.
 func (c *Cmd) CombinedOutput(ctx context.Context) ([]byte, error) {
 	if c.Stdout != nil || c.Stderr != nil {
-		panic("proc: CombinedOutput of a Cmd whose Stdout or Stderr is set")
+		panic("proc: CombinedOutput with Stdout or Stderr set")
 	}
 	cmd := *c
 	out := cmd.capture()
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run(ctx)
-	return out.text, out.judge(err)
+	return out.text, out.resultError(err)
 }
 
-// capture keeps what is written to it, up to a limit.
+// capture keeps the bytes written to it, up to a limit.
 type capture struct {
-	text []byte
-	most int
-	over bool
+	text     []byte
+	limit    int
+	exceeded bool
 }
 
 func (c *Cmd) capture() *capture {
 	if c.MaxOutput == 0 {
-		return &capture{most: 16 << 20}
+		return &capture{limit: 16 << 20}
 	}
-	return &capture{most: c.MaxOutput}
+	return &capture{limit: c.MaxOutput}
 }
 
-// Write keeps what there is room for.
+// Write keeps p as far as the limit allows.
 func (o *capture) Write(p []byte) (int, error) {
-	n := min(len(p), o.most-len(o.text))
+	n := min(len(p), o.limit-len(o.text))
 	o.text = append(o.text, p[:n]...)
 	if n < len(p) {
-		o.over = true
+		o.exceeded = true
 		return n, ErrTooMuchOutput
 	}
 	return n, nil
 }
 
-// judge is the error of the whole: that the child was killed for its output is not
-// its own fault.
-func (o *capture) judge(err error) error {
-	if exit := (*exec.ExitError)(nil); o.over && errors.As(err, &exit) {
+// resultError returns the error of the whole command. It replaces the exit error of
+// a child that was killed because of its output.
+func (o *capture) resultError(err error) error {
+	if exit := (*exec.ExitError)(nil); o.exceeded && errors.As(err, &exit) {
 		return ErrTooMuchOutput
 	}
 	return err
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes written to it.
 type tail struct{ text []byte }
 
 const tailSize = 32 << 10
 
-// Write keeps the end.
+// Write keeps the end of p.
 func (t *tail) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
-	if len(t.text) > 2*tailSize { // rarely, so that it costs little
+	if len(t.text) > 2*tailSize { // seldom, so that it costs little
 		t.text = append(t.text[:0], t.text[len(t.text)-tailSize:]...)
 	}
 	return len(p), nil

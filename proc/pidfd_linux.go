@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handleOf is a pidfd of the child. It is our own, because that of os.Process is
-// only lent; and it is not made non-blocking as other descriptors are: os.Process
-// would then not wait any more, since both are one to the system.
-func handleOf(child *os.Process) (fd int, ok bool) {
+// openPidfd returns a pidfd for the child. It duplicates os.Process's own, which is
+// valid only during the callback. Unlike other descriptors, the pidfd is not made
+// non-blocking: both share one file description, and os.Process could not wait any
+// more.
+func openPidfd(child *os.Process) (fd int, ok bool) {
 	var err error
 	if none := child.WithHandle(func(handle uintptr) {
 		fd, err = unix.FcntlInt(handle, unix.F_DUPFD_CLOEXEC, 0)

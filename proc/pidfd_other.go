@@ -4,5 +4,5 @@ package proc
 
 import "os"
 
-// handleOf has no handle to give: other systems have none that a loop can watch.
-func handleOf(*os.Process) (fd int, ok bool) { return -1, false }
+// openPidfd fails: other systems have no process descriptor that the loop can watch.
+func openPidfd(*os.Process) (fd int, ok bool) { return -1, false }

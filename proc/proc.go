@@ -1,6 +1,6 @@
-// Package proc has child processes and signals for tasks: the pipes of a child are
-// Conns of package stream, its end is something to wait for, and it never outlives
-// the scope it was started in.
+// Package proc runs child processes and receives signals in tasks. The pipes of a
+// child are Conns of package stream, a task can wait for its exit, and no child
+// outlives the scope it was started in.
 //
 //	out, err := proc.Command("git", "log", "-1").Output(ctx)
 //
@@ -17,24 +17,23 @@
 //	…
 //	return p.Wait(ctx)
 //
-// # The life of a child
+// # The lifetime of a child
 //
-// A process belongs to the scope that Start was given. When that is cancelled, or
-// left, the process is asked to end (SIGTERM, or what Cmd.Cancel does), and killed
-// if it has not after Cmd.Grace; a run does not end before its children have. Only
-// the process itself is signalled, not those that it has started.
+// A process belongs to the scope of the context given to Start. When that scope is
+// cancelled or ends, the process gets SIGTERM, or Cmd.Cancel is called. If it has
+// not exited after Cmd.Grace, it is killed. A run does not end before its children
+// have exited. Only the process itself is signalled, not its own children.
 //
-// However a child ends, it is waited for by the runtime, and no zombie stays
-// behind. On Linux the loop watches a pidfd; elsewhere a goroutine waits for each
-// child.
+// However a child ends, the package reaps it, so that no zombie remains. On Linux
+// the loop watches a pidfd; on other systems a goroutine waits for each child.
 //
-// # Which goroutine
+// # Goroutines
 //
-// Everything here is for tasks of one loop, and OnSignal for its callbacks too.
-// Process.Signal, Kill, Pid and State may be called from any goroutine.
+// The package is for tasks of one loop; OnSignal is for its callbacks, too. Any
+// goroutine may call Process.Signal, Kill, Pid and State.
 //
-// In a simulated run there are no processes and no signals: every call fails with
-// an error that is errors.ErrUnsupported.
+// A simulated run has no processes and no signals: every call fails with an error
+// that wraps errors.ErrUnsupported.
 package proc
 
 import (
@@ -51,85 +50,86 @@ import (
 )
 
 var (
-	// ErrTooMuchOutput says that a child wrote more than Cmd.MaxOutput.
+	// ErrTooMuchOutput means that a child wrote more than Cmd.MaxOutput.
 	ErrTooMuchOutput = errors.New("proc: too much output")
-	// ErrAbandoned says that a run was torn down before it could see how a child
-	// ended. The child was killed.
+	// ErrAbandoned means that a run ended before the child's exit was known. The
+	// child was killed.
 	ErrAbandoned = errors.New("proc: the run ended before the process, which was killed")
-	// ErrClosed says that this side has closed what it now uses.
+	// ErrClosed means that the caller has closed the SignalReceiver.
 	ErrClosed = errors.New("proc: closed")
 )
 
-// Cmd is a program to run. Its fields mean what they do in os/exec, and it may be
-// used again, for the next process.
+// Cmd describes a program to run. Its fields mean what they mean in os/exec. A Cmd
+// may be used again, for another process.
 type Cmd struct {
-	// Path is the program. A name without a slash is looked up in the
-	// directories of $PATH when the process is started.
+	// Path is the program. A name without a slash is looked up in the directories of
+	// $PATH when the process is started.
 	Path string
 
-	// Args are the arguments, beginning with the program's own name. Empty
-	// means only that.
+	// Args are the arguments, starting with the program's own name. Empty means only
+	// that name.
 	Args []string
 
-	// Env is the environment, as "key=value"; of several with one key the last
-	// counts. Nil means that of this process.
+	// Env is the environment, as "key=value". If a key occurs several times, the
+	// last entry counts. Nil means the environment of this process.
 	Env []string
 
-	// Dir is the directory to run in; "" means that of this process.
+	// Dir is the working directory. Empty means that of this process.
 	Dir string
 
-	// Stdin is what the process reads. Nil is the null device; an *os.File is
-	// handed to the process; Pipe makes Process.Stdin. Anything else is copied
-	// to the process by a task, until it ends or the process has: it is read on
-	// the loop, and so must not block. What tasks wait for, like a stream.Conn,
-	// does not.
+	// Stdin is the standard input. Nil means the null device. An *os.File is passed
+	// to the process. Pipe creates Process.Stdin. A task copies from any other
+	// reader to the process, until the reader or the process ends. That task reads
+	// on the loop, so the reader must not block; a stream.Conn and other readers
+	// that suspend the task do not.
 	Stdin io.Reader
 
-	// Stdout and Stderr are where the process writes to, each like Stdin: what
-	// it writes is copied by a task. If both are the same writer, the process
-	// has one descriptor for both.
+	// Stdout and Stderr are the standard output and standard error, handled like
+	// Stdin: a task copies the output to a writer. If both are the same writer, the
+	// process has one descriptor for both.
 	Stdout, Stderr io.Writer
 
-	// ExtraFiles are open files that the process inherits, from descriptor 3 on.
+	// ExtraFiles are open files that the process inherits, starting at descriptor 3.
 	ExtraFiles []*os.File
 
-	// SysProcAttr are attributes of the system. Nil means none.
+	// SysProcAttr holds system-specific attributes. Nil means none.
 	SysProcAttr *syscall.SysProcAttr
 
-	// Cancel asks the process to end when its scope is cancelled or left. It is
-	// called on the loop and must not wait. Nil sends SIGTERM.
+	// Cancel asks the process to exit when its scope is cancelled or ends. It runs
+	// on the loop and must not wait. Nil sends SIGTERM.
 	Cancel func(p *Process) error
 
-	// Grace is how long after that the process may take, and who has inherited
-	// its pipes, before it is killed and the pipes are closed. Zero means 3
-	// seconds, less than a run's own Grace; negative means none.
+	// Grace is how long the process may then continue, and any process that has
+	// inherited its pipes. After that, the process is killed and the pipes are
+	// closed. Zero means 3 seconds, which is less than a run's own Grace; negative
+	// means no grace period.
 	Grace time.Duration
 
-	// MaxOutput is how many bytes Output and CombinedOutput take: a process
-	// that writes more is killed. Zero means 16 MiB.
+	// MaxOutput limits the number of bytes that Output and CombinedOutput return. A
+	// process that writes more is killed. Zero means 16 MiB.
 	MaxOutput int
 
-	noHandle bool // for tests: as on systems without pidfds
+	noPidfd bool // for tests: as on systems without pidfds
 }
 
-// Command is a program and its arguments.
+// Command returns a Cmd for a program and its arguments.
 func Command(name string, args ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, args...)}
 }
 
-// Pipe as a Cmd's Stdin, Stdout or Stderr asks for a pipe to the process, which is
-// then the field of that name of Process.
+// Pipe, as a Cmd's Stdin, Stdout or Stderr, requests a pipe to the process. The
+// field of that name in Process is its other end.
 var Pipe pipe
 
 type pipe struct{}
 
-var errPipe = errors.New("proc: Pipe is no stream; see Process.Stdin, Stdout and Stderr")
+var errPipe = errors.New("proc: Pipe cannot be read or written; use Process.Stdin, Stdout and Stderr")
 
 func (pipe) Read([]byte) (int, error)  { return 0, errPipe }
 func (pipe) Write([]byte) (int, error) { return 0, errPipe }
 
-// defaultGrace is below a run's, so that a child that does not heed SIGTERM is
-// killed, and seen to end, in a run that is cancelled as a whole.
+// defaultGrace is less than a run's grace period, so that in a cancelled run a child
+// that ignores SIGTERM is killed and reaped in time.
 const defaultGrace = 3 * time.Second
 
 func (c *Cmd) grace() time.Duration {
@@ -139,14 +139,14 @@ func (c *Cmd) grace() time.Duration {
 	return c.Grace
 }
 
-// Run starts the process and waits for its end, and for all of its output to be
-// copied. If the process fails, the error is an *exec.ExitError.
+// Run starts the process and waits until it has exited and all its output is copied.
+// If the process fails, the error is an *exec.ExitError.
 //
-// If ctx is cancelled, Run ends the process as its Cmd says, waits for that, and
+// If ctx is cancelled, Run ends the process as the Cmd says, waits for its exit, and
 // returns the cancellation.
 func (c *Cmd) Run(ctx context.Context) error {
 	if c.Stdin == Pipe || c.Stdout == Pipe || c.Stderr == Pipe {
-		panic("proc: Run with a Pipe, which nobody could use; see Start")
+		panic("proc: Run with a Pipe, which the caller cannot use; call Start")
 	}
 	p, err := c.Start(ctx)
 	if err != nil {
@@ -162,10 +162,10 @@ func (c *Cmd) Run(ctx context.Context) error {
 	return err
 }
 
-// refuse is the error where there is no real system.
-func refuse(l *loop.Loop, what string) error {
+// checkSupported returns an error in a simulated run.
+func checkSupported(l *loop.Loop, what string) error {
 	if l.Kernel().Real() {
 		return nil
 	}
-	return fmt.Errorf("proc: no %s where there is no real system below (a simulated run): %w", what, errors.ErrUnsupported)
+	return fmt.Errorf("proc: no %s in a simulated run: %w", what, errors.ErrUnsupported)
 }

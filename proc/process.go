@@ -13,50 +13,50 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// Process is a child process. Cmd.Start makes one.
+// Process is a child process, created by Cmd.Start.
 type Process struct {
-	// Stdin, Stdout and Stderr are the other ends of the child's pipes, where
-	// its Cmd asked for one by Pipe, and nil elsewhere. They stay open when the
-	// process has ended, so that what it wrote can be read; Close closes them,
-	// and so does the end of the scope that the process belongs to.
+	// Stdin, Stdout and Stderr are our ends of the child's pipes, where its Cmd has
+	// Pipe, and nil otherwise. They stay open after the process has exited, so that
+	// its output can be read. Close closes them, and so does the end of the scope
+	// that the process belongs to.
 	Stdin          *stream.Conn
 	Stdout, Stderr *stream.Conn
 
 	cmd   Cmd
 	l     *loop.Loop
 	child *os.Process
-	state atomic.Pointer[os.ProcessState] // set when it has ended
+	state atomic.Pointer[os.ProcessState] // set when it has exited
 
 	// Loop goroutine only.
-	waits    waiting           // for the end of the child
-	exited   spindle.Lot       // who waits for that: supervise
-	waiters  spindle.Lot       // who waits for all of it
-	over     bool              // nothing is left of it
-	canceled bool              // it was asked to end
-	gaveUp   bool              // it was killed, or is not wanted any more
-	failure  error             // why its end is not known
-	copyErr  error             // the first of the copying
-	pipes    [3]*stream.Conn   // our ends
-	copies   [3]*spindle.Scope // of the tasks that copy, while they do
-	grace    loop.Timer
-	unbind   func() bool // from the scope it belongs to
+	exitWatch  exitWatch         // detects the child's exit
+	exited     spindle.Lot       // supervise, waiting for the exit
+	waiters    spindle.Lot       // tasks in Wait
+	finished   bool              // it has exited and all copying is done
+	canceled   bool              // it was asked to exit
+	terminated bool              // terminate or abandon was called
+	waitErr    error             // why its exit state is unknown
+	copyErr    error             // first error of a copying task
+	pipes      [3]*stream.Conn   // our ends
+	copyScopes [3]*spindle.Scope // of the running copying tasks
+	grace      loop.Timer
+	unbind     func() bool // from the scope it belongs to
 }
 
-// begin takes a child over that has just been started.
-func (p *Process) begin(ctx context.Context, child *os.Process) {
+// adopt makes p the owner of a child that has just been started.
+func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	p.child = child
-	stationOf(p.l).children[p] = true
-	p.show()
-	p.waits.begin(p)
+	loopStateOf(p.l).children[p] = true
+	p.exposePipes()
+	p.exitWatch.start(p)
 	p.unbind = p.l.Kernel().AfterFunc(ctx, func() {
-		_ = p.l.PostWith(loop.DropAtClose, p.cancel) // LoopClosing ends the process otherwise
+		_ = p.l.PostWith(loop.DropAtClose, p.cancel) // if the loop closes first, LoopClosing ends the process
 	})
 	name := "process " + filepath.Base(p.cmd.Path)
 	spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
 }
 
-// show gives the user those pipes that the Cmd asked for.
-func (p *Process) show() {
+// exposePipes sets the exported fields for the pipes that the Cmd requested.
+func (p *Process) exposePipes() {
 	c := &p.cmd
 	if c.Stdin == Pipe {
 		p.Stdin = p.pipes[0]
@@ -69,69 +69,70 @@ func (p *Process) show() {
 	}
 }
 
-// Pid is the number of the process.
+// Pid returns the process ID.
 func (p *Process) Pid() int { return p.child.Pid }
 
-// Signal sends a signal to the process. If that has ended, it fails with
+// Signal sends a signal to the process. If the process has exited, Signal fails with
 // os.ErrProcessDone.
 func (p *Process) Signal(sig os.Signal) error { return p.child.Signal(sig) }
 
-// Kill ends the process at once. If that has ended, it fails with
+// Kill kills the process. If the process has exited, Kill fails with
 // os.ErrProcessDone.
 func (p *Process) Kill() error { return p.child.Kill() }
 
-// State tells how the process ended; nil if it has not.
+// State returns the exit state of the process, or nil if it has not exited.
 func (p *Process) State() *os.ProcessState { return p.state.Load() }
 
-// Wait waits until the process has ended, and all that a task copies for it was
-// copied. If the process fails, the error is an *exec.ExitError; if it does not,
-// that of the copying. A Wait that is cancelled does nothing to the process. Any
-// number of tasks may wait, at any time.
+// Wait waits until the process has exited and all its copying tasks are done. If the
+// process fails, the error is an *exec.ExitError; otherwise it is the first error of
+// a copying task, if any. Cancelling a Wait does not affect the process. Any number
+// of tasks may wait, at any time.
 //
-// A process that writes into a Pipe waits for somebody to read. So whoever reads
-// neither Stdout nor Stderr may wait for ever.
+// A process that writes to a Pipe blocks until its output is read. So Wait may wait
+// forever if no task reads Stdout or Stderr.
 func (p *Process) Wait(ctx context.Context) error {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return err
 	}
-	for !p.over {
+	for !p.finished {
 		if err := p.waiters.Wait(ctx, "Process.Wait"); err != nil {
 			return err
 		}
 	}
 	state := p.state.Load()
 	switch {
-	case p.failure != nil:
-		return p.failure
+	case p.waitErr != nil:
+		return p.waitErr
 	case !state.Success():
 		return &exec.ExitError{ProcessState: state}
 	}
 	return p.copyErr
 }
 
-// Close kills the process if it still runs, and closes its pipes. It does not wait;
-// Wait does. After it, the process needs no more care. To be deferred.
+// Close kills the process if it is still running, and closes its pipes. It does not
+// wait; Wait does. Calling Wait after Close is optional. Close is meant to be
+// deferred.
 func (p *Process) Close() error {
 	if p.l.Foreign() {
-		panic("proc: Process.Close called from a goroutine that is not its loop's; Kill may be")
+		panic("proc: Process.Close called from a goroutine that is not its loop's; call Kill instead")
 	}
 	p.unbind()
-	p.giveUp()
+	p.terminate()
 	return nil
 }
 
-// cancel ends the process in order: its scope was cancelled, or has ended.
+// cancel asks the process to exit, because its scope was cancelled or has ended.
 func (p *Process) cancel() {
-	if p.over {
+	if p.finished {
 		p.closePipes()
 		return
 	}
-	if p.canceled || p.gaveUp {
+	if p.canceled || p.terminated {
 		return
 	}
 	p.canceled = true
-	p.grace = p.l.CallLater(p.cmd.grace(), p.giveUp)
-	if p.state.Load() != nil { // who inherited its pipes goes on
+	p.grace = p.l.CallLater(p.cmd.grace(), p.terminate)
+	if p.state.Load() != nil { // processes that inherited its pipes are still running
 		return
 	}
 	if p.cmd.Cancel != nil {
@@ -141,14 +142,14 @@ func (p *Process) cancel() {
 	p.Signal(syscall.SIGTERM)
 }
 
-// giveUp is the end of patience.
-func (p *Process) giveUp() {
+// terminate kills the process, cancels its copying tasks and closes its pipes.
+func (p *Process) terminate() {
 	if p.State() == nil {
 		p.Kill()
 	}
-	p.gaveUp = true
+	p.terminated = true
 	p.grace.Cancel()
-	for _, s := range p.copies {
+	for _, s := range p.copyScopes {
 		if s != nil {
 			s.Cancel(nil)
 		}
@@ -164,61 +165,61 @@ func (p *Process) closePipes() {
 	}
 }
 
-// ended is called when the child has: it was waited for.
-func (p *Process) ended(state *os.ProcessState, err error) {
-	if p.over {
+// onExit records that the child has exited and was reaped.
+func (p *Process) onExit(state *os.ProcessState, err error) {
+	if p.finished {
 		return
 	}
 	p.state.Store(state)
-	p.failure = err
+	p.waitErr = err
 	p.exited.Wake(1)
 }
 
-// supervise is the task that sees a process through. It heeds no cancellation: a
-// child has to be waited for.
+// supervise is the task that follows a process to its end. It ignores cancellation,
+// because a child has to be reaped.
 func (p *Process) supervise(ctx context.Context) error {
 	defer p.finish()
 	return spindle.Shield(ctx, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			p.copyAll(n)
-			for p.State() == nil && p.failure == nil {
+			for p.State() == nil && p.waitErr == nil {
 				if err := p.exited.Wait(ctx, "its end"); err != nil {
 					return err
 				}
 			}
-			if feeding := p.copies[0]; feeding != nil {
-				feeding.Cancel(nil) // nobody reads
+			if stdin := p.copyScopes[0]; stdin != nil {
+				stdin.Cancel(nil) // the child reads no more
 			}
 			return nil
 		})
 	})
 }
 
-// finish is the end of supervise. If that was made to exit, or a copier's panic
-// has ended it, the child is abandoned.
+// finish runs when supervise ends. If supervise was made to exit or ended by a panic
+// of a copying task, finish abandons the child.
 func (p *Process) finish() {
-	if p.State() == nil && p.failure == nil {
+	if p.State() == nil && p.waitErr == nil {
 		p.abandon()
 	}
-	p.over = true
+	p.finished = true
 	p.grace.Cancel()
-	delete(stationOf(p.l).children, p)
-	if p.canceled || p.gaveUp {
+	delete(loopStateOf(p.l).children, p)
+	if p.canceled || p.terminated {
 		p.closePipes()
 	}
 	if p.Stdin == nil && p.Stdout == nil && p.Stderr == nil {
-		p.unbind() // nothing is left that its scope could end
+		p.unbind() // the scope has nothing left to end
 	}
 	p.waiters.Wake(1 << 30)
 }
 
-// abandon kills the child, which nobody will see the end of.
+// abandon kills the child and leaves its exit state unknown.
 func (p *Process) abandon() {
-	p.over = true
-	p.failure = ErrAbandoned
-	p.gaveUp = true
+	p.finished = true
+	p.waitErr = ErrAbandoned
+	p.terminated = true
 	p.Kill()
-	p.waits.leave(p.l, p.child)
+	p.exitWatch.detach(p.l, p.child)
 	p.grace.Cancel()
 	p.unbind()
 }

@@ -23,7 +23,7 @@ const tenMB = 10 << 20
 var tenMegabytes = pattern(tenMB)
 
 func TestExitStatus(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		if err := w.role("exit", "0").Run(ctx); err != nil {
 			t.Errorf("success: %v", err)
 		}
@@ -36,7 +36,7 @@ func TestExitStatus(t *testing.T) {
 }
 
 func TestMuchOutputOnBothPipesAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		var errs bytes.Buffer
 		flood := fmt.Sprintf("head -c %d /dev/zero", tenMB)
 		cmd := w.cmd(proc.Command("sh", "-c", flood+" & "+flood+" >&2; wait"))
@@ -50,7 +50,7 @@ func TestMuchOutputOnBothPipesAtOnce(t *testing.T) {
 }
 
 func TestCombinedOutputHasBothInOrder(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("sh", "-c", "for i in 1 2 3 4 5; do echo $i; echo $i >&2; done"))
 		if out, err := cmd.CombinedOutput(ctx); strings.ReplaceAll(string(out), "\n", "") != "1122334455" || err != nil {
 			t.Errorf("%q, %v", out, err)
@@ -64,7 +64,7 @@ func TestCombinedOutputHasBothInOrder(t *testing.T) {
 }
 
 func TestInputIsEchoed(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("cat"))
 		want := tenMegabytes
 		cmd.Stdin = bytes.NewReader(want)
@@ -76,9 +76,9 @@ func TestInputIsEchoed(t *testing.T) {
 	})
 }
 
-// TestPipesAreConns: the same by hand, with a task for each direction.
+// TestPipesAreConns uses pipes directly, with a task for each direction.
 func TestPipesAreConns(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("cat"))
 		cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
 		p, err := cmd.Start(ctx)
@@ -87,7 +87,7 @@ func TestPipesAreConns(t *testing.T) {
 		}
 		defer p.Close()
 		if p.Stderr != nil {
-			t.Error("a pipe that nobody asked for")
+			t.Error("there is a pipe that was not requested")
 		}
 		want := tenMegabytes
 		n.Go(func(context.Context) error {
@@ -102,9 +102,9 @@ func TestPipesAreConns(t *testing.T) {
 	})
 }
 
-// TestOneProcessFeedsAnother: what one writes is another's Stdin.
+// TestOneProcessFeedsAnother uses the output of one process as the input of another.
 func TestOneProcessFeedsAnother(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		first := w.role("flood", "1048576")
 		first.Stdout = proc.Pipe
 		p, err := first.Start(ctx)
@@ -122,9 +122,10 @@ func TestOneProcessFeedsAnother(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce, and as many again: nobody keeps a place in the queue.
+// TestManyAtOnce runs many processes twice, to check that each slot in the queue is
+// released.
 func TestManyAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		for _, count := range []int{200, 3} {
 			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for i := range count {
@@ -149,9 +150,9 @@ func TestManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestTheLoopTurnsMeanwhile: the child ends only after others had many turns.
-func TestTheLoopTurnsMeanwhile(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestLoopRunsMeanwhile: the child exits only after other tasks have had many turns.
+func TestLoopRunsMeanwhile(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		r, wr, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -171,13 +172,13 @@ func TestTheLoopTurnsMeanwhile(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeStarted(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
 	if err := os.WriteFile(plain, []byte("no program"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		nowhere := w.role("exit", "0")
 		nowhere.Dir = filepath.Join(dir, "nowhere")
 		for _, c := range []struct {
@@ -191,7 +192,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 			{"no program", w.cmd(proc.Command(plain)), fs.ErrPermission},
 			{"unknown directory", nowhere, fs.ErrNotExist},
 		} {
-			c.cmd.Stdin, c.cmd.Stdout = proc.Pipe, proc.Pipe // must not be left open
+			c.cmd.Stdin, c.cmd.Stdout = proc.Pipe, proc.Pipe // must not stay open
 			if p, err := c.cmd.Start(ctx); p != nil || !errors.Is(err, c.want) {
 				t.Errorf("%s: %v", c.name, err)
 			}
@@ -200,18 +201,18 @@ func TestWhatCannotBeStarted(t *testing.T) {
 	})
 }
 
-func TestSurroundings(t *testing.T) {
+func TestEnvironmentAndFiles(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("env", "COLOUR")
 		cmd.Env = append(cmd.Env, "COLOUR=red", "COLOUR=blue")
 		cmd.Dir = dir
 		out, err := cmd.Output(ctx)
 		if string(out) != "blue "+dir {
-			t.Errorf("the child says %q", out)
+			t.Errorf("the child printed %q", out)
 		}
 		if err != nil {
 			return err
@@ -229,16 +230,16 @@ func TestSurroundings(t *testing.T) {
 		f.Close()
 		extra, err := io.ReadAll(r)
 		if string(extra) != "to descriptor 3" {
-			t.Errorf("descriptor 3 brought %q", extra)
+			t.Errorf("read %q from descriptor 3", extra)
 		}
 		return err
 	})
 }
 
-// TestFilesAreHandedOver: no task copies between a file and the child.
-func TestFilesAreHandedOver(t *testing.T) {
+// TestFilesArePassedOn checks that no task copies between a file and the child.
+func TestFilesArePassedOn(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		f, err := os.Create(name)
 		if err != nil {
 			return err
@@ -246,21 +247,21 @@ func TestFilesAreHandedOver(t *testing.T) {
 		defer f.Close()
 		cmd := w.role("fail")
 		cmd.Stdout, cmd.Stderr = f, f
-		cmd.Stdin = (*os.File)(nil) // as good as none
+		cmd.Stdin = (*os.File)(nil) // the same as nil
 		var exit *exec.ExitError
 		if err := cmd.Run(ctx); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 			t.Error(err)
 		}
 		text, err := os.ReadFile(name)
 		if string(text) != "some output\nwhat went wrong\n" {
-			t.Errorf("the file has %q", text)
+			t.Errorf("the file contains %q", text)
 		}
 		return err
 	})
 }
 
-func TestOutputTellsWhatWentWrong(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+func TestOutputIncludesStderr(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("fail")
 		for range 2 { // a Cmd can be used again
 			out, err := cmd.Output(ctx)
@@ -273,9 +274,9 @@ func TestOutputTellsWhatWentWrong(t *testing.T) {
 	})
 }
 
-// TestOutputHasALimit: a child that never stops is stopped.
+// TestOutputHasALimit checks that a child with endless output is killed.
 func TestOutputHasALimit(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("sh", "-c", "trap '' PIPE; while :; do echo much too much; done"))
 		cmd.MaxOutput = 100_000
 		out, err := cmd.Output(ctx)
@@ -285,7 +286,7 @@ func TestOutputHasALimit(t *testing.T) {
 		exact := w.role("flood", "4096")
 		exact.MaxOutput = 4096
 		if out, err := exact.Output(ctx); len(out) != 4096 || err != nil {
-			t.Errorf("just enough: %d bytes, %v", len(out), err)
+			t.Errorf("output of the limit's size: %d bytes, %v", len(out), err)
 		}
 		return nil
 	})

@@ -13,24 +13,24 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// subscription is one wish to be told of signals. Loop goroutine only.
+// subscription delivers signals to one receiver. Loop goroutine only.
 type subscription struct {
-	st     *station
-	ch     chan os.Signal
-	tell   func(os.Signal)
-	closed bool
+	st      *loopState
+	ch      chan os.Signal
+	deliver func(os.Signal)
+	closed  bool
 }
 
-// ahead is how many signals os/signal may be ahead of the goroutine that brings
-// them to the loop. More than there are kinds, it is enough: of one kind the
-// runtime itself keeps only one.
-const ahead = 256
+// signalBuffer is the capacity of the channel from os/signal to the goroutine that
+// posts to the loop. It exceeds the number of signals, which is enough: the runtime
+// keeps only one pending signal of each kind.
+const signalBuffer = 256
 
-func (st *station) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscription, error) {
+func (st *loopState) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscription, error) {
 	if len(sigs) == 0 {
-		panic("proc: no signals named") // to os/signal it would mean all, those of the runtime too
+		panic("proc: no signals named") // os/signal would subscribe to all signals, including the runtime's
 	}
-	if err := refuse(st.l, "signals"); err != nil {
+	if err := checkSupported(st.l, "signals"); err != nil {
 		return nil, err
 	}
 	for _, sig := range sigs {
@@ -38,15 +38,15 @@ func (st *station) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscript
 			return nil, fmt.Errorf("proc: signal %q cannot be caught: %w", sig, syscall.EINVAL)
 		}
 	}
-	s := &subscription{st: st, ch: make(chan os.Signal, ahead), tell: tell}
+	s := &subscription{st: st, ch: make(chan os.Signal, signalBuffer), deliver: tell}
 	st.subscriptions[s] = true
 	signal.Notify(s.ch, sigs...)
 	st.l.Kernel().Start(func() {
 		for sig := range s.ch {
-			// A signal that comes as the loop is closed has no receiver.
+			// A signal that arrives while the loop closes has no receiver.
 			_ = st.l.PostWith(loop.DropAtClose, func() {
 				if !s.closed {
-					s.tell(sig)
+					s.deliver(sig)
 				}
 			})
 		}
@@ -61,42 +61,42 @@ func (s *subscription) close() {
 	s.closed = true
 	delete(s.st.subscriptions, s)
 	signal.Stop(s.ch)
-	close(s.ch) // nothing is sent to it any more
+	close(s.ch) // signal.Stop has ended all sends
 }
 
-// OnSignal has fn called on the loop for each of the signals that comes, until stop
-// is called or the loop closed. Any number may be told of one signal. When nobody
-// wants to be told any more, the signal does again what it did before. Both are for
-// the loop's goroutine. It is asyncio's add_signal_handler.
+// OnSignal calls fn on the loop for each of the signals that arrives, until stop is
+// called or the loop is closed. Several receivers may subscribe to one signal. When
+// the last one unsubscribes, the signal has its previous effect again. OnSignal and
+// stop must be called on the loop's goroutine. It corresponds to asyncio's
+// add_signal_handler.
 //
-// Signals of one kind that come faster than they are told may be one, as os/signal
-// has it; none that comes alone is lost. It fails for SIGKILL and SIGSTOP, and with
-// what is errors.ErrUnsupported where there is no real system below. No signals at
-// all panic.
+// As in os/signal, signals of one kind that arrive in quick succession may be
+// delivered as one; a single signal is never lost. OnSignal fails for SIGKILL and
+// SIGSTOP, and in a simulated run with an error that wraps errors.ErrUnsupported. It
+// panics if no signals are given.
 func OnSignal(l *loop.Loop, fn func(os.Signal), sigs ...os.Signal) (stop func(), err error) {
 	if fn == nil {
 		panic("proc: OnSignal with a nil function")
 	}
-	s, err := stationOf(l).subscribe(sigs, fn)
+	s, err := loopStateOf(l).subscribe(sigs, fn)
 	if err != nil {
 		return nil, err
 	}
 	return s.close, nil
 }
 
-// SignalReceiver is signals as events: Signals makes one. It is for tasks of one
-// loop.
+// SignalReceiver receives signals in the tasks of one loop. Signals creates one.
 type SignalReceiver struct {
 	sub    *subscription
 	unbind func() bool
 
 	// Loop goroutine only.
-	came    []os.Signal
-	waiting spindle.Lot
+	pending []os.Signal
+	waiters spindle.Lot
 }
 
-// Signals receives signals from now on, until Close, or the end of the scope that
-// ctx is:
+// Signals returns a receiver for signals that arrive from now on, until Close or the
+// end of ctx's scope:
 //
 //	sigs, err := proc.Signals(ctx, os.Interrupt, syscall.SIGTERM)
 //	if err != nil {
@@ -107,53 +107,53 @@ type SignalReceiver struct {
 //		…
 //	}
 //
-// Several receivers each get every signal. It fails as OnSignal does. It is Trio's
-// open_signal_receiver.
+// Each of several receivers gets every signal. Signals fails as OnSignal does. It
+// corresponds to Trio's open_signal_receiver.
 func Signals(ctx context.Context, sigs ...os.Signal) (*SignalReceiver, error) {
 	l := spindle.LoopOf(ctx)
 	r := &SignalReceiver{}
 	var err error
-	if r.sub, err = stationOf(l).subscribe(sigs, r.tell); err != nil {
+	if r.sub, err = loopStateOf(l).subscribe(sigs, r.deliver); err != nil {
 		return nil, err
 	}
 	r.unbind = l.Kernel().AfterFunc(ctx, func() {
-		_ = l.PostWith(loop.DropAtClose, r.end) // LoopClosing ends it otherwise
+		_ = l.PostWith(loop.DropAtClose, r.stop) // if the loop closes first, LoopClosing closes the subscription
 	})
 	return r, nil
 }
 
-// mostKept is how many signals wait to be asked for. From then on one of a kind
-// that waits already is not kept: it would tell nothing new.
-const mostKept = 1024
+// maxPending limits the queue of pending signals. Beyond it, a signal of a kind that
+// is already pending is dropped: it would carry no news.
+const maxPending = 1024
 
-func (r *SignalReceiver) tell(sig os.Signal) {
-	if len(r.came) >= mostKept && slices.Contains(r.came, sig) {
+func (r *SignalReceiver) deliver(sig os.Signal) {
+	if len(r.pending) >= maxPending && slices.Contains(r.pending, sig) {
 		return
 	}
-	r.came = append(r.came, sig)
-	r.waiting.Wake(1)
+	r.pending = append(r.pending, sig)
+	r.waiters.Wake(1)
 }
 
-// Next waits for a signal. After Close it fails with ErrClosed.
+// Next waits for a signal and returns it. After Close it fails with ErrClosed.
 func (r *SignalReceiver) Next(ctx context.Context) (os.Signal, error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	for len(r.came) == 0 {
+	for len(r.pending) == 0 {
 		if r.sub.closed {
 			return nil, ErrClosed
 		}
-		if err := r.waiting.Wait(ctx, "SignalReceiver.Next"); err != nil {
+		if err := r.waiters.Wait(ctx, "SignalReceiver.Next"); err != nil {
 			return nil, err
 		}
 	}
-	sig := r.came[0]
-	r.came = r.came[1:]
+	sig := r.pending[0]
+	r.pending = r.pending[1:]
 	return sig, nil
 }
 
-// All yields the signals as they come, until Close. If ctx is cancelled, it yields
-// that and stops.
+// All yields the signals as they arrive, until Close. If ctx is cancelled, it yields
+// the cancellation and stops.
 func (r *SignalReceiver) All(ctx context.Context) iter.Seq2[os.Signal, error] {
 	return func(yield func(os.Signal, error) bool) {
 		for {
@@ -165,16 +165,16 @@ func (r *SignalReceiver) All(ctx context.Context) iter.Seq2[os.Signal, error] {
 	}
 }
 
-// Close ends the receiving: who waits in Next fails with ErrClosed, and if nobody
-// else receives a signal, it does again what it did before.
+// Close stops receiving. Pending calls of Next fail with ErrClosed. A signal without
+// other receivers has its previous effect again.
 func (r *SignalReceiver) Close() error {
 	r.unbind()
-	r.end()
+	r.stop()
 	return nil
 }
 
-func (r *SignalReceiver) end() {
+func (r *SignalReceiver) stop() {
 	r.sub.close()
-	r.came = nil
-	r.waiting.Wake(1 << 30)
+	r.pending = nil
+	r.waiters.Wake(1 << 30)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/proc"
 )
 
@@ -25,7 +26,7 @@ func send(t *testing.T, sigs ...syscall.Signal) {
 }
 
 func TestSeveralSignalsAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		want := []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
 		sigs, err := proc.Signals(ctx, want[0], want[1], want[2], want[3])
 		if err != nil {
@@ -51,9 +52,9 @@ func TestSeveralSignalsAtOnce(t *testing.T) {
 	})
 }
 
-// TestNoSignalIsLost: each is answered before the next.
+// TestNoSignalIsLost sends each signal after the previous one was received.
 func TestNoSignalIsLost(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		sigs, err := proc.Signals(ctx, syscall.SIGUSR1)
 		if err != nil {
 			return err
@@ -71,7 +72,7 @@ func TestNoSignalIsLost(t *testing.T) {
 }
 
 func TestEveryReceiverGetsEverySignal(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		called := 0
 		stop, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) {
 			if !spindle.LoopOf(ctx).Owns() || spindle.Current(ctx) != nil {
@@ -117,10 +118,10 @@ func TestEveryReceiverGetsEverySignal(t *testing.T) {
 	})
 }
 
-// TestAReceiverEnds by Close, and with the scope it was made in; a wait for it by
-// cancellation too, which takes nothing.
-func TestAReceiverEnds(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestReceiverEnds covers Close, the end of the scope, and a cancelled wait, which
+// consumes no signal.
+func TestReceiverEnds(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		var sigs *proc.SignalReceiver
 		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) (err error) {
 			if sigs, err = proc.Signals(ctx, syscall.SIGUSR1); err != nil {
@@ -148,7 +149,7 @@ func TestAReceiverEnds(t *testing.T) {
 		}
 		n.Go(func(ctx context.Context) error {
 			for range sigs.All(ctx) {
-				t.Error("a signal from nowhere")
+				t.Error("an unexpected signal")
 			}
 			return nil
 		})
@@ -160,7 +161,7 @@ func TestAReceiverEnds(t *testing.T) {
 }
 
 func TestSignalsThatCannotBeCaught(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		for _, sig := range []os.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 			if _, err := proc.Signals(ctx, os.Interrupt, sig); !errors.Is(err, syscall.EINVAL) {
 				t.Errorf("%v: %v", sig, err)
@@ -170,9 +171,10 @@ func TestSignalsThatCannotBeCaught(t *testing.T) {
 	})
 }
 
-// TestSignalsAreRestored: after Close, a signal does again what it did before.
+// TestSignalsAreRestored checks that a signal has its previous effect again after
+// Close.
 func TestSignalsAreRestored(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("receive")
 		out, err := cmd.Output(ctx)
 		var exit *exec.ExitError
@@ -183,8 +185,8 @@ func TestSignalsAreRestored(t *testing.T) {
 	})
 }
 
-// receiveThenDie receives a signal in a task and in a callback, and then dies of
-// it; not of a hang-up, which nohup has processes ignore.
+// receiveThenDie receives a signal in a task and in a callback and then dies of it.
+// It does not use SIGHUP, which nohup makes processes ignore.
 func receiveThenDie([]string) int {
 	terminate := func() { syscall.Kill(os.Getpid(), syscall.SIGTERM) }
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -201,7 +203,7 @@ func receiveThenDie([]string) int {
 	if err == nil {
 		err = spindle.Run(context.Background(), func(ctx context.Context) error {
 			came := spindle.NewFuture[os.Signal](ctx)
-			// It ends with the loop.
+			// The end of the loop ends the subscription.
 			if _, err := proc.OnSignal(spindle.LoopOf(ctx), func(sig os.Signal) { came.Resolve(sig) }, syscall.SIGTERM); err != nil {
 				return err
 			}
@@ -215,6 +217,59 @@ func receiveThenDie([]string) int {
 		fmt.Println(err)
 	}
 	terminate()
-	<-time.NewTimer(time.Hour).C // not for long
+	<-time.NewTimer(time.Hour).C // killed by the signal long before
 	return 0
+}
+
+// repeat runs a program many times and checks that every run ends without an
+// error.
+func repeat(t *testing.T, rounds int, program func(ctx context.Context) error) {
+	t.Helper()
+	for i := range rounds {
+		if err := spindle.Run(t.Context(), program); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+}
+
+// TestSignalsNeedNoClose checks that the end of the scope closes a receiver and that
+// this does not count as lost work, even at the end of the run with a signal
+// arriving at that moment.
+func TestSignalsNeedNoClose(t *testing.T) {
+	receive := func(ctx context.Context) error {
+		_, err := proc.Signals(ctx, syscall.SIGUSR1)
+		return err
+	}
+	t.Run("end of the run", func(t *testing.T) { repeat(t, 1000, receive) })
+	t.Run("end of a scope", func(t *testing.T) {
+		repeat(t, 1000, func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error { return receive(ctx) })
+		})
+	})
+	outer := make(chan os.Signal, 1)
+	notify(t, outer, syscall.SIGUSR1) // a late signal would end the program otherwise
+	t.Run("signal at the end", func(t *testing.T) {
+		repeat(t, 1000, func(ctx context.Context) error {
+			if err := receive(ctx); err != nil {
+				return err
+			}
+			send(t, syscall.SIGUSR1)
+			return nil
+		})
+	})
+	t.Run("OnSignal", func(t *testing.T) {
+		for i := range 1000 {
+			l, err := loop.New(loop.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := proc.OnSignal(l, func(os.Signal) {}, syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			send(t, syscall.SIGUSR1)
+			if err := l.Close(); err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+	})
 }

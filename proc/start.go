@@ -12,34 +12,34 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// Start starts the process and returns when it runs its program. The process
-// belongs to the scope that ctx is; see the package comment. It fails with
-// exec.ErrNotFound if there is no such program, and otherwise like os/exec. If ctx
-// is cancelled when the process has begun, it is there and is being ended.
+// Start starts the process and returns when the program runs. The process belongs to
+// the scope of ctx; see the package comment. Start fails with exec.ErrNotFound if
+// there is no such program, and otherwise like os/exec. If ctx is cancelled after
+// the process was started, Start returns it while it is being ended.
 func (c *Cmd) Start(ctx context.Context) (*Process, error) {
 	l := spindle.LoopOf(ctx)
-	if err := refuse(l, "processes"); err != nil {
+	if err := checkSupported(l, "processes"); err != nil {
 		return nil, err
 	}
 	p := &Process{cmd: *c, l: l}
-	b := &birth{l: l, cmd: &p.cmd}
-	defer b.leave()
-	child, err := b.wait(ctx)
+	s := &starter{l: l, cmd: &p.cmd}
+	defer s.end()
+	child, err := s.run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := spindle.Shield(ctx, func(ctx context.Context) error { return p.connect(ctx, b.ours) }); err != nil {
+	if err := spindle.Shield(ctx, func(ctx context.Context) error { return p.connect(ctx, s.parentEnds) }); err != nil {
 		p.closePipes()
 		return nil, err
 	}
-	b.child = nil // it is p's now
-	p.begin(ctx, child)
+	s.child = nil // p owns it now
+	p.adopt(ctx, child)
 	return p, nil
 }
 
-// connect makes Conns of our ends of the pipes.
-func (p *Process) connect(ctx context.Context, ours [3]*os.File) (err error) {
-	for i, f := range ours {
+// connect wraps our ends of the pipes in Conns.
+func (p *Process) connect(ctx context.Context, parentEnds [3]*os.File) (err error) {
+	for i, f := range parentEnds {
 		if f == nil {
 			continue
 		}
@@ -50,35 +50,35 @@ func (p *Process) connect(ctx context.Context, ours [3]*os.File) (err error) {
 	return nil
 }
 
-// birth is a process being started. That is for a worker: to fork waits for a
-// moment, and so do the search for the program and, on some systems, the making of
-// pipes while somebody else forks.
-type birth struct {
+// starter starts one process. A worker does that, because fork blocks for a moment,
+// and so do the search for the program and, on some systems, creating pipes while
+// another goroutine forks.
+type starter struct {
 	l   *loop.Loop
 	cmd *Cmd
 
-	// The worker's until it is done, then Start's.
-	ours, theirs [3]*os.File // ends of pipes; nil where there is none
+	// Owned by the worker until started is set, then by Start.
+	parentEnds, childEnds [3]*os.File // nil where there is no pipe
 
-	mu    sync.Mutex
-	left  bool        // nobody waits for the child any more
-	done  bool        // the worker is
-	child *os.Process // until somebody has taken it over
+	mu        sync.Mutex
+	abandoned bool        // Start has returned
+	started   bool        // the worker is done
+	child     *os.Process // until a Process owns it
 }
 
-// atOnce is how many children of a loop are being started at once. Go lets one
-// fork at a time, and while it does a processor is taken: with more, the loop would
-// wait for its turn behind all of them.
-const atOnce = 2
+// maxConcurrentStarts limits how many children of a loop are being started at once.
+// Go forks one at a time, and each fork occupies a processor. With more, the loop
+// would have to wait behind all of them.
+const maxConcurrentStarts = 2
 
-// wait has a worker start the child.
-func (b *birth) wait(ctx context.Context) (*os.Process, error) {
-	st := stationOf(b.l)
+// run starts the child on a worker and waits for it.
+func (s *starter) run(ctx context.Context) (*os.Process, error) {
+	st := loopStateOf(s.l)
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	if st.starting == atOnce {
-		if err := st.queue.Wait(ctx, "Cmd.Start"); err != nil { // its place is handed over
+	if st.starting == maxConcurrentStarts {
+		if err := st.queue.Wait(ctx, "Cmd.Start"); err != nil { // the slot is handed over
 			return nil, err
 		}
 	} else {
@@ -89,43 +89,43 @@ func (b *birth) wait(ctx context.Context) (*os.Process, error) {
 			st.starting--
 		}
 	}()
-	return spindle.Blocking(ctx, b.begin)
+	return spindle.Blocking(ctx, s.start)
 }
 
-// begin starts the child. It is for a worker.
-func (b *birth) begin() (*os.Process, error) {
-	child, err := b.fork()
-	closeAll(b.theirs)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.child, b.done = child, true
-	if b.left { // the task was made to exit meanwhile
-		b.clear()
+// start starts the child. It runs on a worker.
+func (s *starter) start() (*os.Process, error) {
+	child, err := s.fork()
+	closeAll(s.childEnds)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.child, s.started = child, true
+	if s.abandoned { // the task was made to exit meanwhile
+		s.cleanUp()
 		return nil, ErrAbandoned
 	}
 	return child, err
 }
 
-// leave is the end of Start, however that came.
-func (b *birth) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.left = true
-	if b.done {
-		b.clear()
+// end runs when Start returns or is made to exit.
+func (s *starter) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandoned = true
+	if s.started {
+		s.cleanUp()
 	}
 }
 
-// clear removes what nobody has taken over. A child is known to nobody else.
-func (b *birth) clear() {
-	closeAll(b.ours)
-	if b.child != nil {
-		bury(b.l, b.child)
+// cleanUp closes the pipes and kills the child if no Process owns it.
+func (s *starter) cleanUp() {
+	closeAll(s.parentEnds)
+	if s.child != nil {
+		killAndReap(s.l, s.child)
 	}
 }
 
-// bury kills a child that nobody will wait for, and has a goroutine do that.
-func bury(l *loop.Loop, child *os.Process) {
+// killAndReap kills a child without an owner and lets a goroutine reap it.
+func killAndReap(l *loop.Loop, child *os.Process) {
 	child.Kill()
 	l.Kernel().Start(func() { child.Wait() })
 }
@@ -138,23 +138,23 @@ func closeAll(files [3]*os.File) {
 	}
 }
 
-// fork makes the pipes and starts the child, by an exec.Cmd that is given files
-// alone: so it copies nothing, and starts no goroutine.
-func (b *birth) fork() (*os.Process, error) {
-	c := b.cmd
+// fork creates the pipes and starts the child. Its exec.Cmd has only files, so it
+// copies nothing and starts no goroutine.
+func (s *starter) fork() (*os.Process, error) {
+	c := s.cmd
 	x := exec.Command(c.Path)
 	if len(c.Args) > 0 {
 		x.Args = c.Args
 	}
 	x.Env, x.Dir, x.ExtraFiles, x.SysProcAttr = c.Env, c.Dir, c.ExtraFiles, c.SysProcAttr
-	in, err := b.fileFor(0, c.Stdin)
+	in, err := s.fileFor(0, c.Stdin)
 	if err != nil {
 		return nil, err
 	}
-	if in != nil { // an interface with a nil *os.File is not nil
+	if in != nil { // a nil *os.File in an interface is not nil
 		x.Stdin = in
 	}
-	out, err := b.fileFor(1, c.Stdout)
+	out, err := s.fileFor(1, c.Stdout)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func (b *birth) fork() (*os.Process, error) {
 		x.Stdout = out
 	}
 	errs := out
-	if !same(c.Stdout, c.Stderr) {
-		if errs, err = b.fileFor(2, c.Stderr); err != nil {
+	if !sameWriter(c.Stdout, c.Stderr) {
+		if errs, err = s.fileFor(2, c.Stderr); err != nil {
 			return nil, err
 		}
 	}
@@ -174,9 +174,9 @@ func (b *birth) fork() (*os.Process, error) {
 	return x.Process, err
 }
 
-// fileFor is the file that the child gets for what its Cmd says; nil means the null
-// device.
-func (b *birth) fileFor(which int, what any) (*os.File, error) {
+// fileFor returns the file that the child gets for a field of its Cmd. Nil means the
+// null device.
+func (s *starter) fileFor(which int, what any) (*os.File, error) {
 	if isNil(what) {
 		return nil, nil
 	}
@@ -188,11 +188,11 @@ func (b *birth) fileFor(which int, what any) (*os.File, error) {
 		return nil, err
 	}
 	if which == 0 {
-		b.theirs[which], b.ours[which] = r, w
+		s.childEnds[which], s.parentEnds[which] = r, w
 	} else {
-		b.theirs[which], b.ours[which] = w, r
+		s.childEnds[which], s.parentEnds[which] = w, r
 	}
-	return b.theirs[which], nil
+	return s.childEnds[which], nil
 }
 
 func isNil(what any) bool {
@@ -200,8 +200,9 @@ func isNil(what any) bool {
 	return what == nil || ok && f == nil
 }
 
-// same tells whether two writers are one. Those that cannot be compared are not.
-func same(a, b io.Writer) bool {
+// sameWriter reports whether a and b are the same writer. Writers that cannot be
+// compared are not.
+func sameWriter(a, b io.Writer) bool {
 	if isNil(a) || a == Pipe {
 		return false
 	}

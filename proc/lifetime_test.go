@@ -19,7 +19,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// ready starts a role and waits until it says that it is ready.
+// ready starts a role and waits until it prints that it is ready.
 func ready(t *testing.T, ctx context.Context, cmd *proc.Cmd) (*proc.Process, error) {
 	t.Helper()
 	cmd.Stdout = proc.Pipe
@@ -31,7 +31,7 @@ func ready(t *testing.T, ctx context.Context, cmd *proc.Cmd) (*proc.Process, err
 }
 
 func TestKilledBySignal(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			p, err := ready(t, ctx, w.role("forever"))
 			if err != nil {
@@ -51,20 +51,21 @@ func TestKilledBySignal(t *testing.T) {
 				}
 			}
 			if err := p.Kill(); err != os.ErrProcessDone {
-				t.Errorf("kill of the dead: %v", err)
+				t.Errorf("Kill after the exit: %v", err)
 			}
 		}
 		return nil
 	})
 }
 
-// TestCancellationEndsTheChild: politely, if it heeds that.
+// TestCancellationEndsTheChild covers children that exit on SIGTERM and children
+// that ignore it.
 func TestCancellationEndsTheChild(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		for _, c := range []struct {
 			role  string
 			grace time.Duration
-			sig   syscall.Signal // 0 means that it exits by itself
+			sig   syscall.Signal // 0 if the child exits by itself
 		}{{"forever", time.Hour, syscall.SIGTERM}, {"polite", time.Hour, 0}, {"stubborn", time.Millisecond, syscall.SIGKILL}, {"stubborn", -1, syscall.SIGKILL}} {
 			cmd := w.role(c.role)
 			cmd.Grace = c.grace
@@ -77,24 +78,24 @@ func TestCancellationEndsTheChild(t *testing.T) {
 				return p.Wait(ctx)
 			})
 			if err != nil {
-				t.Errorf("the scope ends with %v", err)
+				t.Errorf("the scope returned %v", err)
 			}
 			p.Wait(ctx)
 			if got := status(p); c.sig != 0 && got.Signal() != c.sig || c.sig == 0 && got.ExitStatus() != 0 {
 				t.Errorf("%s with grace %v: %v", c.role, c.grace, p.State())
 			}
 			if _, err := p.Stdout.Read(make([]byte, 1)); err == nil || err == io.EOF {
-				t.Errorf("its pipe is open: %v", err)
+				t.Errorf("the pipe is still open: %v", err)
 			}
 		}
 		return nil
 	})
 }
 
-// TestRunReturnsWhenTheChildIsGone, also if it is cancelled, and also from a
-// context of the standard library.
-func TestRunReturnsWhenTheChildIsGone(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestRunReturnsAfterTheChildExits covers a cancelled scope and a cancelled context
+// of the standard library.
+func TestRunReturnsAfterTheChildExits(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cancelAtFirstWord := func(cancel func()) *proc.Cmd {
 			cmd := w.role("stubborn")
 			cmd.Grace = time.Millisecond
@@ -110,7 +111,7 @@ func TestRunReturnsWhenTheChildIsGone(t *testing.T) {
 			return err
 		})
 		if err != nil {
-			t.Errorf("the scope does not know its own: %v", err)
+			t.Errorf("the scope did not absorb its cancellation: %v", err)
 		}
 		std, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -127,7 +128,7 @@ type writer func(p []byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestCancelledBeforeStart(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			s.Cancel(nil)
 			cmd := w.role("forever")
@@ -142,9 +143,10 @@ func TestCancelledBeforeStart(t *testing.T) {
 	})
 }
 
-// TestCancelledAtAnyTime: whenever it comes, nothing is left.
+// TestCancelledAtAnyTime checks that nothing remains, whenever the cancellation
+// comes.
 func TestCancelledAtAnyTime(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		for i := range 40 {
 			n.Go(func(ctx context.Context) error {
 				_, err := spindle.MoveOnAfter(ctx, time.Duration(i)*time.Millisecond/2, func(ctx context.Context) error {
@@ -164,7 +166,7 @@ func TestCancelledAtAnyTime(t *testing.T) {
 }
 
 func TestLeavingTheScopeEndsTheChild(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		var p *proc.Process
 		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) (err error) {
 			p, err = ready(t, ctx, w.role("forever"))
@@ -181,9 +183,9 @@ func TestLeavingTheScopeEndsTheChild(t *testing.T) {
 	})
 }
 
-// TestARunEndsItsChildren: everywhere looks for those that are left.
-func TestARunEndsItsChildren(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestRunEndsItsChildren relies on eachVariant to find children that remain.
+func TestRunEndsItsChildren(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		stubborn := w.role("stubborn")
 		stubborn.Grace = time.Millisecond
 		_, err := ready(t, ctx, stubborn)
@@ -192,8 +194,8 @@ func TestARunEndsItsChildren(t *testing.T) {
 	})
 }
 
-func TestCloseKillsAndNeedNotBeWaitedFor(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+func TestCloseKillsWithoutWait(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		p, err := ready(t, ctx, w.role("stubborn"))
 		if err != nil {
 			return err
@@ -208,11 +210,11 @@ func TestCloseKillsAndNeedNotBeWaitedFor(t *testing.T) {
 	})
 }
 
-func TestOwnCancel(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+func TestCmdCancel(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("forever")
 		cmd.Grace = time.Hour
-		cmd.Cancel = func(p *proc.Process) error { return p.Signal(syscall.SIGUSR1) } // it exits
+		cmd.Cancel = func(p *proc.Process) error { return p.Signal(syscall.SIGUSR1) } // makes the role exit
 		var p *proc.Process
 		spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) (err error) {
 			p, err = ready(t, ctx, cmd)
@@ -225,9 +227,9 @@ func TestOwnCancel(t *testing.T) {
 	})
 }
 
-// TestACancelledWaitLeavesTheChildAlone, and several may wait.
-func TestACancelledWaitLeavesTheChildAlone(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestCancelledWaitLeavesTheChildAlone also covers several waiters.
+func TestCancelledWaitLeavesTheChildAlone(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.cmd(proc.Command("cat"))
 		cmd.Stdin = proc.Pipe
 		p, err := cmd.Start(ctx)
@@ -252,9 +254,10 @@ func TestACancelledWaitLeavesTheChildAlone(t *testing.T) {
 	})
 }
 
-// TestInputThatNeverEndsHoldsNothingUp: the child has had enough.
-func TestInputThatNeverEndsHoldsNothingUp(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestEndlessInputDoesNotDelayTheExit: the child exits without reading all its
+// input.
+func TestEndlessInputDoesNotDelayTheExit(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		r, wr, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -276,10 +279,10 @@ func TestInputThatNeverEndsHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// TestAnHeirOfThePipeHoldsNothingUpForEver: the child has ended, but not who has
-// its output.
-func TestAnHeirOfThePipeHoldsNothingUpForEver(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestInheritedPipeDoesNotDelayForever: the child has exited, but a process that
+// inherited its output is running.
+func TestInheritedPipeDoesNotDelayForever(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		var out bytes.Buffer
 		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			cmd := w.cmd(proc.Command("sh", "-c", "sleep 3600 & echo $!"))
@@ -292,16 +295,16 @@ func TestAnHeirOfThePipeHoldsNothingUpForEver(t *testing.T) {
 		})
 		heir, _ := strconv.Atoi(strings.TrimSpace(out.String()))
 		if heir <= 0 || syscall.Kill(heir, syscall.SIGKILL) != nil {
-			t.Errorf("no heir: %q", out.String())
+			t.Errorf("the inheriting process printed %q", out.String())
 		}
 		return err
 	})
 }
 
-// TestAWriterThatWaitsHoldsNothingUpForEver: nobody reads what the child's output
-// is copied to.
-func TestAWriterThatWaitsHoldsNothingUpForEver(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestBlockedWriterDoesNotDelayForever: the output is copied to a connection that is
+// not read.
+func TestBlockedWriterDoesNotDelayForever(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		r, wr, err := stream.Pipe(ctx)
 		if err != nil {
 			return err
@@ -326,10 +329,11 @@ func TestAWriterThatWaitsHoldsNothingUpForEver(t *testing.T) {
 	})
 }
 
-// TestAFailingWriterIsTold, and so is the child: nobody reads any more.
-func TestAFailingWriterIsTold(t *testing.T) {
+// TestFailingWriter checks that Run returns the writer's error and that the child
+// learns that its output is not read.
+func TestFailingWriter(t *testing.T) {
 	oops := errors.New("oops")
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("fail")
 		cmd.Stdout = writer(func([]byte) (int, error) { return 0, oops })
 		var exit *exec.ExitError
@@ -344,15 +348,15 @@ func TestAFailingWriterIsTold(t *testing.T) {
 		cmd = w.cmd(proc.Command("cat", "/dev/zero"))
 		cmd.Stdout = writer(func([]byte) (int, error) { return 0, oops })
 		if err := cmd.Run(ctx); err == nil {
-			t.Error("it goes on for ever, and fails with nothing")
+			t.Error("an endless child returned no error")
 		}
 		return nil
 	})
 }
 
-// TestLinesAsTheyCome: a child's output need not end to be read.
-func TestLinesAsTheyCome(t *testing.T) {
-	everywhere(t, func(t *testing.T, w world, ctx context.Context, n *spindle.Nursery) error {
+// TestLinesAsTheyArrive reads a child's output while it is running.
+func TestLinesAsTheyArrive(t *testing.T) {
+	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		p, err := ready(t, ctx, w.role("polite"))
 		if err != nil {
 			return err
