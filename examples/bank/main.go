@@ -1,7 +1,7 @@
-// Command bank moves money between accounts that a server keeps. The client asks
-// again when it has no answer, so the server must know what it has done already.
-// The test beside it runs both in a simulated world, under a network that loses
-// answers, and finds out a server that does not.
+// Command bank transfers money between accounts that a server keeps. The client repeats an
+// order that was not confirmed, so the server must recognise orders that it has already
+// carried out. The test runs both in a simulated world with an unreliable network, and
+// finds the bug in a server that forgets.
 //
 //	go run ./examples/bank
 package main
@@ -42,13 +42,13 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// order is to move money. Its id is the client's, and stands for this order only.
+// order is one transfer. The client chooses the id, which is unique.
 type order struct {
 	id, from, to string
 	amount       int
 }
 
-// bank is accounts, and the orders that were carried out.
+// bank holds the accounts and the ids of the orders that were carried out.
 type bank struct {
 	balance map[string]int
 	done    map[string]bool
@@ -56,12 +56,12 @@ type bank struct {
 
 func newBank() *bank { return &bank{map[string]int{"alice": 100, "bob": 100}, map[string]bool{}} }
 
-// serve carries out the orders of one client.
+// serve carries out the orders of one connection.
 func (b *bank) serve(ctx context.Context, c *stream.Conn) error {
 	for in := bufio.NewReader(c); ; {
 		var o order
 		if _, err := fmt.Fscan(in, &o.id, &o.from, &o.to, &o.amount); err != nil {
-			return nil // the client has gone, or the network has
+			return nil // the client or the network has failed; the client will retry
 		}
 		if !b.done[o.id] {
 			b.done[o.id] = true
@@ -74,7 +74,7 @@ func (b *bank) serve(ctx context.Context, c *stream.Conn) error {
 	}
 }
 
-// transfer gives an order until it is confirmed.
+// transfer sends an order until it is confirmed.
 func transfer(ctx context.Context, address string, o order) error {
 	for {
 		err := spindle.FailAfter(ctx, time.Second, func(ctx context.Context) error {

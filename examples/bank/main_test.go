@@ -21,12 +21,12 @@ func TestTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out.String() != "alice 65 bob 135\n" {
-		t.Errorf("it says %q", out.String())
+		t.Errorf("it prints %q", out.String())
 	}
 }
 
-// world has a bank and its client on hosts of their own, and a network that is cut
-// now and then. Handle is the bank's; the accounts survive a crash.
+// world sets up a bank and a client on two hosts, with a network that is partitioned from
+// time to time. handle is the bank's handler. The accounts survive a crash.
 func world(handle func(b *bank) func(ctx context.Context, c *stream.Conn) error) func(w *sim.World) {
 	return func(w *sim.World) {
 		b, orders := newBank(), w.Amount("orders", 5)
@@ -39,7 +39,7 @@ func world(handle func(b *bank) func(ctx context.Context, c *stream.Conn) error)
 		})
 		given := 0
 		w.Host("client").Go(func(ctx context.Context) error {
-			for given < orders { // after a crash it goes on with the order that was not confirmed
+			for given < orders { // after a crash it continues with the unconfirmed order
 				if err := transfer(ctx, "bank:1000", order{fmt.Sprint("order", given), "alice", "bob", 10}); err != nil {
 					return err
 				}
@@ -61,14 +61,14 @@ func world(handle func(b *bank) func(ctx context.Context, c *stream.Conn) error)
 	}
 }
 
-// TestTheBankIsSound in 500 worlds.
+// TestTheBankIsSound runs 500 worlds.
 func TestTheBankIsSound(t *testing.T) {
 	sim.Explore(t, 500, world(func(b *bank) func(context.Context, *stream.Conn) error { return b.serve }))
 }
 
-// TestAForgetfulBankIsFoundOut: one that forgets what it has done. An ordinary test
-// would call sim.Explore, and fail with this story.
-func TestAForgetfulBankIsFoundOut(t *testing.T) {
+// TestAForgetfulBankIsDetected uses a bank that forgets the orders it has carried out. An
+// ordinary test would call sim.Explore, and fail with this story.
+func TestAForgetfulBankIsDetected(t *testing.T) {
 	forgetful := world(func(b *bank) func(context.Context, *stream.Conn) error {
 		return func(ctx context.Context, c *stream.Conn) error {
 			clear(b.done)
@@ -81,10 +81,10 @@ func TestAForgetfulBankIsFoundOut(t *testing.T) {
 	}
 	t.Logf("after %d seeds:\n%s", f.Runs, f.Story(""))
 	if n := len(f.World.Script()); n > 2 {
-		t.Errorf("its story needs %d faults", n)
+		t.Errorf("the shrunk failure has %d faults; want at most 2", n)
 	}
 	again := sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}.Find(t.Context(), forgetful)
 	if again == nil || again.Story("") != f.Story("") {
-		t.Errorf("run again it is another story: %+v", again)
+		t.Errorf("the second run differs: %+v", again)
 	}
 }

@@ -1,88 +1,85 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
-	"golang.org/x/sys/unix"
+	"github.com/spindleloop/spindle/stream"
 )
 
-// room is who is there. It needs no lock: only tasks of one loop touch it, and
-// they switch only where they wait, which say does not.
-type room struct{ guests []*guest }
+// room holds the guests. It needs no lock: only tasks of one loop use it, and they switch
+// only where they wait, which say does not.
+type room struct {
+	guests []*guest
+	lastID int
+}
 
 type guest struct {
+	id    int
 	lines *cosync.Sender[string]
-	stay  *spindle.Scope
+	scope *spindle.Scope // of the guest's two tasks
 }
 
-// queued is how many lines a guest may be behind.
-const queued = 64
+const (
+	queueLength = 64       // lines that a guest may be behind
+	lineLimit   = 64 << 10 // bytes
+)
 
-// say tells all but one.
-func (r *room) say(from *guest, line string) {
+// say sends a line to all guests but one.
+func (r *room) say(except *guest, format string, args ...any) {
+	line := fmt.Sprintf(format+"\n", args...)
 	for _, g := range r.guests {
-		if g != from && g.lines.TrySend(line+"\n") != nil {
-			g.stay.Cancel(nil) // its queue is full: too slow
+		if g != except && g.lines.TrySend(line) != nil {
+			g.scope.Cancel(nil) // the queue is full: the guest reads too slowly
 		}
 	}
 }
 
-// welcome is a guest's stay. The scope ends it from outside, the nursery from
-// inside: when one of the two tasks ends, so does the other.
-func (r *room) welcome(ctx context.Context, fd, id int) error {
-	defer unix.Close(fd)
-	return spindle.WithScope(ctx, func(ctx context.Context, stay *spindle.Scope) error {
-		tx, rx := cosync.NewChannel[string](queued)
-		me := &guest{tx, stay}
+// serve runs a guest's two tasks. When either ends, it cancels the nursery's scope, and so
+// the other; say cancels both.
+func (r *room) serve(ctx context.Context, c *stream.Conn) error {
+	r.lastID++
+	tx, rx := cosync.NewChannel[string](queueLength)
+	me := &guest{id: r.lastID, lines: tx}
+	err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+		me.scope = n.Scope()
 		r.guests = append(r.guests, me)
-		defer r.leave(me, id)
-		r.say(nil, fmt.Sprintf("* guest %d has come", id))
-
-		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			n.Go(func(ctx context.Context) error {
-				defer stay.Cancel(nil)
-				return deliver(ctx, rx, fd)
-			})
-			defer stay.Cancel(nil)
-			return r.listen(ctx, me, id, fd)
+		r.say(nil, "* guest %d has come", me.id)
+		n.Go(func(ctx context.Context) error {
+			defer n.Scope().Cancel(nil)
+			return write(ctx, c, rx)
 		})
+		defer n.Scope().Cancel(nil)
+		return r.read(me, c)
 	})
-}
-
-func (r *room) leave(me *guest, id int) {
 	r.guests = slices.DeleteFunc(r.guests, func(g *guest) bool { return g == me })
-	r.say(nil, fmt.Sprintf("* guest %d has left", id))
+	r.say(nil, "* guest %d has left", me.id)
+	return err
 }
 
-// listen passes on what a guest says.
-func (r *room) listen(ctx context.Context, me *guest, id, fd int) error {
-	lines := bufio.NewScanner(conn{ctx, fd})
-	for lines.Scan() {
-		r.say(me, fmt.Sprintf("guest %d: %s", id, lines.Text()))
-	}
-	if err := lines.Err(); !errors.Is(err, bufio.ErrTooLong) {
-		return err
-	}
-	return nil
-}
-
-// deliver writes what a guest is to read.
-func deliver(ctx context.Context, lines *cosync.Receiver[string], fd int) error {
-	for line, err := range lines.All(ctx) {
-		if err == nil {
-			_, err = io.WriteString(conn{ctx, fd}, line)
-		}
-		if errors.Is(err, io.ErrClosedPipe) {
-			return nil
-		}
+// read passes on a guest's lines until the connection ends or a line is too long.
+func (r *room) read(me *guest, c *stream.Conn) error {
+	lines := stream.NewReader(c, lineLimit)
+	for {
+		line, err := lines.ReadLine()
 		if err != nil {
+			return err
+		}
+		r.say(me, "guest %d: %s", me.id, line)
+	}
+}
+
+// write writes the queued lines to a guest.
+func write(ctx context.Context, c *stream.Conn, lines *cosync.Receiver[string]) error {
+	for line, err := range lines.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(c, line); err != nil {
 			return err
 		}
 	}

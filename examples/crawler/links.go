@@ -7,7 +7,7 @@ import (
 
 var href = regexp.MustCompile(`href="([^"]*)"`)
 
-// links are the addresses on the page's own host that its text refers to.
+// links returns the addresses on the page's own host that the body links to.
 func links(page, body string) (found []string) {
 	base, err := url.Parse(page)
 	if err != nil {

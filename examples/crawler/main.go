@@ -1,7 +1,6 @@
-// Command crawler follows the links of a web site, a few requests at a time. The
-// requests are made by net/http, which blocks and therefore runs on goroutines;
-// all that is shared (what was seen, what was found) belongs to tasks of one loop
-// and needs no lock.
+// Command crawler follows the links of a web site, a few requests at a time. The requests
+// use net/http, which blocks, so they run on goroutines. The shared state belongs to the
+// tasks of one loop and needs no lock.
 //
 //	go run ./examples/crawler http://localhost:8080/
 package main
@@ -38,24 +37,24 @@ func main() {
 	}
 }
 
-// crawler is one journey through one site.
+// crawler is one walk through one site.
 type crawler struct {
 	limiter *cosync.Limiter
 	seen    map[string]bool
 	out     io.Writer
 }
 
-// crawl visits start and everything on its host that it leads to.
+// crawl visits start and every page on its host that can be reached from it.
 func (c *crawler) crawl(ctx context.Context, start string) error {
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 		c.seen[start] = true
 		n.Go(func(ctx context.Context) error { return c.visit(ctx, n, start) })
 		return nil
-	}) // ends when the last page has led to no new one
+	}) // returns when no page is left
 }
 
-// visit fetches a page and starts a task for each new link in it. A page that
-// cannot be had is reported, and the journey goes on; a cancellation ends it.
+// visit fetches a page and starts a task for each new link in it. A page that cannot be
+// fetched is reported; only a cancellation ends the crawl.
 func (c *crawler) visit(ctx context.Context, n *spindle.Nursery, page string) error {
 	if err := c.limiter.Acquire(ctx); err != nil {
 		return err
@@ -63,8 +62,8 @@ func (c *crawler) visit(ctx context.Context, n *spindle.Nursery, page string) er
 	body, err := spindle.Blocking(ctx, func() (string, error) { return get(ctx, page) })
 	c.limiter.Release()
 	if ctx.Err() != nil {
-		// The request failed because we are cancelled. net/http has an error
-		// of its own for that; Checkpoint has the scope's.
+		// The request failed because ctx was cancelled. net/http returns an error of
+		// its own for that; Checkpoint returns the scope's.
 		return spindle.Checkpoint(ctx)
 	}
 	fmt.Fprintln(c.out, page, err)
@@ -77,8 +76,7 @@ func (c *crawler) visit(ctx context.Context, n *spindle.Nursery, page string) er
 	return nil
 }
 
-// get runs on a goroutine. The task's ctx is a context like any other: when it is
-// cancelled, net/http gives the request up.
+// get runs on a goroutine. When the task's ctx is cancelled, net/http aborts the request.
 func get(ctx context.Context, page string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {

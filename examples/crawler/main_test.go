@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// site serves handler until the test ends, and lets go of the client's
-// connections.
+// site serves handler until the test ends. Then it closes the client's idle connections.
 func site(t *testing.T, handler http.Handler) string {
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
@@ -61,8 +60,8 @@ func TestEveryPageIsVisitedOnce(t *testing.T) {
 	}
 }
 
-// The server holds the requests until as many as the limit have come. By then
-// every other task must be waiting for its turn.
+// TestTheLimitIsReachedAndKept has a server that holds requests until the limit is
+// reached. By then every other task must wait for the limiter.
 func TestTheLimitIsReachedAndKept(t *testing.T) {
 	const limit, pages = 3, 12
 	var out strings.Builder
@@ -70,7 +69,7 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
 		var mu sync.Mutex
-		inside, come, most := 0, 0, 0
+		inside, received, most := 0, 0, 0
 		all := make(chan struct{})
 		url := site(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
@@ -81,14 +80,14 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 			}
 			mu.Lock()
 			inside++
-			come++
+			received++
 			most = max(most, inside)
-			last := come == limit
+			last := received == limit
 			mu.Unlock()
 			if last {
 				spindle.FromGoroutine(r.Context(), l, func() (any, error) {
 					if got, want := c.limiter.Statistics(), (cosync.LimiterStatistics{Total: limit, Borrowed: limit, Waiting: pages - limit}); got != want {
-						t.Errorf("the limiter says %+v; want %+v", got, want)
+						t.Errorf("the limiter has %+v; want %+v", got, want)
 					}
 					return nil, nil
 				})
@@ -107,8 +106,8 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if come != pages || most > limit {
-			t.Errorf("%d requests, at most %d at once; want %d and %d", come, most, pages, limit)
+		if received != pages || most > limit {
+			t.Errorf("%d requests, at most %d at once; want %d and %d", received, most, pages, limit)
 		}
 		return nil
 	})
@@ -117,8 +116,9 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 	}
 }
 
-// The server answers only when the request was given up.
-func TestCancellingGivesRequestsUp(t *testing.T) {
+// TestCancellingAbortsRequests has a server that answers only after the request was
+// aborted.
+func TestCancellingAbortsRequests(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
 		var out strings.Builder
@@ -129,7 +129,7 @@ func TestCancellingGivesRequestsUp(t *testing.T) {
 			}))
 			err := newCrawler(1, &out).crawl(ctx, url)
 			if canceled := (*spindle.Canceled)(nil); !errors.As(err, &canceled) || canceled.Scope != s || out.Len() > 0 {
-				t.Errorf("ended with %v and said %q; want the cancellation of its scope", err, out.String())
+				t.Errorf("ended with %v and printed %q; want the cancellation of its scope", err, out.String())
 			}
 			return err
 		})

@@ -1,5 +1,5 @@
-// Command lines is a calculator that is talked to in lines, and shows what a
-// server has to bound: how long a line may be, and how long a client may take.
+// Command lines is a calculator with a protocol of lines. It shows what a server has to
+// limit: the length of a line, and the time that a client may take.
 //
 //	go run ./examples/lines
 //	nc 127.0.0.1 9000
@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	longest  = 256              // bytes in a line, its end included
-	patience = 30 * time.Second // for a whole line, and for its answer to be read
+	lineLimit   = 256              // bytes in a line, its end included
+	turnTimeout = 30 * time.Second // for a whole line, and for the client to take the answer
 )
 
 func main() {
@@ -48,20 +48,20 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 	})
 }
 
-// converse answers line after line. Serve takes an error of the connection for
-// what it is, and so it is just returned.
+// converse answers one line after the other. Errors of the connection are returned: Serve
+// does not log them.
 func converse(ctx context.Context, c *stream.Conn) error {
-	lines := stream.NewReader(c, longest)
+	lines := stream.NewReader(c, lineLimit)
 	for {
-		// The time is that of a turn. A time-out of each read would let a client
-		// stay for ever that sends a byte now and then.
-		err := spindle.FailAfter(ctx, patience, func(context.Context) error { return turn(lines, c) })
+		// The time-out is for a whole turn. With a time-out for each read, a client
+		// that sends a byte now and then could stay forever.
+		err := spindle.FailAfter(ctx, turnTimeout, func(context.Context) error { return turn(lines, c) })
 		var limit *stream.LimitError
 		switch {
 		case errors.As(err, &limit):
 			return dismiss(ctx, c, fmt.Sprintf("a line has at most %d bytes", limit.Limit))
 		case errors.Is(err, spindle.ErrTimeout):
-			return dismiss(ctx, c, fmt.Sprintf("a line has to come within %v", patience))
+			return dismiss(ctx, c, fmt.Sprintf("a line has to come within %v", turnTimeout))
 		case err == io.EOF: // between two lines
 			return nil
 		case err != nil:
@@ -85,11 +85,11 @@ func turn(lines *stream.Reader, c *stream.Conn) error {
 	return err
 }
 
-// dismiss tells a client why it has to go. What that has sent meanwhile is read
-// and dropped: a close with bytes unread resets a connection, and the client
-// might never see the reason.
+// dismiss sends a client the reason for closing. It then reads and drops what the client
+// has sent: closing with unread bytes resets a connection, and the client might not see
+// the reason.
 func dismiss(ctx context.Context, c *stream.Conn, why string) error {
-	_, err := spindle.MoveOnAfter(ctx, patience, func(context.Context) error {
+	_, err := spindle.MoveOnAfter(ctx, turnTimeout, func(context.Context) error {
 		_, err := fmt.Fprintln(c, "error:", why)
 		c.CloseWrite()
 		io.Copy(io.Discard, c)

@@ -5,13 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/examples/internal/trial"
+	"github.com/spindleloop/spindle/examples/internal/servertest"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -19,21 +18,10 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// start runs the server until the test ends.
-func start(t *testing.T) (addr string) {
-	t.Helper()
-	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) }).Addr(t)
-}
-
-func dial(t *testing.T, addr string) *net.TCPConn {
-	t.Helper()
-	return trial.Dial(t, "tcp", addr).(*net.TCPConn)
-}
-
 func TestLinesAreAnswered(t *testing.T) {
-	c := dial(t, start(t))
+	c := servertest.DialTCP(t, servertest.Listen(t, run))
 	io.WriteString(c, "1 2 + 4 *\r\n7 2 /\n\nadd 1 2\n1 +\n1 2 3 -\n1 2 ")
-	io.WriteString(c, "%\n5") // the last is no line
+	io.WriteString(c, "%\n5") // the last line has no end
 	c.CloseWrite()
 	got, err := io.ReadAll(c)
 	const want = `12
@@ -45,17 +33,17 @@ error: one number has to be left, not 2
 error: "%" is neither number nor operator
 `
 	if err != nil || string(got) != want {
-		t.Errorf("%v; it says\n%swant\n%s", err, got, want)
+		t.Errorf("%v; it answers\n%swant\n%s", err, got, want)
 	}
 }
 
-// However much a client sends without a line's end, it learns why it has to go,
-// and the others stay.
+// TestALineThatIsTooLong sends more than the limit without a line end. The client must get
+// the reason, and other clients stay connected.
 func TestALineThatIsTooLong(t *testing.T) {
-	addr := start(t)
-	other := dial(t, addr)
-	for _, size := range []int{longest, 1 << 20} {
-		c := dial(t, addr)
+	addr := servertest.Listen(t, run)
+	other := servertest.DialTCP(t, addr)
+	for _, size := range []int{lineLimit, 1 << 20} {
+		c := servertest.DialTCP(t, addr)
 		if _, err := io.WriteString(c, strings.Repeat("1", size)); err != nil {
 			t.Fatal(err)
 		}
@@ -64,14 +52,13 @@ func TestALineThatIsTooLong(t *testing.T) {
 			t.Errorf("after %d bytes: %q, %v", size, got, err)
 		}
 	}
-	io.WriteString(other, strings.Repeat(" ", longest-2)+"1\n") // just within
+	io.WriteString(other, strings.Repeat(" ", lineLimit-2)+"1\n") // just within
 	if got, err := bufio.NewReader(other).ReadString('\n'); err != nil || got != "1\n" {
 		t.Errorf("another client: %q, %v", got, err)
 	}
 }
 
-// simulated runs the server and a client in a world of their own, where minutes
-// pass at once.
+// simulated runs the server and a client under virtual time.
 func simulated(t *testing.T, client func(ctx context.Context, c *stream.Conn) error) {
 	t.Helper()
 	w := sim.NewWorld(1)
@@ -95,7 +82,7 @@ func simulated(t *testing.T, client func(ctx context.Context, c *stream.Conn) er
 	}
 }
 
-// A byte now and then is not enough, though each comes in time.
+// TestAClientThatIsTooSlow sends a byte now and then, each within the time-out.
 func TestAClientThatIsTooSlow(t *testing.T) {
 	simulated(t, func(ctx context.Context, c *stream.Conn) error {
 		begin := spindle.Now(ctx)
@@ -107,7 +94,7 @@ func TestAClientThatIsTooSlow(t *testing.T) {
 				if err != nil || string(got) != "error: a line has to come within 30s\n" {
 					t.Errorf("%q, %v", got, err)
 				}
-				if took < patience-time.Second || took > patience+time.Second {
+				if took < turnTimeout-time.Second || took > turnTimeout+time.Second {
 					t.Errorf("it took %v", took)
 				}
 				return nil
@@ -116,7 +103,7 @@ func TestAClientThatIsTooSlow(t *testing.T) {
 				if _, err := c.Write([]byte("1")); err != nil {
 					return err
 				}
-				if err := spindle.Sleep(ctx, patience/8); err != nil {
+				if err := spindle.Sleep(ctx, turnTimeout/8); err != nil {
 					return err
 				}
 			}
@@ -128,7 +115,7 @@ func TestAClientThatIsSlowButInTime(t *testing.T) {
 	simulated(t, func(ctx context.Context, c *stream.Conn) error {
 		answers := stream.NewReader(c, 0)
 		for i := range 10 {
-			if err := spindle.Sleep(ctx, patience*9/10); err != nil {
+			if err := spindle.Sleep(ctx, turnTimeout*9/10); err != nil {
 				return err
 			}
 			fmt.Fprintln(c, i, 1, "+")

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-func TestEverybodyDoesHisPart(t *testing.T) {
+func TestTheProgram(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), &out); err != nil {
 		t.Fatal(err)
@@ -22,11 +22,11 @@ task: the mean is 20 <nil>
 goroutine: the sum is 100 <nil>
 `
 	if out.String() != want {
-		t.Errorf("it says\n%swant\n%s", out.String(), want)
+		t.Errorf("it prints\n%swant\n%s", out.String(), want)
 	}
 }
 
-// cancelAt cancels when something is written for the n-th time.
+// cancelAt calls cancel at the n-th write.
 type cancelAt struct {
 	n      int
 	cancel context.CancelFunc
@@ -39,8 +39,8 @@ func (c *cancelAt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Wherever it is cancelled, it ends, and the goroutines with it: see leak.Main. It
-// may be faster than the cancellation.
+// TestItCanBeCancelled cancels at each line. The program and its goroutines must end, which
+// leak.Main checks. The program may finish before the cancellation arrives.
 func TestItCanBeCancelled(t *testing.T) {
 	for line := range 5 {
 		ctx, cancel := context.WithCancel(t.Context())

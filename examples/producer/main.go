@@ -1,6 +1,6 @@
-// Command producer shows back-pressure: a fast producer and two slow consumers
-// with a channel of two places between them. When the channel is full, Send
-// waits; so the producer goes at the pace of the consumers, and nothing piles up.
+// Command producer shows backpressure: a fast producer and two slow consumers, with a
+// channel of capacity two between them. When the channel is full, Send waits, so the
+// producer runs at the pace of the consumers and nothing accumulates.
 //
 //	go run ./examples/producer
 package main
@@ -24,18 +24,18 @@ func main() {
 	}
 }
 
-// capacity is how many loaves may lie on the shelf.
+// capacity is how many loaves fit on the shelf.
 const capacity = 2
 
-// run bakes a number of loaves and has them eaten.
+// run starts the producer and the consumers, and waits until all loaves are eaten.
 func run(ctx context.Context, loaves int, out io.Writer) error {
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 		shelf, bread := cosync.NewChannel[int](capacity)
 		n.Go(func(ctx context.Context) error { return bake(ctx, shelf, loaves, out) })
 
-		// Each consumer has a receiver of its own. When the last one closes
-		// its receiver, the producer's Send fails with ErrBroken: nobody
-		// waits for ever for a consumer that has gone.
+		// Each consumer has a receiver of its own. When the last one closes its
+		// receiver, the producer's Send fails with ErrBroken, so that the producer
+		// does not wait for consumers that have ended.
 		for _, eater := range []struct {
 			name string
 			pace time.Duration
@@ -50,7 +50,7 @@ func run(ctx context.Context, loaves int, out io.Writer) error {
 
 // bake is the producer.
 func bake(ctx context.Context, shelf *cosync.Sender[int], loaves int, out io.Writer) error {
-	defer shelf.Close() // the consumers' loops end when the shelf is empty
+	defer shelf.Close() // ends the consumers' loops when the shelf is empty
 	for loaf := 1; loaf <= loaves; loaf++ {
 		if err := shelf.Send(ctx, loaf); err != nil {
 			return err

@@ -28,8 +28,9 @@ func TestEveryLoafIsEatenOnce(t *testing.T) {
 	}
 }
 
-// Under virtual time the output is the same in every run.
-func TestTheProducerGoesAtTheConsumersPace(t *testing.T) {
+// TestTheProducerRunsAtTheConsumersPace compares the output, which is the same in every
+// run under virtual time.
+func TestTheProducerRunsAtTheConsumersPace(t *testing.T) {
 	const want = `loaf 1 is on the shelf (1 of 2)
 loaf 2 is on the shelf (2 of 2)
 Ada eats loaf 1
@@ -57,11 +58,11 @@ Ada eats loaf 6
 		return nil
 	})
 	if out.String() != want {
-		t.Errorf("it says\n%s\nwant\n%s", out.String(), want)
+		t.Errorf("it prints\n%s\nwant\n%s", out.String(), want)
 	}
 }
 
-func TestTheProducerStopsWhenNobodyEats(t *testing.T) {
+func TestTheProducerStopsWithoutConsumers(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		shelf, bread := cosync.NewChannel[int](capacity)
 		bread.Close()

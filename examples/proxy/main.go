@@ -1,6 +1,6 @@
-// Command proxy passes connections on to another server. What one side sends the
-// other gets, at the pace at which it reads; and when one side has sent its last,
-// the other is told so and can still answer.
+// Command proxy forwards connections to another server. It reads from one side only as
+// fast as the other side reads. When one side closes its sending direction, the proxy
+// closes that direction to the other side, which can still answer.
 //
 //	go run ./examples/proxy -to example.com:80
 //	curl -H 'Host: example.com' http://127.0.0.1:9000
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:9000", "`ADDRESS` to listen on")
-	to := flag.String("to", "127.0.0.1:80", "`ADDRESS` to pass connections on to")
+	to := flag.String("to", "127.0.0.1:80", "`ADDRESS` to forward connections to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -43,27 +43,27 @@ func run(ctx context.Context, addr, to string, out io.Writer) error {
 			return nil
 		}}
 		return serving.Serve(ctx, ln, func(ctx context.Context, client *stream.Conn) error {
-			return pass(ctx, client, to)
+			return forward(ctx, client, to)
 		})
 	})
 }
 
-// pass connects a client to the server. It takes a task for each direction; if
-// one fails the other is cancelled, and both connections are closed.
-func pass(ctx context.Context, client *stream.Conn, to string) error {
+// forward connects a client to the server, with a task for each direction. If one task
+// fails, the other is cancelled, and both connections are closed.
+func forward(ctx context.Context, client *stream.Conn, to string) error {
 	server, err := stream.Dial(ctx, "tcp", to)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(context.Context) error { return forward(server, client) })
-		return forward(client, server)
+		n.Go(func(context.Context) error { return copyAll(server, client) })
+		return copyAll(client, server)
 	})
 }
 
-// forward copies one direction to its end, and passes on the end.
-func forward(to, from *stream.Conn) error {
+// copyAll copies one direction until EOF, and then closes it.
+func copyAll(to, from *stream.Conn) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}

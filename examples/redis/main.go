@@ -1,6 +1,6 @@
-// Command redis is a key-value server that speaks Redis's protocol, so that
-// redis-cli and Redis's clients can talk to it. All clients share one map without
-// a lock, because their tasks run on one loop; a key that expires is a timer.
+// Command redis is a key-value server that speaks the protocol of Redis, so redis-cli and
+// Redis clients can use it. All clients share one map without a lock, because their tasks
+// run on one loop. A key that expires has a timer.
 //
 //	go run ./examples/redis
 //	redis-cli -p 6380 set greeting hello ex 60
@@ -20,8 +20,8 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// longest is how long a key, a value, or a line of the protocol may be.
-const longest = 1 << 20
+// sizeLimit is the maximum size of a key, a value, or a line of the protocol, in bytes.
+const sizeLimit = 1 << 20
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:6380", "`ADDRESS` to listen on")
@@ -50,34 +50,34 @@ func serve(ctx context.Context, ln *stream.Listener) error {
 	s := &store{loop: spindle.LoopOf(ctx), entries: map[string]*entry{}}
 	return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
 		out := bufio.NewWriter(c)
-		err := s.converse(stream.NewReader(eager{c, out}, longest), reply{out})
+		err := s.converse(stream.NewReader(flushReader{c, out}, sizeLimit), reply{out})
 		var broken protocolError
 		switch {
 		case errors.As(err, &broken):
 			reply{out}.err("ERR Protocol error: " + string(broken))
-		case err != nil: // the client has gone, or has to
+		case err != nil: // the connection has failed
 			return err
 		}
 		return out.Flush()
 	})
 }
 
-// eager sends the answers when there are no more commands at hand. So a client
-// that sends many at once gets many answers at once, and one that waits for an
-// answer gets it.
-type eager struct {
+// flushReader flushes the answers before each read, that is, when no more commands are
+// buffered. A client that sends many commands at once gets many answers at once, and a
+// client that waits for an answer gets it.
+type flushReader struct {
 	c   *stream.Conn
 	out *bufio.Writer
 }
 
-func (e eager) Read(p []byte) (int, error) {
-	if err := e.out.Flush(); err != nil {
+func (r flushReader) Read(p []byte) (int, error) {
+	if err := r.out.Flush(); err != nil {
 		return 0, err
 	}
-	return e.c.Read(p)
+	return r.c.Read(p)
 }
 
-// converse carries out commands until the client has no more, or quits.
+// converse carries out commands until the client closes its side or sends QUIT.
 func (s *store) converse(in *stream.Reader, out reply) error {
 	for {
 		args, err := readCommand(in)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/examples/internal/trial"
+	"github.com/spindleloop/spindle/examples/internal/servertest"
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -20,18 +20,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// start runs the server until the test ends.
-func start(t *testing.T) (addr string) {
-	t.Helper()
-	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) }).Addr(t)
-}
-
-func dial(t *testing.T, addr string) *net.TCPConn {
-	t.Helper()
-	return trial.Dial(t, "tcp", addr).(*net.TCPConn)
-}
-
-// encode is a command as clients send it.
+// encode returns a command as clients send it.
 func encode(args ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -41,8 +30,8 @@ func encode(args ...string) string {
 	return b.String()
 }
 
-// answers expects exactly these bytes next.
-func answers(t *testing.T, c io.Reader, want string) {
+// expect reads exactly the bytes of want.
+func expect(t *testing.T, c io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if n, err := io.ReadFull(c, got); err != nil || string(got) != want {
@@ -50,16 +39,16 @@ func answers(t *testing.T, c io.Reader, want string) {
 	}
 }
 
-// ended expects the end next.
-func ended(t *testing.T, c io.Reader) {
+// expectEOF reads EOF.
+func expectEOF(t *testing.T, c io.Reader) {
 	t.Helper()
 	if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
-		t.Fatalf("%q and %v instead of the end", rest, err)
+		t.Fatalf("got %q, %v; want EOF", rest, err)
 	}
 }
 
 func TestCommands(t *testing.T) {
-	c := dial(t, start(t))
+	c := servertest.DialTCP(t, servertest.Listen(t, run))
 	binary := "\x00\r\n\xff"
 	for _, x := range []struct{ send, want string }{
 		{encode("PING"), "+PONG\r\n"},
@@ -93,14 +82,14 @@ func TestCommands(t *testing.T) {
 		{"*0\r\n*-1\r\n" + encode("QUIT") + encode("PING"), "+OK\r\n"},
 	} {
 		io.WriteString(c, x.send)
-		answers(t, c, x.want)
+		expect(t, c, x.want)
 	}
-	ended(t, c)
+	expectEOF(t, c)
 }
 
-func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
-	addr := start(t)
-	long := strings.Repeat("x", longest-2)
+func TestAProtocolErrorEndsItsConnectionOnly(t *testing.T) {
+	addr := servertest.Listen(t, run)
+	long := strings.Repeat("x", sizeLimit-2)
 	for _, x := range []struct{ send, want string }{
 		{"*x\r\n", "invalid multibulk length"},
 		{"*1025\r\n", "invalid multibulk length"},
@@ -108,28 +97,28 @@ func TestNonsenseEndsItsConnectionOnly(t *testing.T) {
 		{"*1\r\n$-1\r\n", "invalid bulk length"},
 		{"*1\r\n$999999999\r\n", "invalid bulk length"},
 		{"*1\r\n$4\r\nPINGPONG", "a string longer than announced"},
-		{strings.Repeat("x", longest), "too big inline request"},
+		{strings.Repeat("x", sizeLimit), "too big inline request"},
 		{encode(long, long, long, long, long), "command too long"},
 	} {
-		c := dial(t, addr)
+		c := servertest.DialTCP(t, addr)
 		io.WriteString(c, encode("PING")+x.send)
-		answers(t, c, "+PONG\r\n-ERR Protocol error: "+x.want+"\r\n")
+		expect(t, c, "+PONG\r\n-ERR Protocol error: "+x.want+"\r\n")
 	}
-	for _, part := range []string{"", "*2\r\n$4\r\nEC", "PIN"} { // the end comes too early
-		c := dial(t, addr)
+	for _, part := range []string{"", "*2\r\n$4\r\nEC", "PIN"} { // EOF comes too early
+		c := servertest.DialTCP(t, addr)
 		io.WriteString(c, part)
 		c.CloseWrite()
-		ended(t, c)
+		expectEOF(t, c)
 	}
-	c := dial(t, addr)
+	c := servertest.DialTCP(t, addr)
 	io.WriteString(c, "PING\r\n")
-	answers(t, c, "+PONG\r\n")
+	expect(t, c, "+PONG\r\n")
 }
 
-// Many commands at once have their answers in order; and a command of which only
-// a part has come does not hold back the answers to those before it.
+// TestPipelining sends many commands at once and expects the answers in order. An
+// incomplete command does not delay the answers to the commands before it.
 func TestPipelining(t *testing.T) {
-	c := dial(t, start(t))
+	c := servertest.DialTCP(t, servertest.Listen(t, run))
 	const many = 20_000
 	sent := make(chan error, 1)
 	go func() {
@@ -146,10 +135,10 @@ func TestPipelining(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.WriteString(c, "NG\r\n")
-	answers(t, in, "+PONG\r\n")
+	expect(t, in, "+PONG\r\n")
 }
 
-// Under virtual time a minute passes at once, and exactly.
+// TestKeysExpire runs under virtual time, so that it takes no time and is exact.
 func TestKeysExpire(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("server").Serve(func(ctx context.Context) error {
@@ -176,7 +165,7 @@ func TestKeysExpire(t *testing.T) {
 		ask("+OK\r\n", "SET", "short", "v", "PX", "1500")
 		ask("+OK\r\n", "SET", "long", "v", "EX", "60")
 		ask("+OK\r\n", "SET", "kept", "v", "EX", "60")
-		ask("+OK\r\n", "SET", "kept", "w") // for ever, now
+		ask("+OK\r\n", "SET", "kept", "w") // no longer expires
 		if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
 			return err
 		}
@@ -194,16 +183,16 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// The real client, in a process of its own.
+// TestRedisCLI runs the real client.
 func TestRedisCLI(t *testing.T) {
 	cli, err := exec.LookPath("redis-cli")
 	if err != nil {
 		t.Skip("redis-cli is not installed")
 	}
-	host, port, _ := net.SplitHostPort(start(t))
+	host, port, _ := net.SplitHostPort(servertest.Listen(t, run))
 	ask := func(stdin, want string, args ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), trial.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), servertest.Timeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, cli, append([]string{"-h", host, "-p", port}, args...)...)
 		cmd.Stdin = strings.NewReader(stdin)
@@ -215,7 +204,7 @@ func TestRedisCLI(t *testing.T) {
 	ask("", "PONG", "ping")
 	ask("", "OK", "set", "greeting", "hello world", "ex", "100")
 	ask("", "hello world", "get", "greeting")
-	ask("line\nbreak", "OK", "-x", "set", "text") // the value is what it reads
+	ask("line\nbreak", "OK", "-x", "set", "text") // the value comes from standard input
 	ask("", "line\nbreak", "get", "text")
 	ask("", "greeting\ntext", "keys", "*")
 	ask("", "2", "del", "greeting", "text")

@@ -9,21 +9,19 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// protocolError is what a client got wrong so badly that nobody knows where its
-// next command begins.
+// protocolError is a violation of the protocol after which the start of the next command
+// is unknown.
 type protocolError string
 
 func (e protocolError) Error() string { return "protocol error: " + string(e) }
 
-// mostArgs is how many words a command may have, and mostBytes how long they may
-// be together.
 const (
-	mostArgs  = 1024
-	mostBytes = 4 * longest
+	maxArgs         = 1024          // words in a command
+	maxCommandBytes = 4 * sizeLimit // all words of a command together
 )
 
-// readCommand reads a command: an array of strings, or just a line of words, which
-// is what people type. It may have no words at all.
+// readCommand reads a command: an array of strings, or a line of words, as typed by hand.
+// A command may be empty.
 func readCommand(in *stream.Reader) ([]string, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -33,7 +31,7 @@ func readCommand(in *stream.Reader) ([]string, error) {
 		return strings.Fields(line), nil
 	}
 	count, err := strconv.Atoi(line[1:])
-	if err != nil || count > mostArgs {
+	if err != nil || count > maxArgs {
 		return nil, protocolError("invalid multibulk length")
 	}
 	var args []string
@@ -42,7 +40,7 @@ func readCommand(in *stream.Reader) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if total += len(word); total > mostBytes {
+		if total += len(word); total > maxCommandBytes {
 			return nil, protocolError("command too long")
 		}
 		args = append(args, word)
@@ -50,7 +48,7 @@ func readCommand(in *stream.Reader) ([]string, error) {
 	return args, nil
 }
 
-// readBulk reads a string: its length in a line, and then so many bytes.
+// readBulk reads a string: a line with its length, followed by the bytes.
 func readBulk(in *stream.Reader) (string, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -60,7 +58,7 @@ func readBulk(in *stream.Reader) (string, error) {
 		return "", protocolError("expected '$'")
 	}
 	n, err := strconv.Atoi(line[1:])
-	if err != nil || n < 0 || n > longest-2 {
+	if err != nil || n < 0 || n > sizeLimit-2 {
 		return "", protocolError("invalid bulk length")
 	}
 	text, err := in.ReadExactly(n + 2)
@@ -82,7 +80,7 @@ func readLine(in *stream.Reader) (string, error) {
 	return string(line), err
 }
 
-// reply writes answers. Errors are the Flush's.
+// reply writes answers. Flush returns their errors.
 type reply struct{ w *bufio.Writer }
 
 func (r reply) line(kind byte, text string) {

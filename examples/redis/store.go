@@ -10,26 +10,26 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// store is the keys and values. Only tasks and timers of its loop touch it, and no
-// command waits while it does: so each command is atomic.
+// store holds the keys and values. Only tasks and timers of its loop use it, and no command
+// waits, so each command is atomic.
 type store struct {
 	loop    *loop.Loop
 	entries map[string]*entry
 }
 
 type entry struct {
-	value  string
-	dies   time.Duration // on the loop's clock; 0 for never
-	expiry loop.Timer
+	value   string
+	expires time.Duration // on the loop's clock; 0 for never
+	timer   loop.Timer
 }
 
-// set replaces a value; a life of 0 is one without end.
-func (s *store) set(key, value string, life time.Duration) {
+// set replaces a value. A ttl of 0 means that the key does not expire.
+func (s *store) set(key, value string, ttl time.Duration) {
 	s.del(key)
 	e := &entry{value: value}
-	if life > 0 {
-		e.dies = s.loop.Time() + life
-		e.expiry = s.loop.CallLater(life, func() { delete(s.entries, key) })
+	if ttl > 0 {
+		e.expires = s.loop.Time() + ttl
+		e.timer = s.loop.CallLater(ttl, func() { delete(s.entries, key) })
 	}
 	s.entries[key] = e
 }
@@ -37,16 +37,15 @@ func (s *store) set(key, value string, life time.Duration) {
 func (s *store) del(key string) (found bool) {
 	e, found := s.entries[key]
 	if found {
-		e.expiry.Cancel()
+		e.timer.Cancel()
 		delete(s.entries, key)
 	}
 	return found
 }
 
-// command is how to carry out a command of at least so many words, its name
-// included.
+// command is one command of the protocol.
 type command struct {
-	words int
+	words int // the minimum number of words, including the name
 	do    func(s *store, args []string, out reply)
 }
 
@@ -81,10 +80,10 @@ var commands = map[string]command{
 		switch e, found := s.entries[args[1]]; {
 		case !found:
 			out.int(-2)
-		case e.dies == 0:
+		case e.expires == 0:
 			out.int(-1)
 		default:
-			out.int(int((e.dies - s.loop.Time() + time.Second/2) / time.Second))
+			out.int(int((e.expires - s.loop.Time() + time.Second/2) / time.Second))
 		}
 	}},
 	"KEYS": {2, func(s *store, args []string, out reply) {
@@ -102,7 +101,7 @@ var commands = map[string]command{
 	}},
 	"DBSIZE": {1, func(s *store, _ []string, out reply) { out.int(len(s.entries)) }},
 
-	// What clients say first, before anybody asked them.
+	// Clients send these when they connect.
 	"COMMAND": {1, func(_ *store, _ []string, out reply) { out.array(0) }},
 	"CLIENT":  {2, func(_ *store, _ []string, out reply) { out.ok() }},
 	"HELLO": {1, func(_ *store, args []string, out reply) {
@@ -118,8 +117,8 @@ var commands = map[string]command{
 	}},
 }
 
-// do carries out one command, and tells whether the client wants to leave.
-func (s *store) do(args []string, out reply) (leave bool) {
+// do carries out one command. It reports whether the client quits.
+func (s *store) do(args []string, out reply) (quit bool) {
 	name := strings.ToUpper(args[0])
 	if name == "QUIT" {
 		out.ok()
@@ -136,9 +135,9 @@ func (s *store) do(args []string, out reply) (leave bool) {
 	return false
 }
 
-// setCommand is SET key value [EX seconds | PX milliseconds].
+// setCommand carries out SET key value [EX seconds | PX milliseconds].
 func setCommand(s *store, args []string, out reply) {
-	var life time.Duration
+	var ttl time.Duration
 	switch {
 	case len(args) == 5:
 		unit := map[string]time.Duration{"EX": time.Second, "PX": time.Millisecond}[strings.ToUpper(args[3])]
@@ -147,16 +146,16 @@ func setCommand(s *store, args []string, out reply) {
 			out.err("ERR invalid expire time in 'set' command")
 			return
 		}
-		life = time.Duration(n) * unit
+		ttl = time.Duration(n) * unit
 	case len(args) != 3:
 		out.err("ERR syntax error")
 		return
 	}
-	s.set(args[1], args[2], life)
+	s.set(args[1], args[2], ttl)
 	out.ok()
 }
 
-// incrCommand leaves a key's life as it is.
+// incrCommand carries out INCR key. The key keeps its expiry.
 func incrCommand(s *store, args []string, out reply) {
 	e, found := s.entries[args[1]]
 	if !found {

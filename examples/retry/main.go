@@ -1,6 +1,6 @@
-// Command retry asks an unreliable service: each try has a time-out, and after
-// each failure the pause is twice as long. Time-outs need no cooperation from
-// what they end: they cancel its next wait.
+// Command retry calls an unreliable service. Each attempt has a time-out, and each pause
+// between attempts is twice as long as the one before. The code under a time-out needs no
+// cooperation: the time-out cancels its next wait.
 //
 //	go run ./examples/retry
 package main
@@ -39,8 +39,7 @@ func run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// unreliable hangs when it is first asked, fails when it is asked again, and
-// then answers.
+// unreliable hangs in the first attempt, fails in the second, and then answers.
 func unreliable(ctx context.Context, try int) (string, error) {
 	switch try {
 	case 1:
@@ -51,15 +50,15 @@ func unreliable(ctx context.Context, try int) (string, error) {
 	return "forty-two", spindle.Sleep(ctx, time.Millisecond)
 }
 
-// policy is how often and how patiently to try.
+// policy configures retry.
 type policy struct {
 	tries   int
-	timeout time.Duration // of each try
-	pause   time.Duration // after the first failure; then twice as long each time
+	timeout time.Duration // of each attempt
+	pause   time.Duration // after the first failure; doubled after each further one
 }
 
-// retry calls fn until it succeeds or there are no tries left; then the error
-// tells of all of them.
+// retry calls fn until it succeeds. After the last attempt it returns the errors of all
+// attempts.
 func retry[T any](ctx context.Context, p policy, fn func(context.Context) (T, error)) (result T, err error) {
 	var failures []error
 	for try := 1; ; try++ {
@@ -70,8 +69,8 @@ func retry[T any](ctx context.Context, p policy, fn func(context.Context) (T, er
 		if err == nil {
 			return result, nil
 		}
-		// If we are cancelled ourselves, that is no failure to try again, and
-		// the error goes up as it is: the scope it names takes it back.
+		// If ctx itself was cancelled, the error is returned unchanged: the scope that
+		// it names absorbs it.
 		if ctx.Err() != nil {
 			return result, err
 		}
@@ -79,8 +78,8 @@ func retry[T any](ctx context.Context, p policy, fn func(context.Context) (T, er
 		if try == p.tries {
 			return result, errors.Join(failures...)
 		}
-		// A real client adds some chance to the pause, so that clients that
-		// failed together do not come back together.
+		// A real client adds jitter to the pause, so that clients that failed together
+		// do not retry together.
 		if err := spindle.Sleep(ctx, p.pause<<(try-1)); err != nil {
 			return result, err
 		}

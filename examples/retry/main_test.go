@@ -21,7 +21,7 @@ func TestTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "try 1\ntry 2\ntry 3\nforty-two\n"; out.String() != want {
-		t.Errorf("it says %q; want %q", out.String(), want)
+		t.Errorf("it prints %q; want %q", out.String(), want)
 	}
 }
 
@@ -29,11 +29,11 @@ var slow = policy{tries: 4, timeout: time.Minute, pause: time.Second}
 
 var errService = errors.New("no service")
 
-// Each case says how long each try takes, and when the tries begin then.
+// TestWhenItTries lists how long each attempt takes and when the attempts must begin.
 func TestWhenItTries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		takes []time.Duration // negative: fails after that
+		takes []time.Duration // negative: fails after this time
 		begin []time.Duration
 		end   time.Duration
 		err   error
@@ -74,7 +74,7 @@ func TestWhenItTries(t *testing.T) {
 	}
 }
 
-func TestTheErrorTellsOfEveryTry(t *testing.T) {
+func TestTheErrorHasEveryFailure(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		tries := 0
 		_, err := retry(ctx, policy{tries: 2, timeout: time.Second}, func(ctx context.Context) (int, error) {
@@ -90,7 +90,7 @@ func TestTheErrorTellsOfEveryTry(t *testing.T) {
 	})
 }
 
-// Cancelled from outside, it does not try again, and says nothing but that.
+// TestACancellationIsNotRetried cancels retry from outside, at several points.
 func TestACancellationIsNotRetried(t *testing.T) {
 	for _, c := range []struct {
 		where string

@@ -1,6 +1,6 @@
-// Command rooms is a chat over several loops, one for each core. Each loop accepts
-// and serves connections of its own, without a lock; what is said goes from loop
-// to loop through inboxes, one for each.
+// Command rooms is a chat over several loops, one for each core. Each loop accepts and
+// serves its own connections without a lock. Messages go from loop to loop through
+// inboxes, one for each loop.
 //
 //	go run ./examples/rooms
 //	nc 127.0.0.1 9000                 (in several terminals)
@@ -39,8 +39,8 @@ func run(ctx context.Context, addr string, loops int, out io.Writer) error {
 	for i := range rooms {
 		rooms[i] = &room{number: i + 1, inbox: cosync.NewInbox[message](256), rooms: rooms, guests: map[string]*guest{}}
 	}
-	// The loops share the address. It goes from one to the next, because only
-	// the first knows the port if that is to be any.
+	// The loops share the address. It is passed from one loop to the next, because
+	// with port 0 only the first loop knows the port.
 	address := cosync.NewInbox[string](1)
 	if err := address.TryPut(addr); err != nil {
 		return err
@@ -50,15 +50,15 @@ func run(ctx context.Context, addr string, loops int, out io.Writer) error {
 	var all sync.WaitGroup
 	for _, r := range rooms {
 		all.Go(func() {
-			cancel(spindle.Run(ctx, func(ctx context.Context) error { return r.open(ctx, address, out) }))
+			cancel(spindle.Run(ctx, func(ctx context.Context) error { return r.serve(ctx, address, out) }))
 		})
 	}
 	all.Wait()
 	return context.Cause(ctx)
 }
 
-// open is what happens on one loop.
-func (r *room) open(ctx context.Context, address *cosync.Inbox[string], out io.Writer) error {
+// serve runs one loop's listener and its delivery task.
+func (r *room) serve(ctx context.Context, address *cosync.Inbox[string], out io.Writer) error {
 	addr, err := address.Get(ctx)
 	if err != nil {
 		return err
@@ -73,6 +73,6 @@ func (r *room) open(ctx context.Context, address *cosync.Inbox[string], out io.W
 	}
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 		n.Go(r.deliver)
-		return stream.Serve(ctx, ln, r.welcome)
+		return stream.Serve(ctx, ln, r.serveGuest)
 	})
 }

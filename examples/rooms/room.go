@@ -10,27 +10,27 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// room is the guests of one loop.
+// room holds the guests of one loop.
 type room struct {
 	number int
-	rooms  []*room                // all of them; does not change
-	inbox  *cosync.Inbox[message] // what is said, anywhere: for every loop
-	guests map[string]*guest      // for tasks of this loop only, hence no lock
+	rooms  []*room                // of all loops; immutable
+	inbox  *cosync.Inbox[message] // messages from all loops; for any goroutine
+	guests map[string]*guest      // only for tasks of this loop
 }
 
 type message struct{ from, line string }
 
 type guest struct {
 	lines *cosync.Sender[string]
-	stay  *spindle.Scope
+	scope *spindle.Scope // of the guest's tasks
 }
 
-// queued is how many lines a guest may be behind.
-const queued = 64
+// queueLength is how many lines a guest may be behind.
+const queueLength = 64
 
-// say tells every room. If one is behind, whoever speaks waits for it, and is not
-// read from meanwhile: so nothing piles up between the loops. It cannot last,
-// because deliver waits for nobody.
+// say sends a message to every room. If an inbox is full, the sender waits, and its
+// connection is not read meanwhile, so nothing accumulates between the loops. The wait is
+// short, because deliver never waits for a guest.
 func (r *room) say(ctx context.Context, from, format string, args ...any) error {
 	m := message{from, fmt.Sprintf(format+"\n", args...)}
 	for _, other := range r.rooms {
@@ -41,7 +41,7 @@ func (r *room) say(ctx context.Context, from, format string, args ...any) error 
 	return nil
 }
 
-// deliver hands to the guests of this room what is said in any.
+// deliver passes messages of all rooms to the guests of this room.
 func (r *room) deliver(ctx context.Context) error {
 	for m, err := range r.inbox.All(ctx) {
 		if err != nil {
@@ -49,21 +49,21 @@ func (r *room) deliver(ctx context.Context) error {
 		}
 		for name, g := range r.guests {
 			if name != m.from && g.lines.TrySend(m.line) != nil {
-				g.stay.Cancel(nil) // its queue is full: too slow
+				g.scope.Cancel(nil) // the queue is full: the guest reads too slowly
 			}
 		}
 	}
 	return nil
 }
 
-// welcome is a guest's stay. One task reads from it and another writes to it; when
-// either ends, the scope of their nursery ends both, as deliver may do.
-func (r *room) welcome(ctx context.Context, c *stream.Conn) error {
+// serveGuest serves one guest. One task reads and another one writes. When either ends, it
+// cancels the scope of their nursery, and so the other; deliver may cancel it too.
+func (r *room) serveGuest(ctx context.Context, c *stream.Conn) error {
 	name := c.RemoteAddr().String()
 	err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 		defer n.Scope().Cancel(nil)
-		tx, rx := cosync.NewChannel[string](queued)
-		r.guests[name] = &guest{lines: tx, stay: n.Scope()}
+		tx, rx := cosync.NewChannel[string](queueLength)
+		r.guests[name] = &guest{lines: tx, scope: n.Scope()}
 		defer delete(r.guests, name)
 		n.Go(func(ctx context.Context) error {
 			defer n.Scope().Cancel(nil)
@@ -72,21 +72,21 @@ func (r *room) welcome(ctx context.Context, c *stream.Conn) error {
 		if err := r.say(ctx, "", "* %s has come to room %d", name, r.number); err != nil {
 			return err
 		}
-		return r.listen(ctx, name, c)
+		return r.read(ctx, name, c)
 	})
-	if told := r.say(ctx, "", "* %s has left", name); told != nil {
-		return told
+	if err := r.say(ctx, "", "* %s has left", name); err != nil {
+		return err
 	}
 	return err
 }
 
-// listen passes on what a guest says.
-func (r *room) listen(ctx context.Context, name string, c *stream.Conn) error {
+// read passes on a guest's lines.
+func (r *room) read(ctx context.Context, name string, c *stream.Conn) error {
 	lines := stream.NewReader(c, 64<<10)
 	for {
 		line, err := lines.ReadLine()
 		if err != nil {
-			return err // the end, or too long a line: Serve takes no offence
+			return err // EOF, or a line that is too long
 		}
 		if err := r.say(ctx, name, "%s: %s", name, line); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (r *room) listen(ctx context.Context, name string, c *stream.Conn) error {
 	}
 }
 
-// write writes what a guest is to read.
+// write writes the queued lines to a guest.
 func write(ctx context.Context, c *stream.Conn, lines *cosync.Receiver[string]) error {
 	for line, err := range lines.All(ctx) {
 		if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// asProgram makes the test binary be the program, so that there is a process to
-// send signals to.
+// asProgram is the environment variable that makes the test binary run main, so that the
+// test has a process to signal.
 const asProgram = "SPINDLE_EXAMPLE_SHUTDOWN"
 
 func TestMain(m *testing.M) {
@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-var account = regexp.MustCompile(`(?s)closing, with (\d+) orders to do\n.*ended: (.*)\ntook in (\d+) orders, did (\d+)\n$`)
+var account = regexp.MustCompile(`(?s)closing, with (\d+) orders to do\n.*ended: (.*)\naccepted (\d+) orders, did (\d+)\n$`)
 
-func TestASignalEndsItInOrder(t *testing.T) {
+func TestASignalShutsDownInOrder(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			program := exec.CommandContext(t.Context(), os.Args[0])
@@ -57,17 +57,17 @@ func TestASignalEndsItInOrder(t *testing.T) {
 			}
 			rest, err := io.ReadAll(lines)
 			if err := errors.Join(err, program.Wait()); err != nil {
-				t.Fatalf("%v; it says\n%s%s", err, rest, errs.Bytes())
+				t.Fatalf("%v; it prints\n%s%s", err, rest, errs.Bytes())
 			}
-			said := account.FindSubmatch(rest)
-			if said == nil {
-				t.Fatalf("it says\n%s", rest)
+			got := account.FindSubmatch(rest)
+			if got == nil {
+				t.Fatalf("it prints\n%s", rest)
 			}
-			if cause := string(said[2]); cause != sig.String()+" signal received" {
+			if cause := string(got[2]); cause != sig.String()+" signal received" {
 				t.Errorf("it ended by %q", cause)
 			}
-			if todo, in, done := string(said[1]), string(said[3]), string(said[4]); todo == "0" || in != done {
-				t.Errorf("it had %s orders to do, took in %s and did %s", todo, in, done)
+			if todo, in, done := string(got[1]), string(got[3]), string(got[4]); todo == "0" || in != done {
+				t.Errorf("it had %s orders to do, accepted %s and did %s", todo, in, done)
 			}
 		})
 	}
@@ -87,26 +87,26 @@ func simulated(t *testing.T, s *shop, open time.Duration) (ended time.Duration) 
 		return nil
 	})
 	if want := fmt.Sprint("done: ", s.done, "\n"); !strings.HasSuffix(out.String(), want) {
-		t.Errorf("it says\n%swant %q at the end", out.String(), want)
+		t.Errorf("it prints\n%swant %q at the end", out.String(), want)
 	}
 	return ended
 }
 
-func TestWhatIsLeftIsDone(t *testing.T) {
+func TestRemainingOrdersAreDone(t *testing.T) {
 	s := &shop{pace: time.Second, grace: time.Minute}
 	ended := simulated(t, s, 10*time.Second+time.Second/2)
 	// Ten are done, one is under way, eight wait.
-	if s.takenIn != 19 || s.done != 19 || ended != 19*time.Second {
-		t.Errorf("took in %d, did %d, ended after %v", s.takenIn, s.done, ended)
+	if s.accepted != 19 || s.done != 19 || ended != 19*time.Second {
+		t.Errorf("accepted %d, did %d, ended after %v", s.accepted, s.done, ended)
 	}
 }
 
-func TestGraceHasAnEnd(t *testing.T) {
+func TestGraceIsLimited(t *testing.T) {
 	s := &shop{pace: time.Second, grace: 4*time.Second + time.Second/2}
 	ended := simulated(t, s, 10*time.Second+time.Second/2)
-	// The one under way ends at 11 s; grace lasts until 15.5, and the one that
-	// has then been begun until 16.
-	if s.takenIn != 19 || s.done != 16 || ended != 16*time.Second {
-		t.Errorf("took in %d, did %d, ended after %v", s.takenIn, s.done, ended)
+	// The order under way ends at 11 s. Grace lasts until 15.5 s, and the order that
+	// has begun by then until 16 s.
+	if s.accepted != 19 || s.done != 16 || ended != 16*time.Second {
+		t.Errorf("accepted %d, did %d, ended after %v", s.accepted, s.done, ended)
 	}
 }

@@ -1,6 +1,6 @@
-// Command tlsclient fetches a page by HTTPS. The connection is a net.Conn, so that
-// net/http can write the request to it and read the answer from it; yet nothing
-// blocks, and all of it is one task that a time-out can cut short anywhere.
+// Command tlsclient fetches a page over HTTPS. The connection is a net.Conn, so net/http
+// can write the request to it and read the response from it. The loop is never blocked,
+// and a time-out can end the task at any point.
 //
 //	go run ./examples/tlsclient https://example.com/
 package main
@@ -24,12 +24,12 @@ import (
 )
 
 func main() {
-	patience := flag.Duration("timeout", 30*time.Second, "how `LONG` it may take")
+	timeout := flag.Duration("timeout", 30*time.Second, "`TIME` for the whole request")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := spindle.Run(ctx, func(ctx context.Context) error {
-		return spindle.FailAfter(ctx, *patience, func(ctx context.Context) error {
+		return spindle.FailAfter(ctx, *timeout, func(ctx context.Context) error {
 			return fetch(ctx, flag.Arg(0), nil, os.Stdout)
 		})
 	})
@@ -39,19 +39,19 @@ func main() {
 	}
 }
 
-// fetch writes the page at url to out. A nil config trusts whom the system does.
+// fetch writes the page at url to out. A nil config uses the system's certificate
+// authorities.
 func fetch(ctx context.Context, url string, config *tls.Config, out io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
 	if req.URL.Scheme != "https" {
-		return fmt.Errorf("%q: only https is spoken here", url)
+		return fmt.Errorf("%q: the scheme must be https", url)
 	}
 	req.Close = true // one page, one connection
 
-	// The server must prove that it has the name it is called by: that is part
-	// of dialling, and fails here.
+	// DialTLS verifies the server's certificate for this name.
 	server := net.JoinHostPort(req.URL.Hostname(), cmp.Or(req.URL.Port(), "443"))
 	conn, err := stream.DialTLS(ctx, "tcp", server, config)
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// serve runs an HTTPS server, and makes the configuration of who trusts it.
+// serve runs an HTTPS server, and returns a configuration that trusts it.
 func serve(t *testing.T, handler http.HandlerFunc) (url string, trusting *tls.Config) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of clients that do not trust it
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs failed handshakes
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	pool := x509.NewCertPool()
@@ -31,7 +31,7 @@ func serve(t *testing.T, handler http.HandlerFunc) (url string, trusting *tls.Co
 	return s.URL, &tls.Config{RootCAs: pool}
 }
 
-// get is what main does, without the time-out.
+// get does what main does, without the time-out.
 func get(ctx context.Context, url string, config *tls.Config) (page string, err error) {
 	var out strings.Builder
 	err = spindle.Run(ctx, func(ctx context.Context) error { return fetch(ctx, url, config, &out) })
@@ -44,7 +44,7 @@ func TestAPageIsFetched(t *testing.T) {
 		switch r.URL.Path {
 		case "/short":
 			io.WriteString(w, "hello "+r.Host)
-		case "/long": // in chunks, as its length is not told
+		case "/long": // in chunks, because the length is not set
 			io.Copy(w, strings.NewReader(long))
 		default:
 			http.NotFound(w, r)
@@ -61,11 +61,11 @@ func TestAPageIsFetched(t *testing.T) {
 	}
 }
 
-func TestAServerThatNobodyVouchesForGetsNothing(t *testing.T) {
+func TestAnUntrustedServerGetsNoRequest(t *testing.T) {
 	url, trusting := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
 	_, err := get(t.Context(), url, &tls.Config{RootCAs: x509.NewCertPool()})
 	if unknown := (x509.UnknownAuthorityError{}); !errors.As(err, &unknown) {
-		t.Errorf("nobody is trusted: %v", err)
+		t.Errorf("no authority is trusted: %v", err)
 	}
 	trusting.ServerName = "elsewhere.test"
 	_, err = get(t.Context(), url, trusting)
@@ -74,20 +74,20 @@ func TestAServerThatNobodyVouchesForGetsNothing(t *testing.T) {
 	}
 }
 
-func TestItCanBeCancelledAtAnyTime(t *testing.T) {
-	asked, cancelled := context.WithCancel(context.Background())
+func TestFetchCanBeCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
 	url, trusting := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Write(bytes.Repeat([]byte("x"), 64<<10))
-		cancelled()
-		<-r.Context().Done() // no end, until the client has gone
+		cancel()
+		<-r.Context().Done() // until the client has disconnected
 	})
-	if page, err := get(asked, url, trusting); !errors.Is(err, context.Canceled) {
+	if page, err := get(ctx, url, trusting); !errors.Is(err, context.Canceled) {
 		t.Errorf("%d bytes, %v", len(page), err)
 	}
 }
 
 func TestOnlyHTTPS(t *testing.T) {
 	if _, err := get(t.Context(), "http://127.0.0.1/", nil); err == nil {
-		t.Error("it speaks in the clear")
+		t.Error("a plain http URL is accepted")
 	}
 }

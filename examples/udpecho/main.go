@@ -1,5 +1,5 @@
-// Command udpecho sends back each datagram to whoever sent it. There are no
-// connections, and so there is one task for all clients.
+// Command udpecho sends each datagram back to its sender. There are no connections, so one
+// task serves all clients.
 //
 //	go run ./examples/udpecho
 //	nc -u 127.0.0.1 9000
@@ -42,14 +42,14 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 }
 
 func echo(c *stream.PacketConn) error {
-	buf := make([]byte, 64<<10) // no datagram of UDP is longer
+	buf := make([]byte, 64<<10) // the longest datagram of UDP
 	for {
 		n, from, err := c.ReadFromAddrPort(buf)
 		if err != nil {
-			return err // cancelled: the server is ending
+			return err // cancelled: the server shuts down
 		}
-		// A client that cannot be answered is no reason to stop; UDP promises
-		// nothing anyway. If it was a cancellation, the next read fails too.
+		// UDP does not promise delivery, so a failed write is ignored. After a
+		// cancellation the next read fails too.
 		c.WriteToAddrPort(buf[:n], from)
 	}
 }

@@ -2,30 +2,22 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"io"
 	"net"
 	"testing"
 
-	"github.com/spindleloop/spindle/examples/internal/trial"
+	"github.com/spindleloop/spindle/examples/internal/servertest"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// start runs the server until the test ends.
-func start(t *testing.T) (addr string) {
-	t.Helper()
-	return trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) }).Addr(t)
-}
-
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
-	return trial.Dial(t, "udp", addr)
+	return servertest.Dial(t, "udp", addr)
 }
 
-// exchange sends a datagram and expects it back. On one machine none is lost
-// while there is room, and one always has.
+// exchange sends a datagram and expects it back. On one machine no datagram is lost while
+// the socket buffers have space, and one datagram always fits.
 func exchange(t *testing.T, conn net.Conn, message []byte) {
 	t.Helper()
 	if _, err := conn.Write(message); err != nil {
@@ -34,13 +26,13 @@ func exchange(t *testing.T, conn net.Conn, message []byte) {
 	got := make([]byte, 64<<10)
 	n, err := conn.Read(got)
 	if err != nil || !bytes.Equal(got[:n], message) {
-		t.Fatalf("%d bytes came back, %v; want the %d that were sent", n, err, len(message))
+		t.Fatalf("%d bytes came back, %v; want the %d bytes sent", n, err, len(message))
 	}
 }
 
 func TestEachDatagramComesBack(t *testing.T) {
-	conn := dial(t, start(t))
-	for _, size := range []int{0, 1, 1472, 9000, 65507} { // none is longer
+	conn := dial(t, servertest.Listen(t, run))
+	for _, size := range []int{0, 1, 1472, 9000, 65507} { // up to the maximum
 		message := make([]byte, size)
 		for i := range message {
 			message[i] = byte(i ^ i>>8)
@@ -49,8 +41,8 @@ func TestEachDatagramComesBack(t *testing.T) {
 	}
 }
 
-func TestEveryClientGetsItsOwn(t *testing.T) {
-	addr := start(t)
+func TestEveryClientGetsItsOwnDatagrams(t *testing.T) {
+	addr := servertest.Listen(t, run)
 	a, b := dial(t, addr), dial(t, addr)
 	for _, m := range []string{"one", "two"} {
 		if _, err := a.Write([]byte("a" + m)); err != nil {
@@ -66,9 +58,10 @@ func TestEveryClientGetsItsOwn(t *testing.T) {
 	}
 }
 
-// The answer to a client that has gone comes back as an error, some time later.
-func TestAClientThatHasGoneHarmsNobody(t *testing.T) {
-	addr := start(t)
+// TestAClosedClientDoesNotDisturbOthers closes a client before its reply arrives. The
+// system reports that to the server as an error of a later call.
+func TestAClosedClientDoesNotDisturbOthers(t *testing.T) {
+	addr := servertest.Listen(t, run)
 	gone, stays := dial(t, addr), dial(t, addr)
 	for range 3 {
 		if _, err := gone.Write([]byte("goodbye")); err != nil {

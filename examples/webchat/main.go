@@ -1,5 +1,5 @@
-// Command webchat is a chat room in the browser: a page, and a WebSocket for each
-// guest. What is said is framed once and written to all.
+// Command webchat is a chat room in the browser: a page, and a WebSocket for each guest.
+// Each message is framed once and sent to all guests.
 //
 //	go run ./examples/webchat
 //	open http://127.0.0.1:8080        (in several windows)
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends. Then the guests are told, and have a while to leave.
+// run serves until ctx ends. Then it closes the sockets and waits a few seconds for them.
 func run(ctx context.Context, addr string, out io.Writer) error {
 	return spindle.Run(ctx, func(ctx context.Context) error {
 		r := &room{guests: map[*ws.Socket]string{}}
@@ -52,19 +52,19 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 	})
 }
 
-// room is the guests and their names. All happens on one loop, hence no lock.
+// room holds the guests and their names. Everything runs on one loop, so it needs no lock.
 type room struct{ guests map[*ws.Socket]string }
 
 //go:embed page.html
 var page []byte
 
-// how a guest is spoken with: one that reads too slowly, or is gone, has to leave.
-var how = ws.Options{MessageLimit: 4 << 10, UnsentLimit: 256 << 10, PingInterval: 30 * time.Second, CompressFrom: 512}
+// options disconnect a guest that reads too slowly or does not answer pings.
+var options = ws.Options{MessageLimit: 4 << 10, UnsentLimit: 256 << 10, PingInterval: 30 * time.Second, CompressFrom: 512}
 
 // ServeHTTP serves the page, and the WebSocket that it opens at the same address.
 func (r *room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Header.Get("Upgrade") != "" {
-		ws.Upgrade(w, req, r, how)
+		ws.Upgrade(w, req, r, options)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -73,7 +73,7 @@ func (r *room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 func (r *room) OnOpen(s *ws.Socket) { r.guests[s] = "" }
 
-// OnMessage takes the first message for the guest's name.
+// OnMessage uses the first message as the guest's name.
 func (r *room) OnMessage(s *ws.Socket, _ ws.Kind, message []byte) {
 	if name := r.guests[s]; name != "" {
 		r.say("%s: %s", name, message)
@@ -94,6 +94,6 @@ func (r *room) OnClose(s *ws.Socket, _ error) {
 func (r *room) say(format string, args ...any) {
 	m := ws.Prepare(ws.Text, fmt.Appendf(nil, format, args...))
 	for guest := range r.guests {
-		guest.SendPrepared(m) // one that is too slow is cut off by this
+		guest.SendPrepared(m) // disconnects a guest that is too slow
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/spindleloop/spindle/examples/internal/trial"
+	"github.com/spindleloop/spindle/examples/internal/servertest"
 	"github.com/spindleloop/spindle/internal/leak"
 )
 
@@ -20,11 +20,11 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // start runs the server until stop is called, or the test ends.
 func start(t *testing.T) (addr string, stop func()) {
 	t.Helper()
-	s := trial.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) })
+	s := servertest.Start(t, func(ctx context.Context, out io.Writer) error { return run(ctx, "127.0.0.1:0", out) })
 	return s.Addr(t), s.Stop
 }
 
-// guest is a client that others have written.
+// guest uses the client of another library.
 type guest struct {
 	t *testing.T
 	*websocket.Conn
@@ -32,57 +32,57 @@ type guest struct {
 
 func join(t *testing.T, addr, name string) guest {
 	t.Helper()
-	d := websocket.Dialer{EnableCompression: true, HandshakeTimeout: trial.Patience}
+	d := websocket.Dialer{EnableCompression: true, HandshakeTimeout: servertest.Timeout}
 	c, _, err := d.Dial("ws://"+addr+"/", http.Header{"Origin": {"http://" + addr}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetReadDeadline(time.Now().Add(trial.Patience))
+	c.SetReadDeadline(time.Now().Add(servertest.Timeout))
 	g := guest{t, c}
-	g.says(name)
+	g.say(name)
 	return g
 }
 
-func (g guest) says(line string) {
+func (g guest) say(line string) {
 	g.t.Helper()
 	if err := g.WriteMessage(websocket.TextMessage, []byte(line)); err != nil {
 		g.t.Fatal(err)
 	}
 }
 
-func (g guest) hears(want string) {
+func (g guest) expect(want string) {
 	g.t.Helper()
 	if _, got, err := g.ReadMessage(); err != nil || string(got) != want {
-		g.t.Fatalf("heard %.60q, %v; want %.60q", got, err, want)
+		g.t.Fatalf("got %.60q, %v; want %.60q", got, err, want)
 	}
 }
 
-func TestGuestsHearEachOther(t *testing.T) {
+func TestGuestsGetEachOthersMessages(t *testing.T) {
 	addr, stop := start(t)
 	ann := join(t, addr, "Ann")
-	ann.hears("* Ann has come")
+	ann.expect("* Ann has come")
 	bob := join(t, addr, "Bob")
 	for _, g := range []guest{ann, bob} {
-		g.hears("* Bob has come")
+		g.expect("* Bob has come")
 	}
 	long := strings.Repeat("far ", 800) // compressed
 	for _, line := range []string{"hello", "<b>κόσμε</b>", long} {
-		ann.says(line)
-		ann.hears("Ann: " + line)
-		bob.hears("Ann: " + line)
+		ann.say(line)
+		ann.expect("Ann: " + line)
+		bob.expect("Ann: " + line)
 	}
 	ann.WriteMessage(websocket.CloseMessage, nil)
-	bob.hears("* Ann has left")
+	bob.expect("* Ann has left")
 	stop()
 	if _, _, err := bob.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
-		t.Errorf("at the end Bob reads %v", err)
+		t.Errorf("at shutdown Bob reads %v", err)
 	}
 }
 
 func TestThePage(t *testing.T) {
 	addr, _ := start(t)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: trial.Patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: servertest.Timeout}
 	res, err := client.Get("http://" + addr + "/")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestThePage(t *testing.T) {
 	}
 }
 
-func TestAPageFromElsewhereIsRefused(t *testing.T) {
+func TestAnotherOriginIsRefused(t *testing.T) {
 	addr, _ := start(t)
 	_, res, err := websocket.DefaultDialer.Dial("ws://"+addr+"/", http.Header{"Origin": {"http://evil.example"}})
 	if err == nil || res == nil || res.StatusCode != http.StatusForbidden {
@@ -101,28 +101,28 @@ func TestAPageFromElsewhereIsRefused(t *testing.T) {
 	}
 }
 
-// A guest who never reads has to leave; the others hear everything.
-func TestASlowGuestHoldsUpNobody(t *testing.T) {
+// TestASlowGuestIsDisconnected has a guest that never reads. The others get every message.
+func TestASlowGuestIsDisconnected(t *testing.T) {
 	addr, _ := start(t)
 	ann := join(t, addr, "Ann")
-	ann.hears("* Ann has come")
+	ann.expect("* Ann has come")
 	join(t, addr, "Slow")
-	ann.hears("* Slow has come")
+	ann.expect("* Slow has come")
 	long := ""
-	for i := range 750 { // what does not compress
+	for i := range 750 { // a text that does not compress
 		long += fmt.Sprint(i * i * 7919 % 99991)
 	}
 	left := false
-	for i := 0; !left && i < 20_000; i++ { // far beyond what sockets hold
+	for i := 0; !left && i < 20_000; i++ { // far beyond the size of socket buffers
 		line := fmt.Sprint(i, " ", long)
-		ann.SetReadDeadline(time.Now().Add(trial.Patience))
-		ann.says(line)
+		ann.SetReadDeadline(time.Now().Add(servertest.Timeout))
+		ann.say(line)
 		_, got, err := ann.ReadMessage()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if left = string(got) == "* Slow has left"; !left && string(got) != "Ann: "+line {
-			t.Fatalf("heard %.60q", got)
+			t.Fatalf("got %.60q", got)
 		}
 	}
 	if !left {
@@ -130,7 +130,7 @@ func TestASlowGuestHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsTaken(t *testing.T) {
+func TestAnAddressInUse(t *testing.T) {
 	addr, _ := start(t)
 	if err := run(t.Context(), addr, io.Discard); err == nil {
 		t.Error("two servers at one address")

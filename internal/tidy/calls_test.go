@@ -13,7 +13,7 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "examples/internal/trial/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
@@ -37,8 +37,8 @@ var goStatements = []string{
 	"sim/parallel.go",            // worlds of several seeds at a time
 	"internal/goid/",             // looks at goroutines of its own, once
 	"cmd/",
-	"examples/mixed/main.go",   // shows how
-	"examples/internal/trial/", // a process that is interrupted
+	"examples/mixed/main.go",        // shows how
+	"examples/internal/servertest/", // a process that is interrupted
 }
 
 func TestCallsStandWhereTheyMay(t *testing.T) {

@@ -1,6 +1,4 @@
-// Package tcp opens the examples' sockets: the tedious part of a server that has
-// nothing but descriptors. Reading and writing is in the examples themselves.
-package tcp
+package main
 
 import (
 	"context"
@@ -10,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen opens a socket on a port of 127.0.0.1; 0 takes a free one. It returns
-// the descriptor, which does not block, and the address.
-func Listen(port int) (fd int, addr string, err error) {
+// listen opens a non-blocking socket on a port of 127.0.0.1; port 0 chooses a free one.
+// It returns the descriptor and the address.
+func listen(port int) (fd int, addr string, err error) {
 	if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); err != nil {
 		return -1, "", err
 	}
@@ -39,9 +37,8 @@ func Listen(port int) (fd int, addr string, err error) {
 	return fd, fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port), nil
 }
 
-// Accept waits for the next connection and returns its descriptor, which does
-// not block.
-func Accept(ctx context.Context, listener int) (int, error) {
+// accept waits for the next connection and returns its non-blocking descriptor.
+func accept(ctx context.Context, listener int) (int, error) {
 	for {
 		if err := spindle.WaitReadable(ctx, listener); err != nil {
 			return -1, err
@@ -55,7 +52,7 @@ func Accept(ctx context.Context, listener int) (int, error) {
 				return -1, err
 			}
 			return fd, nil
-		case unix.EAGAIN, unix.EINTR, unix.ECONNABORTED: // gone before we came
+		case unix.EAGAIN, unix.EINTR, unix.ECONNABORTED: // the client closed it already
 		default:
 			return -1, err
 		}
