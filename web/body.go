@@ -14,18 +14,19 @@ import (
 // body is a request's body: the loop puts in what comes, the handler takes it out. A
 // request without one has nil, whose end and failures are nothing.
 type body struct {
-	x *exchange
+	x      *exchange
+	length int64 // as declared; negative if the body is chunked
 
 	mu    sync.Mutex
 	buf   []byte // received, from at on not read; guarded by mu
 	at    int
 	err   error   // after that: io.EOF if all has come; guarded by mu
-	unfed bool    // the loop has stopped to read because buf is full; guarded by mu
-	done  bool    // what comes is not wanted; guarded by mu
 	total int64   // bytes received; guarded by mu
 	most  int64   // the total at which skip gives up; guarded by mu
-	state arrival // guarded by mu
+	unfed bool    // the loop has stopped to read because buf is full; guarded by mu
+	done  bool    // what comes is not wanted; guarded by mu
 	eof   bool    // the handler has read the end; guarded by mu
+	state arrival // guarded by mu
 
 	trailers http.Header // the request's: the keys declared, later the fields; nil if not chunked
 	trailer  http.Header // that has come and is not in trailers yet; guarded by mu
@@ -48,7 +49,7 @@ const (
 const bodyLimit = 64 << 10
 
 func newBody(x *exchange, p *http1.RequestParser) *body {
-	b := &body{x: x}
+	b := &body{x: x, length: p.Length()}
 	if p.Chunked() {
 		b.trailers = make(http.Header)
 		p.DeclareTrailers(b.trailers)
@@ -115,7 +116,7 @@ func (b *body) fail(err error) {
 func (b *body) leavesTooMuch() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == cut || b.x.length-b.taken() > skipLimit
+	return b.state == cut || b.length-b.taken() > skipLimit
 }
 
 // skip drops what is left of a chunked body, and reports whether it came to the end: not

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"net/url"
 	"time"
@@ -13,6 +12,9 @@ import (
 
 // exchange is one request and its response. Its handler may keep what it was given,
 // so it is never used again.
+//
+// It takes 512 bytes. The allocator is slower for larger objects with pointers, which is
+// why the http.Request is not part of it.
 type exchange struct {
 	c  *conn    // loop goroutine only
 	st *station // only what is for any goroutine, outside the loop
@@ -24,21 +26,18 @@ type exchange struct {
 	remote    string
 	header    http.Header
 	url       url.URL
-	tls       *tls.ConnectionState
 	since     time.Duration // when it came; only for the log
-	length    int64
 	date      string
 	version   http1.Version
 	keepAlive bool
 	expects   bool // the client waits for a 100 before it sends the body
 	last      bool // the connection takes no more requests
+	returned  bool // the handler did, without a panic; set before the guard is closed
 
 	w    response
 	body *body // nil if there is none
 	ctx  requestContext
-	req  http.Request // what the handler gets
-
-	returned bool // the handler did, without a panic; set before the guard is closed
+	req  *http.Request // what the handler gets; set by serve
 
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
@@ -56,12 +55,9 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		c:         c,
 		st:        st,
 		method:    p.MethodString(),
-		target:    string(p.Target()),
 		host:      st.hostString(p.Host()),
 		remote:    c.remoteAddr(),
-		tls:       c.tls,
 		header:    make(http.Header),
-		length:    p.Length(),
 		date:      st.dateLine(),
 		version:   p.Version(),
 		keepAlive: p.KeepAlive(),
@@ -73,9 +69,9 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	if most := st.sv.server.MaxRequestsPerConn; most > 0 && int(c.requests) >= most {
 		x.last = true
 	}
-	p.AddTo(x.header)
+	x.target = p.TargetAndAddTo(x.header)
 	x.ctx.x, x.ctx.base = x, c.baseOf()
-	if x.length != 0 {
+	if p.Length() != 0 {
 		x.body = newBody(x, p)
 	}
 	x.w.init(x)
@@ -89,15 +85,20 @@ func (x *exchange) start() {
 		x.c.flushLean() // what was answered before goes out before
 	}
 	if x.st.sv.runsInline(x) {
-		x.st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, x.serveTask)
+		x.st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, serveTask)
 		return
 	}
 	x.st.sv.workers.run(x)
 	x.st.gaveWork()
 }
 
-// serveTask is an inline handler's task.
-func (x *exchange) serveTask(ctx context.Context) error {
+// exchangeKey is the context key of a request's exchange.
+type exchangeKey struct{}
+
+// serveTask is an inline handler's task. It finds its exchange in the task's values: a
+// method value of the exchange would be allocated for each request.
+func serveTask(ctx context.Context) error {
+	x := ctx.Value(exchangeKey{}).(*exchange)
 	x.scope = ctx.(*spindle.Scope)
 	if cause := x.ctx.cause; cause != nil { // until the handler runs, only the loop sets it
 		x.scope.Cancel(cause)
@@ -127,7 +128,8 @@ func (x *exchange) serve(ctx context.Context) {
 	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
 		h = ofTheServer
 	}
-	h.ServeHTTP(&x.w, x.request(ctx))
+	x.req = x.request(ctx)
+	h.ServeHTTP(&x.w, x.req)
 	x.returned = true
 }
 

@@ -13,48 +13,69 @@ import (
 // later is for trailers. What depends on the body follows in commit.
 func (w *response) writeHeader() {
 	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
-	if len(w.header) == 0 {
-		return
+	w.fields = uint32(len(w.header))
+	switch w.fields {
+	case 0:
+	case 1:
+		for key, values := range w.header {
+			w.writeFieldOrReject(key, values)
+		}
+	default:
+		w.writeSorted()
 	}
-	w.declareTrailers()
+}
+
+// writeSorted writes the fields in the order of their names.
+func (w *response) writeSorted() {
 	var room [16]string
 	keys := room[:0]
 	for key := range w.header {
 		keys = append(keys, key)
 	}
-	if len(keys) > 1 {
-		slices.Sort(keys)
-	}
+	slices.Sort(keys)
 	for _, key := range keys {
-		if err := w.writeField(key, w.header[key]); err != nil {
-			w.reject(err)
+		if !w.writeFieldOrReject(key, w.header[key]) {
 			return
 		}
 	}
 }
 
+// writeFieldOrReject is writeField that answers in place of the handler if it fails.
+func (w *response) writeFieldOrReject(key string, values []string) (ok bool) {
+	err := w.writeField(key, values)
+	if err != nil {
+		w.reject(err)
+	}
+	return err == nil
+}
+
+// named reports whether a key of a header means the field of that name, which is in
+// canonical form. Handlers may write keys in any case.
+func named(key, name string) bool {
+	return len(key) == len(name) && (key == name || strings.EqualFold(key, name))
+}
+
 // writeField writes a field unless somebody else does, and notes what it says.
 func (w *response) writeField(key string, values []string) (err error) {
 	switch {
-	case len(key) == 12 && strings.EqualFold(key, "Content-Type"):
+	case named(key, "Content-Type"):
 		w.facts |= saysType
-	case len(key) == 14 && strings.EqualFold(key, "Content-Length"):
+	case named(key, "Content-Length"):
 		w.declare(values)
 		return nil
-	case len(key) == 17 && strings.EqualFold(key, "Transfer-Encoding"):
+	case named(key, "Transfer-Encoding"):
 		w.encode(values)
 		return nil
 	case key == "Content-Encoding" && len(values) > 0 && values[0] != "":
 		w.facts |= saysEncoding
-	case len(key) == 4 && strings.EqualFold(key, "Date"):
+	case named(key, "Date"):
 		w.facts |= saysDate
-	case len(key) == 10 && strings.EqualFold(key, "Connection") && len(values) > 0:
+	case named(key, "Connection") && len(values) > 0:
 		return w.writeConnection(values)
-	case key == "Trailer" && w.facts.has(dropsTrailers):
-		if values = nil; len(w.trailers) > 0 {
-			values = []string{strings.Join(w.trailers, ", ")}
-		}
+	case key == "Trailer":
+		values = w.declareTrailers(values)
 	case strings.HasPrefix(key, http.TrailerPrefix):
+		w.facts |= saysTrailer
 		return nil
 	}
 	for _, value := range values {
@@ -117,20 +138,28 @@ func (w *response) declare(values []string) {
 	w.declared = n
 }
 
-// declareTrailers takes down which fields come after the body. Those that may not are
-// not declared either: clients refuse such a response.
-func (w *response) declareTrailers() {
-	for _, list := range w.header["Trailer"] {
+// declareTrailers notes which fields come after the body. It returns the declaration to
+// write, without fields that may not be trailers: clients refuse such a response.
+func (w *response) declareTrailers(values []string) []string {
+	forbidden := false
+	for _, list := range values {
 		for name := range strings.SplitSeq(list, ",") {
 			switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); {
 			case http1.MayTrail(name):
 				w.trailers = append(w.trailers, name)
 			case name != "":
-				w.facts |= dropsTrailers
+				forbidden = true
 				w.mistake("forbidden trailer " + strconv.Quote(name))
 			}
 		}
 	}
+	switch {
+	case !forbidden:
+		return values
+	case len(w.trailers) == 0:
+		return nil
+	}
+	return []string{strings.Join(w.trailers, ", ")}
 }
 
 func hasToken(values []string, token string) bool {
@@ -224,7 +253,17 @@ func (w *response) frame(final bool) {
 	}
 }
 
+// prefixedTrailers reports whether the header has keys with http.TrailerPrefix. While it
+// has as many keys as writeHeader saw it is not searched again. A handler that has
+// replaced a key since then by such a trailer, and has written little, loses the trailer,
+// as with net/http.
 func (w *response) prefixedTrailers() bool {
+	if w.facts.has(saysTrailer) {
+		return true
+	}
+	if len(w.header) == int(w.fields) {
+		return false
+	}
 	for key := range w.header {
 		if strings.HasPrefix(key, http.TrailerPrefix) {
 			return true
@@ -243,7 +282,7 @@ func (w *response) leavesBody(final bool) bool {
 		return false
 	case x.expects && !x.body.asked.Load():
 		return true
-	case final && x.length < 0:
+	case final && x.body.length < 0:
 		return !x.body.skip()
 	}
 	return x.body.leavesTooMuch()

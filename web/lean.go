@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"net/http"
-	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/transport"
@@ -142,7 +141,12 @@ func (lc *LeanCtx) SetStatus(status int) {
 }
 
 // SetContentType sets the body's type; it is text/plain otherwise.
-func (lc *LeanCtx) SetContentType(value string) { lc.AddHeader("Content-Type", value) }
+func (lc *LeanCtx) SetContentType(value string) {
+	var err error
+	if lc.ctype, err = http1.AppendField(lc.ctype[:0], "Content-Type", value); err != nil {
+		lc.fault = err
+	}
+}
 
 // AddHeader adds a field to the response's header. Content-Type, of which there is
 // one, replaces the one before. The server itself writes Content-Length,
@@ -151,15 +155,13 @@ func (lc *LeanCtx) SetContentType(value string) { lc.AddHeader("Content-Type", v
 func (lc *LeanCtx) AddHeader(name, value string) {
 	var err error
 	switch {
-	case len(name) == 12 && strings.EqualFold(name, "Content-Type"):
-		lc.ctype, err = http1.AppendField(lc.ctype[:0], name, value)
-	case len(name) == 10 && strings.EqualFold(name, "Connection"):
+	case named(name, "Content-Type"):
+		lc.SetContentType(value)
+	case named(name, "Connection"):
 		if hasToken([]string{value}, "close") {
 			lc.closes = true
 		}
-	case len(name) == 14 && strings.EqualFold(name, "Content-Length"),
-		len(name) == 17 && strings.EqualFold(name, "Transfer-Encoding"),
-		len(name) == 4 && strings.EqualFold(name, "Date"):
+	case named(name, "Content-Length"), named(name, "Transfer-Encoding"), named(name, "Date"):
 	default:
 		lc.fields, err = http1.AppendField(lc.fields, name, value)
 	}

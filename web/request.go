@@ -12,14 +12,13 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// blank is what every request begins as: WithContext is the only way to give one a
-// context, and copies it. The copy stays on the stack.
+// blank is what every request begins as: only WithContext gives a request a context, and
+// it copies the request.
 var blank http.Request
 
-// request is the exchange as net/http has it.
+// request returns the request as net/http describes it.
 func (x *exchange) request(ctx context.Context) *http.Request {
-	r := &x.req
-	*r = *blank.WithContext(ctx)
+	r := blank.WithContext(ctx)
 	r.Method = x.method
 	r.URL = &x.url
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
@@ -29,20 +28,19 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 	r.Header = x.header
 	r.Host = x.host
 	r.RemoteAddr = x.remote
-	r.TLS = x.tls
+	r.TLS = x.c.tls // never changes
 	r.RequestURI = x.target
-	r.ContentLength = x.length
 	r.Close = !x.keepAlive
-	if x.length < 0 {
+	if x.body == nil {
+		r.Body = http.NoBody
+		return r
+	}
+	r.Body, r.ContentLength = x.body, x.body.length
+	if r.ContentLength < 0 {
 		// Trailer is never nil here, unlike net/http's: copies of the request share
 		// the map, so they get trailers that were not declared too.
 		r.TransferEncoding = []string{"chunked"}
 		r.Trailer = x.body.trailers
-	}
-	if x.length == 0 {
-		r.Body = http.NoBody
-	} else {
-		r.Body = x.body
 	}
 	return r
 }
@@ -95,10 +93,23 @@ type requestContext struct {
 	base context.Context // of BaseContext or ConnContext; nil without them
 
 	mu    sync.Mutex
-	inner context.Context // guarded by mu
-	stop  context.CancelCauseFunc
 	cause error     // once it has ended; guarded by mu
-	gone  chan bool // for CloseNotify; nil if that was not called; guarded by mu
+	seen  *observed // nil for most; guarded by mu
+}
+
+// observed is what a request's context has once Done or CloseNotify was called.
+type observed struct {
+	inner context.Context // nil before std
+	stop  context.CancelCauseFunc
+	gone  chan bool // for CloseNotify; nil before notify
+}
+
+// observe returns seen, which it makes if need be; under mu.
+func (c *requestContext) observe() *observed {
+	if c.seen == nil {
+		c.seen = &observed{}
+	}
+	return c.seen
 }
 
 // TaskName names the task of an inline handler.
@@ -108,17 +119,18 @@ func (c *requestContext) TaskName() string { return c.x.method + " " + c.x.url.P
 func (c *requestContext) std() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inner == nil {
+	o := c.observe()
+	if o.inner == nil {
 		base := c.base
 		if base == nil {
 			base = context.Background()
 		}
-		c.inner, c.stop = context.WithCancelCause(base)
+		o.inner, o.stop = context.WithCancelCause(base)
 		if c.cause != nil {
-			c.stop(c.cause)
+			o.stop(c.cause)
 		}
 	}
-	return c.inner
+	return o.inner
 }
 
 // end ends the context; the first cause counts.
@@ -129,11 +141,15 @@ func (c *requestContext) end(cause error) {
 		return
 	}
 	c.cause = cause
-	if c.stop != nil {
-		c.stop(cause)
+	o := c.seen
+	if o == nil {
+		return
 	}
-	if c.gone != nil && cause != context.Canceled {
-		c.gone <- true
+	if o.stop != nil {
+		o.stop(cause)
+	}
+	if o.gone != nil && cause != context.Canceled {
+		o.gone <- true
 	}
 }
 
@@ -142,13 +158,14 @@ func (c *requestContext) end(cause error) {
 func (c *requestContext) notify() <-chan bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gone == nil {
-		c.gone = make(chan bool, 1)
+	o := c.observe()
+	if o.gone == nil {
+		o.gone = make(chan bool, 1)
 		if c.cause != nil && c.cause != context.Canceled {
-			c.gone <- true
+			o.gone <- true
 		}
 	}
-	return c.gone
+	return o.gone
 }
 
 // ended is the cause if it has, and nil otherwise.
@@ -189,6 +206,8 @@ func (c *requestContext) Value(key any) any {
 		return c.std().Value(key)
 	}
 	switch key {
+	case exchangeKey{}:
+		return c.x
 	case http.ServerContextKey:
 		return c.x.st.sv.std
 	case http.LocalAddrContextKey:

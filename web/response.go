@@ -19,6 +19,7 @@ import (
 // is closed and empty they are the loop's.
 type response struct {
 	guard
+	fields uint32      // how many keys the header had in writeHeader
 	x      *exchange   // never changes
 	header http.Header // never changes; the handler's map, and never used again
 
@@ -53,7 +54,7 @@ const (
 	noLength       // Content-Length is there, without a value
 	saysChunked    // in Transfer-Encoding
 	saysNotChunked // another transfer coding
-	dropsTrailers  // Trailer names fields that may not be one
+	saysTrailer    // by a key with http.TrailerPrefix
 )
 
 func (w *response) init(x *exchange) {

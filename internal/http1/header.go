@@ -10,11 +10,38 @@ import (
 // the fields that framed the message are left out, and so is Connection of a response
 // if it says close. The values are copied in one allocation.
 func (p *parser) AddTo(h http.Header) {
-	if len(p.fields) == 0 || len(p.fields) == 1 && !p.responses && equalFold(p.text(p.fields[0].name), "host") {
-		return // Host is not added, and often there is no other field
+	if p.addsNone() {
+		return
 	}
 	first := p.fields[0].name.from
-	text := string(p.base[first:p.fields[len(p.fields)-1].value.to])
+	p.addTo(h, first, p.copyFrom(first))
+}
+
+// TargetAndAddTo is AddTo for a request's Head. It also returns Target, as a part of the
+// string that has the values.
+func (p *RequestParser) TargetAndAddTo(h http.Header) (target string) {
+	if p.addsNone() {
+		return string(p.Target())
+	}
+	first := p.target.from
+	text := p.copyFrom(first)
+	p.addTo(h, first, text)
+	return text[:p.target.to-first]
+}
+
+// addsNone reports whether there is no field to add: Host is not added to a request's
+// header, and there is often nothing else.
+func (p *parser) addsNone() bool {
+	return len(p.fields) == 0 || len(p.fields) == 1 && !p.responses && equalFold(p.text(p.fields[0].name), "host")
+}
+
+// copyFrom returns the text from first to the end of the last field.
+func (p *parser) copyFrom(first uint32) string {
+	return string(p.base[first:p.fields[len(p.fields)-1].value.to])
+}
+
+// addTo adds the fields with values that are parts of text, which begins at first.
+func (p *parser) addTo(h http.Header, first uint32, text string) {
 	values := make([]string, len(p.fields))
 	for i, f := range p.fields {
 		key := canonical(text[f.name.from-first : f.name.to-first])
