@@ -18,14 +18,14 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// What the pages for readers who know asyncio or Trio say of Spindle, one test
-// for each claim that is not the package documentation's own.
+// These tests check the claims of the asyncio and Trio pages that the package documentation
+// does not make.
 
 var errOops = errors.New("oops")
 
 func forever(ctx context.Context) error { return spindle.Sleep(ctx, math.MaxInt64) }
 
-func TestGatherWaitsForThoseItCancels(t *testing.T) {
+func TestGatherWaitsForCancelledFunctions(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		cleaned := false
 		_, err := spindle.Gather(ctx,
@@ -80,7 +80,7 @@ func TestACancelledAwaitLeavesTheTaskAlone(t *testing.T) {
 	})
 }
 
-func TestShieldKeepsTheCallerToo(t *testing.T) {
+func TestShieldDelaysTheCallersCancellation(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		begin := spindle.Now(ctx)
 		spindle.MoveOnAfter(ctx, time.Minute, func(ctx context.Context) error {
@@ -111,7 +111,7 @@ func TestEveryWaitInACancelledScopeFails(t *testing.T) {
 	})
 }
 
-func TestAScopeTakesBackWrappedButNotReplacedCancellations(t *testing.T) {
+func TestAScopeAbsorbsWrappedButNotReplacedCancellations(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		expired, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
 			return fmt.Errorf("while reading: %w", forever(ctx))
@@ -186,7 +186,7 @@ func TestBlockingWaitsAbandonDoesNot(t *testing.T) {
 					<-begun
 					l.Post(func() {
 						s.Cancel(nil)
-						// After the task had its turn, if the cancellation gave it one.
+						// Runs after the task, if the cancellation has resumed it.
 						l.CallSoon(func() {
 							if returned == c.waits {
 								t.Errorf("%s has returned: %v", c.name, returned)
@@ -259,7 +259,7 @@ func TestBackgroundTasksEndWithTheRun(t *testing.T) {
 	}
 }
 
-func TestAPanicGoesUp(t *testing.T) {
+func TestAPanicContinuesInTheParent(t *testing.T) {
 	defer func() {
 		if p, ok := recover().(*spindle.PanicError); !ok || p.Value != any("oops") {
 			t.Errorf("recovered %v", p)
@@ -303,8 +303,9 @@ func TestANurseryIsCancelledThroughItsContext(t *testing.T) {
 	})
 }
 
-func panics(fn func()) (said any) {
-	defer func() { said = recover() }()
+// panics returns the value that fn panics with.
+func panics(fn func()) (value any) {
+	defer func() { value = recover() }()
 	fn()
 	return nil
 }
@@ -322,7 +323,7 @@ func TestMisuseIsNamed(t *testing.T) {
 		<-done
 		for _, said := range []any{fromCallback, fromGoroutine, panics(func() { cosync.NewQueue[int](0) }), panics(func() { new(cosync.Mutex).Unlock() })} {
 			if _, ok := said.(string); !ok {
-				t.Errorf("no panic that says why: %v", said)
+				t.Errorf("the panic has no message: %v", said)
 			}
 		}
 		return nil
