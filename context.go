@@ -111,9 +111,8 @@ func (sc *Scope) Err() error {
 	if why == nil {
 		return nil
 	}
-	// Once end has released the lock, Done is closed.
-	sc.outside.mu.Lock()
-	sc.outside.mu.Unlock()
+	sc.outside.mu.Lock() // once end has released it, Done is closed
+	defer sc.outside.mu.Unlock()
 	return why.kind()
 }
 

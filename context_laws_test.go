@@ -264,7 +264,7 @@ func TestDeadlineOfDeeplyNestedContexts(t *testing.T) {
 		var nest func(ctx context.Context, depth int) error
 		nest = func(ctx context.Context, depth int) error {
 			if depth == 0 {
-				if when, ok := ctx.Deadline(); !ok || when.Sub(time.Now()) != time.Hour {
+				if when, ok := ctx.Deadline(); !ok || time.Until(when) != time.Hour {
 					t.Errorf("deadline %v, %v", when, ok)
 				}
 				return nil

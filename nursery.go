@@ -91,7 +91,7 @@ func (n *Nursery) failed(err error) {
 // result joins the errors, without the cancellations by which the nursery ended
 // its own tasks. If a task panicked, so does result.
 func (n *Nursery) result() error {
-	err, fault := n.outcome()
+	fault, err := n.outcome()
 	if fault != nil {
 		panic(besides(fault, err))
 	}
@@ -99,7 +99,7 @@ func (n *Nursery) result() error {
 }
 
 // outcome is result that returns the panic.
-func (n *Nursery) outcome() (error, *PanicError) {
+func (n *Nursery) outcome() (fault *PanicError, err error) {
 	var left []error
 	for _, err := range n.errs {
 		if err == error(n.fault) {
@@ -109,7 +109,7 @@ func (n *Nursery) outcome() (error, *PanicError) {
 			left = append(left, err)
 		}
 	}
-	return together(left), n.fault
+	return n.fault, together(left)
 }
 
 // besides returns a panic that tells of another failure too.

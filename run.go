@@ -316,7 +316,7 @@ func (r *run) doom() {
 func (r *run) result(ctx context.Context) error {
 	r.grace.Cancel() // the loop may go on to be used
 	r.root.closed = true
-	err, fault := r.root.outcome()
+	fault, err := r.root.outcome()
 	if err == nil && fault == nil && r.root.scope.caught {
 		switch {
 		case ctx.Err() != nil:
