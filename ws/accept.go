@@ -9,17 +9,17 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Accept makes a Conn of a request. It works on every server whose connections can
-// be hijacked: net/http's for HTTP/1.1, and web's. A request that is refused is
-// answered, and fails with a *HandshakeError.
+// Accept upgrades a request to a Conn. It works on every server with connections
+// that can be hijacked: net/http's for HTTP/1.1, and web's. If Accept refuses the
+// request, it sends a response and fails with a *HandshakeError.
 //
-// The handler may use the Conn and must close it; it may also return and leave it to
-// others. The request's context does not end with the connection any more. When a server
-// of package web drains, the peer gets a Close with GoingAway.
+// The handler may use the Conn and must close it; it may also return and leave the
+// Conn to other code. The request's context no longer ends with the connection. When
+// a server of package web drains, the peer gets a Close with GoingAway.
 func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
-	a, answer, refused := o.check(r)
+	a, answer, refused := o.checkRequest(r)
 	if refused != nil {
-		refused.refuse(w)
+		refused.respond(w)
 		return nil, refused
 	}
 	head, err := http1.AppendResponseHead(nil, &http1.ResponseHead{
@@ -28,12 +28,12 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 		Length: http1.Unframed,
 	})
 	if err != nil {
-		http.Error(w, "ws: the answer cannot be written", http.StatusInternalServerError)
+		http.Error(w, "ws: the response header is invalid", http.StatusInternalServerError)
 		return nil, err
 	}
 	nc, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		http.Error(w, "ws: the server cannot do this", http.StatusInternalServerError)
+		http.Error(w, "ws: the server does not support this", http.StatusInternalServerError)
 		return nil, err
 	}
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
@@ -49,7 +49,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 	}
 	nc.SetWriteDeadline(time.Time{})
 	if server, ok := nc.(interface{ OnShutdown(func()) }); ok {
-		server.OnShutdown(func() { _ = c.Close(GoingAway, "") }) // one that is closing already does so
+		server.OnShutdown(func() { _ = c.Close(GoingAway, "") }) // fails only if the Conn is closing already
 	}
 	return c, nil
 }

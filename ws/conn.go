@@ -14,68 +14,70 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Conn is a WebSocket for straight-line code, in a task or on a goroutine, on any
-// net.Conn. Accept and Dial make them.
+// Conn is a WebSocket for straight-line code, in a task or on a goroutine, over any
+// net.Conn. Accept and Dial return one.
 //
-// One at a time may read, and others may write meanwhile; whole messages by Write
-// never mix. Pings are answered, and a Close is, while somebody reads. Calls that
-// wait end with the error of their ctx when that ends: a Read has then lost
-// nothing, and the next one goes on; a Write that was cut inside a message ends the
-// connection, as nothing can follow.
+// One caller at a time may read, while others write. Messages written by Write never
+// mix. Pings and the peer's Close are answered only during a read. When the context
+// of a call is done, the call fails with the context's cause. A cancelled Read has
+// lost nothing, and the next one continues. A Write that is cancelled within a
+// message ends the connection, because nothing can follow a partial message.
 type Conn struct {
 	nc    net.Conn
 	rules *rules
 	now   func() time.Time
-	rand  func() uint64 // of clients
+	rand  func() uint64 // for masking keys; set for clients
 
-	closing   atomic.Bool // our Close was sent
-	broken    atomic.Bool // nothing can be written any more
-	reading   atomic.Bool // somebody reads
-	composing atomic.Bool // a Writer is open
-	writers   atomic.Int32
+	closing    atomic.Bool // our Close was sent
+	broken     atomic.Bool // nothing can be written any more
+	reading    atomic.Bool // a read is in progress
+	writerOpen atomic.Bool // a Writer is open
+	writers    atomic.Int32
 
-	// For who reads.
-	in       wsframe.Decoder
-	buf      []byte // read ahead: buf[from:to]
-	from, to int
-	small    int            // how often little was read into a large buffer
-	message  []byte         // the message so far, or the last one
-	inflated []byte         // the last one, if it was compressed
-	current  *messageReader // of a message that was not read to its end; else nil
-	ended    error          // why no more will come
-	second   int64          // in which the last control frame came
-	controls int            // how many did
+	// Guarded by reading.
+	in         wsframe.Decoder
+	buf        []byte // bytes read ahead are buf[from:to]
+	from, to   int
+	smallReads int            // consecutive small reads into a large buffer
+	message    []byte         // the message so far, or the last one
+	inflated   []byte         // the last message, if it was compressed
+	current    *messageReader // of a message that is not fully read, or nil
+	err        error          // why reading has ended
+	second     int64          // Unix time of the last control frame
+	controls   int            // control frames received in that second
 }
 
-// A Conn reads into a buffer of firstBuffer bytes, and into larger ones while much comes:
-// until little has come so many times.
+// A Conn reads into a buffer of minBuffer bytes. A full buffer is replaced by a
+// larger one, up to maxBuffer, and a large buffer by a small one after shrinkAfter
+// small reads.
 const (
-	firstBuffer   = 1 << 10
-	largestBuffer = 64 << 10
-	manySmall     = 8
+	minBuffer   = 1 << 10
+	maxBuffer   = 64 << 10
+	shrinkAfter = 8
 )
 
 func newConn(nc net.Conn, r *rules, early []byte) *Conn {
 	c := &Conn{nc: nc, rules: r, now: time.Now}
-	c.buf = make([]byte, max(firstBuffer, len(early)))
+	c.buf = make([]byte, max(minBuffer, len(early)))
 	c.to = copy(c.buf, early)
 	return c
 }
 
-// Subprotocol is what was agreed on, "" if nothing.
+// Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (c *Conn) Subprotocol() string { return c.rules.subprotocol }
 
-// Compressed tells whether the peer takes compressed messages.
+// Compressed reports whether permessage-deflate was negotiated.
 func (c *Conn) Compressed() bool { return c.rules.limits.Deflate }
 
-// NetConn is the connection underneath, for its addresses and options.
+// NetConn returns the underlying connection, for its addresses and options.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 
-// bind has calls of the connection end when ctx does, by a deadline in the past.
-// What it returns takes that back. A task's own scope needs none of it: it reaches
-// every wait of the task.
-func bind(ctx context.Context, nc net.Conn, setDeadline func(time.Time) error) (release func()) {
-	if ctx.Done() == nil || inScope(ctx, nc) {
+// followContext makes calls of nc fail when ctx is done, by setting a deadline in
+// the past. The returned function undoes that. It does nothing for a call in the
+// task's own scope, because that scope's cancellation reaches every wait of the
+// task.
+func followContext(ctx context.Context, nc net.Conn, setDeadline func(time.Time) error) (release func()) {
+	if ctx.Done() == nil || calledInScope(ctx, nc) {
 		return func() {}
 	}
 	var mu sync.Mutex
@@ -98,31 +100,32 @@ func bind(ctx context.Context, nc net.Conn, setDeadline func(time.Time) error) (
 	}
 }
 
-// ofTasks is a connection whose calls end with the scope of the task that calls:
-// those of package stream.
-type ofTasks interface {
+// taskConn is a connection of package stream: its calls end with the scope of the
+// calling task.
+type taskConn interface {
 	ReadBorrow() ([]byte, error)
 }
 
-func inScope(ctx context.Context, nc net.Conn) bool {
+func calledInScope(ctx context.Context, nc net.Conn) bool {
 	scope, ok := ctx.(*spindle.Scope)
 	if !ok {
 		return false
 	}
-	_, ok = nc.(ofTasks)
+	_, ok = nc.(taskConn)
 	return ok && spindle.Background(scope).Here() == ctx
 }
 
-// endOf is the error of ctx if that is why err is what it is.
-func endOf(ctx context.Context, err error) error {
+// contextError returns the cause of ctx if err is due to followContext, and err
+// otherwise.
+func contextError(ctx context.Context, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// key is for one frame.
-func (c *Conn) key() (k wsframe.Key) {
+// maskKey returns the masking key for one frame.
+func (c *Conn) maskKey() (k wsframe.Key) {
 	binary.LittleEndian.PutUint32(k[:], uint32(c.rand()))
 	return k
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Close sends a Close, waits for the peer's, and closes the connection. If somebody
-// reads, it does not wait: the Read that meets the peer's Close ends the rest. A
-// peer that does not answer in time (see Options.CloseTimeout) is cut off, with
-// ErrCloseTimeout. NoStatus with no reason sends a Close without a code.
+// Close sends a Close, waits for the peer's Close, and closes the connection. If a
+// read is in progress, Close does not wait: that read receives the peer's Close and
+// closes the connection. If the peer does not answer in time (see
+// Options.CloseTimeout), Close closes the connection and fails with ErrCloseTimeout.
+// NoStatus with an empty reason sends a Close without a code.
 //
-// It fails if code or reason must not be sent, and then does nothing; and with
-// net.ErrClosed if there is nothing to close any more.
+// Close fails without any effect if code or reason must not be sent. It fails with
+// net.ErrClosed if the connection is already closing.
 func (c *Conn) Close(code Code, reason string) error {
 	if c.broken.Load() || c.closing.Load() {
 		return net.ErrClosed
@@ -27,28 +28,28 @@ func (c *Conn) Close(code Code, reason string) error {
 		return err
 	}
 	c.nc.SetReadDeadline(c.now().Add(c.rules.closeTimeout))
-	return c.finish()
+	return c.awaitPeerClose()
 }
 
-// finish waits for the peer's Close after ours, unless somebody reads: then that
-// one does.
-func (c *Conn) finish() error {
+// awaitPeerClose waits for the peer's Close after ours, unless a read is in
+// progress, which does so itself.
+func (c *Conn) awaitPeerClose() error {
 	if !c.reading.CompareAndSwap(false, true) {
 		return nil
 	}
 	defer c.reading.Store(false)
 	_, err := c.next(context.Background())
 	if r := c.current; r != nil {
-		r.piece, r.err = nil, err
+		r.chunk, r.err = nil, err
 	}
 	if _, ok := errors.AsType[*CloseError](err); ok {
 		return nil
 	}
-	return c.end(err)
+	return c.closeWith(err)
 }
 
-// CloseNow closes the connection without a word to the peer. Who reads or writes
-// fails.
+// CloseNow closes the connection without a Close to the peer. Pending reads and
+// writes fail.
 func (c *Conn) CloseNow() error {
 	if c.broken.Swap(true) {
 		return net.ErrClosed
@@ -56,7 +57,7 @@ func (c *Conn) CloseNow() error {
 	return c.nc.Close()
 }
 
-// sendClose sends a Close, if none was sent.
+// sendClose sends a Close, unless one was sent before.
 func (c *Conn) sendClose(code Code, reason string) error {
 	payload, err := wsframe.AppendClose(make([]byte, 0, wsframe.MaxControl), code, reason)
 	if err != nil {
@@ -69,11 +70,11 @@ func (c *Conn) sendClose(code Code, reason string) error {
 	return c.writeFrame(context.Background(), wsframe.OpClose, wsframe.Fin, payload)
 }
 
-// closedByPeer answers the peer's Close if it is not the answer itself, and closes
-// the connection: the server's end first, as the protocol has it.
+// closedByPeer answers the peer's Close, unless that is itself the answer, and
+// closes the connection. As the protocol says, the server closes its end first.
 func (c *Conn) closedByPeer(code Code, reason string) error {
-	c.ended = &CloseError{code, reason}
+	c.err = &CloseError{code, reason}
 	c.sendClose(code, "")
 	c.linger(c.rules.limits.Role == wsframe.Server)
-	return c.end(io.EOF)
+	return c.closeWith(io.EOF)
 }

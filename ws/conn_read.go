@@ -15,9 +15,10 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Read reads a message. The slice is lent until the next call. It fails with a
-// *CloseError when the peer has closed, with a *ProtocolError when it has broken
-// the protocol or a limit, and then so does every further call.
+// Read reads a message. The slice is valid until the next call. Read fails with a
+// *CloseError when the peer has closed the connection, and with a *ProtocolError
+// when the peer has violated the protocol or a limit. Then every further call fails
+// the same way.
 func (c *Conn) Read(ctx context.Context) (Kind, []byte, error) {
 	if !c.reading.CompareAndSwap(false, true) {
 		return 0, nil, ErrBusy
@@ -26,13 +27,13 @@ func (c *Conn) Read(ctx context.Context) (Kind, []byte, error) {
 	c.reading.Store(false)
 	if err == nil && c.closing.Load() {
 		message = bytes.Clone(message)
-		c.finish()
+		c.awaitPeerClose()
 	}
 	return kind, message, err
 }
 
 func (c *Conn) read(ctx context.Context) (Kind, []byte, error) {
-	if err := c.skip(ctx); err != nil {
+	if err := c.skipRest(ctx); err != nil {
 		return 0, nil, err
 	}
 	for {
@@ -48,7 +49,7 @@ func (c *Conn) read(ctx context.Context) (Kind, []byte, error) {
 			continue
 		}
 		message := c.message
-		c.message = modest(message)
+		c.message = reusable(message)
 		if e.Compressed {
 			message, err = c.inflate(e.Op, message)
 		}
@@ -57,7 +58,7 @@ func (c *Conn) read(ctx context.Context) (Kind, []byte, error) {
 }
 
 func (c *Conn) inflate(op wsframe.Op, message []byte) ([]byte, error) {
-	inflated, err := deflate.Inflate(modest(c.inflated), message, c.rules.limits.Message)
+	inflated, err := deflate.Inflate(reusable(c.inflated), message, c.rules.limits.Message)
 	switch {
 	case err == deflate.ErrTooLarge:
 		return nil, c.fail(wsframe.ErrMessageTooLarge)
@@ -70,11 +71,11 @@ func (c *Conn) inflate(op wsframe.Op, message []byte) ([]byte, error) {
 	return inflated, nil
 }
 
-// next is the next piece of a message. It does what other frames ask for.
+// next returns the next chunk of a message. It handles control frames.
 func (c *Conn) next(ctx context.Context) (wsframe.Event, error) {
 	for {
-		if c.ended != nil {
-			return wsframe.Event{}, c.ended
+		if c.err != nil {
+			return wsframe.Event{}, c.err
 		}
 		for c.from < c.to {
 			n, e, err := c.in.Next(&c.rules.limits, c.buf[c.from:c.to])
@@ -84,11 +85,11 @@ func (c *Conn) next(ctx context.Context) (wsframe.Event, error) {
 			}
 			switch e.Type {
 			case wsframe.Data:
-				if !c.closing.Load() { // else nobody is interested any more
+				if !c.closing.Load() { // after our Close, messages are dropped
 					return e, nil
 				}
 			case wsframe.Ping, wsframe.Pong:
-				err = c.control(ctx, e)
+				err = c.handleControl(ctx, e)
 			case wsframe.Close:
 				err = c.closedByPeer(e.Code, string(e.Payload))
 			}
@@ -102,12 +103,12 @@ func (c *Conn) next(ctx context.Context) (wsframe.Event, error) {
 	}
 }
 
-// control answers a ping, unless there are too many.
-func (c *Conn) control(ctx context.Context, e wsframe.Event) error {
+// handleControl answers a ping, unless there are too many.
+func (c *Conn) handleControl(ctx context.Context, e wsframe.Event) error {
 	if now := c.now().Unix(); now != c.second {
 		c.second, c.controls = now, 0
 	}
-	if c.controls++; c.controls > c.rules.controls {
+	if c.controls++; c.controls > c.rules.controlLimit {
 		return c.fail(wsframe.ErrTooManyControls)
 	}
 	if e.Type == wsframe.Pong || c.closing.Load() {
@@ -119,9 +120,9 @@ func (c *Conn) control(ctx context.Context, e wsframe.Event) error {
 	return nil
 }
 
-// writeControl writes a frame that nobody has asked for. A peer that does not read
-// must not keep a reader waiting for ever; unless somebody writes anyway, whose
-// business that is then.
+// writeControl writes a control frame on behalf of a read. It sets a deadline, so
+// that a peer that does not read cannot delay the reader forever. If a write is in
+// progress, its caller is responsible for the deadline.
 func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) error {
 	if c.writers.Load() == 0 {
 		c.nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
@@ -130,7 +131,7 @@ func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) 
 	return c.writeFrame(ctx, op, wsframe.Fin, payload)
 }
 
-// fill reads more. All that was read before is used.
+// fill reads more bytes once the buffer is used up.
 func (c *Conn) fill(ctx context.Context) error {
 	c.resize()
 	c.from, c.to = 0, 0
@@ -142,23 +143,23 @@ func (c *Conn) fill(ctx context.Context) error {
 		if wait > 0 && !c.closing.Load() {
 			c.nc.SetReadDeadline(c.now().Add(wait))
 		}
-		release := bind(ctx, c.nc, c.nc.SetReadDeadline)
+		release := followContext(ctx, c.nc, c.nc.SetReadDeadline)
 		n, err := c.nc.Read(c.buf)
 		release()
 		c.to = n
 		switch {
 		case n > 0:
 			return nil
-		case err == nil: // nothing, which a net.Conn should not say
+		case err == nil: // no bytes and no error, which a net.Conn should not return
 			continue
 		case ctx.Err() != nil:
-			return endOf(ctx, err)
+			return contextError(ctx, err)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return c.end(err)
+			return c.closeWith(err)
 		case c.closing.Load():
-			return c.end(ErrCloseTimeout)
+			return c.closeWith(ErrCloseTimeout)
 		case asked:
-			return c.end(ErrNoAnswer)
+			return c.closeWith(ErrNoAnswer)
 		}
 		asked, wait = true, cmp.Or(c.rules.pingTimeout, wait)
 		if err := c.writeControl(ctx, wsframe.OpPing, nil); err != nil {
@@ -167,65 +168,66 @@ func (c *Conn) fill(ctx context.Context) error {
 	}
 }
 
-// resize has a larger buffer follow one that was filled, and a small one follow a large
-// one that was hardly used for a while.
+// resize replaces a full buffer with a larger one, and a large buffer with a small
+// one after several small reads.
 func (c *Conn) resize() {
-	if c.to > firstBuffer {
-		c.small = 0
+	if c.to > minBuffer {
+		c.smallReads = 0
 	}
 	switch {
-	case c.to == len(c.buf) && len(c.buf) < largestBuffer:
-		c.buf = make([]byte, min(4*len(c.buf), largestBuffer))
-	case c.to <= firstBuffer && len(c.buf) > firstBuffer:
-		if c.small++; c.small > manySmall {
-			c.buf, c.small = make([]byte, firstBuffer), 0
+	case c.to == len(c.buf) && len(c.buf) < maxBuffer:
+		c.buf = make([]byte, min(4*len(c.buf), maxBuffer))
+	case c.to <= minBuffer && len(c.buf) > minBuffer:
+		if c.smallReads++; c.smallReads > shrinkAfter {
+			c.buf, c.smallReads = make([]byte, minBuffer), 0
 		}
 	}
 }
 
-// end closes the connection, which has failed.
-func (c *Conn) end(why error) error {
-	if c.ended == nil {
+// closeWith closes the connection after a failure. The first error is kept.
+func (c *Conn) closeWith(why error) error {
+	if c.err == nil {
 		if why == io.EOF {
-			why = io.ErrUnexpectedEOF // there was no Close
+			why = io.ErrUnexpectedEOF // the connection ended without a Close
 		}
-		c.ended = why
+		c.err = why
 	}
 	c.broken.Store(true)
 	c.nc.Close()
-	return c.ended
+	return c.err
 }
 
-// fail ends the connection with a peer that has broken the rules, but tells it why.
+// fail closes the connection because the peer has violated the protocol, after
+// sending a Close with the reason.
 func (c *Conn) fail(why error) error {
-	c.ended = why
+	c.err = why
 	if e, ok := errors.AsType[*ProtocolError](why); ok {
 		c.sendClose(e.Code, e.Text())
 	}
 	c.linger(true)
-	return c.end(why)
+	return c.closeWith(why)
 }
 
-// failNow is fail for who does not read at the moment.
-func (c *Conn) failNow(why error) error {
+// failUnlessReading is fail for a caller that does not hold reading.
+func (c *Conn) failUnlessReading(why error) error {
 	if !c.reading.CompareAndSwap(false, true) {
 		return ErrBusy
 	}
 	defer c.reading.Store(false)
-	if c.ended != nil {
-		return c.ended
+	if c.err != nil {
+		return c.err
 	}
 	return c.fail(why)
 }
 
-// linger waits a moment for the peer's end, so that it can read what it was told.
+// linger waits a moment for the peer to close, so that it can read our Close.
 func (c *Conn) linger(endWriting bool) {
 	if half, ok := c.nc.(interface{ CloseWrite() error }); ok && endWriting {
 		half.CloseWrite()
 	}
 	until := c.now().Add(lingerTime)
 	c.nc.SetReadDeadline(until)
-	for c.now().Before(until) { // a peer that sends without end is not waited for longer
+	for c.now().Before(until) { // bounds the wait for a peer that never stops sending
 		if _, err := c.nc.Read(c.buf); err != nil {
 			return
 		}

@@ -10,37 +10,37 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Reader begins to read a message that is handed over as it comes, so that it need
-// not be had at once; Options.MessageLimit is its limit all the same. What is not
-// read of it is skipped by the next Read or Reader. Its calls end when ctx does.
+// Reader starts reading a message in chunks, so that it need not be in memory at
+// once. Options.MessageLimit applies all the same. The next Read or Reader skips the
+// unread rest of the message. Calls of the io.Reader fail when ctx is done.
 func (c *Conn) Reader(ctx context.Context) (Kind, io.Reader, error) {
 	if !c.reading.CompareAndSwap(false, true) {
 		return 0, nil, ErrBusy
 	}
-	defer c.leave()
-	if err := c.skip(ctx); err != nil {
+	defer c.endRead()
+	if err := c.skipRest(ctx); err != nil {
 		return 0, nil, err
 	}
 	e, err := c.next(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	r := &messageReader{c: c, ctx: ctx, piece: e.Payload, final: e.Final}
-	if len(c.message) > 0 { // a Read that was cancelled has left it
-		r.piece = append(c.message, e.Payload...)
+	r := &messageReader{c: c, ctx: ctx, chunk: e.Payload, final: e.Final}
+	if len(c.message) > 0 { // the beginning, kept by a cancelled Read
+		r.chunk = append(c.message, e.Payload...)
 		c.message = nil
 	}
 	c.current = r
 	if !e.Compressed {
 		return Kind(e.Op), r, nil
 	}
-	return Kind(e.Op), &inflatingReader{raw: r, src: deflate.NewReader(r), left: c.rules.limits.Message, text: e.Op == wsframe.OpText}, nil
+	return Kind(e.Op), &inflatingReader{raw: r, src: deflate.NewReader(r), remaining: c.rules.limits.Message, text: e.Op == wsframe.OpText}, nil
 }
 
 var errSkipped = errors.New("ws: the message was skipped by another Read")
 
-// skip reads to the end of a message that its Reader has not read.
-func (c *Conn) skip(ctx context.Context) error {
+// skipRest reads to the end of a message that its Reader has not read fully.
+func (c *Conn) skipRest(ctx context.Context) error {
 	r := c.current
 	if r == nil {
 		return nil
@@ -57,19 +57,19 @@ func (c *Conn) skip(ctx context.Context) error {
 	return nil
 }
 
-// leave ends a turn of reading.
-func (c *Conn) leave() {
+// endRead ends a read. If Close was called meanwhile, it waits for the peer's Close.
+func (c *Conn) endRead() {
 	c.reading.Store(false)
 	if c.closing.Load() {
-		c.finish()
+		c.awaitPeerClose()
 	}
 }
 
-// messageReader reads the pieces of one message.
+// messageReader reads the chunks of one message.
 type messageReader struct {
 	c     *Conn
 	ctx   context.Context
-	piece []byte
+	chunk []byte
 	final bool
 	err   error
 }
@@ -81,11 +81,11 @@ func (r *messageReader) Read(p []byte) (int, error) {
 	if !r.c.reading.CompareAndSwap(false, true) {
 		return 0, ErrBusy
 	}
-	defer r.c.leave()
+	defer r.c.endRead()
 	if r.err != nil {
 		return 0, r.err
 	}
-	for len(r.piece) == 0 {
+	for len(r.chunk) == 0 {
 		if r.final {
 			r.err, r.c.current = io.EOF, nil
 			return 0, io.EOF
@@ -94,21 +94,21 @@ func (r *messageReader) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		r.piece, r.final = e.Payload, e.Final
+		r.chunk, r.final = e.Payload, e.Final
 	}
-	n := copy(p, r.piece)
-	r.piece = r.piece[n:]
+	n := copy(p, r.chunk)
+	r.chunk = r.chunk[n:]
 	return n, nil
 }
 
-// inflatingReader inflates the pieces of one message, up to the limit.
+// inflatingReader inflates the chunks of one message, up to the limit.
 type inflatingReader struct {
-	raw  *messageReader
-	src  *deflate.Reader
-	left int
-	text bool
-	seen wsframe.Text
-	err  error
+	raw       *messageReader
+	src       *deflate.Reader
+	remaining int
+	text      bool
+	seen      wsframe.Text
+	err       error
 }
 
 func (r *inflatingReader) Read(p []byte) (int, error) {
@@ -116,7 +116,7 @@ func (r *inflatingReader) Read(p []byte) (int, error) {
 		return 0, r.err
 	}
 	n, err := r.src.Read(p)
-	if r.left -= n; r.left < 0 {
+	if r.remaining -= n; r.remaining < 0 {
 		err = wsframe.ErrMessageTooLarge
 	} else if r.text && (!r.seen.Add(p[:n]) || err == io.EOF && !r.seen.Complete()) {
 		err = wsframe.ErrUTF8
@@ -126,19 +126,19 @@ func (r *inflatingReader) Read(p []byte) (int, error) {
 	}
 	r.src.Close()
 	if err == io.EOF {
-		// There may be something behind the last block, which means nothing.
+		// Bytes after the last block have no meaning.
 		if _, err = io.Copy(io.Discard, r.raw); err == nil {
 			err = io.EOF
 		}
-	} else if wrong := r.fault(err); wrong != nil {
-		n, err = 0, r.raw.c.failNow(wrong)
+	} else if wrong := r.protocolError(err); wrong != nil {
+		n, err = 0, r.raw.c.failUnlessReading(wrong)
 	}
 	r.err = err
 	return n, err
 }
 
-// fault is what the peer has done wrong, if err says that it has.
-func (r *inflatingReader) fault(err error) error {
+// protocolError returns the peer's violation that err stands for, or nil.
+func (r *inflatingReader) protocolError(err error) error {
 	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
 		return wsframe.ErrDeflate
 	}

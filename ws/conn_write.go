@@ -11,12 +11,12 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Write writes a message, waiting for room. Text must be UTF-8, which is not
-// checked. It fails with net.ErrClosed after Close, and with ErrBusy while a Writer
-// is open.
+// Write writes a message, waiting while the connection's buffer is full. Text must
+// be UTF-8; Write does not check that. It fails with net.ErrClosed after Close, and
+// with ErrBusy while a Writer is open.
 func (c *Conn) Write(ctx context.Context, kind Kind, message []byte) error {
 	op := kind.op()
-	if c.composing.Load() {
+	if c.writerOpen.Load() {
 		return ErrBusy
 	}
 	if !c.rules.compresses(len(message)) {
@@ -24,12 +24,12 @@ func (c *Conn) Write(ctx context.Context, kind Kind, message []byte) error {
 	}
 	b := buffers.Get().(*buffer)
 	defer b.free()
-	b.packed = deflate.Append(b.packed[:0], message, int(c.rules.level), int(c.rules.window))
-	return c.writeFrame(ctx, op, wsframe.Fin|wsframe.Compressed, b.packed)
+	b.compressed = deflate.Append(b.compressed[:0], message, int(c.rules.level), int(c.rules.window))
+	return c.writeFrame(ctx, op, wsframe.Fin|wsframe.Compressed, b.compressed)
 }
 
-// Ping sends a ping with up to 125 bytes. The pong is not told of; who wants to know
-// whether the peer is there sets Options.PingInterval.
+// Ping sends a ping with a payload of up to 125 bytes. The pong is not reported. To
+// detect a dead peer, set Options.PingInterval.
 func (c *Conn) Ping(ctx context.Context, payload []byte) error {
 	if len(payload) > wsframe.MaxControl {
 		return errPingTooLong
@@ -37,22 +37,24 @@ func (c *Conn) Ping(ctx context.Context, payload []byte) error {
 	return c.writeFrame(ctx, wsframe.OpPing, wsframe.Fin, payload)
 }
 
-// buffer is room to put frames together.
-type buffer struct{ frame, packed []byte }
+// buffer holds memory for building a frame.
+type buffer struct{ frame, compressed []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
 func (b *buffer) free() {
-	b.frame, b.packed = modest(b.frame), modest(b.packed)
+	b.frame, b.compressed = reusable(b.frame), reusable(b.compressed)
 	buffers.Put(b)
 }
 
-// gatherer is a connection that writes several buffers as one, like stream.Conn.
-type gatherer interface {
+// vectorWriter is a connection that writes several buffers at once, such as a
+// stream.Conn.
+type vectorWriter interface {
 	Writev(bufs [][]byte) (int64, error)
 }
 
-// writeFrame writes a frame by one call, so that frames of several tasks do not mix.
+// writeFrame writes a frame with one call, so that frames of several tasks do not
+// mix.
 func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flags, payload []byte) error {
 	if c.closing.Load() && op != wsframe.OpClose || c.broken.Load() {
 		return net.ErrClosed
@@ -64,33 +66,33 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 	defer b.free()
 	size := 0
 	if c.rules.limits.Role == wsframe.Client {
-		b.frame = wsframe.AppendMaskedFrame(b.frame[:0], op, flags, payload, c.key())
+		b.frame = wsframe.AppendMaskedFrame(b.frame[:0], op, flags, payload, c.maskKey())
 		size = len(b.frame)
 	} else {
 		b.frame = wsframe.AppendHead(b.frame[:0], op, flags, len(payload))
 		size = len(b.frame) + len(payload)
 	}
 	c.writers.Add(1)
-	release := bind(ctx, c.nc, c.nc.SetWriteDeadline)
-	n, err := c.put(b, payload, size)
+	release := followContext(ctx, c.nc, c.nc.SetWriteDeadline)
+	n, err := c.writeBuffers(b, payload, size)
 	release()
 	c.writers.Add(-1)
 	if err == nil {
 		return nil
 	}
-	if err = endOf(ctx, err); (n == 0 || n == size) && ctx.Err() != nil {
-		return err // nothing went out, or all will: another frame may follow
+	if err = contextError(ctx, err); (n == 0 || n == size) && ctx.Err() != nil {
+		return err // nothing was sent, or all of it will be: another frame may follow
 	}
 	c.broken.Store(true)
-	c.nc.Close() // who reads hears of it
+	c.nc.Close() // ends a pending read
 	return err
 }
 
-func (c *Conn) put(b *buffer, payload []byte, size int) (int, error) {
+func (c *Conn) writeBuffers(b *buffer, payload []byte, size int) (int, error) {
 	if size == len(b.frame) {
 		return c.nc.Write(b.frame)
 	}
-	if g, ok := c.nc.(gatherer); ok && len(payload) > joined {
+	if g, ok := c.nc.(vectorWriter); ok && len(payload) > maxJoinedPayload {
 		n, err := g.Writev([][]byte{b.frame, payload})
 		return int(n), err
 	}
@@ -98,30 +100,31 @@ func (c *Conn) put(b *buffer, payload []byte, size int) (int, error) {
 	return c.nc.Write(b.frame)
 }
 
-// Writer begins a message that is sent in pieces, as it is written; Close ends it.
-// It is not compressed. Until it is closed, no other message can be written. Its
-// calls end when ctx does.
+// Writer starts a message that is sent in fragments as it is written. Closing the
+// returned io.WriteCloser ends the message. The message is not compressed. Until the
+// Writer is closed, no other message can be written. Calls of the Writer fail when
+// ctx is done.
 func (c *Conn) Writer(ctx context.Context, kind Kind) (io.WriteCloser, error) {
 	op := kind.op()
 	if c.closing.Load() || c.broken.Load() {
 		return nil, net.ErrClosed
 	}
-	if !c.composing.CompareAndSwap(false, true) {
+	if !c.writerOpen.CompareAndSwap(false, true) {
 		return nil, ErrBusy
 	}
 	return &messageWriter{c: c, ctx: ctx, op: op}, nil
 }
 
-// messageWriter sends a message in frames.
+// messageWriter sends a message in several frames.
 type messageWriter struct {
-	c      *Conn
-	ctx    context.Context
-	op     wsframe.Op // of the next frame
-	held   []byte     // less than a frame
-	closed bool
+	c        *Conn
+	ctx      context.Context
+	op       wsframe.Op // of the next frame
+	buffered []byte     // at most one frame
+	closed   bool
 }
 
-// frameSize is how much a Writer puts into a frame.
+// frameSize is the payload size of a Writer's frames.
 const frameSize = 16 << 10
 
 var errWriterClosed = errors.New("ws: Write after Close of a message")
@@ -131,26 +134,26 @@ func (w *messageWriter) Write(p []byte) (n int, err error) {
 		return 0, errWriterClosed
 	}
 	for len(p) > 0 {
-		if len(w.held) == frameSize {
+		if len(w.buffered) == frameSize {
 			if err := w.send(0); err != nil {
 				return n, err
 			}
 		}
-		took := min(len(p), frameSize-len(w.held))
-		w.held = append(w.held, p[:took]...)
+		took := min(len(p), frameSize-len(w.buffered))
+		w.buffered = append(w.buffered, p[:took]...)
 		p = p[took:]
 		n += took
 	}
 	return n, nil
 }
 
-// send sends what is held as a frame. If it was cancelled before anything went out,
-// it can be tried again.
+// send sends the buffered bytes as a frame. If it is cancelled before anything was
+// sent, the caller may try again.
 func (w *messageWriter) send(flags wsframe.Flags) error {
-	if err := w.c.writeFrame(w.ctx, w.op, flags, w.held); err != nil {
+	if err := w.c.writeFrame(w.ctx, w.op, flags, w.buffered); err != nil {
 		return err
 	}
-	w.op, w.held = wsframe.OpContinuation, w.held[:0]
+	w.op, w.buffered = wsframe.OpContinuation, w.buffered[:0]
 	return nil
 }
 
@@ -162,9 +165,9 @@ func (w *messageWriter) Close() error {
 	w.closed = true
 	err := w.send(wsframe.Fin)
 	if err != nil && w.op == wsframe.OpContinuation {
-		w.c.broken.Store(true) // a message without an end: nothing can follow
+		w.c.broken.Store(true) // an unfinished message: nothing can follow
 		w.c.nc.Close()
 	}
-	w.c.composing.Store(false)
+	w.c.writerOpen.Store(false)
 	return err
 }

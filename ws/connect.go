@@ -12,12 +12,12 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Connect is Dial in the form of callbacks: it returns at once, and then h is told
-// of a Socket, or failed of an error; both on the loop. When ctx ends before that,
-// it gives up.
+// Connect is Dial for callbacks. It returns at once. Later it calls either h.OnOpen
+// with a Socket or failed with an error, on the loop. If ctx is done before that,
+// Connect fails with its cause.
 func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options, failed func(error)) {
 	if h == nil || failed == nil {
-		panic("ws: Connect without a Handler or a function to hear of failure")
+		panic("ws: Connect: nil Handler or nil failed function")
 	}
 	q, err := newRequest(url, &o, l.Kernel().Uint64)
 	if err != nil {
@@ -25,51 +25,52 @@ func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options
 		return
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)
-	co := &connecting{q: q, h: h, failed: failed, ctx: ctx, until: l.Time() + timeout}
-	how := transport.ConnectOptions{Timeout: timeout}
+	co := &connecting{q: q, h: h, failed: failed, ctx: ctx, deadline: l.Time() + timeout}
+	connectOptions := transport.ConnectOptions{Timeout: timeout}
 	if q.secure {
-		how.TLS = q.tls()
+		connectOptions.TLS = q.tls()
 	}
-	transport.Connect(ctx, l, "tcp", q.address, co, how, failed)
+	transport.Connect(ctx, l, "tcp", q.address, co, connectOptions, failed)
 }
 
-// connecting is the protocol of a client until the handshake is done.
+// connecting is a client's protocol until the handshake is complete.
 type connecting struct {
-	q        *request
-	h        Handler
-	failed   func(error)
-	ctx      context.Context
-	until    time.Duration // on the loop's clock
-	timer    loop.Timer
-	unfollow func() bool
-	err      error
+	q               *request
+	h               Handler
+	failed          func(error)
+	ctx             context.Context
+	deadline        time.Duration // on the loop's clock
+	timer           loop.Timer
+	unfollowContext func() bool
+	err             error
 }
 
 // ConnectionMade sends the request.
 func (co *connecting) ConnectionMade(c *transport.Conn) {
 	l := c.Loop()
-	co.timer = l.CallLater(co.until-l.Time(), func() {
-		co.giveUp(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
+	co.timer = l.CallLater(co.deadline-l.Time(), func() {
+		co.fail(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
 	})
-	co.unfollow = l.Kernel().AfterFunc(co.ctx, func() {
-		l.PostWith(loop.DropAtClose, func() { co.giveUp(c, context.Cause(co.ctx)) })
+	co.unfollowContext = l.Kernel().AfterFunc(co.ctx, func() {
+		l.PostWith(loop.DropAtClose, func() { co.fail(c, context.Cause(co.ctx)) })
 	})
 	c.Write(co.q.head)
 }
 
-// DataReceived reads the answer, and hands over to the Socket.
+// DataReceived reads the response and, once it is complete, hands the connection
+// over to the Socket.
 func (co *connecting) DataReceived(c *transport.Conn, data []byte) {
-	early, done, err := co.q.read(data)
+	early, done, err := co.q.parse(data)
 	if err != nil {
-		co.giveUp(c, err)
+		co.fail(c, err)
 		return
 	}
 	if !done {
 		return
 	}
 	co.timer.Cancel()
-	co.unfollow()
-	s := newSocket(co.h, co.q.o.rules(wsframe.Client, co.q.agreed))
+	co.unfollowContext()
+	s := newSocket(co.h, co.q.options.rules(wsframe.Client, co.q.negotiated))
 	p := (*protocol)(s)
 	c.SetProtocol(p)
 	p.ConnectionMade(c)
@@ -78,17 +79,17 @@ func (co *connecting) DataReceived(c *transport.Conn, data []byte) {
 	}
 }
 
-// giveUp ends a handshake that is not done.
-func (co *connecting) giveUp(c *transport.Conn, why error) {
+// fail aborts an incomplete handshake.
+func (co *connecting) fail(c *transport.Conn, why error) {
 	if c.Protocol() == transport.Protocol(co) && co.err == nil {
 		co.err = why
 		c.Abort()
 	}
 }
 
-// ConnectionLost tells of the failure.
+// ConnectionLost reports the failure.
 func (co *connecting) ConnectionLost(c *transport.Conn, err error) {
 	co.timer.Cancel()
-	co.unfollow()
+	co.unfollowContext()
 	co.failed(cmp.Or(co.err, err, errHandshakeEnded))
 }

@@ -15,10 +15,10 @@ import (
 
 const handshakeTimeout = 10 * time.Second
 
-// Dial connects to a URL with scheme "ws" or "wss". Ctx is a task's; any other panics.
-// It fails with a *URLError, a *net.OpError, a *HandshakeError if the server answers
-// otherwise than it should (redirections are not followed), or spindle.ErrTimeout
-// after Options.HandshakeTimeout.
+// Dial connects to a URL with scheme "ws" or "wss". The context comes from a task;
+// any other panics. Dial fails with a *URLError, a *net.OpError, a *HandshakeError
+// if the server's response is not a valid upgrade (redirects are not followed), or
+// spindle.ErrTimeout after Options.HandshakeTimeout.
 func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
 	k := spindle.LoopOf(ctx).Kernel()
 	q, err := newRequest(url, &o, k.Uint64)
@@ -31,12 +31,12 @@ func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
 		if err != nil {
 			return err
 		}
-		early, err := q.shakeHands(nc)
+		early, err := q.handshake(nc)
 		if err != nil {
 			nc.Close()
 			return err
 		}
-		c = newConn(nc, o.rules(wsframe.Client, q.agreed), early)
+		c = newConn(nc, o.rules(wsframe.Client, q.negotiated), early)
 		c.now, c.rand = k.Wall, k.Uint64
 		return nil
 	})
@@ -58,9 +58,10 @@ func (q *request) dial(ctx context.Context) (net.Conn, error) {
 	return nc, nil
 }
 
-// tls is how to secure the connection: there is no WebSocket like this in HTTP/2.
+// tls returns the TLS configuration. It excludes HTTP/2, which upgrades connections
+// in another way.
 func (q *request) tls() *tls.Config {
-	config := q.o.TLS.Clone()
+	config := q.options.TLS.Clone()
 	if config == nil {
 		config = new(tls.Config)
 	}
@@ -68,12 +69,13 @@ func (q *request) tls() *tls.Config {
 	return config
 }
 
-// shakeHands sends the request and reads the answer, and perhaps some more.
-func (q *request) shakeHands(nc net.Conn) (early []byte, err error) {
+// handshake sends the request and reads the response. It returns the bytes that
+// follow the response.
+func (q *request) handshake(nc net.Conn) (early []byte, err error) {
 	if _, err := nc.Write(q.head); err != nil {
 		return nil, err
 	}
-	buf := make([]byte, firstBuffer)
+	buf := make([]byte, minBuffer)
 	for {
 		n, err := nc.Read(buf)
 		if err == io.EOF {
@@ -82,7 +84,7 @@ func (q *request) shakeHands(nc net.Conn) (early []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if early, done, err := q.read(buf[:n]); done || err != nil {
+		if early, done, err := q.parse(buf[:n]); done || err != nil {
 			return early, err
 		}
 	}

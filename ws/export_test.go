@@ -33,8 +33,8 @@ func Negotiate(offer string) (answer string, err error) {
 	if err != nil || !x.deflate {
 		return "", err
 	}
-	_, err = checkAccepted([]string{x.accepted()}, true)
-	return x.accepted(), err
+	_, err = checkAccepted([]string{x.response()}, true)
+	return x.response(), err
 }
 
 // LingerTime is how long a peer has to read the last word.

@@ -8,15 +8,15 @@ import (
 	"github.com/spindleloop/spindle/internal/deflate"
 )
 
-// extension is what was agreed on: permessage-deflate without context takeover, or
-// nothing.
+// extension is the negotiated extension: permessage-deflate without context
+// takeover, or none.
 type extension struct {
-	deflate bool
-	window  int  // bits of our window; 0 for the largest
-	told    bool // the peer asked for a window, and is to be told
+	deflate    bool
+	window     int  // bits of our compression window; 0 for the maximum
+	echoWindow bool // the client requested a window, so the response must state it
 }
 
-// The words of RFC 7692.
+// Names in RFC 7692.
 const (
 	perMessageDeflate = "permessage-deflate"
 	serverNoContext   = "server_no_context_takeover"
@@ -25,14 +25,14 @@ const (
 	clientWindow      = "client_max_window_bits"
 )
 
-// offer is what a client asks for: neither side keeps a context, so that neither
-// has to keep a compressor.
+// offer is a client's offer. Neither side keeps a context, so neither has to keep a
+// compressor.
 const offer = perMessageDeflate + "; " + serverNoContext + "; " + clientNoContext
 
-// accepted is the server's answer.
-func (x extension) accepted() string {
+// response returns the server's response to an offer.
+func (x extension) response() string {
 	s := offer
-	if x.told {
+	if x.echoWindow {
 		s += "; " + serverWindow + "=" + strconv.Itoa(x.window)
 	}
 	return s
@@ -40,40 +40,41 @@ func (x extension) accepted() string {
 
 var errExtensions = errors.New("malformed Sec-WebSocket-Extensions")
 
-// acceptOffer is a server's choice: the first of the client's offers that it can
-// meet. An offer with anything unknown in it is passed over.
+// acceptOffer returns the first of the client's offers that the server can accept.
+// It ignores offers with unknown parameters.
 func acceptOffer(fields []string) (x extension, err error) {
 	offers, err := parseExtensions(fields)
 	if err != nil {
 		return x, err
 	}
 	for _, o := range offers {
-		if x, ok := o.meet(); ok {
+		if x, ok := o.accept(); ok {
 			return x, nil
 		}
 	}
 	return extension{}, nil
 }
 
-// meet is what a server can agree to of an offer.
-func (e offered) meet() (x extension, ok bool) {
+// accept returns the extension to respond with. Ok is false if the server cannot
+// accept the offer.
+func (e extensionElement) accept() (x extension, ok bool) {
 	if e.name != perMessageDeflate {
 		return x, false
 	}
 	x.deflate = true
 	for i, p := range e.params {
-		if e.repeats(i) {
+		if e.isDuplicate(i) {
 			return x, false
 		}
 		switch {
-		case (p.name == serverNoContext || p.name == clientNoContext) && !p.given:
-		case p.name == serverWindow && p.given:
+		case (p.name == serverNoContext || p.name == clientNoContext) && !p.hasValue:
+		case p.name == serverWindow && p.hasValue:
 			if x.window, ok = windowBits(p.value); !ok {
 				return x, false
 			}
-			x.told = true
-		case p.name == clientWindow: // we can read any
-			if _, ok := windowBits(p.value); p.given && !ok {
+			x.echoWindow = true
+		case p.name == clientWindow: // any window can be read
+			if _, ok := windowBits(p.value); p.hasValue && !ok {
 				return x, false
 			}
 		default:
@@ -84,11 +85,12 @@ func (e offered) meet() (x extension, ok bool) {
 }
 
 var (
-	errNotOffered = errors.New("the server has accepted an extension that was not offered")
-	errAccepted   = errors.New("the server has accepted permessage-deflate with parameters that were not offered")
+	errNotOffered    = errors.New("the server has accepted an extension that was not offered")
+	errBadParameters = errors.New("the server has accepted permessage-deflate with parameters that were not offered")
 )
 
-// checkAccepted judges a server's answer to offer, if there was one.
+// checkAccepted checks a server's response to offer. Offered is whether offer was
+// sent.
 func checkAccepted(fields []string, offered bool) (x extension, err error) {
 	answers, err := parseExtensions(fields)
 	if err != nil || len(answers) == 0 {
@@ -98,48 +100,48 @@ func checkAccepted(fields []string, offered bool) (x extension, err error) {
 		return x, errNotOffered
 	}
 	e := answers[0]
-	alone := false
+	serverNoTakeover := false
 	for i, p := range e.params {
-		if e.repeats(i) {
-			return x, errAccepted
+		if e.isDuplicate(i) {
+			return x, errBadParameters
 		}
 		switch {
-		case p.name == serverNoContext && !p.given:
-			alone = true
-		case p.name == clientNoContext && !p.given:
-		case p.name == serverWindow && p.given:
+		case p.name == serverNoContext && !p.hasValue:
+			serverNoTakeover = true
+		case p.name == clientNoContext && !p.hasValue:
+		case p.name == serverWindow && p.hasValue:
 			if _, ok := windowBits(p.value); !ok {
-				return x, errAccepted
+				return x, errBadParameters
 			}
-		default: // clientWindow among it: that is for who has offered it
-			return x, errAccepted
+		default: // includes clientWindow, which was not offered
+			return x, errBadParameters
 		}
 	}
-	if !alone {
-		return x, errAccepted
+	if !serverNoTakeover {
+		return x, errBadParameters
 	}
 	return extension{deflate: true}, nil
 }
 
-// windowBits is a number from 8 to 15, without zeros before it.
+// windowBits parses a number from 8 to 15 without leading zeros.
 func windowBits(s string) (int, bool) {
 	n, err := strconv.Atoi(s)
 	return n, err == nil && n >= 8 && n <= deflate.MaxWindow && strconv.Itoa(n) == s
 }
 
-// offered is an element of Sec-WebSocket-Extensions.
-type offered struct {
+// extensionElement is an element of Sec-WebSocket-Extensions.
+type extensionElement struct {
 	name   string
 	params []param
 }
 
 type param struct {
 	name, value string
-	given       bool // it has a value
+	hasValue    bool
 }
 
-// repeats tells whether the parameter at i was there before.
-func (e offered) repeats(i int) bool {
+// isDuplicate reports whether the parameter at i occurred before.
+func (e extensionElement) isDuplicate(i int) bool {
 	for _, p := range e.params[:i] {
 		if p.name == e.params[i].name {
 			return true
@@ -148,8 +150,8 @@ func (e offered) repeats(i int) bool {
 	return false
 }
 
-// parseExtensions reads Sec-WebSocket-Extensions by its grammar.
-func parseExtensions(fields []string) (list []offered, err error) {
+// parseExtensions parses Sec-WebSocket-Extensions.
+func parseExtensions(fields []string) (list []extensionElement, err error) {
 	for _, field := range fields {
 		s := scanner{field}
 		for {
@@ -157,7 +159,7 @@ func parseExtensions(fields []string) (list []offered, err error) {
 			if s.rest == "" {
 				break
 			}
-			if s.char(',') { // an empty element, which lists may have
+			if s.char(',') { // lists may have empty elements
 				continue
 			}
 			e, ok := s.extension()
@@ -173,7 +175,7 @@ func parseExtensions(fields []string) (list []offered, err error) {
 	return list, nil
 }
 
-// scanner reads a field's value from its beginning.
+// scanner consumes a field's value from the start.
 type scanner struct{ rest string }
 
 func (s *scanner) space() { s.rest = strings.TrimLeft(s.rest, " \t") }
@@ -197,7 +199,7 @@ func (s *scanner) token() string {
 }
 
 // extension reads a name and its parameters.
-func (s *scanner) extension() (e offered, ok bool) {
+func (s *scanner) extension() (e extensionElement, ok bool) {
 	if e.name = s.token(); e.name == "" {
 		return e, false
 	}
@@ -210,7 +212,7 @@ func (s *scanner) extension() (e offered, ok bool) {
 		s.space()
 		if s.char('=') {
 			s.space()
-			p.given = true
+			p.hasValue = true
 			if p.value, ok = s.value(); !ok {
 				return e, false
 			}
@@ -220,7 +222,7 @@ func (s *scanner) extension() (e offered, ok bool) {
 	return e, true
 }
 
-// value reads a token, or a quoted one.
+// value reads a token or a quoted token.
 func (s *scanner) value() (string, bool) {
 	if !s.char('"') {
 		t := s.token()
@@ -238,7 +240,7 @@ func isTokenChar(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// isToken tells whether s is one.
+// isToken reports whether s is a token as HTTP defines it.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isTokenChar(s[i]) {

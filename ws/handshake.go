@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// HandshakeError says why there is no WebSocket: a request that is none, or an
-// answer that accepts none.
+// HandshakeError reports why a handshake failed: the request is not a valid upgrade,
+// or the response does not accept it.
 type HandshakeError struct {
-	// Status is what a server has answered, to be told by the client, or is
-	// about to answer.
+	// Status is the status of the response: received by a client, or sent by a
+	// server.
 	Status int
 
-	// Header is that of a server's answer; nil on the server.
+	// Header is the header of the response that a client received; nil on a server.
 	Header http.Header
 
-	// Reason is what is wrong.
+	// Reason says what is wrong.
 	Reason string
 }
 
@@ -28,18 +28,18 @@ func (e *HandshakeError) Error() string {
 	return fmt.Sprintf("ws: handshake: %s (status %d)", e.Reason, e.Status)
 }
 
-// version is the only one there is.
+// version is the only version of the protocol.
 const version = "13"
 
-// agreed is the outcome of a handshake.
-type agreed struct {
+// negotiated is the outcome of a handshake.
+type negotiated struct {
 	subprotocol string
 	extension   extension
 }
 
-// check judges a request and says how it is to be answered.
-func (o *Options) check(r *http.Request) (a agreed, answer http.Header, refused *HandshakeError) {
-	refuse := func(status int, reason string) (agreed, http.Header, *HandshakeError) {
+// checkRequest checks a request and returns the header of the response to it.
+func (o *Options) checkRequest(r *http.Request) (a negotiated, answer http.Header, refused *HandshakeError) {
+	refuse := func(status int, reason string) (negotiated, http.Header, *HandshakeError) {
 		return a, nil, &HandshakeError{Status: status, Reason: reason}
 	}
 	keys := r.Header["Sec-Websocket-Key"]
@@ -52,7 +52,7 @@ func (o *Options) check(r *http.Request) (a agreed, answer http.Header, refused 
 		return refuse(http.StatusUpgradeRequired, "this is for WebSocket only")
 	case len(r.Header["Sec-Websocket-Version"]) != 1 || r.Header["Sec-Websocket-Version"][0] != version:
 		return refuse(http.StatusUpgradeRequired, "the version of WebSocket is not 13")
-	case len(keys) != 1 || !isKey(keys[0]):
+	case len(keys) != 1 || !isValidKey(keys[0]):
 		return refuse(http.StatusBadRequest, "Sec-WebSocket-Key is missing or malformed")
 	case r.ContentLength != 0:
 		return refuse(http.StatusBadRequest, "the request has a body")
@@ -76,7 +76,7 @@ func (o *Options) check(r *http.Request) (a agreed, answer http.Header, refused 
 	}
 	answer["Upgrade"] = []string{"websocket"}
 	answer["Connection"] = []string{"Upgrade"}
-	answer["Sec-Websocket-Accept"] = []string{acceptOf(keys[0])}
+	answer["Sec-Websocket-Accept"] = []string{acceptKey(keys[0])}
 	for _, p := range o.Subprotocols {
 		if slices.Contains(wanted, p) {
 			a.subprotocol = p
@@ -85,13 +85,13 @@ func (o *Options) check(r *http.Request) (a agreed, answer http.Header, refused 
 		}
 	}
 	if a.extension.deflate {
-		answer["Sec-Websocket-Extensions"] = []string{a.extension.accepted()}
+		answer["Sec-Websocket-Extensions"] = []string{a.extension.response()}
 	}
 	return a, answer, nil
 }
 
-// refuse answers a request that is not upgraded.
-func (e *HandshakeError) refuse(w http.ResponseWriter) {
+// respond writes the response that refuses a request.
+func (e *HandshakeError) respond(w http.ResponseWriter) {
 	if e.Status == http.StatusUpgradeRequired {
 		w.Header()["Upgrade"] = []string{"websocket"}
 		w.Header()["Connection"] = []string{"Upgrade"}
@@ -100,7 +100,7 @@ func (e *HandshakeError) refuse(w http.ResponseWriter) {
 	http.Error(w, "ws: "+e.Reason, e.Status)
 }
 
-// originAllowed tells whether the page that the request comes from may connect.
+// originAllowed reports whether the page that the request comes from may connect.
 func (o *Options) originAllowed(r *http.Request) bool {
 	if o.CheckOrigin != nil {
 		return o.CheckOrigin(r)
@@ -113,25 +113,25 @@ func (o *Options) originAllowed(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && strings.EqualFold(u.Host, r.Host)
 }
 
-// isKey tells whether s is 16 bytes in base64.
-func isKey(s string) bool {
+// isValidKey reports whether s is 16 bytes in base64.
+func isValidKey(s string) bool {
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	return err == nil && len(b) == 16
 }
 
-// acceptOf is the server's proof that it has read the key.
-func acceptOf(key string) string {
+// acceptKey returns the value that proves that the server has read the key.
+func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// hasToken tells whether a list has a token, in whatever case.
+// hasToken reports whether a list contains a token, ignoring case.
 func hasToken(fields []string, token string) bool {
 	list, _ := tokens(fields)
 	return slices.ContainsFunc(list, func(t string) bool { return strings.EqualFold(t, token) })
 }
 
-// tokens are the elements of a list; false if one is no token.
+// tokens returns the elements of a list. Ok is false if one of them is not a token.
 func tokens(fields []string) (list []string, ok bool) {
 	ok = true
 	for _, f := range fields {

@@ -12,110 +12,110 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Options are how to speak. The zero value does: no compression, messages of up to
-// a megabyte, no pings, handshakes from pages of the same host only.
+// Options configures a connection. The zero value means no compression, messages of
+// up to a megabyte, no pings, and handshakes only from pages of the same host.
 type Options struct {
-	// Subprotocols are those that this side speaks, the best first. A server
-	// chooses the first of them that the client has asked for.
+	// Subprotocols are those that this side supports, in order of preference. A
+	// server chooses the first one that the client offers.
 	Subprotocols []string
 
-	// Header is more to say in the handshake: in a client's request or a
-	// server's answer.
+	// Header holds additional fields for the handshake: for a client's request or a
+	// server's response.
 	Header http.Header
 
-	// CheckOrigin decides, for servers, whether a page that Origin names may
-	// connect. Nil wants the host of the page to be that of the request, which
-	// keeps strange pages from speaking with a browser's cookies. Requests
-	// without Origin do not come from a page, and are not checked by nil.
+	// CheckOrigin decides, on a server, whether a page with the request's Origin may
+	// connect. Nil requires the page's host to be the request's host, so that other
+	// sites cannot connect with a browser's cookies. Requests without an Origin do
+	// not come from a page, and nil accepts them.
 	CheckOrigin func(r *http.Request) bool
 
-	// TLS is how a client secures "wss". Nil is an empty one.
+	// TLS is a client's configuration for "wss". Nil means an empty one.
 	TLS *tls.Config
 
-	// HandshakeTimeout is how long a client tries. Zero means 10 seconds.
+	// HandshakeTimeout limits a client's handshake. Zero means 10 seconds.
 	HandshakeTimeout time.Duration
 
-	// CompressFrom is how large messages must be to be compressed, if the peer
-	// wants it too. Zero means that compression is neither offered nor accepted.
-	// It is done on the loop: a millisecond for 100 KB.
+	// CompressFrom is the size from which messages are compressed, if the peer
+	// supports it. Zero means that compression is neither offered nor accepted.
+	// Compression runs on the loop and takes about a millisecond for 100 KB.
 	CompressFrom int
 
-	// CompressLevel is flate's, from 1 to 9. Zero means 1.
+	// CompressLevel is the level for compress/flate, from 1 to 9. Zero means 1.
 	CompressLevel int
 
-	// MessageLimit is how many bytes a message that comes may have, inflated.
-	// Zero means a megabyte.
+	// MessageLimit is the maximum size of a received message, inflated. Zero means a
+	// megabyte.
 	MessageLimit int
 
-	// FrameLimit is how many bytes one frame of it may have. Zero means
-	// MessageLimit, or little more if it is compressed.
+	// FrameLimit is the maximum size of a received frame. Zero means MessageLimit,
+	// or slightly more for compressed messages.
 	FrameLimit int
 
-	// FragmentLimit is how many frames it may have. Zero means one for each byte of
-	// MessageLimit, and at least 131,072.
+	// FragmentLimit is the maximum number of frames in a received message. Zero
+	// means one for each byte of MessageLimit, and at least 131,072.
 	FragmentLimit int
 
-	// ControlLimit is how many pings and pongs may come in a second, pongs that
-	// were asked for among them. Zero means 100.
+	// ControlLimit is the maximum number of pings and pongs received in a second,
+	// including the answers to our pings. Zero means 100.
 	ControlLimit int
 
-	// UnsentLimit is how many bytes may wait for a peer that reads slowly before
-	// Slow decides what becomes of it. Zero means a megabyte. It is for Sockets:
-	// who writes to a Conn waits.
+	// UnsentLimit is how many bytes may be buffered for a slow peer before Slow
+	// applies. Zero means a megabyte. It is for Sockets; a Conn's Write waits
+	// instead.
 	UnsentLimit int
 
-	// Slow is what Send does at UnsentLimit. Zero cuts the peer off.
+	// Slow is what Send does at UnsentLimit. The zero value is CutOff.
 	Slow Slow
 
-	// PingInterval is after how long a silence the peer is asked whether it is
-	// there: a Socket may ask later by as much again, a Conn asks while it
-	// reads. Zero means never.
+	// PingInterval is the silence after which the peer is pinged. A Socket may ping
+	// later, by up to the same time again; a Conn pings only during a read. Zero
+	// means never.
 	PingInterval time.Duration
 
-	// PingTimeout is how long it may take to answer. Zero means PingInterval.
+	// PingTimeout limits the time for an answer to a ping. Zero means PingInterval.
 	PingTimeout time.Duration
 
-	// CloseTimeout is how long it may take to answer a Close. Zero means 5
-	// seconds.
+	// CloseTimeout limits the time for an answer to a Close. Zero means 5 seconds.
 	CloseTimeout time.Duration
 }
 
-// Slow is what to do with a peer that reads too slowly.
+// Slow is how to treat a peer that reads too slowly.
 type Slow uint8
 
-// What can be done.
+// Values of Slow.
 const (
 	CutOff Slow = iota // end the connection, with ErrSlow
 	Drop               // drop the message: Send fails with ErrSlow
 )
 
-// rules are what of the options a connection goes by, and what was negotiated.
-// They do not change, and Sockets with the same share them.
+// rules are the options in force for a connection, including what was negotiated.
+// They are immutable, and Sockets with equal rules share them.
 type rules struct {
-	st           *station // of Sockets
+	st           *loopState // only for Sockets
 	limits       wsframe.Limits
 	subprotocol  string
 	level        uint8
-	window       uint8 // bits of it that may be used to compress
+	window       uint8 // bits of the compression window
 	slow         Slow
-	compressFrom int // 0 for nothing
-	controls     int
-	unsent       int
+	compressFrom int // 0 means never
+	controlLimit int
+	unsentLimit  int
 	pingInterval time.Duration
-	pingTimeout  time.Duration // 0 for the interval in force
+	pingTimeout  time.Duration // 0 means pingInterval
 	closeTimeout time.Duration
 }
 
-// lingerTime is how long a peer has to read what it was told at last. To close at
-// once, with bytes of it unread, would have the system take that back.
+// lingerTime is how long a peer has to read the last frame. Closing at once with
+// unread data would make the system reset the connection, and the peer would lose
+// the frame.
 const lingerTime = time.Second
 
-func (o *Options) rules(role wsframe.Role, a agreed) *rules {
+func (o *Options) rules(role wsframe.Role, a negotiated) *rules {
 	r := &rules{
 		subprotocol:  a.subprotocol,
 		slow:         o.Slow,
-		controls:     min(limit(o.ControlLimit, 100), math.MaxUint16-1),
-		unsent:       limit(o.UnsentLimit, 1<<20),
+		controlLimit: min(limit(o.ControlLimit, 100), math.MaxUint16-1),
+		unsentLimit:  limit(o.UnsentLimit, 1<<20),
 		pingInterval: max(o.PingInterval, 0),
 		pingTimeout:  max(o.PingTimeout, 0),
 		closeTimeout: cmp.Or(max(o.CloseTimeout, 0), 5*time.Second),
@@ -133,7 +133,8 @@ func (o *Options) rules(role wsframe.Role, a agreed) *rules {
 	return r
 }
 
-// limit is n, or what zero or less means. There is room to add to the largest.
+// limit returns n, or zero's value if n is not positive. The result is capped so
+// that adding to it cannot overflow.
 func limit(n, zero int) int {
 	if n <= 0 {
 		return zero
@@ -141,5 +142,5 @@ func limit(n, zero int) int {
 	return min(n, math.MaxInt/2)
 }
 
-// compresses tells whether a message of n bytes is to be compressed.
+// compresses reports whether a message of n bytes is to be compressed.
 func (r *rules) compresses(n int) bool { return r.compressFrom > 0 && n >= r.compressFrom }

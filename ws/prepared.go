@@ -7,39 +7,39 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Prepared is a message that is sent to many: it is framed once, and compressed
-// once if anybody takes it so. It may be used by Sockets of several loops at once.
+// Prepared is a message for many receivers. It is framed once, and compressed once
+// for each set of compression parameters in use. Sockets of several loops may use it
+// at once.
 type Prepared struct {
 	kind    Kind
-	message []byte // within plain
-	plain   []byte // the frame
+	message []byte // part of plain
+	plain   []byte // the uncompressed frame
 
-	mu     sync.Mutex
-	packed map[packing][]byte // frames; guarded by mu
+	mu       sync.Mutex
+	variants map[deflateParams][]byte // compressed frames; guarded by mu
 }
 
-type packing struct{ level, window uint8 }
+type deflateParams struct{ level, window uint8 }
 
-// Prepare makes a message ready to be sent by SendPrepared. The slice is the
-// caller's again when it returns.
+// Prepare returns a message for SendPrepared. It does not keep the slice.
 func Prepare(kind Kind, message []byte) *Prepared {
 	frame := wsframe.AppendFrame(make([]byte, 0, wsframe.MaxHead+len(message)), kind.op(), wsframe.Fin, message)
 	return &Prepared{kind: kind, plain: frame, message: frame[len(frame)-len(message):]}
 }
 
-// compressed is the frame as r has it.
-func (m *Prepared) compressed(r *rules) []byte {
+// compressedFrame returns the frame compressed with r's parameters.
+func (m *Prepared) compressedFrame(r *rules) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	how := packing{r.level, r.window}
-	if frame, ok := m.packed[how]; ok {
+	params := deflateParams{r.level, r.window}
+	if frame, ok := m.variants[params]; ok {
 		return frame
 	}
 	p := deflate.Append(nil, m.message, int(r.level), int(r.window))
 	frame := wsframe.AppendFrame(make([]byte, 0, wsframe.MaxHead+len(p)), m.kind.op(), wsframe.Fin|wsframe.Compressed, p)
-	if m.packed == nil {
-		m.packed = make(map[packing][]byte)
+	if m.variants == nil {
+		m.variants = make(map[deflateParams][]byte)
 	}
-	m.packed[how] = frame
+	m.variants[params] = frame
 	return frame
 }

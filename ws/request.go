@@ -16,28 +16,28 @@ import (
 
 // request is a client's handshake, without I/O.
 type request struct {
-	o       *Options
-	address string // to connect to
-	host    string // without port
-	secure  bool
-	key     string
-	head    []byte // what to send
-	answer  *http1.ResponseParser
-	agreed  agreed
+	options    *Options
+	address    string // to connect to
+	host       string // without the port
+	secure     bool
+	key        string
+	head       []byte // the encoded request
+	parser     *http1.ResponseParser
+	negotiated negotiated
 }
 
-// URLError says that a URL is none of a WebSocket.
+// URLError reports a URL that is not a WebSocket's.
 type URLError struct{ URL, Reason string }
 
 func (e *URLError) Error() string { return fmt.Sprintf("ws: %s: %q", e.Reason, e.URL) }
 
-// newRequest makes a request of a URL.
+// newRequest returns the handshake for a URL.
 func newRequest(rawURL string, o *Options, rand func() uint64) (*request, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, &URLError{rawURL, "malformed URL"}
 	}
-	q := &request{o: o, host: u.Hostname(), secure: u.Scheme == "wss", answer: http1.NewResponseParser(http1.Limits{})}
+	q := &request{options: o, host: u.Hostname(), secure: u.Scheme == "wss", parser: http1.NewResponseParser(http1.Limits{})}
 	switch {
 	case u.Scheme != "ws" && u.Scheme != "wss":
 		return nil, &URLError{rawURL, "the scheme is neither ws nor wss"}
@@ -64,7 +64,7 @@ func newRequest(rawURL string, o *Options, rand func() uint64) (*request, error)
 }
 
 func (q *request) write(u *url.URL) error {
-	header := q.o.Header.Clone()
+	header := q.options.Header.Clone()
 	if header == nil {
 		header = make(http.Header)
 	}
@@ -78,15 +78,15 @@ func (q *request) write(u *url.URL) error {
 	header["Sec-Websocket-Version"] = []string{version}
 	header.Del("Sec-WebSocket-Protocol")
 	header.Del("Sec-WebSocket-Extensions")
-	for _, p := range q.o.Subprotocols {
+	for _, p := range q.options.Subprotocols {
 		if !isToken(p) {
 			return fmt.Errorf("ws: subprotocol %q is not a token", p)
 		}
 	}
-	if len(q.o.Subprotocols) > 0 {
-		header["Sec-Websocket-Protocol"] = []string{strings.Join(q.o.Subprotocols, ", ")}
+	if len(q.options.Subprotocols) > 0 {
+		header["Sec-Websocket-Protocol"] = []string{strings.Join(q.options.Subprotocols, ", ")}
 	}
-	if q.o.CompressFrom > 0 {
+	if q.options.CompressFrom > 0 {
 		header["Sec-Websocket-Extensions"] = []string{offer}
 	}
 	head, err := http1.AppendRequestHead(nil, &http1.RequestHead{
@@ -99,11 +99,11 @@ func (q *request) write(u *url.URL) error {
 	return err
 }
 
-// read takes what has come of the answer. When that is complete, done is true and
-// rest is what follows it.
-func (q *request) read(data []byte) (rest []byte, done bool, err error) {
+// parse consumes part of the response. When the response is complete, done is true
+// and rest is the data after it.
+func (q *request) parse(data []byte) (rest []byte, done bool, err error) {
 	for {
-		n, event, err := q.answer.Parse(data)
+		n, event, err := q.parser.Parse(data)
 		if err != nil {
 			return nil, false, fmt.Errorf("ws: handshake: %w", err)
 		}
@@ -112,8 +112,8 @@ func (q *request) read(data []byte) (rest []byte, done bool, err error) {
 		case http1.More:
 			return nil, false, nil
 		case http1.Head:
-			if !q.answer.Interim() {
-				if err := q.check(); err != nil {
+			if !q.parser.Interim() {
+				if err := q.checkResponse(); err != nil {
 					return nil, false, err
 				}
 			}
@@ -123,11 +123,11 @@ func (q *request) read(data []byte) (rest []byte, done bool, err error) {
 	}
 }
 
-// check judges the answer.
-func (q *request) check() error {
+// checkResponse checks the header of the response.
+func (q *request) checkResponse() error {
 	header := make(http.Header)
-	q.answer.AddTo(header)
-	status := q.answer.Status()
+	q.parser.AddTo(header)
+	status := q.parser.Status()
 	refuse := func(reason string) error { return &HandshakeError{status, header, reason} }
 	accept, protocols := header["Sec-Websocket-Accept"], header["Sec-Websocket-Protocol"]
 	switch {
@@ -135,18 +135,18 @@ func (q *request) check() error {
 		return refuse("the server does not switch")
 	case !hasToken(header["Upgrade"], "websocket"), !hasToken(header["Connection"], "upgrade"):
 		return refuse("the server switches to something else")
-	case len(accept) != 1 || accept[0] != acceptOf(q.key):
+	case len(accept) != 1 || accept[0] != acceptKey(q.key):
 		return refuse("Sec-WebSocket-Accept is missing or wrong")
-	case len(protocols) > 1 || len(protocols) == 1 && !slices.Contains(q.o.Subprotocols, protocols[0]):
+	case len(protocols) > 1 || len(protocols) == 1 && !slices.Contains(q.options.Subprotocols, protocols[0]):
 		return refuse("the server has chosen a subprotocol that was not offered")
 	}
-	x, err := checkAccepted(header["Sec-Websocket-Extensions"], q.o.CompressFrom > 0)
+	x, err := checkAccepted(header["Sec-Websocket-Extensions"], q.options.CompressFrom > 0)
 	if err != nil {
 		return refuse(err.Error())
 	}
-	q.agreed.extension = x
+	q.negotiated.extension = x
 	if len(protocols) == 1 {
-		q.agreed.subprotocol = protocols[0]
+		q.negotiated.subprotocol = protocols[0]
 	}
 	return nil
 }

@@ -10,51 +10,50 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Handler is told what happens to a Socket, on its loop. One handler can serve one
-// Socket or many; on a server with several loops it is then called by all of them.
+// Handler receives the events of a Socket, on its loop. One Handler can serve one
+// Socket or many; on a server with several loops, all of them call it.
 //
-// A handler that panics loses its connection. What else happens depends on the loop. The
-// loops that web.Server.ListenAndServe makes log the panic and go on. On a loop of your
-// own, that of a task included, loop.Options.OnPanic decides, as for every callback:
-// without one the loop stops, and the server with it.
+// If a handler panics, its connection is closed. What else happens depends on the
+// loop. The loops of web.Server.ListenAndServe log the panic and continue. On a loop
+// of your own, including a task's, loop.Options.OnPanic decides, as for every
+// callback: without it the loop stops, and the server with it.
 type Handler interface {
 	// OnOpen is the first call for a Socket.
 	OnOpen(s *Socket)
-	// OnMessage brings a message. The slice is only lent: what is to be kept
-	// must be copied.
+	// OnMessage receives a message. The slice is valid only during the call.
 	OnMessage(s *Socket, kind Kind, message []byte)
-	// OnClose is the last call. Err is a *CloseError if the peer has sent a
-	// Close, a *ProtocolError if it was cut off for what it sent, net.ErrClosed
-	// after Abort, and otherwise what has broken the connection:
-	// io.ErrUnexpectedEOF if it has just ended.
+	// OnClose is the last call. Err is a *CloseError if the peer has sent a Close, a
+	// *ProtocolError if the peer violated the protocol, net.ErrClosed after Abort,
+	// and otherwise the error of the connection: io.ErrUnexpectedEOF if it ended
+	// without a Close.
 	OnClose(s *Socket, err error)
 }
 
-// Drainer is a Handler that wants to know when to go on sending.
+// Drainer is an optional interface of a Handler that pauses sending.
 type Drainer interface {
-	// OnDrain tells that not much waits to be sent any more, after Full was
-	// true.
+	// OnDrain is called after Full was true, when little data waits to be sent.
 	OnDrain(s *Socket)
 }
 
-// PongReceiver is a Handler that wants to know of pongs.
+// PongReceiver is an optional interface of a Handler that receives pongs.
 type PongReceiver interface {
-	// OnPong brings what a Ping was sent with. The slice is only lent.
+	// OnPong receives the payload of a Ping. The slice is valid only during the
+	// call.
 	OnPong(s *Socket, payload []byte)
 }
 
-// Socket is a WebSocket in the form of callbacks. Upgrade and Connect make them.
-// Like the connection underneath it is for callbacks of its loop; from elsewhere,
-// use Loop().Post.
+// Socket is a WebSocket for callbacks. Upgrade and Connect create one. Like the
+// underlying connection, it must be used on its loop; other goroutines use
+// Loop().Post.
 type Socket struct {
 	conn     *transport.Conn
 	rules    *rules
 	handler  Handler
-	kept     *kept      // what it has only at times, or else nil
-	timer    loop.Timer // of the pings, and then of the end
+	extra    *socketExtra // state that few Sockets need; nil if there is none
+	timer    loop.Timer   // for pings, later for closing
 	in       wsframe.Decoder
-	second   uint16 // in which the last control frame came
-	controls uint16 // how many did
+	second   uint16 // loop time of the last control frame
+	controls uint16 // control frames received in that second
 	state    socketState
 }
 
@@ -62,48 +61,48 @@ type socketState uint8
 
 const (
 	closing       socketState = 1 << iota // our Close was sent
-	over                                  // what comes is dropped; waits for the peer's end
+	discarding                            // input is dropped; waits for the peer to close
 	pausedReading                         // by the user
 	pausedWriting                         // by the transport
-	heard                                 // something has come since the timer was set
-	pinged                                // and was asked for
-	doubted                               // in vain, but it may have come this moment
+	received                              // since the timer was set, data has arrived
+	pinged                                // since then, a ping was sent
+	overdue                               // since then, PingTimeout has passed; unread data may still be waiting
 )
 
 func (s *Socket) is(f socketState) bool { return s.state&f != 0 }
 
-// kept is what a Socket has only at times.
-type kept struct {
-	message []byte // what there is of a message that comes in pieces
-	unread  []byte // what came when reading was paused
-	ping    []byte // to be answered when there is room again
-	isPing  bool
-	err     error // why the Socket ends
+// socketExtra is the state that a Socket has only at times.
+type socketExtra struct {
+	message  []byte // the fragments received so far
+	unread   []byte // received while reading was paused
+	ping     []byte // to be answered once writing resumes
+	hasPing  bool
+	closeErr error // reported by OnClose
 }
 
-func (s *Socket) keep() *kept {
-	if s.kept == nil {
-		s.kept = s.rules.st.newKept()
+func (s *Socket) ensureExtra() *socketExtra {
+	if s.extra == nil {
+		s.extra = s.rules.st.getExtra()
 	}
-	return s.kept
+	return s.extra
 }
 
-// letGo gives back what is kept if it is nothing any more.
-func (s *Socket) letGo() {
-	if k := s.kept; k != nil && len(k.message) == 0 && len(k.unread) == 0 && !k.isPing && k.err == nil {
-		s.kept = nil
-		s.rules.st.freeKept(k)
-	}
-}
-
-// ends takes note of why. The first reason counts.
-func (s *Socket) ends(why error) {
-	if k := s.keep(); k.err == nil {
-		k.err = why
+// releaseExtra frees the extra state if it is empty.
+func (s *Socket) releaseExtra() {
+	if k := s.extra; k != nil && len(k.message) == 0 && len(k.unread) == 0 && !k.hasPing && k.closeErr == nil {
+		s.extra = nil
+		s.rules.st.putExtra(k)
 	}
 }
 
-// newSocket makes a Socket for a connection that is about to be told of.
+// setCloseErr records why the Socket closes. The first reason counts.
+func (s *Socket) setCloseErr(why error) {
+	if k := s.ensureExtra(); k.closeErr == nil {
+		k.closeErr = why
+	}
+}
+
+// newSocket returns a Socket without a connection.
 func newSocket(h Handler, r *rules) *Socket {
 	if h == nil {
 		panic("ws: a nil Handler")
@@ -111,14 +110,14 @@ func newSocket(h Handler, r *rules) *Socket {
 	return &Socket{handler: h, rules: r}
 }
 
-// protocol is what a Socket is to its connection.
+// protocol implements transport.Protocol without adding methods to Socket.
 type protocol Socket
 
 // ConnectionMade opens the Socket.
 func (p *protocol) ConnectionMade(c *transport.Conn) {
 	s := (*Socket)(p)
 	s.conn = c
-	s.rules = stationOf(c.Loop()).share(s.rules)
+	s.rules = loopStateOf(c.Loop()).share(s.rules)
 	s.SetPingInterval(s.rules.pingInterval)
 	s.handler.OnOpen(s)
 }
@@ -126,36 +125,36 @@ func (p *protocol) ConnectionMade(c *transport.Conn) {
 // DataReceived reads frames.
 func (p *protocol) DataReceived(c *transport.Conn, data []byte) { (*Socket)(p).receive(data) }
 
-// EOFReceived has the connection end once everything is sent, or soon: a peer that has
-// ended without a Close may well read nothing any more.
+// EOFReceived lets the connection close once everything is sent. It sets a deadline,
+// because a peer that has ended without a Close may not read any more.
 func (p *protocol) EOFReceived(c *transport.Conn) bool {
 	s := (*Socket)(p)
-	if !s.is(over) {
-		s.state |= over
+	if !s.is(discarding) {
+		s.state |= discarding
 		s.after(s.rules.closeTimeout, c.Abort)
 	}
 	return false
 }
 
-// Draining is told when the server ends: so does the Socket.
+// Draining closes the Socket when the server drains.
 func (p *protocol) Draining(*transport.Conn) {
-	_ = (*Socket)(p).Close(GoingAway, "") // one that is closing already does so
+	_ = (*Socket)(p).Close(GoingAway, "") // fails only if the Socket is closing already
 }
 
-// PauseWriting takes note.
+// PauseWriting records that the connection's buffer is full.
 func (p *protocol) PauseWriting(c *transport.Conn) { p.state |= pausedWriting }
 
-// ResumeWriting answers a ping that had to wait, and has the handler go on.
+// ResumeWriting answers a deferred ping and calls OnDrain.
 func (p *protocol) ResumeWriting(c *transport.Conn) {
 	s := (*Socket)(p)
 	s.state &^= pausedWriting
-	if s.is(closing | over) {
+	if s.is(closing | discarding) {
 		return
 	}
-	if k := s.kept; k != nil && k.isPing {
+	if k := s.extra; k != nil && k.hasPing {
 		s.write(wsframe.OpPong, wsframe.Fin, k.ping)
-		k.isPing = false
-		s.letGo()
+		k.hasPing = false
+		s.releaseExtra()
 	}
 	if d, ok := s.handler.(Drainer); ok {
 		d.OnDrain(s)
@@ -166,70 +165,69 @@ func (p *protocol) ResumeWriting(c *transport.Conn) {
 func (p *protocol) ConnectionLost(c *transport.Conn, err error) {
 	s := (*Socket)(p)
 	s.timer.Cancel()
-	s.state |= closing | over
+	s.state |= closing | discarding
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	s.ends(err)
-	why := s.kept.err
-	s.kept = nil
+	s.setCloseErr(err)
+	why := s.extra.closeErr
+	s.extra = nil
 	s.handler.OnClose(s, why)
 }
 
-// Loop is the loop that the Socket is on. It may be asked for from any goroutine,
-// once OnOpen was called.
+// Loop returns the Socket's loop. Any goroutine may call it, after OnOpen.
 func (s *Socket) Loop() *loop.Loop { return s.conn.Loop() }
 
-// Conn is the connection underneath, for its addresses and options.
+// Conn returns the underlying connection, for its addresses and options.
 func (s *Socket) Conn() *transport.Conn { return s.conn }
 
-// Subprotocol is what was agreed on, "" if nothing.
+// Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (s *Socket) Subprotocol() string { return s.rules.subprotocol }
 
-// Compressed tells whether the peer takes compressed messages.
+// Compressed reports whether permessage-deflate was negotiated.
 func (s *Socket) Compressed() bool { return s.rules.limits.Deflate }
 
-// PauseReading stops OnMessage until ResumeReading: what the peer sends then waits
-// in the system, and at last with the peer.
+// PauseReading stops calls of OnMessage until ResumeReading. Further data stays in
+// the system's buffers, and then with the peer: this is backpressure.
 func (s *Socket) PauseReading() {
-	if !s.is(closing | over) { // else there are no messages, but the peer's Close is to be read
+	if !s.is(closing | discarding) { // afterwards no messages are delivered, but the peer's Close must be read
 		s.state |= pausedReading
 		s.conn.PauseReading()
 	}
 }
 
-// ResumeReading lets messages come again.
+// ResumeReading undoes PauseReading.
 func (s *Socket) ResumeReading() {
 	if !s.is(pausedReading) {
 		return
 	}
-	s.state = s.state&^pausedReading | heard
-	if s.kept == nil || len(s.kept.unread) == 0 {
+	s.state = s.state&^pausedReading | received
+	if s.extra == nil || len(s.extra.unread) == 0 {
 		s.conn.ResumeReading()
 		return
 	}
-	// What has come before goes first, and not inside this call.
+	// Data that arrived earlier is delivered first, and not within this call.
 	s.Loop().CallSoonWith(loop.DropAtClose, func() {
-		if s.kept == nil || s.is(pausedReading) || s.conn.IsClosing() {
+		if s.extra == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}
-		unread := s.kept.unread
-		s.kept.unread = nil
+		unread := s.extra.unread
+		s.extra.unread = nil
 		s.guarded(func() { s.receive(unread) })
-		s.letGo()
+		s.releaseExtra()
 		if !s.is(pausedReading) {
 			s.conn.ResumeReading()
 		}
 	})
 }
 
-// guarded is for calls of the handler that do not come from the transport: one that
-// panics loses its connection, and the loop's OnPanic hears of it.
+// guarded runs handler calls that do not come from the transport. If the handler
+// panics, the connection is closed and the loop's OnPanic is called.
 func (s *Socket) guarded(callback func()) {
 	returned := false
 	defer func() {
 		if !returned {
-			s.end(errPanicked)
+			s.abortWith(errPanicked)
 		}
 	}()
 	callback()
@@ -238,15 +236,15 @@ func (s *Socket) guarded(callback func()) {
 
 var errPanicked = errors.New("ws: the handler panicked")
 
-// end ends the connection at once.
-func (s *Socket) end(why error) {
-	if !s.conn.IsClosing() { // else it has ended for another reason
-		s.ends(why)
+// abortWith closes the connection at once; OnClose gets why.
+func (s *Socket) abortWith(why error) {
+	if !s.conn.IsClosing() { // otherwise it closes for another reason
+		s.setCloseErr(why)
 	}
-	s.state |= over
+	s.state |= discarding
 	s.conn.Abort()
 }
 
-// Abort ends the connection at once, without a Close: the peer learns nothing, and
-// what waits to be sent is dropped.
-func (s *Socket) Abort() { s.end(net.ErrClosed) }
+// Abort closes the connection at once, without a Close to the peer. Unsent data is
+// dropped.
+func (s *Socket) Abort() { s.abortWith(net.ErrClosed) }

@@ -9,22 +9,22 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Close sends a Close, behind everything that was sent, and waits for the peer's:
-// OnClose tells of it. Messages are no longer handed over, nor sent. A peer that
-// does not answer in time (see Options.CloseTimeout) is cut off. NoStatus with no
-// reason sends a Close without a code.
+// Close sends a Close after all data that was sent before, and waits for the peer's
+// Close, which OnClose reports. From now on no messages are delivered or sent. If
+// the peer does not answer in time (see Options.CloseTimeout), the connection is
+// aborted. NoStatus with an empty reason sends a Close without a code.
 //
-// It fails if code or reason must not be sent, and then does nothing; and with
-// net.ErrClosed the second time.
+// Close fails without any effect if code or reason must not be sent. It fails with
+// net.ErrClosed if the Socket is already closing.
 func (s *Socket) Close(code Code, reason string) error {
-	if s.is(closing|over) || s.conn.IsClosing() {
+	if s.is(closing|discarding) || s.conn.IsClosing() {
 		return net.ErrClosed
 	}
 	if err := s.sendClose(code, reason); err != nil {
 		return err
 	}
-	s.ResumeReading() // to see the peer's
-	s.after(s.rules.closeTimeout, func() { s.end(ErrCloseTimeout) })
+	s.ResumeReading() // to receive the peer's Close
+	s.after(s.rules.closeTimeout, func() { s.abortWith(ErrCloseTimeout) })
 	return nil
 }
 
@@ -38,11 +38,11 @@ func (s *Socket) sendClose(code Code, reason string) error {
 	return nil
 }
 
-// closedByPeer answers the peer's Close if it is not the answer itself, and lets
-// the connection end: the server ends it first, as the protocol has it, so that the
-// ports that stay taken for a while are not the server's.
+// closedByPeer answers the peer's Close, unless that is itself the answer, and lets
+// the connection end. As the protocol says, the server closes its end first: the
+// TIME_WAIT state is then the server's, and occupies no port of the client.
 func (s *Socket) closedByPeer(code Code, reason string) {
-	s.ends(&CloseError{code, reason})
+	s.setCloseErr(&CloseError{code, reason})
 	if !s.is(closing) {
 		s.sendClose(code, "")
 	}
@@ -52,9 +52,10 @@ func (s *Socket) closedByPeer(code Code, reason string) {
 	}
 }
 
-// fail cuts off a peer that has broken the rules, but tells it why first.
+// fail closes the connection because the peer has violated the protocol, after
+// sending a Close with the reason.
 func (s *Socket) fail(why error) {
-	s.ends(why)
+	s.setCloseErr(why)
 	if e, ok := errors.AsType[*ProtocolError](why); ok && !s.is(closing) {
 		s.sendClose(e.Code, e.Text())
 	}
@@ -62,10 +63,10 @@ func (s *Socket) fail(why error) {
 	s.conn.WriteEOF()
 }
 
-// linger waits for the peer's end, and drops what it sends until then.
+// linger drops input until the peer closes, for at most lingerTime.
 func (s *Socket) linger() {
-	s.state |= over
-	s.kept = &kept{err: s.kept.err}
+	s.state |= discarding
+	s.extra = &socketExtra{closeErr: s.extra.closeErr}
 	s.after(lingerTime, s.conn.Abort)
 }
 
@@ -75,12 +76,12 @@ func (s *Socket) after(d time.Duration, fn func()) {
 	s.timer = s.Loop().CallLater(d, fn)
 }
 
-// SetPingInterval has a silent peer asked whether it is still there, after d and at
-// the latest after twice that. If nothing comes from it in Options.PingTimeout, or in d
-// if that is zero, the connection is ended with ErrNoAnswer. While reading is
-// paused nothing is asked. Zero or less means never.
+// SetPingInterval makes the Socket ping a peer after a silence of at least d and at
+// most twice d. If nothing arrives within Options.PingTimeout, or within d if that
+// is zero, the connection is aborted with ErrNoAnswer. While reading is paused, no
+// pings are sent. Zero or less means never.
 func (s *Socket) SetPingInterval(d time.Duration) {
-	if s.is(closing | over) {
+	if s.is(closing | discarding) {
 		return
 	}
 	if d = max(d, 0); d != s.rules.pingInterval {
@@ -90,29 +91,29 @@ func (s *Socket) SetPingInterval(d time.Duration) {
 	}
 	s.timer.Cancel()
 	if d > 0 {
-		s.state &^= heard | pinged | doubted
+		s.state &^= received | pinged | overdue
 		s.after(d, s.tick)
 	}
 }
 
-// tick looks whether something has come. The timer is not moved by what comes:
-// that costs no more than a bit.
+// tick checks whether data has arrived. Arriving data does not move the timer; it
+// only sets a bit.
 func (s *Socket) tick() {
 	next := s.rules.pingInterval
 	switch {
-	case s.is(heard | pausedReading):
-		s.state &^= heard | pinged | doubted
+	case s.is(received | pausedReading):
+		s.state &^= received | pinged | overdue
 	case !s.is(pinged):
 		s.state |= pinged
 		s.write(wsframe.OpPing, wsframe.Fin, nil)
 		next = cmp.Or(s.rules.pingTimeout, next)
-	case !s.is(doubted):
-		// After a long turn timers come before the news of what has arrived
-		// meanwhile: let that be read first.
-		s.state |= doubted
+	case !s.is(overdue):
+		// After a long turn, timers run before the events of data that arrived
+		// meanwhile. Let those be read first.
+		s.state |= overdue
 		next = time.Millisecond
 	default:
-		s.end(ErrNoAnswer)
+		s.abortWith(ErrNoAnswer)
 		return
 	}
 	s.after(next, s.tick)

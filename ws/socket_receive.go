@@ -8,19 +8,19 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// receive reads what has come.
+// receive decodes incoming data.
 func (s *Socket) receive(data []byte) {
-	s.state = s.state&^(pinged|doubted) | heard
-	for len(data) > 0 && !s.is(over) {
+	s.state = s.state&^(pinged|overdue) | received
+	for len(data) > 0 && !s.is(discarding) {
 		if s.is(pausedReading) {
-			k := s.keep()
+			k := s.ensureExtra()
 			k.unread = append(k.unread, data...)
 			return
 		}
 		n, e, err := s.in.Next(&s.rules.limits, data)
 		data = data[n:]
 		if err == nil {
-			err = s.take(e)
+			err = s.handleEvent(e)
 		}
 		if err != nil {
 			s.fail(err)
@@ -28,11 +28,11 @@ func (s *Socket) receive(data []byte) {
 	}
 }
 
-// take does what an event asks for.
-func (s *Socket) take(e wsframe.Event) error {
+// handleEvent handles a decoded event.
+func (s *Socket) handleEvent(e wsframe.Event) error {
 	switch e.Type {
 	case wsframe.Data:
-		return s.takeData(e)
+		return s.handleData(e)
 	case wsframe.Ping, wsframe.Pong:
 		if err := s.countControl(); err != nil {
 			return err
@@ -48,36 +48,36 @@ func (s *Socket) take(e wsframe.Event) error {
 	return nil
 }
 
-// countControl keeps the peer from having us busy with nothing.
+// countControl limits the rate of control frames.
 func (s *Socket) countControl() error {
 	if now := uint16(s.Loop().TurnTime() / time.Second); now != s.second {
 		s.second, s.controls = now, 0
 	}
-	if int(s.controls) >= s.rules.controls {
+	if int(s.controls) >= s.rules.controlLimit {
 		return wsframe.ErrTooManyControls
 	}
 	s.controls++
 	return nil
 }
 
-// pong answers a ping. While there is no room only the last one is kept to be
-// answered, as the protocol allows: nothing piles up.
+// pong answers a ping. While the connection's buffer is full, only the last ping is
+// kept to be answered, as the protocol allows, so that nothing accumulates.
 func (s *Socket) pong(payload []byte) {
 	switch {
 	case s.is(closing):
 	case s.is(pausedWriting):
-		k := s.keep()
-		k.ping, k.isPing = append(k.ping[:0], payload...), true
+		k := s.ensureExtra()
+		k.ping, k.hasPing = append(k.ping[:0], payload...), true
 	default:
 		s.write(wsframe.OpPong, wsframe.Fin, payload)
 	}
 }
 
-// takeData collects a message and hands it over when it is complete.
-func (s *Socket) takeData(e wsframe.Event) error {
+// handleData assembles a message and delivers it when it is complete.
+func (s *Socket) handleData(e wsframe.Event) error {
 	message := e.Payload
-	if !e.Final || s.kept != nil && len(s.kept.message) > 0 {
-		k := s.keep()
+	if !e.Final || s.extra != nil && len(s.extra.message) > 0 {
+		k := s.ensureExtra()
 		k.message = append(k.message, message...)
 		if !e.Final {
 			return nil
@@ -97,16 +97,16 @@ func (s *Socket) takeData(e wsframe.Event) error {
 		}
 		message = inflated
 	}
-	if !s.is(closing) { // else nobody is interested any more
+	if !s.is(closing) { // after our Close, messages are dropped
 		s.handler.OnMessage(s, Kind(e.Op), message[:len(message):len(message)])
 	}
 	return nil
 }
 
-// dropMessage forgets a message that came in pieces.
+// dropMessage discards the fragments of a delivered message.
 func (s *Socket) dropMessage() {
-	if s.kept != nil {
-		s.kept.message = modest(s.kept.message)
-		s.letGo()
+	if s.extra != nil {
+		s.extra.message = reusable(s.extra.message)
+		s.releaseExtra()
 	}
 }

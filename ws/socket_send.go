@@ -7,10 +7,10 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Send sends a message, now or later; it never waits. Text must be UTF-8, which is
-// not checked. It fails with net.ErrClosed once the Socket is closing, and with
-// ErrSlow if too much waits to be sent already (see Options.UnsentLimit). The slice
-// is the caller's again when it returns.
+// Send sends a message, now or later; it never waits. Text must be UTF-8; Send does
+// not check that. It fails with net.ErrClosed once the Socket is closing, and with
+// ErrSlow if too much data is already waiting (see Options.UnsentLimit). It does not
+// keep the slice.
 func (s *Socket) Send(kind Kind, message []byte) error {
 	op := kind.op()
 	if err := s.canSend(); err != nil {
@@ -25,24 +25,24 @@ func (s *Socket) Send(kind Kind, message []byte) error {
 	return nil
 }
 
-// SendPrepared is Send of a message that is sent to many.
+// SendPrepared is Send for a message with many receivers.
 func (s *Socket) SendPrepared(m *Prepared) error {
 	if err := s.canSend(); err != nil {
 		return err
 	}
-	if s.rules.limits.Role == wsframe.Client { // each frame is masked differently
+	if s.rules.limits.Role == wsframe.Client { // each client frame has its own mask
 		return s.Send(m.kind, m.message)
 	}
 	frame := m.plain
 	if s.rules.compresses(len(m.message)) {
-		frame = m.compressed(s.rules)
+		frame = m.compressedFrame(s.rules)
 	}
 	s.conn.Write(frame)
 	return nil
 }
 
-// Ping sends a ping with up to 125 bytes, which come back by OnPong. Keep-alive
-// does not need it: see SetPingInterval.
+// Ping sends a ping with a payload of up to 125 bytes, which OnPong receives back.
+// For keep-alive, use SetPingInterval instead.
 func (s *Socket) Ping(payload []byte) error {
 	if len(payload) > wsframe.MaxControl {
 		return errPingTooLong
@@ -54,46 +54,47 @@ func (s *Socket) Ping(payload []byte) error {
 	return nil
 }
 
-// Unsent is how many bytes wait for room to be sent. It is the bufferedAmount of
-// browsers.
+// Unsent returns the number of bytes that wait to be sent. It corresponds to
+// bufferedAmount in browsers.
 func (s *Socket) Unsent() int { return s.conn.Unsent() }
 
-// Full tells whether so much waits to be sent that whoever can should stop sending,
-// until OnDrain. The water marks are those of the connection underneath.
+// Full reports whether so much data waits to be sent that senders should pause until
+// OnDrain. The water marks are those of the underlying connection.
 func (s *Socket) Full() bool { return s.is(pausedWriting) }
 
-// canSend tells whether there is still somebody who reads.
+// canSend returns an error if the Socket is closing or too much data is waiting.
 func (s *Socket) canSend() error {
-	if s.is(closing | over) {
+	if s.is(closing | discarding) {
 		return net.ErrClosed
 	}
-	if s.conn.Unsent() <= s.rules.unsent {
+	if s.conn.Unsent() <= s.rules.unsentLimit {
 		if s.conn.IsClosing() {
 			return net.ErrClosed
 		}
 		return nil
 	}
 	if s.rules.slow == CutOff {
-		s.end(ErrSlow)
+		s.abortWith(ErrSlow)
 	}
 	return ErrSlow
 }
 
-// joined is up to how many bytes of payload are written beside their head: the
-// transport gathers small writes. More is sent together with it by one call.
-const joined = 4 << 10
+// maxJoinedPayload is the size up to which head and payload are written separately,
+// because the transport joins small writes. A larger payload is written together
+// with its head by Writev.
+const maxJoinedPayload = 4 << 10
 
 // write sends a frame.
 func (s *Socket) write(op wsframe.Op, flags wsframe.Flags, payload []byte) {
 	st := s.rules.st
 	if s.rules.limits.Role == wsframe.Client {
-		st.frame = wsframe.AppendMaskedFrame(st.frame[:0], op, flags, payload, st.key())
+		st.frame = wsframe.AppendMaskedFrame(st.frame[:0], op, flags, payload, st.maskKey())
 		s.conn.Write(st.frame)
-		st.frame = modest(st.frame)
+		st.frame = reusable(st.frame)
 		return
 	}
 	head := wsframe.AppendHead(st.head[:0], op, flags, len(payload))
-	if len(payload) <= joined {
+	if len(payload) <= maxJoinedPayload {
 		s.conn.Write(head)
 		s.conn.Write(payload)
 		return
@@ -103,8 +104,8 @@ func (s *Socket) write(op wsframe.Op, flags wsframe.Flags, payload []byte) {
 	st.bufs = [2][]byte{}
 }
 
-// compress is a message compressed, lent until the next call.
-func (st *station) compress(message []byte, r *rules) []byte {
-	st.packed = deflate.Append(modest(st.packed)[:0], message, int(r.level), int(r.window))
-	return st.packed
+// compress returns a compressed message, which is valid until the next call.
+func (st *loopState) compress(message []byte, r *rules) []byte {
+	st.compressed = deflate.Append(reusable(st.compressed)[:0], message, int(r.level), int(r.window))
+	return st.compressed
 }

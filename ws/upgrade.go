@@ -8,20 +8,20 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// Upgrade makes a Socket of a request to a web.Server, and has h be told of it on the
-// connection's loop; the handler that calls it can be of any kind, and has nothing
-// more to do. A request that is refused is answered, and fails with a
-// *HandshakeError. If w is not of package web, it fails with what is
-// errors.ErrUnsupported: there, use Accept.
+// Upgrade upgrades a request to a web.Server to a Socket, and calls h on the
+// connection's loop. Handlers of any kind may call it, and have nothing more to do.
+// If Upgrade refuses the request, it sends a response and fails with a
+// *HandshakeError. If w is not of package web, it fails with an error that wraps
+// errors.ErrUnsupported; use Accept there.
 func Upgrade(w http.ResponseWriter, r *http.Request, h Handler, o Options) error {
-	a, answer, refused := o.check(r)
+	a, answer, refused := o.checkRequest(r)
 	if refused != nil {
-		refused.refuse(w)
+		refused.respond(w)
 		return refused
 	}
 	err := web.Upgrade(w, r, answer, (*protocol)(newSocket(h, o.rules(wsframe.Server, a))))
 	if errors.Is(err, errors.ErrUnsupported) {
-		http.Error(w, "ws: the server cannot do this", http.StatusInternalServerError)
+		http.Error(w, "ws: the server does not support this", http.StatusInternalServerError)
 	}
 	return err
 }

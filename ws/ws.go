@@ -1,10 +1,10 @@
-// Package ws speaks WebSocket (RFC 6455), as server and as client, with messages
-// compressed if both sides want it (permessage-deflate, RFC 7692).
+// Package ws implements WebSocket (RFC 6455) servers and clients, with optional
+// compression of messages (permessage-deflate, RFC 7692).
 //
-// There are two forms. A Socket is told of what comes by callbacks, on the loop of
-// its connection; while nothing comes it has neither a stack nor a buffer, so that
-// very many can wait. It is made by Upgrade in a handler of package web, and by
-// Connect.
+// There are two kinds of connection. A Socket delivers events to callbacks, on the
+// loop of its connection. While idle it has neither a stack nor a buffer, so a
+// process can hold very many. Upgrade, in a handler of package web, and Connect
+// create one.
 //
 //	type echo struct{}
 //
@@ -16,9 +16,9 @@
 //		ws.Upgrade(w, r, echo{}, ws.Options{})
 //	}
 //
-// A Conn is for straight-line code, in a task or on a goroutine. It is made by
-// Accept, in a handler of any server whose connections can be hijacked (web's and
-// net/http's), and by Dial.
+// A Conn is for straight-line code, in a task or on a goroutine. Accept returns one,
+// in a handler of any server with connections that can be hijacked (web's and
+// net/http's), and so does Dial.
 //
 //	c, err := ws.Dial(ctx, "ws://127.0.0.1:8080/chat", ws.Options{})
 //	if err != nil {
@@ -30,19 +30,19 @@
 //	}
 //	kind, message, err := c.Read(ctx)
 //
-// # What holds for both
+// # Both kinds
 //
-// Text is UTF-8, and is checked with the first byte that makes it something else.
-// Everything that a peer sends has a limit, inflated bytes included. A peer that
-// breaks the protocol or a limit is told why by a Close, has a second to read it,
-// and is cut off; the error is a *ProtocolError. Pings are answered. How a
-// connection has ended is told by a *CloseError if the peer has sent a Close.
+// Received text is checked to be UTF-8; the first invalid byte fails the connection.
+// Everything that a peer sends has a limit, including inflated bytes. A peer that
+// violates the protocol or a limit gets a Close with the reason and a second to read
+// it. Then the connection is closed with a *ProtocolError. Pings are answered. If
+// the peer has sent a Close, the connection ends with a *CloseError.
 //
-// # Which goroutine
+// # Goroutines
 //
-// A Socket is for callbacks of its loop, as a transport.Conn is: one of another loop
-// of the same server is reached by Socket.Loop and Post. A Conn is for any goroutine:
-// one may read while others write.
+// A Socket must be used on its loop, like a transport.Conn. A Socket of another loop
+// of the same server is reached with Socket.Loop and Post. Any goroutine may use a
+// Conn: one may read while others write.
 package ws
 
 import (
@@ -54,16 +54,16 @@ import (
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
-// Kind is what a message is.
+// Kind is the type of a message.
 type Kind uint8
 
-// The two kinds.
+// The kinds of message.
 const (
 	Text   Kind = Kind(wsframe.OpText)
 	Binary Kind = Kind(wsframe.OpBinary)
 )
 
-// String is the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string {
 	switch k {
 	case Text:
@@ -74,26 +74,26 @@ func (k Kind) String() string {
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// op is the kind's opcode. Another kind than the two is a mistake in the program.
+// op returns the kind's opcode. An unknown kind is a programming error.
 func (k Kind) op() wsframe.Op {
 	if k != Text && k != Binary {
-		panic("ws: " + k.String() + " is no kind of message")
+		panic("ws: " + k.String() + " is not a kind of message")
 	}
 	return wsframe.Op(k)
 }
 
-// Code is why a connection is closed. Besides those below, codes from 3000 to 3999
-// are for libraries and those from 4000 to 4999 for everybody.
+// Code is the reason code of a Close. Besides those below, codes from 3000 to 3999
+// are for libraries and codes from 4000 to 4999 for applications.
 type Code = wsframe.Code
 
-// The codes of RFC 6455 and of the registry that it began.
+// The codes of RFC 6455 and of the IANA registry.
 const (
 	NormalClosure      = wsframe.NormalClosure
 	GoingAway          = wsframe.GoingAway
 	ProtocolFault      = wsframe.ProtocolFault
 	UnsupportedData    = wsframe.UnsupportedData
-	NoStatus           = wsframe.NoStatus        // never sent: the Close had no code
-	AbnormalClosure    = wsframe.AbnormalClosure // never sent: there was no Close
+	NoStatus           = wsframe.NoStatus        // never sent: a Close without a code
+	AbnormalClosure    = wsframe.AbnormalClosure // never sent: no Close was received
 	InvalidData        = wsframe.InvalidData
 	PolicyViolation    = wsframe.PolicyViolation
 	MessageTooBig      = wsframe.MessageTooBig
@@ -104,10 +104,11 @@ const (
 	BadGateway         = wsframe.BadGateway
 )
 
-// ProtocolError is what a peer has done wrong, and the code that it was told.
+// ProtocolError describes a peer's violation and holds the code of the Close sent
+// because of it.
 type ProtocolError = wsframe.Error
 
-// CloseError says that the peer has sent a Close, by itself or as the answer to
+// CloseError reports that the peer has sent a Close, on its own or as an answer to
 // ours.
 type CloseError struct {
 	Code   Code
@@ -122,8 +123,8 @@ func (e *CloseError) Error() string {
 	return s
 }
 
-// CodeOf is the code of the peer's Close, or the one that it was told when it broke
-// the protocol; AbnormalClosure for all other errors, as browsers have it.
+// CodeOf returns the code of a *CloseError or *ProtocolError in err. For all other
+// errors it returns AbnormalClosure, as browsers do.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*CloseError](err); ok {
 		return e.Code
@@ -134,23 +135,22 @@ func CodeOf(err error) Code {
 	return AbnormalClosure
 }
 
-// Errors of a connection that are nobody's Close.
+// Errors of a connection that ended without a Close.
 var (
-	// ErrNoAnswer says that the peer answered neither a ping nor with anything
-	// else in time. To errors.Is it is os.ErrDeadlineExceeded.
+	// ErrNoAnswer means that after a ping nothing arrived from the peer in time. It
+	// wraps os.ErrDeadlineExceeded.
 	ErrNoAnswer = fmt.Errorf("ws: no answer to a ping: %w", os.ErrDeadlineExceeded)
 
-	// ErrCloseTimeout says that the peer has not answered a Close in time. To
-	// errors.Is it is os.ErrDeadlineExceeded.
+	// ErrCloseTimeout means that the peer has not answered a Close in time. It wraps
+	// os.ErrDeadlineExceeded.
 	ErrCloseTimeout = fmt.Errorf("ws: no answer to a Close: %w", os.ErrDeadlineExceeded)
 
-	// ErrSlow says that more waits to be sent to the peer than
-	// Options.UnsentLimit.
+	// ErrSlow means that more than Options.UnsentLimit bytes wait to be sent to the
+	// peer.
 	ErrSlow = errors.New("ws: the peer reads too slowly")
 
-	// ErrBusy says that a message is being read, or written in pieces, by
-	// somebody else.
-	ErrBusy = errors.New("ws: a message is under way")
+	// ErrBusy means that another caller is reading, or has a Writer open.
+	ErrBusy = errors.New("ws: another read or Writer is in progress")
 
 	errPingTooLong = errors.New("ws: a ping carries at most 125 bytes")
 )
