@@ -11,12 +11,12 @@ import (
 	"github.com/spindleloop/spindle/internal/picture"
 )
 
-// mostDrawn is how many events a picture has: more cannot be read.
-const mostDrawn = 100
+// maxDrawn limits the events in a picture: more are unreadable.
+const maxDrawn = 100
 
-// draw writes a picture of the failure to a file, and returns its name. With go test
-// -artifacts it is an artifact of the test. Otherwise it is a file of the system's
-// directory for temporary files, and a later failure of the same test takes its place.
+// draw writes a picture of the failure to a file and returns the file's name. With
+// go test -artifacts the file is an artifact of the test. Otherwise it is in the
+// directory for temporary files, and a later failure of the same test overwrites it.
 func (f *Failure) draw(tb testing.TB) (file string, err error) {
 	dir := os.TempDir()
 	if artifacts := flag.Lookup("test.artifacts"); artifacts != nil && artifacts.Value.String() == "true" {
@@ -43,9 +43,9 @@ func (f *Failure) draw(tb testing.TB) (file string, err error) {
 	for _, h := range w.hosts {
 		p.Hosts = append(p.Hosts, h.Name())
 	}
-	if all := len(p.Trace); all > mostDrawn {
-		p.Trace = p.Trace[all-mostDrawn:]
-		p.Title += fmt.Sprintf(": the last %d of %d events", mostDrawn, all)
+	if all := len(p.Trace); all > maxDrawn {
+		p.Trace = p.Trace[all-maxDrawn:]
+		p.Title += fmt.Sprintf(": the last %d of %d events", maxDrawn, all)
 	}
 	return file, picture.Draw(out, p)
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// WaitAllBlocked waits until every other task of the world waits: there is
-// nothing left to do but to let time pass, and no time has passed. It is how a
-// test lets tasks get to where they wait before it goes on. It is Trio's
+// WaitAllBlocked waits until every other task of the world waits and only the
+// passing of time could wake one. No time passes meanwhile. A test calls it to let
+// tasks reach their waits before it goes on. It corresponds to Trio's
 // wait_all_tasks_blocked.
 //
-// A task that waits for offloaded work waits like any other, as in Trio: the work
-// is still to happen when WaitAllBlocked returns. Several tasks in WaitAllBlocked
-// return together. A task that yields for ever never waits.
+// As in Trio, a task that waits for offloaded work counts as waiting: the work has
+// not run when WaitAllBlocked returns. If several tasks call WaitAllBlocked, they
+// return together. A task that yields in an endless loop never waits.
 //
-// It is for tasks of a simulated run.
+// WaitAllBlocked panics if the caller is not a task of a simulated run.
 func WaitAllBlocked(ctx context.Context) error {
 	p := processOf(ctx, "WaitAllBlocked")
 	l := spindle.LoopOf(ctx)
@@ -33,7 +33,8 @@ func WaitAllBlocked(ctx context.Context) error {
 
 type blockedKey struct{}
 
-// processOf is the simulated process that the calling task runs in.
+// processOf returns the simulated process of the calling task. It panics if the
+// run is not simulated.
 func processOf(ctx context.Context, op string) *simnet.Process {
 	mustBeTask(ctx, op)
 	p, ok := spindle.LoopOf(ctx).Kernel().Poller.(*simnet.Process)
@@ -46,12 +47,12 @@ func processOf(ctx context.Context, op string) *simnet.Process {
 // mustBeTask panics unless the caller is a task of the run that ctx belongs to.
 func mustBeTask(ctx context.Context, op string) {
 	if spindle.Current(ctx) == nil {
-		panic("sim: " + op + " called by what is not a task of the run that its context belongs to")
+		panic("sim: " + op + " called outside of the tasks of its context's run; call it in a task, with that task's context")
 	}
 }
 
-// Pipe makes a pipe in the simulated process of the calling task: what is written
-// to w can be read from r.
+// Pipe makes a pipe in the simulated process of the calling task. Data written to w
+// is read from r.
 func Pipe(ctx context.Context) (r, w int, err error) { return processOf(ctx, "Pipe").Pipe() }
 
 // SocketPair makes two connected Unix sockets in the simulated process of the

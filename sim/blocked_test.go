@@ -163,7 +163,7 @@ func mustPanic(t *testing.T, words string, fn func()) {
 }
 
 func TestMisuseOfWaitAllBlockedIsNamed(t *testing.T) {
-	const noTask = "WaitAllBlocked called by what is not a task"
+	const noTask = "WaitAllBlocked called outside of the tasks"
 	mustPanic(t, noTask, func() { sim.WaitAllBlocked(context.Background()) })
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		mustPanic(t, "not simulated", func() { sim.WaitAllBlocked(ctx) })

@@ -13,38 +13,39 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// inBubble runs body, in a bubble of testing/synctest if there can be one: then
-// timers of the standard library and of other libraries follow the world's time,
-// and crypto/rand draws from the seed. Tests alone can have one; in a benchmark,
-// or inside a bubble already, b is nil.
+// inBubble runs body in a testing/synctest bubble if possible. In a bubble, timers
+// of the standard library and of other libraries follow the world's time, and
+// crypto/rand draws from the seed. Only tests can have a bubble: in a benchmark, or
+// if the caller already is in one, b is nil.
 //
-// Body may end by runtime.Goexit; what a bubble ends with otherwise is an error.
+// The body may end by runtime.Goexit. inBubble returns the error that ended the
+// bubble, if any: a blocked program, a stray goroutine, or a panic of synctest.
 func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubble)) error {
 	t, ok := tb.(*testing.T)
 	if !ok || within(stackOf(false)) != "" {
 		body(tb.Context(), nil)
 		return nil
 	}
-	t.Context().Done() // a channel that is made when it is asked for: not inside
+	t.Context().Done() // creates the channel, which must not belong to the bubble
 	var b *bubble
 	outside := watchStall(nil)
 	defer outside.end()
-	err := burst(t, func(t *testing.T) {
+	err := runSynctest(t, func(t *testing.T) {
 		seeded := seedCrypto(t, seed)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			b = newBubble()
 			b.seeded, b.outside = seeded, outside
-			if !seeded { // others run in parallel, and the number of goroutines says little
-				b.looks = parallelLooks
+			if !seeded { // parallel tests start goroutines too, so their number means little
+				b.scansLeft = maxParallelScans
 			}
 			defer b.close()
 			body(t.Context(), b)
 		}()
 		<-done
 		if b.stray == nil {
-			b.stray = b.look()
+			b.stray = b.scan()
 		}
 	})
 	switch {
@@ -58,9 +59,9 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 	return err
 }
 
-// burst is synctest.Test, and returns what it would panic with when goroutines
-// are left inside.
-func burst(t *testing.T, fn func(*testing.T)) (err error) {
+// runSynctest calls synctest.Test. If synctest.Test panics because goroutines are
+// left in the bubble, runSynctest returns the panic's error.
+func runSynctest(t *testing.T, fn func(*testing.T)) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			fault, ok := v.(error)
@@ -74,41 +75,42 @@ func burst(t *testing.T, fn func(*testing.T)) (err error) {
 	return nil
 }
 
-// seedCrypto seeds crypto/rand, which is the whole process's, and so is left alone
-// while tests run in parallel. It tells whether it did.
+// seedCrypto seeds crypto/rand. It reports whether it did: while tests run in
+// parallel it does not, because crypto/rand belongs to the whole process.
 func seedCrypto(t *testing.T, seed uint64) (seeded bool) {
 	defer func() { _ = recover() }()
 	cryptotest.SetGlobalRandom(t, seed)
 	return true
 }
 
-// bubble is the clock of a bubble, for the world that is driven in it. For the
-// goroutine that drives, but for Poke.
+// bubble is the clock of a synctest bubble, for the world driven in it. Only the
+// driving goroutine uses it, except for Poke.
 type bubble struct {
-	name   string // as stacks tell it
-	timer  *time.Timer
-	poked  chan struct{}
-	seen   int   // how many goroutines there were at the last look
-	looks  int   // that are left
-	stray  error // what they have found
-	seeded bool  // crypto/rand is
-	begun  time.Time
+	name      string // as in stack traces
+	timer     *time.Timer
+	poked     chan struct{}
+	seen      int   // number of goroutines at the last scan
+	scansLeft int   // scans for stray goroutines that may still be made
+	stray     error // the stray goroutine that a scan found
+	seeded    bool  // crypto/rand follows the seed
+	begun     time.Time
 
-	world   atomic.Pointer[simnet.World] // that is driven in it; nil before there is one
+	world   atomic.Pointer[simnet.World] // the world driven in the bubble; nil before there is one
 	outside *stall
 	alarm   *time.Timer // set while a program may run; see overslept
 	blocked atomic.Pointer[BlockedError]
 }
 
-// mostLooks is how often a world looks for goroutines that are not its own: it
-// takes long, and who starts some starts them soon.
-const mostLooks = 64
+// maxScans limits how often a world scans for stray goroutines. A scan is slow, and
+// programs that start goroutines start them early.
+const maxScans = 64
 
-// parallelLooks is mostLooks in a parallel test, where every look holds up others.
-const parallelLooks = 4
+// maxParallelScans replaces maxScans in a parallel test, where every scan delays
+// the other tests.
+const maxParallelScans = 4
 
 func newBubble() *bubble {
-	b := &bubble{name: within(stackOf(false)), timer: time.NewTimer(time.Hour), poked: make(chan struct{}, 1), looks: mostLooks}
+	b := &bubble{name: within(stackOf(false)), timer: time.NewTimer(time.Hour), poked: make(chan struct{}, 1), scansLeft: maxScans}
 	b.timer.Stop()
 	b.begun = time.Now()
 	b.alarm = time.AfterFunc(1, b.overslept)
@@ -121,14 +123,13 @@ func (b *bubble) close() {
 }
 
 // overslept is called when the bubble's time moves although the world lets no time
-// pass: the goroutine that runs the program, and with it every other one in the
-// bubble, is blocked. The alarm is the first timer that is due, a nanosecond from
-// the moment at which the program began to run, so that the goroutine is still
-// where it blocks.
+// pass: the goroutine that runs the program is blocked, and so is every other
+// goroutine in the bubble. The alarm is due a nanosecond after the program began to
+// run, before any other timer, so the goroutine is still where it blocks.
 func (b *bubble) overslept() {
 	world := b.world.Load()
 	if world == nil {
-		return // setup: the world will begin later, and that is all
+		return // setup may block: the world only begins later
 	}
 	err := world.Blocked()
 	if err == nil || !b.blocked.CompareAndSwap(nil, err) {
@@ -137,7 +138,7 @@ func (b *bubble) overslept() {
 	world.Report(err)
 }
 
-// surround has a world share the bubble's time. There may be no bubble.
+// surround makes w share the bubble's time. If b is nil, it does nothing.
 func (b *bubble) surround(w *simnet.World) {
 	if b != nil {
 		w.SetBubble(b)
@@ -146,11 +147,11 @@ func (b *bubble) surround(w *simnet.World) {
 	}
 }
 
-// Seeded tells whether crypto/rand draws from the seed.
+// Seeded reports whether crypto/rand draws from the seed.
 func (b *bubble) Seeded() bool { return b.seeded }
 
-// Pass lets time pass in the bubble. It does so once everything in it waits, and
-// returns the bubble's time when everything waits again.
+// Pass lets d pass in the bubble. Time passes once every goroutine in the bubble
+// waits. Pass returns the bubble's time when all of them wait again.
 func (b *bubble) Pass(d time.Duration) time.Duration {
 	b.alarm.Stop()
 	b.timer.Reset(d)
@@ -169,7 +170,7 @@ func (b *bubble) Begin() time.Duration {
 	return time.Since(b.begun)
 }
 
-// Poke ends Pass.
+// Poke makes Pass return early. Any goroutine may call it.
 func (b *bubble) Poke() {
 	select {
 	case b.poked <- struct{}{}:
@@ -177,21 +178,22 @@ func (b *bubble) Poke() {
 	}
 }
 
-// Strays looks for goroutines that are not ours, whenever there are more or fewer
-// than before.
+// Strays scans for stray goroutines if the number of goroutines has changed since
+// the last scan. It returns a *StrayError if it finds one.
 func (b *bubble) Strays() error {
 	n := runtime.NumGoroutine()
-	if n == b.seen || b.looks == 0 || b.stray != nil {
+	if n == b.seen || b.scansLeft == 0 || b.stray != nil {
 		return nil
 	}
 	b.seen = n
-	b.looks--
-	b.stray = b.look()
+	b.scansLeft--
+	b.stray = b.scan()
 	return b.stray
 }
 
-func (b *bubble) look() error {
-	synctest.Wait() // until each is where it waits
+// scan looks for a stray goroutine in the bubble.
+func (b *bubble) scan() error {
+	synctest.Wait() // goroutines that are about to exit must not count
 	for stack := range bytes.SplitSeq(stackOf(true), []byte("\n\n")) {
 		if within(stack) == b.name && !ours(stack) {
 			return &simnet.StrayError{Stack: bytes.Clone(stack)}
@@ -200,8 +202,8 @@ func (b *bubble) look() error {
 	return nil
 }
 
-// within is the name of the bubble that a goroutine is in, "" for none. Its stack
-// says so in the first line: "goroutine 9 [running, synctest bubble 8]:".
+// within returns the name of the bubble that a goroutine is in, or "" if it is in
+// none. The stack's first line has it: "goroutine 9 [running, synctest bubble 8]:".
 func within(stack []byte) string {
 	head, _, _ := bytes.Cut(stack, []byte("]:"))
 	_, name, _ := bytes.Cut(head, []byte("synctest bubble "))
@@ -209,36 +211,37 @@ func within(stack []byte) string {
 	return string(name)
 }
 
-// ours tells whether a goroutine has its place in a simulated run: the bubble's
-// own, coroutines, what the packages of this module start, and what a timer or a
-// context calls, which comes and goes while nobody runs.
+// ours reports whether a goroutine belongs to a simulated run: it is the bubble's
+// own, a coroutine, started by a package of this module, or runs the callback of a
+// timer or a context. Such callbacks start and return while no program runs.
 func ours(stack []byte) bool {
 	_, by, ok := bytes.Cut(stack, []byte("\ncreated by "))
-	if !ok || bytes.Contains(stack, []byte(" [synctest.Run")) { // the second has started the bubble
+	if !ok || bytes.Contains(stack, []byte(" [synctest.Run")) { // [synctest.Run marks the goroutine that started the bubble
 		return true
 	}
-	for _, ok := range starters {
-		if bytes.HasPrefix(by, ok) {
+	for _, starter := range starters {
+		if bytes.HasPrefix(by, starter) {
 			return true
 		}
 	}
 	return false
 }
 
+// starters are the functions that may start goroutines in a simulated run.
 var starters = [][]byte{
 	[]byte("iter.Pull"),
 	[]byte("testing."),
 	[]byte("internal/synctest."), []byte("testing/synctest."),
 	[]byte("time.goFunc"),
 	[]byte("context.(*afterFuncCtx)"),
-	[]byte("context.(*cancelCtx).propagateCancel"), // between a scope and what WithValue has wrapped it in
+	[]byte("context.(*cancelCtx).propagateCancel"), // between a scope and a context that WithValue derived from it
 	[]byte("github.com/spindleloop/spindle."),
 	[]byte("github.com/spindleloop/spindle/loop."),
 	[]byte("github.com/spindleloop/spindle/internal/simnet."),
 	[]byte("github.com/spindleloop/spindle/sim."),
 }
 
-// stackOf is the stack of the calling goroutine, or of all.
+// stackOf returns the stack of the calling goroutine, or of all goroutines.
 func stackOf(all bool) []byte {
 	buf := make([]byte, 1<<10)
 	if all {

@@ -14,24 +14,24 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Explore runs a world n times, with another seed each time, and fails the test
-// with the first that fails. Setup adds hosts, programs, faults and checks to the
-// world that it is given, and nothing else: it is called many times.
+// Explore runs n worlds, each with a different seed, and fails the test with the
+// first failure. The setup function adds hosts, programs, faults and checks to the
+// world that it is given. It must do nothing else, because it is called many times.
 //
-// A failure is told with its seed, a command that runs it again exactly, a trace, and
-// the name of a file with a picture of it (SVG): an artifact of the test with go test
-// -artifacts, and otherwise in the system's directory for temporary files. If faults came by themselves (World.SetFaults), those are left out that
-// the failure can do without, and every World.Amount is lowered as far as it
-// goes: what is told is the shortest story that was found. The command sets
-// SPINDLE_SEED, with which Explore runs that seed and no other, and SPINDLE_FAULTS,
-// the faults and amounts that are left (Failure.Parts).
+// The report of a failure has the seed, a command that replays the failure exactly,
+// a trace, and the name of an SVG file with a picture of it. With go test -artifacts
+// the file is an artifact of the test; otherwise it is in the system's directory for
+// temporary files. The failure is shrunk first: random faults (World.SetFaults) that
+// it does not need are left out, and every World.Amount is lowered as far as
+// possible. The replay command sets SPINDLE_SEED, which makes Explore run only that
+// seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts).
 //
-// The first few seeds are run twice, and compared: a program whose runs differ is
-// told so, because then no seed means anything.
+// Explore runs the first few seeds twice and compares the runs. If they differ, it
+// fails with ErrDiverges, because then a seed does not determine a run.
 //
-// In a test it runs each world in a bubble of testing/synctest, as Test does. One seed
-// is tried after the other, because crypto/rand, which follows the seed, belongs to
-// the whole process. In a test that has called t.Parallel, crypto/rand is left alone,
+// In a test, each world runs in a testing/synctest bubble, as in Test. Seeds are
+// tried one after the other, because crypto/rand, which follows the seed, belongs to
+// the whole process. In a test that has called t.Parallel, crypto/rand is left alone
 // and seeds are tried on all processors: setup is called on several goroutines, and
 // worlds must not share variables.
 func Explore(tb testing.TB, n int, setup func(w *World)) {
@@ -42,7 +42,7 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		if err != nil {
 			tb.Fatalf("sim: %s: %v", seedVariable, err)
 		}
-		tb.Logf("sim: seed %d, as %s says", seed, seedVariable)
+		tb.Logf("sim: running only seed %d, set by %s", seed, seedVariable)
 		if faults := os.Getenv(faultsVariable); faults != "" {
 			s.Only = strings.Split(faults, ",")
 		}
@@ -77,16 +77,16 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 	}
 }
 
-// What a replay is told by.
+// The environment variables that make Explore replay one failure.
 const (
 	seedVariable   = "SPINDLE_SEED"
-	faultsVariable = "SPINDLE_FAULTS" // Failure.Parts, with commas
+	faultsVariable = "SPINDLE_FAULTS" // Failure.Parts, separated by commas
 )
 
-// playIn is play for a test.
+// playIn runs a world in a bubble of the test.
 func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 	f := &Failure{World: w}
-	exited := true // until it has returned
+	exited := true // by Goexit, unless the run returns
 	left := inBubble(tb, w.Seed(), func(_ context.Context, b *bubble) {
 		b.surround(w.core)
 		setup(w)
@@ -94,7 +94,7 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 		exited = false
 	})
 	switch {
-	case exited && left != nil: // it did not come to an end at all
+	case exited && left != nil: // the run did not return
 		f.Err = left
 	case exited && tb.Skipped():
 		tb.SkipNow()
@@ -106,7 +106,7 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 	return f
 }
 
-// report fails the test.
+// report fails the test with the failure's story.
 func (f *Failure) report(tb testing.TB) {
 	tb.Helper()
 	story := f.Story(f.testCommand(tb.Name()))
@@ -122,7 +122,7 @@ func (f *Failure) report(tb testing.TB) {
 	}
 	var fault *spindle.PanicError
 	if errors.As(f.Err, &fault) && fault.Value == loop.ErrGoexit && tb.Failed() {
-		tb.Log(story) // the program has said why
+		tb.Log(story) // the program has already logged the reason
 		tb.FailNow()
 	}
 	tb.Fatal(story)

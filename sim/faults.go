@@ -12,40 +12,41 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// Faults are troubles that come by themselves, drawn from the seed. The zero
-// value is none. Faults that are to come at a certain time are scripted by
-// World.After instead.
+// Faults configures random faults, drawn from the seed. The zero value has none. To
+// inject a fault at a certain time, use World.After instead.
 type Faults struct {
-	// For is how long there is trouble, from the beginning: then every link is
-	// mended, every host is up and runs, and a program can be expected to get
-	// somewhere. Zero means a minute.
+	// For is how long faults occur, from the start of the run. Afterwards every
+	// link is up and every host runs, so a program can be expected to make
+	// progress. Zero means a minute.
 	For time.Duration
 
-	// The shares of datagrams and segments, on every link between hosts, that
-	// suffer what Link.Loss, Duplicate, Reorder and Dribble say.
+	// Loss, Duplicate, Reorder and Dribble are the shares of datagrams and
+	// segments affected on every link between hosts, as for the Link methods of
+	// the same names.
 	Loss, Duplicate, Reorder, Dribble float64
 
-	// Spurious is the share of waits that end early, with nothing to tell.
+	// Spurious is the share of waits that return early without any event.
 	Spurious float64
 
-	// How often, on average, two hosts are parted, in one direction or both;
-	// the way between two of them becomes slow; a host crashes, and is
-	// restarted; is paused; gets a clock that runs wrong; or has a call fail
-	// for want of descriptors or memory. Zero means never.
+	// The Every fields are the mean intervals between faults of one kind. Zero
+	// means never. A partition separates two hosts, in one direction or both. A
+	// slow fault limits the bandwidth from one host to another. A host crashes
+	// and is restarted, is paused, or gets a wrong clock. A call fails for lack
+	// of descriptors or memory.
 	PartitionEvery, SlowEvery, CrashEvery, PauseEvery, ClockEvery, CallEvery time.Duration
 
-	// Lasting is how long each of these lasts, on average. Zero means a tenth
-	// of For. The others are for one kind each; zero means Lasting. A call that
-	// fails does not last.
+	// Lasting is the mean duration of a fault. Zero means a tenth of For. The
+	// other For fields are the mean durations of one kind each; zero means
+	// Lasting. A failing call has no duration.
 	Lasting                                             time.Duration
 	PartitionFor, SlowFor, CrashFor, PauseFor, ClockFor time.Duration
 
-	// Hosts are those that crash, pause, have wrong clocks and failing calls.
-	// None means all.
+	// Hosts are the hosts that crash, pause, and get wrong clocks and failing
+	// calls. None means all.
 	Hosts []*Host
 }
 
-// SetFaults has trouble come from when the world is first run.
+// SetFaults makes faults occur from the moment the world first runs.
 func (w *World) SetFaults(f Faults) {
 	if f.For == 0 {
 		f.For = time.Minute
@@ -56,7 +57,7 @@ func (w *World) SetFaults(f Faults) {
 	w.faults = &f
 }
 
-// Fault is a trouble that came by itself.
+// Fault is one random fault that SetFaults has scheduled.
 type Fault struct {
 	At, For time.Duration
 	What    string
@@ -71,8 +72,8 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%12v  %s, for %v", f.At, f.What, f.For)
 }
 
-// Script is the faults that SetFaults has made of the seed, in the order of time,
-// as far as they were not left out. It is there once the world has run.
+// Script returns the faults that SetFaults has drawn from the seed, ordered by time,
+// without those that shrinking left out. It is empty before the world has run.
 func (w *World) Script() []Fault {
 	var kept []Fault
 	for i, f := range w.script {
@@ -83,10 +84,10 @@ func (w *World) Script() []Fault {
 	return kept
 }
 
-// keeps tells whether a part of the faults is to come.
+// keeps reports whether a part of the faults is in force.
 func (w *World) keeps(part string) bool { return w.only == nil || w.only[part] }
 
-// beginFaults writes the script and has it played.
+// beginFaults draws the script and schedules its faults.
 func (w *World) beginFaults() {
 	f := w.faults
 	if f == nil || w.script != nil {
@@ -118,7 +119,7 @@ func (w *World) beginFaults() {
 	w.After(f.For, func() { w.core.SetTrouble(simnet.Trouble{}) })
 }
 
-// ratesOf are the names of the shares that are not zero.
+// rates returns the names of the shares that are not zero.
 func (f *Faults) rates() (names []string) {
 	for _, r := range []struct {
 		name  string
@@ -131,8 +132,8 @@ func (f *Faults) rates() (names []string) {
 	return names
 }
 
-// writeScript draws what happens when. Each kind has a source of its own, so that
-// to ask for more of one changes nothing about the others.
+// writeScript draws the scheduled faults. Each kind has its own random source, so
+// that more faults of one kind do not change those of the others.
 func (w *World) writeScript(f *Faults) []Fault {
 	hosts := f.Hosts
 	if len(hosts) == 0 {
@@ -171,7 +172,7 @@ func (w *World) writeScript(f *Faults) []Fault {
 			err := [...]syscall.Errno{syscall.EMFILE, syscall.ENOMEM}[r.IntN(2)]
 			f.What, f.For = fmt.Sprintf("%s of %s fails: %v", call, h.Name(), err), 0
 			f.begin = func() {
-				if h.Up() { // otherwise it would be the next process that cannot begin
+				if h.Up() { // otherwise the next process could not start
 					h.FailCall(call, 1, err)
 				}
 			}
@@ -207,8 +208,8 @@ func (w *World) partitionFault(r *rand.Rand, f *Fault) {
 	f.begin, f.end = func() { link.Cut() }, func() { link.Mend() }
 }
 
-// slowFault makes a line slow. Of several such faults the slowest counts; when the
-// last is over, the line is as it was.
+// slowFault limits the bandwidth of a link. If several such faults overlap, the
+// lowest limit counts. When the last one ends, the link has its own rate again.
 func (w *World) slowFault(r *rand.Rand, f *Fault) {
 	a, b := w.twoHosts(r)
 	if a == nil {
@@ -221,7 +222,7 @@ func (w *World) slowFault(r *rand.Rand, f *Fault) {
 			w.slow = make(map[*simnet.Link][]int64)
 		}
 		if len(w.slow[link]) == 0 {
-			w.slow[link] = []int64{cmp.Or(link.Rate, math.MaxInt64)} // the line's own comes first
+			w.slow[link] = []int64{cmp.Or(link.Rate, math.MaxInt64)} // the link's own rate comes first
 		}
 		w.slow[link] = append(w.slow[link], rate)
 		link.Limit(slices.Min(w.slow[link]))
@@ -238,7 +239,7 @@ func (w *World) slowFault(r *rand.Rand, f *Fault) {
 	}
 }
 
-// twoHosts draws two, or none if there are none.
+// twoHosts draws two different hosts. It returns nil if the world has fewer than two.
 func (w *World) twoHosts(r *rand.Rand) (a, b *Host) {
 	if len(w.hosts) < 2 {
 		return nil, nil
@@ -247,6 +248,7 @@ func (w *World) twoHosts(r *rand.Rand) (a, b *Host) {
 	return w.hosts[i], w.hosts[(i+1+r.IntN(len(w.hosts)-1))%len(w.hosts)]
 }
 
+// exponential draws a positive duration with the given mean.
 func exponential(r *rand.Rand, mean time.Duration) time.Duration {
 	return time.Duration(r.ExpFloat64()*float64(mean)) + 1
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Host is a machine of a world. World.Host makes one.
+// Host is a machine in a world, made by World.Host.
 type Host struct {
 	w    *World
 	core *simnet.Host
 }
 
-// Host makes a machine. Others reach it by its name, or by its addresses; if none
-// are given it has one of its own in 10.0.0.0/8. A name or an address that is
-// taken, or is no address, panics.
+// Host adds a machine to the world. Other hosts reach it by its name or by its
+// addresses. Without addrs it gets an address in 10.0.0.0/8. Host panics if the
+// name or an address is taken, or if an address is not valid.
 func (w *World) Host(name string, addrs ...string) *Host {
 	ips := make([]netip.Addr, len(addrs))
 	for i, a := range addrs {
@@ -37,7 +37,7 @@ func (w *World) Host(name string, addrs ...string) *Host {
 	return h
 }
 
-// Find is the host of a name, nil if there is none.
+// Find returns the host with the given name, or nil if there is none.
 func (w *World) Find(name string) *Host {
 	for _, h := range w.hosts {
 		if h.Name() == name {
@@ -47,24 +47,25 @@ func (w *World) Find(name string) *Host {
 	return nil
 }
 
-// Hosts are all hosts, in the order in which they were made.
+// Hosts returns all hosts, in the order in which they were added.
 func (w *World) Hosts() []*Host { return slices.Clone(w.hosts) }
 
-// Name is the host's name.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.core.Name() }
 
-// Addrs are the host's addresses.
+// Addrs returns the host's addresses.
 func (h *Host) Addrs() []netip.Addr { return h.core.Addrs() }
 
-// Go runs a program on the host, as spindle.Run does. World.Run lasts until it has
-// ended.
-func (h *Host) Go(fn func(ctx context.Context) error) { h.tasks(fn, true) }
+// Go runs a program on the host, as spindle.Run does. World.Run waits until the
+// program returns.
+func (h *Host) Go(fn func(ctx context.Context) error) { h.start(fn, true) }
 
-// Serve runs a program that World.Run does not wait for: when nobody is left who
-// is waited for, it is cancelled.
-func (h *Host) Serve(fn func(ctx context.Context) error) { h.tasks(fn, false) }
+// Serve runs a program that World.Run does not wait for. World.Run cancels it when
+// all programs that it waits for have returned.
+func (h *Host) Serve(fn func(ctx context.Context) error) { h.start(fn, false) }
 
-func (h *Host) tasks(fn func(ctx context.Context) error, waitedFor bool) {
+// start adds a program that runs fn in a task.
+func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 	p := &program{host: h, waitedFor: waitedFor}
 	p.main = func(o loop.Options) error {
 		return spindle.RunWith(context.Background(), spindle.Options{Loop: o}, func(ctx context.Context) error {
@@ -78,8 +79,8 @@ func (h *Host) tasks(fn func(ctx context.Context) error, waitedFor bool) {
 	p.add()
 }
 
-// describe names the task that runs, or else those that have begun to wait at this
-// moment.
+// describe names the running task. If no task runs, it names those that began to
+// wait at the present time.
 func describe(ctx context.Context) string {
 	if t := spindle.Current(ctx); t != nil {
 		return t.Name()
@@ -93,16 +94,16 @@ func describe(ctx context.Context) string {
 	return strings.Join(waiting, ", ")
 }
 
-// Exec runs a program that makes a loop itself, with the options it is given, in
-// place of the task that Go and Serve start. World.Run lasts until it has ended.
+// Exec runs a program that makes its own loop with the given options, instead of a
+// task as Go and Serve do. World.Run waits until the program returns.
 func (h *Host) Exec(fn func(o loop.Options) error) {
 	p := &program{host: h, waitedFor: true, main: fn}
 	p.add()
 }
 
-// Crash ends the host's programs where they stand and resets its connections.
-// Until Restart nobody answers there. Deferred calls of the programs still run,
-// because Go cannot do without, but cut off from the world.
+// Crash ends the host's programs where they are and resets its connections. The host
+// does not answer until Restart. Deferred calls of the programs still run, because
+// Go cannot skip them, but they cannot reach the world.
 func (h *Host) Crash() {
 	for _, p := range h.w.programs {
 		if p.host == h && p.state == programRuns {
@@ -112,9 +113,9 @@ func (h *Host) Crash() {
 	h.core.Crash()
 }
 
-// Restart brings a host back after a crash, or crashes it first: programs that the
-// crash has ended begin anew. World.Run waits for those of Go that have crashed
-// for as long as anything can still happen.
+// Restart boots the host and starts the programs that the crash ended from the
+// beginning. If the host is up, Restart crashes it first. World.Run waits for a
+// crashed program of Go as long as anything can still happen.
 func (h *Host) Restart() {
 	h.Crash()
 	h.core.Boot()
@@ -125,25 +126,25 @@ func (h *Host) Restart() {
 	}
 }
 
-// Up tells whether the host has not crashed, or was restarted.
+// Up reports whether the host runs: it has not crashed, or was restarted since.
 func (h *Host) Up() bool { return h.core.Up() }
 
-// Pause keeps the host's programs from running until Resume. Its network takes in
-// what comes meanwhile, as far as there is room.
+// Pause keeps the host's programs from running until Resume. The host still receives
+// data meanwhile, up to the size of its buffers.
 func (h *Host) Pause() { h.core.Pause() }
 
 // Resume ends a pause.
 func (h *Host) Resume() { h.core.Resume() }
 
-// SetClock has the host's clock run ppm millionths too fast (negative: too slow)
-// from now on, and its time of day be off by off.
+// SetClock makes the host's clock run ppm millionths too fast (too slow if negative)
+// from now on, and shifts its time of day by off.
 func (h *Host) SetClock(off time.Duration, ppm int) { h.core.SetClock(off, ppm) }
 
-// FailCall has the n-th call of a name from now on, counting from 1, fail with err,
-// once: "socket" or "accept" with EMFILE, for example. The names are those of the
-// system: socket, bind, listen, accept, connect, recv, send, sendv, recvfrom,
-// sendto, shutdown, setoption, add.
+// FailCall makes the n-th call of the given name from now on, counting from 1, fail
+// with err, once: for example "socket" or "accept" with EMFILE. The names are socket,
+// bind, listen, accept, connect, recv, send, sendv, recvfrom, sendto, shutdown,
+// setoption and add.
 func (h *Host) FailCall(name string, n int, err syscall.Errno) { h.core.FailCall(name, n, err) }
 
-// Note puts a line into the trace.
+// Note adds a line to the trace.
 func (h *Host) Note(format string, args ...any) { h.w.core.Note(h.core, fmt.Sprintf(format, args...)) }

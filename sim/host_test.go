@@ -275,7 +275,7 @@ func TestMistakesInAWorldAreNamed(t *testing.T) {
 		mustPanic(t, "locked thread", func() { w.Run() })
 	}()
 	w.Host("e").Go(func(ctx context.Context) error {
-		mustPanic(t, "run by what runs in it", func() { w.Run() })
+		mustPanic(t, "run by one of its own programs", func() { w.Run() })
 		return nil
 	})
 	run(t, w)

@@ -7,23 +7,24 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// Delay draws how long something takes. Fixed, Uniform and LongTail make some.
+// Delay draws a duration, for example a latency. Fixed, Uniform and LongTail make
+// Delays.
 type Delay func(r *rand.Rand) time.Duration
 
-// Fixed is always d.
+// Fixed returns a Delay that is always d.
 func Fixed(d time.Duration) Delay { return Delay(simnet.Fixed(d)) }
 
-// Uniform is anything from least to most.
+// Uniform returns a Delay distributed evenly from least to most.
 func Uniform(least, most time.Duration) Delay { return Delay(simnet.Uniform(least, most)) }
 
-// LongTail is mostly near typical, and now and then far more.
+// LongTail returns a Delay that is mostly near typical and occasionally far longer.
 func LongTail(typical time.Duration) Delay { return Delay(simnet.LongTail(typical)) }
 
-// Link is the way between two hosts, in both directions or in one.
+// Link is the connection between two hosts, in one direction or in both.
 type Link struct{ ways []*simnet.Link }
 
-// Link is the way between two hosts, in both directions. Within a host there is
-// one too: it takes no time unless it is told to.
+// Link returns the link between two hosts, in both directions. If a and b are the
+// same, it is the host's loopback, which has no latency unless one is set.
 func (w *World) Link(a, b *Host) Link {
 	l := w.OneWay(a, b)
 	if a != b {
@@ -32,11 +33,12 @@ func (w *World) Link(a, b *Host) Link {
 	return l
 }
 
-// OneWay is the way from one host to another, and not back.
+// OneWay returns the link from one host to another, without the way back.
 func (w *World) OneWay(from, to *Host) Link {
 	return Link{[]*simnet.Link{w.core.Link(from.core, to.core)}}
 }
 
+// each applies set to every direction of the link.
 func (l Link) each(set func(*simnet.Link)) Link {
 	for _, way := range l.ways {
 		set(way)
@@ -44,18 +46,19 @@ func (l Link) each(set func(*simnet.Link)) Link {
 	return l
 }
 
-// Latency sets how long things travel. Without it, it is the world's.
+// Latency sets the link's latency. By default it is the world's, see
+// World.SetLatency.
 func (l Link) Latency(d Delay) Link {
 	return l.each(func(way *simnet.Link) { way.Delay = simnet.Delay(d) })
 }
 
-// Bandwidth sets how many bytes pass in a second; 0 means any number.
+// Bandwidth limits how many bytes pass per second; 0 means no limit.
 func (l Link) Bandwidth(bytesPerSecond int) Link {
 	return l.each(func(way *simnet.Link) { way.Limit(int64(bytesPerSecond)) })
 }
 
-// Loss sets the share of datagrams that are lost, from 0 to 1. Of connections it
-// is the share of segments that have to be sent again, after a while.
+// Loss sets the share of datagrams that are lost, from 0 to 1. For connections it is
+// the share of segments that are retransmitted after a timeout.
 func (l Link) Loss(share float64) Link {
 	return l.each(func(way *simnet.Link) { way.Loss = share })
 }
@@ -65,29 +68,29 @@ func (l Link) Duplicate(share float64) Link {
 	return l.each(func(way *simnet.Link) { way.Duplicate = share })
 }
 
-// Reorder sets the share of datagrams that are held up, so that others overtake
+// Reorder sets the share of datagrams that are delayed, so that later ones overtake
 // them.
 func (l Link) Reorder(share float64) Link {
 	return l.each(func(way *simnet.Link) { way.Reorder = share })
 }
 
-// Dribble sets the share of segments of connections that come in small pieces.
+// Dribble sets the share of a connection's segments that arrive in small pieces.
 func (l Link) Dribble(share float64) Link {
 	return l.each(func(way *simnet.Link) { way.Dribble = share })
 }
 
-// Cut lets nothing pass any more. Datagrams are lost; connections try again, and
-// fail after a quarter of an hour. What is on its way arrives.
+// Cut blocks the link. Datagrams are lost. Connections retransmit and fail after a
+// quarter of an hour. Data already in flight arrives.
 func (l Link) Cut() Link { return l.each(func(way *simnet.Link) { way.Cut(true) }) }
 
 // Mend ends a Cut.
 func (l Link) Mend() Link { return l.each(func(way *simnet.Link) { way.Cut(false) }) }
 
-// Partition cuts two hosts off from each other, in both directions; for one
-// direction cut OneWay.
+// Partition cuts the link between two hosts in both directions. For one direction,
+// cut OneWay.
 func (w *World) Partition(a, b *Host) { w.Link(a, b).Cut() }
 
-// Isolate cuts a host off from all others that there are.
+// Isolate cuts the links between h and all other present hosts.
 func (w *World) Isolate(h *Host) {
 	for _, o := range w.hosts {
 		if o != h {
@@ -99,10 +102,10 @@ func (w *World) Isolate(h *Host) {
 // Heal mends every link.
 func (w *World) Heal() { w.core.Heal() }
 
-// SetLatency sets how long things travel between hosts whose link was not told
-// otherwise. It begins as something from 0.2 to 1 millisecond.
+// SetLatency sets the latency of links between hosts that have none of their own.
+// The default is uniform from 0.2 to 1 millisecond.
 func (w *World) SetLatency(d Delay) { w.core.SetDelay(simnet.Delay(d)) }
 
-// SetWorkTime sets how long offloaded work takes, look-ups of names among it. It
-// begins as no time.
+// SetWorkTime sets how long offloaded work takes, including name lookups. The
+// default is no time.
 func (w *World) SetWorkTime(d Delay) { w.core.SetWorkTime(simnet.Delay(d)) }

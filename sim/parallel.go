@@ -9,26 +9,26 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// effort is a search under way: the seeds that are still to be tried, by number, and
-// the first that has failed. The result is that of trying them in order: workers take
-// numbers in order, and one that fails lets all lower ones come to their end.
-type effort struct {
+// seedSearch is a search in progress: the seeds still to be tried, by index, and the
+// first failure. The result is the same as if seeds were tried in order: workers take
+// indexes in order, and after a failure all lower indexes are still run to the end.
+type seedSearch struct {
 	ctx  context.Context
 	try  func(i int) *Failure // runs the i-th seed; nil if it does not fail
-	next atomic.Int64         // to be tried
-	end  atomic.Int64         // none from here on; lowered to a failure's number
+	next atomic.Int64         // the next index to try
+	end  atomic.Int64         // indexes from here on are not tried; lowered by a failure
 
 	mu     sync.Mutex
-	first  *Failure            // with the lowest number; guarded by mu
-	fault  *spindle.PanicError // of a worker; guarded by mu
+	first  *Failure            // the failure with the lowest index; guarded by mu
+	fault  *spindle.PanicError // panic of a worker; guarded by mu
 	exited bool                // a worker has ended by Goexit; guarded by mu
 }
 
-// search tries seeds from..n-1, some at a time, and returns the first failure. A
-// panic of a worker is the caller's. If a worker ended by Goexit, because its test
-// has ended, so does the caller: by exit.
+// search tries the seeds from..n-1 with the given number of workers and returns the
+// first failure. A panic of a worker is raised again in the caller. If a worker ended
+// by Goexit, because its test has ended, search calls exit, which must not return.
 func search(ctx context.Context, from, n, workers int, try func(i int) *Failure, exit func()) *Failure {
-	e := &effort{ctx: ctx, try: try}
+	e := &seedSearch{ctx: ctx, try: try}
 	e.next.Store(int64(from))
 	e.end.Store(int64(n))
 	if workers = min(workers, n-from); workers <= 1 {
@@ -49,8 +49,8 @@ func search(ctx context.Context, from, n, workers int, try func(i int) *Failure,
 	return e.first
 }
 
-// worker is work on a goroutine of its own.
-func (e *effort) worker() {
+// worker runs work and records how its goroutine ended: a panic, or Goexit.
+func (e *seedSearch) worker() {
 	returned := false
 	defer func() {
 		if returned {
@@ -68,7 +68,8 @@ func (e *effort) worker() {
 	returned = true
 }
 
-func (e *effort) work() {
+// work tries seeds until none are left.
+func (e *seedSearch) work() {
 	for e.ctx.Err() == nil {
 		i := e.next.Add(1) - 1
 		if i >= e.end.Load() {
@@ -80,7 +81,7 @@ func (e *effort) work() {
 	}
 }
 
-func (e *effort) fail(i int64, f *Failure) {
+func (e *seedSearch) fail(i int64, f *Failure) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f.Runs = int(i) + 1

@@ -10,15 +10,15 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// program is what a host runs, and its process while it runs.
+// program is a program of a host, and its process while it runs.
 type program struct {
 	host      *Host
 	main      func(o loop.Options) error
-	waitedFor bool
+	waitedFor bool // World.Run waits until it returns
 	state     programState
-	process   *simnet.Process // nil when none runs
-	cancel    func()          // for its own goroutine; nil if it has no tasks
-	err       error           // how it ended
+	process   *simnet.Process // nil while it does not run
+	cancel    func()          // called on the program's goroutine; nil for programs of Exec
+	err       error           // the error it returned
 }
 
 type programState uint8
@@ -63,11 +63,11 @@ func (p *program) start() {
 	})
 }
 
-// ended is called when a process of the program has ended.
+// ended records the end of a process of the program.
 func (p *program) ended(process *simnet.Process, err error) {
 	w := p.host.w
 	w.live--
-	if p.process != process { // a crash has ended it, and another has begun
+	if p.process != process { // it crashed, and Restart started another process
 		return
 	}
 	p.process = nil
@@ -83,7 +83,7 @@ func (p *program) ended(process *simnet.Process, err error) {
 	}
 }
 
-// stop asks the program to end. One without tasks cannot be asked.
+// stop cancels the program. A program of Exec cannot be cancelled.
 func (p *program) stop() {
 	process := p.process
 	if process == nil {
@@ -96,7 +96,8 @@ func (p *program) stop() {
 	})
 }
 
-// force ends the program, and tells if it should have ended by itself.
+// force kills the program if it still runs. It returns an error if the program
+// ignored its cancellation.
 func (p *program) force() error {
 	if p.process == nil {
 		return nil
@@ -105,5 +106,5 @@ func (p *program) force() error {
 	if p.cancel == nil {
 		return nil
 	}
-	return &HostError{p.host.Name(), fmt.Errorf("sim: a program did not end within %v when it was cancelled", endGrace)}
+	return &HostError{p.host.Name(), fmt.Errorf("sim: a program did not return within %v after it was cancelled", endGrace)}
 }

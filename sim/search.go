@@ -12,54 +12,53 @@ import (
 	"sync"
 )
 
-// Search looks for a seed with which a world fails. Explore does it in a test; a
-// Search is for a program, and for a test that wants to find a failure. The zero
+// Search looks for a seed that makes a world fail. In a test, use Explore. A Search
+// is for programs other than tests, and for tests that expect a failure. The zero
 // Search tries a thousand seeds.
 type Search struct {
-	// First is the first seed that is tried.
+	// First is the first seed to try.
 	First uint64
 
-	// Runs is how many are tried. Zero means 1,000.
+	// Runs is the number of seeds to try. Zero means 1,000.
 	Runs int
 
-	// Only are the parts to which the story of each run is cut, as
-	// Failure.Parts tells them. Nil leaves it whole.
+	// Only limits each run to the given faults and amounts, in the form that
+	// Failure.Parts returns. Nil means no limit.
 	Only []string
 
 	// Parallel is how many worlds run at the same time. Zero means one for each
-	// processor (GOMAXPROCS). Setup is then called on several goroutines, and
-	// worlds must not share variables; 1 tries one seed after the other. The
-	// failure that is found is the same either way: that of the lowest seed.
+	// processor (GOMAXPROCS). If it is not 1, setup is called on several
+	// goroutines, and worlds must not share variables. Find returns the same
+	// failure either way: that of the lowest seed.
 	Parallel int
 
-	// Each is called after each run, those of shrinking too. Calls come one at a
-	// time, but in no particular order if worlds run in parallel. Nil does without.
+	// Each, if not nil, is called after each run, including those made to shrink
+	// a failure. Calls do not overlap, but have no particular order if worlds run
+	// in parallel.
 	Each func(w *World)
 }
 
-// ErrDiverges says that two runs with one seed were not the same: the program
-// depends on something besides its seed.
-var ErrDiverges = errors.New("sim: two runs with one seed differ; the program depends on something besides it")
+// ErrDiverges reports that two runs with the same seed differed: the program depends
+// on something besides its seed.
+var ErrDiverges = errors.New("sim: two runs with the same seed differ; the program depends on something besides the seed")
 
 // Failure is a run that has failed.
 type Failure struct {
-	World *World // as it was when it had ended
+	World *World // its state when the run ended
 	Err   error
 	Runs  int // how many seeds were tried to find it
 }
 
 // Find runs setup's world with many seeds, several at a time, and returns the failure
-// of the lowest seed, shrunk to the shortest story that was found: without the faults that it
-// does not need, and with the least of every Amount. It returns nil if there is
-// none, or if ctx ends before it has found one. As in Explore, some seeds are run
-// twice and compared.
+// of the lowest seed. The failure is shrunk: faults that it does not need are left
+// out, and every Amount is as low as possible. Find returns nil if no seed fails, or
+// if ctx ends first. As in Explore, some seeds are run twice and compared.
 func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
 	parallel := func() int { return cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)) }
 	return s.find(ctx, func(w *World) *Failure { return play(w, setup) }, parallel, runtime.Goexit)
 }
 
-// player runs a world of a seed, cut to some parts. The Failure's Err is nil if it
-// does not fail.
+// player runs a world. The Failure's Err is nil if the run does not fail.
 type player func(w *World) *Failure
 
 func play(w *World, setup func(w *World)) *Failure {
@@ -67,12 +66,13 @@ func play(w *World, setup func(w *World)) *Failure {
 	return &Failure{World: w, Err: w.Run()}
 }
 
-// find tries seeds as play does. The first few are tried alone; then as many at a
-// time as parallel says, which is asked when it is known how those went.
+// find runs seeds with play. It runs the first few one at a time, then calls parallel
+// for the number of workers that run the rest: that number may depend on the first
+// runs.
 func (s Search) find(ctx context.Context, play player, parallel func() int, exit func()) *Failure {
 	// A world is small and leaves much garbage: with nothing else on the heap, the
-	// collector would run for nearly every one. These bytes are never touched, and
-	// so take no memory.
+	// collector would run for nearly every one. The ballast raises the heap size at
+	// which it runs. It is never touched, so it takes no memory.
 	ballast := make([]byte, 64<<20)
 	defer runtime.KeepAlive(ballast)
 	var mu sync.Mutex
@@ -129,7 +129,8 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 	return f
 }
 
-// differs compares a run with another of the same seed; nil if they are the same.
+// differs compares a run with another run of the same seed. It returns nil if they
+// are the same.
 func (f *Failure) differs(again *Failure) *Failure {
 	if again.Err == nil && again.World.Hash() == f.World.Hash() && again.World.core.Journal().Difference() == nil {
 		return nil
@@ -138,11 +139,12 @@ func (f *Failure) differs(again *Failure) *Failure {
 	return again
 }
 
-// ErrUnknownPart says that a failure is to be run again with parts that the program
-// does not have: a list that was not copied whole, or is of another program.
+// ErrUnknownPart reports that Search.Only or SPINDLE_FAULTS lists parts that the
+// program does not have: the list is incomplete, or belongs to another program.
 var ErrUnknownPart = errors.New("sim: no such fault or amount")
 
-// unknownParts are those asked for that the world, which has run, knows nothing of.
+// unknownParts returns the parts of w.only that the world does not have. The world
+// must have run.
 func (w *World) unknownParts() (wrong []string) {
 	for part := range w.only {
 		name, value, isAmount := strings.Cut(part, "=")
@@ -164,11 +166,11 @@ func (w *World) unknownParts() (wrong []string) {
 	return wrong
 }
 
-// rates are the faults that have a share in place of a time.
+// rates are the names of the faults that have a share instead of a time.
 var rates = []string{"loss", "duplicate", "reorder", "dribble", "spurious"}
 
-// size is how large the i-th of n worlds is, as a share of its amounts. The first
-// ones are small: what fails there is soon told.
+// size returns the size of the i-th of n worlds, as a share of its amounts. The first
+// worlds are small, because their failures are quick to shrink and short to report.
 func size(i, n int) float64 {
 	if growing := n / 10; i < growing {
 		return float64(i+1) / float64(growing)
@@ -176,30 +178,31 @@ func size(i, n int) float64 {
 	return 1
 }
 
-// twice is how many seeds are run twice.
+// twice is the number of seeds that are run twice.
 const twice = 3
 
-// parts are what a story is cut to: the faults that are to come, by number or
-// name, and amounts, as "name=3". Nil is everything.
+// parts are what a run is limited to: faults, by number or name, and amounts, as
+// "name=3". Nil means no limit.
 type parts map[string]bool
 
-func partsOf(list []string) parts {
-	if list == nil {
+func partsOf(names []string) parts {
+	if names == nil {
 		return nil
 	}
 	set := make(parts)
-	for _, part := range list {
+	for _, part := range names {
 		set[part] = true
 	}
 	return set
 }
 
-// cutTo is the parts that are left, which may be none.
-func cutTo(faults, amounts []string) parts {
+// onlyParts returns the parts of the given faults and amounts. It is never nil, which
+// would mean no limit.
+func onlyParts(faults, amounts []string) parts {
 	return partsOf(append(append([]string{}, faults...), amounts...))
 }
 
-// amount is what an amount is cut to; most if it is not.
+// amount returns the value that p sets for an amount, or most if it sets none.
 func (p parts) amount(name string, most int) int {
 	for part := range p {
 		if value, ok := strings.CutPrefix(part, name+"="); ok {
@@ -211,7 +214,7 @@ func (p parts) amount(name string, most int) int {
 	return most
 }
 
-// amount is one that setup has asked for.
+// amount is a named amount that setup has requested by World.Amount.
 type amount struct {
 	name string
 	n    int
@@ -219,10 +222,10 @@ type amount struct {
 
 func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
 
-// Amount is most, or less, but at least 1: how many clients there are, how often
-// each one asks. It is less in the first worlds of a search, and when the story of
-// a failure is to be as short as possible. A name stands for one amount in a
-// world: who asks again is told the same. It is for setup.
+// Amount returns a number from 1 to most, for example the number of clients or of
+// requests. It is lower than most in the first worlds of a search, and while a
+// failure is shrunk. Calls with the same name in one world return the same number.
+// Call it in setup.
 func (w *World) Amount(name string, most int) int {
 	for _, a := range w.amounts {
 		if a.name == name {
@@ -238,8 +241,8 @@ func (w *World) Amount(name string, most int) int {
 	return a.n
 }
 
-// Parts are what the failure needs: the numbers of scripted faults, the names of
-// others, and amounts.
+// Parts returns what the failure needs: the numbers of scheduled faults, the names of
+// other faults, and amounts.
 func (f *Failure) Parts() []string {
 	return slices.Concat(f.faults(), f.amounts())
 }
@@ -263,10 +266,10 @@ func (f *Failure) faults() (names []string) {
 	return slices.DeleteFunc(names, func(part string) bool { return !w.keeps(part) })
 }
 
-// shrink makes the story shorter for as long as it ends badly: less of everything,
-// then without faults, many at a time and then one by one. It starts over until
-// nothing more can be left out: fewer faults may do with less, and a smaller world
-// with other faults.
+// shrink makes the failure smaller as long as the run still fails. It lowers amounts,
+// then leaves out faults, many at a time and then one by one. It repeats this until
+// nothing more can go: with fewer faults, smaller amounts may suffice, and a smaller
+// world may need other faults.
 func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
 	for {
 		before := f.Parts()
@@ -280,8 +283,8 @@ func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
 	}
 }
 
-// lessen looks for the smallest amounts that do, from below: a small world is soon
-// run.
+// lessen looks for the smallest amounts that still fail. It searches from below,
+// because small worlds run quickly.
 func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
 	for _, a := range f.World.amounts {
 		enough, tooFew := a.n, 0
@@ -290,7 +293,7 @@ func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
 			if n >= enough {
 				n = (tooFew + enough) / 2
 			}
-			if g := again(cutTo(f.faults(), f.amountsWith(amount{a.name, n}))); g.Err != nil {
+			if g := again(onlyParts(f.faults(), f.amountsWith(amount{a.name, n}))); g.Err != nil {
 				f, enough = g, n
 			} else {
 				tooFew = n
@@ -300,7 +303,7 @@ func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
 	return f
 }
 
-// amountsWith are the amounts, with another one in place of that of its name.
+// amountsWith returns the amounts, with other in place of the one of the same name.
 func (f *Failure) amountsWith(other amount) []string {
 	names := []string{other.String()}
 	for _, a := range f.World.amounts {
@@ -311,14 +314,14 @@ func (f *Failure) amountsWith(other amount) []string {
 	return names
 }
 
-// omit leaves faults out.
+// omit leaves out the faults that the failure does not need.
 func (f *Failure) omit(again func(only parts) *Failure) *Failure {
 	faults := f.faults()
 	for size := len(faults); size > 0 && len(faults) > 0; size /= 2 {
 		for from := 0; from < len(faults); {
-			left := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
-			if g := again(cutTo(left, f.amounts())); g.Err != nil {
-				f, faults = g, left
+			rest := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
+			if g := again(onlyParts(rest, f.amounts())); g.Err != nil {
+				f, faults = g, rest
 			} else {
 				from += size
 			}

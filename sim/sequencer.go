@@ -10,35 +10,35 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// ErrBrokenSequence says that a task was cancelled while it waited for its step,
-// so that the steps behind it can never come.
+// ErrBrokenSequence reports that a task was cancelled while it waited for its step,
+// so that later steps can never begin.
 var ErrBrokenSequence = errors.New("sim: the sequence is broken")
 
-// Sequencer has steps of several tasks happen in the order of their numbers: 0,
-// 1, 2 and so on, each once. It is Trio's Sequencer. The zero Sequencer is ready
-// for use; it is for the tasks of one loop, simulated or not.
+// Sequencer runs steps of several tasks in the order of their numbers: 0, 1, 2 and
+// so on, each once. It corresponds to Trio's Sequencer. The zero Sequencer is ready
+// to use. It is for the tasks of one loop, simulated or not.
 type Sequencer struct {
 	// Loop goroutine only.
-	next   int                  // the step that may begin now, or that is under way
-	steps  map[int]*spindle.Lot // those that were asked for; who waits for each
+	next   int                  // the step that may begin now, or that is running
+	steps  map[int]*spindle.Lot // the waiter of each step that Step was called with
 	broken bool
 }
 
 // Step waits until the step before n has ended, runs fn as step n, and returns
-// its error. Step 0 may begin at once. The step ends with fn, also if fn fails or
-// panics. A number that is used twice panics.
+// fn's error. Step 0 begins at once. The step ends when fn returns, fails or panics.
+// Step panics if n is negative or was used before.
 //
-// If the wait is cancelled, the sequence is broken: it fails, and so does every
-// step that has not begun, with ErrBrokenSequence. As in Trio, no scope takes
-// that back as its own cancellation: a test that has lost its order must not go
-// on as if it had not.
+// If the wait is cancelled, the sequence is broken: this step and every step that
+// has not begun fail with ErrBrokenSequence. As in Trio, no scope absorbs that error
+// as its own cancellation: a test that has lost its order must not continue
+// unnoticed.
 func (q *Sequencer) Step(ctx context.Context, n int, fn func(context.Context) error) error {
 	mustBeTask(ctx, "Sequencer.Step")
 	if n < 0 {
-		panic(fmt.Sprintf("sim: Sequencer.Step with the number %d; the first step is 0", n))
+		panic(fmt.Sprintf("sim: Sequencer.Step: negative step %d; the first step is 0", n))
 	}
 	if q.steps[n] != nil {
-		panic(fmt.Sprintf("sim: Sequencer.Step with the number %d for the second time", n))
+		panic(fmt.Sprintf("sim: Sequencer.Step: step %d was used before; each step happens once", n))
 	}
 	if q.broken {
 		return ErrBrokenSequence
@@ -52,8 +52,8 @@ func (q *Sequencer) Step(ctx context.Context, n int, fn func(context.Context) er
 	}
 	defer func() {
 		q.next = n + 1
-		if behind := q.steps[q.next]; behind != nil {
-			behind.Wake(1)
+		if waiter := q.steps[q.next]; waiter != nil {
+			waiter.Wake(1)
 		}
 	}()
 	return fn(ctx)
@@ -72,6 +72,7 @@ func (q *Sequencer) wait(ctx context.Context, n int) error {
 	return lot.Wait(ctx, fmt.Sprintf("Sequencer step %d", n))
 }
 
+// breakOff breaks the sequence and wakes every waiting step.
 func (q *Sequencer) breakOff() {
 	q.broken = true
 	for _, n := range slices.Sorted(maps.Keys(q.steps)) { // the same order in every run

@@ -151,7 +151,7 @@ func TestStepInACancelledScope(t *testing.T) {
 func TestMisuseOfASequencerIsNamed(t *testing.T) {
 	var seq sim.Sequencer
 	nop := func(context.Context) error { return nil }
-	mustPanic(t, "not a task", func() { seq.Step(context.Background(), 0, nop) })
+	mustPanic(t, "outside of the tasks", func() { seq.Step(context.Background(), 0, nop) })
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		mustPanic(t, "-1", func() { seq.Step(ctx, -1, nop) })
 		n.Go(func(ctx context.Context) error { return seq.Step(ctx, 2, nop) })
@@ -159,7 +159,7 @@ func TestMisuseOfASequencerIsNamed(t *testing.T) {
 			return err
 		}
 		again := func(n int) {
-			mustPanic(t, fmt.Sprintf("number %d for the second time", n), func() { seq.Step(ctx, n, nop) })
+			mustPanic(t, fmt.Sprintf("step %d was used before", n), func() { seq.Step(ctx, n, nop) })
 		}
 		again(2) // it waits
 		err := seq.Step(ctx, 0, func(context.Context) error { again(0); return nil })

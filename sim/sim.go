@@ -1,21 +1,21 @@
-// Package sim runs programs in a simulated world: hosts with a network between
-// them, under one virtual clock, all of it drawn from a seed.
+// Package sim runs programs in a simulated world: hosts and the network between
+// them, under one virtual clock. A seed determines everything that happens.
 //
 //	w := sim.NewWorld(seed)
 //	server, client := w.Host("server"), w.Host("client")
 //	server.Serve(serve)   // func(ctx context.Context) error
 //	client.Go(ask)        // connects to "server:80"
 //	w.After(time.Second, func() { w.Partition(server, client) })
-//	err := w.Run()        // until every client has ended
+//	err := w.Run()        // until every client has returned
 //
-// Programs run unchanged: their loops, tasks, servers and time-outs are the real
-// ones, on a kernel that is not. Sockets carry bytes with delays, windows and
-// resets; names resolve to hosts; offloaded work is done when nothing else is to
-// do; random numbers come from the seed. One program runs at a time, and virtual
-// time jumps to the next timer or arrival when every one of them waits, so that an
-// hour of time-outs takes no time, and the same seed gives the same run.
+// Programs run unchanged: their loops, tasks, servers and timeouts are the real
+// ones, on a simulated kernel. Sockets carry bytes with delays, windows and
+// resets. Names resolve to hosts. Offloaded work runs when nothing else can run.
+// Random numbers come from the seed. One program runs at a time. When all of them
+// wait, virtual time jumps to the next timer or arrival: an hour of timeouts takes
+// no real time, and the same seed gives the same run.
 //
-// For a test that needs no network there is the world of one host:
+// A test that needs no network uses a world of one host:
 //
 //	func TestRetry(t *testing.T) {
 //		sim.Test(t, func(ctx context.Context) error {
@@ -23,40 +23,42 @@
 //		})
 //	}
 //
-// If every task of every host waits and nothing is on its way, nothing can ever
-// wake anybody: the run fails with ErrDeadlock and a picture of the tasks, each
-// with what it waits for.
+// If every task of every host waits and nothing is in flight, no task can ever
+// wake up. The run then fails with ErrDeadlock and the tree of tasks, each with
+// the operation it waits for.
 //
-// Two tools put tasks where a test wants them, without sleeping: WaitAllBlocked
-// waits until everybody else waits, and a Sequencer has steps of several tasks
-// happen in a given order.
+// Two tools bring tasks to a certain point without sleeping: WaitAllBlocked waits
+// until every other task waits, and a Sequencer runs steps of several tasks in a
+// given order.
 //
 // # In a test
 //
-// Test and Explore run in a bubble of testing/synctest whose clock is the world's:
-// time.Now, context.WithTimeout and timers of libraries follow virtual time. So do
-// certificates; and crypto/rand follows the seed, so that TLS can be used. Outside
-// of tests, and in parallel ones, TLS is refused, and the standard library's clock
-// is the machine's: use Sleep, FailAfter and MoveOnAfter there.
+// Test and Explore run in a testing/synctest bubble that shares the world's clock:
+// time.Now, context.WithTimeout, timers of libraries and the validity of
+// certificates follow virtual time. crypto/rand follows the seed, which makes TLS
+// deterministic. Outside of tests, and in parallel tests, TLS is refused. Outside
+// of tests the standard library's clock is the machine's: use Sleep, FailAfter and
+// MoveOnAfter there.
 //
-// # Who may have a hand in it
+// # Stray goroutines
 //
-// A run is a function of its seed as long as nothing else has a hand in it. A
-// goroutine that a program, or a library, has started comes at no particular
-// moment: if it hands something to a simulated loop, or, in a bubble, is there
-// while the world waits or in the end, the run fails with a *StrayError that tells
-// where it was started. (One that has come and gone between two waits, and has
-// touched nothing, is not noticed. What the context package starts to pass on the
-// end of a context is let be: it ends before time passes.) State that a program
-// shares with other runs, and the order of a map, are choices that no seed makes;
-// Explore runs some seeds twice to find those.
+// A run is a function of its seed only if nothing else influences it. A goroutine
+// started by a program or a library runs at no particular moment. The run fails
+// with a *StrayError, which shows where the goroutine was started, if the goroutine
+// posts to a simulated loop, or if it exists in the bubble while the world waits or
+// when the run ends. A goroutine that starts and exits between two waits and touches
+// no loop is not noticed. Goroutines that the context package starts to propagate
+// cancellation are allowed: they exit before time passes.
+//
+// State shared with other runs and the iteration order of maps do not follow the
+// seed. Explore runs some seeds twice to find programs that depend on them.
 //
 // # What is not simulated
 //
-// Files, child processes and signals are refused with errors.ErrUnsupported, and a
-// real descriptor is one that is not open: nothing is done for real by accident.
-// Offloaded work (spindle.Blocking) is done on the loop's goroutine when everybody
-// waits; it may compute, but not use connections of the loop.
+// Files, child processes and signals fail with errors.ErrUnsupported. A real
+// descriptor counts as not open, so a program cannot reach the machine by accident.
+// Offloaded work (spindle.Blocking) runs on the loop's goroutine when every task
+// waits. It may compute, but must not use connections of the loop.
 package sim
 
 import (
@@ -70,41 +72,42 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// ErrDeadlock says that every task waits and nothing can wake any of them.
+// ErrDeadlock reports that every task waits and nothing can wake any of them.
 var ErrDeadlock = simnet.ErrDeadlock
 
-// ErrStandstill says that some task runs again and again without ever waiting, so
-// that no time passes.
+// ErrStandstill reports that some task runs again and again without ever waiting,
+// so that no time passes.
 var ErrStandstill = simnet.ErrStandstill
 
-// ErrStray says that a goroutine that is not the program's own has a hand in the
-// run: one that the program, or a library that it uses, has started. What it does
-// comes at no particular moment, so that the seed would mean nothing.
+// ErrStray reports that a goroutine started by the program, or by a library that it
+// uses, takes part in the run. The goroutine runs at no particular moment, so the
+// run would no longer follow from the seed.
 var ErrStray = simnet.ErrStray
 
-// StrayError is an ErrStray with the goroutine's stack.
+// StrayError wraps ErrStray and holds the goroutine's stack.
 type StrayError = simnet.StrayError
 
-// ErrBlocked says that a program blocked its goroutine, by time.Sleep, a channel or
-// a mutex, in place of waiting on its loop. Nothing else could run meanwhile.
+// ErrBlocked reports that a program blocked its goroutine, by time.Sleep, a channel
+// or a mutex, instead of waiting on its loop. Nothing else could run meanwhile.
 var ErrBlocked = simnet.ErrBlocked
 
-// BlockedError is an ErrBlocked with the line that blocks.
+// BlockedError wraps ErrBlocked and names the line that blocks.
 type BlockedError = simnet.BlockedError
 
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
-// tb.FailNow or tb.SkipNow, or what calls them: the other tasks are cancelled,
-// the run ends in order, and then the test does.
+// tb.FailNow or tb.SkipNow, directly or through tb.Fatal and the like: the other
+// tasks are cancelled, the run shuts down, and then the test ends.
 //
-// It runs in a bubble of testing/synctest, so that context.WithTimeout, time.Now
-// and timers of libraries follow the world's time, and crypto/rand its seed (unless
-// tests run in parallel, because it is the whole process's).
+// Test runs the program in a testing/synctest bubble: context.WithTimeout, time.Now
+// and timers of libraries follow the world's time. crypto/rand follows the seed,
+// except while tests run in parallel, because crypto/rand belongs to the whole
+// process.
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
 	var fault *spindle.PanicError
 	var err error
-	exited := true // until it has returned
+	exited := true // by Goexit, unless the program returns
 	left := inBubble(tb, 1, func(ctx context.Context, b *bubble) {
 		fault, err = try(func() error { return runAlone(ctx, b, program) })
 		exited = fault != nil && fault.Value == loop.ErrGoexit
@@ -123,7 +126,7 @@ func Test(tb testing.TB, program func(context.Context) error) {
 	}
 }
 
-// try runs fn and returns the panic of a task.
+// try runs fn. It recovers the panic of a task and returns it as fault.
 func try(fn func() error) (fault *spindle.PanicError, err error) {
 	defer func() {
 		v := recover()
@@ -148,14 +151,14 @@ func runAlone(ctx context.Context, b *bubble, program func(context.Context) erro
 	if b.surround(w); b == nil {
 		defer watchStall(w).end()
 	}
-	defer func() { err = blame(w, err) }()
+	defer func() { err = withReported(w, err) }()
 	k := w.AddHost("sim").NewProcess().Kernel()
 	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(k)}, program)
 }
 
-// blame adds what was reported of a world to the error that its run ended with,
-// unless it is that error.
-func blame(w *simnet.World, err error) error {
+// withReported joins err with the error that was reported to the world during the
+// run, unless err already contains it.
+func withReported(w *simnet.World, err error) error {
 	reported := w.Reported()
 	if reported == nil || errors.Is(err, reported) {
 		return err
@@ -163,10 +166,10 @@ func blame(w *simnet.World, err error) error {
 	return errors.Join(reported, err)
 }
 
-// NewKernel makes the kernel of a world of one host, for the packages of this
-// module.
+// NewKernel returns the kernel of a new world of one host. It is for the packages
+// of this module.
 func NewKernel() *kernel.Kernel { return simnet.New(1).AddHost("sim").NewProcess().Kernel() }
 
-// optionsOf are those of a loop on a simulated kernel. There is no watchdog: it
-// would look at real time.
+// optionsOf returns the options of a loop on a simulated kernel. The watchdog is
+// off because it measures real time.
 func optionsOf(k *kernel.Kernel) loop.Options { return loop.Options{Kernel: k, Watchdog: -1} }

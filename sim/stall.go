@@ -13,42 +13,42 @@ import (
 
 // A program that blocks its goroutine stops its world. In a bubble most such waits
 // let the bubble's time pass, which nothing else does while a program runs: see
-// bubble.overslept. The rest (a mutex, the system, anything outside of a bubble) is
-// found by a stall, which looks at the world from outside, in real time.
+// bubble.overslept. The rest (a mutex, a system call, anything outside of a bubble)
+// is detected by a stall, which watches the world from outside, in real time.
 
-// Times of a stall, all of them real.
+// The intervals of a stall, in real time.
 const (
-	stallPeriod = 50 * time.Millisecond // between two looks
-	stallLooks  = 2                     // at the same beat before the goroutine is looked at
-	stallTold   = 2 * time.Second       // when a block that does not end is printed
-	busyTold    = 10 * time.Second      // when a program that only computes is
+	stallPeriod = 50 * time.Millisecond // between two checks
+	stallChecks = 2                     // checks without progress before the goroutine is inspected
+	stallReport = 2 * time.Second       // after which a block that does not end is printed
+	busyReport  = 10 * time.Second      // after which a program that only computes is printed
 )
 
 // stall watches a world until end is called.
 type stall struct {
 	world atomic.Pointer[simnet.World] // nil before there is one
 
-	mu      sync.Mutex // guards what follows
-	timer   *time.Timer
-	over    bool
-	beat    uint64
-	same    int // looks at this beat
-	blocked *BlockedError
-	told    bool
+	mu       sync.Mutex // guards the fields below
+	timer    *time.Timer
+	over     bool
+	beat     uint64
+	same     int // checks that found the same beat
+	blocked  *BlockedError
+	reported bool
 }
 
-// watchStall starts to watch a world, which may be nil if it is set later. It is to
-// be called outside of the world's bubble.
+// watchStall starts to watch a world. The world may be nil and set later. The caller
+// must be outside of the world's bubble, where time is real.
 func watchStall(w *simnet.World) *stall {
 	s := &stall{}
 	s.world.Store(w)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(stallPeriod, s.look)
+	s.timer = time.AfterFunc(stallPeriod, s.check)
 	return s
 }
 
-// end may be called on nil.
+// end stops watching. It does nothing if s is nil.
 func (s *stall) end() {
 	if s == nil {
 		return
@@ -59,8 +59,9 @@ func (s *stall) end() {
 	s.timer.Stop()
 }
 
-// look compares the world's beat with that of the last look.
-func (s *stall) look() {
+// check compares the world's beat with that of the last check and reports a program
+// that makes no progress.
+func (s *stall) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -72,23 +73,23 @@ func (s *stall) look() {
 		return
 	}
 	if beat := w.Beat(); beat != s.beat {
-		s.beat, s.same, s.blocked, s.told = beat, 0, nil, false
+		s.beat, s.same, s.blocked, s.reported = beat, 0, nil, false
 		return
 	}
 	s.same++
 	stalled := time.Duration(s.same) * stallPeriod
 	switch {
-	case s.same == stallLooks || stalled%time.Second == 0 && s.blocked == nil && stalled < busyTold:
-		// A goroutine that is blocked at two looks in a row has not made any
-		// progress in between.
+	case s.same == stallChecks || stalled%time.Second == 0 && s.blocked == nil && stalled < busyReport:
+		// A goroutine that is blocked at two checks in a row has made no progress
+		// in between.
 		if s.blocked = w.Blocked(); s.blocked != nil {
 			w.Report(s.blocked)
 		}
-	case s.blocked != nil && stalled >= stallTold && !s.told:
-		s.told = true
+	case s.blocked != nil && stalled >= stallReport && !s.reported:
+		s.reported = true
 		fmt.Fprintln(os.Stderr, s.blocked)
-	case s.blocked == nil && stalled >= busyTold && !s.told:
-		s.told = true
+	case s.blocked == nil && stalled >= busyReport && !s.reported:
+		s.reported = true
 		host, stack := w.Runner()
 		fmt.Fprintf(os.Stderr, "sim: a program on host %s has run for %v without waiting, at %s\n%s\n", host, stalled, goid.Line(stack), stack)
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// lastEvents is how much of a trace is told.
+// lastEvents is how many events of the trace a story shows.
 const lastEvents = 60
 
-// Story tells the failure for people: its seed, what went wrong, how it is run
-// again, which faults it needs, and the end of the trace. Again is the command
-// for that, or "" for none.
+// Story describes the failure for people: its seed, its error, the command that
+// replays it, the faults it needs, and the end of the trace. The command is again;
+// if it is "", the story has none.
 func (f *Failure) Story(again string) string {
 	var b strings.Builder
 	w := f.World
@@ -29,7 +29,7 @@ func (f *Failure) Story(again string) string {
 		fmt.Fprintf(&b, "again: %s\n", again)
 	}
 	if w.faults != nil {
-		f.tellFaults(&b)
+		f.writeFaults(&b)
 	}
 	trace := w.Trace()
 	if skipped := len(trace) - lastEvents; skipped > 0 {
@@ -42,7 +42,7 @@ func (f *Failure) Story(again string) string {
 	return b.String()
 }
 
-func (f *Failure) tellFaults(b *strings.Builder) {
+func (f *Failure) writeFaults(b *strings.Builder) {
 	script := f.World.Script()
 	var rates []string
 	for _, name := range f.World.faults.rates() {
@@ -63,7 +63,8 @@ func (f *Failure) tellFaults(b *strings.Builder) {
 	}
 }
 
-// testCommand is what runs a failure of a test again, from anywhere in its module.
+// testCommand returns the command that replays the failure of a test. It works from
+// anywhere in the test's module.
 func (f *Failure) testCommand(test string) string {
 	faults := ""
 	if f.World.only != nil || f.World.size < 1 {
@@ -73,7 +74,7 @@ func (f *Failure) testCommand(test string) string {
 		strings.ReplaceAll(test, "/", "$/^"), testedPackage())
 }
 
-// testedPackage is the import path of the package that this process tests.
+// testedPackage returns the import path of the package that this process tests.
 func testedPackage() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if path, isTest := strings.CutSuffix(info.Path, ".test"); isTest {
@@ -83,7 +84,7 @@ func testedPackage() string {
 	return "."
 }
 
-// divergence says where two runs with one seed part.
+// divergence describes where two runs with the same seed first differ.
 func divergence(a, b *World) string {
 	var text strings.Builder
 	if d := b.core.Journal().Difference(); d != nil {
@@ -110,12 +111,12 @@ func divergence(a, b *World) string {
 	if n < max(len(before), len(after)) {
 		fmt.Fprintf(&text, "event %d of the trace:\n…\n%sthen once\n%s\nand once\n%s\n", n+1, before[max(0, n-5):n], end(before), end(after))
 	} else {
-		text.WriteString("their traces are the same as far as they go\n")
+		text.WriteString("their traces are the same\n")
 	}
 	text.WriteString(advice)
 	return text.String()
 }
 
-// advice is what to do about runs that differ.
+// advice says what to do about runs that differ.
 const advice = "draw random numbers from spindle.Rand(ctx), read the clock with spindle.Now(ctx), " +
 	"sort the keys of a map before ranging over it, and make all state in setup"

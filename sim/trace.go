@@ -7,57 +7,57 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// Event is a line of a trace: something that went through the network, or did
-// not, or happened to a host.
+// Event is an entry of a trace: a message between hosts, a message that was dropped,
+// or something that happened to a host or a link.
 type Event struct {
-	At       time.Duration // when it arrived, or happened
-	Sent     time.Duration // when it was sent; the same as At for what does not travel
+	At       time.Duration // when it arrived or happened
+	Sent     time.Duration // when it was sent; equal to At for events that do not travel
 	Kind     Kind
-	From, To string // the hosts; the same if it concerns one
+	From, To string // the hosts; equal if the event concerns one host
 	Conn     int    // the number of the connection; 0 for none
-	Port     int    // that was asked for, of Connecting, Connected, Refused and datagrams
-	Size     int    // how many bytes
-	Data     string // the first of them: 200, or as many as World.KeepData says
-	Text     string // what they say, by World.SetFormat; "" without
-	Note     string // what else is to say: why it was dropped, what was noted
+	Port     int    // the destination port of Connecting, Connected, Refused and datagrams
+	Size     int    // the number of bytes
+	Data     string // the first bytes: 200, or as many as World.KeepData sets
+	Text     string // the description by World.SetFormat; "" if there is none
+	Note     string // further details: why it was dropped, the text of Host.Note
 }
 
-// Kind is what an Event tells of.
+// Kind is the kind of an Event.
 type Kind = simnet.Kind
 
-// What a trace tells of. From does it, to To:
+// Kinds of events between two hosts.
 const (
-	Connecting = simnet.Connecting // asks for a connection
-	Connected  = simnet.Connected  // has it: the answer of To has come, which left there at Sent
-	Refused    = simnet.Refused    // nobody listens on From: it has told To so
+	Connecting = simnet.Connecting // From requests a connection to To
+	Connected  = simnet.Connected  // From is connected; the answer left To at Sent
+	Refused    = simnet.Refused    // From has no listener on the port and has refused To
 	Data       = simnet.Data       // bytes of a connection have arrived
-	Ended      = simnet.Ended      // From will send no more on a connection, and To knows
-	Reset      = simnet.Reset      // From has broken a connection off, and To knows
+	Ended      = simnet.Ended      // To has received From's end of stream
+	Reset      = simnet.Reset      // To has received a reset from From
 	Datagram   = simnet.Datagram   // a datagram has arrived
-	Dropped    = simnet.Dropped    // something of From's does not reach To; Note says what or why
-	Parted     = simnet.Parted     // nothing of From's reaches To any more
-	Healed     = simnet.Healed     // it does again
-	RateSet    = simnet.RateSet    // as many bytes pass in a second as Note says
+	Dropped    = simnet.Dropped    // a message from From does not reach To; Note says what or why
+	Parted     = simnet.Parted     // the link from From to To is cut
+	Healed     = simnet.Healed     // the link from From to To works again
+	RateSet    = simnet.RateSet    // the link's bandwidth has changed to the value in Note
 )
 
-// To a host, From:
+// Kinds of events of one host, From.
 const (
-	Crashed    = simnet.Crashed    // its programs are gone
-	Booted     = simnet.Booted     // they begin anew
-	Paused     = simnet.Paused     // they stand still
-	Resumed    = simnet.Resumed    // they go on
-	ClockSet   = simnet.ClockSet   // its clock is off from now on, as Note says
-	CallFailed = simnet.CallFailed // a call to the system has failed, as Note says
-	Noted      = simnet.Noted      // Host.Note: Note is its text
+	Crashed    = simnet.Crashed    // the host has crashed and its programs have ended
+	Booted     = simnet.Booted     // the host has booted and its programs start again
+	Paused     = simnet.Paused     // the host's programs are paused
+	Resumed    = simnet.Resumed    // the host's programs continue
+	ClockSet   = simnet.ClockSet   // the host's clock was set wrong, as described in Note
+	CallFailed = simnet.CallFailed // a system call failed, as described in Note
+	Noted      = simnet.Noted      // Host.Note was called with the text in Note
 )
 
-// String is the event as a line of text.
+// String returns the event as a line of text.
 func (e Event) String() string { return simnet.Event(e).String() }
 
-// Trace is what has happened in a world, in order.
+// Trace is the sequence of events in a world.
 type Trace []Event
 
-// Trace is what has happened so far: of a very long run, the last 262,144 events.
+// Trace returns the events so far. Of a very long run it has the last 262,144.
 func (w *World) Trace() Trace {
 	all := w.core.Trace()
 	trace := make(Trace, len(all))
@@ -67,35 +67,37 @@ func (w *World) Trace() Trace {
 	return trace
 }
 
-// Events is how many events the trace would hold if it held all.
+// Events returns the number of events so far, including those that the trace no
+// longer holds.
 func (w *World) Events() uint64 { return w.core.Events() }
 
-// Steps is how many things have happened, those included that are in no trace:
-// acknowledgements and timers.
+// Steps returns the number of steps of the simulation so far. It includes what no
+// trace shows: acknowledgements and timers.
 func (w *World) Steps() uint64 { return w.core.Steps() }
 
-// KeepData sets how many bytes of each message the trace keeps. It begins as 200.
+// KeepData sets how many bytes of each message the trace keeps. The default is 200.
 func (w *World) KeepData(n int) { w.core.KeepData(n) }
 
-// SetFormat sets a function that says, for people, what a message is: a request by its
-// name, in place of its bytes. It is called with the events of bytes that have arrived
-// or were dropped when the trace is read; "" leaves the bytes. Data holds as much of
-// the message as KeepData allows. Of a connection, it is what came together, which
-// need not be one message.
+// SetFormat sets a function that describes a message for people: a request by its
+// name, for example, instead of its bytes. When the trace is read, the function is
+// called for each event with bytes that arrived or were dropped. If it returns "", the
+// trace shows the bytes. Event.Data holds as much of the message as KeepData allows.
+// On a connection it holds the bytes that arrived together, which may be less or more
+// than one message.
 func (w *World) SetFormat(format func(e Event) string) {
 	w.core.SetFormat(func(e simnet.Event) string { return format(Event(e)) })
 }
 
-// KeepTrace says whether the trace is kept, for runs of which only the outcome is
-// wanted. Hash covers everything either way.
+// KeepTrace sets whether the trace is kept. Turn it off for runs where only the
+// outcome matters. Hash covers everything either way.
 func (w *World) KeepTrace(on bool) { w.core.KeepTrace(on) }
 
-// Hash stands for everything that has happened: also the bytes sent, the order in
-// which programs ran, and what the trace no longer holds. Two runs of one program
-// with one seed have the same.
+// Hash returns a hash of everything that has happened. It includes the bytes sent,
+// the order in which programs ran, and events that the trace no longer holds. Two
+// runs of a program with the same seed have the same hash.
 func (w *World) Hash() uint64 { return w.core.Hash() }
 
-// String is the trace as text, a line for each event.
+// String returns the trace as text, one line per event.
 func (t Trace) String() string {
 	var b strings.Builder
 	for _, e := range t {

@@ -10,69 +10,69 @@ import (
 	"github.com/spindleloop/spindle/internal/simnet"
 )
 
-// World is hosts, the network between them, and time. NewWorld makes one; hosts,
-// programs and faults are added; Run runs everything.
+// World is a set of hosts, the network between them, and a clock. Make one with
+// NewWorld, add hosts, programs and faults, and call Run.
 //
-// It is for one goroutine: that of the test, and while Run runs, the functions
-// given to After, Always and Eventually, and the programs. A program must not run
-// the world that it runs in.
+// A World is for one goroutine: that of the test. While Run runs, the programs and
+// the functions given to After, Always and Eventually may use it too. A program must
+// not run the world that it runs in.
 type World struct {
 	core     *simnet.World
 	hosts    []*Host
 	programs []*program // in the order in which they were added
 	live     int        // processes that have not ended
-	pending  int        // programs of Go that have not ended, also crashed ones
-	failure  error      // why the world is to end
+	pending  int        // programs of Go and Exec that have not ended, including crashed ones
+	failure  error      // ends the run
 	driving  bool
 	checks   []check
 	faults   *Faults
-	script   []Fault                  // made of them
-	slow     map[*simnet.Link][]int64 // how slow lines are by their faults; the first is their own
-	only     parts                    // what the story is cut to; nil for nothing
+	script   []Fault                  // drawn from faults
+	slow     map[*simnet.Link][]int64 // rates of links with slow faults; the first is the link's own
+	only     parts                    // the parts that the run is limited to; nil for no limit
 	amounts  []amount
-	size     float64 // the share of its amounts that it has
+	size     float64 // scales the amounts, at most 1
 }
 
-// NewWorld makes a world in which every choice follows from the seed.
+// NewWorld makes a world in which the seed determines every choice.
 func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed), size: 1} }
 
-// Seed is the seed that the world was made with.
+// Seed returns the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }
 
-// Now is the time that has passed in the world.
+// Now returns the time that has passed in the world.
 func (w *World) Now() time.Duration { return w.core.Now() }
 
-// LeftOpen is how many descriptors programs have left open when they ended, those
-// not counted that crashed. Connections of packages stream and transport are closed
-// with their loop: it is descriptors of their own that programs forget.
+// LeftOpen returns how many descriptors programs left open when they ended, not
+// counting crashed programs. Connections of packages stream and transport are closed
+// with their loop, so the count has only descriptors that programs opened themselves.
 func (w *World) LeftOpen() int { return w.core.LeftOpen() }
 
-// After calls fn when d has passed, counted from now, while no program runs. It is
-// how faults are scripted.
+// After calls fn when d has passed from now, while no program runs. Tests use it to
+// inject faults at certain times.
 func (w *World) After(d time.Duration, fn func()) { w.core.After(d, fn) }
 
-// Run lets everything happen until the programs of Go have ended, and what is to
-// happen eventually has happened, and then ends the world: see Close. It fails with the first error of any program, as a
-// *HostError; with ErrDeadlock, and the tasks of every host, if nothing can happen
-// any more; or with what Always and Eventually have found.
+// Run runs the world until the programs of Go and Exec have returned and every
+// condition of Eventually has been met. Then it closes the world: see Close. Run
+// fails with the first error of any program, as a *HostError. It fails with
+// ErrDeadlock and the tasks of every host if nothing can happen any more, and with
+// the error of a check of Always or Eventually.
 func (w *World) Run() error {
 	err := w.drive(func() bool { return w.pending == 0 && !w.expects() })
 	return errors.Join(err, w.Close())
 }
 
-// RunFor lets everything happen for some time, and leaves it as it is then. It
-// fails like Run.
+// RunFor runs the world for d and leaves its programs running. It fails like Run.
 func (w *World) RunFor(d time.Duration) error {
 	over := false
 	w.After(d, func() { over = true })
 	return w.drive(func() bool { return over })
 }
 
-// ErrTimeout says that what was waited for did not happen in time.
-var ErrTimeout = errors.New("sim: it did not happen in time")
+// ErrTimeout reports that a condition was not met in time.
+var ErrTimeout = errors.New("sim: condition not met in time")
 
-// RunUntil lets everything happen until cond is true. It fails like Run, and with
-// ErrTimeout if that takes longer than within.
+// RunUntil runs the world until cond is true. It fails like Run, and with ErrTimeout
+// if that takes longer than within.
 func (w *World) RunUntil(cond func() bool, within time.Duration) error {
 	over := false
 	w.After(within, func() { over = true })
@@ -85,10 +85,10 @@ func (w *World) RunUntil(cond func() bool, within time.Duration) error {
 	return nil
 }
 
-// drive drives the world until done, or until something has failed.
+// drive drives the world until done returns true or something has failed.
 func (w *World) drive(done func() bool) error {
 	if w.driving {
-		panic("sim: a World was run by what runs in it")
+		panic("sim: a World is run by one of its own programs or callbacks; run it from the test")
 	}
 	mustBeUnlocked()
 	w.driving = true
@@ -116,8 +116,8 @@ func (w *World) drive(done func() bool) error {
 	return err
 }
 
-// watch looks for programs that block, from outside the world's bubble. If there is
-// one, inBubble has begun to.
+// watch starts to watch for programs that block. In a bubble it returns nil, because
+// inBubble already watches from outside.
 func (w *World) watch() *stall {
 	if w.core.InBubble() {
 		return nil
@@ -125,14 +125,16 @@ func (w *World) watch() *stall {
 	return watchStall(w.core)
 }
 
-// mustBeUnlocked says what the runtime would end the process for.
+// mustBeUnlocked panics if the calling goroutine is locked to its thread. Without
+// it, the runtime would end the process at the first switch to a host.
 func mustBeUnlocked() {
 	if *goid.LockWord(goid.Current()) != 0 {
-		panic("sim: a World cannot be run on a locked thread; its hosts are on goroutines of their own")
+		panic("sim: a World cannot run on a locked thread, because its hosts have their own goroutines; call runtime.UnlockOSThread first")
 	}
 }
 
-// onlyCrashed tells whether whoever is still waited for has crashed for good.
+// onlyCrashed reports whether every program that the world still waits for has
+// crashed.
 func (w *World) onlyCrashed() bool {
 	for _, p := range w.programs {
 		if p.waitedFor && p.state == programRuns {
@@ -142,8 +144,8 @@ func (w *World) onlyCrashed() bool {
 	return true
 }
 
-// deadlock has every program end with the news, and collects what they say: each
-// has a picture of its tasks.
+// deadlock fails every program with ErrDeadlock and joins their errors: each has the
+// tree of its tasks.
 func (w *World) deadlock() error {
 	w.core.SetStep(nil)
 	w.core.Fail(ErrDeadlock)
@@ -165,14 +167,14 @@ func (w *World) deadlock() error {
 	return w.failure
 }
 
-// endGrace is how long programs may take to end, in the world's time, before they
-// are ended by force.
+// endGrace is how long cancelled programs may take to return, in the world's time,
+// before they are killed.
 const endGrace = 10 * time.Second
 
-// Close ends what still runs: programs of Go and Serve are cancelled, and may take
-// ten seconds of the world's time to clean up; those of Exec, and who takes
-// longer, are killed as if their host had crashed. Run does it by itself. Closing
-// again does nothing.
+// Close ends the programs that still run. Programs of Go and Serve are cancelled and
+// may take ten seconds of the world's time to clean up. Programs that take longer,
+// and those of Exec, are killed as if their host had crashed. Run calls Close itself.
+// Closing a world again does nothing.
 func (w *World) Close() error {
 	mustBeUnlocked()
 	defer w.watch().end()
@@ -201,7 +203,7 @@ func (w *World) Close() error {
 	return errors.Join(late...)
 }
 
-// errEnded is why programs are stopped when the world ends.
+// errEnded is the cause with which programs are cancelled when the world ends.
 var errEnded = errors.New("sim: the world has ended")
 
 // HostError is an error of a program, with the host that it ran on.
@@ -215,35 +217,34 @@ func (e *HostError) Error() string { return fmt.Sprintf("host %s: %v", e.Host, e
 // Unwrap returns the program's error.
 func (e *HostError) Unwrap() error { return e.Err }
 
-// check is something that must hold.
+// check is a check of Always, with holds, or of Eventually, with cond.
 type check struct {
 	name     string
 	holds    func() error
-	cond     func() bool   // must become true …
-	deadline time.Duration // … until then
+	cond     func() bool // must become true before deadline
+	deadline time.Duration
 }
 
-// Always has an invariant checked whenever something has happened: between any
-// two steps of programs and any two arrivals. Its first error ends the run. It is
-// for reading, without waiting, what programs share with the test.
+// Always adds an invariant. The world calls holds after every step of a program and
+// every arrival. The first error ends the run. The function may read state that
+// programs share with the test, and must not wait.
 func (w *World) Always(name string, holds func() error) {
 	w.checks = append(w.checks, check{name: name, holds: holds})
 }
 
-// Eventually has the run fail, with ErrTimeout, unless cond is true at some time
-// within the given time from now. Run waits for it, also when every program has
-// ended.
+// Eventually makes the run fail with ErrTimeout unless cond becomes true within the
+// given time from now. Run waits for it, even after every program has returned.
 func (w *World) Eventually(name string, within time.Duration, cond func() bool) {
 	w.checks = append(w.checks, check{name: name, cond: cond, deadline: w.Now() + within})
 	w.After(within+1, func() {})
 }
 
-// expects tells whether something is still to happen eventually.
+// expects reports whether a condition of Eventually has not been met yet.
 func (w *World) expects() bool {
 	return slices.ContainsFunc(w.checks, func(c check) bool { return c.cond != nil })
 }
 
-// check checks everything that must hold.
+// check evaluates all checks and returns the first failure.
 func (w *World) check() error {
 	for i := 0; i < len(w.checks); i++ {
 		c := &w.checks[i]
@@ -257,7 +258,7 @@ func (w *World) check() error {
 			w.checks = append(w.checks[:i], w.checks[i+1:]...)
 			i--
 		case w.Now() > c.deadline:
-			w.failure = fmt.Errorf("%w: %s, until %v", ErrTimeout, c.name, c.deadline)
+			w.failure = fmt.Errorf("%w: %s, deadline %v", ErrTimeout, c.name, c.deadline)
 			return w.failure
 		}
 	}

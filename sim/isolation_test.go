@@ -15,9 +15,6 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Here are bugs of the layers below that the simulator has found, each with what
-// found it.
-
 // TestWhatALoopLeavesOpenIsClosedInOrder: listeners that a program forgets are
 // closed with its loop. That was done in the order of a map, so that two runs with
 // one seed were not the same.
