@@ -14,35 +14,35 @@ import (
 	"unicode/utf8"
 )
 
-// benchmark is one thing to measure, under the name it is asked for by.
+// benchmark measures one or more figures.
 type benchmark struct {
 	name    string
 	about   string // for --help
 	figures []figure
-	series  int // how many series of rounds it takes: its part of the progress bar
+	series  int // of rounds, for the progress bar
 	run     func(ctx context.Context, s *session) error
 }
 
-// figure is one number that a benchmark finds. Its key is for programs, and
-// never changes; the rest is its row in the table for people.
+// figure is one number that a benchmark measures. Its key is for programs and never changes;
+// the other fields are its row in the printed table.
 type figure struct {
 	key    string
-	what   string // "" has no row: it stands in the remark of another
+	what   string // "" has no row: it is in the remark of another figure
 	unit   unit
-	remark string // here, as in what, $key stands for a figure
+	remark string // $key stands for a figure
 }
 
 var benchmarks = []benchmark{
 	{
-		"callbacks", "callbacks that CallSoon queued by the thousand, and their run",
+		"callbacks", "callbacks that CallSoon queues by the thousand",
 		[]figure{{"callbacks_per_s", "callbacks queued and run", perSecond, ""}},
 		1, benchCallbacks,
 	}, {
-		"turns", "a callback that queues itself again: a turn each time",
+		"turns", "a callback that queues itself again, one turn each time",
 		[]figure{{"turns_per_s", "turns of one callback", perSecond, ""}},
 		1, benchTurns,
 	}, {
-		"timers", "timers set and cancelled, set and fired, beside Go's; alone and among a million",
+		"timers", "timers set and cancelled, and set and fired, beside Go's; alone and among a million",
 		[]figure{
 			{"timer_cancel_per_s", "timers set and cancelled", perSecond, "$timer_cancel_ratio Go's AfterFunc and Stop ($go_timer_cancel_per_s)"},
 			{"timer_fire_per_s", "timers set and fired", perSecond, "$timer_fire_ratio Go's AfterFunc ($go_timer_fire_per_s)"},
@@ -56,42 +56,42 @@ var benchmarks = []benchmark{
 		},
 		7, benchTimers,
 	}, {
-		"post", "callbacks that other goroutines post to a running loop, and their run",
+		"post", "callbacks that other goroutines post to a running loop",
 		[]figure{
 			{"post_1_per_s", "callbacks posted and run", perSecond, "from one goroutine"},
 			{"post_4_per_s", "callbacks posted and run", perSecond, "from four goroutines"},
 		},
 		2, benchPost,
 	}, {
-		"ready", "from a byte written by another thread to the callback of a loop that slept",
+		"ready", "time from a byte written by another thread to the callback of a sleeping loop",
 		[]figure{
 			{"ready_p50_us", "from write to callback", microseconds, "median"},
 			{"ready_p99_us", "from write to callback", microseconds, "99th percentile"},
 		},
 		1, benchReady,
 	}, {
-		"sleep", "how long a task's sleep of 1 ms really takes, beside Go's time.Sleep",
+		"sleep", "duration of a task's sleep of 1 ms, beside Go's time.Sleep",
 		[]figure{
 			{"sleep_1ms_us", "a sleep of 1 ms", microseconds, "Go's time.Sleep: $go_sleep_1ms_us"},
 			{"go_sleep_1ms_us", "", microseconds, ""},
 		},
 		1, benchSleep,
 	}, {
-		"idle", "CPU time and wake-ups of a process whose loop has nothing to do",
+		"idle", "CPU time and wake-ups of a process with an idle loop",
 		[]figure{
 			{"idle_cpu_ms", "CPU time of an idle loop", milliseconds, "over $idle"},
 			{"idle_wakeups", "wake-ups of an idle loop", count, "over $idle"},
 		},
 		1, benchIdle,
 	}, {
-		"switch", "two tasks that yield to each other, beside a bare coroutine there and back",
+		"switch", "two tasks that yield to each other, beside a bare iter.Pull round trip",
 		[]figure{
 			{"switch_ns", "a task switch", nanoseconds, "a bare iter.Pull round trip: $pull_ns"},
 			{"pull_ns", "", nanoseconds, ""},
 		},
 		1, benchSwitch,
 	}, {
-		"spawn", "tasks started and finished one by one, beside goroutines; a task that waits",
+		"spawn", "tasks started and finished one by one, beside goroutines; memory of a waiting task",
 		[]figure{
 			{"spawn_ns", "a task started and finished", nanoseconds, "a goroutine: $goroutine_ns"},
 			{"goroutine_ns", "", nanoseconds, ""},
@@ -99,14 +99,14 @@ var benchmarks = []benchmark{
 		},
 		1, benchSpawn,
 	}, {
-		"gather", "ten tasks gathered at a time, for each, beside goroutines and a WaitGroup",
+		"gather", "tasks gathered ten at a time, beside goroutines and a WaitGroup",
 		[]figure{
 			{"gather_ns", "a task gathered", nanoseconds, "a goroutine: $go_gather_ns"},
 			{"go_gather_ns", "", nanoseconds, ""},
 		},
 		1, benchGather,
 	}, {
-		"channel", "a value from task to task and one back; values through a buffer of 64; beside Go's channels",
+		"channel", "a value sent to a task and one back, and values through a buffer of 64, beside Go's channels",
 		[]figure{
 			{"channel_ns", "a value there and back", nanoseconds, "between goroutines: $go_channel_ns"},
 			{"go_channel_ns", "", nanoseconds, ""},
@@ -117,13 +117,13 @@ var benchmarks = []benchmark{
 	},
 }
 
-// effort is how much a run does. Counts are per round, and multiples of lot.
+// effort is the size of a run. Counts are for each round, and multiples of batch.
 type effort struct {
 	rounds    int
 	callbacks int
 	turns     int
 	cancels   int
-	timers    int // that fire, and that are pending
+	timers    int // that fire, and that stay pending
 	replaced  int
 	posts     int
 	bytes     int // written to a sleeping loop
@@ -151,14 +151,15 @@ var (
 func benchHelp() string {
 	var b strings.Builder
 	b.WriteString(`
-spindle bench measures the loop on this machine: everything, or what is named.
+spindle bench [flags] [NAME ...] measures the loop on this machine: the named
+benchmarks, or all of them.
 
-  spindle bench                     everything, in about half a minute
+  spindle bench                     all, in about half a minute
   spindle bench timers post         only these
-  spindle bench --json > now.json   one flat object of numbers, for programs
+  spindle bench --json > now.json   one flat JSON object of numbers
 
-Rates are medians of several rounds. Close other programs first: they share
-the processor. What the names measure:
+Rates are medians of several rounds. Close other programs first, because they share
+the processor. The benchmarks:
 
 `)
 	for _, m := range benchmarks {
@@ -170,7 +171,7 @@ the processor. What the names measure:
 func runBench(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	asJSON := flags.Bool("json", false, "print one flat JSON object of numbers")
-	quick := flags.Bool("quick", false, "a smoke run of a few seconds: smaller counts, rougher figures")
+	quick := flags.Bool("quick", false, "run for a few seconds, with smaller counts and rougher figures")
 	if err := parse(flags, benchHelp(), args, out); err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func runBench(ctx context.Context, args []string, out, errs io.Writer) error {
 	return s.table(chosen, out)
 }
 
-// choose looks up names; none means all. The order is that of the table.
+// choose looks up benchmarks by name; no names mean all. The order is that of the table.
 func choose(names []string) ([]benchmark, error) {
 	if len(names) == 0 {
 		return benchmarks, nil
@@ -203,7 +204,7 @@ func choose(names []string) ([]benchmark, error) {
 	for _, name := range names {
 		switch {
 		case strings.HasPrefix(name, "-"):
-			return nil, fmt.Errorf("flag %s comes too late: flags go before the names", name)
+			return nil, fmt.Errorf("flag %s must come before the names", name)
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("unknown benchmark %q (have %s)", name, strings.Join(known, ", "))
 		}
@@ -217,7 +218,7 @@ func choose(names []string) ([]benchmark, error) {
 	return chosen, nil
 }
 
-// session is one run of the command: how much it does and what it found.
+// session is one run of the command: its size and its results.
 type session struct {
 	effort
 	found map[string]float64 // by key
@@ -244,9 +245,8 @@ func (s *session) measure(ctx context.Context, chosen []benchmark, errs io.Write
 	return nil
 }
 
-// round begins a round. It is where an interrupt is noticed, and where the
-// garbage of the round before is cleared away, so that this one does not pay
-// for it.
+// round begins a round. It checks for an interrupt, and collects the garbage of the previous
+// round, so that this round does not pay for it.
 func (s *session) round(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -256,7 +256,7 @@ func (s *session) round(ctx context.Context) error {
 	return nil
 }
 
-// median measures in rounds and sets key to the median.
+// median calls measure in each round and sets key to the median.
 func (s *session) median(ctx context.Context, key string, measure func() (float64, error)) error {
 	var all []float64
 	for range s.rounds {
@@ -273,9 +273,9 @@ func (s *session) median(ctx context.Context, key string, measure func() (float6
 	return nil
 }
 
-func (s *session) set(key string, value float64) { s.found[key] = sensible(value) }
+func (s *session) set(key string, value float64) { s.found[key] = roundFigure(value) }
 
-// table prints what was found for people.
+// table prints the results as a table.
 func (s *session) table(chosen []benchmark, out io.Writer) error {
 	units := map[string]unit{}
 	for _, m := range chosen {

@@ -7,9 +7,9 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-// benchChannel measures channels between two tasks beside Go's between two
-// goroutines: a value there and one back from hand to hand, and values that go
-// one way through a buffer.
+// benchChannel measures channels between two tasks, beside Go's channels between two
+// goroutines: a value sent and one sent back, unbuffered, and values sent one way through a
+// buffer.
 func benchChannel(ctx context.Context, s *session) error {
 	if err := s.pair(ctx, s.messages, "channel_ns", pingPong, "go_channel_ns", goPingPong); err != nil {
 		return err

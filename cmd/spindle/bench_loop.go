@@ -8,20 +8,19 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// lot is how many callbacks or timers one turn makes, here and in the programs
-// of bench/peers that these figures are compared with.
-const lot = 1000
+// batch is how many callbacks or timers one turn makes. The programs of bench/peers, which
+// these figures are compared with, use the same number.
+const batch = 1000
 
 func nothing() {}
 
-// newBenchLoop makes a loop as anyone would, watchdog and all. Only its reports
-// are dropped: on a busy machine a turn can take long through no fault of its
-// own, and a stack in the middle of the table helps nobody.
+// newBenchLoop makes a loop with the default options, including the watchdog. Its reports are
+// dropped: on a busy machine a turn can take long, and a stack would disturb the table.
 func newBenchLoop() (*loop.Loop, error) {
 	return loop.New(loop.Options{OnBlocked: func(loop.Blocked) {}})
 }
 
-// perSecondOf is the rate of n things that took so long.
+// perSecondOf returns the rate of n operations that took the given time.
 func perSecondOf(n int, took time.Duration) float64 { return float64(n) / took.Seconds() }
 
 // timed runs l from a first callback until Stop.
@@ -32,14 +31,13 @@ func timed(ctx context.Context, l *loop.Loop, first func()) (time.Duration, erro
 	return time.Since(start), err
 }
 
-// inLots runs makeLot in turn after turn until n things are made, and then
-// last. One callback that made a million would be reported by the watchdog,
-// and rightly so.
-func inLots(l *loop.Loop, n int, makeLot, last func()) (first func()) {
+// inBatches runs makeBatch in one turn after the other, n/batch times, and then last. One
+// callback that made a million timers would block the loop.
+func inBatches(l *loop.Loop, n int, makeBatch, last func()) (first func()) {
 	var turn func()
 	turn = func() {
-		makeLot()
-		if n -= lot; n > 0 {
+		makeBatch()
+		if n -= batch; n > 0 {
 			l.CallSoon(turn)
 		} else {
 			last()
@@ -54,16 +52,16 @@ func benchCallbacks(ctx context.Context, s *session) error {
 		return err
 	}
 	defer l.Close()
-	var handles [lot]loop.Handle // kept, as by someone who may want to cancel
-	makeLot := func() {
+	var handles [batch]loop.Handle // kept, as in a program that may cancel them
+	makeBatch := func() {
 		for i := range handles {
 			handles[i] = l.CallSoon(nothing)
 		}
 	}
 	return s.median(ctx, "callbacks_per_s", func() (float64, error) {
-		// The loop stops in a callback behind the last lot.
+		// The loop stops in a callback after the last batch.
 		stop := func() { l.CallSoon(l.Stop) }
-		took, err := timed(ctx, l, inLots(l, s.callbacks, makeLot, stop))
+		took, err := timed(ctx, l, inBatches(l, s.callbacks, makeBatch, stop))
 		return perSecondOf(s.callbacks, took), err
 	})
 }
@@ -112,8 +110,8 @@ func benchPost(ctx context.Context, s *session) error {
 	return nil
 }
 
-// postRound lets goroutines post to l, which runs already when they begin,
-// until every callback has run.
+// postRound starts goroutines that post to the running loop, and waits until every callback
+// has run.
 func postRound(ctx context.Context, l *loop.Loop, posters, each int) (float64, error) {
 	left := posters * each
 	callback := func() {
@@ -131,6 +129,6 @@ func postRound(ctx context.Context, l *loop.Loop, posters, each int) (float64, e
 			})
 		}
 	})
-	all.Wait() // after an interrupt they are still at it
+	all.Wait() // after an interrupt they may still post
 	return perSecondOf(posters*each, took), err
 }

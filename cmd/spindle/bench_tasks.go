@@ -13,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// inTask runs fn as a task and returns how long it took.
+// inTask runs fn as a task and returns its duration.
 func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration, error) {
 	var took time.Duration
 	o := spindle.Options{Loop: loop.Options{OnBlocked: func(loop.Blocked) {}}}
@@ -26,21 +26,21 @@ func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration,
 	return took, err
 }
 
-// stints is how often ours and Go's take turns within a round: a machine that is
-// slow for a while is slow for both.
-const stints = 8
+// alternations is how often ours and Go's version alternate within a round, so that a slow
+// phase of the machine affects both.
+const alternations = 8
 
-// pair measures n things of ours and of Go's a round, in turns, and sets both keys
-// to what one took, in nanoseconds, in the pair of stints with the median ratio.
+// pair measures n operations of ours and of Go's in each round, alternately. It sets both keys
+// to the nanoseconds of one operation, in the pair with the median ratio.
 func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(context.Context, int) error, goKey string, gos func(int)) error {
 	type pair struct{ ours, gos float64 }
 	var all []pair
-	n /= stints
+	n /= alternations
 	for range s.rounds {
 		if err := s.round(ctx); err != nil {
 			return err
 		}
-		for range stints {
+		for range alternations {
 			took, err := inTask(ctx, func(ctx context.Context) error { return ours(ctx, n) })
 			if err != nil {
 				return err
@@ -56,8 +56,8 @@ func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(cont
 	return nil
 }
 
-// benchSwitch has two tasks yield to each other, so that each yield is a switch,
-// beside the bare coroutine of the standard library, there and back.
+// benchSwitch runs two tasks that yield to each other, so that each yield is a switch, beside
+// a round trip of a bare iter.Pull.
 func benchSwitch(ctx context.Context, s *session) error {
 	return s.pair(ctx, s.switches, "switch_ns", func(ctx context.Context, n int) error {
 		yields := func(ctx context.Context) error {
@@ -85,8 +85,8 @@ func benchSwitch(ctx context.Context, s *session) error {
 	})
 }
 
-// benchSpawn starts one task after the other and lets each run to its end, beside
-// goroutines that are started and joined.
+// benchSpawn starts tasks one after the other and waits for each, beside goroutines that are
+// started and joined.
 func benchSpawn(ctx context.Context, s *session) error {
 	nop := func(context.Context) error { return nil }
 	err := s.pair(ctx, s.spawns, "spawn_ns", func(ctx context.Context, n int) error {
@@ -112,14 +112,14 @@ func benchSpawn(ctx context.Context, s *session) error {
 	return parkedBytes(ctx, s)
 }
 
-// parkedBytes is what a task that waits takes: stack and heap, of many.
+// parkedBytes measures the stack and heap of a waiting task, over many tasks.
 func parkedBytes(ctx context.Context, s *session) error {
 	_, err := inTask(ctx, func(ctx context.Context) error {
-		var lot spindle.Lot
+		var queue spindle.Lot
 		before := memoryInUse()
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range s.parked {
-				n.Go(func(ctx context.Context) error { return lot.Wait(ctx, "the end") })
+				n.Go(func(ctx context.Context) error { return queue.Wait(ctx, "the end") })
 			}
 			for range 2 { // all of them wait now
 				if err := spindle.Yield(ctx); err != nil {
@@ -127,7 +127,7 @@ func parkedBytes(ctx context.Context, s *session) error {
 				}
 			}
 			s.set("parked_bytes", float64(memoryInUse()-before)/float64(s.parked))
-			lot.Wake(s.parked)
+			queue.Wake(s.parked)
 			return nil
 		})
 	})
@@ -141,7 +141,7 @@ func memoryInUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// benchGather gathers ten at a time.
+// benchGather gathers ten tasks at a time.
 func benchGather(ctx context.Context, s *session) error {
 	const each = 10
 	fns := make([]func(context.Context) (int, error), each)

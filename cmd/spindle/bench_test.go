@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// keys are what programs rely on: they are only ever added to.
+// keys are the names that programs rely on. Names may only be added.
 var keys = map[string][]string{
 	"callbacks": {"callbacks_per_s"},
 	"turns":     {"turns_per_s"},
@@ -66,11 +66,11 @@ func TestBenchPrintsJSON(t *testing.T) {
 	}
 }
 
-// least is an effort that shows whether a benchmark works, and no more.
+// least is the smallest effort with which a benchmark works.
 var least = effort{
-	rounds: 2, callbacks: 2 * lot, turns: lot, cancels: 2 * lot, timers: 2 * lot, replaced: 2 * lot,
-	posts: 2 * lot, bytes: 5, naps: 3, idle: 10 * time.Millisecond,
-	switches: lot, spawns: lot, parked: 10, messages: lot,
+	rounds: 2, callbacks: 2 * batch, turns: batch, cancels: 2 * batch, timers: 2 * batch, replaced: 2 * batch,
+	posts: 2 * batch, bytes: 5, naps: 3, idle: 10 * time.Millisecond,
+	switches: batch, spawns: batch, parked: 10, messages: batch,
 }
 
 func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
@@ -96,7 +96,7 @@ func TestEveryBenchmarkFindsItsFigures(t *testing.T) {
 	}
 }
 
-// A sleep of 1 ms is never short.
+// A sleep of 1 ms is never shorter than that.
 func TestSleepIsNotShort(t *testing.T) {
 	s := &session{effort: least, found: map[string]float64{}}
 	if err := benchSleep(t.Context(), s); err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// timerRounds is a loop and the memory that its rounds use again and again.
+// timerRounds is a loop and the memory that its rounds share.
 type timerRounds struct {
 	l       *loop.Loop
-	set     [lot]loop.Timer
-	goSet   [lot]*time.Timer
-	delays  []time.Duration // until each of the timers that are to fire
-	pending []loop.Timer    // those in whose midst the others are set, shuffled
-	next    int             // of pending, to be replaced
+	set     [batch]loop.Timer
+	goSet   [batch]*time.Timer
+	delays  []time.Duration // of the timers that fire
+	pending []loop.Timer    // background timers, shuffled
+	next    int             // index in pending of the timer to replace
 }
 
 func benchTimers(ctx context.Context, s *session) error {
@@ -52,8 +52,8 @@ func benchTimers(ctx context.Context, s *session) error {
 	return s.median(ctx, "timer_million_ns", replace)
 }
 
-// besideGo measures ours and Go's by turns, so that what else goes on in the
-// machine meets both. The ratio is the median of the rounds' ratios.
+// besideGo measures ours and Go's timers alternately, so that other load on the machine
+// affects both. The ratio is the median of the rounds' ratios.
 func (s *session) besideGo(ctx context.Context, name string, ours func() (float64, error), gos func() float64) error {
 	var theirs, ratios []float64
 	err := s.median(ctx, name+"_per_s", func() (float64, error) {
@@ -76,10 +76,10 @@ func (s *session) besideGo(ctx context.Context, name string, ours func() (float6
 	return nil
 }
 
-// cancelDelay is what a timer that will be cancelled is set to.
+// cancelDelay returns the delay of a timer that will be cancelled.
 func cancelDelay(i int) time.Duration { return time.Second + time.Duration(i%50)*time.Millisecond }
 
-// cancel sets a lot of timers and then cancels them, in each turn.
+// cancel sets a batch of timers and cancels them, in each turn.
 func (t *timerRounds) cancel(ctx context.Context, n int) (float64, error) {
 	turn := func() {
 		for i := range t.set {
@@ -89,13 +89,13 @@ func (t *timerRounds) cancel(ctx context.Context, n int) (float64, error) {
 			t.set[i].Cancel()
 		}
 	}
-	took, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
+	took, err := timed(ctx, t.l, inBatches(t.l, n, turn, t.l.Stop))
 	return perSecondOf(n, took), err
 }
 
 func (t *timerRounds) cancelGo(n int) float64 {
 	start := time.Now()
-	for left := n; left > 0; left -= lot {
+	for left := n; left > 0; left -= batch {
 		for i := range t.goSet {
 			t.goSet[i] = time.AfterFunc(cancelDelay(i), nothing)
 		}
@@ -116,12 +116,12 @@ func (t *timerRounds) fire(ctx context.Context) (float64, error) {
 	}
 	next := t.delays
 	turn := func() {
-		for _, d := range next[:lot] {
+		for _, d := range next[:batch] {
 			t.l.CallLater(d, fired)
 		}
-		next = next[lot:]
+		next = next[batch:]
 	}
-	took, err := timed(ctx, t.l, inLots(t.l, len(t.delays), turn, nothing))
+	took, err := timed(ctx, t.l, inBatches(t.l, len(t.delays), turn, nothing))
 	return perSecondOf(len(t.delays), took), err
 }
 
@@ -142,35 +142,35 @@ func (t *timerRounds) fireGo() float64 {
 	return perSecondOf(len(t.delays), time.Since(start))
 }
 
-// someday is a delay of a timer that is there to be among others. A few of
-// them come due while the others are measured, as they would in life.
-func someday() time.Duration { return rand.N(time.Minute) }
+// backgroundDelay returns the delay of a pending background timer. A few of them fire during
+// the measurement, as in a real program.
+func backgroundDelay() time.Duration { return rand.N(time.Minute) }
 
 func (t *timerRounds) fill(ctx context.Context, n int) error {
 	t.pending = make([]loop.Timer, 0, n)
 	turn := func() {
-		for range lot {
-			t.pending = append(t.pending, t.l.CallLater(someday(), nothing))
+		for range batch {
+			t.pending = append(t.pending, t.l.CallLater(backgroundDelay(), nothing))
 		}
 	}
-	_, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
-	// Shuffled once and then taken in order, they are cancelled at random
-	// without a random walk through our own slice on the loop's account.
+	_, err := timed(ctx, t.l, inBatches(t.l, n, turn, t.l.Stop))
+	// Shuffled once and used in order, the timers are cancelled in random order, without
+	// random accesses to this slice during the measurement.
 	rand.Shuffle(len(t.pending), func(i, j int) { t.pending[i], t.pending[j] = t.pending[j], t.pending[i] })
 	return err
 }
 
-// replace cancels one of the pending timers after the other and sets a new one
-// in its stead, and returns how long one exchange takes in nanoseconds.
+// replace cancels the pending timers one after the other and sets a new one for each. It
+// returns the nanoseconds of one replacement.
 func (t *timerRounds) replace(ctx context.Context, n int) (float64, error) {
 	turn := func() {
-		for range lot {
+		for range batch {
 			one := &t.pending[t.next]
 			one.Cancel()
-			*one = t.l.CallLater(someday(), nothing)
+			*one = t.l.CallLater(backgroundDelay(), nothing)
 			t.next = (t.next + 1) % len(t.pending)
 		}
 	}
-	took, err := timed(ctx, t.l, inLots(t.l, n, turn, t.l.Stop))
+	took, err := timed(ctx, t.l, inBatches(t.l, n, turn, t.l.Stop))
 	return float64(took.Nanoseconds()) / float64(n), err
 }

@@ -20,7 +20,7 @@ func benchReady(ctx context.Context, s *session) error {
 		return err
 	}
 	defer wire.close()
-	arrived := make(chan time.Time, 1) // room for one: the loop never blocks
+	arrived := make(chan time.Time, 1) // buffered: the loop never blocks
 	buf := make([]byte, 1)
 	err = l.AddReader(wire.near, func() {
 		at := time.Now()
@@ -47,22 +47,21 @@ func benchReady(ctx context.Context, s *session) error {
 	return nil
 }
 
-// readyRest is how long the writer waits before it writes, so that the loop
-// is asleep in the kernel by then and not on its way there.
-const readyRest = 200 * time.Microsecond
+// readyPause is how long the writer waits before it writes, so that the loop is asleep in the
+// kernel by then.
+const readyPause = 200 * time.Microsecond
 
-// readyRound writes n bytes to a running loop, one by one, and returns how long
-// each took to arrive, in microseconds. The writer is a thread that waits in the
-// kernel, as a peer on the network would: a goroutine that waits on a channel
-// leaves its thread spinning for other work on the very core where the loop's
-// thread is to wake up.
+// readyRound writes n bytes to a running loop, one by one, and returns the microseconds until
+// each arrives. The writer waits in the kernel, as a peer on the network does: a goroutine that
+// waits on a channel leaves its thread spinning for work, possibly on the core where the loop's
+// thread has to wake up.
 func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan time.Time, n int) ([]float64, error) {
 	var micros []float64
 	written := make(chan error, 1)
 	go func() {
 		defer l.Stop()
 		for range n {
-			doze(readyRest)
+			doze(readyPause)
 			start := time.Now()
 			err := wire.send()
 			if err == nil {
@@ -79,7 +78,7 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 	}()
 	err := l.Run(ctx)
 	if err != nil {
-		wire.hangUp() // the writer waits for a loop that has ended
+		wire.hangUp() // unblocks the writer, because the loop has ended
 	}
 	if failed := <-written; err == nil {
 		err = failed
@@ -87,7 +86,7 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 	return micros, err
 }
 
-// nap is a sleep short enough to show what waking up costs.
+// nap is short enough to show the cost of waking up.
 const nap = time.Millisecond
 
 func benchSleep(ctx context.Context, s *session) error {
@@ -144,8 +143,8 @@ func benchIdle(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	// Earlier benchmarks leave memory that the scavenger would give back in
-	// the background, on our account.
+	// Otherwise the scavenger returns the memory of earlier benchmarks during the
+	// measurement.
 	debug.FreeOSMemory()
 	ran := make(chan error, 1)
 	go func() { ran <- l.Run(ctx) }()
@@ -162,33 +161,32 @@ func benchIdle(ctx context.Context, s *session) error {
 	return nil
 }
 
-// The process is looked at through windows: of a second, because the system
-// ends longer waits less punctually, and Go's monitor then wakes up dozens of
-// times until they do end; and of a glance, too short for an idle process to
-// spend anything in. What it spends there all the same is the price of looking.
+// The process is measured in windows of a second: the system ends longer waits less
+// punctually, and Go's monitor thread then wakes up dozens of times until they end. Short
+// windows, in which an idle process uses nothing, give the overhead of measuring.
 const (
-	window  = time.Second
-	glance  = 50 * time.Millisecond
-	glances = 11
+	window       = time.Second
+	shortWindow  = 50 * time.Millisecond
+	shortWindows = 11
 )
 
-// idling returns the CPU time, in milliseconds, and the wake-ups of the process
-// in d, less the price of looking.
+// idling returns the CPU time in milliseconds and the wake-ups of the process in d, without
+// the overhead of measuring.
 func idling(ctx context.Context, d time.Duration) (cpu, wakeups float64, err error) {
-	// The collector finishes its work and the watchdog falls asleep.
-	if err := rest(ctx, 4*glance); err != nil {
+	// Wait until the collector is done and the watchdog sleeps.
+	if err := rest(ctx, 4*shortWindow); err != nil {
 		return 0, 0, err
 	}
 	var cpus, wakes []float64
-	for range glances {
-		used, err := spentWithin(ctx, glance)
+	for range shortWindows {
+		used, err := usageIn(ctx, shortWindow)
 		if err != nil {
 			return 0, 0, err
 		}
 		cpus, wakes = append(cpus, used.cpuMillis()), append(wakes, float64(used.switches))
 	}
 	for left := d; left > 0; left -= window {
-		used, err := spentWithin(ctx, min(left, window))
+		used, err := usageIn(ctx, min(left, window))
 		if err != nil {
 			return 0, 0, err
 		}
@@ -198,25 +196,25 @@ func idling(ctx context.Context, d time.Duration) (cpu, wakeups float64, err err
 	return max(cpu, 0), max(wakeups, 0), nil
 }
 
-// expense is what a process has used up.
-type expense struct {
-	cpu      time.Duration // in the process and in the system for it
-	switches int64         // times a thread gave up the processor to wait
+// resources are what a process has used.
+type resources struct {
+	cpu      time.Duration // user and system time
+	switches int64         // voluntary context switches
 }
 
-func (e expense) cpuMillis() float64 { return float64(e.cpu.Nanoseconds()) / 1e6 }
+func (r resources) cpuMillis() float64 { return float64(r.cpu.Nanoseconds()) / 1e6 }
 
-// spentWithin waits and returns what the process has used up meanwhile.
-func spentWithin(ctx context.Context, d time.Duration) (expense, error) {
-	before, err := spent()
+// usageIn waits for d and returns what the process has used meanwhile.
+func usageIn(ctx context.Context, d time.Duration) (resources, error) {
+	before, err := usageNow()
 	if err != nil {
-		return expense{}, err
+		return resources{}, err
 	}
 	if err := rest(ctx, d); err != nil {
-		return expense{}, err
+		return resources{}, err
 	}
-	after, err := spent()
-	return expense{after.cpu - before.cpu, after.switches - before.switches}, err
+	after, err := usageNow()
+	return resources{after.cpu - before.cpu, after.switches - before.switches}, err
 }
 
 func rest(ctx context.Context, d time.Duration) error {

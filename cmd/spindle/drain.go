@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// sayDraining prints a line when ctx ends and the command begins to drain. The
-// function it returns must be called before the command returns.
-func sayDraining(ctx context.Context, out io.Writer, command string, limit time.Duration) (done func()) {
-	said := make(chan struct{})
+// announceDrain prints a line when ctx ends and the command begins to drain. The caller must
+// call done before the command returns.
+func announceDrain(ctx context.Context, out io.Writer, command string, limit time.Duration) (done func()) {
+	printed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(said)
-		fmt.Fprintf(out, "spindle %s: draining, for at most %v; interrupt again to cut off\n", command, limit)
+		defer close(printed)
+		fmt.Fprintf(out, "spindle %s: draining for at most %v; interrupt again to stop at once\n", command, limit)
 	})
 	return func() {
 		if !stop() {
-			<-said
+			<-printed
 		}
 	}
 }

@@ -15,8 +15,7 @@ import (
 )
 
 const echoHelp = `
-spindle echo serves connections on event loops and sends back what it receives,
-until it is interrupted.
+spindle echo sends back what it receives, until it is interrupted.
 
   spindle echo                               one loop on 127.0.0.1:9000
   spindle echo --loops 4 --addr :9000        four loops that share the port
@@ -25,13 +24,12 @@ until it is interrupted.
   spindle echo --network tls --tls-cert c.pem --tls-key k.pem
   nc 127.0.0.1 9000                          try it: what you type comes back
 
-Port 0 takes a free port; the line on standard output says which. Several loops
-share their port, also with other servers of the same user that share it: one that
-is there already is not noticed. Without files for TLS the server makes a
-certificate that nobody trusts.
+Port 0 chooses a free port, which the server prints. Several loops share their port
+(SO_REUSEPORT); another server of the same user that shares the port is not detected.
+Without TLS files, the server makes a self-signed certificate.
 `
 
-// endpoint is where a server listens.
+// endpoint is the address that a server listens on.
 type endpoint struct {
 	network string
 	address string
@@ -39,8 +37,8 @@ type endpoint struct {
 	tls     *tls.Config
 }
 
-// echoServer is a server on one loop. It tells by ready where it listens, and runs
-// until ctx ends.
+// echoServer serves on one loop until ctx ends. It calls ready with the address it listens
+// on.
 type echoServer func(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error
 
 // echoServers are the servers by model and network.
@@ -55,9 +53,9 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	model := flags.String("model", "protocol", "`MODEL` of the server: protocol (callbacks), or coroutine (a task for each connection)")
 	network := flags.String("network", "tcp", "`NETWORK` to serve: tcp, unix, udp or tls")
 	certFile := flags.String("tls-cert", "", "`FILE` with the certificate, for --network tls only")
-	keyFile := flags.String("tls-key", "", "`FILE` with its key")
-	backend := flags.String("backend", "auto", "`POLLER` underneath: auto, poll, or the system's own (epoll on Linux, kqueue elsewhere)")
-	loops := flags.Int("loops", 1, "`N` loops, each on a goroutine of its own")
+	keyFile := flags.String("tls-key", "", "`FILE` with the certificate's key")
+	backend := flags.String("backend", "auto", "`POLLER` to use: auto, poll, epoll (Linux) or kqueue (BSD, macOS)")
+	loops := flags.Int("loops", 1, "number `N` of loops, each on its own goroutine")
 	if err := parse(flags, echoHelp, args, out); err != nil {
 		return err
 	}
@@ -70,7 +68,7 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	case server == nil:
 		return fmt.Errorf("unknown network %q (have tcp, unix, udp, tls)", *network)
 	case *loops < 1:
-		return fmt.Errorf("--loops %d: need at least one", *loops)
+		return fmt.Errorf("--loops %d: want at least 1", *loops)
 	case *network == "unix" && *loops > 1:
 		return errors.New("--loops: only one loop can listen on a Unix socket")
 	case *network != "tls" && *certFile+*keyFile != "":
@@ -110,8 +108,8 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 	return err
 }
 
-// serveAll runs a server on each loop, on a goroutine of its own; the first failure
-// ends the others. Listening is called when all of them do.
+// serveAll runs a server on each loop, each on its own goroutine. The first failure ends the
+// others. It calls listening when all of them listen.
 func serveAll(ctx context.Context, loops []*loop.Loop, serve echoServer, at endpoint, listening func(net.Addr)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -125,7 +123,7 @@ func serveAll(ctx context.Context, loops []*loop.Loop, serve echoServer, at endp
 		})
 		select {
 		case a := <-ready:
-			at.address = a.String() // the port that the first has taken is the others' too
+			at.address = a.String() // the others use the port that the first one got
 		case <-ctx.Done():
 		}
 	}
@@ -136,7 +134,7 @@ func serveAll(ctx context.Context, loops []*loop.Loop, serve echoServer, at endp
 	return context.Cause(ctx)
 }
 
-// printedAddr is an endpoint's address as an address.
+// printedAddr makes an endpoint a net.Addr.
 type printedAddr endpoint
 
 func (a printedAddr) Network() string { return a.network }
@@ -149,7 +147,7 @@ func plural(n int, noun string) string {
 	return noun + "s"
 }
 
-// resolve turns what a person writes as an address into one to bind.
+// resolve turns an address from the command line into an address to bind.
 func resolve(ctx context.Context, addr string) (string, error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {

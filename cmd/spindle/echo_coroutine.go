@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// coroutineEcho is the server as straight-line code: a task for each connection.
+// coroutineEcho serves connections with a task for each.
 func coroutineEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
 	return spindle.RunnerOn(l, spindle.Options{}).Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.ListenConfig{ReusePort: at.shared}.Listen(ctx, at.network, at.address)
@@ -22,7 +22,7 @@ func coroutineEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(ne
 	})
 }
 
-// echo is what the server says to one client.
+// echo serves one client.
 func echo(_ context.Context, c *stream.Conn) error {
 	for {
 		data, err := c.ReadBorrow()

@@ -8,7 +8,7 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// protocolEcho is the server in the callback model.
+// protocolEcho serves connections in the callback model.
 func protocolEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
 	network := at.network
 	if at.tls != nil {
@@ -34,6 +34,6 @@ func (echoProtocol) ConnectionMade(*transport.Conn)              {}
 func (echoProtocol) ConnectionLost(*transport.Conn, error)       {}
 func (echoProtocol) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
 
-// A peer that does not read is not read from either.
+// PauseWriting stops reading from a peer that does not read.
 func (echoProtocol) PauseWriting(c *transport.Conn)  { c.PauseReading() }
 func (echoProtocol) ResumeWriting(c *transport.Conn) { c.ResumeReading() }

@@ -18,13 +18,13 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// patience is how long a client waits before the server counts as stuck.
-const patience = 15 * time.Second
+// clientTimeout is how long a client waits before the test fails.
+const clientTimeout = 15 * time.Second
 
 var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \((\w+), (\w+), (\d+ loops?)\)\n$`)
 
-// startEcho runs the command until the test ends and returns its address. The
-// command must then end with exit code 0.
+// startEcho runs the command until the test ends and returns its address. The command must
+// end with exit code 0.
 func startEcho(t *testing.T, model, backend string, loops int) string {
 	t.Helper()
 	return startEchoAt(t, "127.0.0.1:0", "--model", model, "--backend", backend, "--loops", fmt.Sprint(loops))
@@ -55,13 +55,13 @@ func startEchoAt(t *testing.T, addr string, options ...string) string {
 	}
 	said := listening.FindStringSubmatch(line)
 	if said == nil {
-		t.Fatalf("the command says %q", line)
+		t.Fatalf("the command prints %q", line)
 	}
 	return said[1]
 }
 
-// TestEchoSaysWhatItIs: on one line.
-func TestEchoSaysWhatItIs(t *testing.T) {
+// TestEchoPrintsOneLine checks the line that the command prints when it listens.
+func TestEchoPrintsOneLine(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	ended := make(chan int, 1)
@@ -72,7 +72,7 @@ func TestEchoSaysWhatItIs(t *testing.T) {
 	line, err := bufio.NewReader(r).ReadString('\n')
 	said := listening.FindStringSubmatch(line)
 	if said == nil || said[2] != "coroutine" || said[3] != "poll" || said[4] != "2 loops" {
-		t.Errorf("the command says %q, %v", line, err)
+		t.Errorf("the command prints %q, %v", line, err)
 	}
 	cancel()
 	if code := <-ended; code != 0 {
@@ -98,7 +98,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// pattern is n bytes in which a lost or moved one shows.
+// pattern returns n bytes in which a lost or moved byte is noticed.
 func pattern(n int, seed uint32) []byte {
 	p := make([]byte, n)
 	for i := range p {
@@ -110,16 +110,15 @@ func pattern(n int, seed uint32) []byte {
 
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
+	conn, err := net.DialTimeout("tcp", addr, clientTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(clientTimeout))
 	return conn.(*net.TCPConn)
 }
 
-// roundTrip sends message, ends its half, and reads until the server ends its
-// own.
+// roundTrip sends message, closes its sending direction, and reads until EOF.
 func roundTrip(conn *net.TCPConn, message []byte) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -131,7 +130,7 @@ func roundTrip(conn *net.TCPConn, message []byte) error {
 		return err
 	}
 	if !bytes.Equal(got, message) {
-		return fmt.Errorf("%d bytes came back, not the %d that were sent", len(got), len(message))
+		return fmt.Errorf("%d bytes came back that differ from the %d sent", len(got), len(message))
 	}
 	return nil
 }
@@ -183,8 +182,8 @@ func manyClients(t *testing.T, addr string) {
 	all.Wait()
 }
 
-// doesNotRead writes until nothing more is taken: the server must stop reading
-// from a peer that it cannot write to. Then everything must come back.
+// doesNotRead writes until the server takes no more: it must stop reading from a peer that it
+// cannot write to. Then everything must come back.
 func doesNotRead(t *testing.T, addr string) {
 	conn := dial(t, addr)
 	defer conn.Close()
@@ -216,17 +215,17 @@ func doesNotRead(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	if len(got) != taken {
-		t.Fatalf("%d bytes came back of %d", len(got), taken)
+		t.Fatalf("%d of %d bytes came back", len(got), taken)
 	}
 	for at := 0; at < len(got); at += len(message) {
 		part := got[at:min(at+len(message), len(got))]
 		if !bytes.Equal(part, message[:len(part)]) {
-			t.Fatalf("what came back is changed after byte %d", at)
+			t.Fatalf("the bytes differ after byte %d", at)
 		}
 	}
 }
 
-// TestEchoOtherNetworks: the other networks answer too.
+// TestEchoOtherNetworks runs the command with udp, unix and tls.
 func TestEchoOtherNetworks(t *testing.T) {
 	for model, networks := range echoServers {
 		for network := range networks {
@@ -267,11 +266,11 @@ func dialNetwork(t *testing.T, network, addr string) (conn net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(clientTimeout))
 	return conn
 }
 
-// A client that vanishes takes nobody with it.
+// TestEchoSurvivesReset checks that a reset ends only its own connection.
 func TestEchoSurvivesReset(t *testing.T) {
 	for model := range echoServers {
 		for _, backend := range kernel.Backends() {

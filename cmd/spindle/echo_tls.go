@@ -18,7 +18,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// tlsEcho is the coroutine server behind TLS.
+// tlsEcho is coroutineEcho with TLS.
 func tlsEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
 	return spindle.RunnerOn(l, spindle.Options{}).Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.ListenConfig{ReusePort: at.shared}.Listen(ctx, "tcp", at.address)
@@ -26,12 +26,12 @@ func tlsEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr
 			return err
 		}
 		ready(ln.Addr())
-		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, stream.TLSHandler(at.tls, secretEcho))
+		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, stream.TLSHandler(at.tls, tlsEchoConn))
 	})
 }
 
-// secretEcho is what the server says to one client.
-func secretEcho(_ context.Context, c *stream.TLSConn) error {
+// tlsEchoConn serves one client.
+func tlsEchoConn(_ context.Context, c *stream.TLSConn) error {
 	for {
 		data, err := c.ReadBorrow()
 		if errors.Is(err, io.EOF) {
@@ -46,8 +46,7 @@ func secretEcho(_ context.Context, c *stream.TLSConn) error {
 	}
 }
 
-// certificate is that of files, or one that the server signs itself and nobody
-// else trusts.
+// certificate loads a certificate from files. Without files it makes a self-signed one.
 func certificate(certFile, keyFile string) (*tls.Config, error) {
 	if certFile != "" || keyFile != "" {
 		cert, err := tls.LoadX509KeyPair(certFile, keyFile)

@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// datagramEcho is the server for datagrams in the callback model.
+// datagramEcho serves datagrams in the callback model.
 func datagramEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
 	e, err := transport.Datagram(l, echoDatagrams{}, transport.DatagramOptions{
 		Network: at.network, Local: at.address, ReusePort: at.shared,
@@ -23,8 +23,8 @@ func datagramEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net
 	return l.Run(ctx)
 }
 
-// echoDatagrams sends each datagram back to where it came from. What there is no
-// room for is lost, as datagrams are.
+// echoDatagrams sends each datagram back to its sender. A datagram that does not fit into
+// the buffer is dropped.
 type echoDatagrams struct{}
 
 func (echoDatagrams) ConnectionMade(*transport.Endpoint)        {}
@@ -34,7 +34,7 @@ func (echoDatagrams) DatagramReceived(e *transport.Endpoint, p transport.Packet)
 	e.SendTo(p.Data, p.From)
 }
 
-// packetEcho is the same as a task.
+// packetEcho serves datagrams in a task.
 func packetEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
 	return spindle.RunnerOn(l, spindle.Options{}).Run(ctx, func(ctx context.Context) error {
 		c, err := stream.ListenPacket(ctx, at.network, at.address)

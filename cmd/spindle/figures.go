@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// unit writes a figure for people.
+// unit formats a figure.
 type unit func(value float64) string
 
 func perSecond(v float64) string {
@@ -36,8 +36,8 @@ func nanoseconds(v float64) string {
 
 func microseconds(v float64) string { return nanoseconds(v * 1e3) }
 
-// milliseconds does not change to a smaller unit: it is for what ought to be
-// nothing, and 100 µs looks like more than 0.1 ms.
+// milliseconds does not change to a smaller unit. It is for values that should be near zero,
+// and 100 µs looks like more than 0.1 ms.
 func milliseconds(v float64) string { return fmt.Sprintf("%.1f ms", v) }
 
 func times(v float64) string { return fmt.Sprintf("%.1f ×", v) }
@@ -65,15 +65,15 @@ func thousands(n int) string {
 	return s
 }
 
-// sensible drops the digits that no measurement has.
-func sensible(v float64) float64 {
+// roundFigure drops meaningless digits.
+func roundFigure(v float64) float64 {
 	if math.Abs(v) >= 1000 {
 		return math.Round(v)
 	}
 	return math.Round(v*1000) / 1000
 }
 
-// percentile is the smallest value that p percent of all do not exceed. It
+// percentile returns the smallest value that at least p percent of all do not exceed. It
 // sorts all.
 func percentile(all []float64, p int) float64 {
 	slices.Sort(all)

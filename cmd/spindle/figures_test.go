@@ -57,10 +57,10 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestSensible(t *testing.T) {
+func TestRoundFigure(t *testing.T) {
 	for in, want := range map[float64]float64{0: 0, 0.12345: 0.123, 999.99949: 999.999, 1234.5678: 1235} {
-		if got := sensible(in); got != want {
-			t.Errorf("sensible(%v) is %v, want %v", in, got, want)
+		if got := roundFigure(in); got != want {
+			t.Errorf("roundFigure(%v) is %v, want %v", in, got, want)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestProgress(t *testing.T) {
 	p.step() // one too many does no harm
 	p.begin("second", 2)
 	if line := w.String()[strings.LastIndex(w.String(), "\r"):]; line != "\r"+strings.Repeat("█", 15)+strings.Repeat("░", 15)+" second\x1b[K" {
-		t.Errorf("half-way it draws %q", line)
+		t.Errorf("in the middle it draws %q", line)
 	}
 	p.erase()
 	if !strings.HasSuffix(w.String(), "\r\x1b[K") {
@@ -89,6 +89,6 @@ func TestProgressIsForTerminals(t *testing.T) {
 	p.step()
 	p.erase()
 	if w.Len() > 0 {
-		t.Errorf("it writes %q to what is no terminal", w.String())
+		t.Errorf("it writes %q to a writer that is no terminal", w.String())
 	}
 }

@@ -13,13 +13,12 @@ import (
 	"testing"
 )
 
-// asCommand is set in the environment of the test's own program to run it as the
-// command.
+// asCommand is the environment variable that makes the test binary run the command.
 const asCommand = "SPINDLE_TEST_AS_COMMAND"
 
-// TestSecondInterruptCutsOff: the first interrupt drains, which would take an hour; the
-// second ends the process.
-func TestSecondInterruptCutsOff(t *testing.T) {
+// TestSecondInterruptStopsAtOnce interrupts twice. The first interrupt starts to drain, which
+// would take an hour; the second ends the process.
+func TestSecondInterruptStopsAtOnce(t *testing.T) {
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,9 +44,9 @@ func TestSecondInterruptCutsOff(t *testing.T) {
 			line, err := lines.ReadString('\n')
 			addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 			if addr == "" {
-				t.Fatalf("it says %q, %v", line, err)
+				t.Fatalf("it prints %q, %v", line, err)
 			}
-			// A request that the server has begun to answer, and that does not end.
+			// A request with a response that does not end.
 			conn := dial(t, addr)
 			defer conn.Close()
 			io.WriteString(conn, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"+strings.Repeat("x", 1<<18))
@@ -64,8 +63,8 @@ func TestSecondInterruptCutsOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.Process.Signal(os.Interrupt)
-			if line, err = lines.ReadString('\n'); !strings.HasSuffix(line, ": draining, for at most 1h0m0s; interrupt again to cut off\n") {
-				t.Fatalf("interrupted, it says %q, %v", line, err)
+			if line, err = lines.ReadString('\n'); !strings.HasSuffix(line, ": draining for at most 1h0m0s; interrupt again to stop at once\n") {
+				t.Fatalf("interrupted, it prints %q, %v", line, err)
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()

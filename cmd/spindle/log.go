@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// terminalLog is a slog.Handler for people: records as slog.TextHandler writes them, but
-// the further lines of a message, such as those of a stack, as they are.
+// terminalLog is a slog.Handler for a terminal. It writes records as slog.TextHandler does,
+// but prints the second and further lines of a message, such as a stack, unquoted.
 type terminalLog struct {
 	slog.Handler // writes to line
 	shared       *terminal

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLogKeepsTheLinesOfAStack: a message of several lines is a line with its
-// attributes, and then the others as they are.
+// TestLogKeepsTheLinesOfAStack checks a message of several lines: the first is printed with
+// the attributes, the others unquoted.
 func TestLogKeepsTheLinesOfAStack(t *testing.T) {
 	var out bytes.Buffer
 	log := newTerminalLog(&out).With("server", 1).WithGroup("g")
@@ -20,6 +20,6 @@ main.f\(\)
 time=\S+ level=INFO msg="one line" server=1
 $`)
 	if !want.MatchString(out.String()) {
-		t.Errorf("it says\n%s", &out)
+		t.Errorf("it prints\n%s", &out)
 	}
 }

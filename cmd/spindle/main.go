@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// command is one thing spindle does.
+// command is a subcommand.
 type command struct {
 	name    string
 	summary string
@@ -26,17 +26,17 @@ type command struct {
 var commands = []command{
 	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
-	{"proxy", "a TCP proxy: what comes in on one address goes out to another", runProxy},
-	{"sim", "run a program in a simulated world, again and again, until it fails", runSim},
-	{"bench", "measure the loop: callbacks, timers, posts, readiness, idling", runBench},
+	{"proxy", "a TCP proxy: forwards connections from one address to another", runProxy},
+	{"sim", "run a program in simulated worlds until one run fails", runSim},
+	{"bench", "measure callbacks, timers, posts, readiness, idling, tasks and channels", runBench},
 	{"version", "print the version, Go's version, the system and the poller", runVersion},
 }
 
 func main() {
 	signaled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, end := context.WithCancel(context.Background())
-	// The first signal ends the command in order. From then on signals have their
-	// usual effect: a second one ends the process at once.
+	// The first signal shuts the command down. After that, signals have their default
+	// effect: a second one ends the process at once.
 	context.AfterFunc(signaled, func() {
 		stop()
 		end()
@@ -44,12 +44,11 @@ func main() {
 	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// errFound is how a command ends that has found, and told, what it was to look
-// for.
+// errFound is returned by a command that searched for a failure, found one and printed it.
 var errFound = errors.New("found")
 
-// execute runs a command line and returns the exit code: 0, 1 if a failure was
-// looked for and found, or 2 with one line that says what was wrong.
+// execute runs a command line and returns the exit code: 0 for success, 1 if a search found
+// a failure, and 2 for an error, which it prints in one line.
 func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 	if len(args) > 0 && args[0] == "--cpuprofile" {
 		if len(args) < 3 {
@@ -118,8 +117,8 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, "\n'spindle COMMAND --help' explains a command and its flags;\n'spindle --cpuprofile FILE COMMAND' profiles it.\n")
 }
 
-// parse reads a command's flags. Its errors are one line, and asking for help
-// prints the text, the flags and nothing else.
+// parse parses a command's flags. An error is one line. For --help it prints the text and
+// the flags.
 func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
@@ -140,17 +139,17 @@ func parse(flags *flag.FlagSet, text string, args []string, out io.Writer) error
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("%s; see 'spindle %s --help'", mistake(flags, err), flags.Name())
+		return fmt.Errorf("%s; see 'spindle %s --help'", describe(flags, err), flags.Name())
 	}
 	return nil
 }
 
-// flagError is an error of package flag: what, the flag's name, why.
+// flagError matches an error of package flag: what happened, the flag's name, the reason.
 var flagError = regexp.MustCompile(`(?s)^(.* )-+([^ :]+)(: .*)?$`)
 
-// mistake is such an error in our words: with the dashes that the help has, and what
-// is wanted in place of "parse error".
-func mistake(flags *flag.FlagSet, err error) string {
+// describe rewrites an error of package flag: with two dashes, as in the help, and with the
+// wanted value instead of "parse error".
+func describe(flags *flag.FlagSet, err error) string {
 	part := flagError.FindStringSubmatch(err.Error())
 	if part == nil {
 		return err.Error()
@@ -166,7 +165,7 @@ func mistake(flags *flag.FlagSet, err error) string {
 	return what + "--" + name + why
 }
 
-// wanted says what a flag with such a value takes.
+// wanted describes the values of a flag with the type of value.
 func wanted(value any) string {
 	switch value.(type) {
 	case time.Duration:

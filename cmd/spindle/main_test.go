@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	leak.Main(m)
 }
 
-// result is what came of a command line.
+// result is the result of a command line.
 type result struct {
 	code      int
 	out, errs string
@@ -40,11 +40,11 @@ func TestHelp(t *testing.T) {
 		{"help", []string{"spindle echo", "spindle bench", "--help"}},
 		{"--help", []string{"spindle echo", "spindle bench", "--help"}},
 		{"-h", []string{"spindle echo", "spindle bench", "--help"}},
-		{"echo --help", []string{"spindle echo serves", "--addr HOST:PORT", "127.0.0.1:9000", "--backend", "--loops N", "--model"}},
-		{"echo -h", []string{"spindle echo serves"}},
-		{"help echo", []string{"spindle echo serves"}},
-		{"serve --help", []string{"spindle serve is", "/plaintext", "/chat", "--addr HOST:PORT", "--tls-cert FILE", "--loops N"}},
-		{"bench --help", []string{"spindle bench measures", "--json", "--quick", "callbacks", "turns", "timers", "post", "ready", "sleep", "idle"}},
+		{"echo --help", []string{"spindle echo sends back", "--addr HOST:PORT", "127.0.0.1:9000", "--backend", "--loops N", "--model"}},
+		{"echo -h", []string{"spindle echo sends back"}},
+		{"help echo", []string{"spindle echo sends back"}},
+		{"serve --help", []string{"is a web server", "/plaintext", "/chat", "--addr HOST:PORT", "--tls-cert FILE", "--loops N"}},
+		{"bench --help", []string{"measures the loop", "--json", "--quick", "callbacks", "turns", "timers", "post", "ready", "sleep", "idle"}},
 	} {
 		got := run(t.Context(), strings.Fields(test.args)...)
 		if got.code != 0 || got.errs != "" {
@@ -72,8 +72,9 @@ func TestNoCommandPrintsUsage(t *testing.T) {
 	}
 }
 
-// A wrong command line costs one line on stderr that names what is wrong.
-func TestMistakesTakeOneLine(t *testing.T) {
+// TestErrorsTakeOneLine checks that a wrong command line prints one line on stderr that names
+// the error.
+func TestErrorsTakeOneLine(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// progress is a bar that says how far a run is and what it is at. It is for a
-// person at a terminal; anywhere else it says nothing. It draws only when told
-// to: a bar that moved by itself would disturb what is being measured.
+// progress is a progress bar with the name of the present stage. It draws only on a
+// terminal, and only when called: a bar that moved by itself would disturb measurements.
 type progress struct {
-	w     io.Writer // nil says nothing
+	w     io.Writer // nil draws nothing
 	total int       // steps of the whole run
 	past  int       // steps of the stages before this one
 	stage string
@@ -28,7 +27,7 @@ func newProgress(w io.Writer, total int) progress {
 	return progress{w: w, total: total}
 }
 
-// begin ends the stage under way, however far it came, and names the next.
+// begin ends the present stage, even if steps are missing, and starts the next.
 func (p *progress) begin(stage string, steps int) {
 	p.past += p.steps
 	p.stage, p.steps, p.at = stage, steps, 0
@@ -48,7 +47,7 @@ func (p *progress) draw() {
 	fmt.Fprintf(p.w, "\r%s%s %s\x1b[K", strings.Repeat("█", done), strings.Repeat("░", barWidth-done), p.stage)
 }
 
-// erase leaves the line as if there had been no bar.
+// erase removes the bar.
 func (p *progress) erase() {
 	if p.w != nil {
 		fmt.Fprint(p.w, "\r\x1b[K")

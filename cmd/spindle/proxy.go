@@ -15,39 +15,39 @@ import (
 )
 
 const proxyHelp = `
-spindle proxy accepts TCP connections on LISTEN and passes them on to TARGET, until
-it is interrupted. Then it waits for open connections to end, and says what went
-through; a second interrupt ends it at once.
+spindle proxy [flags] LISTEN TARGET accepts TCP connections on LISTEN and forwards them
+to TARGET. When interrupted, it waits for open connections to end and prints counters; a
+second interrupt ends it at once.
 
-  spindle proxy :8080 example.com:80         everybody's port 8080 is theirs 80
-  spindle proxy --every 10s :8080 db:5432    with a line of counters every 10 s
+  spindle proxy :8080 example.com:80         forwards port 8080 to port 80 of a host
+  spindle proxy --every 10s :8080 db:5432    prints counters every 10 seconds
   spindle proxy --max-conns 100 :8080 db:5432
 
-What one side does not read is not read from the other. When one side has sent all
-it has, the other is told, and can go on to answer. Bytes are counted then.
+The proxy reads from one side only as fast as the other side reads. When one side closes
+its sending direction, the proxy closes that direction to the other side, which can still
+answer; the bytes are counted then.
 `
 
-// proxy passes connections on. Only tasks of one loop touch it.
+// proxy forwards connections. Only tasks of one loop use it.
 type proxy struct {
 	target string
 	dialer stream.Dialer
 
 	accepted int
 	open     int
-	failed   int   // whose target could not be reached
+	failed   int   // connections without a reachable target
 	up, down int64 // bytes to the target and from it
 }
 
-// errItself ends a proxy that would pass its clients on to itself, again and again
-// until no descriptor is left.
+// errItself ends a proxy that forwards to itself, which would use up all descriptors.
 var errItself = errors.New("the target is this proxy itself")
 
 func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
-	patience := flags.Duration("dial-timeout", 10*time.Second, "`TIME` that the target may take to answer")
+	dialTimeout := flags.Duration("dial-timeout", 10*time.Second, "`TIME` for the target to accept a connection")
 	maxConns := flags.Int("max-conns", 0, "`N` connections at once; others wait (0: no limit)")
-	drain := flags.Duration("drain", 5*time.Second, "`TIME` that connections may go on when interrupted")
-	every := flags.Duration("every", 0, "`TIME` between lines of counters (0: only one at the end)")
+	drain := flags.Duration("drain", 5*time.Second, "`TIME` for open connections after an interrupt")
+	every := flags.Duration("every", 0, "`TIME` between lines of counters (0: only at the end)")
 	if err := parse(flags, proxyHelp, args, out); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	case flags.NArg() != 2:
 		return fmt.Errorf("got %d arguments, want LISTEN and TARGET; see 'spindle proxy --help'", flags.NArg())
 	case *maxConns < 0:
-		return fmt.Errorf("--max-conns %d: need zero or more", *maxConns)
+		return fmt.Errorf("--max-conns %d: want 0 or more", *maxConns)
 	}
 	if _, _, err := net.SplitHostPort(flags.Arg(1)); err != nil {
 		return fmt.Errorf("bad target %q: want HOST:PORT", flags.Arg(1))
@@ -64,10 +64,10 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &proxy{target: flags.Arg(1), dialer: stream.Dialer{Timeout: *patience}}
-	said := func() {}
+	p := &proxy{target: flags.Arg(1), dialer: stream.Dialer{Timeout: *dialTimeout}}
+	announced := func() {}
 	if *drain > 0 {
-		said = sayDraining(ctx, out, "proxy", *drain)
+		announced = announceDrain(ctx, out, "proxy", *drain)
 	}
 	err = spindle.Run(ctx, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", at)
@@ -76,7 +76,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		}
 		fmt.Fprintf(out, "spindle proxy: %v → %s\n", ln.Addr(), p.target)
 		if *every > 0 {
-			spindle.Background(ctx).Go(func(ctx context.Context) error { return p.tell(ctx, out, *every) })
+			spindle.Background(ctx).Go(func(ctx context.Context) error { return p.report(ctx, out, *every) })
 		}
 		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) error {
 			if errors.Is(err, errItself) {
@@ -85,9 +85,9 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 			fmt.Fprintf(errs, "spindle proxy: %v: %v\n", c.RemoteAddr(), err)
 			return nil
 		}}
-		return serve.Serve(ctx, ln, p.pass)
+		return serve.Serve(ctx, ln, p.forward)
 	})
-	said()
+	announced()
 	if errors.Is(err, context.Canceled) {
 		fmt.Fprintln(out, p)
 		return nil
@@ -99,8 +99,8 @@ func (p *proxy) String() string {
 	return fmt.Sprintf("spindle proxy: %d accepted, %d open, %d failed, %d bytes up, %d down", p.accepted, p.open, p.failed, p.up, p.down)
 }
 
-// tell prints the counters again and again.
-func (p *proxy) tell(ctx context.Context, out io.Writer, every time.Duration) error {
+// report prints the counters periodically.
+func (p *proxy) report(ctx context.Context, out io.Writer, every time.Duration) error {
 	for {
 		if err := spindle.Sleep(ctx, every); err != nil {
 			return err
@@ -109,8 +109,8 @@ func (p *proxy) tell(ctx context.Context, out io.Writer, every time.Duration) er
 	}
 }
 
-// pass passes one connection on.
-func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
+// forward forwards one connection.
+func (p *proxy) forward(ctx context.Context, client *stream.Conn) error {
 	p.accepted++
 	p.open++
 	defer func() { p.open-- }()
@@ -121,9 +121,9 @@ func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
 	}
 	target := server.(*stream.Conn)
 	defer target.Close()
-	// Compared here and not before listening: a wildcard, a name or port 0 shows where
-	// it leads only when somebody comes that way.
-	if at := target.RemoteAddr().String(); at == client.LocalAddr().String() && !strings.HasSuffix(at, ":0") { // known
+	// Compared here and not before listening: with a wildcard, a name or port 0 the
+	// addresses are known only when a client has connected.
+	if at := target.RemoteAddr().String(); at == client.LocalAddr().String() && !strings.HasSuffix(at, ":0") { // 0: the address is not known
 		return errItself
 	}
 	return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
@@ -133,8 +133,8 @@ func (p *proxy) pass(ctx context.Context, client *stream.Conn) error {
 	})
 }
 
-// pump passes on what one side sends until it has sent all. Where the system can,
-// the bytes never come up to us; so they are counted when the last has gone through.
+// pump copies one direction until EOF, and then closes it. Where the system can splice, the
+// bytes do not pass through the program, so they are counted at the end.
 func pump(to, from *stream.Conn, count *int64) error {
 	n, err := io.Copy(to, from)
 	*count += n

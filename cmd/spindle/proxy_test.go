@@ -16,8 +16,8 @@ import (
 
 var passing = regexp.MustCompile(`^spindle proxy: (\S+) → (\S+)\n$`)
 
-// startProxy runs the command until end is called, which returns what it said at
-// last and on standard error.
+// startProxy runs the command until end is called, which returns its last line and its
+// standard error.
 func startProxy(t *testing.T, args ...string) (addr string, end func() (last, errs string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -34,7 +34,7 @@ func startProxy(t *testing.T, args ...string) (addr string, end func() (last, er
 	line, err := lines.ReadString('\n')
 	said := passing.FindStringSubmatch(line)
 	if said == nil {
-		t.Fatalf("the command says %q, %v, and on stderr %q", line, err, errs.String())
+		t.Fatalf("the command prints %q, %v, and on stderr %q", line, err, errs.String())
 	}
 	return said[1], func() (string, string) {
 		cancel()
@@ -43,14 +43,14 @@ func startProxy(t *testing.T, args ...string) (addr string, end func() (last, er
 			t.Errorf("exit code %d", code)
 		}
 		draining, last, _ := strings.Cut(string(rest), "\n")
-		if draining != "spindle proxy: draining, for at most 5s; interrupt again to cut off" {
-			t.Errorf("interrupted, it says %q", draining)
+		if draining != "spindle proxy: draining for at most 5s; interrupt again to stop at once" {
+			t.Errorf("interrupted, it prints %q", draining)
 		}
 		return last, errs.String()
 	}
 }
 
-// TestProxy: everything goes through, both ways, and is counted.
+// TestProxy sends bytes in both directions and checks the counters.
 func TestProxy(t *testing.T) {
 	target := startEcho(t, "protocol", kernel.Backends()[0], 1)
 	addr, end := startProxy(t, "127.0.0.1:0", target)
@@ -61,30 +61,30 @@ func TestProxy(t *testing.T) {
 	last, errs := end()
 	var accepted, open, failed, up, down int
 	if _, err := fmt.Sscanf(last, "spindle proxy: %d accepted, %d open, %d failed, %d bytes up, %d down\n", &accepted, &open, &failed, &up, &down); err != nil {
-		t.Fatalf("at last it says %q: %v", last, err)
+		t.Fatalf("the last line is %q: %v", last, err)
 	}
 	if accepted != 103 || open != 0 || failed != 0 || up < 5<<20 || up != down || errs != "" {
-		t.Errorf("it says %q and %q", last, errs)
+		t.Errorf("it prints %q and %q", last, errs)
 	}
 }
 
-// nobody is an address where nothing listens: the system gives port 1 to no program
-// that asks for any port.
-const nobody = "127.0.0.1:1"
+// closedAddr is an address where nothing listens: the system never assigns port 1 to a
+// program that asks for a free port.
+const closedAddr = "127.0.0.1:1"
 
 func TestProxyWithoutTarget(t *testing.T) {
-	addr, end := startProxy(t, "127.0.0.1:0", nobody)
+	addr, end := startProxy(t, "127.0.0.1:0", closedAddr)
 	hangsUp(t, addr)
 	last, errs := end()
 	if !strings.Contains(last, "1 accepted, 0 open, 1 failed") || !strings.Contains(errs, "connection refused") {
-		t.Errorf("it says %q and %q", last, errs)
+		t.Errorf("it prints %q and %q", last, errs)
 	}
 }
 
-// TestProxyOfItself ends with the first connection that it would pass on to itself,
-// before a single client takes all descriptors.
+// TestProxyOfItself checks that a proxy that forwards to itself ends with the first
+// connection, before one client uses up all descriptors.
 func TestProxyOfItself(t *testing.T) {
-	// Below the ports that are given by chance, so that nobody is given it.
+	// Below the ephemeral ports, so that no other program gets it.
 	itself := fmt.Sprintf("127.0.0.1:%d", 20000+os.Getpid()%10000)
 	r, w := io.Pipe()
 	var errs bytes.Buffer
@@ -99,16 +99,16 @@ func TestProxyOfItself(t *testing.T) {
 	go io.Copy(io.Discard, r)
 	hangsUp(t, itself)
 	if code := <-exit; code != 2 || !strings.HasSuffix(errs.String(), "spindle proxy: the target is this proxy itself\n") {
-		t.Errorf("exit code %d, and it says %q", code, errs.String())
+		t.Errorf("exit code %d, and it prints %q", code, errs.String())
 	}
 }
 
-// hangsUp connects, and waits until the proxy ends the connection.
+// hangsUp connects, and waits until the proxy closes the connection.
 func hangsUp(t *testing.T, addr string) {
 	t.Helper()
 	conn := dial(t, addr)
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Error("somebody answered")
+		t.Error("the proxy sent an answer")
 	}
 }

@@ -16,35 +16,35 @@ import (
 )
 
 const serveHelp = `
-spindle serve is a web server. It serves the files of DIR or, without one, a page
-that explains the loop and lets you play with it, until it is interrupted. Then it
-answers the requests that it has, and ends; a second interrupt ends it at once.
+spindle serve [flags] [DIR] is a web server. It serves the files of DIR or, without
+DIR, a page that explains the loop and lets you try it. When interrupted, it finishes
+the requests under way and ends; a second interrupt ends it at once.
 
   spindle serve                              the page, on http://127.0.0.1:8080
   spindle serve --addr :8080 --loops 4 www   the files of www, on four loops
   spindle serve --tls-cert c.pem --tls-key k.pem
 
-It also answers at
+Other paths:
 
-  /plaintext             in the connection's callback, without allocating
-  /plaintext-handler     the same by an http.Handler, in a task on the loop
-  /plaintext-goroutine   the same by an http.Handler, on a goroutine
-  /json                  a small document
-  /echo                  what is posted to it
-  /delay?ms=100          after a sleep on the loop's timer
-  /block?ms=100          after blocking the loop; with &offload=1, a worker
-  /events                server-sent events: what the loop does
-  /ws                    WebSocket messages sent back
+  /plaintext             a text, from the connection's callback, without allocation
+  /plaintext-handler     the same from an http.Handler in a task on the loop
+  /plaintext-goroutine   the same from an http.Handler on a goroutine
+  /json                  a small JSON document
+  /echo                  sends a POST body back
+  /delay?ms=100          answers after a sleep on the loop's timer
+  /block?ms=100          answers after blocking the loop; with &offload=1, a worker
+  /events                the loop's statistics as server-sent events
+  /ws                    sends WebSocket messages back
   /chat                  a chat room
 `
 
 func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`HOST:PORT` to listen on")
-	loops := flags.Int("loops", 1, "`N` loops, each on a goroutine of its own")
-	certFile := flags.String("tls-cert", "", "`FILE` with a certificate: serve https")
-	keyFile := flags.String("tls-key", "", "`FILE` with its key")
-	drain := flags.Duration("drain", 10*time.Second, "`TIME` that requests may go on when interrupted")
+	loops := flags.Int("loops", 1, "number `N` of loops, each on its own goroutine")
+	certFile := flags.String("tls-cert", "", "`FILE` with the certificate; enables https")
+	keyFile := flags.String("tls-key", "", "`FILE` with the certificate's key")
+	drain := flags.Duration("drain", 10*time.Second, "`TIME` for requests under way after an interrupt")
 	log := flags.Bool("log", false, "print a line for each request")
 	if err := parse(flags, serveHelp, args, out); err != nil {
 		return err
@@ -53,11 +53,11 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 	case flags.NArg() > 1:
 		return fmt.Errorf("got %d arguments, want at most one DIR; see 'spindle serve --help'", flags.NArg())
 	case *loops < 1:
-		return fmt.Errorf("--loops %d: need at least one", *loops)
+		return fmt.Errorf("--loops %d: want at least 1", *loops)
 	case *drain <= 0:
-		return fmt.Errorf("--drain %v: need more than nothing", *drain)
+		return fmt.Errorf("--drain %v: must be positive", *drain)
 	case (*certFile == "") != (*keyFile == ""):
-		return errors.New("--tls-cert and --tls-key: need both")
+		return errors.New("--tls-cert and --tls-key: give both or neither")
 	}
 	if err := mustBeDir(flags.Arg(0)); err != nil {
 		return err
@@ -82,13 +82,13 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 		s.AccessLog = logger
 	}
 	s.OnListen = func(a net.Addr) { fmt.Fprintf(out, "spindle serve: %s://%v\n", scheme, a) }
-	said := sayDraining(ctx, out, "serve", *drain)
+	announced := announceDrain(ctx, out, "serve", *drain)
 	err = s.ListenAndServe(ctx, at)
-	said()
+	announced()
 	var taken *net.OpError
 	switch {
 	case errors.Is(err, web.ErrDrainTimeout):
-		fmt.Fprintf(errs, "spindle serve: some requests took longer than %v and were cut off\n", *drain)
+		fmt.Fprintf(errs, "spindle serve: some requests took longer than %v; their connections were closed\n", *drain)
 		return nil
 	case errors.As(err, &taken) && taken.Op == "listen":
 		return fmt.Errorf("listen on %s: %w; choose another with --addr", at, taken.Err)

@@ -18,8 +18,7 @@ import (
 
 var serving = regexp.MustCompile(`^spindle serve: (https?://\S+)\n$`)
 
-// startServe runs the command until end is called, which returns what it said on
-// standard error.
+// startServe runs the command until end is called, which returns its standard error.
 func startServe(t *testing.T, args ...string) (url string, end func() (errs string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -36,7 +35,7 @@ func startServe(t *testing.T, args ...string) (url string, end func() (errs stri
 	line, err := lines.ReadString('\n')
 	said := serving.FindStringSubmatch(line)
 	if said == nil {
-		t.Fatalf("the command says %q, %v, and on stderr %q", line, err, errs.String())
+		t.Fatalf("the command prints %q, %v, and on stderr %q", line, err, errs.String())
 	}
 	return said[1], func() string {
 		cancel()
@@ -44,14 +43,14 @@ func startServe(t *testing.T, args ...string) (url string, end func() (errs stri
 		if code := <-exit; code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		if want := "spindle serve: draining, for at most 10s; interrupt again to cut off\n"; string(rest) != want {
-			t.Errorf("interrupted, it says %q, want %q", rest, want)
+		if want := "spindle serve: draining for at most 10s; interrupt again to stop at once\n"; string(rest) != want {
+			t.Errorf("interrupted, it prints %q, want %q", rest, want)
 		}
 		return errs.String()
 	}
 }
 
-// get gets a URL by a client of its own, whose connection ends with it.
+// get fetches a URL with a client that does not keep its connection.
 func get(t *testing.T, url string, config *tls.Config) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
@@ -73,7 +72,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("answered %q", got)
 	}
 	if errs := end(); strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "/plaintext-goroutine") {
-		t.Errorf("with --log it says %q; want a line for the request", errs)
+		t.Errorf("with --log it prints %q; want a line for the request", errs)
 	}
 }
 
@@ -98,17 +97,17 @@ func TestServeDirectoryByTLS(t *testing.T) {
 	certFile, keyFile := write("cert.pem", "CERTIFICATE", cert.Certificate[0]), write("key.pem", "PRIVATE KEY", key)
 	url, end := startServe(t, "--tls-cert", certFile, "--tls-key", keyFile, dir)
 	if !strings.HasPrefix(url, "https://") {
-		t.Errorf("it says %s", url)
+		t.Errorf("it prints %s", url)
 	}
 	if got := get(t, url+"/cert.pem", &tls.Config{InsecureSkipVerify: true}); !strings.HasPrefix(got, "-----BEGIN CERTIFICATE") {
 		t.Errorf("answered %q", got)
 	}
 	if errs := end(); errs != "" {
-		t.Errorf("it says %q", errs)
+		t.Errorf("it prints %q", errs)
 	}
 }
 
-// TestServeDrains: a request under way is answered after the interrupt.
+// TestServeDrains checks that a request under way is answered after the interrupt.
 func TestServeDrains(t *testing.T) {
 	url, end := startServe(t)
 	answer, begun := make(chan string), make(chan struct{})
@@ -147,6 +146,6 @@ func TestServeDrains(t *testing.T) {
 		t.Errorf("the answer ends with %q", got)
 	}
 	if got := <-errs; got != "" {
-		t.Errorf("it says %q", got)
+		t.Errorf("it prints %q", got)
 	}
 }

@@ -18,18 +18,18 @@ import (
 func simHelp() string {
 	var b strings.Builder
 	b.WriteString(`
-spindle sim [flags] PROGRAM runs a program on several hosts in a simulated world:
-virtual time, a network that is out of order, and everything drawn from a seed. It
-goes on, seed by seed, until something fails that must hold, and then tells the
-shortest story of it that it finds, and how to run that again.
+spindle sim [flags] PROGRAM runs a program on several hosts in a simulated world, with
+virtual time and an unreliable network. A seed determines everything. It tries one seed
+after the other until a check fails. Then it shrinks the failure, prints it, and prints
+the command that runs it again.
 
-  spindle sim echo                           1,000 seeds
-  spindle sim --svg run.svg counter          and a picture of the run that fails
-  spindle sim --seed 7 --svg run.svg lock    of seed 7, whatever comes of it
+  spindle sim echo                           tries 1,000 seeds
+  spindle sim --svg run.svg counter          draws the run that fails
+  spindle sim --seed 7 --svg run.svg lock    draws seed 7, even if it does not fail
   spindle sim --faults crash=3s,loss=0.05 echo
 
-The exit code is 0 if nothing has failed, 1 if something has, 2 for a mistake in the
-command line. Programs:
+The exit code is 0 if no run failed, 1 if one failed, and 2 for an error in the command
+line. Programs:
 
 `)
 	for _, p := range worlds.Programs {
@@ -39,7 +39,7 @@ command line. Programs:
 	return b.String()
 }
 
-// search is a run of the command.
+// search is one run of the command.
 type search struct {
 	program worlds.Program
 	faults  sim.Faults
@@ -47,28 +47,28 @@ type search struct {
 	svg    string
 	traced bool
 
-	began       time.Time
-	runs        int // worlds, those of shrinking too
-	steps       uint64
-	virtual     time.Duration
-	sampled     *sim.World // the first, for the picture
-	out         io.Writer
-	faultsAsked string
+	began     time.Time
+	runs      int // worlds, including those for shrinking
+	steps     uint64
+	virtual   time.Duration
+	sampled   *sim.World // the first, for the picture
+	out       io.Writer
+	faultList string
 }
 
 func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
 	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
-	seed := flags.Uint64("seed", 0, "first seed `N`, and without --runs the only one")
-	runs := flags.Int("runs", 1000, "how many seeds are tried, `N`")
-	faults := flags.String("faults", "", "`LIST` of trouble in place of the program's own, \"none\" for none")
-	only := flags.String("only", "", "`LIST` that a failure was cut to, to run it again")
+	seed := flags.Uint64("seed", 0, "first seed `N`; without --runs the only one")
+	runs := flags.Int("runs", 1000, "number `N` of seeds to try")
+	faults := flags.String("faults", "", "`LIST` of faults instead of the program's own, or \"none\"")
+	only := flags.String("only", "", "`LIST` of the parts of a shrunk failure, to run it again")
 	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (default: one for each processor)")
-	svg := flags.String("svg", "", "`FILE` for a picture: of the run that fails, or else of the first")
-	traced := flags.Bool("trace", false, "print what happened in the first run, line by line")
+	svg := flags.String("svg", "", "`FILE` for a picture of the run that fails, or of the first")
+	traced := flags.Bool("trace", false, "print the trace of the first run")
 	if err := parse(flags, simHelp(), args, out); err != nil {
 		return err
 	}
-	s := &search{svg: *svg, traced: *traced, out: out, faultsAsked: *faults}
+	s := &search{svg: *svg, traced: *traced, out: out, faultList: *faults}
 	s.First, s.Runs, s.Parallel = *seed, *runs, *parallel
 	if isSet(flags, "seed") && !isSet(flags, "runs") {
 		s.Runs = 1
@@ -87,7 +87,7 @@ func isSet(flags *flag.FlagSet, name string) (set bool) {
 	return set
 }
 
-// choose checks what was asked for.
+// choose checks the arguments and looks up the program.
 func (s *search) choose(args []string, runs int) error {
 	var names []string
 	for _, p := range worlds.Programs {
@@ -96,24 +96,24 @@ func (s *search) choose(args []string, runs int) error {
 	have := "(have " + strings.Join(names, ", ") + ")"
 	switch {
 	case len(args) == 0:
-		return fmt.Errorf("which program? %s", have)
+		return fmt.Errorf("no program given %s", have)
 	case len(args) > 1 && strings.HasPrefix(args[1], "-"):
-		return fmt.Errorf("flag %s comes too late: flags go before the program", args[1])
+		return fmt.Errorf("flag %s must come before the program", args[1])
 	case len(args) > 1:
 		return fmt.Errorf("got %d arguments, want one program %s", len(args), have)
 	case s.Parallel < 0:
-		return fmt.Errorf("--parallel %d: need at least 1", s.Parallel)
+		return fmt.Errorf("--parallel %d: want 0 or more", s.Parallel)
 	case runs < 1:
-		return fmt.Errorf("--runs %d: need at least 1", runs)
+		return fmt.Errorf("--runs %d: want at least 1", runs)
 	}
 	var ok bool
 	if s.program, ok = worlds.Find(args[0]); !ok {
 		return fmt.Errorf("unknown program %q %s", args[0], have)
 	}
 	s.faults = s.program.Faults
-	if s.faultsAsked != "" {
+	if s.faultList != "" {
 		var err error
-		if s.faults, err = parseFaults(s.faultsAsked, s.faults); err != nil {
+		if s.faults, err = parseFaults(s.faultList, s.faults); err != nil {
 			return fmt.Errorf("--faults: %w", err)
 		}
 	}
@@ -122,7 +122,7 @@ func (s *search) choose(args []string, runs int) error {
 
 func (s *search) run(ctx context.Context, errs io.Writer) error {
 	picture := io.WriteCloser(nil)
-	if s.svg != "" { // before anything takes long
+	if s.svg != "" { // before the search, so that a wrong name fails at once
 		f, err := os.Create(s.svg)
 		if err != nil {
 			return fmt.Errorf("--svg: %w", err)
@@ -140,7 +140,7 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 		if s.sampled == nil {
 			s.sampled = w
 		}
-		if !seen[w.Seed()] { // one more seed, and not the same again
+		if !seen[w.Seed()] { // not a repeated run of the same seed
 			seen[w.Seed()] = true
 			bar.step()
 		}
@@ -174,11 +174,11 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 	return nil
 }
 
-// again is the command that runs a failure again.
+// again returns the command that runs a failure again.
 func (s *search) again(f *sim.Failure) string {
 	faults, only := "", ""
-	if s.faultsAsked != "" {
-		faults = " --faults " + s.faultsAsked
+	if s.faultList != "" {
+		faults = " --faults " + s.faultList
 	}
 	if parts := f.Parts(); len(parts) > 0 {
 		only = " --only " + strings.Join(parts, ",")
@@ -187,9 +187,9 @@ func (s *search) again(f *sim.Failure) string {
 }
 
 func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
-	outcome := "nothing fails"
+	outcome := "no run fails"
 	if f != nil {
-		seeds = f.Runs // in parallel, some behind it were tried as well
+		seeds = f.Runs // in parallel, some seeds after it were tried too
 		outcome = fmt.Sprintf("seed %d fails", f.World.Seed())
 	}
 	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, group(uint64(seeds)), group(uint64(s.runs)))
@@ -207,11 +207,10 @@ func group(n uint64) string {
 	return digits
 }
 
-// mostDrawn is how many events a picture has: more cannot be read.
-const mostDrawn = 100
+// maxDrawn is how many events a picture has; more are not readable.
+const maxDrawn = 100
 
-// draw draws the end of a run that has failed, or the beginning of one that has
-// not.
+// draw draws the end of a run that failed, or the beginning of one that did not.
 func (s *search) draw(out io.Writer, f *sim.Failure) error {
 	trace := s.sampled.Trace()
 	p := timeline.Picture{Title: fmt.Sprintf("%s, seed %d", s.program.Name, s.sampled.Seed()), Trace: trace}
@@ -221,13 +220,13 @@ func (s *search) draw(out io.Writer, f *sim.Failure) error {
 	if f != nil {
 		p.Ending = f.Err.Error()
 	}
-	if all := len(trace); all > mostDrawn {
+	if all := len(trace); all > maxDrawn {
 		if f != nil {
-			p.Trace = trace[all-mostDrawn:]
-			p.Title += fmt.Sprintf(": the last %d of %s events", mostDrawn, group(uint64(all)))
+			p.Trace = trace[all-maxDrawn:]
+			p.Title += fmt.Sprintf(": the last %d of %s events", maxDrawn, group(uint64(all)))
 		} else {
-			p.Trace = trace[:mostDrawn]
-			p.Title += fmt.Sprintf(": the first %d of %s events", mostDrawn, group(uint64(all)))
+			p.Trace = trace[:maxDrawn]
+			p.Title += fmt.Sprintf(": the first %d of %s events", maxDrawn, group(uint64(all)))
 		}
 	}
 	return timeline.Draw(out, p)

@@ -12,19 +12,19 @@ import (
 )
 
 const faultsHelp = `
-Trouble, for --faults, as NAME=VALUE with commas:
+Faults, for --faults, as NAME=VALUE separated by commas:
 
-  loss duplicate reorder dribble    the share of messages that it happens to
+  loss duplicate reorder dribble    the share of messages affected
   spurious                          the share of waits that end for no reason
-  partition slow crash pause        the time between two of them, on average
+  partition slow crash pause        the average time between two faults
   clock call                        the same
-  partition-for slow-for crash-for  how long each of one kind lasts, on average
+  partition-for slow-for crash-for  the average duration of this kind
   pause-for clock-for               the same
-  lasting                           how long each of the others lasts, on average
-  for                               how long there is trouble at all
+  lasting                           the average duration of the other kinds
+  for                               when faults stop
 `
 
-// shares are the kinds of trouble that are told by a share.
+// shares are the faults that are set as a share.
 var shares = map[string]func(f *sim.Faults) *float64{
 	"loss":      func(f *sim.Faults) *float64 { return &f.Loss },
 	"duplicate": func(f *sim.Faults) *float64 { return &f.Duplicate },
@@ -33,7 +33,7 @@ var shares = map[string]func(f *sim.Faults) *float64{
 	"spurious":  func(f *sim.Faults) *float64 { return &f.Spurious },
 }
 
-// periods are the kinds that are told by a time.
+// periods are the faults and durations that are set as a time.
 var periods = map[string]func(f *sim.Faults) *time.Duration{
 	"partition":     func(f *sim.Faults) *time.Duration { return &f.PartitionEvery },
 	"slow":          func(f *sim.Faults) *time.Duration { return &f.SlowEvery },
@@ -50,8 +50,7 @@ var periods = map[string]func(f *sim.Faults) *time.Duration{
 	"for":           func(f *sim.Faults) *time.Duration { return &f.For },
 }
 
-// parseFaults reads --faults. How long trouble lasts is the program's, unless it is
-// told.
+// parseFaults parses --faults. Durations that the list does not set are those of own.
 func parseFaults(list string, own sim.Faults) (sim.Faults, error) {
 	f := sim.Faults{For: own.For, Lasting: own.Lasting}
 	if list == "none" {
@@ -77,7 +76,7 @@ func parseFaults(list string, own sim.Faults) (sim.Faults, error) {
 			*period(&f) = d
 		default:
 			known := slices.Concat(slices.Sorted(maps.Keys(shares)), slices.Sorted(maps.Keys(periods)))
-			return f, fmt.Errorf("unknown trouble %q (have %s)", name, strings.Join(known, ", "))
+			return f, fmt.Errorf("unknown fault %q (have %s)", name, strings.Join(known, ", "))
 		}
 	}
 	return f, nil

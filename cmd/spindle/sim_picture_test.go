@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// svg is what is looked at in a picture.
+// svg holds the parts of a picture that the test checks.
 type svg struct {
 	Height float64 `xml:"height,attr"`
 	Rects  []struct {
@@ -19,8 +19,8 @@ type svg struct {
 	} `xml:"rect"`
 }
 
-// TestPicturesCanBeRead: they are not much taller than two screens, and no label
-// covers another.
+// TestPicturesCanBeRead checks that pictures are not much taller than two screens, and that
+// labels do not overlap.
 func TestPicturesCanBeRead(t *testing.T) {
 	for _, program := range []string{"counter", "lock-unfenced"} {
 		file := filepath.Join(t.TempDir(), "picture.svg")

@@ -15,14 +15,14 @@ import (
 
 var simAgain = regexp.MustCompile(`again: spindle (sim --seed \d+ .*)`)
 
-// TestSimFindsTheBug: it is found, told, drawn, and found again by the command that
-// is told.
+// TestSimFindsTheBug checks that the bug is found, printed and drawn, and found again by the
+// printed command.
 func TestSimFindsTheBug(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "run.svg")
 	got := run(t.Context(), "sim", "--svg", svg, "counter")
 	for _, want := range []string{"nobody counts what was not added does not hold", "faults that it needs", "trace:", "is not heard by", "counter: seed ", "events/s", "runs/min", "picture of seed "} {
 		if !strings.Contains(got.out, want) {
-			t.Errorf("it does not say %q:\n%s", want, got.out)
+			t.Errorf("it does not print %q:\n%s", want, got.out)
 		}
 	}
 	if got.code != 1 || got.errs != "" {
@@ -34,7 +34,7 @@ func TestSimFindsTheBug(t *testing.T) {
 	}
 	command := simAgain.FindStringSubmatch(got.out)
 	if command == nil {
-		t.Fatalf("how to run it again is not told:\n%s", got.out)
+		t.Fatalf("the command to run it again is missing:\n%s", got.out)
 	}
 	again := run(t.Context(), strings.Fields(command[1])...)
 	story := func(out string) string {
@@ -46,10 +46,10 @@ func TestSimFindsTheBug(t *testing.T) {
 	}
 }
 
-func TestSimOfWhatIsSound(t *testing.T) {
+func TestSimOfASoundProgram(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "run.svg")
 	got := run(t.Context(), "sim", "--runs", "5", "--seed", "3", "--faults", "partition=1s,loss=0.01,for=5s,lasting=500ms", "--svg", svg, "echo")
-	if got.code != 0 || !strings.Contains(got.out, "echo: nothing fails; 5 seeds in 8 runs") || !strings.Contains(got.out, "picture of seed 3") {
+	if got.code != 0 || !strings.Contains(got.out, "echo: no run fails; 5 seeds in 8 runs") || !strings.Contains(got.out, "picture of seed 3") {
 		t.Errorf("%+v", got)
 	}
 	if got = run(t.Context(), "sim", "--seed", "3", "--faults", "none", "--trace", "echo"); got.code != 0 || !strings.Contains(got.out, "client1 connects to server:7") || !strings.Contains(got.out, "1 seeds in 2 runs") {
@@ -65,18 +65,18 @@ func TestSimIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestSimMistakes(t *testing.T) {
+func TestSimErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"sim":                            "which program? (have echo, counter, ",
+		"sim":                            "no program given (have echo, counter, ",
 		"sim nothing":                    `unknown program "nothing" (have echo, counter, `,
 		"sim echo lock":                  "got 2 arguments, want one program",
-		"sim echo --seed 1":              "flag --seed comes too late",
-		"sim --runs 0 echo":              "--runs 0: need at least 1",
+		"sim echo --seed 1":              "flag --seed must come before the program",
+		"sim --runs 0 echo":              "--runs 0: want at least 1",
 		"sim --seed x echo":              `invalid value "x" for flag --seed: want a number`,
 		"sim --faults loss echo":         `--faults: "loss": want NAME=VALUE`,
 		"sim --faults loss=2 echo":       "loss=2: want a share from 0 to 1",
 		"sim --faults crash=2 echo":      "crash=2: want a time such as 500ms",
-		"sim --faults rain=2 echo":       `unknown trouble "rain" (have dribble, `,
+		"sim --faults rain=2 echo":       `unknown fault "rain" (have dribble, `,
 		"sim --svg /nowhere/at/all echo": "--svg: open /nowhere/at/all",
 	} {
 		got := run(t.Context(), strings.Fields(args)...)

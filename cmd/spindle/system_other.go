@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Where Spindle has no poller there is nothing to measure either.
+// Spindle has no poller on this system, so there is nothing to measure.
 
 func isTerminal(*os.File) bool { return false }
 
@@ -26,4 +26,4 @@ func (pair) close() {}
 
 func doze(time.Duration) {}
 
-func spent() (expense, error) { return expense{}, errors.ErrUnsupported }
+func usageNow() (resources, error) { return resources{}, errors.ErrUnsupported }

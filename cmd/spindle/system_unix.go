@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal asks for the window's size, which only terminals have: unlike the
-// termios calls it is the same request on every system.
+// isTerminal reports whether f is a terminal. It asks for the window size, which only
+// terminals have; unlike the termios calls the request is the same on every system.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	return err == nil
 }
 
-// pair is two sockets that are connected: the near one is for a loop, the far
-// one blocks. It is not made of os.Files, because Go's own poller would then be
-// told of every byte as well.
+// pair is a pair of connected sockets. The near one is non-blocking, for a loop; the far one
+// blocks. They are not os.Files, because Go's own poller would then report every byte too.
 type pair struct{ near, far int }
 
 func newPair() (pair, error) {
@@ -58,10 +57,10 @@ func (p pair) answered() error {
 	}
 }
 
-// hangUp ends a wait for an answer.
+// hangUp shuts the pair down, which ends a call of answered.
 func (p pair) hangUp() { unix.Shutdown(p.near, unix.SHUT_RDWR) }
 
-// doze keeps the thread, not only the goroutine, asleep.
+// doze makes the thread sleep, not only the goroutine.
 func doze(d time.Duration) {
 	t := unix.NsecToTimeval(int64(d))
 	unix.Select(0, nil, nil, nil, &t)
@@ -72,13 +71,13 @@ func (p pair) close() {
 	unix.Close(p.far)
 }
 
-// spent is what this process has used up.
-func spent() (expense, error) {
+// usageNow returns what the process has used so far.
+func usageNow() (resources, error) {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return expense{}, os.NewSyscallError("getrusage", err)
+		return resources{}, os.NewSyscallError("getrusage", err)
 	}
-	return expense{
+	return resources{
 		cpu:      time.Duration(u.Utime.Nano() + u.Stime.Nano()),
 		switches: int64(u.Nvcsw),
 	}, nil

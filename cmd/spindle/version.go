@@ -12,8 +12,8 @@ import (
 )
 
 const versionHelp = `
-Prints the version of this command, the Go it was built with, the system, and the
-poller that loops use here.
+spindle version prints the version of this command, the version of Go it was built
+with, the system, and the poller that loops use on it.
 
   spindle version
 `
@@ -35,8 +35,8 @@ func runVersion(_ context.Context, args []string, out, _ io.Writer) error {
 	return nil
 }
 
-// moduleVersion returns the version that the command was installed by, or the commit
-// that it was built from.
+// moduleVersion returns the version of the installed module, or the commit that the command
+// was built from.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// BenchmarkBesideBlocking is how long /plaintext takes while many clients have the
-// server block for 20 ms again and again, on workers and on the loop: compare p99.
+// BenchmarkBesideBlocking measures /plaintext while many clients make the server block for
+// 20 ms repeatedly, on workers and on the loop: compare p99.
 func BenchmarkBesideBlocking(b *testing.B) {
 	for _, c := range []struct {
 		name, path string

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts a headless Chromium, and returns a context for its first tab.
-// Where there is none, the test is skipped; in CI it is installed.
+// browser starts a headless Chromium and returns a context for its first tab. If Chromium is
+// not installed, the test is skipped; CI installs it.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	path := ""
@@ -46,13 +46,13 @@ func look(t *testing.T, ctx context.Context, actions ...chromedp.Action) {
 	}
 }
 
-// until waits until an expression is true in the page.
+// until waits until a JavaScript expression is true.
 func until(expression string) chromedp.Action {
-	// Not by frames: a tab behind another has none.
+	// Not polled by frames: a background tab has none.
 	return chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond))
 }
 
-// picture saves what the page looks like, where the environment asks for it.
+// picture saves a screenshot if the environment asks for it.
 func picture(t *testing.T, ctx context.Context, name string) {
 	t.Helper()
 	dir := os.Getenv("SPINDLE_PICTURES")
@@ -66,8 +66,8 @@ func picture(t *testing.T, ctx context.Context, name string) {
 	}
 }
 
-// TestChatInABrowser: two people in two tabs hear each other, and of each other's
-// coming and going; what one says is text, whatever it looks like.
+// TestChatInABrowser has two members in two tabs. Each sees the other join, write and leave.
+// Markup in a line is shown as text.
 func TestChatInABrowser(t *testing.T) {
 	ada := browser(t)
 	url := serve(t, "", 2)
@@ -95,15 +95,15 @@ func TestChatInABrowser(t *testing.T) {
 	var state string
 	look(t, ada, chromedp.Text("#state", &state))
 	if state != "2 people" {
-		t.Errorf("the page says %q of 2 people", state)
+		t.Errorf("the page shows %q for 2 members", state)
 	}
 	picture(t, ada, "chat")
 	closeTab()
 	said(ada, `"Bob has left"`)
 }
 
-// TestChatEndsWithThePage: a person who goes to another page has left, also if the
-// browser keeps the page; and is back with the page.
+// TestChatEndsWithThePage has a member that navigates away. The member leaves the room even if
+// the browser keeps the page, and comes back with the page.
 func TestChatEndsWithThePage(t *testing.T) {
 	ada := browser(t)
 	url := serve(t, "", 1)
@@ -114,8 +114,8 @@ func TestChatEndsWithThePage(t *testing.T) {
 	}
 	look(t, ada, chromedp.Navigate(url+"/chat"), chromedp.SendKeys("#name", "Ada\n"), count("1 person"))
 	look(t, bob, chromedp.Navigate(url+"/chat"), chromedp.SendKeys("#name", "Bob\n"), count("2 people"))
-	// The browser may keep a page that it leaves; then its script sees this, and the
-	// socket stays open unless the page closes it.
+	// If the browser keeps the page, its script runs this, and the socket stays open
+	// unless the page closes it.
 	look(t, bob, chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))`, nil))
 	look(t, ada, count("1 person"))
 	look(t, bob, chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))`, nil))
@@ -124,8 +124,8 @@ func TestChatEndsWithThePage(t *testing.T) {
 	look(t, ada, count("1 person"))
 }
 
-// TestPagesFitTheirWindows: on a phone as on a desk nothing is wider than the window,
-// also inside of what could be scrolled. The chat says what to do while it is empty.
+// TestPagesFitTheirWindows checks phone and desktop widths: nothing is wider than the window,
+// including inside scrollable elements. An empty chat shows what to do.
 func TestPagesFitTheirWindows(t *testing.T) {
 	ctx := browser(t)
 	url := serve(t, "", 1)
@@ -153,12 +153,12 @@ func TestPagesFitTheirWindows(t *testing.T) {
 	var empty string
 	look(t, ctx, chromedp.Navigate(url+"/chat"), chromedp.Evaluate(`getComputedStyle(document.getElementById('lines'), '::before').content`, &empty))
 	if !strings.Contains(empty, "Nothing has been said yet") {
-		t.Errorf("an empty chat says %q", empty)
+		t.Errorf("an empty chat shows %q", empty)
 	}
 }
 
-// TestPageInABrowser: the page shows the pulse, what the loop does, and the effect
-// of blocking it.
+// TestPageInABrowser checks that the page shows response times, the loop's statistics, and
+// the effect of blocking the loop.
 func TestPageInABrowser(t *testing.T) {
 	ctx := browser(t)
 	url := serve(t, "", 1)
@@ -187,7 +187,7 @@ func TestPageInABrowser(t *testing.T) {
 		until(`document.getElementById('slept').textContent.startsWith('all three after')`),
 		chromedp.Text("#slept", &slept))
 	if !strings.Contains(slept, " ms") {
-		t.Errorf("the page says %q of three sleeps", slept)
+		t.Errorf("the page shows %q for three sleeps", slept)
 	}
 	picture(t, ctx, "page")
 }

@@ -1,5 +1,5 @@
-// Package demo is what "spindle serve" serves: endpoints that show each way to run
-// a handler, and pages to watch the loop from a browser.
+// Package demo has the pages and endpoints of "spindle serve": they show each way to run a
+// handler, and the loop at work.
 package demo
 
 import (
@@ -20,8 +20,8 @@ import (
 //go:embed index.html chat.html
 var pages embed.FS
 
-// NewServer makes the server. The files of dir are served at the root; without
-// one there is a page that explains the loop. When ctx ends, streams of events do.
+// NewServer returns the server. It serves the files of dir at the root; if dir is empty, a
+// page that explains the loop. Event streams end when ctx ends.
 func NewServer(ctx context.Context, dir string) *web.Server {
 	mux := http.NewServeMux()
 	inline := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, web.Inline(h)) }
@@ -51,7 +51,7 @@ func page(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, pages, name) }
 }
 
-// The same answer in three ways: in the callback, in a task, on a goroutine.
+// The following handlers send the same answer: in the callback, in a task, on a goroutine.
 
 const hello = "Hello, World!"
 
@@ -67,7 +67,7 @@ func writeJSON(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(map[string]string{"message": hello})
 }
 
-// echo sends the body back as it comes.
+// echo sends the body back as it arrives.
 func echo(w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).EnableFullDuplex()
 	if kind := r.Header.Get("Content-Type"); kind != "" {
@@ -76,7 +76,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	io.Copy(w, r.Body)
 }
 
-// delay waits on the loop's timer: any number of requests can.
+// delay waits on the loop's timer, as any number of requests can.
 func delay(w http.ResponseWriter, r *http.Request) {
 	d, err := duration(r)
 	if err != nil {
@@ -88,8 +88,8 @@ func delay(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// block does what a task must not do, and, if it is asked to offload, how to do it
-// all the same.
+// block blocks the loop, which a task must not do. With offload=1 it shows the right way: it
+// blocks a worker.
 func block(w http.ResponseWriter, r *http.Request) {
 	d, err := duration(r)
 	offload := r.FormValue("offload")
@@ -98,7 +98,7 @@ func block(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	case offload == "" || offload == "0":
-		time.Sleep(d) // everybody on this loop waits
+		time.Sleep(d) // blocks everything on this loop
 	case offload == "1":
 		spindle.Blocking(r.Context(), func() (int, error) { time.Sleep(d); return 0, nil })
 	default:
@@ -108,8 +108,8 @@ func block(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "blocked %v\n", d)
 }
 
-// longest is what a request may ask for.
-const longest = 10 * time.Second
+// maxDelay limits the ms parameter.
+const maxDelay = 10 * time.Second
 
 func duration(r *http.Request) (time.Duration, error) {
 	text := r.FormValue("ms")
@@ -118,17 +118,17 @@ func duration(r *http.Request) (time.Duration, error) {
 	}
 	ms, err := strconv.ParseUint(text, 10, 32)
 	d := time.Duration(ms) * time.Millisecond
-	if err != nil || d > longest {
-		return 0, fmt.Errorf("ms must be a number from 0 to %d", longest/time.Millisecond)
+	if err != nil || d > maxDelay {
+		return 0, fmt.Errorf("ms must be a number from 0 to %d", maxDelay/time.Millisecond)
 	}
 	return d, nil
 }
 
-// between is the time from one event to the next.
-const between = 500 * time.Millisecond
+// eventInterval is the time between two events.
+const eventInterval = 500 * time.Millisecond
 
-// events tells, as server-sent events, what the loop that serves them has done. It
-// ends with the request, or with the server.
+// events sends the statistics of its loop as server-sent events, until the request or the
+// server ends.
 func events(server context.Context, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -146,7 +146,7 @@ func events(server context.Context, w http.ResponseWriter, r *http.Request) {
 		if _, err := fmt.Fprintf(w, "event: stats\ndata: %s\n\n", data); err != nil {
 			return
 		}
-		if http.NewResponseController(w).Flush() != nil || spindle.Sleep(ctx, between) != nil {
+		if http.NewResponseController(w).Flush() != nil || spindle.Sleep(ctx, eventInterval) != nil {
 			return
 		}
 	}

@@ -119,8 +119,8 @@ func TestFilesOfADirectory(t *testing.T) {
 	}
 }
 
-// TestEventsEndWithTheServer: a client that listens for ever does not keep the
-// server from ending.
+// TestEventsEndWithTheServer checks that an open event stream does not keep the server from
+// shutting down.
 func TestEventsEndWithTheServer(t *testing.T) {
 	url := serve(t, "", 1)
 	resp, err := http.Get(url + "/events")
@@ -147,13 +147,13 @@ func TestEventsEndWithTheServer(t *testing.T) {
 	}
 }
 
-// TestSocketsOfSeveralLoops: what one says is heard on all loops, in order.
+// TestSocketsOfSeveralLoops checks that lines reach the members on all loops in order.
 func TestSocketsOfSeveralLoops(t *testing.T) {
-	const people, lines = 8, 20
+	const members, lines = 8, 20
 	address := "ws" + strings.TrimPrefix(serve(t, "", 2), "http")
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		var all []*ws.Conn
-		for range people {
+		for range members {
 			c, err := ws.Dial(ctx, address+"/chat/ws?name=x", ws.Options{})
 			if err != nil {
 				return err
@@ -180,10 +180,10 @@ func TestSocketsOfSeveralLoops(t *testing.T) {
 					return err
 				}
 				if heard.From == "" {
-					continue // who comes
+					continue // a member joined
 				}
 				if heard.Text != string(rune('a'+next)) {
-					t.Errorf("%d hears %q as line %d", i, heard.Text, next)
+					t.Errorf("member %d gets %q as line %d", i, heard.Text, next)
 				}
 				next++
 			}
@@ -207,9 +207,8 @@ func TestSocketsOfSeveralLoops(t *testing.T) {
 	}
 }
 
-// TestBlockingHandlerIsNamed: while a handler blocks the loop, the watchdog says
-// which.
-func TestBlockingHandlerIsNamed(t *testing.T) {
+// TestBlockingHandlerIsReported checks that the watchdog's report names the blocking handler.
+func TestBlockingHandlerIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	named := make(chan string, 1)
 	l, err := loop.New(loop.Options{Watchdog: 10 * time.Millisecond, OnBlocked: func(b loop.Blocked) {

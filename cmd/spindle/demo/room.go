@@ -10,105 +10,105 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// room is a chat room whose sockets may be on several loops. What one says is
-// framed once; each loop is asked to send it to its own.
+// room is a chat room with sockets on several loops. Each message is framed once, and each
+// loop sends it to its own sockets.
 type room struct {
-	mu    sync.Mutex
-	halls map[*loop.Loop]*hall // guarded by mu
-	count int                  // of the people; guarded by mu
+	mu      sync.Mutex
+	sockets map[*loop.Loop]sockets // guarded by mu
+	count   int                    // of the members; guarded by mu
 }
 
-// hall is the part of the room that is on one loop. Only that loop touches it.
-type hall struct{ people map[*ws.Socket]*person }
+// sockets are the sockets of a room on one loop. Only that loop uses the set.
+type sockets map[*ws.Socket]struct{}
 
-// person is the handler of one socket.
-type person struct {
-	room *room
-	hall *hall
-	name string
+// member is the handler of one socket.
+type member struct {
+	room  *room
+	local sockets // the set that the socket is in
+	name  string
 }
 
-// line is what is said, and told to everybody.
+// line is a message to all members.
 type line struct {
 	From  string `json:"from,omitempty"`
 	Text  string `json:"text"`
-	Count int    `json:"count"` // of those who hear it
+	Count int    `json:"count"` // of the members
 }
 
 const (
-	longestName = 40
-	longestText = 2000
+	maxNameBytes = 40
+	maxTextBytes = 2000
 )
 
-func newRoom() *room { return &room{halls: make(map[*loop.Loop]*hall)} }
+func newRoom() *room { return &room{sockets: make(map[*loop.Loop]sockets)} }
 
-// ServeHTTP lets one in.
+// ServeHTTP upgrades a request to the socket of a new member.
 func (r *room) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	name := req.FormValue("name")
-	if name == "" || len(name) > longestName {
+	if name == "" || len(name) > maxNameBytes {
 		http.Error(w, "name must have 1 to 40 bytes", http.StatusBadRequest)
 		return
 	}
-	// A message that is too long, or a reader that is too slow, ends the connection.
-	ws.Upgrade(w, req, &person{room: r, name: name}, ws.Options{
-		MessageLimit: longestText, UnsentLimit: 256 << 10, PingInterval: 30 * time.Second,
+	// A message that is too long or a reader that is too slow ends the connection.
+	ws.Upgrade(w, req, &member{room: r, name: name}, ws.Options{
+		MessageLimit: maxTextBytes, UnsentLimit: 256 << 10, PingInterval: 30 * time.Second,
 	})
 }
 
-// OnOpen takes a place.
-func (p *person) OnOpen(s *ws.Socket) {
-	p.hall = p.room.hallOf(s.Loop())
-	p.hall.people[s] = p
-	p.room.enter(+1)
-	p.room.say(line{Text: p.name + " is here"})
+// OnOpen adds the member to the room.
+func (m *member) OnOpen(s *ws.Socket) {
+	m.local = m.room.socketsOf(s.Loop())
+	m.local[s] = struct{}{}
+	m.room.addCount(+1)
+	m.room.say(line{Text: m.name + " is here"})
 }
 
-// OnMessage says it to everybody.
-func (p *person) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
+// OnMessage sends the message to all members.
+func (m *member) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
 	if kind != ws.Text {
 		s.Close(ws.UnsupportedData, "text only")
 		return
 	}
-	p.room.say(line{From: p.name, Text: string(message)})
+	m.room.say(line{From: m.name, Text: string(message)})
 }
 
-// OnClose gives the place up.
-func (p *person) OnClose(s *ws.Socket, _ error) {
-	delete(p.hall.people, s)
-	p.room.enter(-1)
-	p.room.say(line{Text: p.name + " has left"})
+// OnClose removes the member from the room.
+func (m *member) OnClose(s *ws.Socket, _ error) {
+	delete(m.local, s)
+	m.room.addCount(-1)
+	m.room.say(line{Text: m.name + " has left"})
 }
 
-func (r *room) hallOf(l *loop.Loop) *hall {
+func (r *room) socketsOf(l *loop.Loop) sockets {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.halls[l]
-	if h == nil {
-		h = &hall{people: make(map[*ws.Socket]*person)}
-		r.halls[l] = h
+	local := r.sockets[l]
+	if local == nil {
+		local = make(sockets)
+		r.sockets[l] = local
 	}
-	return h
+	return local
 }
 
-func (r *room) enter(n int) {
+func (r *room) addCount(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count += n
 }
 
-// say tells everybody. Lines said on one loop come in their order, everywhere.
-func (r *room) say(what line) {
+// say sends a line to all members. Lines sent on one loop arrive everywhere in order.
+func (r *room) say(ln line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	what.Count = r.count
-	text, err := json.Marshal(what)
+	ln.Count = r.count
+	text, err := json.Marshal(ln)
 	if err != nil {
-		return // strings and numbers always can be
+		return // does not happen: strings and numbers can be encoded
 	}
 	message := ws.Prepare(ws.Text, text)
-	for l, h := range r.halls {
-		l.PostWith(loop.DropAtClose, func() { // a loop that is closed, or about to be, has nobody left to tell
-			for s := range h.people {
+	for l, local := range r.sockets {
+		l.PostWith(loop.DropAtClose, func() { // a loop that closes has no members left
+			for s := range local {
 				s.SendPrepared(message)
 			}
 		})
