@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// pingPong is a client that has one message echoed again and again, and allocates
-// nothing.
+// pingPong is a client that sends one message again and again, waits for each echo,
+// and allocates nothing.
 func pingPong(tb testing.TB, address, message string, times int) {
 	tb.Helper()
 	nc, err := net.Dial("tcp", address)
@@ -44,7 +44,7 @@ func pingPong(tb testing.TB, address, message string, times int) {
 	}
 }
 
-// TestSmallMessagesAllocateNothing: neither to read them nor to answer.
+// TestSmallMessagesAllocateNothing covers reading and answering.
 func TestSmallMessagesAllocateNothing(t *testing.T) {
 	address := serveSockets(t, ws.Options{PingInterval: time.Minute}, func() ws.Handler { return plainEcho{} })
 	pingPong(t, address, "warm", 100)
@@ -53,8 +53,8 @@ func TestSmallMessagesAllocateNothing(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	pingPong(t, address, "a message of some forty bytes, or a bit more", times)
 	runtime.ReadMemStats(&after)
-	if n := float64(after.Mallocs-before.Mallocs) / times; n > 0.1 { // to connect takes some
-		t.Errorf("%.2f allocations for each message", n)
+	if n := float64(after.Mallocs-before.Mallocs) / times; n > 0.1 { // connecting allocates some
+		t.Errorf("%.2f allocations per message", n)
 	}
 }
 
@@ -65,15 +65,15 @@ func BenchmarkEcho(b *testing.B) {
 	pingPong(b, address, large(64), b.N)
 }
 
-// receiver is a client that counts.
+// receiver is a client that counts messages.
 type receiver struct{ got *atomic.Int64 }
 
 func (receiver) OnOpen(*ws.Socket)                       {}
 func (r receiver) OnMessage(*ws.Socket, ws.Kind, []byte) { r.got.Add(1) }
 func (receiver) OnClose(*ws.Socket, error)               {}
 
-// BenchmarkBroadcast: one message to a thousand clients. The figures are of the
-// server's loop alone: framing, and handing it all to the system.
+// BenchmarkBroadcast sends one message to a thousand clients. It measures only the
+// server's loop: framing, and passing everything to the system.
 func BenchmarkBroadcast(b *testing.B) {
 	const clients = 1000
 	for _, size := range []int{64, 1024, 16384} {
@@ -110,7 +110,7 @@ func BenchmarkBroadcast(b *testing.B) {
 					for _, s := range all {
 						s.SendPrepared(m)
 					}
-					l.CallSoon(func() { // behind what sends it
+					l.CallSoon(func() { // after the callback that sends
 						spent += l.Time() - began
 						if i == b.N-1 {
 							runtime.ReadMemStats(&after)

@@ -9,9 +9,9 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestConnectWhoseLoopIsClosed: ctx ends about when the loop is closed. Connect fails
+// TestConnectWhileLoopCloses ends ctx about when the loop closes. Connect fails
 // once, and Close has nothing to report.
-func TestConnectWhoseLoopIsClosed(t *testing.T) {
+func TestConnectWhileLoopCloses(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -24,12 +24,12 @@ func TestConnectWhoseLoopIsClosed(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failures := 0
-		ws.Connect(ctx, l, "ws://"+ln.Addr().String()+"/", unmet(t), ws.Options{}, func(error) { failures++ })
+		ws.Connect(ctx, l, "ws://"+ln.Addr().String()+"/", uncalled(t), ws.Options{}, func(error) { failures++ })
 		accepted := make(chan net.Conn, 1)
 		go func() {
 			nc, err := ln.Accept()
 			if err == nil {
-				nc.Read(make([]byte, 1)) // the request: there is a connection
+				nc.Read(make([]byte, 1)) // the request: the connection is open
 			}
 			accepted <- nc
 			go cancel()
@@ -49,18 +49,18 @@ func TestConnectWhoseLoopIsClosed(t *testing.T) {
 	}
 }
 
-// TestConnectToNoURLWhoseLoopIsClosed: the failure is told all the same.
-func TestConnectToNoURLWhoseLoopIsClosed(t *testing.T) {
+// TestConnectToBadURLWhileLoopCloses checks that the failure is still reported.
+func TestConnectToBadURLWhileLoopCloses(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var failures []error
-	ws.Connect(t.Context(), l, "http://%", unmet(t), ws.Options{}, func(err error) { failures = append(failures, err) })
+	ws.Connect(t.Context(), l, "http://%", uncalled(t), ws.Options{}, func(err error) { failures = append(failures, err) })
 	if err := l.Close(); err != nil || len(failures) != 1 || failures[0] == nil {
 		t.Errorf("Close: %v, failures %v", err, failures)
 	}
 }
 
-// unmet is a Handler that is never told of anything.
-func unmet(t *testing.T) ws.Handler { return &socketEcho{t: t, ended: make(chan error, 1)} }
+// uncalled returns a Handler that must not be called.
+func uncalled(t *testing.T) ws.Handler { return &socketEcho{t: t, ended: make(chan error, 1)} }

@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestDrainClosesSockets: a server that drains says so to those who are connected, and
-// ends when they have answered.
+// TestDrainClosesSockets checks that a draining server sends a Close to its clients
+// and ends when they have answered.
 func TestDrainClosesSockets(t *testing.T) {
 	var sv *web.Service
 	steady(t, func(l *loop.Loop) {
@@ -38,7 +38,8 @@ func TestDrainClosesSockets(t *testing.T) {
 	<-ended
 }
 
-// TestDrainClosesAcceptedConns: also those of handlers that block in Read, or do not read.
+// TestDrainClosesAcceptedConns covers handlers that block in Read and handlers that
+// do not read.
 func TestDrainClosesAcceptedConns(t *testing.T) {
 	got := make(chan error, 1)
 	reads := func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +60,7 @@ func TestDrainClosesAcceptedConns(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"goroutine": http.HandlerFunc(reads),
 		"inline":    web.Inline(http.HandlerFunc(reads)),
-		"left":      http.HandlerFunc(leaves),
+		"returned":  http.HandlerFunc(leaves),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sv *web.Service

@@ -14,12 +14,12 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// A handler of net/http, and a client in a task.
+// A net/http handler, and a client in a task.
 func Example() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := ws.Accept(w, r, ws.Options{})
 		if err != nil {
-			return // the client was told
+			return // the client got a response
 		}
 		defer c.CloseNow()
 		for {
@@ -61,7 +61,7 @@ func (shouter) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
 	s.Send(kind, bytes.ToUpper(message))
 }
 
-// A server of package web whose WebSockets are callbacks, and a client, on one loop.
+// A server of package web with WebSockets as callbacks, and a client, on one loop.
 func ExampleUpgrade() {
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

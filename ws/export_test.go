@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// AcceptOn is Accept on a connection that no server has.
+// AcceptOn is Accept on a connection without a server.
 func AcceptOn(nc net.Conn, o Options) (*Conn, error) {
 	br := bufio.NewReader(nc)
 	r, err := http.ReadRequest(br)
@@ -27,7 +27,7 @@ func (h *hijackable) Write(p []byte) (int, error)                  { return h.nc
 func (h *hijackable) WriteHeader(int)                              {}
 func (h *hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.nc, h.rw, nil }
 
-// Negotiate is what a server answers to an offer, and a client thinks of that.
+// Negotiate returns a server's response to an offer, and a client's verdict on it.
 func Negotiate(offer string) (answer string, err error) {
 	x, err := acceptOffer([]string{offer})
 	if err != nil || !x.deflate {
@@ -37,5 +37,5 @@ func Negotiate(offer string) (answer string, err error) {
 	return x.response(), err
 }
 
-// LingerTime is how long a peer has to read the last word.
+// LingerTime is how long a peer has to read the last frame.
 const LingerTime = lingerTime

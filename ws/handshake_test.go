@@ -13,14 +13,14 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestRequestsThatAreRefused: by both forms of a server, with the right status.
-func TestRequestsThatAreRefused(t *testing.T) {
+// TestRefusedRequests covers both kinds of server and checks the status.
+func TestRefusedRequests(t *testing.T) {
 	o := ws.Options{}
 	accepting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := ws.Accept(w, r, o); err == nil {
 			c.CloseNow()
 		} else if _, ok := errors.AsType[*ws.HandshakeError](err); !ok {
-			t.Errorf("it fails with %v", err)
+			t.Errorf("the server failed with %v", err)
 		}
 	}))
 	defer accepting.Close()
@@ -76,7 +76,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 					t.Errorf("status %d, want %d", res.StatusCode, c.status)
 				}
 				if v := res.Header.Get("Sec-WebSocket-Version"); res.StatusCode == 426 && v != "13" {
-					t.Errorf("told version %q", v)
+					t.Errorf("the response has version %q", v)
 				}
 				if a := res.Header.Get("Sec-WebSocket-Accept"); res.StatusCode == 101 && a != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
 					t.Errorf("accepted with %q", a) // the RFC's own example
@@ -86,7 +86,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestCheckOriginAndSubprotocols: what options a server has.
+// TestCheckOriginAndSubprotocols covers a server's options.
 func TestCheckOriginAndSubprotocols(t *testing.T) {
 	o := ws.Options{
 		CheckOrigin:  func(r *http.Request) bool { return r.Header.Get("Origin") == "http://friend.example" },
@@ -126,8 +126,9 @@ func TestCheckOriginAndSubprotocols(t *testing.T) {
 	}
 }
 
-// TestUpgradeElsewhere: a server that is not web's is told so, and so is its client.
-func TestUpgradeElsewhere(t *testing.T) {
+// TestUpgradeOnOtherServers checks that a server other than web's gets an error, and
+// its client, too.
+func TestUpgradeOnOtherServers(t *testing.T) {
 	failed := make(chan error, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		failed <- ws.Upgrade(w, r, &socketEcho{t: t}, ws.Options{})
@@ -143,7 +144,7 @@ func TestUpgradeElsewhere(t *testing.T) {
 	}
 }
 
-// dialBoth tries to connect in both forms. What it returns must not be a success.
+// dialBoth connects with both kinds of client. Each must fail.
 func dialBoth(t *testing.T, url string, o ws.Options, test func(t *testing.T, err error), serve func(t *testing.T)) {
 	t.Helper()
 	t.Run("Dial", func(t *testing.T) {
@@ -166,8 +167,8 @@ func dialBoth(t *testing.T, url string, o ws.Options, test func(t *testing.T, er
 	})
 }
 
-// TestAnswersThatAreRefused: a client takes nothing but what it has asked for.
-func TestAnswersThatAreRefused(t *testing.T) {
+// TestRefusedResponses checks that a client accepts only what it has offered.
+func TestRefusedResponses(t *testing.T) {
 	const head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ACCEPT\r\n"
 	for _, c := range []struct {
 		name   string
@@ -215,7 +216,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestURLs that are none of a WebSocket fail before anything is sent.
+// TestURLs checks that other URLs fail before anything is sent.
 func TestURLs(t *testing.T) {
 	for _, url := range []string{"http://host/", "ws://", "ws:///path", "ws://host/#fragment", "ws://host/#", "ws://me:secret@host/", "://", "host:80", "ws://ho st/"} {
 		dialBoth(t, url, ws.Options{}, func(t *testing.T, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// inUse is how much memory is.
+// inUse returns the number of bytes in use on the heap.
 func inUse() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -19,16 +19,17 @@ func inUse() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// TestPingFloodIsCutOff: with a second of patience, and without keeping pongs.
+// TestPingFloodIsCutOff checks that the flood ends the connection within a second
+// and that no pongs accumulate.
 func TestPingFloodIsCutOff(t *testing.T) {
-	for _, s := range subjects {
+	for _, s := range implementations {
 		t.Run(s.name, func(t *testing.T) {
 			p := s.open(t, ws.Options{})
 			before := allocated()
-			p.flood(p.frame(fin|ping, strings.Repeat("x", 125)), 20_000) // 2.5 MB, and reads nothing
+			p.flood(p.frame(fin|ping, strings.Repeat("x", 125)), 20_000) // 2.5 MB, while reading nothing
 			p.endWriting()
 			if err := p.end(); codeOf(err) != 1008 {
-				t.Fatalf("it ended with %v", err)
+				t.Fatalf("closed with %v", err)
 			}
 			if grown := allocated() - before; grown > 16<<20 {
 				t.Errorf("%d bytes were allocated", grown)
@@ -37,11 +38,11 @@ func TestPingFloodIsCutOff(t *testing.T) {
 	}
 }
 
-// TestPingsAndNoReading: a peer that wants pongs and does not read them does not keep a
-// reader waiting.
+// TestPingsAndNoReading checks that a peer that sends pings and does not read the
+// pongs cannot delay a reader forever.
 func TestPingsAndNoReading(t *testing.T) {
 	onEvery(t, ws.Options{ControlLimit: 60_000, CloseTimeout: 50 * time.Millisecond}, func(t *testing.T, p *peer) {
-		go func() { // until the other side has had enough
+		go func() { // until the other side closes
 			many := []byte(strings.Repeat(string(p.frame(fin|ping, strings.Repeat("x", 125))), 500))
 			p.flood(many, 10_000)
 		}()
@@ -51,20 +52,20 @@ func TestPingsAndNoReading(t *testing.T) {
 	})
 }
 
-// TestPongFloodIsCutOff: those are not answered, but are work.
+// TestPongFloodIsCutOff: pongs need no answer, but cost time.
 func TestPongFloodIsCutOff(t *testing.T) {
 	onEvery(t, ws.Options{ControlLimit: 10}, func(t *testing.T, p *peer) {
 		p.flood(p.frame(fin|pong, ""), 1000)
 		p.endWriting()
 		if err := p.end(); codeOf(err) != 1008 {
-			t.Fatalf("it ended with %v", err)
+			t.Fatalf("closed with %v", err)
 		}
 	})
 }
 
-// TestEndlessFragments: a message without an end, of empty fragments, of fragments of
-// a byte, or as compressed ones, ends at a limit; memory does not grow with their
-// number.
+// TestEndlessFragments sends messages without an end: of empty fragments, of
+// one-byte fragments, and compressed ones. They end at a limit, and memory does not
+// grow with their number.
 func TestEndlessFragments(t *testing.T) {
 	for name, payload := range map[string]string{"empty": "", "of a byte": "x"} {
 		t.Run(name, func(t *testing.T) {
@@ -80,17 +81,18 @@ func TestEndlessFragments(t *testing.T) {
 				p.flood([]byte(strings.Repeat(string(p.frame(cont, payload)), 1000)), 10)
 				p.endWriting()
 				if err := p.end(); codeOf(err) != 1008 {
-					t.Fatalf("it ended with %v", err)
+					t.Fatalf("closed with %v", err)
 				}
 			})
 		})
 	}
 }
 
-// TestHeadsThatPromiseMuch take no memory before the bytes are there.
-func TestHeadsThatPromiseMuch(t *testing.T) {
+// TestLargeHeads checks that a head that announces a large payload allocates nothing
+// before the payload arrives.
+func TestLargeHeads(t *testing.T) {
 	const conns = 50
-	var all []*ws.Socket // for the loop
+	var all []*ws.Socket // for the loop only
 	var l *loop.Loop
 	ready := make(chan bool)
 	address := serveSockets(t, ws.Options{MessageLimit: 64 << 20}, func() ws.Handler {
@@ -113,19 +115,19 @@ func TestHeadsThatPromiseMuch(t *testing.T) {
 	until(t, l, func() bool {
 		n := 0
 		for _, s := range all {
-			if s.Conn().Info().In > 200 { // the request, and this
+			if s.Conn().Info().In > 200 { // the request, and this frame
 				n++
 			}
 		}
 		return n == conns
 	})
 	if grown := int64(inUse()) - int64(before); grown > 1<<20 {
-		t.Errorf("%d bytes for %d beginnings", grown, conns)
+		t.Errorf("%d bytes for %d incomplete frames", grown, conns)
 	}
 }
 
-// TestPausedReadingIsBounded: for who does not want messages, no more is kept than what
-// came with the last one; also if reading is paused again as soon as it goes on.
+// TestPausedReadingIsBounded checks that a paused Socket buffers no more than
+// arrived with the last message, even if it pauses again right after resuming.
 func TestPausedReadingIsBounded(t *testing.T) {
 	first := true
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
@@ -138,7 +140,7 @@ func TestPausedReadingIsBounded(t *testing.T) {
 	p := socketWith(t, ws.Options{}, h)
 	message := []byte(strings.Repeat(string(p.frame(fin|binry, string(make([]byte, 1<<10)))), 60))
 	before := inUse()
-	p.nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // by then it is stuck
+	p.nc.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // the peer cannot send more by then
 	sent := 0
 	for {
 		n, err := p.nc.Write(message)
@@ -147,6 +149,13 @@ func TestPausedReadingIsBounded(t *testing.T) {
 		}
 	}
 	if grown := int64(inUse()) - int64(before); grown > 1<<20 {
-		t.Errorf("%d bytes were kept of %d", grown, sent)
+		t.Errorf("%d bytes were buffered of %d", grown, sent)
 	}
+}
+
+// allocated returns the number of bytes allocated so far.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }

@@ -20,9 +20,9 @@ import (
 
 const crowdAddress = "SPINDLE_WS_CROWD_ADDRESS"
 
-// TestCrowd is a process of clients; in the tests' own it does nothing. It is told how
-// many there shall be, connects that many, has each shake hands and one message
-// echoed, and answers.
+// TestCrowd is a process of clients; in the tests' own process it does nothing. It
+// reads how many clients to run, connects that many, performs their handshakes,
+// waits for the echo of one message each, and answers.
 func TestCrowd(t *testing.T) {
 	address := os.Getenv(crowdAddress)
 	if address == "" {
@@ -60,10 +60,10 @@ func TestCrowd(t *testing.T) {
 		}
 		fmt.Println("done", len(conns))
 	}
-	os.Exit(0) // and with it all connections
+	os.Exit(0) // closes all connections
 }
 
-// crowd starts that process. Growing has there be so many clients.
+// crowd starts that process. Grow sets the number of clients.
 func crowd(t *testing.T, address string) (grow func(n int)) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrowd$", "-test.timeout=60s")
@@ -97,15 +97,15 @@ func crowd(t *testing.T, address string) (grow func(n int)) {
 			}
 			t.Log(lines.Text())
 		}
-		t.Fatal("the crowd is gone")
+		t.Fatal("the client process has exited")
 	}
 }
 
-// idleBytes is what an idle WebSocket may cost a server, besides the system: the
-// connection, and with pings a timer.
+// idleBytes is what an idle WebSocket may cost a server, besides the system's
+// memory: the connection, and a timer if it pings.
 const idleBytes, idleBytesWithPings = 400, 450
 
-// TestIdleSocketsAreSmall: each has shaken hands and had a message echoed, and waits.
+// TestIdleSocketsAreSmall measures Sockets that have echoed a message and are idle.
 func TestIdleSocketsAreSmall(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// talk are the messages that are echoed between us and others.
+// talk returns the messages that are echoed between our and other implementations.
 func talk() (messages []string) {
 	for _, n := range []int{0, 1, 125, 126, 1000, 65535, 65536, 300_000} {
 		messages = append(messages, large(n))
@@ -22,7 +22,7 @@ func talk() (messages []string) {
 	return append(messages, "κόσμε 😀")
 }
 
-// servers are ours, in each form.
+// servers returns our servers of each kind.
 func servers(t *testing.T, o ws.Options) map[string]string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,8 @@ func servers(t *testing.T, o ws.Options) map[string]string {
 	}
 }
 
-// TestGorillaClient: gorilla's client talks to our servers, plain and compressed.
+// TestGorillaClient connects gorilla's client to our servers, with and without
+// compression.
 func TestGorillaClient(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		for form, address := range servers(t, ws.Options{CompressFrom: 100, Subprotocols: []string{"echo"}}) {
@@ -73,7 +74,8 @@ func TestGorillaClient(t *testing.T) {
 	}
 }
 
-// TestGorillaServer: our clients talk to gorilla's server, plain and compressed.
+// TestGorillaServer connects our clients to gorilla's server, with and without
+// compression.
 func TestGorillaServer(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u := websocket.Upgrader{EnableCompression: true, Subprotocols: []string{"echo"}}
@@ -100,7 +102,7 @@ func TestGorillaServer(t *testing.T) {
 	}
 }
 
-// talkTo has all messages echoed by a server, in both forms of a client.
+// talkTo sends all messages to an echo server, with both kinds of client.
 func talkTo(t *testing.T, url string, o ws.Options) {
 	t.Run("Conn", func(t *testing.T) {
 		if err := spindle.Run(t.Context(), func(ctx context.Context) error {
@@ -110,7 +112,7 @@ func talkTo(t *testing.T, url string, o ws.Options) {
 			}
 			defer c.CloseNow()
 			if c.Subprotocol() != "echo" || c.Compressed() != (o.CompressFrom > 0) {
-				t.Errorf("agreed on %q, compressed %v", c.Subprotocol(), c.Compressed())
+				t.Errorf("negotiated %q, compressed %v", c.Subprotocol(), c.Compressed())
 			}
 			for i, message := range talk() {
 				kind := ws.Text + ws.Kind(i%2)

@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// node is a program that uses Node's ws.
+// node returns a command that runs a program with Node's ws module.
 func node(t *testing.T, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -21,7 +21,7 @@ func node(t *testing.T, program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// haveNode skips a test where Node or its ws is not installed.
+// haveNode skips a test where Node or its ws module is not installed.
 func haveNode(t *testing.T) {
 	t.Helper()
 	if out, err := node(t, "").CombinedOutput(); err != nil {
@@ -29,7 +29,8 @@ func haveNode(t *testing.T) {
 	}
 }
 
-// TestNodeClient: Node's client talks to our servers, plain and compressed.
+// TestNodeClient connects Node's client to our servers, with and without
+// compression.
 func TestNodeClient(t *testing.T) {
 	haveNode(t)
 	for form, address := range servers(t, ws.Options{CompressFrom: 100, Subprotocols: []string{"echo"}}) {
@@ -48,14 +49,15 @@ func TestNodeClient(t *testing.T) {
 					c.on('close', (code) => console.log(at, ponged, code, c.protocol, c.extensions !== ''));
 				`, "ws://"+address+"/", compress).CombinedOutput()
 				if got, want := strings.TrimSpace(string(out)), "7 true 4000 echo "+compress; err != nil || got != want {
-					t.Errorf("it prints %q, %v; want %q", got, err, want)
+					t.Errorf("it printed %q, %v; want %q", got, err, want)
 				}
 			})
 		}
 	}
 }
 
-// TestNodeServer: our clients talk to Node's server, plain and compressed.
+// TestNodeServer connects our clients to Node's server, with and without
+// compression.
 func TestNodeServer(t *testing.T) {
 	haveNode(t)
 	cmd := node(t, `

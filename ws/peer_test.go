@@ -16,17 +16,18 @@ import (
 	"time"
 )
 
-// patience is how long a test waits before the other side counts as stuck.
+// patience is how long a test waits before it fails.
 const patience = 20 * time.Second
 
-// peer is the other side of what is tested. It knows the protocol from its text and
-// uses none of the package: it writes bytes, right or wrong, and reads frames.
+// peer is the other side of a tested implementation. It is written from the
+// protocol's specification and uses nothing of the package: it writes bytes, right
+// or wrong, and reads frames.
 type peer struct {
 	t      *testing.T
 	nc     net.Conn
 	br     *bufio.Reader
-	client bool       // it is one: it masks
-	ended  chan error // what the tested side says at its end
+	client bool       // a client, which masks its frames
+	ended  chan error // the error with which the tested side ends
 }
 
 // First bytes of frames.
@@ -50,7 +51,7 @@ func newPeer(t *testing.T, nc net.Conn, client bool) *peer {
 	return &peer{t: t, nc: nc, br: bufio.NewReaderSize(nc, 64<<10), client: client, ended: make(chan error, 1)}
 }
 
-// frame is a frame as this side has to write it.
+// frame returns a frame as this side has to encode it.
 func (p *peer) frame(first byte, payload string) []byte { return frame(first, payload, p.client) }
 
 func frame(first byte, payload string, masked bool) []byte {
@@ -75,7 +76,7 @@ func frame(first byte, payload string, masked bool) []byte {
 	return b
 }
 
-// send writes frames by one call.
+// send writes frames with one call.
 func (p *peer) send(frames ...[]byte) {
 	p.t.Helper()
 	if _, err := p.nc.Write(bytes.Join(frames, nil)); err != nil {
@@ -83,7 +84,7 @@ func (p *peer) send(frames ...[]byte) {
 	}
 }
 
-// flood writes for as long as the other side takes it.
+// flood writes for as long as the other side accepts it.
 func (p *peer) flood(b []byte, times int) {
 	for range times {
 		if _, err := p.nc.Write(b); err != nil {
@@ -92,7 +93,7 @@ func (p *peer) flood(b []byte, times int) {
 	}
 }
 
-// endWriting lets the other side know that no more will come.
+// endWriting closes the writing side.
 func (p *peer) endWriting() { p.nc.(*net.TCPConn).CloseWrite() }
 
 // dribble writes n bytes at a time.
@@ -142,7 +143,7 @@ func (p *peer) read() (first byte, payload string, err error) {
 	return head[0], string(b), nil
 }
 
-// wants reads a frame, which must be this one.
+// wants reads a frame and compares it.
 func (p *peer) wants(first byte, payload string) {
 	p.t.Helper()
 	f, got, err := p.read()
@@ -163,7 +164,7 @@ func (p *peer) wantsPacked(first byte, message string) {
 	}
 }
 
-// wantsClose reads a Close with this code and then the end.
+// wantsClose reads a Close with this code and then the end of the connection.
 func (p *peer) wantsClose(code int) {
 	p.t.Helper()
 	p.wantsCloseFrame(code)
@@ -184,29 +185,29 @@ func (p *peer) wantsCloseFrame(code int) {
 	}
 }
 
-// wantsEnd closes this side, as a client does only when the server has, and waits for
-// the other to end.
+// wantsEnd waits for the other side to close, and closes this side. A client closes
+// only after the server has.
 func (p *peer) wantsEnd() {
 	p.t.Helper()
 	if !p.client {
 		p.endWriting()
 	}
 	if b, err := p.br.ReadByte(); err == nil {
-		p.t.Fatalf("got %#x, want the end", b)
+		p.t.Fatalf("got %#x, want the end of the connection", b)
 	}
 	p.nc.Close()
 }
 
-// wantsFault is wantsClose, and the tested side must say the same of itself.
+// wantsFault is wantsClose, and the tested side must end with the same code.
 func (p *peer) wantsFault(code int) {
 	p.t.Helper()
 	p.wantsClose(code)
 	if err := p.end(); codeOf(err) != code {
-		p.t.Fatalf("it ended with %v, want %d", err, code)
+		p.t.Fatalf("closed with %v, want %d", err, code)
 	}
 }
 
-// end is how the tested side says that it has ended.
+// end returns the error with which the tested side ends.
 func (p *peer) end() error {
 	p.t.Helper()
 	timer := time.NewTimer(patience)
@@ -215,20 +216,20 @@ func (p *peer) end() error {
 	case err := <-p.ended:
 		return err
 	case <-timer.C:
-		p.t.Fatal("it does not end")
+		p.t.Fatal("the connection does not end")
 		return nil
 	}
 }
 
-// closePayload is a Close's.
+// closePayload returns the payload of a Close.
 func closePayload(code int, reason string) string {
 	return string([]byte{byte(code >> 8), byte(code)}) + reason
 }
 
-// packer is made once, as it is large.
+// packer is shared, because it is large.
 var packer, _ = flate.NewWriter(nil, 6)
 
-// pack compresses a message, by itself.
+// pack compresses a message on its own.
 func pack(message string) string {
 	var b bytes.Buffer
 	w := packer
@@ -246,14 +247,14 @@ func unpack(packed string) string {
 	return string(b)
 }
 
-// request is a handshake's, as a browser sends it.
+// request returns a handshake as a browser sends it.
 func request(host, target string, fields ...string) string {
 	return "GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n" +
 		strings.Join(append(fields, "\r\n"), "\r\n")
 }
 
-// handshake is a client's side of it.
+// handshake performs a client's side of the handshake.
 func (p *peer) handshake(req string) *http.Response {
 	p.t.Helper()
 	p.send([]byte(req))
@@ -264,7 +265,7 @@ func (p *peer) handshake(req string) *http.Response {
 	return res
 }
 
-// welcome is a server's side of the handshake.
+// welcome performs a server's side of the handshake.
 func (p *peer) welcome(fields ...string) *http.Request {
 	p.t.Helper()
 	r, err := http.ReadRequest(p.br)

@@ -17,7 +17,7 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// world is a server of Sockets, on a host of that name, and a client's host.
+// world adds a server of Sockets and a client's host to a simulated world.
 func world(w *sim.World, o ws.Options, handler func() ws.Handler) (server, client *sim.Host) {
 	server, client = w.Host("server"), w.Host("client")
 	server.Serve(func(ctx context.Context) error {
@@ -29,7 +29,7 @@ func world(w *sim.World, o ws.Options, handler func() ws.Handler) (server, clien
 	return server, client
 }
 
-// reach dials until the server is there.
+// reach dials until the server listens.
 func reach(ctx context.Context, o ws.Options) (*ws.Conn, error) {
 	for {
 		c, err := ws.Dial(ctx, "ws://server/", o)
@@ -42,9 +42,9 @@ func reach(ctx context.Context, o ws.Options) (*ws.Conn, error) {
 	}
 }
 
-// TestAPartitionIsNoticedByKeepAlive: both sides ask, get no answer, and give up; in
-// time, and not before.
-func TestAPartitionIsNoticedByKeepAlive(t *testing.T) {
+// TestPartitionIsDetectedByKeepAlive: both sides send pings, get no answer, and fail
+// in time, but not early.
+func TestPartitionIsDetectedByKeepAlive(t *testing.T) {
 	const interval, parted = 30 * time.Second, 10 * time.Minute
 	o := ws.Options{PingInterval: interval, PingTimeout: 10 * time.Second}
 	w := sim.NewWorld(1)
@@ -60,11 +60,11 @@ func TestAPartitionIsNoticedByKeepAlive(t *testing.T) {
 		}
 		_, _, clientSaw = c.Read(ctx)
 		clientAt = w.Now()
-		return spindle.Sleep(ctx, time.Minute) // for the server
+		return spindle.Sleep(ctx, time.Minute) // outlives the server's timeout
 	})
 	w.After(parted, func() {
 		if serverSaw != nil || clientSaw != nil {
-			t.Errorf("gave up while all was well: %v, %v", serverSaw, clientSaw)
+			t.Errorf("failed before the partition: %v, %v", serverSaw, clientSaw)
 		}
 		w.Partition(server, client)
 	})
@@ -81,8 +81,8 @@ func TestAPartitionIsNoticedByKeepAlive(t *testing.T) {
 	}
 }
 
-// TestWhoTalksIsNotPinged: what comes shows that the peer is there.
-func TestWhoTalksIsNotPinged(t *testing.T) {
+// TestActivePeerIsNotPinged: received data shows that the peer is alive.
+func TestActivePeerIsNotPinged(t *testing.T) {
 	w := sim.NewWorld(3)
 	_, client := world(w, ws.Options{PingInterval: 30 * time.Second}, func() ws.Handler { return plainEcho{} })
 	client.Go(func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func TestWhoTalksIsNotPinged(t *testing.T) {
 	}
 }
 
-// reachPlainly connects once the server is there.
+// reachPlainly connects without a handshake once the server listens.
 func reachPlainly(ctx context.Context, address string) (*stream.Conn, error) {
 	for {
 		nc, err := stream.Dial(ctx, "tcp", address)
@@ -128,15 +128,15 @@ func reachPlainly(ctx context.Context, address string) (*stream.Conn, error) {
 	}
 }
 
-// watching is a handler that only waits for the end.
+// watching is a handler that only reports the end.
 type watching struct{ ended func(error) }
 
 func (h *watching) OnOpen(*ws.Socket)                     {}
 func (h *watching) OnMessage(*ws.Socket, ws.Kind, []byte) {}
 func (h *watching) OnClose(_ *ws.Socket, err error)       { h.ended(err) }
 
-// TestAPeerThatDoesNotAnswerAClose is cut off after CloseTimeout, by both forms.
-func TestAPeerThatDoesNotAnswerAClose(t *testing.T) {
+// TestUnansweredClose checks that both kinds of connection close after CloseTimeout.
+func TestUnansweredClose(t *testing.T) {
 	o := ws.Options{CloseTimeout: 7 * time.Second}
 	w := sim.NewWorld(2)
 	var saw error
@@ -145,7 +145,7 @@ func TestAPeerThatDoesNotAnswerAClose(t *testing.T) {
 		return &closing{closed: func() { took = w.Now() }, ended: func(err error) { saw, took = err, w.Now()-took }}
 	})
 	mute := w.Host("mute")
-	mute.Serve(func(ctx context.Context) error { // a server that reads, and says nothing
+	mute.Serve(func(ctx context.Context) error { // a server that reads and sends nothing
 		ln, err := stream.Listen(ctx, "tcp", "0.0.0.0:80")
 		if err != nil {
 			return err
@@ -164,7 +164,7 @@ func TestAPeerThatDoesNotAnswerAClose(t *testing.T) {
 			return err
 		}
 		io.WriteString(nc, request("server", "/"))
-		io.Copy(io.Discard, nc) // until it is cut off
+		io.Copy(io.Discard, nc) // until the other side closes
 		return nc.Close()
 	})
 	client.Go(func(ctx context.Context) error {
@@ -202,7 +202,8 @@ func (h *closing) OnOpen(s *ws.Socket) {
 func (h *closing) OnMessage(*ws.Socket, ws.Kind, []byte) {}
 func (h *closing) OnClose(_ *ws.Socket, err error)       { h.ended(err) }
 
-// TestCloseFromBothSidesAtOnce: each takes the other's Close for the answer.
+// TestCloseFromBothSidesAtOnce checks that each side takes the other's Close for the
+// answer.
 func TestCloseFromBothSidesAtOnce(t *testing.T) {
 	sim.Explore(t, 50, func(w *sim.World) {
 		saw := make([]error, 2)
@@ -233,8 +234,8 @@ func TestCloseFromBothSidesAtOnce(t *testing.T) {
 	})
 }
 
-// TestMessagesThroughABadNetwork: whole, in order, compressed or not, whatever the
-// network does with their bytes.
+// TestMessagesThroughABadNetwork checks that messages arrive whole and in order,
+// compressed or not, whatever the network does with their bytes.
 func TestMessagesThroughABadNetwork(t *testing.T) {
 	sim.Explore(t, 20, func(w *sim.World) {
 		o := ws.Options{CompressFrom: 200, PingInterval: time.Second, PingTimeout: time.Minute}

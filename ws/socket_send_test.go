@@ -12,14 +12,15 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestSlowPeers: what waits for a peer that does not read is bounded. It is cut off,
-// or messages are dropped, as the options have it.
+// TestSlowPeers checks that the data buffered for a peer that does not read is
+// bounded. Depending on the options, the connection is closed or messages are
+// dropped.
 func TestSlowPeers(t *testing.T) {
 	const limit = 256 << 10
 	message := make([]byte, 8<<10)
 	t.Run("cut off", func(t *testing.T) {
 		h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
-			for range 100_000 { // far beyond what sockets hold
+			for range 100_000 { // far more than sockets buffer
 				if err := s.Send(ws.Binary, message); err != nil {
 					if err != ws.ErrSlow {
 						t.Errorf("Send: %v", err)
@@ -27,15 +28,15 @@ func TestSlowPeers(t *testing.T) {
 					return
 				}
 				if s.Unsent() > limit+len(message)+100 {
-					t.Errorf("%d bytes wait", s.Unsent())
+					t.Errorf("%d bytes are unsent", s.Unsent())
 				}
 			}
-			t.Error("never too slow")
+			t.Error("Send never failed")
 		}}
 		p := socketWith(t, ws.Options{UnsentLimit: limit}, h)
 		p.send(p.frame(fin|text, "go"))
 		if err := p.end(); err != ws.ErrSlow {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("closed with %v", err)
 		}
 	})
 	t.Run("drop", func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestSlowPeers(t *testing.T) {
 				sent++
 			}
 			if err := s.Send(ws.Binary, message); err != ws.ErrSlow || s.Unsent() > limit+len(message)+100 {
-				t.Errorf("Send: %v, %d bytes wait", err, s.Unsent())
+				t.Errorf("Send: %v, %d bytes are unsent", err, s.Unsent())
 			}
 		}}
 		open, drained := make(chan *ws.Socket, 1), make(chan *ws.Socket, 1)
@@ -55,27 +56,28 @@ func TestSlowPeers(t *testing.T) {
 		s := <-open
 		until(t, s.Loop(), s.Full)
 		p.send(p.frame(fin|ping, "waits"), p.frame(fin|ping, "too"))
-		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, behind all messages
+		for first, n := byte(0), 0; first != fin|pong; n++ { // the last ping is answered, after all messages
 			f, payload, err := p.read()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if first = f; f == fin|pong && (payload != "too" || n != sent) {
-				t.Errorf("a pong with %q behind %d messages of %d", payload, n, sent)
+				t.Errorf("a pong with %q after %d messages of %d", payload, n, sent)
 			}
 		}
 		<-drained
 		on(t, s.Loop(), func() {
 			if s.Full() {
-				t.Error("full after OnDrain")
+				t.Error("Full is true after OnDrain")
 			}
 		})
 		bye(p)
 	})
 }
 
-// TestAPeerThatEndsAndDoesNotRead is not kept for what it does not take.
-func TestAPeerThatEndsAndDoesNotRead(t *testing.T) {
+// TestPeerEndsWithoutReading checks that a peer that ends and reads nothing does not
+// keep the connection open.
+func TestPeerEndsWithoutReading(t *testing.T) {
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
 		for s.Unsent() < 512<<10 {
 			s.Send(ws.Binary, make([]byte, 8<<10))
@@ -85,12 +87,13 @@ func TestAPeerThatEndsAndDoesNotRead(t *testing.T) {
 	p.send(p.frame(fin|text, "go"))
 	p.endWriting()
 	if err := p.end(); err != io.ErrUnexpectedEOF {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("closed with %v", err)
 	}
 }
 
-// TestAHandlerThatAppends to a message does not write into the next one.
-func TestAHandlerThatAppends(t *testing.T) {
+// TestHandlerAppendsToMessage checks that appending to a message does not overwrite
+// the next one.
+func TestHandlerAppendsToMessage(t *testing.T) {
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
 		s.Send(kind, append(message, "!!!!!!!!"...))
 	}}
@@ -117,8 +120,8 @@ func drainingSocket(t *testing.T, o ws.Options, h *socketEcho, drained chan *ws.
 	return p
 }
 
-// TestPrepared: one message for plain, compressing and small-windowed clients, of
-// each size.
+// TestPrepared sends one message of each size to clients without compression, with
+// it, and with a small window.
 func TestPrepared(t *testing.T) {
 	var all []*ws.Socket
 	ready := make(chan *loop.Loop, 1)
@@ -141,9 +144,9 @@ func TestPrepared(t *testing.T) {
 	l := <-ready
 	for _, n := range []int{0, 5, 99, 100, 5000, 100_000} {
 		message := large(n)
-		lent := []byte(message)
-		m := ws.Prepare(ws.Text, lent)
-		clear(lent) // it is ours again
+		owned := []byte(message)
+		m := ws.Prepare(ws.Text, owned)
+		clear(owned) // Prepare must not keep it
 		on(t, l, func() {
 			for _, s := range all {
 				if err := errors.Join(s.SendPrepared(m), s.SendPrepared(m), s.Send(ws.Text, []byte(message))); err != nil {

@@ -2,8 +2,6 @@ package ws_test
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -11,11 +9,10 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
 
-// socketWith opens a server's Socket with a handler, and its peer.
+// socketWith opens a server's Socket with a handler and returns its peer.
 func socketWith(t *testing.T, o ws.Options, h *socketEcho) *peer {
 	t.Helper()
 	h.t, h.ended = t, make(chan error, 1)
@@ -24,7 +21,7 @@ func socketWith(t *testing.T, o ws.Options, h *socketEcho) *peer {
 	return p
 }
 
-// on runs fn on the loop of a Socket and waits for it.
+// on runs fn on the loop and waits for it.
 func on(t testing.TB, l *loop.Loop, fn func()) {
 	t.Helper()
 	done := make(chan bool)
@@ -37,7 +34,7 @@ func on(t testing.TB, l *loop.Loop, fn func()) {
 	<-done
 }
 
-// TestUpgradeWithEarlyData: frames that come in one packet with the request.
+// TestUpgradeWithEarlyData sends frames in one packet with the request.
 func TestUpgradeWithEarlyData(t *testing.T) {
 	for _, s := range []func() string{
 		func() string { return serveSockets(t, ws.Options{}, func() ws.Handler { return plainEcho{} }) },
@@ -62,8 +59,8 @@ func TestUpgradeWithEarlyData(t *testing.T) {
 	}
 }
 
-// TestPauseReading: no message comes while reading is paused, not even one that is
-// here already; all come afterwards, in order.
+// TestPauseReading checks that no message is delivered while reading is paused, not
+// even one already received. All are delivered afterwards, in order.
 func TestPauseReading(t *testing.T) {
 	var socket *ws.Socket
 	var got []string
@@ -97,10 +94,10 @@ func TestPauseReading(t *testing.T) {
 	bye(p)
 }
 
-// TestAClosedSocketLeavesNoTimer, neither of its pings nor of its end.
-func TestAClosedSocketLeavesNoTimer(t *testing.T) {
+// TestClosedSocketLeavesNoTimer covers the timers for pings and for closing.
+func TestClosedSocketLeavesNoTimer(t *testing.T) {
 	var l *loop.Loop
-	var interval time.Duration // for the loop
+	var interval time.Duration // for the loop only
 	ended := make(chan error, 1)
 	address := serveSockets(t, ws.Options{}, func() ws.Handler {
 		return &socketEcho{t: t, ended: ended, onOpen: func(s *ws.Socket) {
@@ -116,15 +113,16 @@ func TestAClosedSocketLeavesNoTimer(t *testing.T) {
 		on(t, l, func() {
 			n := l.Stats().Timers
 			if interval > 0 && n > timers {
-				t.Errorf("%d timers left, %d before", n, timers)
+				t.Errorf("%d timers remain, %d before", n, timers)
 			}
 			timers, interval = n, time.Hour
 		})
 	}
 }
 
-// TestAbortWithinAMessage: the next one, which is here already, is not handed over.
-func TestAbortWithinAMessage(t *testing.T) {
+// TestAbortDuringMessage checks that the next message, already received, is not
+// delivered.
+func TestAbortDuringMessage(t *testing.T) {
 	n := 0
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
 		if n++; n > 1 {
@@ -138,11 +136,12 @@ func TestAbortWithinAMessage(t *testing.T) {
 	p := socketWith(t, ws.Options{}, h)
 	p.send(p.frame(fin|text, "1"), p.frame(fin|text, "2"))
 	if err := p.end(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("closed with %v", err)
 	}
 }
 
-// TestPauseAfterClose does not keep the peer's Close from being read.
+// TestPauseAfterClose checks that pausing does not keep the peer's Close from being
+// read.
 func TestPauseAfterClose(t *testing.T) {
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, message []byte) {
 		s.Close(4000, "")
@@ -154,11 +153,11 @@ func TestPauseAfterClose(t *testing.T) {
 	p.send(p.frame(fin|clos, closePayload(4000, "")))
 	p.wantsEnd()
 	if err := p.end(); codeOf(err) != 4000 {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("closed with %v", err)
 	}
 }
 
-// TestAbortAfterResume: what was kept is not handed over any more.
+// TestAbortAfterResume checks that buffered messages are not delivered.
 func TestAbortAfterResume(t *testing.T) {
 	h := &socketEcho{}
 	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
@@ -174,11 +173,11 @@ func TestAbortAfterResume(t *testing.T) {
 	p := socketWith(t, ws.Options{}, h)
 	p.send(p.frame(fin|text, "pause"), p.frame(fin|text, "2"))
 	if err := p.end(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("closed with %v", err)
 	}
 }
 
-// until waits for a condition of the loop's, turn after turn.
+// until checks a condition on the loop in each turn until it holds.
 func until(t testing.TB, l *loop.Loop, condition func() bool) {
 	t.Helper()
 	done := make(chan bool)
@@ -196,7 +195,8 @@ func until(t testing.TB, l *loop.Loop, condition func() bool) {
 	<-done
 }
 
-// TestCloseWhilePaused: the peer's Close is read although nobody wants messages.
+// TestCloseWhilePaused checks that the peer's Close is read although reading is
+// paused.
 func TestCloseWhilePaused(t *testing.T) {
 	h := &socketEcho{}
 	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
@@ -222,61 +222,12 @@ func TestCloseWhilePaused(t *testing.T) {
 	p.send(p.frame(fin|clos, closePayload(4000, "")))
 	p.wantsEnd()
 	if err := p.end(); codeOf(err) != 4000 {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("closed with %v", err)
 	}
 }
 
-// TestHandlersThatPanic lose their connection, are told of its end, and the loop goes
-// on if it is told to.
-func TestHandlersThatPanic(t *testing.T) {
-	told := make(chan string, 10)
-	l, err := loop.New(loop.Options{Watchdog: -1, OnPanic: func(p *loop.PanicError) error {
-		told <- fmt.Sprint(p.Value)
-		return nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &socketEcho{t: t, ended: make(chan error, 1)}
-	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
-		if s.PauseReading(); string(message) == "later" {
-			s.ResumeReading()
-			h.onMessage = func(*ws.Socket, ws.Kind, []byte) { panic("later") }
-			return
-		}
-		panic("at once")
-	}
-	sv, err := (&web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.opened, h.closed = 0, 0
-		ws.Upgrade(w, r, h, ws.Options{})
-	}))}).Listen(l, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- l.Run(t.Context()) }()
-	defer func() {
-		l.Stop()
-		<-done
-		l.Close()
-	}()
-	for _, when := range []string{"at once", "later"} {
-		p := join(t, sv.Addr().String(), ws.Options{})
-		p.send(p.frame(fin|text, when), p.frame(fin|text, "x"))
-		if b, err := io.ReadAll(p.br); len(b) > 0 {
-			t.Errorf("%q, %v", b, err)
-		}
-		if got := <-told; got != when {
-			t.Errorf("OnPanic was told of %q, not %q", got, when)
-		}
-		if err := <-h.ended; err == nil {
-			t.Error("no reason")
-		}
-	}
-}
-
-// TestWhatMayNotBeSent: misuse does not reach the peer.
-func TestWhatMayNotBeSent(t *testing.T) {
+// TestInvalidSends checks that misuse does not reach the peer.
+func TestInvalidSends(t *testing.T) {
 	h := &socketEcho{}
 	h.onMessage = func(s *ws.Socket, kind ws.Kind, message []byte) {
 		for _, code := range []ws.Code{0, 999, 1004, 1006, 1015, 2000, 5000} {

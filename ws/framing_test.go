@@ -8,14 +8,15 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// aCase is something a peer does to a side that sends back every message.
-type aCase struct {
+// peerCase is what a peer does to an implementation that echoes every message. The
+// cases follow the sections of the Autobahn test suite.
+type peerCase struct {
 	name string
 	do   func(p *peer)
 }
 
-// run has every case tried on every form, servers and clients.
-func run(t *testing.T, o ws.Options, cases []aCase) {
+// run runs every case on every implementation, servers and clients.
+func run(t *testing.T, o ws.Options, cases []peerCase) {
 	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -24,17 +25,17 @@ func run(t *testing.T, o ws.Options, cases []aCase) {
 	}
 }
 
-// bye ends a conversation in order.
+// bye closes a connection in order.
 func bye(p *peer) {
 	p.t.Helper()
 	p.send(p.frame(fin|clos, closePayload(1000, "")))
 	p.wantsClose(1000)
 	if err := p.end(); codeOf(err) != 1000 {
-		p.t.Fatalf("it ended with %v", err)
+		p.t.Fatalf("closed with %v", err)
 	}
 }
 
-// comesBack has a message sent and received.
+// comesBack sends a message and checks its echo.
 func comesBack(p *peer, op byte, message string) {
 	p.t.Helper()
 	p.send(p.frame(fin|op, message))
@@ -42,24 +43,24 @@ func comesBack(p *peer, op byte, message string) {
 }
 
 // Section 1: messages of every length, in one frame.
-func TestCasesFraming(t *testing.T) {
-	var cases []aCase
+func TestFraming(t *testing.T) {
+	var cases []peerCase
 	for name, op := range map[string]byte{"text": text, "binary": binry} {
 		for _, n := range []int{0, 1, 125, 126, 127, 128, 65535, 65536} {
-			cases = append(cases, aCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
 				comesBack(p, op, strings.Repeat("*", n))
 				bye(p)
 			}})
 		}
-		cases = append(cases, aCase{name + " in pieces of 997 bytes", func(p *peer) {
+		cases = append(cases, peerCase{name + " in pieces of 997 bytes", func(p *peer) {
 			p.dribble(997, p.frame(fin|op, strings.Repeat("*", 65536)))
 			p.wants(fin|op, strings.Repeat("*", 65536))
 			bye(p)
-		}}, aCase{name + " byte by byte", func(p *peer) {
+		}}, peerCase{name + " byte by byte", func(p *peer) {
 			p.dribble(1, p.frame(fin|op, strings.Repeat("*", 300)))
 			p.wants(fin|op, strings.Repeat("*", 300))
 			bye(p)
-		}}, aCase{name + ", several in one packet", func(p *peer) {
+		}}, peerCase{name + ", several in one packet", func(p *peer) {
 			p.send(p.frame(fin|op, "one"), p.frame(fin|op, ""), p.frame(fin|op, "three"))
 			p.wants(fin|op, "one")
 			p.wants(fin|op, "")
@@ -70,19 +71,19 @@ func TestCasesFraming(t *testing.T) {
 	run(t, ws.Options{}, cases)
 }
 
-// Section 2: pings are answered with what they carry, pongs are not.
-func TestCasesPings(t *testing.T) {
-	var cases []aCase
+// Section 2: pings are answered with their payload, pongs are not answered.
+func TestPings(t *testing.T) {
+	var cases []peerCase
 	for name, payload := range map[string]string{"empty": "", "text": "Hello", "binary": "\x00\xff\xfe\xfd", "125 bytes": strings.Repeat("\xfe", 125)} {
-		cases = append(cases, aCase{"a ping, " + name, func(p *peer) {
+		cases = append(cases, peerCase{"a ping, " + name, func(p *peer) {
 			p.send(p.frame(fin|ping, payload))
 			p.wants(fin|pong, payload)
 			bye(p)
-		}}, aCase{"a ping byte by byte, " + name, func(p *peer) {
+		}}, peerCase{"a ping byte by byte, " + name, func(p *peer) {
 			p.dribble(1, p.frame(fin|ping, payload))
 			p.wants(fin|pong, payload)
 			bye(p)
-		}}, aCase{"a pong that nobody asked for, " + name, func(p *peer) {
+		}}, peerCase{"an unsolicited pong, " + name, func(p *peer) {
 			p.send(p.frame(fin|pong, payload), p.frame(fin|ping, "then"))
 			p.wants(fin|pong, "then")
 			bye(p)
@@ -100,36 +101,36 @@ func TestCasesPings(t *testing.T) {
 		}
 		bye(p)
 	}
-	cases = append(cases, aCase{"a ping of 126 bytes", func(p *peer) {
+	cases = append(cases, peerCase{"a ping of 126 bytes", func(p *peer) {
 		p.send(p.frame(fin|ping, strings.Repeat("\xfe", 126)))
 		p.wantsFault(1002)
-	}}, aCase{"ten pings", func(p *peer) {
+	}}, peerCase{"ten pings", func(p *peer) {
 		p.send(ten(p)...)
 		wantTen(p)
-	}}, aCase{"ten pings byte by byte", func(p *peer) {
+	}}, peerCase{"ten pings byte by byte", func(p *peer) {
 		p.dribble(1, ten(p)...)
 		wantTen(p)
 	}})
 	run(t, ws.Options{}, cases)
 }
 
-// Section 3: bits that mean nothing must not be set.
-func TestCasesReservedBits(t *testing.T) {
-	var cases []aCase
+// Section 3: reserved bits must not be set.
+func TestReservedBits(t *testing.T) {
+	var cases []peerCase
 	for bits := byte(rsv3); bits <= rsv1|rsv2|rsv3; bits += rsv3 {
 		name := fmt.Sprintf("bits %03b", bits>>4)
-		cases = append(cases, aCase{name + " in a text", func(p *peer) {
+		cases = append(cases, peerCase{name + " in a text", func(p *peer) {
 			p.send(p.frame(fin|bits|text, "*"))
 			p.wantsFault(1002)
-		}}, aCase{name + " in a message after a good one", func(p *peer) {
+		}}, peerCase{name + " in a message after a good one", func(p *peer) {
 			p.send(p.frame(fin|text, "good"), p.frame(fin|bits|binry, "*"), p.frame(fin|ping, ""))
 			p.wants(fin|text, "good")
 			p.wantsFault(1002)
-		}}, aCase{name + " in a ping, byte by byte", func(p *peer) {
+		}}, peerCase{name + " in a ping, byte by byte", func(p *peer) {
 			p.dribble(1, p.frame(fin|text, "good"), p.frame(fin|bits|ping, "*")[:2])
 			p.wants(fin|text, "good")
 			p.wantsFault(1002)
-		}}, aCase{name + " in a Close", func(p *peer) {
+		}}, peerCase{name + " in a Close", func(p *peer) {
 			p.send(p.frame(fin|bits|clos, closePayload(1000, "")))
 			p.wantsFault(1002)
 		}})
@@ -137,18 +138,18 @@ func TestCasesReservedBits(t *testing.T) {
 	run(t, ws.Options{}, cases)
 }
 
-// Section 4: operations that do not exist.
-func TestCasesOpcodes(t *testing.T) {
-	var cases []aCase
+// Section 4: undefined opcodes.
+func TestOpcodes(t *testing.T) {
+	var cases []peerCase
 	for _, op := range []byte{3, 4, 5, 6, 7, 11, 12, 13, 14, 15} {
-		cases = append(cases, aCase{fmt.Sprintf("opcode %d", op), func(p *peer) {
+		cases = append(cases, peerCase{fmt.Sprintf("opcode %d", op), func(p *peer) {
 			p.send(p.frame(fin|op, ""))
 			p.wantsFault(1002)
-		}}, aCase{fmt.Sprintf("opcode %d with payload, after a message", op), func(p *peer) {
+		}}, peerCase{fmt.Sprintf("opcode %d with payload, after a message", op), func(p *peer) {
 			p.send(p.frame(fin|text, "good"), p.frame(fin|op, "*"), p.frame(fin|ping, ""))
 			p.wants(fin|text, "good")
 			p.wantsFault(1002)
-		}}, aCase{fmt.Sprintf("opcode %d byte by byte", op), func(p *peer) {
+		}}, peerCase{fmt.Sprintf("opcode %d byte by byte", op), func(p *peer) {
 			p.dribble(1, p.frame(fin|text, "good"), p.frame(fin|op, "*")[:2])
 			p.wants(fin|text, "good")
 			p.wantsFault(1002)
@@ -158,7 +159,7 @@ func TestCasesOpcodes(t *testing.T) {
 }
 
 // Section 5: messages in fragments, with control frames between them.
-func TestCasesFragmentation(t *testing.T) {
+func TestFragmentation(t *testing.T) {
 	fragments := func(p *peer) [][]byte {
 		return [][]byte{
 			p.frame(text, "fragment1"), p.frame(fin|ping, "between"), p.frame(cont, "fragment2"), p.frame(cont, ""),
@@ -171,13 +172,13 @@ func TestCasesFragmentation(t *testing.T) {
 		p.wants(fin|text, "fragment1fragment2fragment3fragment4")
 		bye(p)
 	}
-	wrong := func(name string, frames func(p *peer) [][]byte) aCase {
-		return aCase{name, func(p *peer) {
+	wrong := func(name string, frames func(p *peer) [][]byte) peerCase {
+		return peerCase{name, func(p *peer) {
 			p.send(frames(p)...)
 			p.wantsFault(1002)
 		}}
 	}
-	run(t, ws.Options{}, []aCase{
+	run(t, ws.Options{}, []peerCase{
 		wrong("a ping in fragments", func(p *peer) [][]byte { return [][]byte{p.frame(ping, "a"), p.frame(fin|cont, "b")} }),
 		wrong("a pong in fragments", func(p *peer) [][]byte { return [][]byte{p.frame(pong, "a"), p.frame(fin|cont, "b")} }),
 		wrong("a Close in fragments", func(p *peer) [][]byte { return [][]byte{p.frame(clos, "")} }),
@@ -222,11 +223,12 @@ func TestCasesFragmentation(t *testing.T) {
 	})
 }
 
-// TestUnmaskedClientFramesAreRefused, and so are masked ones of a server; of every kind.
+// TestUnmaskedClientFramesAreRefused also checks that masked frames of a server are
+// refused; all types of frames.
 func TestUnmaskedClientFramesAreRefused(t *testing.T) {
-	var cases []aCase
+	var cases []peerCase
 	for name, first := range map[string]byte{"text": fin | text, "binary": fin | binry, "a fragment": text, "a ping": fin | ping, "a Close": fin | clos} {
-		cases = append(cases, aCase{name, func(p *peer) {
+		cases = append(cases, peerCase{name, func(p *peer) {
 			p.send(frame(first, "", !p.client))
 			p.wantsFault(1002)
 		}})
@@ -234,12 +236,13 @@ func TestUnmaskedClientFramesAreRefused(t *testing.T) {
 	run(t, ws.Options{}, cases)
 }
 
-// TestOversizedControlFramesAreRefused by their heads, whatever form the length has.
+// TestOversizedControlFramesAreRefused checks that the head suffices for that, in
+// every encoding of the length.
 func TestOversizedControlFramesAreRefused(t *testing.T) {
-	var cases []aCase
+	var cases []peerCase
 	for name, op := range map[string]byte{"a ping": ping, "a pong": pong, "a Close": clos} {
 		for _, n := range []int{126, 65536} {
-			cases = append(cases, aCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
 				p.send(p.frame(fin|op, strings.Repeat("x", n))[:2])
 				p.wantsFault(1002)
 			}})

@@ -16,14 +16,15 @@ import (
 
 func codeOf(err error) int { return int(ws.CodeOf(err)) }
 
-// subject is something that sends back every message, in one of the forms.
-type subject struct {
+// implementation is one of the kinds of server or client, with an echo of every
+// message.
+type implementation struct {
 	name string
-	// open starts it and returns its peer, with the handshake done.
+	// open starts it and returns its peer after the handshake.
 	open func(t *testing.T, o ws.Options) *peer
 }
 
-var subjects = []subject{
+var implementations = []implementation{
 	{"socket server", openSocketServer},
 	{"conn server", openConnServer},
 	{"conn server of web", openWebConnServer},
@@ -32,17 +33,17 @@ var subjects = []subject{
 	{"conn client", openConnClient},
 }
 
-// onEvery runs a test with each of them.
+// onEvery runs a test with each implementation.
 func onEvery(t *testing.T, o ws.Options, test func(t *testing.T, p *peer)) {
 	t.Helper()
-	for _, s := range subjects {
+	for _, s := range implementations {
 		t.Run(s.name, func(t *testing.T) { test(t, s.open(t, o)) })
 	}
 }
 
 const deflateOffer = "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 
-// join is a client's handshake with a server.
+// join performs a client's handshake with a server.
 func join(t *testing.T, address string, o ws.Options) *peer {
 	t.Helper()
 	nc, err := net.Dial("tcp", address)
@@ -82,7 +83,7 @@ func steady(t testing.TB, prepare func(l *loop.Loop)) *loop.Loop {
 	return l
 }
 
-// socketEcho is an echo by callbacks. Functions that are not nil take over.
+// socketEcho is an echo handler. Functions that are not nil replace its methods.
 type socketEcho struct {
 	t         testing.TB
 	ended     chan error
@@ -130,7 +131,7 @@ func openSocketServer(t *testing.T, o ws.Options) *peer {
 	return p
 }
 
-// serveSockets is a server of Sockets, and its address.
+// serveSockets starts a server of Sockets and returns its address.
 func serveSockets(t testing.TB, o ws.Options, handler func() ws.Handler) (address string) {
 	t.Helper()
 	return serve(t, web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +139,7 @@ func serveSockets(t testing.TB, o ws.Options, handler func() ws.Handler) (addres
 	})))
 }
 
-// serve is a web.Server on a loop of its own, and its address.
+// serve starts a web.Server on a loop of its own and returns its address.
 func serve(t testing.TB, h http.Handler) (address string) {
 	t.Helper()
 	var sv *web.Service
@@ -183,7 +184,7 @@ func openConnServer(t *testing.T, o ws.Options) *peer {
 	return p
 }
 
-// echoHandler is an echo on a goroutine of the server.
+// echoHandler echoes on a goroutine of the server.
 func echoHandler(o ws.Options, ended chan<- error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := ws.Accept(w, r, o)
@@ -230,7 +231,7 @@ func openTaskServer(t *testing.T, o ws.Options) *peer {
 	return p
 }
 
-// inTask runs a task in the background. It must have ended, without an error, when
+// inTask runs a task in the background. The task must end without an error before
 // the test ends.
 func inTask(t testing.TB, fn func(ctx context.Context) error) {
 	t.Helper()
@@ -247,7 +248,7 @@ func inTask(t testing.TB, fn func(ctx context.Context) error) {
 	})
 }
 
-// awaitClient accepts what is tested, and shakes hands with it.
+// awaitClient accepts the tested client and performs the handshake.
 func awaitClient(t *testing.T, ln net.Listener, o ws.Options, ended chan error) *peer {
 	t.Helper()
 	nc, err := ln.Accept()

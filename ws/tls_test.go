@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestSecured: wss in both forms.
-func TestSecured(t *testing.T) {
+// TestTLS dials "wss" with both kinds of client.
+func TestTLS(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, err := ws.Accept(w, r, ws.Options{}); err == nil {
 			echo(context.Background(), c)
@@ -58,7 +58,7 @@ func TestSecured(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
-	t.Run("a stranger", func(t *testing.T) {
+	t.Run("unknown authority", func(t *testing.T) {
 		dialBoth(t, url, ws.Options{}, func(t *testing.T, err error) {
 			if err == nil || ws.CodeOf(err) != ws.AbnormalClosure {
 				t.Errorf("%v", err)
@@ -67,9 +67,9 @@ func TestSecured(t *testing.T) {
 	})
 }
 
-// TestSecuredServer: both forms of a server, on a web.Server with TLS, talk to both
-// forms of a client.
-func TestSecuredServer(t *testing.T) {
+// TestTLSServer connects both kinds of client to both kinds of server, on a
+// web.Server with TLS.
+func TestTLSServer(t *testing.T) {
 	issuer := httptest.NewTLSServer(nil)
 	defer issuer.Close()
 	roots := x509.NewCertPool()

@@ -12,39 +12,39 @@ import (
 
 var packing = ws.Options{CompressFrom: 1, MessageLimit: 4 << 20}
 
-// Section 12: compressed messages of every sort.
-func TestCasesCompression(t *testing.T) {
-	var cases []aCase
+// Section 12 of the Autobahn test suite: compressed messages of every kind.
+func TestCompressedMessages(t *testing.T) {
+	var cases []peerCase
 	for name, op := range map[string]byte{"text": text, "binary": binry} {
 		for _, n := range loads([]int{1, 1024, 16, 64, 256, 4096, 8192, 32768, 131072, 1 << 20}) {
-			cases = append(cases, aCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("%s of %d bytes", name, n), func(p *peer) {
 				message := large(n)
 				p.send(p.frame(fin|rsv1|op, pack(message)))
 				p.wantsPacked(fin|op, message)
 				bye(p)
 			}})
 		}
-		cases = append(cases, aCase{name + ", compressed and in fragments", func(p *peer) {
+		cases = append(cases, peerCase{name + ", compressed and in fragments", func(p *peer) {
 			message := large(64 << 10)
 			p.send(fragmented(p, rsv1|op, pack(message), 1000)...)
 			p.wantsPacked(fin|op, message)
 			bye(p)
-		}}, aCase{name + ", 60 messages", func(p *peer) {
+		}}, peerCase{name + ", 60 messages", func(p *peer) {
 			for i := range 60 {
 				message := fmt.Sprint(i, large(i*10))
 				p.send(p.frame(fin|rsv1|op, pack(message)))
 				p.wantsPacked(fin|op, message)
 			}
 			bye(p)
-		}}, aCase{name + ", not compressed, as a sender may choose", func(p *peer) {
+		}}, peerCase{name + ", not compressed, as a sender may choose", func(p *peer) {
 			p.send(p.frame(fin|op, "plain"))
 			p.wantsPacked(fin|op, "plain")
 			bye(p)
-		}}, aCase{name + ", empty", func(p *peer) {
+		}}, peerCase{name + ", empty", func(p *peer) {
 			p.send(p.frame(fin|rsv1|op, "\x00"))
 			p.wants(fin|op, "")
 			bye(p)
-		}}, aCase{name + ", control frames between", func(p *peer) {
+		}}, peerCase{name + ", control frames between", func(p *peer) {
 			packed := pack("fragmented")
 			p.send(p.frame(rsv1|op, packed[:3]), p.frame(fin|ping, "x"), p.frame(fin|cont, packed[3:]))
 			p.wants(fin|pong, "x")
@@ -52,32 +52,32 @@ func TestCasesCompression(t *testing.T) {
 			bye(p)
 		}})
 	}
-	cases = append(cases, aCase{"a final block", func(p *peer) {
+	cases = append(cases, peerCase{"a final block", func(p *peer) {
 		p.send(p.frame(fin|rsv1|text, "\xf3\x48\xcd\xc9\xc9\x07\x00\x00"))
 		p.wantsPacked(fin|text, "Hello")
 		bye(p)
-	}}, aCase{"nonsense", func(p *peer) {
+	}}, peerCase{"nonsense", func(p *peer) {
 		p.send(p.frame(fin|rsv1|text, "\xff\xff\xff\xff"))
 		p.wantsFault(1007)
-	}}, aCase{"inflates to what is not UTF-8", func(p *peer) {
+	}}, peerCase{"inflates to what is not UTF-8", func(p *peer) {
 		p.send(p.frame(fin|rsv1|text, pack("caf\xe9")))
 		p.wantsFault(1007)
-	}}, aCase{"the bit in a continuation", func(p *peer) {
+	}}, peerCase{"the bit in a continuation", func(p *peer) {
 		packed := pack("fragmented")
 		p.send(p.frame(rsv1|text, packed[:3]), p.frame(fin|rsv1|cont, packed[3:]))
 		p.wantsFault(1002)
-	}}, aCase{"the bit in a ping", func(p *peer) {
+	}}, peerCase{"the bit in a ping", func(p *peer) {
 		p.send(p.frame(fin|rsv1|ping, ""))
 		p.wantsFault(1002)
 	}})
 	run(t, packing, cases)
 }
 
-// TestCompressionBombIsCutOff: what inflates to more than a message may have ends the
-// connection; compressed bytes count too.
+// TestCompressionBombIsCutOff checks that a message that inflates beyond the limit
+// ends the connection. Compressed bytes count, too.
 func TestCompressionBombIsCutOff(t *testing.T) {
 	bomb := pack(string(make([]byte, 16<<20)))
-	for _, s := range subjects {
+	for _, s := range implementations {
 		t.Run(s.name, func(t *testing.T) {
 			before := allocated()
 			p := s.open(t, ws.Options{CompressFrom: 1, MessageLimit: 1 << 20})
@@ -90,8 +90,8 @@ func TestCompressionBombIsCutOff(t *testing.T) {
 	}
 }
 
-// Section 13: what a server answers to offers.
-func TestCasesCompressionOffers(t *testing.T) {
+// Section 13: a server's response to offers.
+func TestCompressionOffers(t *testing.T) {
 	const plain = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	address := serveSockets(t, packing, func() ws.Handler { return &socketEcho{t: t, ended: make(chan error, 1)} })
 	for _, c := range []struct{ offer, answer string }{
@@ -141,8 +141,9 @@ func TestCasesCompressionOffers(t *testing.T) {
 	}
 }
 
-// TestASmallWindowIsKept: what repeats farther back than the window is sent again.
-func TestASmallWindowIsKept(t *testing.T) {
+// TestSmallWindow checks that the compressor refers no farther back than the
+// negotiated window.
+func TestSmallWindow(t *testing.T) {
 	noise := make([]byte, 1000)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range noise {
@@ -164,8 +165,8 @@ func TestASmallWindowIsKept(t *testing.T) {
 	}
 }
 
-// FuzzNegotiation: whatever a client offers, a server's answer is one that clients
-// take, and no larger window than was asked for.
+// FuzzNegotiation checks that a server's response to any offer is acceptable to
+// clients, with no larger window than requested.
 func FuzzNegotiation(f *testing.F) {
 	for _, offer := range []string{
 		"permessage-deflate; client_max_window_bits", `permessage-deflate; server_max_window_bits="9", x; y=1`,
@@ -176,10 +177,10 @@ func FuzzNegotiation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, offer string) {
 		answer, err := ws.Negotiate(offer)
 		if answer != "" && err != nil {
-			t.Errorf("%q is answered with %q, which is refused: %v", offer, answer, err)
+			t.Errorf("the response to %q is %q, which is refused: %v", offer, answer, err)
 		}
 		if answer != "" && !strings.Contains(offer, "permessage-deflate") {
-			t.Errorf("%q is answered with %q", offer, answer)
+			t.Errorf("the response to %q is %q", offer, answer)
 		}
 	})
 }

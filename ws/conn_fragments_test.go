@@ -14,7 +14,8 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// TestReaderAndWriter: a large message in pieces, both ways; a part of one is skipped.
+// TestReaderAndWriter transfers a large message in fragments, in both directions,
+// and skips the rest of one.
 func TestReaderAndWriter(t *testing.T) {
 	for name, o := range map[string]ws.Options{"plain": {MessageLimit: 8 << 20}, "compressing": {MessageLimit: 8 << 20, CompressFrom: 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +36,7 @@ func TestReaderAndWriter(t *testing.T) {
 						return err
 					}
 					if _, err := w.Write([]byte("x")); err == nil || w.Close() == nil {
-						return errors.New("a Writer is used after Close")
+						return errors.New("a closed Writer accepted a Write")
 					}
 					for range 3 {
 						if err := client.Write(ctx, ws.Text, message); err != nil {
@@ -67,7 +68,7 @@ func TestReaderAndWriter(t *testing.T) {
 						return fmt.Errorf("after a part: %d bytes: %w", len(got), err)
 					}
 					if _, err := io.Copy(io.Discard, skipped); err == nil {
-						return errors.New("a message that was skipped can be read")
+						return errors.New("a skipped message can be read")
 					}
 					if kind, got, err := server.Read(ctx); kind != ws.Binary || string(got) != "last" {
 						return fmt.Errorf("%v %q: %w", kind, got, err)
@@ -79,7 +80,7 @@ func TestReaderAndWriter(t *testing.T) {
 	}
 }
 
-// TestReaderOfABomb: the limit holds for what is inflated as it comes.
+// TestReaderOfABomb checks that the limit applies to the inflated bytes of a Reader.
 func TestReaderOfABomb(t *testing.T) {
 	ended := make(chan error, 1)
 	address := make(chan string, 1)
@@ -116,7 +117,7 @@ func TestReaderOfABomb(t *testing.T) {
 	}
 }
 
-// TestTwoReaders: the second is told so.
+// TestTwoReaders checks that the second reader gets ErrBusy.
 func TestTwoReaders(t *testing.T) {
 	pair(t, ws.Options{}, func(ctx context.Context, client, server *ws.Conn) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -138,7 +139,7 @@ func TestTwoReaders(t *testing.T) {
 	})
 }
 
-// TestManyWriters: messages of several tasks do not mix.
+// TestManyWriters checks that messages of several tasks do not mix.
 func TestManyWriters(t *testing.T) {
 	pair(t, ws.Options{ControlLimit: 1 << 20}, func(ctx context.Context, client, server *ws.Conn) error {
 		const writers, each = 8, 50

@@ -9,7 +9,7 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-// large is text of n bytes that repeats little.
+// large returns text of n bytes with few repetitions.
 func large(n int) string {
 	var b strings.Builder
 	for i := 0; b.Len() < n; i++ {
@@ -18,7 +18,7 @@ func large(n int) string {
 	return b.String()[:n]
 }
 
-// fragmented is a message in frames of at most size bytes.
+// fragmented returns a message in frames of at most size bytes.
 func fragmented(p *peer, op byte, message string, size int) (frames [][]byte) {
 	for len(message) > size {
 		frames = append(frames, p.frame(op, message[:size]))
@@ -27,7 +27,7 @@ func fragmented(p *peer, op byte, message string, size int) (frames [][]byte) {
 	return append(frames, p.frame(fin|op, message))
 }
 
-// loads are fewer under the race detector, which is slow at moving bytes.
+// loads returns fewer sizes under the race detector, which is slow at moving bytes.
 func loads(all []int) []int {
 	if underRace {
 		return all[1:2]
@@ -35,26 +35,26 @@ func loads(all []int) []int {
 	return all
 }
 
-// Section 9: large messages, in one frame, in fragments, in small packets; and many
-// messages.
-func TestCasesLoad(t *testing.T) {
-	var cases []aCase
+// Section 9: large messages, in one frame, in fragments and in small packets, and
+// many messages.
+func TestLargeMessages(t *testing.T) {
+	var cases []peerCase
 	for name, op := range map[string]byte{"text": text, "binary": binry} {
 		for _, n := range loads([]int{64 << 10, 256 << 10, 1 << 20, 4 << 20}) {
-			cases = append(cases, aCase{fmt.Sprintf("%s of %d KB", name, n>>10), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("%s of %d KB", name, n>>10), func(p *peer) {
 				message := large(n)
-				go p.nc.Write(p.frame(fin|op, message)) // and read at once, as both may be full
+				go p.nc.Write(p.frame(fin|op, message)) // reads meanwhile, because both buffers may be full
 				p.wants(fin|op, message)
 				bye(p)
 			}})
 		}
 		for _, size := range loads([]int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10}) {
-			cases = append(cases, aCase{fmt.Sprintf("%s of 1 MB in fragments of %d bytes", name, size), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("%s of 1 MB in fragments of %d bytes", name, size), func(p *peer) {
 				message := large(1 << 20)
 				p.send(fragmented(p, op, message, size)...)
 				p.wants(fin|op, message)
 				bye(p)
-			}}, aCase{fmt.Sprintf("%s of 256 KB in packets of %d bytes", name, size), func(p *peer) {
+			}}, peerCase{fmt.Sprintf("%s of 256 KB in packets of %d bytes", name, size), func(p *peer) {
 				message := large(256 << 10)
 				p.dribble(size, p.frame(fin|op, message))
 				p.wants(fin|op, message)
@@ -62,7 +62,7 @@ func TestCasesLoad(t *testing.T) {
 			}})
 		}
 		for _, n := range []int{0, 16, 125, 1024, 16384} {
-			cases = append(cases, aCase{fmt.Sprintf("100 times %s of %d bytes", name, n), func(p *peer) {
+			cases = append(cases, peerCase{fmt.Sprintf("100 times %s of %d bytes", name, n), func(p *peer) {
 				message := large(n)
 				for range 100 {
 					comesBack(p, op, message)
@@ -74,9 +74,9 @@ func TestCasesLoad(t *testing.T) {
 	run(t, ws.Options{MessageLimit: 4 << 20}, cases)
 }
 
-// Section 10: a message that a sender has cut by itself.
-func TestCasesAutoFragmentation(t *testing.T) {
-	run(t, ws.Options{}, []aCase{{"64 KB in fragments of 1300 bytes", func(p *peer) {
+// Section 10: a message that the sender fragments automatically.
+func TestAutoFragmentation(t *testing.T) {
+	run(t, ws.Options{}, []peerCase{{"64 KB in fragments of 1300 bytes", func(p *peer) {
 		message := large(64 << 10)
 		p.send(fragmented(p, text, message, 1300)...)
 		p.wants(fin|text, message)
@@ -84,26 +84,27 @@ func TestCasesAutoFragmentation(t *testing.T) {
 	}}})
 }
 
-// TestFragmentLimitFollowsMessageLimit: with a larger MessageLimit a message may also
-// have more frames, up to one for each byte.
+// TestFragmentLimitFollowsMessageLimit checks that a larger MessageLimit also allows
+// more frames, up to one for each byte.
 func TestFragmentLimitFollowsMessageLimit(t *testing.T) {
-	message := large(140_000) // above the least limit of frames, 131,072
-	run(t, ws.Options{MessageLimit: len(message)}, []aCase{{"a frame for each byte", func(p *peer) {
+	message := large(140_000) // above the lowest limit on frames, 131,072
+	run(t, ws.Options{MessageLimit: len(message)}, []peerCase{{"a frame for each byte", func(p *peer) {
 		p.send(bytes.Join(fragmented(p, text, message, 1), nil))
 		p.wants(fin|text, message)
 		bye(p)
 	}}})
 }
 
-// TestLimits: one byte more than allowed is refused, as soon as it is announced.
+// TestLimits checks that one byte too many is refused as soon as a head announces
+// it.
 func TestLimits(t *testing.T) {
-	run(t, ws.Options{MessageLimit: 1000, FrameLimit: 600, FragmentLimit: 4}, []aCase{
+	run(t, ws.Options{MessageLimit: 1000, FrameLimit: 600, FragmentLimit: 4}, []peerCase{
 		{"a frame at its limit", func(p *peer) {
 			comesBack(p, text, large(600))
 			bye(p)
 		}},
 		{"a frame above it", func(p *peer) {
-			p.send(p.frame(fin|text, large(601))[:8]) // no more than the head
+			p.send(p.frame(fin|text, large(601))[:8]) // only the head
 			p.wantsFault(1009)
 		}},
 		{"a frame of 2^62 bytes", func(p *peer) {
