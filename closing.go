@@ -78,8 +78,8 @@ func (s *sched) beginFresh() (n int) {
 
 // expel makes the tasks exit that are left, and returns their names. A wait that can
 // be aborted fails, and the next one ends the task. Otherwise the task exits where it
-// waits; the youngest first, because a nursery's tasks are younger than the task that
-// waits for them.
+// waits, but not before the tasks of its nurseries have ended: a task whose nursery is
+// gone cannot be found any more.
 func (s *sched) expel() (late []string) {
 	left := s.tasks()
 	for _, t := range left {
@@ -90,8 +90,13 @@ func (s *sched) expel() (late []string) {
 	for exits := -1; exits != 0; {
 		s.runOut()
 		exits = 0
-		for _, t := range slices.Backward(s.tasks()) {
-			if t.state == waiting { // its own tasks have ended, or wait for their turn
+		left = s.tasks()
+		owners := make(map[*Task]bool)
+		for _, t := range left {
+			owners[t.nursery.owner] = true
+		}
+		for _, t := range left {
+			if t.state == waiting && !owners[t] {
 				exits++
 				t.exit()
 				s.visitAll(t.co)

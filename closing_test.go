@@ -201,3 +201,40 @@ func TestCloseRunsDone(t *testing.T) {
 		t.Errorf("Close: %v, told %v", err, told)
 	}
 }
+
+// A task whose tasks are forced to exit ends after them, however deep they are: none is
+// left behind.
+func TestCloseForcesNestedTasks(t *testing.T) {
+	l := openLoop(t)
+	begun, release := make(chan bool), make(chan bool)
+	defer close(release)
+	ended := []int{}
+	var task func(depth int) func(context.Context) error
+	task = func(depth int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			defer func() { ended = append(ended, depth) }()
+			if depth == 0 {
+				_, err := spindle.Blocking(ctx, func() (int, error) { begun <- true; <-release; return 0, nil })
+				return err
+			}
+			return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+				n.Go(task(depth - 1))
+				return nil
+			})
+		}
+	}
+	spindle.RunOn(t.Context(), l, task(4), nil)
+	for range 10 {
+		if _, err := l.RunOnce(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-begun
+	var late *spindle.StragglerError
+	if err := l.Close(); !errors.As(err, &late) || len(late.Tasks) != 5 {
+		t.Errorf("Close returned %v", err)
+	}
+	if want := []int{0, 1, 2, 3, 4}; !slices.Equal(ended, want) {
+		t.Errorf("the tasks ended in the order %v, want %v", ended, want)
+	}
+}
