@@ -66,9 +66,12 @@ func joinAgain(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// onlyFrom reports whether err has leaves and every one is a cancellation by sc.
+// onlyFrom reports whether err has leaves and every one is a cancellation by sc. A panic
+// is none, whatever its value is.
 func onlyFrom(sc *Scope, err error) bool {
 	switch e := err.(type) {
+	case *PanicError:
+		return false
 	case *Canceled:
 		return e.Scope == sc
 	case interface{ Unwrap() []error }:

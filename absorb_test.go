@@ -205,3 +205,25 @@ func TestScopeAbsorbsExactlyItsOwn(t *testing.T) {
 		})
 	})
 }
+
+// A task whose own scope is cancelled, and that panics with the error of its wait, has
+// panicked.
+func TestPanicWithACancellationIsAPanic(t *testing.T) {
+	defer func() {
+		p, _ := recover().(*spindle.PanicError)
+		var canceled *spindle.Canceled
+		if p == nil || !errors.As(p, &canceled) {
+			t.Errorf("recovered %v, want the panic of the task", p)
+		}
+	}()
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.GoWith(spindle.TaskOptions{Values: ctx}, func(ctx context.Context) error {
+				spindle.ScopeOf(ctx).Cancel(nil)
+				panic(spindle.Checkpoint(ctx))
+			})
+			return nil
+		})
+	})
+	t.Errorf("Run returned %v", err)
+}

@@ -99,6 +99,8 @@ func onlyCanceled(err error) bool {
 	switch e := err.(type) {
 	case *Canceled:
 		return true
+	case *PanicError:
+		return false
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
 			if !onlyCanceled(err) {
