@@ -118,41 +118,6 @@ func TestSteppedOnALockedThread(t *testing.T) {
 	}
 }
 
-// TestEndsOnALockedThread: a task there may also exit, and a loop be closed that has
-// coroutines left. The runtime would end the process if another thread had a hand in
-// it.
-func TestEndsOnALockedThread(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	l, err := loop.New(loop.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, _ := spindle.NurseryOn(t.Context(), l)
-	exited := 0
-	for i := range 10 {
-		n.GoWith(spindle.TaskOptions{Values: t.Context()}, func(ctx context.Context) error {
-			for range i {
-				if err := spindle.Yield(ctx); err != nil {
-					break // one that exits cancels the others
-				}
-			}
-			exited++
-			if i%2 == 1 {
-				runtime.Goexit()
-			}
-			return nil
-		})
-	}
-	for exited < 10 {
-		l.RunOnce(0)
-	}
-	var failed *spindle.Errors // nobody has ended the nursery, and heard of it
-	if err := l.Close(); !errors.As(err, &failed) || len(failed.Errs) != 5 {
-		t.Fatal(err)
-	}
-}
-
 // TestEndInDisorderWithALockedThread: a task that holds its thread may panic or exit;
 // that is what is told, and the thread is given back.
 func TestEndInDisorderWithALockedThread(t *testing.T) {
