@@ -16,7 +16,7 @@ type coro struct {
 	s    *sched
 	task *Task // nil in the pool
 	g    uintptr
-	lock *uintptr // a word of the goroutine's: zero but while it is locked to its thread
+	lock *uintptr // zero if the goroutine is not locked to its thread, and was not when it was made
 	rare *rare    // nil for most
 	at   *seat    // where it sits while it does not run
 	seat seat     // the one that was made for it
@@ -62,7 +62,7 @@ func (c *coro) Resume() { c.s.resume(c) }
 func (c *coro) main(yield func(struct{}) bool) {
 	c.seat.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
-	c.lock = goid.LockWord(c.g)
+	c.lock = c.lockWord()
 	c.s.l.SetOwner(c.g)
 	returned := false
 	defer func() {
@@ -134,7 +134,7 @@ func (c *coro) run() {
 		}
 		t.finish(caught(v))
 	}()
-	if tr := &c.s.traits; tr.differ(c.g) {
+	if tr := &c.s.traits; !tr.fit(c.g, t.scope.run) {
 		tr.reset(t)
 	}
 	err := t.fn(t.scope)
@@ -154,12 +154,10 @@ func (t *Task) vanish() { runtime.Goexit() }
 //
 //go:noinline
 func (c *coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (Switch, error) {
-	if c == nil || c.task == nil || c.task != c.s.running || c.task.state != running || seq != c.seq+1 || ab == nil {
+	if c == nil || c.task == nil || c.task != c.s.running || seq != c.seq+1 || ab == nil {
 		panic(strayWaker)
 	}
-	if c.mayHoldThread() {
-		c.mustLeaveThread() // it was locked after NewWaker
-	}
+	c.mustLeaveThread() // it may have been locked after NewWaker
 	t := c.task
 	c.seq = seq
 	c.what, c.since, c.aborter = what, c.s.l.TurnTime(), ab

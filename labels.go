@@ -16,15 +16,15 @@ import (
 
 // traits is what a scheduler knows of such state.
 type traits struct {
-	labels   uintptr // of the task that began last, as its g has them
-	labelsAt int     // the offset of the labels in a g; negative if unknown
+	run      *run    // of the task that began last; nil if the offsets are unknown
+	labels   uintptr // of that task, as its g has them
+	labelsAt int     // the offset of the labels in a g
 	panicsAt int     // the same of SetPanicOnFault
 }
 
-// differ reports whether the goroutine g may have other traits than a new task is to have.
-func (tr *traits) differ(g uintptr) bool {
-	return tr.panicsAt < 0 || tr.labelsAt < 0 ||
-		goid.Word(g, tr.labelsAt) != tr.labels || goid.Flag(g, tr.panicsAt)
+// fit reports whether the goroutine g has the traits that a task of r is to have.
+func (tr *traits) fit(g uintptr, r *run) bool {
+	return tr.run == r && goid.Word(g, tr.labelsAt) == tr.labels && !goid.Flag(g, tr.panicsAt)
 }
 
 // reset gives t, which is about to begin, the labels in the context of its run.
@@ -32,9 +32,10 @@ func (tr *traits) differ(g uintptr) bool {
 //go:noinline
 func (tr *traits) reset(t *Task) {
 	debug.SetPanicOnFault(false)
-	pprof.SetGoroutineLabels(t.nursery.scope.run.root.scope)
-	if tr.labelsAt >= 0 {
-		tr.labels = goid.Word(t.co.g, tr.labelsAt)
+	r := t.scope.run
+	pprof.SetGoroutineLabels(r.root.scope)
+	if tr.labelsAt >= 0 && tr.panicsAt >= 0 {
+		tr.run, tr.labels = r, goid.Word(t.co.g, tr.labelsAt)
 	}
 }
 

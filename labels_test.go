@@ -103,3 +103,30 @@ func TestPanicOnFaultEndsWithItsTask(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestLabelsOfTwoRunsOnALoop: a coroutine that a task of one run has left begins a task of
+// another with the labels of that.
+func TestLabelsOfTwoRunsOnALoop(t *testing.T) {
+	l := newLoop(t)
+	run := func(label string, want bool) {
+		ctx := t.Context()
+		if label != "" {
+			ctx = pprof.WithLabels(ctx, pprof.Labels("run", label))
+		}
+		spindle.RunOn(ctx, l, func(context.Context) error {
+			if labelled(t, "first-run") != want {
+				t.Errorf("a task of the run %q has the labels of the first run: %v", label, !want)
+			}
+			return nil
+		}, nil)
+	}
+	run("first-run", true)
+	run("", false)
+	run("second-run", false)
+	run("first-run", true)
+	for range 20 {
+		if _, err := l.RunOnce(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

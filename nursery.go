@@ -240,12 +240,12 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	t := n.s.task()
 	t.fn, t.code, t.name = fn, code, o.Name
 	t.nursery, t.id, t.lane, t.budget = n, n.s.started, o.Priority, eachBudget
+	t.scope = n.scope
 	if o.Values != nil {
 		t.own = n.scope.open(o.Values)
-		t.enter(t.own)
-	} else {
-		t.enter(n.scope)
+		t.scope = t.own
 	}
+	t.scope.tasks.push(&t.inScope, t)
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
@@ -276,9 +276,11 @@ func (t *Task) finish(err error) {
 		t.own.close()
 	}
 	n := t.nursery
-	if err != nil && n.alone != nil && !n.cancelled(err) {
+	switch {
+	case err == nil:
+	case n.alone != nil && !n.cancelled(err):
 		n.alone(err)
-	} else {
+	default:
 		n.failed(err)
 	}
 	if n.running--; n.running > 0 {

@@ -185,12 +185,12 @@ type Lot struct{ waiters list }
 
 // Wait suspends the calling task until Wake takes it out of the queue.
 func (l *Lot) Wait(ctx context.Context, what string) error {
-	t, scope := caller(ctx, "Lot.Wait")
-	if err := t.check(ctx, scope); err != nil {
+	w, err := NewWaker(ctx)
+	if err != nil {
 		return err
 	}
-	l.waiters.push(&t.co.inLot, t)
-	return t.wait(ctx, what, (*lotWait)(t.co))
+	l.waiters.push(&w.c.inLot, w.c.task)
+	return w.Park(ctx, what, (*lotWait)(w.c))
 }
 
 // lotWait is given up by leaving the queue. A task that Wake has taken out is

@@ -208,9 +208,15 @@ func (s *sched) visit(c *coro) {
 	s.base = outer
 }
 
-// pass is the switch by which from gives control to another. One that has not begun
-// does not know itself, and makes itself the owner.
+// pass returns the switch by which from gives control to another.
 func (s *sched) pass(from, to *coro) Switch {
+	s.mark(to)
+	return s.switchTo(from, to)
+}
+
+// mark makes to the running coroutine. One that has not begun does not know its
+// goroutine, and makes that the owner itself.
+func (s *sched) mark(to *coro) {
 	s.running = to.task
 	if to.task != nil {
 		to.task.state = running
@@ -218,6 +224,10 @@ func (s *sched) pass(from, to *coro) Switch {
 	if to.g != 0 {
 		s.l.SetOwner(to.g)
 	}
+}
+
+// switchTo returns the switch from one coroutine to another.
+func (s *sched) switchTo(from, to *coro) Switch {
 	if s.portable {
 		return s.handOver(from, to)
 	}
@@ -238,7 +248,9 @@ func (s *sched) away(c *coro) Switch {
 		s.running, c.task.state = c.task, running
 		return nil
 	}
-	return s.pass(c, due)
+	// This is pass. The compiler inlines the two, but not pass.
+	s.mark(due)
+	return s.switchTo(c, due)
 }
 
 // inherit makes c, to whom the end of another has given control, the one who has it.
@@ -276,7 +288,7 @@ func (s *sched) claim() *coro {
 	}
 	next := s.l.NextCoroutine()
 	if c, ok := next.(*coro); ok {
-		if c.seat.lock != s.threads.now {
+		if len(s.threads.locks) > 1 && c.seat.lock != s.threads.now {
 			return nil // resume names it
 		}
 		s.l.TakeCoroutine()

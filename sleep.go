@@ -13,22 +13,22 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return Yield(ctx)
 	}
-	t, scope := caller(ctx, "Sleep")
-	if err := t.check(ctx, scope); err != nil {
+	w, err := NewWaker(ctx)
+	if err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallLater(d, t.co.alarm())
-	return t.wait(ctx, "Sleep", (*sleeping)(t.co))
+	w.c.timer = w.c.s.l.CallLater(d, w.c.alarm())
+	return w.Park(ctx, "Sleep", (*sleeping)(w.c))
 }
 
 // SleepUntil waits until the loop's clock has reached when.
 func SleepUntil(ctx context.Context, when time.Duration) error {
-	t, scope := caller(ctx, "SleepUntil")
-	if err := t.check(ctx, scope); err != nil {
+	w, err := NewWaker(ctx)
+	if err != nil {
 		return err
 	}
-	t.co.timer = scope.s.l.CallAt(when, t.co.alarm())
-	return t.wait(ctx, "SleepUntil", (*sleeping)(t.co))
+	w.c.timer = w.c.s.l.CallAt(when, w.c.alarm())
+	return w.Park(ctx, "SleepUntil", (*sleeping)(w.c))
 }
 
 // sleeping ends with the task's timer.
@@ -38,10 +38,11 @@ func (s *sleeping) Abort() bool { return s.timer.Cancel() }
 
 // Yield lets everything that is ready run before it returns.
 func Yield(ctx context.Context) error {
-	t, scope := caller(ctx, "Yield")
-	if err := t.check(ctx, scope); err != nil {
+	w, err := NewWaker(ctx)
+	if err != nil {
 		return err
 	}
+	t := w.c.task
 	t.queue()
 	t.rest()
 	return nil

@@ -35,16 +35,34 @@ const (
 		" (runtime.UnlockOSThread), and cannot get back to it"
 )
 
+// lockWord returns the word that mayHoldThread looks at.
+func (c *coro) lockWord() *uintptr {
+	if c.seat.lock != 0 {
+		return &madeLocked
+	}
+	return goid.LockWord(c.g)
+}
+
+var madeLocked uintptr = 1
+
 // mayHoldThread reports whether holdsThread must be asked.
-func (c *coro) mayHoldThread() bool { return *c.lock != 0 || c.seat.lock != 0 }
+func (c *coro) mayHoldThread() bool { return *c.lock != 0 }
 
 // holdsThread reports whether the task has changed the lock of its thread.
 func (c *coro) holdsThread() bool {
 	return c.mayHoldThread() && goid.LockOf(c.g) != c.s.threads.locks[c.seat.lock]
 }
 
-// mustLeaveThread panics if the task has changed the lock of its thread.
+// mustLeaveThread panics if the task has changed the lock of its thread. It is inlined:
+// every wait calls it.
 func (c *coro) mustLeaveThread() {
+	if c.mayHoldThread() {
+		c.refuseHeldThread()
+	}
+}
+
+// refuseHeldThread is mustLeaveThread where the thread is locked.
+func (c *coro) refuseHeldThread() {
 	if c.holdsThread() {
 		// Inside a callback from C this fails. The panic will leave that.
 		c.s.threads.locks[c.seat.lock].Restore()
