@@ -11,14 +11,14 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// gate is a system in which accepting fails for as long as err is set.
-type gate struct {
+// acceptGate is a kernel in which accepting fails while err is set.
+type acceptGate struct {
 	kernel.Sockets
 	err   *error
 	calls *int
 }
 
-func (g gate) Accept(fd int) (int, error) {
+func (g acceptGate) Accept(fd int) (int, error) {
 	*g.calls++
 	if *g.err != nil {
 		return -1, *g.err
@@ -26,38 +26,38 @@ func (g gate) Accept(fd int) (int, error) {
 	return g.Sockets.Accept(fd)
 }
 
-func gated(t *testing.T, name string) (o loop.Options, err *error, calls *int) {
+func withAcceptGate(t *testing.T, name string) (o loop.Options, err *error, calls *int) {
 	k, e := kernel.Open(name)
 	if e != nil {
 		t.Fatal(e)
 	}
 	err, calls = new(error), new(int)
-	k.Sockets = gate{k.Sockets, err, calls}
+	k.Sockets = acceptGate{k.Sockets, err, calls}
 	return loop.Options{Kernel: k}, err, calls
 }
 
-// TestNoDescriptorsToAccept: the loop does not spin, OnError hears of each spell
-// once, and service resumes by itself.
-func TestNoDescriptorsToAccept(t *testing.T) {
+// TestAcceptOutOfDescriptors: the loop does not spin, OnError is called once for each
+// period without descriptors, and accepting resumes by itself.
+func TestAcceptOutOfDescriptors(t *testing.T) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) {
-			o, fault, calls := gated(t, name)
-			var told []error
+			o, fault, calls := withAcceptGate(t, name)
+			var failures []error
 			l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{
-				OnError: func(err error) { told = append(told, err) },
+				OnError: func(err error) { failures = append(failures, err) },
 			}, func() *spy {
 				return &spy{data: func(c *transport.Conn, data []byte) { c.Write(data) }}
 			})
-			for spell := 1; spell <= 2; spell++ {
+			for period := 1; period <= 2; period++ {
 				on(t, l, func() { *fault, *calls = syscall.EMFILE, 0 })
 				c := dial(t, s)
 				until(t, l, func() bool { return *calls > 3 })
 				on(t, l, func() {
 					if n := l.Stats().Turns; n > 2000 {
-						t.Errorf("%d turns", n)
+						t.Errorf("%d turns while accepting fails", n)
 					}
-					if len(told) != spell {
-						t.Errorf("told %d times in spell %d", len(told), spell)
+					if len(failures) != period {
+						t.Errorf("OnError called %d times in period %d", len(failures), period)
 					}
 					*fault = nil
 				})
@@ -70,18 +70,18 @@ func TestNoDescriptorsToAccept(t *testing.T) {
 			}
 			on(t, l, func() {
 				var op *net.OpError
-				if !errors.Is(told[0], syscall.EMFILE) || !errors.As(told[0], &op) || op.Op != "accept" {
-					t.Errorf("told of %v", told[0])
+				if !errors.Is(failures[0], syscall.EMFILE) || !errors.As(failures[0], &op) || op.Op != "accept" {
+					t.Errorf("OnError got %v", failures[0])
 				}
 			})
 		})
 	}
 }
 
-// TestAcceptFailuresInEveryCallback: a server survives what its callbacks do in the
-// middle of a spell.
-func TestAcceptFailuresInEveryCallback(t *testing.T) {
-	o, fault, calls := gated(t, "")
+// TestAcceptCallbacksPanic: a server survives panics of its callbacks while accepting
+// fails.
+func TestAcceptCallbacksPanic(t *testing.T) {
+	o, fault, calls := withAcceptGate(t, "")
 	panics := 0
 	o.OnPanic = func(p *loop.PanicError) error {
 		panics++
@@ -94,7 +94,7 @@ func TestAcceptFailuresInEveryCallback(t *testing.T) {
 		return &spy{made: func(c *transport.Conn) {
 			if oops {
 				oops = false
-				panic("the first after a spell")
+				panic("the first connection after the failures")
 			}
 			c.Close()
 		}}
@@ -105,7 +105,7 @@ func TestAcceptFailuresInEveryCallback(t *testing.T) {
 	until(t, l, func() bool { return *calls > 2 })
 	on(t, l, func() {
 		if panics != 1 {
-			t.Errorf("OnError panicked %d times in one spell", panics)
+			t.Errorf("OnError was called %d times in one period", panics)
 		}
 		*fault = nil
 	})
@@ -118,22 +118,22 @@ func TestAcceptFailuresInEveryCallback(t *testing.T) {
 	})
 }
 
-// TestCloseInOnError: who gives up at the first trouble is not asked again.
+// TestCloseInOnError: a server that is closed by OnError does not accept again.
 func TestCloseInOnError(t *testing.T) {
-	o, fault, calls := gated(t, "")
+	o, fault, calls := withAcceptGate(t, "")
 	*fault = syscall.ENOMEM
 	closed := make(chan bool)
-	var server *transport.Server // the loop's
+	var server *transport.Server // loop goroutine only
 	l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{OnError: func(err error) {
 		server.Close()
 		close(closed)
 	}}, func() *spy { return &spy{} })
 	on(t, l, func() { server = s })
-	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // it may be refused already
+	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // may already be refused
 		c.Close()
 	}
 	<-closed
-	quiet(t, l)
+	wantIdle(t, l)
 	on(t, l, func() {
 		if stats := l.Stats(); *calls != 1 || stats.Timers != 0 || stats.FDs != 0 {
 			t.Errorf("%d accepts, %d timers and %d descriptors left", *calls, stats.Timers, stats.FDs)
@@ -141,11 +141,11 @@ func TestCloseInOnError(t *testing.T) {
 	})
 }
 
-// TestGoneBeforeTheAccept: a connection that was reset in the backlog harms nobody.
-func TestGoneBeforeTheAccept(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+// TestResetBeforeAccept: a connection that is reset in the backlog does no harm.
+func TestResetBeforeAccept(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{
-			OnError: func(err error) { t.Errorf("told of %v", err) },
+			OnError: func(err error) { t.Errorf("OnError got %v", err) },
 		}, func() *spy {
 			return &spy{data: func(c *transport.Conn, data []byte) { c.Write(data) }}
 		})
@@ -165,9 +165,9 @@ func TestGoneBeforeTheAccept(t *testing.T) {
 	})
 }
 
-// TestLimitOfConnections: one more waits until one is gone.
-func TestLimitOfConnections(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+// TestMaxConns: a connection beyond the limit waits until another one ends.
+func TestMaxConns(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		made := make(chan *transport.Conn, 10)
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{MaxConns: 2}, func() *spy {
 			return &spy{made: func(c *transport.Conn) { made <- c }}
@@ -177,9 +177,9 @@ func TestLimitOfConnections(t *testing.T) {
 			peers = append(peers, dial(t, s))
 		}
 		first, second := <-made, <-made
-		quiet(t, l)
+		wantIdle(t, l)
 		if len(made) != 0 {
-			t.Error("more than 2 at once")
+			t.Error("more than 2 connections at once")
 		}
 		on(t, l, first.Abort)
 		third := <-made
@@ -196,13 +196,13 @@ func TestLimitOfConnections(t *testing.T) {
 	})
 }
 
-// TestProtocolThatCannotBeMade: a panic, or nil, costs that connection and nothing
-// else.
-func TestProtocolThatCannotBeMade(t *testing.T) {
+// TestOptionsProtocolPanics: if Options.Protocol panics or returns nil, only that
+// connection is closed.
+func TestOptionsProtocolPanics(t *testing.T) {
 	var said []string
 	n := 0
 	var s *transport.Server
-	l := steady(t, loop.Options{OnPanic: func(p *loop.PanicError) error {
+	l := running(t, loop.Options{OnPanic: func(p *loop.PanicError) error {
 		text, _ := p.Value.(string)
 		said = append(said, text)
 		return nil
@@ -222,16 +222,17 @@ func TestProtocolThatCannotBeMade(t *testing.T) {
 		}
 	})
 	for range 3 {
-		drainAll(dial(t, s)) // to the end: each descriptor is closed
+		drainAll(dial(t, s)) // until EOF, so each descriptor is closed
 	}
 	on(t, l, func() {
 		if len(said) != 2 || said[0] != "not today" || said[1] != "transport: Options.Protocol returned nil" {
-			t.Errorf("%q", said)
+			t.Errorf("panics: %q", said)
 		}
 	})
 }
 
-// TestDrain: all who wait for the last connection are told, once.
+// TestDrain: the callbacks of all calls of Drain are called once, after the last
+// connection has ended.
 func TestDrain(t *testing.T) {
 	made := make(chan *transport.Conn, 1)
 	l, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -239,27 +240,27 @@ func TestDrain(t *testing.T) {
 	})
 	c := dial(t, s)
 	conn := <-made
-	told := 0
+	drained := 0
 	on(t, l, func() {
 		for range 2 {
-			if err := s.Drain(func() { told++ }); err != nil {
+			if err := s.Drain(func() { drained++ }); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	if _, err := net.Dial("tcp", s.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("a draining server: %v", err)
+		t.Errorf("dialing a draining server: %v", err)
 	}
 	on(t, l, func() {
-		if told != 0 || s.Conns() != 1 {
-			t.Errorf("told %d times with %d connections", told, s.Conns())
+		if drained != 0 || s.Conns() != 1 {
+			t.Errorf("Drain callbacks called %d times with %d connections", drained, s.Conns())
 		}
 		conn.Close()
 	})
 	drainAll(c)
-	until(t, l, func() bool { return told == 2 })
-	on(t, l, func() { s.Drain(func() { told++ }) })
-	until(t, l, func() bool { return told == 3 })
+	until(t, l, func() bool { return drained == 2 })
+	on(t, l, func() { s.Drain(func() { drained++ }) })
+	until(t, l, func() bool { return drained == 3 })
 	for _, misuse := range []func(){
 		func() { s.Drain(nil) },
 		func() { transport.Listen(l, "tcp", ":0", transport.Options{}) },
@@ -267,7 +268,7 @@ func TestDrain(t *testing.T) {
 		on(t, l, func() {
 			defer func() {
 				if recover() == nil {
-					t.Error("misuse is not named")
+					t.Error("Drain with a nil function did not panic")
 				}
 			}()
 			misuse()
@@ -275,16 +276,16 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestResetBeforeItIsMade: whoever asks where such a client is, as a log does, gets an
-// address that names nothing. None at all would be a panic that anybody could cause.
-func TestResetBeforeItIsMade(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
-		var made, lost, told string
+// TestRemoteAddrAfterReset: the address of a client that has already reset its
+// connection is empty and not nil. Any client could otherwise make a log line panic.
+func TestRemoteAddrAfterReset(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		var made, lost, info string
 		s, err := transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
 			return &script{
 				made: func(c *transport.Conn) {
 					made = c.RemoteAddr().String()
-					told = c.Info().Remote.String()
+					info = c.Info().Remote.String()
 				},
 				lost: func(c *transport.Conn, _ error) {
 					lost = c.RemoteAddr().String()
@@ -304,8 +305,8 @@ func TestResetBeforeItIsMade(t *testing.T) {
 		if err := l.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if made != ":0" || told != ":0" || lost != ":0" {
-			t.Errorf("at %q when made, %q by Info, %q when lost", made, told, lost)
+		if made != ":0" || info != ":0" || lost != ":0" {
+			t.Errorf("address %q when made, %q by Info, %q when lost", made, info, lost)
 		}
 	})
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// deadEnds is a system in which nobody answers at some addresses, names have
-// several addresses, and time passes only where nothing happens.
-type deadEnds struct {
+// deadHosts is a kernel in which some addresses never answer, names have several
+// addresses, and time passes only when the loop waits.
+type deadHosts struct {
 	kernel.Poller
 	kernel.Sockets
 	dead   map[netip.Addr]bool
@@ -29,15 +29,15 @@ type deadEnds struct {
 	tried  []netip.Addr
 	now    time.Duration
 	work   []func()
-	closed bool // the loop was, by the test
+	closed bool // the test has closed the loop
 }
 
-func (d *deadEnds) Mono() time.Duration           { return d.now }
-func (d *deadEnds) Wall() time.Time               { return time.Unix(0, 0).Add(d.now) }
-func (*deadEnds) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
-func (d *deadEnds) Start(work func())             { d.work = append(d.work, work) }
+func (d *deadHosts) Mono() time.Duration           { return d.now }
+func (d *deadHosts) Wall() time.Time               { return time.Unix(0, 0).Add(d.now) }
+func (*deadHosts) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
+func (d *deadHosts) Start(work func())             { d.work = append(d.work, work) }
 
-func (d *deadEnds) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
+func (d *deadHosts) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	if len(d.work) > 0 && timeout != 0 {
 		work := d.work[0]
 		d.work = d.work[1:]
@@ -51,11 +51,11 @@ func (d *deadEnds) Wait(events []kernel.Event, timeout time.Duration) (int, erro
 	return n, err
 }
 
-func (d *deadEnds) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+func (d *deadHosts) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return d.names, nil
 }
 
-func (d *deadEnds) Socket(f kernel.Family, t kernel.Type) (int, error) {
+func (d *deadHosts) Socket(f kernel.Family, t kernel.Type) (int, error) {
 	fd, err := d.Sockets.Socket(f, t)
 	if err == nil {
 		d.open[fd] = true
@@ -63,13 +63,13 @@ func (d *deadEnds) Socket(f kernel.Family, t kernel.Type) (int, error) {
 	return fd, err
 }
 
-func (d *deadEnds) CloseFD(fd int) error {
+func (d *deadHosts) CloseFD(fd int) error {
 	delete(d.open, fd)
 	delete(d.silent, fd)
 	return d.Sockets.CloseFD(fd)
 }
 
-func (d *deadEnds) Connect(fd int, a kernel.Addr) error {
+func (d *deadHosts) Connect(fd int, a kernel.Addr) error {
 	d.tried = append(d.tried, a.Addr())
 	if d.dead[a.Addr()] {
 		d.silent[fd] = true
@@ -78,28 +78,28 @@ func (d *deadEnds) Connect(fd int, a kernel.Addr) error {
 	return d.Sockets.Connect(fd, a)
 }
 
-func (d *deadEnds) Add(fd int, tok kernel.Token, in kernel.Interest, mode kernel.Mode) error {
+func (d *deadHosts) Add(fd int, tok kernel.Token, in kernel.Interest, mode kernel.Mode) error {
 	if d.silent[fd] {
 		return nil
 	}
 	return d.Poller.Add(fd, tok, in, mode)
 }
 
-func (d *deadEnds) Delete(fd int) error {
+func (d *deadHosts) Delete(fd int) error {
 	if d.silent[fd] {
 		return nil
 	}
 	return d.Poller.Delete(fd)
 }
 
-// dialing is a loop in such a system, and a server on it at 127.0.0.1.
-func dialing(t *testing.T, names ...string) (*loop.Loop, *deadEnds, *transport.Server) {
+// onDeadHosts returns a loop on deadHosts, and a server on it at 127.0.0.1.
+func onDeadHosts(t *testing.T, names ...string) (*loop.Loop, *deadHosts, *transport.Server) {
 	t.Helper()
 	k, err := kernel.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deadEnds{
+	d := &deadHosts{
 		Poller: k.Poller, Sockets: k.Sockets, silent: map[int]bool{}, open: map[int]bool{},
 		dead: map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true, netip.MustParseAddr("2001:db8::1"): true},
 	}
@@ -121,22 +121,22 @@ func dialing(t *testing.T, names ...string) (*loop.Loop, *deadEnds, *transport.S
 		if s.Close(); d.closed {
 			return
 		}
-		hub := sock.RegistryOf(l)
+		sockets := sock.RegistryOf(l)
 		if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 || stats.Jobs != 0 {
-			t.Errorf("left: %+v", stats)
+			t.Errorf("left in the loop: %+v", stats)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if len(d.open) != 0 || hub.Open() != 0 {
-			t.Errorf("descriptors left: %v, sockets %d", d.open, hub.Open())
+		if len(d.open) != 0 || sockets.Open() != 0 {
+			t.Errorf("descriptors left: %v, sockets %d", d.open, sockets.Open())
 		}
 	})
 	return l, d, s
 }
 
-// outcome connects, runs until that has come to an end, and tells how.
-func outcome(t *testing.T, l *loop.Loop, ctx context.Context, network, address string, o transport.ConnectOptions) (err error) {
+// connectResult connects, runs the loop until that has ended, and returns the error.
+func connectResult(t *testing.T, l *loop.Loop, ctx context.Context, network, address string, o transport.ConnectOptions) (err error) {
 	t.Helper()
 	p := &spy{tb: t, lost: func(c *transport.Conn, e error) {
 		err = e
@@ -144,7 +144,7 @@ func outcome(t *testing.T, l *loop.Loop, ctx context.Context, network, address s
 	}}
 	transport.Connect(ctx, l, network, address, p, o, func(e error) {
 		if err = e; e == nil {
-			t.Error("failed without a reason")
+			t.Error("failed was called with nil")
 		}
 		l.CallLater(1e9, l.Stop)
 	})
@@ -159,7 +159,7 @@ func portOf(s *transport.Server) string {
 	return port
 }
 
-func wantOp(t *testing.T, err, want error) {
+func wantOpError(t *testing.T, err, want error) {
 	t.Helper()
 	var op *net.OpError
 	if !errors.Is(err, want) || !errors.As(err, &op) || op.Op != "dial" {
@@ -168,29 +168,29 @@ func wantOp(t *testing.T, err, want error) {
 }
 
 func TestConnectRefused(t *testing.T) {
-	l, d, s := dialing(t, "127.0.0.1")
+	l, d, s := onDeadHosts(t, "127.0.0.1")
 	port := portOf(s)
 	s.Close()
-	err := outcome(t, l, t.Context(), "tcp", "127.0.0.1:"+port, transport.ConnectOptions{})
-	wantOp(t, err, syscall.ECONNREFUSED)
+	err := connectResult(t, l, t.Context(), "tcp", "127.0.0.1:"+port, transport.ConnectOptions{})
+	wantOpError(t, err, syscall.ECONNREFUSED)
 	if want := "dial tcp 127.0.0.1:" + port + ": connect: connection refused"; err.Error() != want {
-		t.Errorf("%v, and package net says %s", err, want)
+		t.Errorf("got %v, package net returns %s", err, want)
 	}
-	wantOp(t, outcome(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{Timeout: time.Second}), syscall.ECONNREFUSED)
-	wantOp(t, outcome(t, l, t.Context(), "unix", abstract(), transport.ConnectOptions{}), syscall.ECONNREFUSED)
-	wantOp(t, outcome(t, l, t.Context(), "unix", t.TempDir()+"/nobody", transport.ConnectOptions{}), syscall.ENOENT)
+	wantOpError(t, connectResult(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{Timeout: time.Second}), syscall.ECONNREFUSED)
+	wantOpError(t, connectResult(t, l, t.Context(), "unix", abstract(), transport.ConnectOptions{}), syscall.ECONNREFUSED)
+	wantOpError(t, connectResult(t, l, t.Context(), "unix", t.TempDir()+"/unused", transport.ConnectOptions{}), syscall.ENOENT)
 	if d.now >= 10*time.Second {
 		t.Errorf("it took %v", d.now)
 	}
 }
 
 func TestConnectTimeout(t *testing.T) {
-	l, d, _ := dialing(t)
-	err := outcome(t, l, t.Context(), "tcp", "192.0.2.1:9", transport.ConnectOptions{Timeout: 3 * time.Second})
-	wantOp(t, err, os.ErrDeadlineExceeded)
+	l, d, _ := onDeadHosts(t)
+	err := connectResult(t, l, t.Context(), "tcp", "192.0.2.1:9", transport.ConnectOptions{Timeout: 3 * time.Second})
+	wantOpError(t, err, os.ErrDeadlineExceeded)
 	var netErr net.Error
 	if !errors.As(err, &netErr) || !netErr.Timeout() {
-		t.Errorf("%v is no time-out", err)
+		t.Errorf("%v is not a timeout", err)
 	}
 	if d.now < 3*time.Second || d.now > 5*time.Second {
 		t.Errorf("it took %v", d.now)
@@ -198,31 +198,31 @@ func TestConnectTimeout(t *testing.T) {
 }
 
 func TestConnectCancelled(t *testing.T) {
-	l, _, s := dialing(t, "192.0.2.1")
+	l, _, s := onDeadHosts(t, "192.0.2.1")
 	why := errors.New("changed my mind")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	l.CallLater(time.Second, func() {
 		cancel(why)
-		// The context tells on a goroutine of its own.
+		// The function of context.AfterFunc runs on a goroutine of its own.
 		posted := make(chan bool)
 		context.AfterFunc(ctx, func() { close(posted) })
 		<-posted
 	})
 	for _, address := range []string{"192.0.2.1:9", "name.example:" + portOf(s)} {
-		wantOp(t, outcome(t, l, ctx, "tcp", address, transport.ConnectOptions{}), why)
+		wantOpError(t, connectResult(t, l, ctx, "tcp", address, transport.ConnectOptions{}), why)
 	}
 }
 
-// TestConnectUnderWayWhenTheLoopIsClosed: it fails, and leaves nothing open.
-func TestConnectUnderWayWhenTheLoopIsClosed(t *testing.T) {
+// TestConnectWhileLoopCloses: the connect fails and leaves nothing open.
+func TestConnectWhileLoopCloses(t *testing.T) {
 	for _, address := range []string{"192.0.2.1:9", "name.example:9"} {
-		l, d, _ := dialing(t, "192.0.2.1")
+		l, d, _ := onDeadHosts(t, "192.0.2.1")
 		d.closed = true
 		var failures []error
 		for range 3 {
 			transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{Timeout: time.Hour}, func(err error) {
 				failures = append(failures, err)
-				// Who tries again for ever does not keep the loop from its end.
+				// Retrying forever must not keep the loop from closing.
 				transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{}, func(error) {})
 			})
 		}
@@ -230,7 +230,7 @@ func TestConnectUnderWayWhenTheLoopIsClosed(t *testing.T) {
 			l.RunOnce(0)
 		}
 		if len(d.silent) == 0 && len(d.work) == 0 {
-			t.Error("nothing was under way")
+			t.Error("no connect was in progress")
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -244,9 +244,9 @@ func TestConnectUnderWayWhenTheLoopIsClosed(t *testing.T) {
 	}
 }
 
-// TestHappyEyeballs: a dead first address costs a quarter of a second; one that
+// TestConnectHappyEyeballs: a first address that does not answer costs 250 ms; one that
 // refuses costs nothing.
-func TestHappyEyeballs(t *testing.T) {
+func TestConnectHappyEyeballs(t *testing.T) {
 	for _, tc := range []struct {
 		names []string
 		tried string
@@ -260,8 +260,8 @@ func TestHappyEyeballs(t *testing.T) {
 		{[]string{"192.0.2.1", "127.0.0.2", "127.0.0.1"}, "192.0.2.1 127.0.0.2 127.0.0.1", 250 * time.Millisecond},
 	} {
 		t.Run(tc.tried, func(t *testing.T) {
-			l, d, s := dialing(t, tc.names...)
-			if err := outcome(t, l, t.Context(), "tcp", "name.example:"+portOf(s), transport.ConnectOptions{}); err != nil {
+			l, d, s := onDeadHosts(t, tc.names...)
+			if err := connectResult(t, l, t.Context(), "tcp", "name.example:"+portOf(s), transport.ConnectOptions{}); err != nil {
 				t.Error(err)
 			}
 			var tried []string
@@ -271,31 +271,31 @@ func TestHappyEyeballs(t *testing.T) {
 			if got := strings.Join(tried, " "); got != tc.tried {
 				t.Errorf("tried %s", got)
 			}
-			if took := d.now - time.Second; took != tc.took { // a second is outcome's
+			if took := d.now - time.Second; took != tc.took { // connectResult adds a second
 				t.Errorf("it took %v", took)
 			}
 		})
 	}
 }
 
-// TestAllAddressesDead: the time-out counts for all of them; if all refuse, the
-// first error is told.
-func TestAllAddressesDead(t *testing.T) {
-	l, d, s := dialing(t, "192.0.2.1", "2001:db8::1", "192.0.2.1")
-	err := outcome(t, l, t.Context(), "tcp", "name.example:9", transport.ConnectOptions{Timeout: 2 * time.Second})
-	wantOp(t, err, os.ErrDeadlineExceeded)
+// TestConnectNoAddressAnswers: the timeout covers all addresses. If all refuse, the
+// first error is returned.
+func TestConnectNoAddressAnswers(t *testing.T) {
+	l, d, s := onDeadHosts(t, "192.0.2.1", "2001:db8::1", "192.0.2.1")
+	err := connectResult(t, l, t.Context(), "tcp", "name.example:9", transport.ConnectOptions{Timeout: 2 * time.Second})
+	wantOpError(t, err, os.ErrDeadlineExceeded)
 	if len(d.tried) != 3 {
 		t.Errorf("tried %v", d.tried)
 	}
 	port := portOf(s)
 	s.Close()
 	d.names = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")}
-	wantOp(t, outcome(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{}), syscall.ECONNREFUSED)
+	wantOpError(t, connectResult(t, l, t.Context(), "tcp", "name.example:"+port, transport.ConnectOptions{}), syscall.ECONNREFUSED)
 }
 
-// TestBadAddresses: each is refused by an error that package net's users know.
+// TestBadAddresses: each one fails with the error type of package net.
 func TestBadAddresses(t *testing.T) {
-	l, _, _ := dialing(t)
+	l, _, _ := onDeadHosts(t)
 	var unknown net.UnknownNetworkError
 	var addr *net.AddrError
 	for _, tc := range []struct {
@@ -305,14 +305,14 @@ func TestBadAddresses(t *testing.T) {
 		{"tpc", "127.0.0.1:1", "", &unknown},
 		{"udp", "127.0.0.1:1", "", &unknown},
 		{"tcp46", "127.0.0.1:1", "", &unknown},
-		{"unixgram", "/nobody", "", &unknown},
+		{"unixgram", "/unused", "", &unknown},
 		{"tcp", "127.0.0.1", "", &addr},
 		{"tcp6", "127.0.0.1:1", "", &addr},
 		{"unix", "", "", &addr},
 		{"tcp", "127.0.0.1:1", "name:0", &addr},
 		{"tcp", "127.0.0.1:1", "127.0.0.1", &addr},
 	} {
-		err := outcome(t, l, t.Context(), tc.network, tc.address, transport.ConnectOptions{Local: tc.local})
+		err := connectResult(t, l, t.Context(), tc.network, tc.address, transport.ConnectOptions{Local: tc.local})
 		var op *net.OpError
 		if !errors.As(err, tc.as) || !errors.As(err, &op) {
 			t.Errorf("Connect to %s %q from %q: %v", tc.network, tc.address, tc.local, err)
@@ -324,5 +324,5 @@ func TestBadAddresses(t *testing.T) {
 			t.Errorf("Listen on %s %q: %v", tc.network, tc.address, err)
 		}
 	}
-	wantOp(t, outcome(t, l, t.Context(), "tcp", "127.0.0.1:1", transport.ConnectOptions{Local: "192.0.2.77:0"}), syscall.EADDRNOTAVAIL)
+	wantOpError(t, connectResult(t, l, t.Context(), "tcp", "127.0.0.1:1", transport.ConnectOptions{Local: "192.0.2.77:0"}), syscall.EADDRNOTAVAIL)
 }

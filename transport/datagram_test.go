@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -17,8 +16,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// onEveryBackend runs a test on a loop of each poller.
-func onEveryBackend(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
+// withLoops runs a test with a loop on each poller.
+func withLoops(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
 	for _, backend := range []string{"auto", "poll"} {
 		t.Run(backend, func(t *testing.T) {
 			l, err := loop.New(loop.Options{Backend: backend})
@@ -43,30 +42,30 @@ func run(t *testing.T, l *loop.Loop) {
 	}
 }
 
-// listener is a DatagramProtocol made of functions, each of which may be nil.
-type listener struct {
+// datagramScript is a DatagramProtocol made of functions, which may be nil.
+type datagramScript struct {
 	made   func(*transport.Endpoint)
 	got    func(*transport.Endpoint, transport.Packet)
 	failed func(*transport.Endpoint, error)
 	lost   func(*transport.Endpoint, error)
 }
 
-func (p *listener) ConnectionMade(e *transport.Endpoint) {
+func (p *datagramScript) ConnectionMade(e *transport.Endpoint) {
 	if p.made != nil {
 		p.made(e)
 	}
 }
-func (p *listener) DatagramReceived(e *transport.Endpoint, d transport.Packet) {
+func (p *datagramScript) DatagramReceived(e *transport.Endpoint, d transport.Packet) {
 	if p.got != nil {
 		p.got(e, d)
 	}
 }
-func (p *listener) ErrorReceived(e *transport.Endpoint, err error) {
+func (p *datagramScript) ErrorReceived(e *transport.Endpoint, err error) {
 	if p.failed != nil {
 		p.failed(e, err)
 	}
 }
-func (p *listener) ConnectionLost(e *transport.Endpoint, err error) {
+func (p *datagramScript) ConnectionLost(e *transport.Endpoint, err error) {
 	if p.lost != nil {
 		p.lost(e, err)
 	}
@@ -81,7 +80,7 @@ func endpoint(t *testing.T, l *loop.Loop, p transport.DatagramProtocol, o transp
 	return e
 }
 
-func where(e *transport.Endpoint) transport.Addr {
+func addrOf(e *transport.Endpoint) transport.Addr {
 	switch a := e.LocalAddr().(type) {
 	case *net.UDPAddr:
 		return transport.Addr{AddrPort: netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), a.AddrPort().Port())}
@@ -91,7 +90,8 @@ func where(e *transport.Endpoint) transport.Addr {
 	return transport.Addr{}
 }
 
-// TestDatagramEcho goes there and back, on every network, connected and not.
+// TestDatagramEcho: datagrams are echoed on every network, by connected and unconnected
+// endpoints.
 func TestDatagramEcho(t *testing.T) {
 	dir := t.TempDir()
 	tests := []struct{ network, server, client string }{
@@ -104,7 +104,7 @@ func TestDatagramEcho(t *testing.T) {
 	for _, tc := range tests {
 		for _, connected := range []bool{true, false} {
 			t.Run(fmt.Sprint(tc.network, tc.server, connected), func(t *testing.T) {
-				onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+				withLoops(t, func(t *testing.T, l *loop.Loop) {
 					datagramEcho(t, l, tc.network, tc.server, tc.client, connected)
 				})
 			})
@@ -113,19 +113,19 @@ func TestDatagramEcho(t *testing.T) {
 }
 
 func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, connected bool) {
-	s := endpoint(t, l, &listener{got: func(e *transport.Endpoint, p transport.Packet) {
+	s := endpoint(t, l, &datagramScript{got: func(e *transport.Endpoint, p transport.Packet) {
 		if err := e.SendTo(bytes.ToUpper(p.Data), p.From); err != nil {
 			t.Error(err)
 		}
 	}}, transport.DatagramOptions{Network: network, Local: server})
 	o := transport.DatagramOptions{Network: network, Local: client}
-	to := where(s)
+	to := addrOf(s)
 	if connected {
 		o.Remote = s.LocalAddr().String()
 		to = transport.Addr{}
 	}
 	var got []string
-	c := endpoint(t, l, &listener{
+	c := endpoint(t, l, &datagramScript{
 		made: func(e *transport.Endpoint) {
 			for _, word := range []string{"one", "", "three"} {
 				if err := e.SendTo([]byte(word), to); err != nil {
@@ -134,8 +134,8 @@ func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, co
 			}
 		},
 		got: func(e *transport.Endpoint, p transport.Packet) {
-			if p.From != where(s) {
-				t.Errorf("from %v, want %v", p.From, where(s))
+			if p.From != addrOf(s) {
+				t.Errorf("from %v, want %v", p.From, addrOf(s))
 			}
 			if p.Truncated {
 				t.Error("truncated")
@@ -166,10 +166,10 @@ func datagramEcho(t *testing.T, l *loop.Loop, network, server, client string, co
 	}
 }
 
-// TestDualStack: an endpoint of both families answers IPv4 and IPv6.
-func TestDualStack(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
-		s := endpoint(t, l, &listener{got: func(e *transport.Endpoint, p transport.Packet) {
+// TestDatagramDualStack: an endpoint of both families replies to IPv4 and IPv6.
+func TestDatagramDualStack(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		s := endpoint(t, l, &datagramScript{got: func(e *transport.Endpoint, p transport.Packet) {
 			if p.From.AddrPort.Addr().Is4In6() {
 				t.Errorf("from %v", p.From)
 			}
@@ -177,10 +177,10 @@ func TestDualStack(t *testing.T) {
 				t.Error(err)
 			}
 		}}, transport.DatagramOptions{Local: ":0"})
-		port := strconv.Itoa(int(where(s).AddrPort.Port()))
+		port := strconv.Itoa(int(addrOf(s).AddrPort.Port()))
 		left := 2
 		for _, host := range []string{"127.0.0.1", "::1"} {
-			endpoint(t, l, &listener{
+			endpoint(t, l, &datagramScript{
 				made: func(e *transport.Endpoint) { e.Send([]byte(host)) },
 				got: func(e *transport.Endpoint, p transport.Packet) {
 					if string(p.Data) != host || p.From.AddrPort.Addr().String() != host {
@@ -199,22 +199,22 @@ func TestDualStack(t *testing.T) {
 	})
 }
 
-// TestRefusedDatagramReachesErrorReceived: the peer's machine tells that nobody is
-// there, and the datagram after it is sent all the same.
-func TestRefusedDatagramReachesErrorReceived(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
-		nobody, err := net.ListenPacket("udp4", "127.0.0.1:0")
+// TestDatagramRefused: ErrorReceived gets ECONNREFUSED when no socket receives at the
+// remote address, and the next datagram is sent.
+func TestDatagramRefused(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		unused, err := net.ListenPacket("udp4", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := nobody.LocalAddr().String()
-		nobody.Close()
-		e := endpoint(t, l, &listener{
-			made: func(e *transport.Endpoint) { e.Send([]byte("anybody?")) },
+		addr := unused.LocalAddr().String()
+		unused.Close()
+		e := endpoint(t, l, &datagramScript{
+			made: func(e *transport.Endpoint) { e.Send([]byte("hello")) },
 			failed: func(e *transport.Endpoint, err error) {
 				var op *net.OpError
 				if !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &op) || op.Addr.String() != addr {
-					t.Errorf("told of %v", err)
+					t.Errorf("ErrorReceived got %v", err)
 				}
 				e.Close()
 			},
@@ -227,15 +227,15 @@ func TestRefusedDatagramReachesErrorReceived(t *testing.T) {
 		}, transport.DatagramOptions{Network: "udp4", Remote: addr})
 		run(t, l)
 		if e.Info().Out == 0 {
-			t.Error("nothing went out")
+			t.Error("no datagram was sent")
 		}
 	})
 }
 
-// TestTheDatagramAfterARefusalIsSent: the system answers a send with the refusal of
-// the one before, and sends nothing; the endpoint tells, and sends.
-func TestTheDatagramAfterARefusalIsSent(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+// TestDatagramAfterRefusalIsSent: the system reports the refusal of an earlier datagram
+// instead of sending the next one. The endpoint reports it and sends again.
+func TestDatagramAfterRefusalIsSent(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		peer, err := net.ListenPacket("udp4", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -243,9 +243,9 @@ func TestTheDatagramAfterARefusalIsSent(t *testing.T) {
 		addr := peer.LocalAddr().String()
 		peer.Close()
 		refused := 0
-		endpoint(t, l, &listener{
+		endpoint(t, l, &datagramScript{
 			made: func(e *transport.Endpoint) {
-				e.Send([]byte("lost")) // on loopback the refusal is there at once
+				e.Send([]byte("lost")) // on loopback the refusal arrives at once
 				if peer, err = net.ListenPacket("udp4", addr); err != nil {
 					t.Fatal(err)
 				}
@@ -272,11 +272,11 @@ func TestTheDatagramAfterARefusalIsSent(t *testing.T) {
 	})
 }
 
-func TestTruncatedDatagramsAreFlagged(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestDatagramTruncated(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		path := filepath.Join(t.TempDir(), "s")
 		var sizes []int
-		endpoint(t, l, &listener{
+		endpoint(t, l, &datagramScript{
 			got: func(e *transport.Endpoint, p transport.Packet) {
 				sizes = append(sizes, len(p.Data))
 				if p.Truncated != (len(sizes) == 1) {
@@ -291,7 +291,7 @@ func TestTruncatedDatagramsAreFlagged(t *testing.T) {
 			},
 			lost: func(*transport.Endpoint, error) { l.Stop() },
 		}, transport.DatagramOptions{Network: "unixgram", Local: path})
-		c := endpoint(t, l, &listener{}, transport.DatagramOptions{Network: "unixgram", Remote: path})
+		c := endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Network: "unixgram", Remote: path})
 		for _, n := range []int{100 << 10, 64 << 10} {
 			if err := c.Send(make([]byte, n)); err != nil {
 				t.Fatal(err)
@@ -308,8 +308,8 @@ func TestTruncatedDatagramsAreFlagged(t *testing.T) {
 	})
 }
 
-// TestDatagramReceiveDoesNotAllocate is about the endpoint; the kernel has a test of
-// its own.
+// TestDatagramReceiveDoesNotAllocate covers the endpoint; package kernel has a test of
+// its own for the system calls.
 func TestDatagramReceiveDoesNotAllocate(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
@@ -317,14 +317,14 @@ func TestDatagramReceiveDoesNotAllocate(t *testing.T) {
 	}
 	defer l.Close()
 	received := 0
-	s := endpoint(t, l, &listener{got: func(e *transport.Endpoint, p transport.Packet) {
+	s := endpoint(t, l, &datagramScript{got: func(e *transport.Endpoint, p transport.Packet) {
 		received++
 		e.SendTo(p.Data, p.From)
 	}}, transport.DatagramOptions{Local: "127.0.0.1:0"})
 	if _, err := l.RunOnce(0); err != nil {
 		t.Fatal(err)
 	}
-	self := where(s)
+	self := addrOf(s)
 	if err := s.SendTo([]byte("round"), self); err != nil { // to itself, for ever
 		t.Fatal(err)
 	}
@@ -338,33 +338,4 @@ func TestDatagramReceiveDoesNotAllocate(t *testing.T) {
 	}
 	s.Abort()
 	l.RunOnce(0)
-}
-
-// ExampleDatagram is a UDP server that answers in capitals.
-func ExampleDatagram() {
-	l, err := loop.New(loop.Options{})
-	if err != nil {
-		panic(err)
-	}
-	defer l.Close()
-	server, err := transport.Datagram(l, &listener{got: func(e *transport.Endpoint, p transport.Packet) {
-		e.SendTo(bytes.ToUpper(p.Data), p.From)
-	}}, transport.DatagramOptions{Local: "127.0.0.1:0"})
-	if err != nil {
-		panic(err)
-	}
-	_, err = transport.Datagram(l, &listener{
-		made: func(e *transport.Endpoint) { e.Send([]byte("hello")) },
-		got: func(e *transport.Endpoint, p transport.Packet) {
-			fmt.Printf("%s\n", p.Data)
-			l.Stop()
-		},
-	}, transport.DatagramOptions{Remote: server.LocalAddr().String()})
-	if err != nil {
-		panic(err)
-	}
-	if err := l.Run(context.Background()); err != nil {
-		panic(err)
-	}
-	// Output: HELLO
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestDetachLosesNothing: what was written before is sent, and what was not read is
-// read from the net.Conn.
+// TestDetachLosesNothing: bytes written before are sent, and unread data is read from
+// the net.Conn.
 func TestDetachLosesNothing(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		detached := make(chan net.Conn, 1)
 		var s *transport.Server
 		var err error
 		s, err = transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{Protocol: func() transport.Protocol {
 			return &script{
 				made: func(c *transport.Conn) {
-					c.PauseReading() // so that all of it is unread
+					c.PauseReading() // so that all data is unread
 					c.Write([]byte("220 ready\n"))
 					nc, err := c.Detach()
 					if err != nil {
@@ -34,8 +34,8 @@ func TestDetachLosesNothing(t *testing.T) {
 						t.Errorf("a second Detach: %v", err)
 					}
 				},
-				got:  func(_ *transport.Conn, data []byte) { t.Errorf("received %q", data) },
-				lost: stops(t, l, nil),
+				data: func(_ *transport.Conn, data []byte) { t.Errorf("received %q", data) },
+				lost: stopWhenLost(t, l, nil),
 			}
 		}})
 		if err != nil {
@@ -72,8 +72,8 @@ func TestDetachLosesNothing(t *testing.T) {
 	})
 }
 
-func TestDetachIsRefusedWhileBytesWait(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestDetachWithUnsentBytes(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		near, far := tcpPair(t)
 		wrap(t, l, near, &script{
 			made: func(c *transport.Conn) {
@@ -93,15 +93,15 @@ func TestDetachIsRefusedWhileBytesWait(t *testing.T) {
 					nc.Close()
 				})
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		near.Close()
 		run(t, l)
 	})
 }
 
-func TestAPipeIsNotDetached(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestDetachPipe(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		r, _ := pipe(t)
 		wrap(t, l, r, &script{
 			made: func(c *transport.Conn) {
@@ -110,7 +110,7 @@ func TestAPipeIsNotDetached(t *testing.T) {
 				}
 				c.Close()
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// FuzzConn plays scripts: every pair of bytes is something that a connection or
-// its peer, a bare socket, does. A simple model knows what must come of it.
+// FuzzConn runs scripts: every pair of bytes is an action of a connection or of its
+// peer, a bare socket. A simple model predicts the result.
 func FuzzConn(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 9, 1, 3, 0, 12, 0})
 	f.Add([]byte{1, 8, 200, 12, 0, 6, 0, 8, 9, 11, 0, 12, 0, 7, 0, 12, 0})
@@ -21,8 +21,8 @@ func FuzzConn(f *testing.F) {
 	f.Add([]byte{1, 10, 0, 12, 0, 1, 255, 12, 0, 9, 255, 5, 0, 9, 255, 9, 255})
 	f.Add([]byte{2, 14, 9, 1, 250, 12, 0, 9, 255, 12, 0, 1, 20, 11, 0, 12, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		if len(script) > longest {
-			return // it would find nothing else, only later
+		if len(script) > maxScript {
+			return // longer scripts find nothing else, only more slowly
 		}
 		if err := playScript(t, script); err != nil {
 			t.Error(err)
@@ -30,10 +30,10 @@ func FuzzConn(f *testing.F) {
 	})
 }
 
-// longest is how long scripts are at most.
-const longest = 60
+// maxScript is the maximum length of a script.
+const maxScript = 60
 
-// TestRandomScripts is some of that, always the same.
+// TestRandomScripts runs scripts from a fixed seed.
 func TestRandomScripts(t *testing.T) {
 	n := 2000
 	if underRace || testing.Short() {
@@ -41,7 +41,7 @@ func TestRandomScripts(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range n {
-		script := make([]byte, 1+2*rng.IntN(longest/2))
+		script := make([]byte, 1+2*rng.IntN(maxScript/2))
 		for i := range script {
 			script[i] = byte(rng.Uint32())
 		}
@@ -51,7 +51,7 @@ func TestRandomScripts(t *testing.T) {
 	}
 }
 
-// model is a connection, its peer, and what is known of them.
+// model is a connection, its peer, and their expected state.
 type model struct {
 	spy
 	l    *loop.Loop
@@ -59,21 +59,21 @@ type model struct {
 	c    *transport.Conn
 	peer int // -1 once it is closed
 
-	echo, keepOpen       bool // what the protocol does
-	paused, closed, shut bool // what it has asked for
+	echo, keepOpen       bool // behaviour of the protocol
+	paused, closed, shut bool // methods it has called
 	aborted              bool
 	peerShut, eofSeen    bool
-	sent, got            int // by the peer, and from it
-	written, read        int // to the peer, and by it
+	sent, got            int // bytes sent by the peer, and received from it
+	written, read        int // bytes written to the peer, and read by it
 	flushes, flushed     int
 	high, low            int
-	err                  error
-	wrong                error
+	err                  error // of ConnectionLost
+	failure              error
 }
 
 func (m *model) fail(format string, args ...any) {
-	if m.wrong == nil {
-		m.wrong = fmt.Errorf(format, args...)
+	if m.failure == nil {
+		m.failure = fmt.Errorf(format, args...)
 	}
 }
 
@@ -91,7 +91,7 @@ func playScript(t testing.TB, script []byte) error {
 		t.Fatal(err)
 	}
 	m := &model{l: l, k: k, keepOpen: script[0]&2 != 0, echo: script[0]&4 != 0, high: 64 << 10, low: 16 << 10}
-	m.spy = spy{tb: t, made: func(c *transport.Conn) { m.c = c }, data: m.data, eof: m.eof, lost: m.isOver}
+	m.spy = spy{tb: t, made: func(c *transport.Conn) { m.c = c }, data: m.data, eof: m.eof, lost: m.connectionLost}
 	s, err := transport.Listen(l, "unix", abstract(), transport.Options{Protocol: func() transport.Protocol { return m }})
 	if err != nil {
 		t.Fatal(err)
@@ -102,34 +102,34 @@ func playScript(t testing.TB, script []byte) error {
 	if err := k.Connect(m.peer, kernel.Addr{Path: s.Addr().String()}); err != nil {
 		t.Fatal(err)
 	}
-	m.settle()
-	for rest := script[1:]; len(rest) > 1 && m.wrong == nil; rest = rest[2:] {
+	m.runUntilIdle()
+	for rest := script[1:]; len(rest) > 1 && m.failure == nil; rest = rest[2:] {
 		m.act(rest[0]%16, int(rest[1]))
-		m.settle()
+		m.runUntilIdle()
 		m.check()
 	}
 	m.finish()
 	s.Close()
-	hub := sock.RegistryOf(l)
+	sockets := sock.RegistryOf(l)
 	if stats := l.Stats(); stats.Timers != 0 || stats.FDs != 0 || stats.Ready != 0 {
 		m.fail("left in the loop: %+v", stats)
 	}
 	if err := l.Close(); err != nil {
 		m.fail("close: %v", err)
 	}
-	if hub.Open() != 0 {
-		m.fail("%d sockets left", hub.Open())
+	if sockets.Open() != 0 {
+		m.fail("%d sockets left", sockets.Open())
 	}
-	return m.wrong
+	return m.failure
 }
 
 func (m *model) data(c *transport.Conn, data []byte) {
 	if m.paused || m.closed {
-		m.fail("data although paused %v, closed %v", m.paused, m.closed)
+		m.fail("DataReceived with paused %v, closed %v", m.paused, m.closed)
 	}
 	for _, b := range data {
 		if b != byte(m.got%251) {
-			m.fail("byte %d came wrong", m.got)
+			m.fail("received byte %d is wrong", m.got)
 		}
 		m.got++
 	}
@@ -140,7 +140,7 @@ func (m *model) data(c *transport.Conn, data []byte) {
 
 func (m *model) eof(c *transport.Conn) bool {
 	if m.eofSeen = true; !m.peerShut && m.peer >= 0 {
-		m.fail("an end that the peer has not sent")
+		m.fail("EOFReceived, and the peer has not closed")
 	}
 	if !m.keepOpen {
 		m.closed = true
@@ -148,21 +148,21 @@ func (m *model) eof(c *transport.Conn) bool {
 	return m.keepOpen
 }
 
-func (m *model) isOver(c *transport.Conn, err error) {
+func (m *model) connectionLost(c *transport.Conn, err error) {
 	m.err = err
 	if err == nil && !m.closed && !m.aborted {
-		m.fail("lost without a reason")
+		m.fail("lost without a cause")
 	}
 	if err != nil && m.peer >= 0 {
-		m.fail("lost with %v, and the peer is there", err)
+		m.fail("lost with %v, and the peer is open", err)
 	}
 }
 
-// write writes the next n bytes, and looks at what it is told.
+// write writes the next n bytes and checks the result.
 func (m *model) write(n int, sizes ...int) {
 	gone := m.c.IsClosing()
 	if gone != (m.closed || m.aborted || m.isLost) && m.peer >= 0 {
-		m.fail("closing is %v", gone)
+		m.fail("IsClosing is %v", gone)
 	}
 	p := pattern(m.written, n)
 	var err error
@@ -185,15 +185,7 @@ func (m *model) write(n int, sizes ...int) {
 	}
 }
 
-func pattern(from, n int) []byte {
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte((from + i) % 251)
-	}
-	return p
-}
-
-// act is one step of a script.
+// act runs one step of a script.
 func (m *model) act(op byte, arg int) {
 	switch op {
 	case 0:
@@ -253,7 +245,7 @@ func (m *model) peerWrites(n int) {
 	}
 }
 
-// peerReads reads at most n bytes and tells how many there were.
+// peerReads reads at most n bytes and returns how many it got.
 func (m *model) peerReads(n int) int {
 	if m.peer < 0 || n == 0 {
 		return 0
@@ -261,11 +253,11 @@ func (m *model) peerReads(n int) int {
 	buf := make([]byte, n)
 	n, err := m.k.Recv(m.peer, buf)
 	if n == 0 && err != syscall.EAGAIN && !m.closed && !m.shut && !m.aborted && !m.isLost {
-		m.fail("the peer reads the end, %v", err)
+		m.fail("the peer reads EOF, %v", err)
 	}
 	for _, b := range buf[:n] {
 		if b != byte(m.read%251) {
-			m.fail("byte %d arrived wrong", m.read)
+			m.fail("byte %d that the peer read is wrong", m.read)
 			break
 		}
 		m.read++
@@ -280,8 +272,8 @@ func (m *model) peerCloses() {
 	}
 }
 
-// settle runs the loop until there is nothing to do.
-func (m *model) settle() {
+// runUntilIdle runs the loop until there is nothing to do.
+func (m *model) runUntilIdle() {
 	for range 5000 {
 		n, err := m.l.RunOnce(0)
 		if err != nil {
@@ -294,42 +286,42 @@ func (m *model) settle() {
 	m.fail("the loop spins")
 }
 
-// check compares with what must be when there is nothing to do.
+// check compares the connection with the model when there is nothing to do.
 func (m *model) check() {
 	if m.aborted && !m.isLost {
 		m.fail("aborted and not lost")
 	}
 	if m.isLost {
 		if m.flushed != m.flushes {
-			m.fail("%d of %d flushes were told of", m.flushed, m.flushes)
+			m.fail("%d of %d AfterFlush callbacks ran", m.flushed, m.flushes)
 		}
 		return
 	}
 	unsent := m.c.Unsent()
 	switch {
 	case m.closed && unsent == 0:
-		m.fail("closed, all is sent, and not lost")
+		m.fail("closed with everything sent, and not lost")
 	case !m.closed && !m.paused && m.got != m.sent:
-		m.fail("%d of %d bytes came", m.got, m.sent)
+		m.fail("%d of %d bytes received", m.got, m.sent)
 	case !m.closed && !m.paused && m.peerShut && !m.eofSeen:
-		m.fail("the end did not come")
+		m.fail("EOFReceived was not called")
 	case !m.closed && !m.paused && m.peer < 0 && !m.eofSeen:
-		m.fail("the peer is gone, and nobody knows")
+		m.fail("the peer is closed, and the connection is not lost")
 	case unsent > m.high && !m.isPaused:
-		m.fail("%d bytes wait, and it was not told to pause", unsent)
+		m.fail("%d unsent bytes, and PauseWriting was not called", unsent)
 	case unsent <= m.low && m.isPaused:
-		m.fail("%d bytes wait, and it was not told to go on", unsent)
+		m.fail("%d unsent bytes, and ResumeWriting was not called", unsent)
 	case unsent == 0 && m.flushed != m.flushes:
-		m.fail("%d of %d flushes were told of", m.flushed, m.flushes)
+		m.fail("%d of %d AfterFlush callbacks ran", m.flushed, m.flushes)
 	}
 }
 
-// finish lets the peer read all there is, and ends both.
+// finish lets the peer read everything, and closes both ends.
 func (m *model) finish() {
-	for m.wrong == nil && m.peerReads(1<<20) > 0 {
-		m.settle()
+	for m.failure == nil && m.peerReads(1<<20) > 0 {
+		m.runUntilIdle()
 	}
-	m.settle()
+	m.runUntilIdle()
 	m.check()
 	if m.peer >= 0 && !m.aborted && m.read != m.written {
 		m.fail("%d of %d bytes arrived", m.read, m.written)
@@ -337,7 +329,7 @@ func (m *model) finish() {
 	m.peerCloses()
 	m.aborted = true
 	m.c.Abort()
-	m.settle()
+	m.runUntilIdle()
 	if !m.isLost {
 		m.fail("never lost")
 	}

@@ -12,24 +12,24 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestNoConnectionIsMadeAfterClose: the loop that accepts has not come to close its
-// listener yet, and somebody is at the door.
-func TestNoConnectionIsMadeAfterClose(t *testing.T) {
+// TestGroupCloseRefusesBacklog: no connection is made after Close, even if one is in the
+// backlog and the accepting loop has not closed its listener yet.
+func TestGroupCloseRefusesBacklog(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
+			withGroups(t, 2, func(t *testing.T, g *loop.Group) {
 				address := "127.0.0.1:0"
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
 				}
-				closeAtTheDoor(t, g, network, address)
+				closeWithBacklog(t, g, network, address)
 			})
 		})
 	}
 }
 
-func closeAtTheDoor(t *testing.T, g *loop.Group, network, address string) {
-	p := newCensus()
+func closeWithBacklog(t *testing.T, g *loop.Group, network, address string) {
+	p := newConnCounter()
 	s := listenGroup(t, g, network, address, p.options(transport.RoundRobin))
 	var late net.Conn
 	drained := make(chan struct{})
@@ -42,13 +42,13 @@ func closeAtTheDoor(t *testing.T, g *loop.Group, network, address string) {
 			t.Error(err)
 		}
 		if _, err := net.Dial(network, s.Addr().String()); err == nil {
-			t.Error("it was closed, and still listens")
+			t.Error("a closed server still listens")
 		}
 	})
-	stop := start(t, g)
+	stop := startGroup(t, g)
 	<-drained
 	if got, err := io.ReadAll(late); len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, %v", got, err)
 	}
 	stop()
 	if n := len(p.made); n != 0 {
@@ -56,11 +56,11 @@ func closeAtTheDoor(t *testing.T, g *loop.Group, network, address string) {
 	}
 }
 
-// TestNoConnectionIsLostOnTheWay: handed over to a loop that is closed before it
-// takes it, and to one that was closed before. Both are closed.
-func TestNoConnectionIsLostOnTheWay(t *testing.T) {
-	onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
-		p := newCensus()
+// TestHandOverToClosedLoop: a connection handed over to a loop that closes before it
+// serves it, or was closed before, is closed.
+func TestHandOverToClosedLoop(t *testing.T) {
+	withGroups(t, 2, func(t *testing.T, g *loop.Group) {
+		p := newConnCounter()
 		s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(transport.RoundRobin))
 		front, other := g.Loops()[0], g.Loops()[1]
 		drained := false
@@ -74,16 +74,16 @@ func TestNoConnectionIsLostOnTheWay(t *testing.T) {
 				}
 			}
 		}
-		accept() // for the front itself
-		accept() // for the other, which does not run
+		accept() // for the accepting loop itself
+		accept() // for the other loop, which does not run
 		if s.Conns() != 2 || len(p.made) != 1 {
 			t.Fatalf("%d connections, %d made", s.Conns(), len(p.made))
 		}
 		if err := other.Close(); err != nil { // the connection was not lost: it was closed
-			t.Errorf("the other was closed with %v", err)
+			t.Errorf("closing the other loop: %v", err)
 		}
-		accept() // the front's turn
-		accept() // handed to the closed one
+		accept() // for the accepting loop
+		accept() // handed over to the closed loop
 		for _, i := range []int{1, 3} {
 			if got, err := io.ReadAll(peers[i]); len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("peer %d: %q, %v", i, got, err)
@@ -103,12 +103,12 @@ func TestNoConnectionIsLostOnTheWay(t *testing.T) {
 			t.Error(err)
 		}
 		if n := len(p.ended); n != 2 {
-			t.Errorf("%d lost", n)
+			t.Errorf("ConnectionLost called %d times", n)
 		}
 		called := false
 		s.Drain(func() { called = true })
 		if !called {
-			t.Error("Drain of a closed group does not end")
+			t.Error("Drain of a closed group did not call its callback")
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// onEveryGroup runs a test on groups of n loops of each poller.
-func onEveryGroup(t *testing.T, n int, test func(t *testing.T, g *loop.Group)) {
+// withGroups runs a test with a group of n loops on each poller.
+func withGroups(t *testing.T, n int, test func(t *testing.T, g *loop.Group)) {
 	for _, backend := range []string{"auto", "poll"} {
 		t.Run(backend, func(t *testing.T) {
 			g, err := loop.NewGroup(n, loop.Options{Backend: backend})
@@ -33,8 +33,8 @@ func onEveryGroup(t *testing.T, n int, test func(t *testing.T, g *loop.Group)) {
 	}
 }
 
-// start runs a group until the function it returns.
-func start(t *testing.T, g *loop.Group) (stop func()) {
+// startGroup runs a group until stop is called.
+func startGroup(t *testing.T, g *loop.Group) (stop func()) {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(t.Context()) }()
@@ -47,19 +47,19 @@ func start(t *testing.T, g *loop.Group) (stop func()) {
 	}
 }
 
-// census counts connections by loop. It is used by all of them.
-type census struct {
+// connCounter counts connections by loop. All loops share it.
+type connCounter struct {
 	mu    sync.Mutex
 	on    map[*loop.Loop]int
 	made  chan *transport.Conn
 	ended chan error
 }
 
-func newCensus() *census {
-	return &census{on: map[*loop.Loop]int{}, made: make(chan *transport.Conn, 1000), ended: make(chan error, 1000)}
+func newConnCounter() *connCounter {
+	return &connCounter{on: map[*loop.Loop]int{}, made: make(chan *transport.Conn, 1000), ended: make(chan error, 1000)}
 }
 
-func (p *census) ConnectionMade(c *transport.Conn) {
+func (p *connCounter) ConnectionMade(c *transport.Conn) {
 	if !c.Loop().Owns() {
 		p.ended <- errors.New("made on another loop")
 	}
@@ -68,15 +68,15 @@ func (p *census) ConnectionMade(c *transport.Conn) {
 	p.mu.Unlock()
 	p.made <- c
 }
-func (p *census) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
-func (p *census) ConnectionLost(c *transport.Conn, err error) {
+func (p *connCounter) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
+func (p *connCounter) ConnectionLost(c *transport.Conn, err error) {
 	p.mu.Lock()
 	p.on[c.Loop()]--
 	p.mu.Unlock()
 	p.ended <- err
 }
 
-func (p *census) counts(g *loop.Group) (n []int) {
+func (p *connCounter) counts(g *loop.Group) (n []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range g.Loops() {
@@ -85,7 +85,7 @@ func (p *census) counts(g *loop.Group) (n []int) {
 	return n
 }
 
-func (p *census) options(s transport.Spread) transport.GroupOptions {
+func (p *connCounter) options(s transport.Spread) transport.GroupOptions {
 	return transport.GroupOptions{
 		Options: transport.Options{
 			Protocol: func() transport.Protocol { return p },
@@ -115,32 +115,32 @@ func dialGroup(t *testing.T, s *transport.GroupServer) net.Conn {
 	return c
 }
 
-func answered(t *testing.T, c net.Conn) {
+func wantEcho(t *testing.T, c net.Conn) {
 	t.Helper()
 	buf := make([]byte, 4)
 	c.Write([]byte("ping"))
 	if _, err := io.ReadFull(c, buf); err != nil || string(buf) != "ping" {
-		t.Errorf("%q, %v", buf, err)
+		t.Errorf("got %q, %v", buf, err)
 	}
 }
 
-func TestGroupSpreadsConnections(t *testing.T) {
+func TestGroupSpread(t *testing.T) {
 	for name, spread := range map[string]transport.Spread{
 		"reuse port": transport.ReusePort, "round robin": transport.RoundRobin, "fewest": transport.FewestConns,
 	} {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(name+" "+network, func(t *testing.T) {
-				onEveryGroup(t, 3, func(t *testing.T, g *loop.Group) {
+				withGroups(t, 3, func(t *testing.T, g *loop.Group) {
 					address := "127.0.0.1:0"
 					if network == "unix" {
 						address = filepath.Join(t.TempDir(), "s")
 					}
-					p := newCensus()
+					p := newConnCounter()
 					s := listenGroup(t, g, network, address, p.options(spread))
-					defer start(t, g)()
+					defer startGroup(t, g)()
 					const conns = 60
 					for range conns {
-						answered(t, dialGroup(t, s))
+						wantEcho(t, dialGroup(t, s))
 					}
 					n := p.counts(g)
 					if n[0]+n[1]+n[2] != conns || s.Conns() != conns {
@@ -166,16 +166,16 @@ func TestGroupSpreadsConnections(t *testing.T) {
 	}
 }
 
-// TestFewestConnsFillsTheGap: the loop whose connections have gone gets the next.
-func TestFewestConnsFillsTheGap(t *testing.T) {
-	onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
-		p := newCensus()
+// TestFewestConns: the loop with the fewest connections gets the next one.
+func TestFewestConns(t *testing.T) {
+	withGroups(t, 2, func(t *testing.T, g *loop.Group) {
+		p := newConnCounter()
 		s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(transport.FewestConns))
-		defer start(t, g)()
+		defer startGroup(t, g)()
 		var second []net.Conn
 		for i := range 8 {
 			c := dialGroup(t, s)
-			answered(t, c)
+			wantEcho(t, c)
 			if i%2 == 1 {
 				second = append(second, c)
 			}
@@ -188,7 +188,7 @@ func TestFewestConnsFillsTheGap(t *testing.T) {
 			t.Fatalf("spread %v", n)
 		}
 		for range 4 {
-			answered(t, dialGroup(t, s))
+			wantEcho(t, dialGroup(t, s))
 		}
 		if n := fmt.Sprint(p.counts(g)); n != "[4 4]" {
 			t.Errorf("spread %v", n)
@@ -196,24 +196,25 @@ func TestFewestConnsFillsTheGap(t *testing.T) {
 	})
 }
 
-// TestGroupLimit: MaxConns is for each loop; the next waits until one has gone.
-func TestGroupLimit(t *testing.T) {
+// TestGroupMaxConns: MaxConns is the limit of each loop; further connections wait until
+// one has ended.
+func TestGroupMaxConns(t *testing.T) {
 	for _, spread := range []transport.Spread{transport.RoundRobin, transport.FewestConns, transport.ReusePort} {
 		t.Run(fmt.Sprint(spread), func(t *testing.T) {
 			loops := 2
 			if spread == transport.ReusePort {
-				loops = 1 // who gets which is not for us to say
+				loops = 1 // the system chooses the loop
 			}
-			onEveryGroup(t, loops, func(t *testing.T, g *loop.Group) {
-				p := newCensus()
+			withGroups(t, loops, func(t *testing.T, g *loop.Group) {
+				p := newConnCounter()
 				o := p.options(spread)
 				o.MaxConns = 2
 				s := listenGroup(t, g, "tcp", "127.0.0.1:0", o)
-				defer start(t, g)()
+				defer startGroup(t, g)()
 				var open []net.Conn
 				for range 2 * loops {
 					c := dialGroup(t, s)
-					answered(t, c)
+					wantEcho(t, c)
 					open = append(open, c)
 				}
 				for i := range open { // each waits for the one before it to go
@@ -233,14 +234,14 @@ func TestGroupLimit(t *testing.T) {
 	}
 }
 
-func TestGroupServerClosesFromAnyGoroutine(t *testing.T) {
+func TestGroupCloseFromAnyGoroutine(t *testing.T) {
 	for _, spread := range []transport.Spread{transport.ReusePort, transport.RoundRobin} {
-		onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
-			p := newCensus()
+		withGroups(t, 2, func(t *testing.T, g *loop.Group) {
+			p := newConnCounter()
 			s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(spread))
-			defer start(t, g)()
+			defer startGroup(t, g)()
 			c := dialGroup(t, s)
-			answered(t, c)
+			wantEcho(t, c)
 			drained := make(chan struct{})
 			var all sync.WaitGroup
 			for range 4 {
@@ -248,16 +249,16 @@ func TestGroupServerClosesFromAnyGoroutine(t *testing.T) {
 			}
 			all.Wait()
 			s.Drain(func() { close(drained) })
-			answered(t, c) // it stays
+			wantEcho(t, c) // open connections stay
 			select {
 			case <-drained:
-				t.Error("drained with a connection open")
+				t.Error("drained with an open connection")
 			default:
 			}
 			s.CloseConns()
 			<-drained
 			if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("got %q, %v", got, err)
 			}
 			if c, err := net.Dial("tcp", s.Addr().String()); err == nil {
 				if got, _ := io.ReadAll(c); len(got) > 0 { // a listener may be about to close
@@ -269,58 +270,58 @@ func TestGroupServerClosesFromAnyGoroutine(t *testing.T) {
 			s.Drain(func() { close(again) })
 			<-again
 			for _, l := range g.Loops() { // each has had a turn since
-				turns(l)
+				waitTurn(l)
 			}
 			for range len(p.ended) {
 				if err := <-p.ended; err != nil {
-					t.Errorf("told of %v", err)
+					t.Errorf("lost with %v", err)
 				}
 			}
 		})
 	}
 }
 
-// TestGroupServerOfAGroupThatDoesNotRun: it is closed at once, and the group is
-// closed without anything left behind.
-func TestGroupServerOfAGroupThatDoesNotRun(t *testing.T) {
+// TestGroupCloseBeforeRun: Close takes effect on a group that does not run, and closing
+// the group leaves nothing open.
+func TestGroupCloseBeforeRun(t *testing.T) {
 	for _, spread := range []transport.Spread{transport.ReusePort, transport.RoundRobin} {
-		onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
+		withGroups(t, 2, func(t *testing.T, g *loop.Group) {
 			path := filepath.Join(t.TempDir(), "s")
-			s := listenGroup(t, g, "unix", path, newCensus().options(spread))
+			s := listenGroup(t, g, "unix", path, newConnCounter().options(spread))
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the path is left: %v", err)
+				t.Errorf("the path was not removed: %v", err)
 			}
-			s = listenGroup(t, g, "tcp", "127.0.0.1:0", newCensus().options(spread))
-			stop := start(t, g)
-			answered(t, dialGroup(t, s))
+			s = listenGroup(t, g, "tcp", "127.0.0.1:0", newConnCounter().options(spread))
+			stop := startGroup(t, g)
+			wantEcho(t, dialGroup(t, s))
 			stop()
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 			if _, err := net.Dial("tcp", s.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
-				t.Errorf("it still listens: %v", err)
+				t.Errorf("the server still listens: %v", err)
 			}
 		})
 	}
 }
 
-func TestListenGroupRefuses(t *testing.T) {
-	onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
+func TestListenGroupErrors(t *testing.T) {
+	withGroups(t, 2, func(t *testing.T, g *loop.Group) {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer taken.Close()
-		p := newCensus()
+		p := newConnCounter()
 		for _, spread := range []transport.Spread{transport.ReusePort, transport.RoundRobin} {
 			if _, err := transport.ListenGroup(g, "tcp", taken.Addr().String(), p.options(spread)); !errors.Is(err, syscall.EADDRINUSE) {
-				t.Errorf("a taken port: %v", err)
+				t.Errorf("a port in use: %v", err)
 			}
 		}
-		// Not even with another that spreads over its loops in the same way.
+		// Not even another group with the same Spread may share the port.
 		other, err := loop.NewGroup(2, loop.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -331,7 +332,7 @@ func TestListenGroupRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := transport.ListenGroup(g, "tcp", first.Addr().String(), p.options(transport.ReusePort)); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("a port of another group: %v", err)
+			t.Errorf("the port of another group: %v", err)
 		}
 		first.Close()
 		var unknown net.UnknownNetworkError
@@ -343,7 +344,7 @@ func TestListenGroupRefuses(t *testing.T) {
 			defer l.Stop()
 			defer func() {
 				if recover() == nil {
-					t.Error("a running group is not refused")
+					t.Error("ListenGroup on a running group did not panic")
 				}
 			}()
 			transport.ListenGroup(g, "tcp", "127.0.0.1:0", p.options(0))

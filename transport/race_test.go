@@ -2,5 +2,5 @@
 
 package transport_test
 
-// underRace is where large numbers are made smaller.
+// underRace reduces large numbers under the race detector.
 const underRace = true

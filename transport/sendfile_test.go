@@ -17,8 +17,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// fileOf is a file with a content.
-func fileOf(t *testing.T, content []byte) *os.File {
+// tempFile returns a file with the given content.
+func tempFile(t *testing.T, content []byte) *os.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -32,9 +32,10 @@ func fileOf(t *testing.T, content []byte) *os.File {
 	return f
 }
 
-// onEveryKernel runs a test on a loop of each poller, and on one whose kernel can
-// nothing but sockets. A worker may still be busy when the loop is closed.
-func onEveryKernel(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
+// withKernels runs a test with a loop on each poller, and on a kernel without
+// kernel.Native. A worker may still be busy when the loop is closed, so the error of
+// Close is ignored.
+func withKernels(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
 	for _, name := range []string{"auto", "poll", "not native"} {
 		t.Run(name, func(t *testing.T) {
 			k, err := kernel.Open(strings.TrimSuffix(name, "not native"))
@@ -54,7 +55,7 @@ func onEveryKernel(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
 	}
 }
 
-// serve has p serve one connection, and is its peer.
+// serve starts a server with protocol p and connects to it.
 func serve(t *testing.T, l *loop.Loop, network string, p transport.Protocol) net.Conn {
 	t.Helper()
 	address := "127.0.0.1:0"
@@ -74,26 +75,26 @@ func serve(t *testing.T, l *loop.Loop, network string, p transport.Protocol) net
 	return c
 }
 
-// watermarks is a script that counts PauseWriting.
-type watermarks struct {
+// pauseCountingScript counts the calls of PauseWriting.
+type pauseCountingScript struct {
 	script
 	paused int
 }
 
-func (p *watermarks) PauseWriting(*transport.Conn)  { p.paused++ }
-func (p *watermarks) ResumeWriting(*transport.Conn) {}
+func (p *pauseCountingScript) PauseWriting(*transport.Conn)  { p.paused++ }
+func (p *pauseCountingScript) ResumeWriting(*transport.Conn) {}
 
 func TestSendFileInOrderWithWrites(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 300<<10)
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-				f := fileOf(t, content)
+			withKernels(t, func(t *testing.T, l *loop.Loop) {
+				f := tempFile(t, content)
 				var calls []string
 				note := func(name string) func(error) {
 					return func(err error) { calls = append(calls, fmt.Sprint(name, err)) }
 				}
-				p := &watermarks{}
+				p := &pauseCountingScript{}
 				p.made = func(c *transport.Conn) {
 					c.Write([]byte("head;"))
 					c.SendFile(f, 0, -1, note("one"))
@@ -104,14 +105,14 @@ func TestSendFileInOrderWithWrites(t *testing.T) {
 					c.SendFile(f, int64(len(content))-3, -1, nil)
 					c.Write([]byte(";tail"))
 					if c.Unsent() > 1000 {
-						t.Errorf("a file takes memory: %d bytes", c.Unsent())
+						t.Errorf("Unsent counts a file: %d bytes", c.Unsent())
 					}
 					if len(calls) > 0 {
-						t.Errorf("called inside: %v", calls)
+						t.Errorf("done was called inside SendFile: %v", calls)
 					}
 					c.Close()
 				}
-				p.lost = stops(t, l, nil)
+				p.lost = stopWhenLost(t, l, nil)
 				peer := serve(t, l, network, p)
 				got := make(chan []byte, 1)
 				go func() {
@@ -122,22 +123,22 @@ func TestSendFileInOrderWithWrites(t *testing.T) {
 					got <- all
 				}()
 				run(t, l)
-				want := slicesConcat("head;", content, ";between;", content[3:13], content[len(content)-3:], ";tail")
+				want := concat("head;", content, ";between;", content[3:13], content[len(content)-3:], ";tail")
 				if all := <-got; !bytes.Equal(all, want) {
-					t.Errorf("%d other bytes, want %d", len(all), len(want))
+					t.Errorf("the %d received bytes differ from the %d expected", len(all), len(want))
 				}
 				if want := "[one<nil> between<nil> nothing<nil> two<nil>]"; fmt.Sprint(calls) != want {
 					t.Errorf("calls %v, want %v", calls, want)
 				}
 				if p.paused != 0 {
-					t.Error("a file counts for the water marks")
+					t.Error("a file counts towards the water marks")
 				}
 			})
 		})
 	}
 }
 
-func slicesConcat(parts ...any) (all []byte) {
+func concat(parts ...any) (all []byte) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case string:
@@ -149,11 +150,11 @@ func slicesConcat(parts ...any) (all []byte) {
 	return all
 }
 
-// TestSendFileBehindAFullSocket: what waited before the file goes first, and the file
-// waits for room itself.
-func TestSendFileBehindAFullSocket(t *testing.T) {
-	onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-		f := fileOf(t, big)
+// TestSendFileOnFullSocket: bytes queued before the file are sent first, and the file
+// waits until the socket is writable.
+func TestSendFileOnFullSocket(t *testing.T) {
+	withKernels(t, func(t *testing.T, l *loop.Loop) {
+		f := tempFile(t, big)
 		written := 0
 		var peer net.Conn
 		got := make(chan []byte, 1)
@@ -173,32 +174,32 @@ func TestSendFileBehindAFullSocket(t *testing.T) {
 					got <- all
 				}()
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 		if all := <-got; !bytes.Equal(all, bytes.Repeat(big, written+8+1)) {
-			t.Errorf("%d other bytes, want %d", len(all), (written+8+1)*len(big))
+			t.Errorf("the %d received bytes differ from the %d expected", len(all), (written+8+1)*len(big))
 		}
 	})
 }
 
-func TestSendFileRefusesWhatIsWrong(t *testing.T) {
-	onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-		f := fileOf(t, []byte("short"))
+func TestSendFileErrors(t *testing.T) {
+	withKernels(t, func(t *testing.T, l *loop.Loop) {
+		f := tempFile(t, []byte("short"))
 		dir, err := os.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer dir.Close()
-		closed := fileOf(t, nil)
+		closed := tempFile(t, nil)
 		closed.Close()
-		told := 0
+		calls := 0
 		wants := func(want error) func(error) {
 			return func(err error) {
-				told++
+				calls++
 				var op *net.OpError
 				if !errors.Is(err, want) || !errors.As(err, &op) {
-					t.Errorf("told %v, want %v", err, want)
+					t.Errorf("done got %v, want %v", err, want)
 				}
 			}
 		}
@@ -209,50 +210,51 @@ func TestSendFileRefusesWhatIsWrong(t *testing.T) {
 				c.SendFile(f, 0, 6, wants(io.ErrUnexpectedEOF))
 				c.SendFile(f, 6, 1, wants(io.ErrUnexpectedEOF))
 				c.SendFile(closed, 0, 1, wants(os.ErrClosed))
-				c.SendFile(f, 100, -1, nil) // nothing follows
+				c.SendFile(f, 100, -1, nil) // the end of the file: no bytes
 				c.Write([]byte("goes on"))
 				c.Close()
 				c.SendFile(f, 0, 1, wants(net.ErrClosed))
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 		if got, err := io.ReadAll(peer); err != nil || string(got) != "goes on" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v", got, err)
 		}
-		if told != 6 {
-			t.Errorf("told %d times", told)
+		if calls != 6 {
+			t.Errorf("done called %d times", calls)
 		}
 	})
 }
 
-// TestAFileThatShrinksEndsTheConnection: whatever came next would be taken for it.
-func TestAFileThatShrinksEndsTheConnection(t *testing.T) {
-	onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-		f := fileOf(t, bytes.Repeat(big, 8))
-		var told []error
+// TestSendFileShrinks: a file that becomes shorter ends the connection, because the peer
+// would take the next bytes for the rest of the file.
+func TestSendFileShrinks(t *testing.T) {
+	withKernels(t, func(t *testing.T, l *loop.Loop) {
+		f := tempFile(t, bytes.Repeat(big, 8))
+		var results []error
 		var peer net.Conn
 		peer = serve(t, l, "tcp", &script{
 			made: func(c *transport.Conn) {
-				c.SendFile(f, 0, -1, func(err error) { told = append(told, err) })
+				c.SendFile(f, 0, -1, func(err error) { results = append(results, err) })
 				c.Write([]byte("never"))
 				if err := f.Truncate(1 << 20); err != nil {
 					t.Fatal(err)
 				}
 				go io.Copy(io.Discard, peer)
 			},
-			lost: stops(t, l, io.ErrUnexpectedEOF),
+			lost: stopWhenLost(t, l, io.ErrUnexpectedEOF),
 		})
 		run(t, l)
-		if len(told) != 1 || !errors.Is(told[0], io.ErrUnexpectedEOF) {
-			t.Errorf("told %v", told)
+		if len(results) != 1 || !errors.Is(results[0], io.ErrUnexpectedEOF) {
+			t.Errorf("done got %v", results)
 		}
 	})
 }
 
-// TestEndInTheMiddleOfAFile: by Abort and by the loop's end, whatever the worker is
-// at; done is told once, and no descriptor is left.
-func TestEndInTheMiddleOfAFile(t *testing.T) {
+// TestAbortDuringSendFile: if Abort or the end of the loop ends the connection while a
+// worker has the file, done is called once and no descriptor is left.
+func TestAbortDuringSendFile(t *testing.T) {
 	ends := map[string]func(*loop.Loop, *transport.Conn){
 		"abort":       func(_ *loop.Loop, c *transport.Conn) { c.Abort() },
 		"abort later": func(l *loop.Loop, c *transport.Conn) { l.CallLater(time.Millisecond, c.Abort) },
@@ -260,51 +262,51 @@ func TestEndInTheMiddleOfAFile(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-				f := fileOf(t, bytes.Repeat(big, 32))
-				var told []error
+			withKernels(t, func(t *testing.T, l *loop.Loop) {
+				f := tempFile(t, bytes.Repeat(big, 32))
+				var results []error
 				peer := serve(t, l, "tcp", &script{
 					made: func(c *transport.Conn) {
-						c.SendFile(f, 0, -1, func(err error) { told = append(told, err) })
+						c.SendFile(f, 0, -1, func(err error) { results = append(results, err) })
 						end(l, c)
 					},
 					lost: func(*transport.Conn, error) { l.Stop() },
 				})
 				run(t, l)
 				l.Close()
-				if len(told) != 1 || !errors.Is(told[0], net.ErrClosed) {
-					t.Errorf("told %v", told)
+				if len(results) != 1 || !errors.Is(results[0], net.ErrClosed) {
+					t.Errorf("done got %v", results)
 				}
 				if n, _ := io.Copy(io.Discard, peer); n > 16<<20 {
-					t.Errorf("%d bytes came", n)
+					t.Errorf("%d bytes arrived", n)
 				}
 			})
 		})
 	}
 }
 
-func TestAFileThatMakesNoProgressTimesOut(t *testing.T) {
-	onEveryKernel(t, func(t *testing.T, l *loop.Loop) {
-		f := fileOf(t, bytes.Repeat(big, 32))
+func TestSendFileWriteTimeout(t *testing.T) {
+	withKernels(t, func(t *testing.T, l *loop.Loop) {
+		f := tempFile(t, bytes.Repeat(big, 32))
 		serve(t, l, "tcp", &script{
 			made: func(c *transport.Conn) {
 				c.SetWriteTimeout(20 * time.Millisecond)
 				c.SendFile(f, 0, -1, nil)
 			},
-			lost: stops(t, l, os.ErrDeadlineExceeded),
+			lost: stopWhenLost(t, l, os.ErrDeadlineExceeded),
 		})
 		run(t, l)
 	})
 }
 
-// TestFilesWaitForAWorker: more files than jobs are allowed.
-func TestFilesWaitForAWorker(t *testing.T) {
+// TestSendFileWaitsForWorker: more files can be sent than the limit of jobs.
+func TestSendFileWaitsForWorker(t *testing.T) {
 	l, err := loop.New(loop.Options{Workers: 1, MaxOffloads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	f := fileOf(t, big)
+	f := tempFile(t, big)
 	left := 8
 	counts := make(chan int64, left)
 	for range left {
@@ -330,7 +332,7 @@ func TestFilesWaitForAWorker(t *testing.T) {
 	run(t, l)
 	for range cap(counts) {
 		if n := <-counts; n != int64(len(big)) {
-			t.Errorf("%d bytes of %d", n, len(big))
+			t.Errorf("%d of %d bytes arrived", n, len(big))
 		}
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// slowDisk is a system whose SendFile is the test's.
-type slowDisk struct {
+// scriptedSendFile is a kernel with a SendFile that the test supplies.
+type scriptedSendFile struct {
 	kernel.Sockets
 	kernel.Native
 	send func(send func() (int, error)) (int, error)
 }
 
-func (s *slowDisk) SendFile(to, file int, offset int64, n int) (int, error) {
+func (s *scriptedSendFile) SendFile(to, file int, offset int64, n int) (int, error) {
 	return s.send(func() (int, error) { return s.Native.SendFile(to, file, offset, n) })
 }
 
-// onSlowDisks runs a test on loops whose SendFile is the test's.
-func onSlowDisks(t *testing.T, test func(t *testing.T, l *loop.Loop, disk *slowDisk)) {
+// withScriptedSendFile runs a test with a loop on each poller and a scriptedSendFile.
+func withScriptedSendFile(t *testing.T, test func(t *testing.T, l *loop.Loop, disk *scriptedSendFile)) {
 	for _, backend := range []string{"auto", "poll"} {
 		t.Run(backend, func(t *testing.T) {
 			k, err := kernel.Open(backend)
@@ -34,9 +34,9 @@ func onSlowDisks(t *testing.T, test func(t *testing.T, l *loop.Loop, disk *slowD
 				t.Fatal(err)
 			}
 			if _, err := k.Native().SendFile(-1, -1, 0, 0); err == syscall.ENOSYS {
-				t.Skip("this system has no SendFile")
+				t.Skip("this system has no sendfile")
 			}
-			disk := &slowDisk{Sockets: k.Sockets, Native: k.Native()}
+			disk := &scriptedSendFile{Sockets: k.Sockets, Native: k.Native()}
 			k.Sockets = disk
 			l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1})
 			if err != nil {
@@ -48,8 +48,8 @@ func onSlowDisks(t *testing.T, test func(t *testing.T, l *loop.Loop, disk *slowD
 	}
 }
 
-// turns waits, off the loop, until it has asked the kernel.
-func turns(l *loop.Loop) {
+// waitTurn waits, on another goroutine, until the loop has polled the kernel.
+func waitTurn(l *loop.Loop) {
 	done := make(chan struct{})
 	left := 3
 	var again func()
@@ -58,17 +58,17 @@ func turns(l *loop.Loop) {
 			close(done)
 			return
 		}
-		l.CallLater(0, again) // a timer's time is read when the kernel is asked
+		l.CallLater(0, again) // the loop reads the time when it polls the kernel
 	}
 	if l.Post(again) == nil {
 		<-done
 	}
 }
 
-// TestRoomMadeWhileAWorkerSends: the news of it comes while the worker, who found
-// none, has not come back. It must not be lost.
-func TestRoomMadeWhileAWorkerSends(t *testing.T) {
-	onSlowDisks(t, func(t *testing.T, l *loop.Loop, disk *slowDisk) {
+// TestSendFileWritableDuringJob: the socket becomes writable after sendfile got EAGAIN
+// and before the worker returns. The edge must not be lost.
+func TestSendFileWritableDuringJob(t *testing.T) {
+	withScriptedSendFile(t, func(t *testing.T, l *loop.Loop, disk *scriptedSendFile) {
 		p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -89,52 +89,53 @@ func TestRoomMadeWhileAWorkerSends(t *testing.T) {
 		disk.send = func(send func() (int, error)) (int, error) {
 			n, err := send()
 			take()
-			turns(l)
+			waitTurn(l)
 			return n, err
 		}
-		f := fileOf(t, big)
+		f := tempFile(t, big)
 		wrapFD(t, l, p[0], &script{
 			made: func(c *transport.Conn) {
 				c.SendFile(f, 0, -1, nil)
 				c.Close()
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		syscall.Close(p[0])
 		run(t, l)
 		take()
 		if !bytes.Equal(got.Bytes(), big) {
-			t.Errorf("%d bytes of %d", got.Len(), len(big))
+			t.Errorf("%d of %d bytes arrived", got.Len(), len(big))
 		}
 	})
 }
 
-// TestAFullSocketKeepsNoWorkerBusy: nobody reads, and so nobody tries.
-func TestAFullSocketKeepsNoWorkerBusy(t *testing.T) {
-	onSlowDisks(t, func(t *testing.T, l *loop.Loop, disk *slowDisk) {
+// TestSendFileFullSocketNoRetry: while the peer does not read, no worker retries.
+func TestSendFileFullSocketNoRetry(t *testing.T) {
+	withScriptedSendFile(t, func(t *testing.T, l *loop.Loop, disk *scriptedSendFile) {
 		var tries atomic.Int32
 		disk.send = func(send func() (int, error)) (int, error) {
 			tries.Add(1)
 			return send()
 		}
-		f := fileOf(t, bytes.Repeat(big, 16))
+		f := tempFile(t, bytes.Repeat(big, 16))
 		serve(t, l, "tcp", &script{
 			made: func(c *transport.Conn) {
 				c.SendFile(f, 0, -1, nil)
 				l.CallLater(20*time.Millisecond, c.Abort)
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 		if n := tries.Load(); n > 50 {
-			t.Errorf("%d tries", n)
+			t.Errorf("%d calls of sendfile", n)
 		}
 	})
 }
 
-// TestNothingIsSentAfterAbort: a worker that was about to send does not.
-func TestNothingIsSentAfterAbort(t *testing.T) {
-	onSlowDisks(t, func(t *testing.T, l *loop.Loop, disk *slowDisk) {
+// TestSendFileNothingAfterAbort: a worker that was about to send when Abort was called
+// sends nothing.
+func TestSendFileNothingAfterAbort(t *testing.T) {
+	withScriptedSendFile(t, func(t *testing.T, l *loop.Loop, disk *scriptedSendFile) {
 		aborted := make(chan struct{})
 		sent := make(chan int, 1)
 		var conn *transport.Conn
@@ -142,7 +143,7 @@ func TestNothingIsSentAfterAbort(t *testing.T) {
 		disk.send = func(send func() (int, error)) (int, error) {
 			l.Post(func() {
 				conn.Abort()
-				// The peer sees the end although the worker holds the socket.
+				// The peer reads EOF although the worker holds the socket.
 				if got, err := io.ReadAll(peer); err != nil || len(got) > 0 {
 					t.Errorf("the peer got %q, %v", got, err)
 				}
@@ -151,23 +152,23 @@ func TestNothingIsSentAfterAbort(t *testing.T) {
 			<-aborted
 			n, err := send()
 			if err == nil {
-				t.Error("it was sent")
+				t.Error("the worker sent after Abort")
 			}
 			sent <- n
 			return n, err
 		}
-		f := fileOf(t, []byte("secret"))
+		f := tempFile(t, []byte("secret"))
 		peer = serve(t, l, "tcp", &script{
 			made: func(c *transport.Conn) {
 				conn = c
 				c.SendFile(f, 0, -1, nil)
 				c.AfterFlush(func(error) {})
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 		if n := <-sent; n != 0 {
-			t.Errorf("%d bytes", n)
+			t.Errorf("%d bytes arrived", n)
 		}
 	})
 }

@@ -6,8 +6,10 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
@@ -15,8 +17,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// spy is a protocol made of functions, any of which may be nil. It watches over
-// the order of what it is told.
+// spy is a protocol made of functions, which may be nil. It checks the order of the
+// callbacks.
 type spy struct {
 	tb     testing.TB
 	made   func(c *transport.Conn)
@@ -29,9 +31,9 @@ type spy struct {
 	isMade, isLost, isPaused bool
 }
 
-func (p *spy) told(what string) {
+func (p *spy) checkOrder(what string) {
 	if p.isMade == (what == "ConnectionMade") {
-		p.tb.Errorf("%s, made %v before", what, p.isMade)
+		p.tb.Errorf("%s with ConnectionMade called before: %v", what, p.isMade)
 	}
 	if p.isLost {
 		p.tb.Errorf("%s after ConnectionLost", what)
@@ -39,7 +41,7 @@ func (p *spy) told(what string) {
 }
 
 func (p *spy) ConnectionMade(c *transport.Conn) {
-	p.told("ConnectionMade")
+	p.checkOrder("ConnectionMade")
 	p.isMade = true
 	if p.made != nil {
 		p.made(c)
@@ -47,19 +49,19 @@ func (p *spy) ConnectionMade(c *transport.Conn) {
 }
 
 func (p *spy) DataReceived(c *transport.Conn, data []byte) {
-	p.told("DataReceived")
+	p.checkOrder("DataReceived")
 	if p.data != nil {
 		p.data(c, data)
 	}
 }
 
 func (p *spy) EOFReceived(c *transport.Conn) bool {
-	p.told("EOFReceived")
+	p.checkOrder("EOFReceived")
 	return p.eof != nil && p.eof(c)
 }
 
 func (p *spy) PauseWriting(c *transport.Conn) {
-	p.told("PauseWriting")
+	p.checkOrder("PauseWriting")
 	if p.isPaused {
 		p.tb.Error("PauseWriting twice")
 	}
@@ -70,7 +72,7 @@ func (p *spy) PauseWriting(c *transport.Conn) {
 }
 
 func (p *spy) ResumeWriting(c *transport.Conn) {
-	p.told("ResumeWriting")
+	p.checkOrder("ResumeWriting")
 	if !p.isPaused {
 		p.tb.Error("ResumeWriting without PauseWriting")
 	}
@@ -81,26 +83,26 @@ func (p *spy) ResumeWriting(c *transport.Conn) {
 }
 
 func (p *spy) ConnectionLost(c *transport.Conn, err error) {
-	p.told("ConnectionLost")
+	p.checkOrder("ConnectionLost")
 	p.isLost = true
 	if p.lost != nil {
 		p.lost(c, err)
 	}
 }
 
-// onEvery runs a test on each poller the system has.
-func onEvery(t *testing.T, test func(t *testing.T, o loop.Options)) {
+// onPollers runs a test for each poller that the system supports.
+func onPollers(t *testing.T, test func(t *testing.T, o loop.Options)) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) { test(t, loop.Options{Backend: name}) })
 	}
 }
 
-// steady runs a loop in the background until the test ends, and looks then whether
-// anything is left open.
-func steady(t *testing.T, o loop.Options, prepare func(l *loop.Loop)) *loop.Loop {
+// running prepares a loop and runs it in the background until the test ends. Then it
+// checks that no socket is left open.
+func running(t *testing.T, o loop.Options, prepare func(l *loop.Loop)) *loop.Loop {
 	t.Helper()
-	o.Watchdog = -1 // a busy machine says nothing of the code
-	o.Debug = true  // nobody keeps what is lent
+	o.Watchdog = -1 // slow turns on a busy machine are not failures
+	o.Debug = true  // overwrite lent data
 	l, err := loop.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -113,18 +115,18 @@ func steady(t *testing.T, o loop.Options, prepare func(l *loop.Loop)) *loop.Loop
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		hub := sock.RegistryOf(l)
+		sockets := sock.RegistryOf(l)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := hub.Open(); n != 0 {
-			t.Errorf("%d sockets left", n)
+		if n := sockets.Open(); n != 0 {
+			t.Errorf("%d sockets left open", n)
 		}
 	})
 	return l
 }
 
-// serving is a server on a loop of its own, that makes its protocols by make.
+// serving starts a server on a loop of its own. make makes its protocols.
 func serving(t *testing.T, o loop.Options, network, address string, so transport.Options, make func() *spy) (*loop.Loop, *transport.Server) {
 	t.Helper()
 	var s *transport.Server
@@ -133,7 +135,7 @@ func serving(t *testing.T, o loop.Options, network, address string, so transport
 		p.tb = t
 		return p
 	}
-	l := steady(t, o, func(l *loop.Loop) {
+	l := running(t, o, func(l *loop.Loop) {
 		var err error
 		if s, err = transport.Listen(l, network, address, so); err != nil {
 			t.Fatal(err)
@@ -155,19 +157,19 @@ func on(t testing.TB, l *loop.Loop, fn func()) {
 	<-done
 }
 
-// until waits for a condition of the loop's, turn after turn.
+// until waits until condition, which is called on the loop, reports true.
 func until(t testing.TB, l *loop.Loop, condition func() bool) {
 	t.Helper()
 	done := make(chan bool)
-	var look func()
-	look = func() {
+	var check func()
+	check = func() {
 		if condition() {
 			close(done)
 			return
 		}
-		l.CallLater(1e6, look)
+		l.CallLater(time.Millisecond, check)
 	}
-	if err := l.Post(look); err != nil {
+	if err := l.Post(check); err != nil {
 		t.Fatal(err)
 	}
 	<-done
@@ -192,18 +194,22 @@ func reset(t testing.TB, c net.Conn) {
 	c.Close()
 }
 
-var names atomic.Int64
+var abstractNames atomic.Int64
 
-// abstract is a Unix address that nobody has.
+// abstract returns an unused abstract Unix address.
 func abstract() string {
-	return fmt.Sprintf("@spindle-%d-%d", os.Getpid(), names.Add(1))
+	return fmt.Sprintf("@spindle-%d-%d", os.Getpid(), abstractNames.Add(1))
 }
 
-// block is n bytes in which none is lost or doubled unnoticed.
-func block(n int) []byte {
+// block returns n bytes of the pattern.
+func block(n int) []byte { return pattern(0, n) }
+
+// pattern returns n bytes, from the given position of a sequence in which no lost or
+// duplicated block goes unnoticed: its period is a prime.
+func pattern(from, n int) []byte {
 	p := make([]byte, n)
 	for i := range p {
-		p[i] = byte(i % 251)
+		p[i] = byte((from + i) % 251)
 	}
 	return p
 }
@@ -218,4 +224,13 @@ func ignoreEOF(err error) error {
 		return nil
 	}
 	return err
+}
+
+// heapInUse returns the memory in use by the heap and by stacks.
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
 }

@@ -19,18 +19,18 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestTLSAThousandConnections at once, on one loop, in both roles.
-func TestTLSAThousandConnections(t *testing.T) {
-	most := 1000
+// TestTLSThousandConns: a thousand connections at once, with both ends on one loop.
+func TestTLSThousandConns(t *testing.T) {
+	n := 1000
 	if underRace {
-		most = 200
+		n = 200
 	}
-	lost := make(chan error, 2*most)
+	lost := make(chan error, 2*n)
 	l, s := servingTLS(t, loop.Options{}, func() *spy { return echoSpy(lost) })
 	open := 0
 	var conns []*transport.Conn
 	on(t, l, func() {
-		for range most {
+		for range n {
 			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{
 				tb: t,
 				made: func(c *transport.Conn) {
@@ -42,81 +42,22 @@ func TestTLSAThousandConnections(t *testing.T) {
 			}, transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { t.Error(err) })
 		}
 	})
-	until(t, l, func() bool { return open == most || t.Failed() })
+	until(t, l, func() bool { return open == n || t.Failed() })
 	on(t, l, func() {
 		for _, c := range conns {
 			c.Close()
 		}
 	})
-	for range 2 * most {
+	for range 2 * n {
 		if err := <-lost; err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestTLSSlowHandshakesHoldNobodyUp: more peers than there are workers begin a
-// handshake and say no more.
-func TestTLSSlowHandshakesHoldNobodyUp(t *testing.T) {
-	lost := make(chan error, 20)
-	l, s := serving(t, loop.Options{Workers: 2}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
-	hello := &bytes.Buffer{}
-	tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
-	for range 10 {
-		peer := dial(t, s)
-		peer.Write(hello.Bytes())
-		peer.Read(make([]byte, 1)) // half of it is done
-	}
-	peer := dialTLS(t, s)
-	peer.Close()
-	if err := <-lost; err != nil {
-		t.Error(err)
-	}
-	on(t, l, func() {
-		if s.Conns() != 10 || l.Stats().Jobs != 0 {
-			t.Errorf("%d connections, %d jobs", s.Conns(), l.Stats().Jobs)
-		}
-	})
-	on(t, l, s.AbortConns)
-	until(t, l, func() bool { return s.Conns() == 0 })
-}
-
-// TestTLSBusyWorkers: a handshake for which there is no worker waits for one.
-func TestTLSBusyWorkers(t *testing.T) {
-	lost := make(chan error, 1)
-	l, s := serving(t, loop.Options{Workers: 1, MaxOffloads: 1}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
-	busy, release := make(chan bool), make(chan bool)
-	on(t, l, func() {
-		for i := range 2 {
-			loop.Offload(l, func() (int, error) {
-				if i == 0 {
-					close(busy)
-				}
-				<-release
-				return 0, nil
-			}, func(int, error) {})
-			if i == 0 {
-				<-busy
-			}
-		}
-	})
-	shaken := make(chan error, 1)
-	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
-	go func() { shaken <- peer.Handshake() }()
-	until(t, l, func() bool { return l.Stats().Timers > 1 }) // it has been refused
-	close(release)
-	if err := <-shaken; err != nil {
-		t.Error(err)
-	}
-	peer.Close()
-	if err := <-lost; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestTLSCloseInTheMiddle: a loop that is closed while hands are shaken leaves
-// nothing behind, and a client is told.
-func TestTLSCloseInTheMiddle(t *testing.T) {
+// TestTLSLoopClosesDuringHandshake: a loop that closes during handshakes leaves nothing
+// open, and the client's connect fails.
+func TestTLSLoopClosesDuringHandshake(t *testing.T) {
 	for name, give := range map[string]func(l *loop.Loop, in chan bool){
 		"at work":   func(l *loop.Loop, in chan bool) { <-in },
 		"in a wait": func(l *loop.Loop, in chan bool) {},
@@ -143,7 +84,7 @@ func TestTLSCloseInTheMiddle(t *testing.T) {
 				t.Fatal(err)
 			}
 			hello := &bytes.Buffer{}
-			tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
+			tls.Client(recorder{hello}, tlstest.Identity().Client).Handshake()
 			peer := dial(t, s)
 			peer.Write(hello.Bytes())
 			silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,14 +115,14 @@ func TestTLSCloseInTheMiddle(t *testing.T) {
 			close(out)
 			client.Close()
 			if !errors.Is(failed, net.ErrClosed) {
-				t.Errorf("the client was told %v", failed)
+				t.Errorf("the client failed with %v", failed)
 			}
 		})
 	}
 }
 
-// TestTLSGiveUp: Timeout and context of Connect are for the handshake too.
-func TestTLSGiveUp(t *testing.T) {
+// TestTLSConnectCancelled: the timeout and the context of Connect cover the handshake.
+func TestTLSConnectCancelled(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +138,7 @@ func TestTLSGiveUp(t *testing.T) {
 		"context":          {transport.ConnectOptions{}, why},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := steady(t, loop.Options{}, func(l *loop.Loop) {})
+			l := running(t, loop.Options{}, func(l *loop.Loop) {})
 			ctx, cancel := context.WithCancelCause(t.Context())
 			tc.o.TLS = tlstest.Identity().Client
 			failed := make(chan error, 1)
@@ -217,15 +158,16 @@ func TestTLSGiveUp(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			cancel(nil)
-			drainAll(peer) // until it is closed
+			drainAll(peer) // until the connection is closed
 		})
 	}
 }
 
-// TestTLSAPanicInTheHandshake is the loop's OnPanic's, and ends the connection.
-func TestTLSAPanicInTheHandshake(t *testing.T) {
+// TestTLSHandshakePanics: a panic in a callback of the tls.Config reaches the loop's
+// OnPanic and ends the connection.
+func TestTLSHandshakePanics(t *testing.T) {
 	config := tlstest.Identity().Server.Clone()
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { panic("no such luck") }
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { panic("oops") }
 	panicked, failed := make(chan any, 1), make(chan error, 1)
 	_, s := serving(t, loop.Options{OnPanic: func(p *loop.PanicError) error { panicked <- p; return nil }}, "tcp", "127.0.0.1:0",
 		transport.Options{TLS: config, OnError: func(err error) { failed <- err }}, func() *spy { return &spy{} })
@@ -239,9 +181,9 @@ func TestTLSAPanicInTheHandshake(t *testing.T) {
 	}
 }
 
-// TestTLSHandshakeThatLocksItsThreadFails: it is a coroutine, and the runtime would end
-// the process if that switched on a locked thread.
-func TestTLSHandshakeThatLocksItsThreadFails(t *testing.T) {
+// TestTLSHandshakeLocksThread: a handshake that locks its thread fails. It is a
+// coroutine, and switching on a locked thread would crash the process.
+func TestTLSHandshakeLocksThread(t *testing.T) {
 	config := tlstest.Identity().Server.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		runtime.LockOSThread()
@@ -256,8 +198,8 @@ func TestTLSHandshakeThatLocksItsThreadFails(t *testing.T) {
 	}
 }
 
-// TestTLSOverAGroup: with the options of a group's server.
-func TestTLSOverAGroup(t *testing.T) {
+// TestTLSGroup: the server of a group secures its connections.
+func TestTLSGroup(t *testing.T) {
 	g, err := loop.NewGroup(2, loop.Options{Watchdog: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +242,9 @@ func TestTLSOverAGroup(t *testing.T) {
 	<-ended
 }
 
-// TestTLSSessionsAreResumed: the configuration is one for all connections.
-func TestTLSSessionsAreResumed(t *testing.T) {
+// TestTLSSessionResumption: sessions are resumed, because all connections share the
+// configuration.
+func TestTLSSessionResumption(t *testing.T) {
 	resumed := make(chan bool, 1)
 	config := tlstest.Identity().Client.Clone()
 	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)

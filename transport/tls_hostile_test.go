@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// stuck is a connection on which 16 MB wait for a peer that does not read.
-func stuck(t *testing.T) (l *loop.Loop, c *transport.Conn, peer *tlstest.Peer, got *bytes.Buffer, lost chan error) {
+// unreadConn returns a connection with 16 MB unsent, because the peer does not read.
+func unreadConn(t *testing.T) (l *loop.Loop, c *transport.Conn, peer *tlstest.Peer, got *bytes.Buffer, lost chan error) {
 	t.Helper()
 	conn := make(chan *transport.Conn, 1)
 	lost, got = make(chan error, 1), &bytes.Buffer{}
@@ -34,8 +34,8 @@ func stuck(t *testing.T) (l *loop.Loop, c *transport.Conn, peer *tlstest.Peer, g
 	return l, <-conn, peer, got, lost
 }
 
-// keepsTurning wants a loop to do something else.
-func keepsTurning(t *testing.T, l *loop.Loop) {
+// wantResponsive checks that the loop still runs callbacks.
+func wantResponsive(t *testing.T, l *loop.Loop) {
 	t.Helper()
 	for range 5 {
 		done := make(chan bool)
@@ -44,29 +44,29 @@ func keepsTurning(t *testing.T, l *loop.Loop) {
 	}
 }
 
-func TestTLSAPeerThatStopsReadingAndSendsABadRecord(t *testing.T) {
-	l, _, peer, _, lost := stuck(t)
-	keepsTurning(t, l)
+func TestTLSNotReadingPeerSendsBadRecord(t *testing.T) {
+	l, _, peer, _, lost := unreadConn(t)
+	wantResponsive(t, l)
 	peer.Raw.Write(append([]byte{tlstest.DataRecord, 3, 3, 0, 32}, make([]byte, 32)...))
-	keepsTurning(t, l)
+	wantResponsive(t, l)
 	var alert *net.OpError
 	if err := <-lost; !errors.As(err, &alert) || alert.Op != "local error" {
 		t.Errorf("lost with %v", err)
 	}
 }
 
-func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
-	l, c, peer, got, _ := stuck(t)
+func TestTLSNotReadingPeerUpdatesKeys(t *testing.T) {
+	l, c, peer, got, _ := unreadConn(t)
 	f := peer.Forge13()
 	for range 5 {
 		peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k', 'e', 'y')...))
-		keepsTurning(t, l)
+		wantResponsive(t, l)
 	}
 	until(t, l, func() bool { return got.String() == "keykeykeykeykey" })
 	sent := block(16 << 20)
 	all := make([]byte, len(sent))
 	if _, err := io.ReadFull(peer, all); err != nil || !bytes.Equal(all, sent) {
-		t.Fatalf("not what was sent: %v", err)
+		t.Fatalf("received bytes differ: %v", err)
 	}
 	on(t, l, func() { c.Write([]byte("new")) })
 	if _, err := io.ReadFull(peer, all[:3]); err != nil || string(all[:3]) != "new" {
@@ -74,10 +74,10 @@ func TestTLSAPeerThatStopsReadingAndAsksForNewKeys(t *testing.T) {
 	}
 }
 
-// TestTLSAPeerThatAsksForNewKeysForEver and does not read the answers: they are
-// kept, but not without a limit.
-func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
-	l, c, peer, got, lost := stuck(t)
+// TestTLSUnreadKeyUpdatesAreLimited: replies to a peer that requests key updates and
+// does not read are queued up to a limit.
+func TestTLSUnreadKeyUpdatesAreLimited(t *testing.T) {
+	l, c, peer, got, lost := unreadConn(t)
 	f := peer.Forge13()
 	for asked := 1; ; asked++ {
 		before := 0
@@ -93,17 +93,17 @@ func TestTLSAPeerThatAsksForNewKeysForEver(t *testing.T) {
 			break
 		}
 		if after-before > 64 || asked > 300 {
-			t.Fatalf("answer %d: %d bytes wait, %d before", asked, after, before)
+			t.Fatalf("reply %d: %d bytes unsent, %d before", asked, after, before)
 		}
 	}
 	if err := <-lost; err == nil || got.Len() < 100 {
-		t.Errorf("lost after %d answers, with %v", got.Len(), err)
+		t.Errorf("lost after %d replies, with %v", got.Len(), err)
 	}
 }
 
-// TestTLSNewKeysWithoutEnd: crypto/tls itself ends a connection that brings nothing
-// else, before it keeps the loop in one Read for long.
-func TestTLSNewKeysWithoutEnd(t *testing.T) {
+// TestTLSEndlessKeyUpdates: crypto/tls ends a connection that receives nothing but key
+// updates, before one Read blocks the loop for long.
+func TestTLSEndlessKeyUpdates(t *testing.T) {
 	lost := make(chan error, 1)
 	var in uint64
 	_, s := servingTLS(t, loop.Options{}, func() *spy {
@@ -126,22 +126,23 @@ func TestTLSNewKeysWithoutEnd(t *testing.T) {
 	}
 }
 
-// failingTLS is a server whose handshakes fail, and what it is told.
-func failingTLS(t *testing.T, config *tls.Config, patience time.Duration) (*loop.Loop, *transport.Server, chan error) {
+// servingFailingTLS starts a server on which every handshake must fail. It returns the
+// errors of OnError.
+func servingFailingTLS(t *testing.T, config *tls.Config, timeout time.Duration) (*loop.Loop, *transport.Server, chan error) {
 	t.Helper()
 	failed := make(chan error, 10)
 	l, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{
 		TLS:              config,
-		HandshakeTimeout: patience,
+		HandshakeTimeout: timeout,
 		OnError:          func(err error) { failed <- err },
 	}, func() *spy {
-		return &spy{made: func(c *transport.Conn) { t.Error("made") }, lost: func(*transport.Conn, error) { t.Error("lost") }}
+		return &spy{made: func(c *transport.Conn) { t.Error("ConnectionMade") }, lost: func(*transport.Conn, error) { t.Error("ConnectionLost") }}
 	})
 	return l, s, failed
 }
 
 func TestTLSHandshakeTimeout(t *testing.T) {
-	l, s, failed := failingTLS(t, tlstest.Identity().Server, 10*time.Millisecond)
+	l, s, failed := servingFailingTLS(t, tlstest.Identity().Server, 10*time.Millisecond)
 	peer := dial(t, s)
 	peer.Write([]byte{tlstest.HandshakeRecord, 3})
 	var op *net.OpError
@@ -158,15 +159,15 @@ func TestTLSHandshakeTimeout(t *testing.T) {
 	})
 }
 
-func TestTLSDropDuringTheHandshake(t *testing.T) {
-	_, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+func TestTLSPeerLeavesDuringHandshake(t *testing.T) {
+	_, s, failed := servingFailingTLS(t, tlstest.Identity().Server, 0)
 	hello := &bytes.Buffer{}
-	tls.Client(writeOnly{hello}, tlstest.Identity().Client).Handshake()
+	tls.Client(recorder{hello}, tlstest.Identity().Client).Handshake()
 	for _, sent := range []int{0, 3, 100, hello.Len()} {
 		peer := dial(t, s)
 		peer.Write(hello.Bytes()[:sent])
 		if sent == hello.Len() {
-			peer.Read(make([]byte, 1)) // so that it is in the middle
+			peer.Read(make([]byte, 1)) // so that the handshake is half done
 			reset(t, peer)
 		}
 		peer.Close()
@@ -177,19 +178,19 @@ func TestTLSDropDuringTheHandshake(t *testing.T) {
 	}
 }
 
-// writeOnly is a connection that keeps what is written.
-type writeOnly struct{ *bytes.Buffer }
+// recorder is a connection that records what is written.
+type recorder struct{ *bytes.Buffer }
 
-func (writeOnly) Read([]byte) (int, error)         { return 0, io.EOF }
-func (writeOnly) Close() error                     { return nil }
-func (writeOnly) LocalAddr() net.Addr              { return nil }
-func (writeOnly) RemoteAddr() net.Addr             { return nil }
-func (writeOnly) SetDeadline(time.Time) error      { return nil }
-func (writeOnly) SetReadDeadline(time.Time) error  { return nil }
-func (writeOnly) SetWriteDeadline(time.Time) error { return nil }
+func (recorder) Read([]byte) (int, error)         { return 0, io.EOF }
+func (recorder) Close() error                     { return nil }
+func (recorder) LocalAddr() net.Addr              { return nil }
+func (recorder) RemoteAddr() net.Addr             { return nil }
+func (recorder) SetDeadline(time.Time) error      { return nil }
+func (recorder) SetReadDeadline(time.Time) error  { return nil }
+func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
-func TestTLSNoTLSAtAll(t *testing.T) {
-	_, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+func TestTLSPlainClient(t *testing.T) {
+	_, s, failed := servingFailingTLS(t, tlstest.Identity().Server, 0)
 	peer := dial(t, s)
 	peer.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 	var header tls.RecordHeaderError
@@ -198,9 +199,9 @@ func TestTLSNoTLSAtAll(t *testing.T) {
 	}
 }
 
-// TestTLSWrongCertificate: both ends are told, by the types of crypto/tls.
+// TestTLSWrongCertificate: both ends get the error types of crypto/tls.
 func TestTLSWrongCertificate(t *testing.T) {
-	l, s, failed := failingTLS(t, tlstest.Identity().Server, 0)
+	l, s, failed := servingFailingTLS(t, tlstest.Identity().Server, 0)
 	for _, tc := range []struct {
 		name   string
 		config *tls.Config
@@ -220,13 +221,13 @@ func TestTLSWrongCertificate(t *testing.T) {
 		}
 		var alert tls.AlertError
 		if err := <-failed; !errors.As(err, &op) || op.Op != "remote error" && !errors.As(err, &alert) {
-			t.Errorf("%s: the server was told %v", tc.name, err)
+			t.Errorf("%s: OnError got %v", tc.name, err)
 		}
 	}
 }
 
-func TestTLSRenegotiationIsRefused(t *testing.T) {
-	l, s, _ := failingTLS(t, tlstest.Identity().Server, 0)
+func TestTLSRenegotiationRefused(t *testing.T) {
+	l, s, _ := servingFailingTLS(t, tlstest.Identity().Server, 0)
 	refused := make(chan error, 1)
 	on(t, l, func() {
 		config := tlstest.Identity().Client.Clone()

@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// upgrader is a server that begins TLS when it is told to, in the middle.
-func upgrader(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
+// servingStartTLS returns a protocol that starts TLS when the client requests it.
+func servingStartTLS(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
 	clear := true
 	return &spy{
 		data: func(c *transport.Conn, data []byte) {
@@ -25,7 +25,7 @@ func upgrader(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
 			}
 			line, rest, _ := bytes.Cut(data, []byte("\n"))
 			if string(line) != "STARTTLS" {
-				t.Errorf("in the clear: %q", data)
+				t.Errorf("received %q before TLS", data)
 			}
 			clear = false
 			o.Ahead = rest
@@ -34,7 +34,7 @@ func upgrader(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
 				t.Error(err)
 			}
 			if c.TLS() != nil {
-				t.Error("a state before the handshake is over")
+				t.Error("TLS returned a state before the handshake was done")
 			}
 			c.Write([]byte("meanwhile "))
 		},
@@ -42,21 +42,21 @@ func upgrader(t *testing.T, lost chan error, o transport.StartTLSOptions) *spy {
 	}
 }
 
-// clearly is the client's end of the clear conversation below crypto/tls, in one
-// packet with the handshake.
-type clearly struct {
+// plainPrefix is the client's connection below crypto/tls. It sends the plain request in
+// one packet with the handshake, and records the plain reply.
+type plainPrefix struct {
 	net.Conn
 	say, heard string
 }
 
-func (c *clearly) Write(p []byte) (int, error) {
+func (c *plainPrefix) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(append([]byte(c.say), p...))
 	n -= len(c.say)
 	c.say = ""
 	return n, err
 }
 
-func (c *clearly) Read(p []byte) (int, error) {
+func (c *plainPrefix) Read(p []byte) (int, error) {
 	if c.heard == "" {
 		answer := make([]byte, len("go on\n"))
 		if _, err := io.ReadFull(c.Conn, answer); err != nil {
@@ -67,19 +67,19 @@ func (c *clearly) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// TestStartTLS: what was written before goes out in the clear, and what is written
-// meanwhile waits, in its order; a peer need not wait for the answer.
+// TestStartTLS: bytes written before are sent unencrypted, and bytes written during the
+// handshake wait, in order. A peer need not wait for the plain reply.
 func TestStartTLS(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
-		for name, ask := range map[string]func(raw net.Conn) *clearly{
-			"waits": func(raw net.Conn) *clearly {
+	onPollers(t, func(t *testing.T, o loop.Options) {
+		for name, ask := range map[string]func(raw net.Conn) *plainPrefix{
+			"waits": func(raw net.Conn) *plainPrefix {
 				raw.Write([]byte("STARTTLS\n"))
-				return &clearly{Conn: raw}
+				return &plainPrefix{Conn: raw}
 			},
-			"does not wait": func(raw net.Conn) *clearly { return &clearly{Conn: raw, say: "STARTTLS\n"} },
+			"does not wait": func(raw net.Conn) *plainPrefix { return &plainPrefix{Conn: raw, say: "STARTTLS\n"} },
 		} {
 			lost := make(chan error, 1)
-			_, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy { return upgrader(t, lost, transport.StartTLSOptions{}) })
+			_, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy { return servingStartTLS(t, lost, transport.StartTLSOptions{}) })
 			below := ask(dial(t, s))
 			if name == "waits" {
 				below.Read(nil)
@@ -89,7 +89,7 @@ func TestStartTLS(t *testing.T) {
 			peer.CloseWrite()
 			got, err := io.ReadAll(peer)
 			if string(got) != "meanwhile secured and back" || err != nil || below.heard != "go on\n" {
-				t.Errorf("%s: %q, %v, in the clear %q", name, got, err, below.heard)
+				t.Errorf("%s: got %q, %v, unencrypted %q", name, got, err, below.heard)
 			}
 			if err := <-lost; err != nil {
 				t.Error(err)
@@ -98,8 +98,8 @@ func TestStartTLS(t *testing.T) {
 	})
 }
 
-// TestStartTLSBothEnds, with more written before than there is room for, and both
-// paused meanwhile.
+// TestStartTLSBothEnds: both ends are Conns with reading paused, and more bytes are
+// written before than the socket takes.
 func TestStartTLSBothEnds(t *testing.T) {
 	lost := make(chan error, 2)
 	before, after := block(8<<20), block(100_000)
@@ -109,7 +109,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 			made: func(c *transport.Conn) {
 				c.Write(before)
 				if c.Unsent() == 0 {
-					t.Error("all of it found room")
+					t.Error("the socket took everything")
 				}
 				c.PauseReading()
 				c.AfterFlush(func(err error) {
@@ -121,7 +121,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 					t.Error(err)
 				}
 				c.Write(after)
-				c.Close() // when all is sent
+				c.Close() // after everything is sent
 			},
 			lost: func(c *transport.Conn, err error) { lost <- err },
 		}
@@ -148,15 +148,15 @@ func TestStartTLSBothEnds(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(got, append(before, after...)) {
-		t.Errorf("%d of %d bytes", len(got), len(before)+len(after))
+		t.Errorf("%d of %d bytes arrived", len(got), len(before)+len(after))
 	}
 }
 
-// TestStartTLSFails: the connection is lost with the reason, once.
+// TestStartTLSFails: the connection is lost once, with the error of the handshake.
 func TestStartTLSFails(t *testing.T) {
 	lost := make(chan error, 1)
 	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
-		return upgrader(t, lost, transport.StartTLSOptions{HandshakeTimeout: 1e6})
+		return servingStartTLS(t, lost, transport.StartTLSOptions{HandshakeTimeout: 1e6})
 	})
 	raw := dial(t, s)
 	raw.Write([]byte("STARTTLS\n"))
@@ -165,8 +165,8 @@ func TestStartTLSFails(t *testing.T) {
 	}
 }
 
-// TestStartTLSIsRefused where it cannot be.
-func TestStartTLSIsRefused(t *testing.T) {
+// TestStartTLSErrors: StartTLS fails or panics where it is not possible.
+func TestStartTLSErrors(t *testing.T) {
 	file, err := os.Open("tls_start_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -180,13 +180,13 @@ func TestStartTLSIsRefused(t *testing.T) {
 		func(c *transport.Conn) {
 			c.SendFile(file, 0, -1, func(error) { tried <- true })
 			if err := start(c); !errors.Is(err, transport.ErrUnsent) {
-				t.Errorf("behind a file: %v", err)
+				t.Errorf("StartTLS after SendFile: %v", err)
 			}
 		},
 		func(c *transport.Conn) {
 			c.WriteEOF()
 			if err := start(c); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("behind the end: %v", err)
+				t.Errorf("StartTLS after WriteEOF: %v", err)
 			}
 			tried <- true
 		},
@@ -194,14 +194,14 @@ func TestStartTLSIsRefused(t *testing.T) {
 			config := tlstest.Identity().Client.Clone()
 			config.Renegotiation = tls.RenegotiateFreelyAsClient
 			if err := c.StartTLSClient(config, transport.StartTLSOptions{}, func() {}); !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("with renegotiation: %v", err)
+				t.Errorf("StartTLS with renegotiation: %v", err)
 			}
 			tried <- true
 		},
 		func(c *transport.Conn) {
 			defer func() {
 				if recover() == nil {
-					t.Error("twice")
+					t.Error("a second StartTLS did not panic")
 				}
 				tried <- true
 			}()
@@ -217,4 +217,27 @@ func TestStartTLSIsRefused(t *testing.T) {
 		peer.Close()
 		until(t, l, func() bool { return s.Conns() == 0 })
 	}
+}
+
+// TestStartTLSSilentPeer: bytes that wait for the handshake do not make the loop spin,
+// although the socket is writable.
+func TestStartTLSSilentPeer(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
+		before := block(8 << 20)
+		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+			return &spy{made: func(c *transport.Conn) {
+				c.Write(before)
+				c.StartTLSServer(tlstest.Identity().Server, transport.StartTLSOptions{}, func() {})
+				c.Write([]byte("secret"))
+				c.Close()
+			}}
+		})
+		peer := dial(t, s)
+		if _, err := io.ReadFull(peer, make([]byte, len(before))); err != nil {
+			t.Fatal(err)
+		}
+		wantIdle(t, l)
+		peer.Close()
+		until(t, l, func() bool { return s.Conns() == 0 })
+	})
 }

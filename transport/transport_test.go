@@ -2,10 +2,10 @@ package transport_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/loop"
@@ -22,33 +22,11 @@ func (e echo) ConnectionLost(c *transport.Conn, err error) {
 func (echo) PauseWriting(c *transport.Conn)  { c.PauseReading() }
 func (echo) ResumeWriting(c *transport.Conn) { c.ResumeReading() }
 
-// running runs a loop in the background, prepared by prepare, until the test ends.
-func running(t *testing.T, prepare func(l *loop.Loop)) *loop.Loop {
-	t.Helper()
-	l, err := loop.New(loop.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	prepare(l)
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(context.Background()) }()
-	t.Cleanup(func() {
-		l.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
-}
-
-// TestEcho: what is sent comes back, small and large, and the end is clean.
+// TestEcho: small and large data is echoed, and the connection ends without an error.
 func TestEcho(t *testing.T) {
 	lost := make(chan error, 1)
 	var s *transport.Server
-	running(t, func(l *loop.Loop) {
+	running(t, loop.Options{}, func(l *loop.Loop) {
 		var err error
 		s, err = transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{
 			Protocol: func() transport.Protocol { return echo{lost} },
@@ -76,19 +54,19 @@ func TestEcho(t *testing.T) {
 	c.Close()
 }
 
-// client is a protocol that says something and collects the answer.
-type client struct {
+// collector is a client that sends a message and collects the reply.
+type collector struct {
 	say  []byte
 	got  bytes.Buffer
 	lost func(error)
 }
 
-func (p *client) ConnectionMade(c *transport.Conn) {
+func (p *collector) ConnectionMade(c *transport.Conn) {
 	c.Write(p.say)
 	c.WriteEOF()
 }
-func (p *client) DataReceived(c *transport.Conn, data []byte) { p.got.Write(data) }
-func (p *client) ConnectionLost(c *transport.Conn, err error) { p.lost(err) }
+func (p *collector) DataReceived(c *transport.Conn, data []byte) { p.got.Write(data) }
+func (p *collector) ConnectionLost(c *transport.Conn, err error) { p.lost(err) }
 
 func TestConnect(t *testing.T) {
 	l, err := loop.New(loop.Options{})
@@ -100,14 +78,14 @@ func TestConnect(t *testing.T) {
 	_, err = transport.Listen(l, "tcp", "localhost:0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
 	var addrError *net.AddrError
 	if !errors.As(err, &addrError) {
-		t.Fatalf("a name is refused with %v", err)
+		t.Fatalf("Listen on a host name: %v", err)
 	}
 	s, err := transport.Listen(l, "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return echo{lost} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(s.Addr().String())
-	p := &client{say: []byte("hello"), lost: func(err error) {
+	p := &collector{say: []byte("hello"), lost: func(err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -123,5 +101,52 @@ func TestConnect(t *testing.T) {
 	}
 	if p.got.String() != "hello" {
 		t.Errorf("got %q", p.got.String())
+	}
+}
+
+// TestMethodsPanicOffLoop: a method called from another goroutine panics and names
+// itself.
+func TestMethodsPanicOffLoop(t *testing.T) {
+	made := make(chan *transport.Conn, 1)
+	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
+		return &spy{made: func(c *transport.Conn) { made <- c }}
+	})
+	dial(t, s)
+	c := <-made
+	for name, call := range map[string]func(){
+		"Write":          func() { c.Write(nil) },
+		"Writev":         func() { c.Writev(nil) },
+		"WriteEOF":       func() { c.WriteEOF() },
+		"Close":          func() { c.Close() },
+		"Abort":          func() { c.Abort() },
+		"PauseReading":   func() { c.PauseReading() },
+		"ResumeReading":  func() { c.ResumeReading() },
+		"SetProtocol":    func() { c.SetProtocol(&spy{}) },
+		"AfterFlush":     func() { c.AfterFlush(func(error) {}) },
+		"SetWriteLimits": func() { c.SetWriteLimits(1, 0) },
+		"SetIdleTimeout": func() { c.SetIdleTimeout(0) },
+		"Info":           func() { c.Info() },
+		"Unsent":         func() { c.Unsent() },
+		"IsClosing":      func() { c.IsClosing() },
+		"LocalAddr":      func() { c.LocalAddr() },
+		"RemoteAddr":     func() { c.RemoteAddr() },
+		"Protocol":       func() { c.Protocol() },
+		"setting":        func() { c.SetNoDelay(true) },
+		"Server.Close":   func() { s.Close() },
+		"Server.Conns":   func() { s.Conns() },
+		"Drain":          func() { s.Drain(func() {}) },
+		"Local": func() {
+			transport.Listen(c.Loop(), "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return nil }})
+		},
+	} {
+		func() {
+			defer func() {
+				said, _ := recover().(string)
+				if !strings.Contains(said, name) && !strings.Contains(said, "Close") || !strings.Contains(said, "Post") {
+					t.Errorf("%s panics with %q", name, said)
+				}
+			}()
+			call()
+		}()
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestUrgentData: what comes behind it does not wait for the next packet. The urgent
-// byte itself is not among the others, as in package net.
+// TestUrgentData: bytes that follow urgent data are delivered without waiting for the
+// next packet. The urgent byte itself is not delivered, as in package net.
 func TestUrgentData(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		var got []byte
 		conn := make(chan *transport.Conn, 1)
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -41,7 +41,7 @@ func TestUrgentData(t *testing.T) {
 			})
 		})
 		until(t, l, func() bool { return len(got) >= 4 })
-		quiet(t, l)
+		wantIdle(t, l)
 		on(t, l, func() {
 			if string(got) != "abcd" {
 				t.Errorf("got %q", got)

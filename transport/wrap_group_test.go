@@ -10,12 +10,12 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestWrapListenerGroupSpreadsConnections serves a listener that was made elsewhere on
-// all loops, and leaves it usable when the server is closed.
-func TestWrapListenerGroupSpreadsConnections(t *testing.T) {
+// TestWrapListenerGroup: all loops serve an existing listener, which stays usable when
+// the server is closed.
+func TestWrapListenerGroup(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			onEveryGroup(t, 2, func(t *testing.T, g *loop.Group) {
+			withGroups(t, 2, func(t *testing.T, g *loop.Group) {
 				address := "127.0.0.1:0"
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
@@ -25,7 +25,7 @@ func TestWrapListenerGroupSpreadsConnections(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer ln.Close()
-				p := newCensus()
+				p := newConnCounter()
 				s, err := transport.WrapListenerGroup(g, ln.(syscall.Conn), p.options(0))
 				if err != nil {
 					t.Fatal(err)
@@ -33,10 +33,10 @@ func TestWrapListenerGroupSpreadsConnections(t *testing.T) {
 				if s.Addr().String() != ln.Addr().String() || s.Addr().Network() != network {
 					t.Errorf("listens at %v", s.Addr())
 				}
-				stop := start(t, g)
+				stop := startGroup(t, g)
 				defer stop()
 				for range 4 {
-					answered(t, dialGroup(t, s))
+					wantEcho(t, dialGroup(t, s))
 				}
 				if n := p.counts(g); n[0] != 2 || n[1] != 2 {
 					t.Errorf("connections by loop: %v", n)
@@ -47,15 +47,15 @@ func TestWrapListenerGroupSpreadsConnections(t *testing.T) {
 					t.Error(err)
 				}
 				<-drained
-				acceptsItself(t, ln)
+				wantAccepts(t, ln)
 			})
 		})
 	}
 }
 
-// acceptsItself fails unless ln still accepts connections. The loop may have accepted
-// and closed the first ones before it stopped.
-func acceptsItself(t *testing.T, ln net.Listener) {
+// wantAccepts fails unless ln still accepts connections. The loop may have accepted and
+// closed the first ones before it stopped.
+func wantAccepts(t *testing.T, ln net.Listener) {
 	t.Helper()
 	accepted := make(chan error, 1)
 	go func() {
@@ -83,10 +83,10 @@ func acceptsItself(t *testing.T, ln net.Listener) {
 	}
 }
 
-func TestWrapListenerGroupRefuses(t *testing.T) {
-	onEveryGroup(t, 1, func(t *testing.T, g *loop.Group) {
+func TestWrapListenerGroupErrors(t *testing.T) {
+	withGroups(t, 1, func(t *testing.T, g *loop.Group) {
 		near, _ := tcpPair(t)
-		if _, err := transport.WrapListenerGroup(g, near, newCensus().options(0)); err == nil {
+		if _, err := transport.WrapListenerGroup(g, near, newConnCounter().options(0)); err == nil {
 			t.Error("a connection was wrapped as a listener")
 		}
 	})

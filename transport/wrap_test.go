@@ -15,10 +15,11 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// script is a Protocol made of functions, each of which may be nil.
+// script is a Protocol made of functions, which may be nil. Unlike spy it implements no
+// optional interface.
 type script struct {
 	made func(*transport.Conn)
-	got  func(*transport.Conn, []byte)
+	data func(*transport.Conn, []byte)
 	lost func(*transport.Conn, error)
 }
 
@@ -28,8 +29,8 @@ func (p *script) ConnectionMade(c *transport.Conn) {
 	}
 }
 func (p *script) DataReceived(c *transport.Conn, data []byte) {
-	if p.got != nil {
-		p.got(c, data)
+	if p.data != nil {
+		p.data(c, data)
 	}
 }
 func (p *script) ConnectionLost(c *transport.Conn, err error) {
@@ -38,8 +39,8 @@ func (p *script) ConnectionLost(c *transport.Conn, err error) {
 	}
 }
 
-// stops ends the loop when the connection is lost, which must be as want says.
-func stops(t *testing.T, l *loop.Loop, want error) func(*transport.Conn, error) {
+// stopWhenLost stops the loop when the connection is lost, which must be with want.
+func stopWhenLost(t *testing.T, l *loop.Loop, want error) func(*transport.Conn, error) {
 	return func(_ *transport.Conn, err error) {
 		if !errors.Is(err, want) {
 			t.Errorf("lost with %v, want %v", err, want)
@@ -69,22 +70,22 @@ func pipe(t *testing.T) (r, w *os.File) {
 
 var big = bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 
-func TestWrapReadingEndOfAPipe(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestWrapPipeReader(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		r, w := pipe(t)
 		var got []byte
 		var calls []string
 		c := wrap(t, l, r, &script{
 			made: func(c *transport.Conn) { calls = append(calls, "made") },
-			got:  func(c *transport.Conn, data []byte) { got = append(got, data...) },
-			lost: stops(t, l, nil),
+			data: func(c *transport.Conn, data []byte) { got = append(got, data...) },
+			lost: stopWhenLost(t, l, nil),
 		})
-		r.Close() // it has its own
+		r.Close() // the connection has its own descriptor
 		if len(calls) > 0 {
 			t.Error("ConnectionMade was called inside Wrap")
 		}
 		if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("it takes a write: %v", err)
+			t.Errorf("the reading end accepted a write: %v", err)
 		}
 		go func() {
 			w.Write(big)
@@ -92,29 +93,29 @@ func TestWrapReadingEndOfAPipe(t *testing.T) {
 		}()
 		run(t, l)
 		if !bytes.Equal(got, big) {
-			t.Errorf("%d bytes of %d", len(got), len(big))
+			t.Errorf("%d of %d bytes arrived", len(got), len(big))
 		}
 	})
 }
 
-func TestWrapWritingEndOfAPipe(t *testing.T) {
+func TestWrapPipeWriter(t *testing.T) {
 	ends := map[string]func(*transport.Conn){
 		"close":     func(c *transport.Conn) { c.Close() },
 		"write eof": func(c *transport.Conn) { c.WriteEOF() },
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
-			onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+			withLoops(t, func(t *testing.T, l *loop.Loop) {
 				r, w := pipe(t)
 				wrap(t, l, w, &script{
 					made: func(c *transport.Conn) {
 						if a := c.LocalAddr(); a.String() != "pipe" || a.Network() != "pipe" {
-							t.Errorf("a pipe at %v", a)
+							t.Errorf("address of a pipe: %v", a)
 						}
 						c.Write(big)
 						end(c)
 					},
-					lost: stops(t, l, nil),
+					lost: stopWhenLost(t, l, nil),
 				})
 				w.Close()
 				got := make(chan []byte, 1)
@@ -124,28 +125,28 @@ func TestWrapWritingEndOfAPipe(t *testing.T) {
 				}()
 				run(t, l)
 				if all := <-got; !bytes.Equal(all, big) {
-					t.Errorf("%d bytes of %d", len(all), len(big))
+					t.Errorf("%d of %d bytes arrived", len(all), len(big))
 				}
 			})
 		})
 	}
 }
 
-func TestAPipeNobodyReadsIsLost(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestWrapPipeReaderCloses(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		r, w := pipe(t)
 		wrap(t, l, w, &script{
 			made: func(*transport.Conn) { r.Close() },
-			lost: stops(t, l, syscall.EPIPE),
+			lost: stopWhenLost(t, l, syscall.EPIPE),
 		})
 		run(t, l)
 	})
 }
 
 func TestWrapNetConn(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		near, far := tcpPair(t)
-		file, err := near.File() // as an inherited one would be
+		file, err := near.File() // like an inherited descriptor
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +158,8 @@ func TestWrapNetConn(t *testing.T) {
 				}
 				c.Write([]byte("ping"))
 			},
-			got:  func(c *transport.Conn, data []byte) { got = append(got, data...) },
-			lost: stops(t, l, nil),
+			data: func(c *transport.Conn, data []byte) { got = append(got, data...) },
+			lost: stopWhenLost(t, l, nil),
 		})
 		file.Close()
 		near.Close()
@@ -175,7 +176,7 @@ func TestWrapNetConn(t *testing.T) {
 	})
 }
 
-// tcpPair is two ends of a connection of package net.
+// tcpPair returns the two ends of a connection of package net.
 func tcpPair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,7 +196,7 @@ func tcpPair(t *testing.T) (near, far *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
-func TestWhatCannotBeWrapped(t *testing.T) {
+func TestWrapErrors(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +243,7 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 		}
 	}
 	if _, err := transport.WrapFD(l, -1, &script{}); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("no descriptor: %v", err)
+		t.Errorf("an invalid descriptor: %v", err)
 	}
 	near, _ := tcpPair(t)
 	o := transport.Options{Protocol: func() transport.Protocol { return &script{} }}
@@ -251,7 +252,7 @@ func TestWhatCannotBeWrapped(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrappedInASimulation(t *testing.T) {
+func TestWrapWithoutNative(t *testing.T) {
 	l, err := loop.New(loop.Options{Kernel: sim.NewKernel()})
 	if err != nil {
 		t.Fatal(err)
@@ -263,8 +264,8 @@ func TestNothingIsWrappedInASimulation(t *testing.T) {
 	}
 }
 
-func TestWrapFDAndCloseBeforeItIsMade(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+func TestWrapFDCloseBeforeMade(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -273,7 +274,7 @@ func TestWrapFDAndCloseBeforeItIsMade(t *testing.T) {
 		var calls []string
 		c, err := transport.WrapFD(l, p[0], &script{
 			made: func(*transport.Conn) { calls = append(calls, "made") },
-			got:  func(*transport.Conn, []byte) { calls = append(calls, "got") },
+			data: func(*transport.Conn, []byte) { calls = append(calls, "got") },
 			lost: func(*transport.Conn, error) { calls = append(calls, "lost"); l.Stop() },
 		})
 		if err != nil {
@@ -288,23 +289,23 @@ func TestWrapFDAndCloseBeforeItIsMade(t *testing.T) {
 	})
 }
 
-// TestPauseBeforeItIsMade: PauseReading holds although ConnectionMade is to come.
-func TestPauseBeforeItIsMade(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+// TestWrapPauseBeforeMade: PauseReading takes effect before ConnectionMade.
+func TestWrapPauseBeforeMade(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		r, w := pipe(t)
 		w.Write([]byte("x"))
 		paused := true
 		c := wrap(t, l, r, &script{
-			got: func(c *transport.Conn, _ []byte) {
+			data: func(c *transport.Conn, _ []byte) {
 				if paused {
 					t.Error("data while paused")
 				}
 				c.Close()
 			},
-			lost: stops(t, l, nil),
+			lost: stopWhenLost(t, l, nil),
 		})
 		c.PauseReading()
-		l.CallLater(restTime, func() {
+		l.CallLater(retryDelay, func() {
 			paused = false
 			c.ResumeReading()
 		})
@@ -312,10 +313,10 @@ func TestPauseBeforeItIsMade(t *testing.T) {
 	})
 }
 
-// TestDataThatComesBeforeItIsMadeWaits: the loop asks the kernel before it comes to
-// ConnectionMade, if enough callbacks stand before that.
-func TestDataThatComesBeforeItIsMadeWaits(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+// TestWrapDataBeforeMade: data waits for ConnectionMade. With enough callbacks queued
+// before that, the loop polls the kernel first.
+func TestWrapDataBeforeMade(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		r, w := pipe(t)
 		w.Write([]byte("x"))
 		for range 300 {
@@ -324,8 +325,8 @@ func TestDataThatComesBeforeItIsMadeWaits(t *testing.T) {
 		var calls []string
 		wrap(t, l, r, &script{
 			made: func(*transport.Conn) { calls = append(calls, "made") },
-			got:  func(c *transport.Conn, _ []byte) { calls = append(calls, "got"); c.Close() },
-			lost: stops(t, l, nil),
+			data: func(c *transport.Conn, _ []byte) { calls = append(calls, "got"); c.Close() },
+			lost: stopWhenLost(t, l, nil),
 		})
 		run(t, l)
 		if len(calls) != 2 || calls[0] != "made" {
@@ -337,7 +338,7 @@ func TestDataThatComesBeforeItIsMadeWaits(t *testing.T) {
 func TestWrapListener(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+			withLoops(t, func(t *testing.T, l *loop.Loop) {
 				address := "127.0.0.1:0"
 				if network == "unix" {
 					address = filepath.Join(t.TempDir(), "s")
@@ -351,7 +352,7 @@ func TestWrapListener(t *testing.T) {
 					Protocol: func() transport.Protocol {
 						return &script{
 							made: func(c *transport.Conn) { c.Write([]byte("hello")); c.Close() },
-							lost: stops(t, l, nil),
+							lost: stopWhenLost(t, l, nil),
 						}
 					},
 				})
@@ -375,7 +376,7 @@ func TestWrapListener(t *testing.T) {
 				}
 				if network == "unix" {
 					if _, err := os.Lstat(address); err != nil {
-						t.Errorf("the path of somebody else is gone: %v", err)
+						t.Errorf("the path of the original listener was removed: %v", err)
 					}
 				}
 			})

@@ -166,14 +166,14 @@ func (r *run) finish() {
 			r.problem("%d sockets left open", n)
 		}
 	}
-	hub := sock.RegistryOf(r.l)
+	sockets := sock.RegistryOf(r.l)
 	err := r.l.Close()
 	r.finishWork()
 	if err != nil {
 		r.problem("close: %v", err)
 	}
-	if hub.Open() != 0 {
-		r.problem("%d sockets open after the loop was closed", hub.Open())
+	if sockets.Open() != 0 {
+		r.problem("%d sockets open after the loop was closed", sockets.Open())
 	}
 	if len(r.kernel.open) != 0 || len(r.watched) != 0 {
 		r.problem("descriptors left open: %v, watched: %v", r.kernel.open, r.watched)

@@ -11,9 +11,10 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestCloseConnsIsAboutOneServer: it flushes, and leaves the connections of others.
-func TestCloseConnsIsAboutOneServer(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+// TestCloseConnsOfOneServer: CloseConns flushes the connections of its server and leaves
+// those of another server alone.
+func TestCloseConnsOfOneServer(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		var servers [2]*transport.Server
 		var peers [2]net.Conn
 		made := 0
@@ -44,14 +45,14 @@ func TestCloseConnsIsAboutOneServer(t *testing.T) {
 		}
 		run(t, l)
 		if got, err := io.ReadAll(peers[0]); err != nil || string(got) != "hello" {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("got %q, %v", got, err)
 		}
 	})
 }
 
-// TestDrainWithADeadline: a peer that never reads is closed for good in the end.
-func TestDrainWithADeadline(t *testing.T) {
-	onEveryBackend(t, func(t *testing.T, l *loop.Loop) {
+// TestDrainThenAbortConns: AbortConns ends the connection of a peer that never reads.
+func TestDrainThenAbortConns(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		drained, aborted := false, false
 		var s *transport.Server
 		var err error
@@ -65,7 +66,7 @@ func TestDrainWithADeadline(t *testing.T) {
 					s.CloseConns()
 					l.CallLater(10*time.Millisecond, func() {
 						if drained {
-							t.Error("CloseConns did not wait for what is to be sent")
+							t.Error("CloseConns did not wait for unsent bytes")
 						}
 						aborted = true
 						s.AbortConns()

@@ -14,8 +14,8 @@ import (
 
 var errOops = errors.New("oops")
 
-// TestConnectionLostExactlyOnce: however a connection ends, and with the right
-// reason.
+// TestConnectionLostExactlyOnce: ConnectionLost is called once with the right error,
+// however the connection ends.
 func TestConnectionLostExactlyOnce(t *testing.T) {
 	oops := func(c *transport.Conn) { panic(errOops) }
 	say := func(t *testing.T, c net.Conn) { c.Write([]byte("x")) }
@@ -86,7 +86,7 @@ func TestConnectionLostExactlyOnce(t *testing.T) {
 		}}, nil, clean},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			onEvery(t, func(t *testing.T, o loop.Options) {
+			onPollers(t, func(t *testing.T, o loop.Options) {
 				lost := make(chan error, 2)
 				o.OnPanic = func(p *loop.PanicError) error {
 					if p.Value != errOops {
@@ -109,7 +109,7 @@ func TestConnectionLostExactlyOnce(t *testing.T) {
 				on(t, l, func() {})
 				on(t, l, func() {
 					if s.Conns() != 0 || len(lost) != 0 {
-						t.Errorf("%d connections left, lost %d times more", s.Conns(), len(lost))
+						t.Errorf("%d connections left, %d further calls of ConnectionLost", s.Conns(), len(lost))
 					}
 				})
 			})
@@ -117,9 +117,9 @@ func TestConnectionLostExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestAResetAfterTheEndIsNoticed: where there are edges, nothing has to be written
-// for it.
-func TestAResetAfterTheEndIsNoticed(t *testing.T) {
+// TestResetAfterEOF: on a kernel with edges, a reset after EOF is noticed without a
+// write.
+func TestResetAfterEOF(t *testing.T) {
 	ended, lost := make(chan bool), make(chan error, 1)
 	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
 		return &spy{
@@ -139,10 +139,10 @@ func TestAResetAfterTheEndIsNoticed(t *testing.T) {
 	}
 }
 
-// TestLoopClosed: what is open when the loop is closed, or was lost in its last
-// turn, is told; and what was written in its last turn is sent.
+// TestLoopClosed: ConnectionLost is called for connections that are open when the loop
+// closes, or were lost in its last turn. Bytes written in the last turn are sent.
 func TestLoopClosed(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		l, err := loop.New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -178,15 +178,15 @@ func TestLoopClosed(t *testing.T) {
 		if err := l.Run(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		hub := sock.RegistryOf(l)
+		sockets := sock.RegistryOf(l)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
 		if len(reasons) != 3 || reasons[0] != nil || !errors.Is(reasons[1], net.ErrClosed) {
-			t.Errorf("lost: %v", reasons)
+			t.Errorf("lost with %v", reasons)
 		}
-		if hub.Open() != 0 || s.Conns() != 0 {
-			t.Errorf("%d sockets and %d connections left", hub.Open(), s.Conns())
+		if sockets.Open() != 0 || s.Conns() != 0 {
+			t.Errorf("%d sockets and %d connections left", sockets.Open(), s.Conns())
 		}
 		if got, err := readAll(peers[1]); got != "bye" || err != nil {
 			t.Errorf("got %q, %v", got, err)
@@ -209,8 +209,9 @@ func readAll(c net.Conn) (string, error) {
 	}
 }
 
-// TestPanicsWhileTheLoopIsClosed: the rest is closed all the same, and Close tells.
-func TestPanicsWhileTheLoopIsClosed(t *testing.T) {
+// TestConnectionLostPanicsWhileLoopCloses: the other connections are closed too, and
+// Close returns the panic.
+func TestConnectionLostPanicsWhileLoopCloses(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,23 +234,23 @@ func TestPanicsWhileTheLoopIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hub := sock.RegistryOf(l)
+	sockets := sock.RegistryOf(l)
 	if err := l.Close(); !errors.Is(err, errOops) {
 		t.Errorf("close: %v", err)
 	}
-	if lost != 3 || hub.Open() != 0 || s.Conns() != 0 {
-		t.Errorf("%d lost, %d sockets and %d connections left", lost, hub.Open(), s.Conns())
+	if lost != 3 || sockets.Open() != 0 || s.Conns() != 0 {
+		t.Errorf("%d lost, %d sockets and %d connections left", lost, sockets.Open(), s.Conns())
 	}
 }
 
-// TestLoopClosedBeforeAllIsTold: what a callback of the protocol was to hear of is
-// no work that was lost, when the connection is told that it is.
-func TestLoopClosedBeforeAllIsTold(t *testing.T) {
+// TestLoopClosedWithQueuedCallbacks: a queued callback of a connection is not reported
+// as lost work by Close, because ConnectionLost is called instead.
+func TestLoopClosedWithQueuedCallbacks(t *testing.T) {
 	conn, lost := make(chan *transport.Conn, 1), make(chan error, 1)
 	l, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
 		return &spy{
 			made:  func(c *transport.Conn) { conn <- c },
-			pause: func(c *transport.Conn) { t.Error("told to pause after the loop was stopped") },
+			pause: func(c *transport.Conn) { t.Error("PauseWriting after the loop was stopped") },
 			lost:  func(c *transport.Conn, err error) { lost <- err },
 		}
 	})
@@ -264,7 +265,7 @@ func TestLoopClosedBeforeAllIsTold(t *testing.T) {
 	})
 	t.Cleanup(func() { // before the loop is closed
 		if len(lost) != 0 {
-			t.Error("lost already")
+			t.Error("lost before the loop was closed")
 		}
 	})
 }

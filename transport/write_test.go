@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"syscall"
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -13,40 +12,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestAMegabyteThenFIN: every byte comes before the end.
-func TestAMegabyteThenFIN(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
-		var got bytes.Buffer
-		atEOF := -1
-		lost := make(chan error, 1)
-		_, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
-			return &spy{
-				data: func(c *transport.Conn, data []byte) { got.Write(data) },
-				eof: func(c *transport.Conn) bool {
-					atEOF = got.Len()
-					return false
-				},
-				lost: func(c *transport.Conn, err error) { lost <- err },
-			}
-		})
-		sent := block(1 << 20)
-		c := dial(t, s)
-		if _, err := c.Write(sent); err != nil {
-			t.Fatal(err)
-		}
-		c.Close()
-		if err := <-lost; err != nil {
-			t.Error(err)
-		}
-		if atEOF != len(sent) || !bytes.Equal(got.Bytes(), sent) {
-			t.Errorf("%d of %d bytes came before the end", atEOF, len(sent))
-		}
-	})
-}
-
-// TestLargeWriteThenClose: Close waits until all is sent.
+// TestLargeWriteThenClose: Close waits until everything is sent.
 func TestLargeWriteThenClose(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		sent := block(8 << 20)
 		flushed, lost := make(chan error, 1), make(chan error, 1)
 		_, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -56,7 +24,7 @@ func TestLargeWriteThenClose(t *testing.T) {
 					c.Close()
 					c.AfterFlush(func(err error) { flushed <- err })
 					if !c.IsClosing() || c.Unsent() == 0 {
-						t.Errorf("closing %v with %d bytes to send", c.IsClosing(), c.Unsent())
+						t.Errorf("IsClosing %v with %d unsent bytes", c.IsClosing(), c.Unsent())
 					}
 				},
 				lost: func(c *transport.Conn, err error) { lost <- err },
@@ -64,7 +32,7 @@ func TestLargeWriteThenClose(t *testing.T) {
 		})
 		got, err := io.ReadAll(dial(t, s))
 		if err != nil || !bytes.Equal(got, sent) {
-			t.Errorf("%d of %d bytes came, %v", len(got), len(sent), err)
+			t.Errorf("%d of %d bytes arrived, %v", len(got), len(sent), err)
 		}
 		if err := <-flushed; err != nil {
 			t.Errorf("flushed: %v", err)
@@ -75,9 +43,8 @@ func TestLargeWriteThenClose(t *testing.T) {
 	})
 }
 
-// TestAbortDoesNotFlush: what waits is dropped, and who asked for its sending is
-// told so.
-func TestAbortDoesNotFlush(t *testing.T) {
+// TestAbortDropsUnsent: Abort drops unsent bytes, and AfterFlush gets an error.
+func TestAbortDropsUnsent(t *testing.T) {
 	sent := block(8 << 20)
 	flushed, lost := make(chan error, 1), make(chan error, 1)
 	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -99,11 +66,11 @@ func TestAbortDoesNotFlush(t *testing.T) {
 		t.Errorf("lost: %v", err)
 	}
 	if n := drainAll(peer); n >= int64(len(sent)) {
-		t.Errorf("%d bytes came after an abort", n)
+		t.Errorf("%d bytes arrived after Abort", n)
 	}
 }
 
-// TestWriteAfterClose: an error, and nothing else.
+// TestWriteAfterClose: writes fail with net.ErrClosed and have no effect.
 func TestWriteAfterClose(t *testing.T) {
 	lost := make(chan bool)
 	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -111,12 +78,12 @@ func TestWriteAfterClose(t *testing.T) {
 			made: func(c *transport.Conn) {
 				c.Write([]byte("hello"))
 				c.Close()
-				refused(t, c)
+				wantRefused(t, c)
 			},
 			lost: func(c *transport.Conn, err error) {
-				refused(t, c)
+				wantRefused(t, c)
 				if c.LocalAddr().String() != ":0" || c.RemoteAddr().String() != ":0" {
-					t.Errorf("a lost connection is at %v and %v", c.LocalAddr(), c.RemoteAddr())
+					t.Errorf("addresses of a lost connection: %v and %v", c.LocalAddr(), c.RemoteAddr())
 				}
 				c.Close()
 				c.Abort()
@@ -138,7 +105,7 @@ func TestWriteAfterClose(t *testing.T) {
 	<-lost
 }
 
-func refused(t *testing.T, c *transport.Conn) {
+func wantRefused(t *testing.T, c *transport.Conn) {
 	t.Helper()
 	n, err := c.Write([]byte("x"))
 	var op *net.OpError
@@ -153,7 +120,7 @@ func refused(t *testing.T, c *transport.Conn) {
 	}
 }
 
-// TestWriteAfterWriteEOF: the sending side is closed, the receiving one is not.
+// TestWriteAfterWriteEOF: the sending side is closed, the receiving side is not.
 func TestWriteAfterWriteEOF(t *testing.T) {
 	got := make(chan string, 1)
 	_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
@@ -187,21 +154,21 @@ func TestWriteAfterWriteEOF(t *testing.T) {
 	}
 }
 
-// stingy is a system that takes at most so many bytes at once.
-type stingy struct {
+// limitedSender is a kernel that sends only a limited number of bytes at once.
+type limitedSender struct {
 	kernel.Sockets
-	most  int
+	limit int
 	calls *int
 }
 
-func (s stingy) Send(fd int, p []byte) (int, error) {
+func (s limitedSender) Send(fd int, p []byte) (int, error) {
 	*s.calls++
-	return s.Sockets.Send(fd, p[:min(len(p), s.most)])
+	return s.Sockets.Send(fd, p[:min(len(p), s.limit)])
 }
 
-func (s stingy) Sendv(fd int, bufs [][]byte) (int, error) {
+func (s limitedSender) Sendv(fd int, bufs [][]byte) (int, error) {
 	*s.calls++
-	left := s.most
+	left := s.limit
 	var some [][]byte
 	for _, p := range bufs {
 		p = p[:min(len(p), left)]
@@ -211,17 +178,17 @@ func (s stingy) Sendv(fd int, bufs [][]byte) (int, error) {
 	return s.Sockets.Sendv(fd, some)
 }
 
-// TestPartialWritevKeepsOrder: whatever part of several buffers the system takes,
-// the rest follows in order. Each count of bytes ends a call in another place.
+// TestPartialWritevKeepsOrder: whatever part of several buffers the system takes, the
+// rest follows in order. Each limit ends the calls at different places.
 func TestPartialWritevKeepsOrder(t *testing.T) {
 	sent := block(20_000)
-	for most := 1; most <= len(sent); most += 1 + most/3 {
-		k, err := kernel.Open("poll") // which tells again of room that is left
+	for limit := 1; limit <= len(sent); limit += 1 + limit/3 {
+		k, err := kernel.Open("poll") // level-triggered: reports writability again
 		if err != nil {
 			t.Fatal(err)
 		}
 		calls := 0
-		k.Sockets = stingy{k.Sockets, most, &calls}
+		k.Sockets = limitedSender{k.Sockets, limit, &calls}
 		l, s := serving(t, loop.Options{Kernel: k}, "unix", abstract(), transport.Options{}, func() *spy {
 			return &spy{made: func(c *transport.Conn) {
 				c.Write(sent[:10])
@@ -233,69 +200,12 @@ func TestPartialWritevKeepsOrder(t *testing.T) {
 			}}
 		})
 		if got, err := io.ReadAll(dial(t, s)); err != nil || !bytes.Equal(got, sent) {
-			t.Fatalf("%d bytes at once: %d of %d bytes came, %v", most, len(got), len(sent), err)
+			t.Fatalf("%d bytes at once: %d of %d bytes arrived, %v", limit, len(got), len(sent), err)
 		}
 		on(t, l, func() {
-			if want := len(sent) / most; calls < want {
-				t.Errorf("%d bytes at once: only %d calls", most, calls)
+			if want := len(sent) / limit; calls < want {
+				t.Errorf("%d bytes at once: only %d calls", limit, calls)
 			}
 		})
 	}
-}
-
-// TestBytesAndTheEndAtOnce: the end has no edge of its own then.
-func TestBytesAndTheEndAtOnce(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
-		made, lost := make(chan bool, 1), make(chan error, 1)
-		var got []byte
-		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, func() *spy {
-			return &spy{
-				made: func(c *transport.Conn) { made <- true },
-				data: func(c *transport.Conn, data []byte) { got = append(got, data...) },
-				lost: func(c *transport.Conn, err error) { lost <- err },
-			}
-		})
-		c := dial(t, s)
-		<-made
-		on(t, l, func() { // both come before the loop looks
-			c.Write([]byte("bye"))
-			c.Close()
-		})
-		if err := <-lost; err != nil || string(got) != "bye" {
-			t.Errorf("got %q, %v", got, err)
-		}
-	})
-}
-
-// TestAPassedDescriptorHidesNoBytes: a read ends behind the bytes that came with a
-// descriptor, although there are more.
-func TestAPassedDescriptorHidesNoBytes(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
-		var got []byte
-		made, lost := make(chan bool, 1), make(chan bool)
-		l, s := serving(t, o, "unix", abstract(), transport.Options{}, func() *spy {
-			return &spy{
-				made: func(c *transport.Conn) { made <- true },
-				data: func(c *transport.Conn, data []byte) {
-					if got = append(got, data...); len(got) == 3 {
-						c.Close()
-					}
-				},
-				lost: func(c *transport.Conn, err error) { close(lost) },
-			}
-		})
-		c := dial(t, s).(*net.UnixConn)
-		<-made
-		on(t, l, func() { // all three come before the loop looks
-			c.Write([]byte("a"))
-			if _, _, err := c.WriteMsgUnix([]byte("b"), syscall.UnixRights(0), nil); err != nil {
-				t.Error(err)
-			}
-			c.Write([]byte("c"))
-		})
-		<-lost
-		if string(got) != "abc" {
-			t.Errorf("got %q", got)
-		}
-	})
 }

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"net"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -10,13 +9,13 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// pump writes n bytes in blocks, and heeds the water marks.
+// pump writes n bytes in blocks, and stops while writing is paused.
 type pump struct {
-	left   int
-	block  []byte
-	most   int // that waited to be sent
-	paused bool
-	pauses int
+	left      int
+	block     []byte
+	maxUnsent int // that waited to be sent
+	paused    bool
+	pauses    int
 }
 
 func (p *pump) run(c *transport.Conn) {
@@ -27,7 +26,7 @@ func (p *pump) run(c *transport.Conn) {
 		n := min(p.left, len(p.block))
 		c.Write(p.block[:n])
 		p.left -= n
-		p.most = max(p.most, c.Unsent())
+		p.maxUnsent = max(p.maxUnsent, c.Unsent())
 		if c.Unsent() > 0 { // PauseWriting is called between callbacks
 			break
 		}
@@ -59,37 +58,37 @@ const (
 	room = 1 << 20
 )
 
-// TestAPeerThatNeverReads: a protocol that heeds the marks tries to write 1 GB to a
-// peer that does not read, and then does. No more than the high mark and a block
-// is ever kept, and memory stays.
-func TestAPeerThatNeverReads(t *testing.T) {
+// TestPeerThatNeverReads: a protocol that stops at PauseWriting writes 1 GB to a peer
+// that starts reading late. No more than the high water mark and a block is ever
+// queued, and memory does not grow.
+func TestPeerThatNeverReads(t *testing.T) {
 	total := 1 << 30
 	if underRace {
 		total >>= 3
 	}
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		p := &pump{left: total, block: block(64 << 10)}
 		l, s := serving(t, o, "tcp", "127.0.0.1:0", transport.Options{}, p.spy)
-		before := heap()
+		before := heapInUse()
 		c := dial(t, s)
 		until(t, l, func() bool { return p.paused })
-		quiet(t, l)
-		if after := heap(); after > before+high+room {
-			t.Errorf("%d bytes of memory more", after-before)
+		wantIdle(t, l)
+		if after := heapInUse(); after > before+high+room {
+			t.Errorf("memory grew by %d bytes", after-before)
 		}
 		if n := drainAll(c); n != int64(total) {
-			t.Errorf("%d of %d bytes came", n, total)
+			t.Errorf("%d of %d bytes arrived", n, total)
 		}
 		on(t, l, func() {
-			if p.most > high+len(p.block) {
-				t.Errorf("%d bytes waited", p.most)
+			if p.maxUnsent > high+len(p.block) {
+				t.Errorf("%d bytes were queued", p.maxUnsent)
 			}
 		})
 	})
 }
 
-// quiet checks that a loop does nothing for a while.
-func quiet(t testing.TB, l *loop.Loop) {
+// wantIdle checks that a loop does nothing for a while.
+func wantIdle(t testing.TB, l *loop.Loop) {
 	t.Helper()
 	done := make(chan bool)
 	on(t, l, func() {
@@ -104,18 +103,11 @@ func quiet(t testing.TB, l *loop.Loop) {
 	<-done
 }
 
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// TestWaterMarks: a slow reader makes PauseWriting be called once at the high mark
+// TestWaterMarks: with a slow reader, PauseWriting is called once at the high water mark
 // and ResumeWriting once at the low one.
 func TestWaterMarks(t *testing.T) {
 	const hi, lo = 300_000, 100_000
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		var log []string
 		conn := make(chan *transport.Conn, 1)
 		l, s := serving(t, o, "unix", abstract(), transport.Options{}, func() *spy {
@@ -178,9 +170,9 @@ func TestWaterMarks(t *testing.T) {
 	})
 }
 
-// TestASwitchedProtocolIsToldToPause: the pause is the connection's, whoever was
-// told of it first.
-func TestASwitchedProtocolIsToldToPause(t *testing.T) {
+// TestSetProtocolWhilePaused: a new protocol gets PauseWriting too, because the pause
+// belongs to the connection.
+func TestSetProtocolWhilePaused(t *testing.T) {
 	var log []string
 	said := func(what string) func(*transport.Conn) {
 		return func(*transport.Conn) { log = append(log, what) }
@@ -208,8 +200,8 @@ func TestASwitchedProtocolIsToldToPause(t *testing.T) {
 	})
 }
 
-// TestAThousandSlowReaders: each gets all of its bytes, and none holds up another.
-func TestAThousandSlowReaders(t *testing.T) {
+// TestThousandSlowReaders: each reader gets all of its bytes, and none delays another.
+func TestThousandSlowReaders(t *testing.T) {
 	const readers, size = 1000, 300_000
 	l, s := serving(t, loop.Options{}, "unix", abstract(), transport.Options{}, func() *spy {
 		return (&pump{left: size, block: make([]byte, 32<<10)}).spy()

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -11,29 +10,29 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// ownBuffer is a spy that has its data read into a buffer of its own.
-type ownBuffer struct {
+// bufferSpy is a spy that is a BufferedProtocol.
+type bufferSpy struct {
 	*spy
 	buffer func(c *transport.Conn) []byte
 	last   []byte
 }
 
-func (p *ownBuffer) Buffer(c *transport.Conn) []byte {
+func (p *bufferSpy) Buffer(c *transport.Conn) []byte {
 	p.last = p.buffer(c)
 	return p.last
 }
 
-func (p *ownBuffer) BufferUpdated(c *transport.Conn, n int) { p.DataReceived(c, p.last[:n]) }
+func (p *bufferSpy) BufferUpdated(c *transport.Conn, n int) { p.DataReceived(c, p.last[:n]) }
 
-// buffering is a server of one connection with a buffer of its own.
-func buffering(t *testing.T, o loop.Options, p *spy, buffer func(c *transport.Conn) []byte) (*loop.Loop, net.Conn) {
+// servingBuffered starts a server with a bufferSpy and connects to it.
+func servingBuffered(t *testing.T, o loop.Options, p *spy, buffer func(c *transport.Conn) []byte) (*loop.Loop, net.Conn) {
 	t.Helper()
 	p.tb = t
 	var s *transport.Server
-	l := steady(t, o, func(l *loop.Loop) {
+	l := running(t, o, func(l *loop.Loop) {
 		var err error
 		s, err = transport.Listen(l, "unix", abstract(), transport.Options{Protocol: func() transport.Protocol {
-			return &ownBuffer{spy: p, buffer: buffer}
+			return &bufferSpy{spy: p, buffer: buffer}
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -42,10 +41,10 @@ func buffering(t *testing.T, o loop.Options, p *spy, buffer func(c *transport.Co
 	return l, dial(t, s)
 }
 
-// TestOwnBuffer: all of a stream comes through a small buffer, in many turns and
-// without holding up the others of the loop.
-func TestOwnBuffer(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+// TestBufferedProtocol: a whole stream arrives through a small buffer, over many turns,
+// so that other callbacks of the loop are not delayed.
+func TestBufferedProtocol(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		var got []byte
 		longest, inTurn := 0, 0
 		lost := make(chan error, 1)
@@ -58,7 +57,7 @@ func TestOwnBuffer(t *testing.T) {
 			},
 			lost: func(c *transport.Conn, err error) { lost <- err },
 		}
-		_, peer := buffering(t, o, p, func(*transport.Conn) []byte { return make([]byte, 10) })
+		_, peer := servingBuffered(t, o, p, func(*transport.Conn) []byte { return make([]byte, 10) })
 		sent := block(20_000)
 		peer.Write(sent)
 		peer.Close()
@@ -71,13 +70,13 @@ func TestOwnBuffer(t *testing.T) {
 	})
 }
 
-// TestPauseInBuffer: who pauses or closes when he is asked for a buffer is obeyed.
-func TestPauseInBuffer(t *testing.T) {
+// TestPauseOrCloseInBuffer: PauseReading and Close take effect inside Buffer.
+func TestPauseOrCloseInBuffer(t *testing.T) {
 	paused := make(chan *transport.Conn, 1)
 	asked := 0
 	var got []byte
 	p := &spy{data: func(c *transport.Conn, data []byte) { got = append(got, data...) }}
-	l, peer := buffering(t, loop.Options{}, p, func(c *transport.Conn) []byte {
+	l, peer := servingBuffered(t, loop.Options{}, p, func(c *transport.Conn) []byte {
 		switch asked++; asked {
 		case 1:
 			c.PauseReading()
@@ -103,7 +102,7 @@ func TestPauseInBuffer(t *testing.T) {
 	})
 }
 
-// TestEmptyBuffer: the misuse is named, and costs that connection.
+// TestEmptyBuffer: the panic names the misuse, and only that connection ends.
 func TestEmptyBuffer(t *testing.T) {
 	said := make(chan string, 1)
 	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
@@ -111,16 +110,17 @@ func TestEmptyBuffer(t *testing.T) {
 		said <- text
 		return nil
 	}}
-	_, peer := buffering(t, o, &spy{}, func(*transport.Conn) []byte { return nil })
+	_, peer := servingBuffered(t, o, &spy{}, func(*transport.Conn) []byte { return nil })
 	peer.Write([]byte("x"))
 	if text := <-said; !strings.Contains(text, "Buffer returned an empty slice") {
-		t.Errorf("%q", text)
+		t.Errorf("panic %q", text)
 	}
 	drainAll(peer)
 }
 
-// TestSwitchToAndFromABuffer: SetProtocol in the middle of the data.
-func TestSwitchToAndFromABuffer(t *testing.T) {
+// TestSetProtocolBuffered: SetProtocol switches to and from a BufferedProtocol in the
+// middle of the data.
+func TestSetProtocolBuffered(t *testing.T) {
 	var got []string
 	var plain, own transport.Protocol
 	lost := make(chan bool, 1)
@@ -132,13 +132,13 @@ func TestSwitchToAndFromABuffer(t *testing.T) {
 			}
 			c.SetProtocol(*next)
 			if c.Protocol() != *next {
-				t.Error("another protocol")
+				t.Error("Protocol did not return the protocol that was set")
 			}
 			c.Write([]byte("."))
 		}}
 	}
 	plain = take("plain", &own)
-	own = &ownBuffer{spy: take("own", &plain), buffer: func(*transport.Conn) []byte { return make([]byte, 3) }}
+	own = &bufferSpy{spy: take("own", &plain), buffer: func(*transport.Conn) []byte { return make([]byte, 3) }}
 	_, s := serving(t, loop.Options{}, "unix", abstract(), transport.Options{}, func() *spy {
 		return &spy{made: func(c *transport.Conn) {
 			c.SetProtocol(plain)
@@ -153,53 +153,6 @@ func TestSwitchToAndFromABuffer(t *testing.T) {
 	drainAll(peer)
 	<-lost
 	if want := []string{"plain a", "own b", "plain c", "own d"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-}
-
-// TestAfterFlush: called in order, once, never inside a call, and with the truth:
-// what was sent before an abort was sent; whom a panic stands in front of hears too.
-func TestAfterFlush(t *testing.T) {
-	var told []string
-	say := func(name string) func(error) {
-		return func(err error) {
-			switch {
-			case err == nil:
-				name += " sent"
-			case errors.Is(err, net.ErrClosed):
-				name += " dropped"
-			}
-			told = append(told, name)
-		}
-	}
-	var atLost []string
-	lost := make(chan bool)
-	_, s := serving(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }}, "unix", abstract(), transport.Options{}, func() *spy {
-		return &spy{
-			made: func(c *transport.Conn) {
-				c.AfterFlush(say("nothing"))
-				c.Write([]byte("x"))
-				c.AfterFlush(say("little"))
-				if c.Info().Out != 1 {
-					t.Errorf("%+v", c.Info())
-				}
-				c.Write(make([]byte, 1<<20))
-				c.AfterFlush(func(error) { panic("oops") })
-				c.AfterFlush(say("much"))
-				if len(told) != 0 {
-					t.Errorf("%q inside a call", told)
-				}
-				c.Abort()
-			},
-			lost: func(c *transport.Conn, err error) {
-				atLost = slices.Clone(told)
-				close(lost)
-			},
-		}
-	})
-	dial(t, s) // and does not read
-	<-lost
-	if want := []string{"nothing sent", "little sent", "much dropped"}; !slices.Equal(atLost, want) {
-		t.Errorf("%q", atLost)
+		t.Errorf("got %q", got)
 	}
 }

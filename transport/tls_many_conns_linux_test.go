@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestTLSCrowd is a process of clients like TestCrowd, with TLS.
-func TestTLSCrowd(t *testing.T) {
+// TestTLSClientProcess is like TestClientProcess, with TLS.
+func TestTLSClientProcess(t *testing.T) {
 	address := os.Getenv(crowdAddress)
 	if address == "" {
 		return
@@ -42,26 +42,27 @@ func TestTLSCrowd(t *testing.T) {
 	os.Exit(0)
 }
 
-// idleTLSBytes is what an idle secured connection may cost a server. Nearly all of
-// it is what crypto/tls keeps.
+// idleTLSBytes is the most memory that an idle secured connection may take. Nearly all
+// of it is the state of crypto/tls.
 const idleTLSBytes = 8 << 10
 
-// TestTLSIdleConnections cost what crypto/tls needs, and no goroutine.
+// TestTLSIdleConnections: idle connections take the memory of crypto/tls, and no
+// goroutine.
 func TestTLSIdleConnections(t *testing.T) {
 	low, high := 100, 600
-	p := &tally{}
+	p := &connTally{}
 	var s *transport.Server
-	l := steady(t, loop.Options{}, func(l *loop.Loop) {
+	l := running(t, loop.Options{}, func(l *loop.Loop) {
 		var err error
 		if s, err = transport.Listen(l, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server, Protocol: func() transport.Protocol { return p }}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	c := startClients(t, "TestTLSCrowd", s.Addr().String())
+	c := startClients(t, "TestTLSClientProcess", s.Addr().String())
 	c.grow(t, low)
-	before, goroutines := inUse(), runtime.NumGoroutine()
+	before, goroutines := heapInUse(), runtime.NumGoroutine()
 	c.grow(t, high)
-	each := float64(inUse()-before) / float64(high-low)
+	each := float64(heapInUse()-before) / float64(high-low)
 	t.Logf("%.0f bytes for each idle connection", each)
 	if each > idleTLSBytes && !underRace {
 		t.Errorf("%.0f bytes for each idle connection", each)
@@ -69,7 +70,7 @@ func TestTLSIdleConnections(t *testing.T) {
 	if n := runtime.NumGoroutine() - goroutines; n > 10 {
 		t.Errorf("%d goroutines for %d connections", n, high-low)
 	}
-	quiet(t, l)
+	wantIdle(t, l)
 	c.leave(t)
 	until(t, l, func() bool { return s.Conns() == 0 })
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestDebugPoisonsWhatWasLent: whoever keeps what a callback was lent finds nothing
-// in it.
-func TestDebugPoisonsWhatWasLent(t *testing.T) {
+// TestDebugPoisonsLentData: in debug mode, data that a callback retains is overwritten.
+func TestDebugPoisonsLentData(t *testing.T) {
 	for _, debug := range []bool{true, false} {
 		l, err := loop.New(loop.Options{Debug: debug})
 		if err != nil {
@@ -25,7 +24,7 @@ func TestDebugPoisonsWhatWasLent(t *testing.T) {
 			kept = data
 			l.CallSoon(l.Stop)
 		}
-		look := func(what string) {
+		check := func(what string) {
 			t.Helper()
 			run(t, l)
 			if bytes.Equal(kept, []byte("\xdb\xdb\xdb\xdb\xdb")) != debug {
@@ -42,8 +41,8 @@ func TestDebugPoisonsWhatWasLent(t *testing.T) {
 			t.Fatal(err)
 		}
 		dial(t, s).Write([]byte("hello"))
-		look("data")
-		e, err := transport.Datagram(l, &listener{got: func(_ *transport.Endpoint, p transport.Packet) { keep(p.Data) }},
+		check("data")
+		e, err := transport.Datagram(l, &datagramScript{got: func(_ *transport.Endpoint, p transport.Packet) { keep(p.Data) }},
 			transport.DatagramOptions{Local: "127.0.0.1:0"})
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +50,7 @@ func TestDebugPoisonsWhatWasLent(t *testing.T) {
 		if err := e.SendTo([]byte("hello"), transport.Addr{AddrPort: e.LocalAddr().(*net.UDPAddr).AddrPort()}); err != nil {
 			t.Fatal(err)
 		}
-		look("datagram")
+		check("datagram")
 		e.Close()
 		s.Close()
 		if err := l.Close(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,8 +15,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// crowd is a process of clients: both ends in one would need twice the descriptors.
-type crowd struct {
+// clientProcess is a process of clients. Both ends in one process would need twice the
+// descriptors.
+type clientProcess struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
@@ -25,10 +25,10 @@ type crowd struct {
 
 const crowdAddress = "SPINDLE_CROWD_ADDRESS"
 
-// TestCrowd is that process; in the tests' own it does nothing. It is told how many
-// connections there shall be, connects that many, has one byte echoed by each, and
-// answers.
-func TestCrowd(t *testing.T) {
+// TestClientProcess is the main function of a clientProcess; in the test process it does
+// nothing. It reads the number of connections to have, connects until it has that many,
+// echoes one byte on each, and replies.
+func TestClientProcess(t *testing.T) {
 	address := os.Getenv(crowdAddress)
 	if address == "" {
 		return
@@ -60,18 +60,18 @@ func TestCrowd(t *testing.T) {
 		}
 		fmt.Println("done", len(conns))
 	}
-	os.Exit(0) // and with it all connections
+	os.Exit(0) // closes all connections
 }
 
-func startCrowd(t *testing.T, address string) *crowd {
+func startClientProcess(t *testing.T, address string) *clientProcess {
 	t.Helper()
-	return startClients(t, "TestCrowd", address)
+	return startClients(t, "TestClientProcess", address)
 }
 
-// startClients runs a test that is a process of clients.
-func startClients(t *testing.T, test, address string) *crowd {
+// startClients runs a test function as a clientProcess.
+func startClients(t *testing.T, test, address string) *clientProcess {
 	t.Helper()
-	c := &crowd{cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=60s")}
+	c := &clientProcess{cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=60s")}
 	c.cmd.Env = append(os.Environ(), crowdAddress+"="+address)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
@@ -89,8 +89,8 @@ func startClients(t *testing.T, test, address string) *crowd {
 	return c
 }
 
-// grow has the crowd be n.
-func (c *crowd) grow(t *testing.T, n int) {
+// grow increases the number of connections to n.
+func (c *clientProcess) grow(t *testing.T, n int) {
 	t.Helper()
 	fmt.Fprintln(c.in, n)
 	for c.out.Scan() {
@@ -99,11 +99,11 @@ func (c *crowd) grow(t *testing.T, n int) {
 		}
 		t.Log(c.out.Text())
 	}
-	t.Fatal("the crowd is gone")
+	t.Fatal("the client process has exited")
 }
 
-// leave ends the process, and with it its connections.
-func (c *crowd) leave(t *testing.T) {
+// leave ends the process, and so its connections.
+func (c *clientProcess) leave(t *testing.T) {
 	t.Helper()
 	c.in.Close()
 	if err := c.cmd.Wait(); err != nil {
@@ -111,8 +111,8 @@ func (c *crowd) leave(t *testing.T) {
 	}
 }
 
-// descriptors is how many a process may have.
-func descriptors(t *testing.T) int {
+// descriptorLimit returns how many descriptors a process may have.
+func descriptorLimit(t *testing.T) int {
 	t.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -121,34 +121,34 @@ func descriptors(t *testing.T) int {
 	return int(limit.Cur)
 }
 
-// idleBytes is what an idle connection may cost a server, besides the system.
+// idleBytes is the most memory that an idle connection may take in user space.
 const idleBytes = 260
 
-// TestFifteenThousandAtOnce: all are served by one loop, an idle one costs little,
-// the loop sleeps meanwhile, and each is lost once.
-func TestFifteenThousandAtOnce(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+// TestFifteenThousandConns: one loop serves all connections, an idle one takes little
+// memory, the loop sleeps while all are idle, and each is lost once.
+func TestFifteenThousandConns(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		low, high := 5000, 15_000
-		if o.Backend == "poll" || underRace { // every wait costs as much as there are
+		if o.Backend == "poll" || underRace { // every wait costs time for each connection
 			low, high = 500, 1500
 		}
-		if most := descriptors(t) - 500; high > most {
-			t.Logf("only %d descriptors: %d connections", most+500, most)
-			low, high = most/3, most
+		if limit := descriptorLimit(t) - 500; high > limit {
+			t.Logf("only %d descriptors: %d connections", limit+500, limit)
+			low, high = limit/3, limit
 		}
-		p := &tally{}
+		p := &connTally{}
 		var s *transport.Server
-		l := steady(t, o, func(l *loop.Loop) {
+		l := running(t, o, func(l *loop.Loop) {
 			var err error
 			if s, err = transport.Listen(l, "unix", abstract(), transport.Options{Protocol: func() transport.Protocol { return p }}); err != nil {
 				t.Fatal(err)
 			}
 		})
-		c := startCrowd(t, s.Addr().String())
+		c := startClientProcess(t, s.Addr().String())
 		c.grow(t, low)
-		before := inUse()
+		before := heapInUse()
 		c.grow(t, high)
-		each := float64(inUse()-before) / float64(high-low)
+		each := float64(heapInUse()-before) / float64(high-low)
 		t.Logf("%.0f bytes for each idle connection", each)
 		if each > idleBytes && high >= 15_000 && !underRace {
 			t.Errorf("%.0f bytes for each idle connection", each)
@@ -158,7 +158,7 @@ func TestFifteenThousandAtOnce(t *testing.T) {
 				t.Errorf("%d connections, %d made, %d lost, of %d", s.Conns(), p.made, p.lost, high)
 			}
 		})
-		quiet(t, l)
+		wantIdle(t, l)
 		c.leave(t)
 		until(t, l, func() bool { return s.Conns() == 0 })
 		on(t, l, func() {
@@ -169,22 +169,14 @@ func TestFifteenThousandAtOnce(t *testing.T) {
 	})
 }
 
-func inUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc + m.StackInuse
-}
-
-// TestNoDescriptorsLeft: a process at its limit goes on serving those it has, and
-// the others when there is room again.
-func TestNoDescriptorsLeft(t *testing.T) {
+// TestDescriptorLimit: a server at its descriptor limit serves the connections it has,
+// and accepts the others when descriptors are free again.
+func TestDescriptorLimit(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := syscall.Dup(0) // the first number that is free
+	fd, err := syscall.Dup(0) // the lowest free number
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,17 +185,17 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, told := &tally{}, 0
+	p, failures := &connTally{}, 0
 	var s *transport.Server
-	l := steady(t, loop.Options{Kernel: k}, func(l *loop.Loop) {
+	l := running(t, loop.Options{Kernel: k}, func(l *loop.Loop) {
 		if s, err = transport.Listen(l, "unix", abstract(), transport.Options{
 			Protocol: func() transport.Protocol { return p },
-			OnError:  func(err error) { told++ },
+			OnError:  func(err error) { failures++ },
 		}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	c := startCrowd(t, s.Addr().String())
+	c := startClientProcess(t, s.Addr().String())
 	c.grow(t, 10)
 	limit := was
 	limit.Cur = uint64(fd + 12)
@@ -211,16 +203,16 @@ func TestNoDescriptorsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(c.in, 60)
-	until(t, l, func() bool { return told > 0 })
+	until(t, l, func() bool { return failures > 0 })
 	done := make(chan bool)
 	on(t, l, func() {
 		turns := l.Stats().Turns
-		l.CallLater(200e6, func() { // some rests
+		l.CallLater(200e6, func() { // longer than some accept retries
 			if n := l.Stats().Turns - turns; n > 40 {
-				t.Errorf("%d turns at the limit", n)
+				t.Errorf("%d turns at the descriptor limit", n)
 			}
-			if told != 1 {
-				t.Errorf("told %d times", told)
+			if failures != 1 {
+				t.Errorf("OnError called %d times", failures)
 			}
 			close(done)
 		})

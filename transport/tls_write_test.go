@@ -13,10 +13,10 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestTLSMarksAndFlush: what waits for a peer that does not read is counted, the
-// protocol is told to pause and to go on, AfterFlush waits, a write time-out counts.
-func TestTLSMarksAndFlush(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+// TestTLSWaterMarksAndAfterFlush: unsent bytes for a peer that does not read are
+// counted, PauseWriting and ResumeWriting are called, and AfterFlush waits.
+func TestTLSWaterMarksAndAfterFlush(t *testing.T) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		conn := make(chan *transport.Conn, 1)
 		var paused, resumed, flushed bool
 		l, s := servingTLS(t, o, func() *spy {
@@ -32,11 +32,11 @@ func TestTLSMarksAndFlush(t *testing.T) {
 		on(t, l, func() {
 			c.Write(sent)
 			if c.Unsent() < 1<<20 || c.Unsent() > len(sent)+1<<17 {
-				t.Errorf("%d bytes wait", c.Unsent())
+				t.Errorf("%d unsent bytes", c.Unsent())
 			}
 			c.AfterFlush(func(err error) { flushed = err == nil })
 		})
-		quiet(t, l)
+		wantIdle(t, l)
 		on(t, l, func() {
 			if !paused || resumed || flushed {
 				t.Errorf("paused %v, resumed %v, flushed %v", paused, resumed, flushed)
@@ -44,13 +44,13 @@ func TestTLSMarksAndFlush(t *testing.T) {
 		})
 		got := make([]byte, len(sent))
 		if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
-			t.Fatal("not what was sent:", err)
+			t.Fatal("received bytes differ:", err)
 		}
 		until(t, l, func() bool { return resumed && flushed && c.Unsent() == 0 })
 	})
 }
 
-// TestTLSWriteTimeout: a peer that does not read is given up.
+// TestTLSWriteTimeout: the connection of a peer that does not read times out.
 func TestTLSWriteTimeout(t *testing.T) {
 	lost := make(chan error, 1)
 	_, s := servingTLS(t, loop.Options{}, func() *spy {
@@ -69,9 +69,9 @@ func TestTLSWriteTimeout(t *testing.T) {
 	}
 }
 
-// TestTLSSendFile: files and bytes in their order, encrypted in it.
+// TestTLSSendFile: files and bytes are sent in order, encrypted.
 func TestTLSSendFile(t *testing.T) {
-	onEvery(t, func(t *testing.T, o loop.Options) {
+	onPollers(t, func(t *testing.T, o loop.Options) {
 		content := block(3 << 20)
 		path := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -104,10 +104,38 @@ func TestTLSSendFile(t *testing.T) {
 		peer := dialTLS(t, s)
 		want := "before " + string(content) + " between " + string(content[7:107]) + string(content[:100_000])
 		if got, err := io.ReadAll(peer); string(got) != want || err != nil {
-			t.Errorf("%d of %d bytes, %v", len(got), len(want), err)
+			t.Errorf("%d of %d bytes arrived, %v", len(got), len(want), err)
 		}
 		if err := <-lost; err != nil || sent != 2 {
 			t.Errorf("%d files, %v", sent, err)
 		}
 	})
+}
+
+// TestTLSWaterMarksCountRecords: queued records count towards the water marks like bytes
+// that are not encrypted yet.
+func TestTLSWaterMarksCountRecords(t *testing.T) {
+	paused := make(chan int, 1)
+	l, s := servingTLS(t, loop.Options{}, func() *spy {
+		return &spy{
+			made: func(c *transport.Conn) {
+				c.SetWriteBuffer(4 << 10)
+				c.SetWriteLimits(10_000, 1000)
+				for range 20 { // until some are queued; each one is encrypted separately
+					if c.Unsent() == 0 {
+						c.Write(make([]byte, 60_000))
+					}
+				}
+			},
+			pause: func(c *transport.Conn) {
+				paused <- c.Unsent()
+				c.Abort()
+			},
+		}
+	})
+	dialTLS(t, s)
+	if n := <-paused; n <= 10_000 {
+		t.Errorf("PauseWriting at %d unsent bytes", n)
+	}
+	until(t, l, func() bool { return s.Conns() == 0 })
 }
