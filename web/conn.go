@@ -91,7 +91,7 @@ const (
 // ConnectionMade is the beginning.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
-	c.st = stationOf(c.st.sv, tc.Loop())
+	c.st = tc.Loop().Local(stationKey{c.st.sv}).(*station)
 	if c.st.draining {
 		tc.Close()
 		return

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"os"
 	"time"
 )
@@ -63,8 +64,11 @@ func (w *response) SetWriteDeadline(t time.Time) error {
 
 func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) error {
 	return x.st.do(func() error {
-		if x.w.closed() {
+		switch {
+		case x.w.closed():
 			return errReturned
+		case x.c.is(switching): // the handler sets those of the connection it has taken
+			return http.ErrHijacked
 		}
 		if err := x.lost(); err != nil {
 			return err

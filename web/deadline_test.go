@@ -47,3 +47,35 @@ func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadlineAfterHijackIsRefused: it was set for the response, and would end the
+// connection that the handler has taken.
+func TestDeadlineAfterHijackIsRefused(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		nc, _, err := c.Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer nc.Close()
+		past := time.Now().Add(-time.Second)
+		if err := c.SetWriteDeadline(past); err != http.ErrHijacked {
+			t.Errorf("SetWriteDeadline: %v", err)
+		}
+		if err := c.SetReadDeadline(past); err != http.ErrHijacked {
+			t.Errorf("SetReadDeadline: %v", err)
+		}
+		if _, err := io.WriteString(nc, "hello"); err != nil {
+			t.Errorf("write to the connection: %v", err)
+		}
+	}) {
+		t.Run(name, func(t *testing.T) {
+			nc, _ := dial(t, serve(t, s))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if got, err := io.ReadAll(nc); string(got) != "hello" || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}

@@ -275,3 +275,38 @@ func TestDrainTellsWhatIsUpgradedLater(t *testing.T) {
 	nc.Close()
 	<-ended
 }
+
+// TestShutdownAfterTheLoopWasClosed: the service has ended with its loop, whether it had
+// connections or not, and Shutdown returns.
+func TestShutdownAfterTheLoopWasClosed(t *testing.T) {
+	for _, requests := range []int{0, 1} {
+		t.Run(fmt.Sprint(requests, " requests"), func(t *testing.T) {
+			l, err := loop.New(loop.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &web.Server{Handler: text("hello")}
+			sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- l.Run(context.Background()) }()
+			for range requests {
+				exchangeOn(t, connect(t, sv.Addr()))
+			}
+			l.Stop()
+			if err := errors.Join(<-ran, l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := sv.Shutdown(ctx); err != nil {
+				t.Errorf("Service.Shutdown: %v", err)
+			}
+			if err := s.Shutdown(ctx); err != nil {
+				t.Errorf("Server.Shutdown: %v", err)
+			}
+		})
+	}
+}

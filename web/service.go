@@ -31,11 +31,12 @@ type Service struct {
 
 	draining atomic.Bool
 
-	mu       sync.Mutex
-	stations []*station // guarded by mu
-	drained  []func()   // to be called when all has ended; guarded by mu
-	over     bool       // all has ended; guarded by mu
-	gone     int        // stations whose loop was closed; guarded by mu
+	stations []*station // one for each loop
+
+	mu      sync.Mutex
+	drained []func() // to be called when all has ended; guarded by mu
+	over    bool     // all has ended; guarded by mu
+	gone    int      // stations whose loop was closed; guarded by mu
 }
 
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
@@ -44,7 +45,7 @@ func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error)
 	if l == nil {
 		panic("web: Server.Listen with a nil loop")
 	}
-	return s.start(func(sv *Service) (err error) {
+	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
 		sv.one, err = transport.Listen(l, network, address, sv.options())
 		return err
 	})
@@ -55,7 +56,7 @@ func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, 
 	if g == nil {
 		panic("web: Server.ListenGroup with a nil group")
 	}
-	return s.start(func(sv *Service) (err error) {
+	return s.start(g.Loops(), func(sv *Service) (err error) {
 		sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()})
 		return err
 	})
@@ -88,13 +89,7 @@ func (sv *Service) options() transport.Options {
 // Addr is the address that it listens on.
 func (sv *Service) Addr() net.Addr { return sv.addr }
 
-func (sv *Service) add(st *station) {
-	sv.mu.Lock()
-	defer sv.mu.Unlock()
-	sv.stations = append(sv.stations, st)
-}
-
-// loopClosed ends the workers with the last loop.
+// loopClosed ends the service with the last loop, if it has not ended in order.
 func (sv *Service) loopClosed() {
 	sv.mu.Lock()
 	sv.gone++
@@ -102,16 +97,13 @@ func (sv *Service) loopClosed() {
 	sv.mu.Unlock()
 	if last {
 		sv.workers.close()
-		sv.server.forget(sv)
+		sv.finish()
 	}
 }
 
 // each calls fn for every station, on its loop.
 func (sv *Service) each(fn func(*station)) {
-	sv.mu.Lock()
-	stations := sv.stations
-	sv.mu.Unlock()
-	for _, st := range stations {
+	for _, st := range sv.stations {
 		_ = st.l.PostWith(loop.DropAtClose, func() { fn(st) })
 	}
 }
@@ -179,17 +171,14 @@ func (sv *Service) tooLarge() error { return &http.MaxBytesError{Limit: sv.serve
 // endStations is called when the last connection has gone.
 func (sv *Service) endStations() {
 	sv.workers.close()
-	sv.mu.Lock()
-	stations := sv.stations
-	sv.mu.Unlock()
 	var left atomic.Int64
-	left.Store(int64(len(stations)) + 1)
+	left.Store(int64(len(sv.stations)) + 1)
 	ended := func(error) {
 		if left.Add(-1) == 0 {
 			sv.finish()
 		}
 	}
-	for _, st := range stations {
+	for _, st := range sv.stations {
 		if st.l.PostWith(loop.DropAtClose, func() { st.end(ended) }) != nil {
 			ended(nil)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// start makes a service. listen sets one or group of it. After Shutdown or Close start
-// fails with ErrServerClosed.
-func (s *Server) start(listen func(*Service) error) (*Service, error) {
+// start makes a service on the loops. listen sets one or group of it. After Shutdown or
+// Close start fails with ErrServerClosed.
+func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Service, error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
@@ -34,9 +34,15 @@ func (s *Server) start(listen func(*Service) error) (*Service, error) {
 			panic("web: BaseContext returned a nil context")
 		}
 	}
+	for _, l := range loops {
+		sv.stations = append(sv.stations, newStation(sv, l))
+	}
 	if !s.register(sv) {
 		sv.Close()
 		return nil, ErrServerClosed
+	}
+	for _, st := range sv.stations { // SetKeepAlivesEnabled knows the service now
+		st.closesIdle = sv.closesConns()
 	}
 	return sv, nil
 }
@@ -79,7 +85,7 @@ func (s *Server) wrap(l *loop.Loop, ln net.Listener) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.start(func(sv *Service) (err error) {
+	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
 		sv.ln = ln
 		sv.one, err = transport.WrapListener(l, socket, sv.options())
 		return err
@@ -92,7 +98,7 @@ func (s *Server) wrapGroup(g *loop.Group, ln net.Listener) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.start(func(sv *Service) (err error) {
+	return s.start(g.Loops(), func(sv *Service) (err error) {
 		sv.ln = ln
 		sv.group, err = transport.WrapListenerGroup(g, socket, transport.GroupOptions{Options: sv.options()})
 		return err

@@ -56,14 +56,10 @@ type station struct {
 
 type stationKey struct{ sv *Service }
 
-// stationOf is the service's station on a loop.
-func stationOf(sv *Service, l *loop.Loop) *station {
-	if st, ok := l.Local(stationKey{sv}).(*station); ok {
-		return st
-	}
+// newStation makes the service's station on a loop. The loop does not run yet, or calls it.
+func newStation(sv *Service, l *loop.Loop) *station {
 	s := sv.server
-	st := &station{sv: sv, l: l, dateAt: -time.Hour, draining: sv.draining.Load(), remotes: make(map[*conn]string)}
-	st.closesIdle = sv.closesConns()
+	st := &station{sv: sv, l: l, dateAt: -time.Hour, remotes: make(map[*conn]string)}
 	st.hooks = newHooks(sv)
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
@@ -74,7 +70,6 @@ func stationOf(sv *Service, l *loop.Loop) *station {
 	st.yield = st.letWorkersRun
 	st.take = st.takeFinished
 	l.SetLocal(stationKey{sv}, st)
-	sv.add(st)
 	return st
 }
 
