@@ -63,7 +63,7 @@ type hijacked struct {
 	writing         []func(error) // who wait for room
 	readAt, writeAt deadline
 	drains          bool   // the server does
-	onShutdown      func() // called then; nil for most
+	onShutdown      func() // starts what was given to OnShutdown; nil for most
 }
 
 // take takes the connection over, on the loop.

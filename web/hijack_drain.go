@@ -1,6 +1,9 @@
 package web
 
 import (
+	"context"
+
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -14,27 +17,33 @@ func (h *hijacked) Draining(tc *transport.Conn) {
 		tc.LeaveServer()
 		return
 	}
-	h.st.l.Kernel().Start(h.onShutdown)
+	h.onShutdown()
 	h.onShutdown = nil
 }
 
-// OnShutdown calls fn on a goroutine when the server drains, at once if it does already. A
-// connection of this package's Hijack has this method for protocols that end a
-// conversation in their own words; fn is to see to it that the connection is closed. The
-// last call counts.
+// OnShutdown calls fn when the server drains, at once if it does already: in a task if
+// OnShutdown was called in one, otherwise on a goroutine. A connection of this package's
+// Hijack has this method for protocols that end a conversation in their own words. fn must
+// see to it that the connection is closed. The last call counts.
 func (h *hijacked) OnShutdown(fn func()) {
 	if fn == nil {
 		panic("web: OnShutdown with a nil function")
 	}
-	l := h.st.l
-	set := func() {
-		if h.onShutdown = fn; h.drains {
+	st := h.st
+	set := func(start func()) {
+		if h.onShutdown = start; h.drains {
 			h.Draining(h.tc)
 		}
 	}
-	if l.Owns() {
-		set()
+	if st.l.Owns() {
+		set(func() {
+			st.tasks().GoWith(spindle.TaskOptions{Name: "OnShutdown"}, func(context.Context) error {
+				fn()
+				return nil
+			})
+		})
 		return
 	}
-	_ = l.PostWith(loop.DropAtClose, set) // the end of the loop ends the connection
+	onGoroutine := func() { st.l.Kernel().Start(fn) }
+	_ = st.l.PostWith(loop.DropAtClose, func() { set(onGoroutine) }) // the end of the loop ends the connection
 }
