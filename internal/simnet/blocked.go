@@ -56,7 +56,7 @@ func (w *World) Blocked() *BlockedError {
 	state := stateOf(stack)
 	// A driver that lets time pass in its bubble waits for that. On a busy machine it
 	// waits for long.
-	if !blocks(state) || passes%2 != 0 || passes != w.passes.Load() {
+	if !blocks(state, stack) || passes%2 != 0 || passes != w.passes.Load() {
 		return nil
 	}
 	return &BlockedError{Host: host, State: state, Line: goid.Line(stack), Stack: stack}
@@ -105,11 +105,17 @@ func stateOf(stack []byte) string {
 }
 
 // blocks reports whether a goroutine in a state waits for another one, for the
-// system or for time. Others run, want to run, or wait for the runtime.
-func blocks(state string) bool {
+// system or for time. Others run, want to run, or wait for the runtime. The runtime's own
+// semaphores have the state of those it lends to packages, but no frame of them: a
+// goroutine that starts a garbage collection waits for one.
+func blocks(state string, stack []byte) bool {
 	switch state {
-	case "sleep", "IO wait", "syscall", "semacquire":
+	case "sleep", "IO wait", "syscall":
 		return true
+	case "semacquire":
+		_, frames, _ := bytes.Cut(stack, []byte("\n"))
+		innermost, _, _ := bytes.Cut(frames, []byte("\n"))
+		return bytes.Contains(innermost, []byte(".runtime_Semacquire"))
 	}
 	for _, prefix := range []string{"chan ", "select", "sync."} {
 		if strings.HasPrefix(state, prefix) {
