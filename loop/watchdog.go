@@ -135,10 +135,14 @@ func (s *sample) due() bool {
 // judge reports a turn that has lasted too long. It returns how long it took to look at
 // the loop's goroutine.
 func (s *sample) judge(l *Loop) (cost time.Duration) {
-	s.judgeAt = 2 * s.ticks
 	before, _, _ := kernel.ReadUsage().Since(s.began)
-	stack := goid.StackOf(goid.NumberOf(l.owner.Load()))
+	owner := l.owner.Load()
+	stack := goid.StackOf(goid.NumberOf(owner))
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
+	if l.pulse.Load() != s.pulse || l.owner.Load() != owner {
+		return wall - before // the loop has moved on, and the stack may be of any moment
+	}
+	s.judgeAt = 2 * s.ticks
 	starved := ok && canRun(stack) && starves(wall, cpu, kernel.Contenders())
 	if !starved || !s.starved {
 		s.starved, s.blocked = starved, !starved
