@@ -132,7 +132,7 @@ func TestServeDrains(t *testing.T) {
 	<-begun
 	errs := make(chan string)
 	go func() { errs <- end() }()
-	for { // until nobody new is let in
+	for { // until no new connection is accepted
 		resp, err := http.Get(url + "/plaintext")
 		if err != nil {
 			break
