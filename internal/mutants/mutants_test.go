@@ -57,8 +57,8 @@ var mutants = []mutant{
 	{
 		name:    "a missing flush on close",
 		file:    "transport/conn.go",
-		old:     "if !c.is(gathered) && c.unsent == nil ||",
-		new:     "if !c.is(gathered) ||",
+		old:     "if !c.is(hasGathered) && c.unsent == nil ||",
+		new:     "if !c.is(hasGathered) ||",
 		program: lastWords,
 	},
 	{
