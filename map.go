@@ -2,7 +2,7 @@ package spindle
 
 import "context"
 
-// ForEach calls fn for every item, in tasks of which at most limit run at a time, and
+// ForEach calls fn for every item, in tasks, with at most limit calls at a time, and
 // waits for all of them. Calls begin in the order of the items. The first failure
 // cancels the calls under way and is returned; no further ones begin. It panics if the
 // limit is below 1.

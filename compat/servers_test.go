@@ -110,7 +110,7 @@ func postgresServer(t *testing.T) (dsn string) {
 	return dsn
 }
 
-// postgresProgram finds a program of PostgreSQL, of which Debian puts few into the path.
+// postgresProgram finds a program of PostgreSQL. Debian puts few of them into the path.
 func postgresProgram(t *testing.T, name string) string {
 	t.Helper()
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
