@@ -127,3 +127,19 @@ func BenchmarkSpawnMany(b *testing.B) {
 		})
 	})
 }
+
+// BenchmarkSpawnAwait starts a task with a future and awaits its result.
+func BenchmarkSpawnAwait(b *testing.B) {
+	b.ReportAllocs()
+	one := func(context.Context) (int, error) { return 1, nil }
+	spindle.Run(context.Background(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for b.Loop() {
+				if v, err := spindle.Spawn(n, one).Await(ctx); v != 1 || err != nil {
+					b.Error(v, err)
+				}
+			}
+			return nil
+		})
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 // Future is a value that will be there later. Any number of tasks may await it.
@@ -40,11 +42,13 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 // A failure that no code reads, by Await, Result or Err, is logged to Options.ErrorLog
 // with the name of the task and the place of the call of Spawn: when the future is
 // collected, and at the latest when the run ends. A cancellation is no failure.
+//
+//go:noinline
 func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
+	spawned := goid.CallerPC() // needs Spawn not to be inlined
 	n.s.only("Spawn")
 	f := &Future[T]{s: n.s}
 	f.scope = n.scope.open(n.scope)
-	spawned := callerOfCaller()
 	f.task = n.start(TaskOptions{}, func(context.Context) error {
 		defer f.scope.close()
 		returned := false
@@ -101,19 +105,17 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	return f.value, f.err
 }
 
-// await waits in the lot for the end of a task, nil for nobody's in particular.
-// Tasks that wait for each other in a circle would wait for ever.
+// await waits in the lot for the end of target, or for a promise if that is nil. It
+// fails if tasks await each other in a circle, which would never end.
 func (l *Lot) await(ctx context.Context, target *Task) error {
-	t, _ := caller(ctx, "Future.Await")
-	circle := []string{t.Name()}
-	for at := target; at != nil; at = at.awaits() {
-		circle = append(circle, at.Name())
-		if at == t {
-			return &CircleError{circle}
-		}
-	}
 	if target == nil {
 		return l.Wait(ctx, "Future")
+	}
+	t, _ := caller(ctx, "Future.Await")
+	for at := target; at != nil; at = at.awaits() {
+		if at == t {
+			return circle(t, target)
+		}
 	}
 	r := t.co.seldom()
 	r.awaits = target
@@ -122,7 +124,16 @@ func (l *Lot) await(ctx context.Context, target *Task) error {
 	return err
 }
 
-// awaits is the task whose result t waits for, nil if it does not.
+// circle names the tasks from target to t, which t would close.
+func circle(t, target *Task) error {
+	names := []string{t.Name()}
+	for at := target; at != t; at = at.awaits() {
+		names = append(names, at.Name())
+	}
+	return &CircleError{append(names, t.Name())}
+}
+
+// awaits returns the task whose result t waits for; nil if it waits for none.
 func (t *Task) awaits() *Task {
 	if t.state != waiting || t.co.rare == nil {
 		return nil
@@ -156,6 +167,8 @@ func (f *Future[T]) Err() error {
 	f.read()
 	return f.err
 }
+
+func (f *Future[T]) hasFailed() bool { return f.err != nil }
 
 // Then has fn called on the loop once there is a result. The Hook takes that back.
 // They are asyncio's add_done_callback and remove_done_callback.

@@ -55,14 +55,15 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 	return results, err
 }
 
-// Awaitable is a future of any type.
+// Awaitable is a *Future of any type.
 type Awaitable interface {
-	// Done tells whether there is a result.
 	Done() bool
-	// Then has fn called on the loop once there is one.
 	Then(fn func()) Hook
-	// Err is the error of the result, nil if there is none yet.
 	Err() error
+
+	// hasFailed reports whether there is a result and it is an error. Unlike Err
+	// it does not count as reading the error.
+	hasFailed() bool
 }
 
 // Until says how long Wait waits.
@@ -98,7 +99,7 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 			switch {
 			case !f.Done():
 				left++
-			case until == FirstDone, until == FirstFailure && f.Err() != nil:
+			case until == FirstDone, until == FirstFailure && f.hasFailed():
 				return true
 			}
 		}

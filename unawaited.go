@@ -22,15 +22,6 @@ type unawaited struct {
 	cleanup runtime.Cleanup // of the future; the zero one does nothing
 }
 
-// callerOfCaller returns the place from which the function that calls it was called.
-//
-//go:noinline
-func callerOfCaller() uintptr {
-	var pc [1]uintptr
-	runtime.Callers(3, pc[:])
-	return pc[0]
-}
-
 // failed takes note of the failure of the future's task. A cancellation is none.
 func (f *Future[T]) failed(err error, spawned uintptr) {
 	if onlyCanceled(err) {

@@ -159,6 +159,38 @@ func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 	})
 }
 
+// TestWaitDoesNotReadFailures: Wait and AsCompleted look for failures, but the code that
+// calls them has not seen the error yet.
+func TestWaitDoesNotReadFailures(t *testing.T) {
+	for name, wait := range map[string]func(context.Context, *spindle.Future[int]) error{
+		"FirstFailure": func(ctx context.Context, f *spindle.Future[int]) error {
+			_, _, err := spindle.Wait(ctx, spindle.FirstFailure, f)
+			return err
+		},
+		"AllDone": func(ctx context.Context, f *spindle.Future[int]) error {
+			_, _, err := spindle.Wait(ctx, spindle.AllDone, f)
+			return err
+		},
+		"AsCompleted": func(ctx context.Context, f *spindle.Future[int]) error {
+			for _, err := range spindle.AsCompleted(ctx, f) {
+				return err
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, err := logging(t, func(ctx context.Context) error {
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					return wait(ctx, spindle.Spawn(n, failsLater))
+				})
+			})
+			if err != nil || strings.Count(log.String(), "never awaited") != 1 {
+				t.Errorf("%v, logged\n%s", err, log)
+			}
+		})
+	}
+}
+
 // TestCollectedFuturesAreLogged while the run goes on, and not again at its end.
 func TestCollectedFuturesAreLogged(t *testing.T) {
 	log := &logged{}
