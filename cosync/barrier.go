@@ -46,14 +46,8 @@ func (b *Barrier) Wait(ctx context.Context) (int, error) {
 	return b.waiting.wait(ctx, w, "Barrier.Wait", -1)
 }
 
-// BarrierStatistics is what a Barrier tells about itself.
-type BarrierStatistics struct {
-	Parties int
-	Waiting int // tasks in Wait
-}
-
-// Statistics tells how the barrier is used now.
-func (b *Barrier) Statistics() BarrierStatistics {
+// Statistics returns the present use of the barrier. Capacity is the number of parties.
+func (b *Barrier) Statistics() Statistics {
 	b.look("Barrier")
-	return BarrierStatistics{Parties: b.parties, Waiting: b.waiting.n}
+	return Statistics{Capacity: b.parties, Waiting: b.waiting.n}
 }

@@ -255,24 +255,17 @@ func (r *Receiver[T]) Close() {
 	}
 }
 
-// ChannelStatistics is what a channel tells about itself.
-type ChannelStatistics struct {
-	Length, Capacity   int // values in the channel
-	Senders, Receivers int // that are open
-	Sending, Receiving int // tasks that wait
-}
+// Statistics returns the present use of the channel.
+func (s *Sender[T]) Statistics() Statistics { return s.c.statistics() }
 
-// Statistics tells how the channel is used now.
-func (s *Sender[T]) Statistics() ChannelStatistics { return s.c.statistics() }
+// Statistics returns the present use of the channel.
+func (r *Receiver[T]) Statistics() Statistics { return r.c.statistics() }
 
-// Statistics tells how the channel is used now.
-func (r *Receiver[T]) Statistics() ChannelStatistics { return r.c.statistics() }
-
-func (c *channel[T]) statistics() ChannelStatistics {
+func (c *channel[T]) statistics() Statistics {
 	c.look("Channel")
-	return ChannelStatistics{
-		Length: c.kept.n, Capacity: c.capacity,
+	return Statistics{
+		Used: c.kept.n, Capacity: c.capacity,
+		Waiting: c.receiving.n, Putting: c.sending.n,
 		Senders: c.senders, Receivers: c.receivers,
-		Sending: c.sending.n, Receiving: c.receiving.n,
 	}
 }

@@ -23,7 +23,7 @@ func TestUnbufferedHandsOver(t *testing.T) {
 		if err := spindle.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
-		if sent >= 0 || rx.Statistics().Sending != 1 {
+		if sent >= 0 || rx.Statistics().Putting != 1 {
 			t.Error("Send returned before anybody had received")
 		}
 		if v, err := rx.Receive(ctx); v != "hello" || err != nil {
@@ -161,12 +161,12 @@ func TestReceiveAfterTheLastSender(t *testing.T) {
 		if v, err := rx.Receive(ctx); v != 1 || err != nil {
 			t.Errorf("%d, %v", v, err)
 		}
-		want := cosync.ChannelStatistics{Length: 1, Capacity: 2, Receivers: 1}
+		want := cosync.Statistics{Used: 1, Capacity: 2, Receivers: 1}
 		if rx.Statistics() != want || tx.Statistics() != want {
 			t.Errorf("%+v", rx.Statistics())
 		}
 		rx.Close()
-		if _, err := rx.Receive(ctx); err != cosync.ErrClosed || rx.Statistics().Length != 0 {
+		if _, err := rx.Receive(ctx); err != cosync.ErrClosed || rx.Statistics().Used != 0 {
 			t.Errorf("closed: %v", err)
 		}
 		mustPanic(t, "cosync: Clone of a Receiver that is closed", func() { rx.Clone() })

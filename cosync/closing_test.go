@@ -59,10 +59,10 @@ func TestNoValueVanishesWithALoop(t *testing.T) {
 }
 
 // TestNoValueVanishesWithAPutter: the value of a task that waits to put is in the
-// outbox, or its Put has failed.
+// inbox, or its Put has failed.
 func TestNoValueVanishesWithAPutter(t *testing.T) {
 	for i := range 1000 {
-		out := cosync.NewOutbox[int](1)
+		out := cosync.NewInbox[int](1)
 		l, err := loop.New(loop.Options{})
 		if err != nil {
 			t.Fatal(err)

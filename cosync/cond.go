@@ -102,13 +102,9 @@ func (c *Cond) mustHold(op string) {
 	}
 }
 
-// CondStatistics is what a Cond tells about itself.
-type CondStatistics struct {
-	Waiting int // tasks in Wait that were not notified
-	Mutex   MutexStatistics
-}
-
-// Statistics tells how the condition is used now.
-func (c *Cond) Statistics() CondStatistics {
-	return CondStatistics{Waiting: c.waiting.n, Mutex: c.Mutex.Statistics()}
+// Statistics returns the present use of the condition: Waiting counts the tasks in Wait
+// that were not notified. Those that were wait for the Mutex and count there.
+func (c *Cond) Statistics() Statistics {
+	c.look("Cond")
+	return Statistics{Waiting: c.waiting.n}
 }

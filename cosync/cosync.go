@@ -20,8 +20,8 @@
 // priority), or has no single producer to end it. Select waits for several things
 // at once. Event is one bit that many wait for; Barrier is a meeting; Cond is a
 // condition that has no type of its own. Semaphore and Limiter bound how many do
-// something at once; a Limiter knows who they are. Inbox and Outbox, and nothing
-// else here, connect tasks with goroutines and with other loops.
+// something at once; a Limiter knows who they are. An Inbox, and nothing
+// else here, connects tasks with goroutines and with other loops.
 //
 // Mutex is needed less often than elsewhere. Tasks of one loop never run at the
 // same time, and a task is left only in a call that takes a ctx, or that reads or
@@ -41,7 +41,7 @@
 //
 // An object belongs to the loop whose task or callback first used it. Use from another
 // loop or from any other goroutine panics, also before that first use: what is to be in a
-// queue at the beginning is put there by a task. Inbox and Outbox are for any goroutine.
+// queue at the beginning is put there by a task. An Inbox is for any goroutine.
 package cosync
 
 import (
@@ -112,7 +112,7 @@ func (h *home) look(name string) {
 func (h *home) claim(name string) {
 	if h.l = loop.Current(); h.l == nil {
 		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
-			"it is for tasks and callbacks, and Inbox and Outbox are for goroutines")
+			"it is for tasks and callbacks; for goroutines use an Inbox")
 	}
 }
 

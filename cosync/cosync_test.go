@@ -145,7 +145,7 @@ func TestUnusedObjectsRefuseGoroutines(t *testing.T) {
 		{"Channel", func() { _, rx := cosync.NewChannel[int](1); rx.Close() }},
 	} {
 		want := "cosync: " + u.name + " used from a goroutine that runs no loop; " +
-			"it is for tasks and callbacks, and Inbox and Outbox are for goroutines"
+			"it is for tasks and callbacks; for goroutines use an Inbox"
 		if got := panicOf(u.use); got != want {
 			t.Errorf("%s: panic %v, want %q", u.name, got, want)
 		}

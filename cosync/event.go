@@ -49,14 +49,8 @@ func (e *Event) Wait(ctx context.Context) error {
 	return e.waiting.wait(ctx, "Event.Wait")
 }
 
-// EventStatistics is what an Event tells about itself.
-type EventStatistics struct {
-	Set     bool
-	Waiting int // tasks in Wait
-}
-
-// Statistics tells how the event is used now.
-func (e *Event) Statistics() EventStatistics {
+// Statistics returns the present use of the event.
+func (e *Event) Statistics() Statistics {
 	e.look("Event")
-	return EventStatistics{Set: e.set, Waiting: e.waiting.n}
+	return Statistics{Waiting: e.waiting.n}
 }

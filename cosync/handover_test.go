@@ -47,14 +47,14 @@ var handOvers = []handOver{
 		s := cosync.NewSemaphore(2)
 		s.TryAcquire()
 		s.TryAcquire()
-		return s.Acquire, s.Release, func() int { return s.Statistics().Held - 2 }
+		return s.Acquire, s.Release, func() int { return s.Statistics().Used - 2 }
 	}},
 	{"Limiter", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		l := cosync.NewLimiter(0)
 		total := 0
 		give := func() { total++; l.SetTotal(total) }
 		wait := func(ctx context.Context) error { return l.AcquireFor(ctx, new(int)) }
-		return wait, give, func() int { return l.Statistics().Borrowed - 2 }
+		return wait, give, func() int { return l.Statistics().Used - 2 }
 	}},
 	{"Queue.Get", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		q := cosync.NewQueue[int](2)
@@ -62,13 +62,13 @@ var handOvers = []handOver{
 			_, err := q.Get(ctx)
 			return err
 		}
-		return wait, func() { q.TryPut(1) }, func() int { return q.Statistics().Length }
+		return wait, func() { q.TryPut(1) }, func() int { return q.Statistics().Used }
 	}},
 	{"Queue.Put", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		q := cosync.NewQueue[int](1)
 		q.TryPut(1)
 		wait := func(ctx context.Context) error { return q.Put(ctx, 1) }
-		return wait, func() { q.TryGet() }, func() int { return q.Statistics().Length - 1 }
+		return wait, func() { q.TryGet() }, func() int { return q.Statistics().Used - 1 }
 	}},
 	{"Channel.Receive", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		tx, rx := cosync.NewChannel[int](0)
@@ -76,12 +76,12 @@ var handOvers = []handOver{
 			_, err := rx.Receive(ctx)
 			return err
 		}
-		return wait, func() { tx.TrySend(1) }, func() int { return rx.Statistics().Length }
+		return wait, func() { tx.TrySend(1) }, func() int { return rx.Statistics().Used }
 	}},
 	{"Channel.Send", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		tx, rx := cosync.NewChannel[int](0)
 		wait := func(ctx context.Context) error { return tx.Send(ctx, 1) }
-		return wait, func() { rx.TryReceive() }, func() int { return rx.Statistics().Sending }
+		return wait, func() { rx.TryReceive() }, func() int { return rx.Statistics().Putting }
 	}},
 	{"Select", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		tx, rx := cosync.NewChannel[int](0)
@@ -91,7 +91,7 @@ var handOvers = []handOver{
 			_, err := cosync.Select(ctx, cosync.Recv(never, &v), cosync.Recv(rx, &v), cosync.After(time.Hour))
 			return err
 		}
-		left := func() int { return rx.Statistics().Receiving + never.Statistics().Receiving }
+		left := func() int { return rx.Statistics().Waiting + never.Statistics().Waiting }
 		return wait, func() { tx.TrySend(1) }, left
 	}},
 	{"Inbox.Get", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
@@ -100,27 +100,13 @@ var handOvers = []handOver{
 			_, err := i.Get(ctx)
 			return err
 		}
-		return wait, func() { i.TryPut(1) }, func() int { return i.Statistics().Length }
+		return wait, func() { i.TryPut(1) }, func() int { return i.Statistics().Used }
 	}},
 	{"Inbox.Put", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
 		i := cosync.NewInbox[int](1)
 		i.TryPut(1)
 		wait := func(ctx context.Context) error { return i.Put(ctx, 1) }
-		return wait, func() { i.TryGet() }, func() int { return i.Statistics().Length - 1 }
-	}},
-	{"Outbox.Put", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
-		o := cosync.NewOutbox[int](1)
-		o.TryPut(1)
-		wait := func(ctx context.Context) error { return o.Put(ctx, 1) }
-		return wait, func() { o.TryGet() }, func() int { return o.Statistics().Length - 1 }
-	}},
-	{"Outbox.Get", func(ctx context.Context) (func(context.Context) error, func(), func() int) {
-		o := cosync.NewOutbox[int](1)
-		wait := func(ctx context.Context) error {
-			_, err := o.Get(ctx)
-			return err
-		}
-		return wait, func() { o.TryPut(1) }, func() int { return o.Statistics().Length }
+		return wait, func() { i.TryGet() }, func() int { return i.Statistics().Used - 1 }
 	}},
 }
 

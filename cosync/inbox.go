@@ -3,110 +3,158 @@ package cosync
 import (
 	"context"
 	"iter"
-
-	"github.com/spindleloop/spindle"
+	"sync"
 )
 
-// Inbox is a bounded queue by which goroutines, and tasks of other loops, give
-// values to tasks. If it is full, who puts waits; if it is empty, who gets does.
-// Both are served in the order they came. It belongs to no loop: several may get
-// from one Inbox, and each value goes to one of them. Make one with NewInbox.
+// Inbox is a bounded queue between goroutines and tasks of any loops. Its owner, which can
+// be several tasks or goroutines, gets values; each value goes to one of them. Anyone
+// else puts values. If the inbox is full, Put waits; if it is empty, Get waits. Waiters
+// are served in the order in which they came. Make one with NewInbox.
 //
-// Put and Close are for any goroutine. A task may put, too, and then waits as
-// tasks do: it never blocks its loop.
+// An Inbox belongs to no loop, and its methods may be called from any goroutine. A task
+// that waits never blocks its loop. A callback must not wait: it uses TryPut and TryGet.
 //
-// Close an Inbox when nobody will get from it any more; otherwise goroutines that
-// put wait until their ctx ends.
-type Inbox[T any] struct{ b bridge[T] }
+// Close an Inbox when no more values will be got from it. Otherwise goroutines in Put
+// wait until their ctx ends.
+type Inbox[T any] struct {
+	capacity int
+
+	mu     sync.Mutex
+	buffer ring[T]    // guarded by mu, as all below
+	lines  [2]line[T] // waiters: putting, getting
+	spare  *waiter[T] // waiters that are not in use
+	spares int
+	closed bool
+}
 
 // NewInbox makes an inbox that holds up to capacity values, at least one.
 func NewInbox[T any](capacity int) *Inbox[T] {
 	if capacity < 1 {
 		panic("cosync: NewInbox with a capacity below 1")
 	}
-	return &Inbox[T]{bridge[T]{capacity: capacity}}
+	return &Inbox[T]{capacity: capacity}
 }
 
-// Put waits until there is room for v, and puts it in. If it fails, v is not in
-// the inbox: with ErrClosed if that is closed. In a task, a Put that need not wait
-// does not switch.
-func (i *Inbox[T]) Put(ctx context.Context, v T) error { return i.b.anyPut(ctx, "Inbox.Put", v) }
-
-// TryPut is Put that fails with ErrWouldBlock instead of waiting.
-func (i *Inbox[T]) TryPut(v T) error { return i.b.tryPut(v) }
-
-// Get waits for a value and takes it out. It is for tasks. If it fails, it has
-// taken none: with ErrClosed if the inbox is closed and empty.
-func (i *Inbox[T]) Get(ctx context.Context) (v T, err error) {
-	if err := spindle.Checkpoint(ctx); err != nil {
-		return v, err
-	}
-	if v, done, err := i.b.lockedGet(); done {
-		return v, err
-	}
-	return i.b.park(ctx, "Inbox.Get", getting, v)
-}
-
-// TryGet is Get that fails with ErrWouldBlock instead of waiting. It is for any
-// goroutine.
-func (i *Inbox[T]) TryGet() (T, error) { return i.b.tryGet() }
-
-// All yields what is got until the inbox is closed and empty. If getting fails
-// otherwise, it yields the error and stops. It is for tasks.
-func (i *Inbox[T]) All(ctx context.Context) iter.Seq2[T, error] { return all(ctx, i.Get, ErrClosed) }
-
-// Close ends the inbox: whoever puts, or waits to, gets ErrClosed at once; whoever
-// gets, gets what is left, and then ErrClosed. Closing twice does nothing.
-func (i *Inbox[T]) Close() { i.b.close() }
-
-// Statistics tells how the inbox is used now. It is for any goroutine.
-func (i *Inbox[T]) Statistics() QueueStatistics { return i.b.statistics() }
-
-// Outbox is the other direction: a bounded queue by which tasks give values to
-// goroutines, and to tasks of other loops. In all else it is an Inbox. Make one
-// with NewOutbox.
-type Outbox[T any] struct{ b bridge[T] }
-
-// NewOutbox makes an outbox that holds up to capacity values, at least one.
-func NewOutbox[T any](capacity int) *Outbox[T] {
-	if capacity < 1 {
-		panic("cosync: NewOutbox with a capacity below 1")
-	}
-	return &Outbox[T]{bridge[T]{capacity: capacity}}
-}
-
-// Put waits until there is room for v, and puts it in. It is for tasks. If it
-// fails, v is not in the outbox: with ErrClosed if that is closed.
-func (o *Outbox[T]) Put(ctx context.Context, v T) error {
-	if err := spindle.Checkpoint(ctx); err != nil {
+// Put waits until v fits into the inbox, and puts it there. If Put fails, v is not in the
+// inbox. It fails with ErrClosed if the inbox is closed. In a task, a Put that need not
+// wait does not switch to other tasks.
+func (b *Inbox[T]) Put(ctx context.Context, v T) error {
+	if err := checkpoint(ctx); err != nil {
 		return err
 	}
-	if done, err := o.b.lockedPut(v); done {
+	if done, err := b.lockedPut(v); done {
 		return err
 	}
-	_, err := o.b.park(ctx, "Outbox.Put", putting, v)
+	_, err := b.wait(ctx, putting, v)
 	return err
 }
 
-// TryPut is Put that fails with ErrWouldBlock instead of waiting. It is for any
-// goroutine.
-func (o *Outbox[T]) TryPut(v T) error { return o.b.tryPut(v) }
+// TryPut is like Put but fails with ErrWouldBlock instead of waiting.
+func (b *Inbox[T]) TryPut(v T) error {
+	done, err := b.lockedPut(v)
+	if !done {
+		return ErrWouldBlock
+	}
+	return err
+}
 
-// Get waits for a value and takes it out. It is for any goroutine. If it fails, it
-// has taken none: with ErrClosed if the outbox is closed and empty. In a task, a
-// Get that need not wait does not switch.
-func (o *Outbox[T]) Get(ctx context.Context) (T, error) { return o.b.anyGet(ctx, "Outbox.Get") }
+// Get waits for a value and removes it from the inbox. If Get fails, it has removed
+// none. It fails with ErrClosed if the inbox is closed and empty. In a task, a Get that
+// need not wait does not switch to other tasks.
+func (b *Inbox[T]) Get(ctx context.Context) (v T, err error) {
+	if err := checkpoint(ctx); err != nil {
+		return v, err
+	}
+	if v, done, err := b.lockedGet(); done {
+		return v, err
+	}
+	return b.wait(ctx, getting, v)
+}
 
-// TryGet is Get that fails with ErrWouldBlock instead of waiting.
-func (o *Outbox[T]) TryGet() (T, error) { return o.b.tryGet() }
+// TryGet is like Get but fails with ErrWouldBlock instead of waiting.
+func (b *Inbox[T]) TryGet() (T, error) {
+	v, done, err := b.lockedGet()
+	if !done {
+		err = ErrWouldBlock
+	}
+	return v, err
+}
 
-// All yields what is got until the outbox is closed and empty. If getting fails
-// otherwise, it yields the error and stops. It is for any goroutine.
-func (o *Outbox[T]) All(ctx context.Context) iter.Seq2[T, error] { return all(ctx, o.Get, ErrClosed) }
+// All yields values until the inbox is closed and empty. If Get fails otherwise, All
+// yields the error and stops.
+func (b *Inbox[T]) All(ctx context.Context) iter.Seq2[T, error] { return all(ctx, b.Get, ErrClosed) }
 
-// Close ends the outbox: whoever puts, or waits to, gets ErrClosed at once; whoever
-// gets, gets what is left, and then ErrClosed. Closing twice does nothing.
-func (o *Outbox[T]) Close() { o.b.close() }
+// Close closes the inbox. Put fails with ErrClosed from then on, also where it already
+// waits. Get returns the values that are left, and then fails with ErrClosed. Closing an
+// inbox again does nothing.
+func (b *Inbox[T]) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for d := range b.lines {
+		for w := b.lines[d].take(); w != nil; w = b.lines[d].take() {
+			w.far.wake(ErrClosed)
+		}
+	}
+}
 
-// Statistics tells how the outbox is used now. It is for any goroutine.
-func (o *Outbox[T]) Statistics() QueueStatistics { return o.b.statistics() }
+// Statistics returns the present use of the inbox.
+func (b *Inbox[T]) Statistics() Statistics {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Statistics{
+		Used: b.buffer.n, Capacity: b.capacity,
+		Waiting: b.lines[getting].n, Putting: b.lines[putting].n,
+	}
+}
+
+func (b *Inbox[T]) lockedPut(v T) (done bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.put(v)
+}
+
+func (b *Inbox[T]) lockedGet() (v T, done bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.get()
+}
+
+// put puts v in, or gives it to a waiter. It reports whether it did, or failed; if not,
+// the caller has to wait. The caller holds b.mu.
+func (b *Inbox[T]) put(v T) (done bool, err error) {
+	if b.closed {
+		return true, ErrClosed
+	}
+	for w := b.lines[getting].take(); w != nil; w = b.lines[getting].take() {
+		w.value = v
+		if w.far.wake(nil) {
+			return true, nil
+		}
+	}
+	if b.buffer.n == b.capacity {
+		return false, nil
+	}
+	b.buffer.push(v)
+	return true, nil
+}
+
+// get removes a value. It reports whether it did, or failed; if not, the caller has to
+// wait. The caller holds b.mu.
+func (b *Inbox[T]) get() (v T, done bool, err error) {
+	if b.buffer.n == 0 {
+		if b.closed {
+			err = ErrClosed
+		}
+		return v, b.closed, err
+	}
+	v = b.buffer.pop()
+	for w := b.lines[putting].take(); w != nil; w = b.lines[putting].take() {
+		value := w.value // a goroutine that is woken may reuse w
+		if w.far.wake(nil) {
+			b.buffer.push(value)
+			break
+		}
+	}
+	return v, true, nil
+}

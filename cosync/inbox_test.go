@@ -52,7 +52,7 @@ func TestInboxFromManyGoroutines(t *testing.T) {
 					t.Errorf("goroutine %d: %d after %d", v[0], v[1], last[v[0]])
 				}
 				last[v[0]] = v[1]
-				if s := in.Statistics(); s.Length > s.Capacity {
+				if s := in.Statistics(); s.Used > s.Capacity {
 					t.Errorf("%+v", s)
 				}
 			}
@@ -79,10 +79,10 @@ func TestInboxFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestOutboxToManyGoroutines is the other direction.
-func TestOutboxToManyGoroutines(t *testing.T) {
+// TestInboxToManyGoroutines is the other direction.
+func TestInboxToManyGoroutines(t *testing.T) {
 	const goroutines, many = 4, 2000
-	out := cosync.NewOutbox[int](3)
+	out := cosync.NewInbox[int](3)
 	var sum atomic.Int64
 	var wg sync.WaitGroup
 	for range goroutines {
@@ -238,7 +238,7 @@ func TestCancelAgainstPut(t *testing.T) {
 			if err := <-put; err != nil {
 				return err
 			}
-			if got+cut == round+1 && in.Statistics().Length == 1 {
+			if got+cut == round+1 && in.Statistics().Used == 1 {
 				if v, err := in.TryGet(); v != round || err != nil {
 					t.Errorf("left over: %d, %v in round %d", v, err, round)
 				}
@@ -246,7 +246,7 @@ func TestCancelAgainstPut(t *testing.T) {
 				got++
 			}
 		}
-		if got != 2000 || in.Statistics().Length != 0 {
+		if got != 2000 || in.Statistics().Used != 0 {
 			t.Errorf("got %d, %+v", got, in.Statistics())
 		}
 		return nil
@@ -279,6 +279,38 @@ func TestGoroutineWithATasksContext(t *testing.T) {
 			}
 		}
 		return <-err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInboxDoesNotBlockALoop: a task that waits without its own context, and a callback,
+// would block the loop and everything that could end the wait.
+func TestInboxDoesNotBlockALoop(t *testing.T) {
+	const remedy = " would block the loop: in a task, pass the task's ctx; in a callback, use TryPut or TryGet"
+	in := cosync.NewInbox[int](1)
+	get := func() { in.Get(context.Background()) }
+	put := func() { in.Put(context.Background(), 1) }
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		check := func() {
+			if got, want := panicOf(get), "cosync: Inbox.Get"+remedy; got != want {
+				t.Errorf("Get: panic %v, want %q", got, want)
+			}
+			put() // does not wait
+			if got, want := panicOf(put), "cosync: Inbox.Put"+remedy; got != want {
+				t.Errorf("Put: panic %v, want %q", got, want)
+			}
+			get()
+		}
+		check()
+		called := spindle.NewFuture[int](ctx)
+		spindle.LoopOf(ctx).CallSoon(func() {
+			check()
+			called.Resolve(0)
+		})
+		_, err := called.Await(ctx)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

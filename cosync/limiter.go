@@ -136,15 +136,9 @@ func (l *Limiter) mustBeNew(borrower any) {
 	}
 }
 
-// LimiterStatistics is what a Limiter tells about itself.
-type LimiterStatistics struct {
-	Total    int // tokens
-	Borrowed int // of them; more than Total after it was lowered
-	Waiting  int // borrowers in Acquire
-}
-
-// Statistics tells how the limiter is used now.
-func (l *Limiter) Statistics() LimiterStatistics {
+// Statistics returns the present use of the limiter. After SetTotal has lowered the
+// number of tokens, Used can exceed Capacity.
+func (l *Limiter) Statistics() Statistics {
 	l.look("Limiter")
-	return LimiterStatistics{Total: l.total, Borrowed: l.borrowed, Waiting: l.waiting.n}
+	return Statistics{Used: l.borrowed, Capacity: l.total, Waiting: l.waiting.n}
 }

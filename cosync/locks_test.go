@@ -41,7 +41,7 @@ func TestMutexPassesACancelledWaiterBy(t *testing.T) {
 		if err := spindle.Sleep(ctx, time.Minute); err != nil {
 			return err
 		}
-		if s := m.Statistics(); !s.Held || s.Waiting != 2 {
+		if s := m.Statistics(); s.Used != 1 || s.Waiting != 2 {
 			t.Errorf("%+v", s)
 		}
 		m.Unlock()
@@ -51,7 +51,7 @@ func TestMutexPassesACancelledWaiterBy(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		if !slices.Equal(order, []int{0, 3}) || m.Statistics() != (cosync.MutexStatistics{}) {
+		if !slices.Equal(order, []int{0, 3}) || m.Statistics() != (cosync.Statistics{Capacity: 1}) {
 			t.Errorf("order %v, %+v", order, m.Statistics())
 		}
 		mustPanic(t, "cosync: Unlock of a Mutex that is not locked", m.Unlock)
@@ -78,7 +78,7 @@ func TestUncontendedLockIsACheckpoint(t *testing.T) {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			s.Cancel(nil)
 			err := m.Lock(ctx)
-			if !errors.Is(err, context.Canceled) || m.Statistics().Held {
+			if !errors.Is(err, context.Canceled) || m.Statistics().Used != 0 {
 				t.Errorf("Lock when cancelled: %v", err)
 			}
 			return err
@@ -108,7 +108,7 @@ func TestEvent(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		if woken != 3 || e.Statistics() != (cosync.EventStatistics{}) {
+		if woken != 3 || e.Statistics() != (cosync.Statistics{}) {
 			t.Errorf("%d woken, %+v", woken, e.Statistics())
 		}
 		e.Set()
@@ -160,7 +160,7 @@ func TestCancelledCondWaitHoldsTheMutex(t *testing.T) {
 			if err := settle(ctx); err != nil {
 				return err
 			}
-			if !returned || c.Statistics() != (cosync.CondStatistics{}) {
+			if !returned || c.Statistics() != (cosync.Statistics{}) {
 				t.Errorf("returned %v, %+v", returned, c.Statistics())
 			}
 		}
@@ -210,7 +210,7 @@ func TestSemaphore(t *testing.T) {
 				t.Error("a permit has leaked")
 			}
 		}
-		if s.TryAcquire() || s.Statistics() != (cosync.SemaphoreStatistics{Count: 3, Held: 3}) {
+		if s.TryAcquire() || s.Statistics() != (cosync.Statistics{Capacity: 3, Used: 3}) {
 			t.Errorf("%+v", s.Statistics())
 		}
 		return nil
@@ -260,11 +260,11 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 		mustPanic(t, "cosync: Acquire of a Limiter by one who waits for a token of it", func() { l.TryAcquireFor("another") })
 		l.SetTotal(1) // nobody loses one
 		l.Release()
-		if got := l.Statistics(); got != (cosync.LimiterStatistics{Total: 1, Borrowed: 1, Waiting: 2}) {
+		if got := l.Statistics(); got != (cosync.Statistics{Capacity: 1, Used: 1, Waiting: 2}) {
 			t.Errorf("%+v", got)
 		}
 		l.SetTotal(3)
-		if got := l.Statistics(); got != (cosync.LimiterStatistics{Total: 3, Borrowed: 3}) {
+		if got := l.Statistics(); got != (cosync.Statistics{Capacity: 3, Used: 3}) {
 			t.Errorf("%+v", got)
 		}
 		l.ReleaseFor("another")
@@ -308,7 +308,7 @@ func TestBarrier(t *testing.T) {
 		if want := []int{2, 0, 0, 1, 1, 2}; len(came) != 12 || !samePairs(came[:6], want) || !samePairs(came[6:], want) {
 			t.Errorf("came %v", came)
 		}
-		if b.Statistics() != (cosync.BarrierStatistics{Parties: 3}) {
+		if b.Statistics() != (cosync.Statistics{Capacity: 3}) {
 			t.Errorf("%+v", b.Statistics())
 		}
 		return nil

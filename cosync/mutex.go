@@ -58,14 +58,12 @@ func (m *Mutex) Unlock() {
 	}
 }
 
-// MutexStatistics is what a Mutex tells about itself.
-type MutexStatistics struct {
-	Held    bool
-	Waiting int // tasks in Lock
-}
-
-// Statistics tells how the mutex is used now.
-func (m *Mutex) Statistics() MutexStatistics {
+// Statistics returns the present use of the mutex.
+func (m *Mutex) Statistics() Statistics {
 	m.look("Mutex")
-	return MutexStatistics{Held: m.held, Waiting: m.waiting.n}
+	s := Statistics{Capacity: 1, Waiting: m.waiting.n}
+	if m.held {
+		s.Used = 1
+	}
+	return s
 }

@@ -160,40 +160,34 @@ func exclusive(name string, most int, make func() (acquire func(context.Context)
 	}}
 }
 
-// leftOf counts the tasks that still use m.
-func leftOf(m *cosync.RWMutex) int {
-	s := m.Statistics()
-	if s.Writing {
-		s.Waiting++
+// leftOf counts the tasks that still use an object or wait for it.
+func leftOf(object interface{ Statistics() cosync.Statistics }) func() int {
+	return func() int {
+		s := object.Statistics()
+		return s.Used + s.Waiting
 	}
-	return s.Readers + s.Waiting
 }
 
 var programs = []program{
 	exclusive("Mutex", 1, func() (func(context.Context) error, func(), func() int) {
 		var m cosync.Mutex
-		return m.Lock, m.Unlock, func() int {
-			if m.Statistics().Held {
-				return 1
-			}
-			return m.Statistics().Waiting
-		}
+		return m.Lock, m.Unlock, leftOf(&m)
 	}),
 	exclusive("RWMutex.Lock", 1, func() (func(context.Context) error, func(), func() int) {
 		var m cosync.RWMutex
-		return m.Lock, m.Unlock, func() int { return leftOf(&m) }
+		return m.Lock, m.Unlock, leftOf(&m)
 	}),
 	exclusive("RWMutex.RLock", 3, func() (func(context.Context) error, func(), func() int) {
 		var m cosync.RWMutex
-		return m.RLock, m.RUnlock, func() int { return leftOf(&m) }
+		return m.RLock, m.RUnlock, leftOf(&m)
 	}),
 	exclusive("Semaphore", 2, func() (func(context.Context) error, func(), func() int) {
 		s := cosync.NewSemaphore(2)
-		return s.Acquire, s.Release, func() int { return s.Statistics().Held + s.Statistics().Waiting }
+		return s.Acquire, s.Release, leftOf(s)
 	}),
 	exclusive("Limiter", 2, func() (func(context.Context) error, func(), func() int) {
 		l := cosync.NewLimiter(2)
-		return l.Acquire, l.Release, func() int { return l.Statistics().Borrowed + l.Statistics().Waiting }
+		return l.Acquire, l.Release, leftOf(l)
 	}),
 	piped("Queue.Put", true, func() pipe { return queued(cosync.NewQueue[int](2)) }),
 	piped("Queue.Get", false, func() pipe { return queued(cosync.NewQueue[int](2)) }),
@@ -301,8 +295,8 @@ func condProgram(w *world) func() error {
 		return nil
 	})
 	return func() error {
-		if s := c.Statistics(); taken != 6 || s.Waiting+s.Mutex.Waiting != 0 || s.Mutex.Held {
-			return fmt.Errorf("%d taken, %+v", taken, s)
+		if waiting, left := c.Statistics().Waiting, leftOf(c.Mutex)(); taken != 6 || waiting+left != 0 {
+			return fmt.Errorf("%d taken, %d wait, %d use the mutex", taken, waiting, left)
 		}
 		return nil
 	}

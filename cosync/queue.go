@@ -142,18 +142,11 @@ func (q *Queue[T]) Close() {
 	q.getting.fail(ErrClosed) // if any wait, nothing is left
 }
 
-// QueueStatistics is what a Queue or an Inbox tells about itself.
-type QueueStatistics struct {
-	Length, Capacity int // values in it
-	Putting, Getting int // who waits
-	Closed           bool
-}
-
-// Statistics tells how the queue is used now.
-func (q *Queue[T]) Statistics() QueueStatistics {
+// Statistics returns the present use of the queue.
+func (q *Queue[T]) Statistics() Statistics {
 	q.look("Queue")
-	return QueueStatistics{
-		Length: q.kept.len(), Capacity: q.capacity,
-		Putting: q.putting.n, Getting: q.getting.n, Closed: q.closed,
+	return Statistics{
+		Used: q.kept.len(), Capacity: q.capacity,
+		Waiting: q.getting.n, Putting: q.putting.n,
 	}
 }

@@ -54,7 +54,7 @@ func TestQueueOrders(t *testing.T) {
 					}
 					model = model[1:]
 				}
-				if c.q.Statistics().Length != len(model) || len(model) < 100 {
+				if c.q.Statistics().Used != len(model) || len(model) < 100 {
 					t.Errorf("%+v, %d in the model", c.q.Statistics(), len(model))
 				}
 				return nil
@@ -73,7 +73,7 @@ func TestQueueIsBounded(t *testing.T) {
 				if err := q.Put(ctx, i); err != nil {
 					return err
 				}
-				if q.Statistics().Length > 2 {
+				if q.Statistics().Used > 2 {
 					t.Errorf("%+v", q.Statistics())
 				}
 			}
@@ -82,7 +82,7 @@ func TestQueueIsBounded(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		if want := (cosync.QueueStatistics{Length: 2, Capacity: 2, Putting: 1}); q.Statistics() != want {
+		if want := (cosync.Statistics{Used: 2, Capacity: 2, Putting: 1}); q.Statistics() != want {
 			t.Errorf("%+v", q.Statistics())
 		}
 		if err := q.TryPut(-1); err != cosync.ErrWouldBlock {

@@ -118,15 +118,13 @@ func (m *RWMutex) admitWaiting() {
 	}
 }
 
-// RWMutexStatistics describes how an RWMutex is used.
-type RWMutexStatistics struct {
-	Readers int  // tasks that hold it for reading
-	Writing bool // a task holds it for writing
-	Waiting int  // tasks in Lock or RLock
-}
-
-// Statistics reports how the mutex is used now.
-func (m *RWMutex) Statistics() RWMutexStatistics {
+// Statistics returns the present use of the mutex. Used counts its readers, or its
+// writer; their number has no limit.
+func (m *RWMutex) Statistics() Statistics {
 	m.look("RWMutex")
-	return RWMutexStatistics{Readers: m.readers, Writing: m.writing, Waiting: m.waiting.n}
+	s := Statistics{Used: m.readers, Capacity: Unlimited, Waiting: m.waiting.n}
+	if m.writing {
+		s.Used = 1
+	}
+	return s
 }

@@ -30,7 +30,7 @@ func TestSelectTakesWhatIsReady(t *testing.T) {
 		f.Reject(errors.New("boom"))
 		check(1, nil, cosync.Recv(rx, &v), cosync.Done(f))
 		check(0, nil, cosync.Send(tx, 9), cosync.Send(tx, 10)) // only one
-		if s := tx.Statistics(); s.Length != 1 {
+		if s := tx.Statistics(); s.Used != 1 {
 			t.Errorf("%+v", s)
 		}
 		tx.Close()
@@ -113,7 +113,7 @@ func TestSelectAgainstSelect(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		if s := tx.Statistics(); sent != received || sent == 0 || s.Sending+s.Receiving != 0 {
+		if s := tx.Statistics(); sent != received || sent == 0 || s.Putting+s.Waiting != 0 {
 			t.Errorf("sent %d, received %d, %+v", sent, received, s)
 		}
 		return nil
@@ -142,7 +142,7 @@ func TestCancelledSelectLeavesNothingBehind(t *testing.T) {
 		if !expired || err != nil {
 			t.Errorf("expired %v, %v", expired, err)
 		}
-		if s := tx.Statistics(); s.Sending+s.Receiving != 0 {
+		if s := tx.Statistics(); s.Putting+s.Waiting != 0 {
 			t.Errorf("%+v", s)
 		}
 		f.Resolve(1) // wakes nobody

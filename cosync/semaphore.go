@@ -60,15 +60,8 @@ func (s *Semaphore) Release() {
 	}
 }
 
-// SemaphoreStatistics is what a Semaphore tells about itself.
-type SemaphoreStatistics struct {
-	Count   int // permits
-	Held    int // of them, by tasks
-	Waiting int // tasks in Acquire
-}
-
-// Statistics tells how the semaphore is used now.
-func (s *Semaphore) Statistics() SemaphoreStatistics {
+// Statistics returns the present use of the semaphore.
+func (s *Semaphore) Statistics() Statistics {
 	s.look("Semaphore")
-	return SemaphoreStatistics{Count: s.count, Held: s.count - s.free, Waiting: s.waiting.n}
+	return Statistics{Used: s.count - s.free, Capacity: s.count, Waiting: s.waiting.n}
 }

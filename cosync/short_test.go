@@ -28,7 +28,7 @@ func TestShortWayHeedsCancellation(t *testing.T) {
 			if v, err := rx.Receive(ctx); !errors.Is(err, context.Canceled) {
 				t.Errorf("Receive of what is there: %d, %v", v, err)
 			}
-			if n := tx.Statistics().Length; n != 1 {
+			if n := tx.Statistics().Used; n != 1 {
 				t.Errorf("%d values are in the channel, want the first", n)
 			}
 			return nil
@@ -80,7 +80,7 @@ func TestShortWayIsForTheRunningTask(t *testing.T) {
 				t.Errorf("%s: panic %q", name, text)
 			}
 		}
-		if n := tx.Statistics().Length; n != 1 {
+		if n := tx.Statistics().Used; n != 1 {
 			t.Errorf("%d values are in the channel, want the first", n)
 		}
 		return nil
@@ -104,7 +104,7 @@ func TestShortWayIsNotForClosedEnds(t *testing.T) {
 		if v, err := closedRx.Receive(ctx); err != cosync.ErrClosed {
 			t.Errorf("Receive: %d, %v", v, err)
 		}
-		if n := tx.Statistics().Length; n != 1 {
+		if n := tx.Statistics().Used; n != 1 {
 			t.Errorf("%d values are in the channel, want the first", n)
 		}
 		return nil

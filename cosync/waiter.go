@@ -60,7 +60,7 @@ type waiter[T any] struct {
 	sel        *selection // that it is a case of
 	index      int        // among the cases
 	quitted    bool       // it is cancelled, and waits for what it must have
-	far        *far       // of an Inbox or Outbox
+	far        *far       // of an Inbox
 
 	abort func() bool // in place of leaving the line; nil for nearly all
 }

@@ -90,7 +90,7 @@ func TestExploreLocks(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if s := permits.Statistics(); s.Held != 0 || s.Waiting != 0 || !mu.TryLock() {
+			if s := permits.Statistics(); s.Used != 0 || s.Waiting != 0 || !mu.TryLock() {
 				return fmt.Errorf("in the end %+v", s)
 			}
 			return nil

@@ -219,7 +219,7 @@ func serial(from, n int) []byte {
 func TestExploreInboxes(t *testing.T) {
 	explore(t, 100, func(w *sim.World) {
 		each := w.Amount("values", 30)
-		in, out := cosync.NewInbox[int](2), cosync.NewOutbox[int](3)
+		in, out := cosync.NewInbox[int](2), cosync.NewInbox[int](3)
 		got := map[int]int{}
 		producers, workers, left := 0, 0, 0
 		w.Host("host").Exec(func(o loop.Options) error {

@@ -86,7 +86,7 @@ func TestTheLimitIsReachedAndKept(t *testing.T) {
 			mu.Unlock()
 			if last {
 				spindle.FromGoroutine(r.Context(), l, func() (any, error) {
-					if got, want := c.limiter.Statistics(), (cosync.LimiterStatistics{Total: limit, Borrowed: limit, Waiting: pages - limit}); got != want {
+					if got, want := c.limiter.Statistics(), (cosync.Statistics{Capacity: limit, Used: limit, Waiting: pages - limit}); got != want {
 						t.Errorf("the limiter has %+v; want %+v", got, want)
 					}
 					return nil, nil

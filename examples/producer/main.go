@@ -55,7 +55,7 @@ func bake(ctx context.Context, shelf *cosync.Sender[int], loaves int, out io.Wri
 		if err := shelf.Send(ctx, loaf); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "loaf %d is on the shelf (%d of %d)\n", loaf, shelf.Statistics().Length, capacity)
+		fmt.Fprintf(out, "loaf %d is on the shelf (%d of %d)\n", loaf, shelf.Statistics().Used, capacity)
 	}
 	fmt.Fprintln(out, "the baker goes home")
 	return nil
