@@ -48,8 +48,8 @@ var uses = map[string]struct {
 	inTask bool
 	call   func(ctx context.Context, dial dialer) error
 }{
-	"web.Client": {true, func(ctx context.Context, _ dialer) error {
-		return getBy(ctx, &web.Client{})
+	"web.Transport": {true, func(ctx context.Context, _ dialer) error {
+		return getBy(ctx, &web.Transport{})
 	}},
 	"pgx.Conn": {true, func(ctx context.Context, dial dialer) error {
 		config, err := pgx.ParseConfig(os.Getenv(postgresEnv))

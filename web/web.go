@@ -4,7 +4,7 @@
 //	s := &web.Server{Handler: mux}
 //	err := s.ListenAndServe(ctx, "127.0.0.1:8080") // until ctx ends; then drains
 //
-// Client makes requests in tasks.
+// Transport makes requests in tasks; it is the RoundTripper of an http.Client.
 //
 // # Three ways to run a handler
 //

@@ -1,7 +1,7 @@
 package web
 
 // Runs is in how many runs the client has connections.
-func (c *Client) Runs() int {
+func (c *Transport) Runs() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.pools)

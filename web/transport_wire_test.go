@@ -56,8 +56,8 @@ func hear(br *bufio.Reader) (*http.Request, error) {
 	return req, err
 }
 
-// TestClientHostileResponses: each is an error, and none is waited for.
-func TestClientHostileResponses(t *testing.T) {
+// TestTransportHostileResponses: each is an error, and none is waited for.
+func TestTransportHostileResponses(t *testing.T) {
 	endless := strings.Repeat("X-Filler: "+strings.Repeat("x", 1000)+"\r\n", 100)
 	for name, tc := range map[string]struct {
 		response string
@@ -89,7 +89,7 @@ func TestClientHostileResponses(t *testing.T) {
 				c.Close()
 			})
 			tasks(t, func(ctx context.Context) {
-				_, got, err := do(ctx, &http.Client{Transport: &web.Client{}}, "GET", base, nil)
+				_, got, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "GET", base, nil)
 				if !errors.Is(err, tc.want) {
 					t.Errorf("%q, %v", got, err)
 				}
@@ -98,9 +98,9 @@ func TestClientHostileResponses(t *testing.T) {
 	}
 }
 
-// TestClientDoesNotUseAgain what has said more than it was asked, or closes, or was
+// TestTransportDoesNotUseAgain what has said more than it was asked, or closes, or was
 // left with much unread.
-func TestClientDoesNotUseAgain(t *testing.T) {
+func TestTransportDoesNotUseAgain(t *testing.T) {
 	for name, response := range map[string]string{
 		"two responses": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n",
 		"closes":        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
@@ -117,7 +117,7 @@ func TestClientDoesNotUseAgain(t *testing.T) {
 				c.Close()
 			})
 			tasks(t, func(ctx context.Context) {
-				c := &http.Client{Transport: &web.Client{}}
+				c := &http.Client{Transport: &web.Transport{}}
 				for n := 1; n <= 2; n++ {
 					req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)
 					res, err := c.Do(req)
@@ -135,9 +135,9 @@ func TestClientDoesNotUseAgain(t *testing.T) {
 	}
 }
 
-// TestClientTriesAgain on another connection, if the one it had kept was closed, and
+// TestTransportTriesAgain on another connection, if the one it had kept was closed, and
 // the request does no harm.
-func TestClientTriesAgain(t *testing.T) {
+func TestTransportTriesAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method, key string
 		body        io.Reader
@@ -166,7 +166,7 @@ func TestClientTriesAgain(t *testing.T) {
 				}
 			})
 			tasks(t, func(ctx context.Context) {
-				c := &http.Client{Transport: &web.Client{}}
+				c := &http.Client{Transport: &web.Transport{}}
 				if _, _, err := do(ctx, c, "GET", base, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -187,9 +187,9 @@ func TestClientTriesAgain(t *testing.T) {
 	}
 }
 
-// TestClientNoticesAClosedConnection while it is idle: a POST that could not be
+// TestTransportNoticesAClosedConnection while it is idle: a POST that could not be
 // repeated does not meet it.
-func TestClientNoticesAClosedConnection(t *testing.T) {
+func TestTransportNoticesAClosedConnection(t *testing.T) {
 	hangUp := make(chan bool)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		for {
@@ -204,7 +204,7 @@ func TestClientNoticesAClosedConnection(t *testing.T) {
 		}
 	})
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{}}
+		c := &http.Client{Transport: &web.Transport{}}
 		for _, want := range []string{"1", "2"} {
 			if _, got, err := do(ctx, c, "POST", base, nil); got != want || err != nil {
 				t.Errorf("%q, %v", got, err)
@@ -218,22 +218,22 @@ func TestClientNoticesAClosedConnection(t *testing.T) {
 	})
 }
 
-// TestClientHeaderTimeout: a server that does not answer.
-func TestClientHeaderTimeout(t *testing.T) {
+// TestTransportHeaderTimeout: a server that does not answer.
+func TestTransportHeaderTimeout(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
 		io.Copy(io.Discard, br)
 	})
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{HeaderTimeout: 10 * time.Millisecond}}
+		c := &http.Client{Transport: &web.Transport{HeaderTimeout: 10 * time.Millisecond}}
 		if _, _, err := do(ctx, c, "GET", base, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 	})
 }
 
-// TestClientHints: whoever asks is told of what comes before the response.
-func TestClientHints(t *testing.T) {
+// TestTransportHints: whoever asks is told of what comes before the response.
+func TestTransportHints(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
 		io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -244,15 +244,15 @@ func TestClientHints(t *testing.T) {
 			heard = append(heard, fmt.Sprint(code, h["Link"]))
 			return nil
 		}})
-		_, got, err := do(traced, &http.Client{Transport: &web.Client{}}, "GET", base, nil)
+		_, got, err := do(traced, &http.Client{Transport: &web.Transport{}}, "GET", base, nil)
 		if got != "ok" || err != nil || fmt.Sprint(heard) != "[103 [a] 102 []]" {
 			t.Errorf("%q, %v, heard %v", got, err, heard)
 		}
 	})
 }
 
-// TestClientUpgrade: the body of a 101 is the connection, with what came early.
-func TestClientUpgrade(t *testing.T) {
+// TestTransportUpgrade: the body of a 101 is the connection, with what came early.
+func TestTransportUpgrade(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ")
@@ -263,7 +263,7 @@ func TestClientUpgrade(t *testing.T) {
 		req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)
 		req.Header.Set("Connection", "Upgrade")
 		req.Header.Set("Upgrade", "echo")
-		res, err := (&web.Client{}).RoundTrip(req)
+		res, err := (&web.Transport{}).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,8 +280,8 @@ func TestClientUpgrade(t *testing.T) {
 	})
 }
 
-// TestClientMoreThanItsLength, read in one large piece.
-func TestClientMoreThanItsLength(t *testing.T) {
+// TestTransportMoreThanItsLength, read in one large piece.
+func TestTransportMoreThanItsLength(t *testing.T) {
 	begun, gone := make(chan bool), make(chan int, 10)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
@@ -292,7 +292,7 @@ func TestClientMoreThanItsLength(t *testing.T) {
 		gone <- n
 	})
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{}}
+		c := &http.Client{Transport: &web.Transport{}}
 		for n := 1; n <= 2; n++ {
 			req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)
 			res, err := c.Do(req)

@@ -9,14 +9,14 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// BenchmarkClient measures a request on a kept connection, server and all, beside
+// BenchmarkTransport measures a request on a kept connection, server and all, beside
 // net/http's client in a goroutine.
-func BenchmarkClient(b *testing.B) {
+func BenchmarkTransport(b *testing.B) {
 	s, _ := counted(b, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
 	b.Run("web", func(b *testing.B) {
 		b.ReportAllocs()
 		tasks(b, func(ctx context.Context) {
-			c := &http.Client{Transport: &web.Client{}}
+			c := &http.Client{Transport: &web.Transport{}}
 			for range b.N {
 				if _, _, err := do(ctx, c, "GET", s.URL, nil); err != nil {
 					b.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestSimulatedClient asks a simulated server, over a network that is slow and cuts
+// TestSimulatedTransport asks a simulated server, over a network that is slow and cuts
 // everything into pieces; what is idle, or left unread, is closed when it should be.
-func TestSimulatedClient(t *testing.T) {
+func TestSimulatedTransport(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("POST /echo", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -54,7 +54,7 @@ func TestSimulatedClient(t *testing.T) {
 			})
 		})
 		client.Go(func(ctx context.Context) error {
-			c := &http.Client{Transport: &web.Client{}}
+			c := &http.Client{Transport: &web.Transport{}}
 			for i := range 3 {
 				want := strings.Repeat(fmt.Sprint(i), 1+i*20_000)
 				_, got, err := do(ctx, c, "POST", "http://server/echo", strings.NewReader(want))

@@ -17,16 +17,16 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestClientFullDuplex: a server that answers while it reads is read while it is
+// TestTransportFullDuplex: a server that answers while it reads is read while it is
 // written to, in tasks and from goroutines.
-func TestClientFullDuplex(t *testing.T) {
+func TestTransportFullDuplex(t *testing.T) {
 	both(t, func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, r.Body)
 	}, func(t *testing.T, base string) {
 		sent := block(8 << 20)
 		tasks(t, func(ctx context.Context) {
-			c := &http.Client{Transport: &web.Client{}}
+			c := &http.Client{Transport: &web.Transport{}}
 			ask := func() error {
 				_, got, err := do(ctx, c, "POST", base, struct{ io.Reader }{bytes.NewReader(sent)})
 				if got != string(sent) {
@@ -44,8 +44,8 @@ func TestClientFullDuplex(t *testing.T) {
 	})
 }
 
-// TestClientEarlyAnswer: a server that refuses a body without reading it is heard.
-func TestClientEarlyAnswer(t *testing.T) {
+// TestTransportEarlyAnswer: a server that refuses a body without reading it is heard.
+func TestTransportEarlyAnswer(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		http.ReadRequest(br)
 		io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
@@ -54,7 +54,7 @@ func TestClientEarlyAnswer(t *testing.T) {
 		c.Read(nil)
 	})
 	tasks(t, func(ctx context.Context) {
-		res, got, err := do(ctx, &http.Client{Transport: &web.Client{}}, "POST", base, bytes.NewReader(make([]byte, 64<<20)))
+		res, got, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "POST", base, bytes.NewReader(make([]byte, 64<<20)))
 		if err != nil || got != "no!" || res.StatusCode != 413 {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -77,9 +77,9 @@ func (b *told) Close() error {
 	return nil
 }
 
-// TestClientExpectContinue: the body is sent when it is wanted, or when nobody says
+// TestTransportExpectContinue: the body is sent when it is wanted, or when nobody says
 // so for a while, and not if it is refused.
-func TestClientExpectContinue(t *testing.T) {
+func TestTransportExpectContinue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer string // before the body
 		sent   bool
@@ -109,7 +109,7 @@ func TestClientExpectContinue(t *testing.T) {
 				req, _ := http.NewRequestWithContext(ctx, "POST", base, body)
 				req.ContentLength = 5
 				req.Header.Set("Expect", "100-continue")
-				res, err := (&web.Client{ContinueTimeout: 10 * time.Millisecond}).RoundTrip(req)
+				res, err := (&web.Transport{ContinueTimeout: 10 * time.Millisecond}).RoundTrip(req)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -123,9 +123,9 @@ func TestClientExpectContinue(t *testing.T) {
 	}
 }
 
-// TestClientWrongLength: a body that is not as long as it was said is an error, and
+// TestTransportWrongLength: a body that is not as long as it was said is an error, and
 // the server is not told that it was all.
-func TestClientWrongLength(t *testing.T) {
+func TestTransportWrongLength(t *testing.T) {
 	whole := make(chan string, 10)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		req, err := http.ReadRequest(br)
@@ -152,7 +152,7 @@ func TestClientWrongLength(t *testing.T) {
 			body := &told{Reader: tc.body}
 			req, _ := http.NewRequestWithContext(ctx, "POST", base, body)
 			req.ContentLength = tc.length
-			if _, err := (&web.Client{}).RoundTrip(req); err == nil || !strings.Contains(err.Error(), tc.want) || !body.closed {
+			if _, err := (&web.Transport{}).RoundTrip(req); err == nil || !strings.Contains(err.Error(), tc.want) || !body.closed {
 				t.Errorf("%s: %v, closed %v", name, err, body.closed)
 			}
 		}
@@ -162,7 +162,7 @@ func TestClientWrongLength(t *testing.T) {
 			if req.ContentLength == int64(len(name)) {
 				t.Fatal("the test is wrong")
 			}
-			if _, err := (&web.Client{}).RoundTrip(req); err == nil {
+			if _, err := (&web.Transport{}).RoundTrip(req); err == nil {
 				t.Error("no error")
 			}
 		}
@@ -178,13 +178,13 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// TestClientTrailers of a request.
-func TestClientTrailers(t *testing.T) {
+// TestTransportTrailers of a request.
+func TestTransportTrailers(t *testing.T) {
 	both(t, everything, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
 			req, _ := http.NewRequestWithContext(ctx, "POST", base+"/echo", strings.NewReader("hello"))
 			req.Trailer = http.Header{"X-Sum": {"5"}}
-			res, err := (&web.Client{}).RoundTrip(req)
+			res, err := (&web.Transport{}).RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,8 +196,8 @@ func TestClientTrailers(t *testing.T) {
 	})
 }
 
-// TestClientBadRequests are refused before anything is sent, and their bodies closed.
-func TestClientBadRequests(t *testing.T) {
+// TestTransportBadRequests are refused before anything is sent, and their bodies closed.
+func TestTransportBadRequests(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		if _, err := br.ReadByte(); err == nil {
 			t.Error("something was sent")
@@ -216,7 +216,7 @@ func TestClientBadRequests(t *testing.T) {
 			body := &told{Reader: strings.NewReader("hello")}
 			req, _ := http.NewRequestWithContext(ctx, "POST", base, body)
 			if spoil(req); !body.closed {
-				if _, err := (&web.Client{}).RoundTrip(req); err == nil || !body.closed {
+				if _, err := (&web.Transport{}).RoundTrip(req); err == nil || !body.closed {
 					t.Errorf("%s: %v, closed %v", name, err, body.closed)
 				}
 			}
@@ -224,9 +224,9 @@ func TestClientBadRequests(t *testing.T) {
 	})
 }
 
-// TestClientAnswerBeforeTheBody: the next request waits for the end of the body, or
+// TestTransportAnswerBeforeTheBody: the next request waits for the end of the body, or
 // goes elsewhere; it does not go into it.
-func TestClientAnswerBeforeTheBody(t *testing.T) {
+func TestTransportAnswerBeforeTheBody(t *testing.T) {
 	const size = 16 << 20
 	answered := make(chan bool, 1)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
@@ -250,7 +250,7 @@ func TestClientAnswerBeforeTheBody(t *testing.T) {
 		}
 	})
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{}}
+		c := &http.Client{Transport: &web.Transport{}}
 		for _, method := range []string{"POST", "GET"} {
 			var body io.Reader
 			if method == "POST" {
@@ -277,12 +277,12 @@ func (b onlyElsewhere) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// TestClientBodyOfAGoroutine is read by a goroutine, because it may block.
-func TestClientBodyOfAGoroutine(t *testing.T) {
+// TestTransportBodyOfAGoroutine is read by a goroutine, because it may block.
+func TestTransportBodyOfAGoroutine(t *testing.T) {
 	both(t, everything, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
 			if _, err := spindle.Blocking(ctx, func() (int, error) {
-				_, got, err := do(ctx, &http.Client{Transport: &web.Client{}}, "POST", base+"/echo", onlyElsewhere{strings.NewReader("hello"), ctx})
+				_, got, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "POST", base+"/echo", onlyElsewhere{strings.NewReader("hello"), ctx})
 				if !strings.HasPrefix(got, "5 <nil>") {
 					t.Errorf("%q", got)
 				}
@@ -294,8 +294,8 @@ func TestClientBodyOfAGoroutine(t *testing.T) {
 	})
 }
 
-// TestClientClosesABodyThatNobodyWants, also while it is being waited for.
-func TestClientClosesABodyThatNobodyWants(t *testing.T) {
+// TestTransportClosesABodyThatIsNotSent, also while it is being waited for.
+func TestTransportClosesABodyThatIsNotSent(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		http.ReadRequest(br)
 		c.Close()
@@ -303,7 +303,7 @@ func TestClientClosesABodyThatNobodyWants(t *testing.T) {
 	tasks(t, func(ctx context.Context) {
 		r, w := io.Pipe()
 		if _, err := spindle.Blocking(ctx, func() (int, error) {
-			_, _, err := do(ctx, &http.Client{Transport: &web.Client{}}, "POST", base, r)
+			_, _, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "POST", base, r)
 			if err == nil {
 				t.Error("no error")
 			}

@@ -110,14 +110,14 @@ func everything(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestClientIsLikeNets: what our client makes of a response is what package net's
+// TestTransportMatchesNetHTTP: what our client makes of a response is what package net's
 // does.
-func TestClientIsLikeNets(t *testing.T) {
+func TestTransportMatchesNetHTTP(t *testing.T) {
 	both(t, everything, func(t *testing.T, base string) {
 		nets := &http.Client{Transport: &http.Transport{}}
 		defer nets.CloseIdleConnections()
 		tasks(t, func(ctx context.Context) {
-			ours := &http.Client{Transport: &web.Client{}}
+			ours := &http.Client{Transport: &web.Transport{}}
 			for _, step := range []struct {
 				method, path string
 				body         func() io.Reader
@@ -205,12 +205,12 @@ func counted(t testing.TB, h http.HandlerFunc) (*httptest.Server, *atomic.Int32)
 	return s, &n
 }
 
-// TestClientKeepsConnections: one is enough for requests that follow each other,
+// TestTransportKeepsConnections: one is enough for requests that follow each other,
 // whether bodies are read to their end, to their length, or closed with little left.
-func TestClientKeepsConnections(t *testing.T) {
+func TestTransportKeepsConnections(t *testing.T) {
 	s, conns := counted(t, everything)
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{}}
+		c := &http.Client{Transport: &web.Transport{}}
 		for i, path := range []string{"/plain", "/chunks", "/nothing", "/echo", "/gzip", "/plain"} {
 			req, err := http.NewRequestWithContext(ctx, "POST", s.URL+path, strings.NewReader("x"))
 			if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestClientConnectSendsItsBodyAsItIs: a body of unknown length is the tunnel's other
+// TestTransportConnectSendsItsBodyAsItIs: a body of unknown length is the tunnel's other
 // direction, without framing, as with http.Transport.
-func TestClientConnectSendsItsBodyAsItIs(t *testing.T) {
+func TestTransportConnectSendsItsBodyAsItIs(t *testing.T) {
 	heads := make(chan *http.Request, 1)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		req, err := http.ReadRequest(br)
@@ -31,7 +31,7 @@ func TestClientConnectSendsItsBodyAsItIs(t *testing.T) {
 		c.Close()
 	})
 	tasks(t, func(ctx context.Context) {
-		transport := &web.Client{Context: ctx}
+		transport := &web.Transport{Context: ctx}
 		if _, err := spindle.Blocking(ctx, func() (int, error) {
 			r, w := io.Pipe()
 			defer w.Close()
@@ -61,8 +61,8 @@ func TestClientConnectSendsItsBodyAsItIs(t *testing.T) {
 	})
 }
 
-// TestReverseProxyUpgradesThroughOurClient: the 101 goes through as it is.
-func TestReverseProxyUpgradesThroughOurClient(t *testing.T) {
+// TestReverseProxyUpgradesThroughTransport: the 101 goes through as it is.
+func TestReverseProxyUpgradesThroughTransport(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -75,7 +75,7 @@ func TestReverseProxyUpgradesThroughOurClient(t *testing.T) {
 	}
 	tasks(t, func(ctx context.Context) {
 		proxy := httputil.NewSingleHostReverseProxy(to)
-		proxy.Transport = &web.Client{Context: ctx}
+		proxy.Transport = &web.Transport{Context: ctx}
 		front := httptest.NewServer(proxy)
 		defer front.Close()
 		if _, err := spindle.Blocking(ctx, func() (int, error) {

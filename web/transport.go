@@ -17,10 +17,10 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// Client makes requests without blocking the loop. It is an http.RoundTripper, to be
+// Transport makes requests without blocking the loop. It is an http.RoundTripper, to be
 // used as the Transport of an http.Client, which adds redirects and cookies:
 //
-//	client := &http.Client{Transport: &web.Client{}}
+//	client := &http.Client{Transport: &web.Transport{}}
 //	req, err := http.NewRequestWithContext(ctx, "GET", "https://example.org/", nil)
 //	res, err := client.Do(req) // the task waits, the loop turns
 //	defer res.Body.Close()
@@ -37,9 +37,9 @@ import (
 // brought anything, a request that does no harm twice is made again on another.
 //
 // Speaking HTTP/2, and through proxies, are left out. Where nothing else is said, it
-// does as net/http's Transport does. The zero Client is ready to be used, by any
+// does as net/http's Transport does. The zero Transport is ready to be used, by any
 // number of tasks, loops and goroutines.
-type Client struct {
+type Transport struct {
 	// TLS is for https. It must not be changed. Nil means the system's
 	// authorities.
 	TLS *tls.Config
@@ -85,15 +85,15 @@ type Client struct {
 	pools map[*spindle.Nursery]*pool // those with connections; guarded by mu
 }
 
-var _ http.RoundTripper = (*Client)(nil)
+var _ http.RoundTripper = (*Transport)(nil)
 
 // ErrMalformedResponse is for what a server must not send. What it was is said by
 // the error around it.
 var ErrMalformedResponse = errors.New("web: malformed response")
 
-// ErrNoTask is what a request fails with if neither its context nor Client.Context comes
+// ErrNoTask is what a request fails with if neither its context nor Transport.Context comes
 // from a task.
-var ErrNoTask = errors.New("web: the request's context does not come from a task; make it by http.NewRequestWithContext with a task's context, or set Context of the web.Client")
+var ErrNoTask = errors.New("web: the request's context does not come from a task; make it by http.NewRequestWithContext with a task's context, or set Context of the web.Transport")
 
 // or is a setting: what zero means, or none if it is negative.
 func or[T int | time.Duration](value, zero T) T {
@@ -108,7 +108,7 @@ func or[T int | time.Duration](value, zero T) T {
 
 // RoundTrip makes one request. It is for tasks and for other goroutines, not for
 // callbacks.
-func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	base := c.Context
 	if base == nil {
 		base = req.Context()
@@ -122,7 +122,7 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 		return c.until(ctx, req, home, inTask)
 	}
 	if spindle.LoopOf(base).Owns() {
-		panic("web: Client.RoundTrip called from a callback of the loop; start a task")
+		panic("web: Transport.RoundTrip called from a callback of the loop; start a task")
 	}
 	return fromGoroutine(spindle.LoopOf(base), home, func(ctx context.Context) (*http.Response, error) {
 		return c.until(ctx, req, home, inGoroutine)
@@ -139,7 +139,7 @@ const (
 )
 
 // until makes the request in a task, giving up when the request's context ends.
-func (c *Client) until(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (res *http.Response, err error) {
+func (c *Transport) until(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (res *http.Response, err error) {
 	theirs := req.Context()
 	if theirs == ctx || theirs.Done() == nil {
 		return c.send(ctx, req, home, who)
@@ -164,7 +164,7 @@ func (c *Client) until(ctx context.Context, req *http.Request, home *spindle.Nur
 }
 
 // send makes the request, again if need be.
-func (c *Client) send(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (*http.Response, error) {
+func (c *Transport) send(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (*http.Response, error) {
 	where, err := placeOf(req)
 	if err != nil {
 		closeBody(req)
@@ -230,7 +230,7 @@ func placeOf(req *http.Request) (place, error) {
 
 // CloseIdleConnections closes those connections that no request is using. It may be
 // called from any goroutine, and does not wait.
-func (c *Client) CloseIdleConnections() {
+func (c *Transport) CloseIdleConnections() {
 	c.mu.Lock()
 	pools := slices.Collect(maps.Values(c.pools))
 	c.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 )
 
 // Two tasks ask at once, and the loop waits for neither.
-func ExampleClient() {
+func ExampleTransport() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "you asked for %s", r.URL.Path)
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: &web.Client{}}
+	client := &http.Client{Transport: &web.Transport{}}
 	get := func(path string) func(ctx context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
 			req, err := http.NewRequestWithContext(ctx, "GET", server.URL+path, nil)

@@ -17,10 +17,10 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestClientWithoutATaskFails: http.Get has no task's context to give. That is an
+// TestTransportWithoutATaskFails: http.Get has no task's context to give. That is an
 // error which names the remedy, on a goroutine and in a task, and closes the body.
-func TestClientWithoutATaskFails(t *testing.T) {
-	c := &http.Client{Transport: &web.Client{}}
+func TestTransportWithoutATaskFails(t *testing.T) {
+	c := &http.Client{Transport: &web.Transport{}}
 	post := func() {
 		t.Helper()
 		body := &closeCounter{Reader: strings.NewReader("hello")}
@@ -36,12 +36,12 @@ func TestClientWithoutATaskFails(t *testing.T) {
 	tasks(t, func(context.Context) { post() })
 }
 
-// TestClientDoesNotSendACancelledRequest, whether its connection would be new or kept.
-func TestClientDoesNotSendACancelledRequest(t *testing.T) {
+// TestTransportDoesNotSendACancelledRequest, whether its connection would be new or kept.
+func TestTransportDoesNotSendACancelledRequest(t *testing.T) {
 	var served atomic.Int64
 	both(t, func(http.ResponseWriter, *http.Request) { served.Add(1) }, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
-			transport := &web.Client{Context: ctx}
+			transport := &web.Transport{Context: ctx}
 			defer transport.CloseIdleConnections()
 			c := &http.Client{Transport: transport}
 			ended, cancel := context.WithCancelCause(context.Background())
@@ -80,7 +80,7 @@ func TestIdleConnectionDoesNotRetainItsLastRequest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			both(t, everything, func(t *testing.T, base string) {
 				tasks(t, func(ctx context.Context) {
-					transport := &web.Client{Context: ctx}
+					transport := &web.Transport{Context: ctx}
 					defer transport.CloseIdleConnections()
 					request := func(ctx context.Context) <-chan bool {
 						req, err := http.NewRequestWithContext(ctx, c.method, base+c.path, strings.NewReader(c.body))
@@ -136,8 +136,8 @@ type closeCounter struct {
 
 func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 
-// TestClientClosesABodyOnce, as http.Transport does, however the request goes.
-func TestClientClosesABodyOnce(t *testing.T) {
+// TestTransportClosesABodyOnce, as http.Transport does, however the request goes.
+func TestTransportClosesABodyOnce(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/read":
@@ -166,7 +166,7 @@ func TestClientClosesABodyOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			body := &closeCounter{Reader: c.body()}
 			tasks(t, func(ctx context.Context) {
-				transport := &web.Client{}
+				transport := &web.Transport{}
 				defer transport.CloseIdleConnections()
 				req, err := http.NewRequestWithContext(ctx, "POST", c.url, body)
 				if err != nil {
@@ -185,11 +185,11 @@ func TestClientClosesABodyOnce(t *testing.T) {
 	}
 }
 
-// TestClientSendsOneUserAgent, the first of several, as http.Transport does.
-func TestClientSendsOneUserAgent(t *testing.T) {
+// TestTransportSendsOneUserAgent, the first of several, as http.Transport does.
+func TestTransportSendsOneUserAgent(t *testing.T) {
 	both(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header["User-Agent"]) }, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
-			transport := &web.Client{}
+			transport := &web.Transport{}
 			defer transport.CloseIdleConnections()
 			c := &http.Client{Transport: transport}
 			if _, got, err := do(ctx, c, "GET", base, nil, "User-Agent", "one", "User-Agent", "two"); got != "[one]" || err != nil {

@@ -17,7 +17,7 @@ import (
 
 // pool is a client's connections in one run. It is for the run's loop only.
 type pool struct {
-	c    *Client
+	c    *Transport
 	l    *loop.Loop
 	home *spindle.Nursery
 	open int                     // connections, also those that are being made
@@ -27,7 +27,7 @@ type pool struct {
 
 // pool is that of a run. It is in the map while it has connections, so that it goes
 // with the run.
-func (c *Client) pool(home *spindle.Nursery) *pool {
+func (c *Transport) pool(home *spindle.Nursery) *pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pools[home]

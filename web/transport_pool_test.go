@@ -19,9 +19,9 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestClientManyTasks on one loop wait for one server at once: it answers nobody
+// TestTransportManyTasks on one loop wait for one server at once: it answers nobody
 // before all have asked.
-func TestClientManyTasks(t *testing.T) {
+func TestTransportManyTasks(t *testing.T) {
 	const many = 200
 	var all sync.WaitGroup
 	all.Add(many)
@@ -33,7 +33,7 @@ func TestClientManyTasks(t *testing.T) {
 		fmt.Fprint(w, r.URL.RawQuery)
 	})
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{MaxIdlePerHost: many, MaxIdle: many}}
+		c := &http.Client{Transport: &web.Transport{MaxIdlePerHost: many, MaxIdle: many}}
 		for _, path := range []string{"/first", "/second"} {
 			if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for i := range many {
@@ -57,12 +57,12 @@ func TestClientManyTasks(t *testing.T) {
 	})
 }
 
-// TestClientFromGoroutines: with contexts of tasks, or with a Client that knows one.
-func TestClientFromGoroutines(t *testing.T) {
+// TestTransportFromGoroutines: with contexts of tasks, or with a Client that knows one.
+func TestTransportFromGoroutines(t *testing.T) {
 	both(t, everything, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
-			own := &http.Client{Transport: &web.Client{}}
-			known := &http.Client{Transport: &web.Client{Context: ctx}}
+			own := &http.Client{Transport: &web.Transport{}}
+			known := &http.Client{Transport: &web.Transport{Context: ctx}}
 			if _, err := spindle.Blocking(ctx, func() (int, error) {
 				var all sync.WaitGroup
 				for i := range 20 {
@@ -93,9 +93,9 @@ func TestClientFromGoroutines(t *testing.T) {
 	})
 }
 
-// TestClientCancelled: while it connects, waits for the header, or for the body; by a
+// TestTransportCancelled: while it connects, waits for the header, or for the body; by a
 // scope, a context, http.Client's time-out; in a task and elsewhere.
-func TestClientCancelled(t *testing.T) {
+func TestTransportCancelled(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		req, err := http.ReadRequest(br)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestClientCancelled(t *testing.T) {
 	for _, path := range []string{"/header", "/body"} {
 		t.Run(path[1:], func(t *testing.T) {
 			tasks(t, func(ctx context.Context) {
-				c := &http.Client{Transport: &web.Client{}}
+				c := &http.Client{Transport: &web.Transport{}}
 				late, err := spindle.MoveOnAfter(ctx, 5*time.Millisecond, func(ctx context.Context) error {
 					_, _, err := do(ctx, c, "GET", base+path, nil)
 					return err
@@ -142,8 +142,8 @@ func TestClientCancelled(t *testing.T) {
 	}
 }
 
-// TestClientEndsWithTheRun: whoever waits elsewhere hears of it, and nothing stays open.
-func TestClientEndsWithTheRun(t *testing.T) {
+// TestTransportEndsWithTheRun: whoever waits elsewhere hears of it, and nothing stays open.
+func TestTransportEndsWithTheRun(t *testing.T) {
 	asked, answered := make(chan bool), make(chan error, 1)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
@@ -152,7 +152,7 @@ func TestClientEndsWithTheRun(t *testing.T) {
 		c.Close()
 	})
 	var after context.Context
-	ours := &web.Client{}
+	ours := &web.Transport{}
 	c := &http.Client{Transport: ours}
 	tasks(t, func(ctx context.Context) {
 		after = ctx
@@ -173,19 +173,19 @@ func TestClientEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// TestClientIdleLimits: no more are kept than may be, nor for longer; and those that
+// TestTransportIdleLimits: no more are kept than may be, nor for longer; and those that
 // are can be closed.
-func TestClientIdleLimits(t *testing.T) {
+func TestTransportIdleLimits(t *testing.T) {
 	s, _ := counted(t, everything)
 	for name, tc := range map[string]struct {
-		c    *web.Client
+		c    *web.Transport
 		kept int
 	}{
-		"as it is": {&web.Client{}, 8},
-		"fewer":    {&web.Client{MaxIdlePerHost: 2}, 2},
-		"in all":   {&web.Client{MaxIdle: 3}, 3},
-		"none":     {&web.Client{MaxIdlePerHost: -1}, 0},
-		"briefly":  {&web.Client{IdleTimeout: time.Millisecond}, 0},
+		"as it is": {&web.Transport{}, 8},
+		"fewer":    {&web.Transport{MaxIdlePerHost: 2}, 2},
+		"in all":   {&web.Transport{MaxIdle: 3}, 3},
+		"none":     {&web.Transport{MaxIdlePerHost: -1}, 0},
+		"briefly":  {&web.Transport{IdleTimeout: time.Millisecond}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tasks(t, func(ctx context.Context) {
@@ -206,13 +206,13 @@ func TestClientIdleLimits(t *testing.T) {
 	}
 }
 
-// TestClientTLS: with a certificate that is trusted, and with one that is not.
-func TestClientTLS(t *testing.T) {
+// TestTransportTLS: with a certificate that is trusted, and with one that is not.
+func TestTransportTLS(t *testing.T) {
 	config, trust := certified(t)
 	sv := serve(t, &web.Server{TLS: config, Handler: http.HandlerFunc(everything)})
 	base := "https://" + sv.Addr().String()
 	tasks(t, func(ctx context.Context) {
-		c := &http.Client{Transport: &web.Client{TLS: trust}}
+		c := &http.Client{Transport: &web.Transport{TLS: trust}}
 		for range 3 {
 			res, got, err := do(ctx, c, "POST", base+"/echo", strings.NewReader(strings.Repeat("x", 200_000)))
 			if err != nil || !strings.HasPrefix(got, "200000 <nil>") || res.TLS == nil || res.TLS.NegotiatedProtocol != "http/1.1" {
@@ -221,14 +221,14 @@ func TestClientTLS(t *testing.T) {
 			idle(t, ctx, 1)
 		}
 		var wrong *tls.CertificateVerificationError
-		if _, _, err := do(ctx, &http.Client{Transport: &web.Client{}}, "GET", base, nil); !errors.As(err, &wrong) {
+		if _, _, err := do(ctx, &http.Client{Transport: &web.Transport{}}, "GET", base, nil); !errors.As(err, &wrong) {
 			t.Errorf("a stranger's certificate: %v", err)
 		}
 	})
 }
 
-// TestClientDial: connections may come from elsewhere, as from a Unix socket.
-func TestClientDial(t *testing.T) {
+// TestTransportDial: connections may come from elsewhere, as from a Unix socket.
+func TestTransportDial(t *testing.T) {
 	tasks(t, func(ctx context.Context) {
 		path := t.TempDir() + "/s"
 		ln, err := net.Listen("unix", path)
@@ -238,13 +238,13 @@ func TestClientDial(t *testing.T) {
 		server := &http.Server{Handler: http.HandlerFunc(everything)}
 		go server.Serve(ln)
 		defer server.Close()
-		c := &http.Client{Transport: &web.Client{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
+		c := &http.Client{Transport: &web.Transport{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
 			return stream.Dial(ctx, "unix", path)
 		}}}
 		if _, got, err := do(ctx, c, "GET", "http://anything/plain", nil); got != "GET " || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		c = &http.Client{Transport: &web.Client{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
+		c = &http.Client{Transport: &web.Transport{Dial: func(ctx context.Context, _, _ string) (*stream.Conn, error) {
 			return nil, spindle.Sleep(ctx, time.Hour)
 		}, DialTimeout: time.Millisecond}}
 		var timeout net.Error
