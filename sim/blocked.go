@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // WaitAllBlocked waits until every other task of the world waits and only the
@@ -35,9 +35,9 @@ type blockedKey struct{}
 
 // processOf returns the simulated process of the calling task. It panics if the
 // run is not simulated.
-func processOf(ctx context.Context, op string) *simnet.Process {
+func processOf(ctx context.Context, op string) *simkernel.Process {
 	mustBeTask(ctx, op)
-	p, ok := spindle.LoopOf(ctx).Kernel().Poller.(*simnet.Process)
+	p, ok := spindle.LoopOf(ctx).Kernel().Poller.(*simkernel.Process)
 	if !ok {
 		panic("sim: " + op + " in a run that is not simulated; use Test, Run or a World of package sim")
 	}

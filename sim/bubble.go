@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // inBubble runs body in a testing/synctest bubble if possible. In a bubble, timers
@@ -95,7 +95,7 @@ type bubble struct {
 	seeded    bool  // crypto/rand follows the seed
 	begun     time.Time
 
-	world   atomic.Pointer[simnet.World] // the world driven in the bubble; nil before there is one
+	world   atomic.Pointer[simkernel.World] // the world driven in the bubble; nil before there is one
 	outside *stall
 	alarm   *time.Timer // set while a program may run; see overslept
 	blocked atomic.Pointer[BlockedError]
@@ -139,7 +139,7 @@ func (b *bubble) overslept() {
 }
 
 // surround makes w share the bubble's time. If b is nil, it does nothing.
-func (b *bubble) surround(w *simnet.World) {
+func (b *bubble) surround(w *simkernel.World) {
 	if b != nil {
 		w.SetBubble(b)
 		b.world.Store(w)
@@ -196,7 +196,7 @@ func (b *bubble) scan() error {
 	synctest.Wait() // goroutines that are about to exit must not count
 	for stack := range bytes.SplitSeq(stackOf(true), []byte("\n\n")) {
 		if within(stack) == b.name && !ours(stack) {
-			return &simnet.StrayError{Stack: bytes.Clone(stack)}
+			return &simkernel.StrayError{Stack: bytes.Clone(stack)}
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ var starters = [][]byte{
 	[]byte("context.(*cancelCtx).propagateCancel"), // between a scope and a context that WithValue derived from it
 	[]byte("github.com/spindleloop/spindle."),
 	[]byte("github.com/spindleloop/spindle/loop."),
-	[]byte("github.com/spindleloop/spindle/internal/simnet."),
+	[]byte("github.com/spindleloop/spindle/internal/simkernel."),
 	[]byte("github.com/spindleloop/spindle/sim."),
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/worlds"
+	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -54,7 +54,7 @@ func village(seed uint64) *sim.World {
 // be told from a trace. The second runs with another number of threads.
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	t.Run("village", func(t *testing.T) { runTwice(t, 1000/fewer, true, village) })
-	for _, p := range worlds.Programs {
+	for _, p := range simsamples.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			runTwice(t, 50/fewer, p.Bug == "", func(seed uint64) *sim.World {
 				w := sim.NewWorld(seed)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // Faults configures random faults, drawn from the seed. The zero value has none. To
@@ -102,7 +102,7 @@ func (w *World) beginFaults() {
 			}
 		}
 	}
-	trouble := simnet.Trouble{}
+	trouble := simkernel.Trouble{}
 	for part, set := range map[string]struct {
 		to    *float64
 		share float64
@@ -116,7 +116,7 @@ func (w *World) beginFaults() {
 		}
 	}
 	w.core.SetTrouble(trouble)
-	w.After(f.For, func() { w.core.SetTrouble(simnet.Trouble{}) })
+	w.After(f.For, func() { w.core.SetTrouble(simkernel.Trouble{}) })
 }
 
 // rates returns the names of the shares that are not zero.
@@ -219,7 +219,7 @@ func (w *World) slowFault(r *rand.Rand, f *Fault) {
 	f.What = fmt.Sprintf("%s sends to %s only %d bytes in a second", a.Name(), b.Name(), rate)
 	f.begin = func() {
 		if w.slow == nil {
-			w.slow = make(map[*simnet.Link][]int64)
+			w.slow = make(map[*simkernel.Link][]int64)
 		}
 		if len(w.slow[link]) == 0 {
 			w.slow[link] = []int64{cmp.Or(link.Rate, math.MaxInt64)} // the link's own rate comes first

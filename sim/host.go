@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // Host is a machine in a world, made by World.Host.
 type Host struct {
 	w    *World
-	core *simnet.Host
+	core *simkernel.Host
 }
 
 // Host adds a machine to the world. Other hosts reach it by its name or by its

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // Delay draws a duration, for example a latency. Fixed, Uniform and LongTail make
@@ -12,16 +12,16 @@ import (
 type Delay func(r *rand.Rand) time.Duration
 
 // Fixed returns a Delay that is always d.
-func Fixed(d time.Duration) Delay { return Delay(simnet.Fixed(d)) }
+func Fixed(d time.Duration) Delay { return Delay(simkernel.Fixed(d)) }
 
 // Uniform returns a Delay distributed evenly from least to most.
-func Uniform(least, most time.Duration) Delay { return Delay(simnet.Uniform(least, most)) }
+func Uniform(least, most time.Duration) Delay { return Delay(simkernel.Uniform(least, most)) }
 
 // LongTail returns a Delay that is mostly near typical and occasionally far longer.
-func LongTail(typical time.Duration) Delay { return Delay(simnet.LongTail(typical)) }
+func LongTail(typical time.Duration) Delay { return Delay(simkernel.LongTail(typical)) }
 
 // Link is the connection between two hosts, in one direction or in both.
-type Link struct{ ways []*simnet.Link }
+type Link struct{ ways []*simkernel.Link }
 
 // Link returns the link between two hosts, in both directions. If a and b are the
 // same, it is the host's loopback, which has no latency unless one is set.
@@ -35,11 +35,11 @@ func (w *World) Link(a, b *Host) Link {
 
 // OneWay returns the link from one host to another, without the way back.
 func (w *World) OneWay(from, to *Host) Link {
-	return Link{[]*simnet.Link{w.core.Link(from.core, to.core)}}
+	return Link{[]*simkernel.Link{w.core.Link(from.core, to.core)}}
 }
 
 // each applies set to every direction of the link.
-func (l Link) each(set func(*simnet.Link)) Link {
+func (l Link) each(set func(*simkernel.Link)) Link {
 	for _, way := range l.ways {
 		set(way)
 	}
@@ -49,42 +49,42 @@ func (l Link) each(set func(*simnet.Link)) Link {
 // Latency sets the link's latency. By default it is the world's, see
 // World.SetLatency.
 func (l Link) Latency(d Delay) Link {
-	return l.each(func(way *simnet.Link) { way.Delay = simnet.Delay(d) })
+	return l.each(func(way *simkernel.Link) { way.Delay = simkernel.Delay(d) })
 }
 
 // Bandwidth limits how many bytes pass per second; 0 means no limit.
 func (l Link) Bandwidth(bytesPerSecond int) Link {
-	return l.each(func(way *simnet.Link) { way.Limit(int64(bytesPerSecond)) })
+	return l.each(func(way *simkernel.Link) { way.Limit(int64(bytesPerSecond)) })
 }
 
 // Loss sets the share of datagrams that are lost, from 0 to 1. For connections it is
 // the share of segments that are retransmitted after a timeout.
 func (l Link) Loss(share float64) Link {
-	return l.each(func(way *simnet.Link) { way.Loss = share })
+	return l.each(func(way *simkernel.Link) { way.Loss = share })
 }
 
 // Duplicate sets the share of datagrams that arrive twice.
 func (l Link) Duplicate(share float64) Link {
-	return l.each(func(way *simnet.Link) { way.Duplicate = share })
+	return l.each(func(way *simkernel.Link) { way.Duplicate = share })
 }
 
 // Reorder sets the share of datagrams that are delayed, so that later ones overtake
 // them.
 func (l Link) Reorder(share float64) Link {
-	return l.each(func(way *simnet.Link) { way.Reorder = share })
+	return l.each(func(way *simkernel.Link) { way.Reorder = share })
 }
 
 // Dribble sets the share of a connection's segments that arrive in small pieces.
 func (l Link) Dribble(share float64) Link {
-	return l.each(func(way *simnet.Link) { way.Dribble = share })
+	return l.each(func(way *simkernel.Link) { way.Dribble = share })
 }
 
 // Cut blocks the link. Datagrams are lost. Connections retransmit and fail after a
 // quarter of an hour. Data already in flight arrives.
-func (l Link) Cut() Link { return l.each(func(way *simnet.Link) { way.Cut(true) }) }
+func (l Link) Cut() Link { return l.each(func(way *simkernel.Link) { way.Cut(true) }) }
 
 // Mend ends a Cut.
-func (l Link) Mend() Link { return l.each(func(way *simnet.Link) { way.Cut(false) }) }
+func (l Link) Mend() Link { return l.each(func(way *simkernel.Link) { way.Cut(false) }) }
 
 // Partition cuts the link between two hosts in both directions. For one direction,
 // cut OneWay.
@@ -104,8 +104,8 @@ func (w *World) Heal() { w.core.Heal() }
 
 // SetLatency sets the latency of links between hosts that have none of their own.
 // The default is uniform from 0.2 to 1 millisecond.
-func (w *World) SetLatency(d Delay) { w.core.SetDelay(simnet.Delay(d)) }
+func (w *World) SetLatency(d Delay) { w.core.SetDelay(simkernel.Delay(d)) }
 
 // SetWorkTime sets how long offloaded work takes, including name lookups. The
 // default is no time.
-func (w *World) SetWorkTime(d Delay) { w.core.SetWorkTime(simnet.Delay(d)) }
+func (w *World) SetWorkTime(d Delay) { w.core.SetWorkTime(simkernel.Delay(d)) }

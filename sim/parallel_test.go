@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/worlds"
+	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -32,7 +32,7 @@ func TestParallelSearchFindsTheSame(t *testing.T) {
 	}
 	setups := map[string]func(*sim.World){"late": late}
 	for _, name := range []string{"counter", "lock-unfenced"} {
-		p, _ := worlds.Find(name)
+		p, _ := simsamples.Find(name)
 		setups[name] = p.World(p.Faults)
 	}
 	for name, setup := range setups {

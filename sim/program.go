@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -16,9 +16,9 @@ type program struct {
 	main      func(o loop.Options) error
 	waitedFor bool // World.Run waits until it returns
 	state     programState
-	process   *simnet.Process // nil while it does not run
-	cancel    func()          // called on the program's goroutine; nil for programs of Exec
-	err       error           // the error it returned
+	process   *simkernel.Process // nil while it does not run
+	cancel    func()             // called on the program's goroutine; nil for programs of Exec
+	err       error              // the error it returned
 }
 
 type programState uint8
@@ -64,7 +64,7 @@ func (p *program) start() {
 }
 
 // ended records the end of a process of the program.
-func (p *program) ended(process *simnet.Process, err error) {
+func (p *program) ended(process *simkernel.Process, err error) {
 	w := p.host.w
 	w.live--
 	if p.process != process { // it crashed, and Restart started another process

@@ -68,31 +68,31 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // ErrDeadlock reports that every task waits and nothing can wake any of them.
-var ErrDeadlock = simnet.ErrDeadlock
+var ErrDeadlock = simkernel.ErrDeadlock
 
 // ErrStandstill reports that some task runs again and again without ever waiting,
 // so that no time passes.
-var ErrStandstill = simnet.ErrStandstill
+var ErrStandstill = simkernel.ErrStandstill
 
 // ErrStray reports that a goroutine started by the program, or by a library that it
 // uses, takes part in the run. The goroutine runs at no particular moment, so the
 // run would no longer follow from the seed.
-var ErrStray = simnet.ErrStray
+var ErrStray = simkernel.ErrStray
 
 // StrayError wraps ErrStray and holds the goroutine's stack.
-type StrayError = simnet.StrayError
+type StrayError = simkernel.StrayError
 
 // ErrBlocked reports that a program blocked its goroutine, by time.Sleep, a channel
 // or a mutex, instead of waiting on its loop. Nothing else could run meanwhile.
-var ErrBlocked = simnet.ErrBlocked
+var ErrBlocked = simkernel.ErrBlocked
 
 // BlockedError wraps ErrBlocked and names the line that blocks.
-type BlockedError = simnet.BlockedError
+type BlockedError = simkernel.BlockedError
 
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call
@@ -147,7 +147,7 @@ func Run(ctx context.Context, program func(context.Context) error) error {
 }
 
 func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) (err error) {
-	w := simnet.New(1)
+	w := simkernel.New(1)
 	if b.surround(w); b == nil {
 		defer watchStall(w).end()
 	}
@@ -158,7 +158,7 @@ func runAlone(ctx context.Context, b *bubble, program func(context.Context) erro
 
 // withReported joins err with the error that was reported to the world during the
 // run, unless err already contains it.
-func withReported(w *simnet.World, err error) error {
+func withReported(w *simkernel.World, err error) error {
 	reported := w.Reported()
 	if reported == nil || errors.Is(err, reported) {
 		return err
@@ -168,7 +168,7 @@ func withReported(w *simnet.World, err error) error {
 
 // NewKernel returns the kernel of a new world of one host. It is for the packages
 // of this module.
-func NewKernel() *kernel.Kernel { return simnet.New(1).AddHost("sim").NewProcess().Kernel() }
+func NewKernel() *kernel.Kernel { return simkernel.New(1).AddHost("sim").NewProcess().Kernel() }
 
 // optionsOf returns the options of a loop on a simulated kernel. The watchdog is
 // off because it measures real time.

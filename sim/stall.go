@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // A program that blocks its goroutine stops its world. In a bubble most such waits
@@ -26,7 +26,7 @@ const (
 
 // stall watches a world until end is called.
 type stall struct {
-	world atomic.Pointer[simnet.World] // nil before there is one
+	world atomic.Pointer[simkernel.World] // nil before there is one
 
 	mu       sync.Mutex // guards the fields below
 	timer    *time.Timer
@@ -39,7 +39,7 @@ type stall struct {
 
 // watchStall starts to watch a world. The world may be nil and set later. The caller
 // must be outside of the world's bubble, where time is real.
-func watchStall(w *simnet.World) *stall {
+func watchStall(w *simkernel.World) *stall {
 	s := &stall{}
 	s.world.Store(w)
 	s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -29,7 +29,7 @@ func certificate(t *testing.T) (server, client *tls.Config) {
 	}
 	form := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"server"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: simnet.Begin, NotAfter: simnet.Begin.AddDate(1, 0, 0),
+		NotBefore: simkernel.Begin, NotAfter: simkernel.Begin.AddDate(1, 0, 0),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, form, form, &key.PublicKey, key)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // Event is an entry of a trace: a message between hosts, a message that was dropped,
@@ -23,36 +23,36 @@ type Event struct {
 }
 
 // Kind is the kind of an Event.
-type Kind = simnet.Kind
+type Kind = simkernel.Kind
 
 // Kinds of events between two hosts.
 const (
-	Connecting = simnet.Connecting // From requests a connection to To
-	Connected  = simnet.Connected  // From is connected; the answer left To at Sent
-	Refused    = simnet.Refused    // From has no listener on the port and has refused To
-	Data       = simnet.Data       // bytes of a connection have arrived
-	Ended      = simnet.Ended      // To has received From's end of stream
-	Reset      = simnet.Reset      // To has received a reset from From
-	Datagram   = simnet.Datagram   // a datagram has arrived
-	Dropped    = simnet.Dropped    // a message from From does not reach To; Note says what or why
-	Parted     = simnet.Parted     // the link from From to To is cut
-	Healed     = simnet.Healed     // the link from From to To works again
-	RateSet    = simnet.RateSet    // the link's bandwidth has changed to the value in Note
+	Connecting = simkernel.Connecting // From requests a connection to To
+	Connected  = simkernel.Connected  // From is connected; the answer left To at Sent
+	Refused    = simkernel.Refused    // From has no listener on the port and has refused To
+	Data       = simkernel.Data       // bytes of a connection have arrived
+	Ended      = simkernel.Ended      // To has received From's end of stream
+	Reset      = simkernel.Reset      // To has received a reset from From
+	Datagram   = simkernel.Datagram   // a datagram has arrived
+	Dropped    = simkernel.Dropped    // a message from From does not reach To; Note says what or why
+	Parted     = simkernel.Parted     // the link from From to To is cut
+	Healed     = simkernel.Healed     // the link from From to To works again
+	RateSet    = simkernel.RateSet    // the link's bandwidth has changed to the value in Note
 )
 
 // Kinds of events of one host, From.
 const (
-	Crashed    = simnet.Crashed    // the host has crashed and its programs have ended
-	Booted     = simnet.Booted     // the host has booted and its programs start again
-	Paused     = simnet.Paused     // the host's programs are paused
-	Resumed    = simnet.Resumed    // the host's programs continue
-	ClockSet   = simnet.ClockSet   // the host's clock was set wrong, as described in Note
-	CallFailed = simnet.CallFailed // a system call failed, as described in Note
-	Noted      = simnet.Noted      // Host.Note was called with the text in Note
+	Crashed    = simkernel.Crashed    // the host has crashed and its programs have ended
+	Booted     = simkernel.Booted     // the host has booted and its programs start again
+	Paused     = simkernel.Paused     // the host's programs are paused
+	Resumed    = simkernel.Resumed    // the host's programs continue
+	ClockSet   = simkernel.ClockSet   // the host's clock was set wrong, as described in Note
+	CallFailed = simkernel.CallFailed // a system call failed, as described in Note
+	Noted      = simkernel.Noted      // Host.Note was called with the text in Note
 )
 
 // String returns the event as a line of text.
-func (e Event) String() string { return simnet.Event(e).String() }
+func (e Event) String() string { return simkernel.Event(e).String() }
 
 // Trace is the sequence of events in a world.
 type Trace []Event
@@ -85,7 +85,7 @@ func (w *World) KeepData(n int) { w.core.KeepData(n) }
 // On a connection it holds the bytes that arrived together, which may be less or more
 // than one message.
 func (w *World) SetFormat(format func(e Event) string) {
-	w.core.SetFormat(func(e simnet.Event) string { return format(Event(e)) })
+	w.core.SetFormat(func(e simkernel.Event) string { return format(Event(e)) })
 }
 
 // KeepTrace sets whether the trace is kept. Turn it off for runs where only the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // World is a set of hosts, the network between them, and a clock. Make one with
@@ -17,7 +17,7 @@ import (
 // the functions given to After, Always and Eventually may use it too. A program must
 // not run the world that it runs in.
 type World struct {
-	core     *simnet.World
+	core     *simkernel.World
 	hosts    []*Host
 	programs []*program // in the order in which they were added
 	live     int        // processes that have not ended
@@ -26,15 +26,15 @@ type World struct {
 	driving  bool
 	checks   []check
 	faults   *Faults
-	script   []Fault                  // drawn from faults
-	slow     map[*simnet.Link][]int64 // rates of links with slow faults; the first is the link's own
-	only     parts                    // the parts that the run is limited to; nil for no limit
+	script   []Fault                     // drawn from faults
+	slow     map[*simkernel.Link][]int64 // rates of links with slow faults; the first is the link's own
+	only     parts                       // the parts that the run is limited to; nil for no limit
 	amounts  []amount
 	size     float64 // scales the amounts, at most 1
 }
 
 // NewWorld makes a world in which the seed determines every choice.
-func NewWorld(seed uint64) *World { return &World{core: simnet.New(seed), size: 1} }
+func NewWorld(seed uint64) *World { return &World{core: simkernel.New(seed), size: 1} }
 
 // Seed returns the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/worlds"
+	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/sim/timeline"
 )
@@ -32,7 +32,7 @@ The exit code is 0 if no run failed, 1 if one failed, and 2 for an error in the 
 line. Programs:
 
 `)
-	for _, p := range worlds.Programs {
+	for _, p := range simsamples.Programs {
 		fmt.Fprintf(&b, "  %-15s %s\n", p.Name, p.Summary)
 	}
 	b.WriteString(faultsHelp)
@@ -41,7 +41,7 @@ line. Programs:
 
 // search is one run of the command.
 type search struct {
-	program worlds.Program
+	program simsamples.Program
 	faults  sim.Faults
 	sim.Search
 	svg    string
@@ -90,7 +90,7 @@ func isSet(flags *flag.FlagSet, name string) (set bool) {
 // choose checks the arguments and looks up the program.
 func (s *search) choose(args []string, runs int) error {
 	var names []string
-	for _, p := range worlds.Programs {
+	for _, p := range simsamples.Programs {
 		names = append(names, p.Name)
 	}
 	have := "(have " + strings.Join(names, ", ") + ")"
@@ -107,7 +107,7 @@ func (s *search) choose(args []string, runs int) error {
 		return fmt.Errorf("--runs %d: want at least 1", runs)
 	}
 	var ok bool
-	if s.program, ok = worlds.Find(args[0]); !ok {
+	if s.program, ok = simsamples.Find(args[0]); !ok {
 		return fmt.Errorf("unknown program %q %s", args[0], have)
 	}
 	s.faults = s.program.Faults

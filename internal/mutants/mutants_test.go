@@ -71,7 +71,7 @@ var mutants = []mutant{
 	},
 	{
 		name:    "a retry without idempotence",
-		file:    "internal/worlds/counter.go",
+		file:    "internal/simsamples/counter.go",
 		old:     "if !r.seen[addition] || !r.c.mended {",
 		new:     "{",
 		program: replicas,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
-	"github.com/spindleloop/spindle/internal/worlds"
+	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/transport"
@@ -189,6 +189,6 @@ func impatientConsumer(w *sim.World) {
 
 // replicas is the counter without the bug that was put there on purpose.
 func replicas(w *sim.World) {
-	p, _ := worlds.Find("counter-mended")
+	p, _ := simsamples.Find("counter-mended")
 	p.World(p.Faults)(w)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // style has the colours. Every one is told twice, because not every program that
@@ -116,7 +116,7 @@ func showTime(t time.Duration) string {
 
 // spans finds from when to when something was so: begin and end are the kinds of
 // event between which it is.
-func (d *drawing) spans(begin, end simnet.Kind, each func(m *mark, from, to float64)) {
+func (d *drawing) spans(begin, end simkernel.Kind, each func(m *mark, from, to float64)) {
 	type way struct{ from, to string }
 	open := map[way]*mark{}
 	for i := range d.marks {
@@ -140,7 +140,7 @@ func (d *drawing) spans(begin, end simnet.Kind, each func(m *mark, from, to floa
 // partings shades what is between lanes that do not hear each other: half of it for
 // each direction, beginning at who is not heard.
 func (d *drawing) partings() {
-	d.spans(simnet.Parted, simnet.Healed, func(m *mark, from, to float64) {
+	d.spans(simkernel.Parted, simkernel.Healed, func(m *mark, from, to float64) {
 		a, b := d.lane(m.From), d.lane(m.To)
 		middle := (a + b) / 2
 		d.box(min(a, middle), from, max(a, middle)-min(a, middle), max(to-from, 4), "parted")
@@ -164,14 +164,14 @@ func (d *drawing) hosts() {
 			from = y
 		}
 		for i := range d.marks {
-			if m := &d.marks[i]; m.From == host && (m.Kind == simnet.Crashed || m.Kind == simnet.Booted) {
+			if m := &d.marks[i]; m.From == host && (m.Kind == simkernel.Crashed || m.Kind == simkernel.Booted) {
 				until(m.to)
-				down = m.Kind == simnet.Crashed
+				down = m.Kind == simkernel.Crashed
 			}
 		}
 		until(d.bottom)
 	}
-	d.spans(simnet.Paused, simnet.Resumed, func(m *mark, from, to float64) {
+	d.spans(simkernel.Paused, simkernel.Resumed, func(m *mark, from, to float64) {
 		d.box(d.lane(m.From)-6, from, 12, max(to-from, 4), "paused")
 	})
 }
@@ -180,26 +180,26 @@ func (d *drawing) hosts() {
 func (d *drawing) mark(m *mark) {
 	a, b := d.lane(m.From), d.lane(m.To)
 	switch m.Kind {
-	case simnet.Data, simnet.Datagram:
+	case simkernel.Data, simkernel.Datagram:
 		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", said(m.Event))
-	case simnet.Ended:
+	case simkernel.Ended:
 		d.arrow(m, a, b, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("end of #", m.Conn))
-	case simnet.Reset:
+	case simkernel.Reset:
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", fmt.Sprint("reset of #", m.Conn))
-	case simnet.Connected:
+	case simkernel.Connected:
 		if m.asked { // its answer is left out: what is sent next tells of it
 			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprintf("connect :%d (#%d)", m.Port, m.Conn))
 		} else {
 			d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprintf("connected (#%d)", m.Conn))
 		}
-	case simnet.Refused:
+	case simkernel.Refused:
 		if m.asked {
 			d.arrow(m, b, a, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
 		}
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", "refused")
-	case simnet.Dropped:
+	case simkernel.Dropped:
 		d.dropped(m, a, b)
-	case simnet.Parted, simnet.Healed:
+	case simkernel.Parted, simkernel.Healed:
 		d.parting(m, a, b)
 	default:
 		d.note(m, a)
@@ -247,7 +247,7 @@ func (d *drawing) dropped(m *mark, a, b float64) {
 // parting says in which direction nothing is heard any more, or again.
 func (d *drawing) parting(m *mark, a, b float64) {
 	text, class := "cut off from "+m.To, "bad"
-	if m.Kind == simnet.Healed {
+	if m.Kind == simkernel.Healed {
 		text, class = "heard by "+m.To+" again", "quiet"
 	}
 	if a <= b {
@@ -261,25 +261,25 @@ func (d *drawing) parting(m *mark, a, b float64) {
 func (d *drawing) note(m *mark, x float64) {
 	text, class := m.Kind.String(), "bad"
 	switch m.Kind {
-	case simnet.Crashed:
+	case simkernel.Crashed:
 		d.line(x-6, m.to-6, x+6, m.to+6, "cross", "")
 		d.line(x-6, m.to+6, x+6, m.to-6, "cross", "")
-	case simnet.Booted, simnet.Resumed, simnet.Noted:
+	case simkernel.Booted, simkernel.Resumed, simkernel.Noted:
 		class = "quiet"
 	}
 	switch m.Kind {
-	case simnet.Noted:
+	case simkernel.Noted:
 		text = m.Note
-	case simnet.RateSet:
+	case simkernel.RateSet:
 		text += fmt.Sprintf(" %s (%s)", m.To, m.Note)
-	case simnet.CallFailed, simnet.ClockSet:
+	case simkernel.CallFailed, simkernel.ClockSet:
 		text += fmt.Sprintf(" (%s)", m.Note)
 	}
 	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
 }
 
 // said is what a message says, as far as there is room for it.
-func said(e simnet.Event) string {
+func said(e simkernel.Event) string {
 	if e.Text != "" {
 		return shorten(e.Text, mostSaid)
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // Picture is what is to be drawn.
@@ -24,7 +24,7 @@ type Picture struct {
 	Hosts []string
 
 	// Trace is what has happened.
-	Trace []simnet.Event
+	Trace []simkernel.Event
 
 	// Ending stands at the bottom, marked as a failure: an error's text. ""
 	// for a run that has ended well.
@@ -83,7 +83,7 @@ type drawing struct {
 
 // mark is an event with its place.
 type mark struct {
-	simnet.Event
+	simkernel.Event
 	request  time.Duration // when the Connecting was sent that this answers
 	asked    bool          // it answers one
 	row      int           // among those of the same lanes that come at the same moment
@@ -180,18 +180,18 @@ func (d *drawing) collect() {
 	for _, e := range d.Trace {
 		m := mark{Event: e}
 		switch e.Kind {
-		case simnet.Ended:
+		case simkernel.Ended:
 			if orderly[e.Conn] {
 				continue
 			}
-		case simnet.Connecting:
+		case simkernel.Connecting:
 			asked[pair{e.From, e.To, e.Port}] = e.At
 			continue
-		case simnet.Connected:
+		case simkernel.Connected:
 			m.request, m.asked = take(asked, pair{e.From, e.To, e.Port})
-		case simnet.Refused:
+		case simkernel.Refused:
 			m.request, m.asked = take(asked, pair{e.To, e.From, e.Port})
-		case simnet.Data:
+		case simkernel.Data:
 			if last := len(d.marks) - 1; last >= 0 && d.marks[last].joins(e) {
 				d.marks[last].Size += e.Size
 				d.marks[last].Data += e.Data
@@ -214,13 +214,13 @@ func (d *drawing) orderly() map[int]bool {
 	}
 	ended, orderly := map[side]bool{}, map[int]bool{}
 	for _, e := range d.Trace {
-		if e.Kind == simnet.Ended {
+		if e.Kind == simkernel.Ended {
 			ended[side{e.Conn, e.From}] = true
 			orderly[e.Conn] = ended[side{e.Conn, e.To}]
 		}
 	}
 	for _, e := range d.Trace {
-		if e.Kind == simnet.Reset {
+		if e.Kind == simkernel.Reset {
 			orderly[e.Conn] = false
 		}
 	}
@@ -229,7 +229,7 @@ func (d *drawing) orderly() map[int]bool {
 
 // answered reports whether m is a request that was answered: only the request is
 // drawn.
-func (m *mark) answered() bool { return m.Kind == simnet.Connected && m.asked }
+func (m *mark) answered() bool { return m.Kind == simkernel.Connected && m.asked }
 
 func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 	at, ok := from[key]
@@ -238,8 +238,8 @@ func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 }
 
 // joins tells whether e is the next piece of the same data.
-func (m *mark) joins(e simnet.Event) bool {
-	return m.Kind == simnet.Data && m.Conn == e.Conn && m.From == e.From && m.At == e.At && m.Sent == e.Sent
+func (m *mark) joins(e simkernel.Event) bool {
+	return m.Kind == simkernel.Data && m.Conn == e.Conn && m.From == e.From && m.At == e.At && m.Sent == e.Sent
 }
 
 // lane is where a host's lane is.

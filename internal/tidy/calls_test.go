@@ -28,14 +28,14 @@ var onlyIn = []struct {
 
 // goStatements are the files that may start goroutines.
 var goStatements = []string{
-	"internal/kernel/system.go",  // Workers
-	"loop/run.go",                // finishes a Goexit
-	"loop/watchdog.go",           // the watchdog
-	"sched.go",                   // ends coroutines where no thread is locked
-	"internal/simnet/process.go", // the same
-	"sim/bubble.go",              // a test may end by Goexit in a bubble
-	"sim/parallel.go",            // worlds of several seeds at a time
-	"internal/goid/",             // looks at goroutines of its own, once
+	"internal/kernel/system.go",     // Workers
+	"loop/run.go",                   // finishes a Goexit
+	"loop/watchdog.go",              // the watchdog
+	"sched.go",                      // ends coroutines where no thread is locked
+	"internal/simkernel/process.go", // the same
+	"sim/bubble.go",                 // a test may end by Goexit in a bubble
+	"sim/parallel.go",               // worlds of several seeds at a time
+	"internal/goid/",                // looks at goroutines of its own, once
 	"cmd/",
 	"examples/mixed/main.go",        // shows how
 	"examples/internal/servertest/", // a process that is interrupted

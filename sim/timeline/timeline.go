@@ -13,7 +13,7 @@ import (
 	"io"
 
 	"github.com/spindleloop/spindle/internal/picture"
-	"github.com/spindleloop/spindle/internal/simnet"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -36,9 +36,9 @@ type Picture struct {
 
 // Draw writes the picture as SVG, in light or dark colours, as the viewer prefers.
 func Draw(out io.Writer, p Picture) error {
-	events := make([]simnet.Event, len(p.Trace))
+	events := make([]simkernel.Event, len(p.Trace))
 	for i, e := range p.Trace {
-		events[i] = simnet.Event(e)
+		events[i] = simkernel.Event(e)
 	}
 	return picture.Draw(out, picture.Picture{Title: p.Title, Hosts: p.Hosts, Trace: events, Ending: p.Ending})
 }

@@ -1,0 +1,337 @@
+package simkernel
+
+import (
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+)
+
+// dgram is a datagram socket, of UDP or Unix.
+type dgram struct {
+	socket
+	connected bool
+	peer      *dgram // of a Unix socket
+	shutRead  bool
+	shutWrite bool
+	queue     []*packet // that have come
+	held      int       // bytes of them
+	line      int       // bytes that were sent and have not left
+	cramped   bool      // a writer found no room
+	writers   []*dgram  // of Unix sockets, that found no room here
+}
+
+// packet is a datagram.
+type packet struct {
+	data     []byte
+	from, to kernel.Addr
+	sent     time.Duration
+	sender   *dgram
+	target   *Host
+}
+
+func (d *dgram) w() *World { return d.host.w }
+
+func (d *dgram) readiness() (m mask) {
+	if d.err != 0 {
+		m |= failed
+	}
+	if len(d.queue) > 0 || d.shutRead {
+		m |= in
+	}
+	if d.shutRead {
+		m |= peerShut
+		if d.shutWrite {
+			m |= hungUp
+		}
+	}
+	if d.roomy() {
+		m |= out
+	}
+	return m
+}
+
+// roomy tells whether a datagram may be sent. If not, there will be word.
+func (d *dgram) roomy() bool {
+	if d.peer != nil {
+		if d.peer.crowded() {
+			d.peer.tellWhenRoomy(d)
+			return false
+		}
+		return true
+	}
+	if d.line*2 > int(d.options[kernel.SendBuffer]) {
+		d.cramped = true
+		return false
+	}
+	return true
+}
+
+// mostWaiting is how many datagrams a Unix socket keeps, as in Linux.
+const mostWaiting = 10
+
+func (d *dgram) crowded() bool { return d.family == kernel.Unix && len(d.queue) > mostWaiting }
+
+func (d *dgram) tellWhenRoomy(writer *dgram) {
+	for _, o := range d.writers {
+		if o == writer {
+			return
+		}
+	}
+	d.writers = append(d.writers, writer)
+}
+
+func (d *dgram) recvFrom(b []byte) (n int, from kernel.Addr, truncated bool, err error) {
+	if d.err != 0 {
+		return 0, kernel.Addr{}, false, d.takeError()
+	}
+	if len(d.queue) == 0 {
+		if d.shutRead {
+			return 0, kernel.Addr{}, false, nil
+		}
+		return 0, kernel.Addr{}, false, syscall.EAGAIN
+	}
+	p := d.queue[0]
+	d.queue[0] = nil
+	d.queue = d.queue[1:]
+	d.held -= len(p.data)
+	if len(d.writers) > 0 && !d.crowded() {
+		writers := d.writers
+		d.writers = nil
+		for _, o := range writers {
+			o.file.changed(out)
+		}
+	}
+	n = copy(b, p.data)
+	return n, d.present(p.from), n < len(p.data), nil
+}
+
+func (d *dgram) connect(a kernel.Addr) error {
+	if d.family == kernel.Unix {
+		o, err := d.host.unixDatagram(a.Path)
+		if err != nil {
+			return err
+		}
+		d.peer, d.remote, d.connected = o, a, true
+		return nil
+	}
+	a = wire(a)
+	to, target, source := d.host.route(a.Addr())
+	if to == nil {
+		return syscall.ENETUNREACH
+	}
+	if err := d.bindAny(source); err != nil {
+		return err
+	}
+	if d.local.Addr().IsUnspecified() {
+		d.local = kernel.Addr{AddrPort: netip.AddrPortFrom(source, d.local.Port())}
+	}
+	d.remote = kernel.Addr{AddrPort: netip.AddrPortFrom(target, a.Port())}
+	d.connected = true
+	return nil
+}
+
+// bindAny gives the socket a port if it has none.
+func (d *dgram) bindAny(ip netip.Addr) error {
+	if d.bound {
+		return nil
+	}
+	return d.bind(kernel.Addr{AddrPort: netip.AddrPortFrom(ip, 0)})
+}
+
+func (d *dgram) sendTo(b []byte, to kernel.Addr) (int, error) {
+	switch {
+	case d.err != 0:
+		return 0, d.takeError()
+	case d.shutWrite:
+		return 0, syscall.EPIPE
+	case to == kernel.Addr{} && !d.connected:
+		return 0, syscall.EDESTADDRREQ
+	case to != kernel.Addr{} && to.Family() != d.family:
+		return 0, syscall.EAFNOSUPPORT
+	case d.family == kernel.Unix:
+		return d.sendUnix(b, to)
+	case len(b) > mostDatagram:
+		return 0, syscall.EMSGSIZE
+	}
+	target := d.remote
+	if to != (kernel.Addr{}) {
+		target = wire(to)
+	}
+	if target.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return d.broadcast(b, target)
+	}
+	host, ip, source := d.host.route(target.Addr())
+	if host == nil {
+		return 0, syscall.ENETUNREACH
+	}
+	if err := d.bindAny(unspecified(d.family)); err != nil {
+		return 0, err
+	}
+	return d.dispatch(host, b, kernel.Addr{AddrPort: netip.AddrPortFrom(ip, target.Port())}, source)
+}
+
+func unspecified(f kernel.Family) netip.Addr {
+	if f == kernel.IPv6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+func (d *dgram) broadcast(b []byte, to kernel.Addr) (int, error) {
+	if !d.on(kernel.Broadcast) {
+		return 0, syscall.EACCES
+	}
+	if err := d.bindAny(unspecified(d.family)); err != nil {
+		return 0, err
+	}
+	for _, h := range d.w().hosts {
+		_, target, source := d.host.route(h.addrs[0].Unmap())
+		if !source.IsValid() {
+			continue
+		}
+		if n, err := d.dispatch(h, b, kernel.Addr{AddrPort: netip.AddrPortFrom(target, to.Port())}, source); err != nil {
+			return n, err
+		}
+	}
+	return len(b), nil
+}
+
+// dispatch puts a datagram on the line: it may be lost, come twice, or late.
+func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr) (int, error) {
+	w, link := d.w(), d.w().Link(d.host, host)
+	if link.Rate > 0 {
+		if d.line+len(b) > int(d.options[kernel.SendBuffer]) && d.line > 0 {
+			d.cramped = true
+			return 0, syscall.EAGAIN
+		}
+	}
+	from := d.local
+	if from.Addr().IsUnspecified() {
+		from.AddrPort = netip.AddrPortFrom(source, from.Port())
+	}
+	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sent: w.Now(), sender: d, target: host}
+	left := link.depart(len(b) + datagramHead)
+	if link.Rate > 0 {
+		d.line += len(b)
+		w.at(left, packetLeft, p, 0, 0)
+	}
+	switch {
+	case link.Down:
+		p.dropped("partition")
+		return len(b), nil
+	case link.loses():
+		p.dropped("lost")
+		return len(b), nil
+	}
+	if link.immediate() { // as on a real host: the answer to it is known when the call returns
+		packetArrives(p, 0, 0)
+		return len(b), nil
+	}
+	w.at(left+link.travel()+link.holdUp(), packetArrives, p, 0, 0)
+	if link.doubles() {
+		w.at(left+link.travel()+link.holdUp(), packetArrives, p, 1, 0)
+	}
+	return len(b), nil
+}
+
+// datagramHead is how much room the headers of a datagram take on a slow line.
+const datagramHead = 28
+
+// holdUp is how long a datagram is late, if it is one to be overtaken.
+func (l *Link) holdUp() time.Duration {
+	if !l.chance(l.Reorder, l.w.trouble.Reorder) {
+		return 0
+	}
+	return l.travel() + l.travel()
+}
+
+func packetLeft(on any, _, _ uint64) {
+	p := on.(*packet)
+	d := p.sender
+	d.line -= len(p.data)
+	if d.cramped && d.line*2 <= int(d.options[kernel.SendBuffer]) {
+		d.cramped = false
+		d.file.changed(out)
+	}
+}
+
+func (p *packet) dropped(why string) {
+	w := p.target.w
+	e := traceEvent{kind: Dropped, travel: w.Now() - p.sent, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: why}
+	e.keep(&w.trace, p.data)
+	w.trace.add(w, e)
+}
+
+func packetArrives(on any, again, _ uint64) {
+	p := on.(*packet)
+	h, w := p.target, p.target.w
+	if h.down {
+		p.dropped("host is down")
+		return
+	}
+	s := h.find(kernel.Datagram, p.to, p.from, func(*socket) bool { return true })
+	if s == nil {
+		p.dropped("nobody there")
+		back := w.Link(h, p.sender.host)
+		switch {
+		case !p.sender.connected || back.Down:
+		case back.immediate():
+			unreachable(p, 0, 0)
+		default:
+			w.at(w.Now()+back.travel(), unreachable, p, 0, 0)
+		}
+		return
+	}
+	d := s.file.object.(*dgram)
+	if d.held+len(p.data) > int(d.options[kernel.RecvBuffer]) || d.shutRead {
+		p.dropped("no room")
+		return
+	}
+	note := ""
+	if again != 0 {
+		note = "again"
+	}
+	w.trace.datagram(p, note)
+	d.take(p)
+}
+
+// take puts a datagram where it can be read.
+func (d *dgram) take(p *packet) {
+	d.queue = append(d.queue, p)
+	d.held += len(p.data)
+	d.file.changed(in)
+}
+
+// unreachable is the answer to a datagram for nobody, as ICMP gives it: only
+// sockets that are connected hear of it.
+func unreachable(on any, _, _ uint64) {
+	p := on.(*packet)
+	if d := p.sender; d.file != nil && d.connected && d.remote == p.to {
+		d.err = syscall.ECONNREFUSED
+		d.file.changed(failed | in | out)
+	}
+}
+
+func (d *dgram) shutdown(side kernel.Side) error {
+	if !d.connected {
+		return syscall.ENOTCONN
+	}
+	d.shutRead = d.shutRead || side != kernel.WriteSide
+	d.shutWrite = d.shutWrite || side != kernel.ReadSide
+	d.file.changed(d.readiness())
+	return nil
+}
+
+func (d *dgram) release() {
+	d.unbind()
+	d.file = nil
+	d.queue = nil
+	for _, o := range d.writers {
+		o.file.changed(out)
+	}
+	d.writers = nil
+}
+
+func (d *dgram) reset() {}

@@ -1,0 +1,28 @@
+package simkernel
+
+import (
+	"errors"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+// errLocked is the failure of a switch to the driver from a goroutine that is locked to
+// its thread. The runtime would end the process.
+var errLocked = errors.New("sim: a program cannot wait while its thread is locked (runtime.LockOSThread)")
+
+// unlocked fails if the calling goroutine must not be locked to its thread and is. It
+// unlocks it. A process that drives the world itself may be locked.
+func (p *Process) unlocked() error {
+	if p.yield == nil || *goid.LockWord(goid.Current()) == 0 {
+		return nil
+	}
+	goid.ThreadLock{}.Restore()
+	return errLocked
+}
+
+// mustDriveUnlocked panics if the driver is locked to its thread.
+func mustDriveUnlocked() {
+	if *goid.LockWord(goid.Current()) != 0 {
+		panic("sim: a world cannot be driven on a locked thread (runtime.LockOSThread); its hosts are on goroutines of their own")
+	}
+}

@@ -1,0 +1,258 @@
+package simkernel
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"time"
+)
+
+// Kind is what happened.
+type Kind uint8
+
+// What can be read in a trace.
+const (
+	Connecting Kind = iota + 1
+	Connected
+	Refused
+	Data
+	Ended
+	Reset
+	Datagram
+	Dropped
+	Crashed
+	Booted
+	Paused
+	Resumed
+	Parted
+	Healed
+	CallFailed
+	ClockSet
+	RateSet
+	Noted
+)
+
+var kindNames = [...]string{
+	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
+	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
+	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "is heard again by",
+	CallFailed: "call fails", ClockSet: "has another clock", RateSet: "has another line to", Noted: "notes",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "?"
+}
+
+// Event is a line of a trace.
+type Event struct {
+	At       time.Duration // when it arrived, or happened
+	Sent     time.Duration // when it was sent; At if it was not
+	Kind     Kind
+	From, To string // hosts
+	Conn     int    // which connection; 0 for none
+	Port     int    // for connects and datagrams
+	Size     int    // bytes
+	Data     string // the first of them
+	Text     string // what they say, by SetFormat; "" for what they are
+	Note     string
+}
+
+// traceEvent is an Event as it is kept: the trace of a long run is long.
+type traceEvent struct {
+	at       time.Duration
+	travel   time.Duration // how long it was on its way
+	note     string
+	from, to int32
+	conn     uint32
+	size     int32
+	port     uint16
+	kind     Kind
+	headLen  uint8
+	head     [headBytes]byte
+	long     string // in place of head, if there is more to keep
+}
+
+// headBytes is how much of the bytes sent is kept without an allocation, and
+// keepBytes how much is kept unless KeepData says otherwise.
+const (
+	headBytes = 24
+	keepBytes = 200
+)
+
+// mostEvents is how many events are kept: of a longer run, the last ones.
+const mostEvents = 1 << 18
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// Trace is what has happened. Two runs with one seed have the same hash, which
+// covers everything, also the order of running and what is no longer kept.
+type Trace struct {
+	events []traceEvent
+	first  int // where the oldest is, once it is full
+	count  uint64
+	hash   uint64
+	off    bool
+	keep   int // bytes of each message
+	format func(Event) string
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (t *Trace) mix(values ...uint64) {
+	for _, v := range values {
+		t.hash = (t.hash ^ v) * fnvPrime
+	}
+}
+
+func (t *Trace) add(w *World, e traceEvent) {
+	e.at = w.Now()
+	t.count++
+	t.mix(uint64(e.at), uint64(e.kind)<<56|uint64(uint16(e.from))<<40|uint64(uint16(e.to))<<24|uint64(e.port), uint64(e.conn)<<32|uint64(uint32(e.size)))
+	switch {
+	case t.off:
+	case len(t.events) < mostEvents:
+		t.events = append(t.events, e)
+	default:
+		t.events[t.first] = e
+		t.first = (t.first + 1) % mostEvents
+	}
+}
+
+// data takes note of the next n bytes that arrive on a flow.
+func (t *Trace) data(f *flow, n uint64, travel time.Duration) {
+	e := traceEvent{kind: Data, travel: travel, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n)}
+	e.keep(t, f.buf.peek(f.arrived-f.read, n))
+	t.add(f.w, e)
+}
+
+func (t *Trace) datagram(p *packet, note string) {
+	e := traceEvent{kind: Datagram, travel: p.target.w.Now() - p.sent, from: p.sender.host.id, to: p.target.id, port: p.to.Port(), size: int32(len(p.data)), note: note}
+	e.keep(t, p.data)
+	t.add(p.target.w, e)
+}
+
+// keep takes the first of some bytes along, and all of them into the hash.
+func (e *traceEvent) keep(t *Trace, b []byte) {
+	t.mix(uint64(crc32.Checksum(b, castagnoli)))
+	b = b[:min(len(b), t.keep)]
+	switch {
+	case t.off:
+	case len(b) > headBytes:
+		e.long = string(b)
+	default:
+		e.headLen = uint8(copy(e.head[:], b))
+	}
+}
+
+// data is what is kept of a message.
+func (e *traceEvent) data() string {
+	if e.long != "" {
+		return e.long
+	}
+	return string(e.head[:e.headLen])
+}
+
+// since is how long ago a moment was that went through an event as a word.
+func (w *World) since(moment uint64) time.Duration { return w.Now() - time.Duration(moment) }
+
+// moment is now, as a word.
+func (w *World) moment() uint64 { return uint64(w.Now()) }
+
+// Note puts a line into the trace.
+func (w *World) Note(h *Host, text string) {
+	e := traceEvent{kind: Noted, from: -1, to: -1, note: text}
+	if h != nil {
+		e.from, e.to = h.id, h.id
+	}
+	sum := crc32.Checksum([]byte(text), castagnoli)
+	w.trace.mix(uint64(sum))
+	if j := w.journal; j != nil {
+		j.add(w, h, w.current.Load(), deed{w.Now(), notes, e.from, len(text), sum})
+	}
+	w.trace.add(w, e)
+}
+
+// KeepData sets how many bytes of each message are kept from now on.
+func (w *World) KeepData(n int) { w.trace.keep = max(n, 0) }
+
+// SetFormat sets the function that says what is in a message.
+func (w *World) SetFormat(format func(Event) string) { w.trace.format = format }
+
+// KeepTrace says whether events are kept; the hash always is.
+func (w *World) KeepTrace(on bool) { w.trace.off = !on }
+
+// Hash stands for everything that has happened.
+func (w *World) Hash() uint64 { return w.trace.hash }
+
+// Events is how many events there were.
+func (w *World) Events() uint64 { return w.trace.count }
+
+// Trace is what has happened, as far as it was kept.
+func (w *World) Trace() []Event {
+	t := &w.trace
+	events := make([]Event, 0, len(t.events))
+	for i := range t.events {
+		e := &t.events[(t.first+i)%len(t.events)]
+		event := Event{
+			At: e.at, Sent: e.at - e.travel, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
+			Conn: int(e.conn), Port: int(e.port), Size: int(e.size),
+			Data: e.data(), Note: e.note,
+		}
+		if t.format != nil && event.Size > 0 {
+			event.Text = t.format(event)
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+func (w *World) hostName(id int32) string {
+	if id < 0 {
+		return ""
+	}
+	return w.hosts[id].name
+}
+
+func (e Event) String() string {
+	var b strings.Builder
+	e.write(&b)
+	return b.String()
+}
+
+func (e Event) write(b io.Writer) {
+	fmt.Fprintf(b, "%12v  %s %s", e.At, e.From, e.Kind)
+	switch {
+	case e.Kind == Data:
+		fmt.Fprintf(b, " to %s %d bytes", e.To, e.Size)
+	case e.From != e.To || e.Kind < Crashed:
+		fmt.Fprintf(b, " %s", e.To)
+	}
+	if e.Port != 0 {
+		fmt.Fprintf(b, ":%d", e.Port)
+	}
+	if e.Conn != 0 {
+		fmt.Fprintf(b, " #%d", e.Conn)
+	}
+	if e.Kind != Data && e.Size != 0 {
+		fmt.Fprintf(b, ", %d bytes", e.Size)
+	}
+	switch {
+	case e.Text != "":
+		fmt.Fprintf(b, " [%s]", strings.ReplaceAll(e.Text, "\n", " "))
+	case e.Data != "":
+		fmt.Fprintf(b, " %q", e.Data)
+		if e.Size > len(e.Data) {
+			io.WriteString(b, "…")
+		}
+	}
+	if e.Note != "" {
+		fmt.Fprintf(b, " (%s)", e.Note)
+	}
+}

@@ -1,0 +1,198 @@
+package simkernel
+
+import (
+	"syscall"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+)
+
+// unixPath is a name in the form in which it is shown.
+func unixPath(path string) string {
+	if path[0] == 0 {
+		return "@" + path[1:]
+	}
+	return path
+}
+
+// mostPath is how long a name may be.
+const mostPath = 107
+
+func (h *Host) bindUnix(o socketObject, path string) error {
+	path = unixPath(path)
+	if len(path) > mostPath {
+		return syscall.EINVAL
+	}
+	if h.unix[path] != nil {
+		return syscall.EADDRINUSE
+	}
+	s := o.base()
+	h.unix[path] = o
+	s.local, s.bound = kernel.Addr{Path: path}, true
+	return nil
+}
+
+// unbindUnix takes the name away. A real path would stay until it is removed, but
+// that is done by a call for files, and there are none here.
+func (h *Host) unbindUnix(s *socket) { delete(h.unix, s.local.Path) }
+
+// unixSocket is who is bound to a name.
+func (h *Host) unixSocket(path string, kind kernel.Type) (socketObject, error) {
+	path = unixPath(path)
+	o := h.unix[path]
+	switch {
+	case o == nil && path[0] != '@':
+		return nil, syscall.ENOENT
+	case o == nil:
+		return nil, syscall.ECONNREFUSED
+	case o.base().kind != kind:
+		return nil, syscall.EPROTOTYPE
+	}
+	return o, nil
+}
+
+func (h *Host) unixDatagram(path string) (*dgram, error) {
+	o, err := h.unixSocket(path, kernel.Datagram)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*dgram), nil
+}
+
+func (c *conn) connectUnix(path string) error {
+	o, err := c.host.unixSocket(path, kernel.Stream)
+	if err != nil {
+		return err
+	}
+	gate := o.(*conn)
+	switch {
+	case gate.state != listening:
+		return syscall.ECONNREFUSED
+	case gate.full():
+		return syscall.EAGAIN
+	}
+	server := gate.hatch(c, gate.local)
+	c.state, c.remote = connected, gate.local
+	join(c, server, nil, nil)
+	c.w().trace.add(c.w(), traceEvent{kind: Connected, from: c.host.id, to: c.host.id, conn: c.id, note: gate.local.Path})
+	gate.queue = append(gate.queue, server)
+	gate.changed(in)
+	return nil
+}
+
+func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
+	peer := d.peer
+	if to != (kernel.Addr{}) {
+		var err error
+		if peer, err = d.host.unixDatagram(to.Path); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case peer.file == nil:
+		return 0, syscall.ECONNREFUSED
+	case len(b) > int(d.options[kernel.SendBuffer]):
+		return 0, syscall.EMSGSIZE
+	case peer.crowded():
+		peer.tellWhenRoomy(d)
+		return 0, syscall.EAGAIN
+	}
+	p := &packet{data: append([]byte(nil), b...), from: d.local, sent: d.w().Now(), sender: d, target: d.host}
+	d.w().trace.datagram(p, "")
+	peer.take(p)
+	return len(b), nil
+}
+
+// SocketPair is two connected Unix stream sockets.
+func (p *Process) SocketPair() (a, b int, err error) {
+	if p.files.open+2 > p.files.limit {
+		return -1, -1, syscall.EMFILE
+	}
+	x := p.newSocket(kernel.Unix, kernel.Stream).(*conn)
+	y := p.newSocket(kernel.Unix, kernel.Stream).(*conn)
+	x.state, y.state = connected, connected
+	join(x, y, nil, nil)
+	return x.file.fd, y.file.fd, nil
+}
+
+// Pipe is the two ends of a pipe.
+func (p *Process) Pipe() (r, w int, err error) {
+	if p.files.open+2 > p.files.limit {
+		return -1, -1, syscall.EMFILE
+	}
+	p.w.conns++
+	f := &flow{w: p.w, id: p.w.conns, room: streamBuffer}
+	reader, writer := &pipeEnd{p: p, flow: f}, &pipeEnd{p: p, flow: f, writes: true}
+	reader.other, writer.other = writer, reader
+	f.from, f.to = writer, reader
+	reader.file, writer.file = p.open(reader), p.open(writer)
+	return reader.file.fd, writer.file.fd, nil
+}
+
+// pipeEnd is an end of a pipe.
+type pipeEnd struct {
+	p      *Process
+	file   *file
+	flow   *flow
+	other  *pipeEnd
+	writes bool
+}
+
+func (e *pipeEnd) changed(m mask)        { e.file.changed(m) }
+func (e *pipeEnd) gone() bool            { return e.file == nil }
+func (e *pipeEnd) lost() bool            { return false }
+func (e *pipeEnd) arrivedAtNobody(*flow) {}
+func (e *pipeEnd) gaveUp(syscall.Errno)  {}
+func (e *pipeEnd) hostID() int32         { return e.p.host.id }
+func (e *pipeEnd) reset()                {}
+
+func (e *pipeEnd) readiness() (m mask) {
+	if e.writes {
+		if e.other.gone() {
+			return out | failed
+		}
+		if e.flow.writable() {
+			return out
+		}
+		e.flow.cramped = true
+		return 0
+	}
+	if e.flow.arrived > e.flow.read {
+		m |= in
+	}
+	if e.other.gone() {
+		m |= hungUp
+	}
+	return m
+}
+
+func (e *pipeEnd) recv(b []byte) (int, error) {
+	switch {
+	case e.writes:
+		return 0, syscall.EBADF
+	case e.flow.arrived > e.flow.read:
+		return e.flow.take(b), nil
+	case e.other.gone() || len(b) == 0:
+		return 0, nil
+	}
+	return 0, syscall.EAGAIN
+}
+
+func (e *pipeEnd) send(b []byte) (int, error) {
+	switch {
+	case !e.writes:
+		return 0, syscall.EBADF
+	case e.other.gone():
+		return 0, syscall.EPIPE
+	}
+	n := e.flow.put(b)
+	if n == 0 && len(b) > 0 {
+		return 0, syscall.EAGAIN
+	}
+	e.flow.push()
+	return n, nil
+}
+
+func (e *pipeEnd) release() {
+	e.file = nil
+	e.other.changed(in | out | hungUp | failed)
+}
