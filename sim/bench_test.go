@@ -91,7 +91,7 @@ func Test50000Clients(t *testing.T) {
 			left, over := each, spindle.NewFuture[int](ctx)
 			for range each {
 				p := tallyClient{count, &left, func() { over.Resolve(0) }}
-				transport.Connect(context.Background(), spindle.LoopOf(ctx), "tcp", "server:7", p, transport.ConnectOptions{}, func(err error) { over.Reject(err) })
+				transport.Connect(context.Background(), spindle.LoopOf(ctx), "tcp", "server:7", transport.ConnectOptions{Protocol: p, OnError: func(err error) { over.Reject(err) }})
 			}
 			_, err := over.Await(ctx)
 			return err

@@ -86,7 +86,7 @@ func ask(ctx context.Context, address string, messages ...string) error {
 			answer.Resolve(struct{}{})
 		}
 	}
-	transport.Connect(context.Background(), spindle.LoopOf(ctx), "tcp", address, &asker{messages: messages, done: done}, transport.ConnectOptions{}, done)
+	transport.Connect(context.Background(), spindle.LoopOf(ctx), "tcp", address, transport.ConnectOptions{Protocol: &asker{messages: messages, done: done}, OnError: done})
 	_, err := answer.Await(ctx)
 	return err
 }

@@ -185,7 +185,7 @@ func TestUnixSocketsAreTheHosts(t *testing.T) {
 			}
 			answer.Resolve(0)
 		}
-		transport.Connect(context.Background(), spindle.LoopOf(ctx), "unix", "/run/echo", &asker{messages: []string{"hello"}, done: done}, transport.ConnectOptions{}, done)
+		transport.Connect(context.Background(), spindle.LoopOf(ctx), "unix", "/run/echo", transport.ConnectOptions{Protocol: &asker{messages: []string{"hello"}, done: done}, OnError: done})
 		_, err := answer.Await(ctx)
 		return err
 	}

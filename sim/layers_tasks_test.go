@@ -243,8 +243,7 @@ func TestExploreConnectionStorms(t *testing.T) {
 				r := draws(ctx)
 				for range connects {
 					inner, cancel := context.WithCancel(ctx)
-					transport.Connect(inner, spindle.LoopOf(ctx), "tcp", "server:7", &once{r: r, open: &open, fault: &fault},
-						transport.ConnectOptions{Timeout: 2 * time.Second}, func(error) {})
+					transport.Connect(inner, spindle.LoopOf(ctx), "tcp", "server:7", transport.ConnectOptions{Protocol: &once{r: r, open: &open, fault: &fault}, Timeout: 2 * time.Second, OnError: func(error) {}})
 					if r.IntN(4) == 0 {
 						cancel()
 					}

@@ -56,7 +56,7 @@ func secrets(t *testing.T) func(w *sim.World) {
 				return err
 			}
 			return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
-				s := stream.TLSServer(c, serverConfig)
+				s := stream.TLS{Config: serverConfig}.Server(c)
 				defer s.Close()
 				io.Copy(s, s)
 				return nil
@@ -66,7 +66,7 @@ func secrets(t *testing.T) func(w *sim.World) {
 			w.Host(fmt.Sprint("client", i)).Go(func(ctx context.Context) error {
 				for {
 					err := spindle.FailAfter(ctx, 5*time.Second, func(ctx context.Context) error {
-						c, err := stream.DialTLS(ctx, "tcp", "server:443", clientConfig)
+						c, err := stream.TLS{Config: clientConfig}.Dial(ctx, "tcp", "server:443")
 						if err != nil {
 							return err
 						}
@@ -117,7 +117,8 @@ func TestTLSNeedsItsOwnAuthorities(t *testing.T) {
 			return err
 		}
 		defer ln.Close()
-		if _, err = stream.DialTLS(ctx, "tcp", "localhost:443", nil); !errors.Is(err, errors.ErrUnsupported) {
+		_, err = stream.TLS{}.Dial(ctx, "tcp", "localhost:443")
+		if !errors.Is(err, errors.ErrUnsupported) {
 			t.Error(err)
 		}
 		return nil

@@ -65,13 +65,12 @@ func secretEcho(w *sim.World, after time.Duration) {
 			over := spindle.NewFuture[error](ctx)
 			text := fmt.Sprintf("%030000d", i)
 			transport.Connect(ctx, spindle.LoopOf(ctx), "tcp", "server:443",
-				&secretly{say: text, want: len(text), over: func(got int, err error) {
+				transport.ConnectOptions{Protocol: &secretly{say: text, want: len(text), over: func(got int, err error) {
 					if got != len(text) {
 						err = fmt.Errorf("%d bytes, %w", got, errors.Join(err, errWrong))
 					}
 					over.Resolve(err)
-				}},
-				transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { over.Resolve(err) })
+				}}, TLS: tlstest.Identity().Client, OnError: func(err error) { over.Resolve(err) }})
 			if i == 4 {
 				return spindle.Sleep(ctx, after)
 			}

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/transporttest"
 	"github.com/spindleloop/spindle/sim"
-	"github.com/spindleloop/spindle/transport/transporttest"
 )
 
 // TestTransportsOnASimulatedKernel holds package transport to its promises here as

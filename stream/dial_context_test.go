@@ -107,7 +107,7 @@ func TestDialerContextEnds(t *testing.T) {
 func TestDialerContextForNetHTTP(t *testing.T) {
 	onReal(t, func(t *testing.T, ctx context.Context) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })}
-		plain, secured := listen(t, ctx, "tcp"), must(stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", tlstest.Identity().Server))
+		plain, secured := listen(t, ctx, "tcp"), must(listenTLS(ctx, tlstest.Identity().Server))
 		served := make(chan error, 2)
 		for _, ln := range []net.Listener{plain, secured} {
 			go func() { served <- server.Serve(ln) }()

@@ -14,8 +14,12 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TLS configures how to secure connections. TLSServer, TLSClient, DialTLS, ListenTLS
-// and TLSHandler use a TLS with only Config set.
+// TLS secures connections. It is the configuration of either side; a program has one
+// for each *tls.Config.
+//
+//	secure := stream.TLS{Config: config}
+//	err := stream.Serve(ctx, ln, secure.Handler(handler)) // a server
+//	c, err := secure.Dial(ctx, "tcp", "example.com:443") // a client
 type TLS struct {
 	// Config is the configuration for crypto/tls. All connections share it without
 	// copying, so it must not be modified, except as crypto/tls allows. Its
@@ -62,23 +66,17 @@ type TLSConn struct {
 
 var _ net.Conn = (*TLSConn)(nil)
 
-// TLSServer returns the server side of a TLS connection over c. It does not perform
-// the handshake yet. The caller must not use c itself any more.
-func TLSServer(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config}.Server(c) }
-
-// TLSClient returns the client side of a TLS connection over c. Config must set
-// ServerName or InsecureSkipVerify. TLSClient does not perform the handshake yet.
-// The caller must not use c itself any more.
-func TLSClient(c *Conn, config *tls.Config) *TLSConn { return TLS{Config: config}.Client(c) }
-
-// Server is TLSServer, configured by o.
+// Server returns the server side of a TLS connection over c. It does not perform the
+// handshake yet. The caller must not use c itself any more.
 func (o TLS) Server(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Server)
 	t.handshake.refuse = tlsio.CheckSimulated(c.registry().K, o.Config, false)
 	return t
 }
 
-// Client is TLSClient, configured by o.
+// Client returns the client side of a TLS connection over c. Config must set ServerName
+// or InsecureSkipVerify. Client does not perform the handshake yet. The caller must not
+// use c itself any more.
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
 	t.handshake.refuse = cmp.Or(tlsio.CheckRenegotiation(o.Config), tlsio.CheckSimulated(c.registry().K, o.Config, true))

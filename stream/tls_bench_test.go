@@ -37,7 +37,7 @@ var echoServers = map[string]func(config *tls.Config){
 				return err
 			}
 			fmt.Println(ln.Addr())
-			return stream.Serve(ctx, ln, stream.TLSHandler(config, func(ctx context.Context, c *stream.TLSConn) error {
+			return stream.Serve(ctx, ln, stream.TLS{Config: config}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 				for {
 					p, err := c.ReadBorrow()
 					if err != nil {

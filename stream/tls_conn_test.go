@@ -27,7 +27,7 @@ func TestTLSBytesBeforeHalfAnAlert(t *testing.T) {
 		}
 		defer raw.Close()
 		peer := tlstest.NewPeer(raw, tls.Client, renegotiable(tlstest.Identity().Client))
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
@@ -128,7 +128,7 @@ func TestTLSBorrowedBytesAreWrittenAfterTheHandshake(t *testing.T) {
 		defer feed.Close()
 		defer other.Close()
 		feed.Write([]byte("lent"))
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		defer c.Close()
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-func ExampleTLSHandler() {
+func ExampleTLS_Handler() {
 	// A certificate made for this example; tls.LoadX509KeyPair reads yours.
 	certificate, roots := tlstest.Identity().Server.Certificates[0], tlstest.Identity().Client.RootCAs
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
@@ -22,13 +22,13 @@ func ExampleTLSHandler() {
 			return err
 		}
 		secure := &tls.Config{Certificates: []tls.Certificate{certificate}}
-		echo := stream.TLSHandler(secure, func(ctx context.Context, c *stream.TLSConn) error {
+		echo := stream.TLS{Config: secure}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 			_, err := io.Copy(c, c)
 			return err
 		})
 		spindle.Background(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, echo) })
 
-		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), &tls.Config{RootCAs: roots})
+		c, err := stream.TLS{Config: &tls.Config{RootCAs: roots}}.Dial(ctx, "tcp", ln.Addr().String())
 		if err != nil {
 			return err
 		}

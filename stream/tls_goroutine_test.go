@@ -20,13 +20,13 @@ import (
 
 // serveTLS runs a loop beside the test, with a listener for secured connections. It
 // returns the context of the loop's task.
-func serveTLS(t *testing.T, config *tls.Config) (ctx context.Context, ln *stream.TLSListener) {
+func serveTLS(t *testing.T, config *tls.Config) (ctx context.Context, ln net.Listener) {
 	t.Helper()
 	ended, ready := make(chan error, 1), make(chan struct{})
 	outer, cancel := context.WithCancel(context.Background())
 	go func() {
 		ended <- spindle.Run(outer, func(inner context.Context) (err error) {
-			if ln, err = stream.ListenTLS(inner, "tcp", "127.0.0.1:0", config); err != nil {
+			if ln, err = listenTLS(inner, config); err != nil {
 				return err
 			}
 			ctx = inner
@@ -46,6 +46,15 @@ func serveTLS(t *testing.T, config *tls.Config) (ctx context.Context, ln *stream
 	return ctx, ln
 }
 
+// listenTLS returns a listener for secured connections.
+func listenTLS(ctx context.Context, config *tls.Config) (net.Listener, error) {
+	ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return stream.TLS{Config: config}.Listener(ln), nil
+}
+
 // TestTLSConnFromGoroutines runs the standard library's tests for a net.Conn. All of
 // them pass, while crypto/tls itself fails those that continue after a timeout,
 // because its session does not survive a timeout of Write. The handshake must be
@@ -61,7 +70,7 @@ func TestTLSConnFromGoroutines(t *testing.T) {
 			}
 			shaken <- err
 		}()
-		c1, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), tlstest.Identity().Client)
+		c1, err = stream.TLS{Config: tlstest.Identity().Client}.Dial(ctx, "tcp", ln.Addr().String())
 		if err == nil {
 			err = <-shaken
 		}
@@ -99,7 +108,7 @@ func TestTLSServesNetHTTP(t *testing.T) {
 }
 
 // TestTLSListenerUnderNetHTTP: a net/http server recognizes a secured connection
-// only if it is a *tls.Conn. A TLSListener with a configuration that offers HTTP/2
+// only if it is a *tls.Conn. A TLS.Listener with a configuration that offers HTTP/2
 // therefore serves HTTP/1.1; HTTP/2 needs ServeTLS with a plain Listener.
 func TestTLSListenerUnderNetHTTP(t *testing.T) {
 	config := tlstest.Identity().Server.Clone()
@@ -113,11 +122,11 @@ func TestTLSListenerUnderNetHTTP(t *testing.T) {
 		serve  func(*http.Server, net.Listener) error
 		proto  string
 	}{
-		"TLSListener": {
-			func() (net.Listener, error) { return stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", config) },
+		"TLS.Listener": {
+			func() (net.Listener, error) { return listenTLS(ctx, config) },
 			(*http.Server).Serve, "HTTP/1.1"},
-		"TLSListener with GetConfigForClient": {
-			func() (net.Listener, error) { return stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", config2) },
+		"TLS.Listener with GetConfigForClient": {
+			func() (net.Listener, error) { return listenTLS(ctx, config2) },
 			(*http.Server).Serve, "HTTP/1.1"},
 		"ServeTLS": {
 			func() (net.Listener, error) { return stream.Listen(ctx, "tcp", "127.0.0.1:0") },

@@ -189,7 +189,7 @@ func loadRoots(ctx context.Context) error {
 }
 
 // StartTLS performs the handshake of t in the middle of a conversation. The
-// connection t comes from TLSServer or TLSClient, over a Conn that was in use until
+// connection t comes from TLS.Server or TLS.Client, over a Conn that was in use until
 // now. Ahead is the buffered reader of that conversation, such as a *bufio.Reader:
 // the bytes it holds are the beginning of the handshake. Nil means that there is no
 // such reader.

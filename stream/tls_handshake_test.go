@@ -49,7 +49,7 @@ func TestTLSCancelledHandshakeEndsTheConnection(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			var first *spindle.Scope
 			n.Go(func(ctx context.Context) error {
@@ -93,7 +93,7 @@ func TestTLSHandshakeContextOutsideTasks(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				c := stream.TLSServer(plain, tlstest.Identity().Server)
+				c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 				n.Go(func(ctx context.Context) error {
 					defer raw.Close()
 					err := in(ctx, func() error { return c.HandshakeContext(given) })
@@ -130,21 +130,22 @@ func TestTLSALPN(t *testing.T) {
 
 // withTLSPair runs fn with a TLSConn at each end.
 func withTLSPair(ctx context.Context, server, client *tls.Config, fn func(ctx context.Context, s, c *stream.TLSConn) error) error {
-	ln, err := stream.ListenTLS(ctx, "tcp", "127.0.0.1:0", server)
+	ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer ln.Close()
 	pair, err := spindle.Gather(ctx,
 		func(ctx context.Context) (*stream.TLSConn, error) {
-			s, err := ln.AcceptTLS()
+			plain, err := ln.AcceptConn()
 			if err != nil {
 				return nil, err
 			}
+			s := stream.TLS{Config: server}.Server(plain)
 			return s, s.Handshake()
 		},
 		func(ctx context.Context) (*stream.TLSConn, error) {
-			return stream.DialTLS(ctx, "tcp", ln.Addr().String(), client)
+			return stream.TLS{Config: client}.Dial(ctx, "tcp", ln.Addr().String())
 		})
 	if err != nil {
 		return err
@@ -188,14 +189,14 @@ func TestTLSWrongCertificate(t *testing.T) {
 		var reported error
 		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { reported = err; return nil }}
 		spindle.Background(ctx).Go(func(ctx context.Context) error {
-			return serving.Serve(ctx, ln, stream.TLSHandler(tlstest.Identity().Server, func(ctx context.Context, c *stream.TLSConn) error {
+			return serving.Serve(ctx, ln, stream.TLS{Config: tlstest.Identity().Server}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 				_, err := io.Copy(c, c)
 				return err
 			}))
 		})
 		// Neither another authority nor the system's pool trusts the certificate.
 		for _, config := range []*tls.Config{{RootCAs: tlstest.NewAuthority().Pool()}, {}, nil} {
-			_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
+			_, err = stream.TLS{Config: config}.Dial(ctx, "tcp", ln.Addr().String())
 			var verification *tls.CertificateVerificationError
 			var unknown x509.UnknownAuthorityError
 			if !errors.As(err, &verification) || !errors.As(err, &unknown) {
@@ -213,7 +214,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 		}
 		wrong := tlstest.Identity().Client.Clone()
 		wrong.ServerName = "other.test"
-		_, err = stream.DialTLS(ctx, "tcp", ln.Addr().String(), wrong)
+		_, err = stream.TLS{Config: wrong}.Dial(ctx, "tcp", ln.Addr().String())
 		var name x509.HostnameError
 		if !errors.As(err, &name) || name.Host != "other.test" {
 			t.Errorf("a wrong name: %v", err)
@@ -240,7 +241,7 @@ func TestTLSStartTLS(t *testing.T) {
 		if line != "STARTTLS\r\n" || lines.Buffered() == 0 {
 			t.Errorf("read %q, and %d bytes ahead: %v", line, lines.Buffered(), err)
 		}
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		defer c.Close()
 		if err := stream.StartTLS(ctx, c, lines); err != nil {
 			return err

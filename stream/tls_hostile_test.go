@@ -247,7 +247,7 @@ func TestTLSRenegotiationIsRefusedByTheServer(t *testing.T) {
 		}
 		defer raw.Close()
 		peer := tlstest.NewPeer(raw, tls.Client, renegotiable(tlstest.Identity().Client))
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
@@ -265,7 +265,7 @@ func TestTLSRenegotiationIsRefusedByTheClient(t *testing.T) {
 		}
 		defer raw.Close()
 		peer := tlstest.NewPeer(raw, tls.Server, renegotiable(tlstest.Identity().Server))
-		c := stream.TLSClient(plain, tlstest.Identity().Client)
+		c := stream.TLS{Config: tlstest.Identity().Client}.Client(plain)
 		defer c.Close()
 		if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 			return err
@@ -305,7 +305,7 @@ func TestTLSClientWithRenegotiationFails(t *testing.T) {
 		defer raw.Close()
 		config := tlstest.Identity().Client.Clone()
 		config.Renegotiation = tls.RenegotiateOnceAsClient
-		c := stream.TLSClient(plain, config)
+		c := stream.TLS{Config: config}.Client(plain)
 		defer c.Close()
 		if err := c.Handshake(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%v", err)

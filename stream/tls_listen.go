@@ -7,17 +7,11 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/tlsio"
-	"github.com/spindleloop/spindle/loop"
 )
 
-// DialTLS connects, as Dial does, and performs the handshake. If config has no
-// ServerName, the host of the address is used. A nil config is an empty one. The
+// Dial connects, as the function Dial does, and performs the handshake. If Config has
+// no ServerName, the host of the address is used. A nil Config is an empty one. The
 // context comes from a task.
-func DialTLS(ctx context.Context, network, address string, config *tls.Config) (*TLSConn, error) {
-	return TLS{Config: config}.Dial(ctx, network, address)
-}
-
-// Dial is DialTLS, configured by o.
 func (o TLS) Dial(ctx context.Context, network, address string) (*TLSConn, error) {
 	c, err := o.Dialer.Dial(ctx, network, address)
 	if err != nil {
@@ -42,20 +36,15 @@ func (o TLS) DialContext(ctx context.Context, network, address string) (net.Conn
 	return t, nil
 }
 
-// TLSHandler returns a handler for Serve that performs the handshake and calls
+// Handler returns a handler for Serve that performs the handshake and calls
 // handler with the secured connection. The handshake runs in the connection's task,
 // so a slow or failed one affects only that connection. The connection is closed
 // when handler returns.
 //
-//	stream.Serve(ctx, ln, stream.TLSHandler(config, func(ctx context.Context, c *stream.TLSConn) error {
+//	stream.Serve(ctx, ln, secure.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 //		_, err := io.Copy(c, c)
 //		return err
 //	}))
-func TLSHandler(config *tls.Config, handler func(ctx context.Context, c *TLSConn) error) func(ctx context.Context, c *Conn) error {
-	return TLS{Config: config}.Handler(handler)
-}
-
-// Handler is TLSHandler, configured by o.
 func (o TLS) Handler(handler func(ctx context.Context, c *TLSConn) error) func(ctx context.Context, c *Conn) error {
 	return func(ctx context.Context, c *Conn) error {
 		t, err := o.accept(ctx, c)
@@ -77,33 +66,29 @@ func (o *TLS) accept(ctx context.Context, c *Conn) (*TLSConn, error) {
 	return t, nil
 }
 
-// TLSListener accepts secured connections, for code that takes a net.Listener. To
-// Serve them, use a Listener and TLSHandler.
+// Listener returns a net.Listener that secures the connections of ln, for code that
+// takes one. To Serve them, use ln and Handler. Accept returns *TLSConns. It does not
+// wait for the handshake, which the connection's first use performs.
 //
-// A net/http server speaks HTTP/2 only on a *tls.Conn. For HTTP/2, pass a Listener
-// to http.Server.ServeTLS; on a TLSListener it speaks HTTP/1.1.
-type TLSListener struct {
-	ln      *Listener
-	config  TLS // as given, for AcceptTLS
-	noHTTP2 TLS // without HTTP/2, for Accept
+// The connections do not offer "h2", because servers that take any net.Conn would not
+// speak it: a net/http server speaks HTTP/2 only on a *tls.Conn. For HTTP/2, pass ln
+// to http.Server.ServeTLS.
+func (o TLS) Listener(ln *Listener) net.Listener {
+	o.Config = withoutHTTP2(o.Config)
+	return &tlsListener{ln, o}
 }
 
-var _ net.Listener = (*TLSListener)(nil)
+type tlsListener struct {
+	*Listener
+	tls TLS
+}
 
-// ListenTLS is Listen for secured connections. Config must have a certificate.
-func ListenTLS(ctx context.Context, network, address string, config *tls.Config) (*TLSListener, error) {
-	ln, err := Listen(ctx, network, address)
+func (ln *tlsListener) Accept() (net.Conn, error) {
+	c, err := ln.AcceptConn()
 	if err != nil {
 		return nil, err
 	}
-	return TLS{Config: config}.Listener(ln), nil
-}
-
-// Listener returns a TLSListener that secures the connections of ln.
-func (o TLS) Listener(ln *Listener) *TLSListener {
-	plain := o
-	plain.Config = withoutHTTP2(o.Config)
-	return &TLSListener{ln, o, plain}
+	return ln.tls.Server(c), nil
 }
 
 // http2 is the protocol name of HTTP/2 in tls.Config.NextProtos.
@@ -125,34 +110,3 @@ func withoutHTTP2(config *tls.Config) *tls.Config {
 	}
 	return plain
 }
-
-// Accept waits for a connection and returns it as a *TLSConn. It does not wait for
-// the handshake, which the connection's first use performs. The connection does not
-// offer "h2", because servers that take any net.Conn from a net.Listener, such as
-// net/http's, would not speak it.
-func (ln *TLSListener) Accept() (net.Conn, error) {
-	c, err := ln.ln.AcceptConn()
-	if err != nil {
-		return nil, err
-	}
-	return ln.noHTTP2.Server(c), nil
-}
-
-// AcceptTLS is Accept with a concrete result type. The connection offers all
-// protocols of the configuration, including "h2".
-func (ln *TLSListener) AcceptTLS() (*TLSConn, error) {
-	c, err := ln.ln.AcceptConn()
-	if err != nil {
-		return nil, err
-	}
-	return ln.config.Server(c), nil
-}
-
-// Addr returns the address the listener is bound to.
-func (ln *TLSListener) Addr() net.Addr { return ln.ln.Addr() }
-
-// Close closes the underlying Listener.
-func (ln *TLSListener) Close() error { return ln.ln.Close() }
-
-// Loop returns the listener's loop.
-func (ln *TLSListener) Loop() *loop.Loop { return ln.ln.Loop() }

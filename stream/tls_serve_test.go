@@ -45,7 +45,7 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 
 // echoTLS sends data and checks the echo while it sends.
 func echoTLS(ctx context.Context, address string, data []byte) error {
-	c, err := stream.DialTLS(ctx, "tcp", address, tlstest.Identity().Client)
+	c, err := stream.TLS{Config: tlstest.Identity().Client}.Dial(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -148,9 +148,9 @@ func TestTLSGetCertificatePanics(t *testing.T) {
 		defer raw.Close()
 		ended := make(chan error, 1)
 		go func() { ended <- tls.Client(raw, tlstest.Identity().Client).Handshake() }()
-		c := stream.TLSServer(plain, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c := stream.TLS{Config: &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			panic("no certificate")
-		}})
+		}}}.Server(plain)
 		func() {
 			defer func() {
 				if v := recover(); v != "no certificate" {

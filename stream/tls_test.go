@@ -61,7 +61,7 @@ func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer
 				}
 				peer := tlstest.NewPeer(raw, tls.Client, tlstest.Identity().Client)
 				defer raw.Close()
-				c := stream.TLSServer(plain, tlstest.Identity().Server)
+				c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 				defer c.Close()
 				if err := bothAtOnce(ctx, c.HandshakeContext, peer); err != nil {
 					return err
@@ -154,7 +154,7 @@ func TestTLSWithTheStandardLibraryAsServer(t *testing.T) {
 	runTask(t, func(ctx context.Context) error {
 		config := tlstest.Identity().Client.Clone()
 		config.ServerName = "" // taken from the address
-		c, err := stream.DialTLS(ctx, "tcp", ln.Addr().String(), config)
+		c, err := stream.TLS{Config: config}.Dial(ctx, "tcp", ln.Addr().String())
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func TestTLSReaderAndWriterBeforeTheHandshake(t *testing.T) {
 			return err
 		}
 		defer raw.Close()
-		c := stream.TLSServer(plain, tlstest.Identity().Server)
+		c := stream.TLS{Config: tlstest.Identity().Server}.Server(plain)
 		defer c.Close()
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error { return expect(ctx, c, "ping") })

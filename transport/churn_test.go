@@ -93,10 +93,10 @@ func churn(t *testing.T, network, address string, n, atOnce int) {
 				s.Drain(l.Stop)
 			}
 		}
-		transport.Connect(t.Context(), l, network, s.Addr().String(), v, transport.ConnectOptions{}, func(err error) {
+		transport.Connect(t.Context(), l, network, s.Addr().String(), transport.ConnectOptions{Protocol: v, OnError: func(err error) {
 			t.Error(err)
 			v.over(err)
-		})
+		}})
 	}
 	for range atOnce {
 		next()

@@ -15,6 +15,13 @@ import (
 
 // ConnectOptions configure Connect.
 type ConnectOptions struct {
+	// Protocol receives the events of the connection. It is required.
+	Protocol Protocol
+
+	// OnError is called with a *net.OpError if no connection could be made. It is
+	// required.
+	OnError func(error)
+
 	// Timeout limits the whole attempt: the look-up, every address, and the TLS
 	// handshake. Zero means no limit besides the system's own.
 	Timeout time.Duration
@@ -38,16 +45,16 @@ type ConnectOptions struct {
 }
 
 // Connect makes a connection to an address of network "tcp", "tcp4", "tcp6" or "unix".
-// It returns at once, and later calls ConnectionMade of p, or failed with a
-// *net.OpError. A name is looked up on a worker. All its addresses are tried,
-// alternating between IPv6 and IPv4; the next one starts when an address has failed or
-// has not answered for 250 milliseconds. When ctx is done, Connect fails with its
-// cause. It corresponds to asyncio's create_connection.
-func Connect(ctx context.Context, l *loop.Loop, network, address string, p Protocol, o ConnectOptions, failed func(error)) {
-	if p == nil || failed == nil {
-		panic("transport: Connect with a nil Protocol or a nil failed function")
+// It returns at once, and later calls either ConnectionMade of the protocol or OnError.
+// A name is looked up on a worker. All its addresses are tried, alternating between
+// IPv6 and IPv4; the next one starts when an address has failed or has not answered for
+// 250 milliseconds. When ctx is done, Connect fails with its cause. It corresponds to
+// asyncio's create_connection.
+func Connect(ctx context.Context, l *loop.Loop, network, address string, o ConnectOptions) {
+	if o.Protocol == nil || o.OnError == nil {
+		panic("transport: Connect: nil Protocol or nil OnError in the ConnectOptions")
 	}
-	co := &connecting{st: loopStateOf(l), network: network, proto: p, o: o, failed: failed}
+	co := &connecting{st: loopStateOf(l), network: network, o: o}
 	t, bind, err := co.parse(network, address, o.Local)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -78,10 +85,8 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, p Proto
 type connecting struct {
 	st          *loopState
 	network     string
-	proto       Protocol
 	o           ConnectOptions
 	addr        net.Addr // nil if a name has to be looked up
-	failed      func(error)
 	dialing     *sock.Dialing
 	conn        *Conn // set during the TLS handshake
 	timer       loop.Timer
@@ -117,7 +122,7 @@ func (co *connecting) dialed(fd int, a kernel.Addr, err error) {
 	if !co.o.Delay && a.Family() != kernel.Unix {
 		co.st.sockets.K.SetOption(fd, kernel.NoDelay, 1)
 	}
-	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.proto, nil)
+	c, err := co.st.newConn(fd, sock.KindOf(a.Family()), co.o.Protocol, nil)
 	switch {
 	case err != nil:
 		co.stopWaiting()
@@ -163,5 +168,5 @@ func (co *connecting) cancel(err error) {
 }
 
 func (co *connecting) fail(err error) {
-	co.failed(sock.Error("dial", co.network, nil, co.addr, err))
+	co.o.OnError(sock.Error("dial", co.network, nil, co.addr, err))
 }

@@ -142,12 +142,14 @@ func connectResult(t *testing.T, l *loop.Loop, ctx context.Context, network, add
 		err = e
 		l.CallLater(1e9, l.Stop)
 	}}
-	transport.Connect(ctx, l, network, address, p, o, func(e error) {
+	o.Protocol = p
+	o.OnError = func(e error) {
 		if err = e; e == nil {
-			t.Error("failed was called with nil")
+			t.Error("OnError was called with nil")
 		}
 		l.CallLater(1e9, l.Stop)
-	})
+	}
+	transport.Connect(ctx, l, network, address, o)
 	if e := l.Run(context.Background()); e != nil {
 		t.Fatal(e)
 	}
@@ -220,11 +222,11 @@ func TestConnectWhileLoopCloses(t *testing.T) {
 		d.closed = true
 		var failures []error
 		for range 3 {
-			transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{Timeout: time.Hour}, func(err error) {
+			transport.Connect(t.Context(), l, "tcp", address, transport.ConnectOptions{Protocol: &spy{tb: t}, Timeout: time.Hour, OnError: func(err error) {
 				failures = append(failures, err)
 				// Retrying forever must not keep the loop from closing.
-				transport.Connect(t.Context(), l, "tcp", address, &spy{tb: t}, transport.ConnectOptions{}, func(error) {})
-			})
+				transport.Connect(t.Context(), l, "tcp", address, transport.ConnectOptions{Protocol: &spy{tb: t}, OnError: func(error) {}})
+			}})
 		}
 		for range 3 {
 			l.RunOnce(0)

@@ -49,8 +49,9 @@ func Example() {
 	}
 	defer server.Close()
 	ctx := context.Background()
-	transport.Connect(ctx, l, "tcp", server.Addr().String(), caller{l}, transport.ConnectOptions{}, func(err error) {
-		log.Fatal(err)
+	transport.Connect(ctx, l, "tcp", server.Addr().String(), transport.ConnectOptions{
+		Protocol: caller{l},
+		OnError:  func(err error) { log.Fatal(err) },
 	})
 	if err := l.Run(ctx); err != nil {
 		log.Fatal(err)
@@ -234,8 +235,11 @@ func ExampleConn_TLS() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	transport.Connect(context.Background(), l, "tcp", server.Addr().String(), tlsCaller{l},
-		transport.ConnectOptions{TLS: clientConfig}, func(err error) { log.Fatal(err) })
+	transport.Connect(context.Background(), l, "tcp", server.Addr().String(), transport.ConnectOptions{
+		TLS:      clientConfig,
+		Protocol: tlsCaller{l},
+		OnError:  func(err error) { log.Fatal(err) },
+	})
 	if err := l.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}

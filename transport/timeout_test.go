@@ -76,9 +76,17 @@ func timesOut(t *testing.T, l *loop.Loop, op string, at time.Duration) func(*tra
 	}
 }
 
+// rawFD is a descriptor as a syscall.Conn. Unlike an *os.File, it has no finalizer.
+type rawFD int
+
+func (fd rawFD) SyscallConn() (syscall.RawConn, error) { return fd, nil }
+func (fd rawFD) Control(fn func(uintptr)) error        { fn(uintptr(fd)); return nil }
+func (fd rawFD) Read(func(uintptr) bool) error         { return syscall.ENOTSUP }
+func (fd rawFD) Write(func(uintptr) bool) error        { return syscall.ENOTSUP }
+
 func wrapFD(t *testing.T, l *loop.Loop, fd int, p transport.Protocol) *transport.Conn {
 	t.Helper()
-	c, err := transport.WrapFD(l, fd, p)
+	c, err := transport.Wrap(l, rawFD(fd), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +330,7 @@ func TestIdleTimeout(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &spy{tb: t, made: func(c *transport.Conn) { client = c }, lost: func(*transport.Conn, error) { l.CallLater(1, l.Stop) }}
-			transport.Connect(t.Context(), l, "unix", s.Addr().String(), p, transport.ConnectOptions{}, func(err error) { t.Error(err) })
+			transport.Connect(t.Context(), l, "unix", s.Addr().String(), transport.ConnectOptions{Protocol: p, OnError: func(err error) { t.Error(err) }})
 			if err := l.Run(context.Background()); err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,7 @@ func TestTLSThousandConns(t *testing.T) {
 	var conns []*transport.Conn
 	on(t, l, func() {
 		for range n {
-			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: &spy{
 				tb: t,
 				made: func(c *transport.Conn) {
 					conns = append(conns, c)
@@ -39,7 +39,7 @@ func TestTLSThousandConns(t *testing.T) {
 				},
 				data: func(c *transport.Conn, data []byte) { open += len(data) },
 				lost: func(c *transport.Conn, err error) { lost <- err },
-			}, transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { t.Error(err) })
+			}, TLS: tlstest.Identity().Client, OnError: func(err error) { t.Error(err) }})
 		}
 	})
 	until(t, l, func() bool { return open == n || t.Failed() })
@@ -93,8 +93,7 @@ func TestTLSLoopClosesDuringHandshake(t *testing.T) {
 			}
 			defer silent.Close()
 			var failed error
-			transport.Connect(t.Context(), l, "tcp", silent.Addr().String(), &spy{tb: t},
-				transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { failed = err })
+			transport.Connect(t.Context(), l, "tcp", silent.Addr().String(), transport.ConnectOptions{Protocol: &spy{tb: t}, TLS: tlstest.Identity().Client, OnError: func(err error) { failed = err }})
 			ended := make(chan error, 1)
 			go func() { ended <- l.Run(context.Background()) }()
 			if give(l, in); name == "in a wait" {
@@ -143,7 +142,8 @@ func TestTLSConnectCancelled(t *testing.T) {
 			tc.o.TLS = tlstest.Identity().Client
 			failed := make(chan error, 1)
 			on(t, l, func() {
-				transport.Connect(ctx, l, "tcp", silent.Addr().String(), &spy{tb: t}, tc.o, func(err error) { failed <- err })
+				tc.o.Protocol, tc.o.OnError = &spy{tb: t}, func(err error) { failed <- err }
+				transport.Connect(ctx, l, "tcp", silent.Addr().String(), tc.o)
 			})
 			peer, err := silent.Accept()
 			if err != nil {
@@ -251,14 +251,14 @@ func TestTLSSessionResumption(t *testing.T) {
 	l, s := servingTLS(t, loop.Options{}, func() *spy { return &spy{data: func(c *transport.Conn, data []byte) { c.Write(data) }} })
 	for _, want := range []bool{false, true} {
 		on(t, l, func() {
-			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: &spy{
 				tb:   t,
 				made: func(c *transport.Conn) { c.Write([]byte("x")) },
 				data: func(c *transport.Conn, data []byte) {
 					resumed <- c.TLS().DidResume
 					c.Close()
 				},
-			}, transport.ConnectOptions{TLS: config}, func(err error) { t.Error(err) })
+			}, TLS: config, OnError: func(err error) { t.Error(err) }})
 		})
 		if got := <-resumed; got != want {
 			t.Errorf("resumed: %v", got)

@@ -211,8 +211,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 	} {
 		refused := make(chan error, 1)
 		on(t, l, func() {
-			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{tb: t, made: func(*transport.Conn) { t.Error("made") }},
-				transport.ConnectOptions{TLS: tc.config}, func(err error) { refused <- err })
+			transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: &spy{tb: t, made: func(*transport.Conn) { t.Error("made") }}, TLS: tc.config, OnError: func(err error) { refused <- err }})
 		})
 		var verification *tls.CertificateVerificationError
 		var op *net.OpError
@@ -232,7 +231,7 @@ func TestTLSRenegotiationRefused(t *testing.T) {
 	on(t, l, func() {
 		config := tlstest.Identity().Client.Clone()
 		config.Renegotiation = tls.RenegotiateOnceAsClient
-		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), &spy{tb: t}, transport.ConnectOptions{TLS: config}, func(err error) { refused <- err })
+		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: &spy{tb: t}, TLS: config, OnError: func(err error) { refused <- err }})
 	})
 	if err := <-refused; !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v", err)

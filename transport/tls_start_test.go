@@ -127,7 +127,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 		}
 	})
 	on(t, l, func() {
-		transport.Connect(t.Context(), l, "unix", s.Addr().String(), &spy{
+		transport.Connect(t.Context(), l, "unix", s.Addr().String(), transport.ConnectOptions{Protocol: &spy{
 			tb: t,
 			data: func(c *transport.Conn, data []byte) {
 				if got = append(got, data...); len(got) == len(before) {
@@ -140,7 +140,7 @@ func TestStartTLSBothEnds(t *testing.T) {
 				}
 			},
 			lost: func(c *transport.Conn, err error) { lost <- err },
-		}, transport.ConnectOptions{}, func(err error) { t.Error(err) })
+		}, OnError: func(err error) { t.Error(err) }})
 	})
 	for range 2 {
 		if err := <-lost; err != nil {

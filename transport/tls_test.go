@@ -109,8 +109,7 @@ func TestTLSConnect(t *testing.T) {
 		lost: func(c *transport.Conn, err error) { lost <- err },
 	}
 	on(t, l, func() {
-		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), p,
-			transport.ConnectOptions{TLS: tlstest.Identity().Client}, func(err error) { t.Error(err); lost <- err; lost <- err })
+		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: p, TLS: tlstest.Identity().Client, OnError: func(err error) { t.Error(err); lost <- err; lost <- err }})
 	})
 	for range 2 {
 		if err := <-lost; err != nil {
@@ -129,8 +128,7 @@ func TestTLSServerNameFromAddress(t *testing.T) {
 	l, s := servingTLS(t, loop.Options{}, func() *spy { return echoSpy(lost) })
 	p := &spy{tb: t, made: func(c *transport.Conn) { c.Close() }}
 	on(t, l, func() {
-		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), p,
-			transport.ConnectOptions{TLS: &tls.Config{RootCAs: tlstest.Identity().CA.Pool()}}, func(err error) { t.Error(err); lost <- err })
+		transport.Connect(t.Context(), l, "tcp", s.Addr().String(), transport.ConnectOptions{Protocol: p, TLS: &tls.Config{RootCAs: tlstest.Identity().CA.Pool()}, OnError: func(err error) { t.Error(err); lost <- err }})
 	})
 	if err := <-lost; err != nil {
 		t.Error(err)

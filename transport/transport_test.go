@@ -92,10 +92,10 @@ func TestConnect(t *testing.T) {
 		s.Close()
 		l.Stop()
 	}}
-	transport.Connect(t.Context(), l, "tcp", "localhost:"+port, p, transport.ConnectOptions{}, func(err error) {
+	transport.Connect(t.Context(), l, "tcp", "localhost:"+port, transport.ConnectOptions{Protocol: p, OnError: func(err error) {
 		t.Error(err)
 		l.Stop()
-	})
+	}})
 	if err := l.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestUnixPathAndAbstractName(t *testing.T) {
 					t.Errorf("a second server: %v", err)
 				}
 				got := ""
-				transport.Connect(t.Context(), l, "unix", name, &script{
+				transport.Connect(t.Context(), l, "unix", name, transport.ConnectOptions{Protocol: &script{
 					made: func(c *transport.Conn) {
 						if c.RemoteAddr().String() != name || c.LocalAddr().Network() != "unix" {
 							t.Errorf("from %v to %v", c.LocalAddr(), c.RemoteAddr())
@@ -57,7 +57,7 @@ func TestUnixPathAndAbstractName(t *testing.T) {
 					},
 					data: func(_ *transport.Conn, data []byte) { got += string(data) },
 					lost: stopWhenLost(t, l, nil),
-				}, transport.ConnectOptions{}, func(err error) { t.Error(err); l.Stop() })
+				}, OnError: func(err error) { t.Error(err); l.Stop() }})
 				run(t, l)
 				want := transport.Cred{PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid()}
 				if got != "hi" || cred != want {

@@ -29,7 +29,7 @@ func TestUnixSockets(t *testing.T) {
 			}
 			done := make(chan bool)
 			on(t, l, func() {
-				transport.Connect(t.Context(), l, "unix", address, &spy{
+				transport.Connect(t.Context(), l, "unix", address, transport.ConnectOptions{Protocol: &spy{
 					tb:   t,
 					made: func(c *transport.Conn) { remote = c.RemoteAddr() },
 					lost: func(c *transport.Conn, err error) {
@@ -38,7 +38,7 @@ func TestUnixSockets(t *testing.T) {
 						}
 						close(done)
 					},
-				}, transport.ConnectOptions{}, func(err error) { t.Error(err) })
+				}, OnError: func(err error) { t.Error(err) }})
 			})
 			<-done
 			for _, a := range []net.Addr{local, remote} {

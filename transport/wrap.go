@@ -15,7 +15,7 @@ import (
 // terminal or a socket, a *net.TCPConn or a *net.UnixConn. It duplicates the descriptor.
 // The caller still owns c and may close it at any time, but should not read or write it
 // meanwhile. The descriptor becomes non-blocking for all processes that share it, except
-// a terminal, which is opened again.
+// a terminal, which is opened again. For a descriptor number, pass os.NewFile's result.
 //
 // ConnectionMade is called in the next turn. The writing end of a pipe never delivers
 // data, and is lost with EPIPE when the reading end is closed. The reading end refuses
@@ -31,17 +31,6 @@ func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
 		return nil, sock.WrapError(err)
 	}
 	return st.wrap(fd, shape, p)
-}
-
-// WrapFD is like Wrap for a descriptor number, for example from another language or a
-// parent process. The descriptor is duplicated; the caller still has to close its own.
-func WrapFD(l *loop.Loop, fd int, p Protocol) (*Conn, error) {
-	st := loopStateOf(l)
-	own, shape, err := st.sockets.AdoptFD(fd)
-	if err != nil {
-		return nil, sock.WrapError(err)
-	}
-	return st.wrap(own, shape, p)
 }
 
 // WrapListener is like Listen for a socket that already listens: a *net.TCPListener, a

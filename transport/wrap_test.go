@@ -242,7 +242,7 @@ func TestWrapErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
 		}
 	}
-	if _, err := transport.WrapFD(l, -1, &script{}); !errors.Is(err, net.ErrClosed) {
+	if _, err := transport.Wrap(l, rawFD(-1), &script{}); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("an invalid descriptor: %v", err)
 	}
 	near, _ := tcpPair(t)
@@ -264,7 +264,7 @@ func TestWrapWithoutNative(t *testing.T) {
 	}
 }
 
-func TestWrapFDCloseBeforeMade(t *testing.T) {
+func TestWrapCloseBeforeMade(t *testing.T) {
 	withLoops(t, func(t *testing.T, l *loop.Loop) {
 		p, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 		if err != nil {
@@ -272,14 +272,11 @@ func TestWrapFDCloseBeforeMade(t *testing.T) {
 		}
 		defer syscall.Close(p[1])
 		var calls []string
-		c, err := transport.WrapFD(l, p[0], &script{
+		c := wrapFD(t, l, p[0], &script{
 			made: func(*transport.Conn) { calls = append(calls, "made") },
 			data: func(*transport.Conn, []byte) { calls = append(calls, "got") },
 			lost: func(*transport.Conn, error) { calls = append(calls, "lost"); l.Stop() },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		syscall.Close(p[0])
 		c.Close()
 		run(t, l)

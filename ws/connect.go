@@ -26,11 +26,11 @@ func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)
 	co := &connecting{q: q, h: h, failed: failed, ctx: ctx, deadline: l.Time() + timeout}
-	connectOptions := transport.ConnectOptions{Timeout: timeout}
+	connectOptions := transport.ConnectOptions{Protocol: co, Timeout: timeout, OnError: failed}
 	if q.secure {
 		connectOptions.TLS = q.tls()
 	}
-	transport.Connect(ctx, l, "tcp", q.address, co, connectOptions, failed)
+	transport.Connect(ctx, l, "tcp", q.address, connectOptions)
 }
 
 // connecting is a client's protocol until the handshake is complete.

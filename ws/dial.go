@@ -51,7 +51,7 @@ func (q *request) dial(ctx context.Context) (net.Conn, error) {
 		}
 		return nc, nil
 	}
-	nc, err := stream.DialTLS(ctx, "tcp", q.address, q.tls())
+	nc, err := stream.TLS{Config: q.tls()}.Dial(ctx, "tcp", q.address)
 	if err != nil {
 		return nil, err
 	}

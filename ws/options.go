@@ -59,13 +59,14 @@ type Options struct {
 	// including the answers to our pings. Zero means 100.
 	ControlLimit int
 
-	// UnsentLimit is how many bytes may be buffered for a slow peer before Slow
-	// applies. Zero means a megabyte. It is for Sockets; a Conn's Write waits
-	// instead.
+	// UnsentLimit is how many bytes may be buffered for a slow peer. Above it, Send
+	// fails with ErrSlow and ends the connection. Zero means a megabyte. It is for
+	// Sockets; a Conn's Write waits instead.
 	UnsentLimit int
 
-	// Slow is what Send does at UnsentLimit. The zero value is CutOff.
-	Slow Slow
+	// DropSlow makes Send drop the message above UnsentLimit, and fail with ErrSlow,
+	// without ending the connection.
+	DropSlow bool
 
 	// PingInterval is the silence after which the peer is pinged. A Socket may ping
 	// later, by up to the same time again; a Conn pings only during a read. Zero
@@ -79,15 +80,6 @@ type Options struct {
 	CloseTimeout time.Duration
 }
 
-// Slow is how to treat a peer that reads too slowly.
-type Slow uint8
-
-// Values of Slow.
-const (
-	CutOff Slow = iota // end the connection, with ErrSlow
-	Drop               // drop the message: Send fails with ErrSlow
-)
-
 // rules are the options in force for a connection, including what was negotiated.
 // They are immutable, and Sockets with equal rules share them.
 type rules struct {
@@ -96,7 +88,7 @@ type rules struct {
 	subprotocol  string
 	level        uint8
 	window       uint8 // bits of the compression window
-	slow         Slow
+	dropSlow     bool
 	compressFrom int // 0 means never
 	controlLimit int
 	unsentLimit  int
@@ -113,7 +105,7 @@ const lingerTime = time.Second
 func (o *Options) rules(role wsframe.Role, a negotiated) *rules {
 	r := &rules{
 		subprotocol:  a.subprotocol,
-		slow:         o.Slow,
+		dropSlow:     o.DropSlow,
 		controlLimit: min(limit(o.ControlLimit, 100), math.MaxUint16-1),
 		unsentLimit:  limit(o.UnsentLimit, 1<<20),
 		pingInterval: max(o.PingInterval, 0),

@@ -29,10 +29,11 @@ type Handler interface {
 	OnClose(s *Socket, err error)
 }
 
-// Drainer is an optional interface of a Handler that pauses sending.
-type Drainer interface {
-	// OnDrain is called after Full was true, when little data waits to be sent.
-	OnDrain(s *Socket)
+// WriteResumer is an optional interface of a Handler that pauses sending.
+type WriteResumer interface {
+	// OnResumeWriting is called after Full was true, when little data waits to be
+	// sent.
+	OnResumeWriting(s *Socket)
 }
 
 // PongReceiver is an optional interface of a Handler that receives pongs.
@@ -144,7 +145,7 @@ func (p *protocol) Draining(*transport.Conn) {
 // PauseWriting records that the connection's buffer is full.
 func (p *protocol) PauseWriting(c *transport.Conn) { p.state |= pausedWriting }
 
-// ResumeWriting answers a deferred ping and calls OnDrain.
+// ResumeWriting answers a deferred ping and calls OnResumeWriting.
 func (p *protocol) ResumeWriting(c *transport.Conn) {
 	s := (*Socket)(p)
 	s.state &^= pausedWriting
@@ -156,8 +157,8 @@ func (p *protocol) ResumeWriting(c *transport.Conn) {
 		k.hasPing = false
 		s.releaseExtra()
 	}
-	if d, ok := s.handler.(Drainer); ok {
-		d.OnDrain(s)
+	if r, ok := s.handler.(WriteResumer); ok {
+		r.OnResumeWriting(s)
 	}
 }
 

@@ -54,12 +54,9 @@ func (s *Socket) Ping(payload []byte) error {
 	return nil
 }
 
-// Unsent returns the number of bytes that wait to be sent. It corresponds to
-// bufferedAmount in browsers.
-func (s *Socket) Unsent() int { return s.conn.Unsent() }
-
 // Full reports whether so much data waits to be sent that senders should pause until
-// OnDrain. The water marks are those of the underlying connection.
+// OnResumeWriting. The water marks are those of the underlying connection, Conn, and
+// its Unsent is bufferedAmount in browsers.
 func (s *Socket) Full() bool { return s.is(pausedWriting) }
 
 // canSend returns an error if the Socket is closing or too much data is waiting.
@@ -73,7 +70,7 @@ func (s *Socket) canSend() error {
 		}
 		return nil
 	}
-	if s.rules.slow == CutOff {
+	if !s.rules.dropSlow {
 		s.abortWith(ErrSlow)
 	}
 	return ErrSlow

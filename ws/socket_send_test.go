@@ -27,8 +27,8 @@ func TestSlowPeers(t *testing.T) {
 					}
 					return
 				}
-				if s.Unsent() > limit+len(message)+100 {
-					t.Errorf("%d bytes are unsent", s.Unsent())
+				if s.Conn().Unsent() > limit+len(message)+100 {
+					t.Errorf("%d bytes are unsent", s.Conn().Unsent())
 				}
 			}
 			t.Error("Send never failed")
@@ -45,13 +45,13 @@ func TestSlowPeers(t *testing.T) {
 			for s.Send(ws.Binary, message) == nil {
 				sent++
 			}
-			if err := s.Send(ws.Binary, message); err != ws.ErrSlow || s.Unsent() > limit+len(message)+100 {
-				t.Errorf("Send: %v, %d bytes are unsent", err, s.Unsent())
+			if err := s.Send(ws.Binary, message); err != ws.ErrSlow || s.Conn().Unsent() > limit+len(message)+100 {
+				t.Errorf("Send: %v, %d bytes are unsent", err, s.Conn().Unsent())
 			}
 		}}
-		open, drained := make(chan *ws.Socket, 1), make(chan *ws.Socket, 1)
+		open, resumed := make(chan *ws.Socket, 1), make(chan *ws.Socket, 1)
 		h.onOpen = func(s *ws.Socket) { open <- s }
-		p := drainingSocket(t, ws.Options{UnsentLimit: limit, Slow: ws.Drop}, h, drained)
+		p := resumingSocket(t, ws.Options{UnsentLimit: limit, DropSlow: true}, h, resumed)
 		p.send(p.frame(fin|text, "go"))
 		s := <-open
 		until(t, s.Loop(), s.Full)
@@ -65,10 +65,10 @@ func TestSlowPeers(t *testing.T) {
 				t.Errorf("a pong with %q after %d messages of %d", payload, n, sent)
 			}
 		}
-		<-drained
+		<-resumed
 		on(t, s.Loop(), func() {
 			if s.Full() {
-				t.Error("Full is true after OnDrain")
+				t.Error("Full is true after OnResumeWriting")
 			}
 		})
 		bye(p)
@@ -79,7 +79,7 @@ func TestSlowPeers(t *testing.T) {
 // keep the connection open.
 func TestPeerEndsWithoutReading(t *testing.T) {
 	h := &socketEcho{onMessage: func(s *ws.Socket, kind ws.Kind, _ []byte) {
-		for s.Unsent() < 512<<10 {
+		for s.Conn().Unsent() < 512<<10 {
 			s.Send(ws.Binary, make([]byte, 8<<10))
 		}
 	}}
@@ -104,18 +104,18 @@ func TestHandlerAppendsToMessage(t *testing.T) {
 	bye(p)
 }
 
-// draining is a Handler that is also a Drainer.
-type draining struct {
+// resuming is a Handler that is also a WriteResumer.
+type resuming struct {
 	*socketEcho
-	drained chan *ws.Socket
+	resumed chan *ws.Socket
 }
 
-func (d draining) OnDrain(s *ws.Socket) { d.drained <- s }
+func (r resuming) OnResumeWriting(s *ws.Socket) { r.resumed <- s }
 
-func drainingSocket(t *testing.T, o ws.Options, h *socketEcho, drained chan *ws.Socket) *peer {
+func resumingSocket(t *testing.T, o ws.Options, h *socketEcho, resumed chan *ws.Socket) *peer {
 	t.Helper()
 	h.t, h.ended = t, make(chan error, 1)
-	p := join(t, serveSockets(t, o, func() ws.Handler { return draining{h, drained} }), o)
+	p := join(t, serveSockets(t, o, func() ws.Handler { return resuming{h, resumed} }), o)
 	p.ended = h.ended
 	return p
 }

@@ -26,7 +26,7 @@ func tlsEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr
 			return err
 		}
 		ready(ln.Addr())
-		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, stream.TLSHandler(at.tls, tlsEchoConn))
+		return stream.ServeConfig{OnError: func(*stream.Conn, error) error { return nil }}.Serve(ctx, ln, stream.TLS{Config: at.tls}.Handler(tlsEchoConn))
 	})
 }
 

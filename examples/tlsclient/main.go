@@ -51,9 +51,9 @@ func fetch(ctx context.Context, url string, config *tls.Config, out io.Writer) e
 	}
 	req.Close = true // one page, one connection
 
-	// DialTLS verifies the server's certificate for this name.
+	// Dial verifies the server's certificate for this name.
 	server := net.JoinHostPort(req.URL.Hostname(), cmp.Or(req.URL.Port(), "443"))
-	conn, err := stream.DialTLS(ctx, "tcp", server, config)
+	conn, err := stream.TLS{Config: config}.Dial(ctx, "tcp", server)
 	if err != nil {
 		return err
 	}

@@ -16,14 +16,13 @@ func (r *Registry) Adopt(c syscall.Conn) (fd int, shape kernel.Shape, err error)
 		return -1, shape, err
 	}
 	fd = -1
-	if e := raw.Control(func(theirs uintptr) { fd, shape, err = r.AdoptFD(int(theirs)) }); e != nil {
+	if e := raw.Control(func(theirs uintptr) { fd, shape, err = r.adopt(int(theirs)) }); e != nil {
 		return -1, shape, net.ErrClosed // Control fails only on a closed descriptor; os does not export that error
 	}
 	return fd, shape, err
 }
 
-// AdoptFD is like Adopt for a descriptor number.
-func (r *Registry) AdoptFD(theirs int) (fd int, shape kernel.Shape, err error) {
+func (r *Registry) adopt(theirs int) (fd int, shape kernel.Shape, err error) {
 	native := r.K.Native()
 	if fd, err = native.Adopt(theirs); err != nil {
 		return -1, shape, err

@@ -23,7 +23,6 @@ var stability = []struct{ dir, level string }{
 	{"loop", "stable"},
 	{"cosync", "stable"},
 	{"transport", "stable"},
-	{"transport/transporttest", "young"},
 	{"stream", "stable"},
 	{"proc", "stable"},
 	{"files", "young"},

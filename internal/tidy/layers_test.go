@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"loop":                       {"internal/goid", "internal/kernel", "internal/wheel"},
 	"internal/sock":              {"internal/kernel", "loop"},
 	"transport":                  {"internal/goid", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
-	"transport/transporttest":    {"internal/kernel", "internal/sock", "internal/tlstest", "loop", "transport"},
+	"internal/transporttest":     {"internal/kernel", "internal/sock", "internal/tlstest", "loop", "transport"},
 	"stream":                     {".", "cosync", "internal/kernel", "internal/sock", "internal/tlsio", "loop"},
 	"proc":                       {".", "internal/kernel", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                      {".", "loop"},

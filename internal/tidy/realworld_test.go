@@ -55,7 +55,7 @@ var realWorld = []struct {
 
 // outside are what no program runs on in a simulated world: commands, examples, and
 // what tests are made with.
-var outside = []string{"cmd/", "examples/", "docs/", "internal/leak/", "internal/tlstest/", "internal/kernel/kerneltest/", "transport/transporttest/"}
+var outside = []string{"cmd/", "examples/", "docs/", "internal/leak/", "internal/tlstest/", "internal/kernel/kerneltest/", "internal/transporttest/"}
 
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.

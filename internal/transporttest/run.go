@@ -254,7 +254,8 @@ func (r *run) connect(o transport.ConnectOptions, s script) {
 	if r.secure {
 		o.TLS = tlstest.Identity().Client
 	}
-	transport.Connect(r.ctx, r.l, r.network, r.address, p.protocol(), o, func(err error) {
+	o.Protocol = p.protocol()
+	o.OnError = func(err error) {
 		r.connecting--
 		if !isNetError(err) {
 			r.problem("connect failed with %T %v", err, err)
@@ -263,7 +264,8 @@ func (r *run) connect(o transport.ConnectOptions, s script) {
 			r.problem("connect: %v", err)
 		}
 		r.checkIdle()
-	})
+	}
+	transport.Connect(r.ctx, r.l, r.network, r.address, o)
 }
 
 // checkIdle finishes the program once no connection is open or being made, after some

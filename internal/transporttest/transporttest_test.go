@@ -6,7 +6,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/leak"
-	"github.com/spindleloop/spindle/transport/transporttest"
+	"github.com/spindleloop/spindle/internal/transporttest"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
