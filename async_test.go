@@ -26,9 +26,9 @@ func TestASYNC01(t *testing.T) {
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error { // unrelated
-				due := spindle.Now(ctx) + time.Millisecond
+				due := spindle.Now(ctx).Add(time.Millisecond)
 				err := spindle.Sleep(ctx, time.Millisecond)
-				late = spindle.Now(ctx) - due
+				late = spindle.Now(ctx).Sub(due)
 				return err
 			})
 			n.Go(func(ctx context.Context) error { holdHostage(released); return nil })

@@ -87,7 +87,7 @@ func TestCancelOfAScopeThatWasLeft(t *testing.T) {
 		var left *spindle.Scope
 		err := spindle.WithScope(ctx, func(_ context.Context, s *spindle.Scope) error { left = s; return nil })
 		left.Cancel(errors.New("too late"))
-		left.SetDeadline(spindle.Now(ctx) + time.Second)
+		left.SetDeadline(spindle.Now(ctx).Add(time.Second))
 		left.Shield(true)
 		if left.Caught() || !errors.Is(context.Cause(left), context.Canceled) {
 			t.Errorf("caught %v, cause %v", left.Caught(), context.Cause(left))
@@ -126,7 +126,7 @@ func TestCancellationNamesItsScope(t *testing.T) {
 				}
 				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 					scopes[depth] = s
-					s.SetDeadline(c.deadlines[depth] * time.Second)
+					s.SetDeadline(loopTime(s, c.deadlines[depth]*time.Second))
 					return enter(ctx, depth+1)
 				})
 			}
@@ -136,7 +136,7 @@ func TestCancellationNamesItsScope(t *testing.T) {
 					t.Errorf("%v: scope %d caught: %v", c.deadlines, i, s.Caught())
 				}
 			}
-			if now := spindle.Now(ctx); now != c.deadlines[c.caused]*time.Second {
+			if now := spindle.LoopOf(ctx).Time(); now != c.deadlines[c.caused]*time.Second {
 				t.Errorf("%v: it came at %v", c.deadlines, now)
 			}
 			return err
@@ -180,12 +180,12 @@ func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
 		ends time.Duration // of the wait for a minute, in seconds
 	}{
 		{"not at all", func(*spindle.Scope) {}, 10},
-		{"later", func(s *spindle.Scope) { s.SetDeadline(20 * time.Second) }, 20},
-		{"nearer", func(s *spindle.Scope) { s.SetDeadline(6 * time.Second) }, 6},
-		{"into the past", func(s *spindle.Scope) { s.SetDeadline(time.Second) }, 5},
-		{"away", func(s *spindle.Scope) { s.ClearDeadline() }, 60},
-		{"away and back", func(s *spindle.Scope) { s.ClearDeadline(); s.SetDeadline(30 * time.Second) }, 30},
-		{"behind the end", func(s *spindle.Scope) { s.SetDeadline(time.Hour) }, 60},
+		{"later", func(s *spindle.Scope) { s.SetDeadline(loopTime(s, 20*time.Second)) }, 20},
+		{"nearer", func(s *spindle.Scope) { s.SetDeadline(loopTime(s, 6*time.Second)) }, 6},
+		{"into the past", func(s *spindle.Scope) { s.SetDeadline(loopTime(s, time.Second)) }, 5},
+		{"away", func(s *spindle.Scope) { s.SetDeadline(time.Time{}) }, 60},
+		{"away and back", func(s *spindle.Scope) { s.SetDeadline(time.Time{}); s.SetDeadline(loopTime(s, 30*time.Second)) }, 30},
+		{"behind the end", func(s *spindle.Scope) { s.SetDeadline(loopTime(s, time.Hour)) }, 60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
@@ -193,10 +193,10 @@ func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
 				n.Go(func(ctx context.Context) error {
 					err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 						scope = s
-						s.SetDeadline(10 * time.Second)
+						s.SetDeadline(loopTime(s, 10*time.Second))
 						return spindle.Sleep(ctx, time.Minute)
 					})
-					if now := spindle.Now(ctx); now != c.ends*time.Second || scope.Caught() != (c.ends < 60) {
+					if now := spindle.LoopOf(ctx).Time(); now != c.ends*time.Second || scope.Caught() != (c.ends < 60) {
 						t.Errorf("ended at %v, caught %v", now, scope.Caught())
 					}
 					return err

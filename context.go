@@ -144,7 +144,7 @@ func (sc *Scope) Deadline() (when time.Time, ok bool) {
 		nearest = min(nearest, at.deadline.Load())
 	}
 	if nearest != noDeadline {
-		when, ok = sc.s.l.Kernel().At(time.Duration(nearest)), true
+		when, ok = timeOf(sc.s.l, time.Duration(nearest)), true
 	}
 	if at.parent == nil {
 		if outer, has := at.values.Deadline(); has && (!ok || outer.Before(when)) {

@@ -232,17 +232,17 @@ func TestDeadlineOfAStandardContextUnderAScope(t *testing.T) {
 				want(plain, 0)
 				err := spindle.WithScope(derived, func(ctx context.Context, s *spindle.Scope) error {
 					want(ctx, time.Hour)
-					s.SetDeadline(2 * time.Hour)
+					s.SetDeadline(loopTime(s, 2*time.Hour))
 					want(ctx, time.Hour)
-					s.SetDeadline(time.Minute)
+					s.SetDeadline(loopTime(s, time.Minute))
 					want(ctx, time.Minute)
-					outer.SetDeadline(time.Second) // moved after derived was made
+					outer.SetDeadline(loopTime(outer, time.Second)) // moved after derived was made
 					want(ctx, time.Second)
 					want(plain, time.Second)
-					outer.SetDeadline(2 * time.Hour)
+					outer.SetDeadline(loopTime(outer, 2*time.Hour))
 					want(ctx, time.Minute)
 					want(plain, 2*time.Hour)
-					s.ClearDeadline()
+					s.SetDeadline(time.Time{})
 					want(ctx, time.Hour)
 					s.Shield(true)
 					want(ctx, 0)

@@ -199,7 +199,7 @@ func TestDeadlineOfAScopeIsAContexts(t *testing.T) {
 			if when, ok := ctx.Deadline(); ok {
 				t.Errorf("there is no deadline, but it is %v", when)
 			}
-			s.SetDeadline(spindle.Now(ctx) + time.Hour)
+			s.SetDeadline(spindle.Now(ctx).Add(time.Hour))
 			of := func(d time.Duration) time.Time {
 				derived, cancel := context.WithTimeout(ctx, d)
 				defer cancel()
@@ -215,7 +215,7 @@ func TestDeadlineOfAScopeIsAContexts(t *testing.T) {
 			if farther := of(2 * time.Hour); farther.Sub(when).Abs() > time.Minute {
 				t.Errorf("a farther deadline than %v became %v", when, farther)
 			}
-			s.SetDeadline(spindle.Now(ctx) - 1)
+			s.SetDeadline(spindle.Now(ctx).Add(-1))
 			want := "done true, err context deadline exceeded, cause context deadline exceeded"
 			if got := account(left); got != want || account(ctx) != want {
 				t.Errorf("derived: %s; scope: %s", got, account(ctx))
@@ -254,14 +254,14 @@ func TestNearestDeadlineIsTold(t *testing.T) {
 		}
 		want(ctx, 0)
 		return spindle.WithScope(ctx, func(ctx context.Context, outer *spindle.Scope) error {
-			outer.SetDeadline(time.Hour)
+			outer.SetDeadline(loopTime(outer, time.Hour))
 			return spindle.WithScope(ctx, func(ctx context.Context, inner *spindle.Scope) error {
 				want(ctx, time.Hour)
-				inner.SetDeadline(2 * time.Hour)
+				inner.SetDeadline(loopTime(inner, 2*time.Hour))
 				want(ctx, time.Hour)
-				inner.SetDeadline(time.Minute)
+				inner.SetDeadline(loopTime(inner, time.Minute))
 				want(ctx, time.Minute)
-				inner.ClearDeadline()
+				inner.SetDeadline(time.Time{})
 				inner.Shield(true)
 				want(ctx, 0)
 				return nil

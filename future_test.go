@@ -33,8 +33,8 @@ func TestGather(t *testing.T) {
 	boom := errors.New("boom")
 	sim.Test(t, func(ctx context.Context) error {
 		got, err := spindle.Gather(ctx, after(3*time.Second, 1, nil), after(time.Second, 2, nil), after(2*time.Second, 3, nil))
-		if err != nil || !slices.Equal(got, []int{1, 2, 3}) || spindle.Now(ctx) != 3*time.Second {
-			t.Errorf("%v, %v at %v", got, err, spindle.Now(ctx))
+		if err != nil || !slices.Equal(got, []int{1, 2, 3}) || spindle.LoopOf(ctx).Time() != 3*time.Second {
+			t.Errorf("%v, %v at %v", got, err, spindle.LoopOf(ctx).Time())
 		}
 		var other error
 		_, err = spindle.Gather(ctx, after(time.Second, 0, boom), func(ctx context.Context) (int, error) {
@@ -73,8 +73,8 @@ func TestWaitLeavesTheOthersRunning(t *testing.T) {
 			at    time.Duration
 		}{{spindle.FirstDone, 1, 1}, {spindle.FirstFailure, 2, 2}, {spindle.AllDone, 3, 3}} {
 			done, pending, err := spindle.Wait(ctx, want.until, a, b, c)
-			if err != nil || len(done) != want.done || len(pending) != 3-want.done || spindle.Now(ctx) != want.at*time.Second {
-				t.Errorf("until %d: %d done, %d pending, %v at %v", want.until, len(done), len(pending), err, spindle.Now(ctx))
+			if err != nil || len(done) != want.done || len(pending) != 3-want.done || spindle.LoopOf(ctx).Time() != want.at*time.Second {
+				t.Errorf("until %d: %d done, %d pending, %v at %v", want.until, len(done), len(pending), err, spindle.LoopOf(ctx).Time())
 			}
 		}
 		if v, err := c.Await(ctx); v != "c" || err != nil {

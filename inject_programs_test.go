@@ -18,7 +18,7 @@ func naps(ctx context.Context) error {
 	if err := spindle.Yield(ctx); err != nil {
 		return err
 	}
-	return spindle.SleepUntil(ctx, spindle.Now(ctx)+time.Second)
+	return spindle.SleepUntil(ctx, spindle.Now(ctx).Add(time.Second))
 }
 
 // nothing has to be checked but what every program has to.
@@ -31,7 +31,7 @@ var programs = []program{
 		st.Go(st.task(st.target(0, naps)))
 		st.Go(func(ctx context.Context) error {
 			err := naps(ctx)
-			woke = spindle.Now(ctx)
+			woke = spindle.LoopOf(ctx).Time()
 			return err
 		})
 		return func() error {

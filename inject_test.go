@@ -46,7 +46,7 @@ const never = 1 << 62
 // target makes fn run in the scope number i.
 func (st *stage) target(i int, fn func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		defer func() { st.targets[i].gone, st.targets[i].left = true, spindle.Now(ctx) }()
+		defer func() { st.targets[i].gone, st.targets[i].left = true, spindle.LoopOf(ctx).Time() }()
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			st.targets[i] = target{scope: s, canceled: never}
 			return fn(ctx)
@@ -187,7 +187,7 @@ func interfere(ctx context.Context, at *target) (h hit) {
 		return h
 	}
 	at.scope.Cancel(nil)
-	at.canceled = spindle.Now(ctx)
+	at.canceled = spindle.LoopOf(ctx).Time()
 	for i, task := range spindle.TasksOf(ctx) {
 		if task.Canceled && !before[i].Canceled && before[i].State == "waiting" {
 			h.waits = append(h.waits, before[i].WaitsFor)

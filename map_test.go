@@ -26,7 +26,7 @@ func TestMapKeepsOrderAndLimit(t *testing.T) {
 			t.Errorf("%v, want %v; %d at a time", squares, want, most)
 		}
 		// Two tasks, each taking the next item when it has done one: 5+2+0 and 1+4+3 s.
-		if took := (spindle.Now(ctx) - begin).Round(time.Second); took != 8*time.Second {
+		if took := spindle.Now(ctx).Sub(begin).Round(time.Second); took != 8*time.Second {
 			t.Errorf("took %v", took)
 		}
 		return err

@@ -263,7 +263,7 @@ func TestANurseryWaitsForALateChild(t *testing.T) {
 			if err := spindle.Sleep(ctx, time.Second); err != nil {
 				return err
 			}
-			if slept := spindle.Now(ctx) - before; slept < time.Second {
+			if slept := spindle.Now(ctx).Sub(before); slept < time.Second {
 				t.Errorf("eager %v: the next wait took %v", eager, slept)
 			}
 			return nil

@@ -122,8 +122,8 @@ func TestStart(t *testing.T) {
 			started(8080)
 			return spindle.Sleep(ctx, time.Minute)
 		})
-		if port != 8080 || err != nil || spindle.Now(ctx) != time.Second {
-			t.Errorf("started %d, %v at %v", port, err, spindle.Now(ctx))
+		if port != 8080 || err != nil || spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("started %d, %v at %v", port, err, spindle.LoopOf(ctx).Time())
 		}
 		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return boom }); err != boom {
 			t.Errorf("failed start: %v", err)

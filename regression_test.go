@@ -115,13 +115,12 @@ func TestForeignGoroutinesAreNamed(t *testing.T) {
 			f := spindle.NewFuture[int](ctx)
 			n := spindle.Background(ctx)
 			for name, call := range map[string]func(){
-				"Scope.Cancel":        func() { s.Cancel(nil) },
-				"Scope.Shield":        func() { s.Shield(true) },
-				"Scope.SetDeadline":   func() { s.SetDeadline(0) },
-				"Scope.ClearDeadline": func() { s.ClearDeadline() },
-				"Nursery.Go":          func() { n.Go(forever) },
-				"a Future":            func() { f.Resolve(1) },
-				"Future.Then":         func() { f.Then(func() {}) },
+				"Scope.Cancel":      func() { s.Cancel(nil) },
+				"Scope.Shield":      func() { s.Shield(true) },
+				"Scope.SetDeadline": func() { s.SetDeadline(time.Now()) },
+				"Nursery.Go":        func() { n.Go(forever) },
+				"a Future":          func() { f.Resolve(1) },
+				"Future.Then":       func() { f.Then(func() {}) },
 			} {
 				caught := make(chan any)
 				go func() {

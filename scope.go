@@ -251,27 +251,29 @@ func (sc *Scope) Shield(on bool) {
 	}
 }
 
-// SetDeadline cancels the scope at a time of the loop's clock (see Now); a time
-// that has passed cancels it now. It replaces the deadline before.
-func (sc *Scope) SetDeadline(when time.Duration) {
+// SetDeadline sets the time at which the scope is cancelled, and replaces an earlier
+// deadline of the scope. A time that has passed cancels the scope at once. The zero time
+// removes the deadline. See Now for the clock.
+func (sc *Scope) SetDeadline(when time.Time) {
 	sc.s.only("Scope.SetDeadline")
-	sc.timer.Cancel()
-	sc.deadline.Store(int64(when))
-	if sc.canceled != nil || sc.closed {
+	if when.IsZero() {
+		sc.setDeadline(noDeadline)
 		return
 	}
-	if when <= sc.s.l.Time() {
-		sc.expire()
-		return
-	}
-	sc.timer = sc.s.l.CallAt(when, sc.expire)
+	sc.setDeadline(sinceStart(sc.s.l, when))
 }
 
-// ClearDeadline removes the deadline.
-func (sc *Scope) ClearDeadline() {
-	sc.s.only("Scope.ClearDeadline")
+// setDeadline is SetDeadline with a time of the loop's clock.
+func (sc *Scope) setDeadline(when time.Duration) {
 	sc.timer.Cancel()
-	sc.deadline.Store(noDeadline)
+	sc.deadline.Store(int64(when))
+	switch {
+	case sc.canceled != nil || sc.closed || when == noDeadline:
+	case when <= sc.s.l.Time():
+		sc.expire()
+	default:
+		sc.timer = sc.s.l.CallAt(when, sc.expire)
+	}
 }
 
 func (sc *Scope) expire() {
@@ -339,7 +341,7 @@ func (sc *Scope) bridge(ctx context.Context, from *Scope) (b *Scope, unbind func
 	// which can still move.
 	when, ok := ctx.Deadline()
 	if outer, _ := from.Deadline(); ok && !when.Equal(outer) {
-		b.deadline.Store(int64(when.Sub(sc.s.l.Kernel().At(0))))
+		b.deadline.Store(int64(sinceStart(sc.s.l, when)))
 	}
 	if ctx.Err() != nil {
 		b.cancelWith(ctx)

@@ -10,6 +10,11 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
+// loopTime returns the time at which the clock of ctx's loop shows at, in a simulated run.
+func loopTime(ctx context.Context, at time.Duration) time.Time {
+	return spindle.Now(ctx).Add(at - spindle.LoopOf(ctx).Time())
+}
+
 // forever waits until it is cancelled.
 func forever(ctx context.Context) error { return spindle.Sleep(ctx, 1<<62) }
 
@@ -82,8 +87,8 @@ func TestNearestDeadlineWins(t *testing.T) {
 		begin := spindle.Now(ctx)
 		outer, err := spindle.MoveOnAfter(ctx, 2*time.Second, func(ctx context.Context) error {
 			inner, err := spindle.MoveOnAfter(ctx, time.Second, forever)
-			if !inner || err != nil || spindle.Now(ctx)-begin != time.Second {
-				t.Errorf("inner: expired %v, %v after %v", inner, err, spindle.Now(ctx)-begin)
+			if !inner || err != nil || spindle.Now(ctx).Sub(begin) != time.Second {
+				t.Errorf("inner: expired %v, %v after %v", inner, err, spindle.Now(ctx).Sub(begin))
 			}
 			inner, err = spindle.MoveOnAfter(ctx, time.Hour, forever)
 			if inner {
@@ -91,8 +96,8 @@ func TestNearestDeadlineWins(t *testing.T) {
 			}
 			return err
 		})
-		if !outer || err != nil || spindle.Now(ctx)-begin != 2*time.Second {
-			t.Errorf("outer: expired %v, %v after %v", outer, err, spindle.Now(ctx)-begin)
+		if !outer || err != nil || spindle.Now(ctx).Sub(begin) != 2*time.Second {
+			t.Errorf("outer: expired %v, %v after %v", outer, err, spindle.Now(ctx).Sub(begin))
 		}
 		err = spindle.FailAfter(ctx, time.Second, forever)
 		if !errors.Is(err, spindle.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
@@ -106,12 +111,12 @@ func TestDeadlineMoves(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			begin := spindle.Now(ctx)
-			s.SetDeadline(begin + time.Second)
-			s.SetDeadline(begin + time.Minute) // later
+			s.SetDeadline(begin.Add(time.Second))
+			s.SetDeadline(begin.Add(time.Minute)) // later
 			if err := spindle.Sleep(ctx, 30*time.Second); err != nil {
 				t.Errorf("a deadline that was moved cancelled: %v", err)
 			}
-			s.ClearDeadline()
+			s.SetDeadline(time.Time{})
 			if err := spindle.Sleep(ctx, time.Hour); err != nil {
 				t.Errorf("a deadline that was removed cancelled: %v", err)
 			}
@@ -144,8 +149,8 @@ func TestShield(t *testing.T) {
 				t.Errorf("cleaning up: %v", err)
 			}
 			before := spindle.Now(ctx)
-			if err := spindle.Grace(ctx, time.Minute, forever); !errors.Is(err, spindle.ErrTimeout) || spindle.Now(ctx)-before != time.Minute {
-				t.Errorf("cleaning up for ever: %v after %v", err, spindle.Now(ctx)-before)
+			if err := spindle.Grace(ctx, time.Minute, forever); !errors.Is(err, spindle.ErrTimeout) || spindle.Now(ctx).Sub(before) != time.Minute {
+				t.Errorf("cleaning up for ever: %v after %v", err, spindle.Now(ctx).Sub(before))
 			}
 			return err
 		})
@@ -157,11 +162,11 @@ func TestShield(t *testing.T) {
 func TestOuterContextReachesBehindAShield(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
-			outer.SetDeadline(spindle.Now(ctx) + time.Second)
+			outer.SetDeadline(spindle.Now(ctx).Add(time.Second))
 			return spindle.WithScope(outside, func(inside context.Context, s *spindle.Scope) error {
 				s.Shield(true)
-				if err := spindle.Sleep(outside, time.Hour); !errors.Is(err, context.DeadlineExceeded) || spindle.Now(ctx) != time.Second {
-					t.Errorf("%v at %v", err, spindle.Now(ctx))
+				if err := spindle.Sleep(outside, time.Hour); !errors.Is(err, context.DeadlineExceeded) || spindle.LoopOf(ctx).Time() != time.Second {
+					t.Errorf("%v at %v", err, spindle.LoopOf(ctx).Time())
 				}
 				return spindle.Sleep(inside, time.Second) // not cancelled
 			})
@@ -316,8 +321,8 @@ func TestOuterContextDoesNotEscapeTheInnerScope(t *testing.T) {
 				begin := spindle.Now(outer)
 				err := between(outer, func(ctx context.Context) error {
 					expired, err := spindle.MoveOnAfter(ctx, time.Second, func(context.Context) error { return wait(outer) })
-					if !expired || spindle.Now(outer)-begin != time.Second {
-						t.Errorf("%s: expired %v, %v after %v", name, expired, err, spindle.Now(outer)-begin)
+					if !expired || spindle.Now(outer).Sub(begin) != time.Second {
+						t.Errorf("%s: expired %v, %v after %v", name, expired, err, spindle.Now(outer).Sub(begin))
 					}
 					return err
 				})
@@ -332,8 +337,8 @@ func TestOuterContextDoesNotEscapeTheInnerScope(t *testing.T) {
 						}
 						f.Cancel()
 						_, err := f.Await(ctx)
-						if spindle.Now(outer)-begin != 2*time.Second || !errors.Is(err, context.Canceled) {
-							t.Errorf("%s in another task: %v after %v", name, err, spindle.Now(outer)-begin)
+						if spindle.Now(outer).Sub(begin) != 2*time.Second || !errors.Is(err, context.Canceled) {
+							t.Errorf("%s in another task: %v after %v", name, err, spindle.Now(outer).Sub(begin))
 						}
 						return nil
 					})
@@ -348,12 +353,12 @@ func TestOuterContextDoesNotEscapeTheInnerScope(t *testing.T) {
 func TestOuterContextCountsInTheInnerScope(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
-			outer.SetDeadline(spindle.Now(ctx) + time.Second)
+			outer.SetDeadline(spindle.Now(ctx).Add(time.Second))
 			return spindle.Shield(outside, func(inside context.Context) error {
 				err := spindle.WithScope(outside, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
 				var c *spindle.Canceled
-				if !errors.As(err, &c) || c.Scope != outer || spindle.Now(ctx) != time.Second {
-					t.Errorf("%v at %v", err, spindle.Now(ctx))
+				if !errors.As(err, &c) || c.Scope != outer || spindle.LoopOf(ctx).Time() != time.Second {
+					t.Errorf("%v at %v", err, spindle.LoopOf(ctx).Time())
 				}
 				return spindle.Sleep(inside, time.Second) // not cancelled
 			})

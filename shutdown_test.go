@@ -70,7 +70,7 @@ func TestFireAndForgetFailureEndsTheRun(t *testing.T) {
 			return errors.Join(spindle.Sleep(ctx, time.Minute), boom)
 		})
 		err := forever(ctx)
-		if now := spindle.Now(ctx); now != time.Minute {
+		if now := spindle.LoopOf(ctx).Time(); now != time.Minute {
 			t.Errorf("%v at %v", err, now)
 		}
 		return err

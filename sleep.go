@@ -21,14 +21,19 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return w.Park(ctx, "Sleep", (*sleeping)(w.c))
 }
 
-// SleepUntil waits until the loop's clock has reached when.
-func SleepUntil(ctx context.Context, when time.Duration) error {
+// SleepUntil waits until when; see Now. It returns at once if that has passed.
+func SleepUntil(ctx context.Context, when time.Time) error {
+	return sleepUntil(ctx, "SleepUntil", sinceStart(LoopOf(ctx), when))
+}
+
+// sleepUntil waits until the loop's clock has reached when.
+func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 	w, err := NewWaker(ctx)
 	if err != nil {
 		return err
 	}
 	w.c.timer = w.c.s.l.CallAt(when, w.c.alarm())
-	return w.Park(ctx, "SleepUntil", (*sleeping)(w.c))
+	return w.Park(ctx, op, (*sleeping)(w.c))
 }
 
 // sleeping ends with the task's timer.
@@ -48,10 +53,21 @@ func Yield(ctx context.Context) error {
 	return nil
 }
 
-// Now is the time of the loop's clock.
-func Now(ctx context.Context) time.Duration { return LoopOf(ctx).Time() }
+// Now returns the current time of the loop that ctx belongs to. On a real system that is
+// the time at which the loop was made, plus the time that has passed since by a clock
+// that is never set. In a simulated run it is the simulated time.
+func Now(ctx context.Context) time.Time {
+	l := LoopOf(ctx)
+	return timeOf(l, l.Time())
+}
 
-// LoopOf is the loop that ctx belongs to.
+// timeOf returns the time at which the loop's clock shows at.
+func timeOf(l *loop.Loop, at time.Duration) time.Time { return l.Kernel().At(at) }
+
+// sinceStart returns what the loop's clock shows at a time. It is the inverse of timeOf.
+func sinceStart(l *loop.Loop, when time.Time) time.Duration { return when.Sub(l.Kernel().At(0)) }
+
+// LoopOf returns the loop that ctx belongs to.
 func LoopOf(ctx context.Context) *loop.Loop {
 	if sc, ok := ctx.(*Scope); ok {
 		return sc.s.l

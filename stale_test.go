@@ -189,7 +189,7 @@ func TestAWaitThatSucceedsClearsTheRecord(t *testing.T) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}
-				if now := spindle.Now(ctx); now != 0 {
+				if now := spindle.LoopOf(ctx).Time(); now != 0 {
 					t.Errorf("%s: slowed down by %v", name, now)
 				}
 				return nil

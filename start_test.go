@@ -37,8 +37,8 @@ func TestStartWhoseChildIsCancelled(t *testing.T) {
 			return err
 		})
 		_, err = spindle.Start(ctx, other, func(ctx context.Context, started func(int)) error { return forever(ctx) })
-		if !errors.Is(err, context.Canceled) || spindle.Now(ctx) != time.Second {
-			t.Errorf("%v at %v", err, spindle.Now(ctx))
+		if !errors.Is(err, context.Canceled) || spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("%v at %v", err, spindle.LoopOf(ctx).Time())
 		}
 		result, err := ended.Await(ctx)
 		if result != errOther {
@@ -61,8 +61,8 @@ func TestStartThatNobodyReportsTo(t *testing.T) {
 				})
 				return err
 			})
-			if !expired || spindle.Now(ctx) != time.Minute {
-				t.Errorf("expired %v, %v at %v", expired, err, spindle.Now(ctx))
+			if !expired || spindle.LoopOf(ctx).Time() != time.Minute {
+				t.Errorf("expired %v, %v at %v", expired, err, spindle.LoopOf(ctx).Time())
 			}
 			return err
 		})

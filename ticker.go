@@ -37,9 +37,9 @@ func (t *Ticker) Wait(ctx context.Context) error {
 	if t.period == 0 {
 		panic("spindle: Wait of a Ticker that NewTicker did not make")
 	}
-	now := Now(ctx)
+	now := LoopOf(ctx).Time()
 	if now < t.next {
-		if err := SleepUntil(ctx, t.next); err != nil {
+		if err := sleepUntil(ctx, "Ticker.Wait", t.next); err != nil {
 			return err
 		}
 		t.next += t.period
@@ -59,5 +59,5 @@ func (t *Ticker) reset(op string, ctx context.Context, period time.Duration) {
 	if period <= 0 {
 		panic("spindle: " + op + " of a Ticker with a period that is not positive")
 	}
-	t.period, t.next = period, Now(ctx)+period
+	t.period, t.next = period, LoopOf(ctx).Time()+period
 }

@@ -19,7 +19,7 @@ func TestTickerKeepsItsPace(t *testing.T) {
 			if err := ticker.Wait(ctx); err != nil {
 				return err
 			}
-			ticks = append(ticks, (spindle.Now(ctx) - begin).Round(time.Millisecond))
+			ticks = append(ticks, spindle.Now(ctx).Sub(begin).Round(time.Millisecond))
 			if err := spindle.Sleep(ctx, work); err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ func TestTickerKeepsItsPace(t *testing.T) {
 		if err := ticker.Wait(ctx); err != nil {
 			return err
 		}
-		if got := (spindle.Now(ctx) - reset).Round(ms); got != time.Second {
+		if got := spindle.Now(ctx).Sub(reset).Round(ms); got != time.Second {
 			t.Errorf("after Reset the tick came in %v", got)
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 // wait or dropped the error of its wait, has succeeded: then it returns false.
 func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error) {
 	sc, err := within(ctx, "MoveOnAfter", (*Scope).open, func(ctx context.Context, sc *Scope) error {
-		sc.SetDeadline(after(sc, d))
+		sc.setDeadline(after(sc, d))
 		return fn(ctx)
 	})
 	return sc.caught, err
@@ -82,7 +82,7 @@ func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error)
 func limited(ctx context.Context, op string, d time.Duration, open opener, fn func(context.Context) error) error {
 	var inner error
 	sc, err := within(ctx, op, open, func(ctx context.Context, sc *Scope) error {
-		sc.SetDeadline(after(sc, d))
+		sc.setDeadline(after(sc, d))
 		inner = fn(ctx)
 		return inner
 	})

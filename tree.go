@@ -27,9 +27,9 @@ type TaskInfo struct {
 	HeldBy   string // the name of the task that holds the lock it waits for, if that is known
 	At       string // the line at which it waits, as "file:line (function)"; not from TasksOf
 	For      time.Duration
-	Deadline time.Duration // of the scope it is in, on the loop's clock; 0 for none
-	Canceled bool          // the scope it is in is cancelled
-	Depth    int           // how many nurseries it is inside
+	Deadline time.Time // of the scope it is in; zero for none
+	Canceled bool      // the scope it is in is cancelled
+	Depth    int       // how many nurseries it is inside
 
 	task *Task
 }
@@ -105,7 +105,7 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 		}
 	}
 	if d := t.scope.deadline.Load(); d != noDeadline {
-		info.Deadline = time.Duration(d)
+		info.Deadline = timeOf(r.s.l, time.Duration(d))
 	}
 	return info
 }

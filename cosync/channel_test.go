@@ -17,7 +17,7 @@ func TestUnbufferedHandsOver(t *testing.T) {
 		sent := time.Duration(-1)
 		n.Go(func(ctx context.Context) error {
 			err := tx.Send(ctx, "hello")
-			sent = spindle.Now(ctx)
+			sent = spindle.LoopOf(ctx).Time()
 			return err
 		})
 		if err := spindle.Sleep(ctx, time.Second); err != nil {

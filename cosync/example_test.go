@@ -35,7 +35,7 @@ func Example() {
 				if err := spindle.Sleep(ctx, time.Second); err != nil { // downloads
 					return err
 				}
-				return mine.Send(ctx, fmt.Sprintf("%s after %v", name, spindle.Now(ctx)))
+				return mine.Send(ctx, fmt.Sprintf("%s after %v", name, spindle.LoopOf(ctx).Time()))
 			})
 		}
 		tx.Close() // the tasks have their own
@@ -126,7 +126,7 @@ func ExampleSelect() {
 			case i == 0:
 				fmt.Println(message)
 			default:
-				fmt.Println("silence since", spindle.Now(ctx)-time.Minute)
+				fmt.Println("silence since", spindle.LoopOf(ctx).Time()-time.Minute)
 				return nil
 			}
 		}

@@ -243,8 +243,8 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 		if err := l.AcquireFor(ctx, "a user"); err != nil { // waits a second
 			return err
 		}
-		if spindle.Now(ctx) != time.Second {
-			t.Errorf("at %v", spindle.Now(ctx))
+		if spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("at %v", spindle.LoopOf(ctx).Time())
 		}
 		for range 2 { // one who was cancelled may try again
 			expired, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error { return l.AcquireFor(ctx, "another") })

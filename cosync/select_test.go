@@ -80,7 +80,7 @@ func TestSelectWaitsForTheFirst(t *testing.T) {
 			{1, 120 * time.Second, nil}, // the future
 		} {
 			i, err := cosync.Select(ctx, cosync.Recv(rx, &v), done, cosync.After(time.Minute))
-			if at := spindle.Now(ctx) - begin; i != want.index || err != want.err || at != want.at {
+			if at := spindle.Now(ctx).Sub(begin); i != want.index || err != want.err || at != want.at {
 				t.Errorf("case %d, %v at %v, want %+v", i, err, at, want)
 			}
 		}
@@ -150,8 +150,8 @@ func TestCancelledSelectLeavesNothingBehind(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		if i, err := cosync.Select(ctx, recv, cosync.After(2*time.Hour)); i != 1 || err != nil || spindle.Now(ctx)-begin != 2*time.Hour {
-			t.Errorf("case %d, %v after %v", i, err, spindle.Now(ctx)-begin)
+		if i, err := cosync.Select(ctx, recv, cosync.After(2*time.Hour)); i != 1 || err != nil || spindle.Now(ctx).Sub(begin) != 2*time.Hour {
+			t.Errorf("case %d, %v after %v", i, err, spindle.Now(ctx).Sub(begin))
 		}
 		return nil
 	})

@@ -112,7 +112,7 @@ func TestLateProcessIsNoLostWork(t *testing.T) {
 			cmd := variant{handles: handles}.cmd(proc.Command("true"))
 			begun := spindle.Now(ctx)
 			late, err := spindle.MoveOnAfter(ctx, took, cmd.Run)
-			if ended := spindle.Now(ctx) - begun; !late {
+			if ended := spindle.Now(ctx).Sub(begun); !late {
 				took = ended * 7 / 8 // close to the usual duration
 			} else {
 				took = ended * 9 / 8

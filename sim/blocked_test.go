@@ -83,8 +83,8 @@ func TestWaitAllBlockedComesBeforeTimePasses(t *testing.T) {
 			return err
 		})
 		for range 3 {
-			if err := sim.WaitAllBlocked(ctx); err != nil || slept || worked || spindle.Now(ctx) != 0 {
-				t.Errorf("slept %v, worked %v, %v at %v", slept, worked, err, spindle.Now(ctx))
+			if err := sim.WaitAllBlocked(ctx); err != nil || slept || worked || spindle.LoopOf(ctx).Time() != 0 {
+				t.Errorf("slept %v, worked %v, %v at %v", slept, worked, err, spindle.LoopOf(ctx).Time())
 			}
 		}
 		if err := spindle.Sleep(ctx, time.Nanosecond); err != nil || !slept || !worked {

@@ -90,7 +90,7 @@ func TestAPausedHostMissesNothing(t *testing.T) {
 	client.Go(func(ctx context.Context) error {
 		began := spindle.Now(ctx)
 		err := ask(ctx, "server:7", "hello", "again")
-		took = spindle.Now(ctx) - began
+		took = spindle.Now(ctx).Sub(began)
 		return err
 	})
 	w.After(time.Millisecond, server.Pause)

@@ -87,7 +87,7 @@ func TestExploreDrain(t *testing.T) {
 				if handling != 0 {
 					return fmt.Errorf("%d handlers run when Serve has returned", handling)
 				}
-				if took := spindle.Now(ctx) - begun; took > life+drain+time.Second/10 && server.Up() {
+				if took := spindle.Now(ctx).Sub(begun); took > life+drain+time.Second/10 && server.Up() {
 					server.Note("it took %v", took)
 				}
 			}

@@ -22,7 +22,7 @@ func ExampleRun() {
 		if err := spindle.Sleep(ctx, time.Hour); err != nil {
 			return err
 		}
-		fmt.Println("slept for", spindle.Now(ctx)-begin)
+		fmt.Println("slept for", spindle.Now(ctx).Sub(begin))
 		return nil
 	})
 	fmt.Println(err)

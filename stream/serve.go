@@ -64,7 +64,7 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 			acceptErr = sc.accept(ctx, ln, n, handler)
 			ln.Close()
 			if sc.Drain > 0 {
-				handlers.SetDeadline(spindle.Now(ctx) + sc.Drain)
+				handlers.SetDeadline(spindle.Now(ctx).Add(sc.Drain))
 			}
 			return nil
 		})

@@ -70,7 +70,7 @@ func TestSimulatedServer(t *testing.T) {
 			if _, err := br.ReadByte(); err != io.EOF {
 				return fmt.Errorf("after being idle: %w", err)
 			}
-			if idle := spindle.Now(ctx) - before; (idle - 2*time.Minute).Abs() > time.Second {
+			if idle := spindle.Now(ctx).Sub(before); (idle - 2*time.Minute).Abs() > time.Second {
 				return fmt.Errorf("closed after %v", idle)
 			}
 			return nil
@@ -119,7 +119,7 @@ func TestSimulatedSlowloris(t *testing.T) {
 						}
 					})
 					all, err := io.ReadAll(c)
-					took := spindle.Now(ctx) - begun
+					took := spindle.Now(ctx).Sub(begun)
 					if !strings.Contains(string(all), tt.want) || took < tt.after || took > tt.after+2*time.Second {
 						t.Errorf("after %v: %q, %v", took, all, err)
 					}
@@ -256,7 +256,7 @@ func TestSimulatedWriteTimeoutIsNotProlonged(t *testing.T) {
 		if _, err := http.ReadResponse(bufio.NewReader(next), nil); err != nil {
 			return err
 		}
-		if took := spindle.Now(ctx) - begun; took < 30*time.Second || took > 35*time.Second {
+		if took := spindle.Now(ctx).Sub(begun); took < 30*time.Second || took > 35*time.Second {
 			t.Errorf("after %v", took)
 		}
 		return nil

@@ -47,7 +47,7 @@ func TestSimulatedTransport(t *testing.T) {
 				before := spindle.Now(ctx)
 				io.Copy(io.Discard, c)
 				want := patience[req.URL.Path]
-				if waited := spindle.Now(ctx) - before; (waited - want).Abs() > 200*time.Millisecond {
+				if waited := spindle.Now(ctx).Sub(before); (waited - want).Abs() > 200*time.Millisecond {
 					return fmt.Errorf("the client kept %s for %v", req.URL.Path, waited)
 				}
 				return nil
@@ -89,7 +89,7 @@ func TestSimulatedTransport(t *testing.T) {
 					open = open || task.Name == "idle connection to server:80"
 				}
 				if open != step.open {
-					return fmt.Errorf("kept %v at %v", open, spindle.Now(ctx))
+					return fmt.Errorf("kept %v at %v", open, spindle.LoopOf(ctx).Time())
 				}
 			}
 			return nil

@@ -85,7 +85,7 @@ func TestShieldDelaysTheCallersCancellation(t *testing.T) {
 		begin := spindle.Now(ctx)
 		spindle.MoveOnAfter(ctx, time.Minute, func(ctx context.Context) error {
 			err := spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
-			if took := spindle.Now(ctx) - begin; took != time.Hour || err != nil {
+			if took := spindle.Now(ctx).Sub(begin); took != time.Hour || err != nil {
 				t.Errorf("the shield ended after %v with %v", took, err)
 			}
 			if err := spindle.Yield(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -90,7 +90,7 @@ func TestAClientThatIsTooSlow(t *testing.T) {
 			n.Go(func(ctx context.Context) error {
 				defer n.Scope().Cancel(nil)
 				got, err := io.ReadAll(c)
-				took := spindle.Now(ctx) - begin
+				took := spindle.Now(ctx).Sub(begin)
 				if err != nil || string(got) != "error: a line has to come within 30s\n" {
 					t.Errorf("%q, %v", got, err)
 				}

@@ -52,7 +52,7 @@ Ada eats loaf 6
 			return err
 		}
 		// Ben eats from 0 to 50 and to 100 ms, Ada at 0, 20, 40 and 60.
-		if took := spindle.Now(ctx) - begin; took != 100*time.Millisecond {
+		if took := spindle.Now(ctx).Sub(begin); took != 100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
 		return nil

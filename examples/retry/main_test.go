@@ -49,7 +49,7 @@ func TestWhenItTries(t *testing.T) {
 				start := spindle.Now(ctx)
 				var begin []time.Duration
 				_, err := retry(ctx, slow, func(ctx context.Context) (int, error) {
-					begin = append(begin, spindle.Now(ctx)-start)
+					begin = append(begin, spindle.Now(ctx).Sub(start))
 					takes := c.takes[len(begin)-1]
 					if err := spindle.Sleep(ctx, max(takes, -takes)); err != nil {
 						return 0, err
@@ -62,7 +62,7 @@ func TestWhenItTries(t *testing.T) {
 				if !slices.Equal(begin, c.begin) {
 					t.Errorf("tried at %v; want %v", begin, c.begin)
 				}
-				if end := spindle.Now(ctx) - start; end != c.end {
+				if end := spindle.Now(ctx).Sub(start); end != c.end {
 					t.Errorf("ended at %v; want %v", end, c.end)
 				}
 				if !errors.Is(err, c.err) {

@@ -83,7 +83,7 @@ func simulated(t *testing.T, s *shop, open time.Duration) (ended time.Duration) 
 		if !expired || err != nil {
 			t.Errorf("expired %v, error %v", expired, err)
 		}
-		ended = spindle.Now(ctx) - begin
+		ended = spindle.Now(ctx).Sub(begin)
 		return nil
 	})
 	if want := fmt.Sprint("done: ", s.done, "\n"); !strings.HasSuffix(out.String(), want) {

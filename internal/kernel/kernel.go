@@ -170,8 +170,8 @@ type Clock interface {
 	Mono() time.Duration
 	// Wall returns the time of day.
 	Wall() time.Time
-	// At returns the time of day at which Mono returns, or returned, mono. It
-	// returns the same time for the same mono, unless the clock is set.
+	// At returns the time at which Mono returns, or returned, mono. It returns the
+	// same time for the same mono, also when the time of day is set.
 	At(mono time.Duration) time.Time
 }
 

@@ -21,10 +21,9 @@ func (p *Process) Wall() time.Time {
 	return Begin.Add(c.mono(p.w.Now()) + c.off)
 }
 
-// At may be called from any goroutine.
-func (p *Process) At(mono time.Duration) time.Time {
-	return Begin.Add(mono + p.host.clock.Load().off)
-}
+// At may be called from any goroutine. It does not depend on SetClock, as times with a
+// monotonic reading do not depend on the system clock.
+func (p *Process) At(mono time.Duration) time.Time { return Begin.Add(mono) }
 
 // Uint64 may be called from any goroutine.
 func (p *Process) Uint64() uint64 {
