@@ -6,36 +6,36 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Barrier is where a number of tasks meet: each waits until all have come. Then
-// it is ready for the next meeting. Make one with NewBarrier.
+// Barrier makes a fixed number of tasks wait for each other: Wait returns when all have
+// called it. The barrier can then be used again. Make one with NewBarrier.
 //
-// A task whose wait is cancelled leaves, as if it had never come: the others wait
-// for one more. That is asyncio's rule. The alternative, to break the barrier for
-// all, takes from the others what they waited for; who wants it cancels the
-// nursery that they are in.
+// A task whose wait is cancelled leaves the barrier, and the others wait for one more.
+// That is asyncio's rule. The alternative, to break the barrier for all, would fail the
+// waits of tasks that were not cancelled. To end all waits, cancel the nursery of the
+// tasks.
 type Barrier struct {
-	home
+	affinity
 	parties int
-	waiting line[int]
+	waiting waitQueue[int]
 }
 
-// NewBarrier makes a barrier for a number of tasks, at least one.
+// NewBarrier makes a barrier for the given number of tasks, at least one.
 func NewBarrier(parties int) *Barrier {
 	if parties < 1 {
-		panic("cosync: NewBarrier for less than one")
+		panic("cosync: NewBarrier for less than one task")
 	}
 	return &Barrier{parties: parties}
 }
 
-// Wait waits until all have come, and returns the caller's index among them, in
-// the order they came: from 0 to parties-1. So one of them can be chosen for
-// what is to be done once.
+// Wait waits until all tasks have called it. It returns the caller's index, in the order
+// of the calls, from 0 to parties-1: the task with index 0, for example, can do what is to
+// be done once.
 func (b *Barrier) Wait(ctx context.Context) (int, error) {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return -1, err
 	}
-	b.admit(w, "Barrier")
+	b.checkTask(w, "Barrier")
 	if b.waiting.n == b.parties-1 {
 		for i := range b.parties - 1 {
 			b.waiting.give(i)
@@ -48,6 +48,6 @@ func (b *Barrier) Wait(ctx context.Context) (int, error) {
 
 // Statistics returns the present use of the barrier. Capacity is the number of parties.
 func (b *Barrier) Statistics() Statistics {
-	b.look("Barrier")
+	b.checkReader("Barrier")
 	return Statistics{Capacity: b.parties, Waiting: b.waiting.n}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// NewChannel makes a channel that holds up to capacity values, and returns its
-// two ends. With capacity 0 a value goes from hand to hand: Send returns when
-// somebody has received it.
+// NewChannel makes a channel that holds up to capacity values, and returns its two ends.
+// With capacity 0 a value goes directly from task to task: Send returns when the value
+// was received.
 //
-// Each end can be cloned, so that each task has its own and closes it when done.
-// When the last sender is closed, receivers get what is left and then ErrEnd;
-// when the last receiver is closed, senders get ErrBroken. They are Trio's memory
-// channels.
+// Each end can be cloned, so that each task has its own and closes it when done. When the
+// last sender is closed, receivers get the values that are left, and then ErrEnd. When
+// the last receiver is closed, senders get ErrBroken. The channels correspond to Trio's
+// memory channels.
 func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
 	if capacity < 0 {
 		panic("cosync: NewChannel with a negative capacity")
@@ -23,48 +23,48 @@ func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
 	return &Sender[T]{c: c}, &Receiver[T]{c: c}
 }
 
-// channel is what the ends share. Loop goroutine only.
+// channel is the state that the ends share. Loop goroutine only.
 type channel[T any] struct {
-	home
+	affinity
 	capacity  int
-	kept      ring[T]
-	sending   line[T]
-	receiving line[T]
+	values    ring[T]
+	sending   waitQueue[T]
+	receiving waitQueue[T]
 	senders   int // open ones
 	receivers int
 }
 
-// flows tells whether there are values in the channel and room for more. Then nobody
+// partlyFull reports whether the channel holds values and has space for more. Then no task
 // waits at either end, and a receiver is open.
-func (c *channel[T]) flows() bool { return 0 < c.kept.n && c.kept.n < c.capacity }
+func (c *channel[T]) partlyFull() bool { return 0 < c.values.n && c.values.n < c.capacity }
 
-// side is one clone of an end of a channel.
-type side struct{ closed bool }
+// endpoint is one clone of an end of a channel.
+type endpoint struct{ closed bool }
 
-// Sender is the end of a channel that values are put into.
+// Sender is the end of a channel that sends values.
 type Sender[T any] struct {
-	side
+	endpoint
 	c *channel[T]
 }
 
-// Receiver is the end of a channel that values come out of.
+// Receiver is the end of a channel that receives values.
 type Receiver[T any] struct {
-	side
+	endpoint
 	c *channel[T]
 }
 
-// Send waits until the value is in the channel, or with capacity 0 until it was
-// received. If it fails, nobody has got the value or will: with ErrClosed if this
-// sender is closed, with ErrBroken if no receiver is left.
+// Send waits until v is in the channel, or with capacity 0 until v was received. If Send
+// fails, v will not be received. It fails with ErrClosed if this sender is closed, and
+// with ErrBroken if every receiver is closed.
 func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
 	switch {
-	case c.flows() && !s.closed:
+	case c.partlyFull() && !s.closed:
 		if spindle.Quick(ctx, c.l) {
-			c.kept.push(v)
+			c.values.push(v)
 			return nil
 		}
-	case (c.kept.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l):
+	case (c.values.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l):
 		_, err := s.try(v)
 		return err
 	}
@@ -72,24 +72,24 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	if err != nil {
 		return err
 	}
-	c.admit(waker, "Channel")
+	c.checkTask(waker, "Channel")
 	if done, err := s.try(v); done {
 		waker.Pass()
 		return err
 	}
-	w := c.sending.join(waker, v, &s.side)
+	w := c.sending.join(waker, v, &s.endpoint)
 	sw, err := waker.Leave(ctx, "Channel.Send", w)
 	for sw != nil {
 		sw()
 		sw, err = waker.Back()
 	}
-	c.sending.put(w)
+	c.sending.release(w)
 	return err
 }
 
-// TrySend is Send that fails with ErrWouldBlock instead of waiting.
+// TrySend is like Send but fails with ErrWouldBlock instead of waiting.
 func (s *Sender[T]) TrySend(v T) error {
-	s.c.here("Channel")
+	s.c.checkCaller("Channel")
 	done, err := s.try(v)
 	if !done {
 		return ErrWouldBlock
@@ -107,49 +107,49 @@ func (s *Sender[T]) try(v T) (done bool, err error) {
 	case c.receiving.first != nil:
 		c.receiving.give(v)
 		return true, nil
-	case c.kept.n < c.capacity:
-		c.kept.push(v)
+	case c.values.n < c.capacity:
+		c.values.push(v)
 		return true, nil
 	}
 	return false, nil
 }
 
-// Clone makes another sender of the same channel, to be closed on its own.
+// Clone returns another sender of the same channel. Each sender is closed separately.
 func (s *Sender[T]) Clone() *Sender[T] {
-	s.c.here("Channel")
+	s.c.checkCaller("Channel")
 	if s.closed {
-		panic("cosync: Clone of a Sender that is closed")
+		panic("cosync: Clone of a closed Sender")
 	}
 	s.c.senders++
 	return &Sender[T]{c: s.c}
 }
 
-// Close closes this sender: tasks that wait in its Send get ErrClosed. If it was
-// the last, the channel ends for the receivers. Closing twice does nothing.
+// Close closes this sender. Tasks that wait in its Send get ErrClosed. If it was the last
+// open sender, the channel ends for the receivers. Closing a sender again does nothing.
 func (s *Sender[T]) Close() {
 	c := s.c
-	c.here("Channel")
+	c.checkCaller("Channel")
 	if s.closed {
 		return
 	}
 	s.closed = true
-	c.sending.failSide(&s.side, ErrClosed)
+	c.sending.failEndpoint(&s.endpoint, ErrClosed)
 	if c.senders--; c.senders == 0 {
 		c.receiving.fail(ErrEnd)
 	}
 }
 
-// Receive waits for a value. If it fails, it has taken none: with ErrEnd if no
-// sender is left and everything was received, with ErrClosed if this receiver is
-// closed.
+// Receive waits for a value and removes it from the channel. If Receive fails, it has
+// removed none. It fails with ErrEnd if every sender is closed and all values were
+// received, and with ErrClosed if this receiver is closed.
 func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
 	switch {
-	case c.flows() && !r.closed:
+	case c.partlyFull() && !r.closed:
 		if spindle.Quick(ctx, c.l) {
-			return c.kept.pop(), nil
+			return c.values.pop(), nil
 		}
-	case (c.kept.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l):
+	case (c.values.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l):
 		v, _, err := r.try()
 		return v, err
 	}
@@ -158,26 +158,26 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 		var zero T
 		return zero, err
 	}
-	c.admit(waker, "Channel")
+	c.checkTask(waker, "Channel")
 	v, done, err := r.try()
 	if done {
 		waker.Pass()
 		return v, err
 	}
-	w := c.receiving.join(waker, v, &r.side)
+	w := c.receiving.join(waker, v, &r.endpoint)
 	sw, err := waker.Leave(ctx, "Channel.Receive", w)
 	for sw != nil {
 		sw()
 		sw, err = waker.Back()
 	}
 	v = w.value
-	c.receiving.put(w)
+	c.receiving.release(w)
 	return v, err
 }
 
-// TryReceive is Receive that fails with ErrWouldBlock instead of waiting.
+// TryReceive is like Receive but fails with ErrWouldBlock instead of waiting.
 func (r *Receiver[T]) TryReceive() (T, error) {
-	r.c.here("Channel")
+	r.c.checkCaller("Channel")
 	v, done, err := r.try()
 	if !done {
 		err = ErrWouldBlock
@@ -190,11 +190,11 @@ func (r *Receiver[T]) try() (v T, done bool, err error) {
 	switch {
 	case r.closed:
 		return v, true, ErrClosed
-	case c.kept.n > 0:
-		v = c.kept.pop()
+	case c.values.n > 0:
+		v = c.values.pop()
 		if c.sending.first != nil {
 			w := c.sending.take()
-			c.kept.push(w.value)
+			c.values.push(w.value)
 			w.waker.Wake(nil)
 		}
 		return v, true, nil
@@ -209,13 +209,14 @@ func (r *Receiver[T]) try() (v T, done bool, err error) {
 	return v, false, nil
 }
 
-// All yields what is received until the channel ends. If receiving fails
-// otherwise, it yields the error and stops.
+// All yields values until the channel ends. If Receive fails otherwise, All yields the
+// error and stops.
 func (r *Receiver[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return all(ctx, r.Receive, ErrEnd)
 }
 
-// all yields what next brings until it fails with end.
+// all yields the values of next until next fails. It yields that error too, unless it is
+// end.
 func all[T any](ctx context.Context, next func(context.Context) (T, error), end error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
@@ -227,31 +228,31 @@ func all[T any](ctx context.Context, next func(context.Context) (T, error), end 
 	}
 }
 
-// Clone makes another receiver of the same channel, to be closed on its own.
-// Each value goes to one of them.
+// Clone returns another receiver of the same channel. Each value goes to one receiver.
+// Each receiver is closed separately.
 func (r *Receiver[T]) Clone() *Receiver[T] {
-	r.c.here("Channel")
+	r.c.checkCaller("Channel")
 	if r.closed {
-		panic("cosync: Clone of a Receiver that is closed")
+		panic("cosync: Clone of a closed Receiver")
 	}
 	r.c.receivers++
 	return &Receiver[T]{c: r.c}
 }
 
-// Close closes this receiver: tasks that wait in its Receive get ErrClosed. If it
-// was the last, senders get ErrBroken, and what is still in the channel is
-// dropped. Closing twice does nothing.
+// Close closes this receiver. Tasks that wait in its Receive get ErrClosed. If it was the
+// last open receiver, senders get ErrBroken, and the values in the channel are dropped.
+// Closing a receiver again does nothing.
 func (r *Receiver[T]) Close() {
 	c := r.c
-	c.here("Channel")
+	c.checkCaller("Channel")
 	if r.closed {
 		return
 	}
 	r.closed = true
-	c.receiving.failSide(&r.side, ErrClosed)
+	c.receiving.failEndpoint(&r.endpoint, ErrClosed)
 	if c.receivers--; c.receivers == 0 {
 		c.sending.fail(ErrBroken)
-		c.kept = ring[T]{}
+		c.values = ring[T]{}
 	}
 }
 
@@ -262,9 +263,9 @@ func (s *Sender[T]) Statistics() Statistics { return s.c.statistics() }
 func (r *Receiver[T]) Statistics() Statistics { return r.c.statistics() }
 
 func (c *channel[T]) statistics() Statistics {
-	c.look("Channel")
+	c.checkReader("Channel")
 	return Statistics{
-		Used: c.kept.n, Capacity: c.capacity,
+		Used: c.values.n, Capacity: c.capacity,
 		Waiting: c.receiving.n, Putting: c.sending.n,
 		Senders: c.senders, Receivers: c.receivers,
 	}

@@ -66,7 +66,7 @@ func TestChannelEndsWithItsLastSender(t *testing.T) {
 		if err := tx.Send(ctx, 1); err != cosync.ErrClosed {
 			t.Errorf("Send of a closed sender: %v", err)
 		}
-		mustPanic(t, "cosync: Clone of a Sender that is closed", func() { tx.Clone() })
+		mustPanic(t, "cosync: Clone of a closed Sender", func() { tx.Clone() })
 		var got []int
 		for v, err := range rx.All(ctx) {
 			if err != nil {
@@ -169,7 +169,7 @@ func TestReceiveAfterTheLastSender(t *testing.T) {
 		if _, err := rx.Receive(ctx); err != cosync.ErrClosed || rx.Statistics().Used != 0 {
 			t.Errorf("closed: %v", err)
 		}
-		mustPanic(t, "cosync: Clone of a Receiver that is closed", func() { rx.Clone() })
+		mustPanic(t, "cosync: Clone of a closed Receiver", func() { rx.Clone() })
 		return nil
 	})
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Cond is a condition on state that a Mutex protects. A task that needs it
-// locks the mutex, and waits as long as it does not hold; whoever changes the
-// state notifies.
+// Cond is a condition on state that a Mutex protects. A task that needs the condition
+// locks the mutex and waits while the condition is false. A task that changes the state
+// notifies the waiting tasks.
 //
 //	if err := c.Lock(ctx); err != nil {
 //		return err
@@ -23,65 +23,66 @@ import (
 // Make one with NewCond.
 type Cond struct {
 	*Mutex
-	waiting line[struct{}]
+	waiting waitQueue[struct{}]
 }
 
-// NewCond makes a condition on what m protects; nil makes a mutex for it.
+// NewCond makes a condition on the state that m protects. If m is nil, NewCond makes a
+// mutex.
 func NewCond(m *Mutex) *Cond {
 	if m == nil {
 		m = new(Mutex)
 	}
 	c := &Cond{Mutex: m}
-	c.waiting.quit = c.quit
+	c.waiting.onAbort = c.abort
 	return c
 }
 
-// Wait unlocks the mutex, waits for a notification, and locks the mutex again.
-// The mutex is locked when Wait returns, also if it fails: a cancelled Wait takes
-// as long as others hold the mutex. Between notification and return the state
-// may have changed; look again.
+// Wait unlocks the mutex, waits for a notification, and locks the mutex again. The mutex
+// is locked when Wait returns, also if Wait fails: a cancelled Wait returns only when the
+// mutex is free. The state may have changed between the notification and the return, so
+// check the condition again.
 //
-// A task that was notified before it was cancelled returns nil: no notification
-// is lost.
+// If the task was notified before it was cancelled, Wait returns nil: no notification is
+// lost.
 func (c *Cond) Wait(ctx context.Context) error {
 	c.mustHold("Wait")
 	waker, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	c.admit(waker, "Cond")
+	c.checkTask(waker, "Cond")
 	w := c.waiting.join(waker, struct{}{}, nil)
 	c.Unlock()
 	err = waker.Park(ctx, "Cond.Wait", w)
-	if w.quitted {
-		w.quitted = false
-		err = spindle.Checkpoint(ctx) // says by whom it was cancelled
+	if w.canceled {
+		w.canceled = false
+		err = spindle.Checkpoint(ctx) // names the scope that was cancelled
 	}
-	c.waiting.put(w)
+	c.waiting.release(w)
 	return err
 }
 
-// quit is the cancellation of a wait. It needs the mutex: if that is not free,
-// the task goes on waiting, now for the mutex, as a notified one does.
-func (c *Cond) quit(w *waiter[struct{}]) bool {
-	if w.line != &c.waiting {
-		return false // it waits for the mutex already
+// abort cancels a wait. The task needs the mutex to return: if the mutex is not free, the
+// task waits for it, like a task that was notified.
+func (c *Cond) abort(w *waiter[struct{}]) bool {
+	if w.queue != &c.waiting {
+		return false // it already waits for the mutex
 	}
 	w.leave()
 	if !c.held {
 		c.held, c.holder = true, w.waker.Ref()
 		return true
 	}
-	w.quitted = true
+	w.canceled = true
 	c.Mutex.waiting.holder = &c.holder
 	c.Mutex.waiting.push(w)
 	return false
 }
 
-// Notify wakes the n tasks that wait longest, or as many as there are. The
-// caller must hold the mutex; each of them goes on when it gets that.
+// Notify notifies the n tasks that have waited longest, or all if there are fewer. The
+// mutex must be locked. Each task continues when it gets the mutex.
 func (c *Cond) Notify(n int) {
-	c.here("Cond")
+	c.checkCaller("Cond")
 	c.mustHold("Notify")
 	for ; n > 0; n-- {
 		w := c.waiting.take()
@@ -93,7 +94,7 @@ func (c *Cond) Notify(n int) {
 	}
 }
 
-// NotifyAll wakes all that wait. The caller must hold the mutex.
+// NotifyAll notifies all tasks in Wait. The mutex must be locked.
 func (c *Cond) NotifyAll() { c.Notify(c.waiting.n) }
 
 func (c *Cond) mustHold(op string) {
@@ -105,6 +106,6 @@ func (c *Cond) mustHold(op string) {
 // Statistics returns the present use of the condition: Waiting counts the tasks in Wait
 // that were not notified. Those that were wait for the Mutex and count there.
 func (c *Cond) Statistics() Statistics {
-	c.look("Cond")
+	c.checkReader("Cond")
 	return Statistics{Waiting: c.waiting.n}
 }

@@ -1,5 +1,5 @@
-// Package cosync has the tools by which tasks of one loop coordinate: locks,
-// events, permits, queues and channels that a task can wait for.
+// Package cosync has tools with which the tasks of one loop coordinate: locks, events,
+// permits, queues and channels that a task can wait for.
 //
 //	tx, rx := cosync.NewChannel[string](16)
 //	n.Go(func(ctx context.Context) error {
@@ -15,33 +15,32 @@
 //
 // # Which to use
 //
-// Between tasks, Channel is the first choice: it has an end, and its closing is
-// part of it. Queue is for work that is ordered otherwise (last in first out, by
-// priority), or has no single producer to end it. Select waits for several things
-// at once. Event is one bit that many wait for; Barrier is a meeting; Cond is a
-// condition that has no type of its own. Semaphore and Limiter bound how many do
-// something at once; a Limiter knows who they are. An Inbox, and nothing
-// else here, connects tasks with goroutines and with other loops.
+// Between tasks, use a channel first: it has an end, which its closing announces. Use a
+// Queue for values in another order (last in first out, by priority), or if no single
+// producer can end it. Select waits for several things at once. An Event is one bit that
+// many tasks wait for. A Barrier makes a number of tasks wait for each other. A Cond is
+// for any other condition. Semaphore and Limiter bound how many tasks do something at the
+// same time; a Limiter also knows which ones. An Inbox, and nothing else here, connects
+// tasks with goroutines and with other loops.
 //
-// Mutex is needed less often than elsewhere. Tasks of one loop never run at the
-// same time, and a task is left only in a call that takes a ctx, or that reads or
-// writes a connection: between two such calls everything is atomic. A Mutex protects
-// what has to hold across them.
+// A Mutex is needed less often than elsewhere. Tasks of one loop never run at the same
+// time, and a task switch happens only in a call that takes a ctx, or that reads or writes
+// a connection: everything between two such calls is atomic. A Mutex protects state that
+// must not change across them.
 //
 // # What holds for all
 //
-// Who waited longest is served first, and newcomers do not overtake. A call that
-// takes a ctx may switch to other tasks even if it could complete at once, and
-// fails if ctx is cancelled; the others (TryLock, Unlock, Set, Close and so on)
-// never switch.
+// Waiters are served in the order in which they came, and newcomers do not overtake. A
+// call that takes a ctx may switch to other tasks even if it could complete at once, and
+// fails if ctx is cancelled. Other calls (TryLock, Unlock, Set, Close and so on) never
+// switch.
 //
-// A wait that fails has taken nothing: no item, no permit, no place. What was
-// given to a waiter before its cancellation stays given, and the wait succeeds;
-// the cancellation is there for the next wait.
+// A wait that fails has taken nothing: no value, no permit, no lock. If a waiter is served
+// before it is cancelled, its wait succeeds, and the next wait fails instead.
 //
-// An object belongs to the loop whose task or callback first used it. Use from another
-// loop or from any other goroutine panics, also before that first use: what is to be in a
-// queue at the beginning is put there by a task. An Inbox is for any goroutine.
+// An object belongs to the loop of the task or callback that used it first. Use from
+// another loop or from any other goroutine panics, also before that first use: to fill a
+// queue at the beginning, let a task do it. An Inbox is for any goroutine.
 package cosync
 
 import (
@@ -53,69 +52,73 @@ import (
 )
 
 var (
-	// ErrClosed says that this side has closed what it now uses.
+	// ErrClosed reports use of an object that the caller's side has closed.
 	ErrClosed = errors.New("cosync: closed")
-	// ErrBroken says that the other side is gone: nobody will receive.
-	ErrBroken = errors.New("cosync: nobody is left to receive")
-	// ErrEnd says that all was received and nobody is left to send.
+	// ErrBroken reports a Send although every receiver of the channel is closed.
+	ErrBroken = errors.New("cosync: every receiver is closed")
+	// ErrEnd reports that every sender of a channel is closed and all values were
+	// received.
 	ErrEnd = errors.New("cosync: end of channel")
-	// ErrWouldBlock says that a call that does not wait would have to.
+	// ErrWouldBlock reports that a call that does not wait cannot complete now.
 	ErrWouldBlock = errors.New("cosync: would block")
 )
 
-// home is the loop that an object belongs to: the first that used it.
-type home struct{ l *loop.Loop }
+// affinity is the loop that an object belongs to: the loop that used it first.
+type affinity struct{ l *loop.Loop }
 
-// admit checks that a task that is about to wait is of the object's loop, or makes its
-// loop the object's.
-func (h *home) admit(w spindle.Waker, name string) {
-	if w.Loop() != h.l {
-		h.settle(w.Loop(), name)
+// checkTask binds the object to the loop of a task that is about to wait. It panics if the
+// object belongs to another loop.
+func (a *affinity) checkTask(w spindle.Waker, name string) {
+	if w.Loop() != a.l {
+		a.bind(w.Loop(), name)
 	}
 }
 
-// enter checks that ctx is of the object's loop.
-func (h *home) enter(ctx context.Context, name string) {
-	if l := spindle.LoopOf(ctx); l != h.l {
-		h.settle(l, name)
+// checkContext is checkTask for the task that ctx belongs to.
+func (a *affinity) checkContext(ctx context.Context, name string) {
+	if l := spindle.LoopOf(ctx); l != a.l {
+		a.bind(l, name)
 	}
 }
 
-func (h *home) settle(l *loop.Loop, name string) {
-	if h.l != nil {
-		panic(stranger(name))
+func (a *affinity) bind(l *loop.Loop, name string) {
+	if a.l != nil {
+		panic(foreignUse(name))
 	}
-	h.l = l
+	a.l = l
 }
 
-// here checks that the caller is on the object's loop, or makes its loop the object's.
-func (h *home) here(name string) {
-	if h.l == nil {
-		h.claim(name)
+// checkCaller binds the object to the loop that the caller runs on. It panics if the
+// object belongs to another loop, or if the caller runs on none.
+func (a *affinity) checkCaller(name string) {
+	if a.l == nil {
+		a.bindCaller(name)
 		return
 	}
-	if h.l.Foreign() {
-		panic(stranger(name))
+	if a.l.Foreign() {
+		panic(foreignUse(name))
 	}
 }
 
-// look checks that the caller may read the object: it is on its loop, or that does not run.
-func (h *home) look(name string) {
-	if h.l != nil && h.l.Foreign() {
-		panic(stranger(name))
+// checkReader panics unless the caller may read the object: it runs on the object's loop,
+// or that loop does not run.
+func (a *affinity) checkReader(name string) {
+	if a.l != nil && a.l.Foreign() {
+		panic(foreignUse(name))
 	}
 }
 
-// claim makes the caller's loop the object's.
+// bindCaller is the rare part of checkCaller.
 //
 //go:noinline
-func (h *home) claim(name string) {
-	if h.l = loop.Current(); h.l == nil {
+func (a *affinity) bindCaller(name string) {
+	if a.l = loop.Current(); a.l == nil {
 		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
 			"it is for tasks and callbacks; for goroutines use an Inbox")
 	}
 }
 
-func stranger(name string) string {
+// foreignUse returns the panic message for an object that belongs to another loop.
+func foreignUse(name string) string {
 	return "cosync: " + name + " used from a goroutine or loop that it does not belong to"
 }

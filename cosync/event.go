@@ -7,41 +7,41 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Event is a bit that tasks can wait for. The zero Event is not set.
+// Event is a flag that tasks can wait for. The zero Event is not set.
 type Event struct {
-	home
+	affinity
 	set     bool
-	waiting crowd
+	waiting countedLot
 }
 
-// Set sets the event and wakes all who wait for it.
+// Set sets the event and wakes all tasks that wait for it.
 func (e *Event) Set() {
-	e.here("Event")
+	e.checkCaller("Event")
 	e.set = true
 	e.waiting.wake(math.MaxInt)
 }
 
-// Clear takes the event back: waits that begin from now on wait for the next
-// Set. Those that Set has woken go on.
+// Clear resets the event. Calls of Wait from now on wait for the next Set. Tasks that Set
+// has woken continue.
 func (e *Event) Clear() {
-	e.here("Event")
+	e.checkCaller("Event")
 	e.set = false
 }
 
-// IsSet tells whether the event is set.
+// IsSet reports whether the event is set.
 func (e *Event) IsSet() bool {
-	e.look("Event")
+	e.checkReader("Event")
 	return e.set
 }
 
-// Wait waits until the event is set. It may have been cleared again when Wait
-// returns; where that matters, make a new Event instead of clearing one.
+// Wait waits until the event is set. The event may have been cleared again when Wait
+// returns. If that matters, make a new Event instead of clearing one.
 func (e *Event) Wait(ctx context.Context) error {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	e.admit(w, "Event")
+	e.checkTask(w, "Event")
 	if e.set {
 		w.Pass()
 		return nil
@@ -51,6 +51,6 @@ func (e *Event) Wait(ctx context.Context) error {
 
 // Statistics returns the present use of the event.
 func (e *Event) Statistics() Statistics {
-	e.look("Event")
+	e.checkReader("Event")
 	return Statistics{Waiting: e.waiting.n}
 }

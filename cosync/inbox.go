@@ -6,23 +6,22 @@ import (
 	"sync"
 )
 
-// Inbox is a bounded queue between goroutines and tasks of any loops. Its owner, which can
-// be several tasks or goroutines, gets values; each value goes to one of them. Anyone
-// else puts values. If the inbox is full, Put waits; if it is empty, Get waits. Waiters
-// are served in the order in which they came. Make one with NewInbox.
+// Inbox is a bounded queue of values between goroutines and tasks of any loops. Put waits
+// while the inbox is full, and Get waits while it is empty. Both are served in the order
+// in which they came, and each value goes to one Get. Make one with NewInbox.
 //
 // An Inbox belongs to no loop, and its methods may be called from any goroutine. A task
 // that waits never blocks its loop. A callback must not wait: it uses TryPut and TryGet.
 //
-// Close an Inbox when no more values will be got from it. Otherwise goroutines in Put
-// wait until their ctx ends.
+// Close an Inbox when its readers stop. Otherwise goroutines in Put wait until their ctx
+// ends.
 type Inbox[T any] struct {
 	capacity int
 
 	mu     sync.Mutex
-	buffer ring[T]    // guarded by mu, as all below
-	lines  [2]line[T] // waiters: putting, getting
-	spare  *waiter[T] // waiters that are not in use
+	buffer ring[T]         // guarded by mu, as all below
+	queues [2]waitQueue[T] // waiters: putting, getting
+	spare  *waiter[T]      // waiters that are not in use
 	spares int
 	closed bool
 }
@@ -91,9 +90,9 @@ func (b *Inbox[T]) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	for d := range b.lines {
-		for w := b.lines[d].take(); w != nil; w = b.lines[d].take() {
-			w.far.wake(ErrClosed)
+	for d := range b.queues {
+		for w := b.queues[d].take(); w != nil; w = b.queues[d].take() {
+			w.remote.wake(ErrClosed)
 		}
 	}
 }
@@ -104,7 +103,7 @@ func (b *Inbox[T]) Statistics() Statistics {
 	defer b.mu.Unlock()
 	return Statistics{
 		Used: b.buffer.n, Capacity: b.capacity,
-		Waiting: b.lines[getting].n, Putting: b.lines[putting].n,
+		Waiting: b.queues[getting].n, Putting: b.queues[putting].n,
 	}
 }
 
@@ -126,9 +125,9 @@ func (b *Inbox[T]) put(v T) (done bool, err error) {
 	if b.closed {
 		return true, ErrClosed
 	}
-	for w := b.lines[getting].take(); w != nil; w = b.lines[getting].take() {
+	for w := b.queues[getting].take(); w != nil; w = b.queues[getting].take() {
 		w.value = v
-		if w.far.wake(nil) {
+		if w.remote.wake(nil) {
 			return true, nil
 		}
 	}
@@ -149,9 +148,9 @@ func (b *Inbox[T]) get() (v T, done bool, err error) {
 		return v, b.closed, err
 	}
 	v = b.buffer.pop()
-	for w := b.lines[putting].take(); w != nil; w = b.lines[putting].take() {
+	for w := b.queues[putting].take(); w != nil; w = b.queues[putting].take() {
 		value := w.value // a goroutine that is woken may reuse w
-		if w.far.wake(nil) {
+		if w.remote.wake(nil) {
 			b.buffer.push(value)
 			break
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// direction is what a waiter of an Inbox waits to do. It is an index of Inbox.lines.
+// direction is what a waiter of an Inbox waits to do. It is an index of Inbox.queues.
 type direction uint8
 
 const (
@@ -22,21 +22,22 @@ func (d direction) String() string {
 	return "Inbox.Get"
 }
 
-// far wakes a waiter of an Inbox from any goroutine.
-type far struct {
+// remote wakes a waiter of an Inbox from any goroutine. Guarded by the Inbox's mutex until
+// the waiter is woken.
+type remote struct {
 	toward direction
-	l      *loop.Loop    // of the task; nil for a goroutine
-	post   func()        // wakes the task, on its loop
-	signal chan struct{} // wakes the goroutine
-	err    error         // how the wait ends
+	l      *loop.Loop    // the task's loop; nil for a goroutine
+	post   func()        // wakes the task; called on its loop
+	signal chan struct{} // wakes the goroutine; holds one signal
+	err    error         // the result of the wait
 }
 
-// wake ends the wait. It reports whether the waiter is still there: the loop of a task
-// may be closed. If it is closed later, Close still wakes the task first.
-func (f *far) wake(err error) bool {
+// wake ends the wait. It returns false if the loop of the waiting task is closed: then the
+// task no longer exists. If the loop is closed later, Close wakes the task first.
+func (f *remote) wake(err error) bool {
 	f.err = err
 	if f.l == nil {
-		f.signal <- struct{}{} // has room for the one there is in a wait
+		f.signal <- struct{}{} // does not block: a wait has one signal
 		return true
 	}
 	return f.l.PostWith(loop.RunAtClose, f.post) == nil
@@ -71,7 +72,7 @@ func (b *Inbox[T]) park(ctx context.Context, d direction, v T) (T, error) {
 		return v, err
 	}
 	w := b.waiter(d, v)
-	w.far.l, w.waker = spindle.LoopOf(ctx), waker
+	w.remote.l, w.waker = spindle.LoopOf(ctx), waker
 	b.join(w)
 	err = waker.Park(ctx, d.String(), w)
 	v = w.value
@@ -85,33 +86,33 @@ func (b *Inbox[T]) block(ctx context.Context, d direction, v T) (T, error) {
 	defer b.release(w)
 	b.join(w)
 	select {
-	case <-w.far.signal:
+	case <-w.remote.signal:
 	case <-ctx.Done():
 		if w.abort() {
 			var zero T
 			return zero, context.Cause(ctx)
 		}
-		<-w.far.signal
+		<-w.remote.signal
 	}
-	return w.value, w.far.err
+	return w.value, w.remote.err
 }
 
-// join puts w in line, or serves it if that has become possible.
+// join adds w to its queue, or serves it if that has become possible meanwhile.
 func (b *Inbox[T]) join(w *waiter[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var done bool
 	var err error
-	if w.far.toward == putting {
+	if w.remote.toward == putting {
 		done, err = b.put(w.value)
 	} else {
 		w.value, done, err = b.get()
 	}
 	if done {
-		w.far.wake(err)
+		w.remote.wake(err)
 		return
 	}
-	b.lines[w.far.toward].push(w)
+	b.queues[w.remote.toward].push(w)
 }
 
 func (b *Inbox[T]) waiter(d direction, v T) *waiter[T] {
@@ -123,21 +124,21 @@ func (b *Inbox[T]) waiter(d direction, v T) *waiter[T] {
 	}
 	b.mu.Unlock()
 	if w == nil {
-		w = &waiter[T]{far: &far{signal: make(chan struct{}, 1)}}
-		w.far.post = func() { w.waker.Wake(w.far.err) }
+		w = &waiter[T]{remote: &remote{signal: make(chan struct{}, 1)}}
+		w.remote.post = func() { w.waker.Wake(w.remote.err) }
 		w.abort = func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return w.leave()
 		}
 	}
-	w.value, w.far.toward = v, d
+	w.value, w.remote.toward = v, d
 	return w
 }
 
 func (b *Inbox[T]) release(w *waiter[T]) {
 	var zero T
-	w.value, w.far.l, w.far.err = zero, nil, nil
+	w.value, w.remote.l, w.remote.err = zero, nil, nil
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.spares < keepSpare {

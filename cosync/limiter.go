@@ -6,20 +6,20 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Limiter bounds how many do something at once, and knows who they are: a token
-// belongs to the task that borrowed it, or to whatever it was borrowed for. So
-// it can tell what a Semaphore cannot: one who takes a second token, or returns
-// what another has. The number of tokens can change. It is Trio's
-// CapacityLimiter. Make one with NewLimiter.
+// Limiter bounds how many borrowers use something at the same time. A token belongs to the
+// task that borrowed it, or to the value that it was borrowed for. So, unlike a Semaphore,
+// a Limiter notices a borrower that takes a second token, or returns a token that it does
+// not have. The number of tokens can change. It corresponds to Trio's CapacityLimiter.
+// Make one with NewLimiter.
 type Limiter struct {
-	home
-	total    int
-	borrowed int
-	who      map[any]bool // true: has a token; false: waits for one
-	waiting  line[any]
+	affinity
+	total     int
+	borrowed  int
+	borrowers map[any]bool // true if the borrower has a token, false if it waits
+	waiting   waitQueue[any]
 
-	// ctx is the one it was last used with. Any of the loop's tells who is
-	// calling, and Release has none of its own.
+	// ctx is the context of the last Acquire. Release, which has no context, uses it to
+	// find the calling task: for that, any context of the loop will do.
 	ctx context.Context
 }
 
@@ -28,48 +28,49 @@ func NewLimiter(total int) *Limiter {
 	if total < 0 {
 		panic("cosync: NewLimiter with a negative total")
 	}
-	return &Limiter{total: total, who: make(map[any]bool)}
+	return &Limiter{total: total, borrowers: make(map[any]bool)}
 }
 
-// Acquire waits for a token for the calling task. It panics if the task has one.
+// Acquire waits for a token for the calling task. It panics if the task has a token.
 func (l *Limiter) Acquire(ctx context.Context) error {
-	l.enter(ctx, "Limiter")
+	l.checkContext(ctx, "Limiter")
 	l.ctx = ctx
 	return l.AcquireFor(ctx, spindle.Current(ctx))
 }
 
-// AcquireFor waits for a token for a borrower, which can be any comparable value:
-// a connection, a user. It panics if the borrower has one or waits for one.
+// AcquireFor waits for a token for a borrower, which can be any comparable value, for
+// example a connection or a user. It panics if the borrower has a token or waits for one.
 func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	l.admit(w, "Limiter")
+	l.checkTask(w, "Limiter")
 	l.mustBeNew(borrower)
 	if l.borrowed < l.total {
 		l.lend(borrower)
 		w.Pass()
 		return nil
 	}
-	l.who[borrower] = false
+	l.borrowers[borrower] = false
 	_, err = l.waiting.wait(ctx, w, "Limiter.Acquire", borrower)
 	if err != nil {
-		delete(l.who, borrower)
+		delete(l.borrowers, borrower)
 	}
 	return err
 }
 
-// TryAcquire borrows a token for the calling task if there is one.
+// TryAcquire borrows a token for the calling task if one is free. It reports whether it
+// did.
 func (l *Limiter) TryAcquire(ctx context.Context) bool {
-	l.enter(ctx, "Limiter")
+	l.checkContext(ctx, "Limiter")
 	l.ctx = ctx
 	return l.TryAcquireFor(spindle.Current(ctx))
 }
 
-// TryAcquireFor borrows a token for a borrower if there is one.
+// TryAcquireFor borrows a token for a borrower if one is free. It reports whether it did.
 func (l *Limiter) TryAcquireFor(borrower any) bool {
-	l.here("Limiter")
+	l.checkCaller("Limiter")
 	l.mustBeNew(borrower)
 	if l.borrowed >= l.total {
 		return false
@@ -80,29 +81,29 @@ func (l *Limiter) TryAcquireFor(borrower any) bool {
 
 // Release returns the calling task's token. It panics if the task has none.
 func (l *Limiter) Release() {
-	l.here("Limiter")
+	l.checkCaller("Limiter")
 	if l.ctx == nil {
-		l.ReleaseFor(nil) // no task has used it
+		l.ReleaseFor(nil) // panics: no task has used the limiter
 	}
 	l.ReleaseFor(spindle.Current(l.ctx))
 }
 
 // ReleaseFor returns a borrower's token. It panics if the borrower has none.
 func (l *Limiter) ReleaseFor(borrower any) {
-	l.here("Limiter")
-	if !l.who[borrower] {
-		panic("cosync: Release of a Limiter by one who has no token of it")
+	l.checkCaller("Limiter")
+	if !l.borrowers[borrower] {
+		panic("cosync: Release of a Limiter by a borrower that has no token")
 	}
-	delete(l.who, borrower)
+	delete(l.borrowers, borrower)
 	l.borrowed--
 	l.serve()
 }
 
-// SetTotal changes the number of tokens. More are lent at once to those who
-// wait; if there are fewer than are lent, nobody loses one, and returned tokens
-// are not lent again until the number is right.
+// SetTotal changes the number of tokens. Additional tokens go to waiting borrowers at
+// once. If the new number is lower, borrowers keep their tokens, and returned tokens are
+// not lent again until no more than total are lent.
 func (l *Limiter) SetTotal(total int) {
-	l.here("Limiter")
+	l.checkCaller("Limiter")
 	if total < 0 {
 		panic("cosync: SetTotal of a Limiter with a negative total")
 	}
@@ -122,23 +123,23 @@ func (l *Limiter) serve() {
 }
 
 func (l *Limiter) lend(borrower any) {
-	l.who[borrower] = true
+	l.borrowers[borrower] = true
 	l.borrowed++
 }
 
 func (l *Limiter) mustBeNew(borrower any) {
-	has, known := l.who[borrower]
+	has, known := l.borrowers[borrower]
 	switch {
 	case has:
-		panic("cosync: Acquire of a Limiter by one who has a token of it")
+		panic("cosync: Acquire of a Limiter by a borrower that has a token")
 	case known:
-		panic("cosync: Acquire of a Limiter by one who waits for a token of it")
+		panic("cosync: Acquire of a Limiter by a borrower that waits for a token")
 	}
 }
 
 // Statistics returns the present use of the limiter. After SetTotal has lowered the
 // number of tokens, Used can exceed Capacity.
 func (l *Limiter) Statistics() Statistics {
-	l.look("Limiter")
+	l.checkReader("Limiter")
 	return Statistics{Used: l.borrowed, Capacity: l.total, Waiting: l.waiting.n}
 }

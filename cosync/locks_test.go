@@ -183,7 +183,7 @@ func TestSemaphore(t *testing.T) {
 	mustPanic(t, "cosync: NewSemaphore with a count below 1", func() { cosync.NewSemaphore(0) })
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		s := cosync.NewSemaphore(3)
-		mustPanic(t, "cosync: Release of a Semaphore of which no permit is taken", s.Release)
+		mustPanic(t, "cosync: Release of a Semaphore that has all its permits", s.Release)
 		inside, most, order := 0, 0, []int(nil)
 		for i := range 10 {
 			n.Go(func(ctx context.Context) error {
@@ -220,12 +220,12 @@ func TestSemaphore(t *testing.T) {
 func TestLimiterKnowsItsBorrowers(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		l := cosync.NewLimiter(2)
-		none := "cosync: Release of a Limiter by one who has no token of it"
+		none := "cosync: Release of a Limiter by a borrower that has no token"
 		mustPanic(t, none, l.Release)
 		if err := l.Acquire(ctx); err != nil {
 			return err
 		}
-		mustPanic(t, "cosync: Acquire of a Limiter by one who has a token of it", func() { l.Acquire(ctx) })
+		mustPanic(t, "cosync: Acquire of a Limiter by a borrower that has a token", func() { l.Acquire(ctx) })
 		n.Go(func(ctx context.Context) error {
 			mustPanic(t, none, l.Release) // another task has it
 			if !l.TryAcquire(ctx) {
@@ -257,7 +257,7 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 		if err := settle(ctx); err != nil {
 			return err
 		}
-		mustPanic(t, "cosync: Acquire of a Limiter by one who waits for a token of it", func() { l.TryAcquireFor("another") })
+		mustPanic(t, "cosync: Acquire of a Limiter by a borrower that waits for a token", func() { l.TryAcquireFor("another") })
 		l.SetTotal(1) // nobody loses one
 		l.Release()
 		if got := l.Statistics(); got != (cosync.Statistics{Capacity: 1, Used: 1, Waiting: 2}) {

@@ -6,23 +6,23 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Mutex is a lock for tasks: it protects what has to hold across waits. The zero
-// Mutex is unlocked. Unlock hands it to the task that waited longest, so that
-// nobody can snatch it in between.
+// Mutex is a lock for tasks. It protects state that must not change across waits. The zero
+// Mutex is unlocked. Unlock hands the mutex to the task that has waited longest, so that
+// no other task can lock it in between.
 type Mutex struct {
-	home
+	affinity
 	held    bool
 	holder  spindle.TaskRef // zero after TryLock
-	waiting line[struct{}]
+	waiting waitQueue[struct{}]
 }
 
-// Lock waits until the mutex is the caller's. If it fails, it is not.
+// Lock waits until the caller holds the mutex. If Lock fails, the caller does not.
 func (m *Mutex) Lock(ctx context.Context) error {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	m.admit(w, "Mutex")
+	m.checkTask(w, "Mutex")
 	if !m.held {
 		m.held, m.holder = true, w.Ref()
 		w.Pass()
@@ -33,9 +33,9 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock locks the mutex if nobody holds it.
+// TryLock locks the mutex if it is unlocked. It reports whether it did.
 func (m *Mutex) TryLock() bool {
-	m.here("Mutex")
+	m.checkCaller("Mutex")
 	if m.held {
 		return false
 	}
@@ -43,10 +43,10 @@ func (m *Mutex) TryLock() bool {
 	return true
 }
 
-// Unlock gives the mutex back. Any task may do it, not only the one that locked
-// it. It panics if the mutex is not locked.
+// Unlock unlocks the mutex. Any task may call it, not only the one that locked the mutex.
+// It panics if the mutex is not locked.
 func (m *Mutex) Unlock() {
-	m.here("Mutex")
+	m.checkCaller("Mutex")
 	if !m.held {
 		panic("cosync: Unlock of a Mutex that is not locked")
 	}
@@ -60,7 +60,7 @@ func (m *Mutex) Unlock() {
 
 // Statistics returns the present use of the mutex.
 func (m *Mutex) Statistics() Statistics {
-	m.look("Mutex")
+	m.checkReader("Mutex")
 	s := Statistics{Capacity: 1, Waiting: m.waiting.n}
 	if m.held {
 		s.Used = 1

@@ -8,19 +8,19 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Unlimited is the capacity of a queue that grows as long as there is memory. Use
-// it only where something else bounds what is put in.
+// Unlimited is the capacity of a queue that grows without limit. Use it only where
+// something else bounds the number of values.
 const Unlimited = math.MaxInt
 
-// Queue is a bounded queue of values between tasks. NewQueue makes one that is
-// first in, first out; NewStack and NewPriorityQueue order values otherwise. Tasks
-// that wait are served in the order they came, whatever the order of the values.
+// Queue is a bounded queue of values between tasks. NewQueue makes one that is first in,
+// first out. Those of NewStack and NewPriorityQueue have other orders. Waiting tasks are
+// served in the order in which they came, whatever the order of the values.
 type Queue[T any] struct {
-	home
+	affinity
 	capacity int
-	kept     store[T]
-	putting  line[T]
-	getting  line[T]
+	values   buffer[T]
+	putting  waitQueue[T]
+	getting  waitQueue[T]
 	closed   bool
 }
 
@@ -30,27 +30,27 @@ func NewQueue[T any](capacity int) *Queue[T] { return newQueue(capacity, &ring[T
 // NewStack makes a queue that is last in, first out.
 func NewStack[T any](capacity int) *Queue[T] { return newQueue(capacity, &stack[T]{}) }
 
-// NewPriorityQueue makes a queue from which the least value comes first; equal
-// ones come in the order they were put in.
+// NewPriorityQueue makes a queue in which the least value comes first. Equal values come
+// in the order in which they were put.
 func NewPriorityQueue[T any](capacity int, less func(a, b T) bool) *Queue[T] {
-	return newQueue(capacity, &ranking[T]{less: less})
+	return newQueue(capacity, &priorityHeap[T]{less: less})
 }
 
-func newQueue[T any](capacity int, s store[T]) *Queue[T] {
+func newQueue[T any](capacity int, s buffer[T]) *Queue[T] {
 	if capacity < 1 {
-		panic("cosync: a queue with a capacity below 1")
+		panic("cosync: NewQueue, NewStack or NewPriorityQueue with a capacity below 1")
 	}
-	return &Queue[T]{capacity: capacity, kept: s}
+	return &Queue[T]{capacity: capacity, values: s}
 }
 
-// Put waits until there is room for v, and puts it in. If it fails, v is not in
-// the queue: with ErrClosed if that is closed.
+// Put waits until v fits into the queue, and puts it there. If Put fails, v is not in the
+// queue. It fails with ErrClosed if the queue is closed.
 func (q *Queue[T]) Put(ctx context.Context, v T) error {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	q.admit(w, "Queue")
+	q.checkTask(w, "Queue")
 	if done, err := q.put(v); done {
 		w.Pass()
 		return err
@@ -59,9 +59,9 @@ func (q *Queue[T]) Put(ctx context.Context, v T) error {
 	return err
 }
 
-// TryPut is Put that fails with ErrWouldBlock instead of waiting.
+// TryPut is like Put but fails with ErrWouldBlock instead of waiting.
 func (q *Queue[T]) TryPut(v T) error {
-	q.here("Queue")
+	q.checkCaller("Queue")
 	done, err := q.put(v)
 	if !done {
 		return ErrWouldBlock
@@ -75,22 +75,22 @@ func (q *Queue[T]) put(v T) (done bool, err error) {
 		return true, ErrClosed
 	case q.getting.give(v): // then the queue is empty
 		return true, nil
-	case q.kept.len() < q.capacity:
-		q.kept.push(v)
+	case q.values.len() < q.capacity:
+		q.values.push(v)
 		return true, nil
 	}
 	return false, nil
 }
 
-// Get waits for a value and takes it out. If it fails, it has taken none: with
-// ErrClosed if the queue is closed and empty.
+// Get waits for a value and removes it from the queue. If Get fails, it has removed none.
+// It fails with ErrClosed if the queue is closed and empty.
 func (q *Queue[T]) Get(ctx context.Context) (T, error) {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		var zero T
 		return zero, err
 	}
-	q.admit(w, "Queue")
+	q.checkTask(w, "Queue")
 	v, done, err := q.get()
 	if done {
 		w.Pass()
@@ -99,9 +99,9 @@ func (q *Queue[T]) Get(ctx context.Context) (T, error) {
 	return q.getting.wait(ctx, w, "Queue.Get", v)
 }
 
-// TryGet is Get that fails with ErrWouldBlock instead of waiting.
+// TryGet is like Get but fails with ErrWouldBlock instead of waiting.
 func (q *Queue[T]) TryGet() (T, error) {
-	q.here("Queue")
+	q.checkCaller("Queue")
 	v, done, err := q.get()
 	if !done {
 		err = ErrWouldBlock
@@ -110,43 +110,44 @@ func (q *Queue[T]) TryGet() (T, error) {
 }
 
 func (q *Queue[T]) get() (v T, done bool, err error) {
-	if q.kept.len() == 0 {
+	if q.values.len() == 0 {
 		if q.closed {
 			return v, true, ErrClosed
 		}
 		return v, false, nil
 	}
-	v = q.kept.pop()
+	v = q.values.pop()
 	if w := q.putting.take(); w != nil {
-		q.kept.push(w.value)
+		q.values.push(w.value)
 		w.waker.Wake(nil)
 	}
 	return v, true, nil
 }
 
-// All yields what is got until the queue is closed and empty. If getting fails
-// otherwise, it yields the error and stops.
+// All yields values until the queue is closed and empty. If Get fails otherwise, All
+// yields the error and stops.
 func (q *Queue[T]) All(ctx context.Context) iter.Seq2[T, error] {
 	return all(ctx, q.Get, ErrClosed)
 }
 
-// Close ends the queue: whoever puts, or waits to, gets ErrClosed at once; whoever
-// gets, gets what is left, and then ErrClosed. Closing twice does nothing.
+// Close closes the queue. Put fails with ErrClosed from then on, also where it already
+// waits. Get returns the values that are left, and then fails with ErrClosed. Closing a
+// queue again does nothing.
 func (q *Queue[T]) Close() {
-	q.here("Queue")
+	q.checkCaller("Queue")
 	if q.closed {
 		return
 	}
 	q.closed = true
 	q.putting.fail(ErrClosed)
-	q.getting.fail(ErrClosed) // if any wait, nothing is left
+	q.getting.fail(ErrClosed) // if a task waits, the queue is empty
 }
 
 // Statistics returns the present use of the queue.
 func (q *Queue[T]) Statistics() Statistics {
-	q.look("Queue")
+	q.checkReader("Queue")
 	return Statistics{
-		Used: q.kept.len(), Capacity: q.capacity,
+		Used: q.values.len(), Capacity: q.capacity,
 		Waiting: q.getting.n, Putting: q.putting.n,
 	}
 }

@@ -61,7 +61,7 @@ func TestQueueOrders(t *testing.T) {
 			})
 		})
 	}
-	mustPanic(t, "cosync: a queue with a capacity below 1", func() { cosync.NewQueue[int](0) })
+	mustPanic(t, "cosync: NewQueue, NewStack or NewPriorityQueue with a capacity below 1", func() { cosync.NewQueue[int](0) })
 }
 
 func TestQueueIsBounded(t *testing.T) {

@@ -7,20 +7,20 @@ import (
 )
 
 // RWMutex is a lock for tasks that any number of readers, or one writer, can hold. The
-// zero RWMutex is unlocked. Tasks get it in the order in which they asked: a writer
-// that waits holds up the readers behind it, so neither kind starves.
+// zero RWMutex is unlocked. Tasks get it in the order of their calls: readers behind a
+// waiting writer wait too, so neither kind starves.
 //
-// Like sync.RWMutex it must not be read-locked twice by one task: a writer that asks in
-// between waits for the first lock, and the second waits for the writer.
+// As with sync.RWMutex, a task must not read-lock it twice: a writer that comes in between
+// waits for the first lock, and the second lock waits for the writer.
 type RWMutex struct {
-	home
+	affinity
 	readers int
 	writing bool
-	writer  spindle.TaskRef // that holds it; zero after TryLock and while readers do
-	waiting line[access]    // readers and writers, in order
+	writer  spindle.TaskRef   // the holder; zero after TryLock and while readers hold it
+	waiting waitQueue[access] // readers and writers, in order
 }
 
-// access is what a task asks of an RWMutex.
+// access is the kind of lock that a task requests of an RWMutex.
 type access uint8
 
 const (
@@ -40,7 +40,7 @@ func (m *RWMutex) lock(ctx context.Context, a access, op string) error {
 	if err != nil {
 		return err
 	}
-	m.admit(w, "RWMutex")
+	m.checkTask(w, "RWMutex")
 	if m.take(a) {
 		m.held(a, w)
 		w.Pass()
@@ -48,27 +48,29 @@ func (m *RWMutex) lock(ctx context.Context, a access, op string) error {
 	}
 	m.waiting.holder = &m.writer
 	if _, err = m.waiting.wait(ctx, w, op, a); err != nil {
-		m.admitWaiting() // the task may have held up readers behind it
+		m.admitWaiting() // readers may have waited behind the task
 	}
 	return err
 }
 
-// TryLock locks the mutex for writing if no task holds it or waits for it.
+// TryLock locks the mutex for writing if no task holds it or waits for it. It reports
+// whether it did.
 func (m *RWMutex) TryLock() bool {
-	m.here("RWMutex")
+	m.checkCaller("RWMutex")
 	return m.take(toWrite)
 }
 
-// TryRLock locks the mutex for reading if no writer holds it and no task waits for it.
+// TryRLock locks the mutex for reading if no writer holds it and no task waits for it. It
+// reports whether it did.
 func (m *RWMutex) TryRLock() bool {
-	m.here("RWMutex")
+	m.checkCaller("RWMutex")
 	return m.take(toRead)
 }
 
-// take takes the lock for a newcomer, which overtakes no task that waits.
+// take takes the lock for a new caller, unless other tasks wait.
 func (m *RWMutex) take(a access) bool { return m.waiting.first == nil && m.grant(a) }
 
-// grant takes the lock, if what is held allows it.
+// grant takes the lock if the present holders allow it.
 func (m *RWMutex) grant(a access) bool {
 	switch {
 	case m.writing, a == toWrite && m.readers > 0:
@@ -81,17 +83,17 @@ func (m *RWMutex) grant(a access) bool {
 	return true
 }
 
-// held notes that the task of w has got the lock.
+// held records that the task of w has the lock.
 func (m *RWMutex) held(a access, w spindle.Waker) {
 	if a == toWrite {
 		m.writer = w.Ref()
 	}
 }
 
-// Unlock gives the lock of a writer back. Any task may do it, not only the one that
-// locked it. It panics if no writer holds the mutex.
+// Unlock unlocks the mutex for writing. Any task may call it, not only the one that locked
+// the mutex. It panics if no writer holds the mutex.
 func (m *RWMutex) Unlock() {
-	m.here("RWMutex")
+	m.checkCaller("RWMutex")
 	if !m.writing {
 		panic("cosync: Unlock of an RWMutex that is not locked")
 	}
@@ -99,9 +101,9 @@ func (m *RWMutex) Unlock() {
 	m.admitWaiting()
 }
 
-// RUnlock gives one lock of a reader back. It panics if no reader holds the mutex.
+// RUnlock undoes one RLock. It panics if no reader holds the mutex.
 func (m *RWMutex) RUnlock() {
-	m.here("RWMutex")
+	m.checkCaller("RWMutex")
 	if m.readers == 0 {
 		panic("cosync: RUnlock of an RWMutex that is not read-locked")
 	}
@@ -109,8 +111,8 @@ func (m *RWMutex) RUnlock() {
 	m.admitWaiting()
 }
 
-// admitWaiting gives the lock to the tasks at the head of the line that can have it
-// now: one writer, or all readers up to the next writer.
+// admitWaiting gives the lock to the first waiters that can have it now: one writer, or
+// all readers up to the next writer.
 func (m *RWMutex) admitWaiting() {
 	for w := m.waiting.first; w != nil && m.grant(w.value); w = m.waiting.first {
 		m.held(w.value, w.waker)
@@ -121,7 +123,7 @@ func (m *RWMutex) admitWaiting() {
 // Statistics returns the present use of the mutex. Used counts its readers, or its
 // writer; their number has no limit.
 func (m *RWMutex) Statistics() Statistics {
-	m.look("RWMutex")
+	m.checkReader("RWMutex")
 	s := Statistics{Used: m.readers, Capacity: Unlimited, Waiting: m.waiting.n}
 	if m.writing {
 		s.Used = 1

@@ -9,26 +9,25 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Case is one of the things that Select waits for. Recv, Send, Done and After
-// make them. A case can be used again, but not by two at a time.
+// Case is one of the operations that Select waits for. Recv, Send, Done and After make
+// cases. A case can be used again, but not by two calls of Select at the same time.
 type Case interface {
-	// enter checks that the case is of ctx's loop, and not in use.
-	enter(ctx context.Context)
-	// try takes effect at once if it can.
+	// check panics if the case belongs to another loop than ctx, or is in use.
+	check(ctx context.Context)
+	// try performs the operation if it can complete at once.
 	try() (done bool, err error)
-	// join has the case choose itself in s when it can take effect.
+	// join registers the case: it calls s.choose(index) when its operation completes.
 	join(s *selection, index int)
-	// leave takes join back.
+	// leave undoes join.
 	leave()
-	// finish is what is left to do for the one that was chosen, and ended with
-	// err.
+	// finish is called for the chosen case, with the result of its operation.
 	finish(err error)
 }
 
-// Select waits until one of the cases can take effect, lets it, and returns its
-// index; of the others none has taken effect. The error is that of the case:
-// ErrEnd, ErrBroken or ErrClosed of its channel. If ctx is cancelled, none has
-// taken effect, and the index is -1.
+// Select waits until one of the cases can complete, performs it, and returns its index.
+// The other cases have no effect. The error is that of the case: ErrEnd, ErrBroken or
+// ErrClosed of its channel. If ctx is cancelled, no case has any effect, and the index
+// is -1.
 //
 //	var job Job
 //	switch i, err := cosync.Select(ctx, cosync.Recv(jobs, &job), cosync.After(time.Minute)); {
@@ -40,10 +39,10 @@ type Case interface {
 //		return errIdle
 //	}
 //
-// While it waits, the first to be ready is taken. If several are ready when it
-// begins, it is the first of the list: so the order is the same in every run, and
-// what is urgent can be put first. After(0) at the end is what default is to
-// Go's select.
+// If several cases can complete when Select is called, it performs the first of them: the
+// choice is the same in every run, and urgent cases can be put first. Otherwise it
+// performs the case that can complete first. After(0) as the last case has the effect of
+// default in Go's select.
 func Select(ctx context.Context, cases ...Case) (int, error) {
 	if len(cases) == 0 {
 		panic("cosync: Select without cases")
@@ -52,7 +51,7 @@ func Select(ctx context.Context, cases ...Case) (int, error) {
 		return -1, err
 	}
 	for i, c := range cases {
-		c.enter(ctx)
+		c.check(ctx)
 		mustBeIdle(slices.Contains(cases[:i], c))
 	}
 	for i, c := range cases {
@@ -75,14 +74,14 @@ func Select(ctx context.Context, cases ...Case) (int, error) {
 	return s.chosen, err
 }
 
-// selection is a Select that waits. Loop goroutine only.
+// selection is a waiting call of Select. Loop goroutine only.
 type selection struct {
 	cases  []Case
 	waker  spindle.Waker
-	chosen int // -1 as long as none is
+	chosen int // index of the chosen case; -1 before
 }
 
-// Abort takes all cases back.
+// Abort cancels all cases.
 func (s *selection) Abort() bool {
 	if s.chosen >= 0 {
 		return false
@@ -93,8 +92,8 @@ func (s *selection) Abort() bool {
 	return true
 }
 
-// choose settles on a case: the others leave at once, so that whoever is found
-// waiting can still be served. The task must then be woken.
+// choose chooses a case. The other cases leave their queues at once, so that every waiter
+// in a queue can be served. The caller must then wake the task.
 func (s *selection) choose(index int) {
 	s.chosen = index
 	for i, c := range s.cases {
@@ -104,7 +103,7 @@ func (s *selection) choose(index int) {
 	}
 }
 
-// Recv is the case that a value is received; it is then in *into.
+// Recv returns the case that receives a value and stores it in *into.
 func Recv[T any](r *Receiver[T], into *T) Case {
 	if into == nil {
 		panic("cosync: Recv into nil")
@@ -118,9 +117,9 @@ type recvCase[T any] struct {
 	w    waiter[T]
 }
 
-func (c *recvCase[T]) enter(ctx context.Context) {
-	c.r.c.enter(ctx, "Channel")
-	mustBeIdle(c.w.line != nil)
+func (c *recvCase[T]) check(ctx context.Context) {
+	c.r.c.checkContext(ctx, "Channel")
+	mustBeIdle(c.w.queue != nil)
 }
 
 func (c *recvCase[T]) try() (bool, error) {
@@ -132,7 +131,7 @@ func (c *recvCase[T]) try() (bool, error) {
 }
 
 func (c *recvCase[T]) join(s *selection, index int) {
-	c.w = waiter[T]{waker: s.waker, sel: s, index: index, side: &c.r.side}
+	c.w = waiter[T]{waker: s.waker, selection: s, index: index, endpoint: &c.r.endpoint}
 	c.r.c.receiving.push(&c.w)
 }
 
@@ -145,7 +144,7 @@ func (c *recvCase[T]) finish(err error) {
 	c.w = waiter[T]{}
 }
 
-// Send is the case that v is sent.
+// Send returns the case that sends v.
 func Send[T any](s *Sender[T], v T) Case { return &sendCase[T]{s: s, v: v} }
 
 type sendCase[T any] struct {
@@ -154,38 +153,38 @@ type sendCase[T any] struct {
 	w waiter[T]
 }
 
-func (c *sendCase[T]) enter(ctx context.Context) {
-	c.s.c.enter(ctx, "Channel")
-	mustBeIdle(c.w.line != nil)
+func (c *sendCase[T]) check(ctx context.Context) {
+	c.s.c.checkContext(ctx, "Channel")
+	mustBeIdle(c.w.queue != nil)
 }
 
 func (c *sendCase[T]) try() (bool, error) { return c.s.try(c.v) }
 
 func (c *sendCase[T]) join(s *selection, index int) {
-	c.w = waiter[T]{value: c.v, waker: s.waker, sel: s, index: index, side: &c.s.side}
+	c.w = waiter[T]{value: c.v, waker: s.waker, selection: s, index: index, endpoint: &c.s.endpoint}
 	c.s.c.sending.push(&c.w)
 }
 
 func (c *sendCase[T]) leave()       { c.w.leave() }
 func (c *sendCase[T]) finish(error) {}
 
-// Done is the case that a future has a result, be it an error: ask the future.
+// Done returns the case that waits until f is done. The result or error is in f.
 func Done(f spindle.Awaitable) Case { return &doneCase{f: f} }
 
 type doneCase struct {
-	f     spindle.Awaitable
-	told  spindle.Hook
-	s     *selection
-	index int
+	f        spindle.Awaitable
+	callback spindle.Hook
+	s        *selection
+	index    int
 }
 
-func (c *doneCase) enter(context.Context) { mustBeIdle(c.s != nil) }
+func (c *doneCase) check(context.Context) { mustBeIdle(c.s != nil) }
 
 func (c *doneCase) try() (bool, error) { return c.f.Done(), nil }
 
 func (c *doneCase) join(s *selection, index int) {
 	c.s, c.index = s, index
-	c.told = c.f.Then(c.fire)
+	c.callback = c.f.Then(c.fire)
 }
 
 func (c *doneCase) fire() {
@@ -196,12 +195,12 @@ func (c *doneCase) fire() {
 
 func (c *doneCase) leave() {
 	c.s = nil
-	c.told.Cancel()
+	c.callback.Cancel()
 }
 
 func (c *doneCase) finish(error) { c.s = nil }
 
-// After is the case that d has passed since Select was called.
+// After returns the case that waits until d has passed since the call of Select.
 func After(d time.Duration) Case { return &afterCase{d: d} }
 
 type afterCase struct {
@@ -212,7 +211,7 @@ type afterCase struct {
 	index int
 }
 
-func (c *afterCase) enter(ctx context.Context) {
+func (c *afterCase) check(ctx context.Context) {
 	mustBeIdle(c.s != nil)
 	c.l = spindle.LoopOf(ctx)
 }
@@ -239,6 +238,6 @@ func (c *afterCase) finish(error) { c.s = nil }
 
 func mustBeIdle(busy bool) {
 	if busy {
-		panic("cosync: Select with a case that is in use")
+		panic("cosync: Select with a Case that is already in use")
 	}
 }

@@ -126,7 +126,7 @@ func TestCancelledSelectLeavesNothingBehind(t *testing.T) {
 		f := spindle.NewFuture[int](ctx)
 		v := 0
 		recv := cosync.Recv(rx, &v)
-		const inUse = "cosync: Select with a case that is in use"
+		const inUse = "cosync: Select with a Case that is already in use"
 		mustPanic(t, inUse, func() { cosync.Select(ctx, recv, recv) })
 		expired, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
 			n.Go(func(ctx context.Context) error {

@@ -6,12 +6,13 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// Semaphore is a number of permits. Make one with NewSemaphore.
+// Semaphore bounds how many tasks do something at the same time, by a number of permits.
+// Make one with NewSemaphore.
 type Semaphore struct {
-	home
+	affinity
 	count   int
 	free    int
-	waiting crowd
+	waiting countedLot
 }
 
 // NewSemaphore makes a semaphore with count permits, at least one.
@@ -22,13 +23,13 @@ func NewSemaphore(count int) *Semaphore {
 	return &Semaphore{count: count, free: count}
 }
 
-// Acquire waits for a permit. If it fails, it has none.
+// Acquire waits for a permit. If it fails, the caller has none.
 func (s *Semaphore) Acquire(ctx context.Context) error {
 	w, err := spindle.NewWaker(ctx)
 	if err != nil {
 		return err
 	}
-	s.admit(w, "Semaphore")
+	s.checkTask(w, "Semaphore")
 	if s.free > 0 {
 		s.free--
 		w.Pass()
@@ -37,9 +38,9 @@ func (s *Semaphore) Acquire(ctx context.Context) error {
 	return s.waiting.wait(ctx, "Semaphore.Acquire")
 }
 
-// TryAcquire takes a permit if there is one.
+// TryAcquire takes a permit if one is free. It reports whether it did.
 func (s *Semaphore) TryAcquire() bool {
-	s.here("Semaphore")
+	s.checkCaller("Semaphore")
 	if s.free == 0 {
 		return false
 	}
@@ -47,13 +48,12 @@ func (s *Semaphore) TryAcquire() bool {
 	return true
 }
 
-// Release gives a permit back, to the task that waited longest if one does. It
-// panics if all permits are there: one was released twice, and two tasks would
-// go on with the same.
+// Release returns a permit. The task that has waited longest gets it. Release panics if no
+// permit is taken: then one was returned twice, and two tasks would share it.
 func (s *Semaphore) Release() {
-	s.here("Semaphore")
+	s.checkCaller("Semaphore")
 	if s.free == s.count {
-		panic("cosync: Release of a Semaphore of which no permit is taken")
+		panic("cosync: Release of a Semaphore that has all its permits")
 	}
 	if s.waiting.wake(1) == 0 {
 		s.free++
@@ -62,6 +62,6 @@ func (s *Semaphore) Release() {
 
 // Statistics returns the present use of the semaphore.
 func (s *Semaphore) Statistics() Statistics {
-	s.look("Semaphore")
+	s.checkReader("Semaphore")
 	return Statistics{Used: s.count - s.free, Capacity: s.count, Waiting: s.waiting.n}
 }

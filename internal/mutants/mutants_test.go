@@ -64,7 +64,7 @@ var mutants = []mutant{
 	{
 		// A value that arrives together with a cancellation is dropped.
 		name:    "a cancel that swallows an item",
-		file:    "cosync/waiter.go",
+		file:    "cosync/waitqueue.go",
 		old:     "err := waker.Park(ctx, what, w)\n",
 		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
 		program: impatientConsumer,

@@ -1,7 +1,7 @@
 package cosync
 
-// store is the values of a queue, in its order.
-type store[T any] interface {
+// buffer holds the values of a queue and defines their order.
+type buffer[T any] interface {
 	push(T)
 	pop() T
 	len() int
@@ -9,7 +9,7 @@ type store[T any] interface {
 
 // ring is a queue of values, first in, first out. It grows as needed.
 type ring[T any] struct {
-	slots []T // their number is a power of two
+	slots []T // the length is a power of two
 	head  uint
 	n     int
 }
@@ -22,7 +22,7 @@ func (r *ring[T]) push(v T) {
 	r.n++
 }
 
-// pop takes out the oldest; there must be one.
+// pop removes the oldest value. The ring must not be empty.
 func (r *ring[T]) pop() T {
 	at := &r.slots[r.head&uint(len(r.slots)-1)]
 	v := *at
@@ -43,7 +43,7 @@ func (r *ring[T]) grow() {
 	r.slots, r.head = bigger, 0
 }
 
-// stack is a store whose newest comes first.
+// stack is a buffer in which the newest value comes first.
 type stack[T any] struct{ values []T }
 
 func (s *stack[T]) push(v T) { s.values = append(s.values, v) }
@@ -58,25 +58,25 @@ func (s *stack[T]) pop() T {
 	return v
 }
 
-// ranking is a store whose least comes first: a binary heap. Package heap would
-// allocate for every value.
-type ranking[T any] struct {
+// priorityHeap is a buffer in which the least value comes first: a binary heap. Package
+// container/heap would allocate for every value.
+type priorityHeap[T any] struct {
 	less func(a, b T) bool
-	heap []ranked[T]
+	heap []heapItem[T]
 	seq  uint64
 }
 
-// ranked is a value and its place among equal ones.
-type ranked[T any] struct {
+// heapItem is a value and its rank among equal values.
+type heapItem[T any] struct {
 	value T
 	seq   uint64
 }
 
-func (r *ranking[T]) len() int { return len(r.heap) }
+func (r *priorityHeap[T]) len() int { return len(r.heap) }
 
-func (r *ranking[T]) push(v T) {
+func (r *priorityHeap[T]) push(v T) {
 	r.seq++
-	r.heap = append(r.heap, ranked[T]{v, r.seq})
+	r.heap = append(r.heap, heapItem[T]{v, r.seq})
 	for i := len(r.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !r.before(i, parent) {
@@ -87,11 +87,11 @@ func (r *ranking[T]) push(v T) {
 	}
 }
 
-func (r *ranking[T]) pop() T {
+func (r *priorityHeap[T]) pop() T {
 	v := r.heap[0].value
 	last := len(r.heap) - 1
 	r.heap[0] = r.heap[last]
-	r.heap[last] = ranked[T]{}
+	r.heap[last] = heapItem[T]{}
 	r.heap = r.heap[:last]
 	for i := 0; ; {
 		least := i
@@ -108,7 +108,7 @@ func (r *ranking[T]) pop() T {
 	}
 }
 
-func (r *ranking[T]) before(i, j int) bool {
+func (r *priorityHeap[T]) before(i, j int) bool {
 	a, b := &r.heap[i], &r.heap[j]
 	if r.less(a.value, b.value) {
 		return true
