@@ -9,7 +9,7 @@ import (
 // Barrier makes a fixed number of tasks wait for each other: Wait returns when all have
 // called it. The barrier can then be used again. Make one with NewBarrier.
 //
-// A task whose wait is cancelled leaves the barrier, and the others wait for one more.
+// If a wait is cancelled, its task leaves the barrier, and the others wait for one more.
 // That is asyncio's rule. The alternative, to break the barrier for all, would fail the
 // waits of tasks that were not cancelled. To end all waits, cancel the nursery of the
 // tasks.

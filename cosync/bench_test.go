@@ -9,8 +9,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Each benchmark of channels stands beside the same between two goroutines over
-// Go's channels: compare within one run.
+// Each benchmark of channels has a counterpart with two goroutines and a Go channel.
+// Compare them within one run.
 
 func BenchmarkUnbuffered(b *testing.B) {
 	b.Run("spindle", func(b *testing.B) { benchmarkPingPong(b, 0) })
@@ -22,7 +22,7 @@ func BenchmarkBuffered(b *testing.B) {
 	b.Run("go", func(b *testing.B) { benchmarkStreamGo(b, 64) })
 }
 
-// run runs a program that is measured, with nobody watching.
+// run runs a program without a watchdog.
 func run(b *testing.B, program func(ctx context.Context, n *spindle.Nursery) error) {
 	b.ReportAllocs()
 	o := spindle.Options{Loop: loop.Options{Watchdog: -1}}
@@ -122,8 +122,8 @@ func benchmarkStreamGo(b *testing.B, capacity int) {
 	}
 }
 
-// BenchmarkCheckpoint is what every call pays that need not wait: twice for an
-// item of BenchmarkBuffered, once for BenchmarkMutex.
+// BenchmarkCheckpoint measures the cost that every call has that need not wait: twice for
+// a value of BenchmarkBuffered, once for BenchmarkMutex.
 func BenchmarkCheckpoint(b *testing.B) {
 	run(b, func(ctx context.Context, _ *spindle.Nursery) error {
 		for range b.N {
@@ -135,8 +135,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 	})
 }
 
-// BenchmarkLot is BenchmarkUnbuffered with nothing but the root's own queue of
-// waiting tasks.
+// BenchmarkLot is like BenchmarkUnbuffered, with a spindle.Lot instead of a channel.
 func BenchmarkLot(b *testing.B) {
 	var ping, pong spindle.Lot
 	run(b, func(ctx context.Context, n *spindle.Nursery) error {
@@ -175,7 +174,7 @@ func BenchmarkMutex(b *testing.B) {
 	})
 }
 
-// BenchmarkMutexContended is two tasks that hand a mutex to each other.
+// BenchmarkMutexContended: two tasks hand a mutex to each other.
 func BenchmarkMutexContended(b *testing.B) {
 	var m cosync.Mutex
 	run(b, func(ctx context.Context, n *spindle.Nursery) error {
@@ -197,7 +196,7 @@ func BenchmarkMutexContended(b *testing.B) {
 	})
 }
 
-// BenchmarkInbox is a goroutine that gives to a task.
+// BenchmarkInbox: a goroutine puts values, and a task gets them.
 func BenchmarkInbox(b *testing.B) {
 	in := cosync.NewInbox[int](1024)
 	run(b, func(ctx context.Context, _ *spindle.Nursery) error {

@@ -24,7 +24,7 @@ func TestUnbufferedHandsOver(t *testing.T) {
 			return err
 		}
 		if sent >= 0 || rx.Statistics().Putting != 1 {
-			t.Error("Send returned before anybody had received")
+			t.Error("Send returned before Receive was called")
 		}
 		if v, err := rx.Receive(ctx); v != "hello" || err != nil {
 			t.Errorf("received %q, %v", v, err)
@@ -35,7 +35,7 @@ func TestUnbufferedHandsOver(t *testing.T) {
 		if sent != time.Second {
 			t.Errorf("Send returned at %v", sent)
 		}
-		if err := tx.TrySend("nobody waits"); err != cosync.ErrWouldBlock {
+		if err := tx.TrySend("no receiver waits"); err != cosync.ErrWouldBlock {
 			t.Errorf("TrySend: %v", err)
 		}
 		if _, err := rx.TryReceive(); err != cosync.ErrWouldBlock {
@@ -85,7 +85,7 @@ func TestChannelEndsWithItsLastSender(t *testing.T) {
 	})
 }
 
-// TestCloseWithWaiters closes the ends of channels that others wait at.
+// TestCloseWithWaiters closes ends of channels while tasks wait.
 func TestCloseWithWaiters(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		ended := 0
@@ -108,14 +108,14 @@ func TestCloseWithWaiters(t *testing.T) {
 			return func(ctx context.Context) error { return s.Send(ctx, 1) }
 		}
 		tx1, rx1 := cosync.NewChannel[int](0)
-		expect(cosync.ErrEnd, receive(rx1)) // the last sender goes
+		expect(cosync.ErrEnd, receive(rx1)) // the last sender is closed
 		own := rx1.Clone()
-		expect(cosync.ErrClosed, receive(own)) // its own receiver goes
+		expect(cosync.ErrClosed, receive(own)) // this receiver is closed
 		expect(cosync.ErrEnd, receive(rx1))
 		tx2, rx2 := cosync.NewChannel[int](0)
-		expect(cosync.ErrBroken, send(tx2)) // the last receiver goes
+		expect(cosync.ErrBroken, send(tx2)) // the last receiver is closed
 		mine := tx2.Clone()
-		expect(cosync.ErrClosed, send(mine)) // its own sender goes
+		expect(cosync.ErrClosed, send(mine)) // this sender is closed
 		expect(cosync.ErrBroken, func(ctx context.Context) error {
 			_, err := cosync.Select(ctx, cosync.Send(tx2, 1), cosync.Send(tx2, 2))
 			return err
@@ -138,7 +138,7 @@ func TestCloseWithWaiters(t *testing.T) {
 		tx1.Close()
 		rx2.Close()
 		if err := tx2.Send(ctx, 1); err != cosync.ErrBroken || tx2.TrySend(1) != cosync.ErrBroken {
-			t.Errorf("nobody is left to receive: %v", err)
+			t.Errorf("Send without a receiver: %v", err)
 		}
 		if err := settle(ctx); err != nil {
 			return err
@@ -150,8 +150,8 @@ func TestCloseWithWaiters(t *testing.T) {
 	})
 }
 
-// TestReceiveAfterTheLastSender: what is in the channel is still received, and
-// dropped only when nobody is left to receive it.
+// TestReceiveAfterTheLastSender: values in the channel can still be received. They are
+// dropped only when the last receiver is closed.
 func TestReceiveAfterTheLastSender(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		tx, rx := cosync.NewChannel[int](2)
@@ -174,8 +174,8 @@ func TestReceiveAfterTheLastSender(t *testing.T) {
 	})
 }
 
-// TestAllYieldsTheCancellation: a loop over a channel does not take being
-// cancelled for the end.
+// TestAllYieldsTheCancellation: a loop over a channel distinguishes a cancellation from the
+// end.
 func TestAllYieldsTheCancellation(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		_, rx := cosync.NewChannel[int](0)

@@ -99,7 +99,7 @@ func (c *Cond) NotifyAll() { c.Notify(c.waiting.n) }
 
 func (c *Cond) mustHold(op string) {
 	if !c.held {
-		panic("cosync: " + op + " on a Cond whose Mutex is not locked")
+		panic("cosync: " + op + " of a Cond: its Mutex is not locked")
 	}
 }
 

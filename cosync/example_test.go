@@ -61,7 +61,7 @@ func ExampleNewChannel() {
 			defer tx.Close()
 			for i := range 3 {
 				if err := tx.Send(ctx, i*i); err != nil {
-					return err // the receiver is gone, or we are cancelled
+					return err // the receiver is closed, or the task is cancelled
 				}
 			}
 			return nil
@@ -80,7 +80,7 @@ func ExampleNewChannel() {
 	// 4
 }
 
-// Urgent work first; what was put in before closing is still done.
+// Urgent jobs come first. Jobs that were put before Close are still done.
 func ExampleQueue() {
 	simulated(func(ctx context.Context, n *spindle.Nursery) error {
 		type job struct {
@@ -108,7 +108,7 @@ func ExampleQueue() {
 	// water the plants
 }
 
-// Whatever comes first: a message, or a minute of silence.
+// Select waits for a message, or for a minute of silence.
 func ExampleSelect() {
 	simulated(func(ctx context.Context, n *spindle.Nursery) error {
 		tx, rx := cosync.NewChannel[string](0)
@@ -136,7 +136,7 @@ func ExampleSelect() {
 	// silence since 20s
 }
 
-// Goroutines do what blocks, a task does what must not run in parallel.
+// A goroutine computes values, and a task adds them up.
 func ExampleInbox() {
 	in := cosync.NewInbox[int](16)
 	go func() {

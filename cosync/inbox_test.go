@@ -13,15 +13,15 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-// until yields until a condition holds that other goroutines bring about.
+// until waits for a condition that other goroutines bring about.
 func until(condition func() bool) {
 	for !condition() {
 		runtime.Gosched()
 	}
 }
 
-// TestInboxFromManyGoroutines: nothing is lost or doubled, the bound is kept, and
-// one task gets each goroutine's values in its order.
+// TestInboxFromManyGoroutines: no value is lost or duplicated, the capacity is kept, and
+// the values of each goroutine come in order if one task gets them.
 func TestInboxFromManyGoroutines(t *testing.T) {
 	const goroutines, each = 8, 500
 	for _, tasks := range []int{1, 3} {
@@ -110,8 +110,8 @@ func TestInboxToManyGoroutines(t *testing.T) {
 	}
 }
 
-// TestBetweenTwoLoops: the tasks wait, on both loops, and the loops do not block.
-func TestBetweenTwoLoops(t *testing.T) {
+// TestInboxBetweenTwoLoops: tasks wait on both loops, and the loops do not block.
+func TestInboxBetweenTwoLoops(t *testing.T) {
 	const many = 1000
 	in := cosync.NewInbox[int](2)
 	var ticks [2]atomic.Int64
@@ -132,7 +132,7 @@ func TestBetweenTwoLoops(t *testing.T) {
 	go func() {
 		done <- loop(0, func(ctx context.Context) error {
 			defer in.Close()
-			// Nobody gets yet: this loop goes on all the same.
+			// There is no reader yet. This loop runs nevertheless.
 			in.Put(ctx, 0)
 			in.Put(ctx, 1)
 			for i := 2; i < many; i++ {
@@ -188,7 +188,7 @@ func TestInboxCancelAndClose(t *testing.T) {
 		t.Errorf("got %d, %v", v, err)
 	}
 	if err := <-errs; err != nil {
-		t.Errorf("put when there is room: %v", err)
+		t.Errorf("put into a free slot: %v", err)
 	}
 	go func() { errs <- in.Put(context.Background(), 6) }()
 	until(func() bool { return in.Statistics().Putting == 1 })
@@ -212,9 +212,9 @@ func TestInboxCancelAndClose(t *testing.T) {
 	}
 }
 
-// TestCancelAgainstPut cancels a task in Get while a goroutine puts, in all the
-// ways the two can fall together: what was put is got by this one or the next.
-func TestCancelAgainstPut(t *testing.T) {
+// TestInboxCancelDuringPut cancels a task in Get while a goroutine puts a value, with
+// varying timing. This Get or the next one returns the value.
+func TestInboxCancelDuringPut(t *testing.T) {
 	in := cosync.NewInbox[int](1)
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		got, cut := 0, 0
@@ -256,8 +256,9 @@ func TestCancelAgainstPut(t *testing.T) {
 	}
 }
 
-// TestGoroutineWithATasksContext: it is not taken for the task.
-func TestGoroutineWithATasksContext(t *testing.T) {
+// TestInboxPutWithATasksContext: a goroutine that has the context of a task is not mistaken
+// for the task.
+func TestInboxPutWithATasksContext(t *testing.T) {
 	in := cosync.NewInbox[int](1)
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		err := make(chan error, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-func TestMutexPassesACancelledWaiterBy(t *testing.T) {
+func TestMutexSkipsCancelledWaiters(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		var m cosync.Mutex
 		if err := m.Lock(ctx); err != nil {
@@ -46,7 +46,7 @@ func TestMutexPassesACancelledWaiterBy(t *testing.T) {
 		}
 		m.Unlock()
 		if m.TryLock() {
-			t.Error("the mutex was snatched from the one it was handed to")
+			t.Error("TryLock took the mutex from the task that it was handed to")
 		}
 		if err := settle(ctx); err != nil {
 			return err
@@ -73,7 +73,7 @@ func TestUncontendedLockIsACheckpoint(t *testing.T) {
 			m.Unlock()
 		}
 		if others == 0 {
-			t.Error("a task kept the loop by never having to wait")
+			t.Error("other tasks did not run during a thousand locks")
 		}
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			s.Cancel(nil)
@@ -104,7 +104,7 @@ func TestEvent(t *testing.T) {
 			t.Errorf("%+v", e.Statistics())
 		}
 		e.Set()
-		e.Clear() // those that were woken go on
+		e.Clear() // woken tasks continue
 		if err := settle(ctx); err != nil {
 			return err
 		}
@@ -117,8 +117,8 @@ func TestEvent(t *testing.T) {
 	})
 }
 
-// TestCancelledCondWaitHoldsTheMutex cancels a waiter while another holds the
-// mutex, and one that was notified while it waits for the mutex.
+// TestCancelledCondWaitHoldsTheMutex cancels a task in Wait while another task holds the
+// mutex, and a notified one while it waits for the mutex.
 func TestCancelledCondWaitHoldsTheMutex(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		for _, notified := range []bool{false, true} {
@@ -165,9 +165,9 @@ func TestCancelledCondWaitHoldsTheMutex(t *testing.T) {
 			}
 		}
 		c := cosync.NewCond(nil)
-		mustPanic(t, "cosync: Notify on a Cond whose Mutex is not locked", func() { c.Notify(1) })
-		mustPanic(t, "cosync: Wait on a Cond whose Mutex is not locked", func() { c.Wait(ctx) })
-		// A wait that is cancelled before it begins does not let go of the mutex.
+		mustPanic(t, "cosync: Notify of a Cond: its Mutex is not locked", func() { c.Notify(1) })
+		mustPanic(t, "cosync: Wait of a Cond: its Mutex is not locked", func() { c.Wait(ctx) })
+		// A wait that is cancelled before it begins does not unlock the mutex.
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			if err := c.Lock(ctx); err != nil {
 				return err
@@ -246,7 +246,7 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 		if spindle.LoopOf(ctx).Time() != time.Second {
 			t.Errorf("at %v", spindle.LoopOf(ctx).Time())
 		}
-		for range 2 { // one who was cancelled may try again
+		for range 2 { // a cancelled borrower may try again
 			expired, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error { return l.AcquireFor(ctx, "another") })
 			if !expired || err != nil {
 				t.Errorf("expired %v, %v", expired, err)
@@ -258,7 +258,7 @@ func TestLimiterKnowsItsBorrowers(t *testing.T) {
 			return err
 		}
 		mustPanic(t, "cosync: Acquire of a Limiter by a borrower that waits for a token", func() { l.TryAcquireFor("another") })
-		l.SetTotal(1) // nobody loses one
+		l.SetTotal(1) // no borrower loses its token
 		l.Release()
 		if got := l.Statistics(); got != (cosync.Statistics{Capacity: 1, Used: 1, Waiting: 2}) {
 			t.Errorf("%+v", got)
@@ -279,9 +279,9 @@ func TestBarrier(t *testing.T) {
 		var came []int
 		for i := range 3 {
 			n.Go(func(ctx context.Context) error {
-				for range 2 { // it is ready for the next meeting at once
+				for range 2 { // it can be used again at once
 					if i == 1 {
-						// It leaves, and comes again when the others are there.
+						// It leaves, and comes back later.
 						if left, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
 							_, err := b.Wait(ctx)
 							return err
@@ -315,7 +315,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// samePairs tells whether two lists have the same pairs in any order.
+// samePairs reports whether two lists have the same pairs in any order.
 func samePairs(a, b []int) bool {
 	pairs := func(list []int) (m [8]int) {
 		for i := 0; i+1 < len(list); i += 2 {
@@ -326,8 +326,8 @@ func samePairs(a, b []int) bool {
 	return pairs(a) == pairs(b)
 }
 
-// TestLimiterKnowsTasksNotCoroutines: a task that ends with a token of its own is
-// not mistaken for the next one on the same coroutine.
+// TestLimiterKnowsTasksNotCoroutines: a task that ends with a token is not mistaken for the
+// next task on the same coroutine.
 func TestLimiterKnowsTasksNotCoroutines(t *testing.T) {
 	simulate(t, func(ctx context.Context, _ *spindle.Nursery) error {
 		l := cosync.NewLimiter(2)

@@ -31,7 +31,7 @@ func TestQueueOrders(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			sim.Test(t, func(context.Context) error {
 				r := rand.New(rand.NewPCG(1, 2))
-				var model []job // sorted, the next to come first
+				var model []job // in the order of Get
 				for seq := range 5000 {
 					if r.IntN(5) < 3 {
 						j := job{r.IntN(20), seq}
@@ -105,8 +105,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// TestQueueCloseWithWaiters closes a queue on which putters wait, and one on which
-// getters do.
+// TestQueueCloseWithWaiters closes a queue while tasks wait in Put, and one while tasks
+// wait in Get.
 func TestQueueCloseWithWaiters(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		full, empty := cosync.NewQueue[int](1), cosync.NewQueue[int](1)
@@ -145,13 +145,13 @@ func TestQueueCloseWithWaiters(t *testing.T) {
 			t.Errorf("put after close: %v", err)
 		}
 		if v, err := full.Get(ctx); v != 1 || err != nil {
-			t.Errorf("what was left: %d, %v", v, err)
+			t.Errorf("the remaining value: %d, %v", v, err)
 		}
 		if _, err := full.Get(ctx); !errors.Is(err, cosync.ErrClosed) {
-			t.Errorf("when all was drained: %v", err)
+			t.Errorf("when the queue is empty: %v", err)
 		}
 		if _, err := full.TryGet(); err != cosync.ErrClosed {
-			t.Errorf("when all was drained: %v", err)
+			t.Errorf("when the queue is empty: %v", err)
 		}
 		return nil
 	})

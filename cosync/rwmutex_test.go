@@ -22,7 +22,7 @@ func TestRWMutexServesInOrder(t *testing.T) {
 		}
 		m.RUnlock()
 		var order []string
-		ask := func(name string, lock func(context.Context) error, unlock func()) {
+		lockAndYield := func(name string, lock func(context.Context) error, unlock func()) {
 			n.Go(func(ctx context.Context) error {
 				if err := lock(ctx); err != nil {
 					return err
@@ -34,16 +34,16 @@ func TestRWMutexServesInOrder(t *testing.T) {
 				return err
 			})
 		}
-		ask("w1", m.Lock, m.Unlock)
-		ask("r1", m.RLock, m.RUnlock)
-		ask("r2", m.RLock, m.RUnlock)
-		ask("w2", m.Lock, m.Unlock)
-		ask("r3", m.RLock, m.RUnlock)
+		lockAndYield("w1", m.Lock, m.Unlock)
+		lockAndYield("r1", m.RLock, m.RUnlock)
+		lockAndYield("r2", m.RLock, m.RUnlock)
+		lockAndYield("w2", m.Lock, m.Unlock)
+		lockAndYield("r3", m.RLock, m.RUnlock)
 		if err := settle(ctx); err != nil {
 			return err
 		}
 		if m.TryRLock() {
-			t.Error("a newcomer overtakes a writer that waits")
+			t.Error("TryRLock overtakes a waiting writer")
 		}
 		m.RUnlock()
 		if err := settle(ctx); err != nil {

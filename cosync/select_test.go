@@ -26,7 +26,7 @@ func TestSelectTakesWhatIsReady(t *testing.T) {
 		if v != 7 {
 			t.Errorf("received %d", v)
 		}
-		check(1, nil, cosync.Recv(rx, &v), cosync.After(0)) // as Go's default
+		check(1, nil, cosync.Recv(rx, &v), cosync.After(0)) // like default in Go's select
 		f.Reject(errors.New("boom"))
 		check(1, nil, cosync.Recv(rx, &v), cosync.Done(f))
 		check(0, nil, cosync.Send(tx, 9), cosync.Send(tx, 10)) // only one
@@ -38,7 +38,7 @@ func TestSelectTakesWhatIsReady(t *testing.T) {
 		check(0, nil, cosync.Recv(rx, &v))
 		check(0, cosync.ErrEnd, cosync.Recv(rx, &v))
 		if v != 9 {
-			t.Errorf("the end brought %d", v)
+			t.Errorf("at the end v is %d", v)
 		}
 		mustPanic(t, "cosync: Select without cases", func() { cosync.Select(ctx) })
 		mustPanic(t, "cosync: Recv into nil", func() { cosync.Recv(rx, nil) })
@@ -92,8 +92,8 @@ func TestSelectWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// TestSelectAgainstSelect has tasks that send or receive, whatever comes first, on
-// the same channel: none meets itself, each value arrives once.
+// TestSelectAgainstSelect: tasks send or receive on the same channel, whichever is possible
+// first. No task receives its own value, and each value arrives once.
 func TestSelectAgainstSelect(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		tx, rx := cosync.NewChannel[int](0)
@@ -145,7 +145,7 @@ func TestCancelledSelectLeavesNothingBehind(t *testing.T) {
 		if s := tx.Statistics(); s.Putting+s.Waiting != 0 {
 			t.Errorf("%+v", s)
 		}
-		f.Resolve(1) // wakes nobody
+		f.Resolve(1) // wakes no task
 		begin := spindle.Now(ctx)
 		if err := settle(ctx); err != nil {
 			return err

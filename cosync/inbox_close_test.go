@@ -10,9 +10,10 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TestNoValueVanishesWithALoop: a task waits to get, its loop is closed, and at about
-// the same time a goroutine puts. The task gets the value, or it stays in the inbox.
-func TestNoValueVanishesWithALoop(t *testing.T) {
+// TestInboxKeepsValuesWhenAReadersLoopCloses: a task waits in Get, its loop is closed, and
+// at about the same time a goroutine puts a value. The task gets the value, or it stays in
+// the inbox.
+func TestInboxKeepsValuesWhenAReadersLoopCloses(t *testing.T) {
 	for _, when := range []string{"before", "meanwhile", "after"} {
 		t.Run(when, func(t *testing.T) {
 			for i := range 1000 {
@@ -58,9 +59,9 @@ func TestNoValueVanishesWithALoop(t *testing.T) {
 	}
 }
 
-// TestNoValueVanishesWithAPutter: the value of a task that waits to put is in the
-// inbox, or its Put has failed.
-func TestNoValueVanishesWithAPutter(t *testing.T) {
+// TestInboxKeepsValuesWhenAWritersLoopCloses: a task waits in Put as its loop is closed.
+// Its value is in the inbox, or its Put has failed.
+func TestInboxKeepsValuesWhenAWritersLoopCloses(t *testing.T) {
 	for i := range 1000 {
 		out := cosync.NewInbox[int](1)
 		l, err := loop.New(loop.Options{})

@@ -3,6 +3,7 @@ package cosync_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-// handOver is an object that two tasks wait for: wait waits, give serves one, left
-// tells what is left over when both were served.
+// handOver is an object that two tasks wait for. The function wait waits, give serves one
+// task, and left returns how much is left over when both were served.
 type handOver struct {
 	name string
 	make func(ctx context.Context) (wait func(ctx context.Context) error, give func(), left func() int)
@@ -36,7 +37,7 @@ var handOvers = []handOver{
 			return c.Wait(ctx)
 		}
 		give := func() {
-			if c.TryLock() { // or the cancelled one has it, to return with it
+			if c.TryLock() { // otherwise the cancelled task holds it, and returns with it
 				defer c.Unlock()
 			}
 			c.Notify(1)
@@ -110,9 +111,9 @@ var handOvers = []handOver{
 	}},
 }
 
-// TestCancelAsItIsServed has two tasks wait, and serves one and cancels the first
-// in the same turn, in both orders. What is given stays given; what is not given
-// goes to the next.
+// TestCancelAsItIsServed: two tasks wait. The test serves one and cancels the first in the
+// same turn, in both orders. A task that was served first keeps what it was given.
+// Otherwise the next task gets it.
 func TestCancelAsItIsServed(t *testing.T) {
 	for _, h := range handOvers {
 		for _, cancelFirst := range []bool{false, true} {
@@ -184,12 +185,12 @@ func TestCancelAsItIsServed(t *testing.T) {
 	}
 }
 
-// TestServedInOrder has tasks wait and serves them one by one.
+// TestServedInOrder: several tasks wait, and are served one by one.
 func TestServedInOrder(t *testing.T) {
 	const many = 5
 	for _, h := range handOvers {
 		if h.name == "Semaphore" || h.name == "Mutex" {
-			continue // what is given must be returned: see their own tests
+			continue // a task must return what it was given: see their own tests
 		}
 		t.Run(h.name, func(t *testing.T) {
 			simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
@@ -217,5 +218,80 @@ func TestServedInOrder(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// TestCancelAsAllAreServed: an Event, and the last task at a Barrier, serve all waiting
+// tasks. A task that is cancelled in the same turn counts as served if that came first.
+// Otherwise a Barrier waits for one more.
+func TestCancelAsAllAreServed(t *testing.T) {
+	for _, object := range []struct {
+		name  string
+		waits func() (wait func(context.Context) error, serve func(*spindle.Nursery))
+		again bool // a task that left must be replaced
+	}{
+		{"Event", func() (func(context.Context) error, func(*spindle.Nursery)) {
+			var e cosync.Event
+			return e.Wait, func(*spindle.Nursery) { e.Set() }
+		}, false},
+		{"Barrier", func() (func(context.Context) error, func(*spindle.Nursery)) {
+			b := cosync.NewBarrier(3)
+			wait := func(ctx context.Context) error {
+				_, err := b.Wait(ctx)
+				return err
+			}
+			return wait, func(n *spindle.Nursery) { n.GoWith(spindle.TaskOptions{Eager: true}, wait) }
+		}, true},
+	} {
+		for _, cancelFirst := range []bool{false, true} {
+			name := object.name + ", served first"
+			if cancelFirst {
+				name = object.name + ", cancelled first"
+			}
+			t.Run(name, func(t *testing.T) {
+				var served, left []string
+				simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
+					wait, serve := object.waits()
+					var scope *spindle.Scope
+					for _, name := range []string{"first", "second"} {
+						n.Go(func(ctx context.Context) error {
+							return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+								if name == "first" {
+									scope = s
+								}
+								err := wait(ctx)
+								if err == nil {
+									served = append(served, name)
+								} else if errors.Is(err, context.Canceled) {
+									left = append(left, name)
+								}
+								return err
+							})
+						})
+					}
+					if err := settle(ctx); err != nil {
+						return err
+					}
+					if cancelFirst {
+						scope.Cancel(nil)
+						serve(n)
+						if object.again {
+							serve(n)
+						}
+					} else {
+						serve(n)
+						scope.Cancel(nil)
+					}
+					return settle(ctx)
+				})
+				want := []string{"first", "second"}
+				if cancelFirst {
+					want = want[1:]
+				}
+				if !slices.Equal(served, want) || len(served)+len(left) != 2 {
+					t.Errorf("served %q, left %q", served, left)
+				}
+			})
+		}
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 )
 
-// flow keeps books of values: what went in for sure, what came out.
+// flow records the values that were put and those that were got.
 type flow struct{ in, out []int }
 
 func (f *flow) check() error {
 	slices.Sort(f.in)
 	slices.Sort(f.out)
 	if !slices.Equal(f.in, f.out) {
-		return fmt.Errorf("in went %v, out came %v", f.in, f.out)
+		return fmt.Errorf("put %v, got %v", f.in, f.out)
 	}
 	return nil
 }
 
-// feed puts values in, beginning with from, and yields now and then, so that both
-// sides get to wait.
+// feed puts values, beginning with from. It yields now and then, so that both sides have
+// to wait.
 func (f *flow) feed(ctx context.Context, from int, put func(context.Context, int) error) error {
 	for v := from; v < from+6; v++ {
 		if err := put(ctx, v); err != nil {
@@ -58,17 +58,16 @@ func (f *flow) drain(ctx context.Context, get func(context.Context) (int, error)
 	}
 }
 
-// pipe is what all queues and channels can do.
+// pipe has the operations that all queues and channels share.
 type pipe struct {
 	put   func(context.Context, int) error
 	get   func(context.Context) (int, error)
 	close func()
 }
 
-// piped is a program with two tasks on each side of a pipe; the victim is one of
-// them.
+// piped is a program with two tasks on each side of a pipe. One of them is the victim.
 func piped(name string, putter bool, make func() pipe) program {
-	return program{name, func(w *world) func() error {
+	return program{name, func(w *stage) func() error {
 		p := make()
 		var f flow
 		putting := 2
@@ -103,7 +102,7 @@ func channeled(capacity int) pipe {
 	return pipe{tx.Send, rx.Receive, tx.Close}
 }
 
-// selected is a channel used by Select alone, beside cases that are never ready.
+// selected is a channel that is only used by Select, beside cases that are never ready.
 func selected() pipe {
 	tx, rx := cosync.NewChannel[int](0)
 	never, _ := cosync.NewChannel[int](0)
@@ -123,10 +122,10 @@ func boxed() pipe {
 	return pipe{i.Put, i.Get, i.Close}
 }
 
-// exclusive is a program in which three tasks take turns with something of which
-// there is most.
+// exclusive is a program in which three tasks compete for something that most tasks can
+// have at a time.
 func exclusive(name string, most int, make func() (acquire func(context.Context) error, release func(), left func() int)) program {
-	return program{name, func(w *world) func() error {
+	return program{name, func(w *stage) func() error {
 		acquire, release, left := make()
 		inside, rounds := 0, 0
 		var fault error
@@ -204,7 +203,7 @@ var programs = []program{
 	piped("Select.Recv", false, selected),
 	piped("Inbox.Put", true, boxed),
 	piped("Inbox.Get", false, boxed),
-	{"Event", func(w *world) func() error {
+	{"Event", func(w *stage) func() error {
 		var e cosync.Event
 		woken := 0
 		wait := func(ctx context.Context) error {
@@ -233,9 +232,9 @@ var programs = []program{
 	{"Barrier", barrierProgram},
 }
 
-// condProgram is a counter that one task raises and others lower: as long as no
-// notification is lost, it gets to zero.
-func condProgram(w *world) func() error {
+// condProgram is a counter that one task raises and others lower. It reaches zero if no
+// notification is lost.
+func condProgram(w *stage) func() error {
 	c := cosync.NewCond(nil)
 	stock, taken, ended := 0, 0, false
 	take := func(ctx context.Context) error {
@@ -250,7 +249,7 @@ func condProgram(w *world) func() error {
 				}
 				if err := spindle.Yield(ctx); err != nil { // so that the mutex is held for a while
 					if stock > 0 {
-						c.Notify(1) // it was meant for one who would take
+						c.Notify(1) // the notification was for a task that takes
 					}
 					return err
 				}
@@ -284,7 +283,7 @@ func condProgram(w *world) func() error {
 			return err
 		}
 		if stock > 0 {
-			return fmt.Errorf("%d left although all were notified", stock)
+			return fmt.Errorf("%d left after as many notifications", stock)
 		}
 		if err := c.Lock(ctx); err != nil {
 			return err
@@ -302,8 +301,8 @@ func condProgram(w *world) func() error {
 	}
 }
 
-// barrierProgram is two who meet as long as one of them is there.
-func barrierProgram(w *world) func() error {
+// barrierProgram has two tasks meet at a barrier until the victim returns.
+func barrierProgram(w *stage) func() error {
 	b := cosync.NewBarrier(2)
 	var met [2]int
 	w.victim(func(ctx context.Context) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestTreeNamesTheHolderOfALock: also when the lock was handed over, and no task that has
-// ended.
+// TestTreeNamesTheHolderOfALock: also after the lock was handed over. A task that has ended
+// is not named.
 func TestTreeNamesTheHolderOfALock(t *testing.T) {
 	type locker interface {
 		Lock(ctx context.Context) error
@@ -27,7 +27,7 @@ func TestTreeNamesTheHolderOfALock(t *testing.T) {
 							return err
 						}
 						if i == 0 {
-							defer mu.Unlock() // the second ends without
+							defer mu.Unlock() // the second does not unlock
 						}
 						return turn[i].Wait(ctx)
 					})
