@@ -18,7 +18,7 @@ type Future[T any] struct {
 	value T
 	err   error
 	lot   Lot
-	then  hooks
+	then  callbacks
 
 	failure *unawaited // of the task, until it is read; nil nearly always
 }
@@ -86,7 +86,7 @@ func (f *Future[T]) complete(value T, err error) bool {
 		return false
 	}
 	f.done, f.value, f.err = true, value, err
-	f.then.call(f.s.l)
+	f.then.schedule(f.s.l)
 	f.lot.Wake(1 << 30)
 	return true
 }
@@ -170,14 +170,15 @@ func (f *Future[T]) Err() error {
 
 func (f *Future[T]) hasFailed() bool { return f.err != nil }
 
-// Then has fn called on the loop once there is a result. The Hook takes that back.
-// They are asyncio's add_done_callback and remove_done_callback.
-func (f *Future[T]) Then(fn func()) Hook {
+// Then arranges for the loop to call fn once there is a result. Calling stop undoes that;
+// it reports whether fn was still to be called. They are asyncio's add_done_callback and
+// remove_done_callback.
+func (f *Future[T]) Then(fn func()) (stop func() bool) {
 	f.s.only("Future.Then")
 	if f.done {
-		return Hook{handle: f.s.l.CallSoon(fn)}
+		return f.s.l.CallSoon(fn).Cancel
 	}
-	return f.then.add(fn)
+	return f.then.add(fn).stop
 }
 
 // Cancel cancels the task whose result the future is; a promise is rejected.

@@ -326,25 +326,25 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestHooksCanBeTakenBack: before there is a result, and also after, as long as
-// they were not called.
-func TestHooksCanBeTakenBack(t *testing.T) {
+// TestThenCanBeStopped before there is a result, and also after, as long as the function
+// was not called.
+func TestThenCanBeStopped(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		f := spindle.NewFuture[int](ctx)
 		var called []int
-		var hooks []spindle.Hook
+		var stops []func() bool
 		for i := range 5 {
-			hooks = append(hooks, f.Then(func() { called = append(called, i) }))
+			stops = append(stops, f.Then(func() { called = append(called, i) }))
 		}
 		for _, i := range []int{0, 2} { // the first, and one in between
-			if !hooks[i].Cancel() || hooks[i].Cancel() {
-				t.Errorf("Cancel of hook %d", i)
+			if !stops[i]() || stops[i]() {
+				t.Errorf("stop of function %d", i)
 			}
 		}
 		f.Resolve(1)
 		late := f.Then(func() { called = append(called, 5) })
-		if !hooks[4].Cancel() || !late.Cancel() || late.Cancel() {
-			t.Error("Cancel of hooks that are to be called")
+		if !stops[4]() || !late() || late() {
+			t.Error("stop of functions that are to be called")
 		}
 		if err := spindle.Yield(ctx); err != nil {
 			return err
@@ -352,8 +352,8 @@ func TestHooksCanBeTakenBack(t *testing.T) {
 		if !slices.Equal(called, []int{1, 3}) {
 			t.Errorf("called: %v", called)
 		}
-		if hooks[1].Cancel() {
-			t.Error("Cancel of a hook that was called")
+		if stops[1]() {
+			t.Error("stop of a function that was called")
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 // Awaitable is a *Future of any type.
 type Awaitable interface {
 	Done() bool
-	Then(fn func()) Hook
+	Then(fn func()) (stop func() bool)
 	Err() error
 
 	// hasFailed reports whether there is a result and it is an error. Unlike Err
@@ -113,12 +113,12 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 		return err
 	}
 	over := false
-	var told []Hook
+	var stops []func() bool
 	for _, f := range futures {
 		if f.Done() {
 			continue
 		}
-		told = append(told, f.Then(func() {
+		stops = append(stops, f.Then(func() {
 			if !over && enough() {
 				over = true
 				waker.Wake(nil)
@@ -130,14 +130,14 @@ func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 		over = true
 		return gone
 	}))
-	forget(told)
+	stopAll(stops)
 	return err
 }
 
-// forget takes back what was asked of futures.
-func forget(told []Hook) {
-	for _, h := range told {
-		h.Cancel()
+// stopAll calls every function that Then returned.
+func stopAll(stops []func() bool) {
+	for _, stop := range stops {
+		stop()
 	}
 }
 
@@ -147,10 +147,10 @@ func AsCompleted(ctx context.Context, futures ...Awaitable) iter.Seq2[Awaitable,
 	return func(yield func(Awaitable, error) bool) {
 		var order []Awaitable
 		var lot Lot
-		var told []Hook
-		defer func() { forget(told) }()
+		var stops []func() bool
+		defer func() { stopAll(stops) }()
 		for _, f := range futures {
-			told = append(told, f.Then(func() {
+			stops = append(stops, f.Then(func() {
 				order = append(order, f)
 				lot.Wake(1)
 			}))

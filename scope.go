@@ -33,9 +33,9 @@ type Scope struct {
 	canceled *Canceled // the error of this scope's own cancellation, once cancelled
 	ended    Canceled  // what canceled points to if the scope ended without one
 	timer    loop.Timer
-	tasks    list  // whose innermost scope it is
-	bound    hooks // end waits of tasks elsewhere that were given this scope
-	cut      *cut  // the waits that its deadline has cut short
+	tasks    list      // whose innermost scope it is
+	bound    callbacks // end waits of tasks elsewhere that were given this scope
+	cut      *cut      // the waits that its deadline has cut short
 	closed   bool
 	caught   bool
 
@@ -218,8 +218,8 @@ func (sc *Scope) end(why *Canceled) {
 
 // cutBound ends the waits of tasks elsewhere that were given this scope.
 func (sc *Scope) cutBound() {
-	for _, h := range sc.bound.take() {
-		h.fn()
+	for _, c := range sc.bound.take() {
+		c.fn()
 	}
 }
 
@@ -325,9 +325,9 @@ func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
 		b.cancel(other.blame.canceled)
 		return b, b.close
 	}
-	h := other.bound.add(func() { b.cancel(other.blame.canceled) })
+	bound := other.bound.add(func() { b.cancel(other.blame.canceled) })
 	return b, func() {
-		h.Cancel()
+		bound.stop()
 		b.close()
 	}
 }

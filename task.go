@@ -214,8 +214,8 @@ func (t *Task) bind(ctx context.Context) {
 		}
 	}
 	if own {
-		h := scope.bound.add(give)
-		co.seldom().unbind = func() { h.Cancel() }
+		bound := scope.bound.add(give)
+		co.seldom().unbind = func() { bound.stop() }
 		return
 	}
 	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWith(loop.DropAtClose, give) }) // a run that has ended needs it no more

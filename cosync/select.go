@@ -172,10 +172,10 @@ func (c *sendCase[T]) finish(error) {}
 func Done(f spindle.Awaitable) Case { return &doneCase{f: f} }
 
 type doneCase struct {
-	f        spindle.Awaitable
-	callback spindle.Hook
-	s        *selection
-	index    int
+	f     spindle.Awaitable
+	stop  func() bool
+	s     *selection
+	index int
 }
 
 func (c *doneCase) check(context.Context) { mustBeIdle(c.s != nil) }
@@ -184,7 +184,7 @@ func (c *doneCase) try() (bool, error) { return c.f.Done(), nil }
 
 func (c *doneCase) join(s *selection, index int) {
 	c.s, c.index = s, index
-	c.callback = c.f.Then(c.fire)
+	c.stop = c.f.Then(c.fire)
 }
 
 func (c *doneCase) fire() {
@@ -195,7 +195,7 @@ func (c *doneCase) fire() {
 
 func (c *doneCase) leave() {
 	c.s = nil
-	c.callback.Cancel()
+	c.stop()
 }
 
 func (c *doneCase) finish(error) { c.s = nil }
