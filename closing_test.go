@@ -46,7 +46,7 @@ func TestCloseEndsWaitingTasks(t *testing.T) {
 			return errors.Join(err, spindle.Grace(ctx, time.Second, func(ctx context.Context) error { return spindle.Yield(ctx) }))
 		},
 		"ready": func(ctx context.Context) error {
-			n := spindle.Background(ctx)
+			n := spindle.RootNursery(ctx)
 			n.Go(forever)
 			spindle.LoopOf(ctx).Stop()
 			return spindle.Yield(ctx)
@@ -98,7 +98,7 @@ func TestCloseEndsTasksThatHaveNotBegun(t *testing.T) {
 	begun := 0
 	spindle.RunOn(t.Context(), l, func(ctx context.Context) error {
 		begun++
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			begun++
 			return forever(ctx)
 		})

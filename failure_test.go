@@ -41,7 +41,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 		}{
 			{"in main", func(ctx context.Context, task func(context.Context) error) error { return task(ctx) }},
 			{"in the background", func(ctx context.Context, task func(context.Context) error) error {
-				spindle.Background(ctx).Go(task)
+				spindle.RootNursery(ctx).Go(task)
 				return forever(ctx)
 			}},
 			{"in a child", func(ctx context.Context, task func(context.Context) error) error {
@@ -69,7 +69,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 				cleaned, deferred := false, false
 				p := panicOf(func() error {
 					return spindle.RunnerOn(l, spindle.Options{}).Run(t.Context(), func(ctx context.Context) error {
-						spindle.Background(ctx).Go(func(ctx context.Context) error {
+						spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 							err := forever(ctx)
 							return errors.Join(err, spindle.Grace(ctx, time.Minute, func(ctx context.Context) error {
 								err := spindle.Sleep(ctx, time.Millisecond)

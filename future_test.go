@@ -209,7 +209,7 @@ func TestMisuseIsNamed(t *testing.T) {
 			return err
 		}
 		want("has ended", func() { ended.Go(forever) })
-		want("nil function", func() { spindle.Background(ctx).Go(nil) })
+		want("nil function", func() { spindle.RootNursery(ctx).Go(nil) })
 		return spindle.Yield(ctx) // unharmed
 	})
 }

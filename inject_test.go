@@ -150,7 +150,7 @@ func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 	h.over = true // unless its moment comes
 	err = spindle.RunWith(ctx, o, func(ctx context.Context) error {
 		st := &stage{targets: make([]target, p.targets)}
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "injector", Priority: m.lane}, func(ctx context.Context) error {
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "injector", Priority: m.lane}, func(ctx context.Context) error {
 			if m.event > 0 {
 				if err := wanted.Wait(ctx, "moment"); err != nil {
 					return err

@@ -71,7 +71,7 @@ func TestLabelsEndWithTheirTask(t *testing.T) {
 func TestLabelsAreNotThoseOfTheCreator(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		pprof.Do(ctx, pprof.Labels("task", "creator"), func(context.Context) {
-			spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
+			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
 		})
 		if labelled(t, "creator") {
 			t.Error("a task that was started eagerly keeps the labels of its starter")

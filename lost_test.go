@@ -95,7 +95,7 @@ func abandoning(ctx context.Context, release, ended chan bool) error {
 	return spindle.Run(ctx, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			begun := make(chan struct{})
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				_, err := spindle.Blocking(ctx, func() (int, error) { <-begun; return 0, nil })
 				s.Cancel(nil)
 				return err
@@ -142,7 +142,7 @@ func leftBehind() {}
 func TestLostCallbacksFailTheRun(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			defer l.CallSoon(leftBehind)
 			return forever(ctx)
 		})

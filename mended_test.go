@@ -20,7 +20,7 @@ import (
 func TestHeedlessNurseriesAreEnded(t *testing.T) {
 	rounds := 0
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
 			for {
 				spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { n.Go(forever); return nil })
 				if rounds++; rounds > 10_000 {
@@ -137,7 +137,7 @@ func TestBoundWaitsEndInOrder(t *testing.T) {
 
 func TestForeignSpawnAndTreeAreNamed(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context){
-		"Spawn":  func(ctx context.Context) { spindle.Spawn(spindle.Background(ctx), after(1, 1, nil)) },
+		"Spawn":  func(ctx context.Context) { spindle.Spawn(spindle.RootNursery(ctx), after(1, 1, nil)) },
 		"TreeOf": func(ctx context.Context) { spindle.TreeOf(ctx) },
 	} {
 		spindle.Run(t.Context(), func(ctx context.Context) error {
@@ -200,7 +200,7 @@ func TestRunThatHasEndedTakesNoMoreTasks(t *testing.T) {
 	var background *spindle.Nursery
 	looked, ended := false, false
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		background = spindle.Background(ctx)
+		background = spindle.RootNursery(ctx)
 		spindle.LoopOf(ctx).Post(func() { looked, ended = true, background.Ended() })
 		return spindle.Yield(ctx) // its next turn is the callback's too, and comes first
 	})
@@ -278,17 +278,17 @@ func TestStragglersOfAFailedRunAreEnded(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context) error{
 		"a failure": func(ctx context.Context) error { return failure },
 		"the user": func(ctx context.Context) error {
-			spindle.Background(ctx).Scope().Cancel(failure)
+			spindle.RootNursery(ctx).Scope().Cancel(failure)
 			return nil
 		},
 	} {
 		err := sim.Run(t.Context(), func(ctx context.Context) error {
-			spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
+			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
 				for {
 					spindle.Yield(ctx)
 				}
 			})
-			spindle.Background(ctx).Go(end)
+			spindle.RootNursery(ctx).Go(end)
 			for {
 				spindle.Yield(ctx) // nor does main
 			}

@@ -19,7 +19,7 @@ func waitsIn(ctx context.Context) map[string]func() {
 	fn := func(context.Context) error { return nil }
 	f := spindle.NewFuture[int](ctx)
 	value := func(context.Context) (int, error) { return 0, nil }
-	n := spindle.Background(ctx)
+	n := spindle.RootNursery(ctx)
 	return map[string]func(){
 		"Sleep":        func() { spindle.Sleep(ctx, time.Second) },
 		"Sleep(0)":     func() { spindle.Sleep(ctx, 0) },
@@ -129,7 +129,7 @@ func TestWaitsWithAForeignContextAreNamed(t *testing.T) {
 		func() { spindle.LoopOf(ctx) },
 		func() { spindle.Now(ctx) },
 		func() { spindle.TreeOf(ctx) },
-		func() { spindle.Background(ctx) },
+		func() { spindle.RootNursery(ctx) },
 		func() { spindle.NewFuture[int](ctx) },
 		func() { spindle.WithNursery(ctx, nil) },
 	} {

@@ -178,13 +178,13 @@ func TestHundredThousandSleepersWakeInOrder(t *testing.T) {
 func TestStragglersAreEndedAndNamed(t *testing.T) {
 	deferred := false
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "stubborn"}, func(ctx context.Context) error {
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "stubborn"}, func(ctx context.Context) error {
 			defer func() { deferred = true }()
 			for {
 				spindle.Sleep(ctx, time.Second) // heeds nothing
 			}
 		})
-		spindle.Background(ctx).Go(forever) // heeds it
+		spindle.RootNursery(ctx).Go(forever) // heeds it
 		return spindle.Yield(ctx)
 	})
 	var late *spindle.StragglerError

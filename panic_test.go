@@ -35,7 +35,7 @@ var uncaught = map[string]func(){
 	},
 	"spawned": func() {
 		spindle.Run(context.Background(), func(ctx context.Context) error {
-			spindle.Spawn(spindle.Background(ctx), func(ctx context.Context) (int, error) { explodes(); return 0, nil })
+			spindle.Spawn(spindle.RootNursery(ctx), func(ctx context.Context) (int, error) { explodes(); return 0, nil })
 			return forever(ctx)
 		})
 	},
@@ -97,7 +97,7 @@ func TestRecoveredPanicOfRun(t *testing.T) {
 	p := panicOf(func() error {
 		return spindle.Run(t.Context(), func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				defer l.CallSoon(leftBehind)
 				return errors.Join(forever(ctx), boom)
 			})

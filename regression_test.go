@@ -27,7 +27,7 @@ func TestShieldedStragglerIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			deferred := false
 			err := sim.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
+				spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
 					defer func() { deferred = true }()
 					return spindle.Shield(ctx, func(ctx context.Context) error {
 						for i := 0; ; i++ {
@@ -113,7 +113,7 @@ func TestForeignGoroutinesAreNamed(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 			f := spindle.NewFuture[int](ctx)
-			n := spindle.Background(ctx)
+			n := spindle.RootNursery(ctx)
 			for name, call := range map[string]func(){
 				"Scope.Cancel":      func() { s.Cancel(nil) },
 				"Scope.Shield":      func() { s.Shield(true) },
@@ -144,7 +144,7 @@ func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 	func() {
 		defer func() { recover() }()
 		sim.Run(t.Context(), func(ctx context.Context) error {
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 					n.Go(func(ctx context.Context) error { child = spindle.Sleep(ctx, time.Hour); return child })
 					spindle.Yield(ctx)
@@ -171,7 +171,7 @@ func TestLoopIsLeftAsItWasFound(t *testing.T) {
 		done := make(chan error) // each time from another goroutine
 		go func() {
 			done <- r.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).Go(forever)
+				spindle.RootNursery(ctx).Go(forever)
 				return spindle.Sleep(ctx, time.Microsecond)
 			})
 		}()
@@ -194,7 +194,7 @@ func TestUnknownPriorityIsNamed(t *testing.T) {
 				t.Errorf("panic %q", text)
 			}
 		}()
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Priority: 9}, forever)
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Priority: 9}, forever)
 		return nil
 	})
 }

@@ -267,13 +267,13 @@ func (r *run) clear(err error) {
 	}
 }
 
-// Background is the nursery of the run that ctx belongs to. Tasks that are
-// started there are not waited for: when the function that was given to Run
-// returns, they are cancelled. Their failure ends the run.
-func Background(ctx context.Context) *Nursery {
+// RootNursery returns the nursery of the run that ctx belongs to. The run does not wait
+// for tasks that are started in it: when the function that was given to Run returns, they
+// are cancelled. If one fails, the run fails.
+func RootNursery(ctx context.Context) *Nursery {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign("Background"))
+		panic(foreign("RootNursery"))
 	}
 	return scope.run.root
 }

@@ -57,7 +57,7 @@ func TestEagerTaskFromACallback(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		begun := false
 		spindle.LoopOf(ctx).CallSoon(func() {
-			spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
+			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
 				begun = true
 				return spindle.Sleep(ctx, time.Second)
 			})
@@ -322,7 +322,7 @@ func TestLabelsEndWithTheTask(t *testing.T) {
 	o := spindle.Options{Trace: true}
 	var profile bytes.Buffer
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "weaver"}, func(context.Context) error { return nil })
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "weaver"}, func(context.Context) error { return nil })
 		err := spindle.Yield(ctx)
 		pprof.Lookup("goroutine").WriteTo(&profile, 1)
 		return err

@@ -22,7 +22,7 @@ func TestFireAndForgetTasksAreHeld(t *testing.T) {
 	ended := 0
 	sim.Test(t, func(ctx context.Context) error {
 		for i := range 100 {
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				err := spindle.Sleep(ctx, time.Duration(i)*time.Second)
 				ended++
 				return err
@@ -47,7 +47,7 @@ func TestFireAndForgetTasksEndWithTheRun(t *testing.T) {
 	cleaned := false
 	boom := errors.New("boom")
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			if err := forever(ctx); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
@@ -66,7 +66,7 @@ func TestFireAndForgetTasksEndWithTheRun(t *testing.T) {
 func TestFireAndForgetFailureEndsTheRun(t *testing.T) {
 	boom := errors.New("boom")
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return errors.Join(spindle.Sleep(ctx, time.Minute), boom)
 		})
 		err := forever(ctx)
@@ -101,7 +101,7 @@ func TestHeedlessCodeDoesNotSpin(t *testing.T) {
 			waits, deferred := 0, false
 			var others int
 			err := sim.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
+				spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "heedless"}, func(ctx context.Context) error {
 					defer func() { deferred = true }()
 					for {
 						wait(ctx)
@@ -113,7 +113,7 @@ func TestHeedlessCodeDoesNotSpin(t *testing.T) {
 						}
 					}
 				})
-				spindle.Background(ctx).Go(func(ctx context.Context) error { // heeds it, after a while
+				spindle.RootNursery(ctx).Go(func(ctx context.Context) error { // heeds it, after a while
 					err := forever(ctx)
 					return errors.Join(err, spindle.Grace(ctx, time.Second, func(ctx context.Context) error {
 						for range 1000 {
@@ -144,16 +144,16 @@ func TestHeedlessCodeDoesNotSpin(t *testing.T) {
 func TestGraceHoldsWhenACallbackPanics(t *testing.T) {
 	for name, before := range map[string]func(context.Context){
 		"while all is well":             func(context.Context) {},
-		"after everything is cancelled": func(ctx context.Context) { spindle.Background(ctx).Scope().Cancel(nil) },
+		"after everything is cancelled": func(ctx context.Context) { spindle.RootNursery(ctx).Scope().Cancel(nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ended time.Duration
 			err := sim.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
+				spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "shielded"}, func(ctx context.Context) error {
 					defer func() { ended = spindle.LoopOf(ctx).Time() }()
 					return spindle.Shield(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
 				})
-				spindle.Background(ctx).Go(func(ctx context.Context) error {
+				spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 					forever(ctx)
 					return errCause
 				})
@@ -184,7 +184,7 @@ func TestRunWaitsForBlockingWork(t *testing.T) {
 	got := 0
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := spindle.Run(ctx, func(ctx context.Context) (err error) {
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			defer close(release)
 			return forever(ctx) // until the run is cancelled
 		})

@@ -270,7 +270,7 @@ func TestAnEagerTaskCannotWaitForItsStarter(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
 			defer func() {
 				if said, _ := recover().(string); !strings.Contains(said, "Waker of another wait") {
 					t.Errorf("panic %q", said)

@@ -42,7 +42,7 @@ func TestLockedThreadIsNamed(t *testing.T) {
 		},
 		"begins another at once": func(ctx context.Context) error {
 			runtime.LockOSThread()
-			spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
+			spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, forever)
 			return nil
 		},
 		"spends": func(ctx context.Context) error {
@@ -63,7 +63,7 @@ func TestLockedThreadIsNamed(t *testing.T) {
 				}
 			}()
 			err := spindle.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).Go(task)
+				spindle.RootNursery(ctx).Go(task)
 				return forever(ctx)
 			})
 			t.Errorf("ended with %v", err)
@@ -132,7 +132,7 @@ func TestEndInDisorderWithALockedThread(t *testing.T) {
 				}
 			}()
 			spindle.Run(t.Context(), func(ctx context.Context) error {
-				spindle.Background(ctx).Go(func(context.Context) error {
+				spindle.RootNursery(ctx).Go(func(context.Context) error {
 					runtime.LockOSThread()
 					end()
 					return nil

@@ -170,7 +170,7 @@ func yields(ctx context.Context) error {
 }
 
 func eagerly(ctx context.Context, fn func(context.Context) error) {
-	spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, fn)
+	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, fn)
 }
 
 var taskCases = map[string]threadCase{
@@ -258,7 +258,7 @@ var callbackCases = map[string]threadCase{
 	"callback-unlocks": {inCallback(func(ctx context.Context) error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		spindle.Background(ctx).Go(yields)
+		spindle.RootNursery(ctx).Go(yields)
 		return nil
 	}), goesOn},
 	"callback-returns-locked": {inCallback(func(context.Context) error {

@@ -100,14 +100,14 @@ func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 	}
 	for name, program := range map[string]func(context.Context) error{
 		"Await": func(ctx context.Context) error {
-			f := spindle.Spawn(spindle.Background(ctx), failsLater)
+			f := spindle.Spawn(spindle.RootNursery(ctx), failsLater)
 			if _, err := f.Await(ctx); err != errUnread {
 				t.Errorf("Await: %v", err)
 			}
 			return nil
 		},
 		"Await by several": func(ctx context.Context) error {
-			f := spindle.Spawn(spindle.Background(ctx), failsLater)
+			f := spindle.Spawn(spindle.RootNursery(ctx), failsLater)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for range 3 {
 					n.Go(func(ctx context.Context) error { f.Await(ctx); return nil })
@@ -119,13 +119,13 @@ func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 		"Result":      within(func(ctx context.Context, f *spindle.Future[int]) { f.Result() }),
 		"Err":         within(func(ctx context.Context, f *spindle.Future[int]) { f.Err() }),
 		"Cancel": func(ctx context.Context) error {
-			f := spindle.Spawn(spindle.Background(ctx), failsLater)
+			f := spindle.Spawn(spindle.RootNursery(ctx), failsLater)
 			err := spindle.Yield(ctx)
 			f.Cancel()
 			return err
 		},
 		"end of the run": func(ctx context.Context) error {
-			spindle.Spawn(spindle.Background(ctx), failsLater)
+			spindle.Spawn(spindle.RootNursery(ctx), failsLater)
 			return spindle.Yield(ctx)
 		},
 		"success": func(ctx context.Context) error {
@@ -149,7 +149,7 @@ func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 			log = &logged{}
 			o.ErrorLog = slog.New(slog.NewTextHandler(log, nil))
 			return spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
-				spindle.Spawn(spindle.Background(ctx), func(ctx context.Context) (int, error) { panic("boom") })
+				spindle.Spawn(spindle.RootNursery(ctx), func(ctx context.Context) (int, error) { panic("boom") })
 				return forever(ctx)
 			})
 		})
@@ -249,7 +249,7 @@ func TestUnreadFailuresInASimulatedRun(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 	defer slog.SetDefault(before)
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Spawn(spindle.Background(ctx), failsLater)
+		spindle.Spawn(spindle.RootNursery(ctx), failsLater)
 		for range 10 {
 			if err := spindle.Sleep(ctx, time.Second); err != nil {
 				return err

@@ -23,7 +23,7 @@ func many(t *testing.T, ctx context.Context, call func(context.Context) error) {
 	t.Helper()
 	turns := 0
 	err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		ticker := spindle.Background(ctx)
+		ticker := spindle.RootNursery(ctx)
 		left := 20
 		ticker.Go(func(ctx context.Context) error {
 			for left > 0 {

@@ -117,7 +117,7 @@ func TestInboxBetweenTwoLoops(t *testing.T) {
 	var ticks [2]atomic.Int64
 	loop := func(i int, fn func(ctx context.Context) error) error {
 		return spindle.Run(t.Context(), func(ctx context.Context) error {
-			spindle.Background(ctx).Go(func(ctx context.Context) error {
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				for {
 					ticks[i].Add(1)
 					if err := spindle.Sleep(ctx, time.Microsecond); err != nil {

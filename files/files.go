@@ -61,7 +61,7 @@ func Create(ctx context.Context, name string) (*File, error) {
 
 // OpenFile is like os.OpenFile. Its errors have type *fs.PathError.
 func OpenFile(ctx context.Context, name string, flag int, perm fs.FileMode) (*File, error) {
-	f := &File{l: spindle.LoopOf(ctx), nursery: spindle.Background(ctx)}
+	f := &File{l: spindle.LoopOf(ctx), nursery: spindle.RootNursery(ctx)}
 	err := work(ctx, "open", name, func() (err error) {
 		f.f, err = os.OpenFile(name, flag, perm)
 		return err

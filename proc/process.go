@@ -52,7 +52,7 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 		_ = p.l.PostWith(loop.DropAtClose, p.cancel) // if the loop closes first, LoopClosing ends the process
 	})
 	name := "process " + filepath.Base(p.cmd.Path)
-	spindle.Background(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
+	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
 }
 
 // exposePipes sets the exported fields for the pipes that the Cmd requested.

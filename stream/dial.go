@@ -62,7 +62,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 	if spindle.ScopeOf(base) == nil {
 		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
 	}
-	nursery := spindle.Background(base)
+	nursery := spindle.RootNursery(base)
 	here := nursery.Here()
 	if here != nil && spindle.Current(ctx) != nil {
 		return d.dialTimeout(ctx, nursery, network, address)

@@ -17,7 +17,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
 				_, err := io.Copy(c, c)
 				return err

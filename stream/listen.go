@@ -55,7 +55,7 @@ func (lc ListenConfig) Listen(ctx context.Context, network, address string) (*Li
 	if spindle.Current(ctx) != nil {
 		return listen(ctx)
 	}
-	return runInTask(spindle.LoopOf(ctx), spindle.Background(ctx), "Listen", listen)
+	return runInTask(spindle.LoopOf(ctx), spindle.RootNursery(ctx), "Listen", listen)
 }
 
 func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Listener, error) {
@@ -82,7 +82,7 @@ func (lc ListenConfig) listen(ctx context.Context, network, address string) (*Li
 	if err != nil {
 		return nil, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 	}
-	ln := &Listener{registry: registry, nursery: spindle.Background(ctx), network: network}
+	ln := &Listener{registry: registry, nursery: spindle.RootNursery(ctx), network: network}
 	if ln.addr, err = registry.K.LocalAddr(fd); err == nil {
 		ln.file = sock.Claim(registry.K, ln.addr)
 		ln.listener, err = registry.Listen(fd, ln.onAccept, nil)

@@ -96,7 +96,7 @@ func TestManyConnections(t *testing.T) {
 	check(t, spindle.Run(t.Context(), func(ctx context.Context) error {
 		ln := listen(t, ctx, "tcp")
 		waits := 0
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
 				for {
 					waits++

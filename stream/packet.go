@@ -65,7 +65,7 @@ func openPacket(ctx context.Context, op, network, local, remote string) (*Packet
 	if spindle.Current(ctx) != nil {
 		return open(ctx)
 	}
-	return runInTask(spindle.LoopOf(ctx), spindle.Background(ctx), op, open)
+	return runInTask(spindle.LoopOf(ctx), spindle.RootNursery(ctx), op, open)
 }
 
 func newPacket(ctx context.Context, network, local, remote string) (*PacketConn, error) {
@@ -82,7 +82,7 @@ func newPacket(ctx context.Context, network, local, remote string) (*PacketConn,
 	if err != nil {
 		return nil, err
 	}
-	c := &PacketConn{nursery: spindle.Background(ctx), network: network, family: b.Family,
+	c := &PacketConn{nursery: spindle.RootNursery(ctx), network: network, family: b.Family,
 		peer: b.Remote, connected: b.Remote.Family() != 0}
 	c.file = sock.Claim(registry.K, b.Local)
 	c.addr, _ = registry.K.LocalAddr(fd)

@@ -26,7 +26,7 @@ func ExampleTLS_Handler() {
 			_, err := io.Copy(c, c)
 			return err
 		})
-		spindle.Background(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, echo) })
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, echo) })
 
 		c, err := stream.TLS{Config: &tls.Config{RootCAs: roots}}.Dial(ctx, "tcp", ln.Addr().String())
 		if err != nil {

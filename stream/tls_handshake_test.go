@@ -188,7 +188,7 @@ func TestTLSWrongCertificate(t *testing.T) {
 		}
 		var reported error
 		serving := stream.ServeConfig{OnError: func(_ *stream.Conn, err error) error { reported = err; return nil }}
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return serving.Serve(ctx, ln, stream.TLS{Config: tlstest.Identity().Server}.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 				_, err := io.Copy(c, c)
 				return err

@@ -23,7 +23,7 @@ func withEcho(t *testing.T, o stream.TLS, fn func(ctx context.Context, address s
 		if err != nil {
 			return err
 		}
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return stream.Serve(ctx, ln, o.Handler(func(ctx context.Context, c *stream.TLSConn) error {
 				for {
 					p, err := c.ReadBorrow()

@@ -43,10 +43,10 @@ func Wrap(ctx context.Context, f syscall.Conn) (*Conn, error) {
 	}
 	if shape.Socket {
 		a, _ := registry.K.LocalAddr(fd)
-		c, err := newConn(spindle.Background(ctx), registry, fd, sock.KindOf(a.Family()))
+		c, err := newConn(spindle.RootNursery(ctx), registry, fd, sock.KindOf(a.Family()))
 		return c, sock.WrapError(err)
 	}
-	return newPipe(spindle.Background(ctx), registry, fd, shape)
+	return newPipe(spindle.RootNursery(ctx), registry, fd, shape)
 }
 
 // Pipe returns the two ends of a new pipe: r reads what is written to w. The context
@@ -57,7 +57,7 @@ func Pipe(ctx context.Context) (r, w *Conn, err error) {
 		return nil, nil, err
 	}
 	registry := sock.RegistryOf(spindle.LoopOf(ctx))
-	nursery := spindle.Background(ctx)
+	nursery := spindle.RootNursery(ctx)
 	from, to, err := registry.K.Native().Pipe()
 	if err != nil {
 		return nil, nil, sock.WrapError(err)

@@ -33,7 +33,7 @@ func ExamplePipe() {
 			return err
 		}
 		defer r.Close()
-		spindle.Background(ctx).Go(func(context.Context) error {
+		spindle.RootNursery(ctx).Go(func(context.Context) error {
 			fmt.Fprintln(w, "hello")
 			return w.Close()
 		})

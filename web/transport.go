@@ -117,7 +117,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, ErrNoTask
 	}
-	home := spindle.Background(base)
+	home := spindle.RootNursery(base)
 	if ctx := home.Here(); ctx != nil {
 		return c.until(ctx, req, home, inTask)
 	}

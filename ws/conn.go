@@ -112,7 +112,7 @@ func calledInScope(ctx context.Context, nc net.Conn) bool {
 		return false
 	}
 	_, ok = nc.(taskConn)
-	return ok && spindle.Background(scope).Here() == ctx
+	return ok && spindle.RootNursery(scope).Here() == ctx
 }
 
 // contextError returns the cause of ctx if err is due to followContext, and err

@@ -76,7 +76,7 @@ func runProxy(ctx context.Context, args []string, out, errs io.Writer) error {
 		}
 		fmt.Fprintf(out, "spindle proxy: %v → %s\n", ln.Addr(), p.target)
 		if *every > 0 {
-			spindle.Background(ctx).Go(func(ctx context.Context) error { return p.report(ctx, out, *every) })
+			spindle.RootNursery(ctx).Go(func(ctx context.Context) error { return p.report(ctx, out, *every) })
 		}
 		serve := stream.ServeConfig{MaxConns: *maxConns, Drain: *drain, OnError: func(c *stream.Conn, err error) error {
 			if errors.Is(err, errItself) {

@@ -241,7 +241,7 @@ func TestACancelledStartCancelsTheTask(t *testing.T) {
 func TestBackgroundTasksEndWithTheRun(t *testing.T) {
 	var ended error
 	sim.Test(t, func(ctx context.Context) error {
-		spindle.Background(ctx).Go(func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			ended = forever(ctx)
 			return ended
 		})
@@ -251,7 +251,7 @@ func TestBackgroundTasksEndWithTheRun(t *testing.T) {
 		t.Errorf("it ended with %v", ended)
 	}
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.Background(ctx).Go(func(context.Context) error { return errOops })
+		spindle.RootNursery(ctx).Go(func(context.Context) error { return errOops })
 		return forever(ctx)
 	})
 	if err != errOops {

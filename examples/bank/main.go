@@ -32,7 +32,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	spindle.Background(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, b.serve) })
+	spindle.RootNursery(ctx).Go(func(ctx context.Context) error { return stream.Serve(ctx, ln, b.serve) })
 	for i, amount := range []int{10, 25} {
 		if err := transfer(ctx, ln.Addr().String(), order{fmt.Sprint("order", i), "alice", "bob", amount}); err != nil {
 			return err

@@ -68,7 +68,7 @@ func slowAnswers(w *sim.World) {
 			if err != nil {
 				return nil
 			}
-			answers := spindle.Background(ctx)
+			answers := spindle.RootNursery(ctx)
 			answers.Go(func(ctx context.Context) error {
 				draw := rand.New(spindle.LoopOf(ctx).Kernel())
 				if err := spindle.Sleep(ctx, time.Duration(draw.IntN(5000))*time.Microsecond); err != nil {

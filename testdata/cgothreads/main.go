@@ -86,11 +86,11 @@ var cases = map[string]func() error{
 		return spindle.Yield(ctx)
 	}),
 	"c-task-starts": inTask(func(ctx context.Context) error {
-		spindle.Background(ctx).Go(spindle.Yield)
+		spindle.RootNursery(ctx).Go(spindle.Yield)
 		return nil
 	}),
 	"c-task-starts-eagerly": inTask(func(ctx context.Context) error {
-		spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, spindle.Yield)
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, spindle.Yield)
 		return nil
 	}),
 	"c-task-opens-nursery": inTask(func(ctx context.Context) error {
@@ -107,7 +107,7 @@ var cases = map[string]func() error{
 		return spindle.Run(context.Background(), func(ctx context.Context) error {
 			spindle.LoopOf(ctx).CallSoon(func() {
 				throughC(func() {
-					spindle.Background(ctx).GoWith(spindle.TaskOptions{Eager: true}, spindle.Yield)
+					spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Eager: true}, spindle.Yield)
 				})
 			})
 			return errors.Join(spindle.Yield(ctx), spindle.Yield(ctx))
