@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
@@ -13,8 +12,8 @@ import (
 // exchange is one request and its response. Its handler may keep what it was given,
 // so it is never used again.
 //
-// It takes 512 bytes. The allocator is slower for larger objects with pointers, which is
-// why the http.Request is not part of it.
+// Everything that a request needs of a fixed size is one object: with the values of the
+// header it fits a size class of the allocator exactly.
 type exchange struct {
 	c  *conn    // loop goroutine only
 	st *station // only what is for any goroutine, outside the loop
@@ -22,12 +21,7 @@ type exchange struct {
 	// What the request says. Set by newExchange, read by any.
 	method    string
 	target    string
-	host      string
 	remote    string
-	header    http.Header
-	url       url.URL
-	since     time.Duration // when it came; only for the log
-	date      string
 	version   http1.Version
 	keepAlive bool
 	expects   bool // the client waits for a 100 before it sends the body
@@ -37,7 +31,11 @@ type exchange struct {
 	w    response
 	body *body // nil if there is none
 	ctx  requestContext
-	req  *http.Request // what the handler gets; set by serve
+
+	// What the handler gets, and may change.
+	req    http.Request
+	url    url.URL
+	values [3]string // of the header, unless there are more
 
 	// Loop goroutine only.
 	scope    *spindle.Scope // of an inline handler; nil before and after
@@ -48,33 +46,33 @@ type exchange struct {
 	closes   bool // the connection cannot be used after this
 }
 
-// newExchange takes over what the parser was lent. It tells whether net/url agrees.
+// newExchange takes over what the parser was lent. It reports whether net/url agrees.
 func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	st := c.st
+	header, host := make(http.Header), st.hostString(p.Host())
 	x := &exchange{
 		c:         c,
 		st:        st,
 		method:    p.MethodString(),
-		host:      st.hostString(p.Host()),
 		remote:    c.remoteAddr(),
-		header:    make(http.Header),
-		date:      st.dateLine(),
 		version:   p.Version(),
 		keepAlive: p.KeepAlive(),
 		expects:   p.ExpectsContinue(),
 	}
-	if st.log.to != nil {
-		x.since = st.l.Time()
-	}
 	if most := st.sv.server.MaxRequestsPerConn; most > 0 && int(c.requests) >= most {
 		x.last = true
 	}
-	x.target = p.TargetAndAddTo(x.header)
+	x.target = p.TargetAndAddTo(header, x.values[:])
 	x.ctx.x, x.ctx.base = x, c.baseOf()
 	if p.Length() != 0 {
 		x.body = newBody(x, p)
 	}
 	x.w.init(x)
+	x.w.date = st.dateLine()
+	if st.log.to != nil {
+		x.w.since, x.w.host = st.l.Time(), host
+	}
+	x.describe(header, host)
 	return x, setURL(&x.url, x.method, x.target)
 }
 
@@ -128,8 +126,8 @@ func (x *exchange) serve(ctx context.Context) {
 	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
 		h = ofTheServer
 	}
-	x.req = x.request(ctx)
-	h.ServeHTTP(&x.w, x.req)
+	x.req = *x.req.WithContext(ctx) // inlined, so that the copy is on the stack
+	h.ServeHTTP(&x.w, &x.req)
 	x.returned = true
 }
 
@@ -187,8 +185,9 @@ func (x *exchange) finish() {
 		x.closes = x.closes || w.closes
 		w.sendLast(c.tc)
 	}
-	w.dropBuffers()
 	x.log()
+	x.st.giveDraft(w.draft)
+	w.draft = nil
 	c.answered(x)
 }
 

@@ -44,7 +44,7 @@ func (g *guard) enter() error {
 func (g *guard) leave() (last bool) { return g.state.Add(^busy+1) == over }
 
 // close is for the handler's return. It reports whether no call is under way.
-func (g *guard) close() (idle bool) { return g.state.Or(over)&busy == 0 }
+func (g *guard) close() (idle bool) { return g.state.Add(over) == over }
 
 // closed reports whether the handler has returned.
 func (g *guard) closed() bool { return g.state.Load()&over != 0 }

@@ -191,7 +191,7 @@ func (w *response) commit(first []byte, final bool) {
 	w.committed = true
 	x := w.x
 	if !w.facts.has(saysDate) {
-		w.head = append(w.head, x.date...)
+		w.head = append(w.head, w.date...)
 	}
 	if !bodyless(w.status) {
 		w.writeType(first)

@@ -84,10 +84,7 @@ func (sv *Service) runsInline(x *exchange) bool {
 	if sv.mux == nil {
 		return sv.inline
 	}
-	probe := &x.st.probe
-	probe.Method, probe.Host, probe.URL = x.method, x.host, &x.url
-	h, _ := sv.mux.Handler(probe)
-	probe.URL = nil
+	h, _ := sv.mux.Handler(&x.req)
 	_, ok := h.(*inline)
 	return ok
 }

@@ -127,8 +127,8 @@ func (x *exchange) log() {
 		return
 	}
 	r := record{
-		remote: x.remote, method: x.method, host: x.host, target: x.target, proto: x.version.String(),
-		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.since,
+		remote: x.remote, method: x.method, host: x.w.host, target: x.target, proto: x.version.String(),
+		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.w.since,
 	}
 	if x.w.hijacked {
 		r.status = http.StatusSwitchingProtocols

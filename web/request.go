@@ -12,28 +12,24 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// blank is what every request begins as: only WithContext gives a request a context, and
-// it copies the request.
-var blank http.Request
-
-// request returns the request as net/http describes it.
-func (x *exchange) request(ctx context.Context) *http.Request {
-	r := blank.WithContext(ctx)
+// describe fills in the request as net/http describes it, except for its context.
+func (x *exchange) describe(header http.Header, host string) {
+	r := &x.req
 	r.Method = x.method
 	r.URL = &x.url
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	if x.version == http1.HTTP10 {
 		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
 	}
-	r.Header = x.header
-	r.Host = x.host
+	r.Header = header
+	r.Host = host
 	r.RemoteAddr = x.remote
-	r.TLS = x.c.tls // never changes
+	r.TLS = x.c.tls
 	r.RequestURI = x.target
 	r.Close = !x.keepAlive
 	if x.body == nil {
 		r.Body = http.NoBody
-		return r
+		return
 	}
 	r.Body, r.ContentLength = x.body, x.body.length
 	if r.ContentLength < 0 {
@@ -42,7 +38,6 @@ func (x *exchange) request(ctx context.Context) *http.Request {
 		r.TransferEncoding = []string{"chunked"}
 		r.Trailer = x.body.trailers
 	}
-	return r
 }
 
 // setURL is url.ParseRequestURI, without allocation for what is plain.
@@ -202,12 +197,12 @@ func (c *requestContext) Err() error {
 // works and derived contexts need no goroutine.
 func (c *requestContext) Value(key any) any {
 	switch key.(type) {
+	case exchangeKey:
+		return c.x
 	case *int:
 		return c.std().Value(key)
 	}
 	switch key {
-	case exchangeKey{}:
-		return c.x
 	case http.ServerContextKey:
 		return c.x.st.sv.std
 	case http.LocalAddrContextKey:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/transport"
@@ -19,18 +20,25 @@ import (
 // is closed and empty they are the loop's.
 type response struct {
 	guard
-	fields uint32      // how many keys the header had in writeHeader
 	x      *exchange   // never changes
 	header http.Header // never changes; the handler's map, and never used again
+	*draft             // taken back by finish: nothing can be written then
+}
 
-	status int // 0 before WriteHeader
-
+// draft is a response while it is written. Drafts are reused: unlike the response, a
+// handler cannot keep one.
+type draft struct {
 	head []byte // of the response, as far as it is known and not sent
 	buf  []byte // of the body, and at last what ends it, not sent
 
+	since    time.Duration // when the request came; only for the log
+	host     string        // the request's; only for the log
+	date     string
+	status   int      // 0 before WriteHeader
 	declared int64    // by Content-Length; -1 if it is not
 	written  int64    // of the body
 	trailers []string // names that come after the body
+	fields   uint32   // how many keys the header had in writeHeader
 	connFrom uint32   // in head, where the field Connection begins
 	connTo   uint32   // and ends; 0 if there is none
 	facts    headFacts
@@ -58,8 +66,7 @@ const (
 )
 
 func (w *response) init(x *exchange) {
-	w.x, w.declared, w.header = x, -1, make(http.Header)
-	w.head, w.buf = x.st.takeBuffer(), x.st.takeBuffer()
+	w.x, w.header, w.draft = x, make(http.Header), x.st.takeDraft()
 }
 
 // leave ends a call that has entered the guard.

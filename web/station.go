@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -19,13 +18,13 @@ type station struct {
 
 	parser  *http1.RequestParser // for who has none of its own; nil while in use
 	spare   []*http1.RequestParser
+	drafts  []*draft
 	buffers [][]byte
 	vec     [][]byte // for a write of several buffers
 	rest    []byte   // what follows the request whose handler is being started
 	out     []byte   // what lean handlers have answered in this callback
 	lean    LeanCtx
-	probe   http.Request // what a ServeMux is asked about
-	host    string       // the last one asked for: nearly always the next one too
+	host    string // the last one asked for: nearly always the next one too
 	remotes map[*conn]string
 
 	date   string // a line
@@ -117,6 +116,29 @@ func (st *station) giveBuffer(b []byte) {
 	if cap(b) == bufferSize && len(st.buffers) < keepSpare {
 		st.buffers = append(st.buffers, b[:0])
 	}
+}
+
+// takeDraft returns an empty draft.
+func (st *station) takeDraft() *draft {
+	last := len(st.drafts) - 1
+	if last < 0 {
+		return &draft{head: st.takeBuffer(), buf: st.takeBuffer(), declared: -1}
+	}
+	d := st.drafts[last]
+	st.drafts = st.drafts[:last]
+	return d
+}
+
+// giveDraft takes a draft back. A buffer that has grown is not kept, so that idle drafts
+// stay small.
+func (st *station) giveDraft(d *draft) {
+	if cap(d.head) == bufferSize && cap(d.buf) == bufferSize && len(st.drafts) < keepSpare {
+		*d = draft{head: d.head[:0], buf: d.buf[:0], declared: -1}
+		st.drafts = append(st.drafts, d)
+		return
+	}
+	st.giveBuffer(d.head)
+	st.giveBuffer(d.buf)
 }
 
 // dateLine is the field Date.

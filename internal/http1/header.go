@@ -14,18 +14,22 @@ func (p *parser) AddTo(h http.Header) {
 		return
 	}
 	first := p.fields[0].name.from
-	p.addTo(h, first, p.copyFrom(first))
+	p.addTo(h, nil, first, p.copyFrom(first))
 }
 
 // TargetAndAddTo is AddTo for a request's Head. It also returns Target, as a part of the
-// string that has the values.
-func (p *RequestParser) TargetAndAddTo(h http.Header) (target string) {
+// string that has the values. The header's slices are parts of values if that has the
+// capacity for all of them.
+func (p *RequestParser) TargetAndAddTo(h http.Header, values []string) (target string) {
 	if p.addsNone() {
 		return string(p.Target())
 	}
 	first := p.target.from
 	text := p.copyFrom(first)
-	p.addTo(h, first, text)
+	if cap(values) < len(p.fields)-1 { // Host is not added
+		values = nil
+	}
+	p.addTo(h, values[:0], first, text)
 	return text[:p.target.to-first]
 }
 
@@ -40,10 +44,13 @@ func (p *parser) copyFrom(first uint32) string {
 	return string(p.base[first:p.fields[len(p.fields)-1].value.to])
 }
 
-// addTo adds the fields with values that are parts of text, which begins at first.
-func (p *parser) addTo(h http.Header, first uint32, text string) {
-	values := make([]string, len(p.fields))
-	for i, f := range p.fields {
+// addTo adds the fields with values that are parts of text, which begins at first. They
+// are appended to values, or to a new slice if that is nil.
+func (p *parser) addTo(h http.Header, values []string, first uint32, text string) {
+	if values == nil {
+		values = make([]string, 0, len(p.fields))
+	}
+	for _, f := range p.fields {
 		key := canonical(text[f.name.from-first : f.name.to-first])
 		switch key {
 		case "Host":
@@ -61,12 +68,14 @@ func (p *parser) addTo(h http.Header, first uint32, text string) {
 				continue
 			}
 		}
-		values[i] = text[f.value.from-first : f.value.to-first]
+		value := text[f.value.from-first : f.value.to-first]
 		if before, ok := h[key]; ok {
-			h[key] = append(before, values[i])
-		} else {
-			h[key] = values[i : i+1 : i+1]
+			h[key] = append(before, value)
+			continue
 		}
+		n := len(values)
+		values = append(values, value)
+		h[key] = values[n : n+1 : n+1]
 	}
 	// Pragma is the HTTP/1.0 form of Cache-Control. Handlers check only the latter.
 	if pragma := h["Pragma"]; len(pragma) > 0 && pragma[0] == "no-cache" {
