@@ -117,10 +117,10 @@ func (l *Lot) await(ctx context.Context, target *Task) error {
 			return circle(t, target)
 		}
 	}
-	r := t.co.seldom()
-	r.awaits = target
+	waits := t.extra()
+	waits.awaits = target
 	err := l.Wait(ctx, "Future")
-	r.awaits = nil
+	waits.awaits = nil
 	return err
 }
 
@@ -135,10 +135,10 @@ func circle(t, target *Task) error {
 
 // awaits returns the task whose result t waits for; nil if it waits for none.
 func (t *Task) awaits() *Task {
-	if t.state != waiting || t.co.rare == nil {
+	if !t.waiting() || t.waits == nil {
 		return nil
 	}
-	return t.co.rare.awaits
+	return t.waits.awaits
 }
 
 // CircleError tells of tasks that await each other's results, or of one that

@@ -35,7 +35,7 @@ func (tr *traits) reset(t *Task) {
 	r := t.scope.run
 	pprof.SetGoroutineLabels(r.root.scope)
 	if tr.labelsAt >= 0 && tr.panicsAt >= 0 {
-		tr.run, tr.labels = r, goid.Word(t.co.g, tr.labelsAt)
+		tr.run, tr.labels = r, goid.Word(t.co.Goroutine(), tr.labelsAt)
 	}
 }
 

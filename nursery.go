@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -30,7 +31,7 @@ type Nursery struct {
 // panics, the others are cancelled and WithNursery panics with a *PanicError.
 func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
 	t, scope := caller(ctx, "WithNursery")
-	t.co.mustLeaveThread() // where it is opened it is also joined
+	t.co.CheckThread() // where it is opened it is also joined
 	n := &Nursery{s: scope.s, owner: t, running: 1}
 	_, err := within(ctx, "WithNursery", (*Scope).open, func(ctx context.Context, sc *Scope) error {
 		n.scope = sc
@@ -65,15 +66,15 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 func (n *Nursery) join(t *Task) {
 	n.running--
 	for n.running > 0 { // until its turn comes, a callback may start one more
-		if t.co.holdsThread() {
-			t.co.freeThread()
-			n.failed(caught(keptThread))
+		if t.co.HoldsThread() {
+			t.co.RestoreThread()
+			n.failed(caught(coro.ThreadChanged))
 		}
 		n.opener = t
-		t.wait(t.scope, "nursery", unabortable{})
+		t.wait("nursery", unabortable{})
 	}
 	n.closed = true
-	t.heed(n.scope.parent)
+	t.afterUncancelled(n.scope.parent)
 }
 
 // failed takes note of a child's or the body's end.
@@ -170,10 +171,7 @@ func (n *Nursery) Scope() *Scope { return n.scope }
 // form has no place for a ctx, like net.Conn's, and may be called from any
 // goroutine.
 func (n *Nursery) Here() context.Context {
-	if s := n.s; s.l.Owns() && s.running != nil {
-		return s.running.scope
-	}
-	return nil
+	return n.s.core.Here()
 }
 
 // OnFailure makes the nursery's tasks independent: if one fails, panics or calls
@@ -219,7 +217,7 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
-	if int(o.Priority) >= len(n.s.lanes) {
+	if o.Priority > loop.Low {
 		panic("spindle: Nursery.Go with an unknown priority")
 	}
 	n.start(o, fn, 0)
@@ -233,13 +231,13 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 		panic("spindle: Nursery.Go on a nursery that has ended")
 	}
 	if o.Eager {
-		n.s.mayVisit()
+		n.s.core.CheckBegin()
 	}
 	n.s.started++
 	n.running++
 	t := n.s.task()
 	t.fn, t.code, t.name = fn, code, o.Name
-	t.nursery, t.id, t.lane, t.budget = n, n.s.started, o.Priority, eachBudget
+	t.nursery, t.id = n, n.s.started
 	t.scope = n.scope
 	if o.Values != nil {
 		t.own = n.scope.open(o.Values)
@@ -249,11 +247,7 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
-	if o.Eager && n.s.l.Owns() {
-		n.s.eager(t)
-	} else {
-		n.s.spawn(t)
-	}
+	n.s.start(t, o.Priority, o.Eager)
 	return t
 }
 
@@ -266,7 +260,6 @@ func (n *Nursery) cancelled(err error) bool {
 
 // finish is the end of a task.
 func (t *Task) finish(err error) {
-	t.state = finished
 	t.inScope.remove()
 	if traced := t.nursery.scope.run.traced; traced != nil {
 		delete(traced, t)

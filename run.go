@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -107,7 +108,7 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	run := newRun(ctx, r.l, r.o)
 	// The loop has run on a goroutine of its own. Its coroutines must not end on
 	// the caller's, who may have locked the thread.
-	defer aside(func() { run.s.leave(run) })
+	defer coro.OnGoroutine(func() { run.s.leave(run) })
 	run.root.done = r.l.Stop
 	run.start(fn)
 	defer run.follow(ctx)()
@@ -305,10 +306,10 @@ func (r *run) cancelled() { r.grace = r.l.CallLater(r.o.Grace, r.doom) }
 // doom makes the tasks that are left exit at their next wait.
 func (r *run) doom() {
 	for _, t := range r.tasks() {
-		if !t.doomed {
+		if !t.mustExit {
 			r.stragglers = append(r.stragglers, t.Name())
 		}
-		t.doomed, t.budget = true, 0
+		t.mustExit = true
 		t.cancelWait(r.root.scope.canceled)
 	}
 }

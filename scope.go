@@ -33,7 +33,7 @@ type Scope struct {
 	canceled *Canceled // the error of this scope's own cancellation, once cancelled
 	ended    Canceled  // what canceled points to if the scope ended without one
 	timer    loop.Timer
-	tasks    list      // whose innermost scope it is
+	tasks    taskList  // in it and in no scope inside
 	bound    callbacks // end waits of tasks elsewhere that were given this scope
 	cut      *cut      // the waits that its deadline has cut short
 	closed   bool
@@ -193,7 +193,7 @@ func (sc *Scope) settle() {
 	if blamed != nil {
 		sc.end(blamed.canceled)
 		for _, t := range sc.tasks.all() {
-			t.cutBy(blamed)
+			t.cancelledBy(blamed)
 		}
 		sc.cutBound()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -17,8 +18,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	w.c.timer = w.c.s.l.CallLater(d, w.c.alarm())
-	return w.Park(ctx, "Sleep", (*sleeping)(w.c))
+	waits := w.task().extra()
+	waits.timer = w.Loop().CallLater(d, waits.alarm())
+	return w.Park(ctx, "Sleep", (*sleeping)(waits))
 }
 
 // SleepUntil waits until when; see Now. It returns at once if that has passed.
@@ -32,12 +34,13 @@ func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 	if err != nil {
 		return err
 	}
-	w.c.timer = w.c.s.l.CallAt(when, w.c.alarm())
-	return w.Park(ctx, op, (*sleeping)(w.c))
+	waits := w.task().extra()
+	waits.timer = w.Loop().CallAt(when, waits.alarm())
+	return w.Park(ctx, op, (*sleeping)(waits))
 }
 
 // sleeping ends with the task's timer.
-type sleeping coro
+type sleeping waits
 
 func (s *sleeping) Abort() bool { return s.timer.Cancel() }
 
@@ -47,9 +50,7 @@ func Yield(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := w.c.task
-	t.queue()
-	t.rest()
+	coro.Waker(w).Coro().Yield()
 	return nil
 }
 
@@ -100,30 +101,30 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	if err != nil {
 		return err
 	}
-	c, r, l := t.co, t.co.seldom(), scope.s.l
+	w, l := t.extra(), scope.s.l
 	var ab Aborter
 	if in == loop.Read {
-		if r.read == nil {
-			r.read = func() { c.s.l.RemoveReader(int(c.fd)); c.task.wake(nil) }
+		if w.read == nil {
+			w.read = func() { w.loop().RemoveReader(int(w.fd)); w.t.wake(nil) }
 		}
-		ab, err = (*readWait)(c), l.AddReader(fd, r.read)
+		ab, err = (*readWait)(w), l.AddReader(fd, w.read)
 	} else {
-		if r.write == nil {
-			r.write = func() { c.s.l.RemoveWriter(int(c.fd)); c.task.wake(nil) }
+		if w.write == nil {
+			w.write = func() { w.loop().RemoveWriter(int(w.fd)); w.t.wake(nil) }
 		}
-		ab, err = (*writeWait)(c), l.AddWriter(fd, r.write)
+		ab, err = (*writeWait)(w), l.AddWriter(fd, w.write)
 	}
 	if err != nil {
 		return err
 	}
-	c.fd = int32(fd)
-	return t.wait(ctx, op, ab)
+	w.fd = int32(fd)
+	return Waker(t.co.NextWaker()).Park(ctx, op, ab)
 }
 
-type readWait coro
+type readWait waits
 
-func (w *readWait) Abort() bool { return w.s.l.RemoveReader(int(w.fd)) }
+func (w *readWait) Abort() bool { return (*waits)(w).loop().RemoveReader(int(w.fd)) }
 
-type writeWait coro
+type writeWait waits
 
-func (w *writeWait) Abort() bool { return w.s.l.RemoveWriter(int(w.fd)) }
+func (w *writeWait) Abort() bool { return (*waits)(w).loop().RemoveWriter(int(w.fd)) }

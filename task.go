@@ -7,57 +7,107 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
-	"time"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // Task is a running piece of straight-line code: a function that pauses where
 // it waits, and goes on when the loop resumes it.
 type Task struct {
-	fn      func(context.Context) error
-	code    uintptr  // of the function that the user knows it by; 0 for fn's
-	nursery *Nursery // whose child it is
-	scope   *Scope   // the innermost one it is in
-	own     *Scope   // the one that is the task's; nil for most
-	co      *coro    // what it runs on, and its wait; nil before it has begun
-	name    string
-	id      uint64 // in the order of starting
-	lane    loop.Priority
-	state   taskState
-	budget  int8  // immediate completions left until it lets others run
-	ignored uint8 // cancellations in a row that it did not heed
-	doomed  bool  // its next wait ends it: it outlived every cancellation
-	slowed  bool  // it was logged that it ignores its cancellation
-	known   bool  // to somebody who may keep it: it cannot be used for another
-	inScope node  // among the tasks of scope
+	fn       func(context.Context) error
+	code     uintptr    // of the function that names the task; 0 for fn's
+	nursery  *Nursery   // the task is its child
+	scope    *Scope     // the innermost one it is in
+	own      *Scope     // the task's own; nil for most
+	co       *coro.Coro // its coroutine, with its wait; nil before it has begun
+	name     string
+	id       uint64 // in the order of starting
+	ignored  uint8  // cancellations in a row that it has ignored
+	mustExit bool   // its next wait ends it
+	slowed   bool   // it was logged that it ignores its cancellation
+	known    bool   // other code may keep it: it cannot be used for another task
+	inScope  node   // among the tasks of scope
+	waits    *waits // nil for most
 }
 
-// wait is what a task waits for.
-type wait struct {
-	what    string
-	since   time.Duration
-	aborter Aborter
-	outcome error      // what the wait will return
-	seq     uint32     // names the wait, so that a late wake finds it gone
-	fd      int32      // whose readiness it waits for
-	timer   loop.Timer // that ends it
-	inLot   node       // in a Lot
+// waits is what the waits of few tasks need. It is kept when the task is reused.
+type waits struct {
+	t           *Task
+	awaits      *Task      // the task waits for its result
+	read, write func()     // end waits for readiness
+	fd          int32      // the task waits for its readiness
+	timer       loop.Timer // ends the wait
+	wake        func()     // the timer's callback
+	inLot       node       // in a Lot
 }
 
-type taskState uint8
+// extra returns the task's waits.
+func (t *Task) extra() *waits {
+	if t.waits == nil {
+		t.waits = &waits{t: t}
+	}
+	return t.waits
+}
 
-const (
-	fresh   taskState = iota // not begun
-	ready                    // in a lane of the loop
-	running                  // its code, or what it resumed, is executing
-	waiting
-	finished
-)
+// alarm returns a callback that wakes the task, made once.
+func (w *waits) alarm() func() {
+	if w.wake == nil {
+		w.wake = func() { w.t.wake(nil) }
+	}
+	return w.wake
+}
 
-// eachBudget is how many waits may complete at once before a task must let the
-// others run.
-const eachBudget = 64
+func (w *waits) loop() *loop.Loop { return w.t.scope.s.l }
+
+// body is a Task as its coroutine sees it. Users do not see these methods.
+type body Task
+
+// taskOn returns the task of a coroutine, nil if it has none.
+func taskOn(c *coro.Coro) *Task {
+	b, _ := c.Body().(*body)
+	return (*Task)(b)
+}
+
+// Name returns the task's name.
+func (b *body) Name() string { return (*Task)(b).Name() }
+
+// Context returns the task's innermost scope.
+func (b *body) Context() context.Context { return b.scope }
+
+// Run runs the task to its end.
+func (b *body) Run(c *coro.Coro) {
+	t := (*Task)(b)
+	t.co = c
+	returned := false
+	defer func() {
+		if !returned {
+			t.failed(recover())
+		}
+	}()
+	if tr := &t.scope.s.traits; !tr.fit(c.Goroutine(), t.scope.run) {
+		tr.reset(t)
+	}
+	err := t.fn(t.scope)
+	c.CheckThread()
+	returned = true
+	t.finish(err)
+	t.scope.s.recycle(t)
+}
+
+// failed ends a task whose function has panicked, or called runtime.Goexit if v is nil.
+func (t *Task) failed(v any) {
+	t.co.RestoreThread()
+	switch {
+	case v == nil && t.mustExit:
+		t.finish(nil) // it is reported as a straggler
+	case v == nil:
+		t.finish(caught(loop.ErrGoexit))
+	default:
+		t.finish(caught(v))
+	}
+	t.scope.s.recycle(t)
+}
 
 // enter makes sc the innermost scope of the task.
 func (t *Task) enter(sc *Scope) {
@@ -66,7 +116,7 @@ func (t *Task) enter(sc *Scope) {
 	sc.tasks.push(&t.inScope, t)
 }
 
-// Name is the name that the task was given, or else that of its function.
+// Name returns the name that the task was given, or else that of its function.
 func (t *Task) Name() string {
 	if t.name != "" {
 		return t.name
@@ -86,7 +136,7 @@ func (t *Task) Name() string {
 // compiler makes a function of its own for a method value, x.Method, and marks it.
 func functionName(f *runtime.Func) string { return strings.TrimSuffix(path.Base(f.Name()), "-fm") }
 
-// place is where the task's function is.
+// place returns where the task's function is.
 func (t *Task) place() string {
 	if from, ok := t.nursery.scope.run.traced[t]; ok {
 		return from.function
@@ -109,177 +159,59 @@ func (t *Task) function() *runtime.Func {
 	return runtime.FuncForPC(codeOf(t.fn))
 }
 
-// codeOf is where a function's code begins.
+// codeOf returns the address of a function's code.
 func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 
-// caller is the task that is calling, and the scope of its ctx. It panics if
-// the caller is no task of the loop that ctx belongs to.
+// caller returns the task that is calling, and the scope of its ctx. It panics if the
+// caller is not a task of the loop that ctx belongs to.
 func caller(ctx context.Context, op string) (*Task, *Scope) {
 	scope := scopeOf(ctx)
 	if scope == nil {
 		panic(foreign(op))
 	}
-	// What the scheduler knows may be looked at only on its loop.
+	// The scheduler may be used only on its loop.
 	if !scope.s.l.Owns() {
 		panic("spindle: " + asked(op) + " called from a goroutine that is not the running task" +
 			" (another goroutine, or a generator of iter.Pull inside the task)")
 	}
-	t := scope.s.running
+	t := scope.s.running()
 	if t == nil {
 		panic("spindle: " + asked(op) + " called from a callback, which cannot wait; start a task")
 	}
 	return t, scope
 }
 
-// Current is the task that is calling; nil if the caller is not a task of the
-// loop that ctx belongs to. It may be called from any goroutine.
+// Current returns the task that is calling. It returns nil if the caller is not a task of
+// the loop that ctx belongs to. It may be called from any goroutine.
 func Current(ctx context.Context) *Task {
 	scope := scopeOf(ctx)
 	if scope == nil || !scope.s.l.Owns() {
 		return nil
 	}
-	t := scope.s.running
+	t := scope.s.running()
 	if t != nil {
 		t.known = true
 	}
 	return t
 }
 
-// check is the beginning of every wait: it fails if the wait is cancelled
-// before it begins.
-func (t *Task) check(ctx context.Context, scope *Scope) error {
-	if t.doomed {
-		t.vanish()
+// state returns the name of the task's state.
+func (t *Task) state() string {
+	if t.co == nil {
+		return "fresh"
 	}
-	t.co.mustLeaveThread()
-	blamed := t.scope.blame
-	if blamed == nil && scope != t.scope {
-		blamed = scope.blame
-	}
-	var err error
-	switch {
-	case blamed != nil:
-		err = blamed.canceled
-	case ctx != context.Context(scope) && ctx.Err() != nil && !scope.endsWith(ctx):
-		err = context.Cause(ctx)
-	default:
-		t.ignored = 0
-		return nil
-	}
-	t.breathe()
-	return err
+	return stateNames[t.co.State()]
 }
+
+var stateNames = [...]string{coro.Ready: "ready", coro.Running: "running", coro.Waiting: "waiting"}
+
+// waiting reports whether the task waits.
+func (t *Task) waiting() bool { return t.co != nil && t.co.State() == coro.Waiting }
 
 // wake ends the task's wait with err.
-func (t *Task) wake(err error) {
-	t.co.settle(err)
-	t.co.s.l.ResumeSoon(t.lane, t.co)
-}
+func (t *Task) wake(err error) { t.co.End(err) }
 
-// cancelWait ends the task's wait with err if it can still be given up, and reports
-// whether it could.
-func (t *Task) cancelWait(err error) bool {
-	if t.state != waiting || !t.co.aborter.Abort() {
-		return false
-	}
-	t.wake(err)
-	return true
-}
-
-// cutBy ends the task's wait because of a cancelled scope.
-func (t *Task) cutBy(blamed *Scope) {
-	why := blamed.canceled
-	if t.cancelWait(why) && why.late {
-		why.Scope.cut = why.Scope.cut.add(t)
-	}
-}
-
-// bind makes the wait end also with a context that is not the task's own scope:
-// another scope, or one that the standard library derived from a scope. A scope
-// around the task's reaches it anyway.
-func (t *Task) bind(ctx context.Context) {
-	scope := scopeOf(ctx)
-	own := scope.endsWith(ctx)
-	if own && scope.reaches(t.scope) {
-		return
-	}
-	co, seq := t.co, t.co.seq
-	give := func() {
-		if co.task == t && co.seq == seq {
-			if blamed := scope.blame; blamed != nil {
-				t.cutBy(blamed)
-			} else {
-				t.cancelWait(context.Cause(ctx))
-			}
-		}
-	}
-	if own {
-		bound := scope.bound.add(give)
-		co.seldom().unbind = func() { bound.stop() }
-		return
-	}
-	stop := co.s.l.Kernel().AfterFunc(ctx, func() { co.s.l.PostWith(loop.DropAtClose, give) }) // a run that has ended needs it no more
-	co.seldom().unbind = func() { stop() }
-}
-
-// heed is the end of a wait that cancellation does not end. Code that goes on
-// all the same is treated as in any other wait.
-func (t *Task) heed(outer *Scope) {
-	if t.doomed {
-		t.vanish()
-	}
-	if outer.blame != nil {
-		t.breathe()
-	}
-}
-
-// breathe lets the others run before a cancelled wait returns. Code that ignores
-// cancellation waits again at once: it is slowed down, so that it does not burn a
-// core, and the first time it is logged.
-func (t *Task) breathe() {
-	if t.ignored < 255 {
-		t.ignored++
-	}
-	if t.ignored <= heeded {
-		t.queue()
-		t.rest()
-		return
-	}
-	if !t.slowed {
-		t.slowed = true
-		t.nursery.scope.run.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
-			"task", t.Name(), "function", t.place(), "cancelled waits", t.ignored, "each takes", heedless)
-	}
-	t.co.timer = t.co.s.l.CallLater(heedless, t.co.alarm())
-	t.wait(t.scope, "cancelled wait", unabortable{})
-}
-
-const (
-	heeded   = 16                    // cancelled waits that cleaning up may take
-	heedless = 10 * time.Millisecond // what each further one costs
-)
-
-// unabortable is for waits that cancellation does not end.
-type unabortable struct{}
-
-func (unabortable) Abort() bool { return false }
-
-// wait is Park for a wait that nobody but us knows of.
-func (t *Task) wait(ctx context.Context, what string, ab Aborter) error {
-	return t.co.suspend(t.co.seq+1, ctx, what, ab)
-}
-
-// queue has the running task go on when everything has run that is ready. It must
-// rest next.
-func (t *Task) queue() {
-	t.budget = eachBudget
-	t.state = ready
-	t.co.s.l.ResumeSoon(t.lane, t.co)
-}
-
-// rest gives up control until the turn of a queued task has come.
-func (t *Task) rest() {
-	for sw, _ := t.co.back(); sw != nil; sw, _ = t.co.back() {
-		sw()
-	}
+// wait waits until wake is called.
+func (t *Task) wait(what string, ab Aborter) {
+	Waker(t.co.NextWaker()).Park(t.scope, what, ab)
 }

@@ -101,7 +101,8 @@ type cut struct {
 // add adds the wait of t.
 func (c *cut) add(t *Task) *cut {
 	if c == nil {
-		return &cut{first: fmt.Sprintf("%s (task %s)", t.co.what, t.Name())}
+		what, _, _ := t.co.Wait()
+		return &cut{first: fmt.Sprintf("%s (task %s)", what, t.Name())}
 	}
 	c.more++
 	return c

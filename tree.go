@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
@@ -62,8 +63,6 @@ func treeOf(ctx context.Context, op string) Tree {
 	return tree
 }
 
-var stateNames = [...]string{fresh: "fresh", ready: "ready", running: "running", waiting: "waiting", finished: "finished"}
-
 func (r *run) tree() (tree Tree) {
 	children := map[*Task][]*Task{}
 	for _, t := range r.tasks() {
@@ -95,12 +94,13 @@ func (r *run) tasks() (tasks []*Task) {
 }
 
 func (r *run) info(t *Task, depth int) TaskInfo {
-	info := TaskInfo{Name: t.Name(), State: stateNames[t.state], Canceled: t.scope.blame != nil, Depth: depth}
+	info := TaskInfo{Name: t.Name(), State: t.state(), Canceled: t.scope.blame != nil, Depth: depth}
 	info.Function, info.Started = t.place(), r.traced.started(t)
 	info.task = t
-	if t.state == waiting {
-		info.WaitsFor, info.For = t.co.what, r.s.l.TurnTime()-t.co.since
-		if lock, ok := t.co.aborter.(interface{ Holder() TaskRef }); ok {
+	if t.waiting() {
+		what, since, ab := t.co.Wait()
+		info.WaitsFor, info.For = what, r.s.l.TurnTime()-since
+		if lock, ok := ab.(interface{ Holder() TaskRef }); ok {
 			info.HeldBy = lock.Holder().Name()
 		}
 	}
@@ -116,7 +116,7 @@ func (t Tree) locate() {
 	numbers := make([]uint64, len(t))
 	for i := range t {
 		if co := t[i].task.co; co != nil {
-			numbers[i] = goid.NumberOf(co.g)
+			numbers[i] = goid.NumberOf(co.Goroutine())
 		}
 	}
 	stacks := goid.Stacks(numbers...)
@@ -128,21 +128,24 @@ func (t Tree) locate() {
 // TaskRef refers to a task for the tree, without keeping it. The zero TaskRef refers to
 // none.
 type TaskRef struct {
-	c  *coro
+	c  *coro.Coro
 	id uint64
 }
 
 // Ref returns a reference to the Waker's task, which must be running. An Aborter with a
 // method Holder() TaskRef tells the tree which task holds what the other one waits for.
-func (w Waker) Ref() TaskRef { return TaskRef{w.c, w.c.task.id} }
+func (w Waker) Ref() TaskRef { return TaskRef{coro.Waker(w).Coro(), w.task().id} }
 
 // Name returns the name of the task, or "" if it has ended. It is for the loop's
 // goroutine.
 func (r TaskRef) Name() string {
-	if r.c == nil || r.c.task == nil || r.c.task.id != r.id {
+	if r.c == nil {
 		return ""
 	}
-	return r.c.task.Name()
+	if t := taskOn(r.c); t != nil && t.id == r.id {
+		return t.Name()
+	}
+	return ""
 }
 
 func (t Tree) String() string {

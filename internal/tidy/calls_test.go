@@ -31,7 +31,7 @@ var goStatements = []string{
 	"internal/kernel/system.go",     // Workers
 	"loop/run.go",                   // finishes a Goexit
 	"loop/watchdog.go",              // the watchdog
-	"sched.go",                      // ends coroutines where no thread is locked
+	"internal/coro/shutdown.go",     // ends coroutines where no thread is locked
 	"internal/simkernel/process.go", // the same
 	"sim/bubble.go",                 // a test may end by Goexit in a bubble
 	"sim/parallel.go",               // worlds of several seeds at a time

@@ -18,14 +18,14 @@ var banned = regexp.MustCompile(`(?i)\b(whoever|whom|whomever|somebody|nobody|ev
 // remaining is how many banned phrases each directory may still have. Numbers only
 // shrink; a directory without a number has none.
 var remaining = map[string]int{
-	".":                   133,
+	".":                   86,
 	"internal/picture":    4,
 	"internal/simkernel":  74,
 	"internal/tidy":       1,
 	"internal/simsamples": 10,
 	"loop":                40,
 	"sim":                 11,
-	"web":                 70,
+	"web":                 69,
 }
 
 func TestEnglishIsPlain(t *testing.T) {

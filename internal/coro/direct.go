@@ -1,20 +1,20 @@
-package spindle
+package coro
 
 import (
 	"iter"
 	"sync"
 )
 
-// switchesDirectly reports whether a coroutine can switch to any other one. That rests
-// on behaviour of iter.Pull that is documented nowhere: yield may be called by another
-// goroutine than the one it was made for. So it must be a proven version of Go, and
-// pass a test in this very process.
+// switchesDirectly reports whether a coroutine can switch to any other one. That depends
+// on undocumented behaviour of iter.Pull: yield may be called by a goroutine other than
+// the one it was made for. So the version of Go must be a tested one, and the test below
+// must pass in this process.
 var switchesDirectly = sync.OnceValue(func() bool { return directProven && directWorks() })
 
 // directWorks reports whether goroutines can pass control around in a circle, which no
 // nesting of next and yield can do, and can end in another order than they began.
 func directWorks() (works bool) {
-	aside(func() { // a panic ends this goroutine only
+	OnGoroutine(func() { // a panic ends this goroutine only
 		defer func() { recover() }()
 		works = passAround()
 	})
@@ -23,10 +23,10 @@ func directWorks() (works bool) {
 
 // passAround passes control from the caller to a, to b, back to the caller, to a, to b,
 // which ends, to the caller, and to a, which ends. It reports whether the three ran in
-// that order. Where a switch fails, by a panic or by coming back at once, every
-// coroutine returns, and control comes back by the rules of iter.Pull.
+// that order. If a switch panics or returns at once, every coroutine returns, and control
+// comes back by the rules of iter.Pull.
 func passAround() bool {
-	var a, b seat
+	var a, b pull
 	var order string
 	ranAfter := func(step, expected string) bool {
 		order += step
@@ -38,11 +38,11 @@ func passAround() bool {
 		if !ranAfter("a", "a") {
 			return
 		}
-		b.take()()
+		b.swap()()
 		if !ranAfter("a", "abca") {
 			return
 		}
-		a.take()() // b sits there
+		a.swap()() // b is suspended there
 		ranAfter("a", "abcabca")
 	})
 	b.next, _ = iter.Pull(func(yield func(struct{}) bool) {
@@ -51,17 +51,17 @@ func passAround() bool {
 		if !ranAfter("b", "ab") {
 			return
 		}
-		a.take()() // the caller sits there: this yield is a's
+		a.swap()() // the caller is suspended there: this yield is a's
 		ranAfter("b", "abcab")
 	})
-	a.take()()
+	a.swap()()
 	if !ranAfter("c", "abc") {
 		return false
 	}
-	b.take()() // a sits there
+	b.swap()() // a is suspended there
 	if !ranAfter("c", "abcabc") {
 		return false
 	}
-	a.take()() // a sits in its own seat
+	a.swap()() // a is suspended in its own pull
 	return ranAfter("c", "abcabcac")
 }

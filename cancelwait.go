@@ -1,0 +1,123 @@
+package spindle
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// check begins a wait: it fails if the wait is cancelled before it begins.
+func (t *Task) check(ctx context.Context, scope *Scope) error {
+	if t.mustExit {
+		runtime.Goexit() // its deferred calls run
+	}
+	t.co.CheckThread()
+	blamed := t.scope.blame
+	if blamed == nil && scope != t.scope {
+		blamed = scope.blame
+	}
+	var err error
+	switch {
+	case blamed != nil:
+		err = blamed.canceled
+	case ctx != context.Context(scope) && ctx.Err() != nil && !scope.endsWith(ctx):
+		err = context.Cause(ctx)
+	default:
+		t.ignored = 0
+		if ctx != context.Context(t.scope) {
+			t.co.BindNext()
+		}
+		return nil
+	}
+	t.delayCancelled()
+	return err
+}
+
+// cancelWait ends the task's wait with err if the wait can still be aborted. It reports
+// whether it did.
+func (t *Task) cancelWait(err error) bool { return t.co != nil && t.co.Abort(err) }
+
+// cancelledBy ends the task's wait because of a cancelled scope.
+func (t *Task) cancelledBy(blamed *Scope) {
+	why := blamed.canceled
+	if t.cancelWait(why) && why.late {
+		why.Scope.cut = why.Scope.cut.add(t)
+	}
+}
+
+// Bind makes the task's wait end also with a context that is not the task's own scope:
+// another scope, or one that the standard library derived from a scope. A scope around
+// the task's reaches it anyway.
+func (b *body) Bind(ctx context.Context) {
+	t := (*Task)(b)
+	if ctx == context.Context(t.scope) {
+		return
+	}
+	scope := scopeOf(ctx)
+	own := scope.endsWith(ctx)
+	if own && scope.reaches(t.scope) {
+		return
+	}
+	wait := t.co.Waker()
+	end := func() {
+		switch blamed := scope.blame; {
+		case !wait.Waiting():
+		case blamed != nil:
+			t.cancelledBy(blamed)
+		default:
+			t.cancelWait(context.Cause(ctx))
+		}
+	}
+	if own {
+		bound := scope.bound.add(end)
+		t.co.AfterWait(func() { bound.stop() })
+		return
+	}
+	l := scope.s.l
+	stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, end) }) // a run that has ended does not need it
+	t.co.AfterWait(func() { stop() })
+}
+
+// afterUncancelled follows a wait that cancellation does not end. Code that continues
+// after a cancellation is treated as after any other wait.
+func (t *Task) afterUncancelled(outer *Scope) {
+	if t.mustExit {
+		runtime.Goexit()
+	}
+	if outer.blame != nil {
+		t.delayCancelled()
+	}
+}
+
+// delayCancelled lets other tasks run before a cancelled wait returns. Code that ignores
+// cancellation waits again at once. It is slowed down, so that it does not use all of a
+// core, and the first time it is logged.
+func (t *Task) delayCancelled() {
+	if t.ignored < 255 {
+		t.ignored++
+	}
+	if t.ignored <= freeCancelled {
+		t.co.Yield()
+		return
+	}
+	if !t.slowed {
+		t.slowed = true
+		t.nursery.scope.run.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
+			"task", t.Name(), "function", t.place(), "cancelled waits", t.ignored, "each takes", cancelledDelay)
+	}
+	w := t.extra()
+	w.timer = t.scope.s.l.CallLater(cancelledDelay, w.alarm())
+	t.wait("cancelled wait", unabortable{})
+}
+
+const (
+	freeCancelled  = 16                    // cancelled waits in a row that are not slowed down: for cleaning up
+	cancelledDelay = 10 * time.Millisecond // of each further one
+)
+
+// unabortable is for waits that cancellation does not end.
+type unabortable struct{}
+
+func (unabortable) Abort() bool { return false }

@@ -1,0 +1,88 @@
+package coro
+
+import (
+	"context"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Waker is one wait of one coroutine. The tasks' spindle.Waker has it as its underlying
+// type, so that the packages of this module convert one to the other.
+type Waker struct {
+	c   *Coro
+	seq uint32
+}
+
+// Switch gives control to another coroutine or to the loop, and returns when control
+// comes back. Its results mean nothing.
+type Switch func() (struct{}, bool)
+
+// wrongWaker is the panic of a wait that does not follow its NewWaker.
+const wrongWaker = "spindle: a task waits with the Waker of another wait"
+
+// Coro returns the coroutine, nil for the zero Waker.
+func (w Waker) Coro() *Coro { return w.c }
+
+// Scheduler returns the scheduler of the coroutine.
+func (w Waker) Scheduler() *Scheduler { return w.c.s }
+
+// Loop returns the loop of the coroutine.
+func (w Waker) Loop() *loop.Loop { return w.c.s.loop }
+
+// Leave and Back are Park in parts, for callers where a few nanoseconds count:
+//
+//	sw, err := w.Leave(ctx, "something", abort)
+//	for sw != nil {
+//		sw()
+//		sw, err = w.Back()
+//	}
+//	return err
+//
+// The switch is then made in the calling function itself. The processor mispredicts
+// every return after a switch, and this saves one. Between Leave and the end of the loop
+// the caller must not do anything else. The ctx must be the one that NewWaker was given.
+func (w Waker) Leave(ctx context.Context, what string, abort Aborter) (Switch, error) {
+	return w.c.leave(w.seq, ctx, what, abort)
+}
+
+// Back returns the next switch, or nil and the result of the wait.
+func (w Waker) Back() (Switch, error) { return w.c.back() }
+
+// Pass takes the place of a wait that need not happen. After many in a row it lets
+// others run.
+func (w Waker) Pass() {
+	c := w.c
+	if c.budget--; c.budget <= 0 {
+		if c != c.s.running {
+			panic(wrongWaker)
+		}
+		c.CheckThread()
+		c.Yield()
+	}
+}
+
+// Waiting reports whether the wait is under way.
+func (w Waker) Waiting() bool { return w.c.state == Waiting && w.c.seq == w.seq }
+
+// Wake ends the wait with err. It reports false if the wait has not begun or has ended
+// already.
+//
+// It is not inlined, so that its callers can be: design 009.
+//
+//go:noinline
+func (w Waker) Wake(err error) bool {
+	c := w.c
+	if c == nil {
+		return false
+	}
+	if c.s.loop.Foreign() {
+		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use FromGoroutine")
+	}
+	if c.state != Waiting || c.seq != w.seq {
+		return false
+	}
+	c.outcome, c.aborter = err, nil
+	c.state = Ready
+	c.s.loop.ResumeSoon(c.lane, c)
+	return true
+}
