@@ -26,13 +26,13 @@ import (
 // While a request is answered what follows it is not parsed, but kept, up to a limit.
 type conn struct {
 	tc   *transport.Conn
-	st   *station
+	st   *loopState
 	x    *exchange // the request that is being answered
 	more *more     // what a connection has only at times
 
-	in             *queue // where it waits, and since when
-	since          time.Duration
-	before, behind *conn
+	in         *timeoutList // where it waits, and since when
+	since      time.Duration
+	prev, next *conn
 
 	tls      *tls.ConnectionState
 	requests uint32
@@ -91,14 +91,14 @@ const (
 // ConnectionMade is the beginning.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
-	c.st = tc.Loop().Local(stationKey{c.st.sv}).(*station)
+	c.st = tc.Loop().Local(loopStateKey{c.st.sv}).(*loopState)
 	if c.st.draining {
 		tc.Close()
 		return
 	}
 	c.tls = tc.TLS()
 	c.st.heads.add(c)
-	if h := c.st.hooks; h != nil {
+	if h := c.st.observer; h != nil {
 		h.made(c)
 	}
 }
@@ -129,8 +129,8 @@ func (c *conn) wants() bool {
 // is not answered at once.
 func (c *conn) consume(data []byte) {
 	st := c.st
-	if st.hooks != nil && len(data) > 0 {
-		st.hooks.moved(c, http.StateActive)
+	if st.observer != nil && len(data) > 0 {
+		st.observer.moved(c, http.StateActive)
 	}
 	p := c.takeParser()
 	c.flags |= consuming
@@ -244,8 +244,8 @@ func (c *conn) settle() {
 	default:
 		c.more = nil
 		st.idle.add(c)
-		if st.hooks != nil {
-			st.hooks.moved(c, http.StateIdle)
+		if st.observer != nil {
+			st.observer.moved(c, http.StateIdle)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // Everything that a request needs of a fixed size is one object: with the values of the
 // header it fits a size class of the allocator exactly.
 type exchange struct {
-	c  *conn    // loop goroutine only
-	st *station // only what is for any goroutine, outside the loop
+	c  *conn      // loop goroutine only
+	st *loopState // only what is for any goroutine, outside the loop
 
 	// What the request says. Set by newExchange, read by any.
 	method    string
@@ -38,12 +38,12 @@ type exchange struct {
 	values [3]string // of the header, unless there are more
 
 	// Loop goroutine only.
-	scope    *spindle.Scope // of an inline handler; nil before and after
-	control  *control       // nil for most
-	started  bool
-	complete bool // all of the request has come
-	begun    bool // some of the response was sent, besides interim ones
-	closes   bool // the connection cannot be used after this
+	scope     *spindle.Scope // of an inline handler; nil before and after
+	deadlines *deadlines     // nil for most
+	started   bool
+	complete  bool // all of the request has come
+	begun     bool // some of the response was sent, besides interim ones
+	closes    bool // the connection cannot be used after this
 }
 
 // newExchange takes over what the parser was lent. It reports whether net/url agrees.
@@ -171,7 +171,7 @@ func (x *exchange) end(onLoop bool) {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
-	x.control.cancel()
+	x.deadlines.cancel()
 	x.body.drop()
 	switch {
 	case c.is(gone):

@@ -8,7 +8,7 @@ import (
 
 // Yields tells whether workers are to be let run at the end of the loop's turn.
 func Yields(sv *Service, l *loop.Loop) bool {
-	st, ok := l.Local(stationKey{sv}).(*station)
+	st, ok := l.Local(loopStateKey{sv}).(*loopState)
 	return ok && st.yields
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -46,7 +48,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // goroutines on one in the callback model. To hand out the socket itself was
 // tempting, but TLS and simulated networks have none.
 type hijacked struct {
-	st            *station
+	st            *loopState
 	tc            *transport.Conn
 	local, remote net.Addr
 
@@ -319,30 +321,44 @@ func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
 	return nil
 }
 
-// deadline is a point in time on a loop's clock. Loop goroutine only.
-type deadline struct {
-	at      time.Duration // 0 for none
-	nth     uint64        // of those that were asked for
-	timer   loop.Timer
-	expires func()
-}
-
-// set replaces the deadline by t; the zero Time is none. One that has passed expires
-// now.
-func (d *deadline) set(l *loop.Loop, t time.Time) {
-	d.timer.Cancel()
-	if d.at = 0; t.IsZero() {
-		return
-	}
-	left := t.Sub(l.Kernel().Wall())
-	d.at = max(l.Time()+left, 1)
-	if left <= 0 {
-		d.expires()
-		return
-	}
-	d.timer = l.CallLater(left, d.expires)
-}
-
-func (d *deadline) passed(l *loop.Loop) bool { return d.at > 0 && l.Time() >= d.at }
-
 var errTwoReaders = errors.New("web: two reads of a hijacked connection at once")
+
+// Draining is called when the server drains. As in net/http, the server does not wait for
+// a hijacked connection, which may be used for hours. One whose owner has asked to be told
+// (OnShutdown) is waited for, because it is about to be closed.
+func (h *hijacked) Draining(tc *transport.Conn) {
+	h.drains = true
+	if h.onShutdown == nil {
+		tc.LeaveServer()
+		return
+	}
+	h.onShutdown()
+	h.onShutdown = nil
+}
+
+// OnShutdown calls fn when the server drains, at once if it does already: in a task if
+// OnShutdown was called in one, otherwise on a goroutine. A connection of this package's
+// Hijack has this method for protocols that end a conversation in their own words. fn must
+// see to it that the connection is closed. The last call counts.
+func (h *hijacked) OnShutdown(fn func()) {
+	if fn == nil {
+		panic("web: OnShutdown with a nil function")
+	}
+	st := h.st
+	set := func(start func()) {
+		if h.onShutdown = start; h.drains {
+			h.Draining(h.tc)
+		}
+	}
+	if st.l.Owns() {
+		set(func() {
+			st.tasks().GoWith(spindle.TaskOptions{Name: "OnShutdown"}, func(context.Context) error {
+				fn()
+				return nil
+			})
+		})
+		return
+	}
+	onGoroutine := func() { st.l.Kernel().Start(fn) }
+	_ = st.l.PostWith(loop.DropAtClose, func() { set(onGoroutine) }) // the end of the loop ends the connection
+}

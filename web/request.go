@@ -240,6 +240,6 @@ func (c *conn) remoteAddr() string {
 	return remote
 }
 
-// keepRemotes is how many addresses a station keeps: of those at work, not of all
+// keepRemotes is how many addresses are kept on a loop: of those at work, not of all
 // who are connected.
 const keepRemotes = 1024

@@ -31,12 +31,12 @@ type Service struct {
 
 	draining atomic.Bool
 
-	stations []*station // one for each loop
+	loopStates []*loopState // one for each loop
 
 	mu      sync.Mutex
 	drained []func() // to be called when all has ended; guarded by mu
 	over    bool     // all has ended; guarded by mu
-	gone    int      // stations whose loop was closed; guarded by mu
+	gone    int      // loopStates whose loop was closed; guarded by mu
 }
 
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
@@ -75,7 +75,7 @@ func (s *Server) begin() *Service {
 }
 
 func (sv *Service) options() transport.Options {
-	home := &station{sv: sv} // tells the connection whose it is; it has no loop yet
+	home := &loopState{sv: sv} // tells the connection whose it is; it has no loop yet
 	return transport.Options{
 		Protocol: func() transport.Protocol { return &conn{st: home} },
 		MaxConns: sv.server.MaxConns,
@@ -93,7 +93,7 @@ func (sv *Service) Addr() net.Addr { return sv.addr }
 func (sv *Service) loopClosed() {
 	sv.mu.Lock()
 	sv.gone++
-	last := sv.gone == len(sv.stations)
+	last := sv.gone == len(sv.loopStates)
 	sv.mu.Unlock()
 	if last {
 		sv.workers.close()
@@ -101,9 +101,9 @@ func (sv *Service) loopClosed() {
 	}
 }
 
-// each calls fn for every station, on its loop.
-func (sv *Service) each(fn func(*station)) {
-	for _, st := range sv.stations {
+// each calls fn for every loop state, on its loop.
+func (sv *Service) each(fn func(*loopState)) {
+	for _, st := range sv.loopStates {
 		_ = st.l.PostWith(loop.DropAtClose, func() { fn(st) })
 	}
 }
@@ -124,15 +124,15 @@ func (sv *Service) Drain(done func()) {
 		sv.ln.Close() // the transport has a descriptor of its own
 	}
 	if sv.group != nil {
-		_ = sv.group.Drain(sv.endStations)
+		_ = sv.group.Drain(sv.endLoopStates)
 		sv.group.EachConn(drainUpgraded)
-		sv.each((*station).drain)
+		sv.each((*loopState).drain)
 		return
 	}
 	_ = sv.one.Loop().PostWith(loop.DropAtClose, func() {
-		_ = sv.one.Drain(sv.endStations)
+		_ = sv.one.Drain(sv.endLoopStates)
 		sv.one.EachConn(drainUpgraded)
-		sv.each((*station).drain)
+		sv.each((*loopState).drain)
 	})
 }
 
@@ -155,7 +155,7 @@ func drainUpgraded(tc *transport.Conn) {
 
 // drain closes the connections that wait for a request. The others see the flag when
 // they have answered theirs.
-func (st *station) drain() {
+func (st *loopState) drain() {
 	st.draining, st.closesIdle = true, true
 	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
@@ -168,17 +168,17 @@ func (st *station) drain() {
 // tooLarge is what reading a body fails with that turned out longer than it may be.
 func (sv *Service) tooLarge() error { return &http.MaxBytesError{Limit: sv.server.MaxBodyBytes} }
 
-// endStations is called when the last connection has gone.
-func (sv *Service) endStations() {
+// endLoopStates is called when the last connection has gone.
+func (sv *Service) endLoopStates() {
 	sv.workers.close()
 	var left atomic.Int64
-	left.Store(int64(len(sv.stations)) + 1)
+	left.Store(int64(len(sv.loopStates)) + 1)
 	ended := func(error) {
 		if left.Add(-1) == 0 {
 			sv.finish()
 		}
 	}
-	for _, st := range sv.stations {
+	for _, st := range sv.loopStates {
 		if st.l.PostWith(loop.DropAtClose, func() { st.end(ended) }) != nil {
 			ended(nil)
 		}
@@ -187,8 +187,8 @@ func (sv *Service) endStations() {
 }
 
 // end ends timers, tasks and the log.
-func (st *station) end(done func(error)) {
-	for _, q := range []*queue{&st.heads, &st.idle, &st.bodies, &st.lingering} {
+func (st *loopState) end(done func(error)) {
+	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering} {
 		q.timer.Cancel()
 	}
 	last := func(err error) { st.log.end(func() { done(err) }) }
@@ -225,7 +225,7 @@ func (sv *Service) tell() {
 // Drain, before or after it.
 func (sv *Service) Close() {
 	sv.Drain(func() {})
-	abort := func(st *station) {
+	abort := func(st *loopState) {
 		st.cause = ErrServerClosed
 		st.draining, st.closesIdle = true, true
 	}

@@ -80,11 +80,11 @@ func (w *response) detach() error {
 		return c.cause()
 	}
 	w.hijacked = true
-	w.x.control.cancel()
+	w.x.deadlines.cancel()
 	c.flags |= switching
 	c.leave()
 	delete(c.st.remotes, c)
-	if h := c.st.hooks; h != nil {
+	if h := c.st.observer; h != nil {
 		h.moved(c, http.StateHijacked)
 	}
 	if c.is(timesWrites) {

@@ -56,7 +56,7 @@ const simulatedHandler = "web: a handler runs on a goroutine, which a simulated 
 // serve is a worker's life. If a handler ends the goroutine, by Goexit, another takes
 // its place.
 func (ws *workers) serve(x *exchange) {
-	var st *station
+	var st *loopState
 	returned := false
 	defer func() {
 		if returned {
@@ -124,7 +124,7 @@ func (ws *workers) close() {
 
 // deliver brings the loop an exchange whose handler has returned, from any
 // goroutine. Those that come together are taken together.
-func (st *station) deliver(x *exchange) {
+func (st *loopState) deliver(x *exchange) {
 	st.mu.Lock()
 	first := len(st.finished) == 0
 	st.finished = append(st.finished, x)
@@ -134,7 +134,7 @@ func (st *station) deliver(x *exchange) {
 	}
 }
 
-func (st *station) takeFinished() {
+func (st *loopState) takeFinished() {
 	st.mu.Lock()
 	all := st.finished
 	st.finished = st.taken[:0]
@@ -148,7 +148,7 @@ func (st *station) takeFinished() {
 	st.mu.Unlock()
 }
 
-func (st *station) letWorkersRun() {
+func (st *loopState) letWorkersRun() {
 	st.yields = false
 	runtime.Gosched()
 }

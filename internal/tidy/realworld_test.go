@@ -29,7 +29,7 @@ var realWorld = []struct {
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
 		"internal/kernel/system.go",
 		"internal/simkernel/follow.go", // which only ends a wait for the bubble's time
-		"web/run.go",                   // for goroutines, on loops that it makes itself
+		"web/serve.go",                 // for goroutines, on loops that it makes itself
 		"ws/conn.go",                   // for contexts that are not a task's; a goroutine that is reported
 	}},
 	{"math/rand", "*", nil},
@@ -40,7 +40,7 @@ var realWorld = []struct {
 		"DefaultResolver Dialer ListenConfig Resolver Interfaces InterfaceAddrs InterfaceByName InterfaceByIndex FileConn FileListener FilePacketConn", []string{
 		"internal/kernel/",
 		"internal/sock/addr.go", // names of ports, which are the same everywhere
-		"web/run.go",            // for goroutines, on loops that it makes itself
+		"web/serve.go",          // for goroutines, on loops that it makes itself
 	}},
 	{"os", "Open Create OpenFile ReadFile WriteFile ReadDir Pipe Remove Stat Lstat Mkdir MkdirAll Rename StartProcess FindProcess Getpid Hostname Stdin Stdout", []string{
 		"files/", "proc/", // which refuse a simulated loop

@@ -6,10 +6,10 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// queue is connections that wait for the same thing and may all do so equally long:
+// timeoutList is connections that wait for the same thing and may all do so equally long:
 // the first to come is the first to expire, so that one timer serves them all. Loop
 // goroutine only.
-type queue struct {
+type timeoutList struct {
 	l       *loop.Loop
 	most    time.Duration // 0 for no limit
 	expired func(*conn)
@@ -20,18 +20,18 @@ type queue struct {
 	fires       func() // fire, made once
 }
 
-func (q *queue) init(l *loop.Loop, most time.Duration, expired func(*conn)) {
+func (q *timeoutList) init(l *loop.Loop, most time.Duration, expired func(*conn)) {
 	q.l, q.most, q.expired = l, most, expired
 	q.fires = q.fire
 }
 
 // add puts c at the end, out of the queue that it was in.
-func (q *queue) add(c *conn) {
+func (q *timeoutList) add(c *conn) {
 	c.leave()
 	c.in, c.since = q, q.l.TurnTime()
-	c.before = q.last
+	c.prev = q.last
 	if q.last != nil {
-		q.last.behind = c
+		q.last.next = c
 	} else {
 		q.first = c
 	}
@@ -41,7 +41,7 @@ func (q *queue) add(c *conn) {
 	}
 }
 
-func (q *queue) arm(d time.Duration) {
+func (q *timeoutList) arm(d time.Duration) {
 	q.armed = true
 	q.timer = q.l.CallLater(d, q.fires)
 }
@@ -52,22 +52,22 @@ func (c *conn) leave() {
 	if q == nil {
 		return
 	}
-	if c.before != nil {
-		c.before.behind = c.behind
+	if c.prev != nil {
+		c.prev.next = c.next
 	} else {
-		q.first = c.behind
+		q.first = c.next
 	}
-	if c.behind != nil {
-		c.behind.before = c.before
+	if c.next != nil {
+		c.next.prev = c.prev
 	} else {
-		q.last = c.before
+		q.last = c.prev
 	}
-	c.in, c.before, c.behind = nil, nil, nil
+	c.in, c.prev, c.next = nil, nil, nil
 }
 
 // fire ends who has waited too long, and looks again when the next will have. A
 // queue that is empty then has no timer.
-func (q *queue) fire() {
+func (q *timeoutList) fire() {
 	q.armed = false
 	now := q.l.Time()
 	for q.first != nil && q.first.since+q.most <= now {
@@ -81,9 +81,9 @@ func (q *queue) fire() {
 }
 
 // each calls fn for all who wait. They may leave meanwhile.
-func (q *queue) each(fn func(*conn)) {
+func (q *timeoutList) each(fn func(*conn)) {
 	for c := q.first; c != nil; {
-		next := c.behind
+		next := c.next
 		fn(c)
 		c = next
 	}

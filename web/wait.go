@@ -8,7 +8,7 @@ import (
 
 // await calls begin on the loop, and waits until done is called, there, once. The
 // caller is a task of the loop, or any other goroutine.
-func (st *station) await(what string, begin func(done func(error))) error {
+func (st *loopState) await(what string, begin func(done func(error))) error {
 	l := st.l
 	if l.Owns() {
 		return st.awaitHere(what, begin)
@@ -36,7 +36,7 @@ type waiter struct{ done func(error) }
 // awaitIn is await for who waits in a place where there is room for one: begin puts
 // the waiter there, or calls its done. However the wait ends, also by a panic, it is
 // there no longer.
-func (st *station) awaitIn(place **waiter, what string, begin func(w *waiter)) error {
+func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter)) error {
 	var w waiter
 	defer func() {
 		if st.l.Owns() && *place == &w {
@@ -50,7 +50,7 @@ func (st *station) awaitIn(place **waiter, what string, begin func(w *waiter)) e
 }
 
 // awaitHere is await in a task.
-func (st *station) awaitHere(what string, begin func(done func(error))) error {
+func (st *loopState) awaitHere(what string, begin func(done func(error))) error {
 	ctx := st.tasks().Here()
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
@@ -80,7 +80,7 @@ func (st *station) awaitHere(what string, begin func(done func(error))) error {
 }
 
 // do is await for what is done at once.
-func (st *station) do(fn func() error) error {
+func (st *loopState) do(fn func() error) error {
 	if st.l.Owns() {
 		return fn()
 	}

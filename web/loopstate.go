@@ -10,9 +10,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// station is what the connections of one loop share: everything that one of them
+// loopState is what the connections of one loop share: everything that one of them
 // needs only while it is at work. Loop goroutine only, but for what says otherwise.
-type station struct {
+type loopState struct {
 	sv *Service
 	l  *loop.Loop
 
@@ -30,12 +30,12 @@ type station struct {
 	date   string // a line
 	dateAt time.Duration
 
-	heads, idle, bodies, lingering queue
+	heads, idle, bodies, lingering timeoutList
 	writeTimeout                   time.Duration
 
 	log accessLog
 
-	hooks *hooks // nil for most servers
+	observer *connObserver // nil for most servers
 
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
@@ -45,7 +45,7 @@ type station struct {
 
 	draining   bool
 	closesIdle bool  // a connection ends with the request under way: draining, or no keep-alives
-	cause      error // why requests end when the station aborts their connections
+	cause      error // why requests end when the loop state aborts their connections
 
 	mu       sync.Mutex
 	finished []*exchange // by workers, and not taken yet; guarded by mu
@@ -53,13 +53,13 @@ type station struct {
 	take     func()
 }
 
-type stationKey struct{ sv *Service }
+type loopStateKey struct{ sv *Service }
 
-// newStation makes the service's station on a loop. The loop does not run yet, or calls it.
-func newStation(sv *Service, l *loop.Loop) *station {
+// newLoopState makes the service's state on a loop. The loop does not run yet, or calls it.
+func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	s := sv.server
-	st := &station{sv: sv, l: l, dateAt: -time.Hour, remotes: make(map[*conn]string)}
-	st.hooks = newHooks(sv)
+	st := &loopState{sv: sv, l: l, dateAt: -time.Hour, remotes: make(map[*conn]string)}
+	st.observer = newObserver(sv)
 	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
@@ -68,12 +68,12 @@ func newStation(sv *Service, l *loop.Loop) *station {
 	st.log = accessLog{l: l, to: s.AccessLog}
 	st.yield = st.letWorkersRun
 	st.take = st.takeFinished
-	l.SetLocal(stationKey{sv}, st)
+	l.SetLocal(loopStateKey{sv}, st)
 	return st
 }
 
 // takeParser is a parser that holds nothing.
-func (st *station) takeParser() *http1.RequestParser {
+func (st *loopState) takeParser() *http1.RequestParser {
 	if p := st.parser; p != nil {
 		st.parser = nil
 		return p
@@ -87,7 +87,7 @@ func (st *station) takeParser() *http1.RequestParser {
 }
 
 // giveParser takes back one that holds nothing any more.
-func (st *station) giveParser(p *http1.RequestParser) {
+func (st *loopState) giveParser(p *http1.RequestParser) {
 	if st.parser == nil {
 		st.parser = p
 	} else if len(st.spare) < keepSpare {
@@ -95,14 +95,14 @@ func (st *station) giveParser(p *http1.RequestParser) {
 	}
 }
 
-// How much a station keeps for the next connection that needs it.
+// How much is kept on a loop for the next connection that needs it.
 const (
 	keepSpare  = 64
 	bufferSize = 4 << 10
 )
 
 // takeBuffer is an empty buffer of bufferSize.
-func (st *station) takeBuffer() []byte {
+func (st *loopState) takeBuffer() []byte {
 	if last := len(st.buffers) - 1; last >= 0 {
 		b := st.buffers[last]
 		st.buffers = st.buffers[:last]
@@ -112,14 +112,14 @@ func (st *station) takeBuffer() []byte {
 }
 
 // giveBuffer takes a buffer back, unless it has grown.
-func (st *station) giveBuffer(b []byte) {
+func (st *loopState) giveBuffer(b []byte) {
 	if cap(b) == bufferSize && len(st.buffers) < keepSpare {
 		st.buffers = append(st.buffers, b[:0])
 	}
 }
 
 // takeDraft returns an empty draft.
-func (st *station) takeDraft() *draft {
+func (st *loopState) takeDraft() *draft {
 	last := len(st.drafts) - 1
 	if last < 0 {
 		return &draft{head: st.takeBuffer(), buf: st.takeBuffer(), declared: -1}
@@ -131,7 +131,7 @@ func (st *station) takeDraft() *draft {
 
 // giveDraft takes a draft back. A buffer that has grown is not kept, so that idle drafts
 // stay small.
-func (st *station) giveDraft(d *draft) {
+func (st *loopState) giveDraft(d *draft) {
 	if cap(d.head) == bufferSize && cap(d.buf) == bufferSize && len(st.drafts) < keepSpare {
 		*d = draft{head: d.head[:0], buf: d.buf[:0], declared: -1}
 		st.drafts = append(st.drafts, d)
@@ -142,7 +142,7 @@ func (st *station) giveDraft(d *draft) {
 }
 
 // dateLine is the field Date.
-func (st *station) dateLine() string {
+func (st *loopState) dateLine() string {
 	if now := st.l.TurnTime(); now-st.dateAt >= time.Second {
 		wall := st.l.Kernel().Wall()
 		// The wall's second began some time ago, and so did the line's.
@@ -153,7 +153,7 @@ func (st *station) dateLine() string {
 }
 
 // hostString is b as a string; mostly without a copy.
-func (st *station) hostString(b []byte) string {
+func (st *loopState) hostString(b []byte) string {
 	if string(b) != st.host {
 		st.host = string(b)
 	}
@@ -162,7 +162,7 @@ func (st *station) hostString(b []byte) string {
 
 // tasks is the nursery of inline handlers. A handler that ends its task by
 // runtime.Goexit ends no other; conclude has logged it.
-func (st *station) tasks() *spindle.Nursery {
+func (st *loopState) tasks() *spindle.Nursery {
 	if st.nursery == nil {
 		st.nursery, st.endTasks = spindle.NurseryOn(context.Background(), st.l)
 		st.nursery.OnFailure(func(error) {})
@@ -172,11 +172,11 @@ func (st *station) tasks() *spindle.Nursery {
 
 // LoopClosing is called when the loop is closed, perhaps without the service having
 // been shut down: then the workers get no more work.
-func (st *station) LoopClosing() { st.sv.loopClosed() }
+func (st *loopState) LoopClosing() { st.sv.loopClosed() }
 
 // gaveWork has workers run before the loop goes to sleep: on a single processor it
 // would otherwise sleep on theirs, until the runtime notices.
-func (st *station) gaveWork() {
+func (st *loopState) gaveWork() {
 	if !st.yields {
 		st.yields = true
 		st.l.CallSoonWith(loop.DropAtClose, st.yield)

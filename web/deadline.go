@@ -4,24 +4,26 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/spindleloop/spindle/loop"
 )
 
-// control is what http.ResponseController has set for a request. Loop goroutine only.
-type control struct{ read, write deadline }
+// deadlines is what http.ResponseController has set for a request. Loop goroutine only.
+type deadlines struct{ read, write deadline }
 
 // controls are the request's, made when first asked for.
-func (x *exchange) controls() *control {
-	if x.control == nil {
-		x.control = &control{
+func (x *exchange) needDeadlines() *deadlines {
+	if x.deadlines == nil {
+		x.deadlines = &deadlines{
 			read:  deadline{expires: func() { x.body.fail(os.ErrDeadlineExceeded); x.closes = true }},
 			write: deadline{expires: x.abort},
 		}
 	}
-	return x.control
+	return x.deadlines
 }
 
 // cancel forgets the deadlines, if there are any.
-func (c *control) cancel() {
+func (c *deadlines) cancel() {
 	if c != nil {
 		c.read.timer.Cancel()
 		c.write.timer.Cancel()
@@ -42,7 +44,7 @@ func (x *exchange) abort() {
 // deadline if that has passed, otherwise the connection's.
 func (x *exchange) lost() error {
 	switch {
-	case x.control != nil && x.control.write.passed(x.st.l):
+	case x.deadlines != nil && x.deadlines.write.passed(x.st.l):
 		return os.ErrDeadlineExceeded
 	case x.c.is(gone):
 		return x.c.cause()
@@ -53,16 +55,16 @@ func (x *exchange) lost() error {
 // SetReadDeadline has reading the request's body fail from t on, for
 // http.ResponseController.
 func (w *response) SetReadDeadline(t time.Time) error {
-	return w.x.setDeadline(t, func(c *control) *deadline { return &c.read })
+	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.read })
 }
 
 // SetWriteDeadline ends the connection if the response has not been written at t, for
 // http.ResponseController.
 func (w *response) SetWriteDeadline(t time.Time) error {
-	return w.x.setDeadline(t, func(c *control) *deadline { return &c.write })
+	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.write })
 }
 
-func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) error {
+func (x *exchange) setDeadline(t time.Time, which func(*deadlines) *deadline) error {
 	return x.st.do(func() error {
 		switch {
 		case x.w.closed():
@@ -73,7 +75,7 @@ func (x *exchange) setDeadline(t time.Time, which func(*control) *deadline) erro
 		if err := x.lost(); err != nil {
 			return err
 		}
-		which(x.controls()).set(x.st.l, t)
+		which(x.needDeadlines()).set(x.st.l, t)
 		return nil
 	})
 }
@@ -90,3 +92,29 @@ func (w *response) EnableFullDuplex() error {
 	}
 	return nil
 }
+
+// deadline is a point in time on a loop's clock. Loop goroutine only.
+type deadline struct {
+	at      time.Duration // 0 for none
+	nth     uint64        // of those that were asked for
+	timer   loop.Timer
+	expires func()
+}
+
+// set replaces the deadline by t; the zero Time is none. One that has passed expires
+// now.
+func (d *deadline) set(l *loop.Loop, t time.Time) {
+	d.timer.Cancel()
+	if d.at = 0; t.IsZero() {
+		return
+	}
+	left := t.Sub(l.Kernel().Wall())
+	d.at = max(l.Time()+left, 1)
+	if left <= 0 {
+		d.expires()
+		return
+	}
+	d.timer = l.CallLater(left, d.expires)
+}
+
+func (d *deadline) passed(l *loop.Loop) bool { return d.at > 0 && l.Time() >= d.at }

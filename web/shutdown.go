@@ -35,13 +35,13 @@ func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Servic
 		}
 	}
 	for _, l := range loops {
-		sv.stations = append(sv.stations, newStation(sv, l))
+		sv.loopStates = append(sv.loopStates, newLoopState(sv, l))
 	}
 	if !s.register(sv) {
 		sv.Close()
 		return nil, ErrServerClosed
 	}
-	for _, st := range sv.stations { // SetKeepAlivesEnabled knows the service now
+	for _, st := range sv.loopStates { // SetKeepAlivesEnabled knows the service now
 		st.closesIdle = sv.closesConns()
 	}
 	return sv, nil
@@ -159,7 +159,7 @@ func (s *Server) end() []*Service {
 // be called from anywhere, and does not wait.
 func (s *Server) CloseIdleConnections() {
 	for _, sv := range s.running() {
-		sv.each(func(st *station) { st.idle.each((*conn).hangUp) })
+		sv.each(func(st *loopState) { st.idle.each((*conn).hangUp) })
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *Server) CloseIdleConnections() {
 func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	s.noKeepAlives.Store(!enabled)
 	for _, sv := range s.running() {
-		sv.each(func(st *station) {
+		sv.each(func(st *loopState) {
 			if st.closesIdle = sv.closesConns(); st.closesIdle {
 				st.idle.each((*conn).hangUp)
 			}

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// hooks keep what ConnState and ConnContext need of a loop's connections. A station of
-// a server without them has none. Loop goroutine only.
-type hooks struct {
+// connObserver keeps what ConnState and ConnContext need of a loop's connections. A
+// server without these hooks has none. Loop goroutine only.
+type connObserver struct {
 	state   func(net.Conn, http.ConnState)
 	context func(context.Context, net.Conn) context.Context
 	base    context.Context
-	conns   map[*conn]*hooked
+	conns   map[*conn]*observedConn
 }
 
-// hooked is a connection with hooks. It is the net.Conn that the hooks are called with.
-type hooked struct {
-	st            *station
+// observedConn is a connection with hooks. It is the net.Conn that the hooks are called with.
+type observedConn struct {
+	st            *loopState
 	c             *conn
 	local, remote net.Addr
 	state         http.ConnState
 	ctx           context.Context // of the connection's requests
 }
 
-func newHooks(sv *Service) *hooks {
+func newObserver(sv *Service) *connObserver {
 	s := sv.server
 	if s.ConnState == nil && s.ConnContext == nil {
 		return nil
 	}
-	h := &hooks{state: s.ConnState, context: s.ConnContext, base: sv.base, conns: make(map[*conn]*hooked)}
+	h := &connObserver{state: s.ConnState, context: s.ConnContext, base: sv.base, conns: make(map[*conn]*observedConn)}
 	if h.base == nil {
 		h.base = context.Background()
 	}
@@ -40,8 +40,8 @@ func newHooks(sv *Service) *hooks {
 }
 
 // made is the beginning of a connection.
-func (h *hooks) made(c *conn) {
-	at := &hooked{st: c.st, c: c, local: c.tc.LocalAddr(), remote: c.tc.RemoteAddr(), ctx: h.base}
+func (h *connObserver) made(c *conn) {
+	at := &observedConn{st: c.st, c: c, local: c.tc.LocalAddr(), remote: c.tc.RemoteAddr(), ctx: h.base}
 	h.conns[c] = at
 	if h.state != nil {
 		h.state(at, http.StateNew)
@@ -55,7 +55,7 @@ func (h *hooks) made(c *conn) {
 }
 
 // moved calls ConnState if the connection's state has changed.
-func (h *hooks) moved(c *conn, state http.ConnState) {
+func (h *connObserver) moved(c *conn, state http.ConnState) {
 	at := h.conns[c]
 	if at == nil || at.state == state {
 		return
@@ -72,7 +72,7 @@ func (h *hooks) moved(c *conn, state http.ConnState) {
 // baseOf returns the context that requests of the connection derive from, nil for
 // context.Background().
 func (c *conn) baseOf() context.Context {
-	if h := c.st.hooks; h != nil {
+	if h := c.st.observer; h != nil {
 		if at := h.conns[c]; at != nil {
 			return at.ctx
 		}
@@ -84,13 +84,13 @@ func (c *conn) baseOf() context.Context {
 var errServers = fmt.Errorf("web: the server uses it: %w", errors.ErrUnsupported)
 
 // Read fails: the server reads. A handler that wants to read hijacks the connection.
-func (*hooked) Read([]byte) (int, error) { return 0, errServers }
+func (*observedConn) Read([]byte) (int, error) { return 0, errServers }
 
 // Write fails like Read.
-func (*hooked) Write([]byte) (int, error) { return 0, errServers }
+func (*observedConn) Write([]byte) (int, error) { return 0, errServers }
 
 // Close ends the connection at once.
-func (at *hooked) Close() error {
+func (at *observedConn) Close() error {
 	return at.st.do(func() error {
 		if !at.c.is(gone | switching) {
 			at.c.tc.Abort()
@@ -100,19 +100,19 @@ func (at *hooked) Close() error {
 }
 
 // LocalAddr is the address of this end.
-func (at *hooked) LocalAddr() net.Addr { return at.local }
+func (at *observedConn) LocalAddr() net.Addr { return at.local }
 
 // RemoteAddr is the address of the client.
-func (at *hooked) RemoteAddr() net.Addr { return at.remote }
+func (at *observedConn) RemoteAddr() net.Addr { return at.remote }
 
 // SetDeadline fails: see Server for its time-outs, and http.ResponseController.
-func (*hooked) SetDeadline(time.Time) error { return errServers }
+func (*observedConn) SetDeadline(time.Time) error { return errServers }
 
 // SetReadDeadline fails like SetDeadline.
-func (*hooked) SetReadDeadline(time.Time) error { return errServers }
+func (*observedConn) SetReadDeadline(time.Time) error { return errServers }
 
 // SetWriteDeadline fails like SetDeadline.
-func (*hooked) SetWriteDeadline(time.Time) error { return errServers }
+func (*observedConn) SetWriteDeadline(time.Time) error { return errServers }
 
 // listener returns the listener that BaseContext is called with.
 func (sv *Service) listener() net.Listener {

@@ -90,7 +90,7 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	c.flags |= gone
 	c.leave()
 	delete(c.st.remotes, c)
-	if h := c.st.hooks; h != nil {
+	if h := c.st.observer; h != nil {
 		defer h.moved(c, http.StateClosed)
 	}
 	cause := c.cause()
