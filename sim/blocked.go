@@ -50,13 +50,3 @@ func mustBeTask(ctx context.Context, op string) {
 		panic("sim: " + op + " called outside of the tasks of its context's run; call it in a task, with that task's context")
 	}
 }
-
-// Pipe makes a pipe in the simulated process of the calling task. Data written to w
-// is read from r.
-func Pipe(ctx context.Context) (r, w int, err error) { return processOf(ctx, "Pipe").Pipe() }
-
-// SocketPair makes two connected Unix sockets in the simulated process of the
-// calling task.
-func SocketPair(ctx context.Context) (a, b int, err error) {
-	return processOf(ctx, "SocketPair").SocketPair()
-}

@@ -98,7 +98,7 @@ type bubble struct {
 	world   atomic.Pointer[simkernel.World] // the world driven in the bubble; nil before there is one
 	outside *stall
 	alarm   *time.Timer // set while a program may run; see overslept
-	blocked atomic.Pointer[BlockedError]
+	blocked atomic.Pointer[simkernel.BlockedError]
 }
 
 // maxScans limits how often a world scans for stray goroutines. A scan is slow, and
@@ -179,7 +179,7 @@ func (b *bubble) Poke() {
 }
 
 // Strays scans for stray goroutines if the number of goroutines has changed since
-// the last scan. It returns a *StrayError if it finds one.
+// the last scan. It returns ErrStray if it finds one.
 func (b *bubble) Strays() error {
 	n := runtime.NumGoroutine()
 	if n == b.seen || b.scansLeft == 0 || b.stray != nil {

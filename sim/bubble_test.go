@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -171,7 +172,7 @@ func TestGoroutinesAreReportedOutsideOfTests(t *testing.T) {
 		return spindle.Sleep(ctx, time.Second)
 	})
 	err := w.Run()
-	var stray *sim.StrayError
+	var stray *simkernel.StrayError
 	if !errors.Is(err, sim.ErrStray) || !errors.As(err, &stray) || stray.Host != "host" || !strings.Contains(string(stray.Stack), "strayGoroutine") {
 		t.Error(err)
 	}

@@ -21,8 +21,8 @@ func village(seed uint64) *sim.World {
 	w := sim.NewWorld(seed)
 	server := w.Host("server")
 	server.Serve(serveEcho(":7"))
-	w.SetLatency(sim.LongTail(2 * time.Millisecond))
-	w.SetWorkTime(sim.Uniform(0, time.Millisecond))
+	w.Latency = sim.LongTail(2 * time.Millisecond)
+	w.WorkTime = sim.Uniform(0, time.Millisecond)
 	for i := range 4 {
 		client := w.Host(fmt.Sprint("client", i))
 		w.Link(server, client).Dribble(0.3).Loss(0.02)
@@ -41,12 +41,12 @@ func village(seed uint64) *sim.World {
 			}
 		})
 	}
-	w.After(3*time.Millisecond, func() { w.Partition(server, w.Find("client1")) })
+	w.After(3*time.Millisecond, func() { w.Partition(server, w.Hosts()[2]) })
 	w.After(5*time.Millisecond, server.Crash)
 	w.After(700*time.Millisecond, server.Restart)
 	w.After(time.Second, w.Heal)
-	w.After(2*time.Millisecond, w.Find("client2").Pause)
-	w.After(900*time.Millisecond, w.Find("client2").Resume)
+	w.After(2*time.Millisecond, w.Hosts()[3].Pause)
+	w.After(900*time.Millisecond, w.Hosts()[3].Resume)
 	return w
 }
 

@@ -21,7 +21,7 @@ import (
 // The report of a failure has the seed, a command that replays the failure exactly,
 // a trace, and the name of an SVG file with a picture of it. With go test -artifacts
 // the file is an artifact of the test; otherwise it is in the system's directory for
-// temporary files. The failure is shrunk first: random faults (World.SetFaults) that
+// temporary files. The failure is shrunk first: random faults (World.Faults) that
 // it does not need are left out, and every World.Amount is lowered as far as
 // possible. The replay command sets SPINDLE_SEED, which makes Explore run only that
 // seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts).
@@ -113,7 +113,7 @@ func (f *Failure) report(tb testing.TB) {
 	if errors.Is(f.Err, ErrDiverges) || errors.Is(f.Err, ErrUnknownPart) {
 		tb.Fatalf("sim: seed %d: %v", f.World.Seed(), f.Err)
 	}
-	if len(f.World.hosts) > 0 && f.World.Events() > 0 {
+	if len(f.World.hosts) > 0 && f.World.core.Events() > 0 {
 		if file, err := f.draw(tb); err == nil {
 			story += "picture: " + file + "\n"
 		} else {

@@ -54,13 +54,13 @@ func siege(w *sim.World) {
 		})
 		w.Eventually(client.Name()+" has been answered", 5*time.Minute, func() bool { return answered })
 	}
-	w.SetLatency(sim.LongTail(5 * time.Millisecond))
-	w.SetFaults(sim.Faults{
+	w.Latency = sim.LongTail(5 * time.Millisecond)
+	w.Faults = sim.Faults{
 		For: 30 * time.Second, Lasting: 2 * time.Second,
 		Loss: 0.02, Dribble: 0.2, Spurious: 0.05,
 		PartitionEvery: 2 * time.Second, SlowEvery: 5 * time.Second, CrashEvery: 5 * time.Second, PauseEvery: 5 * time.Second, ClockEvery: 10 * time.Second,
 		Hosts: hosts,
-	})
+	}
 }
 
 func TestExploreASiege(t *testing.T) { sim.Explore(t, 50/fewer, siege) }
@@ -89,11 +89,11 @@ func fragile(w *sim.World) {
 		}
 		return nil
 	})
-	w.SetFaults(sim.Faults{
+	w.Faults = sim.Faults{
 		For: 10 * time.Second, Lasting: time.Second, Dribble: 0.1, Spurious: 0.1,
 		PartitionEvery: time.Second, CrashEvery: time.Second, PauseEvery: time.Second, ClockEvery: time.Second,
 		Hosts: []*sim.Host{server},
-	})
+	}
 }
 
 var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' github.com/spindleloop/spindle/sim\s`)

@@ -46,36 +46,32 @@ type Faults struct {
 	Hosts []*Host
 }
 
-// SetFaults makes faults occur from the moment the world first runs.
-func (w *World) SetFaults(f Faults) {
-	if f.For == 0 {
-		f.For = time.Minute
-	}
-	if f.Lasting == 0 {
-		f.Lasting = f.For / 10
-	}
-	w.faults = &f
+// withDefaults returns f with the documented values in place of zeros.
+func (f Faults) withDefaults() Faults {
+	f.For = cmp.Or(f.For, time.Minute)
+	f.Lasting = cmp.Or(f.Lasting, f.For/10)
+	return f
 }
 
-// Fault is one random fault that SetFaults has scheduled.
-type Fault struct {
-	At, For time.Duration
-	What    string
-	begin   func()
-	end     func()
+// fault is one scheduled fault.
+type fault struct {
+	at, lasts time.Duration
+	what      string
+	begin     func()
+	end       func()
 }
 
-func (f Fault) String() string {
-	if f.For == 0 {
-		return fmt.Sprintf("%12v  %s", f.At, f.What)
+func (f fault) String() string {
+	if f.lasts == 0 {
+		return fmt.Sprintf("%12v  %s", f.at, f.what)
 	}
-	return fmt.Sprintf("%12v  %s, for %v", f.At, f.What, f.For)
+	return fmt.Sprintf("%12v  %s, for %v", f.at, f.what, f.lasts)
 }
 
-// Script returns the faults that SetFaults has drawn from the seed, ordered by time,
-// without those that shrinking left out. It is empty before the world has run.
-func (w *World) Script() []Fault {
-	var kept []Fault
+// scheduled returns the faults that were drawn from the seed, ordered by time, without
+// those that shrinking left out. It is empty before the world has run.
+func (w *World) scheduled() []fault {
+	var kept []fault
 	for i, f := range w.script {
 		if w.keeps(fmt.Sprint(i)) {
 			kept = append(kept, f)
@@ -89,18 +85,18 @@ func (w *World) keeps(part string) bool { return w.only == nil || w.only[part] }
 
 // beginFaults draws the script and schedules its faults.
 func (w *World) beginFaults() {
-	f := w.faults
-	if f == nil || w.script != nil {
-		return
-	}
-	w.script = w.writeScript(f)
+	f := w.Faults.withDefaults()
+	w.script = w.writeScript(&f)
 	for i, fault := range w.script {
 		if w.keeps(fmt.Sprint(i)) {
-			w.After(fault.At, fault.begin)
+			w.After(fault.at, fault.begin)
 			if fault.end != nil {
-				w.After(fault.At+fault.For, fault.end)
+				w.After(fault.at+fault.lasts, fault.end)
 			}
 		}
+	}
+	if len(f.rates()) == 0 {
+		return
 	}
 	trouble := simkernel.Trouble{}
 	for part, set := range map[string]struct {
@@ -134,43 +130,43 @@ func (f *Faults) rates() (names []string) {
 
 // writeScript draws the scheduled faults. Each kind has its own random source, so
 // that more faults of one kind do not change those of the others.
-func (w *World) writeScript(f *Faults) []Fault {
+func (w *World) writeScript(f *Faults) []fault {
 	hosts := f.Hosts
 	if len(hosts) == 0 {
 		hosts = w.hosts
 	}
-	script := []Fault{}
+	script := []fault{}
 	kinds := []struct {
 		name  string
 		every time.Duration
 		lasts time.Duration
-		make  func(r *rand.Rand, f *Fault)
+		make  func(r *rand.Rand, f *fault)
 	}{
 		{"partition", f.PartitionEvery, f.PartitionFor, w.partitionFault},
 		{"slow", f.SlowEvery, f.SlowFor, w.slowFault},
-		{"crash", f.CrashEvery, f.CrashFor, func(r *rand.Rand, f *Fault) {
+		{"crash", f.CrashEvery, f.CrashFor, func(r *rand.Rand, f *fault) {
 			h := hosts[r.IntN(len(hosts))]
-			f.What, f.begin, f.end = h.Name()+" crashes", h.Crash, func() {
+			f.what, f.begin, f.end = h.Name()+" crashes", h.Crash, func() {
 				if !h.Up() {
 					h.Restart()
 				}
 			}
 		}},
-		{"pause", f.PauseEvery, f.PauseFor, func(r *rand.Rand, f *Fault) {
+		{"pause", f.PauseEvery, f.PauseFor, func(r *rand.Rand, f *fault) {
 			h := hosts[r.IntN(len(hosts))]
-			f.What, f.begin, f.end = h.Name()+" pauses", h.Pause, h.Resume
+			f.what, f.begin, f.end = h.Name()+" pauses", h.Pause, h.Resume
 		}},
-		{"clock", f.ClockEvery, f.ClockFor, func(r *rand.Rand, f *Fault) {
+		{"clock", f.ClockEvery, f.ClockFor, func(r *rand.Rand, f *fault) {
 			h, ppm := hosts[r.IntN(len(hosts))], r.IntN(20001)-10000
 			off := time.Duration(r.Int64N(int64(time.Minute))) - 30*time.Second
-			f.What = fmt.Sprintf("%s has a clock %v off that runs %d ppm fast", h.Name(), off, ppm)
+			f.what = fmt.Sprintf("%s has a clock %v off that runs %d ppm fast", h.Name(), off, ppm)
 			f.begin, f.end = func() { h.SetClock(off, ppm) }, func() { h.SetClock(0, 0) }
 		}},
-		{"call", f.CallEvery, 0, func(r *rand.Rand, f *Fault) {
+		{"call", f.CallEvery, 0, func(r *rand.Rand, f *fault) {
 			h := hosts[r.IntN(len(hosts))]
 			call := [...]string{"socket", "accept"}[r.IntN(2)]
 			err := [...]syscall.Errno{syscall.EMFILE, syscall.ENOMEM}[r.IntN(2)]
-			f.What, f.For = fmt.Sprintf("%s of %s fails: %v", call, h.Name(), err), 0
+			f.what, f.lasts = fmt.Sprintf("%s of %s fails: %v", call, h.Name(), err), 0
 			f.begin = func() {
 				if h.Up() { // otherwise the next process could not start
 					h.FailCall(call, 1, err)
@@ -184,39 +180,39 @@ func (w *World) writeScript(f *Faults) []Fault {
 		}
 		r := w.core.Rand("faults " + kind.name)
 		for at := exponential(r, kind.every); at < f.For; at += exponential(r, kind.every) {
-			fault := Fault{At: at, For: min(exponential(r, cmp.Or(kind.lasts, f.Lasting)), f.For-at)}
-			kind.make(r, &fault)
-			if fault.begin != nil {
-				script = append(script, fault)
+			next := fault{at: at, lasts: min(exponential(r, cmp.Or(kind.lasts, f.Lasting)), f.For-at)}
+			kind.make(r, &next)
+			if next.begin != nil {
+				script = append(script, next)
 			}
 		}
 	}
-	slices.SortStableFunc(script, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(script, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
 	return script
 }
 
-func (w *World) partitionFault(r *rand.Rand, f *Fault) {
+func (w *World) partitionFault(r *rand.Rand, f *fault) {
 	a, b := w.twoHosts(r)
 	if a == nil {
 		return
 	}
-	link, what := w.Link(a, b), "%s and %s do not hear each other"
+	link, what := w.Link(a, b), "%s and %s are partitioned"
 	if r.IntN(2) == 0 {
-		link, what = w.OneWay(a, b), "%s is not heard by %s"
+		link, what = w.OneWay(a, b), "%s cannot reach %s"
 	}
-	f.What = fmt.Sprintf(what, a.Name(), b.Name())
+	f.what = fmt.Sprintf(what, a.Name(), b.Name())
 	f.begin, f.end = func() { link.Cut() }, func() { link.Mend() }
 }
 
 // slowFault limits the bandwidth of a link. If several such faults overlap, the
 // lowest limit counts. When the last one ends, the link has its own rate again.
-func (w *World) slowFault(r *rand.Rand, f *Fault) {
+func (w *World) slowFault(r *rand.Rand, f *fault) {
 	a, b := w.twoHosts(r)
 	if a == nil {
 		return
 	}
 	link, rate := w.core.Link(a.core, b.core), int64(1000+r.IntN(50_000))
-	f.What = fmt.Sprintf("%s sends to %s only %d bytes in a second", a.Name(), b.Name(), rate)
+	f.what = fmt.Sprintf("%s sends at most %d bytes per second to %s", a.Name(), rate, b.Name())
 	f.begin = func() {
 		if w.slow == nil {
 			w.slow = make(map[*simkernel.Link][]int64)

@@ -17,23 +17,23 @@ func TestEachKindOfFaultHasItsDuration(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		w.Host(name).Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
 	}
-	w.SetFaults(sim.Faults{
+	w.Faults = sim.Faults{
 		For: 10 * time.Hour, Lasting: 10 * time.Second, PartitionEvery: time.Minute, CrashEvery: time.Minute, PauseEvery: time.Minute,
 		CrashFor: time.Second, PauseFor: 100 * time.Millisecond,
-	})
+	}
 	if err := w.RunFor(time.Second); err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
 	sum, count := map[string]time.Duration{}, map[string]int{}
-	for _, f := range w.Script() {
+	for _, f := range sim.Scheduled(w) {
 		kind := "partition"
 		for _, other := range []string{"crashes", "pauses"} {
-			if strings.Contains(f.What, other) {
+			if strings.Contains(f.What(), other) {
 				kind = other
 			}
 		}
-		sum[kind] += f.For
+		sum[kind] += f.Lasts()
 		count[kind]++
 	}
 	for kind, want := range map[string]time.Duration{"partition": 10 * time.Second, "crashes": time.Second, "pauses": 100 * time.Millisecond} {

@@ -45,7 +45,7 @@ func TestAGroupServes(t *testing.T) {
 					})
 				}
 				w.Eventually("every loop has connections", 2*time.Minute, func() bool { return len(used) == 3 || spread == transport.ReusePort && len(used) > 1 })
-				w.SetFaults(sim.Faults{For: 5 * time.Second, Lasting: time.Second, Loss: 0.02, Dribble: 0.1, Spurious: 0.05, PartitionEvery: 2 * time.Second, PauseEvery: 2 * time.Second})
+				w.Faults = sim.Faults{For: 5 * time.Second, Lasting: time.Second, Loss: 0.02, Dribble: 0.1, Spurious: 0.05, PartitionEvery: 2 * time.Second, PauseEvery: 2 * time.Second}
 			})
 		})
 	}

@@ -37,24 +37,11 @@ func (w *World) Host(name string, addrs ...string) *Host {
 	return h
 }
 
-// Find returns the host with the given name, or nil if there is none.
-func (w *World) Find(name string) *Host {
-	for _, h := range w.hosts {
-		if h.Name() == name {
-			return h
-		}
-	}
-	return nil
-}
-
 // Hosts returns all hosts, in the order in which they were added.
 func (w *World) Hosts() []*Host { return slices.Clone(w.hosts) }
 
 // Name returns the host's name.
 func (h *Host) Name() string { return h.core.Name() }
-
-// Addrs returns the host's addresses.
-func (h *Host) Addrs() []netip.Addr { return h.core.Addrs() }
 
 // Go runs a program on the host, as spindle.Run does. World.Run waits until the
 // program returns.

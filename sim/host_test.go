@@ -262,13 +262,13 @@ func TestPipesAndPairsOfTasks(t *testing.T) {
 
 func TestMistakesInAWorldAreNamed(t *testing.T) {
 	w := sim.NewWorld(1)
-	w.Host("a", "10.1.1.1")
+	a := w.Host("a", "10.1.1.1")
 	mustPanic(t, `"a"`, func() { w.Host("a") })
 	mustPanic(t, "10.1.1.1", func() { w.Host("b", "10.1.1.1") })
 	mustPanic(t, "nonsense", func() { w.Host("c", "nonsense") })
 	mustPanic(t, "127.0.0.1", func() { w.Host("d", "127.0.0.1") })
-	mustPanic(t, `"acept"`, func() { w.Find("a").FailCall("acept", 1, syscall.EMFILE) })
-	mustPanic(t, "the number 0", func() { w.Find("a").FailCall("accept", 0, syscall.EMFILE) })
+	mustPanic(t, `"acept"`, func() { a.FailCall("acept", 1, syscall.EMFILE) })
+	mustPanic(t, "the number 0", func() { a.FailCall("accept", 0, syscall.EMFILE) })
 	func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

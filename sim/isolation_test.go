@@ -32,7 +32,7 @@ func TestWhatALoopLeavesOpenIsClosedInOrder(t *testing.T) {
 	for name, listen := range listen {
 		t.Run(name, func(t *testing.T) {
 			sim.Explore(t, 5, func(w *sim.World) {
-				w.SetLatency(sim.Fixed(time.Millisecond))
+				w.Latency = sim.Fixed(time.Millisecond)
 				w.Host("server").Go(func(ctx context.Context) error {
 					for port := range 8 {
 						if err := listen(ctx, fmt.Sprint(":", port+1)); err != nil {

@@ -256,8 +256,8 @@ func TestExploreConnectionStorms(t *testing.T) {
 			})
 		}
 		w.Always("everybody is told once", func() error { return fault })
-		w.SetFaults(sim.Faults{For: 8 * time.Second, Lasting: time.Second, Dribble: 0.1, Loss: 0.02, Spurious: 0.05,
-			PartitionEvery: 2 * time.Second, PauseEvery: 3 * time.Second, SlowEvery: 3 * time.Second, CallEvery: 2 * time.Second})
+		w.Faults = sim.Faults{For: 8 * time.Second, Lasting: time.Second, Dribble: 0.1, Loss: 0.02, Spurious: 0.05,
+			PartitionEvery: 2 * time.Second, PauseEvery: 3 * time.Second, SlowEvery: 3 * time.Second, CallEvery: 2 * time.Second}
 		w.After(9*time.Minute, func() { // what was sent on a slow line takes its time
 			if open != 0 {
 				fault = fmt.Errorf("%d connections are left", open)
@@ -329,7 +329,7 @@ func TestExploreSharedConns(t *testing.T) {
 			}
 			return nil
 		})
-		w.SetFaults(sim.Faults{For: 3 * time.Second, Lasting: time.Second, Dribble: 0.2, Loss: 0.01, Spurious: 0.1, PartitionEvery: 2 * time.Second, PauseEvery: 2 * time.Second})
+		w.Faults = sim.Faults{For: 3 * time.Second, Lasting: time.Second, Dribble: 0.2, Loss: 0.01, Spurious: 0.1, PartitionEvery: 2 * time.Second, PauseEvery: 2 * time.Second}
 	})
 }
 

@@ -33,7 +33,7 @@ func explore(t *testing.T, n int, setup func(w *sim.World)) {
 	sim.Explore(t, max(1, n/fewer), func(w *sim.World) {
 		setup(w)
 		w.Always("nobody leaves a descriptor open", func() error {
-			if n := w.LeftOpen(); n > 0 {
+			if n := sim.LeftOpen(w); n > 0 {
 				return fmt.Errorf("%d were", n)
 			}
 			return nil
@@ -122,8 +122,8 @@ func TestExploreDrain(t *testing.T) {
 				return nil
 			})
 		}
-		w.SetFaults(sim.Faults{For: 10 * time.Second, Lasting: time.Second, Dribble: 0.2, Loss: 0.01, Spurious: 0.05,
-			PartitionEvery: 3 * time.Second, PauseEvery: 3 * time.Second, CallEvery: time.Second})
+		w.Faults = sim.Faults{For: 10 * time.Second, Lasting: time.Second, Dribble: 0.2, Loss: 0.01, Spurious: 0.05,
+			PartitionEvery: 3 * time.Second, PauseEvery: 3 * time.Second, CallEvery: time.Second}
 	})
 }
 
@@ -199,8 +199,8 @@ func TestExploreCancelledReadsAndWrites(t *testing.T) {
 			}
 			return nil
 		})
-		w.SetFaults(sim.Faults{For: 5 * time.Second, Lasting: time.Second, Dribble: 0.3, Loss: 0.01, Spurious: 0.1,
-			PartitionEvery: 2 * time.Second, SlowEvery: 3 * time.Second, PauseEvery: 2 * time.Second})
+		w.Faults = sim.Faults{For: 5 * time.Second, Lasting: time.Second, Dribble: 0.3, Loss: 0.01, Spurious: 0.1,
+			PartitionEvery: 2 * time.Second, SlowEvery: 3 * time.Second, PauseEvery: 2 * time.Second}
 	})
 }
 
@@ -312,6 +312,6 @@ func TestExploreInboxes(t *testing.T) {
 			}
 			return nil
 		})
-		w.SetFaults(sim.Faults{Spurious: 0.1})
+		w.Faults = sim.Faults{Spurious: 0.1}
 	})
 }

@@ -46,8 +46,7 @@ func (l Link) each(set func(*simkernel.Link)) Link {
 	return l
 }
 
-// Latency sets the link's latency. By default it is the world's, see
-// World.SetLatency.
+// Latency sets the link's latency. The default is World.Latency.
 func (l Link) Latency(d Delay) Link {
 	return l.each(func(way *simkernel.Link) { way.Delay = simkernel.Delay(d) })
 }
@@ -86,26 +85,18 @@ func (l Link) Cut() Link { return l.each(func(way *simkernel.Link) { way.Cut(tru
 // Mend ends a Cut.
 func (l Link) Mend() Link { return l.each(func(way *simkernel.Link) { way.Cut(false) }) }
 
-// Partition cuts the link between two hosts in both directions. For one direction,
-// cut OneWay.
-func (w *World) Partition(a, b *Host) { w.Link(a, b).Cut() }
-
-// Isolate cuts the links between h and all other present hosts.
-func (w *World) Isolate(h *Host) {
-	for _, o := range w.hosts {
+// Partition cuts the links between h and the given hosts, in both directions. Without
+// other hosts, it cuts h off from every present host. For one direction, cut OneWay.
+func (w *World) Partition(h *Host, others ...*Host) {
+	if len(others) == 0 {
+		others = w.hosts
+	}
+	for _, o := range others {
 		if o != h {
-			w.Partition(h, o)
+			w.Link(h, o).Cut()
 		}
 	}
 }
 
 // Heal mends every link.
 func (w *World) Heal() { w.core.Heal() }
-
-// SetLatency sets the latency of links between hosts that have none of their own.
-// The default is uniform from 0.2 to 1 millisecond.
-func (w *World) SetLatency(d Delay) { w.core.SetDelay(simkernel.Delay(d)) }
-
-// SetWorkTime sets how long offloaded work takes, including name lookups. The
-// default is no time.
-func (w *World) SetWorkTime(d Delay) { w.core.SetWorkTime(simkernel.Delay(d)) }

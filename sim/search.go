@@ -256,13 +256,10 @@ func (f *Failure) amounts() (names []string) {
 
 func (f *Failure) faults() (names []string) {
 	w := f.World
-	if w.faults == nil {
-		return nil
-	}
 	for i := range w.script {
 		names = append(names, strconv.Itoa(i))
 	}
-	names = append(names, w.faults.rates()...)
+	names = append(names, w.Faults.rates()...)
 	return slices.DeleteFunc(names, func(part string) bool { return !w.keeps(part) })
 }
 

@@ -33,7 +33,7 @@ func crowd(w *sim.World) {
 			return nil
 		})
 	}
-	w.SetFaults(sim.Faults{Loss: 0.1, PauseEvery: 10 * time.Second})
+	w.Faults = sim.Faults{Loss: 0.1, PauseEvery: 10 * time.Second}
 }
 
 func TestAmountsShrink(t *testing.T) {
@@ -157,8 +157,8 @@ func entangled(w *sim.World) {
 				return err
 			}
 			paused := map[string]bool{}
-			for _, fault := range w.Script() {
-				paused[fault.What[:1]] = true
+			for _, fault := range sim.Scheduled(w) {
+				paused[fault.What()[:1]] = true
 			}
 			if paused["c"] && (paused["a"] || !paused["b"]) {
 				return errors.New("entangled")
@@ -166,7 +166,7 @@ func entangled(w *sim.World) {
 			return nil
 		})
 	}
-	w.SetFaults(sim.Faults{For: time.Second, PauseEvery: 300 * time.Millisecond})
+	w.Faults = sim.Faults{For: time.Second, PauseEvery: 300 * time.Millisecond}
 }
 
 // TestShrinkingAgainFindsNothing: a failure is shrunk as far as it goes, also where
@@ -179,7 +179,7 @@ func TestShrinkingAgainFindsNothing(t *testing.T) {
 			continue
 		}
 		found++
-		if needs := f.World.Script(); len(needs) != 1 || !strings.HasPrefix(needs[0].What, "c ") {
+		if needs := sim.Scheduled(f.World); len(needs) != 1 || !strings.HasPrefix(needs[0].What(), "c ") {
 			t.Errorf("seed %d: it needs %v", seed, needs)
 		}
 	}

@@ -44,7 +44,7 @@
 //
 // A run is a function of its seed only if nothing else influences it. A goroutine
 // started by a program or a library runs at no particular moment. The run fails
-// with a *StrayError, which shows where the goroutine was started, if the goroutine
+// with ErrStray, and shows where the goroutine was started, if the goroutine
 // posts to a simulated loop, or if it exists in the bubble while the world waits or
 // when the run ends. A goroutine that starts and exits between two waits and touches
 // no loop is not noticed. Goroutines that the context package starts to propagate
@@ -81,18 +81,13 @@ var ErrStandstill = simkernel.ErrStandstill
 
 // ErrStray reports that a goroutine started by the program, or by a library that it
 // uses, takes part in the run. The goroutine runs at no particular moment, so the
-// run would no longer follow from the seed.
+// run would no longer follow from the seed. The error has the goroutine's stack.
 var ErrStray = simkernel.ErrStray
 
-// StrayError wraps ErrStray and holds the goroutine's stack.
-type StrayError = simkernel.StrayError
-
 // ErrBlocked reports that a program blocked its goroutine, by time.Sleep, a channel
-// or a mutex, instead of waiting on its loop. Nothing else could run meanwhile.
+// or a mutex, instead of waiting on its loop. Nothing else could run meanwhile. The
+// error names the line and has the stack.
 var ErrBlocked = simkernel.ErrBlocked
-
-// BlockedError wraps ErrBlocked and names the line that blocks.
-type BlockedError = simkernel.BlockedError
 
 // Test runs a program in a world of one host and fails the test with its error. A
 // panic in a task fails the test too, with the task's stack. A task may call

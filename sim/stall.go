@@ -33,7 +33,7 @@ type stall struct {
 	over     bool
 	beat     uint64
 	same     int // checks that found the same beat
-	blocked  *BlockedError
+	blocked  *simkernel.BlockedError
 	reported bool
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -102,7 +103,7 @@ func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 		} {
 			t.Run(name+" in "+how, func(t *testing.T) {
 				t.Parallel()
-				var blocked *sim.BlockedError
+				var blocked *simkernel.BlockedError
 				if err := run(); !errors.Is(err, sim.ErrBlocked) || !errors.As(err, &blocked) ||
 					blocked.Host != "sim" || !strings.HasSuffix(blocked.Line, "(sim_test."+name+")") {
 					t.Errorf("%+v: %v", blocked, err)

@@ -28,7 +28,7 @@ func (f *Failure) Story(again string) string {
 	if again != "" {
 		fmt.Fprintf(&b, "again: %s\n", again)
 	}
-	if w.faults != nil {
+	if len(w.script) > 0 || len(w.Faults.rates()) > 0 {
 		f.writeFaults(&b)
 	}
 	trace := w.Trace()
@@ -43,9 +43,9 @@ func (f *Failure) Story(again string) string {
 }
 
 func (f *Failure) writeFaults(b *strings.Builder) {
-	script := f.World.Script()
+	script := f.World.scheduled()
 	var rates []string
-	for _, name := range f.World.faults.rates() {
+	for _, name := range f.World.Faults.rates() {
 		if f.World.keeps(name) {
 			rates = append(rates, name)
 		}

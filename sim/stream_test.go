@@ -97,11 +97,11 @@ func linesUnderSiege(w *sim.World) {
 			return nil
 		})
 	}
-	w.SetFaults(sim.Faults{
+	w.Faults = sim.Faults{
 		For: 20 * time.Second, Lasting: time.Second,
 		Loss: 0.01, Dribble: 0.3, Spurious: 0.05,
 		PartitionEvery: time.Second, SlowEvery: 3 * time.Second, CrashEvery: 4 * time.Second, PauseEvery: 3 * time.Second, CallEvery: 5 * time.Second,
-	})
+	}
 }
 
 func TestExploreStreams(t *testing.T) { sim.Explore(t, 20/fewer, linesUnderSiege) }

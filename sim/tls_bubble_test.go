@@ -92,7 +92,7 @@ func secrets(t *testing.T) func(w *sim.World) {
 				}
 			})
 		}
-		w.SetFaults(sim.Faults{For: 10 * time.Second, Lasting: time.Second, Loss: 0.02, Dribble: 0.1, PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second})
+		w.Faults = sim.Faults{For: 10 * time.Second, Lasting: time.Second, Loss: 0.02, Dribble: 0.1, PartitionEvery: 2 * time.Second, CrashEvery: 5 * time.Second}
 	}
 }
 

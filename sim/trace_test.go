@@ -33,19 +33,17 @@ func sendOnce(w *sim.World, text string) {
 
 // TestTraceKeepsLongMessages: 200 bytes of each, or as many as the test wants.
 func TestTraceKeepsLongMessages(t *testing.T) {
-	for _, test := range []struct{ set, size, want int }{{-1, 100, 100}, {-1, 500, 200}, {500, 500, 500}, {3, 10, 3}, {0, 10, 0}} {
+	for _, test := range []struct{ set, size, want int }{{0, 100, 100}, {0, 500, 200}, {500, 500, 500}, {3, 10, 3}, {-1, 10, 0}} {
 		w := sim.NewWorld(1)
-		if test.set >= 0 {
-			w.KeepData(test.set)
-		}
+		w.KeepData = test.set
 		text := strings.Repeat("abcdefghij", 50)[:test.size]
 		sendOnce(w, text)
 		if err := w.Run(); err != nil {
 			t.Fatal(err)
 		}
 		e := w.Trace()[0]
-		if e.Kind != sim.Datagram || e.Size != test.size || e.Data != text[:test.want] {
-			t.Errorf("KeepData(%d): %+v", test.set, e)
+		if e.Kind != "datagram" || e.Size != test.size || e.Data != text[:test.want] {
+			t.Errorf("KeepData %d: %+v", test.set, e)
 		}
 	}
 }
@@ -54,12 +52,12 @@ func TestTraceKeepsLongMessages(t *testing.T) {
 // in the story of a failure.
 func TestTraceInTheProgramsOwnWords(t *testing.T) {
 	w := sim.NewWorld(1)
-	w.SetFormat(func(e sim.Event) string {
+	w.Format = func(e sim.Event) string {
 		if strings.HasPrefix(e.Data, "\x01") {
 			return "hello from " + e.Data[1:]
 		}
 		return ""
-	})
+	}
 	sendOnce(w, "\x01alice")
 	if err := w.Run(); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,30 @@ import (
 // the functions given to After, Always and Eventually may use it too. A program must
 // not run the world that it runs in.
 type World struct {
+	// The exported fields configure the world. Set them before it first runs.
+
+	// Latency is the latency of links between hosts that have none of their own. Nil
+	// means uniform from 0.2 to 1 millisecond.
+	Latency Delay
+
+	// WorkTime is how long offloaded work takes, including name lookups. Nil means no
+	// time.
+	WorkTime Delay
+
+	// Faults are random faults. The zero value has none.
+	Faults Faults
+
+	// KeepData is how many bytes of each message the trace keeps. Zero means 200,
+	// and a negative number none.
+	KeepData int
+
+	// Format, if not nil, describes messages for people: a request by its name, for
+	// example, instead of its bytes. When the trace is read, Format is called for
+	// each event with bytes that arrived or were dropped. If it returns "", the trace
+	// shows the bytes. On a connection, Event.Data has bytes that arrived together,
+	// which may be less or more than one message.
+	Format func(e Event) string
+
 	core     *simkernel.World
 	hosts    []*Host
 	programs []*program // in the order in which they were added
@@ -25,8 +49,8 @@ type World struct {
 	failure  error      // ends the run
 	driving  bool
 	checks   []check
-	faults   *Faults
-	script   []Fault                     // drawn from faults
+	begun    bool                        // the configuration is applied
+	script   []fault                     // drawn from Faults
 	slow     map[*simkernel.Link][]int64 // rates of links with slow faults; the first is the link's own
 	only     parts                       // the parts that the run is limited to; nil for no limit
 	amounts  []amount
@@ -41,11 +65,6 @@ func (w *World) Seed() uint64 { return w.core.Seed() }
 
 // Now returns the time that has passed in the world.
 func (w *World) Now() time.Duration { return w.core.Now() }
-
-// LeftOpen returns how many descriptors programs left open when they ended, not
-// counting crashed programs. Connections of packages stream and transport are closed
-// with their loop, so the count has only descriptors that programs opened themselves.
-func (w *World) LeftOpen() int { return w.core.LeftOpen() }
 
 // After calls fn when d has passed from now, while no program runs. Tests use it to
 // inject faults at certain times.
@@ -94,7 +113,7 @@ func (w *World) drive(done func() bool) error {
 	w.driving = true
 	defer func() { w.driving = false }()
 	defer w.watch().end()
-	w.beginFaults()
+	w.begin()
 	w.core.SetStep(nil)
 	if len(w.checks) > 0 {
 		w.core.SetStep(w.check)
@@ -114,6 +133,24 @@ func (w *World) drive(done func() bool) error {
 		return w.deadlock()
 	}
 	return err
+}
+
+// begin applies the configuration when the world first runs.
+func (w *World) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	if w.Latency != nil {
+		w.core.SetDelay(simkernel.Delay(w.Latency))
+	}
+	if w.WorkTime != nil {
+		w.core.SetWorkTime(simkernel.Delay(w.WorkTime))
+	}
+	if w.KeepData != 0 {
+		w.core.KeepData(w.KeepData)
+	}
+	w.beginFaults()
 }
 
 // watch starts to watch for programs that block. In a bubble it returns nil, because

@@ -238,14 +238,14 @@ func TestSlowLinesAreAsTheyWereInTheEnd(t *testing.T) {
 		a, b := w.Host("a"), w.Host("b")
 		w.OneWay(a, b).Bandwidth(40_000)
 		a.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Minute) })
-		w.SetFaults(sim.Faults{For: 30 * time.Second, Lasting: 5 * time.Second, SlowEvery: time.Second})
+		w.Faults = sim.Faults{For: 30 * time.Second, Lasting: 5 * time.Second, SlowEvery: time.Second}
 		if err := w.Run(); err != nil {
 			t.Fatal(err)
 		}
 		last := map[string]string{}
 		slowed := 0
 		for _, e := range w.Trace() {
-			if e.Kind == sim.RateSet {
+			if e.Kind == "bandwidth" {
 				last[e.From] = e.Note
 				slowed++
 			}

@@ -125,7 +125,7 @@ func TestHunt(t *testing.T) {
 		if f == nil {
 			t.Fatal("not found")
 		}
-		fmt.Printf("found after %d seeds, with %d events\n%s", f.Runs, f.World.Events(), f.Story(""))
+		fmt.Printf("found after %d seeds, with %d events\n%s", f.Runs, len(f.World.Trace()), f.Story(""))
 	}
 }
 

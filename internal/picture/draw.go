@@ -123,9 +123,9 @@ func (d *drawing) spans(begin, end simkernel.Kind, each func(m *mark, from, to f
 		m := &d.marks[i]
 		key := way{m.From, m.To}
 		switch began := open[key]; {
-		case m.Kind == begin && began == nil:
+		case m.kind == begin && began == nil:
 			open[key] = m
-		case m.Kind == end && began != nil:
+		case m.kind == end && began != nil:
 			each(began, began.to, m.to)
 			delete(open, key)
 		}
@@ -164,9 +164,9 @@ func (d *drawing) hosts() {
 			from = y
 		}
 		for i := range d.marks {
-			if m := &d.marks[i]; m.From == host && (m.Kind == simkernel.Crashed || m.Kind == simkernel.Booted) {
+			if m := &d.marks[i]; m.From == host && (m.kind == simkernel.Crashed || m.kind == simkernel.Booted) {
 				until(m.to)
-				down = m.Kind == simkernel.Crashed
+				down = m.kind == simkernel.Crashed
 			}
 		}
 		until(d.bottom)
@@ -179,7 +179,7 @@ func (d *drawing) hosts() {
 // mark draws one event.
 func (d *drawing) mark(m *mark) {
 	a, b := d.lane(m.From), d.lane(m.To)
-	switch m.Kind {
+	switch m.kind {
 	case simkernel.Data, simkernel.Datagram:
 		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", said(m.Event))
 	case simkernel.Ended:
@@ -246,9 +246,9 @@ func (d *drawing) dropped(m *mark, a, b float64) {
 
 // parting says in which direction nothing is heard any more, or again.
 func (d *drawing) parting(m *mark, a, b float64) {
-	text, class := "cut off from "+m.To, "bad"
-	if m.Kind == simkernel.Healed {
-		text, class = "heard by "+m.To+" again", "quiet"
+	text, class := "partitioned from "+m.To, "bad"
+	if m.kind == simkernel.Healed {
+		text, class = "reconnected to "+m.To, "quiet"
 	}
 	if a <= b {
 		d.label(a+10, m.to+4, "start", class, text)
@@ -259,15 +259,15 @@ func (d *drawing) parting(m *mark, a, b float64) {
 
 // note says what happened to a host, beside its lane.
 func (d *drawing) note(m *mark, x float64) {
-	text, class := m.Kind.String(), "bad"
-	switch m.Kind {
+	text, class := m.kind.Phrase(), "bad"
+	switch m.kind {
 	case simkernel.Crashed:
 		d.line(x-6, m.to-6, x+6, m.to+6, "cross", "")
 		d.line(x-6, m.to+6, x+6, m.to-6, "cross", "")
 	case simkernel.Booted, simkernel.Resumed, simkernel.Noted:
 		class = "quiet"
 	}
-	switch m.Kind {
+	switch m.kind {
 	case simkernel.Noted:
 		text = m.Note
 	case simkernel.RateSet:

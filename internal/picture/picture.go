@@ -84,6 +84,7 @@ type drawing struct {
 // mark is an event with its place.
 type mark struct {
 	simkernel.Event
+	kind     simkernel.Kind
 	request  time.Duration // when the Connecting was sent that this answers
 	asked    bool          // it answers one
 	row      int           // among those of the same lanes that come at the same moment
@@ -178,8 +179,8 @@ func (d *drawing) collect() {
 	rows := map[spot]int{}
 	orderly := d.orderly()
 	for _, e := range d.Trace {
-		m := mark{Event: e}
-		switch e.Kind {
+		m := mark{Event: e, kind: e.KindOf()}
+		switch m.kind {
 		case simkernel.Ended:
 			if orderly[e.Conn] {
 				continue
@@ -214,13 +215,13 @@ func (d *drawing) orderly() map[int]bool {
 	}
 	ended, orderly := map[side]bool{}, map[int]bool{}
 	for _, e := range d.Trace {
-		if e.Kind == simkernel.Ended {
+		if e.KindOf() == simkernel.Ended {
 			ended[side{e.Conn, e.From}] = true
 			orderly[e.Conn] = ended[side{e.Conn, e.To}]
 		}
 	}
 	for _, e := range d.Trace {
-		if e.Kind == simkernel.Reset {
+		if e.KindOf() == simkernel.Reset {
 			orderly[e.Conn] = false
 		}
 	}
@@ -229,7 +230,7 @@ func (d *drawing) orderly() map[int]bool {
 
 // answered reports whether m is a request that was answered: only the request is
 // drawn.
-func (m *mark) answered() bool { return m.Kind == simkernel.Connected && m.asked }
+func (m *mark) answered() bool { return m.kind == simkernel.Connected && m.asked }
 
 func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 	at, ok := from[key]
@@ -239,7 +240,7 @@ func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 
 // joins tells whether e is the next piece of the same data.
 func (m *mark) joins(e simkernel.Event) bool {
-	return m.Kind == simkernel.Data && m.Conn == e.Conn && m.From == e.From && m.At == e.At && m.Sent == e.Sent
+	return m.kind == simkernel.Data && m.Conn == e.Conn && m.From == e.From && m.At == e.At && m.Sent == e.Sent
 }
 
 // lane is where a host's lane is.

@@ -32,7 +32,7 @@ func (e *BlockedError) Error() string {
 	}
 	fmt.Fprintf(&b, ": its goroutine is in state %q, and nothing else can run; ", e.State)
 	if bytes.Contains(e.Stack, []byte("simkernel.(*Process).obey(")) {
-		b.WriteString("offloaded work runs on the loop in a simulation and may only compute (World.SetWorkTime sets how long it takes)")
+		b.WriteString("offloaded work runs on the loop in a simulation and may only compute (World.WorkTime sets how long it takes)")
 	} else {
 		b.WriteString("wait with spindle.Sleep, cosync or a stream, and not with time.Sleep, channels or package sync")
 	}

@@ -273,7 +273,7 @@ func packetArrives(on any, again, _ uint64) {
 	}
 	s := h.find(kernel.Datagram, p.to, p.from, func(*socket) bool { return true })
 	if s == nil {
-		p.dropped("nobody there")
+		p.dropped("no socket")
 		back := w.Link(h, p.sender.host)
 		switch {
 		case !p.sender.connected || back.Down:

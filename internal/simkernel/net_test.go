@@ -294,7 +294,7 @@ func ExampleWorld_Trace() {
 	a, b := w.AddHost("a"), w.AddHost("b")
 	p := a.NewProcess()
 	fd, _ := p.Socket(kernel.IPv4, kernel.Datagram)
-	p.SendTo(fd, []byte("anybody there?"), addr(b, 9))
+	p.SendTo(fd, []byte("are you there?"), addr(b, 9))
 	w.Link(a, b).Cut(true)
 	p.SendTo(fd, []byte("hello?"), addr(b, 9))
 	w.Drive(func() bool { return w.Events() == 3 })
@@ -302,9 +302,9 @@ func ExampleWorld_Trace() {
 		fmt.Println(e)
 	}
 	// Output:
-	//           0s  a is parted from b
-	//           0s  a is not heard by b:9, 6 bytes "hello?" (partition)
-	//          1ms  a is not heard by b:9, 14 bytes "anybody there?" (nobody there)
+	//           0s  a is partitioned from b
+	//           0s  a cannot reach b:9, 6 bytes "hello?" (partition)
+	//          1ms  a cannot reach b:9, 14 bytes "are you there?" (no socket)
 }
 
 func loopbackPort(port uint16) netip.AddrPort {

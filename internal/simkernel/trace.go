@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind uint8
 
-// What can be read in a trace.
 const (
 	Connecting Kind = iota + 1
 	Connected
@@ -33,31 +32,52 @@ const (
 	Noted
 )
 
-var kindNames = [...]string{
-	Connecting: "connects to", Connected: "is connected to", Refused: "refuses", Data: "sends",
-	Ended: "ends sending to", Reset: "resets", Datagram: "sends datagram to", Dropped: "is not heard by",
-	Crashed: "crashes", Booted: "boots", Paused: "pauses", Resumed: "goes on", Parted: "is parted from", Healed: "is heard again by",
-	CallFailed: "call fails", ClockSet: "has another clock", RateSet: "has another line to", Noted: "notes",
+// kinds has the name of each kind, and the phrase that describes it in a trace.
+var kinds = [...]struct{ name, phrase string }{
+	Connecting: {"connect", "connects to"},
+	Connected:  {"connected", "is connected to"},
+	Refused:    {"refused", "refuses"},
+	Data:       {"data", "sends"},
+	Ended:      {"end", "ends sending to"},
+	Reset:      {"reset", "resets"},
+	Datagram:   {"datagram", "sends datagram to"},
+	Dropped:    {"dropped", "cannot reach"},
+	Crashed:    {"crash", "crashes"},
+	Booted:     {"boot", "boots"},
+	Paused:     {"pause", "pauses"},
+	Resumed:    {"resume", "resumes"},
+	Parted:     {"partition", "is partitioned from"},
+	Healed:     {"heal", "is reconnected to"},
+	CallFailed: {"call", "has a failing call"},
+	ClockSet:   {"clock", "has a new clock"},
+	RateSet:    {"bandwidth", "has a new bandwidth to"},
+	Noted:      {"note", "notes"},
 }
 
-func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
+// KindOf returns the kind of an event. It returns 0 if Event.Kind has no valid name.
+func (e *Event) KindOf() Kind {
+	for k := range kinds {
+		if k > 0 && kinds[k].name == e.Kind {
+			return Kind(k)
+		}
 	}
-	return "?"
+	return 0
 }
 
-// Event is a line of a trace.
+// Phrase returns the verb that describes the kind: "crashes".
+func (k Kind) Phrase() string { return kinds[k].phrase }
+
+// Event is an entry of a trace. Package sim documents its fields.
 type Event struct {
-	At       time.Duration // when it arrived, or happened
-	Sent     time.Duration // when it was sent; At if it was not
-	Kind     Kind
-	From, To string // hosts
-	Conn     int    // which connection; 0 for none
-	Port     int    // for connects and datagrams
-	Size     int    // bytes
-	Data     string // the first of them
-	Text     string // what they say, by SetFormat; "" for what they are
+	At       time.Duration
+	Sent     time.Duration
+	Kind     string
+	From, To string
+	Conn     int
+	Port     int
+	Size     int
+	Data     string
+	Text     string
 	Note     string
 }
 
@@ -98,7 +118,6 @@ type Trace struct {
 	first  int // where the oldest is, once it is full
 	count  uint64
 	hash   uint64
-	off    bool
 	keep   int // bytes of each message
 	format func(Event) string
 }
@@ -116,7 +135,6 @@ func (t *Trace) add(w *World, e traceEvent) {
 	t.count++
 	t.mix(uint64(e.at), uint64(e.kind)<<56|uint64(uint16(e.from))<<40|uint64(uint16(e.to))<<24|uint64(e.port), uint64(e.conn)<<32|uint64(uint32(e.size)))
 	switch {
-	case t.off:
 	case len(t.events) < mostEvents:
 		t.events = append(t.events, e)
 	default:
@@ -143,7 +161,6 @@ func (e *traceEvent) keep(t *Trace, b []byte) {
 	t.mix(uint64(crc32.Checksum(b, castagnoli)))
 	b = b[:min(len(b), t.keep)]
 	switch {
-	case t.off:
 	case len(b) > headBytes:
 		e.long = string(b)
 	default:
@@ -185,9 +202,6 @@ func (w *World) KeepData(n int) { w.trace.keep = max(n, 0) }
 // SetFormat sets the function that says what is in a message.
 func (w *World) SetFormat(format func(Event) string) { w.trace.format = format }
 
-// KeepTrace says whether events are kept; the hash always is.
-func (w *World) KeepTrace(on bool) { w.trace.off = !on }
-
 // Hash stands for everything that has happened.
 func (w *World) Hash() uint64 { return w.trace.hash }
 
@@ -201,7 +215,7 @@ func (w *World) Trace() []Event {
 	for i := range t.events {
 		e := &t.events[(t.first+i)%len(t.events)]
 		event := Event{
-			At: e.at, Sent: e.at - e.travel, Kind: e.kind, From: w.hostName(e.from), To: w.hostName(e.to),
+			At: e.at, Sent: e.at - e.travel, Kind: kinds[e.kind].name, From: w.hostName(e.from), To: w.hostName(e.to),
 			Conn: int(e.conn), Port: int(e.port), Size: int(e.size),
 			Data: e.data(), Note: e.note,
 		}
@@ -227,11 +241,12 @@ func (e Event) String() string {
 }
 
 func (e Event) write(b io.Writer) {
-	fmt.Fprintf(b, "%12v  %s %s", e.At, e.From, e.Kind)
+	kind := e.KindOf()
+	fmt.Fprintf(b, "%12v  %s %s", e.At, e.From, kind.Phrase())
 	switch {
-	case e.Kind == Data:
+	case kind == Data:
 		fmt.Fprintf(b, " to %s %d bytes", e.To, e.Size)
-	case e.From != e.To || e.Kind < Crashed:
+	case e.From != e.To || kind < Crashed:
 		fmt.Fprintf(b, " %s", e.To)
 	}
 	if e.Port != 0 {
@@ -240,7 +255,7 @@ func (e Event) write(b io.Writer) {
 	if e.Conn != 0 {
 		fmt.Fprintf(b, " #%d", e.Conn)
 	}
-	if e.Kind != Data && e.Size != 0 {
+	if kind != Data && e.Size != 0 {
 		fmt.Fprintf(b, ", %d bytes", e.Size)
 	}
 	switch {

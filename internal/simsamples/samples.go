@@ -22,7 +22,7 @@ type Program struct {
 func (p Program) World(f sim.Faults) func(w *sim.World) {
 	return func(w *sim.World) {
 		p.Setup(w)
-		w.SetFaults(f)
+		w.Faults = f
 	}
 }
 

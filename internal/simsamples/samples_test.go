@@ -23,9 +23,9 @@ func TestPrograms(t *testing.T) {
 			if f == nil {
 				t.Fatal("it was not found:", p.Bug)
 			}
-			t.Logf("%d seeds, %d faults and amounts %q, %d events:\n%s", f.Runs, len(f.World.Script()), f.Parts(), f.World.Events(), f.Story(""))
-			if faults := len(f.World.Script()); faults > 3 || f.World.Events() > 200 {
-				t.Errorf("its story has %d faults and %d events", faults, f.World.Events())
+			t.Logf("%d seeds, faults and amounts %q, %d events:\n%s", f.Runs, f.Parts(), len(f.World.Trace()), f.Story(""))
+			if parts := len(f.Parts()); parts > 6 || len(f.World.Trace()) > 200 {
+				t.Errorf("its story has %d faults and amounts and %d events", parts, len(f.World.Trace()))
 			}
 		})
 	}

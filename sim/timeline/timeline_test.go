@@ -77,28 +77,28 @@ func texts(t *testing.T, picture string) (all []string) {
 func TestEverythingIsTold(t *testing.T) {
 	ms := time.Millisecond
 	trace := sim.Trace{
-		{Kind: sim.Connecting, At: 0, Sent: 0, From: "a", To: "b", Port: 7},
-		{Kind: sim.Connected, At: 2 * ms, Sent: ms, From: "a", To: "b", Port: 7, Conn: 1},
-		{Kind: sim.Data, At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 3, Data: "<&>"},
-		{Kind: sim.Data, At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 90, Data: "and more of it, of which some is left out"},
-		{Kind: sim.Data, At: 4 * ms, Sent: 3 * ms, From: "b", To: "a", Conn: 1, Size: 4, Data: "\x00\x01\x02\xff"},
-		{Kind: sim.Datagram, At: 5 * ms, Sent: 5 * ms, From: "a", To: "a", Port: 9, Size: 2, Data: "me"},
-		{Kind: sim.Ended, At: 6 * ms, Sent: 5 * ms, From: "a", To: "b", Conn: 1},
-		{Kind: sim.Reset, At: 7 * ms, Sent: 6 * ms, From: "b", To: "a", Conn: 1},
-		{Kind: sim.Connecting, At: 8 * ms, Sent: 8 * ms, From: "a", To: "c", Port: 8},
-		{Kind: sim.Refused, At: 10 * ms, Sent: 9 * ms, From: "c", To: "a", Port: 8},
-		{Kind: sim.Parted, At: 11 * ms, Sent: 11 * ms, From: "a", To: "b"},
-		{Kind: sim.Dropped, At: 12 * ms, Sent: 12 * ms, From: "a", To: "b", Note: "reset"},
-		{Kind: sim.Dropped, At: 13 * ms, Sent: 12 * ms, From: "a", To: "c", Size: 2, Data: "hi", Note: "nobody there"},
-		{Kind: sim.Healed, At: time.Hour, Sent: time.Hour, From: "a", To: "b"},
-		{Kind: sim.Crashed, At: time.Hour, Sent: time.Hour, From: "b", To: "b"},
-		{Kind: sim.Booted, At: time.Hour + ms, Sent: time.Hour + ms, From: "b", To: "b"},
-		{Kind: sim.Paused, At: time.Hour + 2*ms, Sent: time.Hour + 2*ms, From: "c", To: "c"},
-		{Kind: sim.Resumed, At: time.Hour + 3*ms, Sent: time.Hour + 3*ms, From: "c", To: "c"},
-		{Kind: sim.CallFailed, At: time.Hour + 4*ms, Sent: time.Hour + 4*ms, From: "c", To: "c", Note: "accept"},
-		{Kind: sim.ClockSet, At: time.Hour + 5*ms, Sent: time.Hour + 5*ms, From: "c", To: "c", Note: "1s off"},
-		{Kind: sim.Noted, At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, From: "c", To: "c", Note: "so it is"},
-		{Kind: sim.Noted, At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, Note: "nobody in particular"},
+		{Kind: "connect", At: 0, Sent: 0, From: "a", To: "b", Port: 7},
+		{Kind: "connected", At: 2 * ms, Sent: ms, From: "a", To: "b", Port: 7, Conn: 1},
+		{Kind: "data", At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 3, Data: "<&>"},
+		{Kind: "data", At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 90, Data: "and more of it, of which some is left out"},
+		{Kind: "data", At: 4 * ms, Sent: 3 * ms, From: "b", To: "a", Conn: 1, Size: 4, Data: "\x00\x01\x02\xff"},
+		{Kind: "datagram", At: 5 * ms, Sent: 5 * ms, From: "a", To: "a", Port: 9, Size: 2, Data: "me"},
+		{Kind: "end", At: 6 * ms, Sent: 5 * ms, From: "a", To: "b", Conn: 1},
+		{Kind: "reset", At: 7 * ms, Sent: 6 * ms, From: "b", To: "a", Conn: 1},
+		{Kind: "connect", At: 8 * ms, Sent: 8 * ms, From: "a", To: "c", Port: 8},
+		{Kind: "refused", At: 10 * ms, Sent: 9 * ms, From: "c", To: "a", Port: 8},
+		{Kind: "partition", At: 11 * ms, Sent: 11 * ms, From: "a", To: "b"},
+		{Kind: "dropped", At: 12 * ms, Sent: 12 * ms, From: "a", To: "b", Note: "reset"},
+		{Kind: "dropped", At: 13 * ms, Sent: 12 * ms, From: "a", To: "c", Size: 2, Data: "hi", Note: "no socket"},
+		{Kind: "heal", At: time.Hour, Sent: time.Hour, From: "a", To: "b"},
+		{Kind: "crash", At: time.Hour, Sent: time.Hour, From: "b", To: "b"},
+		{Kind: "boot", At: time.Hour + ms, Sent: time.Hour + ms, From: "b", To: "b"},
+		{Kind: "pause", At: time.Hour + 2*ms, Sent: time.Hour + 2*ms, From: "c", To: "c"},
+		{Kind: "resume", At: time.Hour + 3*ms, Sent: time.Hour + 3*ms, From: "c", To: "c"},
+		{Kind: "call", At: time.Hour + 4*ms, Sent: time.Hour + 4*ms, From: "c", To: "c", Note: "accept"},
+		{Kind: "clock", At: time.Hour + 5*ms, Sent: time.Hour + 5*ms, From: "c", To: "c", Note: "1s off"},
+		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, From: "c", To: "c", Note: "so it is"},
+		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, Note: "nobody in particular"},
 	}
 	var b strings.Builder
 	if err := timeline.Draw(&b, timeline.Picture{Title: "all & everything", Trace: trace, Ending: "it ends\nbadly"}); err != nil {
@@ -107,8 +107,8 @@ func TestEverythingIsTold(t *testing.T) {
 	said := texts(t, b.String())
 	for _, want := range []string{
 		"all & everything", "a", "b", "c", "connect :7 (#1)", "<&>and more of it, of… (93 bytes)", "4 bytes", "me", "end of #1", "reset of #1",
-		"connect :8", "refused", "cut off from b", "reset", "hi (nobody there)", "heard by b again", "crashes", "boots", "pauses", "goes on",
-		"call fails (accept)", "has another clock (1s off)", "so it is", "nobody in particular", "it ends", "1h0m0s",
+		"connect :8", "refused", "partitioned from b", "reset", "hi (no socket)", "reconnected to b", "crashes", "boots", "pauses", "resumes",
+		"has a failing call (accept)", "has a new clock (1s off)", "so it is", "nobody in particular", "it ends", "1h0m0s",
 	} {
 		found := false
 		for _, s := range said {
@@ -166,8 +166,8 @@ func TestRealRuns(t *testing.T) {
 			}
 			return nil
 		})
-		w.SetFaults(sim.Faults{For: 5 * time.Second, Lasting: time.Second, Loss: 0.1, Dribble: 0.1,
-			PartitionEvery: time.Second, CrashEvery: time.Second, PauseEvery: time.Second, ClockEvery: time.Second, Hosts: []*sim.Host{server}})
+		w.Faults = sim.Faults{For: 5 * time.Second, Lasting: time.Second, Loss: 0.1, Dribble: 0.1,
+			PartitionEvery: time.Second, CrashEvery: time.Second, PauseEvery: time.Second, ClockEvery: time.Second, Hosts: []*sim.Host{server}}
 		if err := w.Run(); err != nil {
 			t.Fatal(err)
 		}
