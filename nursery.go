@@ -166,14 +166,6 @@ func caught(v any) *PanicError {
 // Scope is the scope that the nursery's tasks are in: cancel it to end them all.
 func (n *Nursery) Scope() *Scope { return n.scope }
 
-// Here is the context of the task that is calling, which is its innermost scope;
-// nil if the caller is not a task of the nursery's loop. It is for methods whose
-// form has no place for a ctx, like net.Conn's, and may be called from any
-// goroutine.
-func (n *Nursery) Here() context.Context {
-	return n.s.core.Here()
-}
-
 // OnFailure makes the nursery's tasks independent: if one fails, panics or calls
 // runtime.Goexit, fn is called on the loop with its error, a *PanicError for the latter
 // two, and the others go on. The nursery does not fail then. A task that ends because

@@ -160,22 +160,3 @@ func Checkpoint(ctx context.Context) error {
 	w.Pass()
 	return nil
 }
-
-// Leave and Back are Park in parts: see coro.Waker.
-func (w Waker) Leave(ctx context.Context, what string, abort Aborter) (Switch, error) {
-	return coro.Waker(w).Leave(ctx, what, abort)
-}
-
-// Back is the second part of Park.
-func (w Waker) Back() (Switch, error) { return coro.Waker(w).Back() }
-
-// Switch gives control to another task.
-type Switch = coro.Switch
-
-// Quick is Scheduler.TryPass of package coro.
-//
-//go:noinline
-func Quick(ctx context.Context, l *loop.Loop) bool {
-	sc, ok := ctx.(*Scope)
-	return ok && sc.s.l == l && sc.s.tryPass(ctx)
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -224,9 +225,9 @@ func TestPassAndBackWithTheWrongWaker(t *testing.T) {
 						waits.Pass()
 					}
 				},
-				"Back of one that waits": func() { waits.Back() },
-				"Back of one that ended": func() { ended.Back() },
-				"Back of none":           func() { spindle.Waker{}.Back() },
+				"Back of one that waits": func() { coro.Waker(waits).Back() },
+				"Back of one that ended": func() { coro.Waker(ended).Back() },
+				"Back of none":           func() { coro.Waker{}.Back() },
 			} {
 				func() {
 					defer func() {
@@ -254,8 +255,8 @@ func TestOuterContextInACancelledScope(t *testing.T) {
 			if _, err := spindle.NewWaker(outer); err == nil {
 				t.Error("NewWaker succeeds")
 			}
-			if spindle.Quick(outer, spindle.LoopOf(outer)) {
-				t.Error("Quick succeeds")
+			if coro.Of(spindle.LoopOf(outer)).TryPass(outer) {
+				t.Error("TryPass succeeds")
 			}
 			return nil
 		})

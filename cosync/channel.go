@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // NewChannel makes a channel that holds up to capacity values, and returns its two ends.
@@ -26,6 +27,7 @@ func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
 // channel is the state that the ends share. Loop goroutine only.
 type channel[T any] struct {
 	affinity
+	tasks     *coro.Scheduler // of the loop; nil until a task uses the channel
 	capacity  int
 	values    ring[T]
 	sending   waitQueue[T]
@@ -37,6 +39,20 @@ type channel[T any] struct {
 // partlyFull reports whether the channel holds values and has space for more. Then no task
 // waits at either end, and a receiver is open.
 func (c *channel[T]) partlyFull() bool { return 0 < c.values.n && c.values.n < c.capacity }
+
+// checkTask is affinity.checkTask. It also prepares tryPass.
+func (c *channel[T]) checkTask(w spindle.Waker) {
+	c.affinity.checkTask(w, "Channel")
+	if c.tasks == nil {
+		c.tasks = coro.Waker(w).Scheduler()
+	}
+}
+
+// tryPass reports whether the calling task may complete a call at once; see
+// coro.Scheduler.TryPass.
+func (c *channel[T]) tryPass(ctx context.Context) bool {
+	return c.tasks != nil && c.tasks.TryPass(ctx)
+}
 
 // endpoint is one clone of an end of a channel.
 type endpoint struct{ closed bool }
@@ -60,11 +76,11 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
 	switch {
 	case c.partlyFull() && !s.closed:
-		if spindle.Quick(ctx, c.l) {
+		if c.tryPass(ctx) {
 			c.values.push(v)
 			return nil
 		}
-	case (c.values.n < c.capacity || c.receiving.first != nil) && spindle.Quick(ctx, c.l):
+	case (c.values.n < c.capacity || c.receiving.first != nil) && c.tryPass(ctx):
 		_, err := s.try(v)
 		return err
 	}
@@ -72,16 +88,16 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	if err != nil {
 		return err
 	}
-	c.checkTask(waker, "Channel")
+	c.checkTask(waker)
 	if done, err := s.try(v); done {
 		waker.Pass()
 		return err
 	}
 	w := c.sending.join(waker, v, &s.endpoint)
-	sw, err := waker.Leave(ctx, "Channel.Send", w)
+	sw, err := coro.Waker(waker).Leave(ctx, "Channel.Send", w)
 	for sw != nil {
 		sw()
-		sw, err = waker.Back()
+		sw, err = coro.Waker(waker).Back()
 	}
 	c.sending.release(w)
 	return err
@@ -146,10 +162,10 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
 	switch {
 	case c.partlyFull() && !r.closed:
-		if spindle.Quick(ctx, c.l) {
+		if c.tryPass(ctx) {
 			return c.values.pop(), nil
 		}
-	case (c.values.n > 0 || c.sending.first != nil) && spindle.Quick(ctx, c.l):
+	case (c.values.n > 0 || c.sending.first != nil) && c.tryPass(ctx):
 		v, _, err := r.try()
 		return v, err
 	}
@@ -158,17 +174,17 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 		var zero T
 		return zero, err
 	}
-	c.checkTask(waker, "Channel")
+	c.checkTask(waker)
 	v, done, err := r.try()
 	if done {
 		waker.Pass()
 		return v, err
 	}
 	w := c.receiving.join(waker, v, &r.endpoint)
-	sw, err := waker.Leave(ctx, "Channel.Receive", w)
+	sw, err := coro.Waker(waker).Leave(ctx, "Channel.Receive", w)
 	for sw != nil {
 		sw()
-		sw, err = waker.Back()
+		sw, err = coro.Waker(waker).Back()
 	}
 	v = w.value
 	c.receiving.release(w)

@@ -30,6 +30,7 @@ import (
 	"os"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -37,9 +38,8 @@ import (
 // the file was opened on, and block any other goroutine. A callback of the loop must
 // not call them.
 type File struct {
-	f       *os.File
-	l       *loop.Loop
-	nursery *spindle.Nursery
+	f *os.File
+	l *loop.Loop
 }
 
 var (
@@ -61,7 +61,7 @@ func Create(ctx context.Context, name string) (*File, error) {
 
 // OpenFile is like os.OpenFile. Its errors have type *fs.PathError.
 func OpenFile(ctx context.Context, name string, flag int, perm fs.FileMode) (*File, error) {
-	f := &File{l: spindle.LoopOf(ctx), nursery: spindle.RootNursery(ctx)}
+	f := &File{l: spindle.LoopOf(ctx)}
 	err := work(ctx, "open", name, func() (err error) {
 		f.f, err = os.OpenFile(name, flag, perm)
 		return err
@@ -113,7 +113,7 @@ func work(ctx context.Context, op, name string, fn func() error) error {
 
 // taskContext returns the context of the calling task, or nil for another goroutine.
 func (f *File) taskContext(op string) context.Context {
-	ctx := f.nursery.Here()
+	ctx := coro.Here(f.l)
 	if ctx == nil && f.l.Owns() {
 		panic("files: File." + op + " called from a callback of the loop; start a task")
 	}

@@ -39,6 +39,7 @@ import (
 	"unsafe"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -74,6 +75,9 @@ func newConn(nursery *spindle.Nursery, h *sock.Registry, fd int, kind sock.Kind)
 func (c *Conn) registry() *sock.Registry { return c.socket.Registry() }
 func (c *Conn) loop() *loop.Loop         { return c.registry().L }
 
+// here returns the context of the calling task, or nil for another goroutine.
+func (c *Conn) here() context.Context { return coro.Here(c.loop()) }
+
 // owner implements sock's callbacks without adding methods to Conn.
 type owner Conn
 
@@ -94,7 +98,7 @@ func (o *owner) SocketOrphaned() { (*Conn)(o).closeOnLoop() }
 // Read reads up to len(p) bytes, waiting until at least one is available. At the end
 // of the stream it returns io.EOF.
 func (c *Conn) Read(p []byte) (n int, err error) {
-	ctx := c.nursery.Here()
+	ctx := c.here()
 	if ctx == nil {
 		return c.fromGoroutine("read", func(ctx context.Context) (int, error) { return c.read(ctx, p) })
 	}
@@ -115,8 +119,8 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		c.reads.setWaiter(w)
 		// The switch is made in this frame, not in a callee: idle connections wait
 		// here, and each frame costs stack.
-		var sw spindle.Switch
-		for sw, err = w.Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = w.Back() {
+		var sw coro.Switch
+		for sw, err = coro.Waker(w).Leave(ctx, "Conn.Read", &c.reads); sw != nil; sw, err = coro.Waker(w).Back() {
 			sw()
 		}
 		c.socket.PauseReading()
@@ -163,7 +167,7 @@ func (c *Conn) tryRead(p []byte) (int, error) {
 // may be a Write of them. A connection that waits in ReadBorrow needs no buffer of
 // its own. Only tasks may call it.
 func (c *Conn) ReadBorrow() ([]byte, error) {
-	ctx := c.nursery.Here()
+	ctx := c.here()
 	if ctx == nil {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
@@ -175,7 +179,7 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 
 // Write writes all of p, waiting while the socket's buffer is full.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	ctx := c.nursery.Here()
+	ctx := c.here()
 	if ctx == nil {
 		return c.fromGoroutine("write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
 	}

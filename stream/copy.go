@@ -13,7 +13,7 @@ import (
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	to, sameLoop := w.(*Conn)
 	sameLoop = sameLoop && to.loop() == c.loop()
-	ctx := c.nursery.Here()
+	ctx := c.here()
 	switch {
 	case ctx != nil && sameLoop:
 		return c.copyToConn(ctx, to)
@@ -32,7 +32,7 @@ func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	if from, ok := r.(*Conn); ok {
 		return from.WriteTo(c)
 	}
-	if c.nursery.Here() == nil {
+	if c.here() == nil {
 		return io.Copy(justWriter{c}, r)
 	}
 	st := loopStateOf(c.loop())

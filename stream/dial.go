@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
@@ -63,7 +64,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
 	}
 	nursery := spindle.RootNursery(base)
-	here := nursery.Here()
+	here := coro.Here(spindle.LoopOf(base))
 	if here != nil && spindle.Current(ctx) != nil {
 		return d.dialTimeout(ctx, nursery, network, address)
 	}

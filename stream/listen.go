@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
@@ -138,7 +139,7 @@ func (ln *Listener) Accept() (net.Conn, error) {
 
 // AcceptConn is Accept with a concrete result type.
 func (ln *Listener) AcceptConn() (*Conn, error) {
-	if ctx := ln.nursery.Here(); ctx != nil {
+	if ctx := coro.Here(ln.registry.L); ctx != nil {
 		return ln.accept(ctx)
 	}
 	c, err := runInTask(ln.registry.L, ln.nursery, "Listener.Accept", ln.accept)

@@ -27,7 +27,7 @@ type datagram struct {
 
 // read receives one datagram, for all exported read methods.
 func (c *PacketConn) read(p []byte) (r datagram, err error) {
-	if ctx := c.nursery.Here(); ctx != nil {
+	if ctx := c.here(); ctx != nil {
 		r, err = c.readTask(ctx, p)
 	} else {
 		r, err = runInTask(c.loop(), c.nursery, "PacketConn.Read",
@@ -163,7 +163,7 @@ func (c *PacketConn) sendTo(p []byte, to kernel.Addr) (int, error) {
 }
 
 func (c *PacketConn) send(p []byte, to kernel.Addr) (n int, err error) {
-	if ctx := c.nursery.Here(); ctx != nil {
+	if ctx := c.here(); ctx != nil {
 		n, err = c.sendTask(ctx, p, to)
 	} else {
 		n, err = runInTask(c.loop(), c.nursery, "PacketConn.Write",

@@ -98,7 +98,7 @@ func (o TLS) secure(c *Conn, with func(net.Conn, *tls.Config) *tls.Conn) *TLSCon
 // between two records, and io.ErrUnexpectedEOF if the connection ended within a
 // record.
 func (t *TLSConn) Read(p []byte) (int, error) {
-	ctx := t.conn.nursery.Here()
+	ctx := t.conn.here()
 	if ctx == nil {
 		return t.conn.fromGoroutine("read", func(ctx context.Context) (int, error) { return t.read(ctx, p) })
 	}
@@ -108,7 +108,7 @@ func (t *TLSConn) Read(p []byte) (int, error) {
 // ReadBorrow is Read into a buffer that all connections of the loop share; see
 // Conn.ReadBorrow.
 func (t *TLSConn) ReadBorrow() ([]byte, error) {
-	ctx := t.conn.nursery.Here()
+	ctx := t.conn.here()
 	if ctx == nil {
 		panic("stream: ReadBorrow called from a goroutine that is not a task of the connection's loop")
 	}
@@ -120,7 +120,7 @@ func (t *TLSConn) ReadBorrow() ([]byte, error) {
 
 // Write writes all of p, waiting while the socket's buffer is full.
 func (t *TLSConn) Write(p []byte) (int, error) {
-	ctx := t.conn.nursery.Here()
+	ctx := t.conn.here()
 	if ctx == nil {
 		return t.conn.fromGoroutine("write", func(ctx context.Context) (int, error) { return t.write(ctx, p) })
 	}
@@ -130,7 +130,7 @@ func (t *TLSConn) Write(p []byte) (int, error) {
 // CloseWrite sends a close notification, waiting while the socket's buffer is full.
 // The handshake must be complete. Reading continues; the socket is not shut down.
 func (t *TLSConn) CloseWrite() error {
-	ctx := t.conn.nursery.Here()
+	ctx := t.conn.here()
 	if ctx == nil {
 		_, err := t.conn.fromGoroutine("close", func(ctx context.Context) (int, error) { return 0, t.closeWrite(ctx) })
 		return err

@@ -63,7 +63,7 @@ func (t *TLSConn) HandshakeContext(ctx context.Context) error {
 	if t.done.Load() {
 		return nil
 	}
-	here := t.conn.nursery.Here()
+	here := t.conn.here()
 	switch {
 	case here == nil:
 		_, err := t.conn.fromGoroutine("handshake", func(here context.Context) (int, error) { return 0, t.handshakeUntil(ctx, here) })

@@ -12,7 +12,7 @@ import (
 // does this only for net's own types; for a Conn it writes one buffer after the
 // other.)
 func (c *Conn) Writev(bufs [][]byte) (n int64, err error) {
-	ctx := c.nursery.Here()
+	ctx := c.here()
 	if ctx == nil {
 		n, err := runInTask(c.loop(), c.nursery, "Conn.Writev",
 			func(ctx context.Context) (int64, error) { return c.writev(ctx, bufs) })

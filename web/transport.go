@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -118,7 +119,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, ErrNoTask
 	}
 	home := spindle.RootNursery(base)
-	if ctx := home.Here(); ctx != nil {
+	if ctx := coro.Here(spindle.LoopOf(base)); ctx != nil {
 		return c.until(ctx, req, home, inTask)
 	}
 	if spindle.LoopOf(base).Owns() {

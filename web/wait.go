@@ -2,6 +2,7 @@ package web
 
 import (
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 
 	"github.com/spindleloop/spindle/loop"
 )
@@ -51,7 +52,7 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 
 // awaitHere is await in a task.
 func (st *loopState) awaitHere(what string, begin func(done func(error))) error {
-	ctx := st.tasks().Here()
+	ctx := coro.Here(st.l)
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
 	}

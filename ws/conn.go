@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/wsframe"
 )
 
@@ -107,12 +108,12 @@ type taskConn interface {
 }
 
 func calledInScope(ctx context.Context, nc net.Conn) bool {
-	scope, ok := ctx.(*spindle.Scope)
+	_, ok := ctx.(*spindle.Scope)
 	if !ok {
 		return false
 	}
 	_, ok = nc.(taskConn)
-	return ok && spindle.RootNursery(scope).Here() == ctx
+	return ok && coro.Here(spindle.LoopOf(ctx)) == ctx
 }
 
 // contextError returns the cause of ctx if err is due to followContext, and err
