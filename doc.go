@@ -30,6 +30,12 @@
 // cancellation and no other. MoveOnAfter, FailAfter, Grace and Shield are scopes
 // for common needs. To the standard library a scope is a context like its own.
 //
+// # Options
+//
+// A function that takes options is named after the one that does not, with the suffix
+// With, and takes them before the function to run: RunWith, Nursery.GoWith, SpawnWith.
+// The zero options are those of the shorter name.
+//
 // # Which goroutine
 //
 // Waiting functions are for tasks; nurseries, scopes and futures may also be used

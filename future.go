@@ -1,6 +1,7 @@
 package spindle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -35,9 +36,9 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 	return &Future[T]{s: scope.s}
 }
 
-// Spawn starts fn as a task of the nursery and returns its result to come. The
-// failure of such a task is its future's, not the nursery's: the code that awaits it
-// decides. A panic is both.
+// Spawn starts fn as a task of the nursery and returns a future for its result. If the
+// task fails, the error is that of the future, and the nursery goes on: the code that
+// awaits the future decides. A panic fails both.
 //
 // A failure that no code reads, by Await, Result or Err, is logged to Options.ErrorLog
 // with the name of the task and the place of the call of Spawn: when the future is
@@ -45,12 +46,29 @@ func NewFuture[T any](ctx context.Context) *Future[T] {
 //
 //go:noinline
 func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
-	spawned := goid.CallerPC() // needs Spawn not to be inlined
+	return spawn(n, TaskOptions{}, fn, goid.CallerPC())
+}
+
+// SpawnWith is Spawn with options.
+//
+//go:noinline
+func SpawnWith[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)) *Future[T] {
+	o.check("SpawnWith")
+	return spawn(n, o, fn, goid.CallerPC())
+}
+
+// spawn starts the task of a future. Spawned is the place of the call: those who ask for
+// it by goid.CallerPC must not be inlined.
+func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error), spawned uintptr) *Future[T] {
+	if fn == nil {
+		panic("spindle: Spawn with a nil function")
+	}
 	n.s.only("Spawn")
 	f := &Future[T]{s: n.s}
-	f.scope = n.scope.open(n.scope)
-	f.task = n.start(TaskOptions{}, func(context.Context) error {
-		defer f.scope.close()
+	o.own, o.code = n.scope.open(cmp.Or[context.Context](o.Values, n.scope)), codeOf(fn)
+	f.scope = o.own
+	f.task = n.start(o, func(context.Context) error {
+		f.task = f.s.running() // which an eager task needs before start returns
 		returned := false
 		defer func() {
 			if !returned {
@@ -63,8 +81,7 @@ func Spawn[T any](n *Nursery, fn func(context.Context) (T, error)) *Future[T] {
 			f.failed(err, spawned)
 		}
 		return nil
-	}, codeOf(fn))
-	f.task.enter(f.scope)
+	})
 	return f
 }
 

@@ -210,6 +210,7 @@ func TestMisuseIsNamed(t *testing.T) {
 		}
 		want("has ended", func() { ended.Go(forever) })
 		want("nil function", func() { spindle.RootNursery(ctx).Go(nil) })
+		want("nil function", func() { spindle.Spawn[int](spindle.RootNursery(ctx), nil) })
 		return spindle.Yield(ctx) // unharmed
 	})
 }

@@ -16,10 +16,10 @@ func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error))
 	results := make([]T, len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.start(TaskOptions{}, func(ctx context.Context) (err error) {
+			n.start(TaskOptions{code: codeOf(fn)}, func(ctx context.Context) (err error) {
 				results[i], err = fn(ctx)
 				return err
-			}, codeOf(fn))
+			})
 		}
 		return nil
 	})
@@ -42,10 +42,10 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 	results := make([]Settled[T], len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.start(TaskOptions{}, func(ctx context.Context) error {
+			n.start(TaskOptions{code: codeOf(fn)}, func(ctx context.Context) error {
 				results[i].Value, results[i].Err = fn(ctx)
 				return nil
-			}, codeOf(fn))
+			})
 		}
 		return nil
 	})
@@ -186,8 +186,7 @@ func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, 
 	n.s.only("Start")
 	f := NewFuture[T](ctx)
 	own := n.scope.open(n.scope)
-	t := n.start(TaskOptions{}, func(context.Context) error {
-		defer own.close()
+	n.start(TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
 		defer f.Reject(errTaskPanicked) // unless it is done
 		err := fn(own, func(v T) {
 			if !f.Resolve(v) {
@@ -195,15 +194,14 @@ func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, 
 			}
 		})
 		if f.Done() {
-			return own.absorb(err)
+			return err
 		}
 		if err == nil {
 			err = ErrNotStarted
 		}
 		f.Reject(err)
 		return nil
-	}, codeOf(fn))
-	t.enter(own)
+	})
 	v, err := f.Await(ctx)
 	if f.Done() {
 		return v, err

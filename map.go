@@ -35,7 +35,7 @@ func forEach(ctx context.Context, op string, limit, n int, code uintptr, call fu
 	next := 0
 	return WithNursery(ctx, func(ctx context.Context, nursery *Nursery) error {
 		for range min(limit, n) {
-			nursery.start(TaskOptions{}, func(ctx context.Context) error {
+			nursery.start(TaskOptions{code: code}, func(ctx context.Context) error {
 				for next < n {
 					i := next
 					next++
@@ -47,7 +47,7 @@ func forEach(ctx context.Context, op string, limit, n int, code uintptr, call fu
 					}
 				}
 				return nil
-			}, code)
+			})
 		}
 		return nil
 	})

@@ -202,6 +202,16 @@ type TaskOptions struct {
 	// the nursery's scope. If Values has a method TaskName() string and Name is
 	// empty, that names the task: it is called only when the name is needed.
 	Values context.Context
+
+	own  *Scope  // the task's own scope, where the caller of start has opened it
+	code uintptr // of the function that the user knows the task by; 0 for fn's own
+}
+
+// check panics if the options are not valid.
+func (o *TaskOptions) check(op string) {
+	if o.Priority > loop.Low {
+		panic("spindle: " + op + " with an unknown priority")
+	}
 }
 
 // GoWith is Go with options.
@@ -209,15 +219,12 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 	if fn == nil {
 		panic("spindle: Nursery.Go with a nil function")
 	}
-	if o.Priority > loop.Low {
-		panic("spindle: Nursery.Go with an unknown priority")
-	}
-	n.start(o, fn, 0)
+	o.check("Nursery.GoWith")
+	n.start(o, fn)
 }
 
-// start starts fn as a task. Code is that of the function that the user knows it
-// by, 0 for fn's own.
-func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uintptr) *Task {
+// start starts fn as a task.
+func (n *Nursery) start(o TaskOptions, fn func(context.Context) error) *Task {
 	n.s.only("Nursery.Go")
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")
@@ -228,11 +235,13 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error, code uint
 	n.s.started++
 	n.running++
 	t := n.s.task()
-	t.fn, t.code, t.name = fn, code, o.Name
+	t.fn, t.code, t.name = fn, o.code, o.Name
 	t.nursery, t.id = n, n.s.started
-	t.scope = n.scope
-	if o.Values != nil {
+	t.own, t.scope = o.own, n.scope
+	if o.own == nil && o.Values != nil {
 		t.own = n.scope.open(o.Values)
+	}
+	if t.own != nil {
 		t.scope = t.own
 	}
 	t.scope.tasks.push(&t.inScope, t)

@@ -221,11 +221,11 @@ func (r *run) start(fn func(context.Context) error) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
 		r.root.scope.cancelWith(ctx)
 	}
-	r.root.start(TaskOptions{Name: "main"}, func(ctx context.Context) error {
+	r.root.start(TaskOptions{Name: "main", code: codeOf(fn)}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err
-	}, codeOf(fn))
+	})
 }
 
 // follow cancels the run with ctx, until unfollow is called. A run that has ended
