@@ -73,6 +73,7 @@ func (s *sched) expel() (late []string) {
 	for _, t := range left {
 		late = append(late, t.Name())
 		t.mustExit = true
+		t.nursery.liftLimit()
 		t.cancelWait(t.scope.run.root.scope.canceled)
 	}
 	for exits := -1; exits != 0; {

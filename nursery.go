@@ -23,6 +23,7 @@ type Nursery struct {
 	errs    []error // in the order they came
 	fault   *PanicError
 	alone   func(error) // told of tasks that fail; nil if they fail the nursery
+	limit   *limit      // nil for none
 	closed  bool
 }
 
@@ -248,6 +249,13 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error) *Task {
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
+	if n.limit != nil {
+		if n.holds() {
+			n.limit.held = append(n.limit.held, heldTask{t, o.Priority})
+			return t
+		}
+		n.limit.running++
+	}
 	n.s.start(t, o.Priority, o.Eager)
 	return t
 }
@@ -270,6 +278,10 @@ func (t *Task) finish(err error) {
 		t.own.close()
 	}
 	n := t.nursery
+	if n.limit != nil {
+		n.limit.running--
+		n.beginHeld()
+	}
 	switch {
 	case err == nil:
 	case n.alone != nil && !n.cancelled(err):

@@ -310,6 +310,7 @@ func (r *run) doom() {
 			r.stragglers = append(r.stragglers, t.Name())
 		}
 		t.mustExit = true
+		t.nursery.liftLimit()
 		t.cancelWait(r.root.scope.canceled)
 	}
 }
