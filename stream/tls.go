@@ -52,16 +52,16 @@ type TLS struct {
 // some hundred microseconds.
 type TLSConn struct {
 	conn *Conn
-	tls  *tls.Conn
 	done atomic.Bool // the handshake has succeeded
 
-	// Loop goroutine only.
-	handshake  *handshake // nil after it has succeeded
-	pending    []byte     // encrypted records that the socket has not accepted yet
-	replyBytes int        // part of pending that answers records of the peer
-	flushing   bool       // a separate task sends pending
-	broken     error      // why writing has failed for good
-	linger     loop.Timer // ends Close's wait for pending
+	// Loop goroutine only. The directions of conn are locks: a reader holds reads, a
+	// writer holds writes, a handshake holds both.
+	session   tlsio.Session
+	handshake *handshake // nil after it has succeeded
+	pending   []byte     // records that the socket has not accepted yet
+	flushing  bool       // a separate task sends pending
+	broken    error      // why writing has failed for good
+	linger    loop.Timer // ends Close's wait for pending
 }
 
 var _ net.Conn = (*TLSConn)(nil)
@@ -84,12 +84,12 @@ func (o TLS) Client(c *Conn) *TLSConn {
 	return t
 }
 
-func (o TLS) secure(c *Conn, with func(net.Conn, *tls.Config) *tls.Conn) *TLSConn {
+func (o TLS) secure(c *Conn, side func(net.Conn, *tls.Config) *tls.Conn) *TLSConn {
 	t := &TLSConn{conn: c, handshake: &handshake{timeout: o.HandshakeTimeout}}
 	if o.HandshakeTimeout == 0 {
 		t.handshake.timeout = tlsio.DefaultHandshakeTimeout
 	}
-	t.tls = with((*wire)(t), o.Config)
+	t.session.Init(side, o.Config, (*tlsSocket)(t))
 	return t
 }
 
@@ -162,7 +162,7 @@ func (t *TLSConn) ConnectionState() tls.ConnectionState {
 	if !t.done.Load() {
 		return tls.ConnectionState{}
 	}
-	return t.tls.ConnectionState()
+	return t.session.ConnectionState()
 }
 
 // NetConn returns the underlying connection.
@@ -202,7 +202,7 @@ func (t *TLSConn) closeOnLoop() {
 		c.closeOnLoop()
 		return
 	}
-	t.tls.CloseWrite()
+	t.session.CloseWrite()
 	t.flushSoon()
 	if !t.flushing {
 		c.closeOnLoop()

@@ -11,46 +11,39 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// handshake is the state of a TLSConn until its handshake is complete. crypto/tls
-// cannot resume an interrupted handshake, so the wire's Read waits during it.
+// handshake is the state of a TLSConn until its handshake is complete.
 type handshake struct {
-	timeout   time.Duration   // no limit if negative
-	refuse    error           // why the handshake must not start
-	needRoots bool            // the system's certificate pool is used
-	buffered  []byte          // bytes of the handshake that StartTLS's reader had read
-	ctx       context.Context // of the task that performs the handshake
-	waitErr   error           // why a wait in the wire failed
-	err       error           // result for later calls
+	timeout   time.Duration // no limit if negative
+	refuse    error         // why the handshake must not start
+	needRoots bool          // the system's certificate pool is used
+	err       error         // result for later calls
 }
 
-// read is the wire's Read during the handshake.
-func (h *handshake) read(t *TLSConn, p []byte) (n int, err error) {
-	if len(h.buffered) > 0 {
-		n = copy(p, h.buffered)
-		h.buffered = h.buffered[n:]
-		return n, nil
-	}
+// waitInput waits for input of the handshake and feeds it to the session.
+func (t *TLSConn) waitInput(ctx context.Context) error {
 	c := t.conn
-	// The peer answers only after it has received the pending records.
-	if len(t.pending) > 0 {
-		err = t.flush(h.ctx)
+	err := t.broken
+	if err == nil && len(t.pending) > 0 {
+		err = t.flush(ctx) // the peer answers only after it has received all records
 	}
+	n, buf := 0, c.registry().Buf[:tlsio.MaxRecord]
 	if err == nil {
-		n, err = c.tryRead(p)
+		n, err = c.tryRead(buf)
 	}
 	for err == syscall.EAGAIN {
-		if err = c.reads.waitReadable(h.ctx, &c.socket, "TLSConn.Handshake"); err == nil {
-			n, err = c.tryRead(p)
+		if err = c.reads.waitReadable(ctx, &c.socket, "TLSConn.Handshake"); err == nil {
+			n, err = c.tryRead(buf)
 		}
 	}
-	if err != nil && err != io.EOF {
-		err = c.netError("handshake", err)
-		h.waitErr = err
+	if err != nil {
+		return c.netError("handshake", err)
 	}
-	return n, err
+	t.session.Feed(buf[:n])
+	return nil
 }
 
 // Handshake performs the handshake if it has not been done. Read and Write do so,
@@ -117,7 +110,7 @@ func (t *TLSConn) doHandshake(ctx context.Context) error {
 	}
 	h.err = t.netError("handshake", net.ErrClosed) // in case of a panic
 	err := h.runWithTimeout(ctx, t)
-	if t.tls.ConnectionState().HandshakeComplete {
+	if t.session.State() == tlsio.Open {
 		t.handshake = nil
 		t.done.Store(true)
 		return nil
@@ -154,14 +147,16 @@ func (h *handshake) run(ctx context.Context, t *TLSConn) error {
 			return err
 		}
 	}
-	h.ctx = ctx
-	defer func() { h.ctx = nil }()
-	err := t.tls.HandshakeContext(ctx)
+	var waitErr error
+	err := t.session.Handshake(ctx, func() error {
+		waitErr = t.waitInput(ctx)
+		return waitErr
+	})
 	switch {
 	case err == nil:
 		return nil
-	case h.waitErr != nil: // crypto/tls hides the cause
-		return h.waitErr
+	case waitErr != nil && waitErr != io.EOF:
+		return waitErr
 	case ctx.Err() != nil: // a callback of the Config was cancelled
 		return spindle.Checkpoint(ctx)
 	}
@@ -201,10 +196,11 @@ func StartTLS(ctx context.Context, t *TLSConn, ahead interface {
 		panic("stream: StartTLS of a connection that has shaken hands")
 	}
 	if ahead != nil && ahead.Buffered() > 0 {
-		t.handshake.buffered = make([]byte, ahead.Buffered())
-		if _, err := io.ReadFull(ahead, t.handshake.buffered); err != nil {
+		p := make([]byte, ahead.Buffered())
+		if _, err := io.ReadFull(ahead, p); err != nil {
 			return err
 		}
+		t.session.Feed(p)
 	}
 	return t.HandshakeContext(ctx)
 }

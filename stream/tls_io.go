@@ -5,10 +5,39 @@ import (
 	"errors"
 	"net"
 	"os"
+	"syscall"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/tlsio"
 )
+
+// tlsSocket is the tlsio.Socket of a TLSConn.
+type tlsSocket TLSConn
+
+// Receive reads records from the socket.
+func (s *tlsSocket) Receive(p []byte) (int, error) {
+	n, err := s.conn.socket.Read(p)
+	if err == syscall.EAGAIN {
+		return 0, tlsio.ErrNoInput
+	}
+	return n, s.conn.netError("read", err)
+}
+
+// Send sends records. Those that the socket does not accept are pending.
+func (s *tlsSocket) Send(p []byte) {
+	t := (*TLSConn)(s)
+	if len(t.pending) == 0 && t.broken == nil {
+		n, err := t.conn.socket.Write(p)
+		t.setBroken(err)
+		p = p[n:]
+	}
+	if t.broken == nil {
+		t.pending = append(t.pending, p...)
+	}
+}
+
+func (s *tlsSocket) LocalAddr() net.Addr  { return s.conn.LocalAddr() }
+func (s *tlsSocket) RemoteAddr() net.Addr { return s.conn.RemoteAddr() }
 
 // setBroken records a write error, after which nothing can be sent any more.
 func (t *TLSConn) setBroken(err error) {
@@ -55,18 +84,12 @@ func (t *TLSConn) tryRead(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	case c.reads.expired():
 		return 0, os.ErrDeadlineExceeded
-	case t.replyBytes > tlsio.MaxUnreadReplies:
-		return 0, tlsio.ErrNotReading
 	}
-	before := len(t.pending)
-	n, err := t.tls.Read(p)
-	if len(t.pending) > before { // an alert, or a reply
-		t.replyBytes += len(t.pending) - before
-		t.flushSoon()
+	if len(t.pending) == 0 {
+		t.session.Drained()
 	}
-	if n > 0 && err == tlsio.ErrNoInput { // from the record after those bytes
-		err = nil
-	}
+	n, err := t.session.Decrypt(p)
+	t.flushSoon() // an alert, or a reply
 	return n, err
 }
 
@@ -109,7 +132,9 @@ func (t *TLSConn) writeAll(ctx context.Context, p []byte) (n int, err error) {
 		}
 		if len(t.pending) == 0 {
 			m := 0
-			m, err = t.tls.Write(p[n:min(len(p), n+tlsio.MaxPlaintext)])
+			if m, err = t.session.Encrypt(p[n:]); t.broken != nil {
+				return n, t.broken
+			}
 			n += m
 		}
 		if err == nil && len(t.pending) > 0 {
@@ -156,7 +181,7 @@ func (t *TLSConn) flush(ctx context.Context) (err error) {
 		}
 	}
 	if len(t.pending) == 0 {
-		t.pending, t.replyBytes = nil, 0
+		t.pending = nil
 	}
 	if e := c.socket.UnwatchWritable(); err == nil {
 		err = e
@@ -193,7 +218,9 @@ func (t *TLSConn) closeWrite(ctx context.Context) error {
 	}
 	err := t.writeError()
 	if err == nil {
-		err = t.tls.CloseWrite()
+		if _, err = t.session.CloseWrite(); err == nil {
+			err = t.broken
+		}
 	}
 	if err == nil {
 		err = t.flush(ctx)

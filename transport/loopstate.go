@@ -17,7 +17,7 @@ type loopState struct {
 	flushFunc   func()      // the method value flush, allocated once
 	flushHandle loop.Handle // the flush at the end of this turn
 	servers     []closer    // open ones, oldest first
-	tlsRecords  []byte      // output of the current call of crypto/tls
+	tlsRecords  []byte      // made by the current call of a TLS session
 	joinBuf     []byte      // joins small buffers into one record
 	closing     bool        // the loop runs no more turns
 }

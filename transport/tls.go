@@ -11,18 +11,12 @@ import (
 )
 
 // tlsLayer is TLS between a Conn and its socket. Its methods behave like those of the
-// socket: they never wait, and do only what is possible now. crypto/tls is called on
-// the loop, except in the handshake.
+// socket: they never wait, and do only what is possible now. The session runs on the
+// loop, except in the handshake.
 type tlsLayer struct {
-	c               *Conn
-	tls             *tls.Conn
-	handshake       *handshake // nil once it has succeeded
-	pending         []byte     // received, and not passed to crypto/tls yet
-	readErr         error      // error of the socket, as returned to crypto/tls
-	unreadReplies   int        // queued bytes that the peer caused
-	buffered        bool       // crypto/tls may hold data to be read
-	eof             bool       // the socket returned EOF
-	closeNotifySent bool
+	tlsio.Session
+	c         *Conn
+	handshake *handshake // nil once it has succeeded
 }
 
 // TLS returns the negotiated state, or nil if the connection is not secured or the
@@ -32,100 +26,66 @@ func (c *Conn) TLS() *tls.ConnectionState {
 	if c.tls == nil || c.tls.handshake != nil {
 		return nil
 	}
-	state := c.tls.tls.ConnectionState()
+	state := c.tls.ConnectionState()
 	return &state
 }
 
-// tlsWire is the tlsLayer as the net.Conn below crypto/tls. Nothing may wait there,
-// because crypto/tls holds mutexes: Write only collects the records, and Read fails with
-// tlsio.ErrNoInput.
-type tlsWire tlsLayer
+// tlsSocket is the tlsio.Socket of a tlsLayer.
+type tlsSocket tlsLayer
 
-// Read returns what was received.
-func (w *tlsWire) Read(p []byte) (n int, err error) {
-	switch {
-	case w.handshake != nil:
-		return w.handshake.read(p)
-	case len(w.pending) > 0:
-		n = copy(p, w.pending)
-		if w.pending = w.pending[n:]; len(w.pending) == 0 {
-			w.pending = nil
-		}
-		return n, nil
-	}
-	c := w.c
-	n, err = c.socket.Read(p)
-	c.in += uint64(n)
-	switch {
-	case err == nil:
-	case err == errAgain:
+// Receive reads records from the socket.
+func (s *tlsSocket) Receive(p []byte) (int, error) {
+	n, err := s.c.socket.Read(p)
+	s.c.in += uint64(n)
+	switch err {
+	case nil, io.EOF:
+	case errAgain:
 		err = tlsio.ErrNoInput
-	case err == io.EOF:
-		w.eof = true
 	default:
-		err = c.opError("read", err)
-		w.readErr = err
+		err = s.c.opError("read", err)
 	}
 	return n, err
 }
 
-// Write collects records. The caller of crypto/tls sends them.
-func (w *tlsWire) Write(p []byte) (int, error) {
-	if w.handshake != nil {
-		return w.handshake.write(p)
+// Send collects records. The caller of the session sends them together.
+func (s *tlsSocket) Send(p []byte) {
+	records := &s.c.st.tlsRecords
+	if s.handshake != nil { // on a worker
+		records = &s.handshake.records
 	}
-	st := w.c.st
-	st.tlsRecords = append(st.tlsRecords, p...)
-	return len(p), nil
+	*records = append(*records, p...)
 }
 
-// Close does nothing: the Conn closes its socket itself.
-func (w *tlsWire) Close() error { return nil }
-
-// crypto/tls sets deadlines for a Write that blocks, which this one does not.
-func (w *tlsWire) SetDeadline(time.Time) error      { return nil }
-func (w *tlsWire) SetReadDeadline(time.Time) error  { return nil }
-func (w *tlsWire) SetWriteDeadline(time.Time) error { return nil }
-
-func (w *tlsWire) LocalAddr() net.Addr {
-	if w.handshake != nil {
-		return w.handshake.local
+func (s *tlsSocket) LocalAddr() net.Addr {
+	if s.handshake != nil {
+		return s.handshake.local
 	}
-	local, _ := w.c.addrsOrUnknown()
+	local, _ := s.c.addrsOrUnknown()
 	return local
 }
 
-func (w *tlsWire) RemoteAddr() net.Addr {
-	if w.handshake != nil {
-		return w.handshake.remote
+func (s *tlsSocket) RemoteAddr() net.Addr {
+	if s.handshake != nil {
+		return s.handshake.remote
 	}
-	_, remote := w.c.addrsOrUnknown()
+	_, remote := s.c.addrsOrUnknown()
 	return remote
 }
 
-// read is like the socket's Read for decrypted data.
-func (t *tlsLayer) read(p []byte) (n int, err error) {
-	n, err = t.tls.Read(p)
-	if err := t.sendReplies(); err != nil {
-		return n, err
+// read is like the socket's Read for decrypted data. It also sends what the input
+// caused: alerts, and replies to key updates.
+func (t *tlsLayer) read(p []byte) (int, error) {
+	if t.c.unsentRaw() == 0 {
+		t.Drained()
 	}
-	t.buffered = true
+	n, err := t.Decrypt(p)
+	if e := t.flush(); e != nil {
+		return n, e
+	}
 	switch {
-	case err == nil:
-		return n, nil
 	case err == tlsio.ErrNoInput:
-		if t.buffered = false; n > 0 { // crypto/tls tried to read the next record too
-			return n, nil
-		}
 		return 0, errAgain
-	case n > 0: // crypto/tls returns the error again
-		return n, nil
-	}
-	t.buffered = false
-	switch {
-	case t.readErr != nil:
-		return 0, t.readErr
-	case err == io.EOF && t.eof:
+	case err == io.EOF && t.Input() == tlsio.Truncated:
 		// crypto/tls accepts EOF without close_notify, because many peers end that
 		// way. An attacker can end a connection that way too, so the protocol must
 		// be able to distinguish it.
@@ -133,27 +93,11 @@ func (t *tlsLayer) read(p []byte) (n int, err error) {
 	case err == io.EOF:
 		t.c.socket.CloseRead()
 	}
-	return 0, err
-}
-
-// sendReplies sends what crypto/tls wrote in response to input: alerts, key updates.
-func (t *tlsLayer) sendReplies() error {
-	n := len(t.c.st.tlsRecords)
-	if n == 0 {
-		return nil
-	}
-	if t.c.unsentRaw() == 0 {
-		t.unreadReplies = 0
-	}
-	if t.unreadReplies += n; t.unreadReplies > tlsio.MaxUnreadReplies {
-		t.c.st.tlsRecords = t.c.st.tlsRecords[:0]
-		return tlsio.ErrNotReading
-	}
-	return t.flush()
+	return n, err
 }
 
 // readable reports whether there may be something to read.
-func (t *tlsLayer) readable() bool { return t.buffered || t.c.socket.Readable() }
+func (t *tlsLayer) readable() bool { return t.Buffered() || t.c.socket.Readable() }
 
 // write encrypts and sends as much of p as the socket takes, like the socket's Write.
 // Records that the socket does not take are queued ahead of everything else.
@@ -163,7 +107,7 @@ func (t *tlsLayer) write(p []byte) (n int, err error) {
 	}
 	for len(p) > 0 && t.c.unsentRaw() == 0 && err == nil {
 		var m int
-		m, err = t.tls.Write(p[:min(len(p), tlsio.MaxPlaintext)])
+		m, err = t.Encrypt(p)
 		n += m
 		p = p[m:]
 		if e := t.flush(); err == nil {
@@ -173,9 +117,6 @@ func (t *tlsLayer) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// maxRecord is the most plaintext that fits into one record.
-const maxRecord = 16 << 10
-
 // writev is like write for several buffers. It joins small ones, because each write
 // makes a record.
 func (t *tlsLayer) writev(bufs [][]byte) (n int, err error) {
@@ -183,7 +124,7 @@ func (t *tlsLayer) writev(bufs [][]byte) (n int, err error) {
 	for len(bufs) > 0 && t.c.unsentRaw() == 0 && err == nil {
 		p := bufs[0]
 		some := 1
-		if len(p) < maxRecord {
+		if len(p) < tlsio.MaxRecord {
 			st.joinBuf = st.joinBuf[:0]
 			for some = 0; some < len(bufs) && len(st.joinBuf)+len(bufs[some]) <= tlsio.MaxPlaintext; some++ {
 				st.joinBuf = append(st.joinBuf, bufs[some]...)
@@ -201,7 +142,7 @@ func (t *tlsLayer) writev(bufs [][]byte) (n int, err error) {
 	return n, err
 }
 
-// flush sends or queues the records that crypto/tls has just made.
+// flush sends or queues the records that the session has just made.
 func (t *tlsLayer) flush() error {
 	st := t.c.st
 	p := st.tlsRecords
@@ -212,13 +153,13 @@ func (t *tlsLayer) flush() error {
 // sendCloseNotify sends the close_notify alert once. It reports whether the alert is
 // queued.
 func (c *Conn) sendCloseNotify() (queued bool, err error) {
-	t := c.tls
-	if t == nil || t.handshake != nil || t.closeNotifySent {
+	if c.tls == nil || c.tls.handshake != nil {
 		return false, nil
 	}
-	t.closeNotifySent = true
-	t.tls.CloseWrite()
-	err = t.flush()
+	if made, _ := c.tls.CloseWrite(); !made {
+		return false, nil
+	}
+	err = c.tls.flush()
 	return c.unsent != nil, err
 }
 

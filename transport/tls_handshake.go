@@ -4,13 +4,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"iter"
 	"net"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
@@ -18,11 +16,9 @@ import (
 
 // handshake is the state of a tlsLayer during its handshake.
 //
-// In crypto/tls a handshake is one call, which cannot be resumed once it has failed
-// because input is missing. So it runs in a coroutine that yields where it has to read.
-// Workers resume it, because the computations take up to some milliseconds. A step lasts
-// from one piece of input to the next. Between steps it occupies no worker, so slow
-// peers do not delay others.
+// Workers run the steps of the session, because the computations take up to some
+// milliseconds. A step lasts from one piece of input to the next. Between steps the
+// handshake occupies no worker, so slow peers do not delay others.
 type handshake struct {
 	layer         *tlsLayer
 	done          func(error) // called with the result, unless the connection was ended on this side
@@ -33,16 +29,12 @@ type handshake struct {
 	job      loop.Job
 	stepping bool // a step is queued or running
 
-	// Owned by the worker during a step, and by the loop between steps.
-	in, out  []byte
-	resume   func() (struct{}, bool) // resumes the coroutine; nil before the first step
-	yield    func(struct{}) bool
-	aborted  bool // no more input will arrive
-	finished bool
-	err      error // result of the handshake, once it is finished
+	// Owned by the worker during a step, and by the loop between steps, as is the
+	// session.
+	records []byte // made by the last step
 
 	mu        sync.Mutex
-	running   bool // a worker has the coroutine, or will have it; guarded by mu
+	running   bool // a worker has the session, or will have it; guarded by mu
 	abandoned bool // the connection is lost; guarded by mu
 }
 
@@ -54,21 +46,23 @@ const (
 	asClient
 )
 
-func (r role) newConn(w *tlsWire, config *tls.Config) *tls.Conn {
+func (r role) side() func(net.Conn, *tls.Config) *tls.Conn {
 	if r == asClient {
-		return tls.Client(w, config)
+		return tls.Client
 	}
-	return tls.Server(w, config)
+	return tls.Server
 }
 
 // startHandshake secures the connection and calls done with the result. If the
 // handshake fails, the connection is lost.
 func (c *Conn) startHandshake(r role, config *tls.Config, timeout time.Duration, ahead []byte, done func(error)) {
-	s := &tlsLayer{c: c}
-	h := &handshake{layer: s, done: done, in: append([]byte(nil), ahead...)}
+	t := &tlsLayer{c: c}
+	h := &handshake{layer: t, done: done}
 	h.local, h.remote = c.addrsOrUnknown()
-	s.tls, s.handshake = r.newConn((*tlsWire)(s), config), h
-	c.tls = s
+	t.Init(r.side(), config, (*tlsSocket)(t))
+	t.Feed(ahead)
+	t.handshake = h
+	c.tls = t
 	c.state |= handshaking
 	if timeout == 0 {
 		timeout = tlsio.DefaultHandshakeTimeout
@@ -112,7 +106,7 @@ func (h *handshake) advance() {
 	if h.stepping || !c.socket.Readable() {
 		return
 	}
-	buf := c.st.sockets.Buf[:maxRecord]
+	buf := c.st.sockets.Buf[:tlsio.MaxRecord]
 	n, err := c.socket.Read(buf)
 	switch {
 	case err == errAgain:
@@ -126,7 +120,7 @@ func (h *handshake) advance() {
 	}
 	c.in += uint64(n)
 	c.noteReceived()
-	h.in = append(h.in, buf[:n]...)
+	h.layer.Feed(buf[:n])
 	h.step()
 }
 
@@ -152,73 +146,23 @@ func (h *handshake) step() {
 }
 
 // runStep runs on a worker.
-func (h *handshake) runStep() (struct{}, error) {
+func (h *handshake) runStep() (ended bool, err error) {
 	defer h.endStep()
-	if h.resume == nil {
-		h.resume, _ = iter.Pull(h.coroutine)
-	}
-	h.resume()
-	return struct{}{}, nil
+	return h.layer.Step(), nil
 }
 
-// coroutine is the body of the coroutine.
-func (h *handshake) coroutine(yield func(struct{}) bool) {
-	h.yield = yield
-	defer func() { // deferred because callbacks of the tls.Config may panic
-		h.finished = true
-		goid.ThreadLock{}.Restore() // the runtime requires a coroutine to end with the thread lock it began with
-	}()
-	h.err = errors.New("tls: the handshake panicked")
-	h.err = h.layer.tls.Handshake()
-}
-
-// errLockedThread ends a handshake that would switch on a locked thread, which would
-// crash the process.
-var errLockedThread = errors.New("transport: a function of the tls.Config left its thread locked (runtime.LockOSThread)")
-
-// read is the Read below crypto/tls during the handshake.
-func (h *handshake) read(p []byte) (int, error) {
-	for len(h.in) == 0 {
-		if h.aborted {
-			return 0, net.ErrClosed
-		}
-		if *goid.LockWord(goid.Current()) != 0 {
-			return 0, errLockedThread
-		}
-		h.yield(struct{}{})
-	}
-	n := copy(p, h.in)
-	h.in = h.in[n:]
-	return n, nil
-}
-
-// write is the Write below crypto/tls during the handshake.
-func (h *handshake) write(p []byte) (int, error) {
-	h.out = append(h.out, p...)
-	return len(p), nil
-}
-
-// endStep ends a step. If the handshake was abandoned, it also ends the coroutine: one
-// that stays suspended is never collected.
+// endStep ends a step, and the handshake if it was abandoned meanwhile.
 func (h *handshake) endStep() {
 	h.mu.Lock()
 	h.running = false
-	left := h.abandoned
+	abandoned := h.abandoned
 	h.mu.Unlock()
-	if left {
-		h.stop()
+	if abandoned {
+		h.layer.Abort()
 	}
 }
 
-// stop ends the coroutine.
-func (h *handshake) stop() {
-	if h.resume != nil && !h.finished {
-		h.aborted = true
-		h.resume()
-	}
-}
-
-// abandon is called when the connection is lost. A worker ends the coroutine: the loop
+// abandon is called when the connection is lost. A worker aborts the session: the loop
 // may be on a locked thread, where a coroutine that started on another thread must not
 // be resumed.
 func (h *handshake) abandon() {
@@ -227,13 +171,13 @@ func (h *handshake) abandon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.abandoned = true
-	if (!h.running || cancelled) && h.resume != nil && !h.finished {
-		h.layer.c.st.sockets.K.Start(h.stop)
+	if (!h.running || cancelled) && h.layer.State() == tlsio.Handshaking {
+		h.layer.c.st.sockets.K.Start(h.layer.Abort)
 	}
 }
 
 // stepDone runs on the loop after a step.
-func (h *handshake) stepDone(_ struct{}, panicked error) {
+func (h *handshake) stepDone(ended bool, panicked error) {
 	c := h.layer.c
 	if h.stepping = false; c.is(lost) {
 		return
@@ -242,28 +186,28 @@ func (h *handshake) stepDone(_ struct{}, panicked error) {
 		h.fail(errPanicked)
 		panic(panicked) // for the loop's OnPanic
 	}
-	out := h.out
-	h.out = nil
-	if err := c.sendRaw(out); err != nil {
+	records := h.records
+	h.records = nil
+	if err := c.sendRaw(records); err != nil {
 		h.fail(err)
 		return
 	}
-	switch {
-	case !h.finished:
+	switch err := h.layer.Result(); {
+	case !ended:
 		h.waitInput()
-	case h.err != nil:
-		h.refusePlain()
-		h.fail(h.err)
+	case err != nil:
+		h.refusePlain(err)
+		h.fail(err)
 	default:
 		h.succeed()
 	}
 }
 
 // refusePlain answers a peer that does not speak TLS.
-func (h *handshake) refusePlain() {
+func (h *handshake) refusePlain(err error) {
 	c := h.layer.c
 	var plain tls.RecordHeaderError
-	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(h.err, &plain) {
+	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(err, &plain) {
 		return
 	}
 	_ = c.sendRaw(c.server.o.RefusePlain(plain.RecordHeader[:])) // the connection is lost anyway
@@ -271,9 +215,9 @@ func (h *handshake) refusePlain() {
 
 // succeed ends the handshake and starts the exchange of data.
 func (h *handshake) succeed() {
-	c, s := h.layer.c, h.layer
+	c := h.layer.c
 	h.timer.Cancel()
-	s.pending, s.handshake, s.buffered = h.in, nil, true
+	h.layer.handshake = nil
 	c.state &^= handshaking
 	if c.unsent != nil {
 		c.drain()

@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"internal/deflate":           {},
 	"internal/leak":              {},
 	"internal/tidy":              {},
-	"internal/tlsio":             {"internal/kernel"},
+	"internal/tlsio":             {"internal/goid", "internal/kernel"},
 	"internal/tlstest":           {},
 	"internal/wheel":             {},
 	"internal/wsframe":           {},

@@ -1,7 +1,3 @@
-// Package tlsio holds the parts of TLS that the callback model (package transport)
-// and the coroutine model (package stream) share: the error that makes crypto/tls
-// retry a read, the limits on buffering for a peer, and checks of configurations.
-// See docs/design/012-tls.md for the reasons.
 package tlsio
 
 import (
@@ -13,27 +9,6 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 )
-
-// ErrNoInput is returned by a connection below crypto/tls when there is nothing to
-// read yet. Because it is a temporary error, crypto/tls allows the read to be retried.
-var ErrNoInput net.Error = noInputError{}
-
-type noInputError struct{}
-
-func (noInputError) Error() string   { return "tls: nothing to read yet" }
-func (noInputError) Timeout() bool   { return true }
-func (noInputError) Temporary() bool { return true }
-
-// ErrNotReading reports a peer that causes replies and does not read them.
-var ErrNotReading = errors.New("tls: the peer requests replies and does not read them")
-
-// MaxUnreadReplies is the number of bytes buffered for a peer that it caused itself.
-// It allows about a hundred replies to key updates; a well-behaved peer has at most
-// two in flight.
-const MaxUnreadReplies = 4 << 10
-
-// MaxPlaintext is the number of bytes to encrypt before flushing the records.
-const MaxPlaintext = 64 << 10
 
 // DefaultHandshakeTimeout limits a handshake for which no timeout is configured.
 const DefaultHandshakeTimeout = 10 * time.Second
