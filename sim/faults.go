@@ -98,21 +98,21 @@ func (w *World) beginFaults() {
 	if len(f.rates()) == 0 {
 		return
 	}
-	trouble := simkernel.Trouble{}
+	faultRates := simkernel.FaultRates{}
 	for part, set := range map[string]struct {
 		to    *float64
 		share float64
 	}{
-		"loss": {&trouble.Loss, f.Loss}, "duplicate": {&trouble.Duplicate, f.Duplicate},
-		"reorder": {&trouble.Reorder, f.Reorder}, "dribble": {&trouble.Dribble, f.Dribble},
-		"spurious": {&trouble.Spurious, f.Spurious},
+		"loss": {&faultRates.Loss, f.Loss}, "duplicate": {&faultRates.Duplicate, f.Duplicate},
+		"reorder": {&faultRates.Reorder, f.Reorder}, "dribble": {&faultRates.Dribble, f.Dribble},
+		"spurious": {&faultRates.Spurious, f.Spurious},
 	} {
 		if w.keeps(part) {
 			*set.to = set.share
 		}
 	}
-	w.core.SetTrouble(trouble)
-	w.After(f.For, func() { w.core.SetTrouble(simkernel.Trouble{}) })
+	w.core.SetFaultRates(faultRates)
+	w.After(f.For, func() { w.core.SetFaultRates(simkernel.FaultRates{}) })
 }
 
 // rates returns the names of the shares that are not zero.

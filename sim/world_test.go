@@ -250,7 +250,7 @@ func TestSlowLinesAreAsTheyWereInTheEnd(t *testing.T) {
 				slowed++
 			}
 		}
-		if last["a"] != "40000 bytes in a second" || last["b"] != "any number of bytes in a second" || slowed < 10 {
+		if last["a"] != "40000 bytes per second" || last["b"] != "no limit" || slowed < 10 {
 			t.Errorf("seed %d: %q after %d changes", seed, last, slowed)
 		}
 	}

@@ -140,7 +140,7 @@ func (d *drawing) spans(begin, end simkernel.Kind, each func(m *mark, from, to f
 // partings shades what is between lanes that do not hear each other: half of it for
 // each direction, beginning at who is not heard.
 func (d *drawing) partings() {
-	d.spans(simkernel.Parted, simkernel.Healed, func(m *mark, from, to float64) {
+	d.spans(simkernel.Partitioned, simkernel.Healed, func(m *mark, from, to float64) {
 		a, b := d.lane(m.From), d.lane(m.To)
 		middle := (a + b) / 2
 		d.box(min(a, middle), from, max(a, middle)-min(a, middle), max(to-from, 4), "parted")
@@ -199,7 +199,7 @@ func (d *drawing) mark(m *mark) {
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", "refused")
 	case simkernel.Dropped:
 		d.dropped(m, a, b)
-	case simkernel.Parted, simkernel.Healed:
+	case simkernel.Partitioned, simkernel.Healed:
 		d.parting(m, a, b)
 	default:
 		d.note(m, a)

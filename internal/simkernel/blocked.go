@@ -9,8 +9,7 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
-// ErrBlocked says that a program blocked its goroutine in place of waiting on its
-// loop.
+// ErrBlocked reports that a program blocked its goroutine instead of waiting on its loop.
 var ErrBlocked = errors.New("sim: a program blocks its loop")
 
 // BlockedError is an ErrBlocked with the line that blocks.
@@ -31,7 +30,7 @@ func (e *BlockedError) Error() string {
 		fmt.Fprintf(&b, ", at %s", e.Line)
 	}
 	fmt.Fprintf(&b, ": its goroutine is in state %q, and nothing else can run; ", e.State)
-	if bytes.Contains(e.Stack, []byte("simkernel.(*Process).obey(")) {
+	if bytes.Contains(e.Stack, []byte("simkernel.(*Process).runInterrupts(")) {
 		b.WriteString("offloaded work runs on the loop in a simulation and may only compute (World.WorkTime sets how long it takes)")
 	} else {
 		b.WriteString("wait with spindle.Sleep, cosync or a stream, and not with time.Sleep, channels or package sync")
@@ -43,27 +42,27 @@ func (e *BlockedError) Error() string {
 // Unwrap returns ErrBlocked.
 func (e *BlockedError) Unwrap() error { return ErrBlocked }
 
-// Beat changes whenever a program asks its kernel. It may be called from any
-// goroutine.
+// Beat returns a number that changes with every Wait of a process. It may be called from
+// any goroutine.
 func (w *World) Beat() uint64 { return w.beat.Load() }
 
-// Blocked describes the goroutine that runs now, for a caller that has found out
-// that it does not go on. It returns nil if that goroutine is not blocked after
-// all. It may be called from any goroutine.
+// Blocked returns an error for the running program if its goroutine is blocked, and nil
+// otherwise. A caller uses it when the program makes no progress. It may be called from
+// any goroutine.
 func (w *World) Blocked() *BlockedError {
 	passes := w.passes.Load()
 	host, stack := w.runner()
 	state := stateOf(stack)
-	// A driver that lets time pass in its bubble waits for that. On a busy machine it
-	// waits for long.
+	// A driver that lets time pass in its bubble is blocked too, on a busy machine for a
+	// long time.
 	if !blocks(state, stack) || passes%2 != 0 || passes != w.passes.Load() {
 		return nil
 	}
 	return &BlockedError{Host: host, State: state, Line: goid.Line(stack), Stack: stack}
 }
 
-// Runner is the host whose program runs now and the stack of its goroutine. It may
-// be called from any goroutine.
+// Runner returns the host of the running program and the stack of its goroutine. It may be
+// called from any goroutine.
 func (w *World) Runner() (host string, stack []byte) { return w.runner() }
 
 func (w *World) runner() (host string, stack []byte) {
@@ -86,16 +85,16 @@ func (w *World) runner() (host string, stack []byte) {
 	return host, goid.StackOf(goid.NumberOf(g))
 }
 
-// Report has the run fail. It may be called from any goroutine.
+// Report makes the run fail with err. It may be called from any goroutine.
 func (w *World) Report(err error) { w.report(err) }
 
-// Reported is an error of Report that nothing has heard of yet.
+// Reported returns an error of Report that Drive has not returned yet.
 func (w *World) Reported() error {
-	_, err := w.heed()
+	_, err := w.takeNotices()
 	return err
 }
 
-// stateOf is the state of a goroutine, as the first line of its stack tells it:
+// stateOf returns the state of a goroutine, which is in the first line of its stack:
 // "goroutine 9 [sleep (durable), 2 minutes, synctest bubble 8]:".
 func stateOf(stack []byte) string {
 	_, state, _ := bytes.Cut(stack, []byte("["))
@@ -104,10 +103,10 @@ func stateOf(stack []byte) string {
 	return strings.TrimSuffix(string(state), " (durable)")
 }
 
-// blocks reports whether a goroutine in a state waits for another one, for the
-// system or for time. Others run, want to run, or wait for the runtime. The runtime's own
-// semaphores have the state of those it lends to packages, but no frame of them: a
-// goroutine that starts a garbage collection waits for one.
+// blocks reports whether a goroutine in the given state waits for another goroutine, for
+// the system or for time. In other states it runs, is runnable, or waits for the runtime.
+// The state "semacquire" is also that of the runtime's own semaphores, for example in a
+// goroutine that starts a garbage collection; then the innermost frame differs.
 func blocks(state string, stack []byte) bool {
 	switch state {
 	case "sleep", "IO wait", "syscall":

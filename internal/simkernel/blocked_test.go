@@ -7,7 +7,7 @@ import (
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
-// slowBubble is a bubble on a busy machine: its time passes when the test says so.
+// slowBubble is a bubble on a busy machine. Its time passes when the test allows it.
 type slowBubble struct {
 	passing, pass chan struct{}
 	now           time.Duration
@@ -25,8 +25,8 @@ func (b *slowBubble) Poke()                {}
 func (b *slowBubble) Seeded() bool         { return false }
 func (b *slowBubble) Strays() error        { return nil }
 
-// TestPassingTimeIsNotABlock: a driver that waits for the time of its bubble is no
-// program that blocks, however long that takes.
+// TestPassingTimeIsNotABlock: a driver that waits for its bubble's time does not count as a
+// blocked program, however long it takes.
 func TestPassingTimeIsNotABlock(t *testing.T) {
 	b := &slowBubble{passing: make(chan struct{}), pass: make(chan struct{})}
 	w := simkernel.New(1)

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// TestConformance holds the simulated kernel to the contract, as the real ones.
+// TestConformance runs the conformance suite of real kernels.
 func TestConformance(t *testing.T) {
 	kerneltest.Run(t, kerneltest.Traits{Edges: true}, func(tb testing.TB) *kernel.Kernel {
 		return simkernel.New(1).AddHost("host").NewProcess().Kernel()

@@ -6,17 +6,17 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// conn is a stream socket, of TCP or Unix, in any of its states.
+// conn is a stream socket, TCP or Unix, in any of its states.
 type conn struct {
 	socket
 	state    connState
 	peer     *conn
 	in, out  *flow
 	id       uint32
-	attempts uint8  // to connect
-	shutRead bool   // from here
-	closed   bool   // its descriptor is
-	gate     *conn  // the listener, until it is accepted
+	attempts uint8  // to connect so far
+	shutRead bool   // by Shutdown
+	closed   bool   // the descriptor is closed
+	listener *conn  // nil once the connection was accepted
 	backlog  uint32 // of a listener
 	queue    []*conn
 }
@@ -33,15 +33,15 @@ const (
 
 func (c *conn) changed(m mask) { c.file.changed(m) }
 func (c *conn) hostID() int32  { return c.host.id }
-func (c *conn) lost() bool     { return c.closed && c.state == broken }
+func (c *conn) unaware() bool  { return c.closed && c.state == broken }
 
-// gone is true of a socket that was closed, and of one that was shut down in both
-// directions.
-func (c *conn) gone() bool { return c.closed || c.shutRead && c.out.end >= endSent }
+// discards reports whether no program can read bytes that arrive: the socket was closed, or
+// shut down in both directions.
+func (c *conn) discards() bool { return c.closed || c.shutRead && c.out.end >= endSent }
 
-// join makes two sockets the ends of a connection. Links are nil within a host's
-// Unix sockets.
-func join(a, b *conn, there, back *Link) {
+// connectPair makes two sockets the ends of a connection. The links are nil for Unix
+// sockets.
+func connectPair(a, b *conn, there, back *Link) {
 	w := a.host.w
 	w.conns++
 	a.id, b.id = w.conns, w.conns
@@ -52,14 +52,14 @@ func join(a, b *conn, there, back *Link) {
 	a.resize()
 	b.resize()
 	for _, f := range [...]*flow{a.out, b.out} {
-		f.edge, f.told = f.window, f.window
+		f.sendLimit, f.advertised = f.window, f.window
 	}
 }
 
-// resize makes the buffers as large as the options say.
+// resize sets the sizes of the buffers to those of the socket options.
 func (c *conn) resize() {
 	if c.out != nil {
-		c.out.room = uint64(c.options[kernel.SendBuffer])
+		c.out.sendBuffer = uint64(c.options[kernel.SendBuffer])
 		c.in.window = uint64(c.options[kernel.RecvBuffer])
 	}
 }
@@ -100,7 +100,7 @@ func (c *conn) readiness() (m mask) {
 	case c.out.writable():
 		m |= out
 	default:
-		c.out.cramped = true
+		c.out.writerWaits = true
 	}
 	return m
 }
@@ -117,7 +117,7 @@ func (c *conn) recv(b []byte) (int, error) {
 	}
 	switch {
 	case c.in != nil && c.in.end >= endArrived && c.family != kernel.Unix:
-		return 0, nil // the end counts more than an error behind it
+		return 0, nil // the end takes precedence over a later error
 	case c.err != 0:
 		return 0, c.takeError()
 	case c.state == broken, c.shutRead, c.in.end >= endArrived, len(b) == 0:
@@ -126,7 +126,7 @@ func (c *conn) recv(b []byte) (int, error) {
 	return 0, syscall.EAGAIN
 }
 
-// mayWrite tells why there can be no writing, if there cannot.
+// mayWrite returns the error of a write, or nil if the socket can be written to.
 func (c *conn) mayWrite() error {
 	switch {
 	case c.state == connecting:
@@ -188,7 +188,7 @@ func (c *conn) shutdown(side kernel.Side) error {
 	}
 	if side != kernel.WriteSide {
 		c.shutRead = true
-		if c.family == kernel.Unix { // the peer knows at once, and cannot write
+		if c.family == kernel.Unix { // the peer is notified at once, and can no longer write
 			c.in.end = endAcked
 			c.peer.changed(c.peer.readiness())
 		}
@@ -197,13 +197,13 @@ func (c *conn) shutdown(side kernel.Side) error {
 	return nil
 }
 
-// attached tells whether there still is a connection: not once both sides have
-// ended it and know of each other.
+// attached reports whether the socket still has a connection. It has none once both sides
+// have ended sending, and the socket knows it.
 func (c *conn) attached() bool {
 	return c.state == connected && (c.family == kernel.Unix || c.out.end < endAcked || c.in.end < endArrived)
 }
 
-// finish ends the sending side once everything was sent.
+// finish ends the sending side after everything that was written.
 func (c *conn) finish() {
 	if c.out.end == endOpen {
 		c.out.end = endWanted
@@ -211,8 +211,8 @@ func (c *conn) finish() {
 	}
 }
 
-// release is the close of the descriptor. What was written is still sent, unless
-// the peer's bytes were not all read or linger says so: then it is reset.
+// release closes the socket. Bytes that were written are still sent, unless some received
+// bytes were not read or SO_LINGER is zero: then the connection is reset.
 func (c *conn) release() {
 	c.file = nil
 	c.closed = true
@@ -235,24 +235,24 @@ func (c *conn) release() {
 		}
 		c.finish()
 		if c.out.link == nil {
-			c.out.tellPeerOfClose()
+			c.out.notifyPeerClosed()
 		}
 	}
 }
 
-// tellPeerOfClose is for sockets within a host: who writes has nobody to write to.
-func (f *flow) tellPeerOfClose() { f.to.changed(in | out | peerShut | hungUp) }
+// notifyPeerClosed wakes the peer of a Unix socket, which can no longer write.
+func (f *flow) notifyPeerClosed() { f.to.changed(in | out | peerShut | hungUp) }
 
-// reset drops what is on its way and breaks the connection at the other end too.
+// reset drops the bytes in flight and breaks the connection at both ends.
 func (c *conn) reset() {
 	if c.state != connected {
 		return
 	}
 	c.state = broken
-	c.out.over = true
+	c.out.stopped = true
 	if c.out.link == nil {
 		c.w().trace.add(c.w(), traceEvent{kind: Reset, from: c.host.id, to: c.peer.host.id, conn: c.id})
-		c.peer.breakOff(syscall.ECONNRESET)
+		c.peer.fail(syscall.ECONNRESET)
 		return
 	}
 	c.sendReset()
@@ -260,8 +260,8 @@ func (c *conn) reset() {
 
 func (c *conn) w() *World { return c.host.w }
 
-// sendReset sends a reset to the peer, behind what is on its way, and tells whether
-// it gets through.
+// sendReset sends a reset to the peer, after the bytes in flight. It reports whether the
+// reset will arrive.
 func (c *conn) sendReset() bool {
 	if c.out.link.passes() {
 		c.w().at(c.out.arrival(0), resetArrives, c.peer, 0, c.w().moment())
@@ -281,31 +281,31 @@ func resetArrives(on any, _, sent uint64) {
 	if c.in.end >= endArrived {
 		err = syscall.EPIPE
 	}
-	c.breakOff(err)
+	c.fail(err)
 }
 
-// breakOff is the end of a connection by an error. What has arrived can be read.
-func (c *conn) breakOff(err syscall.Errno) {
+// fail ends the connection with an error. Bytes that have arrived can still be read.
+func (c *conn) fail(err syscall.Errno) {
 	if c.state == broken {
 		return
 	}
 	c.state = broken
 	c.err = err
 	if c.out != nil {
-		c.out.over, c.in.over = true, true
+		c.out.stopped, c.in.stopped = true, true
 	}
 	c.changed(in | out | peerShut | hungUp | failed)
 }
 
-func (c *conn) gaveUp(err syscall.Errno) { c.breakOff(err) }
+func (c *conn) timedOut(err syscall.Errno) { c.fail(err) }
 
-// arrivedAtNobody answers bytes for a socket that was closed. A host that is down
-// answers nothing, and the answer may be lost: then the sender will try again.
-func (c *conn) arrivedAtNobody(f *flow) {
+// rejectArrival answers bytes for a closed socket with a reset. A host that is down does
+// not answer, and the answer may be lost. Then the sender will retransmit.
+func (c *conn) rejectArrival(f *flow) {
 	if c.host.down || !c.sendReset() {
 		f.sent = f.arrived
-		f.lost(0)
+		f.retryLater(0)
 		return
 	}
-	c.breakOff(syscall.ECONNRESET)
+	c.fail(syscall.ECONNRESET)
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// dgram is a datagram socket, of UDP or Unix.
+// dgram is a datagram socket, UDP or Unix.
 type dgram struct {
 	socket
-	connected bool
-	peer      *dgram // of a Unix socket
-	shutRead  bool
-	shutWrite bool
-	queue     []*packet // that have come
-	held      int       // bytes of them
-	line      int       // bytes that were sent and have not left
-	cramped   bool      // a writer found no room
-	writers   []*dgram  // of Unix sockets, that found no room here
+	connected      bool
+	peer           *dgram // of a Unix socket
+	shutRead       bool
+	shutWrite      bool
+	queue          []*packet // received and not read
+	queuedBytes    int       // in queue
+	unsent         int       // bytes that wait for the bandwidth of the link
+	writerWaits    bool      // a writer waits for space
+	blockedWriters []*dgram  // Unix sockets that wait for space in queue
 }
 
 // packet is a datagram.
@@ -46,40 +46,40 @@ func (d *dgram) readiness() (m mask) {
 			m |= hungUp
 		}
 	}
-	if d.roomy() {
+	if d.writable() {
 		m |= out
 	}
 	return m
 }
 
-// roomy tells whether a datagram may be sent. If not, there will be word.
-func (d *dgram) roomy() bool {
+// writable reports whether a datagram can be sent. If not, the socket will be woken.
+func (d *dgram) writable() bool {
 	if d.peer != nil {
-		if d.peer.crowded() {
-			d.peer.tellWhenRoomy(d)
+		if d.peer.queueFull() {
+			d.peer.addBlockedWriter(d)
 			return false
 		}
 		return true
 	}
-	if d.line*2 > int(d.options[kernel.SendBuffer]) {
-		d.cramped = true
+	if d.unsent*2 > int(d.options[kernel.SendBuffer]) {
+		d.writerWaits = true
 		return false
 	}
 	return true
 }
 
-// mostWaiting is how many datagrams a Unix socket keeps, as in Linux.
-const mostWaiting = 10
+// maxQueued is the maximal number of datagrams in the queue of a Unix socket, as on Linux.
+const maxQueued = 10
 
-func (d *dgram) crowded() bool { return d.family == kernel.Unix && len(d.queue) > mostWaiting }
+func (d *dgram) queueFull() bool { return d.family == kernel.Unix && len(d.queue) > maxQueued }
 
-func (d *dgram) tellWhenRoomy(writer *dgram) {
-	for _, o := range d.writers {
+func (d *dgram) addBlockedWriter(writer *dgram) {
+	for _, o := range d.blockedWriters {
 		if o == writer {
 			return
 		}
 	}
-	d.writers = append(d.writers, writer)
+	d.blockedWriters = append(d.blockedWriters, writer)
 }
 
 func (d *dgram) recvFrom(b []byte) (n int, from kernel.Addr, truncated bool, err error) {
@@ -95,16 +95,16 @@ func (d *dgram) recvFrom(b []byte) (n int, from kernel.Addr, truncated bool, err
 	p := d.queue[0]
 	d.queue[0] = nil
 	d.queue = d.queue[1:]
-	d.held -= len(p.data)
-	if len(d.writers) > 0 && !d.crowded() {
-		writers := d.writers
-		d.writers = nil
-		for _, o := range writers {
+	d.queuedBytes -= len(p.data)
+	if len(d.blockedWriters) > 0 && !d.queueFull() {
+		blockedWriters := d.blockedWriters
+		d.blockedWriters = nil
+		for _, o := range blockedWriters {
 			o.file.changed(out)
 		}
 	}
 	n = copy(b, p.data)
-	return n, d.present(p.from), n < len(p.data), nil
+	return n, d.inFamily(p.from), n < len(p.data), nil
 }
 
 func (d *dgram) connect(a kernel.Addr) error {
@@ -116,7 +116,7 @@ func (d *dgram) connect(a kernel.Addr) error {
 		d.peer, d.remote, d.connected = o, a, true
 		return nil
 	}
-	a = wire(a)
+	a = onWire(a)
 	to, target, source := d.host.route(a.Addr())
 	if to == nil {
 		return syscall.ENETUNREACH
@@ -132,7 +132,7 @@ func (d *dgram) connect(a kernel.Addr) error {
 	return nil
 }
 
-// bindAny gives the socket a port if it has none.
+// bindAny binds the socket to a free port unless it is bound.
 func (d *dgram) bindAny(ip netip.Addr) error {
 	if d.bound {
 		return nil
@@ -152,12 +152,12 @@ func (d *dgram) sendTo(b []byte, to kernel.Addr) (int, error) {
 		return 0, syscall.EAFNOSUPPORT
 	case d.family == kernel.Unix:
 		return d.sendUnix(b, to)
-	case len(b) > mostDatagram:
+	case len(b) > maxDatagram:
 		return 0, syscall.EMSGSIZE
 	}
 	target := d.remote
 	if to != (kernel.Addr{}) {
-		target = wire(to)
+		target = onWire(to)
 	}
 	if target.Addr() == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return d.broadcast(b, target)
@@ -198,12 +198,12 @@ func (d *dgram) broadcast(b []byte, to kernel.Addr) (int, error) {
 	return len(b), nil
 }
 
-// dispatch puts a datagram on the line: it may be lost, come twice, or late.
+// dispatch sends a datagram, which may be lost, duplicated or delayed.
 func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr) (int, error) {
 	w, link := d.w(), d.w().Link(d.host, host)
 	if link.Rate > 0 {
-		if d.line+len(b) > int(d.options[kernel.SendBuffer]) && d.line > 0 {
-			d.cramped = true
+		if d.unsent+len(b) > int(d.options[kernel.SendBuffer]) && d.unsent > 0 {
+			d.writerWaits = true
 			return 0, syscall.EAGAIN
 		}
 	}
@@ -214,7 +214,7 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 	p := &packet{data: append([]byte(nil), b...), from: from, to: to, sent: w.Now(), sender: d, target: host}
 	left := link.depart(len(b) + datagramHead)
 	if link.Rate > 0 {
-		d.line += len(b)
+		d.unsent += len(b)
 		w.at(left, packetLeft, p, 0, 0)
 	}
 	switch {
@@ -225,23 +225,23 @@ func (d *dgram) dispatch(host *Host, b []byte, to kernel.Addr, source netip.Addr
 		p.dropped("lost")
 		return len(b), nil
 	}
-	if link.immediate() { // as on a real host: the answer to it is known when the call returns
+	if link.immediate() { // as on a real host, the result is known when the call returns
 		packetArrives(p, 0, 0)
 		return len(b), nil
 	}
-	w.at(left+link.travel()+link.holdUp(), packetArrives, p, 0, 0)
+	w.at(left+link.travel()+link.extraDelay(), packetArrives, p, 0, 0)
 	if link.doubles() {
-		w.at(left+link.travel()+link.holdUp(), packetArrives, p, 1, 0)
+		w.at(left+link.travel()+link.extraDelay(), packetArrives, p, 1, 0)
 	}
 	return len(b), nil
 }
 
-// datagramHead is how much room the headers of a datagram take on a slow line.
+// datagramHead is the size of the headers of a datagram, for links with a bandwidth.
 const datagramHead = 28
 
-// holdUp is how long a datagram is late, if it is one to be overtaken.
-func (l *Link) holdUp() time.Duration {
-	if !l.chance(l.Reorder, l.w.trouble.Reorder) {
+// extraDelay draws an additional delay, so that later datagrams overtake this one.
+func (l *Link) extraDelay() time.Duration {
+	if !l.chance(l.Reorder, l.w.faultRates.Reorder) {
 		return 0
 	}
 	return l.travel() + l.travel()
@@ -250,9 +250,9 @@ func (l *Link) holdUp() time.Duration {
 func packetLeft(on any, _, _ uint64) {
 	p := on.(*packet)
 	d := p.sender
-	d.line -= len(p.data)
-	if d.cramped && d.line*2 <= int(d.options[kernel.SendBuffer]) {
-		d.cramped = false
+	d.unsent -= len(p.data)
+	if d.writerWaits && d.unsent*2 <= int(d.options[kernel.SendBuffer]) {
+		d.writerWaits = false
 		d.file.changed(out)
 	}
 }
@@ -285,27 +285,27 @@ func packetArrives(on any, again, _ uint64) {
 		return
 	}
 	d := s.file.object.(*dgram)
-	if d.held+len(p.data) > int(d.options[kernel.RecvBuffer]) || d.shutRead {
-		p.dropped("no room")
+	if d.queuedBytes+len(p.data) > int(d.options[kernel.RecvBuffer]) || d.shutRead {
+		p.dropped("receive buffer is full")
 		return
 	}
 	note := ""
 	if again != 0 {
-		note = "again"
+		note = "duplicate"
 	}
 	w.trace.datagram(p, note)
 	d.take(p)
 }
 
-// take puts a datagram where it can be read.
+// take adds a datagram to the queue.
 func (d *dgram) take(p *packet) {
 	d.queue = append(d.queue, p)
-	d.held += len(p.data)
+	d.queuedBytes += len(p.data)
 	d.file.changed(in)
 }
 
-// unreachable is the answer to a datagram for nobody, as ICMP gives it: only
-// sockets that are connected hear of it.
+// unreachable is the answer to a datagram for an unused port, like ICMP's. Only connected
+// sockets get it.
 func unreachable(on any, _, _ uint64) {
 	p := on.(*packet)
 	if d := p.sender; d.file != nil && d.connected && d.remote == p.to {
@@ -328,10 +328,10 @@ func (d *dgram) release() {
 	d.unbind()
 	d.file = nil
 	d.queue = nil
-	for _, o := range d.writers {
+	for _, o := range d.blockedWriters {
 		o.file.changed(out)
 	}
-	d.writers = nil
+	d.blockedWriters = nil
 }
 
 func (d *dgram) reset() {}

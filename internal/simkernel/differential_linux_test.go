@@ -15,9 +15,9 @@ import (
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
-// script plays random calls on a few connections of one host and writes down what
-// each returns. Nothing in it depends on how large buffers are or how fast a
-// network is, so that a real kernel and the simulated one must write the same.
+// script makes random calls on a few connections of one host and records their results.
+// The results do not depend on the sizes of buffers or the speed of the network, so a real
+// kernel and the simulated one must return the same.
 type script struct {
 	k    *kernel.Kernel
 	rand *rand.Rand
@@ -41,7 +41,7 @@ func play(t *testing.T, k *kernel.Kernel, seed uint64, at kernel.Addr) string {
 	return s.log.String()
 }
 
-// connect makes two connections, each end watched by level.
+// connect makes two connections and watches all ends, level-triggered.
 func (s *script) connect(t *testing.T, at kernel.Addr) {
 	t.Helper()
 	must := func(err error) {
@@ -118,10 +118,10 @@ func (s *script) step() {
 		s.look()
 	}
 	var events [8]kernel.Event
-	s.k.Wait(events[:], 0) // what was sent arrives
+	s.k.Wait(events[:], 0) // lets the sent bytes arrive
 }
 
-// look writes down what is ready.
+// look records what is ready.
 func (s *script) look() {
 	var events [8]kernel.Event
 	n, err := s.k.Wait(events[:], 0)
@@ -132,8 +132,8 @@ func (s *script) look() {
 	fmt.Fprintf(&s.log, "ready: %v %v\n", ready, err)
 }
 
-// TestUnixSocketsDoWhatRealOnesDo: within a host nothing is on its way, and so
-// nothing is left to chance.
+// TestUnixSocketsDoWhatRealOnesDo: within a host no bytes are in flight, so the results do
+// not depend on timing.
 func TestUnixSocketsDoWhatRealOnesDo(t *testing.T) {
 	dir := t.TempDir()
 	for seed := range uint64(300) {

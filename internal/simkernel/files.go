@@ -6,15 +6,15 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// firstFD is the lowest descriptor: the three below are the terminal's, and closed
-// to simulated programs.
+// firstFD is the lowest descriptor. The three below it are standard input, output and
+// error, which are not open in simulated programs.
 const firstFD = 3
 
-// mostFDs is how many descriptors a process may have.
-const mostFDs = 1 << 20
+// maxFDs is the default limit of descriptors.
+const maxFDs = 1 << 20
 
-// files are a process's descriptors: a new one gets the lowest free number, as in
-// every Unix, so that a number is soon used again.
+// files are a process's descriptors. As in Unix, a new one gets the lowest free number, so
+// that numbers are soon used again.
 type files struct {
 	table []*file
 	free  []int // a heap of numbers below the length of the table
@@ -22,9 +22,9 @@ type files struct {
 	limit int
 }
 
-func newFiles() *files { return &files{table: make([]*file, firstFD, 16), limit: mostFDs} }
+func newFiles() *files { return &files{table: make([]*file, firstFD, 16), limit: maxFDs} }
 
-// all are the open ones, by number.
+// all returns the open files, ordered by number.
 func (t *files) all() (open []*file) {
 	for _, f := range t.table {
 		if f != nil {
@@ -78,14 +78,14 @@ func (t *files) remove(fd int) {
 	t.free[i] = fd
 }
 
-// SetFDLimit sets how many descriptors the process may have.
+// SetFDLimit sets the limit of open descriptors.
 func (p *Process) SetFDLimit(n int) { p.files.limit = n }
 
-// OpenFDs is how many descriptors the process has.
+// OpenFDs returns the number of open descriptors.
 func (p *Process) OpenFDs() int { return p.files.open }
 
-// room tells whether another descriptor may be opened.
-func (p *Process) room() error {
+// canOpen fails if the process may not open another descriptor.
+func (p *Process) canOpen() error {
 	switch {
 	case p.killed != nil:
 		return syscall.ENETDOWN
@@ -95,7 +95,7 @@ func (p *Process) room() error {
 	return nil
 }
 
-// open gives an object a descriptor.
+// open makes a descriptor for an object.
 func (p *Process) open(o object) *file {
 	f := &file{p: p, object: o}
 	p.files.put(f)
@@ -121,20 +121,20 @@ func (p *Process) CloseFD(fd int) error {
 	return nil
 }
 
-// duct is an object that bytes flow through: connections and pipes.
-type duct interface {
+// byteStream is an object that transfers bytes: a connection or a pipe.
+type byteStream interface {
 	recv(b []byte) (int, error)
 	send(b []byte) (int, error)
 }
 
-// Read reads from any stream.
+// Read reads from a connection, pipe or datagram socket.
 func (p *Process) Read(fd int, b []byte) (int, error) {
 	f, err := p.file(fd)
 	if err != nil {
 		return 0, err
 	}
 	switch o := f.object.(type) {
-	case duct:
+	case byteStream:
 		return o.recv(b)
 	case *dgram:
 		n, _, _, err := o.recvFrom(b)
@@ -143,14 +143,14 @@ func (p *Process) Read(fd int, b []byte) (int, error) {
 	return 0, syscall.EINVAL
 }
 
-// Write writes to any stream.
+// Write writes to a connection, pipe or datagram socket.
 func (p *Process) Write(fd int, b []byte) (int, error) {
 	f, err := p.file(fd)
 	if err != nil {
 		return 0, err
 	}
 	switch o := f.object.(type) {
-	case duct:
+	case byteStream:
 		return o.send(b)
 	case *dgram:
 		return o.sendTo(b, kernel.Addr{})

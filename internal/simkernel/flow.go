@@ -5,120 +5,118 @@ import (
 	"time"
 )
 
-// flow is one direction of a connection: bytes on their way from one end to the
-// other. Positions count bytes since the beginning, and follow each other:
+// flow is one direction of a connection. Its positions count bytes from the beginning:
 //
 //	read ≤ arrived ≤ sent ≤ written
 //
-// The sender knows of what has arrived, and of how far it may send, only what was
-// acknowledged to it. Nothing here is retransmitted byte by byte: a segment that
-// does not get through makes the sender try again after a while, and double the
-// while each time, from where the receiver is.
+// The sender learns from acknowledgements how much has arrived and how far it may send.
+// There are no sequence numbers: when a segment is lost, the sender retransmits from the
+// receiver's position after a delay that doubles.
 //
-// A flow without a link is one within a host, Unix sockets and pipes: what is
-// written has arrived.
+// A flow without a link belongs to a Unix socket or a pipe: bytes arrive when they are
+// written.
 type flow struct {
 	w        *World
 	link     *Link
-	back     *Link // on which acknowledgements travel
+	back     *Link // for acknowledgements
 	from, to flowEnd
 	id       uint32 // of the connection, for the trace
 
 	buf                          buffer // bytes from read to written
 	read, arrived, sent, written uint64
-	acked                        uint64 // of these the sender knows that they have arrived
-	edge                         uint64 // how far the sender may send, as it knows
-	told                         uint64 // the same, as the receiver last told
-	room                         uint64 // the sender's buffer
-	window                       uint64 // the receiver's buffer
+	acked                        uint64 // arrived, as far as the sender knows
+	sendLimit                    uint64 // how far the sender may send, as far as it knows
+	advertised                   uint64 // the limit that the receiver last sent
+	sendBuffer                   uint64 // size of the sender's buffer
+	window                       uint64 // size of the receiver's buffer
 
-	end        end
-	cramped    bool          // a writer found no room
-	over       bool          // nothing more arrives: reset, or nobody there
-	recovering bool          // something was lost; it is tried again at a time
-	tries      uint8         // in vain, in a row
-	last       time.Duration // when the last segment arrives: none overtakes it
+	end         end
+	writerWaits bool          // a writer waits for space
+	stopped     bool          // nothing more is sent or arrives: the connection was reset or timed out
+	recovering  bool          // something was lost, and a retransmission is scheduled
+	tries       uint8         // retransmissions since the last progress
+	last        time.Duration // arrival of the last segment; later ones do not overtake it
 }
 
-// end is how far the end of the bytes has come.
+// end is the state of the end of the stream.
 type end uint8
 
 const (
-	endOpen    end = iota // there may be more bytes
-	endWanted             // there will be none after those written
-	endSent               // it is on its way
-	endArrived            // the receiver knows
-	endAcked              // and the sender knows that
+	endOpen    end = iota // more bytes may be written
+	endWanted             // no more bytes will be written
+	endSent               // the end is in flight
+	endArrived            // the receiver has it
+	endAcked              // and the sender knows it
 )
 
-// flowEnd is who stands at an end of a flow.
+// flowEnd is the socket or pipe at one end of a flow.
 type flowEnd interface {
-	// changed tells of readiness.
+	// changed reports new readiness.
 	changed(m mask)
-	// gone tells whether nobody would read what arrives; lost, that there is not
-	// even anybody to hear of the end.
-	gone() bool
-	lost() bool
-	// arrivedAtNobody answers what has arrived where nobody is.
-	arrivedAtNobody(f *flow)
-	// gaveUp tells that the other end has not answered for too long.
-	gaveUp(err syscall.Errno)
+	// discards reports whether arriving bytes can no longer be read.
+	discards() bool
+	// unaware reports whether not even the end of the stream can be noticed.
+	unaware() bool
+	// rejectArrival answers bytes that cannot be read.
+	rejectArrival(f *flow)
+	// timedOut reports that the other end has not answered for too long.
+	timedOut(err syscall.Errno)
 	hostID() int32
 }
 
-// How long the sender waits before it tries again, and how often it does: as long
-// as Linux does, some fifteen minutes.
+// Delays and number of retransmissions. As on Linux, a sender gives up after some fifteen
+// minutes.
 const (
 	firstRetry = 200 * time.Millisecond
-	mostRetry  = 2 * time.Minute
-	mostTries  = 15
+	maxRetry   = 2 * time.Minute
+	maxTries   = 15
 )
 
-// free is how much the sender may still write.
+// free returns how many bytes fit into the send buffer.
 func (f *flow) free() int {
 	used := f.written - f.acked
-	if used >= f.room {
+	if used >= f.sendBuffer {
 		return 0
 	}
-	return int(f.room - used)
+	return int(f.sendBuffer - used)
 }
 
-// writable tells whether a third of the sender's buffer is free: not at the first
-// byte, or writers would be woken for each.
+// writable reports whether a third of the send buffer is free. A smaller part would wake
+// writers too often.
 func (f *flow) writable() bool {
 	used := f.written - f.acked
-	return used <= f.room && (f.room-used)*2 >= used && used < f.room
+	return used <= f.sendBuffer && (f.sendBuffer-used)*2 >= used && used < f.sendBuffer
 }
 
-// put takes what there is room for.
+// put writes as many bytes as fit into the send buffer.
 func (f *flow) put(b []byte) int {
 	n := min(len(b), f.free())
 	if n < len(b) {
-		f.cramped = true
+		f.writerWaits = true
 	}
 	f.buf.write(b[:n])
 	f.written += uint64(n)
 	return n
 }
 
-// push sends what may be sent.
+// push sends what the receiver has space for.
 func (f *flow) push() {
 	if f.link == nil {
 		f.pushLocal()
 		return
 	}
-	for !f.recovering && !f.over && f.sent < min(f.written, f.edge) {
+	for !f.recovering && !f.stopped && f.sent < min(f.written, f.sendLimit) {
 		if !f.link.passes() {
-			f.lost(int(f.written - f.sent))
+			f.retryLater(int(f.written - f.sent))
 			return
 		}
-		n := f.link.segment(int(min(f.written, f.edge) - f.sent))
+		n := f.link.segment(int(min(f.written, f.sendLimit) - f.sent))
 		f.sent += uint64(n)
 		f.w.at(f.arrival(n), segmentArrives, f, f.sent, f.w.moment())
 	}
-	if f.end == endWanted && f.sent == f.written && !f.recovering && !f.over {
+	if f.end == endWanted && f.sent == f.written && !f.recovering && !f.stopped {
 		if !f.link.passes() {
-			f.lost(0)
+			f.retryLater(0)
 			return
 		}
 		f.end = endSent
@@ -127,7 +125,7 @@ func (f *flow) push() {
 }
 
 func (f *flow) pushLocal() {
-	if f.over {
+	if f.stopped {
 		return
 	}
 	if f.arrived < f.written {
@@ -142,22 +140,23 @@ func (f *flow) pushLocal() {
 	}
 }
 
-// arrival is when n bytes that are sent now arrive: never before those in front.
+// arrival returns the time at which n bytes that are sent now arrive. They do not overtake
+// earlier ones.
 func (f *flow) arrival(n int) time.Duration {
 	f.last = max(f.last, f.link.depart(n+segmentHead)+f.link.travel())
 	return f.last
 }
 
-// segmentHead is how much room the headers of a segment take on a slow line.
+// segmentHead is the size of the headers of a segment, for links with a bandwidth.
 const segmentHead = 40
 
 func segmentArrives(on any, upTo, sent uint64) {
 	f := on.(*flow)
 	switch {
-	case f.over:
-	case f.to.gone():
-		f.to.arrivedAtNobody(f)
-	case upTo <= f.arrived: // it was sent again in vain
+	case f.stopped:
+	case f.to.discards():
+		f.to.rejectArrival(f)
+	case upTo <= f.arrived: // a retransmission of bytes that have arrived
 		f.acknowledge()
 	default:
 		f.w.trace.data(f, upTo-f.arrived, f.w.since(sent))
@@ -170,9 +169,9 @@ func segmentArrives(on any, upTo, sent uint64) {
 func endArrives(on any, _, sent uint64) {
 	f := on.(*flow)
 	switch {
-	case f.over:
-	case f.to.lost():
-		f.to.arrivedAtNobody(f)
+	case f.stopped:
+	case f.to.unaware():
+		f.to.rejectArrival(f)
 	case f.end < endArrived:
 		f.end = endArrived
 		f.w.trace.add(f.w, traceEvent{kind: Ended, travel: f.w.since(sent), from: f.from.hostID(), to: f.to.hostID(), conn: f.id})
@@ -183,15 +182,15 @@ func endArrives(on any, _, sent uint64) {
 	}
 }
 
-// acknowledge tells the sender how far it is.
+// acknowledge sends the receiver's position to the sender.
 func (f *flow) acknowledge() {
-	f.told = f.read + f.window
-	if f.back.Down { // one that is merely lost is made up for by the next
-		f.lost(0)
+	f.advertised = f.read + f.window
+	if f.back.Down { // a lost acknowledgement needs no retransmission: the next one replaces it
+		f.retryLater(0)
 		return
 	}
 	ended := f.arrived<<1 | uint64(b2i(f.end >= endArrived))
-	f.w.at(f.w.Now()+f.back.travel(), acknowledged, f, ended, f.told)
+	f.w.at(f.w.Now()+f.back.travel(), acknowledged, f, ended, f.advertised)
 }
 
 func b2i(b bool) int {
@@ -201,79 +200,79 @@ func b2i(b bool) int {
 	return 0
 }
 
-func acknowledged(on any, n, edge uint64) {
+func acknowledged(on any, n, sendLimit uint64) {
 	f := on.(*flow)
-	if f.over {
+	if f.stopped {
 		return
 	}
 	upTo := n >> 1
-	if upTo > f.acked || edge > f.edge {
+	if upTo > f.acked || sendLimit > f.sendLimit {
 		f.tries = 0
 	}
-	f.acked, f.edge = max(f.acked, upTo), max(f.edge, edge)
+	f.acked, f.sendLimit = max(f.acked, upTo), max(f.sendLimit, sendLimit)
 	if n&1 != 0 && f.end == endArrived {
 		f.end = endAcked
 	}
-	f.tellWriter()
+	f.wakeWriter()
 	f.push()
 }
 
-// tellWriter wakes a writer who found no room, once there is enough.
-func (f *flow) tellWriter() {
-	if f.cramped && f.writable() {
-		f.cramped = false
+// wakeWriter wakes a writer that waits for space, if there is enough.
+func (f *flow) wakeWriter() {
+	if f.writerWaits && f.writable() {
+		f.writerWaits = false
 		f.from.changed(out)
 	}
 }
 
-// take reads what has arrived.
+// take reads bytes that have arrived.
 func (f *flow) take(b []byte) int {
 	n := f.buf.read(b[:min(uint64(len(b)), f.arrived-f.read)])
 	f.read += uint64(n)
 	switch {
 	case f.link == nil:
 		f.acked = f.read
-		f.tellWriter()
-	case !f.over && f.read+f.window-f.told >= f.window/2: // worth telling
+		f.wakeWriter()
+	case !f.stopped && f.read+f.window-f.advertised >= f.window/2: // the window has grown enough
 		f.acknowledge()
 	}
 	return n
 }
 
-// lost takes note of something that did not get through, and has it tried again.
-func (f *flow) lost(n int) {
-	if f.recovering || f.over {
+// retryLater records the loss of n bytes and schedules a retransmission.
+func (f *flow) retryLater(n int) {
+	if f.recovering || f.stopped {
 		return
 	}
-	f.w.trace.add(f.w, traceEvent{kind: Dropped, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n), note: "will be sent again"})
+	f.w.trace.add(f.w, traceEvent{kind: Dropped, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n), note: "will be retransmitted"})
 	f.recovering = true
-	f.w.at(f.w.Now()+min(firstRetry<<f.tries, mostRetry), tryAgain, f, 0, 0)
+	f.w.at(f.w.Now()+min(firstRetry<<f.tries, maxRetry), retransmit, f, 0, 0)
 }
 
-func tryAgain(on any, _, _ uint64) {
+func retransmit(on any, _, _ uint64) {
 	f := on.(*flow)
 	f.recovering = false
 	switch {
-	case f.over || f.acked == f.written && (f.end == endOpen || f.end == endAcked):
+	case f.stopped || f.acked == f.written && (f.end == endOpen || f.end == endAcked):
 		return
-	case f.tries >= mostTries:
-		f.over = true
-		f.from.gaveUp(syscall.ETIMEDOUT)
+	case f.tries >= maxTries:
+		f.stopped = true
+		f.from.timedOut(syscall.ETIMEDOUT)
 		return
 	}
 	f.tries++
-	if f.sent == f.written && f.end != endWanted || f.sent >= f.edge {
+	if f.sent == f.written && f.end != endWanted || f.sent >= f.sendLimit {
 		f.probe()
 		return
 	}
 	f.push()
 }
 
-// probe has the receiver acknowledge again.
+// probe makes the receiver acknowledge again.
 func (f *flow) probe() {
 	switch {
 	case !f.link.passes():
-		f.lost(0)
+		f.retryLater(0)
 	case f.end >= endSent:
 		f.w.at(f.arrival(0), endArrives, f, 0, f.w.moment())
 	default:
@@ -287,7 +286,7 @@ type buffer struct {
 	head int
 }
 
-// keepBuffer is how much memory an empty buffer keeps.
+// keepBuffer is the maximal size of memory that an empty buffer keeps.
 const keepBuffer = 4 << 10
 
 func (b *buffer) write(p []byte) {
@@ -310,7 +309,7 @@ func (b *buffer) read(p []byte) int {
 	return n
 }
 
-// peek is the bytes from a position on, counted from the first.
+// peek returns n bytes at an offset from the first, without reading them.
 func (b *buffer) peek(from, n uint64) []byte {
 	at := b.head + int(from)
 	return b.data[at : at+int(n)]

@@ -13,8 +13,8 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Host is a machine: addresses, ports, names of Unix sockets and a clock. Its
-// processes run while it is up and not paused.
+// Host is a machine: addresses, ports, names of Unix sockets and a clock. Its processes
+// run while it is up and not paused.
 type Host struct {
 	w      *World
 	id     int32
@@ -30,11 +30,11 @@ type Host struct {
 	clock    atomic.Pointer[clock]
 }
 
-// AddHost makes a host. Without addresses it gets one of its own. It panics if
-// the name or an address is taken: that is a mistake in a test.
+// AddHost makes a host. Without addresses it gets an address in 10.0.0.0/8. It panics if
+// the name or an address is taken.
 func (w *World) AddHost(name string, addrs ...netip.Addr) *Host {
 	if name == "" || name == "localhost" || w.names[name] != nil {
-		panic(fmt.Sprintf("sim: there cannot be a host %q (or not another one)", name))
+		panic(fmt.Sprintf("sim: host name %q is reserved or taken", name))
 	}
 	h := &Host{
 		w:        w,
@@ -51,7 +51,7 @@ func (w *World) AddHost(name string, addrs ...netip.Addr) *Host {
 	}
 	for _, ip := range h.addrs {
 		if !ip.IsValid() || ip.IsUnspecified() || ip.IsLoopback() || w.addrs[ip.Unmap()] != nil {
-			panic(fmt.Sprintf("sim: host %q cannot have the address %v (or another host has it)", name, ip))
+			panic(fmt.Sprintf("sim: host %q: address %v is not usable or taken", name, ip))
 		}
 		w.addrs[ip.Unmap()] = h
 	}
@@ -61,17 +61,17 @@ func (w *World) AddHost(name string, addrs ...netip.Addr) *Host {
 	return h
 }
 
-// Name is the host's name, by which others find it.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.name }
 
-// Addrs are the host's addresses.
+// Addrs returns the host's addresses.
 func (h *Host) Addrs() []netip.Addr { return slices.Clone(h.addrs) }
 
-// Up tells whether the host has not crashed.
+// Up reports whether the host runs: it has not crashed, or was booted since.
 func (h *Host) Up() bool { return !h.down }
 
-// Crash ends every process of the host where it stands and resets all its
-// connections. Until Boot the host does not answer.
+// Crash kills every process of the host and resets its connections. Until Boot the host
+// does not answer.
 func (h *Host) Crash() {
 	if h.down {
 		return
@@ -84,11 +84,11 @@ func (h *Host) Crash() {
 		}
 	}
 	h.down = true
-	h.faults = nil // they were those of its processes
+	h.faults = nil // they belong to the processes
 	h.unix = make(map[string]socketObject)
 }
 
-// Boot brings a crashed host back, without processes.
+// Boot makes a crashed host run again, without processes.
 func (h *Host) Boot() {
 	if h.down {
 		h.down = false
@@ -96,8 +96,8 @@ func (h *Host) Boot() {
 	}
 }
 
-// Pause keeps the host's processes from running until Resume. Its network goes
-// on to take in what comes, as for a process that was stopped.
+// Pause keeps the host's processes from running until Resume. The host still receives
+// data, as for a real process that was stopped.
 func (h *Host) Pause() {
 	if !h.paused {
 		h.paused = true
@@ -113,17 +113,17 @@ func (h *Host) Resume() {
 	h.paused = false
 	h.w.trace.add(h.w, traceEvent{kind: Resumed, from: h.id, to: h.id})
 	for _, p := range h.w.processes {
-		if p.host == h && p.held {
-			p.held = false
+		if p.host == h && p.heldByPause {
+			p.heldByPause = false
 			h.w.runnable = append(h.w.runnable, p)
 		}
 	}
 }
 
-// clock is how a host sees the world's time: from a moment on it runs faster or
-// slower by some millionths. The time of day is off by some more.
+// clock converts the world's time to that of a host, which is faster or slower by some
+// millionths from a certain time on. The time of day has an additional offset.
 type clock struct {
-	world, local time.Duration // the same moment
+	world, local time.Duration // the same time, by both clocks
 	ppm          int64
 	off          time.Duration
 }
@@ -133,7 +133,7 @@ func (c *clock) mono(now time.Duration) time.Duration {
 	return c.local + d + d/1e6*time.Duration(c.ppm) + d%1e6*time.Duration(c.ppm)/1e6
 }
 
-// until is the first moment of the world's time at which the clock shows local.
+// until returns the first time of the world at which the clock shows local.
 func (c *clock) until(now, local time.Duration) time.Duration {
 	left := local - c.mono(now)
 	if c.ppm == 0 || left <= 0 {
@@ -146,8 +146,8 @@ func (c *clock) until(now, local time.Duration) time.Duration {
 	return at
 }
 
-// SetClock has the host's clock run ppm millionths too fast from now on, and its
-// time of day be off by off.
+// SetClock makes the host's clock run ppm millionths too fast from now on, and shifts its
+// time of day by off.
 func (h *Host) SetClock(off time.Duration, ppm int) {
 	if ppm <= -1e6 || ppm > 1e6 {
 		panic("sim: a clock cannot run backwards, nor more than twice as fast")
@@ -157,29 +157,29 @@ func (h *Host) SetClock(off time.Duration, ppm int) {
 	h.w.trace.add(h.w, traceEvent{kind: ClockSet, from: h.id, to: h.id, note: fmt.Sprintf("%v off, %d ppm fast", off, ppm)})
 }
 
-// callFault makes a call fail: the left-th of its name from now.
+// callFault makes a call fail, after left-1 more calls of the same name.
 type callFault struct {
 	call string
 	left int
 	err  syscall.Errno
 }
 
-// FailCall has the n-th call of a name from now on, counting from 1, fail with
+// FailCall makes the n-th call of the given name from now on, counting from 1, fail with
 // err, once. The names are those of kernel.Sockets, in lower case, and "add".
 func (h *Host) FailCall(call string, n int, err syscall.Errno) {
-	if n < 1 || !slices.Contains(failing, strings.ToLower(call)) {
-		panic(fmt.Sprintf("sim: FailCall with the call %q and the number %d; there are %s, counted from 1", call, n, strings.Join(failing, ", ")))
+	if n < 1 || !slices.Contains(failableCalls, strings.ToLower(call)) {
+		panic(fmt.Sprintf("sim: FailCall with the call %q and the number %d; there are %s, counted from 1", call, n, strings.Join(failableCalls, ", ")))
 	}
 	h.faults = append(h.faults, callFault{strings.ToLower(call), n, err})
 }
 
-// failing are the calls that can be told to fail.
-var failing = []string{
+// failableCalls are the names that FailCall accepts.
+var failableCalls = []string{
 	"add", "socket", "bind", "listen", "accept", "connect", "recv", "send", "sendv", "recvfrom", "sendto", "shutdown",
 	"localaddr", "peeraddr", "setoption", "option",
 }
 
-// fault tells whether this call is to fail.
+// fault returns the error that FailCall has set for this call, or nil.
 func (h *Host) fault(call string) error {
 	if len(h.faults) == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (h *Host) fault(call string) error {
 	return nil
 }
 
-// lookup resolves a name as host h sees it.
+// lookup resolves a name on host h.
 func (h *Host) lookup(network, name string) ([]netip.Addr, error) {
 	var all []netip.Addr
 	switch ip, err := netip.ParseAddr(name); {

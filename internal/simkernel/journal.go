@@ -10,36 +10,36 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// A journal lists what programs did to their kernels, so that a second run with the
-// same seed can find its first difference where it is made: while the program that
+// A journal lists what programs did with their kernels. A second run with the same seed
+// compares itself with the journal, and finds the first difference while the program that
 // makes it is running, with its stack.
 
-// Journal is what programs have done.
+// Journal lists the actions of the programs of a world.
 type Journal struct {
-	deeds  []deed
-	before *Journal    // of the run to compare with; nil for none
-	first  *Difference // from it
+	actions []action
+	before  *Journal    // of the run to compare with; nil for none
+	first   *Difference // from before; nil for none
 }
 
-// deed is something that a program did.
-type deed struct {
+// action is something that a program did.
+type action struct {
 	at   time.Duration
-	what deedKind
+	what actionKind
 	host int32
 	size int
-	sum  uint32 // of bytes, an address or a text
+	sum  uint32 // checksum of bytes, an address or a text
 }
 
-type deedKind uint8
+type actionKind uint8
 
 const (
-	sends deedKind = iota
+	sends actionKind = iota
 	connects
 	waits
 	notes
 )
 
-func (d deed) String() string {
+func (d action) String() string {
 	switch d.what {
 	case sends:
 		return fmt.Sprintf("sends %d bytes (checksum %08x)", d.size, d.sum)
@@ -54,27 +54,27 @@ func (d deed) String() string {
 	return fmt.Sprintf("waits until %v", time.Duration(d.size))
 }
 
-// mostDeeds is how many are kept; of a longer run, the first ones.
-const mostDeeds = 1 << 20
+// maxActions is the maximal number of actions in a journal. Later ones are not kept.
+const maxActions = 1 << 20
 
-// Difference is where two runs with one seed first differed.
+// Difference is the first difference between two runs with the same seed.
 type Difference struct {
-	Number    int           // of the deed
+	Number    int           // of the action, from 1
 	At        time.Duration // in the second run
 	Host      string
-	Tasks     string // those that can have made it; "" if they are not known
-	Line      string // of the program; "" if it was not running
-	Once, Now string // what was done
+	Tasks     string // the tasks that can have caused it; "" if they are not known
+	Line      string // in the program; "" if it was not running
+	Once, Now string // the actions of the two runs
 }
 
-// Record starts the journal of a world, and compares it with that of a run before;
-// nil for none.
+// Record starts a journal, and compares it with that of an earlier run unless before is
+// nil.
 func (w *World) Record(before *Journal) { w.journal = &Journal{before: before} }
 
-// Journal is what has been recorded; nil if nothing is.
+// Journal returns the world's journal, or nil if there is none.
 func (w *World) Journal() *Journal { return w.journal }
 
-// Difference is the first from the journal before; nil if none was found.
+// Difference returns the first difference from the earlier run, or nil if there is none.
 func (j *Journal) Difference() *Difference {
 	if j == nil {
 		return nil
@@ -82,33 +82,33 @@ func (j *Journal) Difference() *Difference {
 	return j.first
 }
 
-// did takes note of what a program does, if there is a journal.
-func (p *Process) did(what deedKind, size int, bytes []byte) {
+// record adds an action to the journal, if there is one.
+func (p *Process) record(what actionKind, size int, bytes []byte) {
 	if j := p.w.journal; j != nil {
-		j.add(p.w, p.host, p, deed{p.w.Now(), what, p.host.id, size, crc32.Checksum(bytes, castagnoli)})
+		j.add(p.w, p.host, p, action{p.w.Now(), what, p.host.id, size, crc32.Checksum(bytes, castagnoli)})
 	}
 }
 
-func (p *Process) didConnect(a kernel.Addr) {
+func (p *Process) recordConnect(a kernel.Addr) {
 	if p.w.journal != nil {
-		p.did(connects, 0, fmt.Append(nil, a))
+		p.record(connects, 0, fmt.Append(nil, a))
 	}
 }
 
-func (j *Journal) add(w *World, h *Host, p *Process, d deed) {
-	n := len(j.deeds)
-	if n < mostDeeds {
-		j.deeds = append(j.deeds, d)
+func (j *Journal) add(w *World, h *Host, p *Process, d action) {
+	n := len(j.actions)
+	if n < maxActions {
+		j.actions = append(j.actions, d)
 	}
-	if j.before == nil || j.first != nil || n >= mostDeeds || n < len(j.before.deeds) && j.before.deeds[n] == d {
+	if j.before == nil || j.first != nil || n >= maxActions || n < len(j.before.actions) && j.before.actions[n] == d {
 		return
 	}
 	j.first = &Difference{Number: n + 1, At: d.at, Now: d.String(), Once: "ends", Line: goid.Line(debug.Stack())}
 	if h != nil {
 		j.first.Host = h.name
 	}
-	if n < len(j.before.deeds) {
-		old := j.before.deeds[n]
+	if n < len(j.before.actions) {
+		old := j.before.actions[n]
 		if j.first.Once = old.String(); old.host != d.host {
 			j.first.Once = fmt.Sprintf("host %s %s", w.hostName(old.host), j.first.Once)
 		} else if old.at != d.at {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Delay draws how long something takes.
+// Delay draws a duration.
 type Delay func(r *rand.Rand) time.Duration
 
-// Fixed is always d.
+// Fixed returns a Delay that is always d.
 func Fixed(d time.Duration) Delay { return func(*rand.Rand) time.Duration { return d } }
 
-// Uniform is anything from least to most.
+// Uniform returns a Delay distributed evenly from least to most.
 func Uniform(least, most time.Duration) Delay {
 	if most <= least {
 		return Fixed(least)
@@ -21,42 +21,42 @@ func Uniform(least, most time.Duration) Delay {
 	return func(r *rand.Rand) time.Duration { return least + time.Duration(r.Int64N(int64(most-least)+1)) }
 }
 
-// LongTail is mostly near typical, and now and then far more: an exponential
-// distribution on top of half of it.
+// LongTail returns a Delay that is mostly near typical and occasionally far longer: half of
+// typical plus an exponential distribution.
 func LongTail(typical time.Duration) Delay {
 	return func(r *rand.Rand) time.Duration {
 		return typical/2 + time.Duration(r.ExpFloat64()*float64(typical)/2)
 	}
 }
 
-// Trouble is what befalls every link between hosts, and every process, besides
-// what they have of their own.
-type Trouble struct {
+// FaultRates are the shares of faults on every link between hosts and in every process, in
+// addition to those of the link itself.
+type FaultRates struct {
 	Loss, Duplicate, Reorder, Dribble float64
 	Spurious                          float64 // the share of waits that end early
 }
 
-// SetTrouble sets the trouble from now on.
-func (w *World) SetTrouble(t Trouble) { w.trouble = t }
+// SetFaultRates sets the rates from now on.
+func (w *World) SetFaultRates(t FaultRates) { w.faultRates = t }
 
-// Link is the way from one host to another, in that direction.
+// Link is the connection from one host to another, in one direction.
 type Link struct {
 	w        *World
 	from, to *Host
 	rand     *rand.Rand
 
-	Delay     Delay   // nil for the world's
-	Rate      int64   // bytes in a second; 0 for any number
-	Down      bool    // nothing passes
-	Loss      float64 // the share of datagrams lost; segments are sent again
-	Duplicate float64 // the share of datagrams that come twice
-	Reorder   float64 // the share of datagrams that are held up
-	Dribble   float64 // the share of segments that are cut into small ones
+	Delay     Delay   // nil means the world's
+	Rate      int64   // bytes per second; 0 means no limit
+	Down      bool    // the link is cut
+	Loss      float64 // the share of datagrams that are lost; segments are retransmitted
+	Duplicate float64 // the share of datagrams that arrive twice
+	Reorder   float64 // the share of datagrams that are delayed
+	Dribble   float64 // the share of segments that are split into small ones
 
-	free time.Duration // when the line is free again, if it has a rate
+	free time.Duration // when the link can send again, if it has a rate
 }
 
-// Link is the way from a to b.
+// Link returns the link from a to b.
 func (w *World) Link(a, b *Host) *Link {
 	key := [2]*Host{a, b}
 	l := w.links[key]
@@ -67,7 +67,7 @@ func (w *World) Link(a, b *Host) *Link {
 	return l
 }
 
-// Cut lets nothing pass, or everything again.
+// Cut cuts the link, or ends a cut.
 func (l *Link) Cut(cut bool) {
 	if l.Down == cut {
 		return
@@ -75,20 +75,20 @@ func (l *Link) Cut(cut bool) {
 	l.Down = cut
 	kind := Healed
 	if cut {
-		kind = Parted
+		kind = Partitioned
 	}
 	l.w.trace.add(l.w, traceEvent{kind: kind, from: l.from.id, to: l.to.id})
 }
 
-// Limit lets so many bytes pass in a second; 0 for any number.
+// Limit limits the bandwidth; 0 means no limit.
 func (l *Link) Limit(bytesPerSecond int64) {
 	if l.Rate == bytesPerSecond {
 		return
 	}
 	l.Rate = bytesPerSecond
-	note := "any number of bytes in a second"
+	note := "no limit"
 	if bytesPerSecond > 0 {
-		note = fmt.Sprintf("%d bytes in a second", bytesPerSecond)
+		note = fmt.Sprintf("%d bytes per second", bytesPerSecond)
 	}
 	l.w.trace.add(l.w, traceEvent{kind: RateSet, from: l.from.id, to: l.to.id, note: note})
 }
@@ -104,16 +104,15 @@ func (w *World) Heal() {
 	}
 }
 
-// local tells whether the link does not leave its host: there it takes no time.
+// local reports whether the link is a host's loopback, which has no latency by default.
 func (l *Link) local() bool { return l.from == l.to }
 
-// immediate tells whether what is sent now is there: within a host, unless it was
-// told otherwise.
+// immediate reports whether data arrives at once: on a loopback without settings.
 func (l *Link) immediate() bool {
 	return l.local() && l.Delay == nil && l.Rate == 0 && l.Loss == 0 && l.Duplicate == 0 && l.Reorder == 0
 }
 
-// depart is when n bytes that are sent now have left.
+// depart returns the time at which n bytes that are sent now have left the host.
 func (l *Link) depart(n int) time.Duration {
 	now := l.w.Now()
 	if l.Rate <= 0 {
@@ -123,7 +122,7 @@ func (l *Link) depart(n int) time.Duration {
 	return l.free
 }
 
-// travel is how long it takes after that.
+// travel draws the latency.
 func (l *Link) travel() time.Duration {
 	d := l.Delay
 	if d == nil {
@@ -135,29 +134,30 @@ func (l *Link) travel() time.Duration {
 	return max(d(l.rand), 0)
 }
 
-// chance is true with a probability: the link's own or that of the trouble.
-func (l *Link) chance(own, trouble float64) bool {
+// chance draws whether a fault occurs, with the rate of the link or of the world,
+// whichever is higher.
+func (l *Link) chance(own, world float64) bool {
 	if l.local() {
-		trouble = 0
+		world = 0
 	}
-	p := max(own, trouble)
+	p := max(own, world)
 	return p > 0 && l.rand.Float64() < p
 }
 
-func (l *Link) loses() bool   { return l.chance(l.Loss, l.w.trouble.Loss) }
-func (l *Link) doubles() bool { return l.chance(l.Duplicate, l.w.trouble.Duplicate) }
+func (l *Link) loses() bool   { return l.chance(l.Loss, l.w.faultRates.Loss) }
+func (l *Link) doubles() bool { return l.chance(l.Duplicate, l.w.faultRates.Duplicate) }
 
-// passes tells whether a segment sent now gets through.
+// passes draws whether a segment that is sent now arrives.
 func (l *Link) passes() bool { return !l.Down && !l.loses() }
 
-// segment is how many of n bytes go in one piece.
+// segment returns how many of n bytes are sent as one segment.
 func (l *Link) segment(n int) int {
-	n = min(n, mostSegment)
-	if n > 1 && l.chance(l.Dribble, l.w.trouble.Dribble) {
+	n = min(n, maxSegment)
+	if n > 1 && l.chance(l.Dribble, l.w.faultRates.Dribble) {
 		n = 1 + l.rand.IntN(min(n-1, 32))
 	}
 	return n
 }
 
-// mostSegment is how many bytes travel together at most.
-const mostSegment = 64 << 10
+// maxSegment is the maximal size of a segment.
+const maxSegment = 64 << 10

@@ -8,8 +8,8 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// mostBacklog is the longest queue of connections that wait to be accepted.
-const mostBacklog = 4096
+// maxBacklog is the maximal length of a listener's queue.
+const maxBacklog = 4096
 
 func (c *conn) listen(backlog int) error {
 	switch c.state {
@@ -38,12 +38,12 @@ func (c *conn) listen(backlog int) error {
 	default:
 		return syscall.EINVAL
 	}
-	c.backlog = uint32(min(max(backlog, 0), mostBacklog))
+	c.backlog = uint32(min(max(backlog, 0), maxBacklog))
 	return nil
 }
 
-// full tells whether no more connections may come: as in Linux, those that are on
-// their way do not count, and one more than the backlog waits.
+// full reports whether the listener's queue is full. As on Linux, connections in their
+// handshake do not count, and the queue holds one more than the backlog.
 func (c *conn) full() bool { return len(c.queue) > int(c.backlog) }
 
 func (c *conn) accept() (int, error) {
@@ -53,28 +53,28 @@ func (c *conn) accept() (int, error) {
 	if len(c.queue) == 0 {
 		return -1, syscall.EAGAIN
 	}
-	if err := c.p.room(); err != nil {
+	if err := c.p.canOpen(); err != nil {
 		return -1, err
 	}
 	s := c.queue[0]
 	c.queue[0] = nil
 	c.queue = c.queue[1:]
-	s.gate = nil
+	s.listener = nil
 	s.file = c.p.open(s)
 	return s.file.fd, nil
 }
 
-// hatch makes the server's end of a connection to a listener.
-func (c *conn) hatch(client *conn, local kernel.Addr) *conn {
+// newServerEnd makes the server's end of a connection to a listener.
+func (c *conn) newServerEnd(client *conn, local kernel.Addr) *conn {
 	s := &conn{socket: socket{
 		p: c.p, host: c.host, family: c.family, kind: c.kind,
 		local: local, remote: client.local, options: c.options,
-	}, gate: c}
+	}, listener: c}
 	s.state = connected
 	return s
 }
 
-// connect begins a connection. That of a Unix socket is made at once.
+// connect starts to connect. A Unix socket is connected at once.
 func (c *conn) connect(a kernel.Addr) error {
 	switch c.state {
 	case connecting:
@@ -90,7 +90,7 @@ func (c *conn) connect(a kernel.Addr) error {
 	if c.family == kernel.Unix {
 		return c.connectUnix(a.Path)
 	}
-	to, target, source := c.host.route(wire(a).Addr())
+	to, target, source := c.host.route(onWire(a).Addr())
 	if to == nil {
 		return syscall.ENETUNREACH
 	}
@@ -107,54 +107,54 @@ func (c *conn) connect(a kernel.Addr) error {
 	}
 	c.remote = kernel.Addr{AddrPort: netip.AddrPortFrom(target, a.Port())}
 	c.state = connecting
-	c.knock()
+	c.sendConnect()
 	return syscall.EINPROGRESS
 }
 
-// target is the host that the socket is connected to, or wants to be.
+// target returns the host that the socket is connected or connecting to.
 func (c *conn) target() *Host {
 	to, _, _ := c.host.route(c.remote.Addr())
 	return to
 }
 
-// How often and how long a connect is tried, as Linux does: after 1, 2, 4 …
-// seconds, for some two minutes.
+// Delays and number of attempts to connect. As on Linux, they are 1, 2, 4, … seconds apart
+// and take some two minutes.
 const (
 	connectRetry = time.Second
-	mostConnects = 7
+	maxConnects  = 7
 )
 
-// knock sends the first segment of the handshake.
-func (c *conn) knock() {
+// sendConnect sends the first segment of the handshake.
+func (c *conn) sendConnect() {
 	c.attempts++
 	there := c.w().Link(c.host, c.target())
 	c.w().trace.add(c.w(), traceEvent{kind: Connecting, from: c.host.id, to: c.target().id, port: c.remote.Port()})
 	if !there.passes() {
-		c.unheard("connect")
+		c.connectLost("connect")
 		return
 	}
-	c.w().at(there.depart(segmentHead)+there.travel(), knockArrives, c, uint64(c.attempts), 0)
+	c.w().at(there.depart(segmentHead)+there.travel(), connectArrives, c, uint64(c.attempts), 0)
 }
 
-// unheard has the connect tried again after a while.
-func (c *conn) unheard(what string) {
+// connectLost records a lost segment of the handshake and schedules another attempt.
+func (c *conn) connectLost(what string) {
 	c.w().trace.add(c.w(), traceEvent{kind: Dropped, from: c.host.id, to: c.target().id, port: c.remote.Port(), note: what})
-	c.w().at(c.w().Now()+connectRetry<<(c.attempts-1), knockAgain, c, uint64(c.attempts), 0)
+	c.w().at(c.w().Now()+connectRetry<<(c.attempts-1), retryConnect, c, uint64(c.attempts), 0)
 }
 
-func knockAgain(on any, attempt, _ uint64) {
+func retryConnect(on any, attempt, _ uint64) {
 	c := on.(*conn)
 	switch {
 	case c.state != connecting || c.closed || uint64(c.attempts) != attempt:
-	case c.attempts >= mostConnects:
-		c.breakOff(syscall.ETIMEDOUT)
+	case c.attempts >= maxConnects:
+		c.fail(syscall.ETIMEDOUT)
 	default:
-		c.knock()
+		c.sendConnect()
 	}
 }
 
-// knockArrives is the handshake at the server.
-func knockArrives(on any, _, _ uint64) {
+// connectArrives is the first segment of the handshake at the server.
+func connectArrives(on any, _, _ uint64) {
 	c := on.(*conn)
 	if c.state != connecting || c.closed {
 		return
@@ -162,29 +162,29 @@ func knockArrives(on any, _, _ uint64) {
 	h, w := c.target(), c.w()
 	back := w.Link(h, c.host)
 	if h.down {
-		c.unheard("host is down")
+		c.connectLost("host is down")
 		return
 	}
 	s := h.find(kernel.Stream, c.remote, c.local, func(s *socket) bool { return s.listens })
 	if s == nil {
 		if !back.passes() {
-			c.unheard("refusal")
+			c.connectLost("refusal")
 			return
 		}
 		w.at(back.depart(segmentHead)+back.travel(), refusalArrives, c, 0, w.moment())
 		return
 	}
-	gate := s.file.object.(*conn)
-	if gate.full() {
-		c.unheard("backlog is full")
+	listener := s.file.object.(*conn)
+	if listener.full() {
+		c.connectLost("backlog is full")
 		return
 	}
 	if !back.passes() {
-		c.unheard("answer to connect")
+		c.connectLost("answer to connect")
 		return
 	}
-	server := gate.hatch(c, kernel.Addr{AddrPort: c.remote.AddrPort})
-	join(c, server, w.Link(c.host, h), back)
+	server := listener.newServerEnd(c, kernel.Addr{AddrPort: c.remote.AddrPort})
+	connectPair(c, server, w.Link(c.host, h), back)
 	w.at(server.out.arrival(0), answerArrives, c, 0, w.moment())
 }
 
@@ -192,11 +192,12 @@ func refusalArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	if c.state == connecting && !c.closed {
 		c.w().trace.add(c.w(), traceEvent{kind: Refused, travel: c.w().since(sent), from: c.target().id, to: c.host.id, port: c.remote.Port()})
-		c.breakOff(syscall.ECONNREFUSED)
+		c.fail(syscall.ECONNREFUSED)
 	}
 }
 
-// answerArrives is the handshake back at the client: it is connected.
+// answerArrives is the second segment of the handshake at the client, which is connected
+// now.
 func answerArrives(on any, _, sent uint64) {
 	c := on.(*conn)
 	server := c.peer
@@ -210,46 +211,46 @@ func answerArrives(on any, _, sent uint64) {
 	confirm(c, 0, 0)
 }
 
-// confirm sends the last segment of the handshake, again and again if need be.
+// confirm sends the last segment of the handshake, several times if it is lost.
 func confirm(on any, tries, _ uint64) {
 	c := on.(*conn)
 	switch {
-	case c.peer.gate == nil || c.peer.closed:
+	case c.peer.listener == nil || c.peer.closed:
 	case c.out.link.passes():
 		c.w().at(c.out.arrival(0), confirmArrives, c.peer, tries, 0)
-	case tries >= mostConnects:
+	case tries >= maxConnects:
 		c.peer.abandon()
 	default:
 		c.w().at(c.w().Now()+connectRetry<<tries, confirm, c, tries+1, 0)
 	}
 }
 
-// confirmArrives puts the connection where it can be accepted. If there is no
-// room, the client, who knows nothing of it, will be asked to confirm again.
+// confirmArrives adds the connection to the listener's queue. If the queue is full, the
+// client, which is already connected, will confirm again.
 func confirmArrives(on any, tries, _ uint64) {
 	s := on.(*conn)
-	gate := s.gate
+	listener := s.listener
 	switch {
-	case gate == nil || s.closed:
-	case gate.closed:
-		s.gate, s.closed = nil, true
+	case listener == nil || s.closed:
+	case listener.closed:
+		s.listener, s.closed = nil, true
 		if s.host.down {
 			s.state = broken
 			return
 		}
 		s.reset()
-	case !gate.full():
-		gate.queue = append(gate.queue, s)
-		gate.changed(in)
-	case tries >= mostConnects:
+	case !listener.full():
+		listener.queue = append(listener.queue, s)
+		listener.changed(in)
+	case tries >= maxConnects:
 		s.abandon()
 	default:
 		s.w().at(s.w().Now()+connectRetry<<tries, confirm, s.peer, tries+1, 0)
 	}
 }
 
-// abandon forgets a connection that never came to be.
+// abandon drops a connection after an incomplete handshake.
 func (c *conn) abandon() {
-	c.gate = nil
+	c.listener = nil
 	c.state, c.closed = broken, true
 }

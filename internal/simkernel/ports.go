@@ -14,7 +14,7 @@ type portKey struct {
 	port uint16
 }
 
-// Ports that are given to sockets that did not ask for one.
+// The range of ephemeral ports.
 const (
 	firstEphemeral = 10000
 	ephemerals     = 65536 - firstEphemeral
@@ -25,20 +25,20 @@ var (
 	loopback6 = netip.IPv6Loopback()
 )
 
-// wire is an address as it is on the wire: one of IPv4 that was written as one of
-// IPv6 is one of IPv4.
-func wire(a kernel.Addr) kernel.Addr {
+// onWire returns an address as it is sent: an IPv4-mapped IPv6 address becomes an IPv4
+// address.
+func onWire(a kernel.Addr) kernel.Addr {
 	if ip := a.Addr(); ip.Is4In6() {
 		a.AddrPort = netip.AddrPortFrom(ip.Unmap(), a.Port())
 	}
 	return a
 }
 
-// present is an address as the socket's family writes it.
-func (s *socket) present(a kernel.Addr) kernel.Addr {
+// inFamily returns an address in the form of the socket's family.
+func (s *socket) inFamily(a kernel.Addr) kernel.Addr {
 	switch ip := a.Addr(); {
 	case s.family == kernel.Unix && a.Path == "":
-		a.Path = "@" // as Linux names one without a name
+		a.Path = "@" // as on Linux for a socket without a name
 	case s.family == kernel.IPv6 && ip.Is4():
 		a.AddrPort = netip.AddrPortFrom(netip.AddrFrom16(ip.As16()), a.Port())
 	case !ip.IsValid() && s.family == kernel.IPv4:
@@ -49,7 +49,7 @@ func (s *socket) present(a kernel.Addr) kernel.Addr {
 	return a
 }
 
-// bind takes an address of the host for the socket; port 0 takes a free one.
+// bind binds the socket to an address of its host. Port 0 means a free port.
 func (s *socket) bind(a kernel.Addr) error {
 	h, ip := s.host, a.Addr()
 	if !ip.IsUnspecified() && !ip.IsLoopback() && h.w.addrs[ip] != h {
@@ -72,7 +72,7 @@ func (s *socket) bind(a kernel.Addr) error {
 	return nil
 }
 
-// unbind gives the address back.
+// unbind releases the socket's address.
 func (s *socket) unbind() {
 	if !s.bound {
 		return
@@ -91,7 +91,7 @@ func (s *socket) unbind() {
 	}
 }
 
-// freePort is a port that nobody has; 0 if there is none.
+// freePort returns an unused port, or 0 if there is none.
 func (h *Host) freePort(kind kernel.Type) uint16 {
 	next := h.nextPort[kind]
 	for range ephemerals {
@@ -105,7 +105,8 @@ func (h *Host) freePort(kind kernel.Type) uint16 {
 	return 0
 }
 
-// conflicts tells whether two sockets may not have one port, by what Linux says.
+// conflicts reports whether two sockets cannot be bound to the same port, by the rules of
+// Linux.
 func (s *socket) conflicts(o *socket) bool {
 	switch {
 	case !overlap(s, o):
@@ -126,7 +127,7 @@ func overlap(s, o *socket) bool {
 	return s.covers(b) || o.covers(a)
 }
 
-// covers tells whether what is sent to ip comes to the socket, by its address.
+// covers reports whether the socket's address includes ip.
 func (s *socket) covers(ip netip.Addr) bool {
 	own := s.local.Addr()
 	switch {
@@ -140,9 +141,10 @@ func (s *socket) covers(ip netip.Addr) bool {
 	return own.Is6() && !s.on(kernel.IPv6Only)
 }
 
-// find is the socket that something sent to a from somebody is for: one that is
-// connected to him, else one that has that very address, else one that has any.
-// Several that share an address share the senders.
+// find returns the socket that receives what from sends to an address: one that is
+// connected to from, else one that is bound to that address, else one that is bound to
+// the unspecified address. If several sockets share an address, the sender determines
+// which one it is.
 func (h *Host) find(kind kernel.Type, to, from kernel.Addr, fit func(*socket) bool) *socket {
 	var few [4]*socket
 	best := few[:0]
@@ -182,8 +184,8 @@ func (h *Host) find(kind kernel.Type, to, from kernel.Addr, fit func(*socket) bo
 	return best[sum%uint32(len(best))]
 }
 
-// route is the host that has an address, as seen from h, and the address that h
-// itself has towards it. Nobody may be there.
+// route returns the host with the given address, the address to send to, and the source
+// address that h uses. The host is nil if there is none.
 func (h *Host) route(ip netip.Addr) (to *Host, target, source netip.Addr) {
 	switch {
 	case ip.IsUnspecified() && ip.Is4(), ip.IsLoopback() && ip.Is4():

@@ -13,46 +13,46 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Process is a program on a host: descriptors, a poller, and a coroutine that
-// stands in Wait whenever others run.
+// Process is a program on a host: descriptors, a poller, and a coroutine that is in Wait
+// while other processes run.
 type Process struct {
 	w    *World
 	host *Host
 	id   uint32
 
-	state    state
-	held     bool     // it could run, but its host is paused
-	idle     bool     // it is to be told that everybody waits
-	orders   []func() // to be run inside Wait
-	failure  error    // to be returned by Wait
-	killed   error    // why it was ended, if it was
-	deadline time.Duration
-	timer    time.Duration // when its next timer event is; never, if there is none
-	looks    int           // how often it has asked at one moment of time
-	lookedAt time.Duration // which
-	closed   bool
+	state       state
+	heldByPause bool     // it becomes runnable when its host is resumed
+	notifyIdle  bool     // Wait calls OnIdle
+	interrupts  []func() // functions to run inside Wait
+	failure     error    // the next error of Wait
+	killed      error    // the reason of Kill; nil if the process was not killed
+	deadline    time.Duration
+	timer       time.Duration // the time of its next timer event; never if there is none
+	polls       int           // calls of Wait at polledAt
+	polledAt    time.Duration
+	closed      bool
 
 	main  func() // nil if the process drives the world itself
 	next  func() (struct{}, bool)
 	yield func(struct{}) bool
 	dead  bool // ended by Goexit
 
-	files *files // a crew has them in common
+	files *files // shared with siblings
 	ready readyList
 
-	leader *Process   // of the crew that it is a member of; nil for a process of its own
-	crew   []*Process // its members, if it has some
+	leader   *Process   // the process that this is a sibling of; nil for none
+	siblings []*Process // made by Sibling
 
-	foreign func() bool // of the loop on top; nil before there is one
-	owner   atomic.Pointer[func() uintptr]
-	g       atomic.Uintptr // the goroutine that began the program
-	stuck   bool           // it was told that it never waits
-	follows follows        // contexts
+	foreign    func() bool // of the loop that uses the process; nil before there is one
+	owner      atomic.Pointer[func() uintptr]
+	g          atomic.Uintptr // the goroutine that began the program
+	standstill bool           // Wait has failed with ErrStandstill
+	contexts   contexts
 
-	// OnIdle is called inside Wait when everybody waits, after AwaitIdle.
+	// OnIdle is called inside Wait when every process waits, after AwaitIdle.
 	OnIdle func()
-	// Describe names the task that runs, or those that have begun to wait at this
-	// moment. It is called on the program's goroutine; nil if that is not known.
+	// Describe names the running task, or those that began to wait at the present
+	// time. It is called on the program's goroutine. It may be nil.
 	Describe func() string
 	// OnEnd is called by the driver when the program has returned.
 	OnEnd func()
@@ -76,8 +76,8 @@ const (
 
 const never = time.Duration(1<<63 - 1)
 
-// NewProcess makes a process on a host. Until it is given a program by Exec, its
-// Wait drives the world.
+// NewProcess makes a process on a host. Until Exec gives it a program, its Wait drives the
+// world.
 func (h *Host) NewProcess() *Process {
 	w := h.w
 	w.pids++
@@ -88,28 +88,28 @@ func (h *Host) NewProcess() *Process {
 	return p
 }
 
-// Kernel is the process's kernel.
+// Kernel returns the process's kernel.
 func (p *Process) Kernel() *kernel.Kernel {
 	return &kernel.Kernel{Poller: p, Sockets: p, Clock: p, Rand: p, Workers: p, Resolver: p, Follower: p}
 }
 
-// Host is where the process runs.
+// Host returns the host that the process runs on.
 func (p *Process) Host() *Host { return p.host }
 
-// Exec has main run as the process's program, beginning when the world is next
-// driven. Main runs on a goroutine of its own and may start others, as a loop
-// does for its turns: whichever of them calls Wait is the one that goes on when
-// Wait returns. The coroutine is iter.Pull's, which passes control between
-// whoever calls next and whoever calls yield, and does not ask who they are.
+// Exec makes main the process's program. It starts when the world is next driven. Main
+// runs on its own goroutine and may start others, as a loop does for its turns: the
+// goroutine that calls Wait is the one that continues when Wait returns. The coroutine is
+// that of iter.Pull, which passes control between the goroutine that calls next and the
+// one that calls yield, whichever they are.
 func (p *Process) Exec(main func()) {
 	p.main = main
 	p.w.alone.CompareAndSwap(p, nil)
 	p.state = waiting
-	p.goOn()
+	p.makeRunnable()
 }
 
-// begin makes the coroutine. That is left to the driver, because the runtime wants
-// a coroutine to be made and resumed under the same lock to a thread, or none.
+// begin makes the coroutine. The driver calls it, because the runtime requires that a
+// coroutine is made and resumed under the same thread lock, or none.
 func (p *Process) begin() {
 	main := p.main
 	p.next, _ = iter.Pull(func(yield func(struct{}) bool) {
@@ -117,8 +117,8 @@ func (p *Process) begin() {
 		p.g.Store(goid.Current())
 		returned := false
 		defer func() {
-			goid.ThreadLock{}.Restore() // a real process ends with its threads
-			if !returned {              // a Goexit would end the driver too
+			goid.ThreadLock{}.Restore() // the threads of a real process end with it
+			if !returned {              // otherwise Goexit would end the driver too
 				p.dead = true
 				yield(struct{}{})
 			}
@@ -128,8 +128,8 @@ func (p *Process) begin() {
 	})
 }
 
-// goOn lets a process that waits continue when the driver comes to it.
-func (p *Process) goOn() {
+// makeRunnable makes a waiting process runnable.
+func (p *Process) makeRunnable() {
 	if p.state != waiting {
 		return
 	}
@@ -137,7 +137,7 @@ func (p *Process) goOn() {
 	switch {
 	case p.main == nil: // it drives the world itself
 	case p.host.paused:
-		p.held = true
+		p.heldByPause = true
 	default:
 		p.w.runnable = append(p.w.runnable, p)
 	}
@@ -146,7 +146,7 @@ func (p *Process) goOn() {
 // resume runs the process until it waits.
 func (p *Process) resume() {
 	if p.host.paused {
-		p.held = true
+		p.heldByPause = true
 		return
 	}
 	mustDriveUnlocked()
@@ -165,7 +165,7 @@ func (p *Process) resume() {
 	}
 }
 
-// end is the end of a process: the system closes what it has left open.
+// end ends the process and closes its descriptors.
 func (p *Process) end() {
 	if p.state == ended {
 		return
@@ -178,7 +178,7 @@ func (p *Process) end() {
 		p.closeAll()
 	}
 	p.finishWork()
-	p.follows.drop(p.w)
+	p.contexts.forgetAll(p.w)
 	for i, other := range p.w.processes {
 		if other == p {
 			last := len(p.w.processes) - 1
@@ -193,22 +193,22 @@ func (p *Process) end() {
 	}
 }
 
-// Kill ends a process from outside: its connections are reset, and its next Wait
-// that would have to wait fails with why. It still runs its last, cut off from
-// the world: a goroutine cannot be ended where it stands.
+// Kill ends the process from outside. Its connections are reset, and the next Wait that
+// would have to wait fails with why. The program still runs until then, without access to
+// the world, because a goroutine cannot be ended from outside.
 func (p *Process) Kill(why error) {
 	if p.state == ended || p.killed != nil {
 		return
 	}
 	p.killed = why
-	for _, member := range p.crew {
+	for _, member := range p.siblings {
 		member.Kill(why)
 	}
 	for _, f := range p.files.all() {
 		f.object.reset()
 	}
 	p.closeAll()
-	p.goOn()
+	p.makeRunnable()
 }
 
 func (p *Process) closeAll() {
@@ -217,50 +217,48 @@ func (p *Process) closeAll() {
 	}
 }
 
-// Interrupt has fn run inside the process's Wait, on the goroutine that waits.
-func (p *Process) Interrupt(fn func()) { p.order(fn) }
-
-func (p *Process) order(fn func()) {
-	p.orders = append(p.orders, fn)
-	p.goOn()
+// Interrupt runs fn inside the process's Wait, on the goroutine that waits.
+func (p *Process) Interrupt(fn func()) {
+	p.interrupts = append(p.interrupts, fn)
+	p.makeRunnable()
 }
 
-// AwaitIdle has OnIdle called when every process waits, before time passes.
+// AwaitIdle makes the world call OnIdle when every process waits, before time passes.
 func (p *Process) AwaitIdle() {
-	for _, other := range p.w.idlers {
+	for _, other := range p.w.idleWaiters {
 		if other == p {
 			return
 		}
 	}
-	p.w.idlers = append(p.w.idlers, p)
+	p.w.idleWaiters = append(p.w.idleWaiters, p)
 }
 
-// Name is "sim".
+// Name returns "sim".
 func (p *Process) Name() string { return "sim" }
 
-// Wait is where a process gives way to the others.
+// Wait lets other processes run until an event is ready or the timeout has passed.
 func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
 	switch {
 	case p.closed:
 		return 0, syscall.EBADF
 	case p.killed != nil:
-		return p.linger(timeout)
+		return p.waitKilled(timeout)
 	}
-	if err := p.unlocked(); err != nil {
+	if err := p.checkUnlocked(); err != nil {
 		return 0, err
 	}
-	p.w.settle()
-	if now := p.w.Now(); now != p.lookedAt {
-		p.lookedAt, p.looks = now, 0
+	p.w.runDue()
+	if now := p.w.Now(); now != p.polledAt {
+		p.polledAt, p.polls = now, 0
 	}
-	p.looks++
-	p.w.beat.Store(p.w.beat.Load() + 1) // a process at a time
-	if p.looks%restLooks == 0 {
-		if err := p.rest(); err != nil {
+	p.polls++
+	p.w.beat.Store(p.w.beat.Load() + 1) // no race: one process runs at a time
+	if p.polls%pollsPerTurn == 0 {
+		if err := p.yieldTurn(); err != nil {
 			return 0, err
 		}
 	}
-	if p.obey() {
+	if p.runInterrupts() {
 		timeout = 0
 	}
 	n := p.ready.collect(p.w, events)
@@ -272,56 +270,57 @@ func (p *Process) Wait(events []kernel.Event, timeout time.Duration) (int, error
 		return 0, err
 	}
 	p.woken.Store(false)
-	p.obey()
+	p.runInterrupts()
 	return p.ready.collect(p.w, events), nil
 }
 
-// linger is Wait for a process that was killed: it may run what is ready, within
-// reason.
-func (p *Process) linger(timeout time.Duration) (int, error) {
-	if p.looks++; timeout == 0 && p.looks%mostLooks != 0 {
+// waitKilled is Wait for a process that was killed: a call that need not wait succeeds,
+// but not without limit.
+func (p *Process) waitKilled(timeout time.Duration) (int, error) {
+	if p.polls++; timeout == 0 && p.polls%maxPolls != 0 {
 		return 0, nil
 	}
 	return 0, p.killed
 }
 
-// obey does what the process was told to do inside Wait.
-func (p *Process) obey() bool {
-	told := p.idle || len(p.orders) > 0
-	if p.follows.call(p.w) {
-		told = true
+// runInterrupts runs the functions that are to run inside Wait. It reports whether there
+// were any.
+func (p *Process) runInterrupts() bool {
+	ran := p.notifyIdle || len(p.interrupts) > 0
+	if p.contexts.call(p.w) {
+		ran = true
 	}
-	if p.idle {
-		p.idle = false
+	if p.notifyIdle {
+		p.notifyIdle = false
 		if p.OnIdle != nil {
 			p.OnIdle()
 		}
 	}
-	orders := p.orders
-	p.orders = nil
-	for _, fn := range orders {
+	interrupts := p.interrupts
+	p.interrupts = nil
+	for _, fn := range interrupts {
 		fn()
 	}
-	return told
+	return ran
 }
 
-// await waits until there is something for the process.
+// await waits until the process is made runnable.
 func (p *Process) await(timeout time.Duration) error {
 	p.state = waiting
 	p.deadline = never
 	if timeout < 0 {
-		p.did(waits, -1, nil)
+		p.record(waits, -1, nil)
 	} else {
-		p.did(waits, int(p.w.Now()+timeout), nil)
+		p.record(waits, int(p.w.Now()+timeout), nil)
 	}
 	if timeout > 0 {
 		c, now := p.host.clock.Load(), p.w.Now()
-		if local := c.mono(now) + timeout; local > 0 { // otherwise it is beyond all time
+		if local := c.mono(now) + timeout; local > 0 { // otherwise it is too far in the future
 			p.setTimer(c.until(now, local))
 		}
 	}
-	if share := p.w.trouble.Spurious; share > 0 && p.w.order.Float64() < share {
-		p.w.at(p.w.Now()+time.Duration(p.w.order.Int64N(int64(mostSpurious))), wakeInVain, p, 0, 0)
+	if share := p.w.faultRates.Spurious; share > 0 && p.w.order.Float64() < share {
+		p.w.at(p.w.Now()+time.Duration(p.w.order.Int64N(int64(maxSpurious))), spuriousWake, p, 0, 0)
 	}
 	if p.yield != nil {
 		p.yield(struct{}{})
@@ -339,13 +338,13 @@ func (p *Process) await(timeout time.Duration) error {
 	return err
 }
 
-// mostSpurious is how long a wait lasts, at most, that ends for no reason.
-const mostSpurious = 10 * time.Millisecond
+// maxSpurious is the maximal duration of a wait that ends for no reason.
+const maxSpurious = 10 * time.Millisecond
 
-func wakeInVain(on any, _, _ uint64) { on.(*Process).goOn() }
+func spuriousWake(on any, _, _ uint64) { on.(*Process).makeRunnable() }
 
-// setTimer has the process go on at a time. A timer event that comes earlier will
-// set the next one: so there is seldom more than one in the queue.
+// setTimer makes the process runnable at the given time. An earlier timer event sets the
+// next one, so there is seldom more than one in the queue.
 func (p *Process) setTimer(at time.Duration) {
 	p.deadline = at
 	if at < p.timer {
@@ -357,30 +356,30 @@ func (p *Process) setTimer(at time.Duration) {
 func timeOut(on any, n, _ uint64) {
 	p := on.(*Process)
 	if p.timer != time.Duration(n) {
-		return // another has taken its place
+		return // a newer event has replaced it
 	}
 	p.timer = never
 	switch {
 	case p.state != waiting || p.deadline == never:
 	case p.deadline <= p.w.Now():
-		p.goOn()
+		p.makeRunnable()
 	default:
 		p.setTimer(p.deadline)
 	}
 }
 
-// Wake may be called from any goroutine.
+// Wake ends the process's Wait. It may be called from any goroutine.
 func (p *Process) Wake() {
 	if p.woken.Swap(true) {
 		return
 	}
 	p.w.mu.Lock()
 	p.w.woken = append(p.w.woken, p)
-	p.w.called.Store(true)
+	p.w.notified.Store(true)
 	p.w.mu.Unlock()
 }
 
-// Close closes the poller. A process that no program runs on ends with it.
+// Close closes the poller. A process without a program ends with it.
 func (p *Process) Close() error {
 	p.closed = true
 	for _, f := range p.files.all() {

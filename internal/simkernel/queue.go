@@ -2,17 +2,16 @@ package simkernel
 
 import "time"
 
-// event is something that will happen: do is called with what it is about.
-// A function and three words instead of a closure: a run has millions of them.
+// event is a scheduled call of do. It is a function and three words, not a closure, because
+// a run has millions of events.
 type event struct {
 	do   func(on any, n, m uint64)
 	on   any
 	n, m uint64
 }
 
-// queue holds what is to happen, by time; at one time, in the order in which it
-// was put there. The heap moves small rows without pointers; the events
-// themselves stay where they are.
+// queue holds events in the order of their times, and of put for equal times. The heap
+// moves small rows without pointers. The events themselves do not move.
 type queue struct {
 	heap   []row
 	events []event
@@ -43,7 +42,7 @@ func (q *queue) put(at time.Duration, e event) {
 	q.up(len(q.heap) - 1)
 }
 
-// next is when the first is to happen.
+// next returns the time of the first event.
 func (q *queue) next() (time.Duration, bool) {
 	if len(q.heap) == 0 {
 		return 0, false

@@ -7,21 +7,21 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// mask is what a descriptor is ready for, in the words of poll(2): the contract's
-// Ready follows from it and from what was asked for.
+// mask is what a descriptor is ready for, in the terms of poll(2). The contract's Ready
+// follows from it and from the interest.
 type mask uint8
 
 const (
-	in       mask = 1 << iota // something to read, also the end
-	out                       // room to write, or a failure
-	peerShut                  // the peer will send no more
-	hungUp                    // both directions are over
+	in       mask = 1 << iota // data or the end of the stream can be read
+	out                       // the send buffer has space, or writing fails
+	peerShut                  // the peer has ended sending
+	hungUp                    // both directions have ended
 	failed                    // an error is pending
 )
 
-// ready is what to report to somebody who asked for want.
+// ready returns the readiness to report for an interest.
 func (m mask) ready(want kernel.Interest) (r kernel.Ready) {
-	m &= asked(want)
+	m &= interestMask(want)
 	if m&in != 0 {
 		r |= kernel.Readable
 	}
@@ -40,8 +40,8 @@ func (m mask) ready(want kernel.Interest) (r kernel.Ready) {
 	return r
 }
 
-// asked is what of a mask concerns somebody who asked for want.
-func asked(want kernel.Interest) mask {
+// interestMask returns the part of a mask that is reported for an interest.
+func interestMask(want kernel.Interest) mask {
 	m := hungUp | failed
 	if want&kernel.Read != 0 {
 		m |= in | peerShut
@@ -52,13 +52,13 @@ func asked(want kernel.Interest) mask {
 	return m
 }
 
-// object is what a descriptor stands for.
+// object is what a descriptor refers to.
 type object interface {
-	// readiness is what it is ready for now.
+	// readiness returns what the object is ready for now.
 	readiness() mask
-	// release is called when its descriptor was closed.
+	// release is called when the descriptor is closed.
 	release()
-	// reset ends it as if its process had been killed.
+	// reset is called when the process is killed, before release.
 	reset()
 }
 
@@ -69,34 +69,34 @@ type file struct {
 	object object
 
 	watched bool
-	silent  bool // a one-shot that has fired
+	fired   bool // a one-shot registration has reported its event
 	queued  bool // in the ready list
 	tok     kernel.Token
 	want    kernel.Interest
 	mode    kernel.Mode
 }
 
-// changed tells the poller that m has come true. It is for any file, also none.
+// changed tells the poller that the file has become ready for m. f may be nil.
 func (f *file) changed(m mask) {
-	if f == nil || !f.watched || f.silent || m&asked(f.want) == 0 {
+	if f == nil || !f.watched || f.fired || m&interestMask(f.want) == 0 {
 		return
 	}
 	f.p.ready.push(f)
-	f.p.goOn()
+	f.p.makeRunnable()
 }
 
 func (f *file) arm(p *Process, tok kernel.Token, want kernel.Interest, mode kernel.Mode) {
-	if f.p != p { // handed over within a crew
+	if f.p != p { // another sibling watches it now
 		f.p.ready.remove(f)
 		f.p = p
 	}
-	f.watched, f.silent = true, false
+	f.watched, f.fired = true, false
 	f.tok, f.want, f.mode = tok, want, mode
 	f.changed(f.object.readiness())
 }
 
-// readyList are the files that may have something to report, as in epoll: looked
-// at again when they are reported, those of Level put back at the end.
+// readyList has the files that may be ready, as in epoll. Their readiness is checked again
+// when they are reported. Level-triggered files are put back at the end.
 type readyList struct {
 	files []*file
 	head  int
@@ -115,7 +115,7 @@ func (l *readyList) push(f *file) {
 	l.files = append(l.files, f)
 }
 
-// pop is nil for one that was removed.
+// pop removes and returns the first file. It returns nil for one that was removed.
 func (l *readyList) pop() *file {
 	f := l.files[l.head]
 	l.files[l.head] = nil
@@ -133,12 +133,12 @@ func (l *readyList) remove(f *file) {
 	}
 }
 
-// collect fills events. The order within a batch is one of the world's choices;
-// who is in it is not, so that a full batch starves nobody.
+// collect fills events. The order within a batch is drawn from the seed. Which files are in
+// it is not, so that no file starves when batches are full.
 func (l *readyList) collect(w *World, events []kernel.Event) (n int) {
 	for left := len(l.files) - l.head; left > 0 && n < len(events); left-- {
 		f := l.pop()
-		if f == nil || !f.watched || f.silent {
+		if f == nil || !f.watched || f.fired {
 			continue
 		}
 		r := f.object.readiness().ready(f.want)
@@ -151,7 +151,7 @@ func (l *readyList) collect(w *World, events []kernel.Event) (n int) {
 		case kernel.Level:
 			l.push(f)
 		case kernel.OneShot:
-			f.silent = true
+			f.fired = true
 		}
 	}
 	if l.head == len(l.files) {
@@ -163,7 +163,7 @@ func (l *readyList) collect(w *World, events []kernel.Event) (n int) {
 	return n
 }
 
-// Add begins to watch a descriptor.
+// Add starts watching a descriptor.
 func (p *Process) Add(fd int, tok kernel.Token, want kernel.Interest, mode kernel.Mode) error {
 	f, err := p.file(fd)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *Process) Add(fd int, tok kernel.Token, want kernel.Interest, mode kerne
 	return nil
 }
 
-// Modify changes what is watched for, and reports it anew.
+// Modify changes the interest, and reports present readiness again.
 func (p *Process) Modify(fd int, tok kernel.Token, want kernel.Interest, mode kernel.Mode) error {
 	f, err := p.watchedFile(fd)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *Process) Modify(fd int, tok kernel.Token, want kernel.Interest, mode ke
 	return nil
 }
 
-// Delete ends a watch.
+// Delete stops watching a descriptor.
 func (p *Process) Delete(fd int) error {
 	f, err := p.watchedFile(fd)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// socket is what sockets of all kinds have in common.
+// socket is the state that all kinds of sockets share.
 type socket struct {
 	p      *Process
 	host   *Host
-	file   *file // nil before it is accepted, and once it is closed
+	file   *file // nil before Accept and after close
 	family kernel.Family
 	kind   kernel.Type
 
-	// Addresses are kept as they are on the wire: an IPv4 address is one, also
-	// on a socket of IPv6.
+	// Addresses are kept as they are sent: an IPv4 address is kept as such, also on an
+	// IPv6 socket.
 	local, remote kernel.Addr
-	bound         bool // local is in the host's table
+	bound         bool // local is in the host's table of ports
 	listens       bool
 	err           syscall.Errno // pending; reading it clears it
 	options       [kernel.SocketError]int32
@@ -33,13 +33,13 @@ type socketObject interface {
 	shutdown(side kernel.Side) error
 }
 
-// Buffers of sockets that were not told otherwise. They are smaller than real
-// ones: back-pressure should be met in a test, not only in production.
+// Default sizes of buffers. They are smaller than those of a real system, so that tests
+// meet backpressure too.
 const (
 	streamBuffer   = 64 << 10
 	datagramBuffer = 208 << 10
-	leastBuffer    = 2 << 10
-	mostDatagram   = 65507
+	minBuffer      = 2 << 10
+	maxDatagram    = 65507
 )
 
 // Socket makes a socket.
@@ -47,7 +47,7 @@ func (p *Process) Socket(f kernel.Family, t kernel.Type) (int, error) {
 	if f < kernel.IPv4 || f > kernel.Unix || t < kernel.Stream || t > kernel.Datagram {
 		return -1, syscall.EINVAL
 	}
-	if err := p.room(); err != nil {
+	if err := p.canOpen(); err != nil {
 		return -1, err
 	}
 	if err := p.host.fault("socket"); err != nil {
@@ -75,7 +75,7 @@ func (s *socket) setBuffers(n int32) {
 	s.options[kernel.SendBuffer], s.options[kernel.RecvBuffer] = n, n
 }
 
-// socket is the socket of a descriptor, unless a fault says otherwise.
+// socket returns the socket of a descriptor, or the error that FailCall has set.
 func (p *Process) socket(fd int, call string) (socketObject, error) {
 	f, err := p.file(fd)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *Process) socket(fd int, call string) (socketObject, error) {
 	return o, p.host.fault(call)
 }
 
-// stream is the socket of a descriptor if it is of that type.
+// stream returns the stream socket of a descriptor.
 func (p *Process) stream(fd int, call string) (*conn, error) {
 	o, err := p.socket(fd, call)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Process) stream(fd int, call string) (*conn, error) {
 	return c, nil
 }
 
-// Bind gives a socket its address.
+// Bind binds a socket to an address.
 func (p *Process) Bind(fd int, a kernel.Addr) error {
 	o, err := p.socket(fd, "bind")
 	if err != nil {
@@ -116,10 +116,10 @@ func (p *Process) Bind(fd int, a kernel.Addr) error {
 	case s.family == kernel.Unix:
 		return s.host.bindUnix(o, a.Path)
 	}
-	return s.bind(wire(a))
+	return s.bind(onWire(a))
 }
 
-// Listen has a socket take connections.
+// Listen makes a socket a listener.
 func (p *Process) Listen(fd, backlog int) error {
 	c, err := p.stream(fd, "listen")
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Process) Listen(fd, backlog int) error {
 	return c.listen(backlog)
 }
 
-// Accept takes a connection that waits.
+// Accept accepts a connection.
 func (p *Process) Accept(fd int) (int, error) {
 	c, err := p.stream(fd, "accept")
 	if err != nil {
@@ -137,13 +137,13 @@ func (p *Process) Accept(fd int) (int, error) {
 	return c.accept()
 }
 
-// Connect begins to connect.
+// Connect starts to connect a socket.
 func (p *Process) Connect(fd int, a kernel.Addr) error {
 	o, err := p.socket(fd, "connect")
 	if err != nil {
 		return err
 	}
-	p.didConnect(a)
+	p.recordConnect(a)
 	switch f := a.Family(); {
 	case f == 0:
 		return syscall.EINVAL
@@ -172,7 +172,7 @@ func (p *Process) Send(fd int, b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.did(sends, len(b), b)
+	p.record(sends, len(b), b)
 	if d, ok := o.(*dgram); ok {
 		return d.sendTo(b, kernel.Addr{})
 	}
@@ -189,7 +189,7 @@ func (p *Process) Sendv(fd int, bufs [][]byte) (int, error) {
 		return 0, syscall.EMSGSIZE
 	}
 	for _, b := range bufs {
-		p.did(sends, len(b), b)
+		p.record(sends, len(b), b)
 	}
 	if c, ok := o.(*conn); ok {
 		return c.sendv(bufs)
@@ -220,7 +220,7 @@ func (p *Process) SendTo(fd int, b []byte, to kernel.Addr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.did(sends, len(b), b)
+	p.record(sends, len(b), b)
 	if c, ok := o.(*conn); ok {
 		if to != (kernel.Addr{}) && c.state == connected {
 			return 0, syscall.EISCONN
@@ -230,7 +230,7 @@ func (p *Process) SendTo(fd int, b []byte, to kernel.Addr) (int, error) {
 	return o.(*dgram).sendTo(b, to)
 }
 
-// Shutdown closes halves of a connection.
+// Shutdown closes one or both directions of a connection.
 func (p *Process) Shutdown(fd int, side kernel.Side) error {
 	o, err := p.socket(fd, "shutdown")
 	if err != nil {
@@ -239,17 +239,17 @@ func (p *Process) Shutdown(fd int, side kernel.Side) error {
 	return o.shutdown(side)
 }
 
-// LocalAddr is a socket's own address.
+// LocalAddr returns a socket's local address.
 func (p *Process) LocalAddr(fd int) (kernel.Addr, error) {
 	o, err := p.socket(fd, "localaddr")
 	if err != nil {
 		return kernel.Addr{}, err
 	}
 	s := o.base()
-	return s.present(s.local), nil
+	return s.inFamily(s.local), nil
 }
 
-// PeerAddr is the address that a socket is connected to.
+// PeerAddr returns the address that a socket is connected to.
 func (p *Process) PeerAddr(fd int) (kernel.Addr, error) {
 	o, err := p.socket(fd, "peeraddr")
 	if err != nil {
@@ -266,10 +266,10 @@ func (p *Process) PeerAddr(fd int) (kernel.Addr, error) {
 		}
 	}
 	s := o.base()
-	return s.present(s.remote), nil
+	return s.inFamily(s.remote), nil
 }
 
-// SetOption sets an option.
+// SetOption sets a socket option.
 func (p *Process) SetOption(fd int, o kernel.Option, value int) error {
 	so, err := p.socket(fd, "setoption")
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *Process) SetOption(fd int, o kernel.Option, value int) error {
 	case o < kernel.ReuseAddr || o >= kernel.SocketError:
 		return syscall.EINVAL
 	case o == kernel.SendBuffer || o == kernel.RecvBuffer:
-		value = min(max(value, leastBuffer), 64<<20)
+		value = min(max(value, minBuffer), 64<<20)
 	case o == kernel.NoDelay && (s.kind != kernel.Stream || s.family == kernel.Unix),
 		o == kernel.IPv6Only && s.family != kernel.IPv6:
 		return syscall.ENOPROTOOPT
@@ -292,7 +292,7 @@ func (p *Process) SetOption(fd int, o kernel.Option, value int) error {
 	return nil
 }
 
-// Option tells an option.
+// Option returns the value of a socket option.
 func (p *Process) Option(fd int, o kernel.Option) (int, error) {
 	so, err := p.socket(fd, "option")
 	if err != nil {
@@ -308,7 +308,7 @@ func (p *Process) Option(fd int, o kernel.Option) (int, error) {
 	return int(s.options[o]), nil
 }
 
-// takeError is the pending error, which is none any more.
+// takeError returns and clears the pending error.
 func (s *socket) takeError() syscall.Errno {
 	err := s.err
 	s.err = 0

@@ -2,27 +2,26 @@ package simkernel
 
 import "fmt"
 
-// Limits on how often a process may call Wait at one moment of time: after the
-// first, other processes have their turn; after the second, Wait fails with
-// ErrStandstill.
+// Limits on how often a process may call Wait at one time. After pollsPerTurn calls, other
+// processes run. After maxPolls calls, Wait fails with ErrStandstill.
 const (
-	restLooks = 16
-	mostLooks = 1 << 16
+	pollsPerTurn = 16
+	maxPolls     = 1 << 16
 )
 
-// rest lets others go first, if the process does not drive the world itself. It
-// fails if the process has looked too often at one moment. One that goes on after
-// that is only cleaning up, and is soon told again.
-func (p *Process) rest() error {
-	if p.looks > mostLooks || p.stuck && p.looks > mostLooks/16 {
-		p.looks, p.stuck = 0, true
+// yieldTurn lets other processes run, unless the process drives the world itself. It fails
+// if the process has called Wait too often at one time. A process that continues after
+// that is only cleaning up, so it fails again much sooner.
+func (p *Process) yieldTurn() error {
+	if p.polls > maxPolls || p.standstill && p.polls > maxPolls/16 {
+		p.polls, p.standstill = 0, true
 		return fmt.Errorf("%w (host %s)", ErrStandstill, p.host.name)
 	}
 	if p.yield == nil {
 		return nil
 	}
 	p.state = waiting
-	p.goOn()
+	p.makeRunnable()
 	p.yield(struct{}{})
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 // its thread. The runtime would end the process.
 var errLocked = errors.New("sim: a program cannot wait while its thread is locked (runtime.LockOSThread)")
 
-// unlocked fails if the calling goroutine must not be locked to its thread and is. It
-// unlocks it. A process that drives the world itself may be locked.
-func (p *Process) unlocked() error {
+// checkUnlocked fails if the calling goroutine is locked to its thread, and unlocks it. A
+// process that drives the world itself may be locked.
+func (p *Process) checkUnlocked() error {
 	if p.yield == nil || *goid.LockWord(goid.Current()) == 0 {
 		return nil
 	}
@@ -23,6 +23,6 @@ func (p *Process) unlocked() error {
 // mustDriveUnlocked panics if the driver is locked to its thread.
 func mustDriveUnlocked() {
 	if *goid.LockWord(goid.Current()) != 0 {
-		panic("sim: a world cannot be driven on a locked thread (runtime.LockOSThread); its hosts are on goroutines of their own")
+		panic("sim: a world cannot be driven on a locked thread (runtime.LockOSThread); its hosts have their own goroutines")
 	}
 }

@@ -24,7 +24,7 @@ const (
 	Booted
 	Paused
 	Resumed
-	Parted
+	Partitioned
 	Healed
 	CallFailed
 	ClockSet
@@ -34,24 +34,24 @@ const (
 
 // kinds has the name of each kind, and the phrase that describes it in a trace.
 var kinds = [...]struct{ name, phrase string }{
-	Connecting: {"connect", "connects to"},
-	Connected:  {"connected", "is connected to"},
-	Refused:    {"refused", "refuses"},
-	Data:       {"data", "sends"},
-	Ended:      {"end", "ends sending to"},
-	Reset:      {"reset", "resets"},
-	Datagram:   {"datagram", "sends datagram to"},
-	Dropped:    {"dropped", "cannot reach"},
-	Crashed:    {"crash", "crashes"},
-	Booted:     {"boot", "boots"},
-	Paused:     {"pause", "pauses"},
-	Resumed:    {"resume", "resumes"},
-	Parted:     {"partition", "is partitioned from"},
-	Healed:     {"heal", "is reconnected to"},
-	CallFailed: {"call", "has a failing call"},
-	ClockSet:   {"clock", "has a new clock"},
-	RateSet:    {"bandwidth", "has a new bandwidth to"},
-	Noted:      {"note", "notes"},
+	Connecting:  {"connect", "connects to"},
+	Connected:   {"connected", "is connected to"},
+	Refused:     {"refused", "refuses"},
+	Data:        {"data", "sends"},
+	Ended:       {"end", "ends sending to"},
+	Reset:       {"reset", "resets"},
+	Datagram:    {"datagram", "sends datagram to"},
+	Dropped:     {"dropped", "cannot reach"},
+	Crashed:     {"crash", "crashes"},
+	Booted:      {"boot", "boots"},
+	Paused:      {"pause", "pauses"},
+	Resumed:     {"resume", "resumes"},
+	Partitioned: {"partition", "is partitioned from"},
+	Healed:      {"heal", "is reconnected to"},
+	CallFailed:  {"call", "has a failing call"},
+	ClockSet:    {"clock", "has a new clock"},
+	RateSet:     {"bandwidth", "has a new bandwidth to"},
+	Noted:       {"note", "notes"},
 }
 
 // KindOf returns the kind of an event. It returns 0 if Event.Kind has no valid name.
@@ -81,10 +81,10 @@ type Event struct {
 	Note     string
 }
 
-// traceEvent is an Event as it is kept: the trace of a long run is long.
+// traceEvent is an Event in a compact form, because the trace of a long run is long.
 type traceEvent struct {
 	at       time.Duration
-	travel   time.Duration // how long it was on its way
+	travel   time.Duration // how long it travelled
 	note     string
 	from, to int32
 	conn     uint32
@@ -93,29 +93,29 @@ type traceEvent struct {
 	kind     Kind
 	headLen  uint8
 	head     [headBytes]byte
-	long     string // in place of head, if there is more to keep
+	long     string // replaces head if there are more bytes
 }
 
-// headBytes is how much of the bytes sent is kept without an allocation, and
-// keepBytes how much is kept unless KeepData says otherwise.
+// headBytes is how many bytes of a message are kept without an allocation. keepBytes is how
+// many are kept by default.
 const (
 	headBytes = 24
 	keepBytes = 200
 )
 
-// mostEvents is how many events are kept: of a longer run, the last ones.
-const mostEvents = 1 << 18
+// maxEvents is the maximal number of events in a trace. Of a longer run it has the last.
+const maxEvents = 1 << 18
 
 const (
 	fnvOffset = 14695981039346656037
 	fnvPrime  = 1099511628211
 )
 
-// Trace is what has happened. Two runs with one seed have the same hash, which
-// covers everything, also the order of running and what is no longer kept.
+// Trace records what has happened. Two runs with the same seed have the same hash, which
+// covers everything, including the order of running and events that are no longer kept.
 type Trace struct {
 	events []traceEvent
-	first  int // where the oldest is, once it is full
+	first  int // index of the oldest event once events is full
 	count  uint64
 	hash   uint64
 	keep   int // bytes of each message
@@ -135,15 +135,15 @@ func (t *Trace) add(w *World, e traceEvent) {
 	t.count++
 	t.mix(uint64(e.at), uint64(e.kind)<<56|uint64(uint16(e.from))<<40|uint64(uint16(e.to))<<24|uint64(e.port), uint64(e.conn)<<32|uint64(uint32(e.size)))
 	switch {
-	case len(t.events) < mostEvents:
+	case len(t.events) < maxEvents:
 		t.events = append(t.events, e)
 	default:
 		t.events[t.first] = e
-		t.first = (t.first + 1) % mostEvents
+		t.first = (t.first + 1) % maxEvents
 	}
 }
 
-// data takes note of the next n bytes that arrive on a flow.
+// data records the arrival of the next n bytes of a flow.
 func (t *Trace) data(f *flow, n uint64, travel time.Duration) {
 	e := traceEvent{kind: Data, travel: travel, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n)}
 	e.keep(t, f.buf.peek(f.arrived-f.read, n))
@@ -156,7 +156,7 @@ func (t *Trace) datagram(p *packet, note string) {
 	t.add(p.target.w, e)
 }
 
-// keep takes the first of some bytes along, and all of them into the hash.
+// keep records the first bytes of a message, and adds all of them to the hash.
 func (e *traceEvent) keep(t *Trace, b []byte) {
 	t.mix(uint64(crc32.Checksum(b, castagnoli)))
 	b = b[:min(len(b), t.keep)]
@@ -168,7 +168,7 @@ func (e *traceEvent) keep(t *Trace, b []byte) {
 	}
 }
 
-// data is what is kept of a message.
+// data returns the recorded bytes of a message.
 func (e *traceEvent) data() string {
 	if e.long != "" {
 		return e.long
@@ -176,13 +176,13 @@ func (e *traceEvent) data() string {
 	return string(e.head[:e.headLen])
 }
 
-// since is how long ago a moment was that went through an event as a word.
+// since returns the time that has passed since a moment.
 func (w *World) since(moment uint64) time.Duration { return w.Now() - time.Duration(moment) }
 
-// moment is now, as a word.
+// moment returns the present time as an argument of an event.
 func (w *World) moment() uint64 { return uint64(w.Now()) }
 
-// Note puts a line into the trace.
+// Note adds a line to the trace.
 func (w *World) Note(h *Host, text string) {
 	e := traceEvent{kind: Noted, from: -1, to: -1, note: text}
 	if h != nil {
@@ -191,7 +191,7 @@ func (w *World) Note(h *Host, text string) {
 	sum := crc32.Checksum([]byte(text), castagnoli)
 	w.trace.mix(uint64(sum))
 	if j := w.journal; j != nil {
-		j.add(w, h, w.current.Load(), deed{w.Now(), notes, e.from, len(text), sum})
+		j.add(w, h, w.current.Load(), action{w.Now(), notes, e.from, len(text), sum})
 	}
 	w.trace.add(w, e)
 }
@@ -199,16 +199,16 @@ func (w *World) Note(h *Host, text string) {
 // KeepData sets how many bytes of each message are kept from now on.
 func (w *World) KeepData(n int) { w.trace.keep = max(n, 0) }
 
-// SetFormat sets the function that says what is in a message.
+// SetFormat sets the function that describes messages.
 func (w *World) SetFormat(format func(Event) string) { w.trace.format = format }
 
-// Hash stands for everything that has happened.
+// Hash returns a hash of everything that has happened.
 func (w *World) Hash() uint64 { return w.trace.hash }
 
-// Events is how many events there were.
+// Events returns the number of events so far.
 func (w *World) Events() uint64 { return w.trace.count }
 
-// Trace is what has happened, as far as it was kept.
+// Trace returns the events that are still kept.
 func (w *World) Trace() []Event {
 	t := &w.trace
 	events := make([]Event, 0, len(t.events))

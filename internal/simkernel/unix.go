@@ -6,7 +6,7 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// unixPath is a name in the form in which it is shown.
+// unixPath returns the printable form of a name.
 func unixPath(path string) string {
 	if path[0] == 0 {
 		return "@" + path[1:]
@@ -14,12 +14,12 @@ func unixPath(path string) string {
 	return path
 }
 
-// mostPath is how long a name may be.
-const mostPath = 107
+// maxPath is the maximal length of a name.
+const maxPath = 107
 
 func (h *Host) bindUnix(o socketObject, path string) error {
 	path = unixPath(path)
-	if len(path) > mostPath {
+	if len(path) > maxPath {
 		return syscall.EINVAL
 	}
 	if h.unix[path] != nil {
@@ -31,11 +31,11 @@ func (h *Host) bindUnix(o socketObject, path string) error {
 	return nil
 }
 
-// unbindUnix takes the name away. A real path would stay until it is removed, but
-// that is done by a call for files, and there are none here.
+// unbindUnix releases the name. A real path would stay until it is removed, but there are
+// no file operations here that could remove it.
 func (h *Host) unbindUnix(s *socket) { delete(h.unix, s.local.Path) }
 
-// unixSocket is who is bound to a name.
+// unixSocket returns the socket that is bound to a name.
 func (h *Host) unixSocket(path string, kind kernel.Type) (socketObject, error) {
 	path = unixPath(path)
 	o := h.unix[path]
@@ -63,19 +63,19 @@ func (c *conn) connectUnix(path string) error {
 	if err != nil {
 		return err
 	}
-	gate := o.(*conn)
+	listener := o.(*conn)
 	switch {
-	case gate.state != listening:
+	case listener.state != listening:
 		return syscall.ECONNREFUSED
-	case gate.full():
+	case listener.full():
 		return syscall.EAGAIN
 	}
-	server := gate.hatch(c, gate.local)
-	c.state, c.remote = connected, gate.local
-	join(c, server, nil, nil)
-	c.w().trace.add(c.w(), traceEvent{kind: Connected, from: c.host.id, to: c.host.id, conn: c.id, note: gate.local.Path})
-	gate.queue = append(gate.queue, server)
-	gate.changed(in)
+	server := listener.newServerEnd(c, listener.local)
+	c.state, c.remote = connected, listener.local
+	connectPair(c, server, nil, nil)
+	c.w().trace.add(c.w(), traceEvent{kind: Connected, from: c.host.id, to: c.host.id, conn: c.id, note: listener.local.Path})
+	listener.queue = append(listener.queue, server)
+	listener.changed(in)
 	return nil
 }
 
@@ -92,8 +92,8 @@ func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 		return 0, syscall.ECONNREFUSED
 	case len(b) > int(d.options[kernel.SendBuffer]):
 		return 0, syscall.EMSGSIZE
-	case peer.crowded():
-		peer.tellWhenRoomy(d)
+	case peer.queueFull():
+		peer.addBlockedWriter(d)
 		return 0, syscall.EAGAIN
 	}
 	p := &packet{data: append([]byte(nil), b...), from: d.local, sent: d.w().Now(), sender: d, target: d.host}
@@ -102,7 +102,7 @@ func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 	return len(b), nil
 }
 
-// SocketPair is two connected Unix stream sockets.
+// SocketPair makes two connected Unix stream sockets.
 func (p *Process) SocketPair() (a, b int, err error) {
 	if p.files.open+2 > p.files.limit {
 		return -1, -1, syscall.EMFILE
@@ -110,17 +110,17 @@ func (p *Process) SocketPair() (a, b int, err error) {
 	x := p.newSocket(kernel.Unix, kernel.Stream).(*conn)
 	y := p.newSocket(kernel.Unix, kernel.Stream).(*conn)
 	x.state, y.state = connected, connected
-	join(x, y, nil, nil)
+	connectPair(x, y, nil, nil)
 	return x.file.fd, y.file.fd, nil
 }
 
-// Pipe is the two ends of a pipe.
+// Pipe makes a pipe.
 func (p *Process) Pipe() (r, w int, err error) {
 	if p.files.open+2 > p.files.limit {
 		return -1, -1, syscall.EMFILE
 	}
 	p.w.conns++
-	f := &flow{w: p.w, id: p.w.conns, room: streamBuffer}
+	f := &flow{w: p.w, id: p.w.conns, sendBuffer: streamBuffer}
 	reader, writer := &pipeEnd{p: p, flow: f}, &pipeEnd{p: p, flow: f, writes: true}
 	reader.other, writer.other = writer, reader
 	f.from, f.to = writer, reader
@@ -137,29 +137,29 @@ type pipeEnd struct {
 	writes bool
 }
 
-func (e *pipeEnd) changed(m mask)        { e.file.changed(m) }
-func (e *pipeEnd) gone() bool            { return e.file == nil }
-func (e *pipeEnd) lost() bool            { return false }
-func (e *pipeEnd) arrivedAtNobody(*flow) {}
-func (e *pipeEnd) gaveUp(syscall.Errno)  {}
-func (e *pipeEnd) hostID() int32         { return e.p.host.id }
-func (e *pipeEnd) reset()                {}
+func (e *pipeEnd) changed(m mask)         { e.file.changed(m) }
+func (e *pipeEnd) discards() bool         { return e.file == nil }
+func (e *pipeEnd) unaware() bool          { return false }
+func (e *pipeEnd) rejectArrival(*flow)    {}
+func (e *pipeEnd) timedOut(syscall.Errno) {}
+func (e *pipeEnd) hostID() int32          { return e.p.host.id }
+func (e *pipeEnd) reset()                 {}
 
 func (e *pipeEnd) readiness() (m mask) {
 	if e.writes {
-		if e.other.gone() {
+		if e.other.discards() {
 			return out | failed
 		}
 		if e.flow.writable() {
 			return out
 		}
-		e.flow.cramped = true
+		e.flow.writerWaits = true
 		return 0
 	}
 	if e.flow.arrived > e.flow.read {
 		m |= in
 	}
-	if e.other.gone() {
+	if e.other.discards() {
 		m |= hungUp
 	}
 	return m
@@ -171,7 +171,7 @@ func (e *pipeEnd) recv(b []byte) (int, error) {
 		return 0, syscall.EBADF
 	case e.flow.arrived > e.flow.read:
 		return e.flow.take(b), nil
-	case e.other.gone() || len(b) == 0:
+	case e.other.discards() || len(b) == 0:
 		return 0, nil
 	}
 	return 0, syscall.EAGAIN
@@ -181,7 +181,7 @@ func (e *pipeEnd) send(b []byte) (int, error) {
 	switch {
 	case !e.writes:
 		return 0, syscall.EBADF
-	case e.other.gone():
+	case e.other.discards():
 		return 0, syscall.EPIPE
 	}
 	n := e.flow.put(b)

@@ -1,30 +1,29 @@
-// Package simkernel is a simulated system: a network of hosts, each with processes
-// whose kernels fulfil the contract of package kernel, under one virtual clock.
-// Package sim gives it to users; here is how it works.
+// Package simkernel is a simulated operating system: a network of hosts under one
+// virtual clock. Each host has processes, and the kernel of a process implements the
+// contract of package kernel. Package sim is its interface for users.
 //
-// # One thing at a time
+// # One goroutine at a time
 //
 // A World is a queue of events (a segment arrives, a timer is due) and a set of
-// processes. A process is a coroutine: it runs until its kernel's Wait has
-// nothing for it, and then whoever drives the world goes on. So exactly one of
-// them runs at any moment, and everything here is touched by one goroutine at a
-// time without a lock. What the contract allows any goroutine (Wake, Mono, Wall,
-// Uint64, Start, LookupNetIP) is guarded, and says so.
+// processes. A process is a coroutine. It runs until it calls Wait of its kernel and
+// nothing is ready; then the driver of the world continues. So exactly one goroutine
+// runs at a time and needs no lock. Methods that the contract allows on any goroutine
+// (Wake, Mono, Wall, Uint64, Start, LookupNetIP) are guarded, and say so.
 //
-// A process may also be driven by nobody: then its Wait drives the world itself.
-// That is how a test of one host, and the conformance suite, use it.
+// A process without a program has no driver: its Wait drives the world itself. Tests
+// of one host and the conformance suite use it that way.
 //
 // # Time
 //
-// Time passes only when every process waits: it jumps to the next event. Between
-// two events nothing takes time.
+// Time passes only when every process waits: it jumps to the next event. Between two
+// events no time passes.
 //
 // # The seed
 //
-// Every choice is drawn from the seed: which of several processes runs first, in
-// which order it learns of its events, how long a segment travels, what is lost.
-// Each link, each process and the order of running have a source of their own, so
-// that a change to one leaves the draws of the others as they were.
+// Every choice is drawn from the seed: which of several processes runs first, the
+// order of its events, how long a segment travels, and what is lost. Each link, each
+// process and the order of running have their own random source, so that a change to
+// one does not affect the others.
 package simkernel
 
 import (
@@ -41,14 +40,14 @@ import (
 )
 
 var (
-	// ErrDeadlock says that every process waits and nothing can wake one.
+	// ErrDeadlock reports that every process waits and nothing can wake one.
 	ErrDeadlock = errors.New("sim: deadlock: every task waits, and nothing can wake one")
-	// ErrStandstill says that processes run and run and no time passes.
+	// ErrStandstill reports that processes keep running and no time passes.
 	ErrStandstill = errors.New("sim: no time passes: a task runs again and again and never waits for anything")
-	// ErrStray says that a goroutine that is not the program's own has a hand in
-	// the run.
-	ErrStray = errors.New("sim: a goroutine that the program has started has a hand in it; no two runs are the same")
-	// ErrCrashed is the error of Wait in a process whose host has crashed.
+	// ErrStray reports that a goroutine that does not belong to the simulation takes
+	// part in the run.
+	ErrStray = errors.New("sim: a goroutine that the program has started takes part in the run, so the seed does not determine it; use tasks, or spindle.Blocking")
+	// ErrCrashed is the error of Wait after the host has crashed.
 	ErrCrashed error = crashed{}
 )
 
@@ -56,55 +55,55 @@ type crashed struct{}
 
 func (crashed) Error() string { return "sim: the host has crashed" }
 
-// Killed says that the end of the loop is no failure of its tasks, so that nothing
-// needs to know where they were.
+// Killed reports that the loop did not end by a failure of its tasks, so that no tree of
+// tasks is needed.
 func (crashed) Killed() bool { return true }
 
-// World is everything there is. The goroutine that drives it, or the process that
-// it has resumed, is the only one to use it.
+// World is a set of hosts, the network between them, and a clock. Only the driving
+// goroutine, or the process that it has resumed, may use it.
 type World struct {
-	now   atomic.Int64 // written by the driver, read by any goroutine
-	seed  uint64
-	order *rand.Rand
-	queue queue
-	burst int // events that have happened at this moment
+	now       atomic.Int64 // written by the driver, read by any goroutine
+	seed      uint64
+	order     *rand.Rand
+	queue     queue
+	eventsNow int // events that were run at the present time
 
-	hosts     []*Host
-	names     map[string]*Host
-	addrs     map[netip.Addr]*Host
-	links     map[[2]*Host]*Link
-	delay     Delay      // of links that have none of their own
-	conns     uint32     // so far
-	pids      uint32     // so far
-	steps     uint64     // events that have happened
-	leftOpen  int        // descriptors that programs left open when they ended
-	processes []*Process // those that have not ended
-	runnable  []*Process // coroutines that may go on
-	idlers    []*Process // to be told when everybody waits
-	trace     Trace
-	journal   *Journal // nil unless two runs are to be compared
+	hosts       []*Host
+	names       map[string]*Host
+	addrs       map[netip.Addr]*Host
+	links       map[[2]*Host]*Link
+	delay       Delay      // of links without their own
+	conns       uint32     // so far
+	pids        uint32     // so far
+	steps       uint64     // events that were run
+	leftOpen    int        // descriptors that programs left open when they ended
+	processes   []*Process // those that have not ended
+	runnable    []*Process // processes that can be resumed
+	idleWaiters []*Process // to be resumed when every process waits
+	trace       Trace
+	journal     *Journal // nil unless two runs are compared
 
-	trouble Trouble
-	driver  atomic.Uintptr          // the goroutine that drives; 0 for none
-	current atomic.Pointer[Process] // whose turn it is; nil for the driver's
-	alone   atomic.Pointer[Process] // one that drives the world itself; nil for none
-	beat    atomic.Uint64           // written by whichever process runs, read by any goroutine
-	passes  atomic.Uint64           // odd while time passes in the bubble; written by the driver, read by any goroutine
-	bubble  Bubble                  // nil for none
+	faultRates FaultRates
+	driver     atomic.Uintptr          // the goroutine that drives; 0 for none
+	current    atomic.Pointer[Process] // the process that runs; nil while the driver does
+	alone      atomic.Pointer[Process] // a process that drives the world itself; nil for none
+	beat       atomic.Uint64           // written by the running process, read by any goroutine
+	passes     atomic.Uint64           // odd while time passes in the bubble; written by the driver, read by any goroutine
+	bubble     Bubble                  // nil for none
 
-	following atomic.Int32 // contexts; any goroutine
+	watchedContexts atomic.Int32 // of all processes; any goroutine
 
-	// Work takes as long as this says; nil means no time.
+	// workTime is how long offloaded work takes; nil means no time.
 	workTime Delay
 	workRand *rand.Rand
 
 	step func() error // called after every step; nil for none
 
-	called atomic.Bool // woken or offloaded may have something
-	mu     sync.Mutex
-	stray  error      // a goroutine that is nobody's; guarded by mu
-	woken  []*Process // by Wake, from any goroutine; guarded by mu
-	busy   []*Process // that have work to do; guarded by mu
+	notified atomic.Bool // woken or stray may be set; any goroutine
+	mu       sync.Mutex
+	stray    error      // an error of Report; guarded by mu
+	woken    []*Process // by Wake, from any goroutine; guarded by mu
+	busy     []*Process // have offloaded work to run; guarded by mu
 }
 
 // New makes an empty world.
@@ -122,35 +121,35 @@ func New(seed uint64) *World {
 	return w
 }
 
-// Rand is the source of random numbers that belongs to a name.
+// Rand returns the random source with the given name.
 func (w *World) Rand(name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
 }
 
-// Seed is where everything came from.
+// Seed returns the seed of the world.
 func (w *World) Seed() uint64 { return w.seed }
 
-// Now is the time since the world began. It may be called from any goroutine.
+// Now returns the time since the world began. It may be called from any goroutine.
 func (w *World) Now() time.Duration { return time.Duration(w.now.Load()) }
 
-// Steps is how many events have happened: arrivals, acknowledgements, timers.
+// Steps returns the number of events that were run: arrivals, acknowledgements, timers.
 func (w *World) Steps() uint64 { return w.steps }
 
-// LeftOpen is how many descriptors programs have left open when they ended.
+// LeftOpen returns how many descriptors programs left open when they ended.
 func (w *World) LeftOpen() int { return w.leftOpen }
 
-// SetDelay sets how long things travel on links that were not told otherwise.
+// SetDelay sets the latency of links that have none of their own.
 func (w *World) SetDelay(d Delay) { w.delay = d }
 
 // SetWorkTime sets how long offloaded work takes.
 func (w *World) SetWorkTime(d Delay) { w.workTime = d }
 
-// SetStep has fn called whenever something has happened; its error ends Drive.
+// SetStep sets a function that Drive calls after every step. Its error ends Drive.
 func (w *World) SetStep(fn func() error) { w.step = fn }
 
-// at has do called at a time.
+// at schedules a call of do.
 func (w *World) at(at time.Duration, do func(on any, n, m uint64), on any, n, m uint64) {
 	w.queue.put(at, event{do, on, n, m})
 }
@@ -162,33 +161,33 @@ func (w *World) After(d time.Duration, fn func()) {
 
 func callFunc(on any, _, _ uint64) { on.(func())() }
 
-// settle does what is due now.
-func (w *World) settle() {
+// runDue runs the events that are due now.
+func (w *World) runDue() {
 	now := w.Now()
-	for w.burst < mostBurst {
+	for w.eventsNow < maxBurst {
 		if at, ok := w.queue.next(); !ok || at > now {
 			return
 		}
-		w.happen()
+		w.runEvent()
 	}
 }
 
-// mostBurst is how many events may happen at one moment.
-const mostBurst = 1 << 22
+// maxBurst is the maximal number of events at one time.
+const maxBurst = 1 << 22
 
-func (w *World) happen() {
+func (w *World) runEvent() {
 	w.steps++
-	w.burst++
+	w.eventsNow++
 	e := w.queue.take()
 	e.do(e.on, e.n, e.m)
 }
 
-// Drive lets things happen until done says so. It fails with ErrDeadlock if
+// Drive runs events and processes until done returns true. It fails with ErrDeadlock if
 // nothing can happen any more.
 func (w *World) Drive(done func() bool) error {
 	outer := w.driver.Swap(goid.Current())
 	defer w.driver.Store(outer)
-	if w.bubble != nil && w.alone.Load() == nil { // whatever was done before took time of the bubble's only
+	if w.bubble != nil && w.alone.Load() == nil { // before, time passed only in the bubble
 		w.now.Store(int64(w.bubble.Begin()))
 	}
 	for !done() {
@@ -204,24 +203,24 @@ func (w *World) Drive(done func() bool) error {
 	return nil
 }
 
-// advance does one thing: what is due, else what may run, else what was put off
-// until everybody waits, else it lets time pass.
+// advance makes one step: it runs a due event, or else a runnable process, or else what
+// was deferred until every process waits. Otherwise it lets time pass.
 func (w *World) advance() error {
-	if heard, err := w.heed(); heard || err != nil {
+	if found, err := w.takeNotices(); found || err != nil {
 		return err
 	}
 	if at, ok := w.queue.next(); ok && at <= w.Now() {
-		if w.burst >= mostBurst {
+		if w.eventsNow >= maxBurst {
 			return fmt.Errorf("%w (World.After calls itself without a delay)", ErrStandstill)
 		}
-		w.happen()
+		w.runEvent()
 		return nil
 	}
 	if len(w.runnable) > 0 {
 		w.pick().resume()
 		return nil
 	}
-	if w.tellFollowers() || w.tellIdlers() || w.beginWork() {
+	if w.resumeContextWaiters() || w.resumeIdleWaiters() || w.startWork() {
 		return nil
 	}
 	return w.pass()
@@ -229,7 +228,7 @@ func (w *World) advance() error {
 
 // pass lets time pass until the next event.
 func (w *World) pass() error {
-	w.burst = 0
+	w.eventsNow = 0
 	at, ok := w.queue.next()
 	switch {
 	case w.bubble != nil:
@@ -243,7 +242,7 @@ func (w *World) pass() error {
 	return nil
 }
 
-// pick takes one of the runnable processes.
+// pick removes and returns one of the runnable processes.
 func (w *World) pick() *Process {
 	i := 0
 	if len(w.runnable) > 1 {
@@ -258,39 +257,41 @@ func (w *World) pick() *Process {
 	return p
 }
 
-// heed lets those go on who were woken by whatever goroutine, and tells whether
-// there were any: it may be who drives. It fails if the goroutine was one that it
-// should not have been.
-func (w *World) heed() (heard bool, err error) {
-	if !w.called.Load() {
+// takeNotices handles what other goroutines have left: it makes processes runnable that
+// Wake was called for, and returns an error of Report. It reports whether there was
+// anything. The process that was woken may be the one that drives the world.
+func (w *World) takeNotices() (found bool, err error) {
+	if !w.notified.Load() {
 		return false, nil
 	}
 	w.mu.Lock()
 	woken, stray := w.woken, w.stray
 	w.woken, w.stray = nil, nil
-	w.called.Store(false)
+	w.notified.Store(false)
 	w.mu.Unlock()
 	for _, p := range woken {
 		if p.woken.Load() {
-			p.goOn()
+			p.makeRunnable()
 		}
 	}
 	return true, stray
 }
 
-// tellIdlers lets those go on who want to see everybody wait.
-func (w *World) tellIdlers() bool {
-	idlers := w.idlers
-	w.idlers = nil
-	for _, p := range idlers {
-		p.idle = true
-		p.goOn()
+// resumeIdleWaiters makes the processes runnable that wait until all others wait. It
+// reports whether there were any.
+func (w *World) resumeIdleWaiters() bool {
+	idleWaiters := w.idleWaiters
+	w.idleWaiters = nil
+	for _, p := range idleWaiters {
+		p.notifyIdle = true
+		p.makeRunnable()
 	}
-	return len(idlers) > 0
+	return len(idleWaiters) > 0
 }
 
-// beginWork lets one piece of offloaded work be done, or begin to take its time.
-func (w *World) beginWork() bool {
+// startWork starts one piece of offloaded work: it runs now, or when its time has passed.
+// It reports whether there was any.
+func (w *World) startWork() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.busy) > 0 {
@@ -302,7 +303,7 @@ func (w *World) beginWork() bool {
 		work := p.work[0]
 		p.work = p.work[1:]
 		if w.workTime == nil {
-			p.order(work)
+			p.Interrupt(work)
 		} else {
 			w.at(w.Now()+w.workTime(w.workRand), doWork, &job{p, work}, 0, 0)
 		}
@@ -318,16 +319,16 @@ type job struct {
 
 func doWork(on any, _, _ uint64) {
 	j := on.(*job)
-	j.p.order(j.work)
+	j.p.Interrupt(j.work)
 }
 
-// Fail has every process that waits hear of an error, in the order in which they
-// were made.
+// Fail ends the Wait of every waiting process with err, in the order in which the
+// processes were made.
 func (w *World) Fail(err error) {
 	for _, p := range w.processes {
 		if p.state == waiting {
 			p.failure = err
-			p.goOn()
+			p.makeRunnable()
 		}
 	}
 }

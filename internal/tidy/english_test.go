@@ -20,7 +20,6 @@ var banned = regexp.MustCompile(`(?i)\b(whoever|whom|whomever|somebody|nobody|ev
 var remaining = map[string]int{
 	".":                   85,
 	"internal/picture":    4,
-	"internal/simkernel":  72,
 	"internal/tidy":       1,
 	"internal/simsamples": 10,
 	"loop":                40,

@@ -28,9 +28,9 @@ var realWorld = []struct {
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
 		"internal/kernel/system.go",
-		"internal/simkernel/follow.go", // which only ends a wait for the bubble's time
-		"web/serve.go",                 // for goroutines, on loops that it makes itself
-		"ws/conn.go",                   // for contexts that are not a task's; a goroutine that is reported
+		"internal/simkernel/contexts.go", // which only ends a wait for the bubble's time
+		"web/serve.go",                   // for goroutines, on loops that it makes itself
+		"ws/conn.go",                     // for contexts that are not a task's; a goroutine that is reported
 	}},
 	{"math/rand", "*", nil},
 	{"math/rand/v2", "Int IntN Int32 Int32N Int64 Int64N Uint Uint32 UintN Uint32N Uint64 Uint64N N Float32 Float64 ExpFloat64 NormFloat64 Perm Shuffle", []string{"internal/kernel/system.go"}},

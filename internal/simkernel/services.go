@@ -6,34 +6,35 @@ import (
 	"time"
 )
 
-// What a kernel is besides sockets and readiness: a clock, random numbers, workers
-// and names.
+// The parts of a kernel besides sockets and readiness: clock, random numbers, workers and
+// name lookup.
 
-// Mono may be called from any goroutine.
+// Mono returns the host's monotonic time. It may be called from any goroutine.
 func (p *Process) Mono() time.Duration { return p.host.clock.Load().mono(p.w.Now()) }
 
 // Begin is when simulated time begins.
 var Begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Wall may be called from any goroutine.
+// Wall returns the host's time of day. It may be called from any goroutine.
 func (p *Process) Wall() time.Time {
 	c := p.host.clock.Load()
 	return Begin.Add(c.mono(p.w.Now()) + c.off)
 }
 
-// At may be called from any goroutine. It does not depend on SetClock, as times with a
-// monotonic reading do not depend on the system clock.
+// At converts a monotonic time to a time.Time. It may be called from any goroutine. The
+// result does not depend on SetClock, as times with a monotonic reading do not depend on
+// the system clock.
 func (p *Process) At(mono time.Duration) time.Time { return Begin.Add(mono) }
 
-// Uint64 may be called from any goroutine.
+// Uint64 returns a random number. It may be called from any goroutine.
 func (p *Process) Uint64() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rand.Uint64()
 }
 
-// Start may be called from any goroutine. The work is done inside Wait, when
-// every process waits: so it runs at the same moment in every run.
+// Start starts offloaded work. It may be called from any goroutine. The work runs inside
+// Wait, when every process waits, so that it runs at the same time in every run.
 func (p *Process) Start(work func()) {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
@@ -41,8 +42,8 @@ func (p *Process) Start(work func()) {
 	p.w.busy = append(p.w.busy, p)
 }
 
-// finishWork does what workers were given and did not come to. For real they would go
-// on, whatever has become of their loop, and see to what it has left.
+// finishWork runs the work that has not started when the process ends. Real workers would
+// also continue after their loop has ended.
 func (p *Process) finishWork() {
 	for {
 		p.w.mu.Lock()
@@ -57,7 +58,7 @@ func (p *Process) finishWork() {
 	}
 }
 
-// LookupNetIP may be called from any goroutine.
+// LookupNetIP resolves a host name. It may be called from any goroutine.
 func (p *Process) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)

@@ -5,9 +5,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
-func TestClosingAListenerResetsWhoWaits(t *testing.T) {
+func TestClosingAListenerResetsWaitingConnections(t *testing.T) {
 	b := newBench(t)
 	fd := b.dial()
 	b.pass(10 * time.Millisecond)
@@ -19,7 +22,7 @@ func TestClosingAListenerResetsWhoWaits(t *testing.T) {
 	b.outcome(other, syscall.ECONNREFUSED)
 }
 
-// TestBytesWaitForAPartitionToEnd: all arrive, in order, after it.
+// TestBytesWaitForAPartitionToEnd: all bytes arrive after it, in order.
 func TestBytesWaitForAPartitionToEnd(t *testing.T) {
 	for name, part := range map[string]func(*bench, bool){
 		"there": func(b *bench, cut bool) { b.there.Cut(cut) },
@@ -48,7 +51,7 @@ func TestBytesWaitForAPartitionToEnd(t *testing.T) {
 					got += string(buf[:n])
 				}
 				if i < 10 && name != "back" && got != "" {
-					t.Fatal("something has passed")
+					t.Fatal("bytes passed the partition")
 				}
 			}
 			if got != sent {
@@ -70,7 +73,7 @@ func TestAConnectionTimesOutInTheEnd(t *testing.T) {
 	b.outcome(near, syscall.ETIMEDOUT)
 }
 
-// TestEndsSurviveAPartition: a close is not forgotten.
+// TestEndsSurviveAPartition: a close during a partition arrives after it.
 func TestEndsSurviveAPartition(t *testing.T) {
 	b := newBench(t)
 	near, far := b.pair()
@@ -97,8 +100,8 @@ func TestCloseWithUnreadBytesResets(t *testing.T) {
 	b.outcome(near, syscall.ECONNRESET)
 }
 
-// TestAResetThatIsLostIsMadeUpFor: the half-open end learns of it when it speaks.
-func TestAResetThatIsLostIsMadeUpFor(t *testing.T) {
+// TestALostResetIsSentAgain: the half-open end gets a reset when it sends.
+func TestALostResetIsSentAgain(t *testing.T) {
 	b := newBench(t)
 	near, _ := b.pair()
 	b.back.Cut(true)
@@ -109,8 +112,83 @@ func TestAResetThatIsLostIsMadeUpFor(t *testing.T) {
 	_, err := b.near.Send(near, []byte("hello?"))
 	b.ok(err)
 	b.pass(time.Second)
-	b.outcome(near, 0) // nobody answers
+	b.outcome(near, 0) // no answer
 	b.far.Host().Boot()
 	b.pass(time.Minute)
 	b.outcome(near, syscall.ECONNRESET)
+}
+
+// TestNothingOvertakes: whatever the latency of each segment, the end comes last.
+func TestNothingOvertakes(t *testing.T) {
+	b := newBench(t)
+	for range 20 {
+		b.there.Delay = nil
+		near, far := b.pair()
+		b.there.Delay = simkernel.Uniform(0, 10*time.Millisecond)
+		for range 10 {
+			_, err := b.near.Send(near, []byte("0123456789"))
+			b.ok(err)
+		}
+		b.ok(b.near.Shutdown(near, kernel.WriteSide))
+		got := 0
+		for buf := make([]byte, 256); ; b.pass(100 * time.Microsecond) {
+			n, err := b.far.Recv(far, buf)
+			if err == syscall.EAGAIN {
+				continue
+			}
+			b.ok(err)
+			if n == 0 {
+				break
+			}
+			got += n
+		}
+		if got != 100 {
+			t.Fatalf("the end came after %d of 100 bytes", got)
+		}
+	}
+}
+
+// TestASenderNeedsAcknowledgements: without them it does not learn of free space.
+func TestASenderNeedsAcknowledgements(t *testing.T) {
+	b := newBench(t)
+	near, far := b.pair()
+	b.back.Cut(true)
+	n, err := b.near.Send(near, make([]byte, 64<<10))
+	b.ok(err)
+	b.pass(time.Second)
+	if got := len(b.recv(b.far, far)); got != n {
+		t.Errorf("%d of %d bytes arrived", got, n)
+	}
+	_, err = b.near.Send(near, []byte("x"))
+	b.want(err, syscall.EAGAIN)
+	b.back.Cut(false)
+	b.pass(time.Minute)
+	_, err = b.near.Send(near, []byte("x"))
+	b.ok(err)
+}
+
+// TestWritersAreWokenOnce, not with every acknowledgement.
+func TestWritersAreWokenOnce(t *testing.T) {
+	b := newBench(t)
+	near, far := b.pair()
+	for {
+		if _, err := b.near.Send(near, make([]byte, 8<<10)); err != nil {
+			b.want(err, syscall.EAGAIN)
+			break
+		}
+		b.pass(10 * time.Millisecond)
+	}
+	b.ok(b.near.Add(near, 1, kernel.Write, kernel.Edge))
+	woken := 0
+	for range 100 {
+		b.far.Recv(far, make([]byte, 4<<10))
+		b.pass(10 * time.Millisecond)
+		var events [2]kernel.Event
+		n, err := b.near.Wait(events[:], 0)
+		b.ok(err)
+		woken += n
+	}
+	if woken != 1 {
+		t.Errorf("woken %d times", woken)
+	}
 }
