@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/spindleloop/spindle/loop"
 )
 
 // connObserver keeps what ConnState and ConnContext need of a loop's connections. A
@@ -89,14 +91,20 @@ func (*observedConn) Read([]byte) (int, error) { return 0, errServers }
 // Write fails like Read.
 func (*observedConn) Write([]byte) (int, error) { return 0, errServers }
 
-// Close ends the connection at once.
+// Close ends the connection. It does not wait for the loop: the caller may hold a lock
+// that ConnState takes on the loop.
 func (at *observedConn) Close() error {
-	return at.st.do(func() error {
+	abort := func() {
 		if !at.c.is(gone | switching) {
 			at.c.tc.Abort()
 		}
-		return nil
-	})
+	}
+	if at.st.l.Owns() {
+		abort()
+	} else {
+		_ = at.st.l.PostWith(loop.DropAtClose, abort) // a closed loop has ended the connection
+	}
+	return nil
 }
 
 // LocalAddr is the address of this end.

@@ -98,6 +98,43 @@ func TestConnStateMayCloseTheConnection(t *testing.T) {
 	}
 }
 
+// TestConnCloseUnderALockThatConnStateTakes closes a connection as a tracker of
+// connections does, on a goroutine and in the hook: with its lock held.
+func TestConnCloseUnderALockThatConnStateTakes(t *testing.T) {
+	var mu sync.Mutex
+	conns := map[net.Conn]bool{}
+	idle, locked, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	sv := serve(t, &web.Server{Handler: text("hello"), ConnState: func(c net.Conn, state http.ConnState) {
+		if state == http.StateIdle {
+			close(idle)
+			<-locked // then the loop waits for the lock
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch state {
+		case http.StateNew:
+			conns[c] = true
+		case http.StateIdle:
+			c.Close()
+		case http.StateClosed:
+			delete(conns, c)
+			ended <- struct{}{}
+		}
+	}})
+	nc := connect(t, sv.Addr())
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-idle
+	mu.Lock()
+	close(locked)
+	for c := range conns {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	mu.Unlock()
+	<-ended
+}
+
 type key string
 
 // TestRequestsDeriveFromBaseAndConnContext looks up values of both, in every kind of
