@@ -2,8 +2,8 @@ package spindle
 
 import (
 	"context"
-	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -66,7 +66,6 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 // fn has run, and with the cause of ctx if that ends first; then fn does not run. A
 // panic in fn is a panic here.
 func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error)) (T, error) {
-	var zero T
 	if l.Owns() {
 		panic("spindle: FromGoroutine called on the loop, which would wait for itself")
 	}
@@ -75,12 +74,7 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		err   error
 		fault *PanicError
 	}
-	done := make(chan result, 1)
-	var begun atomic.Bool // or given up
-	if err := l.PostWith(loop.DropAtClose, func() {
-		if !begun.CompareAndSwap(false, true) {
-			return
-		}
+	r, err := onloop.Call(l, ctx.Done(), func(done func(result)) {
 		r := result{}
 		returned := false
 		defer func() {
@@ -91,31 +85,18 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 					r.fault = caught(loop.ErrGoexit)
 				}
 			}
-			done <- r
+			done(r)
 		}()
 		r.value, r.err = fn()
 		returned = true
-	}); err != nil {
-		return zero, err
+	})
+	switch {
+	case err == onloop.ErrStopped:
+		return r.value, context.Cause(ctx)
+	case err != nil:
+		return r.value, err
+	case r.fault != nil:
+		r.fault.Repanic()
 	}
-	ended := ctx.Done()
-	for {
-		select {
-		case r := <-done:
-			if r.fault != nil {
-				r.fault.Repanic()
-			}
-			return r.value, r.err
-		case <-ended:
-			if begun.CompareAndSwap(false, true) {
-				return zero, context.Cause(ctx)
-			}
-			ended = nil // fn runs already, and what it returns is not lost
-		case <-l.Done():
-			if begun.CompareAndSwap(false, true) {
-				return zero, loop.ErrClosed
-			}
-			// fn ran before.
-		}
-	}
+	return r.value, r.err
 }

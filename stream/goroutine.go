@@ -2,12 +2,11 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
-	"sync/atomic"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -36,58 +35,10 @@ func runOnLoop(l *loop.Loop, fn func()) error {
 // goroutine is in no scope, so if n is cancelled or has ended, runInTask fails with
 // net.ErrClosed.
 func runInTask[T any](l *loop.Loop, n *spindle.Nursery, name string, call func(context.Context) (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	var zero T
 	if l.Owns() { // a callback, which cannot wait
 		panic("stream: " + name + " called from a callback of the loop; start a task")
 	}
-	done := make(chan result, 1)
-	var claimed atomic.Bool // set when call starts or when the caller gives up
-	if err := l.PostWith(loop.DropAtClose, func() {
-		if !claimed.CompareAndSwap(false, true) {
-			return
-		}
-		if n.Ended() {
-			done <- result{zero, net.ErrClosed}
-			return
-		}
-		n.GoWith(spindle.TaskOptions{Name: name + " for a goroutine", Eager: true}, func(ctx context.Context) error {
-			r := result{zero, net.ErrClosed}
-			defer func() { done <- r }()
-			r.value, r.err = call(ctx)
-			if canceled := (*spindle.Canceled)(nil); errors.As(r.err, &canceled) {
-				r.err = net.ErrClosed
-			}
-			return nil
-		})
-	}); err != nil {
-		return zero, netClosed(err)
-	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-n.Scope().Done(): // the loop may never run again
-		if claimed.CompareAndSwap(false, true) {
-			return zero, net.ErrClosed
-		}
-	case <-l.Done():
-	}
-	// The call has started and may use the caller's memory until it returns. A
-	// closed loop runs nothing any more.
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-l.Done():
-	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	default:
-		return zero, net.ErrClosed
-	}
+	return intask.Run(n, name, call)
 }
 
 // netClosed replaces loop.ErrClosed with net.ErrClosed.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
+	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -125,7 +126,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if spindle.LoopOf(base).Owns() {
 		panic("web: Transport.RoundTrip called from a callback of the loop; start a task")
 	}
-	return fromGoroutine(spindle.LoopOf(base), home, func(ctx context.Context) (*http.Response, error) {
+	return intask.Run(home, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
 		return c.until(ctx, req, home, inGoroutine)
 	})
 }

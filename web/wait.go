@@ -3,8 +3,7 @@ package web
 import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
-
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/onloop"
 )
 
 // await calls begin on the loop, and waits until done is called, there, once. The
@@ -14,21 +13,11 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 	if l.Owns() {
 		return st.awaitHere(what, begin)
 	}
-	result := make(chan error, 1)
-	if l.PostWith(loop.DropAtClose, func() { begin(func(err error) { result <- err }) }) != nil {
+	result, err := onloop.Call(l, nil, begin)
+	if err != nil {
 		return ErrServerClosed
 	}
-	select {
-	case err := <-result:
-		return err
-	case <-l.Done():
-		select {
-		case err := <-result: // what was done before the loop ended, was done
-			return err
-		default:
-			return ErrServerClosed
-		}
-	}
+	return result
 }
 
 // waiter is a Read that waits.
