@@ -32,7 +32,7 @@ type Process struct {
 	exited     spindle.Lot       // supervise, waiting for the exit
 	waiters    spindle.Lot       // tasks in Wait
 	finished   bool              // it has exited and all copying is done
-	canceled   bool              // it was asked to exit
+	canceled   bool              // it was told to exit
 	terminated bool              // terminate or abandon was called
 	waitErr    error             // why its exit state is unknown
 	copyErr    error             // first error of a copying task

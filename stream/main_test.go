@@ -8,8 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(crowdAt); address != "" {
-		crowd(address)
+	if address := os.Getenv(clientsOf); address != "" {
+		runClients(address)
 		return
 	}
 	if kind := os.Getenv(echoServerEnv); kind != "" {

@@ -19,12 +19,12 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-const crowdAt = "SPINDLE_TEST_CROWD"
+const clientsOf = "SPINDLE_TEST_CLIENTS"
 
-// crowd runs many clients in a process of their own, so that their memory is not the
+// runClients runs many clients in a process of their own, so that their memory is not the
 // server's. It reads commands: a number opens that many connections; "echo" makes
 // each send a byte and wait for its echo.
-func crowd(address string) {
+func runClients(address string) {
 	to := netip.MustParseAddrPort(address)
 	var conns []int
 	orders := bufio.NewScanner(os.Stdin)
@@ -57,11 +57,11 @@ func crowd(address string) {
 	}
 }
 
-// order starts a crowd and returns the function that sends it commands.
+// order starts the process of runClients and returns the function that sends it commands.
 func order(t *testing.T, address string) func(ctx context.Context, what string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), crowdAt+"="+address)
+	cmd.Env = append(os.Environ(), clientsOf+"="+address)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	check(t, err)

@@ -161,7 +161,7 @@ func TestPacketRefused(t *testing.T) {
 func TestPacketConnected(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, network := range []string{"udp", "udp6"} {
-			server, stranger := packets(t, ctx, network), packets(t, ctx, network)
+			server, third := packets(t, ctx, network), packets(t, ctx, network)
 			c, err := stream.DialPacket(ctx, network, server.LocalAddr().String())
 			check(t, err)
 			if c.RemoteAddr().String() != server.LocalAddr().String() || server.RemoteAddr() != nil {
@@ -172,14 +172,14 @@ func TestPacketConnected(t *testing.T) {
 			p := make([]byte, 10)
 			_, from, err := server.ReadFrom(p)
 			check(t, err)
-			_, err = stranger.WriteTo([]byte("not me"), from)
+			_, err = third.WriteTo([]byte("not me"), from)
 			check(t, err)
 			_, err = server.WriteTo([]byte("me"), from)
 			check(t, err)
 			if n, err := c.Read(p); string(p[:n]) != "me" || err != nil {
 				t.Errorf("%q, %v", p[:n], err)
 			}
-			_, err = c.WriteTo(p, stranger.LocalAddr())
+			_, err = c.WriteTo(p, third.LocalAddr())
 			want(t, "WriteTo of a connected one", err, net.ErrWriteToConnected)
 			_, err = server.Write(p)
 			want(t, "Write of one that is not", err, syscall.EDESTADDRREQ)

@@ -170,7 +170,7 @@ func TestTLSClientCertificates(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		client.Certificates = []tls.Certificate{tlstest.NewAuthority().Issue("stranger")}
+		client.Certificates = []tls.Certificate{tlstest.NewAuthority().Issue("unknown")}
 		err = withTLSPair(ctx, server, client, func(ctx context.Context, s, c *stream.TLSConn) error { return nil })
 		var unknown x509.UnknownAuthorityError
 		if !errors.As(err, &unknown) {

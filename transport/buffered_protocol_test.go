@@ -73,11 +73,11 @@ func TestBufferedProtocol(t *testing.T) {
 // TestPauseOrCloseInBuffer: PauseReading and Close take effect inside Buffer.
 func TestPauseOrCloseInBuffer(t *testing.T) {
 	paused := make(chan *transport.Conn, 1)
-	asked := 0
+	calls := 0
 	var got []byte
 	p := &spy{data: func(c *transport.Conn, data []byte) { got = append(got, data...) }}
 	l, peer := servingBuffered(t, loop.Options{}, p, func(c *transport.Conn) []byte {
-		switch asked++; asked {
+		switch calls++; calls {
 		case 1:
 			c.PauseReading()
 			paused <- c

@@ -18,7 +18,7 @@ type Conn struct {
 	proto  Protocol
 	server *Server    // nil if no server accepted it, or after LeaveServer
 	unsent *sendQueue // nil while nothing waits to be sent
-	extra  *extra     // nil while nothing unusual was asked for
+	extra  *extra     // nil until a timeout, a water mark or AfterFlush needs it
 	tls    *tlsLayer  // nil on a plain connection
 	in     uint64     // bytes received
 	out    uint64     // bytes sent

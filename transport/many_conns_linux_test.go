@@ -23,13 +23,13 @@ type clientProcess struct {
 	out *bufio.Scanner
 }
 
-const crowdAddress = "SPINDLE_CROWD_ADDRESS"
+const clientsAddress = "SPINDLE_CLIENTS_ADDRESS"
 
 // TestClientProcess is the main function of a clientProcess; in the test process it does
 // nothing. It reads the number of connections to have, connects until it has that many,
 // echoes one byte on each, and replies.
 func TestClientProcess(t *testing.T) {
-	address := os.Getenv(crowdAddress)
+	address := os.Getenv(clientsAddress)
 	if address == "" {
 		return
 	}
@@ -72,7 +72,7 @@ func startClientProcess(t *testing.T, address string) *clientProcess {
 func startClients(t *testing.T, test, address string) *clientProcess {
 	t.Helper()
 	c := &clientProcess{cmd: exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=60s")}
-	c.cmd.Env = append(os.Environ(), crowdAddress+"="+address)
+	c.cmd.Env = append(os.Environ(), clientsAddress+"="+address)
 	c.cmd.Stderr = os.Stderr
 	in, err := c.cmd.StdinPipe()
 	if err != nil {

@@ -79,21 +79,21 @@ func TestTLSNotReadingPeerUpdatesKeys(t *testing.T) {
 func TestTLSUnreadKeyUpdatesAreLimited(t *testing.T) {
 	l, c, peer, got, lost := unreadConn(t)
 	f := peer.Forge13()
-	for asked := 1; ; asked++ {
+	for requests := 1; ; requests++ {
 		before := 0
 		on(t, l, func() { before = c.Unsent() })
 		if _, err := peer.Raw.Write(append(f.RequestKeyUpdate(), f.Record(tlstest.DataRecord, 'k')...)); err != nil {
 			break
 		}
-		until(t, l, func() bool { return got.Len() >= asked || c.IsClosing() })
+		until(t, l, func() bool { return got.Len() >= requests || c.IsClosing() })
 		var after int
 		var over bool
 		on(t, l, func() { after, over = c.Unsent(), c.IsClosing() })
 		if over {
 			break
 		}
-		if after-before > 64 || asked > 300 {
-			t.Fatalf("reply %d: %d bytes unsent, %d before", asked, after, before)
+		if after-before > 64 || requests > 300 {
+			t.Fatalf("reply %d: %d bytes unsent, %d before", requests, after, before)
 		}
 	}
 	if err := <-lost; err == nil || got.Len() < 100 {

@@ -16,7 +16,7 @@ import (
 
 // TestTLSClientProcess is like TestClientProcess, with TLS.
 func TestTLSClientProcess(t *testing.T) {
-	address := os.Getenv(crowdAddress)
+	address := os.Getenv(clientsAddress)
 	if address == "" {
 		return
 	}

@@ -135,7 +135,7 @@ func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) 
 func (c *Conn) fill(ctx context.Context) error {
 	c.resize()
 	c.from, c.to = 0, 0
-	wait, asked := c.rules.pingInterval, false
+	wait, pinged := c.rules.pingInterval, false
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -158,10 +158,10 @@ func (c *Conn) fill(ctx context.Context) error {
 			return c.closeWith(err)
 		case c.closing.Load():
 			return c.closeWith(ErrCloseTimeout)
-		case asked:
+		case pinged:
 			return c.closeWith(ErrNoAnswer)
 		}
-		asked, wait = true, cmp.Or(c.rules.pingTimeout, wait)
+		pinged, wait = true, cmp.Or(c.rules.pingTimeout, wait)
 		if err := c.writeControl(ctx, wsframe.OpPing, nil); err != nil {
 			return err
 		}

@@ -18,13 +18,13 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
-const crowdAddress = "SPINDLE_WS_CROWD_ADDRESS"
+const clientsAddress = "SPINDLE_WS_CLIENTS_ADDRESS"
 
 // TestCrowd is a process of clients; in the tests' own process it does nothing. It
 // reads how many clients to run, connects that many, performs their handshakes,
 // waits for the echo of one message each, and answers.
 func TestCrowd(t *testing.T) {
-	address := os.Getenv(crowdAddress)
+	address := os.Getenv(clientsAddress)
 	if address == "" {
 		return
 	}
@@ -63,11 +63,11 @@ func TestCrowd(t *testing.T) {
 	os.Exit(0) // closes all connections
 }
 
-// crowd starts that process. Grow sets the number of clients.
-func crowd(t *testing.T, address string) (grow func(n int)) {
+// startClients starts that process. Grow sets the number of clients.
+func startClients(t *testing.T, address string) (grow func(n int)) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestCrowd$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), crowdAddress+"="+address)
+	cmd.Env = append(os.Environ(), clientsAddress+"="+address)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -135,7 +135,7 @@ func TestIdleSocketsAreSmall(t *testing.T) {
 				}
 			})
 			t.Cleanup(func() { shut(sv) })
-			grow := crowd(t, sv.Addr().String())
+			grow := startClients(t, sv.Addr().String())
 			grow(low)
 			before := inUse()
 			grow(high)

@@ -47,7 +47,7 @@ func (s *Session) conclude(err error) {
 // reports whether the handshake has ended. Steps may run on any goroutine, one at a
 // time. Callbacks of the tls.Config run in Step; if one panics, Step panics.
 //
-// A Session whose handshake was begun by Step must end it, if necessary by Abort: a
+// The owner must end a handshake that it began with Step, if necessary by Abort: a
 // suspended coroutine is never collected.
 func (s *Session) Step() (ended bool) {
 	h := s.handshake
