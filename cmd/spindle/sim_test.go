@@ -20,7 +20,7 @@ var simAgain = regexp.MustCompile(`again: spindle (sim --seed \d+ .*)`)
 func TestSimFindsTheBug(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "run.svg")
 	got := run(t.Context(), "sim", "--svg", svg, "counter")
-	for _, want := range []string{"nobody counts what was not added does not hold", "faults that it needs", "trace:", "cannot reach", "counter: seed ", "events/s", "runs/min", "picture of seed "} {
+	for _, want := range []string{"no replica counts more than was added does not hold", "faults that it needs", "trace:", "cannot reach", "counter: seed ", "events/s", "runs/min", "picture of seed "} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("it does not print %q:\n%s", want, got.out)
 		}

@@ -72,7 +72,7 @@ var mutants = []mutant{
 	{
 		name:    "a retry without idempotence",
 		file:    "internal/simsamples/counter.go",
-		old:     "if !r.seen[addition] || !r.c.mended {",
+		old:     "if !r.seen[addition] || !r.c.fixed {",
 		new:     "{",
 		program: replicas,
 	},

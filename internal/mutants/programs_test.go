@@ -189,6 +189,6 @@ func impatientConsumer(w *sim.World) {
 
 // replicas is the counter without the bug that was put there on purpose.
 func replicas(w *sim.World) {
-	p, _ := simsamples.Find("counter-mended")
+	p, _ := simsamples.Find("counter-fixed")
 	p.World(p.Faults)(w)
 }

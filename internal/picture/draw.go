@@ -11,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
-// style has the colours. Every one is told twice, because not every program that
-// shows pictures knows of variables.
+// style has the colours. They are repeated for dark colours, because not every viewer
+// supports variables.
 const style = `<style>
 text{font:12px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1f2430}
 .title{font-size:17px;font-weight:600}.host{font-size:14px;font-weight:600}
@@ -37,7 +37,7 @@ text{fill:#e4e7ee}.time,.quiet{fill:#8b93a7}.bad{fill:#ff8a80}.paper{fill:#15181
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d.out, format, args...) }
 
-// text writes a text; class may be several.
+// text writes a text. class may have several classes.
 func (d *drawing) text(x, y float64, anchor, class, s string) {
 	d.printf(`<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", x, y, anchor, class, escape(s))
 }
@@ -67,7 +67,7 @@ func (d *drawing) draw() {
 	d.printf(`<rect class="paper" width="%.0f" height="%.0f"/>`+"\n", w, d.height)
 	d.text(20, 30, "start", "title", d.Title)
 	d.times()
-	d.partings()
+	d.partitions()
 	d.hosts()
 	for i := range d.marks {
 		d.mark(&d.marks[i])
@@ -85,7 +85,7 @@ func (d *drawing) draw() {
 	d.out.WriteString("</svg>\n")
 }
 
-// times writes moments at the left edge, as far as there is room.
+// times writes times at the left edge, as far as there is space.
 func (d *drawing) times() {
 	last := 0.0
 	for i := range d.marks {
@@ -102,8 +102,7 @@ func (d *drawing) times() {
 	}
 }
 
-// showTime shows a time as one says it: to the microsecond, or as exactly as a long
-// one is worth.
+// showTime formats a time to the microsecond, and longer times less exactly.
 func showTime(t time.Duration) string {
 	switch {
 	case t >= time.Minute:
@@ -114,8 +113,8 @@ func showTime(t time.Duration) string {
 	return t.Round(time.Microsecond).String()
 }
 
-// spans finds from when to when something was so: begin and end are the kinds of
-// event between which it is.
+// spans calls each for every span of time that begins with an event of kind begin and ends
+// with one of kind end.
 func (d *drawing) spans(begin, end simkernel.Kind, each func(m *mark, from, to float64)) {
 	type way struct{ from, to string }
 	open := map[way]*mark{}
@@ -130,16 +129,16 @@ func (d *drawing) spans(begin, end simkernel.Kind, each func(m *mark, from, to f
 			delete(open, key)
 		}
 	}
-	for i := range d.marks { // in order, and not as the map has it
+	for i := range d.marks { // in the order of marks, not of the map
 		if m := &d.marks[i]; open[way{m.From, m.To}] == m {
 			each(m, m.to, d.bottom)
 		}
 	}
 }
 
-// partings shades what is between lanes that do not hear each other: half of it for
-// each direction, beginning at who is not heard.
-func (d *drawing) partings() {
+// partitions shades the space between two lanes during a partition: for each direction the
+// half beside the sender.
+func (d *drawing) partitions() {
 	d.spans(simkernel.Partitioned, simkernel.Healed, func(m *mark, from, to float64) {
 		a, b := d.lane(m.From), d.lane(m.To)
 		middle := (a + b) / 2
@@ -181,33 +180,33 @@ func (d *drawing) mark(m *mark) {
 	a, b := d.lane(m.From), d.lane(m.To)
 	switch m.kind {
 	case simkernel.Data, simkernel.Datagram:
-		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", said(m.Event))
+		d.arrow(m, a, b, m.from, m.to, "msg", "tip", "mono", content(m.Event))
 	case simkernel.Ended:
 		d.arrow(m, a, b, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprint("end of #", m.Conn))
 	case simkernel.Reset:
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", fmt.Sprint("reset of #", m.Conn))
 	case simkernel.Connected:
-		if m.asked { // its answer is left out: what is sent next tells of it
+		if m.answers { // the answer itself is left out: the data that follows implies it
 			d.arrow(m, a, b, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprintf("connect :%d (#%d)", m.Port, m.Conn))
 		} else {
 			d.arrow(m, b, a, m.from, m.to, "hand", "hand-tip", "quiet", fmt.Sprintf("connected (#%d)", m.Conn))
 		}
 	case simkernel.Refused:
-		if m.asked {
+		if m.answers {
 			d.arrow(m, b, a, d.places[m.request], m.from, "hand", "hand-tip", "quiet", fmt.Sprint("connect :", m.Port))
 		}
 		d.arrow(m, a, b, m.from, m.to, "lost", "bad-tip", "bad", "refused")
 	case simkernel.Dropped:
 		d.dropped(m, a, b)
 	case simkernel.Partitioned, simkernel.Healed:
-		d.parting(m, a, b)
+		d.partition(m, a, b)
 	default:
 		d.note(m, a)
 	}
 }
 
-// arrow draws something on its way. Its label stands nearer to the sender, so that
-// two that pass each other do not meet.
+// arrow draws a message. Its label is nearer to the sender, so that the labels of messages
+// in opposite directions do not meet.
 func (d *drawing) arrow(m *mark, a, b, from, to float64, class, tip, label, text string) {
 	if a == b { // it does not leave its host
 		d.printf(`<path d="M%.1f,%.1fh26v10h-22" class="%s" marker-end="url(#%s)"/>`+"\n", a, to-10, class, tip)
@@ -224,8 +223,8 @@ func (d *drawing) arrow(m *mark, a, b, from, to float64, class, tip, label, text
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// dropped draws what does not arrive: it ends on its way, or at a door that nobody
-// opens.
+// dropped draws a message that does not arrive: it ends on its way, or just before the
+// receiver.
 func (d *drawing) dropped(m *mark, a, b float64) {
 	x, y := a+(b-a)*0.47, m.to
 	if m.At > m.Sent {
@@ -239,13 +238,13 @@ func (d *drawing) dropped(m *mark, a, b float64) {
 	d.line(x-5, y+5, x+5, y-5, "cross", "")
 	text := m.Note
 	if m.Data != "" {
-		text = fmt.Sprintf("%s (%s)", said(m.Event), text)
+		text = fmt.Sprintf("%s (%s)", content(m.Event), text)
 	}
 	d.along(a, m.from, x, y, 0.5, "bad", text)
 }
 
-// parting says in which direction nothing is heard any more, or again.
-func (d *drawing) parting(m *mark, a, b float64) {
+// partition notes the begin or end of a partition, with its direction.
+func (d *drawing) partition(m *mark, a, b float64) {
 	text, class := "partitioned from "+m.To, "bad"
 	if m.kind == simkernel.Healed {
 		text, class = "reconnected to "+m.To, "quiet"
@@ -257,7 +256,7 @@ func (d *drawing) parting(m *mark, a, b float64) {
 	}
 }
 
-// note says what happened to a host, beside its lane.
+// note describes what happened to a host, beside its lane.
 func (d *drawing) note(m *mark, x float64) {
 	text, class := m.kind.Phrase(), "bad"
 	switch m.kind {
@@ -278,24 +277,24 @@ func (d *drawing) note(m *mark, x float64) {
 	d.label(x+12, m.to-3, "start", class, shorten(text, 34))
 }
 
-// said is what a message says, as far as there is room for it.
-func said(e simkernel.Event) string {
+// content returns the text of a message, shortened.
+func content(e simkernel.Event) string {
 	if e.Text != "" {
-		return shorten(e.Text, mostSaid)
+		return shorten(e.Text, maxContent)
 	}
 	text := strings.TrimRight(e.Data, "\n")
 	if text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' }) {
 		return fmt.Sprint(e.Size, " bytes")
 	}
-	text = shorten(strings.ReplaceAll(text, "\n", " ⏎ "), mostSaid)
+	text = shorten(strings.ReplaceAll(text, "\n", " ⏎ "), maxContent)
 	if e.Size > len(e.Data) {
 		text = strings.TrimSuffix(text, "…") + "… (" + strconv.Itoa(e.Size) + " bytes)"
 	}
 	return text
 }
 
-// mostSaid is how many letters of a message are shown.
-const mostSaid = 22
+// maxContent is the maximal length of a message's text.
+const maxContent = 22
 
 func shorten(s string, most int) string {
 	s, _, more := strings.Cut(s, "\n")

@@ -9,14 +9,14 @@ import (
 // Labels are drawn last, each on a plate that hides the lines below it. Where one
 // would cover another, it moves along its arrow, or up or down a little.
 
-// label is a text with its place.
+// label is a text with its position.
 type label struct {
 	x, y          float64 // of the text: the middle, or an end, of its base line
 	anchor, class string
 	text          string
 }
 
-// plate is the room that a label takes.
+// plate is the rectangle of a label.
 type plate struct{ x, y, width, height float64 }
 
 func (p plate) meets(o plate) bool {
@@ -58,7 +58,7 @@ func (d *drawing) fits(l label) bool {
 	return p.x >= 0 && !slices.ContainsFunc(d.plates, p.meets)
 }
 
-// label puts a text beside a lane, above or below its place if there is another.
+// label adds a text beside a lane. It moves up or down if it would cover another.
 func (d *drawing) label(x, y float64, anchor, class, text string) {
 	l := label{x, y, anchor, class, text}
 	for n := 1; !d.fits(l) && n <= 2*labelNudges; n++ {
@@ -67,7 +67,7 @@ func (d *drawing) label(x, y float64, anchor, class, text string) {
 	d.keep(l)
 }
 
-// along puts a text on an arrow, nearest to where it stands best.
+// along adds a text to an arrow, as near to the best position as possible.
 func (d *drawing) along(x1, y1, x2, y2, best float64, class, text string) {
 	var l label
 	for _, lift := range []float64{0, labelNudge, -labelNudge, 2 * labelNudge, -2 * labelNudge} {

@@ -1,5 +1,5 @@
-// Package picture draws what happened in a simulated world as SVG. Package
-// sim/timeline gives it to users, and sim.Explore draws its failures with it.
+// Package picture draws a trace of a simulated world as SVG. Package sim/timeline is its
+// interface for users, and sim.Explore draws failures with it.
 package picture
 
 import (
@@ -14,25 +14,24 @@ import (
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
-// Picture is what is to be drawn.
+// Picture is a trace and its captions.
 type Picture struct {
-	// Title stands at the top.
+	// Title is the caption at the top.
 	Title string
 
-	// Hosts are the lanes, from the left. Others that have a part in it follow in
-	// the order in which they come up.
+	// Hosts are the lanes, from the left. Other hosts of the trace follow in the order
+	// of their first events.
 	Hosts []string
 
-	// Trace is what has happened.
+	// Trace has the events.
 	Trace []simkernel.Event
 
-	// Ending stands at the bottom, marked as a failure: an error's text. ""
-	// for a run that has ended well.
+	// Ending is an error's text, drawn at the bottom as a failure. It is "" for a run
+	// that has not failed.
 	Ending string
 }
 
-// Draw writes the picture as SVG. It is drawn in light or dark colours, as who
-// looks at it prefers.
+// Draw writes the picture as SVG, in light or dark colours as the viewer prefers.
 func Draw(out io.Writer, p Picture) error {
 	b := bufio.NewWriter(out)
 	d := &drawing{out: b, Picture: p, lanes: lanesOf(p)}
@@ -51,7 +50,7 @@ const (
 	rowSpace   = 19  // between two events
 	lineHeight = 17  // of the ending
 	sendSpace  = 7   // in front of a departure
-	gapSpace   = 7   // for each factor of ten that nothing happened for, from a millisecond on
+	gapSpace   = 7   // for each factor of ten of a time without events, above a millisecond
 )
 
 func lanesOf(p Picture) []string {
@@ -66,32 +65,32 @@ func lanesOf(p Picture) []string {
 	return lanes
 }
 
-// drawing is a picture in the making.
+// drawing is the state of Draw.
 type drawing struct {
 	Picture
 	out    *bufio.Writer
 	lanes  []string
-	ending []string // its lines
+	ending []string // lines of Ending
 	labels []string // drawn last
-	plates []plate  // where they are
-	marks  []mark   // what is to be drawn, by time
+	plates []plate  // rectangles of the labels
+	marks  []mark   // in the order of the trace
 	height float64
 	bottom float64
 
-	places map[time.Duration]float64 // of moments
+	places map[time.Duration]float64 // height of each time
 }
 
-// mark is an event with its place.
+// mark is an event with its position.
 type mark struct {
 	simkernel.Event
 	kind     simkernel.Kind
-	request  time.Duration // when the Connecting was sent that this answers
-	asked    bool          // it answers one
-	row      int           // among those of the same lanes that come at the same moment
-	from, to float64       // where it leaves and arrives
+	request  time.Duration // when the request was sent that this answers
+	answers  bool          // it answers a request
+	row      int           // among marks of the same lanes and time
+	from, to float64       // heights of departure and arrival
 }
 
-// place gives everything its height.
+// place computes the height of every mark.
 func (d *drawing) place() {
 	d.collect()
 	type moment struct {
@@ -115,7 +114,7 @@ func (d *drawing) place() {
 		if !m.answered() {
 			see(m.At, true, m.row)
 		}
-		if m.asked {
+		if m.answers {
 			see(m.request, false, 0)
 		}
 	}
@@ -156,7 +155,7 @@ func (d *drawing) place() {
 	}
 }
 
-// stretch is the room for a time in which nothing happened.
+// stretch returns the height of a time without events.
 func stretch(gap time.Duration) float64 {
 	if gap <= time.Millisecond {
 		return 0
@@ -164,8 +163,8 @@ func stretch(gap time.Duration) float64 {
 	return gapSpace * math.Log10(float64(gap)/float64(time.Millisecond))
 }
 
-// collect makes marks of events: connects are told by their answers, and pieces of
-// data that came together are one.
+// collect makes marks of events. A request to connect is drawn with its answer, and data
+// that arrived together is one mark.
 func (d *drawing) collect() {
 	type pair struct {
 		from, to string
@@ -175,7 +174,7 @@ func (d *drawing) collect() {
 		from, to string
 		at       time.Duration
 	}
-	asked := map[pair]time.Duration{}
+	requests := map[pair]time.Duration{}
 	rows := map[spot]int{}
 	orderly := d.orderly()
 	for _, e := range d.Trace {
@@ -186,12 +185,12 @@ func (d *drawing) collect() {
 				continue
 			}
 		case simkernel.Connecting:
-			asked[pair{e.From, e.To, e.Port}] = e.At
+			requests[pair{e.From, e.To, e.Port}] = e.At
 			continue
 		case simkernel.Connected:
-			m.request, m.asked = take(asked, pair{e.From, e.To, e.Port})
+			m.request, m.answers = take(requests, pair{e.From, e.To, e.Port})
 		case simkernel.Refused:
-			m.request, m.asked = take(asked, pair{e.To, e.From, e.Port})
+			m.request, m.answers = take(requests, pair{e.To, e.From, e.Port})
 		case simkernel.Data:
 			if last := len(d.marks) - 1; last >= 0 && d.marks[last].joins(e) {
 				d.marks[last].Size += e.Size
@@ -206,8 +205,7 @@ func (d *drawing) collect() {
 	}
 }
 
-// orderly are the connections that both sides have ended. Their ends say nothing and
-// are left out.
+// orderly returns the connections that both sides have ended. Their ends are not drawn.
 func (d *drawing) orderly() map[int]bool {
 	type side struct {
 		conn int
@@ -228,9 +226,9 @@ func (d *drawing) orderly() map[int]bool {
 	return orderly
 }
 
-// answered reports whether m is a request that was answered: only the request is
+// answered reports whether m is the answer to a request to connect. Only the request is
 // drawn.
-func (m *mark) answered() bool { return m.kind == simkernel.Connected && m.asked }
+func (m *mark) answered() bool { return m.kind == simkernel.Connected && m.answers }
 
 func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 	at, ok := from[key]
@@ -238,12 +236,12 @@ func take[K comparable](from map[K]time.Duration, key K) (time.Duration, bool) {
 	return at, ok
 }
 
-// joins tells whether e is the next piece of the same data.
+// joins reports whether e is the next part of the same data.
 func (m *mark) joins(e simkernel.Event) bool {
 	return m.kind == simkernel.Data && m.Conn == e.Conn && m.From == e.From && m.At == e.At && m.Sent == e.Sent
 }
 
-// lane is where a host's lane is.
+// lane returns the position of a host's lane.
 func (d *drawing) lane(host string) float64 {
 	return leftMargin + float64(max(slices.Index(d.lanes, host), 0))*laneWidth
 }

@@ -16,15 +16,15 @@ var counterFaults = sim.Faults{
 	Loss: 0.01, Reorder: 0.05, PartitionEvery: 4 * time.Second, PauseEvery: 6 * time.Second,
 }
 
-// counter is a counter of which three hosts have a copy. Who adds to his own tells
-// the others by datagrams, again and again until they have confirmed it. The
-// copies never count more than was added, and in the end all the same.
+// counter is a counter with a copy on each of three hosts. A host that adds to its copy
+// sends the addition to the others by datagrams, until they have confirmed it. No copy
+// ever counts more than was added, and in the end all copies are the same.
 //
-// A confirmation may be lost: then the same addition comes again. A mended replica
-// knows those it has seen.
-func counter(mended bool) func(w *sim.World) {
+// If a confirmation is lost, the same addition comes again. A fixed replica remembers
+// the additions that it has seen.
+func counter(fixed bool) func(w *sim.World) {
 	return func(w *sim.World) {
-		c := &counted{mended: mended, each: w.Amount("additions", 3)}
+		c := &counted{fixed: fixed, each: w.Amount("additions", 3)}
 		for i := range w.Amount("replicas", 3) {
 			c.replicas = append(c.replicas, &replica{
 				c: c, name: string(rune('a' + i)), seen: map[string]bool{}, confirmed: map[string]bool{},
@@ -33,16 +33,16 @@ func counter(mended bool) func(w *sim.World) {
 		for _, r := range c.replicas {
 			w.Host(r.name).Go(r.run)
 		}
-		w.Always("nobody counts what was not added", c.notTooMany)
-		w.Eventually("all count the same", 5*time.Minute, c.complete)
+		w.Always("no replica counts more than was added", c.notTooMany)
+		w.Eventually("all replicas count the same", 5*time.Minute, c.complete)
 	}
 }
 
-// counted is the counter, as somebody sees it who sees all hosts.
+// counted is the state of all replicas.
 type counted struct {
-	mended   bool
-	each     int // how often each replica adds
-	added    int // in all, so far
+	fixed    bool
+	each     int // additions of each replica
+	added    int // by all replicas so far
 	replicas []*replica
 }
 
@@ -64,17 +64,17 @@ func (c *counted) complete() bool {
 	return true
 }
 
-// replica is a copy. What is here survives a crash, as if it were on a disk.
+// replica is a copy of the counter. Its state survives a crash, as if it were on a disk.
 type replica struct {
 	c         *counted
 	name      string
 	value     int
-	own       int             // additions of its own, so far
-	seen      map[string]bool // additions of others
-	confirmed map[string]bool // its own, by those who have confirmed them
+	own       int             // its own additions so far
+	seen      map[string]bool // additions of other replicas
+	confirmed map[string]bool // its own additions, with the replica that has confirmed them
 }
 
-// run is the replica's program: it adds, tells the others, and hears them.
+// run is the replica's program: it adds, sends its additions, and receives those of others.
 func (r *replica) run(ctx context.Context) error {
 	pc, err := stream.ListenPacket(ctx, "udp", ":9")
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *replica) run(ctx context.Context) error {
 	}
 	defer pc.Close()
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error { return r.hear(pc) })
+		n.Go(func(ctx context.Context) error { return r.receive(pc) })
 		for i := range r.c.each {
 			if i == r.own {
 				r.own++
@@ -91,7 +91,7 @@ func (r *replica) run(ctx context.Context) error {
 			}
 			for _, peer := range r.c.replicas {
 				if peer != r {
-					n.Go(func(ctx context.Context) error { return r.tell(ctx, pc, peer.name, fmt.Sprint(r.name, i)) })
+					n.Go(func(ctx context.Context) error { return r.send(ctx, pc, peer.name, fmt.Sprint(r.name, i)) })
 				}
 			}
 			if err := spindle.Sleep(ctx, 300*time.Millisecond); err != nil {
@@ -108,8 +108,8 @@ func (r *replica) run(ctx context.Context) error {
 	})
 }
 
-// hear takes in what the others say.
-func (r *replica) hear(pc *stream.PacketConn) error {
+// receive handles messages of other replicas.
+func (r *replica) receive(pc *stream.PacketConn) error {
 	buf := make([]byte, 128)
 	for {
 		n, from, err := pc.ReadFromAddrPort(buf)
@@ -122,7 +122,7 @@ func (r *replica) hear(pc *stream.PacketConn) error {
 			r.confirmed[addition+peer] = true
 			continue
 		}
-		if !r.seen[addition] || !r.c.mended {
+		if !r.seen[addition] || !r.c.fixed {
 			r.seen[addition] = true
 			r.value++
 		}
@@ -132,8 +132,8 @@ func (r *replica) hear(pc *stream.PacketConn) error {
 	}
 }
 
-// tell tells a peer of an addition until it has confirmed that.
-func (r *replica) tell(ctx context.Context, pc *stream.PacketConn, peer, addition string) error {
+// send sends an addition to a peer until the peer has confirmed it.
+func (r *replica) send(ctx context.Context, pc *stream.PacketConn, peer, addition string) error {
 	addrs, err := stream.LookupNetIP(ctx, "ip4", peer)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// echo is a server that answers with what it was told, and clients that ask until
-// they have their answers. No answer is ever wrong, and in the end all have come.
+// echo is a server that answers with the request, and clients that retry until they have
+// their answers. Every answer is correct, and in the end all clients have all answers.
 func echo(w *sim.World) {
 	server := w.Host("server")
 	server.Serve(func(ctx context.Context) error {
@@ -21,9 +21,9 @@ func echo(w *sim.World) {
 		client := w.Host(fmt.Sprint("client", i+1))
 		answered := 0
 		client.Go(func(ctx context.Context) error {
-			for answered < questions { // after a crash it goes on where it was
+			for answered < questions { // after a crash it continues where it was
 				question := fmt.Sprintf("%s-%d", client.Name(), answered+1)
-				answer, err := insist(ctx, "server:7", question, 3*time.Second)
+				answer, err := askUntilAnswered(ctx, "server:7", question, 3*time.Second)
 				if err != nil {
 					return err
 				}
@@ -37,6 +37,6 @@ func echo(w *sim.World) {
 			}
 			return nil
 		})
-		w.Eventually(client.Name()+" is answered", 10*time.Minute, func() bool { return answered == questions })
+		w.Eventually(client.Name()+" has all answers", 10*time.Minute, func() bool { return answered == questions })
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// mostLine is how long a line may be.
-const mostLine = 64 << 10
+// maxLine is the maximal length of a line.
+const maxLine = 64 << 10
 
-// serve answers lines, one after the other on each connection, until it is
-// cancelled. A system that is short of something is asked again.
+// serve answers lines, one after the other on each connection, until it is cancelled. If
+// listening fails, it tries again.
 func serve(ctx context.Context, address string, answer func(line string) string) error {
 	ln, err := stream.Listen(ctx, "tcp", address)
 	for ; err != nil; ln, err = stream.Listen(ctx, "tcp", address) {
@@ -26,10 +26,10 @@ func serve(ctx context.Context, address string, answer func(line string) string)
 	return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
 		defer c.Close()
 		lines := bufio.NewScanner(c)
-		lines.Buffer(nil, mostLine)
+		lines.Buffer(nil, maxLine)
 		for lines.Scan() {
 			if _, err := fmt.Fprintln(c, answer(lines.Text())); err != nil {
-				return nil // the client has gone, or the network has
+				return nil // the client or the network failed
 			}
 		}
 		return nil
@@ -37,8 +37,8 @@ func serve(ctx context.Context, address string, answer func(line string) string)
 }
 
 // ask sends a line and returns the answer.
-func ask(ctx context.Context, address, line string, patience time.Duration) (answer string, err error) {
-	err = spindle.FailAfter(ctx, patience, func(ctx context.Context) error {
+func ask(ctx context.Context, address, line string, timeout time.Duration) (answer string, err error) {
+	err = spindle.FailAfter(ctx, timeout, func(ctx context.Context) error {
 		c, err := stream.Dial(ctx, "tcp", address)
 		if err != nil {
 			return err
@@ -53,10 +53,10 @@ func ask(ctx context.Context, address, line string, patience time.Duration) (ans
 	return strings.TrimSuffix(answer, "\n"), err
 }
 
-// insist asks until there is an answer.
-func insist(ctx context.Context, address, line string, patience time.Duration) (string, error) {
+// askUntilAnswered repeats ask until there is an answer.
+func askUntilAnswered(ctx context.Context, address, line string, timeout time.Duration) (string, error) {
 	for {
-		answer, err := ask(ctx, address, line, patience)
+		answer, err := ask(ctx, address, line, timeout)
 		if err == nil {
 			return answer, nil
 		}
@@ -66,5 +66,5 @@ func insist(ctx context.Context, address, line string, patience time.Duration) (
 	}
 }
 
-// retryAfter is how long one waits before one tries again.
+// retryAfter is the delay before another attempt.
 const retryAfter = 200 * time.Millisecond

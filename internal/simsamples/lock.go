@@ -14,13 +14,13 @@ var lockFaults = sim.Faults{
 	PartitionEvery: 8 * time.Second, PauseEvery: 3 * time.Second, ClockEvery: 10 * time.Second,
 }
 
-// leaseTime is how long the lock is somebody's who does not ask again.
+// leaseTime is the duration of a lease.
 const leaseTime = time.Second
 
-// lock is a lock service and workers that write to a store while they have the
-// lock. Each lease has a number, which grows. A worker may be paused, or cut off,
-// for longer than its lease: a store that is fenced refuses a number lower than
-// one it has seen. Nobody ever writes behind somebody who had the lock later.
+// lock is a lock service and workers that write to a store while they have the lock. Each
+// lease has a higher number than the one before. A worker may be paused or partitioned for
+// longer than its lease. A fenced store rejects a number lower than one it has seen. So no
+// worker writes after one that got the lock later.
 func lock(fenced bool) func(w *sim.World) {
 	return func(w *sim.World) {
 		w.Host("locks").Serve(grantLeases)
@@ -32,7 +32,7 @@ func lock(fenced bool) func(w *sim.World) {
 			host := w.Host(fmt.Sprint("worker", i+1))
 			done := 0
 			host.Go(func(ctx context.Context) error {
-				for ; done < turns; done++ { // after a crash it goes on where it was
+				for ; done < turns; done++ { // after a crash it continues where it was
 					if err := work(ctx, host.Name()); err != nil {
 						return err
 					}
@@ -44,43 +44,43 @@ func lock(fenced bool) func(w *sim.World) {
 	}
 }
 
-// grantLeases is the lock service. It gives the lock away when its lease has ended
-// by its own clock.
+// grantLeases is the lock service. It grants the lock again when the lease has ended by its
+// own clock.
 func grantLeases(ctx context.Context) error {
 	l := spindle.LoopOf(ctx)
 	number, holder := 0, ""
 	var until time.Duration
 	return serve(ctx, ":1", func(line string) string {
-		var word, who string
-		fmt.Sscan(line, &word, &who)
+		var word, worker string
+		fmt.Sscan(line, &word, &worker)
 		switch {
-		case word == "free" && who == holder:
+		case word == "free" && worker == holder:
 			holder = ""
 		case word == "lock" && (holder == "" || l.Time() >= until):
 			number++
-			holder, until = who, l.Time()+leaseTime
+			holder, until = worker, l.Time()+leaseTime
 			return fmt.Sprint("lease ", number)
 		}
 		return "no"
 	})
 }
 
-// store keeps what is written to it.
+// store checks the numbers of writes.
 type store struct {
 	fenced bool
-	last   int   // the highest number that has written
-	fault  error // a write that should not have been
+	last   int   // the highest number so far
+	fault  error // a write with a lower number
 }
 
 func (s *store) write(line string) string {
 	var number int
-	var who string
-	fmt.Sscanf(line, "write %d %s", &number, &who)
+	var worker string
+	fmt.Sscanf(line, "write %d %s", &number, &worker)
 	if number < s.last {
 		if s.fenced {
 			return "no"
 		}
-		s.fault = fmt.Errorf("%s writes with lease %d behind lease %d", who, number, s.last)
+		s.fault = fmt.Errorf("%s writes with lease %d after lease %d", worker, number, s.last)
 	}
 	s.last = max(s.last, number)
 	return "ok"
@@ -89,7 +89,7 @@ func (s *store) write(line string) string {
 // work is one turn of a worker: lock, think, write, free.
 func work(ctx context.Context, name string) error {
 	for {
-		answer, err := insist(ctx, "locks:1", "lock "+name, leaseTime)
+		answer, err := askUntilAnswered(ctx, "locks:1", "lock "+name, leaseTime)
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// TestPrograms: what is sound holds under its trouble, and what has a bug is found
-// out, with a story that can be read.
+// TestPrograms: correct programs keep their invariants under faults, and bugs are found and
+// reported with few events.
 func TestPrograms(t *testing.T) {
 	for _, p := range simsamples.Programs {
 		t.Run(p.Name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestPrograms(t *testing.T) {
 			}
 			f := sim.Search{Runs: 500}.Find(t.Context(), p.World(p.Faults))
 			if f == nil {
-				t.Fatal("it was not found:", p.Bug)
+				t.Fatal("the bug was not found:", p.Bug)
 			}
 			t.Logf("%d seeds, faults and amounts %q, %d events:\n%s", f.Runs, f.Parts(), len(f.World.Trace()), f.Story(""))
 			if parts := len(f.Parts()); parts > 6 || len(f.World.Trace()) > 200 {
@@ -33,7 +33,7 @@ func TestPrograms(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	if _, ok := simsamples.Find("nothing"); ok {
-		t.Error("there is nothing")
+		t.Error("found a program that does not exist")
 	}
 	if p, ok := simsamples.Find("lock"); !ok || p.Name != "lock" {
 		t.Error(p)

@@ -1,12 +1,11 @@
-// Package timeline draws what happened in a simulated world as a picture (SVG):
-// hosts are lanes, time runs downward, messages are arrows from when they were
-// sent to when they arrived, and what was dropped, parted, paused or crashed is
-// marked.
+// Package timeline draws a trace of a simulated world as a picture (SVG). Hosts are lanes,
+// and time runs downward. Messages are arrows from the time of sending to that of arrival.
+// Dropped messages, partitions, pauses and crashes are marked.
 //
 //	timeline.Draw(file, timeline.Picture{Title: "seed 7", Trace: w.Trace()})
 //
-// It shows the order of things, not their distance: an hour in which nothing
-// happens is a little longer than a millisecond.
+// The picture shows the order of events, not their distance: an hour without events is
+// only a little longer than a millisecond.
 package timeline
 
 import (
@@ -17,20 +16,20 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// Picture is what is to be drawn.
+// Picture is a trace and its captions.
 type Picture struct {
-	// Title stands at the top.
+	// Title is the caption at the top.
 	Title string
 
-	// Hosts are the lanes, from the left. Others that have a part in it follow in
-	// the order in which they come up.
+	// Hosts are the lanes, from the left. Other hosts of the trace follow in the order
+	// of their first events.
 	Hosts []string
 
-	// Trace is what has happened.
+	// Trace has the events.
 	Trace sim.Trace
 
-	// Ending stands at the bottom, marked as a failure: an error's text. ""
-	// for a run that has ended well.
+	// Ending is an error's text, drawn at the bottom as a failure. It is "" for a run
+	// that has not failed.
 	Ending string
 }
 

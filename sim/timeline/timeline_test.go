@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { leak.Main(m) }
 
-// greet says something to a server by a datagram.
+// greet sends a datagram to the server.
 func greet(ctx context.Context) error {
 	pc, err := stream.DialPacket(ctx, "udp", "server:9")
 	if err != nil {
@@ -30,7 +30,7 @@ func greet(ctx context.Context) error {
 	return err
 }
 
-// A picture of one datagram that does not get through.
+// A picture of one datagram that is lost in a partition.
 func ExampleDraw() {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
@@ -47,7 +47,7 @@ func ExampleDraw() {
 	// Output: true true
 }
 
-// texts are what a picture says, if it is well-formed.
+// texts returns the texts of a picture. It fails the test if the picture is not well-formed.
 func texts(t *testing.T, picture string) (all []string) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(picture))
@@ -73,14 +73,14 @@ func texts(t *testing.T, picture string) (all []string) {
 	}
 }
 
-// TestEverythingIsTold: every kind of event leaves its mark.
-func TestEverythingIsTold(t *testing.T) {
+// TestEveryKindOfEventIsDrawn checks the texts and shapes of a trace with all kinds.
+func TestEveryKindOfEventIsDrawn(t *testing.T) {
 	ms := time.Millisecond
 	trace := sim.Trace{
 		{Kind: "connect", At: 0, Sent: 0, From: "a", To: "b", Port: 7},
 		{Kind: "connected", At: 2 * ms, Sent: ms, From: "a", To: "b", Port: 7, Conn: 1},
 		{Kind: "data", At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 3, Data: "<&>"},
-		{Kind: "data", At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 90, Data: "and more of it, of which some is left out"},
+		{Kind: "data", At: 3 * ms, Sent: 2 * ms, From: "a", To: "b", Conn: 1, Size: 90, Data: "and more of it, partly left out"},
 		{Kind: "data", At: 4 * ms, Sent: 3 * ms, From: "b", To: "a", Conn: 1, Size: 4, Data: "\x00\x01\x02\xff"},
 		{Kind: "datagram", At: 5 * ms, Sent: 5 * ms, From: "a", To: "a", Port: 9, Size: 2, Data: "me"},
 		{Kind: "end", At: 6 * ms, Sent: 5 * ms, From: "a", To: "b", Conn: 1},
@@ -98,7 +98,7 @@ func TestEverythingIsTold(t *testing.T) {
 		{Kind: "call", At: time.Hour + 4*ms, Sent: time.Hour + 4*ms, From: "c", To: "c", Note: "accept"},
 		{Kind: "clock", At: time.Hour + 5*ms, Sent: time.Hour + 5*ms, From: "c", To: "c", Note: "1s off"},
 		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, From: "c", To: "c", Note: "so it is"},
-		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, Note: "nobody in particular"},
+		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, Note: "no host in particular"},
 	}
 	var b strings.Builder
 	if err := timeline.Draw(&b, timeline.Picture{Title: "all & everything", Trace: trace, Ending: "it ends\nbadly"}); err != nil {
@@ -106,16 +106,16 @@ func TestEverythingIsTold(t *testing.T) {
 	}
 	said := texts(t, b.String())
 	for _, want := range []string{
-		"all & everything", "a", "b", "c", "connect :7 (#1)", "<&>and more of it, of… (93 bytes)", "4 bytes", "me", "end of #1", "reset of #1",
+		"all & everything", "a", "b", "c", "connect :7 (#1)", "<&>and more of it, pa… (93 bytes)", "4 bytes", "me", "end of #1", "reset of #1",
 		"connect :8", "refused", "partitioned from b", "reset", "hi (no socket)", "reconnected to b", "crashes", "boots", "pauses", "resumes",
-		"has a failing call (accept)", "has a new clock (1s off)", "so it is", "nobody in particular", "it ends", "1h0m0s",
+		"has a failing call (accept)", "has a new clock (1s off)", "so it is", "no host in particular", "it ends", "1h0m0s",
 	} {
 		found := false
 		for _, s := range said {
 			found = found || s == want
 		}
 		if !found {
-			t.Errorf("it does not say %q:\n%q", want, said)
+			t.Errorf("the picture does not have %q:\n%q", want, said)
 		}
 	}
 	for shape, want := range map[string]int{`class="parted"`: 1, `class="paused"`: 1, `class="down"`: 1, `class="cross"`: 6, `url(#tip)`: 3} {
@@ -125,17 +125,16 @@ func TestEverythingIsTold(t *testing.T) {
 	}
 }
 
-// TestNothingToTell: a picture of nothing is one too.
-func TestNothingToTell(t *testing.T) {
+// TestEmptyTrace: the picture has only a title.
+func TestEmptyTrace(t *testing.T) {
 	var b strings.Builder
 	if err := timeline.Draw(&b, timeline.Picture{Title: "nothing"}); err != nil || len(texts(t, b.String())) != 1 {
 		t.Error(err, b.String())
 	}
 }
 
-// TestRealRuns: pictures of many runs under trouble are well-formed, and nothing
-// in them is at no place.
-func TestRealRuns(t *testing.T) {
+// TestPicturesOfRunsWithFaults are well-formed, and every part has a position.
+func TestPicturesOfRunsWithFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		w := sim.NewWorld(seed)
 		server, client := w.Host("server"), w.Host("client")
@@ -176,7 +175,7 @@ func TestRealRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if texts(t, b.String()); strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), `y="0.0"`) || strings.Contains(b.String(), `y1="0.0"`) {
-			t.Errorf("seed %d: something is at no place", seed)
+			t.Errorf("seed %d: a part has no position", seed)
 		}
 	}
 }
