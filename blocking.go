@@ -80,9 +80,9 @@ func FromGoroutine[T any](ctx context.Context, l *loop.Loop, fn func() (T, error
 		defer func() {
 			if !returned {
 				if v := recover(); v != nil {
-					r.fault = caught(v)
+					r.fault = asPanic(v)
 				} else {
-					r.fault = caught(loop.ErrGoexit)
+					r.fault = asPanic(loop.ErrGoexit)
 				}
 			}
 			done(r)

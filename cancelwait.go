@@ -14,14 +14,14 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 		runtime.Goexit() // its deferred calls run
 	}
 	t.co.CheckThread()
-	blamed := t.scope.blame
-	if blamed == nil && scope != t.scope {
-		blamed = scope.blame
+	by := t.scope.canceledBy
+	if by == nil && scope != t.scope {
+		by = scope.canceledBy
 	}
 	var err error
 	switch {
-	case blamed != nil:
-		err = blamed.canceled
+	case by != nil:
+		err = by.canceled
 	case ctx != context.Context(scope) && ctx.Err() != nil && !scope.endsWith(ctx):
 		err = context.Cause(ctx)
 	default:
@@ -40,10 +40,10 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 func (t *Task) cancelWait(err error) bool { return t.co != nil && t.co.Abort(err) }
 
 // cancelledBy ends the task's wait because of a cancelled scope.
-func (t *Task) cancelledBy(blamed *Scope) {
-	why := blamed.canceled
+func (t *Task) cancelledBy(by *Scope) {
+	why := by.canceled
 	if t.cancelWait(why) && why.late {
-		why.Scope.cut = why.Scope.cut.add(t)
+		why.Scope.interrupted = why.Scope.interrupted.add(t)
 	}
 }
 
@@ -62,10 +62,10 @@ func (b *body) Bind(ctx context.Context) {
 	}
 	wait := t.co.Waker()
 	end := func() {
-		switch blamed := scope.blame; {
+		switch by := scope.canceledBy; {
 		case !wait.Waiting():
-		case blamed != nil:
-			t.cancelledBy(blamed)
+		case by != nil:
+			t.cancelledBy(by)
 		default:
 			t.cancelWait(context.Cause(ctx))
 		}
@@ -86,7 +86,7 @@ func (t *Task) afterUncancelled(outer *Scope) {
 	if t.mustExit {
 		runtime.Goexit()
 	}
-	if outer.blame != nil {
+	if outer.canceledBy != nil {
 		t.delayCancelled()
 	}
 }

@@ -13,16 +13,16 @@ import (
 // So derived contexts are linked to it directly, without a goroutine, and
 // context.Cause finds the cause. Design 019 has the laws.
 
-// outside is what a scope is to contexts and goroutines outside the loop. Any
+// contextState is what a scope is to contexts and goroutines outside the loop. Any
 // goroutine.
-type outside struct {
+type contextState struct {
 	why atomic.Pointer[Canceled] // nil until the context ends; set once, under mu
 	std atomic.Pointer[standard] // made when first asked for, under mu
 	mu  sync.Mutex
 }
 
 // end ends the context. It reports false if it has ended before.
-func (o *outside) end(why *Canceled) bool {
+func (o *contextState) end(why *Canceled) bool {
 	if o.why.Load() != nil { // only the loop sets it
 		return false
 	}
@@ -36,7 +36,7 @@ func (o *outside) end(why *Canceled) bool {
 }
 
 // standard returns the standard context.
-func (o *outside) standard() *standard {
+func (o *contextState) standard() *standard {
 	if std := o.std.Load(); std != nil {
 		return std
 	}
@@ -56,11 +56,11 @@ func (o *outside) standard() *standard {
 // standard is a scope's standard context.
 type standard struct {
 	context.Context
-	scope  *outside
+	scope  *contextState
 	cancel func() // cancels it with the error and the cause of the scope
 }
 
-func newStandard(o *outside) *standard {
+func newStandard(o *contextState) *standard {
 	std := &standard{scope: o}
 	ctx, cancel := context.WithCancel((*trigger)(std))
 	_ = cancel // which would always make it context.Canceled
@@ -102,17 +102,17 @@ func (tr *trigger) Value(key any) any {
 
 // Done returns a channel that is closed when the scope is cancelled, by itself or
 // from outside, or has ended.
-func (sc *Scope) Done() <-chan struct{} { return sc.outside.standard().Done() }
+func (sc *Scope) Done() <-chan struct{} { return sc.contextState.standard().Done() }
 
 // Err returns nil until the scope is cancelled or has ended; from then on
 // context.Canceled or context.DeadlineExceeded.
 func (sc *Scope) Err() error {
-	why := sc.outside.why.Load()
+	why := sc.contextState.why.Load()
 	if why == nil {
 		return nil
 	}
-	sc.outside.mu.Lock() // once end has released it, Done is closed
-	defer sc.outside.mu.Unlock()
+	sc.contextState.mu.Lock() // once end has released it, Done is closed
+	defer sc.contextState.mu.Unlock()
 	return why.kind()
 }
 
@@ -122,7 +122,7 @@ func (sc *Scope) Value(key any) any {
 	case scopeKey:
 		return sc
 	case *int:
-		if v := sc.outside.standard().Value(key); v != nil {
+		if v := sc.contextState.standard().Value(key); v != nil {
 			return v
 		}
 	}

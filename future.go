@@ -4,34 +4,33 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
-// Future is a value that will be there later. Any number of tasks may await it.
-// It belongs to one loop.
+// Future is a result that will be available later. Any number of tasks may await it. It
+// is for tasks and callbacks of one loop.
 type Future[T any] struct {
 	s     *sched
-	task  *Task // whose result it is; nil for a promise
-	scope *Scope
+	task  *Task  // has the result; nil if NewFuture made the future
+	scope *Scope // of the task
 	done  bool
 	value T
 	err   error
 	lot   Lot
 	then  callbacks
 
-	failure *unawaited // of the task, until it is read; nil nearly always
+	failure *unawaited // the task's failure, until it is read; nil nearly always
 }
 
-// ErrNotDone says that a future has no result yet.
+// ErrNotDone is the error of Result when a future has no result yet.
 var ErrNotDone = errors.New("spindle: future is not done")
 
-// NewFuture makes a future that Resolve or Reject will complete.
+// NewFuture makes a future that Resolve or Reject completes.
 func NewFuture[T any](ctx context.Context) *Future[T] {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign("NewFuture"))
+		panic(notInTask("NewFuture"))
 	}
 	return &Future[T]{s: scope.s}
 }
@@ -57,8 +56,8 @@ func SpawnWith[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, er
 	return spawn(n, o, fn, goid.CallerPC())
 }
 
-// spawn starts the task of a future. Spawned is the place of the call: those who ask for
-// it by goid.CallerPC must not be inlined.
+// spawn starts the task of a future. Spawned is the program counter of the call of Spawn or
+// SpawnWith. They are not inlined, because goid.CallerPC needs their frames.
 func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error), spawned uintptr) *Future[T] {
 	if fn == nil {
 		panic("spindle: Spawn with a nil function")
@@ -68,7 +67,7 @@ func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)
 	o.own, o.code = n.scope.open(cmp.Or[context.Context](o.Values, n.scope)), codeOf(fn)
 	f.scope = o.own
 	f.task = n.start(o, func(context.Context) error {
-		f.task = f.s.running() // which an eager task needs before start returns
+		f.task = f.s.running() // an eager task runs before start returns
 		returned := false
 		defer func() {
 			if !returned {
@@ -87,11 +86,10 @@ func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)
 
 var errTaskPanicked = errors.New("spindle: the task panicked")
 
-// Resolve completes the future with a value, unless it is done; it tells whether
-// it did.
+// Resolve completes the future with a value. It reports false if the future was done.
 func (f *Future[T]) Resolve(value T) bool { return f.complete(value, nil) }
 
-// Reject completes the future with an error.
+// Reject completes the future with an error. It reports false if the future was done.
 func (f *Future[T]) Reject(err error) bool {
 	var zero T
 	return f.complete(zero, err)
@@ -108,7 +106,8 @@ func (f *Future[T]) complete(value T, err error) bool {
 	return true
 }
 
-// Await waits for the result. A task that awaits itself fails.
+// Await waits for the result. It fails with a *CircleError if the tasks would wait for
+// each other for ever.
 func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	var zero T
 	if f.done {
@@ -122,8 +121,8 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	return f.value, f.err
 }
 
-// await waits in the lot for the end of target, or for a promise if that is nil. It
-// fails if tasks await each other in a circle, which would never end.
+// await waits in the lot for the end of target, which may be nil. It fails if tasks await
+// each other in a circle.
 func (l *Lot) await(ctx context.Context, target *Task) error {
 	if target == nil {
 		return l.Wait(ctx, "Future")
@@ -141,7 +140,8 @@ func (l *Lot) await(ctx context.Context, target *Task) error {
 	return err
 }
 
-// circle names the tasks from target to t, which t would close.
+// circle returns the error for t, which is about to await target: target awaits t, directly
+// or through other tasks.
 func circle(t, target *Task) error {
 	names := []string{t.Name()}
 	for at := target; at != t; at = at.awaits() {
@@ -158,15 +158,7 @@ func (t *Task) awaits() *Task {
 	return t.waits.awaits
 }
 
-// CircleError tells of tasks that await each other's results, or of one that
-// awaits its own.
-type CircleError struct{ Tasks []string }
-
-func (e *CircleError) Error() string {
-	return "spindle: tasks await each other: " + strings.Join(e.Tasks, " → ")
-}
-
-// Result is the result if it is there, else ErrNotDone.
+// Result returns the result, or ErrNotDone if there is none yet.
 func (f *Future[T]) Result() (T, error) {
 	if !f.done {
 		var zero T
@@ -176,10 +168,10 @@ func (f *Future[T]) Result() (T, error) {
 	return f.value, f.err
 }
 
-// Done tells whether there is a result.
+// Done reports whether there is a result.
 func (f *Future[T]) Done() bool { return f.done }
 
-// Err is the error of the result, nil if there is none yet.
+// Err returns the error of the result. It returns nil if there is no result yet.
 func (f *Future[T]) Err() error {
 	f.read()
 	return f.err
@@ -198,11 +190,52 @@ func (f *Future[T]) Then(fn func()) (stop func() bool) {
 	return f.then.add(fn).stop
 }
 
-// Cancel cancels the task whose result the future is; a promise is rejected.
+// Cancel cancels the future's task. A future of NewFuture has none, and is rejected.
 func (f *Future[T]) Cancel() {
 	if f.scope != nil {
 		f.scope.Cancel(nil)
 		return
 	}
 	f.Reject(context.Canceled)
+}
+
+// ErrNotStarted is the error of Start when the task ended before it called started.
+var ErrNotStarted = errors.New("spindle: task ended before it had started")
+
+// Start runs fn as a task of the nursery and waits until fn calls started, which it does
+// when it is ready. Start returns the argument of started. If fn returns before that, Start
+// fails with its error, or with ErrNotStarted, and the nursery does not fail. If the caller
+// is cancelled before that, so is the task, and Start waits for its end. It is Trio's
+// nursery.start.
+func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
+	caller(ctx, "Start")
+	n.s.only("Start")
+	f := NewFuture[T](ctx)
+	own := n.scope.open(n.scope)
+	n.start(TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
+		defer f.Reject(errTaskPanicked) // unless it is done
+		err := fn(own, func(v T) {
+			if !f.Resolve(v) {
+				panic("spindle: a task of Start calls started twice")
+			}
+		})
+		if f.Done() {
+			return err
+		}
+		if err == nil {
+			err = ErrNotStarted
+		}
+		f.Reject(err)
+		return nil
+	})
+	v, err := f.Await(ctx)
+	if f.Done() {
+		return v, err
+	}
+	own.Cancel(err)
+	Shield(ctx, func(ctx context.Context) error {
+		f.Await(ctx)
+		return nil
+	})
+	return v, err
 }

@@ -2,16 +2,11 @@ package spindle
 
 import (
 	"context"
-	"errors"
 	"iter"
 )
 
-// ErrNotStarted says that a task ended before it reported that it had started.
-var ErrNotStarted = errors.New("spindle: task ended before it had started")
-
-// Gather runs the functions at once and returns their results in order. The
-// first failure cancels the others and is returned; so does a cancellation from
-// outside. It is asyncio.gather.
+// Gather runs the functions concurrently and returns their results in order. The first
+// failure cancels the other functions and is returned. It is asyncio.gather.
 func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error)) ([]T, error) {
 	results := make([]T, len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
@@ -29,15 +24,15 @@ func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error))
 	return results, nil
 }
 
-// Settled is how a function ended that GatherAll has run.
+// Settled is the result of one function of GatherAll.
 type Settled[T any] struct {
 	Value T
 	Err   error
 }
 
-// GatherAll is Gather that takes failures for results: none cancels another. It
-// is asyncio.gather with return_exceptions. Its error is a cancellation from
-// outside.
+// GatherAll runs the functions concurrently and returns the result or failure of each, in
+// order. A failure does not cancel the other functions. GatherAll itself fails only if ctx
+// is cancelled. It is asyncio.gather with return_exceptions.
 func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, error)) ([]Settled[T], error) {
 	results := make([]Settled[T], len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
@@ -55,6 +50,57 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 	return results, err
 }
 
+// ForEach calls fn for every item, in tasks, with at most limit calls at a time, and
+// waits for all of them. Calls begin in the order of the items. The first failure
+// cancels the calls under way and is returned; no further ones begin. It panics if the
+// limit is below 1.
+func ForEach[T any](ctx context.Context, limit int, items []T, fn func(context.Context, T) error) error {
+	return forEach(ctx, "ForEach", limit, len(items), codeOf(fn), func(ctx context.Context, i int) error {
+		return fn(ctx, items[i])
+	})
+}
+
+// Map is ForEach for a function with a result. It returns the results in the order of
+// the items.
+func Map[T, R any](ctx context.Context, limit int, items []T, fn func(context.Context, T) (R, error)) ([]R, error) {
+	results := make([]R, len(items))
+	err := forEach(ctx, "Map", limit, len(items), codeOf(fn), func(ctx context.Context, i int) (err error) {
+		results[i], err = fn(ctx, items[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// forEach calls call with 0 to n-1. Each task takes the next number when a call has
+// returned, so that there are never more tasks than the limit.
+func forEach(ctx context.Context, op string, limit, n int, code uintptr, call func(context.Context, int) error) error {
+	if limit < 1 {
+		panic("spindle: " + op + " with a limit below 1")
+	}
+	next := 0
+	return WithNursery(ctx, func(ctx context.Context, nursery *Nursery) error {
+		for range min(limit, n) {
+			nursery.start(TaskOptions{code: code}, func(ctx context.Context) error {
+				for next < n {
+					i := next
+					next++
+					if err := call(ctx, i); err != nil {
+						return err
+					}
+					if err := Checkpoint(ctx); err != nil { // a call need not wait
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
 // Awaitable is a *Future of any type.
 type Awaitable interface {
 	Done() bool
@@ -66,18 +112,18 @@ type Awaitable interface {
 	hasFailed() bool
 }
 
-// Until says how long Wait waits.
+// Until is how long Wait waits.
 type Until uint8
 
 const (
 	AllDone      Until = iota // until every future is done
-	FirstDone                 // until one is
-	FirstFailure              // until one has failed, or every one is done
+	FirstDone                 // until one future is done
+	FirstFailure              // until one future has failed, or every one is done
 )
 
-// Wait waits until enough of the futures are done, and tells which are and which
-// are not. The others go on: it cancels nothing. It is asyncio.wait; for a
-// time-out, put it into MoveOnAfter.
+// Wait waits until enough of the futures are done, and returns those that are done and
+// those that are not. It cancels nothing. For a time-out, call it in MoveOnAfter. It is
+// asyncio.wait.
 func Wait(ctx context.Context, until Until, futures ...Awaitable) (done, pending []Awaitable, err error) {
 	if err := waitEnough(ctx, until, futures); err != nil {
 		return nil, nil, err
@@ -92,6 +138,7 @@ func Wait(ctx context.Context, until Until, futures ...Awaitable) (done, pending
 	return done, pending, nil
 }
 
+// waitEnough waits until the condition of Wait holds.
 func waitEnough(ctx context.Context, until Until, futures []Awaitable) error {
 	enough := func() bool {
 		left := 0
@@ -141,8 +188,8 @@ func stopAll(stops []func() bool) {
 	}
 }
 
-// AsCompleted yields the futures in the order in which they are done. It stops
-// early, with an error, when ctx is cancelled.
+// AsCompleted yields the futures in the order in which they are completed. If ctx is
+// cancelled, it yields an error and stops.
 func AsCompleted(ctx context.Context, futures ...Awaitable) iter.Seq2[Awaitable, error] {
 	return func(yield func(Awaitable, error) bool) {
 		var order []Awaitable
@@ -167,49 +214,4 @@ func AsCompleted(ctx context.Context, futures ...Awaitable) iter.Seq2[Awaitable,
 			}
 		}
 	}
-}
-
-// Shield runs fn so that a cancellation from outside does not reach it. When fn
-// has ended, the cancellation is still there for the next wait.
-func Shield(ctx context.Context, fn func(context.Context) error) error {
-	_, err := within(ctx, "Shield", (*Scope).openShielded, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
-	return err
-}
-
-// Start runs fn as a task of the nursery and waits until it reports, by started,
-// that it is under way. If it ends before that, Start fails with its error, or
-// with ErrNotStarted; then it is no failure of the nursery. If the caller is
-// cancelled before that, so is the task, and Start waits for its end. It is Trio's
-// nursery.start.
-func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
-	caller(ctx, "Start")
-	n.s.only("Start")
-	f := NewFuture[T](ctx)
-	own := n.scope.open(n.scope)
-	n.start(TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
-		defer f.Reject(errTaskPanicked) // unless it is done
-		err := fn(own, func(v T) {
-			if !f.Resolve(v) {
-				panic("spindle: a task that Start has started says so twice")
-			}
-		})
-		if f.Done() {
-			return err
-		}
-		if err == nil {
-			err = ErrNotStarted
-		}
-		f.Reject(err)
-		return nil
-	})
-	v, err := f.Await(ctx)
-	if f.Done() {
-		return v, err
-	}
-	own.Cancel(err)
-	Shield(ctx, func(ctx context.Context) error {
-		f.Await(ctx)
-		return nil
-	})
-	return v, err
 }

@@ -296,7 +296,7 @@ func TestMisuseNamesWhatWasCalled(t *testing.T) {
 	}
 }
 
-// TestRunInATask is named: the task's own loop would stand still. In a goroutine that
+// TestRunInATask is named: the task's own loop would be blocked. In a goroutine that
 // the task waits for it is as good as anywhere.
 func TestRunInATask(t *testing.T) {
 	nothing := func(context.Context) error { return nil }
@@ -306,7 +306,7 @@ func TestRunInATask(t *testing.T) {
 		for name, ctx := range map[string]context.Context{"its ctx": ctx, "a derived one": derived} {
 			func() {
 				defer func() {
-					if got, _ := recover().(string); !strings.Contains(got, "Run called on a loop that would stand still") {
+					if got, _ := recover().(string); !strings.Contains(got, "Run called in a task") {
 						t.Errorf("with %s: panic %q", name, got)
 					}
 				}()

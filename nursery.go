@@ -3,33 +3,31 @@ package spindle
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"strings"
+	"math"
 
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Nursery owns the tasks started in it: the block that opened it does not end
-// before they have. The first failure cancels the others.
+// Nursery owns tasks: the call that opened it does not return before all of them have
+// ended. If a task fails, the others are cancelled.
 type Nursery struct {
-	s       *sched
-	scope   *Scope
-	owner   *Task   // who opened it; nil for a run's
-	running int     // children, and the body until it has returned
-	opener  *Task   // waits for the children once the body has returned
-	done    func()  // called when the last has ended, where no task waits
-	errs    []error // in the order they came
-	fault   *PanicError
-	alone   func(error) // told of tasks that fail; nil if they fail the nursery
-	limit   *limit      // nil for none
-	closed  bool
+	s         *sched
+	scope     *Scope
+	owner     *Task   // opened the nursery; nil for that of a run
+	running   int     // children, and the body until it has returned
+	joining   *Task   // waits for the children once the body has returned
+	done      func()  // called when the last has ended, where no task waits
+	errs      []error // in the order they came
+	fault     *PanicError
+	onFailure func(error) // told of tasks that fail; nil if they fail the nursery
+	limit     *limit      // nil for none
+	closed    bool
 }
 
-// WithNursery opens a nursery, runs fn in it, and waits for all its tasks. If fn
-// or a task fails, the others are cancelled; several errors are joined. If one
-// panics, the others are cancelled and WithNursery panics with a *PanicError.
+// WithNursery opens a nursery, calls fn with it, and waits for all its tasks. If fn or a
+// task fails, the others are cancelled. Several errors are returned as an *Errors. If one
+// panics, the others are cancelled, and WithNursery panics with a *PanicError.
 func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
 	t, scope := caller(ctx, "WithNursery")
 	t.co.CheckThread() // where it is opened it is also joined
@@ -50,7 +48,7 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 			return
 		}
 		if v := recover(); v != nil {
-			n.failed(caught(v))
+			n.failed(asPanic(v))
 		} else {
 			n.scope.Cancel(nil) // Goexit: the task is ending, and so must its children
 		}
@@ -62,23 +60,23 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 	n.join(t)
 }
 
-// join waits until every child has finished. Cancellation does not end it: it
-// ends the children.
+// join waits until every child has ended. Cancellation does not end this wait, but it ends
+// the children.
 func (n *Nursery) join(t *Task) {
 	n.running--
 	for n.running > 0 { // until its turn comes, a callback may start one more
 		if t.co.HoldsThread() {
 			t.co.RestoreThread()
-			n.failed(caught(coro.ThreadChanged))
+			n.failed(asPanic(coro.ThreadChanged))
 		}
-		n.opener = t
+		n.joining = t
 		t.wait("nursery", unabortable{})
 	}
 	n.closed = true
 	t.afterUncancelled(n.scope.parent)
 }
 
-// failed takes note of a child's or the body's end.
+// failed records the error of a child or of the body, which may be nil.
 func (n *Nursery) failed(err error) {
 	if err == nil {
 		return
@@ -90,17 +88,17 @@ func (n *Nursery) failed(err error) {
 	n.scope.Cancel(nil)
 }
 
-// result joins the errors, without the cancellations by which the nursery ended
-// its own tasks. If a task panicked, so does result.
+// result joins the errors, without the cancellation by which the nursery ended its own
+// tasks. It panics if a task did.
 func (n *Nursery) result() error {
 	fault, err := n.outcome()
 	if fault != nil {
-		panic(besides(fault, err))
+		panic(withError(fault, err))
 	}
 	return err
 }
 
-// outcome is result that returns the panic.
+// outcome is result, but returns the panic.
 func (n *Nursery) outcome() (fault *PanicError, err error) {
 	var left []error
 	for _, err := range n.errs {
@@ -111,101 +109,51 @@ func (n *Nursery) outcome() (fault *PanicError, err error) {
 			left = append(left, err)
 		}
 	}
-	return n.fault, together(left)
+	return n.fault, joinErrors(left)
 }
 
-// besides returns a panic that tells of another failure too.
-func besides(fault *PanicError, err error) *PanicError {
-	if err == nil {
-		return fault
-	}
-	both := *fault
-	if both.Also != nil {
-		err = errors.Join(both.Also, err)
-	}
-	both.Also = err
-	return &both
-}
-
-// together returns several errors as one.
-func together(errs []error) error {
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return &Errors{errs}
-}
-
-// Errors are several errors of one nursery, in the order they came.
-type Errors struct{ Errs []error }
-
-func (e *Errors) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "spindle: %d tasks failed:", len(e.Errs))
-	for _, err := range e.Errs {
-		b.WriteString("\n- " + strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	}
-	return b.String()
-}
-
-// Unwrap returns the errors.
-func (e *Errors) Unwrap() []error { return e.Errs }
-
-// PanicError is a panic in a task.
-type PanicError = loop.PanicError
-
-// caught makes a PanicError of a recovered value, unless it is one.
-func caught(v any) *PanicError {
-	if p, ok := v.(*PanicError); ok {
-		return p
-	}
-	return &PanicError{Value: v, Stack: debug.Stack()}
-}
-
-// Scope is the scope that the nursery's tasks are in: cancel it to end them all.
+// Scope returns the scope of the nursery's tasks. Cancel it to end them all.
 func (n *Nursery) Scope() *Scope { return n.scope }
 
-// OnFailure makes the nursery's tasks independent: if one fails, panics or calls
-// runtime.Goexit, fn is called on the loop with its error, a *PanicError for the latter
-// two, and the others go on. The nursery does not fail then. A task that ends because
-// the nursery was cancelled has not failed. It is for servers; set it before the first
-// task starts.
+// OnFailure makes the nursery's tasks independent of each other. If a task fails, the loop
+// calls fn with its error, and neither the nursery nor another task fails. If a task panics
+// or calls runtime.Goexit, the error is a *PanicError. A task that ends because the nursery
+// was cancelled has not failed. OnFailure is for servers. Call it before the first task
+// starts.
 func (n *Nursery) OnFailure(fn func(err error)) {
 	if fn == nil {
 		panic("spindle: Nursery.OnFailure with a nil function")
 	}
 	n.s.only("Nursery.OnFailure")
-	n.alone = fn
+	n.onFailure = fn
 }
 
-// Ended tells whether the nursery has ended: then it takes no more tasks.
+// Ended reports whether the nursery has ended. Then no more tasks can be started.
 func (n *Nursery) Ended() bool { return n.closed }
 
-// Go starts fn as a task of the nursery. It may be called by any task or
-// callback of the loop while the nursery is open.
+// Go starts fn as a task of the nursery, and returns before fn begins. Any task or callback
+// of the loop may call it while the nursery is open.
 func (n *Nursery) Go(fn func(ctx context.Context) error) { n.GoWith(TaskOptions{}, fn) }
 
-// TaskOptions are what a task can be given besides its function.
+// TaskOptions configure a task.
 type TaskOptions struct {
-	Name     string        // shown in the tree
+	Name     string        // shown in the tree; "" means the name of the function
 	Priority loop.Priority // its lane in the loop
 
-	// Eager has it begin at once: Go returns when it has first waited, or
-	// ended. It saves the way through the loop where a task often need not
-	// wait. It is asyncio's eager start.
+	// Eager makes the task begin at once: Go returns when the task first waits or
+	// ends. It saves a turn of the loop where a task often need not wait. It is
+	// asyncio's eager start.
 	Eager bool
 
-	// Values gives the task a scope of its own inside the nursery's, to be
-	// cancelled alone: its ctx is a *Scope, which looks values up in Values, and
-	// takes its own cancellation out of the task's error. Nil leaves the task in
-	// the nursery's scope. If Values has a method TaskName() string and Name is
-	// empty, that names the task: it is called only when the name is needed.
+	// Values gives the task a scope of its own inside the nursery's, so that it
+	// can be cancelled alone. The ctx of the task is that *Scope. It looks values
+	// up in Values, and absorbs its own cancellation. Nil leaves the task in the
+	// nursery's scope. If Values has a method TaskName() string and Name is empty,
+	// that method names the task. It is called only when the name is needed.
 	Values context.Context
 
-	own  *Scope  // the task's own scope, where the caller of start has opened it
-	code uintptr // of the function that the user knows the task by; 0 for fn's own
+	own  *Scope  // a scope of the task's own that was opened already
+	code uintptr // of the function that names the task; 0 for the one that runs
 }
 
 // check panics if the options are not valid.
@@ -264,10 +212,10 @@ func (n *Nursery) start(o TaskOptions, fn func(context.Context) error) *Task {
 // it, and nothing else.
 func (n *Nursery) cancelled(err error) bool {
 	var c *Canceled
-	return errors.As(err, &c) && onlyFrom(c.Scope, err) && c.Scope.reaches(n.scope)
+	return errors.As(err, &c) && isOnly(c.Scope, err) && c.Scope.reaches(n.scope)
 }
 
-// finish is the end of a task.
+// finish ends a task.
 func (t *Task) finish(err error) {
 	t.inScope.remove()
 	if traced := t.nursery.scope.run.traced; traced != nil {
@@ -284,8 +232,8 @@ func (t *Task) finish(err error) {
 	}
 	switch {
 	case err == nil:
-	case n.alone != nil && !n.cancelled(err):
-		n.alone(err)
+	case n.onFailure != nil && !n.cancelled(err):
+		n.onFailure(err)
 	default:
 		n.failed(err)
 	}
@@ -293,11 +241,69 @@ func (t *Task) finish(err error) {
 		return
 	}
 	switch {
-	case n.opener != nil:
-		n.opener.wake(nil)
-		n.opener = nil
+	case n.joining != nil:
+		n.joining.wake(nil)
+		n.joining = nil
 	case n.done != nil:
-		n.closed = true // nobody would wait for one more
+		n.closed = true // no task would wait for one more
 		n.done()
+	}
+}
+
+// limit is how many tasks of a nursery may run at a time.
+type limit struct {
+	tasks   int
+	running int        // tasks that have been given to the scheduler and have not ended
+	held    []heldTask // tasks that begin when others have ended, in order
+}
+
+// heldTask is a task that the scheduler does not know yet.
+type heldTask struct {
+	t        *Task
+	priority loop.Priority
+}
+
+// SetLimit limits how many tasks of the nursery run at a time. Further ones begin when
+// others have ended, in the order in which they were started. A limit below 1 removes it.
+//
+// Go does not wait, unlike that of errgroup.Group: callbacks, which cannot wait, start
+// tasks too. To hold back the code that starts tasks as well, use ForEach or Map. A task
+// must not wait for another one of its nursery that may be held back.
+func (n *Nursery) SetLimit(tasks int) {
+	n.s.only("Nursery.SetLimit")
+	if n.limit == nil {
+		n.limit = &limit{}
+		for _, t := range n.scope.run.tasks() {
+			if t.nursery == n {
+				n.limit.running++
+			}
+		}
+	}
+	if tasks < 1 {
+		tasks = math.MaxInt
+	}
+	n.limit.tasks = tasks
+	n.beginHeld()
+}
+
+// holds reports whether a task that is started now has to wait for others.
+func (n *Nursery) holds() bool {
+	return n.limit != nil && n.limit.running >= n.limit.tasks
+}
+
+// beginHeld begins as many tasks as may run.
+func (n *Nursery) beginHeld() {
+	for len(n.limit.held) > 0 && !n.holds() {
+		next := n.limit.held[0]
+		n.limit.held = n.limit.held[1:]
+		n.limit.running++
+		n.s.start(next.t, next.priority, false)
+	}
+}
+
+// liftLimit begins all tasks that are held back: the run is being ended by force.
+func (n *Nursery) liftLimit() {
+	if n.limit != nil {
+		n.SetLimit(0)
 	}
 }

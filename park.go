@@ -38,7 +38,7 @@ func NewWaker(ctx context.Context) (Waker, error) {
 		return newWaker(ctx)
 	}
 	t := taskOn(c)
-	if t.scope != sc || t.mustExit || sc.blame != nil || c.MayHoldThread() {
+	if t.scope != sc || t.mustExit || sc.canceledBy != nil || c.MayHoldThread() {
 		return newWaker(ctx)
 	}
 	t.ignored = 0

@@ -14,7 +14,7 @@ import (
 func Rand(ctx context.Context) *rand.Rand {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign("Rand"))
+		panic(notInTask("Rand"))
 	}
 	scope.s.only("Rand")
 	l := scope.s.l

@@ -55,7 +55,7 @@ func (s *sched) tryPass(ctx context.Context) bool {
 	if t.scope != sc {
 		return false
 	}
-	if sc.blame != nil {
+	if sc.canceledBy != nil {
 		return false
 	}
 	if t.mustExit {

@@ -9,35 +9,35 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Scope is a region of code that can be cancelled as one: everything that waits
-// inside it, in any task. It is the context that tasks get and pass on.
+// Scope is a region of code that can be cancelled: all waits inside it, in any task. It is
+// the context that tasks are called with and pass on.
 //
-// Cancellation is level-triggered: once a scope is cancelled, every wait inside
-// it fails, until the code has left the scope. It is tied to identity: the error
-// is a *Canceled that names its scope, and a scope absorbs only its own.
+// Cancellation is level-triggered: once a scope is cancelled, every wait inside it fails
+// until the code has left the scope. The error is a *Canceled that names the scope, and a
+// scope absorbs only its own cancellation.
 //
-// Methods that change a scope are for tasks and callbacks of its loop; those of
+// Methods that change a scope are for tasks and callbacks of its loop. The methods of
 // context.Context are for any goroutine.
 type Scope struct {
 	s      *sched
 	run    *run
 	parent *Scope          // nil for the outermost of a run
-	values context.Context // what it was opened with: where Value looks
+	values context.Context // the context it was opened with; Value looks there
 
-	// blame is the scope whose cancellation the waits inside fail with: this one
+	// canceledBy is the scope whose cancellation the waits inside fail with: this one
 	// or the outermost around it that no shield keeps out; nil if none. A shield
 	// takes it back. Loop goroutine only.
-	blame *Scope
+	canceledBy *Scope
 
 	// Loop goroutine only.
-	canceled *Canceled // the error of this scope's own cancellation, once cancelled
-	ended    Canceled  // what canceled points to if the scope ended without one
-	timer    loop.Timer
-	tasks    taskList  // in it and in no scope inside
-	bound    callbacks // end waits of tasks elsewhere that were given this scope
-	cut      *cut      // the waits that its deadline has cut short
-	closed   bool
-	caught   bool
+	canceled    *Canceled // the error of this scope's own cancellation, once cancelled
+	ended       Canceled  // what canceled points to if the scope ended without one
+	timer       loop.Timer
+	tasks       taskList          // in it and in no scope inside
+	bound       callbacks         // end waits of tasks elsewhere that were given this scope
+	interrupted *interruptedWaits // the waits that its deadline has cut short
+	closed      bool
+	caught      bool
 
 	// The scopes directly inside, oldest first; this one's place among its
 	// siblings. Loop goroutine only.
@@ -48,7 +48,7 @@ type Scope struct {
 	deadline atomic.Int64 // loop time; none is the largest
 
 	// What the scope is to other contexts; see context.go.
-	outside outside
+	contextState contextState
 }
 
 const noDeadline = math.MaxInt64
@@ -80,9 +80,9 @@ func (r *run) open(ctx context.Context) *Scope {
 // cancelled scope it is cancelled from the start.
 func (parent *Scope) open(ctx context.Context) *Scope {
 	sc := parent.link(ctx)
-	sc.blame = parent.blame
-	if why := parent.outside.why.Load(); why != nil {
-		sc.outside.why.Store(why)
+	sc.canceledBy = parent.canceledBy
+	if why := parent.contextState.why.Load(); why != nil {
+		sc.contextState.why.Store(why)
 	}
 	return sc
 }
@@ -136,10 +136,10 @@ func (sc *Scope) close() {
 		sc.ended = Canceled{Scope: sc, Cause: context.Canceled}
 		sc.canceled = &sc.ended
 	}
-	if sc.blame == nil {
-		sc.blame = sc
+	if sc.canceledBy == nil {
+		sc.canceledBy = sc
 		sc.end(sc.canceled)
-		sc.cutBound()
+		sc.endBound()
 		for child := sc.first; child != nil; child = child.behind {
 			child.settle()
 		}
@@ -176,26 +176,26 @@ func (sc *Scope) cancelWith(ctx context.Context) {
 // settle works out which scope to blame from here on down, and ends the contexts
 // and the waits that are cancelled by it.
 func (sc *Scope) settle() {
-	var blamed *Scope
+	var by *Scope
 	if sc.parent != nil && !sc.shielded.Load() {
-		blamed = sc.parent.blame
-		if why := sc.parent.outside.why.Load(); why != nil {
+		by = sc.parent.canceledBy
+		if why := sc.parent.contextState.why.Load(); why != nil {
 			sc.end(why)
 		}
 	}
-	if blamed == nil && sc.canceled != nil {
-		blamed = sc
+	if by == nil && sc.canceled != nil {
+		by = sc
 	}
-	if sc.blame == blamed {
+	if sc.canceledBy == by {
 		return
 	}
-	sc.blame = blamed
-	if blamed != nil {
-		sc.end(blamed.canceled)
+	sc.canceledBy = by
+	if by != nil {
+		sc.end(by.canceled)
 		for _, t := range sc.tasks.all() {
-			t.cancelledBy(blamed)
+			t.cancelledBy(by)
 		}
-		sc.cutBound()
+		sc.endBound()
 	}
 	for child := sc.first; child != nil; child = child.behind {
 		child.settle()
@@ -206,7 +206,7 @@ func (sc *Scope) settle() {
 // not shielded. The first end counts: a context cannot be cancelled twice, nor
 // taken back.
 func (sc *Scope) end(why *Canceled) {
-	if !sc.outside.end(why) {
+	if !sc.contextState.end(why) {
 		return
 	}
 	for child := sc.first; child != nil; child = child.behind {
@@ -216,8 +216,8 @@ func (sc *Scope) end(why *Canceled) {
 	}
 }
 
-// cutBound ends the waits of tasks elsewhere that were given this scope.
-func (sc *Scope) cutBound() {
+// endBound ends the waits of tasks elsewhere that were given this scope.
+func (sc *Scope) endBound() {
 	for _, c := range sc.bound.take() {
 		c.fn()
 	}
@@ -284,11 +284,11 @@ func (sc *Scope) expire() {
 // cancellation: code inside was cut short by it.
 func (sc *Scope) Caught() bool { return sc.caught }
 
-// opener is (*Scope).open or (*Scope).openShielded.
-type opener func(parent *Scope, ctx context.Context) *Scope
+// openFunc is (*Scope).open or (*Scope).openShielded.
+type openFunc func(parent *Scope, ctx context.Context) *Scope
 
 // within runs fn in a fresh scope in the calling task.
-func within(ctx context.Context, op string, open opener, fn func(context.Context, *Scope) error) (*Scope, error) {
+func within(ctx context.Context, op string, open openFunc, fn func(context.Context, *Scope) error) (*Scope, error) {
 	t, scope := caller(ctx, op)
 	parent, unbind := t.scope, func() {}
 	if !scope.reaches(parent) {
@@ -321,11 +321,11 @@ func within(ctx context.Context, op string, open opener, fn func(context.Context
 // has a context of sc, which is not around it, and is cancelled with both.
 func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
 	b = sc.open(sc)
-	if other.blame != nil {
-		b.cancel(other.blame.canceled)
+	if other.canceledBy != nil {
+		b.cancel(other.canceledBy.canceled)
 		return b, b.close
 	}
-	bound := other.bound.add(func() { b.cancel(other.blame.canceled) })
+	bound := other.bound.add(func() { b.cancel(other.canceledBy.canceled) })
 	return b, func() {
 		bound.stop()
 		b.close()

@@ -79,7 +79,7 @@ func LoopOf(ctx context.Context) *loop.Loop {
 func loopOf(ctx context.Context) *loop.Loop {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign("LoopOf"))
+		panic(notInTask("LoopOf"))
 	}
 	return scope.s.l
 }

@@ -102,9 +102,9 @@ func (t *Task) failed(v any) {
 	case v == nil && t.mustExit:
 		t.finish(nil) // it is reported as a straggler
 	case v == nil:
-		t.finish(caught(loop.ErrGoexit))
+		t.finish(asPanic(loop.ErrGoexit))
 	default:
-		t.finish(caught(v))
+		t.finish(asPanic(v))
 	}
 	t.scope.s.recycle(t)
 }
@@ -167,16 +167,16 @@ func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
 func caller(ctx context.Context, op string) (*Task, *Scope) {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign(op))
+		panic(notInTask(op))
 	}
 	// The scheduler may be used only on its loop.
 	if !scope.s.l.Owns() {
-		panic("spindle: " + asked(op) + " called from a goroutine that is not the running task" +
+		panic("spindle: " + calledName(op) + " called from a goroutine that is not the running task" +
 			" (another goroutine, or a generator of iter.Pull inside the task)")
 	}
 	t := scope.s.running()
 	if t == nil {
-		panic("spindle: " + asked(op) + " called from a callback, which cannot wait; start a task")
+		panic("spindle: " + calledName(op) + " called from a callback, which cannot wait; start a task")
 	}
 	return t, scope
 }

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// MoveOnAfter runs fn and gives up on it after d: then it returns true, and nil
-// unless fn failed otherwise. An fn that is late but returns nil, because it did not
-// wait or dropped the error of its wait, has succeeded: then it returns false.
+// MoveOnAfter runs fn and cancels it after d. If that ended fn, it returns true, and nil
+// unless fn also failed for another reason. If fn is late but returns nil, because it did
+// not wait or dropped the error of its wait, it has succeeded, and MoveOnAfter returns
+// false.
 func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error) {
 	sc, err := within(ctx, "MoveOnAfter", (*Scope).open, func(ctx context.Context, sc *Scope) error {
 		sc.setDeadline(after(sc, d))
@@ -17,8 +18,50 @@ func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) 
 	return sc.caught, err
 }
 
-// ErrTimeout is what the errors of FailAfter and Grace are to errors.Is when the time
-// has run out. To errors.Is it is context.DeadlineExceeded.
+// FailAfter runs fn and cancels it after d. If that ended fn, it fails with a
+// *TimeoutError, which names the wait that was cancelled and wraps the error of fn. Code
+// that does not wait is not interrupted. It is asyncio's wait_for and timeout.
+func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
+	return withTimeout(ctx, "FailAfter", d, (*Scope).open, fn)
+}
+
+// Grace runs fn shielded from cancellation outside, for at most d. It is for cleaning up
+// that has to wait. If the time runs out, it fails with a *TimeoutError.
+func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
+	return withTimeout(ctx, "Grace", d, (*Scope).openShielded, fn)
+}
+
+// Shield runs fn so that a cancellation outside does not reach it. After fn has returned,
+// the next wait fails if there was one.
+func Shield(ctx context.Context, fn func(context.Context) error) error {
+	_, err := within(ctx, "Shield", (*Scope).openShielded, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
+	return err
+}
+
+func withTimeout(ctx context.Context, op string, d time.Duration, open openFunc, fn func(context.Context) error) error {
+	var inner error
+	sc, err := within(ctx, op, open, func(ctx context.Context, sc *Scope) error {
+		sc.setDeadline(after(sc, d))
+		inner = fn(ctx)
+		return inner
+	})
+	if !sc.caught {
+		return err
+	}
+	return &TimeoutError{After: d, Waiting: sc.interrupted.String(), Err: inner}
+}
+
+// after returns the time of the loop's clock in d, without overflow.
+func after(sc *Scope, d time.Duration) time.Duration {
+	now := sc.s.l.Time()
+	if when := now + d; d < 0 || when >= now {
+		return when
+	}
+	return noDeadline
+}
+
+// ErrTimeout is what errors.Is finds in the errors of FailAfter and Grace when the time
+// has run out. It equals context.DeadlineExceeded for errors.Is.
 var ErrTimeout error = timeoutError{}
 
 type timeoutError struct{}
@@ -26,19 +69,18 @@ type timeoutError struct{}
 func (timeoutError) Error() string        { return "spindle: timed out" }
 func (timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 func (timeoutError) Timeout() bool        { return true }
-func (timeoutError) Temporary() bool      { return true } // as net.Error has it
+func (timeoutError) Temporary() bool      { return true } // for net.Error
 
-// TimeoutError is the error of FailAfter and Grace when the time has run out. To
-// errors.Is it is ErrTimeout and context.DeadlineExceeded, and it is a net.Error.
+// TimeoutError is the error of FailAfter and Grace when the time has run out. For
+// errors.Is it equals ErrTimeout and context.DeadlineExceeded. It is a net.Error.
 type TimeoutError struct {
 	After time.Duration // the time that the function had
 
-	// Waiting is what was being waited for, and in which task: the first wait
-	// that was cut short, and the number of others. It is "" if the time ran
-	// out between two waits.
+	// Waiting is the first wait that was cancelled, with its task, and the number
+	// of others. It is "" if the time ran out between two waits.
 	Waiting string
 
-	Err error // what the function returned
+	Err error // the error of the function
 }
 
 func (e *TimeoutError) Error() string {
@@ -46,7 +88,7 @@ func (e *TimeoutError) Error() string {
 	if e.Waiting != "" {
 		text += " waiting for " + e.Waiting
 	}
-	if _, bare := e.Err.(*Canceled); !bare { // which would say the same again
+	if _, bare := e.Err.(*Canceled); !bare { // its text would repeat this one
 		text += ": " + e.Err.Error()
 	}
 	return text
@@ -57,7 +99,7 @@ func (e *TimeoutError) Is(target error) bool {
 	return target == ErrTimeout || target == context.DeadlineExceeded
 }
 
-// Unwrap returns what the function returned.
+// Unwrap returns the error of the function.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
 // Timeout returns true, for net.Error.
@@ -66,63 +108,29 @@ func (e *TimeoutError) Timeout() bool { return true }
 // Temporary returns true, for net.Error.
 func (e *TimeoutError) Temporary() bool { return true }
 
-// FailAfter runs fn and fails with a *TimeoutError if that cuts it short after d: code
-// that does not wait is not cut short. The error says what was being waited for, and
-// wraps what fn returned. It is asyncio's wait_for and timeout.
-func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	return limited(ctx, "FailAfter", d, (*Scope).open, fn)
-}
-
-// Grace runs fn shielded from cancellation outside, for at most d: for cleaning
-// up that has to wait. It fails with a *TimeoutError if that cuts fn short.
-func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
-	return limited(ctx, "Grace", d, (*Scope).openShielded, fn)
-}
-
-func limited(ctx context.Context, op string, d time.Duration, open opener, fn func(context.Context) error) error {
-	var inner error
-	sc, err := within(ctx, op, open, func(ctx context.Context, sc *Scope) error {
-		sc.setDeadline(after(sc, d))
-		inner = fn(ctx)
-		return inner
-	})
-	if !sc.caught {
-		return err
-	}
-	return &TimeoutError{After: d, Waiting: sc.cut.String(), Err: inner}
-}
-
-// cut is the waits that a scope's deadline has cut short; nil for none.
-type cut struct {
+// interruptedWaits describes the waits that a scope's deadline has cancelled; nil for
+// none.
+type interruptedWaits struct {
 	first string
 	more  int
 }
 
 // add adds the wait of t.
-func (c *cut) add(t *Task) *cut {
-	if c == nil {
+func (w *interruptedWaits) add(t *Task) *interruptedWaits {
+	if w == nil {
 		what, _, _ := t.co.Wait()
-		return &cut{first: fmt.Sprintf("%s (task %s)", what, t.Name())}
+		return &interruptedWaits{first: fmt.Sprintf("%s (task %s)", what, t.Name())}
 	}
-	c.more++
-	return c
+	w.more++
+	return w
 }
 
-func (c *cut) String() string {
+func (w *interruptedWaits) String() string {
 	switch {
-	case c == nil:
+	case w == nil:
 		return ""
-	case c.more > 0:
-		return fmt.Sprintf("%s, and %d more", c.first, c.more)
+	case w.more > 0:
+		return fmt.Sprintf("%s, and %d more", w.first, w.more)
 	}
-	return c.first
-}
-
-// after is d from now, without overflow.
-func after(sc *Scope, d time.Duration) time.Duration {
-	now := sc.s.l.Time()
-	if when := now + d; d < 0 || when >= now {
-		return when
-	}
-	return noDeadline
+	return w.first
 }

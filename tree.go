@@ -51,7 +51,7 @@ func TasksOf(ctx context.Context) Tree { return treeOf(ctx, "TasksOf") }
 func treeOf(ctx context.Context, op string) Tree {
 	scope := scopeOf(ctx)
 	if scope == nil {
-		panic(foreign(op))
+		panic(notInTask(op))
 	}
 	scope.s.only(op)
 	tree := scope.run.tree()
@@ -94,7 +94,7 @@ func (r *run) tasks() (tasks []*Task) {
 }
 
 func (r *run) info(t *Task, depth int) TaskInfo {
-	info := TaskInfo{Name: t.Name(), State: t.state(), Canceled: t.scope.blame != nil, Depth: depth}
+	info := TaskInfo{Name: t.Name(), State: t.state(), Canceled: t.scope.canceledBy != nil, Depth: depth}
 	info.Function, info.Started = t.place(), r.traced.started(t)
 	info.task = t
 	if t.waiting() {

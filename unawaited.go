@@ -2,7 +2,6 @@ package spindle
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"path"
@@ -12,9 +11,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// unawaited is the failure of a task that Spawn started, from the task's end until its
-// future's error is read. Loop goroutine only. It does not refer to the future, so that
-// this can be collected.
+// unawaited is the failure of a task that Spawn started, from the task's end until code
+// reads the error of its future. Loop goroutine only. It does not refer to the future, so
+// that the future can be collected.
 type unawaited struct {
 	task    string
 	spawned uintptr // where Spawn was called
@@ -22,21 +21,21 @@ type unawaited struct {
 	cleanup runtime.Cleanup // of the future; the zero one does nothing
 }
 
-// failed takes note of the failure of the future's task. A cancellation is none.
+// failed records the failure of the future's task. A cancellation is not a failure.
 func (f *Future[T]) failed(err error, spawned uintptr) {
-	if onlyCanceled(err) {
+	if isCancellation(err) {
 		return
 	}
 	u := &unawaited{task: f.task.Name(), spawned: spawned, err: err}
 	r := f.scope.run
-	r.note(u)
+	r.addUnawaited(u)
 	f.failure = u
-	if r.l.Kernel().Real() { // else the collector would have a hand in a simulated run
+	if r.l.Kernel().Real() { // a simulated run must not depend on the collector
 		u.cleanup = runtime.AddCleanup(f, r.collected, u)
 	}
 }
 
-// read is called when the future's error is.
+// read is called when code reads the future's error.
 func (f *Future[T]) read() {
 	if u := f.failure; u != nil {
 		f.failure = nil
@@ -44,8 +43,8 @@ func (f *Future[T]) read() {
 	}
 }
 
-// note adds u to the failures that nothing has read yet.
-func (r *run) note(u *unawaited) {
+// addUnawaited adds u to the failures that no code has read.
+func (r *run) addUnawaited(u *unawaited) {
 	if r.unawaited == nil {
 		r.unawaited = map[*unawaited]uint64{}
 	}
@@ -53,19 +52,19 @@ func (r *run) note(u *unawaited) {
 	r.unawaited[u] = r.failures
 }
 
-// collected is called, on a goroutine of the runtime, when the future of u was
-// collected: nothing will read the failure any more.
+// collected is called on a goroutine of the runtime when the future of u was collected:
+// no code can read the failure any more.
 func (r *run) collected(u *unawaited) {
-	_ = r.l.PostWith(loop.DropAtClose, func() { // the end of the run reports it otherwise
+	_ = r.l.PostWith(loop.DropAtClose, func() { // a run that has ended has reported it
 		if _, ok := r.unawaited[u]; ok {
 			r.report(u)
 		}
 	})
 }
 
-// reportAll reports, at the end of the run, every failure that nothing has read, in
+// reportUnawaited reports, at the end of the run, every failure that no code has read, in
 // the order in which the tasks failed.
-func (r *run) reportAll() {
+func (r *run) reportUnawaited() {
 	for _, u := range slices.SortedFunc(maps.Keys(r.unawaited), func(a, b *unawaited) int {
 		return cmp.Compare(r.unawaited[a], r.unawaited[b])
 	}) {
@@ -83,24 +82,4 @@ func (r *run) report(u *unawaited) {
 	frame, _ := runtime.CallersFrames([]uintptr{u.spawned}).Next()
 	r.log().Error("spindle: a spawned task failed, and its future was never awaited",
 		"task", u.task, "spawned", fmt.Sprintf("%s:%d", path.Base(frame.File), frame.Line), "error", u.err)
-}
-
-// onlyCanceled reports whether every leaf of err is a cancellation.
-func onlyCanceled(err error) bool {
-	switch e := err.(type) {
-	case *Canceled:
-		return true
-	case *PanicError:
-		return false
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			if !onlyCanceled(err) {
-				return false
-			}
-		}
-		return true
-	case interface{ Unwrap() error }:
-		return onlyCanceled(e.Unwrap())
-	}
-	return err == context.Canceled
 }

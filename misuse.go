@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// foreign is what is said to who calls op with a context that no task has.
-func foreign(op string) string {
-	return "spindle: " + asked(op) + " with a context that does not come from a task"
+// notInTask returns the panic message for op when its context does not belong to a task.
+func notInTask(op string) string {
+	return "spindle: " + calledName(op) + " with a context that does not come from a task"
 }
 
-// asked is the function of this module that somebody outside has called, and that
-// has come to op: it is stream.Dial that people know, and not the LoopOf inside.
-func asked(op string) string {
+// calledName returns the name of the exported function of this module through which the
+// user's code has reached op: the user has called stream.Dial, not the LoopOf inside it.
+func calledName(op string) string {
 	module := reflect.TypeFor[Scope]().PkgPath()
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
@@ -25,7 +25,7 @@ func asked(op string) string {
 		}
 		// ".Sleep", "/stream.(*Dialer).Dial", "/cosync.(*Queue[...]).Get.func1"
 		name, _, _ = strings.Cut(name[1:], ".func")
-		if exported(name) {
+		if isExported(name) {
 			op = strings.NewReplacer("(*", "", ")", "", "[...]", "").Replace(name)
 		}
 		if !more {
@@ -34,8 +34,8 @@ func asked(op string) string {
 	}
 }
 
-// exported tells whether a function's name, the last of its parts, is for others.
-func exported(name string) bool {
+// isExported reports whether the last part of a function's name is exported.
+func isExported(name string) bool {
 	first := name[strings.LastIndexByte(strings.TrimSuffix(name, "[...]"), '.')+1]
 	return 'A' <= first && first <= 'Z'
 }

@@ -1,0 +1,92 @@
+package spindle
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Errors are the errors of several tasks of one nursery, in the order in which the tasks
+// failed.
+type Errors struct{ Errs []error }
+
+func (e *Errors) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spindle: %d tasks failed:", len(e.Errs))
+	for _, err := range e.Errs {
+		b.WriteString("\n- " + strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	return b.String()
+}
+
+// Unwrap returns the errors.
+func (e *Errors) Unwrap() []error { return e.Errs }
+
+// joinErrors returns several errors as one.
+func joinErrors(errs []error) error {
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return &Errors{errs}
+}
+
+// PanicError is a panic in a task.
+type PanicError = loop.PanicError
+
+// asPanic returns a recovered value as a PanicError. The value may be one already.
+func asPanic(v any) *PanicError {
+	if p, ok := v.(*PanicError); ok {
+		return p
+	}
+	return &PanicError{Value: v, Stack: debug.Stack()}
+}
+
+// withError returns a panic that also reports err, which may be nil.
+func withError(p *PanicError, err error) *PanicError {
+	if err == nil {
+		return p
+	}
+	both := *p
+	if both.Also != nil {
+		err = errors.Join(both.Also, err)
+	}
+	both.Also = err
+	return &both
+}
+
+// LoopError reports that the loop failed, and which tasks there were.
+type LoopError struct {
+	Err  error
+	Tree Tree
+}
+
+func (e *LoopError) Error() string {
+	text := e.Err.Error()
+	if p, ok := e.Err.(*PanicError); ok {
+		text += "\n\n" + string(p.Stack)
+	}
+	return text + "\n" + e.Tree.String()
+}
+
+// Unwrap returns the loop's error.
+func (e *LoopError) Unwrap() error { return e.Err }
+
+// StragglerError reports tasks that ignored their cancellation and were made to exit.
+type StragglerError struct{ Tasks []string }
+
+func (e *StragglerError) Error() string {
+	return fmt.Sprintf("spindle: %d tasks did not end when cancelled: %q", len(e.Tasks), e.Tasks)
+}
+
+// CircleError reports tasks that await each other's results, or one that awaits its own.
+type CircleError struct{ Tasks []string }
+
+func (e *CircleError) Error() string {
+	return "spindle: tasks await each other: " + strings.Join(e.Tasks, " → ")
+}
