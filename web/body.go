@@ -244,6 +244,9 @@ func (b *body) wait(w *waiter) {
 		w.done(nil)
 	case b.reading != nil:
 		w.done(errTwoBodyReaders)
+	case b.x.deadlines != nil && b.x.deadlines.read.passed(b.x.st.l):
+		b.x.failRead()
+		w.done(nil)
 	default:
 		b.reading = w
 	}

@@ -8,18 +8,41 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// deadlines is what http.ResponseController has set for a request. Loop goroutine only.
-type deadlines struct{ read, write deadline }
+// deadlines are those that http.ResponseController has set for a request. Loop goroutine
+// only.
+type deadlines struct {
+	read, write deadline
+	missed      bool // by a write; from then on all fail
+}
 
-// controls are the request's, made when first asked for.
+// needDeadlines returns the request's deadlines, which are made for the first call.
 func (x *exchange) needDeadlines() *deadlines {
 	if x.deadlines == nil {
-		x.deadlines = &deadlines{
-			read:  deadline{expires: func() { x.body.fail(os.ErrDeadlineExceeded); x.closes = true }},
-			write: deadline{expires: x.abort},
-		}
+		x.deadlines = &deadlines{read: deadline{expires: x.readExpired}, write: deadline{expires: x.writeExpired}}
 	}
 	return x.deadlines
+}
+
+// readExpired fails a Read that waits. If there is none, the next one that has to wait
+// fails, unless the handler sets a later deadline first.
+func (x *exchange) readExpired() {
+	if x.body != nil && x.body.reading != nil {
+		x.failRead()
+	}
+}
+
+// failRead ends the body because reading it took too long.
+func (x *exchange) failRead() {
+	x.body.fail(os.ErrDeadlineExceeded)
+	x.closes = true
+}
+
+// writeExpired ends the connection if the client has not taken what was written. If it
+// has, the next write fails, unless the handler sets a later deadline first.
+func (x *exchange) writeExpired() {
+	if x.sendsFile || x.c.is(writesPaused) || x.c.tc.Unsent() > 0 {
+		x.abort()
+	}
 }
 
 // cancel forgets the deadlines, if there are any.
@@ -34,17 +57,20 @@ func (c *deadlines) cancel() {
 // with the deadline, so they end before the context does: a task's wait would
 // otherwise fail as cancelled.
 func (x *exchange) abort() {
+	x.deadlines.missed = true
 	x.body.fail(os.ErrDeadlineExceeded)
 	x.c.hasRoom(os.ErrDeadlineExceeded)
 	x.cancel(ErrTimeout)
 	x.c.tc.Abort()
 }
 
-// lost returns the error of a response that cannot be sent, on the loop: the write
-// deadline if that has passed, otherwise the connection's.
+// lost returns the error of a write that cannot be made, on the loop: the write deadline
+// if that has passed, otherwise the connection's. A deadline that was missed once cannot
+// be moved any more.
 func (x *exchange) lost() error {
 	switch {
-	case x.deadlines != nil && x.deadlines.write.passed(x.st.l):
+	case x.deadlines.late(x.st.l):
+		x.deadlines.missed = true
 		return os.ErrDeadlineExceeded
 	case x.c.is(gone):
 		return x.c.cause()
@@ -52,14 +78,17 @@ func (x *exchange) lost() error {
 	return nil
 }
 
-// SetReadDeadline has reading the request's body fail from t on, for
-// http.ResponseController.
+// late reports whether a write has missed its deadline, or would now.
+func (c *deadlines) late(l *loop.Loop) bool { return c != nil && (c.missed || c.write.passed(l)) }
+
+// SetReadDeadline makes Reads of the request's body fail that would wait at t or later,
+// for http.ResponseController.
 func (w *response) SetReadDeadline(t time.Time) error {
 	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.read })
 }
 
-// SetWriteDeadline ends the connection if the response has not been written at t, for
-// http.ResponseController.
+// SetWriteDeadline makes writes fail that wait at t or come later, and then ends the
+// connection, for http.ResponseController.
 func (w *response) SetWriteDeadline(t time.Time) error {
 	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.write })
 }
@@ -71,9 +100,10 @@ func (x *exchange) setDeadline(t time.Time, which func(*deadlines) *deadline) er
 			return errReturned
 		case x.c.is(switching): // the handler sets those of the connection it has taken
 			return http.ErrHijacked
-		}
-		if err := x.lost(); err != nil {
-			return err
+		case x.deadlines != nil && x.deadlines.missed:
+			return nil // as with net/http, which cannot go on either
+		case x.c.is(gone):
+			return x.c.cause()
 		}
 		which(x.needDeadlines()).set(x.st.l, t)
 		return nil

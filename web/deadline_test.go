@@ -1,12 +1,17 @@
 package web_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/spindleloop/spindle"
 )
 
 // TestWriteDeadlineFailsAsADeadline: a write that waits when the deadline passes, and
@@ -19,7 +24,7 @@ func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
 			t.Error(err)
 		}
 		if r.URL.Path == "/waits" {
-			untilEnd(r.Context())
+			pause(r.Context(), 30*time.Millisecond)
 			ends <- c.Flush()
 		} else {
 			for {
@@ -46,6 +51,99 @@ func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDeadlinesThatPassedCanBeMoved does what net/http allows: a deadline counts only for
+// a Read or a write. One that was missed stays missed.
+func TestDeadlinesThatPassedCanBeMoved(t *testing.T) {
+	past, later := time.Unix(1, 0), time.Now().Add(time.Hour)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		set := func(which func(time.Time) error, at time.Time) {
+			if err := which(at); err != nil {
+				t.Errorf("%s: %v", r.URL.Path, err)
+			}
+		}
+		switch r.URL.Path {
+		case "/write":
+			set(c.SetWriteDeadline, past)
+			set(c.SetWriteDeadline, later)
+			io.WriteString(w, "moved")
+		case "/between":
+			io.WriteString(w, "mo")
+			set(c.SetWriteDeadline, time.Now().Add(10*time.Millisecond))
+			c.Flush()
+			pause(r.Context(), 20*time.Millisecond)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the context ended: %v", err)
+			}
+			set(c.SetWriteDeadline, later)
+			io.WriteString(w, "ved")
+		case "/read":
+			set(c.SetReadDeadline, past)
+			set(c.SetReadDeadline, later)
+			io.Copy(w, r.Body)
+		case "/missed":
+			io.WriteString(w, "one")
+			if err := c.Flush(); err != nil {
+				t.Error(err)
+			}
+			set(c.SetWriteDeadline, past)
+			io.WriteString(w, "two")
+			if c.Flush() == nil {
+				t.Error("no error after the deadline")
+			}
+			set(c.SetWriteDeadline, later)
+			io.WriteString(w, "three")
+			if c.Flush() == nil {
+				t.Error("no error after a missed deadline")
+			}
+		case "/unsent":
+			io.WriteString(w, "kept back")
+			set(c.SetWriteDeadline, past)
+		}
+	}
+	theirs := httptest.NewServer(http.HandlerFunc(h))
+	defer theirs.Close()
+	addresses := map[string]string{"net/http": strings.TrimPrefix(theirs.URL, "http://")}
+	for name, s := range kinds(h) {
+		addresses[name] = serve(t, s).Addr().String()
+	}
+	for name, address := range addresses {
+		for path, want := range map[string]string{"/write": "moved", "/between": "moved", "/read": "moved", "/missed": "one, unexpected EOF", "/unsent": "EOF"} {
+			res, err := http.Post("http://"+address+path, "text/plain", strings.NewReader("moved"))
+			got := ""
+			if err == nil {
+				var body []byte
+				body, err = io.ReadAll(res.Body)
+				res.Body.Close()
+				got = string(body)
+			}
+			switch {
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				got += ", unexpected EOF"
+			case errors.Is(err, io.EOF):
+				got += "EOF"
+			case err != nil:
+				got += err.Error()
+			}
+			if got != want {
+				t.Errorf("%s %s: got %q, want %q", name, path, got, want)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// pause waits, as a task or a goroutine does.
+func pause(ctx context.Context, d time.Duration) {
+	if spindle.Current(ctx) != nil {
+		spindle.Sleep(ctx, d)
+		return
+	}
+	ended, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	<-ended.Done()
 }
 
 // TestDeadlineAfterHijackIsRefused: it was set for the response, and would end the

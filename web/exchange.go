@@ -44,6 +44,7 @@ type exchange struct {
 	complete  bool // all of the request has come
 	begun     bool // some of the response was sent, besides interim ones
 	closes    bool // the connection cannot be used after this
+	sendsFile bool // to a client that may be slow
 }
 
 // newExchange takes over what the parser was lent. It reports whether net/url agrees.
@@ -171,6 +172,7 @@ func (x *exchange) end(onLoop bool) {
 // finish sends what the handler has left, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
+	late := x.deadlines.late(x.st.l) && (x.deadlines.missed || len(w.head)+len(w.buf) > 0)
 	x.deadlines.cancel()
 	x.body.drop()
 	switch {
@@ -179,7 +181,7 @@ func (x *exchange) finish() {
 		if h, ok := c.tc.Protocol().(*hijacked); ok && !x.returned {
 			h.abandon(c)
 		}
-	case !x.returned:
+	case !x.returned || late: // what was flushed is sent
 		c.hangUp()
 	default:
 		x.closes = x.closes || w.closes

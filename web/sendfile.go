@@ -71,7 +71,9 @@ func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
 			return
 		}
 		x.c.timeWrites()
+		x.sendsFile = true
 		x.c.tc.SendFile(f, at, n, func(err error) {
+			x.sendsFile = false
 			if lost = err; err != nil && x.lost() != nil {
 				lost = x.lost()
 			}

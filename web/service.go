@@ -81,6 +81,8 @@ func (sv *Service) options() transport.Options {
 		MaxConns: sv.server.MaxConns,
 		TLS:      sv.server.tls(),
 
+		HandshakeTimeout: sv.server.HeaderTimeout, // with the same defaults
+
 		RefusePlain: refusePlain,
 		OnError:     sv.server.logListen,
 	}

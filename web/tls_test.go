@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/web"
 )
@@ -51,6 +53,17 @@ func TestTLS(t *testing.T) {
 				res.Body.Close()
 			}
 		})
+	}
+}
+
+// TestHeaderTimeoutLimitsTheHandshake: a client that never begins it is disconnected.
+func TestHeaderTimeoutLimitsTheHandshake(t *testing.T) {
+	server, _ := certified(t)
+	sv := serve(t, &web.Server{TLS: server, HeaderTimeout: 10 * time.Millisecond, ErrorLog: slog.New(slog.DiscardHandler)})
+	nc := connect(t, sv.Addr())
+	nc.SetReadDeadline(time.Now().Add(5 * time.Second)) // half of the default
+	if n, err := nc.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 

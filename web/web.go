@@ -63,7 +63,7 @@ type Server struct {
 
 	// HeaderTimeout is how long a client may take for the whole header, from its
 	// first byte or, for the first request, from the beginning of the connection.
-	// Zero means 10 seconds, negative no limit.
+	// A TLS handshake may take as long. Zero means 10 seconds, negative no limit.
 	HeaderTimeout time.Duration
 	// BodyTimeout is how long a client may take for the whole body of a request,
 	// not counting the time that the handler lets it wait. Zero means 5 minutes,
