@@ -11,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// BenchmarkEvents is events of the network in a second of real time: clients on
-// hosts of their own that ask an echo server, again and again.
+// BenchmarkEvents measures network events per second of real time: clients on their own
+// hosts send requests to an echo server.
 func BenchmarkEvents(b *testing.B) {
 	for _, clients := range []int{1, 100} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
@@ -36,8 +36,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// tally is an echo server that counts its connections, and a client that says
-// something and stays for a second after the answer.
+// tally counts the connections of an echo server. Its clients send a message and keep their
+// connections for a second after the answer.
 type tally struct {
 	open, peak, answered int
 }
@@ -70,8 +70,8 @@ func (p tallyClient) ConnectionLost(*transport.Conn, error) {
 	}
 }
 
-// Test50000Clients has more clients on one server, all at once, than this machine
-// has descriptors for.
+// Test50000Clients connects more clients to one server at the same time than a process
+// usually may have descriptors.
 func Test50000Clients(t *testing.T) {
 	const hosts, each = 50, clientsEach
 	w := sim.NewWorld(1)

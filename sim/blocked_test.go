@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// The server has got to its wait before the client begins, without a sleep.
+// The server waits before the client begins, without a sleep.
 func ExampleWaitAllBlocked() {
 	sim.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -43,7 +43,7 @@ func simulate(t *testing.T, program func(ctx context.Context, n *spindle.Nursery
 	sim.Test(t, func(ctx context.Context) error { return spindle.WithNursery(ctx, program) })
 }
 
-func TestWaitAllBlockedLetsTheOthersGetToTheirWaits(t *testing.T) {
+func TestWaitAllBlockedLetsOtherTasksWait(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		arrived := 0
 		var gate spindle.Lot
@@ -68,9 +68,8 @@ func TestWaitAllBlockedLetsTheOthersGetToTheirWaits(t *testing.T) {
 	})
 }
 
-// TestWaitAllBlockedComesBeforeTimePasses: neither the clock nor offloaded work
-// moves before it has returned.
-func TestWaitAllBlockedComesBeforeTimePasses(t *testing.T) {
+// TestWaitAllBlockedReturnsBeforeTimePasses, and before offloaded work runs.
+func TestWaitAllBlockedReturnsBeforeTimePasses(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		slept, worked := false, false
 		n.Go(func(ctx context.Context) error {
@@ -94,8 +93,8 @@ func TestWaitAllBlockedComesBeforeTimePasses(t *testing.T) {
 	})
 }
 
-// TestWaitAllBlockedIsBehindWhatIsDue: a timer for now is no time to pass.
-func TestWaitAllBlockedIsBehindWhatIsDue(t *testing.T) {
+// TestWaitAllBlockedReturnsAfterDueTimers: a timer that is due now runs first.
+func TestWaitAllBlockedReturnsAfterDueTimers(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		fired := false
 		spindle.LoopOf(ctx).CallLater(0, func() { fired = true })
@@ -147,11 +146,11 @@ func TestWaitAllBlockedIsCancelled(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return sim.WaitAllBlocked(ctx) // nothing of the other is left
+		return sim.WaitAllBlocked(ctx) // the cancelled call has left nothing behind
 	})
 }
 
-// mustPanic wants a panic of this package that contains words.
+// mustPanic checks that fn panics with a message of this package that contains words.
 func mustPanic(t *testing.T, words string, fn func()) {
 	t.Helper()
 	defer func() {

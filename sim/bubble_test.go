@@ -17,8 +17,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestLibraryTimersFollowVirtualTime: a context of the standard library ends when
-// the world's clock says so, whatever else happens in the world.
+// TestLibraryTimersFollowVirtualTime: a timeout of the standard library ends by the world's
+// clock.
 func TestLibraryTimersFollowVirtualTime(t *testing.T) {
 	programs := map[string]func(ctx context.Context) error{
 		"a context with a time-out": func(ctx context.Context) error {
@@ -78,8 +78,7 @@ func TestLibraryTimersFollowVirtualTime(t *testing.T) {
 	}
 }
 
-// TestCryptoDrawsFromTheSeed: what libraries draw is the same for one seed, and
-// another for another.
+// TestCryptoDrawsFromTheSeed: the random numbers of libraries depend on the seed only.
 func TestCryptoDrawsFromTheSeed(t *testing.T) {
 	drawn := map[string]int{}
 	for range 2 {
@@ -95,8 +94,8 @@ func TestCryptoDrawsFromTheSeed(t *testing.T) {
 	}
 }
 
-// inChild plays the calling test, with what is to fail, in a process of its own,
-// and returns what that says; to the child itself nothing.
+// inChild runs the calling test in a child process, in which it calls fail, and returns the
+// child's output. In the child it returns "".
 func inChild(t *testing.T, fail func()) string {
 	if os.Getenv(childSays) != "" {
 		fail()
@@ -110,7 +109,7 @@ func inChild(t *testing.T, fail func()) string {
 	cmd.Env = append(os.Environ(), childSays+"=1", "TMPDIR="+t.TempDir())
 	said, err := cmd.CombinedOutput()
 	if err == nil {
-		t.Fatalf("it passes:\n%s", said)
+		t.Fatalf("the child passes:\n%s", said)
 	}
 	return string(said)
 }
@@ -149,7 +148,7 @@ func TestGoroutinesAreReported(t *testing.T) {
 				said := inChild(t, func() { run(t) })
 				for _, want := range []string{sim.ErrStray.Error(), "strayGoroutine", "created by", "bubble_test.go"} {
 					if said != "" && !strings.Contains(said, want) {
-						t.Errorf("it does not say %q:\n%s", want, said)
+						t.Errorf("the report does not have %q:\n%s", want, said)
 					}
 				}
 			})
@@ -157,8 +156,8 @@ func TestGoroutinesAreReported(t *testing.T) {
 	}
 }
 
-// TestGoroutinesAreReportedOutsideOfTests: where there is no bubble, those that
-// touch a loop are.
+// TestGoroutinesAreReportedOutsideOfTests: without a bubble, only goroutines that post to a
+// loop are.
 func TestGoroutinesAreReportedOutsideOfTests(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("host").Go(func(ctx context.Context) error {
@@ -180,7 +179,7 @@ func TestGoroutinesAreReportedOutsideOfTests(t *testing.T) {
 
 func strayGoroutine(fn func()) { fn() }
 
-// TestProgramsOfOneWorldMayPostToEachOther: they run one at a time.
+// TestProgramsOfOneWorldMayPostToEachOther, because they run one at a time.
 func TestProgramsOfOneWorldMayPostToEachOther(t *testing.T) {
 	sim.Explore(t, 10, func(w *sim.World) {
 		came := 0

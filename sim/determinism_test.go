@@ -14,9 +14,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// village is a world with a server, clients that try again until they have had
-// their answers, and a hostile network. Its programs are done with once every
-// client has.
+// village is a world with a server, clients that retry until they have their answers, and
+// a network with faults. It ends when every client has its answers.
 func village(seed uint64) *sim.World {
 	w := sim.NewWorld(seed)
 	server := w.Host("server")
@@ -50,8 +49,8 @@ func village(seed uint64) *sim.World {
 	return w
 }
 
-// TestTheSameSeedGivesTheSameRun runs each twice and compares everything that can
-// be told from a trace. The second runs with another number of threads.
+// TestTheSameSeedGivesTheSameRun runs each world twice and compares hashes, traces and
+// results. The second run has another number of threads.
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	t.Run("village", func(t *testing.T) { runTwice(t, 1000/fewer, true, village) })
 	for _, p := range simsamples.Programs {
@@ -65,7 +64,7 @@ func TestTheSameSeedGivesTheSameRun(t *testing.T) {
 	}
 }
 
-// runTwice runs a world with each seed twice; if it is sound, no run fails.
+// runTwice runs a world with each seed twice. If it is sound, no run may fail.
 func runTwice(t *testing.T, seeds int, sound bool, world func(seed uint64) *sim.World) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	different := map[uint64]bool{}
@@ -91,7 +90,7 @@ func runTwice(t *testing.T, seeds int, sound bool, world func(seed uint64) *sim.
 	}
 }
 
-// TestEntropyComesFromTheSeed: so do random numbers of programs.
+// TestEntropyComesFromTheSeed: the random numbers of programs follow the seed.
 func TestEntropyComesFromTheSeed(t *testing.T) {
 	draw := func(seed uint64) (a, b uint64) {
 		w := sim.NewWorld(seed)

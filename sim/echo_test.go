@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// echo sends back what comes.
+// echo sends back what it receives.
 type echo struct{}
 
 func (echo) ConnectionMade(*transport.Conn)              {}
@@ -19,7 +19,7 @@ func (echo) ConnectionLost(*transport.Conn, error)       {}
 func (echo) PauseWriting(c *transport.Conn)              { c.PauseReading() }
 func (echo) ResumeWriting(c *transport.Conn)             { c.ResumeReading() }
 
-// serveEcho is a program: an echo server until it is cancelled.
+// serveEcho returns a program that is an echo server until it is cancelled.
 func serveEcho(address string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", address, transport.Options{
@@ -34,8 +34,8 @@ func serveEcho(address string) func(ctx context.Context) error {
 	}
 }
 
-// asker sends messages one after the other, each when the one before has come
-// back whole.
+// asker sends messages one after the other, each when the one before has come back
+// completely.
 type asker struct {
 	messages []string
 	got      string
@@ -76,10 +76,10 @@ func (a *asker) ConnectionLost(c *transport.Conn, err error) {
 	a.done(err)
 }
 
-// ask sends messages to an echo server and wants them back.
+// ask sends messages to an echo server and checks the answers.
 func ask(ctx context.Context, address string, messages ...string) error {
 	answer := spindle.NewFuture[struct{}](ctx)
-	done := func(err error) { // the first counts
+	done := func(err error) { // the first call counts
 		if err != nil {
 			answer.Reject(err)
 		} else {

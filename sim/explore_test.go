@@ -16,7 +16,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// insist asks until it has an answer.
+// insist repeats ask until it has an answer.
 func insist(ctx context.Context, address string, messages ...string) error {
 	for {
 		err := spindle.FailAfter(ctx, 3*time.Second, func(ctx context.Context) error {
@@ -31,7 +31,7 @@ func insist(ctx context.Context, address string, messages ...string) error {
 	}
 }
 
-// siege is an echo server and clients under every trouble there is.
+// siege is an echo server and clients with every kind of fault.
 func siege(w *sim.World) {
 	server := w.Host("server")
 	server.Serve(serveEcho(":7"))
@@ -65,8 +65,8 @@ func siege(w *sim.World) {
 
 func TestExploreASiege(t *testing.T) { sim.Explore(t, 50/fewer, siege) }
 
-// fragile is a program that a crash and a silence together, but neither alone, make
-// fail.
+// fragile is a program that fails after a crash and a timeout, but not after one of them
+// alone.
 func fragile(w *sim.World) {
 	server, client := w.Host("server"), w.Host("client")
 	begins := 0
@@ -81,7 +81,7 @@ func fragile(w *sim.World) {
 			err := spindle.FailAfter(ctx, 500*time.Millisecond, func(ctx context.Context) error { return ask(ctx, "server:7", "hello") })
 			parted = parted || errors.Is(err, context.DeadlineExceeded) && up && server.Up() && begins == before
 			if parted && begins > 1 {
-				return errors.New("it has come to the worst")
+				return errors.New("both faults have occurred")
 			}
 			if err := spindle.Sleep(ctx, 100*time.Millisecond); err != nil {
 				return err
@@ -98,9 +98,9 @@ func fragile(w *sim.World) {
 
 var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' github.com/spindleloop/spindle/sim\s`)
 
-// TestExploreTellsTheShortestStory plays a failing exploration in a process of its
-// own, and then what it says is the command that plays the failure again.
-func TestExploreTellsTheShortestStory(t *testing.T) {
+// TestExploreReportsAReplayCommand runs a failing exploration in a child process, and then
+// the replay command of its report.
+func TestExploreReportsAReplayCommand(t *testing.T) {
 	if os.Getenv(childSays) != "" {
 		sim.Explore(t, 20, fragile)
 		return
@@ -111,21 +111,21 @@ func TestExploreTellsTheShortestStory(t *testing.T) {
 		cmd.Env = append(append(os.Environ(), childSays+"=1", "TMPDIR="+dir), env...)
 		text, err := cmd.CombinedOutput()
 		if err == nil {
-			t.Fatalf("it passes:\n%s", text)
+			t.Fatalf("the child passes:\n%s", text)
 		}
 		return string(text)
 	}
 	first := playChild("^" + t.Name() + "$")
 	command := againCommand.FindStringSubmatch(first)
 	if command == nil {
-		t.Fatalf("no command to play it again:\n%s", first)
+		t.Fatalf("no replay command:\n%s", first)
 	}
 	picture, err := os.ReadFile(filepath.Join(dir, "spindle-"+t.Name()+".svg"))
-	if err != nil || !strings.Contains(first, "picture: "+dir) || !strings.Contains(string(picture), "it has come to the worst") {
+	if err != nil || !strings.Contains(first, "picture: "+dir) || !strings.Contains(string(picture), "both faults have occurred") {
 		t.Errorf("the picture: %v, %d bytes:\n%s", err, len(picture), first)
 	}
 	if faults := strings.Split(command[2], ","); len(faults) != 2 {
-		t.Errorf("%d faults are told, want 2:\n%s", len(faults), first)
+		t.Errorf("the report has %d faults, want 2:\n%s", len(faults), first)
 	}
 	second := playChild(command[3], "SPINDLE_SEED="+command[1], "SPINDLE_FAULTS="+command[2])
 	tell := func(out string) string {

@@ -10,8 +10,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestEachKindOfFaultHasItsDuration: the mean of each kind is its own, and Lasting's
-// where it has none.
+// TestEachKindOfFaultHasItsDuration: the mean duration of a kind is its own, or Lasting.
 func TestEachKindOfFaultHasItsDuration(t *testing.T) {
 	w := sim.NewWorld(1)
 	for _, name := range []string{"a", "b"} {

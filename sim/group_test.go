@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestAGroupServes: a server over several loops of one host, with connections that
-// are handed over from loop to loop, under trouble.
+// TestAGroupServes: a server runs on several loops of one host, with connections that are
+// handed over from loop to loop, and with faults.
 func TestAGroupServes(t *testing.T) {
 	for name, spread := range map[string]transport.Spread{"reuse port": transport.ReusePort, "round robin": transport.RoundRobin, "fewest": transport.FewestConns} {
 		t.Run(name, func(t *testing.T) {
@@ -51,14 +51,14 @@ func TestAGroupServes(t *testing.T) {
 	}
 }
 
-// groupEcho is an echo that tells on which loops it was.
+// groupEcho is an echo protocol that records the loops it runs on.
 type groupEcho struct{ used map[*loop.Loop]bool }
 
 func (e groupEcho) ConnectionMade(c *transport.Conn)            { e.used[c.Loop()] = true }
 func (e groupEcho) DataReceived(c *transport.Conn, data []byte) { c.Write(data) }
 func (e groupEcho) ConnectionLost(*transport.Conn, error)       {}
 
-// group runs a program on a group of loops until it says so.
+// group runs a program on a group of loops until the program stops it.
 func group(o loop.Options, n int, program func(g *loop.Group)) error {
 	g, err := loop.NewGroup(n, o)
 	if err != nil {
@@ -95,8 +95,8 @@ func TestTasksOnAGroup(t *testing.T) {
 	}
 }
 
-// TestAGroupEnds: with one that fails, by a crash, by a deadlock, by the end of the
-// world; and again after it was run.
+// TestAGroupEnds by a failing loop, a crash, a deadlock, and the end of the world, and after
+// a second Run.
 func TestAGroupEnds(t *testing.T) {
 	broken := errors.New("broken")
 	t.Run("with one that panics", func(t *testing.T) {
@@ -163,8 +163,7 @@ func TestAGroupEnds(t *testing.T) {
 	})
 }
 
-// TestAGroupWithoutAWorld: a group on the kernel of a world of one host, which
-// drives it itself.
+// TestAGroupWithoutAWorld: a group runs on a process that drives its world itself.
 func TestAGroupWithoutAWorld(t *testing.T) {
 	var from []int
 	err := group(loop.Options{Kernel: sim.NewKernel(), Watchdog: -1}, 3, func(g *loop.Group) {

@@ -23,8 +23,8 @@ func run(t *testing.T, w *sim.World) {
 	}
 }
 
-// TestACrashResetsConnections, deferred calls run but reach nobody, and a restart
-// begins anew.
+// TestACrashResetsConnections: deferred calls run but cannot reach the world, and a restart
+// starts the program from the beginning.
 func TestACrashResetsConnections(t *testing.T) {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
@@ -33,7 +33,7 @@ func TestACrashResetsConnections(t *testing.T) {
 		begins++
 		defer func() {
 			ends++
-			if begins == 1 { // cut off from the world
+			if begins == 1 { // after the crash the world is out of reach
 				if _, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":8", transport.Options{Protocol: func() transport.Protocol { return echo{} }}); !errors.Is(err, syscall.ENETDOWN) {
 					t.Errorf("after a crash: %v", err)
 				}
@@ -43,7 +43,7 @@ func TestACrashResetsConnections(t *testing.T) {
 	})
 	var lost error
 	client.Go(func(ctx context.Context) error {
-		lost = ask(ctx, "server:7", strings.Repeat("x", 10<<20)) // it takes its time
+		lost = ask(ctx, "server:7", strings.Repeat("x", 10<<20)) // takes long
 		if err := ask(ctx, "server:7", "down?"); !errors.Is(err, syscall.ECONNREFUSED) && err != nil {
 			return err
 		}
@@ -57,8 +57,8 @@ func TestACrashResetsConnections(t *testing.T) {
 	}
 }
 
-// TestAProgramThatHasCrashedIsWaitedFor as long as anything can happen.
-func TestAProgramThatHasCrashedIsWaitedFor(t *testing.T) {
+// TestRunWaitsForACrashedProgram as long as anything can still happen.
+func TestRunWaitsForACrashedProgram(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		w := sim.NewWorld(1)
 		h := w.Host("h")
@@ -81,7 +81,7 @@ func TestAProgramThatHasCrashedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAPausedHostMissesNothing: it is late, that is all.
+// TestAPausedHostMissesNothing: data that arrives meanwhile is read after the pause.
 func TestAPausedHostMissesNothing(t *testing.T) {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
@@ -120,15 +120,15 @@ func TestClocksOfHostsDiffer(t *testing.T) {
 	}
 }
 
-// TestOutOfDescriptors: a server rests, is heard of once, and goes on.
+// TestOutOfDescriptors: a server pauses, reports the error once, and continues.
 func TestOutOfDescriptors(t *testing.T) {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
-	var heard []error
+	var reported []error
 	server.Serve(func(ctx context.Context) error {
 		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":7", transport.Options{
 			Protocol: func() transport.Protocol { return echo{} },
-			OnError:  func(err error) { heard = append(heard, err) },
+			OnError:  func(err error) { reported = append(reported, err) },
 		})
 		if err != nil {
 			return err
@@ -141,13 +141,13 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	client.Go(func(ctx context.Context) error { return ask(ctx, "server:7", "hello") })
 	run(t, w)
-	if len(heard) != 1 || !errors.Is(heard[0], syscall.EMFILE) || w.Now() < 50*time.Millisecond {
-		t.Errorf("heard of %v, over after %v", heard, w.Now())
+	if len(reported) != 1 || !errors.Is(reported[0], syscall.EMFILE) || w.Now() < 50*time.Millisecond {
+		t.Errorf("reported %v, ended after %v", reported, w.Now())
 	}
 }
 
-// TestADeadAddressIsPassedOver: a name with two addresses, one of which is silent.
-func TestADeadAddressIsPassedOver(t *testing.T) {
+// TestADeadAddressIsSkipped: a name has two addresses, and one does not answer.
+func TestADeadAddressIsSkipped(t *testing.T) {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server", "fd00::1", "10.0.0.1"), w.Host("client", "fd00::2", "10.0.0.2")
 	server.Serve(serveEcho("10.0.0.1:7"))
@@ -163,7 +163,7 @@ func TestADeadAddressIsPassedOver(t *testing.T) {
 	run(t, w)
 }
 
-func TestUnixSocketsAreTheHosts(t *testing.T) {
+func TestUnixSocketsBelongToAHost(t *testing.T) {
 	w := sim.NewWorld(1)
 	a, b := w.Host("a"), w.Host("b")
 	a.Serve(func(ctx context.Context) error {
@@ -199,7 +199,7 @@ func TestUnixSocketsAreTheHosts(t *testing.T) {
 	run(t, w)
 }
 
-// TestWaitAllBlockedWaitsForEveryHost: also for what is due there now.
+// TestWaitAllBlockedWaitsForEveryHost, and for timers that are due on them now.
 func TestWaitAllBlockedWaitsForEveryHost(t *testing.T) {
 	for seed := range uint64(20) {
 		w := sim.NewWorld(seed)

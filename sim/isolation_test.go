@@ -15,10 +15,9 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// TestWhatALoopLeavesOpenIsClosedInOrder: listeners that a program forgets are
-// closed with its loop. That was done in the order of a map, so that two runs with
-// one seed were not the same.
-func TestWhatALoopLeavesOpenIsClosedInOrder(t *testing.T) {
+// TestListenersLeftOpenAreClosedInOrder: listeners that a program leaves open are closed
+// with its loop, in the same order in every run.
+func TestListenersLeftOpenAreClosedInOrder(t *testing.T) {
 	listen := map[string]func(ctx context.Context, address string) error{
 		"streams": func(ctx context.Context, address string) error {
 			_, err := stream.Listen(ctx, "tcp", address)
@@ -67,8 +66,8 @@ func TestWhatALoopLeavesOpenIsClosedInOrder(t *testing.T) {
 	}
 }
 
-// TestSimulatedSocketsTouchNoFiles: to close a simulated Unix socket removed the
-// machine's file of that name.
+// TestSimulatedSocketsTouchNoFiles: closing a simulated Unix socket does not remove a real
+// file of the same name.
 func TestSimulatedSocketsTouchNoFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// outcome is a test that does not pass, and what is to be read of it.
+// outcome is a test that does not pass, and texts of its output.
 type outcome struct {
 	name  string
 	play  func(t *testing.T, ctx context.Context, n *spindle.Nursery) error
@@ -89,9 +89,8 @@ var outcomes = []outcome{
 
 const childSays = "SPINDLE_TEST_CHILD"
 
-// TestOutcomes plays each in a process of its own: the test is told from one that
-// passes, it ends there, nothing of the run is left, and the tests behind it go
-// on.
+// TestOutcomes runs each test in a child process: it does not pass, it ends where it
+// should, no goroutines of the run are left, and the next test runs.
 func TestOutcomes(t *testing.T) {
 	for _, o := range outcomes {
 		t.Run(o.name, func(t *testing.T) {
@@ -110,14 +109,14 @@ func TestOutcomes(t *testing.T) {
 			wants := append(o.wants, "goroutines left: 0", "--- PASS: TestOffloadedWorkRuns")
 			for _, want := range wants {
 				if !strings.Contains(out, want) {
-					t.Errorf("it does not say %q", want)
+					t.Errorf("the output does not have %q", want)
 				}
 			}
 			if strings.Contains(out, "BEYOND") {
 				t.Error("the test went on")
 			}
 			if strings.Contains(out, "Goexit") && o.name != "Goexit" {
-				t.Error("how tests end is no news")
+				t.Error("the output mentions Goexit")
 			}
 			if t.Failed() {
 				t.Log(out)
@@ -126,8 +125,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// goroutinesLeft counts those of tasks. One that finishes an exit may take a
-// moment for it.
+// goroutinesLeft counts the goroutines of tasks. It waits a little for those that are about
+// to exit.
 func goroutinesLeft() (left int) {
 	deadline := time.NewTimer(5 * time.Second)
 	defer deadline.Stop()
@@ -146,8 +145,7 @@ func goroutinesLeft() (left int) {
 	}
 }
 
-// TestDeadlockReport is what a failing test says about a deadlock, word for word
-// but for lines of code.
+// TestDeadlockReport checks the report of a deadlock, except for line numbers.
 func TestDeadlockReport(t *testing.T) {
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestParallelSearchFindsTheSame: the lowest seed that fails, and the same story of
-// it, however many worlds run at a time.
+// TestParallelSearchFindsTheSame: the lowest seed that fails, with the same report, however
+// many worlds run at the same time.
 func TestParallelSearchFindsTheSame(t *testing.T) {
 	late := func(w *sim.World) { // higher seeds fail sooner
 		w.Host("host").Go(func(ctx context.Context) error {
@@ -49,8 +49,8 @@ func TestParallelSearchFindsTheSame(t *testing.T) {
 	}
 }
 
-// TestParallelSearchEnds: with its context, and with a panic of setup, which is the
-// caller's.
+// TestParallelSearchEnds with its context, and with a panic of setup, which is raised again
+// in the caller.
 func TestParallelSearchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var runs atomic.Int32
@@ -75,7 +75,7 @@ func TestParallelSearchEnds(t *testing.T) {
 	})
 }
 
-// TestExploreInAParallelTest: there seeds are tried at the same time.
+// TestExploreInAParallelTest: seeds are tried at the same time.
 func TestExploreInAParallelTest(t *testing.T) {
 	t.Parallel()
 	var seeds [20]atomic.Int32

@@ -2,7 +2,7 @@
 
 package sim_test
 
-// clientsEach is how many clients each of fifty hosts has: 50,000 together.
+// clientsEach is the number of clients on each of fifty hosts: 50,000 together.
 const clientsEach = 1000
 
 const fewer = 1

@@ -2,9 +2,9 @@
 
 package sim_test
 
-// clientsEach is how many clients each of fifty hosts has under the race
-// detector, where each costs ten times as much.
+// clientsEach is the number of clients on each of fifty hosts under the race detector, where
+// each costs ten times as much.
 const clientsEach = 100
 
-// fewer is by how much fewer seeds are explored there.
+// fewer divides the number of seeds under the race detector.
 const fewer = 10

@@ -14,9 +14,9 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// crowd is a world that fails if there are more than three clients of whom one has
-// asked more than five times.
-func crowd(w *sim.World) {
+// overload is a world that fails if it has more than three clients and one of them has
+// made more than five requests.
+func overload(w *sim.World) {
 	clients, asks := w.Amount("clients", 20), w.Amount("asks", 50)
 	most := 0
 	for i := range clients {
@@ -38,23 +38,23 @@ func crowd(w *sim.World) {
 
 func TestAmountsShrink(t *testing.T) {
 	runs := 0
-	f := sim.Search{Runs: 5, Each: func(*sim.World) { runs++ }}.Find(t.Context(), crowd)
+	f := sim.Search{Runs: 5, Each: func(*sim.World) { runs++ }}.Find(t.Context(), overload)
 	if f == nil || f.Runs != 1 || runs < 2 {
 		t.Fatalf("%+v after %d runs", f, runs)
 	}
 	if got, want := f.Parts(), []string{"clients=4", "asks=6"}; !slices.Equal(got, want) {
-		t.Errorf("it is cut to %q, want %q", got, want)
+		t.Errorf("it is shrunk to %q, want %q", got, want)
 	}
-	if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(t.Context(), crowd); f == nil {
-		t.Error("what it was cut to does not fail")
+	if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(t.Context(), overload); f == nil {
+		t.Error("the shrunk failure does not fail again")
 	}
-	if f = (sim.Search{Runs: 1, Only: []string{"clients=3"}}).Find(t.Context(), crowd); f != nil {
+	if f = (sim.Search{Runs: 1, Only: []string{"clients=3"}}).Find(t.Context(), overload); f != nil {
 		t.Error(f.Err)
 	}
 }
 
-// TestDivergenceIsFound: a program that depends on something besides its seed. The
-// report says where the two runs first differ, and what to use.
+// TestDivergenceIsFound: programs depend on something besides their seed. The report says
+// where two runs first differ, and what to use instead.
 func TestDivergenceIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		program func(h *sim.Host, ctx context.Context, run int) error
@@ -105,15 +105,15 @@ func TestDivergenceIsFound(t *testing.T) {
 			}
 			for _, want := range append(test.wants, "spindle.Rand(ctx)") {
 				if !strings.Contains(f.Err.Error(), want) {
-					t.Errorf("it does not say %q:\n%v", want, f.Err)
+					t.Errorf("the report does not have %q:\n%v", want, f.Err)
 				}
 			}
 		})
 	}
 }
 
-// TestNothingIsFoundWhereNothingIs is a Search that finds nothing.
-func TestNothingIsFoundWhereNothingIs(t *testing.T) {
+// TestSearchWithoutAFailure runs every seed, and the first ones twice.
+func TestSearchWithoutAFailure(t *testing.T) {
 	seeds := map[uint64]int{}
 	f := sim.Search{First: 10, Runs: 5, Each: func(w *sim.World) { seeds[w.Seed()]++ }}.Find(t.Context(), func(w *sim.World) {
 		w.Host("host").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
@@ -123,8 +123,8 @@ func TestNothingIsFoundWhereNothingIs(t *testing.T) {
 	}
 }
 
-// TestUnknownPartsAreNamed: a list of parts that was mistyped does not pass for a
-// run in which nothing fails.
+// TestUnknownPartsAreNamed: a list with a typing mistake is not taken for a run that does
+// not fail.
 func TestUnknownPartsAreNamed(t *testing.T) {
 	setup := func(w *sim.World) { w.Amount("adds", 3) }
 	for _, c := range []struct {
@@ -148,8 +148,8 @@ func TestUnknownPartsAreNamed(t *testing.T) {
 	}
 }
 
-// entangled is a world that fails if c is paused; but if b is paused too, only if a
-// is as well. So a cannot be left out before b is.
+// entangled is a world that fails if c is paused. If b is paused too, it fails only if a
+// is paused as well. So shrinking cannot remove the pause of a before that of b.
 func entangled(w *sim.World) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.Host(name).Go(func(ctx context.Context) error {
@@ -169,8 +169,8 @@ func entangled(w *sim.World) {
 	w.Faults = sim.Faults{For: time.Second, PauseEvery: 300 * time.Millisecond}
 }
 
-// TestShrinkingAgainFindsNothing: a failure is shrunk as far as it goes, also where
-// what is left out late lets something before it be left out.
+// TestShrinkingAgainFindsNothing: shrinking ends only when nothing more can be removed,
+// also if removing one fault makes an earlier one removable.
 func TestShrinkingAgainFindsNothing(t *testing.T) {
 	found := 0
 	for seed := range uint64(200) {

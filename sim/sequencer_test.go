@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// Two tasks, and one order of their steps.
+// Two tasks run their steps in a fixed order.
 func ExampleSequencer() {
 	sim.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -44,7 +44,7 @@ func ExampleSequencer() {
 
 func TestSequencerKeepsTheOrder(t *testing.T) {
 	const steps = 10
-	for first := range steps { // whoever comes first, and then in some order
+	for first := range steps { // tasks call Step in different orders
 		simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 			var seq sim.Sequencer
 			next, under := 0, false
@@ -68,8 +68,8 @@ func TestSequencerKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestStepEndsHoweverItEnds: the next one begins though the one before failed.
-func TestStepEndsHoweverItEnds(t *testing.T) {
+// TestNextStepBeginsAfterAFailure or a panic of the one before.
+func TestNextStepBeginsAfterAFailure(t *testing.T) {
 	boom := errors.New("boom")
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		var seq sim.Sequencer
@@ -90,7 +90,7 @@ func TestStepEndsHoweverItEnds(t *testing.T) {
 		}()
 		err := sim.WaitAllBlocked(ctx)
 		if !ended {
-			t.Error("the step behind never began")
+			t.Error("the next step never began")
 		}
 		return err
 	})
@@ -102,7 +102,7 @@ func TestCancelledWaitBreaksTheSequence(t *testing.T) {
 		never := func(context.Context) error { t.Error("a step of a broken sequence began"); return nil }
 		n.Go(func(ctx context.Context) error {
 			if err := seq.Step(ctx, 3, never); err != sim.ErrBrokenSequence {
-				t.Errorf("who waited: %v", err)
+				t.Errorf("a waiting step: %v", err)
 			}
 			return nil
 		})
@@ -113,7 +113,7 @@ func TestCancelledWaitBreaksTheSequence(t *testing.T) {
 				return seq.Step(ctx, 2, never)
 			})
 			if !errors.Is(err, sim.ErrBrokenSequence) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "step 2") {
-				t.Errorf("who was cancelled: %v", err)
+				t.Errorf("the cancelled step: %v", err)
 			}
 			return nil
 		})
@@ -122,18 +122,18 @@ func TestCancelledWaitBreaksTheSequence(t *testing.T) {
 				return err
 			}
 			broken.Cancel(nil)
-			return sim.WaitAllBlocked(ctx) // a step under way is left alone
+			return sim.WaitAllBlocked(ctx) // a running step is not affected
 		})
 		for _, late := range []int{1, 9} {
 			if err := seq.Step(ctx, late, never); err != sim.ErrBrokenSequence {
-				t.Errorf("who came later, for step %d: %v", late, err)
+				t.Errorf("the later step %d: %v", late, err)
 			}
 		}
 		return err
 	})
 }
 
-// TestStepInACancelledScope breaks the sequence too, also if its turn has come.
+// TestStepInACancelledScope breaks the sequence too, even if the step could begin.
 func TestStepInACancelledScope(t *testing.T) {
 	simulate(t, func(ctx context.Context, n *spindle.Nursery) error {
 		var seq sim.Sequencer
@@ -171,7 +171,7 @@ func TestMisuseOfASequencerIsNamed(t *testing.T) {
 	})
 }
 
-// TestMissingStepIsADeadlock: the report tells which step waits.
+// TestMissingStepIsADeadlock: the report names the step that waits.
 func TestMissingStepIsADeadlock(t *testing.T) {
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
 		var seq sim.Sequencer

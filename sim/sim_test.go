@@ -41,7 +41,7 @@ func TestDeadlockIsNamed(t *testing.T) {
 	}
 }
 
-// TestRealDescriptorsAreNotOpen: a simulated program never reaches a real one.
+// TestRealDescriptorsAreNotOpen: a simulated program cannot use a real descriptor.
 func TestRealDescriptorsAreNotOpen(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		if err := spindle.WaitReadable(ctx, 0); !errors.Is(err, syscall.EBADF) {

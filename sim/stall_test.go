@@ -17,7 +17,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// blockers block their loop, each in a function of its own that is to be named.
+// blockers block their loop, each in its own function, which the report must name.
 var blockers = map[string]func(ctx context.Context) error{
 	"blockInSleep": func(ctx context.Context) error { return blockInSleep(ctx) },
 	"blockForEver": func(ctx context.Context) error { return blockForEver(ctx) },
@@ -63,9 +63,8 @@ func blockInOffloadedWork() (int, error) {
 	return 0, nil
 }
 
-// TestBlockingTheLoopIsReported: the goroutine of a program waits for something
-// that is not its loop's. In a bubble that moves the standard library's clock and
-// not the loop's.
+// TestBlockingTheLoopIsReported: the goroutine of a program blocks instead of waiting on its
+// loop. In a bubble, that would move the clock of the standard library but not the loop's.
 func TestBlockingTheLoopIsReported(t *testing.T) {
 	for name, program := range blockers {
 		for how, run := range map[string]func(t *testing.T){
@@ -78,7 +77,7 @@ func TestBlockingTheLoopIsReported(t *testing.T) {
 				said := inChild(t, func() { run(t) })
 				for _, want := range []string{sim.ErrBlocked.Error() + " on host sim, at stall_test.go:", "(sim_test." + name + ")"} {
 					if said != "" && !strings.Contains(said, want) {
-						t.Errorf("it does not say %q:\n%s", want, said)
+						t.Errorf("the report does not have %q:\n%s", want, said)
 					}
 				}
 			})
@@ -86,12 +85,12 @@ func TestBlockingTheLoopIsReported(t *testing.T) {
 	}
 }
 
-// TestBlockingTheLoopIsReportedOutsideOfTests: where there is no bubble, real time
-// tells.
+// TestBlockingTheLoopIsReportedOutsideOfTests: without a bubble, it is detected by real
+// time.
 func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 	for name, program := range blockers {
 		if name == "blockForEver" {
-			continue // there is no way out of it
+			continue // it would not return
 		}
 		for how, run := range map[string]func() error{
 			"Run": func() error { return sim.Run(t.Context(), program) },

@@ -12,14 +12,14 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// spin yields for ever, and does not care for its cancellation.
+// spin yields for ever and ignores its cancellation.
 func spin(ctx context.Context) error {
 	for {
 		_ = spindle.Yield(ctx)
 	}
 }
 
-// busy are programs that run and run without letting any time pass.
+// busy are programs that keep running and let no time pass.
 var busy = map[string]func(ctx context.Context) error{
 	"a task": spin,
 	"a task among others": func(ctx context.Context) error {
@@ -51,7 +51,7 @@ var busy = map[string]func(ctx context.Context) error{
 	},
 }
 
-// TestBusyLoopsAreReported: they would hang the run.
+// TestBusyLoopsAreReported: otherwise they would hang the run.
 func TestBusyLoopsAreReported(t *testing.T) {
 	for name, program := range busy {
 		if fewer > 1 && name != "a task among others" {

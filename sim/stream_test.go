@@ -29,7 +29,7 @@ func serveLines(ctx context.Context) error {
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if _, err := fmt.Fprintln(c, strings.ToUpper(lines.Text())); err != nil {
-				return nil // the client has gone, or the network
+				return nil // the client or the network failed
 			}
 		}
 		return nil
@@ -67,8 +67,8 @@ func askLines(ctx context.Context, lines ...string) error {
 
 var errWrong = errors.New("a wrong answer")
 
-// linesUnderSiege is a server and clients of package stream under trouble. An
-// answer may be late or never come, but is never wrong.
+// linesUnderSiege is a server and clients of package stream with faults. An answer may be
+// late or missing, but is never wrong.
 func linesUnderSiege(w *sim.World) {
 	server := w.Host("server")
 	server.Serve(serveLines)
@@ -106,7 +106,7 @@ func linesUnderSiege(w *sim.World) {
 
 func TestExploreStreams(t *testing.T) { sim.Explore(t, 20/fewer, linesUnderSiege) }
 
-// Example_stream is a server and a client of package stream on hosts of their own.
+// Example_stream runs a server and a client of package stream on two hosts.
 func Example_stream() {
 	w := sim.NewWorld(7)
 	w.Host("server").Serve(serveLines)

@@ -11,8 +11,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestLockedThreadsInAWorldAreNamed: a host is a coroutine of its own. The runtime would
-// end the process if one switched on a locked thread.
+// TestLockedThreadsInAWorldAreNamed: a host is a coroutine. The runtime would end the
+// process at a switch on a locked thread.
 func TestLockedThreadsInAWorldAreNamed(t *testing.T) {
 	for name, program := range map[string]func(ctx context.Context) error{
 		"callback": func(ctx context.Context) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// certificate is one for a host called server, and who trusts it.
+// certificate returns configurations with a certificate for the host "server".
 func certificate(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -45,11 +45,11 @@ func certificate(t *testing.T) (server, client *tls.Config) {
 		&tls.Config{RootCAs: roots, ServerName: "server"}
 }
 
-// secrets is a TLS server, and clients that insist.
+// secrets is a TLS server with clients that retry.
 func secrets(t *testing.T) func(w *sim.World) {
 	serverConfig, clientConfig := certificate(t)
 	return func(w *sim.World) {
-		serverConfig, clientConfig := serverConfig.Clone(), clientConfig.Clone() // they keep secrets
+		serverConfig, clientConfig := serverConfig.Clone(), clientConfig.Clone() // a used Config keeps keys
 		w.Host("server").Serve(func(ctx context.Context) error {
 			ln, err := stream.Listen(ctx, "tcp", ":443")
 			if err != nil {
@@ -96,11 +96,11 @@ func secrets(t *testing.T) func(w *sim.World) {
 	}
 }
 
-// TestTLSInAWorld: in a test, secrets come from the seed, and certificates are valid
-// when the world's clock says so.
+// TestTLSInAWorld: in a test, keys come from the seed, and the validity of certificates
+// follows the world's clock.
 func TestTLSInAWorld(t *testing.T) { sim.Explore(t, 20, secrets(t)) }
 
-// TestTLSIsRefusedOutsideOfTests: there its secrets would be real ones.
+// TestTLSIsRefusedOutsideOfTests, because keys would not follow the seed there.
 func TestTLSIsRefusedOutsideOfTests(t *testing.T) {
 	w := sim.NewWorld(1)
 	secrets(t)(w)
@@ -109,7 +109,7 @@ func TestTLSIsRefusedOutsideOfTests(t *testing.T) {
 	}
 }
 
-// TestTLSNeedsItsOwnAuthorities: those of the machine are not the world's.
+// TestTLSNeedsItsOwnAuthorities: the machine's certificate authorities are not used.
 func TestTLSNeedsItsOwnAuthorities(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", ":443")

@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// secretly is a protocol that answers, or one that asks.
+// secretly is the protocol of the server or of the client.
 type secretly struct {
 	say  string
 	want int
@@ -44,11 +44,11 @@ func (p *secretly) ConnectionLost(c *transport.Conn, err error) {
 	}
 }
 
-// secretEcho is a server and a client whose connections are secured. The client ends
-// some time after it has begun the last.
+// secretEcho is an echo server and a client with TLS. The client ends some time after it has
+// started the last connection.
 func secretEcho(w *sim.World, after time.Duration) {
 	server, client := w.Host("server"), w.Host("client")
-	identity := &tls.Config{Certificates: tlstest.Identity().Server.Certificates} // with its own keys for tickets
+	identity := &tls.Config{Certificates: tlstest.Identity().Server.Certificates} // with its own ticket keys
 	server.Serve(func(ctx context.Context) error {
 		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", ":443", transport.Options{
 			TLS:      identity,
@@ -83,15 +83,15 @@ func secretEcho(w *sim.World, after time.Duration) {
 	})
 }
 
-// TestTLSInCallbacksIsTheSameEveryTime: the steps of handshakes are offloaded work,
-// which the world does in its order. Explore runs it twice.
-func TestTLSInCallbacksIsTheSameEveryTime(t *testing.T) {
+// TestTLSInCallbacksIsDeterministic: the steps of handshakes are offloaded work, which the
+// world runs in a fixed order. Explore runs some seeds twice.
+func TestTLSInCallbacksIsDeterministic(t *testing.T) {
 	tlstest.Identity()
 	sim.Explore(t, 3, func(w *sim.World) { secretEcho(w, 0) })
 }
 
-// TestTLSInCallbacksEndsWithItsHost, wherever a handshake is: nothing of it is left
-// in the bubble.
+// TestTLSInCallbacksEndsWithItsHost: an interrupted handshake leaves no goroutine in the
+// bubble.
 func TestTLSInCallbacksEndsWithItsHost(t *testing.T) {
 	tlstest.Identity()
 	for after := range 40 {
@@ -99,7 +99,7 @@ func TestTLSInCallbacksEndsWithItsHost(t *testing.T) {
 	}
 }
 
-// TestTLSInCallbacksIsRefusedOutsideOfTests: there its secrets would be real ones.
+// TestTLSInCallbacksIsRefusedOutsideOfTests, because keys would not follow the seed there.
 func TestTLSInCallbacksIsRefusedOutsideOfTests(t *testing.T) {
 	w := sim.NewWorld(1)
 	secretEcho(w, 0)

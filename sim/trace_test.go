@@ -31,7 +31,7 @@ func sendOnce(w *sim.World, text string) {
 	})
 }
 
-// TestTraceKeepsLongMessages: 200 bytes of each, or as many as the test wants.
+// TestTraceKeepsLongMessages: 200 bytes of each, or World.KeepData.
 func TestTraceKeepsLongMessages(t *testing.T) {
 	for _, test := range []struct{ set, size, want int }{{0, 100, 100}, {0, 500, 200}, {500, 500, 500}, {3, 10, 3}, {-1, 10, 0}} {
 		w := sim.NewWorld(1)
@@ -48,9 +48,9 @@ func TestTraceKeepsLongMessages(t *testing.T) {
 	}
 }
 
-// TestTraceInTheProgramsOwnWords: a formatter says what a message is, in the trace and
-// in the story of a failure.
-func TestTraceInTheProgramsOwnWords(t *testing.T) {
+// TestTraceFormat: World.Format describes messages in the trace and in the story of a
+// failure.
+func TestTraceFormat(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Format = func(e sim.Event) string {
 		if strings.HasPrefix(e.Data, "\x01") {

@@ -8,8 +8,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestTransportsOnASimulatedKernel holds package transport to its promises here as
-// on the real kernels.
+// TestTransportsOnASimulatedKernel runs the conformance suite of package transport.
 func TestTransportsOnASimulatedKernel(t *testing.T) {
 	transporttest.Run(t, transporttest.Traits{OwnTime: true}, func(testing.TB) *kernel.Kernel { return sim.NewKernel() })
 }

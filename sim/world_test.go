@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// Two hosts, one message and the answer to it. The trace tells what went where.
+// Two hosts, a message and its answer, and the trace.
 func ExampleWorld() {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
@@ -48,12 +48,12 @@ func TestAnHourOfTimeoutsTakesNoTime(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectErrors(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("server")
 	w.Host("client").Go(func(ctx context.Context) error {
 		if err := ask(ctx, "server:7", "hello"); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("no listener: %v", err)
 		}
 		if err := ask(ctx, "nowhere:7", "hello"); err == nil || !strings.Contains(err.Error(), "no such host") {
 			t.Errorf("no such name: %v", err)
@@ -68,7 +68,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// TestDeadlockShowsEveryHost: the tasks of all hosts can be read.
+// TestDeadlockShowsEveryHost: the error has the tasks of all hosts.
 func TestDeadlockShowsEveryHost(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("server").Serve(serveEcho(":7"))
@@ -82,7 +82,7 @@ func TestDeadlockShowsEveryHost(t *testing.T) {
 	}
 	for _, want := range []string{"host server:", "waiting for the end", "host client:", "waiting for godot"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("it does not say %q:\n%v", want, err)
+			t.Errorf("the error does not have %q:\n%v", want, err)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestAPanicNamesItsHost(t *testing.T) {
 	}
 }
 
-// TestExecRunsAnyLoop: a program may make its loop itself and run it as it likes.
+// TestExecRunsAnyLoop: a program makes and runs its own loop.
 func TestExecRunsAnyLoop(t *testing.T) {
 	w := sim.NewWorld(1)
 	w.Host("server").Serve(serveEcho(":7"))
@@ -205,9 +205,9 @@ func TestAlwaysAndEventually(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForWhatIsToHappenEventually: also when every program has ended, because
-// a server may still do it; and if nobody does, it is told.
-func TestRunWaitsForWhatIsToHappenEventually(t *testing.T) {
+// TestRunWaitsForEventually: also after every program has returned, because a server may
+// still meet the condition. If none does, Run fails.
+func TestRunWaitsForEventually(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		w, happened := sim.NewWorld(1), false
 		w.Host("client").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
@@ -230,9 +230,9 @@ func TestRunWaitsForWhatIsToHappenEventually(t *testing.T) {
 	}
 }
 
-// TestSlowLinesAreAsTheyWereInTheEnd: of several faults of one line the slowest
-// counts, and when they are over it has its own rate again.
-func TestSlowLinesAreAsTheyWereInTheEnd(t *testing.T) {
+// TestSlowFaultsRestoreTheBandwidth: if several faults of a link overlap, the lowest rate
+// counts. After them the link has its own rate again.
+func TestSlowFaultsRestoreTheBandwidth(t *testing.T) {
 	for seed := range uint64(20) {
 		w := sim.NewWorld(seed)
 		a, b := w.Host("a"), w.Host("b")

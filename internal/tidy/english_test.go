@@ -21,7 +21,6 @@ var remaining = map[string]int{
 	".":             85,
 	"internal/tidy": 1,
 	"loop":          40,
-	"sim":           11,
 	"web":           69,
 }
 

@@ -34,11 +34,10 @@ func onEveryKernel(t *testing.T, program func(t *testing.T, ctx context.Context)
 	}
 }
 
-// TestASYNC04 is the same program, unchanged, on epoll, poll and a simulated
-// kernel, with the same result: an echo server and its clients, some with more to
-// say than fits into any buffer, one that finds nobody, one that is cut short,
-// name look-ups, time-outs and offloaded work between them.
-func TestASYNC04(t *testing.T) {
+// TestSameResultOnEveryKernel runs one program on the real kernels and the simulated one,
+// and compares the results. It is an echo server with clients, some with more data than
+// fits into any buffer, a refused connection, a timeout, name lookups and offloaded work.
+func TestSameResultOnEveryKernel(t *testing.T) {
 	results := map[string]string{}
 	onEveryKernel(t, func(t *testing.T, ctx context.Context) error {
 		log, err := town(ctx)
@@ -55,10 +54,10 @@ func TestASYNC04(t *testing.T) {
 	}
 }
 
-// town is the program. What it returns is in no order but its own.
+// town is the program. It returns its results in sorted order.
 func town(ctx context.Context) (string, error) {
 	var log []string
-	note := func(who string, err error) { log = append(log, fmt.Sprintf("%s: %v\n", who, outcomeOf(err))) }
+	note := func(name string, err error) { log = append(log, fmt.Sprintf("%s: %v\n", name, outcomeOf(err))) }
 	err := spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error {
 		s, err := transport.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0", transport.Options{
 			Protocol: func() transport.Protocol { return echo{} },
@@ -89,7 +88,7 @@ func town(ctx context.Context) (string, error) {
 				})
 			}
 			n.Go(func(ctx context.Context) error {
-				note("nobody", ask(ctx, closed.Addr().String(), "hello"))
+				note("refused", ask(ctx, closed.Addr().String(), "hello"))
 				return nil
 			})
 			n.Go(func(ctx context.Context) error {
@@ -115,7 +114,7 @@ func town(ctx context.Context) (string, error) {
 	return strings.Join(log, ""), err
 }
 
-// outcomeOf is what two runs of one program have in common of an error.
+// outcomeOf returns the part of an error that is the same on every kernel.
 func outcomeOf(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -129,8 +128,8 @@ func outcomeOf(err error) string {
 	return err.Error()
 }
 
-// TestWaitingForDescriptorsOnEveryKernel has tasks wait for the readiness of
-// sockets that they handle themselves.
+// TestWaitingForDescriptorsOnEveryKernel: tasks wait for the readiness of sockets that they
+// use directly.
 func TestWaitingForDescriptorsOnEveryKernel(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, ctx context.Context) error {
 		k := spindle.LoopOf(ctx).Kernel()
