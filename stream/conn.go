@@ -135,7 +135,7 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 	}
 	for err == syscall.EAGAIN {
 		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
-			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
+			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
 		if err == nil {
@@ -149,7 +149,7 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 // mustWait reports whether a Read is known to wait for the socket without trying,
 // and does not have to wait for another Read.
 func (c *Conn) mustWait(p []byte) bool {
-	return c.socket.Drained() && !c.reads.busy && !c.reads.expired() && len(p) > 0
+	return c.socket.Drained() && !c.reads.busy() && !c.reads.expired() && len(p) > 0
 }
 
 func (c *Conn) tryRead(p []byte) (int, error) {
@@ -193,7 +193,7 @@ func (c *Conn) write(ctx context.Context, p []byte) (n int, err error) {
 		}
 	}
 	borrowed := c.borrowed(p)
-	if borrowed && c.writes.busy { // other tasks overwrite the shared buffer during the wait
+	if borrowed && c.writes.busy() { // other tasks overwrite the shared buffer during the wait
 		p, borrowed = append([]byte(nil), p...), false
 	}
 	if err := c.writes.acquire(ctx, "Conn.Write"); err != nil {

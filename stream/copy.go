@@ -89,7 +89,7 @@ func (c *Conn) readPooled(ctx context.Context, st *loopState) (buf []byte, n int
 	try()
 	for err == syscall.EAGAIN {
 		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
-			err = c.reads.waker.Park(ctx, "Conn.Read", &c.reads)
+			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
 		if err == nil {

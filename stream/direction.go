@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // direction is the reading or the writing half of a connection. It admits one call
 // at a time and queues the others. Loop goroutine only.
 type direction struct {
-	busy    bool // a call holds the direction
-	waiting bool // that call waits for the socket
-	waker   spindle.Waker
-	extra   *directionExtra // nil until a second call waits or a deadline is set
+	holder *coro.Coro      // nil if free; held if its holder runs; the holder while it waits for the socket
+	extra  *directionExtra // nil until a second call waits or a deadline is set
 }
+
+// held is the holder of a direction that does not wait for the socket.
+var held = new(coro.Coro)
 
 // directionExtra holds the fields that few connections need.
 type directionExtra struct {
@@ -41,8 +43,8 @@ func (d *direction) ensureExtra() *directionExtra {
 // acquire waits until the calling task holds the direction. Tasks hold it in the
 // order of their calls.
 func (d *direction) acquire(ctx context.Context, what string) error {
-	if !d.busy {
-		d.busy = true
+	if d.holder == nil {
+		d.holder = held
 		return nil
 	}
 	// release hands the direction over, so no other task can overtake the queue.
@@ -51,8 +53,9 @@ func (d *direction) acquire(ctx context.Context, what string) error {
 
 // release hands the direction to the next task in the queue.
 func (d *direction) release() {
-	if d.extra == nil || d.extra.queue.Wake(1) == 0 {
-		d.busy = false
+	d.holder = nil
+	if d.extra != nil && d.extra.queue.Wake(1) > 0 {
+		d.holder = held
 	}
 }
 
@@ -82,8 +85,11 @@ func (d *direction) wait(ctx context.Context, what string) error {
 	if err := d.beginWait(ctx, nil); err != nil {
 		return err
 	}
-	return d.waker.Park(ctx, what, d)
+	return d.waker().Park(ctx, what, d)
 }
+
+// waker returns the Waker of the wait that beginWait has prepared.
+func (d *direction) waker() spindle.Waker { return spindle.Waker(d.holder.NextWaker()) }
 
 // waitReadable parks the task that holds d until s may be readable. Conn.read and the
 // like do the same inline, because each frame below an idle connection costs stack.
@@ -96,21 +102,30 @@ func (d *direction) waitReadable(ctx context.Context, s *socket, what string) er
 	return err
 }
 
+// busy reports whether a call holds the direction.
+func (d *direction) busy() bool { return d.holder != nil }
+
+// waiting reports whether the holder waits for the socket.
+func (d *direction) waiting() bool { return d.holder != nil && d.holder != held }
+
 // setWaiter makes w the holder of the direction; w waits for the socket next.
-func (d *direction) setWaiter(w spindle.Waker) { d.busy, d.waiting, d.waker = true, true, w }
+func (d *direction) setWaiter(w spindle.Waker) { d.holder = coro.Waker(w).Coro() }
 
 // Abort ends a wait because of a cancellation. It implements spindle.Aborter.
 func (d *direction) Abort() bool {
-	waiting := d.waiting
-	d.waiting = false
+	waiting := d.waiting()
+	if waiting {
+		d.holder = held
+	}
 	return waiting
 }
 
 // wake ends a wait for the socket with err.
 func (d *direction) wake(err error) {
-	if d.waiting {
-		d.waiting = false
-		d.waker.Wake(err)
+	if d.waiting() {
+		c := d.holder
+		d.holder = held
+		c.Waker().Wake(err)
 	}
 }
 

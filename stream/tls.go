@@ -215,7 +215,7 @@ func (t *TLSConn) closeOnLoop() {
 // writing reports whether a Write is pending or queued.
 func (t *TLSConn) writing() bool {
 	w := &t.conn.writes
-	return w.busy && !t.flushing || w.contended()
+	return w.busy() && !t.flushing || w.contended()
 }
 
 // lingerTimeout is how long Close tries to send the close notification, as in
@@ -226,10 +226,10 @@ const lingerTimeout = 5 * time.Second
 // about to.
 func (t *TLSConn) flushSoon() {
 	c := t.conn
-	if len(t.pending) == 0 || t.broken != nil || c.writes.busy || c.nursery.Ended() {
+	if len(t.pending) == 0 || t.broken != nil || c.writes.busy() || c.nursery.Ended() {
 		return
 	}
-	c.writes.busy, t.flushing = true, true
+	c.writes.holder, t.flushing = held, true
 	c.nursery.GoWith(spindle.TaskOptions{Name: "TLSConn flush", Eager: true}, func(ctx context.Context) error {
 		defer func() {
 			t.flushing = false

@@ -68,7 +68,7 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 		}
 		// Idle connections park here. A helper function would add a frame to each of
 		// their stacks.
-		err = c.reads.waker.Park(ctx, "TLSConn.Read", &c.reads)
+		err = c.reads.waker().Park(ctx, "TLSConn.Read", &c.reads)
 		c.socket.PauseReading()
 		if err == nil {
 			n, err = t.tryRead(p)
@@ -102,7 +102,7 @@ func (t *TLSConn) write(ctx context.Context, p []byte) (n int, err error) {
 		}
 	}
 	borrowed := c.borrowed(p)
-	if borrowed && (!t.done.Load() || c.writes.busy || len(t.pending) > 0) { // other tasks overwrite the shared buffer during the wait
+	if borrowed && (!t.done.Load() || c.writes.busy() || len(t.pending) > 0) { // other tasks overwrite the shared buffer during the wait
 		p, borrowed = append([]byte(nil), p...), false
 	}
 	if !t.done.Load() {
