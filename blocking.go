@@ -3,6 +3,7 @@ package spindle
 import (
 	"context"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/onloop"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -25,9 +26,9 @@ func Abandon[T any](ctx context.Context, work func() (T, error)) (T, error) {
 func offload[T any](ctx context.Context, op string, work func() (T, error), leave bool) (value T, err error) {
 	// A run ends after its tasks: the result of work that outlives it is one that
 	// no task waits for.
-	at := loop.LoseAtClose
+	at := loopcore.ReportAtClose
 	if leave {
-		at = loop.DropAtClose
+		at = loopcore.DropAtClose
 	}
 	waker, err := NewWaker(ctx)
 	if err != nil {
@@ -36,7 +37,7 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	over := false
 	var result T
 	var failure error
-	job, err := loop.OffloadWith(LoopOf(ctx), at, work, func(v T, e error) {
+	job, err := loopcore.Offload(LoopOf(ctx).Internal(), at, work, func(v T, e error) {
 		if !over {
 			over = true
 			result, failure = v, e

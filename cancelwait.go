@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // check begins a wait: it fails if the wait is cancelled before it begins.
@@ -76,7 +76,7 @@ func (b *body) Bind(ctx context.Context) {
 		return
 	}
 	l := scope.s.l
-	stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, end) }) // a run that has ended does not need it
+	stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, end) }) // a run that has ended does not need it
 	t.co.AfterWait(func() { stop() })
 }
 

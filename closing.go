@@ -50,7 +50,7 @@ const maxRounds = 256
 // is none.
 func (s *sched) runOut() {
 	for range maxRounds {
-		s.l.RunOwed() // can wake tasks
+		s.l.Internal().DrainAtClose() // can wake tasks
 		var due []*coro.Coro
 		for _, t := range s.tasks() {
 			if t.co != nil && t.co.State() == coro.Ready {

@@ -244,7 +244,7 @@ func TestDeadlineOfAScopeIsAContexts(t *testing.T) {
 // TestNearestDeadlineIsTold: of the scopes around, up to a shield.
 func TestNearestDeadlineIsTold(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
-		begin := spindle.LoopOf(ctx).Kernel().Wall()
+		begin := spindle.LoopOf(ctx).Internal().Kernel().Wall()
 		want := func(ctx context.Context, d time.Duration) {
 			t.Helper()
 			when, ok := ctx.Deadline()

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/sim"
 )
 
 // program is a small one in which scopes are cancelled at some moment. Whatever
@@ -139,14 +139,14 @@ func cancelEverywhere(t *testing.T, p program, m moment, met map[string]bool) {
 
 // playWith plays p once, and interferes at m.
 func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
-	k := sim.NewKernel()
+	k := simkernel.NewKernel()
 	var wanted spindle.Lot
 	k.Poller = &world{Poller: k.Poller, each: func(event int) {
 		if event == m.event {
 			wanted.Wake(1)
 		}
 	}}
-	o := spindle.Options{Loop: loop.Options{Kernel: k, Watchdog: -1}}
+	o := spindle.Options{Loop: loop.Options{Watchdog: -1}.WithKernel(k)}
 	h.over = true // unless its moment comes
 	err = spindle.RunWith(ctx, o, func(ctx context.Context) error {
 		st := &stage{targets: make([]target, p.targets)}

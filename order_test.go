@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/sim"
 )
 
 // turnCount is how many turns a loop has told of.
@@ -24,7 +24,8 @@ func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
 func TestHandingOverKeepsTheOrder(t *testing.T) {
 	trace := func(o loop.Options) []string {
 		var seen []string
-		o.Kernel, o.Watchdog = sim.NewKernel(), -1
+		o.Watchdog = -1
+		o = o.WithKernel(simkernel.NewKernel())
 		err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
 			l := spindle.LoopOf(ctx)
 			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -93,7 +94,8 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 		},
 	} {
 		trace := func(o loop.Options) []string {
-			o.Kernel, o.Watchdog = sim.NewKernel(), -1
+			o.Watchdog = -1
+			o = o.WithKernel(simkernel.NewKernel())
 			o.OnPanic = func(*loop.PanicError) error { return nil }
 			l, err := loop.New(o)
 			if err != nil {

@@ -30,7 +30,7 @@ func NewWaker(ctx context.Context) (Waker, error) {
 	if !ok {
 		return newWaker(ctx)
 	}
-	if sc.s.l.Foreign() {
+	if sc.s.l.Internal().Foreign() {
 		return newWaker(ctx)
 	}
 	c := sc.s.core.Running()

@@ -3,6 +3,8 @@ package spindle
 import (
 	"context"
 	"math/rand/v2"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Rand is the source of random numbers of the loop that ctx belongs to. It is seeded
@@ -17,14 +19,11 @@ func Rand(ctx context.Context) *rand.Rand {
 		panic(notInTask("Rand"))
 	}
 	scope.s.only("Rand")
-	l := scope.s.l
-	if r, ok := l.Local(randKey{}).(*rand.Rand); ok {
-		return r
-	}
-	k := l.Kernel()
-	r := rand.New(rand.NewPCG(k.Uint64(), k.Uint64()))
-	l.SetLocal(randKey{}, r)
-	return r
+	c := scope.s.l.Internal()
+	return sources.Get(c, func() *rand.Rand {
+		k := c.Kernel()
+		return rand.New(rand.NewPCG(k.Uint64(), k.Uint64()))
+	})
 }
 
-type randKey struct{}
+var sources loopcore.PerLoop[rand.Rand]

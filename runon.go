@@ -3,6 +3,7 @@ package spindle
 import (
 	"context"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -13,7 +14,7 @@ import (
 // stopped before that, the tasks stay where they wait. Closing the loop cancels them, and
 // done is called with loop.ErrClosed.
 func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
-	if l.Foreign() {
+	if l.Internal().Foreign() {
 		panic("spindle: RunOn called from a goroutine that is not the loop's; Post a function that calls it")
 	}
 	run := newRun(ctx, l, Options{})
@@ -32,7 +33,7 @@ func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, do
 // error that Run would return; a panic is an error too. Call end once, on the loop. The
 // tasks look values up in ctx; they are not cancelled when ctx ends.
 func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done func(error))) {
-	if l.Foreign() {
+	if l.Internal().Foreign() {
 		panic("spindle: NurseryOn called from a goroutine that is not the loop's; Post a function that calls it")
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -56,7 +57,7 @@ func NurseryOn(ctx context.Context, l *loop.Loop) (n *Nursery, end func(done fun
 // endSoon ends the run in a coming turn. The last task is still on its coroutine, which
 // has to end too.
 func (r *run) endSoon(ctx context.Context, done func(error)) {
-	r.l.CallSoonWith(loop.RunAtClose, func() {
+	r.l.Internal().CallSoon(loopcore.RunAtClose, func() {
 		r.s.leave(r)
 		err := r.result(ctx)
 		if done != nil {

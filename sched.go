@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/coro"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -21,17 +22,17 @@ type sched struct {
 // maxSpare is the number of ended tasks that are kept for reuse.
 const maxSpare = 4096
 
-type schedKey struct{}
+var scheds loopcore.PerLoop[sched]
 
 // schedOf returns the scheduler of a loop. Runs that share a loop share its scheduler.
 func schedOf(l *loop.Loop) *sched {
-	if s, ok := l.Local(schedKey{}).(*sched); ok {
+	if s := scheds.Of(l.Internal()); s != nil {
 		return s
 	}
 	s := &sched{l: l}
 	s.traits = newTraits()
 	s.core.Init(l, func(ctx context.Context) bool { return s.tryPass(ctx) })
-	l.SetLocal(schedKey{}, s)
+	scheds.Set(l.Internal(), s)
 	return s
 }
 
@@ -44,7 +45,7 @@ func (s *sched) tryPass(ctx context.Context) bool {
 	if sc.s != s {
 		return false
 	}
-	if s.l.Foreign() {
+	if s.l.Internal().Foreign() {
 		return false
 	}
 	c := s.core.Running()
@@ -75,7 +76,7 @@ func (s *sched) running() *Task {
 
 // only panics unless the caller may use what belongs to the loop.
 func (s *sched) only(op string) {
-	if s.l.Foreign() {
+	if s.l.Internal().Foreign() {
 		panic("spindle: " + op + " called from a goroutine that is not the loop's; use FromGoroutine")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/sim"
 )
 
 // script is what a task does: it lets the others run, waits, wakes who waits, starts
@@ -119,7 +119,7 @@ func modelled(first *script) (seen []event) {
 // executed is what does happen. Each task has a nursery of its own, so that one that
 // exits ends no other.
 func executed(t *testing.T, first *script) (seen []event) {
-	o := loop.Options{Kernel: sim.NewKernel(), Watchdog: -1}
+	o := loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel())
 	err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {
 		var lot spindle.Lot
 		over := spindle.NewFuture[int](ctx)

@@ -214,7 +214,7 @@ func TestWorkersAreLimited(t *testing.T) {
 	var first sync.WaitGroup // wait for each other: they are at work together
 	first.Add(most)
 	release := make(chan struct{})
-	o := spindle.Options{Loop: loop.Options{Kernel: k, Workers: most}}
+	o := spindle.Options{Loop: loop.Options{Workers: most}.WithKernel(k)}
 	err = spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			var all []*spindle.Future[int]

@@ -63,10 +63,12 @@ func Now(ctx context.Context) time.Time {
 }
 
 // timeOf returns the time at which the loop's clock shows at.
-func timeOf(l *loop.Loop, at time.Duration) time.Time { return l.Kernel().At(at) }
+func timeOf(l *loop.Loop, at time.Duration) time.Time { return l.Internal().Kernel().At(at) }
 
 // sinceStart returns what the loop's clock shows at a time. It is the inverse of timeOf.
-func sinceStart(l *loop.Loop, when time.Time) time.Duration { return when.Sub(l.Kernel().At(0)) }
+func sinceStart(l *loop.Loop, when time.Time) time.Duration {
+	return when.Sub(l.Internal().Kernel().At(0))
+}
 
 // LoopOf returns the loop that ctx belongs to.
 func LoopOf(ctx context.Context) *loop.Loop {

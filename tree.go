@@ -99,7 +99,7 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 	info.task = t
 	if t.waiting() {
 		what, since, ab := t.co.Wait()
-		info.WaitsFor, info.For = what, r.s.l.TurnTime()-since
+		info.WaitsFor, info.For = what, r.s.l.Internal().TurnTime()-since
 		if lock, ok := ab.(interface{ Holder() TaskRef }); ok {
 			info.HeldBy = lock.Holder().Name()
 		}

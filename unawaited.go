@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // unawaited is the failure of a task that Spawn started, from the task's end until code
@@ -30,7 +30,7 @@ func (f *Future[T]) failed(err error, spawned uintptr) {
 	r := f.scope.run
 	r.addUnawaited(u)
 	f.failure = u
-	if r.l.Kernel().Real() { // a simulated run must not depend on the collector
+	if r.l.Internal().Kernel().Real() { // a simulated run must not depend on the collector
 		u.cleanup = runtime.AddCleanup(f, r.collected, u)
 	}
 }
@@ -55,7 +55,7 @@ func (r *run) addUnawaited(u *unawaited) {
 // collected is called on a goroutine of the runtime when the future of u was collected:
 // no code can read the failure any more.
 func (r *run) collected(u *unawaited) {
-	_ = r.l.PostWith(loop.DropAtClose, func() { // a run that has ended has reported it
+	_ = r.l.Internal().Post(loopcore.DropAtClose, func() { // a run that has ended has reported it
 		if _, ok := r.unawaited[u]; ok {
 			r.report(u)
 		}

@@ -48,7 +48,7 @@ import (
 	"errors"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 var (
@@ -64,24 +64,24 @@ var (
 )
 
 // affinity is the loop that an object belongs to: the loop that used it first.
-type affinity struct{ l *loop.Loop }
+type affinity struct{ l *loopcore.Loop }
 
 // checkTask binds the object to the loop of a task that is about to wait. It panics if the
 // object belongs to another loop.
 func (a *affinity) checkTask(w spindle.Waker, name string) {
-	if w.Loop() != a.l {
-		a.bind(w.Loop(), name)
+	if l := w.Loop().Internal(); l != a.l {
+		a.bind(l, name)
 	}
 }
 
 // checkContext is checkTask for the task that ctx belongs to.
 func (a *affinity) checkContext(ctx context.Context, name string) {
-	if l := spindle.LoopOf(ctx); l != a.l {
+	if l := spindle.LoopOf(ctx).Internal(); l != a.l {
 		a.bind(l, name)
 	}
 }
 
-func (a *affinity) bind(l *loop.Loop, name string) {
+func (a *affinity) bind(l *loopcore.Loop, name string) {
 	if a.l != nil {
 		panic(foreignUse(name))
 	}
@@ -112,7 +112,7 @@ func (a *affinity) checkReader(name string) {
 //
 //go:noinline
 func (a *affinity) bindCaller(name string) {
-	if a.l = loop.Current(); a.l == nil {
+	if a.l = loopcore.Current(); a.l == nil {
 		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
 			"it is for tasks and callbacks; for goroutines use an Inbox")
 	}

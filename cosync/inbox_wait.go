@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -40,7 +41,7 @@ func (f *remote) wake(err error) bool {
 		f.signal <- struct{}{} // does not block: a wait has one signal
 		return true
 	}
-	return f.l.PostWith(loop.RunAtClose, f.post) == nil
+	return f.l.Internal().Post(loopcore.RunAtClose, f.post) == nil
 }
 
 // checkpoint fails if ctx is cancelled. The caller may be a task or a goroutine.
@@ -59,7 +60,7 @@ func (b *Inbox[T]) wait(ctx context.Context, d direction, v T) (T, error) {
 	if spindle.Current(ctx) != nil {
 		return b.park(ctx, d, v)
 	}
-	if loop.Current() != nil {
+	if loopcore.Current() != nil {
 		panic("cosync: " + d.String() + " would block the loop: in a task, pass the task's ctx; in a callback, use TryPut or TryGet")
 	}
 	return b.block(ctx, d, v)

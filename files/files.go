@@ -103,7 +103,7 @@ func Remove(ctx context.Context, name string) error {
 
 // work calls fn on a worker and waits for it.
 func work(ctx context.Context, op, name string, fn func() error) error {
-	if !spindle.LoopOf(ctx).Kernel().Real() {
+	if !spindle.LoopOf(ctx).Internal().Kernel().Real() {
 		err := fmt.Errorf("a simulated run has no files: %w", errors.ErrUnsupported)
 		return &fs.PathError{Op: op, Path: name, Err: err}
 	}

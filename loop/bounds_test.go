@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -45,7 +46,7 @@ func TestJobsThatHadNotBegunDoNotBeginAfterClose(t *testing.T) {
 	}
 	workers := joined{make(chan struct{})}
 	k.Workers = workers
-	l := newLoop(t, loop.Options{Kernel: k, Workers: 1})
+	l := newLoop(t, loop.Options{Workers: 1}.WithKernel(k))
 	begun, release := make(chan struct{}), make(chan struct{})
 	late := false
 	none := func(int, error) {}
@@ -267,7 +268,7 @@ func TestCloseDropsWhatNeedNotRun(t *testing.T) {
 	ran := 0
 	post := func(weak, strong int) {
 		for range weak {
-			if err := l.PostWith(loop.DropAtClose, func() { ran++ }); err != nil {
+			if err := l.Internal().Post(loopcore.DropAtClose, func() { ran++ }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -290,7 +291,7 @@ func TestCloseDropsWhatNeedNotRun(t *testing.T) {
 	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 2 || lost.Jobs != 0 {
 		t.Errorf("Close: %v", err)
 	}
-	if err := l.PostWith(loop.DropAtClose, func() {}); err != loop.ErrClosed {
+	if err := l.Internal().Post(loopcore.DropAtClose, func() {}); err != loop.ErrClosed {
 		t.Errorf("PostWith on a closed loop: %v", err)
 	}
 }

@@ -221,7 +221,7 @@ func newScripted(t *testing.T, opts loop.Options) (*loop.Loop, *scripted) {
 	}
 	s := &scripted{Poller: k.Poller, Workers: k.Workers}
 	k.Poller, k.Workers = s, s
-	opts.Kernel = k
+	opts = opts.WithKernel(k)
 	l, err := loop.New(opts)
 	if err != nil {
 		t.Fatal(err)

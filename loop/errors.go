@@ -7,33 +7,34 @@ import (
 	"path"
 	"reflect"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 var (
-	// ErrClosed says that the loop was closed.
-	ErrClosed = errors.New("loop: closed")
-	// ErrRunning says that the loop is running and the call must wait until
-	// it does not.
+	// ErrClosed is returned by calls on a closed loop.
+	ErrClosed = loopcore.ErrClosed
+	// ErrRunning is returned by Close while the loop is running.
 	ErrRunning = errors.New("loop: running; Stop it and wait for Run to return")
-	// ErrExists says that a descriptor is watched already. If it should not
-	// be, it was closed before the watch was removed, and its number reused.
+	// ErrExists means that a descriptor is watched already. If that is unexpected,
+	// a descriptor was closed before its watch was removed, and its number reused.
 	ErrExists = errors.New("loop: descriptor is watched already (or was closed before its watch was removed)")
-	// ErrNotWatched says that a watch was cancelled, or never was.
+	// ErrNotWatched means that a watch was cancelled, or never existed.
 	ErrNotWatched = errors.New("loop: descriptor is not watched")
-	// ErrNotPollable says that a descriptor can never be waited for: regular
-	// files and directories are always ready. Read them by Offload.
+	// ErrNotPollable means that a descriptor can never be waited for: regular files
+	// and directories are always ready. Use Offload for them.
 	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
-	// ErrBusy says that too many jobs wait for a worker.
-	ErrBusy = errors.New("loop: too many jobs wait for a worker")
+	// ErrBusy means that too many jobs wait for a worker; see Options.MaxOffloads.
+	ErrBusy = loopcore.ErrBusy
 	// ErrGoexit is the Value of a *PanicError for a callback that called
 	// runtime.Goexit (as t.FailNow does).
-	ErrGoexit = errors.New("runtime.Goexit")
+	ErrGoexit = loopcore.ErrGoexit
 )
 
-// OpError tells which operation failed, and on which descriptor.
+// OpError is an error with the operation that failed, and its descriptor.
 type OpError struct {
 	Op  string
-	FD  int // the smallest int where there is none
+	FD  int // math.MinInt if the operation has none
 	Err error
 }
 
@@ -51,19 +52,21 @@ const noFD = math.MinInt
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// PanicError is a panic, or a runtime.Goexit, caught in a callback or in
-// offloaded work.
+// PanicError is a panic, or a runtime.Goexit, that was caught in a callback or in offloaded
+// work.
 type PanicError struct {
-	Value any    // what was panicked with; ErrGoexit for runtime.Goexit
+	Value any    // of the panic; ErrGoexit for runtime.Goexit
 	Stack []byte // of the goroutine that panicked, as debug.Stack prints it
 	Also  error  // what else failed at the same time; nil nearly always
 
 	again bool // Error prints Stack too
 }
 
+func newPanicError(value any, stack []byte) error { return &PanicError{Value: value, Stack: stack} }
+
 // Repanic panics with a copy of e. If nothing recovers that, Go prints its text as the
-// program ends. So the text of the copy includes Stack: what Go prints by itself is the
-// stack of the caller of Repanic, which is not to blame.
+// program ends. So the text of the copy includes Stack: Go itself prints only the stack
+// of the caller of Repanic, which does not show the cause.
 func (e *PanicError) Repanic() {
 	again := *e
 	again.again = true
@@ -84,13 +87,12 @@ func (e *PanicError) Error() string {
 	return text
 }
 
-// place is where it happened, by the stack: the first frame behind that of the
-// panic which is not the runtime's. If that is in this module, it is as a rule
-// somebody else's mistake, and the place is told too from which the module was
-// called.
+// place returns where the panic happened: the first frame of the stack after the panic
+// that is not of the runtime. If that frame is in this module, the cause is usually in
+// the calling code, so place adds the line from which the module was called.
 func (e *PanicError) place() string {
 	lines := strings.Split(string(e.Stack), "\n")
-	behind, at := false, ""
+	panicked, at := false, ""
 	for i := 0; i+1 < len(lines); i++ {
 		function := lines[i]
 		if strings.HasPrefix(function, "\t") {
@@ -99,8 +101,8 @@ func (e *PanicError) place() string {
 		if strings.HasPrefix(function, "created by ") {
 			break
 		}
-		thrower := strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.")
-		if behind && !thrower {
+		ofRuntime := strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.")
+		if panicked && !ofRuntime {
 			file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
 			switch ours := inside(function) && !strings.Contains(file, "_test.go:"); {
 			case at == "" && !ours:
@@ -111,19 +113,19 @@ func (e *PanicError) place() string {
 				return at + ", called at " + path.Base(file)
 			}
 		}
-		behind = behind || strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.Goexit(")
+		panicked = panicked || strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.Goexit(")
 	}
 	return at
 }
 
-// inside tells whether a function of a stack is one of this module.
+// inside reports whether a function in a stack belongs to this module.
 func inside(function string) bool {
 	rest, ok := strings.CutPrefix(function, strings.TrimSuffix(reflect.TypeFor[Loop]().PkgPath(), "/loop"))
 	return ok && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "."))
 }
 
-// between tells whether a function is of the standard library and stands between
-// this module and its users, or below both.
+// between reports whether a function belongs to a package of the standard library that is
+// called by this module and calls its users, or that runs both.
 func between(function string) bool {
 	for _, name := range []string{"net/http.", "io.", "bufio.", "fmt.", "crypto/tls.", "iter.", "testing.", "internal/"} {
 		if strings.HasPrefix(function, name) {

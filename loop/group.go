@@ -10,36 +10,35 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Group is several loops that know nothing of each other, each on its own
-// goroutine: one per core, usually.
+// Group is a number of independent loops, each on its own goroutine: usually one per
+// core.
 type Group struct {
 	loops []*Loop
-	crew  kernel.GroupRunner // runs them, in a simulated world; nil otherwise
-	turn  atomic.Uint32      // where the next search for the least loaded begins
+	sim   kernel.GroupRunner // runs the loops in a simulated world; nil otherwise
+	first atomic.Uint32      // where the next search for the least loaded loop begins
 }
 
-// NewGroup makes n loops; n <= 0 makes one for each processor Go may use.
-// Options.Kernel is for groups only if it is a simulated one.
+// NewGroup makes n loops; n <= 0 makes one for each processor that Go may use.
 func NewGroup(n int, opts Options) (*Group, error) {
 	g := &Group{}
-	if opts.Kernel != nil {
-		crew, ok := opts.Kernel.Poller.(kernel.GroupRunner)
+	if opts.kernel != nil {
+		runner, ok := opts.kernel.Poller.(kernel.GroupRunner)
 		if !ok {
-			panic("loop: NewGroup with Options.Kernel: loops cannot share one")
+			panic("loop: NewGroup with Options.WithKernel: loops cannot share a real kernel")
 		}
-		g.crew = crew
+		g.sim = runner
 	}
 	switch {
 	case n > 0:
-	case g.crew != nil:
-		n = g.crew.Processors()
+	case g.sim != nil:
+		n = g.sim.Processors()
 	default:
 		n = runtime.GOMAXPROCS(0)
 	}
 	for i := range n {
-		if g.crew != nil && i > 0 {
+		if g.sim != nil && i > 0 {
 			var err error
-			if opts.Kernel, err = g.crew.Sibling(); err != nil {
+			if opts.kernel, err = g.sim.Sibling(); err != nil {
 				return nil, errors.Join(&OpError{Op: "new", FD: noFD, Err: err}, g.Close())
 			}
 		}
@@ -52,17 +51,17 @@ func NewGroup(n int, opts Options) (*Group, error) {
 	return g, nil
 }
 
-// Loops are the group's loops.
+// Loops returns the loops of the group.
 func (g *Group) Loops() []*Loop { return g.loops }
 
-// Run runs every loop on a goroutine of its own until ctx ends or Stop, and
-// returns when all have ended. If one fails or is stopped, the others end with
-// it. Different errors are joined.
+// Run runs every loop on its own goroutine until ctx ends or Stop is called, and returns
+// when all loops have ended. If a loop fails or is stopped, the others end as well.
+// Different errors are joined.
 func (g *Group) Run(ctx context.Context) error {
 	for _, l := range g.loops {
-		// Here, where the caller can see it: a panic of Run on a goroutine of
+		// Checked here, on the caller's goroutine: a panic of Run on a goroutine of
 		// the group would end the program.
-		if l.state.Load() != idle {
+		if l.core.Running() || l.core.Closed() {
 			panic("loop: Group.Run on a group that is closed or running")
 		}
 	}
@@ -78,8 +77,8 @@ func (g *Group) Run(ctx context.Context) error {
 			cancel(errs[i])
 		}
 	}
-	g.together(run)
-	// What ended one loop is the cause that ended the others: say it once.
+	g.runAll(run)
+	// The error of one loop is the cause that ended the others: report it once.
 	var distinct error
 	for _, err := range errs {
 		switch {
@@ -93,10 +92,10 @@ func (g *Group) Run(ctx context.Context) error {
 	return distinct
 }
 
-// together runs functions at the same time, and returns when all have returned.
-func (g *Group) together(run []func()) {
-	if g.crew != nil {
-		g.crew.Together(run)
+// runAll runs the functions at the same time, and returns when all have returned.
+func (g *Group) runAll(run []func()) {
+	if g.sim != nil {
+		g.sim.Together(run)
 		return
 	}
 	var all sync.WaitGroup
@@ -106,34 +105,35 @@ func (g *Group) together(run []func()) {
 	all.Wait()
 }
 
-// errStopped is why the loops of a group end when one of them was stopped.
+// errStopped is the cause that ends the loops of a group when one of them was stopped.
 var errStopped = errors.New("loop: stopped")
 
-// Stop ends Run. It may be called from any goroutine.
+// Stop makes Run return. Any goroutine may call it.
 func (g *Group) Stop() { g.loops[0].Stop() }
 
-// Go runs fn on the least loaded loop: the one with the fewest descriptors,
-// waiting posts and jobs. It may be called from any goroutine.
+// Go runs fn on the least loaded loop: the one with the fewest descriptors, posted
+// callbacks and jobs. Any goroutine may call it.
 func (g *Group) Go(fn func(*Loop)) error {
 	if fn == nil {
 		panic("loop: Group.Go with a nil function")
 	}
 	l := g.least()
-	return l.post(nil, groupCall{l, fn})
+	return l.core.PostEntry(nil, groupCall{l, fn})
 }
 
-// groupCall is a function of Group.Go on its way, for which Close knows its name.
+// groupCall is a posted function of Group.Go. Its type lets Close report fn by name.
 type groupCall struct {
 	l  *Loop
 	fn func(*Loop)
 }
 
-// Resume calls it.
+// Resume calls the function.
 func (c groupCall) Resume() { c.fn(c.l) }
 
-// least begins its search one further each time, so that equals take turns.
+// least returns the least loaded loop. Each search begins one loop further, so that loops
+// with equal load take turns.
 func (g *Group) least() *Loop {
-	from := int(g.turn.Add(1) % uint32(len(g.loops)))
+	from := int(g.first.Add(1) % uint32(len(g.loops)))
 	var best *Loop
 	lowest := 0
 	for i := range g.loops {
@@ -146,14 +146,14 @@ func (g *Group) least() *Loop {
 }
 
 func (l *Loop) load() int {
-	return int(l.fds.Load()) + l.inbox.len() + l.workers.unfinished()
+	jobs, _ := l.core.Jobs()
+	return int(l.fds.Load()) + l.core.InboxLen() + jobs
 }
 
-// Close closes every loop; like Loop.Close it is refused while one runs, and then
-// closes none.
+// Close closes every loop. While a loop runs, it fails with ErrRunning and closes none.
 func (g *Group) Close() error {
 	for _, l := range g.loops {
-		if l.state.Load() == running {
+		if l.core.Running() {
 			return ErrRunning
 		}
 	}

@@ -71,7 +71,7 @@ func newVirtual(tb testing.TB, opts loop.Options) (*loop.Loop, *virtual) {
 	}
 	v := &virtual{Poller: k.Poller}
 	k.Poller, k.Clock = v, v
-	opts.Kernel = k
+	opts = opts.WithKernel(k)
 	return newLoop(tb, opts), v
 }
 

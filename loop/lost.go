@@ -3,12 +3,13 @@ package loop
 import (
 	"fmt"
 	"path"
-	"reflect"
 	"runtime"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// LostError is Close's account of accepted work that will never run.
+// LostError is returned by Close. It lists accepted work that will never run.
 type LostError struct {
 	Callbacks int // scheduled or posted, not yet run
 	Jobs      int // offloaded, their results not yet delivered
@@ -24,10 +25,10 @@ type LostWork struct {
 	File     string // where it is; empty for a method value, for which Go keeps no place
 	Line     int
 	Job      bool // it was offloaded; otherwise it is a callback
-	Times    int  // how often it is among the lost
+	Times    int  // how often it was lost
 }
 
-// mostNamed is how many functions a LostError names.
+// mostNamed is the number of functions that a LostError names.
 const mostNamed = 16
 
 func (e *LostError) Error() string {
@@ -59,7 +60,7 @@ func (w LostWork) String() string {
 	return text
 }
 
-// add names one more function by its code.
+// add adds a function, identified by its code.
 func (e *LostError) add(code uintptr, job bool) {
 	w := LostWork{Function: "of an unknown function", Job: job, Times: 1}
 	if f := runtime.FuncForPC(code); f != nil {
@@ -79,31 +80,28 @@ func (e *LostError) add(code uintptr, job bool) {
 	}
 }
 
-// lost is what Close drops that somebody counts on; nil if that is nothing.
-// Coroutines are their scheduler's to report, results of jobs are the workers'.
+// lost returns the error for what Close drops and has to report; nil if that is nothing.
+// The scheduler of coroutines reports those itself.
 func (l *Loop) lost() *LostError {
 	lost := &LostError{}
-	for i := range l.lanes {
-		q := &l.lanes[i]
-		for seq := q.head; seq != q.tail; seq++ {
-			code := uintptr(0)
-			if e := q.at(seq); e.fn != nil {
-				code = codeOf(e.fn)
-			} else if call, ok := e.co.(groupCall); ok {
-				code = codeOf(call.fn)
-			} else {
-				continue
-			}
-			lost.Callbacks++
-			lost.add(code, false)
+	l.core.EachLeft(func(fn func(), co loopcore.Coroutine) {
+		code := uintptr(0)
+		if call, ok := co.(groupCall); ok {
+			code = loopcore.CodeOf(call.fn)
+		} else if fn != nil {
+			code = loopcore.CodeOf(fn)
+		} else {
+			return
 		}
-	}
-	l.workers.close(lost)
+		lost.Callbacks++
+		lost.add(code, false)
+	})
+	l.core.CloseWorkers(func(code uintptr) {
+		lost.Jobs++
+		lost.add(code, true)
+	})
 	if lost.Callbacks+lost.Jobs == 0 {
 		return nil
 	}
 	return lost
 }
-
-// codeOf is where a function's code begins.
-func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }

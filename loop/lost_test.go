@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -44,7 +45,7 @@ func TestLostErrorNamesFunctions(t *testing.T) {
 	l.CallSoonPriority(loop.Low, tock)
 	l.Post(tick)
 	l.Post((&clock{}).strike)
-	l.PostWith(loop.LoseAtClose, tick)
+	l.Internal().Post(loopcore.ReportAtClose, tick)
 	g.Go(byGroup)
 	begun, release := make(chan bool), make(chan bool)
 	defer close(release)
@@ -144,15 +145,15 @@ func TestCallbacksThatMustRun(t *testing.T) {
 		}
 	}
 	boom := errors.New("boom")
-	l.CallSoonWith(loop.RunAtClose, note("first"))
-	l.CallSoonWith(loop.DropAtClose, note("dropped"))
-	l.CallSoonWith(loop.RunAtClose, func() {
-		l.CallSoonWith(loop.RunAtClose, note("last"))
-		l.PostWith(loop.RunAtClose, note("posted last"))
+	l.Internal().CallSoon(loopcore.RunAtClose, note("first"))
+	l.Internal().CallSoon(loopcore.DropAtClose, note("dropped"))
+	l.Internal().CallSoon(loopcore.RunAtClose, func() {
+		l.Internal().CallSoon(loopcore.RunAtClose, note("last"))
+		l.Internal().Post(loopcore.RunAtClose, note("posted last"))
 		panic(boom)
 	})
-	l.PostWith(loop.RunAtClose, note("posted"))
-	l.PostWith(loop.DropAtClose, note("dropped"))
+	l.Internal().Post(loopcore.RunAtClose, note("posted"))
+	l.Internal().Post(loopcore.DropAtClose, note("dropped"))
 	l.Post(tick)
 	err := l.Close()
 	var lost *loop.LostError
@@ -170,7 +171,7 @@ func TestPostsRunInOrderWhateverCloseWouldDo(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	var ran []int
 	for i := range 300 {
-		l.PostWith(loop.AtClose(i%3), func() { ran = append(ran, i) })
+		l.Internal().Post(loopcore.AtClose(i%3), func() { ran = append(ran, i) })
 	}
 	l.Post(l.Stop)
 	run(t, l)

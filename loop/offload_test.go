@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -134,8 +135,8 @@ func TestCloseDropsJobsThatNeedNotEnd(t *testing.T) {
 	l := newLoop(t, loop.Options{Workers: 1})
 	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	never := func(int, error) { t.Error("delivered after Close") }
-	offload := func(work func()) loop.Job {
-		job, err := loop.OffloadWith(l, loop.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
+	offload := func(work func()) loopcore.Job {
+		job, err := loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,23 +2,23 @@ package loop
 
 import "time"
 
-// Stats is an account of a loop's life so far.
+// Stats are the statistics of a loop since it was made.
 type Stats struct {
 	Turns       uint64
-	Callbacks   uint64 // run, of CallSoon and Post
-	Posted      uint64 // of these, by Post
+	Callbacks   uint64 // of CallSoon and Post, that ran
+	Posted      uint64 // of these, those of Post
 	TimersFired uint64
 	Events      uint64 // fd callbacks
 	Panics      uint64
-	JobsDone    uint64 // offloaded, and delivered
+	JobsDone    uint64 // offloaded and delivered
 
 	Ready  int // callbacks waiting in the lanes
 	Timers int // timers set
 	FDs    int // descriptors watched
 	Jobs   int // offloaded, not yet delivered
 
-	// Lag is by how much the first timer of the last batch was late: how
-	// long something that wants to run now has to wait. MaxLag is the worst.
+	// Lag is how late the first timer of the last batch was: how long a callback
+	// that is due now has to wait. MaxLag is the largest Lag.
 	Lag, MaxLag time.Duration
 }
 
@@ -27,42 +27,39 @@ func (s *Stats) observeLag(lag time.Duration) {
 	s.MaxLag = max(s.MaxLag, lag)
 }
 
-// Stats returns the account. It is for the loop's goroutine; elsewhere, Post a
-// function that calls it.
+// Stats returns the statistics. It is for the loop's goroutine; elsewhere, post a function
+// that calls it.
 func (l *Loop) Stats() Stats {
-	l.only("Stats")
+	l.core.Only("Stats")
 	s := l.stats
+	s.Turns, s.Posted = l.core.Turns, l.core.Posted()
 	s.Callbacks = l.callbacks() - s.TimersFired - s.Events
-	s.Ready = l.waiting()
+	s.Ready = l.core.Waiting()
 	s.Timers = l.wheel.Len()
 	s.FDs = int(l.fds.Load())
-	s.Jobs, s.JobsDone = l.workers.account()
+	s.Jobs, s.JobsDone = l.core.Jobs()
 	return s
 }
 
-// callbacks is how many have run. A lane's head is the number of those that
-// left it: no counter is needed on the way of each.
+// callbacks returns the number of callbacks that have run.
 func (l *Loop) callbacks() uint64 {
-	n := l.stats.TimersFired + l.stats.Events
-	for i := range l.lanes {
-		n += l.lanes[i].ran()
-	}
-	return n
+	return l.stats.TimersFired + l.stats.Events + l.core.Ran()
 }
 
-// Observer is told how a loop spends its time. It is called on the loop at the
-// end of each turn that no panic cut short.
+// Observer receives how a loop spends its time.
 type Observer interface {
+	// ObserveTurn is called on the loop at the end of each turn, except for turns
+	// that a panic ended early.
 	ObserveTurn(Turn)
 }
 
-// Turn is how long each phase of a turn took.
+// Turn holds the duration of each phase of a turn.
 type Turn struct {
 	Inbox, Timers, Ready, Wait, Events time.Duration
 	Callbacks                          int // how many ran
 }
 
-// observation is a turn under observation.
+// observation is a turn that is being observed.
 type observation struct {
 	Turn
 	last   time.Duration
@@ -73,7 +70,7 @@ func (o *observation) begin(l *Loop) {
 	*o = observation{last: l.k.Mono(), before: l.callbacks()}
 }
 
-// phase books the time since the last phase.
+// phase adds the time since the last phase to took.
 func (o *observation) phase(l *Loop, took *time.Duration) {
 	now := l.k.Mono()
 	*took += now - o.last

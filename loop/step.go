@@ -6,7 +6,7 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Kind is what a Pending stands for.
+// Kind is the kind of a Pending.
 type Kind uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	KindFD                     // a ready descriptor
 )
 
-// Pending is something that Poll found and that waits to be run.
+// Pending is an entry that Poll collected and that waits to be run.
 type Pending struct {
 	Kind  Kind
 	FD    int   // of KindFD
@@ -25,7 +25,7 @@ type Pending struct {
 	tok kernel.Token
 }
 
-// steps is what Poll has collected and what Pending has lent out.
+// steps is what Poll has collected and what Pending has lent.
 type steps struct {
 	collected []Pending
 	from      int          // the first of them that is still to run
@@ -33,11 +33,11 @@ type steps struct {
 	lent      []Pending
 }
 
-// Poll and Pending take a turn apart, for a host that has a loop of its own:
-// Poll asks the kernel and collects what there is to run without running it.
-// It waits at most timeout (without limit if negative), not at all if something
-// is there already. It returns how many entries Pending will give. Readiness
-// of a descriptor that already waits to be run is merged into its entry.
+// Poll and Pending split a turn, for a host that has an event loop of its own. Poll polls
+// the kernel and collects what there is to run without running it. It waits at most
+// timeout (without limit if negative), and does not wait if something is there already.
+// It returns the number of entries that Pending will return. Readiness of a descriptor
+// that already waits to be run is merged into its entry.
 //
 //	for {
 //		if _, err := l.Poll(timeout); err != nil { … }
@@ -46,39 +46,39 @@ type steps struct {
 //		}
 //	}
 //
-// Other goroutines wake a Poll that waits by Post. Run and RunOnce first run what
-// Poll has collected.
+// A Post from another goroutine wakes a waiting Poll. Run and RunOnce first run what Poll
+// has collected.
 func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	l.enter("Poll")
 	defer l.leave()
 	s := &l.steps
 	s.recall(l)
 	s.collectEvents(l) // what a panic left
-	l.takeInbox()
+	l.core.TakeInbox()
 	if s.waiting() > 0 {
 		timeout = 0
 	}
 	l.stepped = l.callbacks()
-	l.ask(timeout)
-	if l.failure != nil {
-		return 0, l.failure
+	l.poll(timeout)
+	if l.core.Failure != nil {
+		return 0, l.core.Failure
 	}
-	l.takeInbox()
-	if l.due {
+	l.core.TakeInbox()
+	if l.core.TimersDue {
 		s.collectBatch(l, KindTimers)
 	}
-	if l.ready() > 0 {
+	if l.core.Ready() > 0 {
 		s.collectBatch(l, KindReady)
 	}
 	s.collectEvents(l)
 	return s.waiting(), nil
 }
 
-// Pending hands over what Poll has collected. The slice is lent until the next
-// Poll. Ready callbacks and timers that are not run are found again by the next
-// Poll; so is a descriptor watched by Level.
+// Pending returns what Poll has collected. The slice is valid until the next Poll. If the
+// caller does not run ready callbacks or timers, the next Poll collects them again. So it
+// does a descriptor that is watched with Level.
 func (l *Loop) Pending() []Pending {
-	l.only("Pending")
+	l.core.Only("Pending")
 	s := &l.steps
 	if s.waiting() == 0 {
 		return nil
@@ -94,23 +94,23 @@ func (l *Loop) Pending() []Pending {
 	return lent
 }
 
-// Run runs the entry's callbacks, unless they were cancelled since. It returns
-// a callback's panic if Options.OnPanic did not take it.
+// Run runs the entry's callbacks, unless they were cancelled meanwhile. It returns the
+// panic of a callback if Options.OnPanic did not accept it.
 func (p Pending) Run() error {
 	if p.l == nil {
-		panic("loop: Run of a Pending that was lent until the last Poll")
+		panic("loop: Run of a Pending that was valid until the last Poll")
 	}
 	l := p.l
 	l.enter("Pending.Run")
 	defer l.leave()
-	l.guard(func() { p.run() })
-	return l.failure
+	l.core.Guard(func() { p.run() })
+	return l.core.Failure
 }
 
 func (p Pending) run() {
 	switch l := p.l; p.Kind {
 	case KindReady:
-		l.runReady()
+		l.core.RunReady()
 	case KindTimers:
 		l.fireTimers()
 	case KindFD:
@@ -120,7 +120,7 @@ func (p Pending) run() {
 	}
 }
 
-// run runs what a Poll collected and nobody asked for.
+// run runs what Poll collected and Pending did not return.
 func (s *steps) run(l *Loop) {
 	for s.waiting() > 0 {
 		p := s.collected[s.from]
@@ -138,8 +138,8 @@ func (s *steps) run(l *Loop) {
 
 func (s *steps) waiting() int { return len(s.collected) - s.from }
 
-// recall takes back the slice that Pending lent; in debug mode an entry that
-// is run all the same says so.
+// recall ends the loan of Pending's slice. In debug mode, running an entry afterwards
+// panics.
 func (s *steps) recall(l *Loop) {
 	if l.opts.Debug {
 		clear(s.lent)
@@ -147,7 +147,7 @@ func (s *steps) recall(l *Loop) {
 	s.lent = s.lent[:0]
 }
 
-// collectBatch adds an entry that stands for any number of callbacks.
+// collectBatch adds an entry for any number of callbacks.
 func (s *steps) collectBatch(l *Loop, k Kind) {
 	if !s.batches[k] {
 		s.batches[k] = true
@@ -155,7 +155,7 @@ func (s *steps) collectBatch(l *Loop, k Kind) {
 	}
 }
 
-// collectEvents turns the events at hand into entries, one for a descriptor.
+// collectEvents turns the events of the last wait into entries, one per descriptor.
 func (s *steps) collectEvents(l *Loop) {
 	for ; l.eventAt < l.eventEnd; l.eventAt++ {
 		ev := l.events[l.eventAt]

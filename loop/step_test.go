@@ -135,7 +135,7 @@ func TestDebugPoisonsLentPending(t *testing.T) {
 	l.CallSoon(func() {})
 	pending := poll(t, l)
 	l.Poll(0)
-	wantPanic(t, "lent", func() { pending[0].Run() })
+	wantPanic(t, "valid until", func() { pending[0].Run() })
 }
 
 // TestSteppingIgnoresStop: a Stop is for Run. A host that steps must neither spin

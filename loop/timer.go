@@ -4,25 +4,25 @@ import (
 	"math"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wheel"
 )
 
-// Timer names a callback that CallLater or CallAt set. The zero Timer names
-// none.
+// Timer identifies a callback of CallLater or CallAt. The zero Timer identifies none.
 type Timer struct {
 	l   *Loop
 	ref wheel.Ref
 }
 
-// CallLater runs fn on the loop once d has passed, and never before. A
-// negative d is zero; one too long for the clock waits for ever.
+// CallLater runs fn on the loop once d has passed, and never before. A negative d counts
+// as zero. With a d too long for the clock, fn never runs.
 func (l *Loop) CallLater(d time.Duration, fn func()) Timer {
-	l.only("CallLater")
+	l.core.Only("CallLater")
 	if fn == nil {
 		panic("loop: CallLater with a nil callback")
 	}
-	// The clock is read here: counted from the time the turn began, the
-	// timer would be early.
+	// The clock is read here: counted from the beginning of the turn, the timer
+	// would be early.
 	now := l.k.Mono()
 	when := now + max(d, 0)
 	if when < now {
@@ -31,53 +31,54 @@ func (l *Loop) CallLater(d time.Duration, fn func()) Timer {
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
-// CallAt runs fn on the loop once Time has reached when. A time that has
-// passed counts as now: what was due before goes first.
+// CallAt runs fn on the loop once Time has reached when. A time in the past counts as now:
+// timers that were due before run first.
 func (l *Loop) CallAt(when time.Duration, fn func()) Timer {
-	l.only("CallAt")
+	l.core.Only("CallAt")
 	if fn == nil {
 		panic("loop: CallAt with a nil callback")
 	}
-	// Without this a callback that sets itself a past time again and again
-	// would stand before everybody for ever.
+	// Without this, a callback that always sets itself a time in the past would run
+	// before all other timers for ever.
 	when = max(when, l.k.Mono())
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
-// Cancel takes the timer back and tells whether it was still to run.
+// Cancel removes the timer. It reports whether the timer was still pending.
 func (t Timer) Cancel() bool {
-	if t.l == nil || t.l.owner.Load() == closedOwner {
+	if t.l == nil || t.l.core.Closed() {
 		return false
 	}
-	t.l.only("Timer.Cancel")
+	t.l.core.Only("Timer.Cancel")
 	return t.l.wheel.Cancel(t.ref)
 }
 
-// fireTimers runs the timers that are due by the clock's last reading.
+// fireTimers runs the timers that are due at the turn's time.
 func (l *Loop) fireTimers() {
-	l.wheel.Begin(int64(l.now))
+	now := l.core.TurnTime()
+	l.wheel.Begin(int64(now))
 	fired := 0
-	for fired < askEvery {
+	for fired < loopcore.PollEvery {
 		fn, when := l.wheel.Due()
 		if fn == nil {
-			l.due = false
+			l.core.TimersDue = false
 			break
 		}
 		if fired == 0 {
-			l.stats.observeLag(l.now - time.Duration(when))
+			l.stats.observeLag(now - time.Duration(when))
 		}
 		fired++
-		l.sinceAsk++
+		l.core.SincePoll++
 		l.stats.TimersFired++
 		fn()
 	}
 	l.wheel.End()
 }
 
-// readClock takes the time for this turn and sees whether it makes timers due.
+// readClock reads the time of this turn and checks whether timers are due.
 func (l *Loop) readClock() {
-	l.now = l.k.Mono()
-	if next, ok := l.wheel.Next(); ok && next <= int64(l.now) {
-		l.due = true
+	now := l.core.ReadClock()
+	if next, ok := l.wheel.Next(); ok && next <= int64(now) {
+		l.core.TimersDue = true
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Interest says which directions of a descriptor to watch.
+// Interest is the set of directions of a descriptor to watch.
 type Interest = kernel.Interest
 
 // Directions to watch; both are Read|Write.
@@ -16,13 +16,13 @@ const (
 	Write = kernel.Write
 )
 
-// Ready says what became of a watched descriptor.
+// Ready is what a watched descriptor is ready for.
 type Ready = kernel.Ready
 
-// What a descriptor can be ready for. HangUp comes with Readable: read to the
-// end. Failed comes with every direction asked for: the next call tells why. Urgent
-// may come with Readable, by edges: a read then stops where TCP's urgent data begins,
-// and a short one does not mean that there is no more.
+// What a descriptor can be ready for. HangUp comes with Readable: read to the end. Failed
+// comes with every watched direction: the next call returns the reason. Urgent may come
+// with Readable in Edge mode: a read then stops where TCP's urgent data begins, and a
+// short read does not mean that there is no more.
 const (
 	Readable = kernel.Readable
 	Writable = kernel.Writable
@@ -31,11 +31,11 @@ const (
 	Urgent   = kernel.Urgent
 )
 
-// Mode says how often a ready descriptor is reported.
+// Mode is how often a ready descriptor is reported.
 type Mode = kernel.Mode
 
 const (
-	// Level reports it in every turn for as long as it is ready.
+	// Level reports it in every turn while it is ready.
 	Level = kernel.Level
 	// Edge reports it when it becomes ready: read or write until EAGAIN
 	// (or, on a stream socket, until a short count). The poll backend has
@@ -45,14 +45,14 @@ const (
 	OneShot = kernel.OneShot
 )
 
-// Watch names a watched descriptor. The zero Watch names none.
+// Watch identifies a watched descriptor. The zero Watch identifies none.
 type Watch struct {
 	l   *Loop
 	tok kernel.Token
 }
 
-// watch is a descriptor's row: either fn is set (Watch), or reader and writer
-// (AddReader, AddWriter) as far as in says.
+// watch is the row of a descriptor. Either fn is set (Watch), or reader and writer
+// (AddReader, AddWriter) for the directions in in.
 type watch struct {
 	fn             func(Ready)
 	reader, writer func()
@@ -64,12 +64,12 @@ type watch struct {
 	pendingAt      uint32 // where, in steps.collected
 }
 
-// Watch calls fn on the loop whenever fd is ready for what in asks, as mode
-// says. The descriptor should be non-blocking; it stays the caller's to close,
-// after Cancel. It fails with an *OpError: ErrExists if fd is watched already,
-// EBADF if it is not open, ErrNotPollable if it never can be waited for.
+// Watch calls fn on the loop whenever fd is ready in a direction of in, as often as mode
+// says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
+// fails with an *OpError: ErrExists if fd is watched already, EBADF if it is not open,
+// ErrNotPollable if it can never be waited for.
 func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, error) {
-	l.only("Watch")
+	l.core.Only("Watch")
 	if fn == nil {
 		panic("loop: Watch with a nil callback")
 	}
@@ -88,7 +88,7 @@ func checkInterest(in Interest, mode Mode) {
 	}
 }
 
-// Modify replaces interest and mode; it also arms a one-shot again.
+// Modify replaces interest and mode. It also arms a one-shot watch again.
 func (w Watch) Modify(in Interest, mode Mode) error {
 	row := w.row("Watch.Modify")
 	if row == nil {
@@ -102,8 +102,8 @@ func (w Watch) Modify(in Interest, mode Mode) error {
 	return nil
 }
 
-// Cancel ends the watch and tells whether there was one. Readiness that was
-// already collected is not delivered any more.
+// Cancel ends the watch. It reports whether there was one. Readiness that was already
+// collected is not delivered.
 func (w Watch) Cancel() bool {
 	row := w.row("Watch.Cancel")
 	if row == nil {
@@ -114,29 +114,29 @@ func (w Watch) Cancel() bool {
 }
 
 func (w Watch) row(op string) *watch {
-	if w.l == nil || w.l.owner.Load() == closedOwner {
+	if w.l == nil || w.l.core.Closed() {
 		return nil
 	}
-	w.l.only(op)
+	w.l.core.Only(op)
 	return w.l.watches.at(w.tok)
 }
 
-// AddReader calls fn in every turn in which fd is readable. It fails like
-// Watch; a descriptor has one reader. Call RemoveReader before you close fd.
+// AddReader calls fn in every turn in which fd is readable. It fails like Watch. A
+// descriptor has one reader. Call RemoveReader before closing fd.
 func (l *Loop) AddReader(fd int, fn func()) error { return l.addHalf("AddReader", fd, Read, fn) }
 
-// AddWriter calls fn in every turn in which fd is writable. It fails like
-// Watch; a descriptor has one writer. Call RemoveWriter before you close fd.
+// AddWriter calls fn in every turn in which fd is writable. It fails like Watch. A
+// descriptor has one writer. Call RemoveWriter before closing fd.
 func (l *Loop) AddWriter(fd int, fn func()) error { return l.addHalf("AddWriter", fd, Write, fn) }
 
-// RemoveReader ends what AddReader began and tells whether there was a reader.
+// RemoveReader removes the reader of fd. It reports whether there was one.
 func (l *Loop) RemoveReader(fd int) bool { return l.removeHalf("RemoveReader", fd, Read) }
 
-// RemoveWriter ends what AddWriter began and tells whether there was a writer.
+// RemoveWriter removes the writer of fd. It reports whether there was one.
 func (l *Loop) RemoveWriter(fd int) bool { return l.removeHalf("RemoveWriter", fd, Write) }
 
 func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
-	l.only(op)
+	l.core.Only(op)
 	if fn == nil {
 		panic("loop: " + op + " with a nil callback")
 	}
@@ -164,7 +164,7 @@ func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
 }
 
 func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
-	l.only(op)
+	l.core.Only(op)
 	w, tok := l.watches.find(fd)
 	if w == nil || w.fn != nil || w.in&in == 0 {
 		return false
@@ -178,8 +178,8 @@ func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
 		l.unregister(w, tok)
 		return true
 	}
-	// A failure means that fd was closed too soon, and then there is nothing
-	// left to be told of.
+	// A failure means that fd was closed too soon, and then nothing more can
+	// happen to it.
 	_ = l.k.Modify(fd, tok, w.in, Level)
 	return true
 }
@@ -196,8 +196,8 @@ func (l *Loop) register(op string, fd int, in Interest, mode Mode) (*watch, kern
 		l.watches.release(w, tok)
 		return nil, 0, watchError(op, fd, err)
 	}
-	// The table by descriptor grows only now: a number that is no descriptor
-	// may be any number.
+	// The table by descriptor grows only now: a number that is not a descriptor
+	// may be arbitrarily large.
 	l.watches.bind(fd, tok)
 	w.fd, w.in, w.mode = int32(fd), in, mode
 	l.fds.Add(1)
@@ -209,7 +209,7 @@ func (l *Loop) unregister(w *watch, tok kernel.Token) {
 	l.watches.byFD[fd] = 0
 	l.watches.release(w, tok)
 	l.fds.Add(-1)
-	// A failure means that fd was closed already; the kernel knows.
+	// A failure means that fd was closed already, which removed it from the kernel.
 	_ = l.k.Delete(fd)
 }
 
@@ -225,7 +225,7 @@ func watchError(op string, fd int, err error) error {
 	return &OpError{Op: op, FD: fd, Err: err}
 }
 
-// dispatch runs the callbacks of the events at hand.
+// dispatch runs the callbacks of the events of the last wait.
 func (l *Loop) dispatch() {
 	for l.eventAt < l.eventEnd {
 		if ev := &l.events[l.eventAt]; ev.Ready != 0 {
@@ -236,9 +236,9 @@ func (l *Loop) dispatch() {
 	}
 }
 
-// deliver runs the next callback of an event, and takes from the event what it
-// was about before the call, which may panic. The row is looked up each time:
-// any callback may cancel any watch.
+// deliver runs the next callback of an event. It clears the delivered bits of the event
+// before the call, which may panic. It looks up the row each time, because any callback
+// may cancel any watch.
 func (l *Loop) deliver(ev *kernel.Event) {
 	w := l.watches.at(ev.Token)
 	if w == nil {
@@ -254,7 +254,7 @@ func (l *Loop) deliver(ev *kernel.Event) {
 		l.stats.Events++
 		w.fn(ready)
 	case ready&Readable != 0:
-		ev.Ready &^= Readable // the writer is next
+		ev.Ready &^= Readable // the writer follows
 		l.stats.Events++
 		w.reader()
 	default:
@@ -269,8 +269,8 @@ const (
 	watchPageLen  = 1 << watchPageBits
 )
 
-// watches is a slab of rows in pages, so that rows stay where they are. A
-// token is a row's index and generation.
+// watches is a slab of rows in pages, so that rows do not move. A token is a row's index
+// and generation.
 type watches struct {
 	pages []*[watchPageLen]watch
 	free  []uint32
@@ -281,7 +281,7 @@ func (s *watches) row(idx uint32) *watch {
 	return &s.pages[idx>>watchPageBits][idx&(watchPageLen-1)]
 }
 
-// at is the row that tok names, nil if it is gone.
+// at returns the row of tok, or nil if it is gone.
 func (s *watches) at(tok kernel.Token) *watch {
 	idx := uint32(tok)
 	if int(idx>>watchPageBits) >= len(s.pages) {
@@ -308,7 +308,7 @@ func (s *watches) take() (*watch, kernel.Token) {
 		base := uint32(len(s.pages)) << watchPageBits
 		page := new([watchPageLen]watch)
 		for i := range page {
-			page[i].gen = 1 // so that the zero Watch names nothing
+			page[i].gen = 1 // so that the zero Watch identifies none
 			s.free = append(s.free, base+watchPageLen-1-uint32(i))
 		}
 		s.pages = append(s.pages, page)
@@ -327,7 +327,7 @@ func (s *watches) bind(fd int, tok kernel.Token) {
 	s.byFD[fd] = uint32(tok) + 1
 }
 
-// release frees a row; every token that names it goes stale.
+// release frees a row. Every token of it becomes stale.
 func (s *watches) release(w *watch, tok kernel.Token) {
 	*w = watch{gen: w.gen + 1}
 	s.free = append(s.free, uint32(tok))

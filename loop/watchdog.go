@@ -14,27 +14,26 @@ import (
 // Blocked is the watchdog's report of a turn that does not end.
 type Blocked struct {
 	For   time.Duration // how long it has lasted, at least
-	Stack []byte        // of the callback or task that is running, this very moment
+	Stack []byte        // of the callback or task that is running now
 
-	// Starved reports that the turn does not end because the loop gets too little CPU:
-	// its goroutine could run all the time, and got less than half of that. Other
-	// goroutines or other processes have the CPUs. The code in Stack is not to blame.
+	// Starved means that the turn does not end because the loop gets too little CPU: its
+	// goroutine could run all the time, and got less than half of it. Other goroutines
+	// or other processes use the CPUs. The code in Stack is not the cause.
 	Starved bool
 }
 
 func (b Blocked) String() string {
 	if b.Starved {
 		return fmt.Sprintf("loop: starved of CPU for %v so far: its goroutine is ready to run, but other goroutines "+
-			"or processes have the CPUs. It is here now:\n%s", b.For, b.Stack)
+			"or processes use the CPUs. It is here now:\n%s", b.For, b.Stack)
 	}
-	return fmt.Sprintf("loop: held up for %v so far by a callback (or by many in one turn); "+
-		"blocking work belongs in Offload, of a task in spindle.Blocking. It is here now:\n%s", b.For, b.Stack)
+	return fmt.Sprintf("loop: blocked for %v so far by a callback (or by many in one turn); "+
+		"blocking work belongs in Offload, or for a task in spindle.Blocking. It is here now:\n%s", b.For, b.Stack)
 }
 
-// watchdog looks at the loop's pulse from a goroutine of its own. The loop pays
-// nothing for it but the pulse. When the loop waits in the kernel the watchdog
-// sleeps too, so that an idle loop has no wake-ups; the loop calls look when it
-// comes back.
+// watchdog samples the loop's pulse from another goroutine. The pulse is its only cost
+// for the loop. While the loop waits in the kernel the watchdog sleeps as well, so that an
+// idle loop causes no wake-ups; the loop calls look when it returns from the kernel.
 type watchdog struct {
 	asleep atomic.Bool   // the watchdog waits for look
 	wake   chan struct{} // look
@@ -43,7 +42,7 @@ type watchdog struct {
 
 const defaultWatchdog = 100 * time.Millisecond
 
-// startWatchdog starts the watchdog of a Run; nil if there is to be none.
+// startWatchdog starts the watchdog of a Run. It returns nil if the options disable it.
 func startWatchdog(l *Loop) *watchdog {
 	patience := l.opts.Watchdog
 	if patience == 0 {
@@ -57,24 +56,24 @@ func startWatchdog(l *Loop) *watchdog {
 	return d
 }
 
-// end does not wait for the goroutine: it may be in a handler that waits for the
-// loop.
+// end stops the watchdog. It does not wait for the goroutine, which may be in a handler
+// that waits for the loop.
 func (d *watchdog) end() {
 	if d != nil {
 		close(d.quit)
 	}
 }
 
-// look is called by the loop when it has waited in the kernel.
+// look wakes the watchdog. The loop calls it after a wait in the kernel.
 func (d *watchdog) look() {
 	if d != nil && d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
 		d.wake <- struct{}{}
 	}
 }
 
-// watch samples the pulse twice per patience, so that a report comes between
-// one and one and a half patiences. Each turn is reported once; one that was reported as
-// starved is reported again if it blocks.
+// watch samples the pulse twice per patience, so that a report comes after one to one and
+// a half times patience. Each turn is reported once; a turn that was reported as starved
+// is reported again if it blocks.
 func (d *watchdog) watch(l *Loop, patience time.Duration) {
 	period := max(patience/2, 1)
 	tick := time.NewTimer(period)
@@ -89,7 +88,7 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 		if rest > 0 {
 			rest--
 		}
-		switch pulse := l.pulse.Load(); {
+		switch pulse := l.core.Pulse.Load(); {
 		case pulse&1 == 0:
 			if !d.sleep(l) {
 				return
@@ -107,40 +106,40 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 }
 
 // restAfter returns for how many ticks no stack may be taken after one that took cost.
-// To take one stops all goroutines, the loop's too, for longer the more there are. With
-// a hundred thousand it takes seconds, and a watchdog without rest would be what holds
-// the loop up. So it takes at most a twentieth of the time.
+// Taking a stack stops all goroutines, the loop's too, and takes longer the more there
+// are. With a hundred thousand it takes seconds, and a watchdog without rest would itself
+// block the loop. So it uses at most a twentieth of the time.
 func restAfter(cost, period time.Duration) int { return int(19 * cost / period) }
 
-// sample is what the watchdog knows of a turn.
+// sample is what the watchdog knows about a turn.
 type sample struct {
 	pulse            uint32
-	ticks            int // it has lasted for
-	judgeAt          int // ticks at which to look at it
+	ticks            int // how long it has lasted
+	judgeAt          int // ticks after which to judge it
 	began            kernel.Usage
-	starved, blocked bool // it was reported to be
+	starved, blocked bool // it was reported as such
 }
 
 func newSample(l *Loop) sample {
-	return sample{pulse: l.pulse.Load(), judgeAt: 2, began: kernel.ReadUsage()}
+	return sample{pulse: l.core.Pulse.Load(), judgeAt: 2, began: kernel.ReadUsage()}
 }
 
-// due counts one more tick of the turn, and reports whether it is time to judge it. A
-// turn that was starved is looked at again after twice the time, and so on.
+// due counts a tick of the turn, and reports whether it is time to judge it. A turn that
+// was starved is judged again after twice the time, and so on.
 func (s *sample) due() bool {
 	s.ticks++
 	return !s.blocked && s.ticks >= s.judgeAt
 }
 
-// judge reports a turn that has lasted too long. It returns how long it took to look at
-// the loop's goroutine.
+// judge reports a turn that has lasted too long. It returns how long it took to take the
+// stack of the loop's goroutine.
 func (s *sample) judge(l *Loop) (cost time.Duration) {
 	before, _, _ := kernel.ReadUsage().Since(s.began)
-	owner := l.owner.Load()
+	owner := l.core.Owner()
 	stack := goid.StackOf(goid.NumberOf(owner))
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
-	if l.pulse.Load() != s.pulse || l.owner.Load() != owner {
-		return wall - before // the loop has moved on, and the stack may be of any moment
+	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
+		return wall - before // the loop has continued, and the stack may be of any moment
 	}
 	s.judgeAt = 2 * s.ticks
 	starved := ok && canRun(stack) && starves(wall, cpu, kernel.Contenders())
@@ -151,8 +150,8 @@ func (s *sample) judge(l *Loop) (cost time.Duration) {
 	return wall - before
 }
 
-// canRun reports whether a goroutine does not wait for anything. A dump stops all
-// goroutines, so those that were running are runnable in it.
+// canRun reports whether a goroutine is not waiting. A dump stops all goroutines, so those
+// that were running are runnable in it.
 func canRun(stack []byte) bool {
 	head, _, _ := bytes.Cut(stack, []byte("\n"))
 	_, state, _ := bytes.Cut(head, []byte("["))
@@ -170,11 +169,12 @@ func starves(wall, cpu time.Duration, contenders int) bool {
 	return cpu/time.Duration(max(contenders, 1)) < wall/2
 }
 
-// sleep waits until the loop comes back from the kernel; false means the end.
+// sleep waits until the loop returns from the kernel. It returns false if the watchdog
+// was stopped.
 func (d *watchdog) sleep(l *Loop) bool {
 	d.asleep.Store(true)
-	// The loop may have come back, and looked, just before.
-	if l.pulse.Load()&1 != 0 && d.asleep.CompareAndSwap(true, false) {
+	// The loop may have returned, and called look, just before.
+	if l.core.Pulse.Load()&1 != 0 && d.asleep.CompareAndSwap(true, false) {
 		return true
 	}
 	select {

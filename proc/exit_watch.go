@@ -3,6 +3,7 @@ package proc
 import (
 	"os"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -26,11 +27,11 @@ func (w *exitWatch) start(p *Process) {
 			*w = exitWatch{fd, watch, true}
 			return
 		}
-		p.l.Kernel().CloseFD(fd)
+		p.l.Internal().Kernel().CloseFD(fd)
 	}
-	p.l.Kernel().Start(func() {
+	p.l.Internal().Kernel().Start(func() {
 		state, err := p.child.Wait()
-		_ = p.l.PostWith(loop.DropAtClose, func() { p.onExit(state, err) })
+		_ = p.l.Internal().Post(loopcore.DropAtClose, func() { p.onExit(state, err) })
 	})
 }
 
@@ -41,14 +42,14 @@ func (w *exitWatch) stop(l *loop.Loop) bool {
 	}
 	w.active = false
 	w.watch.Cancel()
-	l.Kernel().CloseFD(w.fd)
+	l.Internal().Kernel().CloseFD(w.fd)
 	return true
 }
 
 // detach lets a goroutine reap the child, without telling the Process.
 func (w *exitWatch) detach(l *loop.Loop, child *os.Process) {
 	if w.stop(l) {
-		l.Kernel().Start(func() { child.Wait() })
+		l.Internal().Kernel().Start(func() { child.Wait() })
 	}
 }
 

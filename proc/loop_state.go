@@ -2,6 +2,7 @@ package proc
 
 import (
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -14,15 +15,12 @@ type loopState struct {
 	queue         spindle.Lot // calls of Start that wait for their turn
 }
 
-type loopStateKey struct{}
+var loopStates loopcore.PerLoop[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	if st, ok := l.Local(loopStateKey{}).(*loopState); ok {
-		return st
-	}
-	st := &loopState{l: l, children: map[*Process]bool{}, subscriptions: map[*subscription]bool{}}
-	l.SetLocal(loopStateKey{}, st)
-	return st
+	return loopStates.Get(l.Internal(), func() *loopState {
+		return &loopState{l: l, children: map[*Process]bool{}, subscriptions: map[*subscription]bool{}}
+	})
 }
 
 // LoopClosing ends the processes and subscriptions that remain if the loop is

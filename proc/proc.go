@@ -164,7 +164,7 @@ func (c *Cmd) Run(ctx context.Context) error {
 
 // checkSupported returns an error in a simulated run.
 func checkSupported(l *loop.Loop, what string) error {
-	if l.Kernel().Real() {
+	if l.Internal().Kernel().Real() {
 		return nil
 	}
 	return fmt.Errorf("proc: no %s in a simulated run: %w", what, errors.ErrUnsupported)

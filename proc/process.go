@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -48,8 +49,8 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	loopStateOf(p.l).children[p] = true
 	p.exposePipes()
 	p.exitWatch.start(p)
-	p.unbind = p.l.Kernel().AfterFunc(ctx, func() {
-		_ = p.l.PostWith(loop.DropAtClose, p.cancel) // if the loop closes first, LoopClosing ends the process
+	p.unbind = p.l.Internal().Kernel().AfterFunc(ctx, func() {
+		_ = p.l.Internal().Post(loopcore.DropAtClose, p.cancel) // if the loop closes first, LoopClosing ends the process
 	})
 	name := "process " + filepath.Base(p.cmd.Path)
 	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
@@ -113,7 +114,7 @@ func (p *Process) Wait(ctx context.Context) error {
 // wait; Wait does. Calling Wait after Close is optional. Close is meant to be
 // deferred.
 func (p *Process) Close() error {
-	if p.l.Foreign() {
+	if p.l.Internal().Foreign() {
 		panic("proc: Process.Close called from a goroutine that is not its loop's; call Kill instead")
 	}
 	p.unbind()

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -41,10 +42,10 @@ func (st *loopState) subscribe(sigs []os.Signal, tell func(os.Signal)) (*subscri
 	s := &subscription{st: st, ch: make(chan os.Signal, signalBuffer), deliver: tell}
 	st.subscriptions[s] = true
 	signal.Notify(s.ch, sigs...)
-	st.l.Kernel().Start(func() {
+	st.l.Internal().Kernel().Start(func() {
 		for sig := range s.ch {
 			// A signal that arrives while the loop closes has no receiver.
-			_ = st.l.PostWith(loop.DropAtClose, func() {
+			_ = st.l.Internal().Post(loopcore.DropAtClose, func() {
 				if !s.closed {
 					s.deliver(sig)
 				}
@@ -116,8 +117,8 @@ func Signals(ctx context.Context, sigs ...os.Signal) (*SignalReceiver, error) {
 	if r.sub, err = loopStateOf(l).subscribe(sigs, r.deliver); err != nil {
 		return nil, err
 	}
-	r.unbind = l.Kernel().AfterFunc(ctx, func() {
-		_ = l.PostWith(loop.DropAtClose, r.stop) // if the loop closes first, LoopClosing closes the subscription
+	r.unbind = l.Internal().Kernel().AfterFunc(ctx, func() {
+		_ = l.Internal().Post(loopcore.DropAtClose, r.stop) // if the loop closes first, LoopClosing closes the subscription
 	})
 	return r, nil
 }

@@ -127,7 +127,7 @@ func (s *starter) cleanUp() {
 // killAndReap kills a child without an owner and lets a goroutine reap it.
 func killAndReap(l *loop.Loop, child *os.Process) {
 	child.Kill()
-	l.Kernel().Start(func() { child.Wait() })
+	l.Internal().Kernel().Start(func() { child.Wait() })
 }
 
 func closeAll(files [3]*os.File) {

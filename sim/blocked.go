@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
@@ -21,23 +22,22 @@ import (
 func WaitAllBlocked(ctx context.Context) error {
 	p := processOf(ctx, "WaitAllBlocked")
 	l := spindle.LoopOf(ctx)
-	lot, ok := l.Local(blockedKey{}).(*spindle.Lot)
-	if !ok {
-		lot = new(spindle.Lot)
-		l.SetLocal(blockedKey{}, lot)
+	lot := lots.Get(l.Internal(), func() *spindle.Lot {
+		lot := new(spindle.Lot)
 		p.OnIdle = func() { lot.Wake(math.MaxInt) }
-	}
+		return lot
+	})
 	p.AwaitIdle()
 	return lot.Wait(ctx, "WaitAllBlocked")
 }
 
-type blockedKey struct{}
+var lots loopcore.PerLoop[spindle.Lot] // the callers of WaitAllBlocked
 
 // processOf returns the simulated process of the calling task. It panics if the
 // run is not simulated.
 func processOf(ctx context.Context, op string) *simkernel.Process {
 	mustBeTask(ctx, op)
-	p, ok := spindle.LoopOf(ctx).Kernel().Poller.(*simkernel.Process)
+	p, ok := spindle.LoopOf(ctx).Internal().Kernel().Poller.(*simkernel.Process)
 	if !ok {
 		panic("sim: " + op + " in a run that is not simulated; use Test, Run or a World of package sim")
 	}

@@ -48,7 +48,7 @@ func TestLibraryTimersFollowVirtualTime(t *testing.T) {
 			if took := time.Since(begun); took != time.Hour {
 				return fmt.Errorf("an hour took %v", took)
 			}
-			if wall := spindle.LoopOf(ctx).Kernel().Wall(); !wall.Equal(time.Now()) {
+			if wall := spindle.LoopOf(ctx).Internal().Kernel().Wall(); !wall.Equal(time.Now()) {
 				return fmt.Errorf("it is %v for the world and %v for its bubble", wall, time.Now())
 			}
 			return nil

@@ -94,8 +94,8 @@ func runTwice(t *testing.T, seeds int, sound bool, world func(seed uint64) *sim.
 func TestEntropyComesFromTheSeed(t *testing.T) {
 	draw := func(seed uint64) (a, b uint64) {
 		w := sim.NewWorld(seed)
-		w.Host("a").Go(func(ctx context.Context) error { a = spindle.LoopOf(ctx).Kernel().Uint64(); return nil })
-		w.Host("b").Go(func(ctx context.Context) error { b = spindle.LoopOf(ctx).Kernel().Uint64(); return nil })
+		w.Host("a").Go(func(ctx context.Context) error { a = spindle.LoopOf(ctx).Internal().Kernel().Uint64(); return nil })
+		w.Host("b").Go(func(ctx context.Context) error { b = spindle.LoopOf(ctx).Internal().Kernel().Uint64(); return nil })
 		if err := w.Run(); err != nil {
 			t.Error(err)
 		}

@@ -35,7 +35,7 @@ func explore(t *testing.T, n int, setup func(w *sim.World)) {
 }
 
 // draws returns a random source for a task.
-func draws(ctx context.Context) *rand.Rand { return rand.New(spindle.LoopOf(ctx).Kernel()) }
+func draws(ctx context.Context) *rand.Rand { return rand.New(spindle.LoopOf(ctx).Internal().Kernel()) }
 
 // upTo draws a time.
 func upTo(r *rand.Rand, most time.Duration) time.Duration {

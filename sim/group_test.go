@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/transport"
@@ -166,7 +167,7 @@ func TestAGroupEnds(t *testing.T) {
 // TestAGroupWithoutAWorld: a group runs on a process that drives its world itself.
 func TestAGroupWithoutAWorld(t *testing.T) {
 	var from []int
-	err := group(loop.Options{Kernel: sim.NewKernel(), Watchdog: -1}, 3, func(g *loop.Group) {
+	err := group(loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel()), 3, func(g *loop.Group) {
 		loops := g.Loops()
 		loops[0].CallLater(time.Second, func() {
 			from = append(from, 0)

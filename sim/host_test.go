@@ -233,7 +233,7 @@ func TestPipesAndPairsOfTasks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		k := spindle.LoopOf(ctx).Kernel()
+		k := spindle.LoopOf(ctx).Internal().Kernel()
 		for _, ends := range [][2]int{{w, r}, {a, b}, {b, a}} {
 			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				n.Go(func(ctx context.Context) error {

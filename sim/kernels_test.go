@@ -132,7 +132,7 @@ func outcomeOf(err error) string {
 // use directly.
 func TestWaitingForDescriptorsOnEveryKernel(t *testing.T) {
 	onEveryKernel(t, func(t *testing.T, ctx context.Context) error {
-		k := spindle.LoopOf(ctx).Kernel()
+		k := spindle.LoopOf(ctx).Internal().Kernel()
 		l, at, err := listenOn(k)
 		if err != nil {
 			return err

@@ -161,10 +161,6 @@ func withReported(w *simkernel.World, err error) error {
 	return errors.Join(reported, err)
 }
 
-// NewKernel returns the kernel of a new world of one host. It is for the packages
-// of this module.
-func NewKernel() *kernel.Kernel { return simkernel.New(1).AddHost("sim").NewProcess().Kernel() }
-
 // optionsOf returns the options of a loop on a simulated kernel. The watchdog is
 // off because it measures real time.
-func optionsOf(k *kernel.Kernel) loop.Options { return loop.Options{Kernel: k, Watchdog: -1} }
+func optionsOf(k *kernel.Kernel) loop.Options { return loop.Options{Watchdog: -1}.WithKernel(k) }

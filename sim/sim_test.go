@@ -47,7 +47,7 @@ func TestRealDescriptorsAreNotOpen(t *testing.T) {
 		if err := spindle.WaitReadable(ctx, 0); !errors.Is(err, syscall.EBADF) {
 			t.Errorf("a real descriptor: %v", err)
 		}
-		if _, err := spindle.LoopOf(ctx).Kernel().Read(0, make([]byte, 1)); err != syscall.EBADF {
+		if _, err := spindle.LoopOf(ctx).Internal().Kernel().Read(0, make([]byte, 1)); err != syscall.EBADF {
 			t.Errorf("a real descriptor: %v", err)
 		}
 		return nil

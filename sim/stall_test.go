@@ -142,7 +142,7 @@ func TestABlockThatDoesNotEndIsPrinted(t *testing.T) {
 func TestClocksAgree(t *testing.T) {
 	agree := func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
-		if world, lib := l.Kernel().Wall(), time.Now(); !world.Equal(lib) {
+		if world, lib := l.Internal().Kernel().Wall(), time.Now(); !world.Equal(lib) {
 			return fmt.Errorf("it is %v on the loop and %v in the library", world, lib)
 		}
 		return nil
@@ -155,7 +155,7 @@ func TestClocksAgree(t *testing.T) {
 			if err := agree(ctx); err != nil {
 				return err
 			}
-			if err := spindle.Sleep(ctx, time.Duration(spindle.LoopOf(ctx).Kernel().Uint64()%1e9)); err != nil {
+			if err := spindle.Sleep(ctx, time.Duration(spindle.LoopOf(ctx).Internal().Kernel().Uint64()%1e9)); err != nil {
 				return err
 			}
 			if err := agree(ctx); err != nil {

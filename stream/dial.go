@@ -10,8 +10,8 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // Dialer configures how to connect. Dial uses the zero Dialer.
@@ -87,7 +87,7 @@ func (d Dialer) dialUntil(ctx, here context.Context, nursery *spindle.Nursery, n
 	}
 	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(here)
-		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
 		c, err = d.dialTimeout(here, nursery, network, address)
 		return err

@@ -151,7 +151,7 @@ func (d *direction) setDeadline(l *loop.Loop, t time.Time) {
 	if t.IsZero() {
 		return
 	}
-	if remaining := t.Sub(l.Kernel().Wall()); remaining > 0 {
+	if remaining := t.Sub(l.Internal().Kernel().Wall()); remaining > 0 {
 		x.timer = l.CallLater(remaining, x.expire)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/intask"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -27,7 +28,7 @@ func runOnLoop(l *loop.Loop, fn func()) error {
 		fn()
 		return nil
 	}
-	return netClosed(l.PostWith(loop.DropAtClose, fn))
+	return netClosed(l.Internal().Post(loopcore.DropAtClose, fn))
 }
 
 // runInTask runs call in a task of n and waits for the result. Name is the call's

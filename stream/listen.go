@@ -104,7 +104,7 @@ func resolve(ctx context.Context, t sock.Target) (kernel.Addr, error) {
 	}
 	lookup, stop := context.WithCancel(context.Background())
 	defer stop()
-	k := spindle.LoopOf(ctx).Kernel()
+	k := spindle.LoopOf(ctx).Internal().Kernel()
 	addrs, err := spindle.Abandon(ctx, func() ([]kernel.Addr, error) { return t.Lookup(lookup, k.Resolver) })
 	if err != nil {
 		return kernel.Addr{}, err

@@ -14,7 +14,7 @@ import (
 func LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	lookup, stop := context.WithCancel(context.Background())
 	defer stop()
-	k := spindle.LoopOf(ctx).Kernel()
+	k := spindle.LoopOf(ctx).Internal().Kernel()
 	addrs, err := spindle.Abandon(ctx, func() ([]netip.Addr, error) { return k.LookupNetIP(lookup, network, host) })
 	if err != nil {
 		return nil, err

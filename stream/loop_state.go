@@ -3,6 +3,7 @@ package stream
 import (
 	"slices"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -16,18 +17,16 @@ type loopState struct {
 	pipes     []pipe      // free and empty
 
 	cannotSplice bool
+	rootsLoaded  bool // see loadRoots
 }
 
-type loopStateKey struct{}
+var loopStates loopcore.PerLoop[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	if st, ok := l.Local(loopStateKey{}).(*loopState); ok {
-		return st
-	}
-	// Creating the registry first makes the loop close it last.
-	st := &loopState{registry: sock.RegistryOf(l)}
-	l.SetLocal(loopStateKey{}, st)
-	return st
+	return loopStates.Get(l.Internal(), func() *loopState {
+		// Creating the registry first makes the loop close it last.
+		return &loopState{registry: sock.RegistryOf(l)}
+	})
 }
 
 // LoopClosing closes the pipes and the listeners. The registry knows neither the

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/tlsio"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // handshake is the state of a TLSConn until its handshake is complete.
@@ -75,7 +75,7 @@ func (t *TLSConn) handshakeUntil(ctx, here context.Context) error {
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
-		stop := l.Kernel().AfterFunc(ctx, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
 		defer stop()
 		err := t.doHandshake(here)
 		var canceled *spindle.Canceled
@@ -163,22 +163,20 @@ func (h *handshake) run(ctx context.Context, t *TLSConn) error {
 	return err
 }
 
-type rootsKey struct{}
-
 // loadRoots loads the system's certificate pool, once for each loop and on a worker,
 // because crypto/x509 reads files for about ten milliseconds. crypto/x509 keeps the
 // pool.
 func loadRoots(ctx context.Context) error {
-	l := spindle.LoopOf(ctx)
-	if l.Local(rootsKey{}) != nil {
+	st := loopStateOf(spindle.LoopOf(ctx))
+	if st.rootsLoaded {
 		return nil
 	}
 	_, err := spindle.Abandon(ctx, func() (any, error) {
 		x509.SystemCertPool() // the handshake reports an error
 		return nil, nil
 	})
-	if err == nil && l.Local(rootsKey{}) == nil {
-		l.SetLocal(rootsKey{}, true)
+	if err == nil {
+		st.rootsLoaded = true
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -141,7 +142,7 @@ func (c *Conn) setProtocol(p Protocol) {
 }
 
 func (c *Conn) checkLoop(op string) {
-	if c.st.sockets.L.Foreign() {
+	if c.st.sockets.L.Internal().Foreign() {
 		panic("transport: " + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
@@ -212,7 +213,7 @@ func (c *Conn) readSoon() {
 		return
 	}
 	c.state |= readQueued
-	c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
+	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
 		c.state &^= readQueued
 		(*owner)(c).SocketReady()
 	})
@@ -304,7 +305,7 @@ func (c *Conn) lose(err error) {
 	}
 	c.releaseResources()
 	c.socket.Close()
-	c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { c.end(err) })
+	c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { c.end(err) })
 }
 
 // releaseResources releases what the connection holds besides its socket.

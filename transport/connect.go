@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
@@ -54,7 +55,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, o Conne
 	if o.Protocol == nil || o.OnError == nil {
 		panic("transport: Connect: nil Protocol or nil OnError in the ConnectOptions")
 	}
-	co := &connecting{st: loopStateOf(l), network: network, o: o}
+	co := &connecting{st: loopStateOf("Connect", l), network: network, o: o}
 	t, bind, err := co.parse(network, address, o.Local)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -63,7 +64,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, o Conne
 		err = tlsio.CheckRenegotiation(o.TLS)
 	}
 	if err != nil {
-		co.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { co.fail(err) })
+		co.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { co.fail(err) })
 		return
 	}
 	if a, ok := t.Known(false); ok {
@@ -76,8 +77,8 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, o Conne
 	if o.Timeout > 0 {
 		co.timer = l.CallLater(o.Timeout, func() { co.cancel(os.ErrDeadlineExceeded) })
 	}
-	co.stopContext = l.Kernel().AfterFunc(ctx, func() {
-		l.PostWith(loop.DropAtClose, func() { co.cancel(context.Cause(ctx)) }) // a closed loop has already failed the dial
+	co.stopContext = l.Internal().Kernel().AfterFunc(ctx, func() {
+		l.Internal().Post(loopcore.DropAtClose, func() { co.cancel(context.Cause(ctx)) }) // a closed loop has already failed the dial
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -99,7 +100,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if o.Sock != nil && o != (DatagramOptions{Sock: o.Sock}) {
 		panic("transport: Datagram with a Sock and other options")
 	}
-	e := &Endpoint{st: loopStateOf(l), proto: p, network: o.Network, state: unannounced}
+	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network, state: unannounced}
 	if e.network == "" {
 		e.network = "udp"
 	}
@@ -113,7 +114,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if err != nil {
 		return nil, sock.Error("listen", e.network, nil, nil, err)
 	}
-	e.st.sockets.L.CallSoonWith(loop.DropAtClose, e.start)
+	e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.start)
 	return e, nil
 }
 

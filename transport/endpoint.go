@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -40,7 +41,7 @@ type datagram struct {
 func (e *Endpoint) is(s connState) bool { return e.state&s != 0 }
 
 func (e *Endpoint) checkLoop(op string) {
-	if e.st.sockets.L.Foreign() {
+	if e.st.sockets.L.Internal().Foreign() {
 		panic("transport: " + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
@@ -117,7 +118,7 @@ func (e *Endpoint) read() {
 	}
 	if !e.is(readQueued) {
 		e.state |= readQueued
-		e.st.sockets.L.CallSoonWith(loop.DropAtClose, e.readAgainFunc)
+		e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.readAgainFunc)
 	}
 }
 
@@ -177,7 +178,7 @@ func (e *Endpoint) lose(err error) {
 		err = removeErr
 	}
 	e.queue, e.queuedBytes = nil, 0
-	e.st.sockets.L.CallSoonWith(loop.RunAtClose, func() {
+	e.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() {
 		if !e.is(unannounced) {
 			e.proto.ConnectionLost(e, err)
 		}

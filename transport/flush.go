@@ -3,7 +3,7 @@ package transport
 import (
 	"net"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // flushWaiter is a function to call when the connection has sent at bytes in total.
@@ -50,7 +50,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		c.st.flush()
 	}
 	if was&lost != 0 || c.is(lostWithError) {
-		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { fn(net.ErrClosed) })
+		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { fn(net.ErrClosed) })
 		return
 	}
 	e, at := c.ensureExtra(), c.out
@@ -59,7 +59,7 @@ func (c *Conn) AfterFlush(fn func(error)) {
 	}
 	e.flushWaiters = append(e.flushWaiters, flushWaiter{at, fn})
 	if c.unsent == nil && !c.is(lost) {
-		c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
+		c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
 			if !c.is(lost) {
 				c.guard(c.runFlushWaiters)
 			}

@@ -86,7 +86,7 @@ func playScript(t testing.TB, script []byte) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1})
+	l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -69,7 +70,7 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 	gs.o.ReusePort = o.ReusePort || o.Spread == ReusePort && len(g.Loops()) > 1
 	if gs.o.ReusePort && !o.ReusePort {
 		var err error
-		if address, err = checkFree(loopStateOf(g.Loops()[0]), network, address); err != nil {
+		if address, err = checkFree(loopStateOf("ListenGroup", g.Loops()[0]), network, address); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +88,7 @@ func (gs *GroupServer) start(g *loop.Group, op string, listen func(*shard) error
 		if l.Running() {
 			panic("transport: " + op + " on a running group; call it before the group runs, or listen on each loop with Post")
 		}
-		sh := &shard{gs: gs, st: loopStateOf(l)}
+		sh := &shard{gs: gs, st: loopStateOf(op, l)}
 		if i == 0 || gs.o.Spread == ReusePort {
 			if err := listen(sh); err != nil {
 				for _, sh := range gs.shards {
@@ -150,7 +151,7 @@ func (gs *GroupServer) Drain(done func()) error {
 	gs.mu.Unlock()
 	err := gs.Close()
 	for _, done := range gs.takeDrained() {
-		if gs.shards[0].st.sockets.L.PostWith(loop.RunAtClose, done) != nil {
+		if gs.shards[0].st.sockets.L.Internal().Post(loopcore.RunAtClose, done) != nil {
 			done() // the loop is closed
 		}
 	}
@@ -188,7 +189,7 @@ func (gs *GroupServer) each(fn func(*Server)) {
 		case l.Owns():
 			fn(sh.s)
 		default:
-			_ = l.PostWith(loop.DropAtClose, func() { fn(sh.s) }) // a closed loop has no connections
+			_ = l.Internal().Post(loopcore.DropAtClose, func() { fn(sh.s) }) // a closed loop has no connections
 		}
 	}
 }

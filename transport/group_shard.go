@@ -4,8 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // shard is the part of a GroupServer on one loop.
@@ -79,7 +79,7 @@ func (sh *shard) closeListener() error {
 	err := sh.file.Remove(sh.st.sockets.K)
 	l := sh.st.sockets.L
 	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Running() {
-		_ = l.PostWith(loop.DropAtClose, sh.stop) // on a loop that does not run, accept or loopClosing does it
+		_ = l.Internal().Post(loopcore.DropAtClose, sh.stop) // on a loop that does not run, accept or loopClosing does it
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (sh *shard) handOver(fd int) bool {
 	}
 	sh.fds = append(sh.fds, fd)
 	// If the loop is closing this fails, and loopClosing empties the list.
-	_ = sh.st.sockets.L.PostWith(loop.DropAtClose, sh.serveNext)
+	_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, sh.serveNext)
 	return true
 }
 
@@ -198,14 +198,14 @@ func (sh *shard) release() {
 			from.ln.Resume()
 			return
 		}
-		_ = from.st.sockets.L.PostWith(loop.DropAtClose, func() { from.ln.Resume() })
+		_ = from.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { from.ln.Resume() })
 	}
 }
 
 // callDrained queues the callbacks of Drain if the last connection has ended.
 func (sh *shard) callDrained() {
 	for _, done := range sh.gs.takeDrained() {
-		sh.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
+		sh.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
 	}
 }
 

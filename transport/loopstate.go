@@ -3,6 +3,7 @@ package transport
 import (
 	"slices"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -34,16 +35,16 @@ type gatheredWrite struct {
 // gatherBufSize is the most that is gathered before a flush.
 const gatherBufSize = 64 << 10
 
-type loopStateKey struct{}
+var loopStates loopcore.PerLoop[loopState]
 
-func loopStateOf(l *loop.Loop) *loopState {
-	if st, ok := l.Local(loopStateKey{}).(*loopState); ok {
+// loopStateOf returns the state of a loop for op, which must be called on that loop.
+func loopStateOf(op string, l *loop.Loop) *loopState {
+	l.Internal().Only(op)
+	return loopStates.Get(l.Internal(), func() *loopState {
+		st := &loopState{sockets: sock.RegistryOf(l), gatherBuf: make([]byte, 0, gatherBufSize)}
+		st.flushFunc = st.flush
 		return st
-	}
-	st := &loopState{sockets: sock.RegistryOf(l), gatherBuf: make([]byte, 0, gatherBufSize)}
-	st.flushFunc = st.flush
-	l.SetLocal(loopStateKey{}, st)
-	return st
+	})
 }
 
 // removeServer removes s from the open servers.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // SendFile sends n bytes of a regular file from offset on, or the rest of the file if n
@@ -43,7 +43,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	switch {
 	case err != nil:
 		err = c.opError("sendfile", err)
-		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { done(err) })
+		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { done(err) })
 		return
 	case n == 0:
 		c.AfterFlush(done)
@@ -162,9 +162,9 @@ func (c *Conn) startFileJob(s *fileRange) {
 	// loop may drop the result when it closes.
 	var err error
 	if s.copying {
-		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
+		_, err = loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
 	} else {
-		_, err = loop.OffloadWith(c.Loop(), loop.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
+		_, err = loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
 	}
 	if err != nil { // the queue of the workers is full
 		c.Loop().CallLater(offloadRetryDelay, func() {

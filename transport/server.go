@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -78,7 +79,7 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: Listen without a Protocol")
 	}
-	st := loopStateOf(l)
+	st := loopStateOf("Listen", l)
 	fd, err := st.bind(network, address, sock.Binding{Backlog: o.Backlog, ReusePort: o.ReusePort})
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (s *Server) connLost() {
 	}
 	if s.conns == 0 {
 		for _, done := range s.drained {
-			s.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
+			s.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
 		}
 		s.drained = nil
 	}
@@ -215,7 +216,7 @@ func (s *Server) Conns() int {
 }
 
 func (s *Server) checkLoop(op string) {
-	if s.st.sockets.L.Foreign() {
+	if s.st.sockets.L.Internal().Foreign() {
 		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
 	}
 }
@@ -246,7 +247,7 @@ func (s *Server) Drain(done func()) error {
 	}
 	err := s.Close()
 	if s.conns == 0 {
-		s.st.sockets.L.CallSoonWith(loop.RunAtClose, done)
+		s.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
 		return err
 	}
 	s.drained = append(s.drained, done)

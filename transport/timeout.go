@@ -74,14 +74,14 @@ func (c *Conn) setTimeout(limit *time.Duration, d time.Duration) {
 // noteReceived records that bytes were received.
 func (c *Conn) noteReceived() {
 	if c.extra != nil {
-		c.extra.lastReceived = c.Loop().TurnTime()
+		c.extra.lastReceived = c.Loop().Internal().TurnTime()
 	}
 }
 
 // noteSent records that bytes were sent.
 func (c *Conn) noteSent() {
 	if c.extra != nil {
-		c.extra.lastSent = c.Loop().TurnTime()
+		c.extra.lastSent = c.Loop().Internal().TurnTime()
 	}
 }
 

@@ -45,7 +45,7 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, l *loop.Loop, v *virtua
 			}
 			v := &virtualClock{Poller: k.Poller}
 			k.Poller, k.Clock = v, v
-			l, err := loop.New(loop.Options{Kernel: k, Watchdog: -1})
+			l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(k))
 			if err != nil {
 				t.Fatal(err)
 			}

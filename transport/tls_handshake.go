@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
@@ -26,7 +27,7 @@ type handshake struct {
 
 	// Loop goroutine only.
 	timer    loop.Timer
-	job      loop.Job
+	job      loopcore.Job
 	stepping bool // a step is queued or running
 
 	// Owned by the worker during a step, and by the loop between steps, as is the
@@ -71,7 +72,7 @@ func (c *Conn) startHandshake(r role, config *tls.Config, timeout time.Duration,
 		h.timer = c.Loop().CallLater(timeout, func() { h.fail(os.ErrDeadlineExceeded) })
 	}
 	if err := tlsio.CheckSimulated(c.st.sockets.K, config, r == asClient); err != nil {
-		c.st.sockets.L.CallSoonWith(loop.RunAtClose, func() { h.fail(err) })
+		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { h.fail(err) })
 		return
 	}
 	if r == asClient || len(ahead) > 0 {
@@ -132,7 +133,7 @@ func (h *handshake) step() {
 	h.mu.Lock()
 	h.running = true
 	h.mu.Unlock()
-	job, err := loop.OffloadWith(c.Loop(), loop.DropAtClose, h.runStep, h.stepDone)
+	job, err := loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, h.runStep, h.stepDone)
 	if err == nil {
 		h.job = job
 		return

@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -80,7 +81,7 @@ func TestTLSCloseWithQueuedStep(t *testing.T) {
 	<-g.has // the first step is done
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
-		loop.OffloadWith(l, loop.DropAtClose, func() (int, error) {
+		loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) {
 			close(busy)
 			<-release
 			return 0, nil

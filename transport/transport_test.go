@@ -135,7 +135,7 @@ func TestMethodsPanicOffLoop(t *testing.T) {
 		"Server.Close":   func() { s.Close() },
 		"Server.Conns":   func() { s.Conns() },
 		"Drain":          func() { s.Drain(func() {}) },
-		"Local": func() {
+		"Listen": func() {
 			transport.Listen(c.Loop(), "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return nil }})
 		},
 	} {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -25,7 +26,7 @@ import (
 // ENOTCONN for a socket without a peer, EPROTOTYPE for a socket that is not a stream,
 // and errors.ErrUnsupported in a simulation.
 func Wrap(l *loop.Loop, c syscall.Conn, p Protocol) (*Conn, error) {
-	st := loopStateOf(l)
+	st := loopStateOf("Wrap", l)
 	fd, shape, err := st.sockets.Adopt(c)
 	if err != nil {
 		return nil, sock.WrapError(err)
@@ -41,7 +42,7 @@ func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: WrapListener without a Protocol")
 	}
-	st := loopStateOf(l)
+	st := loopStateOf("WrapListener", l)
 	fd, network, err := st.adoptListener(ln)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 		c.state |= shutting
 		c.socket.CloseWrite()
 	}
-	st.sockets.L.CallSoonWith(loop.DropAtClose, c.start)
+	st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, c.start)
 	return c, nil
 }
 

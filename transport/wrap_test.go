@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -253,7 +253,7 @@ func TestWrapErrors(t *testing.T) {
 }
 
 func TestWrapWithoutNative(t *testing.T) {
-	l, err := loop.New(loop.Options{Kernel: sim.NewKernel()})
+	l, err := loop.New(loop.Options{}.WithKernel(simkernel.NewKernel()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
-	"github.com/spindleloop/spindle/loop"
 )
 
 const errAgain = syscall.EAGAIN
@@ -349,7 +349,7 @@ func (c *Conn) notifyPauser() {
 		return
 	}
 	c.state |= pauserQueued
-	c.st.sockets.L.CallSoonWith(loop.DropAtClose, func() {
+	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
 		c.state &^= pauserQueued
 		p, ok := c.proto.(WritePauser)
 		switch {

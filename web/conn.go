@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -91,7 +91,7 @@ const (
 // ConnectionMade is the beginning.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
-	c.st = tc.Loop().Local(loopStateKey{c.st.sv}).(*loopState)
+	c.st = c.st.sv.perLoop.Of(tc.Loop().Internal())
 	if c.st.draining {
 		tc.Close()
 		return
@@ -272,7 +272,7 @@ func (c *conn) settleEnded() {
 // not keep the loop for itself.
 func (c *conn) yield() {
 	c.flags |= yielding
-	c.st.l.CallSoonWith(loop.DropAtClose, func() {
+	c.st.l.Internal().CallSoon(loopcore.DropAtClose, func() {
 		c.flags &^= yielding
 		if c.x == nil && !c.is(lingers|switching|gone|writesPaused) {
 			c.proceed()

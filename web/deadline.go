@@ -138,7 +138,7 @@ func (d *deadline) set(l *loop.Loop, t time.Time) {
 	if d.at = 0; t.IsZero() {
 		return
 	}
-	left := t.Sub(l.Kernel().Wall())
+	left := t.Sub(l.Internal().Kernel().Wall())
 	d.at = max(l.Time()+left, 1)
 	if left <= 0 {
 		d.expires()

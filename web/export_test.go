@@ -8,8 +8,8 @@ import (
 
 // Yields tells whether workers are to be let run at the end of the loop's turn.
 func Yields(sv *Service, l *loop.Loop) bool {
-	st, ok := l.Local(loopStateKey{sv}).(*loopState)
-	return ok && st.yields
+	st := sv.perLoop.Of(l.Internal())
+	return st != nil && st.yields
 }
 
 // Abort ends the connection of a request, on its loop.

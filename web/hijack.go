@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -315,7 +315,7 @@ func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
 	}
 	if l.Owns() {
 		set()
-	} else if l.PostWith(loop.DropAtClose, set) != nil {
+	} else if l.Internal().Post(loopcore.DropAtClose, set) != nil {
 		return ErrServerClosed
 	}
 	return nil
@@ -359,6 +359,6 @@ func (h *hijacked) OnShutdown(fn func()) {
 		})
 		return
 	}
-	onGoroutine := func() { st.l.Kernel().Start(fn) }
-	_ = st.l.PostWith(loop.DropAtClose, func() { set(onGoroutine) }) // the end of the loop ends the connection
+	onGoroutine := func() { st.l.Internal().Kernel().Start(fn) }
+	_ = st.l.Internal().Post(loopcore.DropAtClose, func() { set(onGoroutine) }) // the end of the loop ends the connection
 }

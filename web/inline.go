@@ -6,7 +6,7 @@ import (
 	"runtime"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Inline marks a handler that runs in a task on the loop instead of on a goroutine. It
@@ -69,8 +69,8 @@ func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 		scope.Cancel(context.Cause(ctx))
 	}
 	l := spindle.LoopOf(scope)
-	return l.Kernel().AfterFunc(ctx, func() {
-		_ = l.PostWith(loop.DropAtClose, func() { scope.Cancel(context.Cause(ctx)) })
+	return l.Internal().Kernel().AfterFunc(ctx, func() {
+		_ = l.Internal().Post(loopcore.DropAtClose, func() { scope.Cancel(context.Cause(ctx)) })
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -53,8 +54,6 @@ type loopState struct {
 	take     func()
 }
 
-type loopStateKey struct{ sv *Service }
-
 // newLoopState makes the service's state on a loop. The loop does not run yet, or calls it.
 func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	s := sv.server
@@ -68,7 +67,7 @@ func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	st.log = accessLog{l: l, to: s.AccessLog}
 	st.yield = st.letWorkersRun
 	st.take = st.takeFinished
-	l.SetLocal(loopStateKey{sv}, st)
+	sv.perLoop.Set(l.Internal(), st)
 	return st
 }
 
@@ -143,8 +142,8 @@ func (st *loopState) giveDraft(d *draft) {
 
 // dateLine is the field Date.
 func (st *loopState) dateLine() string {
-	if now := st.l.TurnTime(); now-st.dateAt >= time.Second {
-		wall := st.l.Kernel().Wall()
+	if now := st.l.Internal().TurnTime(); now-st.dateAt >= time.Second {
+		wall := st.l.Internal().Kernel().Wall()
 		// The wall's second began some time ago, and so did the line's.
 		st.dateAt = now - time.Duration(wall.Nanosecond())
 		st.date = string(http1.AppendDate(nil, wall))
@@ -179,6 +178,6 @@ func (st *loopState) LoopClosing() { st.sv.loopClosed() }
 func (st *loopState) gaveWork() {
 	if !st.yields {
 		st.yields = true
-		st.l.CallSoonWith(loop.DropAtClose, st.yield)
+		st.l.Internal().CallSoon(loopcore.DropAtClose, st.yield)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -171,7 +172,7 @@ func (s *Server) drainTimeout() time.Duration {
 func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if l.PostWith(loop.DropAtClose, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
+	if l.Internal().Post(loopcore.DropAtClose, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
 		return ErrServerClosed
 	}
 	return sv.Shutdown(ctx)
@@ -186,7 +187,7 @@ func (s *Server) serveInTask(ctx context.Context, from source) error {
 	}
 	s.listens(sv)
 	over := spindle.NewFuture[struct{}](ctx)
-	sv.whenOver(func() { _ = l.PostWith(loop.DropAtClose, func() { over.Resolve(struct{}{}) }) })
+	sv.whenOver(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { over.Resolve(struct{}{}) }) })
 	if _, err := over.Await(ctx); err == nil {
 		return ErrServerClosed
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -31,7 +32,8 @@ type Service struct {
 
 	draining atomic.Bool
 
-	loopStates []*loopState // one for each loop
+	loopStates []*loopState                // one for each loop
+	perLoop    loopcore.PerLoop[loopState] // the same by loop
 
 	mu      sync.Mutex
 	drained []func() // to be called when all has ended; guarded by mu
@@ -106,7 +108,7 @@ func (sv *Service) loopClosed() {
 // each calls fn for every loop state, on its loop.
 func (sv *Service) each(fn func(*loopState)) {
 	for _, st := range sv.loopStates {
-		_ = st.l.PostWith(loop.DropAtClose, func() { fn(st) })
+		_ = st.l.Internal().Post(loopcore.DropAtClose, func() { fn(st) })
 	}
 }
 
@@ -131,7 +133,7 @@ func (sv *Service) Drain(done func()) {
 		sv.each((*loopState).drain)
 		return
 	}
-	_ = sv.one.Loop().PostWith(loop.DropAtClose, func() {
+	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, func() {
 		_ = sv.one.Drain(sv.endLoopStates)
 		sv.one.EachConn(drainUpgraded)
 		sv.each((*loopState).drain)
@@ -181,7 +183,7 @@ func (sv *Service) endLoopStates() {
 		}
 	}
 	for _, st := range sv.loopStates {
-		if st.l.PostWith(loop.DropAtClose, func() { st.end(ended) }) != nil {
+		if st.l.Internal().Post(loopcore.DropAtClose, func() { st.end(ended) }) != nil {
 			ended(nil)
 		}
 	}
@@ -236,7 +238,7 @@ func (sv *Service) Close() {
 		sv.group.AbortConns()
 		return
 	}
-	_ = sv.one.Loop().PostWith(loop.DropAtClose, sv.one.AbortConns)
+	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, sv.one.AbortConns)
 }
 
 // Shutdown is Drain, and waits for the end: as a task if it is called in one. When ctx
@@ -256,7 +258,7 @@ func (sv *Service) Shutdown(ctx context.Context) error {
 	}
 	ended := spindle.NewFuture[struct{}](ctx)
 	l := spindle.LoopOf(ctx)
-	sv.Drain(func() { _ = l.PostWith(loop.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
+	sv.Drain(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
 	_, err := ended.Await(ctx)
 	if err == nil {
 		return nil

@@ -185,7 +185,7 @@ func TestSimulatedHijackForgetsTimeouts(t *testing.T) {
 			w.Write(make([]byte, 4<<20))
 			return
 		}
-		now := spindle.LoopOf(r.Context()).Kernel().Wall()
+		now := spindle.LoopOf(r.Context()).Internal().Kernel().Wall()
 		rc := http.NewResponseController(w)
 		rc.SetWriteDeadline(now.Add(time.Second))
 		nc, _, err := rc.Hijack()

@@ -28,7 +28,7 @@ func (q *timeoutList) init(l *loop.Loop, most time.Duration, expired func(*conn)
 // add puts c at the end, out of the queue that it was in.
 func (q *timeoutList) add(c *conn) {
 	c.leave()
-	c.in, c.since = q, q.l.TurnTime()
+	c.in, c.since = q, q.l.Internal().TurnTime()
 	c.prev = q.last
 	if q.last != nil {
 		q.last.next = c

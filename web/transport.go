@@ -15,7 +15,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/intask"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -152,7 +152,7 @@ func (c *Transport) until(ctx context.Context, req *http.Request, home *spindle.
 	}
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
-		stop := l.Kernel().AfterFunc(theirs, func() { l.PostWith(loop.DropAtClose, func() { s.Cancel(context.Cause(theirs)) }) })
+		stop := l.Internal().Kernel().AfterFunc(theirs, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(theirs)) }) })
 		defer stop()
 		var err error
 		res, err = c.send(ctx, req, home, who)
@@ -240,7 +240,7 @@ func (c *Transport) CloseIdleConnections() {
 		if p.l.Owns() {
 			p.closeIdle()
 		} else {
-			_ = p.l.PostWith(loop.DropAtClose, p.closeIdle) // a loop that is closed has closed them
+			_ = p.l.Internal().Post(loopcore.DropAtClose, p.closeIdle) // a loop that is closed has closed them
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // receive gives a response its body.
@@ -37,7 +37,7 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	b.data, b.err = data, err
 	res.Body = b
 	if theirs := t.req.Context(); theirs != ctx && theirs.Done() != nil {
-		b.stop = spindle.LoopOf(ctx).Kernel().AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
+		b.stop = spindle.LoopOf(ctx).Internal().Kernel().AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
 	}
 	if t.unzip && strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
 		res.Header.Del("Content-Encoding")
@@ -243,7 +243,7 @@ func (b *responseBody) Close() error {
 		}
 		if l.Owns() {
 			drain()
-		} else if l.PostWith(loop.DropAtClose, drain) != nil {
+		} else if l.Internal().Post(loopcore.DropAtClose, drain) != nil {
 			b.give()
 		}
 	}

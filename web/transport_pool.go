@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -159,7 +160,7 @@ func (cc *clientConn) close() {
 		cc.p.count(-1)
 		return
 	}
-	if cc.p.l.PostWith(loop.DropAtClose, func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
+	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
 		c := cc.p.c
 		c.mu.Lock()
 		delete(c.pools, cc.p.home)
@@ -173,7 +174,7 @@ func (cc *clientConn) release() {
 		cc.p.put(cc)
 		return
 	}
-	if cc.p.l.PostWith(loop.DropAtClose, func() { cc.p.put(cc) }) != nil {
+	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.put(cc) }) != nil {
 		cc.close()
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // sendBody has the body sent while the response is waited for: a server may answer
@@ -17,7 +17,7 @@ func (t *trip) sendBody() {
 	t.sending, t.expects = true, false
 	p := t.cc.p
 	if t.who == inGoroutine {
-		p.l.Kernel().Start(t.upload)
+		p.l.Internal().Kernel().Start(t.upload)
 		return
 	}
 	p.home.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.where.address}, func(context.Context) error {
@@ -111,7 +111,7 @@ func (t *trip) finish() {
 	t.mu.Unlock()
 	switch {
 	case waits:
-		_ = t.cc.p.l.PostWith(loop.DropAtClose, func() {
+		_ = t.cc.p.l.Internal().Post(loopcore.DropAtClose, func() {
 			t.cc.p.l.CallLater(leftover, func() {
 				t.mu.Lock()
 				defer t.mu.Unlock()

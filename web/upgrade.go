@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/spindleloop/spindle/internal/http1"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -42,7 +42,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 			return err
 		}
 		rw.x.c.tc.Write(head)
-		rw.x.st.l.CallSoonWith(loop.RunAtClose, func() { rw.x.c.become(p) })
+		rw.x.st.l.Internal().CallSoon(loopcore.RunAtClose, func() { rw.x.c.become(p) })
 		return nil
 	})
 }

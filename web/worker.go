@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // workers run handlers on goroutines, which are used again. Any goroutine.
@@ -36,13 +36,13 @@ func (ws *workers) run(x *exchange) {
 		ws.idle = ws.idle[:last]
 		ws.mu.Unlock()
 		w.next <- x
-	case !x.st.l.Kernel().Real(): // there are no idle workers then
+	case !x.st.l.Internal().Kernel().Real(): // there are no idle workers then
 		ws.mu.Unlock()
 		x.st.l.CallSoon(func() { panic(simulatedHandler) }) // the run is to fail, and not this connection
 	case ws.count < ws.most:
 		ws.count++
 		ws.mu.Unlock()
-		x.st.l.Kernel().Start(func() { ws.serve(x) })
+		x.st.l.Internal().Kernel().Start(func() { ws.serve(x) })
 	default:
 		ws.waiting = append(ws.waiting, x)
 		ws.mu.Unlock()
@@ -63,7 +63,7 @@ func (ws *workers) serve(x *exchange) {
 			return
 		}
 		if next := ws.take(); next != nil {
-			st.l.Kernel().Start(func() { ws.serve(next) })
+			st.l.Internal().Kernel().Start(func() { ws.serve(next) })
 		}
 	}()
 	w := &worker{make(chan *exchange, 1)}
@@ -130,7 +130,7 @@ func (st *loopState) deliver(x *exchange) {
 	st.finished = append(st.finished, x)
 	st.mu.Unlock()
 	if first {
-		_ = st.l.PostWith(loop.DropAtClose, st.take) // a loop that is closed has no connections
+		_ = st.l.Internal().Post(loopcore.DropAtClose, st.take) // a loop that is closed has no connections
 	}
 }
 

@@ -39,7 +39,7 @@ func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered())
 	c := newConn(nc, o.rules(wsframe.Server, a), early)
 	if scope, ok := r.Context().(*spindle.Scope); ok {
-		c.now = spindle.LoopOf(scope).Kernel().Wall
+		c.now = spindle.LoopOf(scope).Internal().Kernel().Wall
 	}
 	nc.SetDeadline(time.Time{})
 	nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))

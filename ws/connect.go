@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -19,9 +20,9 @@ func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options
 	if h == nil || failed == nil {
 		panic("ws: Connect: nil Handler or nil failed function")
 	}
-	q, err := newRequest(url, &o, l.Kernel().Uint64)
+	q, err := newRequest(url, &o, l.Internal().Kernel().Uint64)
 	if err != nil {
-		l.CallSoonWith(loop.RunAtClose, func() { failed(err) })
+		l.Internal().CallSoon(loopcore.RunAtClose, func() { failed(err) })
 		return
 	}
 	timeout := cmp.Or(o.HandshakeTimeout, handshakeTimeout)
@@ -51,8 +52,8 @@ func (co *connecting) ConnectionMade(c *transport.Conn) {
 	co.timer = l.CallLater(co.deadline-l.Time(), func() {
 		co.fail(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
 	})
-	co.unfollowContext = l.Kernel().AfterFunc(co.ctx, func() {
-		l.PostWith(loop.DropAtClose, func() { co.fail(c, context.Cause(co.ctx)) })
+	co.unfollowContext = l.Internal().Kernel().AfterFunc(co.ctx, func() {
+		l.Internal().Post(loopcore.DropAtClose, func() { co.fail(c, context.Cause(co.ctx)) })
 	})
 	c.Write(co.q.head)
 }

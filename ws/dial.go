@@ -20,7 +20,7 @@ const handshakeTimeout = 10 * time.Second
 // if the server's response is not a valid upgrade (redirects are not followed), or
 // spindle.ErrTimeout after Options.HandshakeTimeout.
 func Dial(ctx context.Context, url string, o Options) (*Conn, error) {
-	k := spindle.LoopOf(ctx).Kernel()
+	k := spindle.LoopOf(ctx).Internal().Kernel()
 	q, err := newRequest(url, &o, k.Uint64)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/spindleloop/spindle/internal/deflate"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -32,15 +33,12 @@ const (
 	maxSharedRules = 64
 )
 
-type loopStateKey struct{}
+var loopStates loopcore.PerLoop[loopState]
 
 func loopStateOf(l *loop.Loop) *loopState {
-	if st, ok := l.Local(loopStateKey{}).(*loopState); ok {
-		return st
-	}
-	st := &loopState{l: l, rules: make(map[rules]*rules)}
-	l.SetLocal(loopStateKey{}, st)
-	return st
+	return loopStates.Get(l.Internal(), func() *loopState {
+		return &loopState{l: l, rules: make(map[rules]*rules)}
+	})
 }
 
 // share returns rules equal to r that other Sockets may use as well.
@@ -58,7 +56,7 @@ func (st *loopState) share(r *rules) *rules {
 
 // maskKey returns a client's masking key for one frame.
 func (st *loopState) maskKey() (k wsframe.Key) {
-	binary.LittleEndian.PutUint32(k[:], uint32(st.l.Kernel().Uint64()))
+	binary.LittleEndian.PutUint32(k[:], uint32(st.l.Internal().Kernel().Uint64()))
 	return k
 }
 

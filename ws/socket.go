@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -208,7 +209,7 @@ func (s *Socket) ResumeReading() {
 		return
 	}
 	// Data that arrived earlier is delivered first, and not within this call.
-	s.Loop().CallSoonWith(loop.DropAtClose, func() {
+	s.Loop().Internal().CallSoon(loopcore.DropAtClose, func() {
 		if s.extra == nil || s.is(pausedReading) || s.conn.IsClosing() {
 			return
 		}

@@ -24,9 +24,9 @@ func benchReady(ctx context.Context, s *session) error {
 	buf := make([]byte, 1)
 	err = l.AddReader(wire.near, func() {
 		at := time.Now()
-		l.Kernel().Recv(wire.near, buf)
+		l.Internal().Kernel().Recv(wire.near, buf)
 		arrived <- at
-		l.Kernel().Send(wire.near, buf)
+		l.Internal().Kernel().Send(wire.near, buf)
 	})
 	if err != nil {
 		return err

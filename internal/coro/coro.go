@@ -101,7 +101,7 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	c.own.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
 	c.lock = c.lockWord()
-	c.s.loop.SetOwner(c.g)
+	c.s.loop.Internal().SetOwner(c.g)
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
@@ -162,7 +162,7 @@ func (c *Coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 	}
 	c.CheckThread() // it may have been locked after NewWaker
 	c.seq = seq
-	c.what, c.since, c.aborter = what, c.s.loop.TurnTime(), ab
+	c.what, c.since, c.aborter = what, c.s.loop.Internal().TurnTime(), ab
 	c.state = Waiting
 	c.budget = maxFreeWaits
 	if c.bind {
@@ -230,7 +230,7 @@ func (c *Coro) NextWaker() Waker { return Waker{c, c.seq + 1} }
 func (c *Coro) End(err error) {
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 }
 
 // Abort ends the coroutine's wait with err if it has one that can still be undone. It
@@ -247,7 +247,7 @@ func (c *Coro) Abort(err error) bool {
 func (c *Coro) Yield() {
 	c.budget = maxFreeWaits
 	c.state = Ready
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 	for sw, _ := c.back(); sw != nil; sw, _ = c.back() {
 		sw()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -59,8 +60,7 @@ func (lane *freshLane) Resume() {
 // maxIdle is the number of idle coroutines that are kept for reuse.
 const maxIdle = 1024
 
-// schedulerKey is the key of a loop's scheduler among the loop's values.
-type schedulerKey struct{}
+var schedulers loopcore.PerLoop[Scheduler]
 
 // Init makes s the scheduler of l. It stays that for as long as the loop is open.
 func (s *Scheduler) Init(l *loop.Loop, tryPass func(ctx context.Context) bool) {
@@ -72,14 +72,11 @@ func (s *Scheduler) Init(l *loop.Loop, tryPass func(ctx context.Context) bool) {
 	for p := range s.lanes {
 		s.lanes[p].s, s.lanes[p].priority = s, loop.Priority(p)
 	}
-	l.SetLocal(schedulerKey{}, s)
+	schedulers.Set(l.Internal(), s)
 }
 
 // Of returns the scheduler of a loop, nil if it has none.
-func Of(l *loop.Loop) *Scheduler {
-	s, _ := l.Local(schedulerKey{}).(*Scheduler)
-	return s
-}
+func Of(l *loop.Loop) *Scheduler { return schedulers.Of(l.Internal()) }
 
 // Here returns the context of the task that is calling. It returns nil if the caller is
 // not a task of l. It is for methods without a parameter for a context, such as those of
@@ -115,7 +112,7 @@ func (s *Scheduler) Running() *Coro { return s.running }
 func (s *Scheduler) Start(p loop.Priority, b Body) {
 	lane := &s.lanes[p]
 	lane.bodies.push(b)
-	s.loop.ResumeSoon(p, lane)
+	s.loop.Internal().ResumeSoon(p, lane)
 }
 
 // Begin makes b begin now, and returns when it first waits or has ended. The caller has
@@ -145,8 +142,8 @@ func (c *Coro) assign(p loop.Priority, b Body) {
 //go:noinline
 func (s *Scheduler) startNext(c *Coro) bool {
 	if s.nested == 0 {
-		if lane, ok := s.loop.NextCoroutine().(*freshLane); ok {
-			s.loop.TakeCoroutine()
+		if lane, ok := s.loop.Internal().NextCoroutine().(*freshLane); ok {
+			s.loop.Internal().TakeCoroutine()
 			c.assign(lane.priority, lane.bodies.pop())
 			s.running, c.state = c, Running
 			return true
@@ -209,7 +206,7 @@ func (s *Scheduler) runNested(c *Coro) {
 	if s.exited != nil {
 		s.regain(from)
 	}
-	s.loop.SetOwner(from.g) // 0 if the loop does not run
+	s.loop.Internal().SetOwner(from.g) // 0 if the loop does not run
 	s.nested--
 	s.base = outer
 }
@@ -229,7 +226,7 @@ func (s *Scheduler) mark(to *Coro) {
 		to.state = Running
 	}
 	if to.g != 0 {
-		s.loop.SetOwner(to.g)
+		s.loop.Internal().SetOwner(to.g)
 	}
 }
 
@@ -276,7 +273,7 @@ func (s *Scheduler) takeOver(c *Coro) {
 	if c.body != nil {
 		s.running = c
 	}
-	s.loop.SetOwner(c.g)
+	s.loop.Internal().SetOwner(c.g)
 }
 
 // regain is takeOver for the driver or for the caller of a nested start, which continue
@@ -296,17 +293,17 @@ func (s *Scheduler) takeNext() *Coro {
 	if s.nested > 0 {
 		return nil
 	}
-	next := s.loop.NextCoroutine()
+	next := s.loop.Internal().NextCoroutine()
 	if c, ok := next.(*Coro); ok {
 		if len(s.threads.locks) > 1 && c.own.lock != s.threads.now {
 			return nil // resume reports it
 		}
-		s.loop.TakeCoroutine()
+		s.loop.Internal().TakeCoroutine()
 		return c
 	}
 	// Making a coroutine takes more stack than waiting; the loop has a large one.
 	if lane, ok := next.(*freshLane); ok && len(s.idle) > 0 {
-		s.loop.TakeCoroutine()
+		s.loop.Internal().TakeCoroutine()
 		return s.begin(lane)
 	}
 	return nil

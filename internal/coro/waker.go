@@ -75,7 +75,7 @@ func (w Waker) Wake(err error) bool {
 	if c == nil {
 		return false
 	}
-	if c.s.loop.Foreign() {
+	if c.s.loop.Internal().Foreign() {
 		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use FromGoroutine")
 	}
 	if c.state != Waiting || c.seq != w.seq {
@@ -83,6 +83,6 @@ func (w Waker) Wake(err error) bool {
 	}
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
-	c.s.loop.ResumeSoon(c.lane, c)
+	c.s.loop.Internal().ResumeSoon(c.lane, c)
 	return true
 }

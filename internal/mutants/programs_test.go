@@ -41,7 +41,7 @@ func lateReader(w *sim.World) {
 				return err
 			}
 			defer c.Close()
-			draw := rand.New(spindle.LoopOf(ctx).Kernel())
+			draw := rand.New(spindle.LoopOf(ctx).Internal().Kernel())
 			if err := spindle.Sleep(ctx, time.Duration(draw.IntN(2000))*time.Microsecond); err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func slowAnswers(w *sim.World) {
 			}
 			answers := spindle.RootNursery(ctx)
 			answers.Go(func(ctx context.Context) error {
-				draw := rand.New(spindle.LoopOf(ctx).Kernel())
+				draw := rand.New(spindle.LoopOf(ctx).Internal().Kernel())
 				if err := spindle.Sleep(ctx, time.Duration(draw.IntN(5000))*time.Microsecond); err != nil {
 					return err
 				}
@@ -149,7 +149,7 @@ func impatientConsumer(w *sim.World) {
 	host := w.Host("host")
 	host.Go(func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
-		draw := rand.New(l.Kernel())
+		draw := rand.New(l.Internal().Kernel())
 		while := func() time.Duration { return time.Duration(draw.IntN(20)+1) * time.Millisecond }
 		q := cosync.NewQueue[int](items)
 		put, got := 0, 0

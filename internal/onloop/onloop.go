@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -23,7 +24,7 @@ func Call[T any](l *loop.Loop, stop <-chan struct{}, start func(done func(T))) (
 	var zero T
 	result := make(chan T, 1)
 	var claimed atomic.Bool // set by the loop before start, or by the caller that gives up
-	if err := l.PostWith(loop.DropAtClose, func() {
+	if err := l.Internal().Post(loopcore.DropAtClose, func() {
 		if claimed.CompareAndSwap(false, true) {
 			start(func(value T) { result <- value })
 		}

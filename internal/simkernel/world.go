@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 var (
@@ -120,6 +121,9 @@ func New(seed uint64) *World {
 	w.trace.hash, w.trace.keep = fnvOffset, keepBytes
 	return w
 }
+
+// NewKernel returns the kernel of a process in a new world of one host.
+func NewKernel() *kernel.Kernel { return New(1).AddHost("sim").NewProcess().Kernel() }
 
 // Rand returns the random source with the given name.
 func (w *World) Rand(name string) *rand.Rand {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -20,7 +21,7 @@ type Dialing struct {
 	attempts   []*attempt
 	start      loop.Handle // the pending first call of tryNext
 	timer      loop.Timer
-	lookup     loop.Job
+	lookup     loopcore.Job
 	stopLookup context.CancelFunc
 	errs       []error
 	finished   bool
@@ -60,11 +61,11 @@ func (r *Registry) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.A
 	d.stopLookup = stop
 	// Cancel and LoopClosing end the Dialing without waiting for the result, so the
 	// loop may drop it.
-	job, err := loop.OffloadWith(r.L, loop.DropAtClose, func() ([]kernel.Addr, error) {
+	job, err := loopcore.Offload(r.L.Internal(), loopcore.DropAtClose, func() ([]kernel.Addr, error) {
 		return t.Lookup(ctx, r.K.Resolver)
 	}, d.resolved)
 	if err != nil {
-		r.L.CallSoonWith(loop.DropAtClose, func() { d.resolved(nil, err) })
+		r.L.Internal().CallSoon(loopcore.DropAtClose, func() { d.resolved(nil, err) })
 	}
 	d.lookup = job
 	return d

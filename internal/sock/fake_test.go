@@ -46,9 +46,9 @@ func newFake(t *testing.T) (*fake, *sock.Registry) {
 		t.Fatal(err)
 	}
 	k.Poller.Close()
-	l, err := loop.New(loop.Options{Watchdog: -1, Kernel: &kernel.Kernel{
+	l, err := loop.New(loop.Options{Watchdog: -1}.WithKernel(&kernel.Kernel{
 		Poller: f, Sockets: f, Clock: f, Rand: k.Rand, Workers: f, Resolver: f, Follower: k,
-	}})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -33,16 +34,14 @@ type Registry struct {
 // bufSize is the size of Buf. A larger buffer makes large transfers no faster.
 const bufSize = 64 << 10
 
-type registryKey struct{}
+var registries loopcore.PerLoop[Registry]
 
 // RegistryOf returns the registry of a loop, which it makes if necessary.
 func RegistryOf(l *loop.Loop) *Registry {
-	if r, ok := l.Local(registryKey{}).(*Registry); ok {
-		return r
-	}
-	r := &Registry{L: l, K: l.Kernel(), Buf: make([]byte, bufSize), debug: l.Debug()}
-	l.SetLocal(registryKey{}, r)
-	return r
+	c := l.Internal()
+	return registries.Get(c, func() *Registry {
+		return &Registry{L: l, K: c.Kernel(), Buf: make([]byte, bufSize), debug: c.Debug()}
+	})
 }
 
 // Poison ends the loan of p to a callback. In debug mode it overwrites p, so that code
@@ -85,7 +84,7 @@ func (r *Registry) LoopClosing() {
 	for r.dials != nil {
 		r.dials.finish(-1, kernel.Addr{}, net.ErrClosed)
 	}
-	for r.L.RunOwed(); r.conns != nil; r.L.RunOwed() {
+	for r.L.Internal().DrainAtClose(); r.conns != nil; r.L.Internal().DrainAtClose() {
 		r.closeConn(r.conns)
 	}
 	r.closeListeners() // callbacks may have made new ones

@@ -1,0 +1,52 @@
+package loopcore_test
+
+import (
+	"testing"
+
+	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+func TestCurrentIsTheLoopOfTheCaller(t *testing.T) {
+	a, b := newLoop(t, loop.Options{}), newLoop(t, loop.Options{})
+	if loopcore.Current() != nil {
+		t.Error("Current is not nil before a loop runs")
+	}
+	for _, l := range []*loop.Loop{a, b} {
+		elsewhere := make(chan *loopcore.Loop)
+		l.CallSoon(func() {
+			if loopcore.Current() != l.Internal() {
+				t.Error("Current in a callback is another loop")
+			}
+			go func() { elsewhere <- loopcore.Current() }()
+			if <-elsewhere != nil {
+				t.Error("Current on a goroutine that a callback started is not nil")
+			}
+			l.Stop()
+		})
+		if err := l.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if loopcore.Current() != nil {
+		t.Error("Current is not nil after the loops ran")
+	}
+}
+
+// TestLoopThatDoesNotRunIsForeignToNone checks before it runs, and after Close.
+func TestLoopThatDoesNotRunIsForeignToNone(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	check := func(when string) {
+		if l.Internal().Foreign() || l.Owns() {
+			t.Errorf("%s: foreign %v, owns %v", when, l.Internal().Foreign(), l.Owns())
+		}
+	}
+	check("before Run")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("after Close")
+}
