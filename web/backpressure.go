@@ -2,72 +2,69 @@ package web
 
 import "github.com/spindleloop/spindle/transport"
 
-// PauseWriting is told when the peer reads too slowly.
+// PauseWriting is called when the peer reads too slowly.
 func (c *conn) PauseWriting(*transport.Conn) { c.holdWrites() }
 
-// holdWrites has handlers wait, and no request be read, until the peer has caught up:
-// by what transport tells, or at the latest when all was sent. Transport does not tell
-// of a pause that was over before it came to that.
+// holdWrites makes handlers wait, and stops reading lean requests, until the peer has
+// caught up: when the transport calls ResumeWriting, or at the latest when everything was
+// sent. The transport does not report a pause that ends within the same turn.
 func (c *conn) holdWrites() {
-	if c.is(writesPaused) {
+	if c.output == outputHeld {
 		return
 	}
-	c.flags |= writesPaused
 	c.timeWrites()
+	c.output = outputHeld
 	c.tc.AfterFlush(func(err error) {
 		if err == nil {
-			c.letWrite()
+			c.releaseWrites()
 		}
 	})
 }
 
-// timeWrites ends the connection if the peer takes nothing for too long. To set the
-// time-out again would begin it anew.
+// timeWrites ends the connection if the peer takes nothing for the write time-out. The
+// time-out is set only once: setting it again would restart it.
 func (c *conn) timeWrites() {
-	if d := c.st.writeTimeout; d > 0 && !c.is(timesWrites) {
-		c.flags |= timesWrites
+	if d := c.st.writeTimeout; d > 0 && c.output == outputFree {
+		c.output = outputTimed
 		c.tc.SetWriteTimeout(d)
 	}
 }
 
-// ResumeWriting is told when the peer has caught up.
-func (c *conn) ResumeWriting(*transport.Conn) { c.letWrite() }
+// ResumeWriting is called when the peer has caught up.
+func (c *conn) ResumeWriting(*transport.Conn) { c.releaseWrites() }
 
-func (c *conn) letWrite() {
-	if !c.is(writesPaused) {
-		return
-	}
-	c.flags &^= writesPaused
-	c.hasRoom(nil)
-	if c.x == nil && !c.is(lingers|switching|gone|yielding) {
+func (c *conn) releaseWrites() {
+	if c.output == outputHeld {
+		c.output = outputTimed
+		c.wakeWriters(nil)
 		c.proceed()
 	}
 }
 
-// whenRoom calls fn once there is room to write.
-func (c *conn) whenRoom(fn func(error)) {
-	if c.is(gone) {
+// afterWrites calls fn when output is not held any more, at once if it is not held now.
+func (c *conn) afterWrites(fn func(error)) {
+	if c.phase == connLost {
 		fn(c.cause())
 		return
 	}
 	if c.tc.Unsent() > highWater {
 		c.holdWrites()
 	}
-	if !c.is(writesPaused) {
+	if c.output != outputHeld {
 		fn(nil)
 		return
 	}
-	m := c.extra()
-	m.room = append(m.room, fn)
+	e := c.ensureExtra()
+	e.writers = append(e.writers, fn)
 }
 
-func (c *conn) hasRoom(err error) {
-	if c.more == nil {
+func (c *conn) wakeWriters(err error) {
+	if c.extra == nil {
 		return
 	}
-	waiting := c.more.room
-	c.more.room = nil
-	for _, fn := range waiting {
+	writers := c.extra.writers
+	c.extra.writers = nil
+	for _, fn := range writers {
 		fn(err)
 	}
 }

@@ -11,38 +11,65 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// body is a request's body: the loop puts in what comes, the handler takes it out. A
-// request without one has nil, whose end and failures are nothing.
+// body is a request's body: the loop appends what is received, the handler reads it. It has
+// three phases that change independently.
+//
+//	what the loop receives:    coming ──End──▶ whole
+//	                             └──error, EOF or time-out──▶ cut
+//
+//	what the handler does:     unread ──Read returns io.EOF──▶ atEnd
+//	                             └──Close, return, skip──▶ closed
+//
+//	what the client waits for: nothing
+//	                           continueAwaited ──first Read──▶ continueSent
+//
+// A request without a body has a nil body. The unexported methods that the loop calls for
+// every request accept nil.
 type body struct {
 	x      *exchange
 	length int64 // as declared; negative if the body is chunked
 
-	mu    sync.Mutex
-	buf   []byte // received, from at on not read; guarded by mu
-	at    int
-	err   error   // after that: io.EOF if all has come; guarded by mu
-	total int64   // bytes received; guarded by mu
-	most  int64   // the total at which skip gives up; guarded by mu
-	unfed bool    // the loop has stopped to read because buf is full; guarded by mu
-	done  bool    // what comes is not wanted; guarded by mu
-	eof   bool    // the handler has read the end; guarded by mu
-	state arrival // guarded by mu
+	mu        sync.Mutex
+	buf       []byte  // received; guarded by mu
+	at        int     // how much of buf was read; guarded by mu
+	err       error   // of Read after buf: io.EOF if all has come; guarded by mu
+	total     int64   // bytes received; guarded by mu
+	skipUntil int64   // the total at which skip gives up; guarded by mu
+	full      bool    // the loop has paused reading because of buf; guarded by mu
+	arrival   arrival // guarded by mu
+	use       bodyUse // guarded by mu
 
-	trailers http.Header // the request's: the keys declared, later the fields; nil if not chunked
-	trailer  http.Header // that has come and is not in trailers yet; guarded by mu
+	trailers http.Header // of the request: declared keys, later the fields; nil if not chunked
+	trailer  http.Header // received, and not in trailers yet; guarded by mu
 
-	asked atomic.Bool // the client was told to go on
+	awaits atomic.Uint32 // one of the continue constants
 
-	reading *waiter // who waits for more; loop goroutine only
+	reader *waiter // a Read that waits; loop goroutine only
 }
 
 // arrival is how far a body has come.
 type arrival uint8
 
 const (
-	coming arrival = iota
-	whole
-	cut // the rest will never come
+	bodyComing arrival = iota
+	bodyWhole
+	bodyCut // the rest will never come
+)
+
+// bodyUse is what the handler has done with a body.
+type bodyUse uint8
+
+const (
+	bodyUnread bodyUse = iota
+	bodyAtEnd          // Read has returned io.EOF
+	bodyClosed         // what is received is dropped
+)
+
+// What a client does that may send "Expect: 100-continue".
+const (
+	continueNone    uint32 = iota // sends the body at once
+	continueAwaited               // waits for a 100 before it sends the body
+	continueSent                  // was sent a 100
 )
 
 // bodyLimit is how much is received ahead of the handler.
@@ -50,6 +77,9 @@ const bodyLimit = 64 << 10
 
 func newBody(x *exchange, p *http1.RequestParser) *body {
 	b := &body{x: x, length: p.Length()}
+	if p.ExpectsContinue() {
+		b.awaits.Store(continueAwaited)
+	}
 	if p.Chunked() {
 		b.trailers = make(http.Header)
 		p.DeclareTrailers(b.trailers)
@@ -57,27 +87,27 @@ func newBody(x *exchange, p *http1.RequestParser) *body {
 	return b
 }
 
-// push takes more of the body, and tells whether that is enough for now.
+// push appends data, on the loop. It reports whether reading should pause.
 func (b *body) push(data []byte) (full bool) {
 	b.mu.Lock()
 	b.total += int64(len(data))
-	if b.done {
-		enough := b.total > b.most
+	if b.use == bodyClosed {
+		tooLong := b.total > b.skipUntil
 		b.mu.Unlock()
-		if enough {
-			b.arrived()
+		if tooLong {
+			b.wakeReader()
 		}
 		return false
 	}
 	b.buf = append(b.buf, data...)
 	full = len(b.buf)-b.at >= bodyLimit
-	b.unfed = b.unfed || full
+	b.full = b.full || full
 	b.mu.Unlock()
-	b.arrived()
+	b.wakeReader()
 	return full
 }
 
-// end is the body's, with its trailers.
+// end is called on the loop when the whole body has come.
 func (b *body) end(p *http1.RequestParser) {
 	if b == nil {
 		return
@@ -92,7 +122,7 @@ func (b *body) end(p *http1.RequestParser) {
 	b.fail(io.EOF)
 }
 
-// fail is the end of what can be read.
+// fail makes Read return err after what was received, on the loop. The first error counts.
 func (b *body) fail(err error) {
 	if b == nil {
 		return
@@ -101,218 +131,220 @@ func (b *body) fail(err error) {
 	if b.err == nil {
 		b.err = err
 	}
-	if b.state == coming {
-		b.state = cut
+	if b.arrival == bodyComing {
+		b.arrival = bodyCut
 		if err == io.EOF {
-			b.state = whole
+			b.arrival = bodyWhole
 		}
 	}
 	b.mu.Unlock()
-	b.arrived()
+	b.wakeReader()
 }
 
-// leavesTooMuch tells whether what is left of the body is too much to be read only to
-// get to the next request, or will never come.
-func (b *body) leavesTooMuch() bool {
+// tooMuchLeft reports whether the rest of the body will never come, or is too long to be
+// read only to reach the next request.
+func (b *body) tooMuchLeft() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == cut || b.length-b.taken() > skipLimit
+	return b.arrival == bodyCut || b.length-b.taken() > skipLimit
 }
 
-// skip drops what is left of a chunked body, and reports whether it came to the end: not
-// if the body fails, or if more than skipLimit bytes come. It waits as Read does.
+// skip drops the rest of a chunked body. It waits like Read, and reports whether the body
+// came to its end: not if the body fails, or if more than skipLimit bytes come.
 func (b *body) skip() bool {
 	b.mu.Lock()
-	b.leave()
-	wait := b.state == coming && b.total <= b.most
+	b.drop()
+	wait := b.arrival == bodyComing && b.total <= b.skipUntil
 	b.mu.Unlock()
-	if wait && b.x.st.awaitIn(&b.reading, "the end of a request body", b.waitEnd) != nil {
+	if wait && b.x.st.awaitIn(&b.reader, "the end of a request body", b.waitEnd) != nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state == whole && b.total <= b.most
+	return b.arrival == bodyWhole && b.total <= b.skipUntil
 }
 
-// taken is how many bytes the handler has read; under mu.
+// taken returns how many bytes the handler has read. The caller holds mu.
 func (b *body) taken() int64 {
-	if b.done {
-		return b.most - skipLimit
+	if b.use == bodyClosed {
+		return b.skipUntil - skipLimit
 	}
 	return b.total - int64(len(b.buf)-b.at)
 }
 
-// unread is how many bytes were received that the handler has not read.
-func (b *body) unread() int64 {
+// unreadBytes returns how many bytes were received that the handler has not read.
+func (b *body) unreadBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total - b.taken()
 }
 
-// leave drops what was not read, and what is still to come; under mu.
-func (b *body) leave() {
-	b.most = b.taken() + skipLimit
-	b.buf, b.at, b.done = nil, 0, true
+// drop drops what was not read and what is still to come. The caller holds mu.
+func (b *body) drop() {
+	b.skipUntil = b.taken() + skipLimit
+	b.buf, b.at = nil, 0
+	if b.use == bodyUnread {
+		b.use = bodyClosed
+	}
 }
 
-// waitEnd has w told when there is nothing more to skip, on the loop.
+// waitEnd makes w wait until there is nothing more to skip, on the loop.
 func (b *body) waitEnd(w *waiter) {
 	b.mu.Lock()
-	over := b.state != coming || b.total > b.most
+	over := b.arrival != bodyComing || b.total > b.skipUntil
 	b.mu.Unlock()
 	switch {
 	case over:
 		w.done(nil)
-	case b.reading != nil:
+	case b.reader != nil:
 		w.done(errTwoBodyReaders)
 	default:
-		b.reading = w
-		_ = b.feed()
+		b.reader = w
+		_ = b.resume()
 	}
 }
 
-func (b *body) arrived() {
-	if w := b.reading; w != nil {
-		b.reading = nil
-		w.done(nil)
+// wakeReader ends the wait of a Read, on the loop.
+func (b *body) wakeReader() {
+	if b == nil || b.reader == nil {
+		return
 	}
+	w := b.reader
+	b.reader = nil
+	w.done(nil)
 }
 
-// close is for the handler's return: nothing more is wanted.
+// close closes the body when the handler has returned.
 func (b *body) close() {
 	if b != nil {
 		b.Close()
 	}
 }
 
-// drop wakes a goroutine that still reads when the exchange ends, on the loop.
-func (b *body) drop() {
-	if b != nil {
-		b.arrived()
-	}
-}
-
-// Read reads what has come, and waits if that is nothing.
+// Read reads what was received, and waits if that is nothing.
 func (b *body) Read(p []byte) (int, error) {
-	if b.x.expects && !b.closed() && !b.asked.Swap(true) {
-		if err := b.ask(); err != nil {
+	if b.awaits.Load() == continueAwaited && !b.closed() && b.awaits.CompareAndSwap(continueAwaited, continueSent) {
+		if err := b.sendContinue(); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		n, err, feed := b.take(p)
-		if feed {
-			_ = b.x.st.do(b.feed)
+		n, err, resume := b.take(p)
+		if resume {
+			_ = b.x.st.do(b.resume)
 		}
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := b.x.st.awaitIn(&b.reading, "request body", b.wait); err != nil {
+		if err := b.x.st.awaitIn(&b.reader, "request body", b.waitData); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// take reads what is there. It tells whether the loop is to read on.
-func (b *body) take(p []byte) (n int, err error, feed bool) {
+// take reads without waiting. It reports whether the loop should resume reading.
+func (b *body) take(p []byte) (n int, err error, resume bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = copy(p, b.buf[b.at:])
 	b.at += n
-	if b.at == len(b.buf) {
-		b.buf, b.at = b.buf[:0], 0
-		feed, b.unfed = b.unfed, false
-		if n == 0 || b.err == io.EOF {
-			err = b.err
+	if b.at < len(b.buf) {
+		return n, nil, false
+	}
+	b.buf, b.at = b.buf[:0], 0
+	resume, b.full = b.full, false
+	if n == 0 || b.err == io.EOF {
+		err = b.err
+	}
+	if err == io.EOF {
+		if b.use == bodyUnread {
+			b.use = bodyAtEnd
 		}
-		b.eof = b.eof || err == io.EOF
-		if err == io.EOF && b.trailer != nil {
+		if b.trailer != nil {
 			maps.Copy(b.trailers, b.trailer)
 			b.trailer = nil
 		}
 	}
-	return n, err, feed
+	return n, err, resume
 }
 
-// wait has w told when there is something to take, on the loop.
-func (b *body) wait(w *waiter) {
+// waitData makes w wait until there is something to take, on the loop.
+func (b *body) waitData(w *waiter) {
 	b.mu.Lock()
 	ready := len(b.buf) > b.at || b.err != nil
 	b.mu.Unlock()
 	switch {
 	case ready:
 		w.done(nil)
-	case b.reading != nil:
+	case b.reader != nil:
 		w.done(errTwoBodyReaders)
 	case b.x.deadlines != nil && b.x.deadlines.read.passed(b.x.st.l):
 		b.x.failRead()
 		w.done(nil)
 	default:
-		b.reading = w
+		b.reader = w
 	}
 }
 
 var errTwoBodyReaders = errors.New("web: two reads of a request's body at once")
 
-// feed has the connection read on, on the loop.
-func (b *body) feed() error {
-	c := b.x.c
-	if c.is(readsPaused) && c.x == b.x && !b.x.complete {
-		c.flags &^= readsPaused
-		c.tc.ResumeReading()
+// resume makes the connection read again, on the loop.
+func (b *body) resume() error {
+	if b.x.receiving() {
+		b.x.c.resumeReading()
 	}
 	return nil
 }
 
-// closed reports whether Close was called, or the handler has returned.
+// closed reports whether Close was called or the handler has returned.
 func (b *body) closed() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.done
+	return b.use == bodyClosed
 }
 
-// ask tells a client that waits for it to send the body. Inside a response it would be
-// taken for some of that, and after the response for the next one.
-func (b *body) ask() error {
+// sendContinue sends a 100 to a client that waits for it. Inside a response it would be
+// taken for a part of that, and after the response for the next one.
+func (b *body) sendContinue() error {
 	return b.x.st.do(func() error {
 		c := b.x.c
-		if c.is(gone) {
+		if c.phase == connLost {
 			return c.cause()
 		}
-		if !b.x.complete && !b.x.begun && !b.closed() {
+		if b.x.receiving() && b.x.wire == wireSilent && !b.closed() {
 			c.tc.Write([]byte(http1.Continue))
 		}
 		return nil
 	})
 }
 
-// surrender closes the body and returns what was received and not read of it, as it
-// would come from the connection: in chunks if it did. The parser is the connection's,
-// nil if the body is complete. On the loop.
-func (b *body) surrender(p *http1.RequestParser) (unread []byte) {
+// surrender closes the body, on the loop. It returns what was received and not read as the
+// connection would deliver it: in chunks if the body is chunked. The parser is the
+// connection's, nil if the body is complete.
+func (b *body) surrender(p *http1.RequestParser) (rest []byte) {
 	if b == nil {
 		return nil
 	}
 	b.mu.Lock()
-	unread = b.buf[b.at:]
+	rest = b.buf[b.at:]
 	switch {
 	case b.trailers == nil: // not chunked
 	case p != nil:
-		unread = p.AppendUnread(nil, unread)
-	case !b.eof:
-		unread, _ = http1.AppendLastChunk(http1.AppendChunk(nil, unread), b.trailer)
+		rest = p.AppendUnread(nil, rest)
+	case b.use != bodyAtEnd:
+		rest, _ = http1.AppendLastChunk(http1.AppendChunk(nil, rest), b.trailer)
 	}
 	b.mu.Unlock()
 	b.Close()
-	b.arrived()
-	return unread
+	b.wakeReader()
+	return rest
 }
 
-// Close tells that the rest is not wanted.
+// Close drops the rest of the body.
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leave()
+	b.drop()
 	if b.err == nil || b.err == io.EOF {
 		b.err = http.ErrBodyReadAfterClose
 	}

@@ -11,132 +11,109 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// conn is a connection as its transport tells it: it cuts what comes into requests,
-// and lets one at a time be answered. Loop goroutine only.
+// conn is an HTTP connection: the protocol of a transport's connection. It cuts received
+// bytes into requests and answers them one after the other. Bytes that follow the request
+// being answered are kept unparsed, up to a limit. Its states are drawn in conn_phase.go.
+// Loop goroutine only.
 //
-//	    ┌───────────── next request ─────────────┐
-//	    ▼                                        │
-//	 waiting ──Head──▶ answering, body open ──┐  │
-//	    │                   │ End             │ answered
-//	    │ cannot be read    ▼                 ▼  │
-//	    │              answering ──answered──▶ skipping what is left of the body
-//	    ▼                   │
-//	lingering ◀── to close ─┘
-//
-// While a request is answered what follows it is not parsed, but kept, up to a limit.
+// An idle connection has nothing else than this struct of 80 bytes.
 type conn struct {
-	tc   *transport.Conn
-	st   *loopState
-	x    *exchange // the request that is being answered
-	more *more     // what a connection has only at times
+	tc    *transport.Conn
+	st    *loopState
+	x     *exchange // the request that is being answered
+	extra *connExtra
 
-	in         *timeoutList // where it waits, and since when
+	in         *timeoutList // what it waits for, and since when
 	since      time.Duration
 	prev, next *conn
 
-	tls      *tls.ConnectionState
-	requests uint32
-	flags    connFlags
+	tls      *tls.ConnectionState // nil without TLS
+	requests uint32               // how many have come
+	phase    connPhase
+	input    inputPhase
+	output   outputPhase
+	marks    connMarks
 }
 
-// more is what a connection has only while a request is under way that came in pieces
-// or with others behind it, or while the peer does not read.
-type more struct {
-	parser  *http1.RequestParser // while a message has come in part
-	pending []byte               // received, and to be parsed when x was answered
-	dropped int64                // bytes of a body that is skipped
-	room    []func(error)        // to be called when there is room to write
-	body    []byte               // of a request to a lean handler that wants it
-	wanted  func(*LeanCtx, []byte)
-	most    int
-	toHead  bool
-	record  *record
+// connExtra is what a connection needs only at times: while a message has come in part,
+// while requests wait behind another one, or while the peer does not read.
+type connExtra struct {
+	parser  *http1.RequestParser // of the message that has come in part
+	kept    []byte               // received, to be parsed later
+	skipped int64                // bytes of the body in inputSkip
+	writers []func(error)        // called when output is not held any more
+	lean    *leanBody            // of inputCollect
 }
 
-type connFlags uint16
-
-const (
-	consuming    connFlags = 1 << iota // the parsing loop is on the stack
-	ended                              // the peer has closed its side
-	skipping                           // a request was answered before its end
-	collecting                         // a lean handler wants the body
-	lingers                            // closed from here; what comes is dropped
-	switching                          // to another protocol
-	writesPaused                       // the peer reads too slowly
-	readsPaused
-	closesNext  // at the end of the request
-	yielding    // others have a turn before what is kept is parsed
-	drains      // the server began to drain; for who takes the connection over
-	timesWrites // the transport has a time-out for them
-	gone
-)
-
-func (c *conn) is(f connFlags) bool { return c.flags&f != 0 }
-
-func (c *conn) extra() *more {
-	if c.more == nil {
-		c.more = &more{}
+func (c *conn) ensureExtra() *connExtra {
+	if c.extra == nil {
+		c.extra = &connExtra{}
 	}
-	return c.more
+	return c.extra
 }
 
 const (
-	pendingLimit = 16 << 10               // what is received ahead
-	skipLimit    = 256 << 10              // what is read of a body that nobody wants
-	lingerTime   = 500 * time.Millisecond // for how long bytes are dropped after the last response
-	batch        = 128                    // requests that are answered before others have a turn
-	highWater    = 64 << 10               // what waits to be sent while a handler may write on
+	keepLimit  = 16 << 10               // how many bytes are kept before reading pauses
+	skipLimit  = 256 << 10              // how much of an unwanted body is read
+	lingerTime = 500 * time.Millisecond // how long bytes are dropped after the last response
+	batch      = 128                    // requests answered at once before others have a turn
+	highWater  = 64 << 10               // unsent bytes above which handlers wait
 )
 
-// ConnectionMade is the beginning.
+// ConnectionMade registers the connection with its loop's state.
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
 	c.st = c.st.sv.perLoop.Of(tc.Loop().Internal())
-	if c.st.draining {
+	if c.st.mode == modeDraining {
+		c.enter(connClosing)
 		tc.Close()
 		return
 	}
 	c.tls = tc.TLS()
 	c.st.heads.add(c)
-	if h := c.st.observer; h != nil {
-		h.made(c)
+	if o := c.st.observer; o != nil {
+		o.made(c)
 	}
 }
 
-// DataReceived parses what has come, or keeps it for later.
+// DataReceived parses data, or keeps it for later.
 func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 	switch {
-	case c.is(lingers): // dropped
-	case c.wants():
+	case c.phase == connLingering || c.phase == connClosing: // dropped
+	case c.parses():
 		c.consume(data)
 	default:
 		c.keep(data)
 	}
 }
 
-// wants tells whether the next bytes are to be parsed now.
-func (c *conn) wants() bool {
-	if c.is(lingers | switching | yielding | gone) {
+// parses reports whether received bytes are parsed now.
+func (c *conn) parses() bool {
+	if c.phase != connOpen {
 		return false
 	}
-	if c.x != nil {
-		return !c.x.complete
+	switch c.input {
+	case inputBody:
+		return true
+	case inputHead, inputCollect, inputSkip, inputSkipLast:
+		return c.output != outputHeld
 	}
-	return !c.is(writesPaused)
+	return false
 }
 
-// consume parses data up to where it ends, or to where a request is complete that
-// is not answered at once.
+// consume parses data up to its end, or to the end of a request that is not answered at
+// once. It starts the handlers of the requests.
 func (c *conn) consume(data []byte) {
 	st := c.st
 	if st.observer != nil && len(data) > 0 {
 		st.observer.moved(c, http.StateActive)
 	}
 	p := c.takeParser()
-	c.flags |= consuming
-	defer c.caught()
-	answered := 0
-	for c.wants() {
+	c.marks |= parsing
+	defer c.recoverLean()
+	var begun *exchange // has a head, and no handler yet
+	requests := 0
+	for c.parses() {
 		n, event, err := p.Parse(data)
 		if err != nil {
 			p.Reset()
@@ -145,244 +122,275 @@ func (c *conn) consume(data []byte) {
 			break
 		}
 		data = data[n:]
+		if event == http1.More {
+			break
+		}
 		switch event {
 		case http1.Head:
-			c.head(p)
+			begun = c.head(p)
 		case http1.Data:
 			c.piece(p.Data())
 		case http1.End:
-			st.rest = data
-			c.end(p)
+			st.rest = data // Hijack takes it
+			if c.end(p); begun != nil {
+				begun.start()
+				begun = nil
+			}
 			data, st.rest = st.rest, nil
-			if answered++; answered == batch && len(data) > 0 {
+			if requests++; requests == batch && len(data) > 0 && c.input == inputHead {
 				c.yield()
 			}
-		}
-		if event == http1.More {
-			break
 		}
 	}
 	if p.Idle() {
 		st.giveParser(p)
 	} else {
-		c.extra().parser = p // before the handler starts: Hijack needs it
+		c.ensureExtra().parser = p // before the handler starts: Hijack takes it
 	}
-	if x := c.x; x != nil && !x.started {
-		x.start()
+	if begun != nil {
+		begun.start()
 	}
-	c.flags &^= consuming
-	if c.is(lingers | gone) {
+	c.marks &^= parsing
+	c.consumed(data)
+}
+
+// consumed ends consume: it keeps the rest, sends what lean handlers have answered, and
+// makes the connection wait for what comes next.
+func (c *conn) consumed(rest []byte) {
+	switch c.phase {
+	case connLingering, connClosing, connLost:
 		c.dropParser()
+	default:
+		if len(rest) > 0 {
+			c.keep(rest)
+		}
 	}
-	if len(data) > 0 && !c.is(lingers|gone) {
-		c.keep(data)
-	}
-	if len(st.out) > 0 {
+	if len(c.st.out) > 0 {
 		c.flushLean()
 	}
-	if c.x == nil && !c.hasPending() && !c.is(lingers|switching|gone) {
-		c.readOn() // an inline handler has left a body that had come faster than it is read
+	if c.x == nil && !c.hasKept() && c.phase == connOpen {
+		c.resumeReading() // an inline handler may have left a body that came faster than it was read
 	}
 	c.settle()
 }
 
-// within tells whether some of a message has come, and not all.
-func (c *conn) within() bool { return c.more != nil && c.more.parser != nil }
+// partial reports whether a message has come in part.
+func (c *conn) partial() bool { return c.extra != nil && c.extra.parser != nil }
 
-// takeParser is the parser to go on with.
+// takeParser returns the parser to continue with.
 func (c *conn) takeParser() *http1.RequestParser {
-	if !c.within() {
+	if !c.partial() {
 		return c.st.takeParser()
 	}
-	p := c.more.parser
-	c.more.parser = nil
+	p := c.extra.parser
+	c.extra.parser = nil
 	return p
 }
 
-// dropParser gives up the message that has come in part, if there is one.
+// dropParser gives up a message that has come in part.
 func (c *conn) dropParser() {
-	if c.within() {
+	if c.partial() {
 		p := c.takeParser()
 		p.Reset()
 		c.st.giveParser(p)
 	}
 }
 
-// caught is for a lean handler that has panicked. The parser it was lent is left to the
-// garbage collector.
-func (c *conn) caught() {
-	if !c.is(consuming) {
+// recoverLean is deferred by consume. It ends the connection if a lean handler panicked.
+// The parser that the handler was lent is left to the garbage collector.
+func (c *conn) recoverLean() {
+	if !c.is(parsing) {
 		return
 	}
-	c.flags &^= consuming
+	c.marks &^= parsing
 	c.st.out = c.st.out[:0]
-	v := recover()
-	c.st.sv.logPanic(v, c.remoteAddr())
+	c.st.sv.logPanic(recover(), c.remoteAddr())
 	c.hangUp()
 }
 
-// settle puts the connection where it waits for what comes next, in the queue with the
-// right time-out.
+// settle makes the connection wait for what comes next, with the time-out for that.
 func (c *conn) settle() {
 	st := c.st
 	switch {
-	case c.is(lingers | gone | switching):
-	case c.is(ended) && !c.hasPending():
-		c.settleEnded()
-	case c.x != nil && c.x.complete, c.is(writesPaused | yielding):
+	case c.phase != connOpen:
+	case c.is(peerEOF) && !c.hasKept():
+		c.settleEOF()
+	case c.output == outputHeld:
 		c.leave()
-	case c.x != nil || c.is(skipping|collecting):
-		if c.in != &st.bodies {
-			st.bodies.add(c)
-		}
-	case c.within():
+	case c.input == inputHead && c.partial():
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
-	case st.closesIdle:
+	case c.input == inputHead && st.mode != modeKeepAlive:
 		c.hangUp()
-	default:
-		c.more = nil
+	case c.input == inputHead:
+		c.extra = nil
 		st.idle.add(c)
 		if st.observer != nil {
 			st.observer.moved(c, http.StateIdle)
 		}
+	case c.input == inputBody, c.input == inputCollect, c.input == inputSkip, c.input == inputSkipLast:
+		if c.in != &st.bodies {
+			st.bodies.add(c)
+		}
+	default: // the handler, or the next turn
+		c.leave()
 	}
 }
 
-// settleEnded is settle once the peer has closed its sending side and everything that it
-// sent was parsed: what has come only in part will never be complete.
-func (c *conn) settleEnded() {
+// settleEOF is settle when the peer has closed its sending side and everything before
+// that was parsed. A message that has come in part will never be complete.
+func (c *conn) settleEOF() {
 	switch x := c.x; {
 	case x != nil:
 		c.leave()
-		if !x.complete {
-			x.closes = true
+		if c.input == inputBody {
+			c.expect(inputBroken)
 			x.body.fail(io.ErrUnexpectedEOF)
 		}
 		x.cancel(ErrClientGone)
-	case c.within() && !c.is(skipping|collecting):
-		c.answerError(http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF) // of a head
+	case c.partial() && c.input == inputHead:
+		c.answerError(http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF)
 	default:
 		c.hangUp()
 	}
 }
 
-// yield lets others have a turn: a client that sends very many requests at once must
-// not keep the loop for itself.
+// yield parses the kept requests in the next turn, so that a client that sends very many
+// at once does not occupy the loop.
 func (c *conn) yield() {
-	c.flags |= yielding
+	c.expect(inputYield)
 	c.st.l.Internal().CallSoon(loopcore.DropAtClose, func() {
-		c.flags &^= yielding
-		if c.x == nil && !c.is(lingers|switching|gone|writesPaused) {
-			c.proceed()
+		if c.input != inputYield {
+			return
 		}
+		c.expect(inputHead)
+		c.proceed()
 	})
 }
 
-// head is a request's beginning.
-func (c *conn) head(p *http1.RequestParser) {
+// head handles a request's head. It returns the exchange, whose handler the caller starts,
+// or nil if the request is lean or was refused.
+func (c *conn) head(p *http1.RequestParser) *exchange {
 	c.requests++
 	if lean := c.st.sv.server.Lean; lean != nil && c.answersLean(lean, p) {
-		return
+		return nil
 	}
 	x, ok := newExchange(c, p)
 	if !ok {
 		c.refuse(http1.ErrTarget)
-		return
+		return nil
 	}
+	c.expect(inputBody)
 	c.x = x
+	return x
 }
 
-// piece is some of the body.
+// reachedLimit reports whether the connection takes no more requests.
+func (c *conn) reachedLimit() bool {
+	limit := c.st.sv.server.MaxRequestsPerConn
+	return limit > 0 && int(c.requests) >= limit
+}
+
+// piece handles a part of a request's body.
 func (c *conn) piece(data []byte) {
-	switch {
-	case c.x != nil:
-		if c.x.body.push(data) && !c.is(readsPaused) {
-			c.flags |= readsPaused
-			c.tc.PauseReading()
+	switch c.input {
+	case inputBody:
+		if c.x.body.push(data) {
+			c.pauseReading()
 		}
-	case c.is(collecting):
+	case inputCollect:
 		c.collect(data)
 	default:
-		if m := c.extra(); m.dropped+int64(len(data)) > skipLimit {
+		if e := c.ensureExtra(); e.skipped+int64(len(data)) > skipLimit {
 			c.close()
 		} else {
-			m.dropped += int64(len(data))
+			e.skipped += int64(len(data))
 		}
 	}
 }
 
-// end is the end of a request.
+// end handles the end of a request.
 func (c *conn) end(p *http1.RequestParser) {
-	if x := c.x; x != nil {
-		x.complete = true
-		x.body.end(p)
-		if !x.started {
-			x.start()
+	switch c.input {
+	case inputBody:
+		c.expect(inputHold)
+		c.x.body.end(p)
+	case inputCollect:
+		closes := c.collected(p)
+		c.expect(inputHead)
+		if closes {
+			c.close()
 		}
-		return
-	}
-	if c.is(collecting) {
-		c.collected(p)
-	}
-	c.flags &^= skipping
-	if c.more != nil {
-		c.more.dropped = 0
-	}
-	if c.is(closesNext) {
+	case inputSkip:
+		c.expect(inputHead)
+		if c.extra != nil {
+			c.extra.skipped = 0
+		}
+	case inputSkipLast:
 		c.close()
 	}
 }
 
-// keep is for what comes while it cannot be parsed.
+// keep stores data that cannot be parsed yet.
 func (c *conn) keep(data []byte) {
-	m := c.extra()
-	if m.pending == nil {
-		m.pending = c.st.takeBuffer()
+	e := c.ensureExtra()
+	if e.kept == nil {
+		e.kept = c.st.takeBuffer()
 	}
-	m.pending = append(m.pending, data...)
-	if len(m.pending) >= pendingLimit && !c.is(readsPaused) {
-		c.flags |= readsPaused
+	e.kept = append(e.kept, data...)
+	if len(e.kept) >= keepLimit {
+		c.pauseReading()
+	}
+}
+
+func (c *conn) hasKept() bool { return c.extra != nil && len(c.extra.kept) > 0 }
+
+func (c *conn) pauseReading() {
+	if !c.is(readsPaused) {
+		c.marks |= readsPaused
 		c.tc.PauseReading()
 	}
 }
 
-func (c *conn) hasPending() bool { return c.more != nil && len(c.more.pending) > 0 }
-
-// readOn ends a pause.
-func (c *conn) readOn() {
+func (c *conn) resumeReading() {
 	if c.is(readsPaused) {
-		c.flags &^= readsPaused
+		c.marks &^= readsPaused
 		c.tc.ResumeReading()
 	}
 }
 
-// answered goes on behind a request.
-func (c *conn) answered(x *exchange) {
-	c.x = nil
-	switch {
-	case c.is(gone | switching):
-		return
-	case x.closes || c.is(lingers):
+// answered continues after the answer to a request; b is the request's body.
+func (c *conn) answered(b *body) {
+	switch c.input {
+	case inputHold:
+		c.expect(inputHead)
+	case inputBody:
+		c.expect(inputSkip)
+		c.ensureExtra().skipped = b.unreadBytes()
+	default:
 		c.close()
 		return
-	case !x.complete:
-		c.flags |= skipping
-		c.extra().dropped = x.body.unread()
 	}
-	if !c.is(consuming) {
+	if !c.is(parsing) {
 		c.proceed()
 	}
 }
 
-// proceed parses what was kept.
+// proceed parses the kept bytes, unless it is too early for that.
 func (c *conn) proceed() {
-	var kept []byte
-	if c.more != nil {
-		kept, c.more.pending = c.more.pending, nil
+	switch {
+	case c.phase != connOpen || c.x != nil || c.input == inputYield:
+		return
+	case c.output == outputHeld:
+		c.settle()
+		return
 	}
-	c.readOn()
+	var kept []byte
+	if c.extra != nil {
+		kept, c.extra.kept = c.extra.kept, nil
+	}
+	c.resumeReading()
 	c.consume(kept)
 	if kept != nil {
 		c.st.giveBuffer(kept)

@@ -11,73 +11,83 @@ import (
 )
 
 // refuse handles bytes that cannot be parsed. Nothing behind them is read as a request. A
-// request has one answer: where a handler is at work it is the handler's, whose read of
-// the body fails, and where the answer was given already there is no other.
+// request gets one answer: if a handler is running, its read of the body fails and the
+// answer is the handler's; if the request was answered already, there is no other answer.
 func (c *conn) refuse(err error) {
 	var fault *http1.Error
 	errors.As(err, &fault)
-	switch x := c.x; {
-	case x != nil:
-		c.flags |= skipping
-		x.closes = true
-		x.complete = true
+	switch c.input {
+	case inputBody:
+		c.expect(inputBroken)
 		if fault == http1.ErrBodyTooLarge {
-			err = c.st.sv.tooLarge()
+			err = &http.MaxBytesError{Limit: c.st.sv.server.MaxBodyBytes}
 		}
-		x.body.fail(err)
-	case c.is(skipping):
+		c.x.body.fail(err)
+	case inputSkip, inputSkipLast:
 		c.close()
 	default:
 		c.answerError(fault.Status, fault)
 	}
 }
 
+// closeAfterAnswer makes the request that is being answered the connection's last.
+func (c *conn) closeAfterAnswer() {
+	switch c.input {
+	case inputBody:
+		c.expect(inputBroken)
+	case inputHold:
+		c.expect(inputHoldLast)
+	}
+}
+
 // close ends the connection after what was written. If the peer may still be sending, the
-// connection lingers: what comes is dropped for lingerTime, however much that is. To
-// close a socket with unread bytes resets the connection, and the peer may then lose
-// the last response.
+// connection lingers: what it receives is dropped for lingerTime. Closing a socket with
+// unread bytes resets the connection, and the peer may then lose the last response.
 func (c *conn) close() {
-	if c.is(lingers | gone) {
+	if c.phase != connOpen {
 		return
 	}
 	c.leave()
 	if len(c.st.out) > 0 {
 		c.flushLean()
 	}
-	whole := !c.within() && !c.is(skipping|collecting|consuming) && !c.hasPending()
-	if c.is(ended) || whole {
+	between := c.input == inputHead || c.input == inputHold || c.input == inputHoldLast
+	if c.is(peerEOF) || between && !c.is(parsing) && !c.partial() && !c.hasKept() {
 		c.hangUp()
 		return
 	}
-	c.flags |= lingers
-	if m := c.more; m != nil {
-		m.pending = nil
+	c.enter(connLingering)
+	if c.extra != nil {
+		c.extra.kept = nil
 	}
 	c.tc.WriteEOF()
 	c.st.lingering.add(c)
-	c.readOn()
+	c.resumeReading()
 }
 
-// hangUp closes the connection once everything was sent, for which the peer has to
-// read: no longer than it may take for any other response.
+// hangUp closes the connection once everything was sent. The peer has to read that within
+// the write time-out.
 func (c *conn) hangUp() {
 	c.leave()
-	c.flags |= lingers
-	c.timeWrites() // also for what does not wait yet: small writes are sent at the end of the turn
+	if c.phase == connLost {
+		return
+	}
+	c.enter(connClosing)
+	c.timeWrites() // also if nothing waits yet: small writes are sent at the end of the turn
 	c.tc.Close()
 }
 
 // EOFReceived is called when the peer has closed its sending side. It may still read.
 func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
-	c.flags |= ended
-	if c.is(lingers) {
+	c.marks |= peerEOF
+	if c.phase == connLingering || c.phase == connClosing {
 		return false
 	}
 	c.settle()
 	return true
 }
 
-// cause is why requests of this connection end with it.
+// cause returns why requests of the connection end when the connection does.
 func (c *conn) cause() error {
 	if c.st.cause != nil {
 		return c.st.cause
@@ -85,13 +95,13 @@ func (c *conn) cause() error {
 	return ErrClientGone
 }
 
-// ConnectionLost is the end.
+// ConnectionLost ends the request under way with the connection.
 func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
-	c.flags |= gone
+	c.enter(connLost)
 	c.leave()
 	delete(c.st.remotes, c)
-	if h := c.st.observer; h != nil {
-		defer h.moved(c, http.StateClosed)
+	if o := c.st.observer; o != nil {
+		defer o.moved(c, http.StateClosed)
 	}
 	cause := c.cause()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -99,32 +109,32 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	}
 	if x := c.x; x != nil { // calls that wait fail with the cause, not as cancelled
 		x.body.fail(cause)
-		c.hasRoom(cause)
+		c.wakeWriters(cause)
 		x.cancel(cause)
 	}
 	c.dropParser()
-	c.more = nil
+	c.extra = nil
 }
 
-// headTooLate is for a header that did not come in time. A client that has sent
-// nothing at all is not told.
-func (c *conn) headTooLate() {
-	if !c.within() {
+// headTimedOut is called when a request's head did not come in time. A client that has
+// sent nothing at all gets no answer.
+func (c *conn) headTimedOut() {
+	if !c.partial() {
 		c.hangUp()
 		return
 	}
 	c.answerError(http.StatusRequestTimeout, nil)
 }
 
-// bodyTooLate is for a body that did not come in time. If it was the handler that did
-// not read it, the client gets more time.
-func (c *conn) bodyTooLate() {
+// bodyTimedOut is called when a request's body did not come in time. While reading is
+// paused because the handler does not read the body, the client gets more time.
+func (c *conn) bodyTimedOut() {
 	x := c.x
 	switch {
 	case c.is(readsPaused):
 		c.st.bodies.add(c)
 	case x != nil:
-		x.closes = true
+		c.closeAfterAnswer()
 		x.body.fail(ErrTimeout)
 		x.cancel(ErrTimeout)
 	default:
@@ -132,8 +142,8 @@ func (c *conn) bodyTooLate() {
 	}
 }
 
-// answerError answers a request that cannot be served, and closes the connection. Why
-// may be nil.
+// answerError answers a request that cannot be served and closes the connection. The
+// answer includes why, which may be nil.
 func (c *conn) answerError(status int, why error) {
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	if why != nil {
@@ -141,24 +151,26 @@ func (c *conn) answerError(status int, why error) {
 	}
 	b := http1.AppendStatusLine(c.st.out, http1.HTTP11, status)
 	b = append(b, c.st.dateLine()...)
-	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
-	b = http1.AppendContentLength(b, int64(len(text)))
-	b = append(b, "\r\n"...)
-	c.st.out = append(b, text...)
+	c.st.out = appendErrorText(b, text)
 	c.close()
 }
 
-// refusePlain answers a plain request to a server that expects TLS; first is its beginning.
-// Other bytes may be of any protocol, and are not answered.
+// appendErrorText appends the rest of the header and the body of an error response.
+func appendErrorText(b []byte, text string) []byte {
+	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
+	b = http1.AppendContentLength(b, int64(len(text)))
+	b = append(b, "\r\n"...)
+	return append(b, text...)
+}
+
+// refusePlain returns the answer to a plain request on a port that expects TLS; first is
+// the beginning of the request. Other bytes may belong to any protocol and get no answer.
 func refusePlain(first []byte) []byte {
 	switch string(first) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO":
 	default:
 		return nil
 	}
-	const text = "This port speaks HTTPS, and the request came as plain HTTP.\n"
 	b := http1.AppendStatusLine(nil, http1.HTTP11, http.StatusBadRequest)
-	b = append(b, "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"...)
-	b = http1.AppendContentLength(b, int64(len(text)))
-	return append(b, "\r\n"+text...)
+	return appendErrorText(b, "This port speaks HTTPS, and the request came as plain HTTP.\n")
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// deadlines are those that http.ResponseController has set for a request. Loop goroutine
-// only.
+// deadlines are what http.ResponseController has set for a request. Loop goroutine only.
 type deadlines struct {
 	read, write deadline
-	missed      bool // by a write; from then on all fail
+	missed      bool // a write has missed its deadline; from then on all fail
 }
 
-// needDeadlines returns the request's deadlines, which are made for the first call.
-func (x *exchange) needDeadlines() *deadlines {
+// ensureDeadlines returns the request's deadlines, which it makes if necessary.
+func (x *exchange) ensureDeadlines() *deadlines {
 	if x.deadlines == nil {
 		x.deadlines = &deadlines{read: deadline{expires: x.readExpired}, write: deadline{expires: x.writeExpired}}
 	}
@@ -26,7 +25,7 @@ func (x *exchange) needDeadlines() *deadlines {
 // readExpired fails a Read that waits. If there is none, the next one that has to wait
 // fails, unless the handler sets a later deadline first.
 func (x *exchange) readExpired() {
-	if x.body != nil && x.body.reading != nil {
+	if x.body != nil && x.body.reader != nil {
 		x.failRead()
 	}
 }
@@ -34,22 +33,22 @@ func (x *exchange) readExpired() {
 // failRead ends the body because reading it took too long.
 func (x *exchange) failRead() {
 	x.body.fail(os.ErrDeadlineExceeded)
-	x.closes = true
+	x.c.closeAfterAnswer()
 }
 
 // writeExpired ends the connection if the client has not taken what was written. If it
 // has, the next write fails, unless the handler sets a later deadline first.
 func (x *exchange) writeExpired() {
-	if x.sendsFile || x.c.is(writesPaused) || x.c.tc.Unsent() > 0 {
+	if x.wire == wireFile || x.c.output == outputHeld || x.c.tc.Unsent() > 0 {
 		x.abort()
 	}
 }
 
-// cancel forgets the deadlines, if there are any.
-func (c *deadlines) cancel() {
-	if c != nil {
-		c.read.timer.Cancel()
-		c.write.timer.Cancel()
+// cancel cancels the deadlines, if there are any.
+func (d *deadlines) cancel() {
+	if d != nil {
+		d.read.timer.Cancel()
+		d.write.timer.Cancel()
 	}
 }
 
@@ -59,38 +58,38 @@ func (c *deadlines) cancel() {
 func (x *exchange) abort() {
 	x.deadlines.missed = true
 	x.body.fail(os.ErrDeadlineExceeded)
-	x.c.hasRoom(os.ErrDeadlineExceeded)
+	x.c.wakeWriters(os.ErrDeadlineExceeded)
 	x.cancel(ErrTimeout)
 	x.c.tc.Abort()
 }
 
-// lost returns the error of a write that cannot be made, on the loop: the write deadline
-// if that has passed, otherwise the connection's. A deadline that was missed once cannot
-// be moved any more.
+// lost returns why a write cannot be made, on the loop: the write deadline if that has
+// passed, otherwise the end of the connection. It returns nil if the write can be made. A
+// deadline that was missed once cannot be moved any more.
 func (x *exchange) lost() error {
 	switch {
 	case x.deadlines.late(x.st.l):
 		x.deadlines.missed = true
 		return os.ErrDeadlineExceeded
-	case x.c.is(gone):
+	case x.c.phase == connLost:
 		return x.c.cause()
 	}
 	return nil
 }
 
 // late reports whether a write has missed its deadline, or would now.
-func (c *deadlines) late(l *loop.Loop) bool { return c != nil && (c.missed || c.write.passed(l)) }
+func (d *deadlines) late(l *loop.Loop) bool { return d != nil && (d.missed || d.write.passed(l)) }
 
 // SetReadDeadline makes Reads of the request's body fail that would wait at t or later,
 // for http.ResponseController.
 func (w *response) SetReadDeadline(t time.Time) error {
-	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.read })
+	return w.x.setDeadline(t, func(d *deadlines) *deadline { return &d.read })
 }
 
 // SetWriteDeadline makes writes fail that wait at t or come later, and then ends the
 // connection, for http.ResponseController.
 func (w *response) SetWriteDeadline(t time.Time) error {
-	return w.x.setDeadline(t, func(c *deadlines) *deadline { return &c.write })
+	return w.x.setDeadline(t, func(d *deadlines) *deadline { return &d.write })
 }
 
 func (x *exchange) setDeadline(t time.Time, which func(*deadlines) *deadline) error {
@@ -98,24 +97,24 @@ func (x *exchange) setDeadline(t time.Time, which func(*deadlines) *deadline) er
 		switch {
 		case x.w.closed():
 			return errReturned
-		case x.c.is(switching): // the handler sets those of the connection it has taken
+		case x.c.phase == connSwitched: // the connection has deadlines of its own
 			return http.ErrHijacked
 		case x.deadlines != nil && x.deadlines.missed:
 			return nil // as with net/http, which cannot go on either
-		case x.c.is(gone):
+		case x.c.phase == connLost:
 			return x.c.cause()
 		}
-		which(x.needDeadlines()).set(x.st.l, t)
+		which(x.ensureDeadlines()).set(x.st.l, t)
 		return nil
 	})
 }
 
-// CloseNotify is for http.CloseNotifier, which some frameworks still ask for: the
-// channel gets a value when the client is gone. New code uses the request's context.
-func (w *response) CloseNotify() <-chan bool { return w.x.ctx.notify() }
+// CloseNotify is for http.CloseNotifier, which some frameworks still use: the channel
+// receives a value when the client disconnects. New code uses the request's context.
+func (w *response) CloseNotify() <-chan bool { return w.x.ctx.closeNotify() }
 
-// EnableFullDuplex is for http.ResponseController; bodies can always be read while
-// the response is written.
+// EnableFullDuplex is for http.ResponseController. Bodies can always be read while the
+// response is written.
 func (w *response) EnableFullDuplex() error {
 	if w.closed() {
 		return errReturned
@@ -126,13 +125,13 @@ func (w *response) EnableFullDuplex() error {
 // deadline is a point in time on a loop's clock. Loop goroutine only.
 type deadline struct {
 	at      time.Duration // 0 for none
-	nth     uint64        // of those that were asked for
+	nth     uint64        // which call set it
 	timer   loop.Timer
 	expires func()
 }
 
-// set replaces the deadline by t; the zero Time is none. One that has passed expires
-// now.
+// set replaces the deadline by t; the zero Time means none. A time that has passed expires
+// at once.
 func (d *deadline) set(l *loop.Loop, t time.Time) {
 	d.timer.Cancel()
 	if d.at = 0; t.IsZero() {

@@ -9,24 +9,31 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// exchange is one request and its response. Its handler may keep what it was given,
-// so it is never used again.
+// exchange is a request and its response.
 //
-// Everything that a request needs of a fixed size is one object: with the values of the
-// header it fits a size class of the allocator exactly.
+//	newExchange ──▶ started ──▶ handling ──conclude──▶ returned ──end──▶ finished
+//	                                │                                       ▲
+//	                                └─panic, Goexit──▶ failed ──────────────┘
+//
+// newExchange, start and finish run on the loop; the handler and conclude run in a task of
+// the loop or on a worker. A call of a ResponseWriter's method that is under way when the
+// handler returns delays end: see guard. The request's arrival is a phase of the
+// connection (inputBody, inputHold), its body and response have phases of their own.
+//
+// A handler may keep what it was given, so an exchange is never reused. Everything of a
+// fixed size that a request needs is one object, which fits a size class of the allocator.
 type exchange struct {
 	c  *conn      // loop goroutine only
-	st *loopState // only what is for any goroutine, outside the loop
+	st *loopState // outside the loop, only what is for any goroutine
 
-	// What the request says. Set by newExchange, read by any.
-	method    string
-	target    string
-	remote    string
-	version   http1.Version
-	keepAlive bool
-	expects   bool // the client waits for a 100 before it sends the body
-	last      bool // the connection takes no more requests
-	returned  bool // the handler did, without a panic; set before the guard is closed
+	// Set by newExchange, read by any goroutine.
+	method   string
+	target   string
+	remote   string
+	version  http1.Version
+	persists bool // the client and the server's limits allow another request
+
+	handler handlerPhase // written before the guard is closed, read after that
 
 	w    response
 	body *body // nil if there is none
@@ -38,33 +45,46 @@ type exchange struct {
 	values [3]string // of the header, unless there are more
 
 	// Loop goroutine only.
-	scope     *spindle.Scope // of an inline handler; nil before and after
+	scope     *spindle.Scope // of an inline handler while it runs
 	deadlines *deadlines     // nil for most
-	started   bool
-	complete  bool // all of the request has come
-	begun     bool // some of the response was sent, besides interim ones
-	closes    bool // the connection cannot be used after this
-	sendsFile bool // to a client that may be slow
+	wire      wirePhase
 }
 
-// newExchange takes over what the parser was lent. It reports whether net/url agrees.
+// handlerPhase is how far a handler is.
+type handlerPhase uint8
+
+const (
+	handling        handlerPhase = iota
+	handlerReturned              // in order; the response is completed
+	handlerFailed                // panicked or exited; the connection is closed
+)
+
+// wirePhase is how much of the final response the loop has sent. Loop goroutine only.
+//
+//	silent ──▶ begun ◀──▶ file
+type wirePhase uint8
+
+const (
+	wireSilent wirePhase = iota // nothing, besides interim responses
+	wireBegun                   // some of it
+	wireFile                    // a file is being sent, to a client that may be slow
+)
+
+// newExchange makes an exchange of the parsed head. It reports whether net/url accepts the
+// target.
 func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	st := c.st
 	header, host := make(http.Header), st.hostString(p.Host())
 	x := &exchange{
-		c:         c,
-		st:        st,
-		method:    p.MethodString(),
-		remote:    c.remoteAddr(),
-		version:   p.Version(),
-		keepAlive: p.KeepAlive(),
-		expects:   p.ExpectsContinue(),
-	}
-	if most := st.sv.server.MaxRequestsPerConn; most > 0 && int(c.requests) >= most {
-		x.last = true
+		c:        c,
+		st:       st,
+		method:   p.MethodString(),
+		remote:   c.remoteAddr(),
+		version:  p.Version(),
+		persists: p.KeepAlive() && !c.reachedLimit(),
 	}
 	x.target = p.TargetAndAddTo(header, x.values[:])
-	x.ctx.x, x.ctx.base = x, c.baseOf()
+	x.ctx.x, x.ctx.base = x, c.baseContext()
 	if p.Length() != 0 {
 		x.body = newBody(x, p)
 	}
@@ -74,32 +94,33 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		x.w.since, x.w.host = st.l.Time(), host
 	}
 	x.describe(header, host)
+	x.req.Close = !p.KeepAlive()
 	return x, setURL(&x.url, x.method, x.target)
 }
 
-// start has the handler begin.
+// start starts the handler, on the loop.
 func (x *exchange) start() {
-	x.started = true
-	if len(x.st.out) > 0 {
-		x.c.flushLean() // what was answered before goes out before
+	st := x.st
+	if len(st.out) > 0 {
+		x.c.flushLean() // earlier answers are sent first
 	}
-	if x.st.sv.runsInline(x) {
-		x.st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, serveTask)
+	if st.sv.runsInline(x) {
+		st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, serveTask)
 		return
 	}
-	x.st.sv.workers.run(x)
-	x.st.gaveWork()
+	st.sv.workers.run(x)
+	st.yieldToWorkers()
 }
 
 // exchangeKey is the context key of a request's exchange.
 type exchangeKey struct{}
 
-// serveTask is an inline handler's task. It finds its exchange in the task's values: a
+// serveTask is the task of an inline handler. It finds its exchange in the task's values: a
 // method value of the exchange would be allocated for each request.
 func serveTask(ctx context.Context) error {
 	x := ctx.Value(exchangeKey{}).(*exchange)
 	x.scope = ctx.(*spindle.Scope)
-	if cause := x.ctx.cause; cause != nil { // until the handler runs, only the loop sets it
+	if cause := x.ctx.cause; cause != nil { // only the loop sets it before the handler runs
 		x.scope.Cancel(cause)
 	}
 	if base := x.ctx.base; base != nil && base.Done() != nil {
@@ -110,7 +131,7 @@ func serveTask(ctx context.Context) error {
 	return nil
 }
 
-// removeFiles removes the temporary files of an inline handler's multipart form.
+// removeFiles removes the temporary files of a multipart form, in a task.
 func (x *exchange) removeFiles(ctx context.Context) {
 	if form := x.req.MultipartForm; form != nil {
 		_ = spindle.Shield(ctx, func(ctx context.Context) error {
@@ -120,35 +141,36 @@ func (x *exchange) removeFiles(ctx context.Context) {
 	}
 }
 
-// serve runs the handler. Whatever that does, the request comes to its end.
+// serve calls the handler and ends the exchange, however the handler ends.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
 	h := x.st.sv.handler
 	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
-		h = ofTheServer
+		h = generalOptions
 	}
-	x.req = *x.req.WithContext(ctx) // inlined, so that the copy is on the stack
+	x.req = *x.req.WithContext(ctx) // inlined, so the copy is on the stack
 	h.ServeHTTP(&x.w, &x.req)
-	x.returned = true
+	x.handler = handlerReturned
 }
 
-// ofTheServer answers what is asked about the server itself, as net/http does.
-var ofTheServer = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// generalOptions answers "OPTIONS *" as net/http does.
+var generalOptions = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Length", "0")
 })
 
-// conclude is deferred by serve. From here on calls of the request's and response's
-// methods fail. One that is under way, in a goroutine that the handler did not wait
-// for, is let finish, and ends the exchange itself.
+// conclude is deferred by serve. From now on calls of the request's and the response's
+// methods fail. If a goroutine that the handler did not wait for is in such a call, that
+// call ends the exchange.
 func (x *exchange) conclude() {
-	if !x.returned {
+	if x.handler != handlerReturned {
+		x.handler = handlerFailed
 		x.st.sv.logPanic(recover(), x.remote)
 	}
 	onLoop := x.st.l.Owns()
 	if onLoop {
 		x.scope = nil // it ends with the task
 	} else if form := x.req.MultipartForm; form != nil {
-		_ = form.RemoveAll() // its temporary files; removeFiles does not block the loop
+		_ = form.RemoveAll() // in a task, removeFiles does it without blocking the loop
 	}
 	x.ctx.end(context.Canceled)
 	x.body.close()
@@ -159,7 +181,7 @@ func (x *exchange) conclude() {
 
 // end completes the response, in the goroutine that left the guard last.
 func (x *exchange) end(onLoop bool) {
-	if x.returned {
+	if x.handler == handlerReturned {
 		x.w.end()
 	}
 	if onLoop {
@@ -169,28 +191,35 @@ func (x *exchange) end(onLoop bool) {
 	}
 }
 
-// finish sends what the handler has left, on the loop.
+// finish sends what is left of the response and continues with the connection, on the loop.
 func (x *exchange) finish() {
 	c, w := x.c, &x.w
 	late := x.deadlines.late(x.st.l) && (x.deadlines.missed || len(w.head)+len(w.buf) > 0)
 	x.deadlines.cancel()
-	x.body.drop()
+	x.body.wakeReader()
 	switch {
-	case c.is(gone):
-	case c.is(switching):
-		if h, ok := c.tc.Protocol().(*hijacked); ok && !x.returned {
+	case c.phase == connLost:
+	case c.phase == connSwitched:
+		if h, ok := c.tc.Protocol().(*hijackedConn); ok && x.handler == handlerFailed {
 			h.abandon(c)
 		}
-	case !x.returned || late: // what was flushed is sent
+	case x.handler == handlerFailed || late: // what was flushed is sent
 		c.hangUp()
 	default:
-		x.closes = x.closes || w.closes
 		w.sendLast(c.tc)
 	}
 	x.log()
+	closes := w.closes
 	x.st.giveDraft(w.draft)
 	w.draft = nil
-	c.answered(x)
+	c.x = nil
+	switch {
+	case c.phase != connOpen:
+	case closes:
+		c.close()
+	default:
+		c.answered(x.body)
+	}
 }
 
 // cancel ends the request's context, on the loop.
@@ -200,3 +229,6 @@ func (x *exchange) cancel(cause error) {
 		x.scope.Cancel(cause)
 	}
 }
+
+// receiving reports whether the request's body is still coming, on the loop.
+func (x *exchange) receiving() bool { return x.c.x == x && x.c.input == inputBody }

@@ -6,14 +6,14 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Yields tells whether workers are to be let run at the end of the loop's turn.
+// Yields reports whether the loop lets workers run at the end of its turn.
 func Yields(sv *Service, l *loop.Loop) bool {
 	st := sv.perLoop.Of(l.Internal())
-	return st != nil && st.yields
+	return st != nil && st.yieldsToWorkers
 }
 
 // Abort ends the connection of a request, on its loop.
-func Abort(w http.ResponseWriter) { own(w).x.c.tc.Abort() }
+func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }
 
 // ErrTwoBodyReaders is what the second of two reads gets.
 var ErrTwoBodyReaders = errTwoBodyReaders

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// guard admits one call at a time to a response, and none after its handler returned.
+// guard admits one call at a time to a response, and none after its handler has returned.
 // Any goroutine.
 //
 //	idle ──enter──▶ busy ──leave──▶ idle
@@ -13,8 +13,8 @@ import (
 //	  ▼                ▼
 //	over ◀──leave── busy, over
 //
-// A mutex was tempting, but a task that waits for one would block its loop, for which
-// the holder may be waiting.
+// A mutex was tempting, but a task that waits for one blocks its loop, and the holder may
+// be waiting for that loop.
 type guard struct{ state atomic.Uint32 }
 
 const (
@@ -39,11 +39,11 @@ func (g *guard) enter() error {
 	return errTwoCalls
 }
 
-// leave ends a call. It reports whether the handler returned meanwhile; the caller
+// leave ends a call. It reports whether the handler has returned meanwhile; the caller
 // then completes the response.
 func (g *guard) leave() (last bool) { return g.state.Add(^busy+1) == over }
 
-// close is for the handler's return. It reports whether no call is under way.
+// close is called once, when the handler returns. It reports whether no call is under way.
 func (g *guard) close() (idle bool) { return g.state.Add(over) == over }
 
 // closed reports whether the handler has returned.

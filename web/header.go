@@ -9,8 +9,8 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// writeHeader writes status line and header as they are now; what the handler changes
-// later is for trailers. What depends on the body follows in commit.
+// writeHeader writes the status line and the header. Later changes of the header are for
+// trailers. The fields that depend on the body are written by commit.
 func (w *response) writeHeader() {
 	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
 	w.fields = uint32(len(w.header))
@@ -27,8 +27,7 @@ func (w *response) writeHeader() {
 
 // writeSorted writes the fields in the order of their names.
 func (w *response) writeSorted() {
-	var room [16]string
-	keys := room[:0]
+	keys := make([]string, 0, 16)
 	for key := range w.header {
 		keys = append(keys, key)
 	}
@@ -40,7 +39,7 @@ func (w *response) writeSorted() {
 	}
 }
 
-// writeFieldOrReject is writeField that answers in place of the handler if it fails.
+// writeFieldOrReject is writeField, and replaces the response if that fails.
 func (w *response) writeFieldOrReject(key string, values []string) (ok bool) {
 	err := w.writeField(key, values)
 	if err != nil {
@@ -49,13 +48,14 @@ func (w *response) writeFieldOrReject(key string, values []string) (ok bool) {
 	return err == nil
 }
 
-// named reports whether a key of a header means the field of that name, which is in
-// canonical form. Handlers may write keys in any case.
+// named reports whether key is the name, which is in canonical form. Handlers may write keys
+// in any case.
 func named(key, name string) bool {
 	return len(key) == len(name) && (key == name || strings.EqualFold(key, name))
 }
 
-// writeField writes a field unless somebody else does, and notes what it says.
+// writeField writes a field and notes what it says. Fields that commit writes are only
+// noted.
 func (w *response) writeField(key string, values []string) (err error) {
 	switch {
 	case named(key, "Content-Type"):
@@ -86,8 +86,8 @@ func (w *response) writeField(key string, values []string) (err error) {
 	return nil
 }
 
-// writeConnection writes the field Connection, and notes where: it is taken back if the
-// connection turns out to close and the handler has said something else.
+// writeConnection writes the field Connection and notes where: commit removes it if the
+// connection closes and the field says something else.
 func (w *response) writeConnection(values []string) (err error) {
 	w.facts |= saysConnection
 	if hasToken(values, "close") {
@@ -104,9 +104,9 @@ func (w *response) writeConnection(values []string) (err error) {
 	return nil
 }
 
-// encode notes the transfer coding that the handler asks for. The field itself is the
-// server's: chunked is written where it is used, and a body in any other coding ends
-// with the connection.
+// encode notes the transfer coding that the handler sets. The server writes the field
+// itself: for chunked where it is used, and a body in any other coding ends with the
+// connection.
 func (w *response) encode(values []string) {
 	if len(values) == 0 || values[0] == "" {
 		return
@@ -123,8 +123,8 @@ func (w *response) encode(values []string) {
 	w.declared = -1 // the coding is stronger; Content-Length was written before it
 }
 
-// declare takes down the length that the handler promises. A field without a value means
-// that the response is to have none.
+// declare notes the length that the handler declares. A field without a value means that
+// the response has no Content-Length.
 func (w *response) declare(values []string) {
 	if len(values) == 0 {
 		w.facts |= noLength
@@ -139,7 +139,7 @@ func (w *response) declare(values []string) {
 }
 
 // declareTrailers notes which fields come after the body. It returns the declaration to
-// write, without fields that may not be trailers: clients refuse such a response.
+// write, without fields that must not be trailers: clients refuse such a response.
 func (w *response) declareTrailers(values []string) []string {
 	forbidden := false
 	for _, list := range values {
@@ -173,8 +173,8 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// reject answers in place of a handler whose header cannot be written: it would not
-// be read as it was meant.
+// reject replaces the response by a 500 because a field cannot be written: clients would
+// not read it as it was meant.
 func (w *response) reject(err error) {
 	w.mistake("header: " + err.Error())
 	w.fault = err
@@ -185,10 +185,10 @@ func (w *response) reject(err error) {
 	w.buf = w.buf[:0]
 }
 
-// commit completes the head. First is what will be written besides what was
-// collected; final tells that there is no more.
+// commit completes the head. first is what is sent after the collected part of the body.
+// final says that the handler has returned, so that the body is complete.
 func (w *response) commit(first []byte, final bool) {
-	w.committed = true
+	w.phase = draftCommitted
 	x := w.x
 	if !w.facts.has(saysDate) {
 		w.head = append(w.head, w.date...)
@@ -197,7 +197,7 @@ func (w *response) commit(first []byte, final bool) {
 		w.writeType(first)
 		w.frame(final)
 	}
-	if x.last || !x.keepAlive || w.closes || x.st.sv.closesConns() || w.leavesBody(final) {
+	if !x.persists || w.closes || x.st.sv.closesConns() || w.leavesBody(final) {
 		w.closes = true
 	}
 	if w.closes && w.facts.has(saysConnection) && !w.facts.has(saysClose) && w.status != http.StatusSwitchingProtocols {
@@ -216,7 +216,7 @@ func (w *response) commit(first []byte, final bool) {
 
 func (f headFacts) has(what headFacts) bool { return f&what != 0 }
 
-// writeType tells the body's type from its beginning, if the handler did not.
+// writeType detects the body's type from its beginning, if the handler has set none.
 func (w *response) writeType(first []byte) {
 	if w.facts.has(saysType|saysEncoding|saysChunked|saysNotChunked) || len(w.buf) == 0 && len(first) == 0 {
 		return
@@ -230,33 +230,35 @@ func (w *response) writeType(first []byte) {
 	w.head = append(w.head, "\r\n"...)
 }
 
-// frame says where the body will end.
+// frame decides how the client finds the end of the body.
 func (w *response) frame(final bool) {
 	old := w.x.version == http1.HTTP10
 	switch {
 	case w.declared >= 0:
+		w.framing = frameLength
 		w.head = http1.AppendContentLength(w.head, w.declared)
 	case w.facts.has(saysNotChunked):
+		w.framing = frameClose
 		w.closes = w.closes || !w.toHead()
 	case final && !w.facts.has(noLength|saysChunked) && (old || len(w.trailers) == 0 && !w.prefixedTrailers()):
-		// To HEAD the same as to GET, for which more would have been flushed. That
-		// nothing was written says nothing of GET.
+		// HEAD gets the same as GET, for which a longer body would have been flushed. A
+		// handler that wrote nothing to HEAD may write something to GET.
 		if !w.toHead() || w.written > 0 && w.written <= bufferSize {
+			w.framing = frameLength
 			w.head = http1.AppendContentLength(w.head, w.written)
 		}
 	case w.toHead():
 	case old:
-		w.closes = true
+		w.framing, w.closes = frameClose, true
 	default:
-		w.chunked = true
+		w.framing = frameChunks
 		w.head = append(w.head, "Transfer-Encoding: chunked\r\n"...)
 	}
 }
 
-// prefixedTrailers reports whether the header has keys with http.TrailerPrefix. While it
-// has as many keys as writeHeader saw it is not searched again. A handler that has
-// replaced a key since then by such a trailer, and has written little, loses the trailer,
-// as with net/http.
+// prefixedTrailers reports whether the header has keys with http.TrailerPrefix. It searches
+// the header only if the number of keys has changed since writeHeader. A handler that
+// replaces a key by such a trailer, and writes little, loses the trailer, as with net/http.
 func (w *response) prefixedTrailers() bool {
 	if w.facts.has(saysTrailer) {
 		return true
@@ -272,18 +274,18 @@ func (w *response) prefixedTrailers() bool {
 	return false
 }
 
-// leavesBody reports whether the connection cannot go on because of the request's body:
-// too much of it is left, or the client may send it or not. How long a chunked body is
-// shows only at its end, so after the handler's return (final) it is skipped here.
+// leavesBody reports whether the connection must close because of the request's body: too
+// much of it is left, or it is not known whether the client sends it. The length of a
+// chunked body is known only at its end, so it is skipped here after the handler's return.
 func (w *response) leavesBody(final bool) bool {
 	x := w.x
 	switch {
 	case x.body == nil:
 		return false
-	case x.expects && !x.body.asked.Load():
+	case x.body.awaits.Load() == continueAwaited:
 		return true
 	case final && x.body.length < 0:
 		return !x.body.skip()
 	}
-	return x.body.leavesTooMuch()
+	return x.body.tooMuchLeft()
 }

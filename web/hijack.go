@@ -15,22 +15,21 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Hijack gives the connection to the handler, for http.Hijacker. It waits as the
-// request's body does: as a task in tasks, as a goroutine elsewhere. The reader begins
-// with what was received and not read: the rest of the request's body, which cannot be
-// read from the request any more, and what follows it. If the handler panics, the
-// connection is closed.
+// Hijack passes the connection to the handler, for http.Hijacker. The returned net.Conn can
+// be used in tasks of the loop and on other goroutines. The reader begins with what was
+// received and not read: the rest of the request's body, which cannot be read from the
+// request any more, and what follows it. If the handler panics, the connection is closed.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err := w.enter(); err != nil {
 		return nil, nil, err
 	}
 	defer w.leave()
-	if w.status != 0 && !w.hijacked {
+	if w.phase == draftHeaded || w.phase == draftCommitted {
 		if err := w.flush(nil); err != nil {
 			return nil, nil, err
 		}
 	}
-	h := &hijacked{st: w.x.st}
+	h := &hijackedConn{st: w.x.st}
 	early := 0
 	if err := w.x.st.do(func() error {
 		err := h.take(w)
@@ -44,10 +43,16 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h, bufio.NewReadWriter(r, bufio.NewWriter(h)), nil
 }
 
-// hijacked is a connection that a handler has taken: a net.Conn for tasks and
-// goroutines on one in the callback model. To hand out the socket itself was
+// hijackedConn is a connection that a handler has taken: a net.Conn for tasks and
+// goroutines on top of the transport's connection. Returning the socket itself was
 // tempting, but TLS and simulated networks have none.
-type hijacked struct {
+//
+//	serving ──Drain──▶ draining: OnShutdown's function runs, if there is one;
+//	   │                  │       otherwise the server forgets the connection
+//	   └──────────────────┴──Close, panic, lost──▶ err is set
+//
+// Bytes arrive in buf until err is set, and Read returns err after them.
+type hijackedConn struct {
 	st            *loopState
 	tc            *transport.Conn
 	local, remote net.Addr
@@ -55,21 +60,21 @@ type hijacked struct {
 	mu    sync.Mutex
 	buf   []byte // received and not read; guarded by mu
 	err   error  // after that; guarded by mu
-	late  bool   // the deadline for reading has passed; guarded by mu
-	sets  uint64 // how many deadlines were asked for; guarded by mu
-	unset int    // those of them that are on their way to the loop; guarded by mu
+	late  bool   // the read deadline has passed; guarded by mu
+	sets  uint64 // how many calls have set deadlines; guarded by mu
+	unset int    // calls that the loop has not executed yet; guarded by mu
 
 	// Loop goroutine only.
 	paused          bool
-	reading         *waiter       // who waits for data
-	writing         []func(error) // who wait for room
+	reader          *waiter       // a Read that waits
+	writers         []func(error) // Writes that wait until the peer has caught up
 	readAt, writeAt deadline
-	drains          bool   // the server does
-	onShutdown      func() // starts what was given to OnShutdown; nil for most
+	draining        bool
+	onShutdown      func() // starts the function of OnShutdown; nil for most
 }
 
 // take takes the connection over, on the loop.
-func (h *hijacked) take(w *response) error {
+func (h *hijackedConn) take(w *response) error {
 	if err := w.detach(); err != nil {
 		return err
 	}
@@ -80,47 +85,47 @@ func (h *hijacked) take(w *response) error {
 	h.readAt.expires = h.readTooLate
 	h.writeAt.expires = func() { h.wakeWriters(os.ErrDeadlineExceeded) }
 	h.buf = c.surrender(w.x.body)
-	if c.is(ended) {
+	if c.is(peerEOF) {
 		h.err = io.EOF
 	}
 	h.tc.SetProtocol(h)
-	if c.is(drains) {
+	if c.is(drainSeen) {
 		h.Draining(h.tc)
 	}
 	return nil
 }
 
 // surrender returns what was received and not read, of the request's body and after it.
-func (c *conn) surrender(b *body) (unread []byte) {
-	if c.within() {
-		unread = b.surrender(c.more.parser)
+func (c *conn) surrender(b *body) (rest []byte) {
+	if c.partial() {
+		rest = b.surrender(c.extra.parser)
 		c.dropParser()
 	} else {
-		unread = b.surrender(nil)
+		rest = b.surrender(nil)
 	}
-	if c.more != nil {
-		unread = append(unread, c.more.pending...)
-		c.more.pending = nil
+	if c.extra != nil {
+		rest = append(rest, c.extra.kept...)
+		c.extra.kept = nil
 	}
-	if c.is(consuming) { // the rest of what is being parsed
-		unread = append(unread, c.st.rest...)
+	if c.is(parsing) { // what follows the request that is being started
+		rest = append(rest, c.st.rest...)
 		c.st.rest = nil
 	}
-	return unread
+	return rest
 }
 
-// abandon closes a connection whose handler has panicked after it took it, on the loop.
-func (h *hijacked) abandon(c *conn) {
+// abandon closes the connection after its handler has panicked, on the loop.
+func (h *hijackedConn) abandon(c *conn) {
 	h.fail(net.ErrClosed)
 	c.timeWrites()
 	c.tc.Close()
 }
 
 // ConnectionMade is not called for a connection that was taken over.
-func (h *hijacked) ConnectionMade(*transport.Conn) {}
+func (h *hijackedConn) ConnectionMade(*transport.Conn) {}
 
-// DataReceived keeps what comes, up to a limit.
-func (h *hijacked) DataReceived(tc *transport.Conn, data []byte) {
+// DataReceived keeps data for Read, up to a limit.
+func (h *hijackedConn) DataReceived(tc *transport.Conn, data []byte) {
 	h.mu.Lock()
 	h.buf = append(h.buf, data...)
 	full := len(h.buf) >= bodyLimit
@@ -132,14 +137,14 @@ func (h *hijacked) DataReceived(tc *transport.Conn, data []byte) {
 	h.wakeReader(nil)
 }
 
-// EOFReceived is the peer's end.
-func (h *hijacked) EOFReceived(*transport.Conn) bool {
+// EOFReceived makes Read return io.EOF.
+func (h *hijackedConn) EOFReceived(*transport.Conn) bool {
 	h.fail(io.EOF)
 	return true
 }
 
-// ConnectionLost is the end.
-func (h *hijacked) ConnectionLost(_ *transport.Conn, err error) {
+// ConnectionLost ends the waits with err.
+func (h *hijackedConn) ConnectionLost(_ *transport.Conn, err error) {
 	if err == nil {
 		err = net.ErrClosed
 	}
@@ -149,13 +154,13 @@ func (h *hijacked) ConnectionLost(_ *transport.Conn, err error) {
 	h.wakeWriters(err)
 }
 
-// PauseWriting is of no interest: Write looks for itself.
-func (h *hijacked) PauseWriting(*transport.Conn) {}
+// PauseWriting does nothing: Write checks how much is unsent.
+func (h *hijackedConn) PauseWriting(*transport.Conn) {}
 
-// ResumeWriting lets writers go on.
-func (h *hijacked) ResumeWriting(*transport.Conn) { h.wakeWriters(nil) }
+// ResumeWriting ends the waits of Write.
+func (h *hijackedConn) ResumeWriting(*transport.Conn) { h.wakeWriters(nil) }
 
-func (h *hijacked) fail(err error) {
+func (h *hijackedConn) fail(err error) {
 	h.mu.Lock()
 	if h.err == nil {
 		h.err = err
@@ -164,47 +169,47 @@ func (h *hijacked) fail(err error) {
 	h.wakeReader(nil)
 }
 
-func (h *hijacked) wakeReader(err error) {
-	if w := h.reading; w != nil {
-		h.reading = nil
+func (h *hijackedConn) wakeReader(err error) {
+	if w := h.reader; w != nil {
+		h.reader = nil
 		w.done(err)
 	}
 }
 
-func (h *hijacked) readTooLate() {
+func (h *hijackedConn) readTooLate() {
 	h.mu.Lock()
 	h.late = true
 	h.mu.Unlock()
 	h.wakeReader(os.ErrDeadlineExceeded)
 }
 
-func (h *hijacked) wakeWriters(err error) {
-	waiting := h.writing
-	h.writing = nil
+func (h *hijackedConn) wakeWriters(err error) {
+	waiting := h.writers
+	h.writers = nil
 	for _, wake := range waiting {
 		wake(err)
 	}
 }
 
-// Read reads what has come, and waits if that is nothing.
-func (h *hijacked) Read(p []byte) (int, error) {
+// Read reads what was received, and waits if that is nothing.
+func (h *hijackedConn) Read(p []byte) (int, error) {
 	for {
 		if n, err := h.get(p); n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
-		if err := h.st.awaitIn(&h.reading, "a hijacked connection", h.wait); err != nil {
+		if err := h.st.awaitIn(&h.reader, "a hijacked connection", h.wait); err != nil {
 			return 0, err
 		}
 	}
 }
 
 // get is Read without waiting.
-func (h *hijacked) get(p []byte) (int, error) {
+func (h *hijackedConn) get(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.unset > 0 && !h.st.l.Owns():
-		return 0, nil // the loop knows whether that one has passed
+		return 0, nil // only the loop knows whether that deadline has passed
 	case h.late:
 		return 0, os.ErrDeadlineExceeded
 	case len(h.buf) == 0:
@@ -217,8 +222,8 @@ func (h *hijacked) get(p []byte) (int, error) {
 	return n, nil
 }
 
-// wait has w told when there is something to get, on the loop.
-func (h *hijacked) wait(w *waiter) {
+// wait makes w wait until there is something to get, on the loop.
+func (h *hijackedConn) wait(w *waiter) {
 	h.mu.Lock()
 	ready := len(h.buf) > 0 || h.err != nil
 	h.mu.Unlock()
@@ -227,10 +232,10 @@ func (h *hijacked) wait(w *waiter) {
 		w.done(os.ErrDeadlineExceeded)
 	case ready:
 		w.done(nil)
-	case h.reading != nil:
+	case h.reader != nil:
 		w.done(errTwoReaders)
 	default:
-		h.reading = w
+		h.reader = w
 		if h.paused {
 			h.paused = false
 			h.tc.ResumeReading()
@@ -238,10 +243,10 @@ func (h *hijacked) wait(w *waiter) {
 	}
 }
 
-// Write sends p, and waits until there is room for more. All that it tells of is sent,
-// also if it does not wait to the end.
-func (h *hijacked) Write(p []byte) (n int, err error) {
-	err = h.st.await("room to write", func(done func(error)) {
+// Write sends p and waits until the peer has caught up. The n bytes that it reports are
+// sent even if the wait fails.
+func (h *hijackedConn) Write(p []byte) (n int, err error) {
+	err = h.st.await("the client to read", func(done func(error)) {
 		if h.writeAt.passed(h.st.l) {
 			done(os.ErrDeadlineExceeded)
 			return
@@ -255,8 +260,8 @@ func (h *hijacked) Write(p []byte) (n int, err error) {
 			done(nil)
 			return
 		}
-		h.writing = append(h.writing, done)
-		// For a pause that is over before transport tells of it.
+		h.writers = append(h.writers, done)
+		// The transport does not report a pause that ends within the same turn.
 		h.tc.AfterFlush(func(err error) {
 			if err == nil {
 				h.wakeWriters(nil)
@@ -266,35 +271,37 @@ func (h *hijacked) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close sends what was written, and ends the connection.
-func (h *hijacked) Close() error {
+// Close sends what was written and closes the connection.
+func (h *hijackedConn) Close() error {
 	return h.st.do(func() error {
 		h.fail(net.ErrClosed)
 		return h.tc.Close()
 	})
 }
 
-// CloseWrite ends the sending side behind what was written, as of a net.TCPConn.
-func (h *hijacked) CloseWrite() error { return h.st.do(h.tc.WriteEOF) }
+// CloseWrite closes the sending side after what was written, like that of net.TCPConn.
+func (h *hijackedConn) CloseWrite() error { return h.st.do(h.tc.WriteEOF) }
 
-// LocalAddr is the address of this end.
-func (h *hijacked) LocalAddr() net.Addr { return h.local }
+// LocalAddr returns the server's address.
+func (h *hijackedConn) LocalAddr() net.Addr { return h.local }
 
-// RemoteAddr is the address of the peer.
-func (h *hijacked) RemoteAddr() net.Addr { return h.remote }
+// RemoteAddr returns the client's address.
+func (h *hijackedConn) RemoteAddr() net.Addr { return h.remote }
 
 // SetDeadline sets both deadlines.
-func (h *hijacked) SetDeadline(t time.Time) error { return h.setDeadlines(t, &h.readAt, &h.writeAt) }
+func (h *hijackedConn) SetDeadline(t time.Time) error {
+	return h.setDeadlines(t, &h.readAt, &h.writeAt)
+}
 
-// SetReadDeadline has reads fail from t on.
-func (h *hijacked) SetReadDeadline(t time.Time) error { return h.setDeadlines(t, &h.readAt) }
+// SetReadDeadline makes reads fail from t on.
+func (h *hijackedConn) SetReadDeadline(t time.Time) error { return h.setDeadlines(t, &h.readAt) }
 
-// SetWriteDeadline has writes fail from t on.
-func (h *hijacked) SetWriteDeadline(t time.Time) error { return h.setDeadlines(t, &h.writeAt) }
+// SetWriteDeadline makes writes fail from t on.
+func (h *hijackedConn) SetWriteDeadline(t time.Time) error { return h.setDeadlines(t, &h.writeAt) }
 
-// setDeadlines does not wait for the loop: who calls it may hold a lock that a task
-// wants. The last call counts, whichever comes to the loop first.
-func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
+// setDeadlines does not wait for the loop: the caller may hold a lock that a task waits
+// for. The last call counts, in whatever order the loop executes the calls.
+func (h *hijackedConn) setDeadlines(t time.Time, all ...*deadline) error {
 	h.mu.Lock()
 	h.sets++
 	h.unset++
@@ -323,11 +330,11 @@ func (h *hijacked) setDeadlines(t time.Time, all ...*deadline) error {
 
 var errTwoReaders = errors.New("web: two reads of a hijacked connection at once")
 
-// Draining is called when the server drains. As in net/http, the server does not wait for
-// a hijacked connection, which may be used for hours. One whose owner has asked to be told
-// (OnShutdown) is waited for, because it is about to be closed.
-func (h *hijacked) Draining(tc *transport.Conn) {
-	h.drains = true
+// Draining is called when the server drains. Like net/http, the server does not wait for a
+// hijacked connection, which may be used for hours. It waits for one with an OnShutdown
+// function, because that closes the connection.
+func (h *hijackedConn) Draining(tc *transport.Conn) {
+	h.draining = true
 	if h.onShutdown == nil {
 		tc.LeaveServer()
 		return
@@ -336,17 +343,16 @@ func (h *hijacked) Draining(tc *transport.Conn) {
 	h.onShutdown = nil
 }
 
-// OnShutdown calls fn when the server drains, at once if it does already: in a task if
-// OnShutdown was called in one, otherwise on a goroutine. A connection of this package's
-// Hijack has this method for protocols that end a conversation in their own words. fn must
-// see to it that the connection is closed. The last call counts.
-func (h *hijacked) OnShutdown(fn func()) {
+// OnShutdown registers fn to be called when the server drains, or now if it drains already:
+// in a task if OnShutdown is called in one, otherwise on a goroutine. It is for protocols
+// with a closing handshake. fn must close the connection. The last call counts.
+func (h *hijackedConn) OnShutdown(fn func()) {
 	if fn == nil {
 		panic("web: OnShutdown with a nil function")
 	}
 	st := h.st
 	set := func(start func()) {
-		if h.onShutdown = start; h.drains {
+		if h.onShutdown = start; h.draining {
 			h.Draining(h.tc)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// Inline marks a handler that runs in a task on the loop instead of on a goroutine. It
-// must not block: what takes long is for spindle.Blocking. The request's context is
-// the task's scope.
+// Inline marks a handler to run in a task on the loop instead of on a goroutine. The handler
+// must not block; spindle.Blocking runs what does. The request's context is the task's
+// scope.
 func Inline(h http.Handler) http.Handler {
 	if h == nil {
 		panic("web: Inline with a nil handler")
@@ -21,10 +21,10 @@ func Inline(h http.Handler) http.Handler {
 
 type inline struct{ h http.Handler }
 
-// ServeHTTP runs the handler where it belongs. On a goroutine, where a router has
-// brought it that the server knows nothing of, a task is started and waited for.
+// ServeHTTP calls the handler if it runs in a task already. On a worker, behind a router or
+// middleware that the server does not know, it starts a task and waits for it.
 func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := own(rw)
+	w := responseOf(rw)
 	if w == nil || w.x.st.l.Owns() {
 		in.h.ServeHTTP(rw, r)
 		return
@@ -62,8 +62,8 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// follow cancels the scope when ctx ends, which a middleware may have given a deadline,
-// until unfollow is called.
+// follow cancels the scope when ctx ends, until unfollow is called. Middleware may have set
+// a deadline in ctx.
 func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 	if ctx.Err() != nil {
 		scope.Cancel(context.Cause(ctx))
@@ -74,12 +74,12 @@ func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 	})
 }
 
-// router is what http.ServeMux has: it tells which handler a request will get.
+// router is implemented by http.ServeMux: it returns the handler for a request.
 type router interface {
 	Handler(*http.Request) (http.Handler, string)
 }
 
-// runsInline tells where the handler of a request wants to run.
+// runsInline reports whether the handler of the request is inline.
 func (sv *Service) runsInline(x *exchange) bool {
 	if sv.mux == nil {
 		return sv.inline

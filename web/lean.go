@@ -8,8 +8,8 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// LeanCtx is a request to a lean handler, and its response. It and all that it
-// returns are lent for the time of the call: what is to be kept must be copied.
+// LeanCtx is a request to a lean handler, and its response. It and everything that it
+// returns are valid only during the call; copy what is needed longer.
 type LeanCtx struct {
 	c     *conn
 	p     *http1.RequestParser
@@ -18,16 +18,25 @@ type LeanCtx struct {
 
 	status int
 	fields []byte // of the response's header
-	ctype  []byte // the field Content-Type; empty for the usual one
+	ctype  []byte // the field Content-Type; empty for the default
 	body   []byte // of the response
 	toHead bool   // the request is HEAD
-	closes bool
+	closes bool   // the connection closes after the response
 	fault  error
-	record *record // nil if there is no access log
+	record *record // nil without an access log
 }
 
-// LeanRoutes makes a lean handler of several, by exact path. What has no route is left
-// to Server.Handler.
+// leanBody is the body of a request to a lean handler that called ReadBody.
+type leanBody struct {
+	fn     func(*LeanCtx, []byte)
+	limit  int
+	data   []byte
+	toHead bool
+	record *record
+}
+
+// LeanRoutes returns a lean handler that calls the one of routes with the request's exact
+// path. Requests to other paths go to Server.Handler.
 func LeanRoutes(routes map[string]func(*LeanCtx)) func(*LeanCtx) bool {
 	return func(c *LeanCtx) bool {
 		fn := routes[string(c.path)]
@@ -39,38 +48,49 @@ func LeanRoutes(routes map[string]func(*LeanCtx)) func(*LeanCtx) bool {
 	}
 }
 
-// answersLean asks a lean handler, and tells whether it has answered.
+// answersLean calls the lean handler. It reports whether the handler takes the request.
 func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) bool {
 	lc := &c.st.lean
 	lc.begin(c, p)
-	if !lean(lc) {
-		if c.more != nil {
-			c.more.wanted = nil // who leaves the request to the Handler leaves it the body
+	takes := lean(lc)
+	if c.extra != nil && c.extra.lean != nil {
+		if !takes {
+			c.extra.lean = nil // the body is for Handler
+			return false
 		}
-		return false
-	}
-	if c.more != nil && c.more.wanted != nil {
-		c.flags |= collecting
-		if p.Length() > int64(c.more.most) {
-			c.tooMuch()
-			return true
-		}
-		if p.ExpectsContinue() {
-			c.st.out = append(c.st.out, http1.Continue...)
-		}
+		c.awaitLeanBody(p)
 		return true
 	}
-	c.flags |= skipping
-	// The answer goes out before the body, which may come or not after an Expect, and may
-	// be too much to skip.
+	if !takes {
+		return false
+	}
+	// The answer is sent before the body. After an Expect the body may come or not, and it
+	// may be too much to skip.
 	if p.ExpectsContinue() || p.Chunked() || p.Length() > skipLimit {
 		lc.closes = true
 	}
 	lc.finish()
-	if p.Length() != 0 && c.is(closesNext) {
+	if !lc.closes {
+		c.expect(inputSkip)
+		return true
+	}
+	c.expect(inputSkipLast)
+	if p.Length() != 0 {
 		c.close()
 	}
 	return true
+}
+
+// awaitLeanBody begins to collect the body for a lean handler that called ReadBody.
+func (c *conn) awaitLeanBody(p *http1.RequestParser) {
+	if p.Length() > int64(c.extra.lean.limit) {
+		c.refuseLeanBody()
+		return
+	}
+	c.expect(inputCollect)
+	if p.ExpectsContinue() {
+		c.st.out = append(c.st.out, http1.Continue...)
+	}
 }
 
 func (lc *LeanCtx) begin(c *conn, p *http1.RequestParser) {
@@ -93,54 +113,49 @@ var root = []byte("/")
 func (lc *LeanCtx) reset() {
 	lc.status, lc.fault = http.StatusOK, nil
 	lc.fields, lc.ctype, lc.body = lc.fields[:0], lc.ctype[:0], lc.body[:0]
-	lc.closes = !lc.p.KeepAlive() || lc.c.st.closesIdle
-	if most := lc.c.st.sv.server.MaxRequestsPerConn; most > 0 && int(lc.c.requests) >= most {
-		lc.closes = true
-	}
+	lc.closes = !lc.p.KeepAlive() || lc.c.st.mode != modeKeepAlive || lc.c.reachedLimit()
 }
 
-// Method is the request's.
+// Method returns the request's method.
 func (lc *LeanCtx) Method() []byte { return lc.p.Method() }
 
-// Path is the path of the request's target as it was sent: escapes are not undone. A
-// target that is a whole URL, as clients send to a proxy, has the path of that URL. The
-// path is "*" if OPTIONS asks about the server, and empty for CONNECT.
+// Path returns the path of the request's target as it was sent: escapes are not decoded.
+// For a target that is a URL, as clients send to a proxy, it is the path of that URL. It is
+// "*" if OPTIONS asks about the server, and empty for CONNECT.
 func (lc *LeanCtx) Path() []byte { return lc.path }
 
-// Query is what follows the question mark.
+// Query returns what follows the question mark of the target.
 func (lc *LeanCtx) Query() []byte { return lc.query }
 
-// Host is the host that the request is for.
+// Host returns the host that the request is for.
 func (lc *LeanCtx) Host() []byte { return lc.p.Host() }
 
-// Header is the first field of that name in the request's header, nil if there is
-// none.
+// Header returns the value of the first field with that name in the request's header, nil
+// if there is none.
 func (lc *LeanCtx) Header(name string) []byte { return lc.p.Get(name) }
 
-// Conn is the connection.
+// Conn returns the connection.
 func (lc *LeanCtx) Conn() *transport.Conn { return lc.c.tc }
 
-// ReadBody has fn called with the request's body once all of it has come, to answer
-// then; a longer one than most is answered with 413. The request's line and header
-// are not to be asked for any more in fn.
-func (lc *LeanCtx) ReadBody(most int, fn func(c *LeanCtx, body []byte)) {
+// ReadBody calls fn with the request's body when all of it has come; fn then answers the
+// request. A body of more than limit bytes is answered with 413. The request's line and
+// header cannot be used in fn.
+func (lc *LeanCtx) ReadBody(limit int, fn func(c *LeanCtx, body []byte)) {
 	if fn == nil {
 		panic("web: ReadBody with a nil function")
 	}
-	m := lc.c.extra()
-	m.wanted, m.most, m.body = fn, most, m.body[:0]
-	m.toHead, m.record = lc.toHead, lc.record
+	lc.c.ensureExtra().lean = &leanBody{fn: fn, limit: limit, toHead: lc.toHead, record: lc.record}
 }
 
-// SetStatus sets the response's status; it is 200 otherwise.
+// SetStatus sets the response's status. The default is 200.
 func (lc *LeanCtx) SetStatus(status int) {
 	if status < 200 || status > 999 {
-		panic("web: SetStatus with a status that is none of a response")
+		panic("web: SetStatus with a status that is not one of a final response")
 	}
 	lc.status = status
 }
 
-// SetContentType sets the body's type; it is text/plain otherwise.
+// SetContentType sets the response's Content-Type. The default is text/plain.
 func (lc *LeanCtx) SetContentType(value string) {
 	var err error
 	if lc.ctype, err = http1.AppendField(lc.ctype[:0], "Content-Type", value); err != nil {
@@ -148,10 +163,9 @@ func (lc *LeanCtx) SetContentType(value string) {
 	}
 }
 
-// AddHeader adds a field to the response's header. Content-Type, of which there is
-// one, replaces the one before. The server itself writes Content-Length,
-// Transfer-Encoding, Date and Connection: AddHeader ignores them, except that a
-// Connection with "close" is CloseAfter.
+// AddHeader adds a field to the response's header. A Content-Type replaces the one before.
+// The server itself writes Content-Length, Transfer-Encoding, Date and Connection:
+// AddHeader ignores them, except that a Connection with "close" is CloseAfter.
 func (lc *LeanCtx) AddHeader(name, value string) {
 	var err error
 	switch {
@@ -170,22 +184,22 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 	}
 }
 
-// CloseAfter has the connection closed behind the response.
+// CloseAfter closes the connection after the response.
 func (lc *LeanCtx) CloseAfter() { lc.closes = true }
 
-// Write adds to the response's body. It never fails.
+// Write appends p to the response's body. It never fails.
 func (lc *LeanCtx) Write(p []byte) (int, error) {
 	lc.body = append(lc.body, p...)
 	return len(p), nil
 }
 
-// WriteString adds to the response's body. It never fails.
+// WriteString appends s to the response's body. It never fails.
 func (lc *LeanCtx) WriteString(s string) (int, error) {
 	lc.body = append(lc.body, s...)
 	return len(s), nil
 }
 
-// finish puts the response behind those that are to be sent with it.
+// finish appends the response to those that will be sent together.
 func (lc *LeanCtx) finish() {
 	if lc.fault != nil {
 		lc.c.st.sv.server.errorLog().Error("web: header of a lean handler", "err", lc.fault)
@@ -206,7 +220,6 @@ func (lc *LeanCtx) finish() {
 	switch {
 	case lc.closes:
 		b = append(b, "Connection: close\r\n"...)
-		c.flags |= closesNext
 	case lc.p.Version() == http1.HTTP10:
 		b = append(b, "Connection: keep-alive\r\n"...)
 	}
@@ -227,7 +240,7 @@ func (lc *LeanCtx) finish() {
 // keepLean is the largest buffer that is kept for the next lean response.
 const keepLean = 64 << 10
 
-// flushLean writes what lean handlers have answered.
+// flushLean sends what lean handlers have answered.
 func (c *conn) flushLean() {
 	st := c.st
 	c.tc.Write(st.out)
@@ -239,33 +252,35 @@ func (c *conn) flushLean() {
 	}
 }
 
-// collect takes a piece of the body that a lean handler wants.
+// collect appends to the body that a lean handler waits for.
 func (c *conn) collect(data []byte) {
-	m := c.more
-	if len(m.body)+len(data) > m.most {
-		c.tooMuch()
+	b := c.extra.lean
+	if len(b.data)+len(data) > b.limit {
+		c.refuseLeanBody()
 		return
 	}
-	m.body = append(m.body, data...)
+	b.data = append(b.data, data...)
 }
 
-// tooMuch refuses a body that is larger than a lean handler wants.
-func (c *conn) tooMuch() {
-	c.more.wanted, c.more.body = nil, nil
-	c.flags &^= collecting
+// refuseLeanBody refuses a body that is larger than the lean handler's limit.
+func (c *conn) refuseLeanBody() {
+	c.extra.lean = nil
 	c.refuse(http1.ErrBodyTooLarge)
 }
 
-// collected calls the lean handler that wanted the body.
-func (c *conn) collected(p *http1.RequestParser) {
-	m := c.more
-	fn, body := m.wanted, m.body
-	m.wanted, m.body = nil, nil
-	c.flags &^= collecting
+// collected calls the lean handler that waits for the body. It reports whether the
+// connection closes after the response.
+func (c *conn) collected(p *http1.RequestParser) (closes bool) {
+	b := c.extra.lean
+	c.extra.lean = nil
 	lc := &c.st.lean
 	lc.c, lc.p, lc.path, lc.query = c, p, nil, nil
-	lc.toHead, lc.record = m.toHead, m.record
+	lc.toHead, lc.record = b.toHead, b.record
 	lc.reset()
-	fn(lc, body)
+	b.fn(lc, b.data)
+	if c.extra != nil {
+		c.extra.lean = nil // ReadBody in fn has nothing to read
+	}
 	lc.finish()
+	return lc.closes
 }

@@ -24,8 +24,8 @@ func (sv *Service) logPanic(v any, remote string) {
 	sv.server.errorLog().Error(withStack("web: handler panicked", v, debug.Stack()), "remote", remote)
 }
 
-// withStack is the message for a panic. The stack is part of it, as in net/http: slog
-// would escape its lines in an attribute.
+// withStack returns the log message for a panic. The stack is part of it, as in net/http:
+// slog would escape the lines of an attribute.
 func withStack(what string, v any, stack []byte) string {
 	return fmt.Sprintf("%s: %v\n\n%s", what, v, stack)
 }
@@ -41,15 +41,15 @@ func (s *Server) logListen(err error) {
 	s.errorLog().Error("web: cannot accept", "err", err)
 }
 
-// accessLog is the records of a loop that wait to be written. A logger may block, so
-// a worker writes them, one batch after the other. Loop goroutine only.
+// accessLog holds the records of a loop that wait to be written. A logger may block, so a
+// worker of the loop writes them, one batch after the other. Loop goroutine only.
 type accessLog struct {
 	l       *loop.Loop
 	to      *slog.Logger // nil for no log
 	records []record
-	dropped int  // records for which there was no room
-	busy    bool // a worker is writing
-	ended   func()
+	dropped int    // records beyond keepRecords
+	busy    bool   // a worker is writing
+	ended   func() // called after the last batch; nil before end
 }
 
 // record is an answered request.
@@ -60,8 +60,8 @@ type record struct {
 	took                                time.Duration
 }
 
-// keepRecords is how many wait at most; a logger that is slower than the requests loses
-// some, and is told how many.
+// keepRecords is how many records wait at most. A logger that is slower than the requests
+// loses some, and a warning says how many.
 const keepRecords = 8192
 
 func (a *accessLog) add(r record) {
@@ -73,7 +73,7 @@ func (a *accessLog) add(r record) {
 	a.write()
 }
 
-// write has a worker write what there is, unless one is at it.
+// write starts a worker that writes the records, unless one is running.
 func (a *accessLog) write() {
 	if a.busy || len(a.records) == 0 {
 		return
@@ -94,13 +94,13 @@ func (a *accessLog) write() {
 		}
 	})
 	if err != nil {
-		return // too many jobs wait: with the next request
+		return // too many jobs wait; the next request tries again
 	}
 	a.busy = true
 	a.records, a.dropped = nil, 0
 }
 
-// end calls fn when all was written.
+// end calls fn when everything was written.
 func (a *accessLog) end(fn func()) {
 	if a.write(); !a.busy {
 		fn()
@@ -121,7 +121,7 @@ func (r *record) log(to *slog.Logger) {
 		slog.Duration("took", r.took))
 }
 
-// log writes down an exchange that has ended.
+// log adds a finished exchange to the access log.
 func (x *exchange) log() {
 	if x.st.log.to == nil {
 		return
@@ -130,13 +130,13 @@ func (x *exchange) log() {
 		remote: x.remote, method: x.method, host: x.w.host, target: x.target, proto: x.version.String(),
 		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.w.since,
 	}
-	if x.w.hijacked {
+	if x.w.phase == draftTaken {
 		r.status = http.StatusSwitchingProtocols
 	}
 	x.st.log.add(r)
 }
 
-// note takes down the request of a lean handler, which is lent.
+// note copies what the access log needs of a request to a lean handler.
 func (lc *LeanCtx) note() {
 	a := &lc.c.st.log
 	if a.to == nil {
@@ -148,7 +148,7 @@ func (lc *LeanCtx) note() {
 	}
 }
 
-// log writes down what a lean handler has answered.
+// log adds a lean handler's answer to the access log.
 func (lc *LeanCtx) log() {
 	if r := lc.record; r != nil {
 		a := &lc.c.st.log

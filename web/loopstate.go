@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -11,25 +12,25 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// loopState is what the connections of one loop share: everything that one of them
-// needs only while it is at work. Loop goroutine only, but for what says otherwise.
+// loopState is what the connections of a service share on one loop: everything that a
+// connection needs only while it is active. Loop goroutine only, except where noted.
 type loopState struct {
 	sv *Service
 	l  *loop.Loop
 
-	parser  *http1.RequestParser // for who has none of its own; nil while in use
+	parser  *http1.RequestParser // for the next connection that needs one; nil while in use
 	spare   []*http1.RequestParser
 	drafts  []*draft
 	buffers [][]byte
 	vec     [][]byte // for a write of several buffers
-	rest    []byte   // what follows the request whose handler is being started
+	rest    []byte   // what follows the request that is being started
 	out     []byte   // what lean handlers have answered in this callback
 	lean    LeanCtx
-	host    string // the last one asked for: nearly always the next one too
-	remotes map[*conn]string
+	host    string           // of the last request: nearly always that of the next one
+	remotes map[*conn]string // addresses of active connections
 
-	date   string // a line
-	dateAt time.Duration
+	date   string        // the field Date as a line
+	dateAt time.Duration // when the second of date began
 
 	heads, idle, bodies, lingering timeoutList
 	writeTimeout                   time.Duration
@@ -41,37 +42,49 @@ type loopState struct {
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
 
-	yields bool // workers will be let run at the end of the turn
-	yield  func()
+	yieldsToWorkers bool   // letWorkersRun is scheduled for the end of the turn
+	letWorkers      func() // the method letWorkersRun, made once
 
-	draining   bool
-	closesIdle bool  // a connection ends with the request under way: draining, or no keep-alives
-	cause      error // why requests end when the loop state aborts their connections
+	mode  serviceMode
+	cause error // why requests end when their connections are aborted
 
 	mu       sync.Mutex
-	finished []*exchange // by workers, and not taken yet; guarded by mu
+	finished []*exchange // by workers, not taken yet; guarded by mu
 	taken    []*exchange // the other half of finished
 	take     func()
 }
 
-// newLoopState makes the service's state on a loop. The loop does not run yet, or calls it.
+// serviceMode is what happens to a connection after the request under way.
+//
+//	keepAlive ◀──SetKeepAlivesEnabled──▶ closeIdle
+//	    └────────Drain, Close──────▶ draining ◀──┘
+type serviceMode uint8
+
+const (
+	modeKeepAlive serviceMode = iota // it waits for the next request
+	modeCloseIdle                    // it is closed; keep-alives are disabled
+	modeDraining                     // it is closed, and so are new connections
+)
+
+// newLoopState makes the service's state on a loop. The caller is on the loop, or the loop
+// does not run yet.
 func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	s := sv.server
 	st := &loopState{sv: sv, l: l, dateAt: -time.Hour, remotes: make(map[*conn]string)}
 	st.observer = newObserver(sv)
-	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTooLate)
+	st.heads.init(l, limited(s.HeaderTimeout, 10*time.Second), (*conn).headTimedOut)
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
-	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTooLate)
+	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTimedOut)
 	st.lingering.init(l, lingerTime, (*conn).hangUp)
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
 	st.log = accessLog{l: l, to: s.AccessLog}
-	st.yield = st.letWorkersRun
+	st.letWorkers = st.letWorkersRun
 	st.take = st.takeFinished
 	sv.perLoop.Set(l.Internal(), st)
 	return st
 }
 
-// takeParser is a parser that holds nothing.
+// takeParser returns a parser that is between two messages.
 func (st *loopState) takeParser() *http1.RequestParser {
 	if p := st.parser; p != nil {
 		st.parser = nil
@@ -85,7 +98,7 @@ func (st *loopState) takeParser() *http1.RequestParser {
 	return http1.NewRequestParser(st.sv.server.limits())
 }
 
-// giveParser takes back one that holds nothing any more.
+// giveParser takes back a parser that is between two messages.
 func (st *loopState) giveParser(p *http1.RequestParser) {
 	if st.parser == nil {
 		st.parser = p
@@ -100,7 +113,7 @@ const (
 	bufferSize = 4 << 10
 )
 
-// takeBuffer is an empty buffer of bufferSize.
+// takeBuffer returns an empty buffer of bufferSize.
 func (st *loopState) takeBuffer() []byte {
 	if last := len(st.buffers) - 1; last >= 0 {
 		b := st.buffers[last]
@@ -140,18 +153,18 @@ func (st *loopState) giveDraft(d *draft) {
 	st.giveBuffer(d.buf)
 }
 
-// dateLine is the field Date.
+// dateLine returns the field Date as a line.
 func (st *loopState) dateLine() string {
 	if now := st.l.Internal().TurnTime(); now-st.dateAt >= time.Second {
 		wall := st.l.Internal().Kernel().Wall()
-		// The wall's second began some time ago, and so did the line's.
+		// The second that the line shows began some time ago.
 		st.dateAt = now - time.Duration(wall.Nanosecond())
 		st.date = string(http1.AppendDate(nil, wall))
 	}
 	return st.date
 }
 
-// hostString is b as a string; mostly without a copy.
+// hostString returns b as a string, mostly without a copy.
 func (st *loopState) hostString(b []byte) string {
 	if string(b) != st.host {
 		st.host = string(b)
@@ -159,8 +172,8 @@ func (st *loopState) hostString(b []byte) string {
 	return st.host
 }
 
-// tasks is the nursery of inline handlers. A handler that ends its task by
-// runtime.Goexit ends no other; conclude has logged it.
+// tasks returns the nursery of inline handlers. A handler that ends its task by
+// runtime.Goexit does not affect others; conclude has logged it.
 func (st *loopState) tasks() *spindle.Nursery {
 	if st.nursery == nil {
 		st.nursery, st.endTasks = spindle.NurseryOn(context.Background(), st.l)
@@ -169,15 +182,21 @@ func (st *loopState) tasks() *spindle.Nursery {
 	return st.nursery
 }
 
-// LoopClosing is called when the loop is closed, perhaps without the service having
-// been shut down: then the workers get no more work.
+// LoopClosing is called when the loop is closed, possibly before the service was shut
+// down. The workers get no more work then.
 func (st *loopState) LoopClosing() { st.sv.loopClosed() }
 
-// gaveWork has workers run before the loop goes to sleep: on a single processor it
-// would otherwise sleep on theirs, until the runtime notices.
-func (st *loopState) gaveWork() {
-	if !st.yields {
-		st.yields = true
-		st.l.Internal().CallSoon(loopcore.DropAtClose, st.yield)
+// yieldToWorkers lets workers run at the end of the turn, before the loop sleeps. On a
+// single processor the loop would otherwise sleep on the workers' processor until the
+// runtime notices.
+func (st *loopState) yieldToWorkers() {
+	if !st.yieldsToWorkers {
+		st.yieldsToWorkers = true
+		st.l.Internal().CallSoon(loopcore.DropAtClose, st.letWorkers)
 	}
+}
+
+func (st *loopState) letWorkersRun() {
+	st.yieldsToWorkers = false
+	runtime.Gosched()
 }

@@ -12,43 +12,65 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// response is the http.ResponseWriter of handlers. What it is told is collected in
-// buffers, off the loop if the handler is; what does not fit goes to the loop, and
-// waits there for room.
+// response is the http.ResponseWriter of a handler. What the handler writes is collected in
+// the draft's buffers, off the loop if the handler is; what does not fit is sent by the
+// loop, and the call waits until the peer has caught up.
 //
-// Exported methods enter the guard; whoever is inside owns the fields. Once the guard
-// is closed and empty they are the loop's.
+// Exported methods enter the guard; the call inside it owns the draft. When the guard is
+// closed and empty, the draft belongs to the loop.
 type response struct {
 	guard
 	x      *exchange   // never changes
-	header http.Header // never changes; the handler's map, and never used again
-	*draft             // taken back by finish: nothing can be written then
+	header http.Header // never changes; the handler's map, and never reused
+	*draft             // nil after finish: nothing can be written then
 }
 
 // draft is a response while it is written. Drafts are reused: unlike the response, a
 // handler cannot keep one.
 type draft struct {
 	head []byte // of the response, as far as it is known and not sent
-	buf  []byte // of the body, and at last what ends it, not sent
+	buf  []byte // of the body, with what ends it, not sent
 
 	since    time.Duration // when the request came; only for the log
 	host     string        // the request's; only for the log
 	date     string
-	status   int      // 0 before WriteHeader
+	status   int      // 0 in draftOpen
 	declared int64    // by Content-Length; -1 if it is not
-	written  int64    // of the body
-	trailers []string // names that come after the body
+	written  int64    // bytes of the body
+	trailers []string // names of fields after the body
 	fields   uint32   // how many keys the header had in writeHeader
 	connFrom uint32   // in head, where the field Connection begins
 	connTo   uint32   // and ends; 0 if there is none
 	facts    headFacts
-
-	committed bool // the head is complete
-	chunked   bool
-	closes    bool // the connection ends with the response
-	hijacked  bool
-	fault     error // why nothing more can be written: a bad header, or a lost client
+	phase    draftPhase
+	framing  framing
+	closes   bool  // the connection closes after the response
+	fault    error // why nothing more can be written: a bad header, or a lost client
 }
+
+// draftPhase is how much of a response is decided.
+//
+//	open ──WriteHeader, Write──▶ headed ──flush, return──▶ committed
+//	  │                                                        │
+//	  └─────────────────Hijack, Upgrade──▶ taken ◀───Hijack────┘
+type draftPhase uint8
+
+const (
+	draftOpen      draftPhase = iota // neither status nor header
+	draftHeaded                      // status and header; changes of the map are for trailers
+	draftCommitted                   // the head is complete: framing and closes are decided
+	draftTaken                       // the connection is not the server's any more
+)
+
+// framing is how the client finds the end of the response's body.
+type framing uint8
+
+const (
+	frameNone   framing = iota // undecided, or there is no body
+	frameLength                // by Content-Length
+	frameChunks                // by the last chunk
+	frameClose                 // by the end of the connection
+)
 
 // headFacts are what a handler's header says.
 type headFacts uint16
@@ -59,7 +81,7 @@ const (
 	saysDate
 	saysConnection
 	saysClose      // in Connection
-	noLength       // Content-Length is there, without a value
+	noLength       // by a Content-Length without a value
 	saysChunked    // in Transfer-Encoding
 	saysNotChunked // another transfer coding
 	saysTrailer    // by a key with http.TrailerPrefix
@@ -76,8 +98,8 @@ func (w *response) leave() {
 	}
 }
 
-// Header returns the header that WriteHeader will send, and after the handler's return
-// one that is never looked at.
+// Header returns the header that WriteHeader will send. After the handler has returned, it
+// returns a header that is never used.
 func (w *response) Header() http.Header {
 	if w.closed() {
 		return make(http.Header)
@@ -85,8 +107,8 @@ func (w *response) Header() http.Header {
 	return w.header
 }
 
-// WriteHeader fixes status and header. Those of 1xx are sent at once, and others may
-// follow.
+// WriteHeader fixes status and header. An interim response (1xx) is sent at once, and
+// another may follow.
 func (w *response) WriteHeader(status int) {
 	if err := w.enter(); err != nil {
 		w.mistake("WriteHeader: " + err.Error())
@@ -99,10 +121,10 @@ func (w *response) WriteHeader(status int) {
 // setStatus is WriteHeader inside the guard.
 func (w *response) setStatus(status int) {
 	switch {
-	case w.hijacked:
+	case w.phase == draftTaken:
 		w.mistake("WriteHeader after Hijack")
 		return
-	case w.status != 0:
+	case w.phase != draftOpen:
 		w.mistake("superfluous WriteHeader")
 		return
 	case status < 100 || status > 999:
@@ -111,17 +133,17 @@ func (w *response) setStatus(status int) {
 		w.inform(status)
 		return
 	}
-	w.status = status
+	w.status, w.phase = status, draftHeaded
 	w.writeHeader()
 }
 
 // inform sends an interim response.
 func (w *response) inform(status int) {
 	if w.x.version == http1.HTTP10 {
-		return // it could not know what that is
+		return // an HTTP/1.0 client does not know interim responses
 	}
 	if status == http.StatusContinue && w.x.body != nil {
-		w.x.body.asked.Store(true)
+		w.x.body.awaits.Store(continueSent)
 	}
 	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
 	b, err := http1.AppendHeader(b, interim(w.header))
@@ -132,7 +154,7 @@ func (w *response) inform(status int) {
 	_ = w.send(append(b, "\r\n"...))
 }
 
-// interim is a header without what frames a body.
+// interim returns h without the fields that frame a body.
 func interim(h http.Header) http.Header {
 	if h == nil || h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
 		return h
@@ -143,17 +165,17 @@ func interim(h http.Header) http.Header {
 	return h
 }
 
-// bodyless tells of statuses that have no body.
+// bodyless reports whether a response with that status has no body.
 func bodyless(status int) bool {
 	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
 }
 
 func (w *response) toHead() bool { return w.x.method == "HEAD" }
 
-// Write sends some of the body.
+// Write writes p to the body.
 func (w *response) Write(p []byte) (int, error) { return write(w, p) }
 
-// WriteString is Write of a string.
+// WriteString is like Write.
 func (w *response) WriteString(s string) (int, error) { return write(w, s) }
 
 func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
@@ -165,8 +187,8 @@ func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
 		return 0, err
 	}
 	if w.toHead() {
-		if room := sniffed - len(w.buf); room > 0 {
-			w.buf = append(w.buf, p[:min(room, len(p))]...)
+		if missing := sniffed - len(w.buf); missing > 0 {
+			w.buf = append(w.buf, p[:min(missing, len(p))]...)
 		}
 		return len(p), nil
 	}
@@ -180,15 +202,15 @@ func write[Bytes string | []byte](w *response, p Bytes) (int, error) {
 	return len(p), nil
 }
 
-// sniffed is how much of a body tells its type.
+// sniffed is how much of a body its type is detected from.
 const sniffed = 512
 
-// admit tells whether n more bytes may be written.
+// admit counts n more bytes of the body. It returns an error if they cannot be written.
 func (w *response) admit(n int64) error {
-	if w.hijacked {
+	switch w.phase {
+	case draftTaken:
 		return http.ErrHijacked
-	}
-	if w.status == 0 {
+	case draftOpen:
 		w.setStatus(http.StatusOK)
 	}
 	switch {
@@ -205,9 +227,9 @@ func (w *response) admit(n int64) error {
 	return nil
 }
 
-// flush sends what was collected, and p, and waits for room.
+// flush sends what was collected, and p, and waits until the peer has caught up.
 func (w *response) flush(p []byte) error {
-	if !w.committed {
+	if w.phase == draftHeaded {
 		w.commit(p, false)
 	}
 	if w.toHead() {
@@ -215,7 +237,7 @@ func (w *response) flush(p []byte) error {
 	}
 	n := len(w.buf) + len(p)
 	bufs := [4][]byte{0: w.head, 1: w.buf, 2: p}
-	if w.chunked && n > 0 {
+	if w.framing == frameChunks && n > 0 {
 		w.head = http1.AppendChunkHead(w.head, n)
 		bufs[0], bufs[3] = w.head, chunkEnd
 	}
@@ -226,19 +248,21 @@ func (w *response) flush(p []byte) error {
 
 var chunkEnd = []byte(http1.ChunkEnd)
 
-// send writes to the connection, and waits for room to go on. If the connection is
-// lost, later calls fail as this one does; if only the wait was cancelled, they do not.
+// send writes to the connection and waits until the peer has caught up. If the connection
+// is lost, later calls fail like this one; if only the wait was cancelled, they do not.
 func (w *response) send(bufs ...[]byte) error {
 	var lost error
-	err := w.x.st.await("room to write", func(done func(error)) {
+	err := w.x.st.await("the client to read", func(done func(error)) {
 		c := w.x.c
 		if lost = w.x.lost(); lost != nil {
 			done(lost)
 			return
 		}
-		w.x.begun = w.status != 0
+		if w.phase != draftOpen {
+			w.x.wire = wireBegun
+		}
 		c.tc.Writev(bufs)
-		c.whenRoom(func(err error) {
+		c.afterWrites(func(err error) {
 			lost = err
 			done(err)
 		})
@@ -249,7 +273,7 @@ func (w *response) send(bufs ...[]byte) error {
 	return err
 }
 
-// FlushError sends what was written so far.
+// FlushError sends what was written.
 func (w *response) FlushError() error {
 	if err := w.enter(); err != nil {
 		return err
@@ -265,8 +289,8 @@ func (w *response) FlushError() error {
 	return err
 }
 
-// dropBuffers gives the buffers back while nothing is in them: who flushes may be an
-// event stream, and silent for long. The next write makes some that fit.
+// dropBuffers gives the empty buffers back: a handler that flushes may be an event stream
+// and silent for long. The next write allocates what it needs.
 func (w *response) dropBuffers() {
 	st := w.x.st
 	st.giveBuffer(w.head)
@@ -279,27 +303,27 @@ func (w *response) Flush() { _ = w.FlushError() }
 
 // end completes the response when the handler has returned.
 func (w *response) end() {
-	if w.hijacked {
+	switch w.phase {
+	case draftTaken:
 		return
-	}
-	if w.status == 0 {
+	case draftOpen:
 		w.setStatus(http.StatusOK)
-	}
-	if !w.committed {
+		fallthrough
+	case draftHeaded:
 		w.commit(nil, true)
 	}
 	switch {
 	case w.fault != nil || bodyless(w.status):
 	case w.toHead():
 		w.buf = w.buf[:0]
-	case w.chunked:
+	case w.framing == frameChunks:
 		w.endChunks()
 	case w.declared >= 0 && w.written != w.declared:
 		w.closes = true // the client would take the next response for the rest
 	}
 }
 
-// endChunks is the last chunk, and the trailers.
+// endChunks writes the last chunk and the trailers.
 func (w *response) endChunks() {
 	if n := len(w.buf); n > 0 {
 		w.head = http1.AppendChunkHead(w.head, n)
@@ -334,7 +358,7 @@ func (w *response) dropBadTrailers(trailers http.Header) {
 	}
 }
 
-// sendLast writes what end has left, on the loop.
+// sendLast sends what is left after end, on the loop.
 func (w *response) sendLast(tc *transport.Conn) {
 	if len(w.buf) == 0 {
 		tc.Write(w.head)
@@ -346,13 +370,14 @@ func (w *response) sendLast(tc *transport.Conn) {
 	w.x.st.vec = bufs
 }
 
-// mistake logs what a handler has done wrong.
+// mistake logs a mistake of the handler.
 func (w *response) mistake(what string) {
 	w.x.st.sv.server.errorLog().Error("web: "+what, "method", w.x.method, "target", w.x.target)
 }
 
-// own is the writer of this package inside w, nil if there is none.
-func own(w http.ResponseWriter) *response {
+// responseOf returns the response that w is, or that its Unwrap methods lead to. It returns
+// nil for a writer of another package.
+func responseOf(w http.ResponseWriter) *response {
 	for w != nil {
 		switch at := w.(type) {
 		case *response:

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// ReadFrom sends all of src, for io.Copy. What is a file, of a length that the header
-// declares, is sent by the system, without coming through here.
+// ReadFrom sends all of src, for io.Copy. The system sends a file directly if its length is
+// declared in the header.
 func (w *response) ReadFrom(src io.Reader) (int64, error) {
 	if err := w.enter(); err != nil {
 		return 0, err
@@ -17,19 +17,19 @@ func (w *response) ReadFrom(src io.Reader) (int64, error) {
 	}
 	w.leave()
 	buf := make([]byte, 32<<10)
-	// Behind another type, so that io.CopyBuffer does not come back here.
+	// In another type, so that io.CopyBuffer does not call ReadFrom again.
 	return io.CopyBuffer(struct{ io.Writer }{w}, src, buf)
 }
 
-// asFile tells whether src is a regular file, or a part of one, that can be sent as
-// the rest of the body: n bytes from where it stands.
+// asFile reports whether the next n bytes of src are a part of a regular file f that the
+// system can send as the rest of the body.
 func (w *response) asFile(src io.Reader) (f *os.File, n int64, ok bool) {
 	limited, _ := src.(*io.LimitedReader)
 	if limited != nil {
 		src = limited.R
 	}
 	f, ok = src.(*os.File)
-	if !ok || w.hijacked || w.toHead() {
+	if !ok || w.phase == draftTaken || w.toHead() {
 		return nil, 0, false
 	}
 	info, err := f.Stat()
@@ -44,14 +44,14 @@ func (w *response) asFile(src io.Reader) (f *os.File, n int64, ok bool) {
 	if limited != nil {
 		n = min(n, limited.N)
 	}
-	if n <= bufferSize || w.admit(0) != nil { // small ones go together with the head
+	if n <= bufferSize || w.admit(0) != nil { // a small file is sent together with the head
 		return nil, 0, false
 	}
-	typed := w.committed || w.facts.has(saysType|saysEncoding) || len(w.buf) >= sniffed
+	typed := w.phase == draftCommitted || w.facts.has(saysType|saysEncoding) || len(w.buf) >= sniffed
 	return f, n, typed && w.declared >= 0 && w.written+n <= w.declared
 }
 
-// sendFile sends n bytes of f, and moves src as if they had been read.
+// sendFile sends n bytes of f and advances src as if they had been read.
 func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
 	if err := w.admit(n); err != nil {
 		return 0, err
@@ -71,9 +71,9 @@ func (w *response) sendFile(src io.Reader, f *os.File, n int64) (int64, error) {
 			return
 		}
 		x.c.timeWrites()
-		x.sendsFile = true
+		x.wire = wireFile
 		x.c.tc.SendFile(f, at, n, func(err error) {
-			x.sendsFile = false
+			x.wire = wireBegun
 			if lost = err; err != nil && x.lost() != nil {
 				lost = x.lost()
 			}

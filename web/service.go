@@ -14,13 +14,13 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Service is a server that listens. Its methods may be called from any goroutine,
-// and from tasks and callbacks.
+// Service is a Server that listens on an address. Its methods may be called from any
+// goroutine, task and callback.
 type Service struct {
 	server  *Server
 	handler http.Handler
-	mux     router // the handler, if it can tell where requests go
-	inline  bool   // the handler is, for all requests
+	mux     router // the handler, if it is a router
+	inline  bool   // every request is inline
 	workers workers
 	addr    net.Addr
 	std     *http.Server    // for http.ServerContextKey; it serves nothing
@@ -36,13 +36,13 @@ type Service struct {
 	perLoop    loopcore.PerLoop[loopState] // the same by loop
 
 	mu      sync.Mutex
-	drained []func() // to be called when all has ended; guarded by mu
-	over    bool     // all has ended; guarded by mu
-	gone    int      // loopStates whose loop was closed; guarded by mu
+	drained []func() // called when the service has ended; guarded by mu
+	over    bool     // the service has ended; guarded by mu
+	closed  int      // how many of its loops were closed; guarded by mu
 }
 
-// Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix", as a part of
-// the loop: it is for callbacks and tasks of the loop, or for before it runs.
+// Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix". It may be called
+// by callbacks and tasks of the loop, and before the loop runs.
 func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error) {
 	if l == nil {
 		panic("web: Server.Listen with a nil loop")
@@ -69,17 +69,19 @@ func (s *Server) begin() *Service {
 	sv := &Service{server: s, handler: s.handler()}
 	sv.std = s.standard(sv.handler)
 	sv.mux, _ = sv.handler.(router)
-	_, sv.inline = sv.handler.(*inline)
-	if sv.workers.most = s.MaxWorkers; sv.workers.most <= 0 {
-		sv.workers.most = 10_000
+	if in, ok := sv.handler.(*inline); ok {
+		sv.handler, sv.inline = in.h, true
+	}
+	if sv.workers.limit = s.MaxWorkers; sv.workers.limit <= 0 {
+		sv.workers.limit = 10_000
 	}
 	return sv
 }
 
 func (sv *Service) options() transport.Options {
-	home := &loopState{sv: sv} // tells the connection whose it is; it has no loop yet
+	noLoop := &loopState{sv: sv} // until ConnectionMade, a connection knows only its service
 	return transport.Options{
-		Protocol: func() transport.Protocol { return &conn{st: home} },
+		Protocol: func() transport.Protocol { return &conn{st: noLoop} },
 		MaxConns: sv.server.MaxConns,
 		TLS:      sv.server.tls(),
 
@@ -90,14 +92,14 @@ func (sv *Service) options() transport.Options {
 	}
 }
 
-// Addr is the address that it listens on.
+// Addr returns the address that the service listens on.
 func (sv *Service) Addr() net.Addr { return sv.addr }
 
-// loopClosed ends the service with the last loop, if it has not ended in order.
+// loopClosed ends the service when its last loop was closed without a shutdown.
 func (sv *Service) loopClosed() {
 	sv.mu.Lock()
-	sv.gone++
-	last := sv.gone == len(sv.loopStates)
+	sv.closed++
+	last := sv.closed == len(sv.loopStates)
 	sv.mu.Unlock()
 	if last {
 		sv.workers.close()
@@ -112,10 +114,11 @@ func (sv *Service) each(fn func(*loopState)) {
 	}
 }
 
-// Drain stops to accept. Requests under way are answered, and connections closed
-// after them; done is called, on a loop, when the last has gone. To put an end to that,
-// call Close. Hijacked connections are left to their handlers, as by net/http; those of
-// ws.Accept get a Close and are waited for.
+// Drain stops accepting connections, answers the requests under way and closes every
+// connection after its response. It calls done on a loop when the last connection has
+// ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
+// handler has taken with Hijack or Upgrade, except for those that end by themselves: those
+// of ws.Accept get a Close, and protocols can implement Drainer.
 func (sv *Service) Drain(done func()) {
 	if done == nil {
 		panic("web: Drain with a nil function")
@@ -129,50 +132,49 @@ func (sv *Service) Drain(done func()) {
 	}
 	if sv.group != nil {
 		_ = sv.group.Drain(sv.endLoopStates)
-		sv.group.EachConn(drainUpgraded)
+		sv.group.EachConn(notifyDrain)
 		sv.each((*loopState).drain)
 		return
 	}
 	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, func() {
 		_ = sv.one.Drain(sv.endLoopStates)
-		sv.one.EachConn(drainUpgraded)
+		sv.one.EachConn(notifyDrain)
 		sv.each((*loopState).drain)
 	})
 }
 
-// Drainer is a protocol that Upgrade has given a connection to and that wants to know
-// when the server drains, to end it in its own way.
+// Drainer is implemented by a protocol of Upgrade that closes its connection when the server
+// drains. Drain waits for such a connection, and for no other of Upgrade.
 type Drainer interface {
-	// Draining is called on the connection's loop, once.
+	// Draining is called once, on the connection's loop.
 	Draining(c *transport.Conn)
 }
 
-// drainUpgraded tells of it, at once or when the connection has been upgraded.
-func drainUpgraded(tc *transport.Conn) {
+// notifyDrain notifies the connection's protocol, now or when the connection is upgraded.
+func notifyDrain(tc *transport.Conn) {
 	switch p := tc.Protocol().(type) {
 	case *conn:
-		p.flags |= drains
+		p.marks |= drainSeen
 	case Drainer:
 		p.Draining(tc)
+	default:
+		tc.LeaveServer() // like a hijacked connection
 	}
 }
 
-// drain closes the connections that wait for a request. The others see the flag when
-// they have answered theirs.
+// drain closes the connections that wait for a request. The others close after their
+// responses.
 func (st *loopState) drain() {
-	st.draining, st.closesIdle = true, true
+	st.mode = modeDraining
 	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
-		if !c.within() {
+		if !c.partial() {
 			c.hangUp()
 		}
 	})
 }
 
-// tooLarge is what reading a body fails with that turned out longer than it may be.
-func (sv *Service) tooLarge() error { return &http.MaxBytesError{Limit: sv.server.MaxBodyBytes} }
-
-// endLoopStates is called when the last connection has gone.
+// endLoopStates is called when the last connection has ended.
 func (sv *Service) endLoopStates() {
 	sv.workers.close()
 	var left atomic.Int64
@@ -205,16 +207,16 @@ func (st *loopState) end(done func(error)) {
 	end(last)
 }
 
-// finish tells those who wait for the end.
+// finish calls the functions that wait for the end of the service.
 func (sv *Service) finish() {
 	sv.mu.Lock()
 	sv.over = true
 	sv.mu.Unlock()
 	sv.server.forget(sv)
-	sv.tell()
+	sv.callDrained()
 }
 
-func (sv *Service) tell() {
+func (sv *Service) callDrained() {
 	sv.mu.Lock()
 	drained := sv.drained
 	sv.drained = nil
@@ -224,16 +226,12 @@ func (sv *Service) tell() {
 	}
 }
 
-// Close ends the service and its connections at once. The contexts of requests under
-// way end with ErrServerClosed as their cause. To be told when all has ended, call
-// Drain, before or after it.
+// Close ends the service and its connections at once. The contexts of requests under way
+// end with ErrServerClosed as their cause. Close does not wait; Drain, called before or
+// after it, calls a function when the service has ended.
 func (sv *Service) Close() {
 	sv.Drain(func() {})
-	abort := func(st *loopState) {
-		st.cause = ErrServerClosed
-		st.draining, st.closesIdle = true, true
-	}
-	sv.each(abort)
+	sv.each(func(st *loopState) { st.cause, st.mode = ErrServerClosed, modeDraining })
 	if sv.group != nil {
 		sv.group.AbortConns()
 		return
@@ -241,8 +239,8 @@ func (sv *Service) Close() {
 	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, sv.one.AbortConns)
 }
 
-// Shutdown is Drain, and waits for the end: as a task if it is called in one. When ctx
-// ends it calls Close, and returns why ctx has ended.
+// Shutdown drains the service and waits until it has ended. When ctx ends first, it closes
+// the service and returns why ctx has ended. It may be called in tasks.
 func (sv *Service) Shutdown(ctx context.Context) error {
 	if spindle.Current(ctx) == nil {
 		ended := make(chan struct{})

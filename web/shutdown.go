@@ -42,7 +42,7 @@ func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Servic
 		return nil, ErrServerClosed
 	}
 	for _, st := range sv.loopStates { // SetKeepAlivesEnabled knows the service now
-		st.closesIdle = sv.closesConns()
+		st.setKeepAlives(!sv.closesConns())
 	}
 	return sv, nil
 }
@@ -170,7 +170,7 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	s.noKeepAlives.Store(!enabled)
 	for _, sv := range s.running() {
 		sv.each(func(st *loopState) {
-			if st.closesIdle = sv.closesConns(); st.closesIdle {
+			if st.setKeepAlives(!sv.closesConns()); st.mode != modeKeepAlive {
 				st.idle.each((*conn).hangUp)
 			}
 		})
@@ -182,6 +182,17 @@ func (sv *Service) closesConns() bool {
 	return sv.draining.Load() || sv.server.noKeepAlives.Load()
 }
 
+// setKeepAlives sets the mode of a loop that is not draining.
+func (st *loopState) setKeepAlives(enabled bool) {
+	switch {
+	case st.mode == modeDraining:
+	case enabled:
+		st.mode = modeKeepAlive
+	default:
+		st.mode = modeCloseIdle
+	}
+}
+
 // whenOver calls fn, on a loop, when the service has ended.
 func (sv *Service) whenOver(fn func()) {
 	sv.mu.Lock()
@@ -189,6 +200,6 @@ func (sv *Service) whenOver(fn func()) {
 	over := sv.over
 	sv.mu.Unlock()
 	if over {
-		sv.tell()
+		sv.callDrained()
 	}
 }

@@ -6,26 +6,26 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// timeoutList is connections that wait for the same thing and may all do so equally long:
-// the first to come is the first to expire, so that one timer serves them all. Loop
-// goroutine only.
+// timeoutList is a list of connections that wait for the same thing, all equally long.
+// The first to enter is the first to expire, so one timer serves the list. Loop goroutine
+// only.
 type timeoutList struct {
 	l       *loop.Loop
-	most    time.Duration // 0 for no limit
+	after   time.Duration // 0 for no limit
 	expired func(*conn)
 
 	first, last *conn
 	timer       loop.Timer
-	armed       bool   // the timer is set
-	fires       func() // fire, made once
+	armed       bool   // timer is set
+	onTimer     func() // the method fire, made once
 }
 
-func (q *timeoutList) init(l *loop.Loop, most time.Duration, expired func(*conn)) {
-	q.l, q.most, q.expired = l, most, expired
-	q.fires = q.fire
+func (q *timeoutList) init(l *loop.Loop, after time.Duration, expired func(*conn)) {
+	q.l, q.after, q.expired = l, after, expired
+	q.onTimer = q.fire
 }
 
-// add puts c at the end, out of the queue that it was in.
+// add moves c to the end of q, from the list that c is in.
 func (q *timeoutList) add(c *conn) {
 	c.leave()
 	c.in, c.since = q, q.l.Internal().TurnTime()
@@ -36,17 +36,17 @@ func (q *timeoutList) add(c *conn) {
 		q.first = c
 	}
 	q.last = c
-	if !q.armed && q.most > 0 {
-		q.arm(q.most)
+	if !q.armed && q.after > 0 {
+		q.arm(q.after)
 	}
 }
 
 func (q *timeoutList) arm(d time.Duration) {
 	q.armed = true
-	q.timer = q.l.CallLater(d, q.fires)
+	q.timer = q.l.CallLater(d, q.onTimer)
 }
 
-// leave takes c out of the queue that it is in.
+// leave removes c from the list that it is in.
 func (c *conn) leave() {
 	q := c.in
 	if q == nil {
@@ -65,22 +65,22 @@ func (c *conn) leave() {
 	c.in, c.prev, c.next = nil, nil, nil
 }
 
-// fire ends who has waited too long, and looks again when the next will have. A
-// queue that is empty then has no timer.
+// fire expires the connections that have waited long enough, and sets the timer for the
+// next one. An empty list has no timer.
 func (q *timeoutList) fire() {
 	q.armed = false
 	now := q.l.Time()
-	for q.first != nil && q.first.since+q.most <= now {
+	for q.first != nil && q.first.since+q.after <= now {
 		c := q.first
 		c.leave()
 		q.expired(c)
 	}
 	if q.first != nil && !q.armed {
-		q.arm(q.first.since + q.most - now)
+		q.arm(q.first.since + q.after - now)
 	}
 }
 
-// each calls fn for all who wait. They may leave meanwhile.
+// each calls fn for every connection in the list, which fn may remove.
 func (q *timeoutList) each(fn func(*conn)) {
 	for c := q.first; c != nil; {
 		next := c.next

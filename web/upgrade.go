@@ -9,17 +9,23 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Upgrade answers a request with 101 and header, and gives the connection to p: on its
-// loop p is told of the connection made, of data that came early, and of
-// everything after; of one that is lost by then, with ErrClientGone or what the server
-// has ended for. The fields Connection and Upgrade are added if header has none.
-// It may be called by every kind of handler, before anything was written; the
-// handler has nothing more to do then, and the request's context ends when it returns.
+// Upgrade answers a request with 101 and header, and passes the connection to p. It adds
+// the fields Connection and Upgrade if header has none. Any kind of handler can call it,
+// before it has written anything. The handler has nothing more to do then, and the
+// request's context ends when it returns.
 //
-// If w is not, and does not by Unwrap lead to, a ResponseWriter of this package, the
-// error is errors.ErrUnsupported.
+// The methods of p are called on the connection's loop: ConnectionMade, then DataReceived
+// with what was received early, then as the transport describes. If the connection is lost
+// before that, p gets ConnectionMade and ConnectionLost with ErrClientGone or the reason
+// why the server ended.
+//
+// When the server drains, it notifies p and waits for the connection's end if p is a
+// Drainer. Otherwise it does not wait for the connection, like net/http for a hijacked one.
+//
+// If w is not a ResponseWriter of this package, and its Unwrap methods do not lead to one,
+// the error is errors.ErrUnsupported.
 func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p transport.Protocol) error {
-	rw := own(w)
+	rw := responseOf(w)
 	if rw == nil {
 		return errUnsupported
 	}
@@ -27,7 +33,7 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 		return err
 	}
 	defer rw.leave()
-	if rw.status != 0 && !rw.hijacked {
+	if rw.phase == draftHeaded || rw.phase == draftCommitted {
 		return errWritten
 	}
 	head, err := upgradeHead(r, header)
@@ -35,14 +41,14 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 		return err
 	}
 	return rw.x.st.do(func() error {
-		if !rw.x.complete && !rw.hijacked {
+		if rw.phase != draftTaken && rw.x.receiving() {
 			return errIncomplete
 		}
 		if err := rw.detach(); err != nil {
 			return err
 		}
 		rw.x.c.tc.Write(head)
-		rw.x.st.l.Internal().CallSoon(loopcore.RunAtClose, func() { rw.x.c.become(p) })
+		rw.x.st.l.Internal().CallSoon(loopcore.RunAtClose, func() { rw.x.c.switchTo(p) })
 		return nil
 	})
 }
@@ -66,37 +72,37 @@ func upgradeHead(r *http.Request, header http.Header) ([]byte, error) {
 // Why a connection cannot be taken away from the server.
 var (
 	errWritten    = errors.New("web: the response has begun")
-	errIncomplete = errors.New("web: the request's body was not read")
+	errIncomplete = errors.New("web: the request's body has not come as a whole")
 )
 
-// detach takes the connection away from the server's own protocol, on the loop. What
-// comes from now on is kept.
+// detach ends the server's use of the connection, on the loop. What is received from now on
+// is kept.
 func (w *response) detach() error {
 	c := w.x.c
 	switch {
-	case w.hijacked:
+	case w.phase == draftTaken:
 		return http.ErrHijacked
-	case c.is(gone | lingers):
+	case c.phase != connOpen:
 		return c.cause()
 	}
-	w.hijacked = true
+	w.phase = draftTaken
 	w.x.deadlines.cancel()
-	c.flags |= switching
+	c.enter(connSwitched)
 	c.leave()
 	delete(c.st.remotes, c)
-	if h := c.st.observer; h != nil {
-		h.moved(c, http.StateHijacked)
+	if o := c.st.observer; o != nil {
+		o.moved(c, http.StateHijacked)
 	}
-	if c.is(timesWrites) {
+	if c.output != outputFree {
 		c.tc.SetWriteTimeout(0)
 	}
 	return nil
 }
 
-// become has another protocol go on.
-func (c *conn) become(p transport.Protocol) {
+// switchTo makes p the connection's protocol.
+func (c *conn) switchTo(p transport.Protocol) {
 	tc := c.tc
-	if c.is(gone) { // before p could be told of it
+	if c.phase == connLost {
 		defer p.ConnectionLost(tc, c.cause()) // whatever p does at its beginning
 		p.ConnectionMade(tc)
 		return
@@ -108,27 +114,27 @@ func (c *conn) become(p transport.Protocol) {
 		}
 	}()
 	var early []byte
-	if c.more != nil {
-		early = c.more.pending
+	if c.extra != nil {
+		early = c.extra.kept
 	}
 	tc.SetProtocol(p)
 	if c.is(readsPaused) {
-		tc.ResumeReading() // in a coming turn; p may pause it before
+		tc.ResumeReading() // takes effect in a later turn; p may pause it before
 	}
 	p.ConnectionMade(tc)
 	feed(tc, p, early)
-	if c.is(ended) && !tc.IsClosing() {
+	if c.is(peerEOF) && !tc.IsClosing() {
 		if eof, ok := p.(transport.EOFReceiver); !ok || !eof.EOFReceived(tc) {
 			tc.Close()
 		}
 	}
-	if c.is(drains) && !tc.IsClosing() {
-		drainUpgraded(tc)
+	if c.is(drainSeen) && !tc.IsClosing() {
+		notifyDrain(tc)
 	}
 	returned = true
 }
 
-// feed brings a protocol what came before it.
+// feed passes data that was received early to p.
 func feed(tc *transport.Conn, p transport.Protocol, data []byte) {
 	into, buffered := p.(transport.BufferedProtocol)
 	for len(data) > 0 && !tc.IsClosing() {

@@ -6,12 +6,12 @@ import (
 	"github.com/spindleloop/spindle/internal/onloop"
 )
 
-// await calls begin on the loop, and waits until done is called, there, once. The
-// caller is a task of the loop, or any other goroutine.
+// await calls begin on the loop and waits until begin's done was called, on the loop, once.
+// The caller is a task of the loop or any other goroutine.
 func (st *loopState) await(what string, begin func(done func(error))) error {
 	l := st.l
 	if l.Owns() {
-		return st.awaitHere(what, begin)
+		return st.awaitInTask(what, begin)
 	}
 	result, err := onloop.Call(l, nil, begin)
 	if err != nil {
@@ -20,12 +20,12 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 	return result
 }
 
-// waiter is a Read that waits.
+// waiter is a call that waits until done is called.
 type waiter struct{ done func(error) }
 
-// awaitIn is await for who waits in a place where there is room for one: begin puts
-// the waiter there, or calls its done. However the wait ends, also by a panic, it is
-// there no longer.
+// awaitIn is await for a place that holds one waiter: begin stores its waiter in place, or
+// calls the waiter's done. awaitIn removes the waiter from place however the wait ends,
+// also by a panic.
 func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter)) error {
 	var w waiter
 	defer func() {
@@ -39,8 +39,8 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 	})
 }
 
-// awaitHere is await in a task.
-func (st *loopState) awaitHere(what string, begin func(done func(error))) error {
+// awaitInTask is await in a task.
+func (st *loopState) awaitInTask(what string, begin func(done func(error))) error {
 	ctx := coro.Here(st.l)
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
@@ -59,7 +59,7 @@ func (st *loopState) awaitHere(what string, begin func(done func(error))) error 
 		waker.Pass()
 		fallthrough
 	case over:
-		return result // what was done, was done
+		return result // the result counts, even if ctx is cancelled
 	case err != nil:
 		return err
 	}
@@ -69,7 +69,7 @@ func (st *loopState) awaitHere(what string, begin func(done func(error))) error 
 	return result
 }
 
-// do is await for what is done at once.
+// do calls fn on the loop and waits until it returns.
 func (st *loopState) do(fn func() error) error {
 	if st.l.Owns() {
 		return fn()

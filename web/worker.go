@@ -1,20 +1,19 @@
 package web
 
 import (
-	"runtime"
 	"sync"
 
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// workers run handlers on goroutines, which are used again. Any goroutine.
+// workers runs handlers on goroutines, which it reuses. Any goroutine.
 type workers struct {
-	most int
+	limit int // of goroutines
 
 	mu      sync.Mutex
-	idle    []*worker   // the last to come is the next to work; guarded by mu
+	idle    []*worker   // the last one is the next to work; guarded by mu
 	count   int         // of goroutines; guarded by mu
-	waiting []*exchange // for one, oldest first; guarded by mu
+	waiting []*exchange // for a worker, oldest first; guarded by mu
 	closed  bool        // guarded by mu
 }
 
@@ -24,8 +23,8 @@ const keepWorkers = 256
 // worker is a goroutine that waits for its next request.
 type worker struct{ next chan *exchange }
 
-// run has a worker serve x. What has to wait for one is bounded by the number of
-// connections, as each has one request at a time.
+// run lets a worker serve x. The number of exchanges that wait for a worker is bounded by
+// the number of connections, as each has one request at a time.
 func (ws *workers) run(x *exchange) {
 	ws.mu.Lock()
 	last := len(ws.idle) - 1
@@ -38,8 +37,8 @@ func (ws *workers) run(x *exchange) {
 		w.next <- x
 	case !x.st.l.Internal().Kernel().Real(): // there are no idle workers then
 		ws.mu.Unlock()
-		x.st.l.CallSoon(func() { panic(simulatedHandler) }) // the run is to fail, and not this connection
-	case ws.count < ws.most:
+		x.st.l.CallSoon(func() { panic(simulatedHandler) }) // fails the run, not only this connection
+	case ws.count < ws.limit:
 		ws.count++
 		ws.mu.Unlock()
 		x.st.l.Internal().Kernel().Start(func() { ws.serve(x) })
@@ -49,12 +48,11 @@ func (ws *workers) run(x *exchange) {
 	}
 }
 
-// simulatedHandler is the panic of a simulated loop that has a request for a handler
-// that is not inline.
+// simulatedHandler is the panic for a request to a handler that is not inline on a
+// simulated loop.
 const simulatedHandler = "web: a handler runs on a goroutine, which a simulated run cannot have; wrap it, or the whole router, in web.Inline"
 
-// serve is a worker's life. If a handler ends the goroutine, by Goexit, another takes
-// its place.
+// serve is a worker's goroutine. If a handler ends it by Goexit, another takes its place.
 func (ws *workers) serve(x *exchange) {
 	var st *loopState
 	returned := false
@@ -75,7 +73,7 @@ func (ws *workers) serve(x *exchange) {
 	returned = true
 }
 
-// next is the request that w serves next; nil if it is to end.
+// next waits for the exchange that w serves next. It returns nil if w should end.
 func (ws *workers) next(w *worker) *exchange {
 	ws.mu.Lock()
 	if len(ws.waiting) > 0 {
@@ -92,7 +90,8 @@ func (ws *workers) next(w *worker) *exchange {
 	return <-w.next
 }
 
-// take is the next request for a worker that has ended; nil if there is none.
+// take returns a waiting exchange for the successor of a worker that has ended. It returns
+// nil if there is none.
 func (ws *workers) take() *exchange {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -110,7 +109,7 @@ func (ws *workers) pop() *exchange {
 	return x
 }
 
-// close ends the workers that wait; the others end with their handlers.
+// close ends the idle workers; the others end when their handlers return.
 func (ws *workers) close() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -122,15 +121,15 @@ func (ws *workers) close() {
 	ws.idle = nil
 }
 
-// deliver brings the loop an exchange whose handler has returned, from any
-// goroutine. Those that come together are taken together.
+// deliver passes an exchange to the loop when its handler has returned, from any goroutine.
+// One callback takes all exchanges that finish together.
 func (st *loopState) deliver(x *exchange) {
 	st.mu.Lock()
 	first := len(st.finished) == 0
 	st.finished = append(st.finished, x)
 	st.mu.Unlock()
 	if first {
-		_ = st.l.Internal().Post(loopcore.DropAtClose, st.take) // a loop that is closed has no connections
+		_ = st.l.Internal().Post(loopcore.DropAtClose, st.take) // a closed loop has no connections
 	}
 }
 
@@ -146,9 +145,4 @@ func (st *loopState) takeFinished() {
 	st.mu.Lock()
 	st.taken = all[:0]
 	st.mu.Unlock()
-}
-
-func (st *loopState) letWorkersRun() {
-	st.yields = false
-	runtime.Gosched()
 }

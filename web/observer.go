@@ -20,13 +20,13 @@ type connObserver struct {
 	conns   map[*conn]*observedConn
 }
 
-// observedConn is a connection with hooks. It is the net.Conn that the hooks are called with.
+// observedConn is the net.Conn that ConnState and ConnContext are called with.
 type observedConn struct {
 	st            *loopState
 	c             *conn
 	local, remote net.Addr
 	state         http.ConnState
-	ctx           context.Context // of the connection's requests
+	ctx           context.Context // the base of its requests' contexts
 }
 
 func newObserver(sv *Service) *connObserver {
@@ -34,22 +34,22 @@ func newObserver(sv *Service) *connObserver {
 	if s.ConnState == nil && s.ConnContext == nil {
 		return nil
 	}
-	h := &connObserver{state: s.ConnState, context: s.ConnContext, base: sv.base, conns: make(map[*conn]*observedConn)}
-	if h.base == nil {
-		h.base = context.Background()
+	o := &connObserver{state: s.ConnState, context: s.ConnContext, base: sv.base, conns: make(map[*conn]*observedConn)}
+	if o.base == nil {
+		o.base = context.Background()
 	}
-	return h
+	return o
 }
 
-// made is the beginning of a connection.
-func (h *connObserver) made(c *conn) {
-	at := &observedConn{st: c.st, c: c, local: c.tc.LocalAddr(), remote: c.tc.RemoteAddr(), ctx: h.base}
-	h.conns[c] = at
-	if h.state != nil {
-		h.state(at, http.StateNew)
+// made registers a new connection.
+func (o *connObserver) made(c *conn) {
+	at := &observedConn{st: c.st, c: c, local: c.tc.LocalAddr(), remote: c.tc.RemoteAddr(), ctx: o.base}
+	o.conns[c] = at
+	if o.state != nil {
+		o.state(at, http.StateNew)
 	}
-	if h.context != nil {
-		at.ctx = h.context(h.base, at)
+	if o.context != nil {
+		at.ctx = o.context(o.base, at)
 		if at.ctx == nil {
 			panic("web: ConnContext returned a nil context")
 		}
@@ -57,35 +57,35 @@ func (h *connObserver) made(c *conn) {
 }
 
 // moved calls ConnState if the connection's state has changed.
-func (h *connObserver) moved(c *conn, state http.ConnState) {
-	at := h.conns[c]
+func (o *connObserver) moved(c *conn, state http.ConnState) {
+	at := o.conns[c]
 	if at == nil || at.state == state {
 		return
 	}
 	at.state = state
 	if state == http.StateHijacked || state == http.StateClosed {
-		delete(h.conns, c)
+		delete(o.conns, c)
 	}
-	if h.state != nil {
-		h.state(at, state)
+	if o.state != nil {
+		o.state(at, state)
 	}
 }
 
-// baseOf returns the context that requests of the connection derive from, nil for
+// baseContext returns the context that the connection's requests derive from, nil for
 // context.Background().
-func (c *conn) baseOf() context.Context {
-	if h := c.st.observer; h != nil {
-		if at := h.conns[c]; at != nil {
+func (c *conn) baseContext() context.Context {
+	if o := c.st.observer; o != nil {
+		if at := o.conns[c]; at != nil {
 			return at.ctx
 		}
 	}
 	return c.st.sv.base
 }
 
-// errServers is what using a connection or listener fails with that is the server's.
-var errServers = fmt.Errorf("web: the server uses it: %w", errors.ErrUnsupported)
+// errServers is the error of methods that only the server may use.
+var errServers = fmt.Errorf("web: only the server reads from, writes to and accepts connections here: %w", errors.ErrUnsupported)
 
-// Read fails: the server reads. A handler that wants to read hijacks the connection.
+// Read fails: the server reads. A handler can hijack the connection to read from it.
 func (*observedConn) Read([]byte) (int, error) { return 0, errServers }
 
 // Write fails like Read.
@@ -95,7 +95,7 @@ func (*observedConn) Write([]byte) (int, error) { return 0, errServers }
 // that ConnState takes on the loop.
 func (at *observedConn) Close() error {
 	abort := func() {
-		if !at.c.is(gone | switching) {
+		if at.c.phase != connLost && at.c.phase != connSwitched {
 			at.c.tc.Abort()
 		}
 	}
@@ -107,13 +107,13 @@ func (at *observedConn) Close() error {
 	return nil
 }
 
-// LocalAddr is the address of this end.
+// LocalAddr returns the server's address.
 func (at *observedConn) LocalAddr() net.Addr { return at.local }
 
-// RemoteAddr is the address of the client.
+// RemoteAddr returns the client's address.
 func (at *observedConn) RemoteAddr() net.Addr { return at.remote }
 
-// SetDeadline fails: see Server for its time-outs, and http.ResponseController.
+// SetDeadline fails: use the time-outs of Server, or http.ResponseController.
 func (*observedConn) SetDeadline(time.Time) error { return errServers }
 
 // SetReadDeadline fails like SetDeadline.
@@ -139,5 +139,5 @@ func (listening) Accept() (net.Conn, error) { return nil, errServers }
 // Close fails: Server.Shutdown and Server.Close end the server.
 func (listening) Close() error { return errServers }
 
-// Addr is the address that the server listens on.
+// Addr returns the address that the server listens on.
 func (ln listening) Addr() net.Addr { return ln.addr }
