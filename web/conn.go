@@ -211,6 +211,9 @@ func (c *conn) recoverLean() {
 // settle makes the connection wait for what comes next, with the time-out for that.
 func (c *conn) settle() {
 	st := c.st
+	if checkPhases && c.phase == connOpen && !c.consistent() {
+		panic("web: internal error: a connection's exchange and input do not agree")
+	}
 	switch {
 	case c.phase != connOpen:
 	case c.is(peerEOF) && !c.hasKept():

@@ -96,6 +96,15 @@ func (c *conn) expect(next inputPhase) {
 	c.input = next
 }
 
+// hasExchange has the phases in which the connection has an exchange, as bits.
+const hasExchange uint16 = 1<<inputBody | 1<<inputHold | 1<<inputHoldLast | 1<<inputBroken
+
+// consistent reports whether the connection has an exchange exactly if its input says so.
+// It is true between two callbacks; the tests of this package set checkPhases to verify that.
+func (c *conn) consistent() bool { return (c.x != nil) == (hasExchange&(1<<c.input) != 0) }
+
+var checkPhases = false
+
 // outputPhase is whether the peer takes what is sent.
 //
 //	free ──hold──▶ held ──release──▶ timed ──hold──▶ held

@@ -220,6 +220,52 @@ func TestDrainTellsUpgradedConnections(t *testing.T) {
 	}
 }
 
+// TestDrainDoesNotWaitForOtherProtocols checks that the server neither waits for nor closes
+// the connection of a protocol that is not a Drainer, whether it drains before or after
+// the upgrade.
+func TestDrainDoesNotWaitForOtherProtocols(t *testing.T) {
+	for name, drainsFirst := range map[string]bool{"upgraded": false, "upgraded while draining": true} {
+		t.Run(name, func(t *testing.T) {
+			lost, begun, goOn := make(chan error, 1), make(chan bool), make(chan bool)
+			sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				begun <- true
+				<-goOn
+				if err := web.Upgrade(w, r, nil, shout{lost}); err != nil {
+					t.Error(err)
+				}
+			})})
+			idle, _ := dial(t, sv)
+			nc, br := dial(t, sv)
+			nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
+			<-begun
+			ended := make(chan bool)
+			if drainsFirst {
+				sv.Drain(func() { close(ended) })
+				idle.Read(make([]byte, 1)) // fails when the server drains
+			}
+			close(goOn)
+			if _, err := http.ReadResponse(br, nil); err != nil {
+				t.Fatal(err)
+			}
+			made := make([]byte, len("made "))
+			if _, err := io.ReadFull(br, made); err != nil {
+				t.Fatal(err)
+			}
+			if !drainsFirst {
+				sv.Drain(func() { close(ended) })
+			}
+			<-ended
+			io.WriteString(nc, "a")
+			if b, err := br.ReadByte(); err != nil || b != 'a' {
+				t.Errorf("after the drain: %q, %v, want 'a'", b, err)
+			}
+			nc.Close()
+			<-lost
+		})
+	}
+}
+
 // TestCloseEndsEverythingAtOnce, before and after a Drain.
 func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	begun := make(chan bool, 1)

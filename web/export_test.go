@@ -6,6 +6,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
+func init() { checkPhases = true }
+
 // Yields reports whether the loop lets workers run at the end of its turn.
 func Yields(sv *Service, l *loop.Loop) bool {
 	st := sv.perLoop.Of(l.Internal())
