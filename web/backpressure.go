@@ -68,3 +68,31 @@ func (c *conn) wakeWriters(err error) {
 		fn(err)
 	}
 }
+
+// keep stores data that cannot be parsed yet.
+func (c *conn) keep(data []byte) {
+	e := c.ensureExtra()
+	if e.kept == nil {
+		e.kept = c.st.takeBuffer()
+	}
+	e.kept = append(e.kept, data...)
+	if len(e.kept) >= keepLimit {
+		c.pauseReading()
+	}
+}
+
+func (c *conn) hasKept() bool { return c.extra != nil && len(c.extra.kept) > 0 }
+
+func (c *conn) pauseReading() {
+	if !c.is(readsPaused) {
+		c.marks |= readsPaused
+		c.tc.PauseReading()
+	}
+}
+
+func (c *conn) resumeReading() {
+	if c.is(readsPaused) {
+		c.marks &^= readsPaused
+		c.tc.ResumeReading()
+	}
+}

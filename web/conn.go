@@ -335,34 +335,6 @@ func (c *conn) end(p *http1.RequestParser) {
 	}
 }
 
-// keep stores data that cannot be parsed yet.
-func (c *conn) keep(data []byte) {
-	e := c.ensureExtra()
-	if e.kept == nil {
-		e.kept = c.st.takeBuffer()
-	}
-	e.kept = append(e.kept, data...)
-	if len(e.kept) >= keepLimit {
-		c.pauseReading()
-	}
-}
-
-func (c *conn) hasKept() bool { return c.extra != nil && len(c.extra.kept) > 0 }
-
-func (c *conn) pauseReading() {
-	if !c.is(readsPaused) {
-		c.marks |= readsPaused
-		c.tc.PauseReading()
-	}
-}
-
-func (c *conn) resumeReading() {
-	if c.is(readsPaused) {
-		c.marks &^= readsPaused
-		c.tc.ResumeReading()
-	}
-}
-
 // answered continues after the answer to a request; b is the request's body.
 func (c *conn) answered(b *body) {
 	switch c.input {
