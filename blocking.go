@@ -8,17 +8,16 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Blocking runs work on a goroutine, so that it may block, and waits for its
-// result. A cancellation does not stop work, which cannot be stopped from
-// outside: Blocking waits for its end, and the cancellation is there for the
-// next wait. A panic in work is a panic here.
+// Blocking runs work, which may block, on another goroutine, and waits for its result. A
+// cancellation cannot stop work: Blocking waits for its end, and the next wait of the task
+// fails. If work panics, so does Blocking.
 func Blocking[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return offload(ctx, "Blocking", work, false)
 }
 
-// Abandon is Blocking that does not wait for work when it is cancelled: work goes
-// on, also when the run has ended, and its result is dropped, as is its error or
-// panic. Work that no worker has begun by then is not done at all.
+// Abandon is Blocking, but does not wait for work when it is cancelled. Work continues, even
+// after the run has ended, and its result, error or panic is dropped. Work that has not
+// begun by then is never run.
 func Abandon[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return offload(ctx, "Abandon", work, true)
 }

@@ -3,10 +3,12 @@ package spindle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -81,7 +83,7 @@ func TestCancelAtAnyTimeOfATasksLife(t *testing.T) {
 	}
 }
 
-// TestCancelOfAScopeThatWasLeft does nothing, to nobody.
+// TestCancelOfAScopeThatWasLeft does nothing.
 func TestCancelOfAScopeThatWasLeft(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		var left *spindle.Scope
@@ -99,8 +101,8 @@ func TestCancelOfAScopeThatWasLeft(t *testing.T) {
 	})
 }
 
-// TestCancellationNamesItsScope: of several around a wait, the one whose deadline
-// came first caused it, and it alone takes the cancellation back.
+// TestCancellationNamesItsScope: of several scopes around a wait, the one with the earliest
+// deadline cancels it, and only that one absorbs the cancellation.
 func TestCancellationNamesItsScope(t *testing.T) {
 	for _, c := range []struct {
 		deadlines [3]time.Duration // from outside to inside
@@ -212,22 +214,47 @@ func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
 	}
 }
 
-// TestErrorsBesideACancellation are kept; the scope takes back only what is its own.
-func TestErrorsBesideACancellation(t *testing.T) {
-	boom := errors.New("boom")
-	var inner *spindle.Scope
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
-			inner = s
-			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-				n.Go(func(ctx context.Context) error { forever(ctx); return boom }) // fails as it is cancelled
-				n.Go(forever)
-				s.Cancel(nil)
-				return forever(ctx)
-			})
+// TestOuterContextInACancelledScope: a wait with the ctx of an outer scope is in the
+// inner one all the same.
+func TestOuterContextInACancelledScope(t *testing.T) {
+	sim.Test(t, func(outer context.Context) error {
+		return spindle.WithScope(outer, func(_ context.Context, s *spindle.Scope) error {
+			s.Cancel(nil)
+			if _, err := spindle.NewWaker(outer); err == nil {
+				t.Error("NewWaker succeeds")
+			}
+			if coro.Of(spindle.LoopOf(outer)).TryPass(outer) {
+				t.Error("TryPass succeeds")
+			}
+			return nil
 		})
 	})
-	if err != boom || !inner.Caught() {
-		t.Errorf("%v, caught %v", err, inner.Caught())
+}
+
+// TestBoundWaitsEndInOrder: in which they began, in every run.
+func TestBoundWaitsEndInOrder(t *testing.T) {
+	for range 20 {
+		order := ""
+		sim.Test(t, func(ctx context.Context) error {
+			return spindle.WithScope(ctx, func(outside context.Context, s *spindle.Scope) error {
+				return spindle.WithNursery(outside, func(ctx context.Context, n *spindle.Nursery) error {
+					for i := range 6 {
+						n.Go(func(ctx context.Context) error {
+							return spindle.Shield(ctx, func(ctx context.Context) error {
+								spindle.Sleep(outside, time.Hour)
+								order += fmt.Sprint(i)
+								return nil
+							})
+						})
+					}
+					err := spindle.Sleep(ctx, time.Second)
+					s.Cancel(nil)
+					return err
+				})
+			})
+		})
+		if order != "012345" {
+			t.Fatalf("order %s", order)
+		}
 	}
 }

@@ -66,8 +66,8 @@ func (s *sched) runOut() {
 
 // expel makes the remaining tasks exit, and returns their names. A wait that can be
 // aborted fails, and the next one ends the task. Otherwise the task exits where it
-// waits, but not before the tasks of its nurseries have ended: a task whose nursery is
-// gone cannot be found any more.
+// waits, but not before the tasks of its nurseries have ended: a task cannot be
+// found any more when its nursery is gone.
 func (s *sched) expel() (late []string) {
 	left := s.tasks()
 	for _, t := range left {

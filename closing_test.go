@@ -12,17 +12,6 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// turn runs what is ready, until nothing is.
-func turn(t *testing.T, l *loop.Loop) {
-	t.Helper()
-	for n := 1; n > 0; {
-		var err error
-		if n, err = l.RunOnce(0); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestCloseEndsWaitingTasks: of a run on a loop that is not run any more. Their waits
 // are cancelled, their deferred calls run, and done is told; TestMain sees that no
 // coroutine is left.
@@ -109,8 +98,8 @@ func TestCloseEndsTasksThatHaveNotBegun(t *testing.T) {
 	}
 }
 
-// TestCloseForcesTasks that heed no cancellation, or that wait for what cannot be
-// cancelled: their deferred calls run, and Close names them.
+// TestCloseForcesTasks to exit that ignore cancellation, or that wait for something that
+// cannot be cancelled. Their deferred calls run, and Close names them.
 func TestCloseForcesTasks(t *testing.T) {
 	begun, release := make(chan bool, 1), make(chan bool)
 	defer close(release)
@@ -168,7 +157,7 @@ func TestCloseForcesTasks(t *testing.T) {
 	}
 }
 
-// TestCloseReportsWhatTasksFailWith if there is nobody else to tell.
+// TestCloseReportsWhatTasksFailWith if no other call returns it.
 func TestCloseReportsWhatTasksFailWith(t *testing.T) {
 	boom := errors.New("boom")
 	l := openLoop(t)
@@ -186,7 +175,7 @@ func TestCloseReportsWhatTasksFailWith(t *testing.T) {
 	}
 }
 
-// TestCloseRunsDone of a run whose last task has ended in the last turn.
+// TestCloseRunsDone of a run that ended in the last turn.
 func TestCloseRunsDone(t *testing.T) {
 	l := openLoop(t)
 	told := false
@@ -202,8 +191,8 @@ func TestCloseRunsDone(t *testing.T) {
 	}
 }
 
-// A task whose tasks are forced to exit ends after them, however deep they are: none is
-// left behind.
+// TestCloseForcesNestedTasks: a task ends after the tasks of its nurseries, at any depth,
+// and no task remains.
 func TestCloseForcesNestedTasks(t *testing.T) {
 	l := openLoop(t)
 	begun, release := make(chan bool), make(chan bool)

@@ -32,8 +32,8 @@ func TestStricterPullFallsBack(t *testing.T) {
 	}
 }
 
-// strictPull writes an overlay for the go command: package iter with a Pull whose yield
-// may only be called by its own goroutine.
+// strictPull writes an overlay for the go command: in its package iter, only
+// the goroutine of a Pull may call its yield.
 func strictPull(t *testing.T, refusal string) (overlay string) {
 	t.Helper()
 	goroot, err := exec.Command("go", "env", "GOROOT").Output()

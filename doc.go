@@ -13,22 +13,22 @@
 //
 // A task is a function that runs on the loop's goroutine, one at a time. It gives
 // up control only where it waits, so that state shared by tasks of one loop needs
-// no lock. In return it must not block the goroutine: what blocks goes through
-// Blocking. The rule, stated once: any call that takes a context may switch to
-// another task, even when it could complete at once, and so may reading and writing
-// connections, whose methods have no room for one; nothing else does.
+// no lock. In return it must not block the goroutine: blocking calls go through
+// Blocking. Any call that takes a context may switch to another task, even when it
+// could complete at once. So may reading and writing connections, although their
+// methods take no context. No other call does.
 //
 // A task belongs to a nursery, and WithNursery does not return before its tasks
-// have ended: no task is forgotten, and an error or a panic in one has somewhere
-// to go. The first failure cancels the others.
+// have ended. So no task is forgotten, and the caller gets the error or panic of a task.
+// The first failure cancels the other tasks.
 //
 // # Cancellation
 //
-// The context that a task gets is a *Scope. Cancelling a scope, or passing its
-// deadline, makes every wait inside it fail with a *Canceled that names it, again
-// and again until the code has left the scope; the scope takes back its own
-// cancellation and no other. MoveOnAfter, FailAfter, Grace and Shield are scopes
-// for common needs. To the standard library a scope is a context like its own.
+// The context that a task gets is a *Scope. When a scope is cancelled, or its deadline
+// passes, every wait inside it fails with a *Canceled that names the scope, until the
+// code has left the scope. The scope absorbs its own cancellation and no other.
+// MoveOnAfter, FailAfter, Grace and Shield are scopes for common needs. For the standard
+// library a scope is a context like its own.
 //
 // # Options
 //

@@ -150,7 +150,7 @@ func circle(t, target *Task) error {
 	return &CircleError{append(names, t.Name())}
 }
 
-// awaits returns the task whose result t waits for; nil if it waits for none.
+// awaits returns the task that t awaits; nil if there is none.
 func (t *Task) awaits() *Task {
 	if !t.waiting() || t.waits == nil {
 		return nil

@@ -3,10 +3,14 @@ package spindle_test
 import (
 	"bytes"
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 )
@@ -128,5 +132,62 @@ func TestLabelsOfTwoRunsOnALoop(t *testing.T) {
 		if _, err := l.RunOnce(0); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestTracedTasksAreSeen: by their names, in profiles and execution traces; and
+// the tree knows where they were started.
+func TestTracedTasksAreSeen(t *testing.T) {
+	var recorded, profile bytes.Buffer
+	if err := trace.Start(&recorded); err != nil {
+		t.Fatal(err)
+	}
+	o := spindle.Options{Trace: true}
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			_, _, line, _ := runtime.Caller(0)
+			n.GoWith(spindle.TaskOptions{Name: "weaver"}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			pprof.Lookup("goroutine").WriteTo(&profile, 1)
+			for _, info := range spindle.TreeOf(ctx) {
+				if want := "labels_test.go:" + strconv.Itoa(line+1); info.Name == "weaver" && info.Started != want {
+					t.Errorf("started at %q; want %q", info.Started, want)
+				}
+				if !strings.HasPrefix(info.Function, "labels_test.go:") && info.Name == "weaver" {
+					t.Errorf("its function is at %q", info.Function)
+				}
+			}
+			return context.Canceled
+		})
+	})
+	trace.Stop()
+	if err != context.Canceled {
+		t.Fatal(err)
+	}
+	if !strings.Contains(profile.String(), `"task":"weaver"`) {
+		t.Error("the profile does not know the task")
+	}
+	if !bytes.Contains(recorded.Bytes(), []byte("weaver")) {
+		t.Error("the trace does not know the task")
+	}
+}
+
+// TestLabelsEndWithTheTask: a coroutine is used again.
+func TestLabelsEndWithTheTask(t *testing.T) {
+	o := spindle.Options{Trace: true}
+	var profile bytes.Buffer
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "weaver"}, func(context.Context) error { return nil })
+		err := spindle.Yield(ctx)
+		pprof.Lookup("goroutine").WriteTo(&profile, 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(profile.String(), `"task":"weaver"`) {
+		t.Error("the label is still there")
 	}
 }

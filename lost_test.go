@@ -111,31 +111,6 @@ func abandoning(ctx context.Context, release, ended chan bool) error {
 	})
 }
 
-// TestFromGoroutineThatGaveUpRunsNothing: fn runs and its result is returned, or ctx
-// ends first and fn never runs.
-func TestFromGoroutineThatGaveUpRunsNothing(t *testing.T) {
-	l := openLoop(t)
-	ended := make(chan error)
-	go func() { ended <- l.Run(context.Background()) }()
-	for i := range rounds {
-		ran := false // the loop's, or after it ours
-		ctx, cancel := context.WithCancel(t.Context())
-		go cancel()
-		_, err := spindle.FromGoroutine(ctx, l, func() (int, error) { ran = true; return 0, nil })
-		spindle.FromGoroutine(t.Context(), l, func() (int, error) {
-			if ran != (err == nil) {
-				t.Errorf("round %d: ran %v, %v", i, ran, err)
-			}
-			return 0, nil
-		})
-		cancel()
-	}
-	l.Stop()
-	if err := errors.Join(<-ended, l.Close()); err != nil {
-		t.Error(err)
-	}
-}
-
 func leftBehind() {}
 
 // TestLostCallbacksFailTheRun, by name and place.
@@ -152,14 +127,4 @@ func TestLostCallbacksFailTheRun(t *testing.T) {
 	if !errors.As(err, &lost) || lost.Callbacks != 1 || !strings.Contains(err.Error(), "spindle_test.leftBehind (lost_test.go:") {
 		t.Errorf("%v", err)
 	}
-}
-
-// openLoop is a loop that the test closes itself.
-func openLoop(t *testing.T) *loop.Loop {
-	t.Helper()
-	l, err := loop.New(loop.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

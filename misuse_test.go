@@ -217,58 +217,6 @@ func TestScopesCloseInOrder(t *testing.T) {
 	}
 }
 
-// TestLongCircleIsNamed: the one who would close it is told, by whatever way the
-// futures came to be awaited, and the others get what that one makes of it.
-func TestLongCircleIsNamed(t *testing.T) {
-	const long = 5
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		var ring [long]*spindle.Future[int]
-		for i := range ring {
-			ring[i] = spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[(i+1)%long].Await(ctx) })
-		}
-		outside := spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[0].Await(ctx) })
-		for _, f := range append(ring[:], outside) {
-			var circle *spindle.CircleError
-			if _, err := f.Await(ctx); !errors.As(err, &circle) || len(circle.Tasks) != long+1 || circle.Tasks[0] != circle.Tasks[long] {
-				t.Errorf("%v", err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// TestGivenUpWaitClosesNoCircle: who has stopped waiting for another may be
-// waited for by that one.
-func TestGivenUpWaitClosesNoCircle(t *testing.T) {
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		var a, b *spindle.Future[int]
-		a = spindle.Spawn(n, func(ctx context.Context) (int, error) {
-			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
-				_, err := b.Await(ctx)
-				return err
-			})
-			return 7, errors.Join(err, spindle.Sleep(ctx, time.Minute))
-		})
-		b = spindle.Spawn(n, func(ctx context.Context) (int, error) {
-			if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
-				return 0, err
-			}
-			return a.Await(ctx)
-		})
-		v, err := b.Await(ctx)
-		if v != 7 {
-			t.Errorf("got %d, %v", v, err)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // TestMisuseNamesWhatWasCalled: the function that people know and the line that
 // called it, and not what is inside.
 func TestMisuseNamesWhatWasCalled(t *testing.T) {
@@ -296,42 +244,37 @@ func TestMisuseNamesWhatWasCalled(t *testing.T) {
 	}
 }
 
-// TestRunInATask is named: the task's own loop would be blocked. In a goroutine that
-// the task waits for it is as good as anywhere.
-func TestRunInATask(t *testing.T) {
-	nothing := func(context.Context) error { return nil }
-	sim.Test(t, func(ctx context.Context) error {
-		derived, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for name, ctx := range map[string]context.Context{"its ctx": ctx, "a derived one": derived} {
-			func() {
-				defer func() {
-					if got, _ := recover().(string); !strings.Contains(got, "Run called in a task") {
-						t.Errorf("with %s: panic %q", name, got)
-					}
-				}()
-				spindle.Run(ctx, nothing)
-				t.Errorf("with %s: it runs", name)
-			}()
-		}
-		return nil
-	})
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		_, err := spindle.Blocking(ctx, func() (int, error) { return 0, spindle.Run(ctx, nothing) })
-		return err
-	})
-	if err != nil {
-		t.Errorf("in a goroutine: %v", err)
+func TestMisuseIsNamed(t *testing.T) {
+	want := func(words string, fn func()) {
+		t.Helper()
+		defer func() {
+			if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "spindle: ") || !strings.Contains(s, words) {
+				t.Errorf("panic %q, want one about %q", s, words)
+			}
+		}()
+		fn()
 	}
-}
-
-// mustPanic fails the test unless fn panics with want.
-func mustPanic(t *testing.T, want string, fn func()) {
-	t.Helper()
-	defer func() {
-		if got := recover(); got != want {
-			t.Errorf("panic %v; want %q", got, want)
+	want("does not come from a task", func() { spindle.Sleep(context.Background(), 1) })
+	sim.Test(t, func(ctx context.Context) error {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			want("not the running task", func() { spindle.Sleep(ctx, time.Second) })
+		}()
+		<-done
+		next, stop := iter.Pull(func(yield func(int) bool) {
+			want("iter.Pull", func() { spindle.Yield(ctx) })
+			yield(1)
+		})
+		defer stop()
+		next()
+		var ended *spindle.Nursery
+		if err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { ended = n; return nil }); err != nil {
+			return err
 		}
-	}()
-	fn()
+		want("has ended", func() { ended.Go(forever) })
+		want("nil function", func() { spindle.RootNursery(ctx).Go(nil) })
+		want("nil function", func() { spindle.Spawn[int](spindle.RootNursery(ctx), nil) })
+		return spindle.Yield(ctx) // unharmed
+	})
 }

@@ -1,7 +1,6 @@
 package spindle_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +13,6 @@ import (
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
-
-// nurse opens a nursery under virtual time and returns its error.
-func nurse(t *testing.T, fn func(ctx context.Context, n *spindle.Nursery) error) error {
-	t.Helper()
-	return sim.Run(t.Context(), func(ctx context.Context) error { return spindle.WithNursery(ctx, fn) })
-}
 
 func TestNurseryWaitsForItsTasks(t *testing.T) {
 	ended := 0
@@ -52,89 +45,6 @@ func TestErrorsAreJoined(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "- second") {
 		t.Errorf("text %q", err)
-	}
-}
-
-func TestSpawnIntoACancelledNursery(t *testing.T) {
-	began := false
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		boom := errors.New("boom")
-		n.Go(func(ctx context.Context) error { return boom })
-		if err := forever(ctx); err == nil {
-			t.Error("not cancelled")
-		}
-		n.Go(func(ctx context.Context) error { began = true; return forever(ctx) }) // ends at its first wait
-		return nil
-	})
-	if err == nil || !began {
-		t.Fatalf("%v, began %v", err, began)
-	}
-}
-
-func TestPanicReachesTheParent(t *testing.T) {
-	sibling := errors.New("not cancelled")
-	defer func() {
-		p, ok := recover().(*spindle.PanicError)
-		if !ok || p.Value != "boom" || !bytes.Contains(p.Stack, []byte("explodingTask")) {
-			t.Fatalf("panic %v", p)
-		}
-		if !errors.Is(sibling, context.Canceled) {
-			t.Errorf("sibling: %v", sibling)
-		}
-	}()
-	nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error { sibling = forever(ctx); return sibling })
-		n.Go(explodingTask)
-		return nil
-	})
-	t.Fatal("Run returned")
-}
-
-func explodingTask(ctx context.Context) error {
-	spindle.Yield(ctx)
-	panic("boom")
-}
-
-func TestGoexitIsAFailure(t *testing.T) {
-	deferred := false
-	defer func() {
-		p, ok := recover().(*spindle.PanicError)
-		if !ok || p.Value != loop.ErrGoexit || !deferred {
-			t.Fatalf("panic %v, deferred %v", p, deferred)
-		}
-	}()
-	nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error {
-			defer func() { deferred = true }()
-			spindle.Yield(ctx)
-			runtime.Goexit()
-			return nil
-		})
-		return forever(ctx)
-	})
-}
-
-func TestStart(t *testing.T) {
-	boom := errors.New("boom")
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		port, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
-			spindle.Sleep(ctx, time.Second)
-			started(8080)
-			return spindle.Sleep(ctx, time.Minute)
-		})
-		if port != 8080 || err != nil || spindle.LoopOf(ctx).Time() != time.Second {
-			t.Errorf("started %d, %v at %v", port, err, spindle.LoopOf(ctx).Time())
-		}
-		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return boom }); err != boom {
-			t.Errorf("failed start: %v", err)
-		}
-		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return nil }); err != spindle.ErrNotStarted {
-			t.Errorf("start without report: %v", err)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -175,20 +85,131 @@ func TestHundredThousandSleepersWakeInOrder(t *testing.T) {
 	}
 }
 
-func TestStragglersAreEndedAndNamed(t *testing.T) {
-	deferred := false
-	err := sim.Run(t.Context(), func(ctx context.Context) error {
-		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: "stubborn"}, func(ctx context.Context) error {
-			defer func() { deferred = true }()
-			for {
-				spindle.Sleep(ctx, time.Second) // heeds nothing
-			}
+type valueKey struct{}
+
+// TestTaskWithAScopeOfItsOwn can be cancelled alone, and has values of its own.
+func TestTaskWithAScopeOfItsOwn(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var scope *spindle.Scope
+			o := spindle.TaskOptions{Eager: true, Values: context.WithValue(context.Background(), valueKey{}, 7)}
+			n.GoWith(o, func(ctx context.Context) error {
+				scope = ctx.(*spindle.Scope)
+				if ctx.Value(valueKey{}) != 7 {
+					t.Error("its value is missing")
+				}
+				return spindle.Sleep(ctx, time.Hour)
+			})
+			n.Go(func(ctx context.Context) error {
+				scope.Cancel(errors.New("alone"))
+				return spindle.Sleep(ctx, time.Millisecond)
+			})
+			return nil
 		})
-		spindle.RootNursery(ctx).Go(forever) // heeds it
-		return spindle.Yield(ctx)
 	})
-	var late *spindle.StragglerError
-	if !errors.As(err, &late) || len(late.Tasks) != 1 || late.Tasks[0] != "stubborn" || !deferred {
-		t.Fatalf("%v, deferred %v", err, deferred)
+	if err != nil {
+		t.Error(err)
 	}
+}
+
+// TestOnFailureLetsTheOthersGoOn after an error, a panic and a Goexit.
+func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
+	var failed []error
+	wrong := errors.New("wrong")
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.OnFailure(func(err error) { failed = append(failed, err) })
+			n.Go(func(context.Context) error { return wrong })
+			n.Go(func(context.Context) error { panic("oh dear") })
+			n.Go(func(context.Context) error { runtime.Goexit(); return nil })
+			n.Go(func(ctx context.Context) error {
+				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+					t.Errorf("another task was cut short: %v", err)
+				}
+				return nil
+			})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var panicked, exited *spindle.PanicError
+	if len(failed) != 3 || failed[0] != wrong || !errors.As(failed[1], &panicked) || panicked.Value != "oh dear" ||
+		!errors.As(failed[2], &exited) || exited.Value != loop.ErrGoexit {
+		t.Errorf("told of %v", failed)
+	}
+}
+
+// TestOnFailureHearsNothingOfCancellations, by the nursery itself and from around it.
+func TestOnFailureHearsNothingOfCancellations(t *testing.T) {
+	outer := errors.New("outer")
+	for name, scope := range map[string]func(nursery, around *spindle.Scope) *spindle.Scope{
+		"its own":     func(nursery, _ *spindle.Scope) *spindle.Scope { return nursery },
+		"from around": func(_, around *spindle.Scope) *spindle.Scope { return around },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, around *spindle.Scope) error {
+					return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+						n.OnFailure(func(err error) { t.Errorf("told of %v", err) })
+						n.Go(forever)
+						if err := spindle.Sleep(ctx, time.Second); err != nil {
+							return err
+						}
+						scope(n.Scope(), around).Cancel(outer)
+						return nil
+					})
+				})
+			})
+		})
+	}
+}
+
+// TestANurseryWaitsForALateChild: until the opener's turn comes, a callback may start
+// one more, and the opener is woken once.
+func TestANurseryWaitsForALateChild(t *testing.T) {
+	for _, eager := range []bool{false, true} {
+		sim.Test(t, func(ctx context.Context) error {
+			ended := false
+			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(context.Context) error {
+					spindle.LoopOf(ctx).CallSoon(func() {
+						n.GoWith(spindle.TaskOptions{Eager: eager}, func(ctx context.Context) error {
+							if !eager {
+								spindle.Yield(ctx)
+							}
+							ended = true
+							return nil
+						})
+					})
+					return nil
+				})
+				return nil
+			})
+			if err != nil || !ended {
+				t.Errorf("eager %v: the nursery ended with %v, its child had ended: %v", eager, err, ended)
+			}
+			before := spindle.Now(ctx)
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			if slept := spindle.Now(ctx).Sub(before); slept < time.Second {
+				t.Errorf("eager %v: the next wait took %v", eager, slept)
+			}
+			return nil
+		})
+	}
+}
+
+func TestUnknownPriorityIsNamed(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		defer func() {
+			if text, _ := recover().(string); !strings.Contains(text, "unknown priority") {
+				t.Errorf("panic %q", text)
+			}
+		}()
+		spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Priority: 9}, forever)
+		return nil
+	})
 }

@@ -17,9 +17,9 @@ type turnCount int
 
 func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
 
-// TestHandingOverKeepsTheOrder: a task that waits hands over to the next without
-// going back to the loop. With an Observer, who is told of every turn, it goes back
-// each time; what happens is the same. The program has more timers due at once than
+// TestHandingOverKeepsTheOrder: a task that waits switches to the next one without going
+// through the loop. With an Observer, which is called in every turn, each switch goes
+// through the loop; the order is the same. The program has more timers due at once than
 // one turn fires, and between them tasks, callbacks and posts.
 func TestHandingOverKeepsTheOrder(t *testing.T) {
 	trace := func(o loop.Options) []string {

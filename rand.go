@@ -7,12 +7,12 @@ import (
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// Rand is the source of random numbers of the loop that ctx belongs to. It is seeded
-// by the kernel: on a real system from its entropy, in a simulated run from the seed
-// of the run, so that the same seed draws the same numbers. Each loop has one source,
-// which its tasks share. It is for tasks and callbacks of the loop.
+// Rand returns the source of random numbers of the loop that ctx belongs to. In a simulated
+// run it is seeded from the seed of the run, so that the same seed draws the same numbers.
+// Otherwise the operating system seeds it. All tasks of a loop share its source. It is for
+// tasks and callbacks of the loop.
 //
-// It is not for secrets: those come from crypto/rand.
+// It is not for secrets: use crypto/rand for those.
 func Rand(ctx context.Context) *rand.Rand {
 	scope := scopeOf(ctx)
 	if scope == nil {

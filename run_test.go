@@ -3,10 +3,13 @@ package spindle_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
 )
 
 func TestRunReturnsTheResult(t *testing.T) {
@@ -83,5 +86,146 @@ func TestCtxCancelsRun(t *testing.T) {
 	err := spindle.Run(ctx, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
+	}
+}
+
+// TestRunThatHasEndedTakesNoMoreTasks: not even in the turn in which it ends, when
+// no call would wait for them.
+func TestRunThatHasEndedTakesNoMoreTasks(t *testing.T) {
+	var background *spindle.Nursery
+	looked, ended := false, false
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		background = spindle.RootNursery(ctx)
+		spindle.LoopOf(ctx).Post(func() { looked, ended = true, background.Ended() })
+		return spindle.Yield(ctx) // its next turn is the callback's too, and comes first
+	})
+	if err != nil || !looked || !ended {
+		t.Errorf("looked %v, ended %v, %v", looked, ended, err)
+	}
+}
+
+// TestContextThatEndsWithTheRun is nothing that was lost. Whether its end comes
+// before the run's or after it is up to the scheduler: both happen.
+func TestContextThatEndsWithTheRun(t *testing.T) {
+	for range 300 {
+		err := spindle.Run(t.Context(), func(ctx context.Context) error {
+			inner, cancel := context.WithCancel(ctx)
+			var lot spindle.Lot
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(context.Context) error { return lot.Wait(inner, "nothing") })
+				n.Go(func(context.Context) error {
+					return spindle.Shield(inner, func(ctx context.Context) error { return lot.Wait(ctx, "nothing") })
+				})
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+				cancel()
+				lot.Wake(2)
+				return nil
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestContextEndsAsTheRunDoes: the cancellation that comes too late is not work
+// that was lost.
+func TestContextEndsAsTheRunDoes(t *testing.T) {
+	for range 2000 {
+		ctx, cancel := context.WithCancel(context.Background())
+		err := spindle.Run(ctx, func(ctx context.Context) error { cancel(); return nil })
+		if err != nil && err != context.Canceled {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLoopIsLeftAsItWasFound: it can be used again, and nothing of a run is left
+// in it.
+func TestLoopIsLeftAsItWasFound(t *testing.T) {
+	r, err := spindle.NewRunner(spindle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		done := make(chan error) // each time from another goroutine
+		go func() {
+			done <- r.Run(t.Context(), func(ctx context.Context) error {
+				spindle.RootNursery(ctx).Go(forever)
+				return spindle.Sleep(ctx, time.Microsecond)
+			})
+		}()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if s := r.Loop().Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
+			t.Fatalf("left in the loop: %+v", s)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRunnerRunsSeveralTimes: with one loop, which keeps what was asked of it in
+// between.
+func TestRunnerRunsSeveralTimes(t *testing.T) {
+	r, err := spindle.NewRunner(spindle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var loops []*loop.Loop
+	for range 2 {
+		called := false
+		r.Loop().CallSoon(func() { called = true })
+		if err := r.Run(t.Context(), func(ctx context.Context) error {
+			loops = append(loops, spindle.LoopOf(ctx))
+			return spindle.Yield(ctx)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !called {
+			t.Error("a callback from before the run was not called")
+		}
+	}
+	if loops[0] != r.Loop() || loops[1] != r.Loop() {
+		t.Error("the runs were on other loops")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); !errors.Is(err, loop.ErrClosed) {
+		t.Errorf("the second Close: %v", err)
+	}
+}
+
+// TestRunInATask is named: the task's own loop would be blocked. In a goroutine that
+// the task waits for it is as good as anywhere.
+func TestRunInATask(t *testing.T) {
+	nothing := func(context.Context) error { return nil }
+	sim.Test(t, func(ctx context.Context) error {
+		derived, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for name, ctx := range map[string]context.Context{"its ctx": ctx, "a derived one": derived} {
+			func() {
+				defer func() {
+					if got, _ := recover().(string); !strings.Contains(got, "Run called in a task") {
+						t.Errorf("with %s: panic %q", name, got)
+					}
+				}()
+				spindle.Run(ctx, nothing)
+				t.Errorf("with %s: it runs", name)
+			}()
+		}
+		return nil
+	})
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		_, err := spindle.Blocking(ctx, func() (int, error) { return 0, spindle.Run(ctx, nothing) })
+		return err
+	})
+	if err != nil {
+		t.Errorf("in a goroutine: %v", err)
 	}
 }

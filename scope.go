@@ -25,9 +25,9 @@ type Scope struct {
 	parent *Scope          // nil for the outermost of a run
 	values context.Context // the context it was opened with; Value looks there
 
-	// canceledBy is the scope whose cancellation the waits inside fail with: this one
-	// or the outermost around it that no shield keeps out; nil if none. A shield
-	// takes it back. Loop goroutine only.
+	// canceledBy is the scope that cancels the waits inside: the outermost cancelled
+	// scope around them, or this one, that no shield keeps out. It is nil if there is
+	// none. A shield resets it. Loop goroutine only.
 	canceledBy *Scope
 
 	// Loop goroutine only.
@@ -36,25 +36,25 @@ type Scope struct {
 	timer       loop.Timer
 	tasks       taskList          // in it and in no scope inside
 	bound       callbacks         // end waits of tasks elsewhere that were given this scope
-	interrupted *interruptedWaits // the waits that its deadline has cut short
+	interrupted *interruptedWaits // the waits that its deadline has cancelled
 	closed      bool
 	caught      bool
 
-	// The scopes directly inside, oldest first; this one's place among its
-	// siblings. Loop goroutine only.
+	// The scopes directly inside, oldest first, and the siblings before and behind
+	// this one. Loop goroutine only.
 	first, last, before, behind *Scope
 
 	// Written on the loop, read by any goroutine.
 	shielded atomic.Bool
-	deadline atomic.Int64 // loop time; none is the largest
+	deadline atomic.Int64 // on the loop's clock; noDeadline for none
 
-	// What the scope is to other contexts; see context.go.
+	// The scope as a context; see context.go.
 	contextState contextState
 }
 
 const noDeadline = math.MaxInt64
 
-// scopeKey is the key under which a scope answers with itself.
+// scopeKey is the key for which the Value of a scope is the scope itself.
 type scopeKey struct{}
 
 // ScopeOf returns the innermost scope of ctx: that of the task ctx comes from, or of
@@ -77,8 +77,8 @@ func (r *run) open(ctx context.Context) *Scope {
 	return sc
 }
 
-// open makes a scope inside this one, with ctx to look values up in. Inside a
-// cancelled scope it is cancelled from the start.
+// open makes a scope inside this one that looks values up in ctx. Inside a cancelled scope
+// it is cancelled from the start.
 func (parent *Scope) open(ctx context.Context) *Scope {
 	sc := parent.link(ctx)
 	sc.canceledBy = parent.canceledBy
@@ -109,7 +109,7 @@ func (parent *Scope) link(ctx context.Context) *Scope {
 	return sc
 }
 
-// unlink takes the scope out of its parent's.
+// unlink removes the scope from the list of its parent.
 func (sc *Scope) unlink() {
 	p := sc.parent
 	if p == nil {
@@ -127,8 +127,8 @@ func (sc *Scope) unlink() {
 	}
 }
 
-// close ends the scope, and with it the contexts derived from it. A scope inside
-// can still be open: another task has opened it.
+// close ends the scope, and with it the contexts derived from it. A scope inside it can
+// still be open, if another task has opened that one.
 func (sc *Scope) close() {
 	sc.closed = true
 	sc.timer.Cancel()
@@ -147,8 +147,8 @@ func (sc *Scope) close() {
 	}
 }
 
-// Cancel cancels the scope: everything that waits inside fails with a *Canceled.
-// A nil cause is context.Canceled. Only the first call counts.
+// Cancel cancels the scope: every wait inside it fails with a *Canceled. A nil cause means
+// context.Canceled. Only the first call has an effect.
 func (sc *Scope) Cancel(cause error) {
 	sc.s.only("Scope.Cancel")
 	if cause == nil {
@@ -174,8 +174,8 @@ func (sc *Scope) cancelWith(ctx context.Context) {
 	sc.cancel(&Canceled{Scope: sc, Cause: context.Cause(ctx), late: ctx.Err() == context.DeadlineExceeded})
 }
 
-// settle works out which scope to blame from here on down, and ends the contexts
-// and the waits that are cancelled by it.
+// settle computes canceledBy of this scope and of those inside, and ends the contexts and
+// the waits that are cancelled now.
 func (sc *Scope) settle() {
 	var by *Scope
 	if sc.parent != nil && !sc.shielded.Load() {
@@ -203,9 +203,9 @@ func (sc *Scope) settle() {
 	}
 }
 
-// end ends the scope as a context, and the contexts of the scopes inside that are
-// not shielded. The first end counts: a context cannot be cancelled twice, nor
-// taken back.
+// end ends the scope as a context, and the contexts of the scopes inside that are not
+// shielded. Only the first call has an effect: a context cannot be cancelled twice, and
+// never becomes uncancelled.
 func (sc *Scope) end(why *Canceled) {
 	if !sc.contextState.end(why) {
 		return
@@ -237,13 +237,12 @@ func (sc *Scope) reaches(inner *Scope) bool {
 	return false
 }
 
-// Shield keeps cancellations from outside out of the scope, or lets them in
-// again; one that has come meanwhile is then delivered at once.
+// Shield sets whether cancellations of the scopes around this one are kept out. When a
+// shield is removed, a cancellation that it has kept out takes effect at once.
 //
-// A shield that is set after a cancellation has arrived lets waits in the scope
-// go on, but as a context the scope stays cancelled: Err stays set and Done
-// closed. To clean up with a context that is not cancelled, use the functions
-// Grace and Shield.
+// If a shield is set after a cancellation, waits in the scope succeed again, but as a
+// context the scope stays cancelled: Err stays set and Done closed. To clean up with a
+// context that is not cancelled, use the functions Grace and Shield.
 func (sc *Scope) Shield(on bool) {
 	sc.s.only("Scope.Shield")
 	if sc.shielded.Load() != on {
@@ -281,14 +280,14 @@ func (sc *Scope) expire() {
 	sc.cancel(&Canceled{Scope: sc, Cause: context.DeadlineExceeded, late: true})
 }
 
-// Caught reports whether the scope was cancelled and has absorbed its own
-// cancellation: code inside was cut short by it.
+// Caught reports whether the scope was cancelled and has absorbed its own cancellation:
+// the code inside did not finish.
 func (sc *Scope) Caught() bool { return sc.caught }
 
 // openFunc is (*Scope).open or (*Scope).openShielded.
 type openFunc func(parent *Scope, ctx context.Context) *Scope
 
-// within runs fn in a fresh scope in the calling task.
+// within runs fn in a new scope in the calling task.
 func within(ctx context.Context, op string, open openFunc, fn func(context.Context, *Scope) error) (*Scope, error) {
 	t, scope := caller(ctx, op)
 	parent, unbind := t.scope, func() {}
@@ -318,8 +317,8 @@ func within(ctx context.Context, op string, open openFunc, fn func(context.Conte
 	return sc, sc.absorb(err)
 }
 
-// openWith opens a scope inside sc that is cancelled with other too: a task in other
-// has a context of sc, which is not around it, and is cancelled with both.
+// openWith opens a scope inside sc that is also cancelled with other. It is for a task in
+// other that uses a context of sc, which is not around other.
 func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
 	b = sc.open(sc)
 	if other.canceledBy != nil {
@@ -333,9 +332,9 @@ func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
 	}
 }
 
-// bridge opens a scope inside sc that stands for a context that the standard library
-// derived from the scope from: it is cancelled with ctx, and has its deadline. A scope
-// inside can be shielded from it, as from any other.
+// bridge opens a scope inside sc that represents ctx, a standard context derived from the
+// scope from: it is cancelled with ctx, and has its deadline. A scope inside can be
+// shielded from it, as from any other.
 func (sc *Scope) bridge(ctx context.Context, from *Scope) (b *Scope, unbind func()) {
 	b = sc.open(ctx)
 	// Equal deadlines mean that ctx has none of its own and reports that of from,
@@ -357,9 +356,9 @@ func (sc *Scope) bridge(ctx context.Context, from *Scope) (b *Scope, unbind func
 	}
 }
 
-// WithScope runs fn in a scope of its own, which fn may cancel, shield or give a
-// deadline. Its own cancellation ends at the scope: then WithScope returns nil
-// and s.Caught is true.
+// WithScope runs fn in a new scope, which fn may cancel, shield or give a deadline. The
+// scope absorbs its own cancellation: WithScope returns nil then, and s.Caught reports
+// true.
 func WithScope(ctx context.Context, fn func(ctx context.Context, s *Scope) error) error {
 	_, err := within(ctx, "WithScope", (*Scope).open, fn)
 	return err

@@ -10,14 +10,6 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// loopTime returns the time at which the clock of ctx's loop shows at, in a simulated run.
-func loopTime(ctx context.Context, at time.Duration) time.Time {
-	return spindle.Now(ctx).Add(at - spindle.LoopOf(ctx).Time())
-}
-
-// forever waits until it is cancelled.
-func forever(ctx context.Context) error { return spindle.Sleep(ctx, 1<<62) }
-
 func TestCancelBeforeAWait(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		cause := errors.New("the cause")

@@ -8,8 +8,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Sleep waits for d, and never less. A d of zero or below only lets the others
-// run.
+// Sleep waits for at least d. If d is not positive, it only lets other tasks run.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return Yield(ctx)
@@ -39,12 +38,12 @@ func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 	return w.Park(ctx, op, (*sleeping)(waits))
 }
 
-// sleeping ends with the task's timer.
+// sleeping aborts a sleep by cancelling the task's timer.
 type sleeping waits
 
 func (s *sleeping) Abort() bool { return s.timer.Cancel() }
 
-// Yield lets everything that is ready run before it returns.
+// Yield lets everything run that is ready, and then returns.
 func Yield(ctx context.Context) error {
 	w, err := NewWaker(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 )
@@ -46,5 +47,40 @@ func TestSpawnWith(t *testing.T) {
 	})
 	if err != nil || strings.Count(log.String(), "task=early") != 1 {
 		t.Errorf("%v, logged\n%s", err, log)
+	}
+}
+
+// TestSpawnedFailureIsItsFuturesAlone: siblings go on; and a nursery that is
+// cancelled cancels them all.
+func TestSpawnedFailureIsItsFuturesAlone(t *testing.T) {
+	boom := errors.New("boom")
+	var a, b *spindle.Future[int]
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		a = spindle.Spawn(n, after(time.Second, 1, boom))
+		b = spindle.Spawn(n, after(time.Hour, 2, nil))
+		c := spindle.Spawn(n, after(time.Minute, 3, nil))
+		if v, err := c.Await(ctx); v != 3 {
+			t.Errorf("%d, %v", v, err)
+		}
+		return errOther
+	})
+	if err != errOther || a.Err() != boom || !errors.Is(b.Err(), context.Canceled) {
+		t.Errorf("%v; futures %v, %v", err, a.Err(), b.Err())
+	}
+}
+
+func TestSpawnIntoACancelledNursery(t *testing.T) {
+	began := false
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		boom := errors.New("boom")
+		n.Go(func(ctx context.Context) error { return boom })
+		if err := forever(ctx); err == nil {
+			t.Error("not cancelled")
+		}
+		n.Go(func(ctx context.Context) error { began = true; return forever(ctx) }) // ends at its first wait
+		return nil
+	})
+	if err == nil || !began {
+		t.Fatalf("%v, began %v", err, began)
 	}
 }

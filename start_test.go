@@ -10,20 +10,6 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// elsewhere opens a nursery in a task of its own, and hands it over.
-func elsewhere(ctx context.Context, n *spindle.Nursery) (opened *spindle.Nursery, ended *spindle.Future[error], err error) {
-	ended = spindle.NewFuture[error](ctx)
-	opened, err = spindle.Start(ctx, n, func(ctx context.Context, started func(*spindle.Nursery)) error {
-		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			started(n)
-			return forever(ctx)
-		})
-		ended.Resolve(err)
-		return nil
-	})
-	return opened, ended, err
-}
-
 // TestStartWhoseChildIsCancelled before it has reported: Start ends with it.
 func TestStartWhoseChildIsCancelled(t *testing.T) {
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
@@ -114,46 +100,83 @@ func TestStartIntoACancelledNursery(t *testing.T) {
 	}
 }
 
-// TestSpawnedFailureIsItsFuturesAlone: siblings go on; and a nursery that is
-// cancelled cancels them all.
-func TestSpawnedFailureIsItsFuturesAlone(t *testing.T) {
-	boom := errors.New("boom")
-	var a, b *spindle.Future[int]
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		a = spindle.Spawn(n, after(time.Second, 1, boom))
-		b = spindle.Spawn(n, after(time.Hour, 2, nil))
-		c := spindle.Spawn(n, after(time.Minute, 3, nil))
-		if v, err := c.Await(ctx); v != 3 {
-			t.Errorf("%d, %v", v, err)
-		}
-		return errOther
+func TestStartGivenUpCancelsTheChild(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var child error
+			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+				_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+					child = spindle.Sleep(ctx, time.Hour)
+					return child
+				})
+				return err
+			})
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			if !errors.Is(child, context.Canceled) {
+				t.Errorf("the child: %v\n%v", child, spindle.TreeOf(ctx))
+			}
+			return err
+		})
 	})
-	if err != errOther || a.Err() != boom || !errors.Is(b.Err(), context.Canceled) {
-		t.Errorf("%v; futures %v, %v", err, a.Err(), b.Err())
+}
+
+// TestStartOfAChildThatPanics: the starter does not wait for ever, though the
+// panic is another's.
+func TestStartOfAChildThatPanics(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		other := spindle.NewFuture[*spindle.Nursery](ctx)
+		n.Go(func(ctx context.Context) error {
+			defer func() { recover() }()
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { other.Resolve(n); return forever(ctx) })
+		})
+		o, err := other.Await(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := spindle.Start(ctx, o, func(context.Context, func(int)) error { panic("boom") }); err == nil {
+			t.Error("started")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
-// TestBodyPanicsWhileChildrenFail: the panic is what comes out, when the children
-// have ended.
-func TestBodyPanicsWhileChildrenFail(t *testing.T) {
-	ended := 0
-	defer func() {
-		if p, ok := recover().(*spindle.PanicError); !ok || p.Value != "boom" || ended != 2 {
-			t.Errorf("panic %v, %d ended", p, ended)
-		}
-	}()
-	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		for range 2 {
-			n.Go(func(ctx context.Context) error {
-				forever(ctx)
-				defer func() { ended++ }()
-				return spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
-			})
-		}
-		if err := spindle.Sleep(ctx, time.Second); err != nil {
+func TestStartedTwiceIsNamed(t *testing.T) {
+	p := panicOf(func() error {
+		return nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+			_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error { started(1); started(2); return nil })
 			return err
-		}
-		panic("boom")
+		})
 	})
-	t.Errorf("it returned %v", err)
+	if p == nil {
+		t.Error("not named")
+	}
+}
+
+func TestStart(t *testing.T) {
+	boom := errors.New("boom")
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		port, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+			spindle.Sleep(ctx, time.Second)
+			started(8080)
+			return spindle.Sleep(ctx, time.Minute)
+		})
+		if port != 8080 || err != nil || spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("started %d, %v at %v", port, err, spindle.LoopOf(ctx).Time())
+		}
+		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return boom }); err != boom {
+			t.Errorf("failed start: %v", err)
+		}
+		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return nil }); err != spindle.ErrNotStarted {
+			t.Errorf("start without report: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -95,7 +95,8 @@ func (b *body) Run(c *coro.Coro) {
 	t.scope.s.recycle(t)
 }
 
-// failed ends a task whose function has panicked, or called runtime.Goexit if v is nil.
+// failed ends a task after its function has panicked with v, or has called runtime.Goexit
+// if v is nil.
 func (t *Task) failed(v any) {
 	t.co.RestoreThread()
 	switch {

@@ -23,8 +23,8 @@ type Ticker struct {
 	next   time.Duration // on the loop's clock
 }
 
-// NewTicker makes a Ticker whose first tick is one period from now. It panics if the
-// period is not positive.
+// NewTicker makes a Ticker. Its first tick is one period from now. It panics if the period
+// is not positive.
 func NewTicker(ctx context.Context, period time.Duration) *Ticker {
 	t := &Ticker{}
 	t.reset("NewTicker", ctx, period)

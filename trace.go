@@ -10,19 +10,18 @@ import (
 	"strings"
 )
 
-// traced is what is known of tasks that profilers are to see. Loop goroutine
-// only.
+// traced is the origins of the tasks of a run with Options.Trace. Loop goroutine only.
 type traced map[*Task]origin
 
-// origin is where a task comes from.
+// origin is where a task was started.
 type origin struct {
 	function string     // where its function is
-	callers  [6]uintptr // who started it, innermost first
+	callers  [6]uintptr // of the code that started it, innermost first
 }
 
-// add takes note of where t is started, and has its function run under its label
-// and in a region of its own. The label is made here: made in the task it would
-// make the task's stack twice as large.
+// add records where t is started, and makes its function run with its label and in a
+// region of its own. The label is made here, because making it in the task would double
+// the size of the task's stack.
 func (tr traced) add(t *Task) {
 	var from origin
 	t.name, from.function = t.Name(), t.place()
@@ -38,7 +37,8 @@ func (tr traced) add(t *Task) {
 	}
 }
 
-// started is where t was started: in the first function outside of this package.
+// started returns where t was started: the line in the innermost function outside of this
+// package.
 func (tr traced) started(t *Task) string {
 	from, ok := tr[t]
 	if !ok {

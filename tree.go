@@ -12,13 +12,13 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
-// Tree is a picture of the tasks of a run at one moment, in the order in which
-// they were started, children below the task whose nursery they are in. Behind them are
-// the tasks of services on the same loop, like the requests of a web server: those of
-// nurseries that NurseryOn has opened.
+// Tree describes the tasks of a run at one moment, in the order in which they were started.
+// The tasks of a nursery follow the task that opened it. At the end are the tasks of
+// services on the same loop, such as the requests of a web server: those of nurseries that
+// NurseryOn opened.
 type Tree []TaskInfo
 
-// TaskInfo is what can be seen of a task from outside.
+// TaskInfo describes a task.
 type TaskInfo struct {
 	Name     string
 	Function string // where its function is
@@ -36,7 +36,7 @@ type TaskInfo struct {
 }
 
 // TreeOf returns the tree of the run that ctx belongs to. It is for tasks and callbacks of
-// its loop, and for debugging: to find the lines at which tasks wait takes a dump of all
+// its loop. It is for debugging: finding the lines at which tasks wait takes a dump of all
 // goroutines of the process.
 func TreeOf(ctx context.Context) Tree {
 	tree := treeOf(ctx, "TreeOf")
@@ -44,8 +44,8 @@ func TreeOf(ctx context.Context) Tree {
 	return tree
 }
 
-// TasksOf is TreeOf without the lines at which tasks wait, and takes time only for the
-// tasks there are.
+// TasksOf is TreeOf without the lines at which tasks wait. Its cost depends only on the
+// number of tasks.
 func TasksOf(ctx context.Context) Tree { return treeOf(ctx, "TasksOf") }
 
 func treeOf(ctx context.Context, op string) Tree {
@@ -79,7 +79,7 @@ func (r *run) tree() (tree Tree) {
 	return tree
 }
 
-// tasks are all that have not finished, in the order in which they were started.
+// tasks returns the tasks that have not ended, in the order in which they were started.
 func (r *run) tasks() (tasks []*Task) {
 	var add func(sc *Scope)
 	add = func(sc *Scope) {
@@ -110,8 +110,8 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 	return info
 }
 
-// locate finds out at which lines the tasks of a tree are, which takes a dump of all
-// goroutines. The tasks must not have gone on since.
+// locate finds the lines at which the tasks of a tree wait, by a dump of all goroutines. The
+// tasks must not have continued since the tree was made.
 func (t Tree) locate() {
 	numbers := make([]uint64, len(t))
 	for i := range t {

@@ -2,10 +2,12 @@ package spindle_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 )
@@ -91,6 +93,35 @@ func TestTreeNamesMethods(t *testing.T) {
 		return nil
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTasksAreNamedAfterTheirFunctions(t *testing.T) {
+	nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		var f *spindle.Future[int]
+		f = spindle.Spawn(n, func(ctx context.Context) (int, error) { return f.Await(ctx) })
+		if _, err := f.Await(ctx); !strings.Contains(err.Error(), "TestTasksAreNamed") {
+			t.Error(err)
+		}
+		return nil
+	})
+}
+
+func TestTree(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		n.GoWith(spindle.TaskOptions{Name: "child"}, forever)
+		if err := spindle.Sleep(ctx, time.Minute); err != nil {
+			return err
+		}
+		tree := spindle.TreeOf(ctx)
+		if len(tree) != 2 || tree[0].Name != "main" || tree[0].State != "running" || tree[1].Depth != 1 ||
+			tree[1].WaitsFor != "Sleep" || tree[1].For != time.Minute || !strings.Contains(tree.String(), "  child") {
+			t.Errorf("tree:\n%v", tree)
+		}
+		return errors.New("enough")
+	})
+	if err == nil || err.Error() != "enough" {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package spindle_test
+package contexts_test
 
 import (
 	"context"

@@ -12,9 +12,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// script is what a task does: it lets the others run, waits, wakes who waits, starts
-// another, or has another begin at once, again and again. In the end it returns, or
-// exits. The first one ends last, and wakes who is left.
+// script is the steps of a task: in each it yields, waits, wakes the waiting tasks, starts
+// another task, or starts one eagerly. In the end it returns or exits. The first task ends
+// last, and wakes those that still wait.
 type script struct {
 	id    int
 	steps []step
@@ -65,7 +65,7 @@ func scripts(r *rand.Rand, n int) *script {
 // event is that a task has come to one of its steps.
 type event struct{ task, step int }
 
-// modelled is what should happen: one queue, to which everybody goes back.
+// modelled returns what should happen, according to one queue of ready tasks.
 func modelled(first *script) (seen []event) {
 	type place struct {
 		s  *script
@@ -183,9 +183,8 @@ func executed(t *testing.T, first *script) (seen []event) {
 	return seen
 }
 
-// TestAnyCoroutineCanFollowAnyOther: whoever waits gives control straight to the next,
-// and whoever ends leaves its seat to whoever sits there; what happens is what one
-// queue would make happen, nobody is left behind, and no coroutine is.
+// TestAnyCoroutineCanFollowAnyOther: a coroutine that waits or ends switches directly to
+// the next one. The order is that of one queue, and no task or coroutine remains.
 func TestAnyCoroutineCanFollowAnyOther(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -205,10 +204,10 @@ func TestAnyCoroutineCanFollowAnyOther(t *testing.T) {
 	}
 }
 
-// TestTheEndedKeepNobodyAlive: who has ended refers to no other coroutine, so that a
-// Waker that somebody keeps is not the beginning of a chain. Each task here sits in the
-// seat of another when it exits.
-func TestTheEndedKeepNobodyAlive(t *testing.T) {
+// TestEndedCoroutinesKeepNoOthers: a coroutine that has ended refers to no other one, so
+// that a Waker that is kept does not keep a chain of them. Each task here is suspended in
+// the pull of another one when it exits.
+func TestEndedCoroutinesKeepNoOthers(t *testing.T) {
 	l := newLoop(t)
 	var first, second, kept spindle.Waker
 	wait := func(ctx context.Context, w *spindle.Waker) {

@@ -1,4 +1,4 @@
-package spindle_test
+package cancelpoints_test
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 // happens to them, it gets to its end; then check tells what is wrong.
 type program struct {
 	name    string
-	targets int      // how many scopes it puts up to be cancelled
-	waits   []string // in each of which it must have been hit
+	targets int      // how many scopes of it are to be cancelled
+	waits   []string // must each have been cancelled once
 	tidy    bool     // what is cancelled may take time to clean up
 	play    func(st *stage) (check func() error)
 }
@@ -63,9 +63,9 @@ func (st *stage) task(fn func(context.Context) error) func(context.Context) erro
 	}
 }
 
-// moment is when a program is interfered with: when everybody had to wait for
-// the world for the given number of times, and so many turns later. The lane says
-// whether that is before the others of the turn, among them, or after them.
+// moment is when a program is cancelled: after all tasks have waited for an outside event
+// the given number of times, and so many turns later. The lane decides whether that is
+// before the other tasks of the turn, among them, or after them.
 type moment struct {
 	target, event, turn int
 	lane                loop.Priority
@@ -91,14 +91,14 @@ func (w *world) Wait(events []kernel.Event, timeout time.Duration) (int, error) 
 // hit is what an interference met.
 type hit struct {
 	waits []string // that it cancelled
-	quiet bool     // nobody was about to run: the next moment is after an event
+	quiet bool     // no task was ready: the next moment is after an event
 	over  bool     // the target was gone
 }
 
 // TestCancelAtEveryWait plays each program again and again, and cancels one scope
 // of it at the first moment at which anything happens, at the second, and so on,
-// until the scope is gone before its moment comes. Nothing is lost, no task is
-// left, nobody is stuck: that would be a deadlock.
+// until the scope is gone before its moment comes. Nothing is lost, and no task
+// is left or waits for ever, which would be a deadlock.
 func TestCancelAtEveryWait(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 	return h, err
 }
 
-// interfere cancels the target, and tells what it met.
+// interfere cancels the target and returns what it has cancelled.
 func interfere(ctx context.Context, at *target) (h hit) {
 	before := spindle.TasksOf(ctx)
 	h.quiet = !slices.ContainsFunc(before, func(task spindle.TaskInfo) bool { return task.State == "ready" || task.State == "fresh" })
@@ -196,7 +196,7 @@ func interfere(ctx context.Context, at *target) (h hit) {
 	return h
 }
 
-// check tells what a program has left behind, but for those who watch it.
+// check reports what a program has left behind, except for the tasks of the test itself.
 func (st *stage) check(ctx context.Context, tidy bool) error {
 	for i, at := range st.targets {
 		if at.left > at.canceled && !tidy {

@@ -1,4 +1,4 @@
-package spindle_test
+package contexts_test
 
 import (
 	"context"
@@ -319,5 +319,32 @@ func TestDerivedBehindAValueStartNoGoroutine(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+func TestKeysOfAnyTypeAreFound(t *testing.T) {
+	key := new(int)
+	sim.Run(context.WithValue(t.Context(), key, "v"), func(ctx context.Context) error {
+		if ctx.Value(key) != "v" {
+			t.Errorf("%v", ctx.Value(key))
+		}
+		return nil
+	})
+}
+
+// TestShieldFromADerivedContext: one that the standard library derived, and that
+// is cancelled already.
+func TestShieldFromADerivedContext(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		derived, cancel := context.WithCancel(ctx)
+		cancel()
+		if err := spindle.Shield(derived, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }); err != nil {
+			t.Errorf("shielded: %v", err)
+		}
+		err := spindle.WithScope(derived, func(ctx context.Context, s *spindle.Scope) error { return forever(ctx) })
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("not shielded: %v", err)
+		}
+		return nil
 	})
 }

@@ -206,8 +206,8 @@ func TestScopeAbsorbsExactlyItsOwn(t *testing.T) {
 	})
 }
 
-// A task whose own scope is cancelled, and that panics with the error of its wait, has
-// panicked.
+// TestPanicWithACancellationIsAPanic: a task panics with the error of a wait that its own
+// scope has cancelled.
 func TestPanicWithACancellationIsAPanic(t *testing.T) {
 	defer func() {
 		p, _ := recover().(*spindle.PanicError)
@@ -226,4 +226,24 @@ func TestPanicWithACancellationIsAPanic(t *testing.T) {
 		})
 	})
 	t.Errorf("Run returned %v", err)
+}
+
+// TestErrorsBesideACancellation are kept; the scope takes back only what is its own.
+func TestErrorsBesideACancellation(t *testing.T) {
+	boom := errors.New("boom")
+	var inner *spindle.Scope
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			inner = s
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(ctx context.Context) error { forever(ctx); return boom }) // fails as it is cancelled
+				n.Go(forever)
+				s.Cancel(nil)
+				return forever(ctx)
+			})
+		})
+	})
+	if err != boom || !inner.Caught() {
+		t.Errorf("%v, caught %v", err, inner.Caught())
+	}
 }

@@ -1,4 +1,4 @@
-package spindle_test
+package threads_test
 
 import (
 	"context"
@@ -93,8 +93,8 @@ func TestThreadMayBeLockedBetweenWaits(t *testing.T) {
 	}
 }
 
-// TestSteppedOnALockedThread: whoever steps the loop may have locked the thread;
-// tasks then run there.
+// TestSteppedOnALockedThread: the goroutine that steps the loop may be locked to its
+// thread; tasks run there then.
 func TestSteppedOnALockedThread(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -1,4 +1,4 @@
-package spindle_test
+package threads_test
 
 import (
 	"bytes"
@@ -94,7 +94,7 @@ func mustSeeLocks(t *testing.T) {
 // TestThreadLocksAreDocumented: the table in the design page has a line for every case,
 // and a case for every line.
 func TestThreadLocksAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("docs/design/006-threads.md")
+	page, err := os.ReadFile("../../../docs/design/006-threads.md")
 	if err != nil {
 		t.Fatal(err)
 	}

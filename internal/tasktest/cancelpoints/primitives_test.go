@@ -1,4 +1,4 @@
-package spindle_test
+package cancelpoints_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func offloaded(st *stage, offload func(context.Context, func() (int, error)) (in
 	}
 	st.Go(st.task(st.target(0, work)))
 	st.Go(st.task(work))
-	// Work that was abandoned may be done once everybody has gone: wait for it.
+	// Work that was abandoned may end after all tasks have: wait for it.
 	st.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
 	return func() error {
 		if lost := worked - got; lost < 0 || lost > abandoned || got < 3 {
@@ -127,8 +127,8 @@ func parked(st *stage) func() error {
 	}
 }
 
-// lotted has one task wake three others six times: whoever was woken goes on, and
-// whoever was cancelled was not woken.
+// lotted is one task that wakes three others six times. A task that was woken continues,
+// and a task that was cancelled was not woken.
 func lotted(st *stage) func() error {
 	var lot spindle.Lot
 	given, taken, over := 0, 0, false

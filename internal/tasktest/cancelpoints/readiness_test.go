@@ -1,4 +1,4 @@
-package spindle_test
+package cancelpoints_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 // TestCancelWaitsForDescriptorsAtEveryStep is TestCancelAtEveryWait on a real
 // kernel: one task reads what another writes into a full socket, a third takes
-// over from whoever is cancelled. Every byte arrives, once and in order, and no
+// over from the one that is cancelled. Every byte arrives, once and in order, and no
 // watch stays behind that would refuse the next task.
 func TestCancelWaitsForDescriptorsAtEveryStep(t *testing.T) {
 	for victim, wait := range []string{"WaitReadable", "WaitWritable"} {
@@ -71,7 +71,7 @@ func transfer(t *testing.T, victim int, lane loop.Priority, step int) (h hit, er
 					if err := st.target(i, work)(ctx); err != nil {
 						return err
 					}
-					return work(ctx) // whoever takes over
+					return work(ctx) // takes over
 				})
 			}
 			return nil

@@ -1,6 +1,6 @@
 //go:build go1.26 && !go1.27 && !spindle_portable
 
-package spindle_test
+package threads_test
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestEndsOnALockedThread(t *testing.T) {
 	for exited < 10 {
 		l.RunOnce(0)
 	}
-	var failed *spindle.Errors // nobody has ended the nursery, and heard of it
+	var failed *spindle.Errors // the nursery was not ended, so Close returns its errors
 	if err := l.Close(); !errors.As(err, &failed) || len(failed.Errs) != 5 {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package spindle_test
+package threads_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package spindle_test
+package cancelpoints_test
 
 import (
 	"context"
@@ -256,7 +256,7 @@ func tidily(fn func(context.Context) error) func(context.Context) error {
 	}
 }
 
-// spawned are two futures, the first of which may be interrupted.
+// spawned returns two futures. The task of the first may be cancelled.
 func spawned(st *stage) (a, b *spindle.Future[int], all []spindle.Awaitable) {
 	a = spindle.Spawn(st.Nursery, func(ctx context.Context) (int, error) { return 1, st.task(st.target(1, naps))(ctx) })
 	b = spindle.Spawn(st.Nursery, func(ctx context.Context) (int, error) {
@@ -267,7 +267,7 @@ func spawned(st *stage) (a, b *spindle.Future[int], all []spindle.Awaitable) {
 	return a, b, []spindle.Awaitable{a, b, c}
 }
 
-// kept tells whether the results of spawned are there.
+// kept fails if the results of spawned are missing.
 func kept(a, b *spindle.Future[int]) error {
 	for i, f := range []*spindle.Future[int]{a, b} {
 		if v, err := f.Result(); v != i+1 || err != nil {

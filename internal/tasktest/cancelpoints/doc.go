@@ -1,0 +1,3 @@
+// Package cancelpoints tests cancellation at every point: each program is cancelled at each
+// of its waits in turn, and nothing may be left behind.
+package cancelpoints
