@@ -36,6 +36,9 @@ func (b *Barrier) Wait(ctx context.Context) (int, error) {
 		return -1, err
 	}
 	b.checkTask(w, "Barrier")
+	if b.parties == 0 {
+		panic("cosync: Barrier not made by NewBarrier")
+	}
 	if b.waiting.n == b.parties-1 {
 		for i := range b.parties - 1 {
 			b.waiting.give(i)

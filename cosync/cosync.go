@@ -40,7 +40,8 @@
 //
 // An object belongs to the loop of the task or callback that used it first. Use from
 // another loop or from any other goroutine panics, also before that first use: to fill a
-// queue at the beginning, let a task do it. An Inbox is for any goroutine.
+// queue at the beginning, let a task do it. Statistics and IsSet can also be called while
+// the loop does not run. An Inbox is for any goroutine.
 package cosync
 
 import (
@@ -64,7 +65,16 @@ var (
 )
 
 // affinity is the loop that an object belongs to: the loop that used it first.
-type affinity struct{ l *loopcore.Loop }
+type affinity struct {
+	_ noCopy
+	l *loopcore.Loop
+}
+
+// noCopy makes go vet report copies of an object after its first use.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // checkTask binds the object to the loop of a task that is about to wait. It panics if the
 // object belongs to another loop.
@@ -112,10 +122,12 @@ func (a *affinity) checkReader(name string) {
 //
 //go:noinline
 func (a *affinity) bindCaller(name string) {
-	if a.l = loopcore.Current(); a.l == nil {
+	l := loopcore.Current()
+	if l == nil { // a.l must not be written: a task may bind the object at the same time
 		panic("cosync: " + name + " used from a goroutine that runs no loop; " +
 			"it is for tasks and callbacks; for goroutines use an Inbox")
 	}
+	a.l = l
 }
 
 // foreignUse returns the panic message for an object that belongs to another loop.

@@ -57,6 +57,9 @@ func checkpoint(ctx context.Context) error {
 
 // wait waits until the inbox has space for v, or has a value.
 func (b *Inbox[T]) wait(ctx context.Context, d direction, v T) (T, error) {
+	if b.capacity == 0 { // no value will ever fit
+		panic("cosync: Inbox not made by NewInbox")
+	}
 	if spindle.Current(ctx) != nil {
 		return b.park(ctx, d, v)
 	}

@@ -33,9 +33,13 @@ func NewLimiter(total int) *Limiter {
 
 // Acquire waits for a token for the calling task. It panics if the task has a token.
 func (l *Limiter) Acquire(ctx context.Context) error {
-	l.checkContext(ctx, "Limiter")
+	w, err := spindle.NewWaker(ctx)
+	if err != nil {
+		return err
+	}
+	l.checkTask(w, "Limiter")
 	l.ctx = ctx
-	return l.AcquireFor(ctx, spindle.Current(ctx))
+	return l.acquire(ctx, w, spindle.Current(ctx))
 }
 
 // AcquireFor waits for a token for a borrower, which can be any comparable value, for
@@ -46,6 +50,10 @@ func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
 		return err
 	}
 	l.checkTask(w, "Limiter")
+	return l.acquire(ctx, w, borrower)
+}
+
+func (l *Limiter) acquire(ctx context.Context, w spindle.Waker, borrower any) error {
 	l.mustBeNew(borrower)
 	if l.borrowed < l.total {
 		l.lend(borrower)
@@ -53,7 +61,7 @@ func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
 		return nil
 	}
 	l.borrowers[borrower] = false
-	_, err = l.waiting.wait(ctx, w, "Limiter.Acquire", borrower)
+	_, err := l.waiting.wait(ctx, w, "Limiter.Acquire", borrower)
 	if err != nil {
 		delete(l.borrowers, borrower)
 	}
@@ -63,9 +71,13 @@ func (l *Limiter) AcquireFor(ctx context.Context, borrower any) error {
 // TryAcquire borrows a token for the calling task if one is free. It reports whether it
 // did.
 func (l *Limiter) TryAcquire(ctx context.Context) bool {
-	l.checkContext(ctx, "Limiter")
+	l.checkCaller("Limiter")
+	task := spindle.Current(ctx)
+	if task == nil {
+		panic("cosync: Limiter.TryAcquire called outside of a task; use TryAcquireFor")
+	}
 	l.ctx = ctx
-	return l.TryAcquireFor(spindle.Current(ctx))
+	return l.TryAcquireFor(task)
 }
 
 // TryAcquireFor borrows a token for a borrower if one is free. It reports whether it did.
@@ -130,6 +142,8 @@ func (l *Limiter) lend(borrower any) {
 func (l *Limiter) mustBeNew(borrower any) {
 	has, known := l.borrowers[borrower]
 	switch {
+	case borrower == nil:
+		panic("cosync: Acquire of a Limiter for a nil borrower")
 	case has:
 		panic("cosync: Acquire of a Limiter by a borrower that has a token")
 	case known:

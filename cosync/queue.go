@@ -33,6 +33,9 @@ func NewStack[T any](capacity int) *Queue[T] { return newQueue(capacity, &stack[
 // NewPriorityQueue makes a queue in which the least value comes first. Equal values come
 // in the order in which they were put.
 func NewPriorityQueue[T any](capacity int, less func(a, b T) bool) *Queue[T] {
+	if less == nil {
+		panic("cosync: NewPriorityQueue with a nil less")
+	}
 	return newQueue(capacity, &priorityHeap[T]{less: less})
 }
 

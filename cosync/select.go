@@ -44,8 +44,8 @@ type Case interface {
 // performs the case that can complete first. After(0) as the last case has the effect of
 // default in Go's select.
 func Select(ctx context.Context, cases ...Case) (int, error) {
-	if len(cases) == 0 {
-		panic("cosync: Select without cases")
+	if len(cases) == 0 || slices.Contains(cases, nil) {
+		panic("cosync: Select without cases, or with a nil Case")
 	}
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return -1, err
@@ -105,8 +105,8 @@ func (s *selection) choose(index int) {
 
 // Recv returns the case that receives a value and stores it in *into.
 func Recv[T any](r *Receiver[T], into *T) Case {
-	if into == nil {
-		panic("cosync: Recv into nil")
+	if r == nil || into == nil {
+		panic("cosync: Recv from a nil Receiver or into nil")
 	}
 	return &recvCase[T]{r: r, into: into}
 }
@@ -145,7 +145,12 @@ func (c *recvCase[T]) finish(err error) {
 }
 
 // Send returns the case that sends v.
-func Send[T any](s *Sender[T], v T) Case { return &sendCase[T]{s: s, v: v} }
+func Send[T any](s *Sender[T], v T) Case {
+	if s == nil {
+		panic("cosync: Send to a nil Sender")
+	}
+	return &sendCase[T]{s: s, v: v}
+}
 
 type sendCase[T any] struct {
 	s *Sender[T]
@@ -169,7 +174,12 @@ func (c *sendCase[T]) leave()       { c.w.leave() }
 func (c *sendCase[T]) finish(error) {}
 
 // Done returns the case that waits until f is done. The result or error is in f.
-func Done(f spindle.Awaitable) Case { return &doneCase{f: f} }
+func Done(f spindle.Awaitable) Case {
+	if f == nil {
+		panic("cosync: Done of a nil Awaitable")
+	}
+	return &doneCase{f: f}
+}
 
 type doneCase struct {
 	f     spindle.Awaitable

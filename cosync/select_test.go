@@ -40,8 +40,10 @@ func TestSelectTakesWhatIsReady(t *testing.T) {
 		if v != 9 {
 			t.Errorf("at the end v is %d", v)
 		}
-		mustPanic(t, "cosync: Select without cases", func() { cosync.Select(ctx) })
-		mustPanic(t, "cosync: Recv into nil", func() { cosync.Recv(rx, nil) })
+		const noCases = "cosync: Select without cases, or with a nil Case"
+		mustPanic(t, noCases, func() { cosync.Select(ctx, nil) })
+		mustPanic(t, noCases, func() { cosync.Select(ctx) })
+		mustPanic(t, "cosync: Recv from a nil Receiver or into nil", func() { cosync.Recv(rx, nil) })
 		return nil
 	})
 }

@@ -35,6 +35,9 @@ func (s *Semaphore) Acquire(ctx context.Context) error {
 		w.Pass()
 		return nil
 	}
+	if s.count == 0 { // no permit will ever be free
+		panic("cosync: Semaphore not made by NewSemaphore")
+	}
 	return s.waiting.wait(ctx, "Semaphore.Acquire")
 }
 
