@@ -8,7 +8,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// BenchmarkCallSoon is enqueue and run, in batches of 64.
+// BenchmarkCallSoon schedules and runs callbacks in batches of 64.
 func BenchmarkCallSoon(b *testing.B) {
 	l := newLoop(b, loop.Options{})
 	left := b.N
@@ -31,7 +31,7 @@ func BenchmarkCallSoon(b *testing.B) {
 	run(b, l)
 }
 
-// BenchmarkTurn is one callback that schedules the next: a turn each.
+// BenchmarkTurn runs a callback that schedules the next one: one turn each.
 func BenchmarkTurn(b *testing.B) {
 	l := newLoop(b, loop.Options{})
 	left := b.N
@@ -58,7 +58,7 @@ func BenchmarkTimerAddCancel(b *testing.B) {
 	}
 }
 
-// BenchmarkTimerAddCancelThousand sets a thousand and then cancels them.
+// BenchmarkTimerAddCancelThousand sets a thousand timers and then cancels them.
 func BenchmarkTimerAddCancelThousand(b *testing.B) {
 	l := newLoop(b, loop.Options{})
 	nop := func() {}

@@ -1,26 +1,13 @@
 package loop_test
 
 import (
-	"context"
 	"errors"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
 )
-
-// once runs one turn that does not wait.
-func once(t *testing.T, l *loop.Loop) int {
-	t.Helper()
-	n, err := l.RunOnce(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // TestReaderAndWriterRunInOneTurn: one event, both directions.
 func TestReaderAndWriterRunInOneTurn(t *testing.T) {
@@ -41,8 +28,8 @@ func TestReaderAndWriterRunInOneTurn(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWasAskedForIsTold hangs up, which is ready in both directions.
-func TestOnlyWhatWasAskedForIsTold(t *testing.T) {
+// TestReadinessIsLimitedToTheInterest hangs up, which makes both directions ready.
+func TestReadinessIsLimitedToTheInterest(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
 		for in, want := range map[loop.Interest]loop.Ready{
 			loop.Read:              loop.Readable | loop.HangUp,
@@ -61,7 +48,7 @@ func TestOnlyWhatWasAskedForIsTold(t *testing.T) {
 				t.Errorf("interest %b: ready %b, want %b", in, got, want)
 			}
 		}
-		// A reader without a writer, and the other way round.
+		// A reader without a writer, and a writer without a reader.
 		l := newLoop(t, opts)
 		a, b := socketpair(t), socketpair(t)
 		syscall.Close(a[1])
@@ -105,22 +92,22 @@ func TestFailureReachesWatch(t *testing.T) {
 	})
 }
 
-// TestInterestChangedWithinTheBatch has the first of two ready descriptors turn
-// the other one around: it hears nothing of what was collected before, and then
-// of the new direction.
+// TestInterestChangedWithinTheBatch: the callback of the first of two ready descriptors
+// changes the direction of the second. Readiness that was collected for the old direction
+// is not delivered; readiness for the new one is.
 func TestInterestChangedWithinTheBatch(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
 		l := newLoop(t, opts)
 		var watches [2]loop.Watch
-		var heard []loop.Ready
+		var got []loop.Ready
 		for i := range watches {
 			fds := socketpair(t)
 			write(fds[1], "x")
 			var err error
 			watches[i], err = l.Watch(fds[0], loop.Read, loop.Level, func(r loop.Ready) {
-				heard = append(heard, r)
+				got = append(got, r)
 				watches[i].Cancel()
-				if err := watches[1-i].Modify(loop.Write, loop.Level); err != nil && len(heard) == 1 {
+				if err := watches[1-i].Modify(loop.Write, loop.Level); err != nil && len(got) == 1 {
 					t.Error(err)
 				}
 			})
@@ -128,11 +115,11 @@ func TestInterestChangedWithinTheBatch(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := once(t, l); n != 1 || heard[0] != loop.Readable {
-			t.Fatalf("first turn: %d callbacks, %b", n, heard)
+		if n := once(t, l); n != 1 || got[0] != loop.Readable {
+			t.Fatalf("first turn: %d callbacks, %b", n, got)
 		}
-		if n := once(t, l); n != 1 || heard[1] != loop.Writable {
-			t.Fatalf("second turn: %d callbacks, %b", n, heard)
+		if n := once(t, l); n != 1 || got[1] != loop.Writable {
+			t.Fatalf("second turn: %d callbacks, %b", n, got)
 		}
 	})
 }
@@ -147,124 +134,5 @@ func TestRemovedHalfDoesNotWakeTheLoop(t *testing.T) {
 	l.RemoveWriter(fds[0])
 	if n, err := l.RunOnce(time.Hour); n != 0 || err != nil || v.now != time.Hour {
 		t.Fatalf("%d callbacks, %v; waited %v", n, err, v.now)
-	}
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// TestRefusedDescriptorsLeaveNothing would keep a row for each.
-func TestRefusedDescriptorsLeaveNothing(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	before := heap()
-	for range 50_000 {
-		if err := l.AddReader(1<<20, func() {}); !errors.Is(err, syscall.EBADF) {
-			t.Fatal(err)
-		}
-	}
-	if after := heap(); after > before+1<<20 {
-		t.Errorf("%d bytes are left", after-before)
-	}
-	runtime.KeepAlive(l)
-}
-
-// TestTimerSetAfterAPanicIsDueAtOnce: the phase in which a timer panicked is
-// over, and what is set then is not for the phase after the next.
-func TestTimerSetAfterAPanicIsDueAtOnce(t *testing.T) {
-	l, _ := newVirtual(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
-	l.CallLater(0, explode)
-	for l.Stats().Panics == 0 {
-		once(t, l)
-	}
-	ran := false
-	l.CallLater(0, func() { ran = true })
-	if once(t, l); !ran {
-		t.Fatal("a timer that was due did not run")
-	}
-}
-
-// scripted is a kernel that does in Wait and Close what the test says, and
-// counts the goroutines it is asked to start.
-type scripted struct {
-	kernel.Poller
-	kernel.Workers
-	wait, close func() error
-	started     int
-}
-
-func (s *scripted) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
-	if s.wait != nil {
-		return 0, s.wait()
-	}
-	return s.Poller.Wait(events, timeout)
-}
-
-func (s *scripted) Close() error {
-	s.Poller.Close()
-	if s.close != nil {
-		return s.close()
-	}
-	return nil
-}
-
-func (s *scripted) Start(work func()) { s.started++; s.Workers.Start(work) }
-
-func newScripted(t *testing.T, opts loop.Options) (*loop.Loop, *scripted) {
-	t.Helper()
-	k, err := kernel.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &scripted{Poller: k.Poller, Workers: k.Workers}
-	k.Poller, k.Workers = s, s
-	opts = opts.WithKernel(k)
-	l, err := loop.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l, s
-}
-
-func TestKernelFailuresAreNamed(t *testing.T) {
-	l, s := newScripted(t, loop.Options{})
-	s.wait = func() error { return syscall.EBADF }
-	s.close = func() error { return syscall.EIO }
-	_, once := l.RunOnce(0)
-	_, poll := l.Poll(0)
-	for op, errs := range map[string][]error{
-		"wait":  {l.Run(context.Background()), once, poll},
-		"close": {l.Close()},
-	} {
-		for i, err := range errs {
-			var e *loop.OpError
-			if !errors.As(err, &e) || e.Op != op || !errors.Is(err, map[string]error{"wait": syscall.EBADF, "close": syscall.EIO}[op]) {
-				t.Errorf("%s %d: %v", op, i, err)
-			}
-		}
-	}
-}
-
-func TestPollTakesWhatCameWhileItWaited(t *testing.T) {
-	l, s := newScripted(t, loop.Options{})
-	s.wait = func() error { return l.Post(func() {}) }
-	if n, err := l.Poll(time.Hour); n != 1 || err != nil {
-		t.Fatalf("%d pending, %v", n, err)
-	}
-}
-
-func TestWorkersAreStartedUpToTheLimit(t *testing.T) {
-	l, s := newScripted(t, loop.Options{Workers: 2})
-	release := make(chan struct{})
-	defer close(release)
-	for range 5 {
-		loop.Offload(l, func() (int, error) { <-release; return 0, nil }, func(int, error) {})
-	}
-	if s.started != 2 {
-		t.Errorf("%d workers, want 2", s.started)
 	}
 }

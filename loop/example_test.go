@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// The storyteller: callbacks run one after the other, timers when they are due.
+// Callbacks run one after another, and timers when they are due.
 func Example() {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
@@ -36,13 +36,13 @@ func Example() {
 	// two milliseconds later
 }
 
-// A reader is called whenever there is something to read.
+// A reader is called whenever there is data to read.
 func ExampleLoop_AddReader() {
 	l, _ := loop.New(loop.Options{})
 	defer l.Close()
 	r, w, _ := os.Pipe()
 	defer r.Close()
-	fd := int(r.Fd()) // Fd makes it blocking; a loop wants it otherwise
+	fd := int(r.Fd()) // Fd makes it blocking; a loop needs it non-blocking
 	syscall.SetNonblock(fd, true)
 	l.AddReader(fd, func() {
 		buf := make([]byte, 64)
@@ -63,8 +63,7 @@ func ExampleLoop_AddReader() {
 	// the end
 }
 
-// Other goroutines reach a loop by Post; state that only callbacks touch needs
-// no lock.
+// Other goroutines reach a loop with Post. State that only callbacks use needs no lock.
 func ExampleLoop_Post() {
 	l, _ := loop.New(loop.Options{})
 	defer l.Close()
@@ -84,7 +83,7 @@ func ExampleLoop_Post() {
 	// Output: 6
 }
 
-// What would block the loop goes to a goroutine; its result comes back.
+// Work that would block the loop runs on a goroutine, and its result returns to the loop.
 func ExampleOffload() {
 	l, _ := loop.New(loop.Options{})
 	defer l.Close()
@@ -99,7 +98,7 @@ func ExampleOffload() {
 	// Output: true <nil>
 }
 
-// A host with a loop of its own drives Spindle step by step.
+// A host with its own event loop steps Spindle's.
 func ExampleLoop_Poll() {
 	l, _ := loop.New(loop.Options{})
 	defer l.Close()
@@ -117,7 +116,7 @@ func ExampleLoop_Poll() {
 	// Output: timer
 }
 
-// Several loops, one per core, know nothing of each other.
+// A group is a number of independent loops, usually one per core.
 func ExampleGroup() {
 	g, _ := loop.NewGroup(2, loop.Options{})
 	defer g.Close()

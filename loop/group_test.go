@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spindleloop/spindle/loop"
@@ -67,7 +68,7 @@ func TestGroupPrefersTheLeastLoaded(t *testing.T) {
 		}
 		free.RunOnce(0)
 		if got != free {
-			t.Fatal("work went to the loop that has more")
+			t.Fatal("work went to the loop with more load")
 		}
 	}
 }
@@ -83,7 +84,7 @@ func TestGroupEndsWithItsContext(t *testing.T) {
 	if err := g.Run(ctx); err != cause {
 		t.Fatalf("Run: %v", err)
 	}
-	// And runs again.
+	// The group can run again.
 	g.Go(func(*loop.Loop) { g.Stop() })
 	if err := g.Run(context.Background()); err != nil {
 		t.Fatal(err)
@@ -121,8 +122,8 @@ func TestGroupAfterClose(t *testing.T) {
 	}
 }
 
-// TestStoppedMemberEndsTheGroup: otherwise Go would hand it work that never runs.
-func TestStoppedMemberEndsTheGroup(t *testing.T) {
+// TestStoppedLoopEndsTheGroup: otherwise Go would post work to it that never runs.
+func TestStoppedLoopEndsTheGroup(t *testing.T) {
 	g := newGroup(t, 3)
 	for range 2 {
 		g.Go(func(l *loop.Loop) { l.Stop() })
@@ -144,5 +145,78 @@ func TestGroupCloseIsAllOrNothing(t *testing.T) {
 	run(t, one)
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFailedNewGroupClosesItsLoops runs out of descriptors half-way.
+func TestFailedNewGroupClosesItsLoops(t *testing.T) {
+	lowest := func() int {
+		fd, err := syscall.Dup(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Close(fd)
+		return fd
+	}
+	before := lowest()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err := loop.NewGroup(100, loop.Options{})
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("NewGroup: %v", err)
+	}
+	if after := lowest(); after != before {
+		t.Errorf("the lowest free descriptor was %d and is %d", before, after)
+	}
+}
+
+// TestGroupCountsEveryLoad gives one loop load of each kind.
+func TestGroupCountsEveryLoad(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	for name, addLoad := range map[string]func(l *loop.Loop){
+		"post": func(l *loop.Loop) { l.Post(func() {}) },
+		"job": func(l *loop.Loop) {
+			loop.Offload(l, func() (int, error) { <-release; return 0, nil }, func(int, error) {})
+		},
+		"descriptor": func(l *loop.Loop) { l.AddReader(socketpair(t)[0], func() {}) },
+	} {
+		g := newGroup(t, 2)
+		addLoad(g.Loops()[0])
+		for range 4 {
+			var got *loop.Loop
+			g.Go(func(l *loop.Loop) { got = l })
+			if once(t, g.Loops()[1]); got != g.Loops()[1] {
+				t.Errorf("%s does not count as load", name)
+				break
+			}
+		}
+	}
+}
+
+// TestGroupTakesTurnsAmongEquals: all loops are idle whenever Go is called.
+func TestGroupTakesTurnsAmongEquals(t *testing.T) {
+	g := newGroup(t, 3)
+	count := map[*loop.Loop]int{}
+	for range 6 {
+		g.Go(func(l *loop.Loop) { count[l]++ })
+		for _, l := range g.Loops() {
+			once(t, l)
+		}
+	}
+	for i, l := range g.Loops() {
+		if count[l] != 2 {
+			t.Errorf("loop %d ran %d of 6", i, count[l])
+		}
 	}
 }

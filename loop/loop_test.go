@@ -28,7 +28,7 @@ func newLoop(tb testing.TB, opts loop.Options) *loop.Loop {
 	return l
 }
 
-// run runs l until Stop and fails on anything else.
+// run runs l until Stop and fails the test if it ends otherwise.
 func run(tb testing.TB, l *loop.Loop) {
 	tb.Helper()
 	if err := l.Run(context.Background()); err != nil {
@@ -36,22 +36,24 @@ func run(tb testing.TB, l *loop.Loop) {
 	}
 }
 
-// everyBackend runs a test on each poller the system has.
+// everyBackend runs a test on each poller of the system.
 func everyBackend(t *testing.T, test func(t *testing.T, opts loop.Options)) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) { test(t, loop.Options{Backend: name}) })
 	}
 }
 
-// virtual is a kernel whose clock stands still, except that a wait for a timer
-// jumps to it. Descriptors are real.
+// virtual is a kernel with a clock that stands still, except that a wait for a timer
+// advances it to that timer. Descriptors are real.
 type virtual struct {
 	kernel.Poller
 	now time.Duration
 }
 
-func (v *virtual) Mono() time.Duration           { return v.now }
-func (v *virtual) Wall() time.Time               { return time.Unix(0, 0).Add(v.now) }
+func (v *virtual) Mono() time.Duration { return v.now }
+
+func (v *virtual) Wall() time.Time { return time.Unix(0, 0).Add(v.now) }
+
 func (*virtual) At(mono time.Duration) time.Time { return time.Unix(0, 0).Add(mono) }
 
 func (v *virtual) Wait(events []kernel.Event, timeout time.Duration) (int, error) {
@@ -62,7 +64,7 @@ func (v *virtual) Wait(events []kernel.Event, timeout time.Duration) (int, error
 	return n, err
 }
 
-// newVirtual is a loop under virtual time.
+// newVirtual returns a loop in virtual time.
 func newVirtual(tb testing.TB, opts loop.Options) (*loop.Loop, *virtual) {
 	tb.Helper()
 	k, err := kernel.Open("")
@@ -75,7 +77,7 @@ func newVirtual(tb testing.TB, opts loop.Options) (*loop.Loop, *virtual) {
 	return newLoop(tb, opts), v
 }
 
-// panics runs fn and returns what it panicked with.
+// panics calls fn and returns the value of its panic.
 func panics(fn func()) (value any) {
 	defer func() { value = recover() }()
 	fn()
@@ -86,91 +88,7 @@ func wantPanic(t *testing.T, words string, fn func()) {
 	t.Helper()
 	v := panics(fn)
 	if s, ok := v.(string); !ok || !strings.HasPrefix(s, "loop: ") || !strings.Contains(s, words) {
-		t.Errorf("panic %v, want one by the loop about %q", v, words)
-	}
-}
-
-func TestRunEndsWithItsContext(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	cause := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	l.CallSoon(func() { cancel(cause) })
-	if err := l.Run(ctx); err != cause {
-		t.Fatalf("Run: %v, want the cause", err)
-	}
-	if err := l.Run(ctx); err != cause {
-		t.Fatalf("Run with an ended context: %v", err)
-	}
-	l.CallSoon(l.Stop)
-	run(t, l) // and the loop is as good as before
-}
-
-func TestRunDoesNotEndForWantOfWork(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	done := make(chan error)
-	go func() { done <- l.Run(context.Background()) }()
-	for range 3 {
-		ran := make(chan struct{})
-		l.Post(func() { close(ran) })
-		<-ran // every time the loop had nothing left to do
-	}
-	l.Stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestStopBeforeRun(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	l.CallSoon(func() { t.Error("ran after Stop") }).Cancel()
-	l.Stop()
-	l.Stop()
-	run(t, l)
-	// It was consumed: the next Run runs.
-	ran := false
-	l.CallSoon(func() { ran = true; l.Stop(); l.Stop() })
-	run(t, l)
-	if !ran {
-		t.Fatal("a Stop outlived the Run it ended")
-	}
-}
-
-// TestStopIsForOneRun ends a Run by everything at once: none of it is left for
-// the next.
-func TestStopIsForOneRun(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	l.CallSoon(func() { l.Stop(); cancel(); panic("and this") })
-	var p *loop.PanicError
-	if err := l.Run(ctx); !errors.As(err, &p) {
-		t.Fatalf("Run: %v", err)
-	}
-	ran := false
-	l.CallSoon(func() { ran = true; l.Stop() })
-	run(t, l)
-	if !ran {
-		t.Fatal("an old Stop ended a new Run")
-	}
-}
-
-func TestStopFromAnotherGoroutine(t *testing.T) {
-	everyBackend(t, func(t *testing.T, opts loop.Options) {
-		l := newLoop(t, opts)
-		for range 100 {
-			go l.Stop()
-			run(t, l) // a Stop that races with going to sleep is not lost
-		}
-	})
-}
-
-func TestStopFinishesTheTurn(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	order := ""
-	l.CallSoon(func() { order += "a"; l.Stop() })
-	l.CallSoon(func() { order += "b" })
-	run(t, l)
-	if order != "ab" {
-		t.Fatalf("order %q", order)
+		t.Errorf("panic %v, want one of package loop with %q", v, words)
 	}
 }
 
@@ -194,23 +112,6 @@ func TestCloseWhileRunningIsRefused(t *testing.T) {
 	if err := l.Close(); err != loop.ErrClosed {
 		t.Fatalf("second close: %v", err)
 	}
-}
-
-func TestRunTwiceIsRefused(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	l.CallSoon(func() {
-		wantPanic(t, "from a callback", func() { l.Run(context.Background()) })
-		wantPanic(t, "from a callback", func() { l.RunOnce(0) })
-		wantPanic(t, "from a callback", func() { l.Poll(0) })
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			wantPanic(t, "another goroutine", func() { l.Run(context.Background()) })
-		}()
-		<-done
-		l.Stop()
-	})
-	run(t, l)
 }
 
 func TestWrongGoroutineIsNamed(t *testing.T) {
@@ -247,7 +148,7 @@ func TestWrongGoroutineIsNamed(t *testing.T) {
 		<-done
 		l.Stop()
 	})
-	run(t, l) // unharmed
+	run(t, l) // still works
 }
 
 func TestUseAfterClose(t *testing.T) {
@@ -322,4 +223,14 @@ func TestBadInput(t *testing.T) {
 	if zero.h.Cancel() || zero.t.Cancel() || zero.w.Cancel() || zero.j.Cancel() {
 		t.Error("a zero handle cancelled something")
 	}
+}
+
+// once runs one turn that does not wait.
+func once(t *testing.T, l *loop.Loop) int {
+	t.Helper()
+	n, err := l.RunOnce(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -33,8 +33,8 @@ type clock struct{ n int }
 
 func (c *clock) strike() { c.n++ }
 
-// TestLostErrorNamesFunctions: each by name, file and line, wherever it waits, with
-// how often; a job whether or not it has begun.
+// TestLostErrorNamesFunctions: Close names each function with file, line and count,
+// wherever it waits; a job whether or not it has begun.
 func TestLostErrorNamesFunctions(t *testing.T) {
 	g, err := loop.NewGroup(1, loop.Options{Workers: 1})
 	if err != nil {
@@ -75,7 +75,7 @@ func TestLostErrorNamesFunctions(t *testing.T) {
 	}
 }
 
-// TestLostErrorIsBounded: it names so many functions and no more, and counts all.
+// TestLostErrorIsBounded: it names 16 functions at most, and counts all.
 func TestLostErrorIsBounded(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	for range 10_000 {
@@ -97,8 +97,8 @@ func TestLostErrorIsBounded(t *testing.T) {
 	}
 }
 
-// TestJobsThatFinishDuringClose: a job is delivered before Close, or it is lost,
-// and never neither.
+// TestJobsThatFinishDuringClose: each job is either delivered before Close or reported as
+// lost.
 func TestJobsThatFinishDuringClose(t *testing.T) {
 	for i := range 1000 {
 		l := newLoop(t, loop.Options{})
@@ -115,11 +115,11 @@ func TestJobsThatFinishDuringClose(t *testing.T) {
 	}
 }
 
-// TestResultsThatWereNotDeliveredAreLostJobs, by the name of the work.
+// TestResultsThatWereNotDeliveredAreLostJobs: Close reports them by the name of the work.
 func TestResultsThatWereNotDeliveredAreLostJobs(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	loop.Offload(l, reckonLater, func(int, error) {})
-	for n := 0; n == 0; { // the result has arrived, and is not run
+	for n := 0; n == 0; { // the result is in the lane, and has not run
 		var err error
 		if n, err = l.Poll(-1); err != nil {
 			t.Fatal(err)
@@ -131,9 +131,9 @@ func TestResultsThatWereNotDeliveredAreLostJobs(t *testing.T) {
 	}
 }
 
-// TestCallbacksThatMustRun: Close runs them, in order, while the loop can be used,
-// with those that they schedule in turn, and goes on if one panics.
-func TestCallbacksThatMustRun(t *testing.T) {
+// TestCloseRunsCallbacks: Close runs the RunAtClose callbacks in order, while the loop can
+// be used, with those that they schedule. It continues if one panics.
+func TestCloseRunsCallbacks(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	var ran []string
 	note := func(name string) func() {
@@ -165,9 +165,9 @@ func TestCallbacksThatMustRun(t *testing.T) {
 	}
 }
 
-// TestPostsRunInOrderWhateverCloseWouldDo: by the loop, the three kinds are one
+// TestPostsOfAllKindsRunInOrder: callbacks that Close would report, drop or run share one
 // queue.
-func TestPostsRunInOrderWhateverCloseWouldDo(t *testing.T) {
+func TestPostsOfAllKindsRunInOrder(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	var ran []int
 	for i := range 300 {
@@ -181,4 +181,132 @@ func TestPostsRunInOrderWhateverCloseWouldDo(t *testing.T) {
 	if lost := lostBy(t, l); lost != nil {
 		t.Errorf("%v", lost)
 	}
+}
+
+// TestCloseCountsWhatIsLost: in lanes and inbox.
+func TestCloseCountsWhatIsLost(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	nop := func() {}
+	l.CallSoon(nop)
+	l.CallSoonPriority(loop.Low, nop)
+	l.Post(nop)
+	l.Post(nop)
+	l.CallLater(0, nop) // timers are not lost work
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 4 || lost.Jobs != 0 {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+// TestCloseDropsCallbacks leaves DropAtClose callbacks in the inbox and in the lane.
+func TestCloseDropsCallbacks(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	post := func(dropped, reported int) {
+		for range dropped {
+			if err := l.Internal().Post(loopcore.DropAtClose, func() { ran++ }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range reported {
+			if err := l.Post(func() { ran++ }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	post(2, 1)
+	if n, err := l.RunOnce(0); n != 3 || err != nil || ran != 3 {
+		t.Fatalf("%d ran, %v; %d by their own count", n, err, ran)
+	}
+	post(2, 1)
+	if n, err := l.Poll(0); n == 0 || err != nil { // into the lane
+		t.Fatal(n, err)
+	}
+	post(2, 1)
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 2 || lost.Jobs != 0 {
+		t.Errorf("Close: %v", err)
+	}
+	if err := l.Internal().Post(loopcore.DropAtClose, func() {}); err != loop.ErrClosed {
+		t.Errorf("Post on a closed loop: %v", err)
+	}
+}
+
+// TestCloseCountsEachLossOnce: cancelled callbacks are not lost. A job with its result in
+// the inbox is one lost job, and not also a callback.
+func TestCloseCountsEachLossOnce(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(func() {}).Cancel()
+	if err := l.Close(); err != nil {
+		t.Errorf("cancelled callback: %v", err)
+	}
+	l = newLoop(t, loop.Options{})
+	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) {}); err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n == 0; { // the result is in the lane, and has not run
+		var err error
+		if n, err = l.Poll(-1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 0 || lost.Jobs != 1 {
+		t.Errorf("job with a result: %+v", lost)
+	}
+}
+
+// TestCloseDropsJobs: DropAtClose jobs that are finished, running or waiting.
+func TestCloseDropsJobs(t *testing.T) {
+	l := newLoop(t, loop.Options{Workers: 1})
+	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	never := func(int, error) { t.Error("delivered after Close") }
+	offload := func(work func()) loopcore.Job {
+		job, err := loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	offload(func() {})
+	offload(func() {
+		close(begun)
+		<-release
+		close(finished)
+	})
+	offload(func() { t.Error("begun after Close") })
+	if !offload(func() {}).Cancel() {
+		t.Error("a waiting job could not be cancelled")
+	}
+	<-begun
+	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, never); err != nil {
+		t.Fatal(err)
+	}
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Jobs != 1 || lost.Callbacks != 0 {
+		t.Errorf("close: %v", err)
+	}
+	close(release)
+	<-finished
+}
+
+func TestCloseReportsUnfinishedJobs(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	loop.Offload(l, func() (int, error) {
+		close(begun)
+		<-release
+		close(finished)
+		return 0, nil
+	}, func(int, error) { t.Error("delivered after Close") })
+	<-begun
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Jobs != 1 {
+		t.Fatalf("close: %v", err)
+	}
+	close(release)
+	<-finished
 }

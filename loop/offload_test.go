@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -18,7 +18,7 @@ func TestOffloadDeliversOnTheLoop(t *testing.T) {
 		if s != "result" || err != failure {
 			t.Errorf("got %q, %v", s, err)
 		}
-		l.CallSoon(l.Stop) // would panic elsewhere than on the loop
+		l.CallSoon(l.Stop) // would panic on another goroutine
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestOffloadKeepsItsLimit(t *testing.T) {
 	}
 }
 
-func TestOffloadedPanicComesBack(t *testing.T) {
+func TestOffloadedPanicIsAnError(t *testing.T) {
 	l := newLoop(t, loop.Options{Workers: 1})
 	for _, work := range []struct {
 		fn    func()
@@ -106,85 +106,9 @@ func TestOffloadCancelAndBusy(t *testing.T) {
 	run(t, l)
 }
 
-// TestCloseCountsEachLossOnce: what was cancelled is no loss, and a job whose
-// result is on its way is one job, not also a callback.
-func TestCloseCountsEachLossOnce(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	l.CallSoon(func() {}).Cancel()
-	if err := l.Close(); err != nil {
-		t.Errorf("cancelled callback: %v", err)
-	}
-	l = newLoop(t, loop.Options{})
-	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) {}); err != nil {
-		t.Fatal(err)
-	}
-	for n := 0; n == 0; { // the result has arrived, and is not run
-		var err error
-		if n, err = l.Poll(-1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var lost *loop.LostError
-	if err := l.Close(); !errors.As(err, &lost) || lost.Callbacks != 0 || lost.Jobs != 1 {
-		t.Errorf("job on its way: %+v", lost)
-	}
-}
-
-// TestCloseDropsJobsThatNeedNotEnd, wherever they are: on their way, at work, waiting.
-func TestCloseDropsJobsThatNeedNotEnd(t *testing.T) {
-	l := newLoop(t, loop.Options{Workers: 1})
-	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	never := func(int, error) { t.Error("delivered after Close") }
-	offload := func(work func()) loopcore.Job {
-		job, err := loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return job
-	}
-	offload(func() {})
-	offload(func() {
-		close(begun)
-		<-release
-		close(finished)
-	})
-	offload(func() { t.Error("begun after Close") })
-	if !offload(func() {}).Cancel() {
-		t.Error("a waiting job could not be taken back")
-	}
-	<-begun
-	if _, err := loop.Offload(l, func() (int, error) { return 0, nil }, never); err != nil {
-		t.Fatal(err)
-	}
-	var lost *loop.LostError
-	if err := l.Close(); !errors.As(err, &lost) || lost.Jobs != 1 || lost.Callbacks != 0 {
-		t.Errorf("close: %v", err)
-	}
-	close(release)
-	<-finished
-}
-
-func TestCloseTellsOfUnfinishedJobs(t *testing.T) {
-	l := newLoop(t, loop.Options{})
-	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	loop.Offload(l, func() (int, error) {
-		close(begun)
-		<-release
-		close(finished)
-		return 0, nil
-	}, func(int, error) { t.Error("delivered after Close") })
-	<-begun
-	var lost *loop.LostError
-	if err := l.Close(); !errors.As(err, &lost) || lost.Jobs != 1 {
-		t.Fatalf("close: %v", err)
-	}
-	close(release)
-	<-finished
-}
-
-// TestCancelledJobsMakeRoom: a worker that hangs must not fill the queue with
-// jobs that were taken back.
-func TestCancelledJobsMakeRoom(t *testing.T) {
+// TestCancelledJobsDoNotCountAsWaiting: while a worker hangs, cancelled jobs do not fill
+// the queue.
+func TestCancelledJobsDoNotCountAsWaiting(t *testing.T) {
 	l := newLoop(t, loop.Options{Workers: 1, MaxOffloads: 1})
 	begun, release := make(chan struct{}), make(chan struct{})
 	if _, err := loop.Offload(l, func() (int, error) { close(begun); <-release; return 0, nil }, func(int, error) { l.Stop() }); err != nil {
@@ -201,8 +125,8 @@ func TestCancelledJobsMakeRoom(t *testing.T) {
 	run(t, l)
 }
 
-// TestJobThatStaysLockedEndsItsWorker: the next job is not on that thread, whatever state
-// it was left in.
+// TestJobThatStaysLockedEndsItsWorker: the next job does not run on the locked thread,
+// which may be in any state.
 func TestJobThatStaysLockedEndsItsWorker(t *testing.T) {
 	l := newLoop(t, loop.Options{Workers: 1})
 	lock := func() (bool, error) {
@@ -224,5 +148,87 @@ func TestJobThatStaysLockedEndsItsWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	run(t, l)
+}
+
+// joined starts goroutines as the real kernel does, and sends when one has ended.
+type joined struct{ ended chan struct{} }
+
+func (j joined) Start(work func()) {
+	go func() {
+		defer func() { j.ended <- struct{}{} }()
+		work()
+	}()
+}
+
+// TestJobsThatHadNotBegunDoNotBeginAfterClose waits for the only worker to end.
+func TestJobsThatHadNotBegunDoNotBeginAfterClose(t *testing.T) {
+	k, err := kernel.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	workers := joined{make(chan struct{})}
+	k.Workers = workers
+	l := newLoop(t, loop.Options{Workers: 1}.WithKernel(k))
+	begun, release := make(chan struct{}), make(chan struct{})
+	late := false
+	none := func(int, error) {}
+	loop.Offload(l, func() (int, error) { close(begun); <-release; return 0, nil }, none)
+	loop.Offload(l, func() (int, error) { late = true; return 0, nil }, none)
+	<-begun
+	var lost *loop.LostError
+	if err := l.Close(); !errors.As(err, &lost) || lost.Jobs != 2 || lost.Callbacks != 0 {
+		t.Errorf("close: %v", err)
+	}
+	close(release)
+	<-workers.ended
+	if late {
+		t.Error("a job began after Close")
+	}
+}
+
+func TestCancelledJobIsNotLost(t *testing.T) {
+	l := newLoop(t, loop.Options{Workers: 1})
+	begun, release := make(chan struct{}), make(chan struct{})
+	loop.Offload(l, func() (int, error) { close(begun); <-release; return 0, nil }, func(int, error) { l.Stop() })
+	<-begun
+	nothing := func() (int, error) { return 0, nil }
+	var jobs []loop.Job
+	for range 3 {
+		j, _ := loop.Offload(l, nothing, func(int, error) {})
+		jobs = append(jobs, j)
+	}
+	ran := false
+	loop.Offload(l, nothing, func(int, error) { ran = true; l.Stop() })
+	for _, j := range jobs {
+		j.Cancel()
+	}
+	if s := l.Stats(); s.Jobs != 2 {
+		t.Errorf("%d jobs, want 2", s.Jobs)
+	}
+	close(release)
+	run(t, l)
+	for !ran { // the one after the cancelled ones
+		run(t, l)
+	}
+	if s := l.Stats(); s.Jobs != 0 {
+		t.Errorf("%d jobs left", s.Jobs)
+	}
+}
+
+func TestJobCancelFromAnotherGoroutineIsNamed(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	l.CallSoon(func() {
+		job, err := loop.Offload(l, func() (int, error) { return 0, nil }, func(int, error) { l.Stop() })
+		if err != nil {
+			t.Error(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wantPanic(t, "Job.Cancel called from a goroutine that is not the loop's", func() { job.Cancel() })
+		}()
+		<-done
+	})
 	run(t, l)
 }

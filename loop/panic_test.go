@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// whatHappensIn schedules a callback of each kind.
+// kindsOfCallback schedules a callback of each kind.
 var kindsOfCallback = map[string]func(t *testing.T, l *loop.Loop, fn func()){
 	"ready": func(t *testing.T, l *loop.Loop, fn func()) { l.CallSoon(fn) },
 	"low":   func(t *testing.T, l *loop.Loop, fn func()) { l.CallSoonPriority(loop.Low, fn) },
@@ -44,7 +44,7 @@ func checkCaught(t *testing.T, err error, want any, frame string) {
 	var p *loop.PanicError
 	switch {
 	case !errors.As(err, &p):
-		t.Errorf("error %v is no panic", err)
+		t.Errorf("error %v is not a panic", err)
 	case p.Value != want:
 		t.Errorf("panic with %v, want %v", p.Value, want)
 	case !bytes.Contains(p.Stack, []byte(frame)):
@@ -58,7 +58,7 @@ func TestPanicEndsRun(t *testing.T) {
 			l := newLoop(t, loop.Options{})
 			schedule(t, l, explode)
 			checkCaught(t, l.Run(context.Background()), "boom", "explode")
-			// In order: the loop can run again.
+			// The loop can run again.
 			l.CallSoon(l.Stop)
 			run(t, l)
 		})
@@ -81,7 +81,7 @@ func TestGoexitEndsRun(t *testing.T) {
 	}
 }
 
-func TestHandlerLetsTheLoopGoOn(t *testing.T) {
+func TestHandlerLetsTheLoopContinue(t *testing.T) {
 	for name, schedule := range kindsOfCallback {
 		t.Run(name, func(t *testing.T) {
 			var caught []any
@@ -96,7 +96,7 @@ func TestHandlerLetsTheLoopGoOn(t *testing.T) {
 				}
 			}
 			schedule(t, l, explode)
-			schedule(t, l, after) // in the same batch, behind it
+			schedule(t, l, after) // after it in the same batch
 			schedule(t, l, vanish)
 			schedule(t, l, after)
 			run(t, l)
@@ -123,11 +123,11 @@ func TestHandlerEndsTheLoop(t *testing.T) {
 		t.Fatalf("Run: %v", err)
 	}
 	if ran {
-		t.Fatal("a callback ran after the verdict")
+		t.Fatal("a callback ran after OnPanic returned an error")
 	}
 	run(t, l)
 	if !ran {
-		t.Fatal("the callback behind the panic was lost")
+		t.Fatal("the callback after the panic was lost")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestHandlerThatPanics(t *testing.T) {
 	}
 }
 
-// TestWriterRunsAfterReaderPanicked has both directions ready in one event.
+// TestWriterRunsAfterReaderPanicked: both directions are ready in one event.
 func TestWriterRunsAfterReaderPanicked(t *testing.T) {
 	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
 	fds := socketpair(t)
@@ -159,8 +159,8 @@ func TestWriterRunsAfterReaderPanicked(t *testing.T) {
 	}
 }
 
-// TestPanicSaysWhere: the text is all that most programs print.
-func TestPanicSaysWhere(t *testing.T) {
+// TestPanicErrorHasItsPlace: most programs print only the text of the error.
+func TestPanicErrorHasItsPlace(t *testing.T) {
 	for name, fn := range map[string]func(){
 		"panic": explode,
 		"index": func() { var none []int; none[len(none)]++ },
@@ -185,7 +185,7 @@ func TestRunOnceReturnsThePanic(t *testing.T) {
 	}
 }
 
-// TestRunOnceDoesNotWaitAfterAPanic has nothing else to wait for: another turn
+// TestRunOnceDoesNotWaitAfterAPanic: there is nothing else to wait for, so another turn
 // would wait for ever.
 func TestRunOnceDoesNotWaitAfterAPanic(t *testing.T) {
 	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
@@ -196,8 +196,8 @@ func TestRunOnceDoesNotWaitAfterAPanic(t *testing.T) {
 }
 
 func TestGoexitUnderRunOnceEndsItsGoroutine(t *testing.T) {
-	told := make(chan any, 1)
-	l := newLoop(t, loop.Options{OnPanic: func(p *loop.PanicError) error { told <- p.Value; return nil }})
+	received := make(chan any, 1)
+	l := newLoop(t, loop.Options{OnPanic: func(p *loop.PanicError) error { received <- p.Value; return nil }})
 	l.CallSoon(vanish)
 	came := make(chan bool, 1)
 	go func() {
@@ -208,15 +208,15 @@ func TestGoexitUnderRunOnceEndsItsGoroutine(t *testing.T) {
 	if <-came {
 		t.Error("RunOnce returned from a Goexit")
 	}
-	if v := <-told; v != loop.ErrGoexit {
-		t.Errorf("handler was told %v", v)
+	if v := <-received; v != loop.ErrGoexit {
+		t.Errorf("the handler received %v", v)
 	}
 	l.CallSoon(l.Stop)
-	run(t, l) // the loop is free again
+	run(t, l) // the loop can be used again
 }
 
-// TestPanicsStarveNobody has a callback that panics for ever and is forgiven.
-func TestPanicsStarveNobody(t *testing.T) {
+// TestPanicsDoNotStarveOthers: a callback panics again and again, and OnPanic accepts it.
+func TestPanicsDoNotStarveOthers(t *testing.T) {
 	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
 	var again func()
 	again = func() { l.CallSoon(again); panic("again") }
@@ -237,8 +237,8 @@ func TestPanicsStarveNobody(t *testing.T) {
 	run(t, l)
 }
 
-// TestPanicsKeepTheShares: a thousand that panic in the high lane do not keep a
-// low one waiting for longer than a thousand that do not.
+// TestPanicsKeepTheShares: a callback in the Low lane waits no longer behind a thousand
+// High callbacks that panic than behind a thousand that do not.
 func TestPanicsKeepTheShares(t *testing.T) {
 	panics := 0
 	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { panics++; return nil }})
@@ -251,11 +251,11 @@ func TestPanicsKeepTheShares(t *testing.T) {
 		l.RunOnce(0)
 	}
 	if before > 61 {
-		t.Fatalf("the low one ran after %d panics of the high lane", before)
+		t.Fatalf("the Low callback ran after %d panics in the High lane", before)
 	}
 }
 
-func TestLockedThreadsAreNoConcern(t *testing.T) {
+func TestCallbackMayLockItsThread(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	l.CallSoon(func() { runtime.LockOSThread(); l.Stop() })
 	run(t, l)
@@ -265,4 +265,13 @@ func TestLockedThreadsAreNoConcern(t *testing.T) {
 	if err := l.Run(context.Background()); !errors.Is(err, loop.ErrGoexit) {
 		t.Fatal(err)
 	}
+}
+
+// TestHandlerThatExits: if the handler of a panic calls Goexit, the panic ends the loop.
+func TestHandlerThatExits(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { vanish(); return nil }})
+	l.CallSoon(explode)
+	l.CallSoon(l.Stop)
+	checkCaught(t, l.Run(context.Background()), "boom", "explode")
+	run(t, l)
 }

@@ -26,25 +26,25 @@ func TestStarves(t *testing.T) {
 	}
 }
 
-// TestWatchdogRests: to look at a loop among very many goroutines takes long and stops
-// the loop. A turn that starves for a minute is looked at a few times, and an expensive
-// look is followed by a long rest.
+// TestWatchdogRests: taking a stack among very many goroutines takes long and stops the
+// loop. The watchdog takes only a few stacks of a turn that starves for a minute, and rests
+// after an expensive one.
 func TestWatchdogRests(t *testing.T) {
-	s, looks := sample{judgeAt: 2}, 0
+	s, stacks := sample{judgeAt: 2}, 0
 	for range 1200 {
 		if s.due() {
-			looks++
+			stacks++
 			s.judgeAt = 2 * s.ticks
 		}
 	}
-	if looks > 11 {
-		t.Errorf("%d looks at one turn", looks)
+	if stacks > 11 {
+		t.Errorf("%d stacks of one turn", stacks)
 	}
 	const period = 50 * time.Millisecond
 	if got := restAfter(time.Second, period); got != 380 {
-		t.Errorf("a rest of %d ticks after a look that took 20 of them; want 380", got)
+		t.Errorf("a rest of %d ticks after a stack that took 20 ticks; want 380", got)
 	}
 	if got := restAfter(time.Millisecond, period); got != 0 {
-		t.Errorf("a rest of %d ticks after a cheap look", got)
+		t.Errorf("a rest of %d ticks after a cheap stack", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// poll polls until something is pending and hands it over.
+// poll polls until something is pending, and returns it.
 func poll(t *testing.T, l *loop.Loop) []loop.Pending {
 	t.Helper()
 	n, err := l.Poll(-1)
@@ -16,7 +16,7 @@ func poll(t *testing.T, l *loop.Loop) []loop.Pending {
 	}
 	p := l.Pending()
 	if len(p) != n {
-		t.Fatalf("Poll said %d, Pending gave %d", n, len(p))
+		t.Fatalf("Poll returned %d, Pending %d entries", n, len(p))
 	}
 	return p
 }
@@ -56,7 +56,7 @@ func TestPollRunsNothing(t *testing.T) {
 	})
 }
 
-// TestPollMergesDuplicates polls many times without taking what was found.
+// TestPollMergesDuplicates polls many times without a call of Pending.
 func TestPollMergesDuplicates(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	fds := socketpair(t)
@@ -72,7 +72,7 @@ func TestPollMergesDuplicates(t *testing.T) {
 			t.Fatalf("poll %d: %d pending, %v", i, n, err)
 		}
 		if i == 5 {
-			write(fds[1], "x") // joins the writability found before
+			write(fds[1], "x") // is merged with the writability found before
 		}
 	}
 	for _, p := range l.Pending() {
@@ -138,7 +138,7 @@ func TestDebugPoisonsLentPending(t *testing.T) {
 	wantPanic(t, "valid until", func() { pending[0].Run() })
 }
 
-// TestSteppingIgnoresStop: a Stop is for Run. A host that steps must neither spin
+// TestSteppingIgnoresStop: Stop ends Run. A host that steps the loop must neither spin
 // because of it nor lose it.
 func TestSteppingIgnoresStop(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{})
@@ -150,10 +150,10 @@ func TestSteppingIgnoresStop(t *testing.T) {
 	if n, err := l.Poll(time.Minute); n != 0 || err != nil || v.now != 2*time.Minute {
 		t.Errorf("Poll: %d pending, %v, waited %v", n, err, v.now)
 	}
-	run(t, l) // and here it is
+	run(t, l) // ends because of the Stop
 }
 
-// TestRunOnceRunsWhatEndedItsWait: a timer and a Post.
+// TestRunOnceRunsWhatEndedItsWait: a timer, and a posted callback.
 func TestRunOnceRunsWhatEndedItsWait(t *testing.T) {
 	l := newLoop(t, loop.Options{})
 	ran := 0
@@ -241,5 +241,116 @@ func TestCancelledCallbacksDoNotCount(t *testing.T) {
 	}
 	if s := l.Stats(); s.Callbacks != 0 {
 		t.Errorf("%d callbacks", s.Callbacks)
+	}
+}
+
+// pollNow polls without waiting and wants n entries.
+func pollNow(t *testing.T, l *loop.Loop, want int) {
+	t.Helper()
+	if n, err := l.Poll(0); n != want || err != nil {
+		t.Fatalf("%d pending, %v; want %d", n, err, want)
+	}
+}
+
+// TestPollFindsALevelAgain: whether its entry was returned, run, or left to RunOnce.
+func TestPollFindsALevelAgain(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	fds := socketpair(t)
+	calls := 0
+	if err := l.AddWriter(fds[0], func() { calls++ }); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		pollNow(t, l, 1)
+		if n := len(l.Pending()); n != 1 { // returned, not run
+			t.Fatalf("%d pending", n)
+		}
+		pollNow(t, l, 1)
+		once(t, l) // runs it, polls, and runs it again
+	}
+	if calls != 6 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// TestPollDoesNotWaitForWhatItHas: virtual time passes only in a wait.
+func TestPollDoesNotWaitForWhatItHas(t *testing.T) {
+	l, v := newVirtual(t, loop.Options{})
+	fds := socketpair(t)
+	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) {}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if n, err := l.Poll(time.Hour); n != 1 || err != nil || v.now != 0 {
+			t.Fatalf("%d pending, %v; waited %v", n, err, v.now)
+		}
+	}
+}
+
+// TestPollFindsWhatAPanicLeft: of two ready descriptors, the first callback panics. The
+// second is not lost, and the first does not run again.
+func TestPollFindsWhatAPanicLeft(t *testing.T) {
+	for name, begin := range map[string]func(*loop.Loop){
+		"in a turn":   func(*loop.Loop) {},
+		"from a Poll": func(l *loop.Loop) { pollNow(t, l, 2) },
+	} {
+		for next, proceed := range map[string]func(*loop.Loop){
+			"Poll": func(l *loop.Loop) { pollNow(t, l, 1); l.Pending()[0].Run() },
+			"Pending": func(l *loop.Loop) {
+				for _, p := range l.Pending() {
+					p.Run()
+				}
+			},
+			"RunOnce": func(l *loop.Loop) { once(t, l) },
+		} {
+			if name == "in a turn" && next == "Pending" {
+				continue // Pending returns only what a Poll found
+			}
+			l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+			var calls []int
+			for i := range 2 {
+				fds := socketpair(t)
+				if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) {
+					if calls = append(calls, i); len(calls) == 1 {
+						explode()
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begin(l)
+			once(t, l)
+			if len(calls) != 1 {
+				t.Fatalf("%s: calls %v", name, calls)
+			}
+			proceed(l)
+			if len(calls) != 2 || calls[0] == calls[1] {
+				t.Errorf("%s, then %s: calls %v", name, next, calls)
+			}
+		}
+	}
+}
+
+// TestPollMergesAfterAPanic: entries that have run are still before the merged one.
+func TestPollMergesAfterAPanic(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	for range 2 {
+		if _, err := l.Watch(socketpair(t)[0], loop.Write, loop.OneShot, func(loop.Ready) { explode() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pollNow(t, l, 2)
+	once(t, l)
+	fds := socketpair(t)
+	if _, err := l.Watch(fds[0], loop.Read|loop.Write, loop.Level, func(loop.Ready) {}); err != nil {
+		t.Fatal(err)
+	}
+	pollNow(t, l, 2)
+	write(fds[1], "x")
+	pollNow(t, l, 2)
+	for _, p := range l.Pending() {
+		if readable := p.Ready&loop.Readable != 0; readable != (p.FD == fds[0]) {
+			t.Errorf("descriptor %d: ready %b", p.FD, p.Ready)
+		}
 	}
 }

@@ -33,8 +33,8 @@ func TestTimersAreNeverEarly(t *testing.T) {
 	})
 }
 
-// TestTimersInExactOrder sets random deadlines, many of them equal, on every
-// scale, and compares the order with a stable sort, to the nanosecond.
+// TestTimersInExactOrder sets random deadlines of every scale, many of them equal, and
+// compares the order with a stable sort, to the nanosecond.
 func TestTimersInExactOrder(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{})
 	r := rand.New(rand.NewPCG(7, 7))
@@ -91,7 +91,7 @@ func TestStaleTimerDoesNothing(t *testing.T) {
 	})
 	run(t, l)
 	ran := 0
-	for range 100 { // takes their places
+	for range 100 { // reuses their places
 		l.CallLater(time.Second, func() {
 			if ran++; ran == 100 {
 				l.Stop()
@@ -123,8 +123,8 @@ func TestTimerRearmsInItsOwnCallback(t *testing.T) {
 	}
 }
 
-// TestZeroDelayIntervalRunsOncePerTurn also holds with a clock that stands
-// still, which is the hard case: the new timer is due at once.
+// TestZeroDelayIntervalRunsOncePerTurn uses a clock that stands still, which is the hard
+// case: the new timer is due at once.
 func TestZeroDelayIntervalRunsOncePerTurn(t *testing.T) {
 	l, _ := newVirtual(t, loop.Options{})
 	runs := 0
@@ -145,9 +145,9 @@ func TestZeroDelayIntervalRunsOncePerTurn(t *testing.T) {
 	}
 }
 
-// TestPastDeadlinesStarveNobody has a crowd that sets itself a time long past
-// again and again.
-func TestPastDeadlinesStarveNobody(t *testing.T) {
+// TestPastDeadlinesDoNotStarveOthers: many timers set themselves a time in the past again
+// and again.
+func TestPastDeadlinesDoNotStarveOthers(t *testing.T) {
 	l, _ := newVirtual(t, loop.Options{})
 	for range 500 {
 		var again func()
@@ -167,9 +167,9 @@ func TestPastDeadlinesStarveNobody(t *testing.T) {
 
 func TestDurationsAtTheEdges(t *testing.T) {
 	l, _ := newVirtual(t, loop.Options{})
-	l.CallLater(math.MaxInt64, func() { t.Error("the end of time came") })
-	l.CallLater(math.MaxInt64-1, func() { t.Error("the end of time came") })
-	l.CallAt(math.MaxInt64, func() { t.Error("the end of time came") })
+	l.CallLater(math.MaxInt64, func() { t.Error("a timer at the end of time ran") })
+	l.CallLater(math.MaxInt64-1, func() { t.Error("a timer at the end of time ran") })
+	l.CallAt(math.MaxInt64, func() { t.Error("a timer at the end of time ran") })
 	order := ""
 	l.CallLater(math.MinInt64, func() { order += "a" })
 	l.CallAt(math.MinInt64, func() { order += "b" })
@@ -188,5 +188,51 @@ func TestLagIsMeasured(t *testing.T) {
 	run(t, l)
 	if s := l.Stats(); s.Lag != 59*time.Second || s.MaxLag != s.Lag {
 		t.Fatalf("lag %v, most %v; want 59s", s.Lag, s.MaxLag)
+	}
+}
+
+// TestTooLongDelayNeverEnds: also if the clock does not begin at zero.
+func TestTooLongDelayNeverEnds(t *testing.T) {
+	l, v := newVirtual(t, loop.Options{})
+	v.now = time.Hour
+	l.CallLater(math.MaxInt64, func() { t.Error("a timer at the end of time ran") })
+	l.CallLater(math.MaxInt64-time.Minute, func() { t.Error("a timer at the end of time ran") })
+	l.CallLater(time.Hour, l.Stop)
+	run(t, l)
+	if v.now != 2*time.Hour {
+		t.Errorf("stopped at %v", v.now)
+	}
+}
+
+// TestLagIsOfTheFirstAndMaxLagStays: two timers of a batch are late, and a later one is
+// in time.
+func TestLagIsOfTheFirstAndMaxLagStays(t *testing.T) {
+	l, v := newVirtual(t, loop.Options{})
+	l.CallLater(time.Second, func() { v.now += time.Minute })
+	l.CallLater(2*time.Second, func() {})
+	l.CallLater(3*time.Second, l.Stop)
+	run(t, l)
+	if s := l.Stats(); s.Lag != 59*time.Second {
+		t.Errorf("lag %v, want 59s", s.Lag)
+	}
+	l.CallLater(time.Second, l.Stop)
+	run(t, l)
+	if s := l.Stats(); s.Lag != 0 || s.MaxLag != 59*time.Second {
+		t.Errorf("lag %v, most %v; want 0s, 59s", s.Lag, s.MaxLag)
+	}
+}
+
+// TestTimerSetAfterAPanicIsDueAtOnce: a panic in a timer ends its phase, so that a timer
+// that is set then runs in the next phase.
+func TestTimerSetAfterAPanicIsDueAtOnce(t *testing.T) {
+	l, _ := newVirtual(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	l.CallLater(0, explode)
+	for l.Stats().Panics == 0 {
+		once(t, l)
+	}
+	ran := false
+	l.CallLater(0, func() { ran = true })
+	if once(t, l); !ran {
+		t.Fatal("a timer that was due did not run")
 	}
 }

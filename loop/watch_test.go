@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// socketpair is two connected, non-blocking sockets.
+// socketpair returns two connected, non-blocking sockets.
 func socketpair(tb testing.TB) [2]int {
 	tb.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -128,8 +128,8 @@ func TestDescriptorsThatCannotBeWatched(t *testing.T) {
 	})
 }
 
-// TestReusedNumberNeverSeesOldEvents has two descriptors ready in one batch;
-// whichever comes first closes the other, whose number a newcomer takes.
+// TestReusedNumberNeverSeesOldEvents: of two descriptors in one batch, the first callback
+// closes the other one, and a new descriptor takes that number.
 func TestReusedNumberNeverSeesOldEvents(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
 		l := newLoop(t, opts)
@@ -151,10 +151,10 @@ func TestReusedNumberNeverSeesOldEvents(t *testing.T) {
 					t.Fatal(err)
 				}
 				if fresh != other {
-					t.Fatalf("number %d was not reused but %d", other, fresh)
+					t.Fatalf("got descriptor %d, want %d again", fresh, other)
 				}
 				reused = true
-				if err := l.AddReader(fresh, func() { t.Error("the newcomer saw its predecessor's event") }); err != nil {
+				if err := l.AddReader(fresh, func() { t.Error("the new descriptor got the event of the old one") }); err != nil {
 					t.Error(err)
 				}
 				l.CallSoon(func() { l.CallSoon(l.Stop) })
@@ -171,8 +171,8 @@ func TestReusedNumberNeverSeesOldEvents(t *testing.T) {
 	})
 }
 
-// TestInterestDroppedWithinTheBatch has the first of two ready descriptors end
-// the interest of both: what was collected for the second is not delivered.
+// TestInterestDroppedWithinTheBatch: the callback of the first of two ready descriptors
+// ends the interest in both. What was collected for the second is not delivered.
 func TestInterestDroppedWithinTheBatch(t *testing.T) {
 	everyBackend(t, func(t *testing.T, opts loop.Options) {
 		l := newLoop(t, opts)
@@ -240,8 +240,8 @@ func TestHalfCloseIsReportedAndDoesNotSpin(t *testing.T) {
 		if got := read(fds[1]); ends != 1 || got != "still here" {
 			t.Fatalf("%d ends, then %q", ends, got)
 		}
-		// With no read interest the hang-up must not wake the loop: fill the
-		// socket so that the writer has nothing to say either.
+		// Without interest in reading, the hang-up must not wake the loop. The
+		// socket is full, so that it is not writable either.
 		block := make([]byte, 64<<10)
 		for {
 			if _, err := syscall.Write(fds[0], block); err != nil {

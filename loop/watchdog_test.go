@@ -14,10 +14,10 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// blockUntil is a callback that holds everybody hostage.
+// blockUntil is a callback that blocks the loop.
 func blockUntil(released chan struct{}) { <-released }
 
-func TestWatchdogNamesWhatBlocksWhileItBlocks(t *testing.T) {
+func TestWatchdogReportsTheBlockingCallback(t *testing.T) {
 	released := make(chan struct{})
 	reports := make(chan loop.Blocked, 10)
 	l := newLoop(t, loop.Options{
@@ -41,9 +41,9 @@ func TestWatchdogNamesWhatBlocksWhileItBlocks(t *testing.T) {
 	}
 }
 
-// TestWatchdogTellsStarvedFromBlocked: a loop whose goroutine can run, and gets no CPU
-// because other goroutines have it, is reported as starved. What it runs does not block.
-func TestWatchdogTellsStarvedFromBlocked(t *testing.T) {
+// TestWatchdogDistinguishesStarved: if the loop's goroutine can run, and gets no CPU because
+// other goroutines use it, the loop is reported as starved.
+func TestWatchdogDistinguishesStarved(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	reports := make(chan loop.Blocked, 1000)
 	l := newLoop(t, loop.Options{
@@ -60,7 +60,7 @@ func TestWatchdogTellsStarvedFromBlocked(t *testing.T) {
 	}
 	l.CallSoon(func() {
 		for len(reports) == 0 {
-			runtime.Gosched() // it runs again when each of the others has had its time
+			runtime.Gosched() // it runs again after each of the others has run
 		}
 	})
 	l.CallSoon(l.Stop)
@@ -74,16 +74,16 @@ func TestWatchdogTellsStarvedFromBlocked(t *testing.T) {
 	}
 }
 
-// TestWatchdogReportsAWaitAmongHogs: a callback that waits blocks the loop, however busy
+// TestWatchdogReportsAWaitOnBusyCPUs: a callback that waits blocks the loop, however busy
 // the CPUs are.
-func TestWatchdogReportsAWaitAmongHogs(t *testing.T) {
+func TestWatchdogReportsAWaitOnBusyCPUs(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	released := make(chan struct{})
 	blocked := make(chan loop.Blocked, 1)
 	l := newLoop(t, loop.Options{
 		Watchdog: 20 * time.Millisecond,
 		OnBlocked: func(b loop.Blocked) {
-			if !b.Starved { // it may have starved on its way to the wait
+			if !b.Starved { // it may have starved before the wait
 				blocked <- b
 				close(released)
 			}
@@ -113,7 +113,7 @@ func TestWatchdogWakesWithTheLoop(t *testing.T) {
 		Watchdog:  5 * time.Millisecond,
 		OnBlocked: func(b loop.Blocked) { released <- struct{}{} },
 	})
-	// Long enough idle that the watchdog has gone to sleep; it must come back.
+	// The loop is idle long enough for the watchdog to sleep; it must wake up again.
 	l.CallLater(50*time.Millisecond, func() { blockUntil(released); l.Stop() })
 	run(t, l)
 }
@@ -121,7 +121,7 @@ func TestWatchdogWakesWithTheLoop(t *testing.T) {
 func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
 	l := newLoop(t, loop.Options{
 		Watchdog:  500 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { t.Errorf("a loop that turns was reported: %v", b) },
+		OnBlocked: func(b loop.Blocked) { t.Errorf("a busy loop was reported: %v", b) },
 	})
 	var again func()
 	again = func() { l.CallSoon(again) }
@@ -130,8 +130,8 @@ func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
 	run(t, l)
 }
 
-// TestIdleLoopDoesNothing counts the process's context switches and CPU time
-// while a loop with timers far away and a watched descriptor does nothing.
+// TestIdleLoopDoesNothing counts the context switches and the CPU time of the process
+// while a loop with distant timers and a watched descriptor is idle.
 func TestIdleLoopDoesNothing(t *testing.T) {
 	l := newLoop(t, loop.Options{Watchdog: time.Millisecond})
 	fds := socketpair(t)
@@ -148,7 +148,7 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 		}
 		return int64(u.Nvcsw), time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	// What is asked of the loop itself: that it does not turn.
+	// The loop itself must not make turns.
 	turns := make(chan uint64, 2)
 	l.Post(func() { turns <- l.Stats().Turns })
 	before := <-turns
@@ -157,11 +157,11 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	<-timer.C
 	moreSwitches, moreCPU := usage()
 	l.Post(func() { turns <- l.Stats().Turns })
-	if n := <-turns - before; n > 2 { // the end of the turn before, and the Post's
+	if n := <-turns - before; n > 2 { // the end of the last turn, and that of the Post
 		t.Errorf("an idle loop made %d turns", n)
 	}
-	// A watchdog that does not sleep would make a thousand; Go's own monitor,
-	// which slows down by steps, makes a few dozen.
+	// A watchdog that does not sleep would cause a thousand; Go's own monitor thread,
+	// which slows down in steps, causes a few dozen.
 	if n := moreSwitches - switches; n > 300 {
 		t.Errorf("%d context switches in half a second of idling", n)
 	}
@@ -174,7 +174,7 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	}
 }
 
-// TestHandlerMayWaitForTheLoop: one that posts and waits must not keep Run from
+// TestHandlerMayWaitForTheLoop: a handler that posts and waits must not keep Run from
 // returning.
 func TestHandlerMayWaitForTheLoop(t *testing.T) {
 	reported, answered := make(chan struct{}), make(chan struct{})
@@ -192,4 +192,21 @@ func TestHandlerMayWaitForTheLoop(t *testing.T) {
 	l.CallSoon(l.Stop)
 	run(t, l) // the Post is here
 	<-answered
+}
+
+// TestWatchdogReportsATurnOnce keeps blocking after the report, for as long as ten more
+// reports would take.
+func TestWatchdogReportsATurnOnce(t *testing.T) {
+	const patience = 4 * time.Millisecond
+	reports := make(chan loop.Blocked, 100)
+	l := newLoop(t, loop.Options{Watchdog: patience, OnBlocked: func(b loop.Blocked) { reports <- b }})
+	l.CallSoon(func() {
+		<-reports
+		<-time.NewTimer(10 * patience).C
+		l.Stop()
+	})
+	run(t, l)
+	if n := len(reports); n != 0 {
+		t.Errorf("%d reports too many", n)
+	}
 }
