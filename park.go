@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle/internal/coro"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // Waker wakes one wait of one task. It is the primitive that every wait is made
@@ -53,9 +52,6 @@ func newWaker(ctx context.Context) (Waker, error) {
 	}
 	return Waker(t.co.NextWaker()), nil
 }
-
-// Loop returns the loop of the task.
-func (w Waker) Loop() *loop.Loop { return coro.Waker(w).Loop() }
 
 // Pass takes the place of Park where there is nothing to wait for. After many such waits
 // in a row it lets other tasks run, so that no task keeps the loop by never having to

@@ -238,7 +238,7 @@ func TestShieldedStragglerIsEnded(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			timer := w.Loop().CallLater(time.Hour, func() { w.Wake(nil) })
+			timer := spindle.LoopOf(ctx).CallLater(time.Hour, func() { w.Wake(nil) })
 			return w.Park(ctx, "an hour", spindle.AbortFunc(timer.Cancel))
 		},
 	} {

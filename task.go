@@ -72,6 +72,9 @@ func taskOn(c *coro.Coro) *Task {
 // Name returns the task's name.
 func (b *body) Name() string { return (*Task)(b).Name() }
 
+// Number returns the task's number.
+func (b *body) Number() uint64 { return b.id }
+
 // Context returns the task's innermost scope.
 func (b *body) Context() context.Context { return b.scope }
 

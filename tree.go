@@ -100,7 +100,7 @@ func (r *run) info(t *Task, depth int) TaskInfo {
 	if t.waiting() {
 		what, since, ab := t.co.Wait()
 		info.WaitsFor, info.For = what, r.s.l.Internal().TurnTime()-since
-		if lock, ok := ab.(interface{ Holder() TaskRef }); ok {
+		if lock, ok := ab.(interface{ Holder() coro.Ref }); ok {
 			info.HeldBy = lock.Holder().Name()
 		}
 	}
@@ -123,29 +123,6 @@ func (t Tree) locate() {
 	for i := range t {
 		t[i].At = goid.Line(stacks[numbers[i]])
 	}
-}
-
-// TaskRef refers to a task for the tree, without keeping it. The zero TaskRef refers to
-// none.
-type TaskRef struct {
-	c  *coro.Coro
-	id uint64
-}
-
-// Ref returns a reference to the Waker's task, which must be running. An Aborter with a
-// method Holder() TaskRef tells the tree which task holds what the other one waits for.
-func (w Waker) Ref() TaskRef { return TaskRef{coro.Waker(w).Coro(), w.task().id} }
-
-// Name returns the name of the task, or "" if it has ended. It is for the loop's
-// goroutine.
-func (r TaskRef) Name() string {
-	if r.c == nil {
-		return ""
-	}
-	if t := taskOn(r.c); t != nil && t.id == r.id {
-		return t.Name()
-	}
-	return ""
 }
 
 func (t Tree) String() string {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // Cond is a condition on state that a Mutex protects. A task that needs the condition
@@ -70,7 +71,7 @@ func (c *Cond) abort(w *waiter[struct{}]) bool {
 	}
 	w.leave()
 	if !c.held {
-		c.held, c.holder = true, w.waker.Ref()
+		c.held, c.holder = true, coro.Waker(w.waker).Ref()
 		return true
 	}
 	w.canceled = true

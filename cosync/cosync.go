@@ -49,6 +49,7 @@ import (
 	"errors"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
@@ -79,7 +80,7 @@ func (*noCopy) Unlock() {}
 // checkTask binds the object to the loop of a task that is about to wait. It panics if the
 // object belongs to another loop.
 func (a *affinity) checkTask(w spindle.Waker, name string) {
-	if l := w.Loop().Internal(); l != a.l {
+	if l := coro.Waker(w).Loop().Internal(); l != a.l {
 		a.bind(l, name)
 	}
 }

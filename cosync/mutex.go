@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // Mutex is a lock for tasks. It protects state that must not change across waits. The zero
@@ -12,7 +13,7 @@ import (
 type Mutex struct {
 	affinity
 	held    bool
-	holder  spindle.TaskRef // zero after TryLock
+	holder  coro.Ref // zero after TryLock
 	waiting waitQueue[struct{}]
 }
 
@@ -24,7 +25,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	}
 	m.checkTask(w, "Mutex")
 	if !m.held {
-		m.held, m.holder = true, w.Ref()
+		m.held, m.holder = true, coro.Waker(w).Ref()
 		w.Pass()
 		return nil
 	}
@@ -39,7 +40,7 @@ func (m *Mutex) TryLock() bool {
 	if m.held {
 		return false
 	}
-	m.held, m.holder = true, spindle.TaskRef{}
+	m.held, m.holder = true, coro.Ref{}
 	return true
 }
 
@@ -51,7 +52,7 @@ func (m *Mutex) Unlock() {
 		panic("cosync: Unlock of a Mutex that is not locked")
 	}
 	if next := m.waiting.take(); next != nil {
-		m.holder = next.waker.Ref()
+		m.holder = coro.Waker(next.waker).Ref()
 		next.waker.Wake(nil)
 	} else {
 		m.held = false

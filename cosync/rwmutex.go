@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // RWMutex is a lock for tasks that any number of readers, or one writer, can hold. The
@@ -16,7 +17,7 @@ type RWMutex struct {
 	affinity
 	readers int
 	writing bool
-	writer  spindle.TaskRef   // the holder; zero after TryLock and while readers hold it
+	writer  coro.Ref          // the holder; zero after TryLock and while readers hold it
 	waiting waitQueue[access] // readers and writers, in order
 }
 
@@ -86,7 +87,7 @@ func (m *RWMutex) grant(a access) bool {
 // held records that the task of w has the lock.
 func (m *RWMutex) held(a access, w spindle.Waker) {
 	if a == toWrite {
-		m.writer = w.Ref()
+		m.writer = coro.Waker(w).Ref()
 	}
 }
 
@@ -97,7 +98,7 @@ func (m *RWMutex) Unlock() {
 	if !m.writing {
 		panic("cosync: Unlock of an RWMutex that is not locked")
 	}
-	m.writing, m.writer = false, spindle.TaskRef{}
+	m.writing, m.writer = false, coro.Ref{}
 	m.admitWaiting()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // countedLot is a spindle.Lot that counts its tasks. Loop goroutine only.
@@ -40,7 +41,7 @@ type waitQueue[T any] struct {
 
 	// holder is the task that holds the lock of this queue. It is nil if the queue
 	// belongs to no lock.
-	holder *spindle.TaskRef
+	holder *coro.Ref
 
 	// spare is a list of unused waiters, so that waiting does not allocate.
 	spare  *waiter[T]
@@ -74,9 +75,9 @@ func (w *waiter[T]) Abort() bool {
 }
 
 // Holder returns the task that holds the lock w waits for, for the task tree.
-func (w *waiter[T]) Holder() spindle.TaskRef {
+func (w *waiter[T]) Holder() coro.Ref {
 	if w.queue == nil || w.queue.holder == nil {
-		return spindle.TaskRef{}
+		return coro.Ref{}
 	}
 	return *w.queue.holder
 }

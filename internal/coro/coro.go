@@ -17,6 +17,8 @@ type Body interface {
 
 	// Name names the task in messages.
 	Name() string
+	// Number identifies the task among those of its scheduler.
+	Number() uint64
 
 	// Context returns the context that the task's waits are part of.
 	Context() context.Context

@@ -86,3 +86,22 @@ func (w Waker) Wake(err error) bool {
 	c.s.loop.Internal().ResumeSoon(c.lane, c)
 	return true
 }
+
+// Ref refers to a task without keeping it alive. The zero Ref refers to none. An Aborter
+// with a method Holder() Ref names, in the task tree, the task that holds the lock that
+// another one waits for.
+type Ref struct {
+	c      *Coro
+	number uint64
+}
+
+// Ref returns a reference to the Waker's task, which must be running.
+func (w Waker) Ref() Ref { return Ref{w.c, w.c.body.Number()} }
+
+// Name returns the name of the task, or "" if it has ended.
+func (r Ref) Name() string {
+	if r.c == nil || r.c.body == nil || r.c.body.Number() != r.number {
+		return ""
+	}
+	return r.c.body.Name()
+}

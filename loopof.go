@@ -5,7 +5,24 @@ import (
 	"math/rand/v2"
 
 	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
 )
+
+// LoopOf returns the loop that ctx belongs to.
+func LoopOf(ctx context.Context) *loop.Loop {
+	if sc, ok := ctx.(*Scope); ok {
+		return sc.s.l
+	}
+	return loopOf(ctx)
+}
+
+func loopOf(ctx context.Context) *loop.Loop {
+	scope := scopeOf(ctx)
+	if scope == nil {
+		panic(notInTask("LoopOf"))
+	}
+	return scope.s.l
+}
 
 // Rand returns the source of random numbers of the loop that ctx belongs to. In a simulated
 // run it is seeded from the seed of the run, so that the same seed draws the same numbers.

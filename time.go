@@ -18,7 +18,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	waits := w.task().extra()
-	waits.timer = w.Loop().CallLater(d, waits.alarm())
+	waits.timer = waits.loop().CallLater(d, waits.alarm())
 	return w.Park(ctx, "Sleep", (*sleeping)(waits))
 }
 
@@ -34,7 +34,7 @@ func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 		return err
 	}
 	waits := w.task().extra()
-	waits.timer = w.Loop().CallAt(when, waits.alarm())
+	waits.timer = waits.loop().CallAt(when, waits.alarm())
 	return w.Park(ctx, op, (*sleeping)(waits))
 }
 
@@ -69,63 +69,59 @@ func sinceStart(l *loop.Loop, when time.Time) time.Duration {
 	return when.Sub(l.Internal().Kernel().At(0))
 }
 
-// LoopOf returns the loop that ctx belongs to.
-func LoopOf(ctx context.Context) *loop.Loop {
-	if sc, ok := ctx.(*Scope); ok {
-		return sc.s.l
+// Ticker paces a task. Its ticks are one period apart, counted from NewTicker, however
+// long the task takes for its work between them.
+//
+//	ticker := spindle.NewTicker(ctx, time.Second)
+//	for {
+//		if err := ticker.Wait(ctx); err != nil {
+//			return err
+//		}
+//		… // once a second
+//	}
+//
+// A Ticker holds no timer while no task waits for it, and needs no Stop. It is for
+// tasks of one loop.
+type Ticker struct {
+	period time.Duration
+	next   time.Duration // on the loop's clock
+}
+
+// NewTicker makes a Ticker. Its first tick is one period from now. It panics if the period
+// is not positive.
+func NewTicker(ctx context.Context, period time.Duration) *Ticker {
+	t := &Ticker{}
+	t.reset("NewTicker", ctx, period)
+	return t
+}
+
+// Wait waits for the next tick. If ticks have passed since the last Wait, it returns
+// without waiting, once for all of them, as time.Ticker drops ticks for a slow receiver.
+func (t *Ticker) Wait(ctx context.Context) error {
+	if t.period == 0 {
+		panic("spindle: Wait of a Ticker that NewTicker did not make")
 	}
-	return loopOf(ctx)
-}
-
-func loopOf(ctx context.Context) *loop.Loop {
-	scope := scopeOf(ctx)
-	if scope == nil {
-		panic(notInTask("LoopOf"))
+	now := LoopOf(ctx).Time()
+	if now < t.next {
+		if err := sleepUntil(ctx, "Ticker.Wait", t.next); err != nil {
+			return err
+		}
+		t.next += t.period
+		return nil
 	}
-	return scope.s.l
-}
-
-// WaitReadable waits until fd is readable. One task at a time may wait for it; a
-// second one, or an fd that cannot be waited for, fails with a *loop.OpError.
-func WaitReadable(ctx context.Context, fd int) error {
-	return waitFD(ctx, "WaitReadable", fd, loop.Read)
-}
-
-// WaitWritable waits until fd is writable, like WaitReadable.
-func WaitWritable(ctx context.Context, fd int) error {
-	return waitFD(ctx, "WaitWritable", fd, loop.Write)
-}
-
-func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
-	t, scope := caller(ctx, op)
-	err := t.check(ctx, scope)
-	if err != nil {
+	if err := Checkpoint(ctx); err != nil {
 		return err
 	}
-	w, l := t.extra(), scope.s.l
-	var ab Aborter
-	if in == loop.Read {
-		if w.read == nil {
-			w.read = func() { w.loop().RemoveReader(int(w.fd)); w.t.wake(nil) }
-		}
-		ab, err = (*readWait)(w), l.AddReader(fd, w.read)
-	} else {
-		if w.write == nil {
-			w.write = func() { w.loop().RemoveWriter(int(w.fd)); w.t.wake(nil) }
-		}
-		ab, err = (*writeWait)(w), l.AddWriter(fd, w.write)
-	}
-	if err != nil {
-		return err
-	}
-	w.fd = int32(fd)
-	return Waker(t.co.NextWaker()).Park(ctx, op, ab)
+	t.next += (now-t.next)/t.period*t.period + t.period
+	return nil
 }
 
-type readWait waits
+// Reset changes the period. The next tick is one period from now.
+func (t *Ticker) Reset(ctx context.Context, period time.Duration) { t.reset("Reset", ctx, period) }
 
-func (w *readWait) Abort() bool { return (*waits)(w).loop().RemoveReader(int(w.fd)) }
-
-type writeWait waits
-
-func (w *writeWait) Abort() bool { return (*waits)(w).loop().RemoveWriter(int(w.fd)) }
+func (t *Ticker) reset(op string, ctx context.Context, period time.Duration) {
+	if period <= 0 {
+		panic("spindle: " + op + " of a Ticker with a period that is not positive")
+	}
+	t.period, t.next = period, LoopOf(ctx).Time()+period
+}
