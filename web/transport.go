@@ -173,15 +173,23 @@ func (c *Transport) send(ctx context.Context, req *http.Request, home *spindle.N
 		return nil, err
 	}
 	p := c.pool(home)
+	original := req
 	for {
-		cc, err := p.acquire(ctx, where)
+		t := &trip{req: req, who: who}
+		head, err := t.head(c) // before a connection is made, so that a bad request makes none
 		if err != nil {
-			closeBody(req)
+			t.closeBody()
 			return nil, err
 		}
-		t := &trip{cc: cc, req: req, who: who}
-		res, err := t.run(ctx)
+		cc, err := p.acquire(ctx, where, original.Context())
+		if err != nil {
+			t.closeBody()
+			return nil, err
+		}
+		t.cc = cc
+		res, err := t.run(ctx, head)
 		if err == nil {
+			res.Request = original
 			return res, nil
 		}
 		cc.close()
@@ -214,11 +222,11 @@ type place struct {
 func placeOf(req *http.Request) (place, error) {
 	switch {
 	case req.URL == nil:
-		return place{}, errors.New("web: a request without a URL")
+		return place{}, errors.New("web: nil Request.URL")
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
 		return place{}, fmt.Errorf("web: unsupported protocol scheme %q", req.URL.Scheme)
 	case req.URL.Host == "":
-		return place{}, errors.New("web: a request without a host in its URL")
+		return place{}, errors.New("web: no Host in request URL")
 	}
 	secure := req.URL.Scheme == "https"
 	port := req.URL.Port()

@@ -287,6 +287,12 @@ type gzipBody struct {
 
 // Read begins with the first bytes only, so that an empty body is an empty body.
 func (g *gzipBody) Read(p []byte) (int, error) {
+	g.raw.mu.Lock()
+	closed := g.raw.closed
+	g.raw.mu.Unlock()
+	if closed { // the decompressor may have bytes left
+		return 0, http.ErrBodyReadAfterClose
+	}
 	if g.err == nil && g.zip == nil {
 		g.zip, g.err = gzip.NewReader(g.raw)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -80,8 +82,9 @@ type clientConn struct {
 	quiet *spindle.Future[bool] // resolved when that has ended
 }
 
-// acquire takes an idle connection, or makes one.
-func (p *pool) acquire(ctx context.Context, where place) (*clientConn, error) {
+// acquire takes an idle connection, or makes one. Dial sees the values of the request's
+// context.
+func (p *pool) acquire(ctx context.Context, where place, values context.Context) (*clientConn, error) {
 	for list := p.idle[where]; len(list) > 0; list = p.idle[where] {
 		cc := list[len(list)-1]
 		p.remove(cc)
@@ -98,7 +101,7 @@ func (p *pool) acquire(ctx context.Context, where place) (*clientConn, error) {
 	}
 	cc := &clientConn{p: p, where: where}
 	p.count(1)
-	if err := cc.dial(ctx); err != nil {
+	if err := cc.dial(ctx, values); err != nil {
 		p.count(-1)
 		return nil, err
 	}
@@ -106,25 +109,38 @@ func (p *pool) acquire(ctx context.Context, where place) (*clientConn, error) {
 	return cc, nil
 }
 
-func (cc *clientConn) dial(ctx context.Context) error {
+func (cc *clientConn) dial(ctx, values context.Context) error {
 	patience := or(cc.p.c.DialTimeout, 30*time.Second)
 	if patience == 0 {
-		return cc.connect(ctx)
+		return cc.connect(ctx, values)
 	}
-	late, err := spindle.MoveOnAfter(ctx, patience, cc.connect)
+	late, err := spindle.MoveOnAfter(ctx, patience, func(ctx context.Context) error { return cc.connect(ctx, values) })
 	if late {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	}
 	return err
 }
 
-func (cc *clientConn) connect(ctx context.Context) error {
+// valued is a context of a task that has the values of another one too.
+type valued struct {
+	context.Context
+	values context.Context
+}
+
+func (v valued) Value(key any) any {
+	if value := v.Context.Value(key); value != nil {
+		return value
+	}
+	return v.values.Value(key)
+}
+
+func (cc *clientConn) connect(ctx, values context.Context) error {
 	c := cc.p.c
 	dial := c.Dial
 	if dial == nil {
 		dial = stream.Dial
 	}
-	conn, err := dial(ctx, "tcp", cc.where.address)
+	conn, err := dial(valued{ctx, values}, "tcp", cc.where.address)
 	if err != nil {
 		return err
 	}
@@ -143,6 +159,9 @@ func (cc *clientConn) connect(ctx context.Context) error {
 	secured := stream.TLS{Config: config, HandshakeTimeout: -1}.Client(conn)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && string(plain.RecordHeader[:]) == "HTTP/" {
+			return fmt.Errorf("web: %w", http.ErrSchemeMismatch)
+		}
 		return err
 	}
 	state := secured.ConnectionState()

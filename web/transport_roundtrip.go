@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +28,7 @@ type trip struct {
 	unzip    bool // gzip was asked for by us, not by the request
 	closing  bool // the connection is not to be used again
 	expects  bool // the body waits for the server to want it
+	whole    bool // the body, if there is one, is sent with the header
 	interims int  // responses that came before the one that counts
 
 	bodyClosed atomic.Bool
@@ -41,12 +40,8 @@ type trip struct {
 }
 
 // run sends the request and returns the response once its header is there.
-func (t *trip) run(ctx context.Context) (*http.Response, error) {
-	head, inline, err := t.head()
-	if err != nil {
-		t.closeBody()
-		return nil, err
-	}
+func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
+	t.cc.parser.Answering(t.method())
 	if _, err := t.cc.conn.Write(head); err != nil {
 		// What the server has said before it closed the connection counts.
 		t.closeBody()
@@ -57,7 +52,7 @@ func (t *trip) run(ctx context.Context) (*http.Response, error) {
 		return nil, err
 	}
 	switch {
-	case inline:
+	case t.whole:
 		t.closeBody()
 	case t.expects:
 		return t.afterContinue(ctx)
@@ -67,107 +62,19 @@ func (t *trip) run(ctx context.Context) (*http.Response, error) {
 	return t.response(ctx)
 }
 
+// method returns the request's method.
+func (t *trip) method() string {
+	if t.req.Method == "" {
+		return "GET"
+	}
+	return t.req.Method
+}
+
 // closeBody closes the request's body, once. It may be called from any goroutine.
 func (t *trip) closeBody() {
 	if !t.bodyClosed.Swap(true) {
 		closeBody(t.req)
 	}
-}
-
-// length is the body's, as http1 has it.
-func (t *trip) length() int64 {
-	switch {
-	case t.req.Body == nil || t.req.Body == http.NoBody || t.tunnels():
-		return 0
-	case t.req.ContentLength > 0 && len(t.req.Trailer) == 0:
-		return t.req.ContentLength
-	}
-	return http1.Chunked
-}
-
-// tunnels reports whether the request's body is the sending side of a tunnel: CONNECT
-// with a body of unknown length, which has no framing.
-func (t *trip) tunnels() bool {
-	r := t.req
-	return r.Method == "CONNECT" && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0
-}
-
-// mostInline is how long a body that lies in memory may be to go with the header.
-const mostInline = 4 << 10
-
-// head is the request's line and header, and its body if that is inline.
-func (t *trip) head() (head []byte, inline bool, err error) {
-	r, c := t.req, t.cc.p.c
-	h := r.Header
-	add := func(key, value string) {
-		if h = maps.Clone(h); h == nil {
-			h = make(http.Header)
-		}
-		h[key] = []string{value}
-	}
-	if agents, ok := h["User-Agent"]; !ok {
-		add("User-Agent", "spindle")
-	} else if len(agents) == 0 || agents[0] == "" { // it is not to be sent
-		h = maps.Clone(h)
-		delete(h, "User-Agent")
-	} else if len(agents) > 1 {
-		add("User-Agent", agents[0])
-	}
-	if !c.Plain && h.Get("Accept-Encoding") == "" && h.Get("Range") == "" && r.Method != "HEAD" {
-		t.unzip = true
-		add("Accept-Encoding", "gzip")
-	}
-	length := t.length()
-	if len(r.Trailer) > 0 && length == http1.Chunked {
-		keys := make([]string, 0, len(r.Trailer))
-		for key := range r.Trailer {
-			keys = append(keys, textproto.CanonicalMIMEHeaderKey(key))
-		}
-		add("Trailer", strings.Join(keys, ","))
-	}
-	t.expects = length != 0 && hasToken(h["Expect"], "100-continue")
-	connection := http1.Unsaid
-	if r.Close {
-		connection = http1.Close
-	}
-	t.closing = r.Close || hasToken(h["Connection"], "close")
-	method := r.Method
-	if method == "" {
-		method = "GET"
-	}
-	host := r.Host
-	if host == "" {
-		host = r.URL.Host
-	}
-	target := r.URL.RequestURI()
-	if method == "CONNECT" && r.URL.Path == "" {
-		if target = host; r.URL.Opaque != "" {
-			target = r.URL.Opaque
-		}
-	}
-	t.cc.parser.Answering(method)
-	head, err = http1.AppendRequestHead(make([]byte, 0, 1<<10), &http1.RequestHead{
-		Method: method, Target: target, Host: host, Length: length, Connection: connection, Header: h,
-	})
-	if err != nil || length == 0 {
-		return head, !t.tunnels(), err
-	}
-	// That a body can be had again says that it lies in memory.
-	if length < 0 || length > mostInline || r.GetBody == nil || t.expects {
-		return head, false, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, length+1))
-	if err == nil && int64(len(body)) != length {
-		err = wrongLength(length, int64(len(body)))
-	}
-	return append(head, body...), true, err
-}
-
-func wrongLength(want, got int64) error {
-	if got > want {
-		return fmt.Errorf("web: ContentLength=%d with a longer body", want)
-	}
-	return fmt.Errorf("web: ContentLength=%d with a body of %d bytes", want, got)
 }
 
 // afterContinue waits for the server to want the body, for a while.
@@ -209,7 +116,7 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 	if patience := t.cc.p.c.HeaderTimeout; patience > 0 {
 		var late bool
 		if late, err = spindle.MoveOnAfter(ctx, patience, wait); late {
-			err = fmt.Errorf("web: waiting for a response: %w", os.ErrDeadlineExceeded)
+			err = errHeaderTimeout
 		}
 	} else {
 		err = wait(ctx)
@@ -224,6 +131,9 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 	}
 	return nil, err
 }
+
+// errHeaderTimeout is a net.Error. To errors.Is it is also os.ErrDeadlineExceeded.
+var errHeaderTimeout error = &outcome{"web: timeout awaiting response headers", os.ErrDeadlineExceeded}
 
 // mostInterim is how many responses may come before the one that counts.
 const mostInterim = 16
@@ -350,9 +260,7 @@ func (t *trip) begin(ctx context.Context) *http.Response {
 		}
 	}
 	// A server that does not want the body may wait for it all the same.
-	if t.closing = t.closing || res.Close || t.expects; t.closing {
-		res.Close = true
-	}
+	t.closing = t.closing || res.Close || t.expects
 	t.receive(ctx, res)
 	return res
 }

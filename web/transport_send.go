@@ -58,8 +58,7 @@ func (t *trip) copyBody() error {
 	for {
 		n, err := t.req.Body.Read(buf[before : before+uploadSize])
 		if sent += int64(n); length >= 0 && sent > length && !tunnels {
-			t.cc.close()
-			return wrongLength(length, sent)
+			return t.failBody(wrongLength(length, sent))
 		}
 		if n > 0 {
 			data := buf[before : before+n]
@@ -77,8 +76,7 @@ func (t *trip) copyBody() error {
 			break
 		}
 		if err != nil {
-			t.cc.close() // the server must not take it for all
-			return err
+			return t.failBody(err) // the server must not take it for all
 		}
 	}
 	switch {
@@ -91,10 +89,19 @@ func (t *trip) copyBody() error {
 		}
 		return err
 	case sent < length:
-		t.cc.close()
-		return wrongLength(length, sent)
+		return t.failBody(wrongLength(length, sent))
 	}
 	return nil
+}
+
+// failBody ends the connection because the body cannot be sent. The error is set before,
+// so that it is the one that the request fails with.
+func (t *trip) failBody(err error) error {
+	t.mu.Lock()
+	t.fault = err
+	t.mu.Unlock()
+	t.cc.close()
+	return err
 }
 
 // leftover is how long a body may still be under way when the response has ended,

@@ -171,9 +171,20 @@ func TestTransportTriesAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				idle(t, ctx, 1)
-				_, _, err := do(ctx, c, tc.method, base, tc.body, "Idempotency-Key", tc.key)
+				req, err := http.NewRequestWithContext(ctx, tc.method, base, tc.body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Idempotency-Key", tc.key)
+				res, err := c.Transport.RoundTrip(req)
 				if (err == nil) != tc.again {
 					t.Errorf("%v", err)
+				}
+				if err == nil {
+					if res.Request != req {
+						t.Error("the response is for another request")
+					}
+					res.Body.Close()
 				}
 				<-said
 				first := <-said

@@ -1,0 +1,150 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// length is the body's, as http1 has it.
+func (t *trip) length() int64 {
+	switch {
+	case t.req.Body == nil || t.req.Body == http.NoBody || t.tunnels():
+		return 0
+	case t.req.ContentLength > 0 && len(t.req.Trailer) == 0:
+		return t.req.ContentLength
+	}
+	return http1.Chunked
+}
+
+// tunnels reports whether the request's body is the sending side of a tunnel: CONNECT
+// with a body of unknown length, which has no framing.
+func (t *trip) tunnels() bool {
+	r := t.req
+	return r.Method == "CONNECT" && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0
+}
+
+// mostInline is how long a body that lies in memory may be to go with the header.
+const mostInline = 4 << 10
+
+// head returns the request's line and header, and its body if that is small and lies in
+// memory; then it sets whole.
+func (t *trip) head(c *Transport) (head []byte, err error) {
+	r := t.req
+	if err := invalidTrailer(r.Trailer); err != nil {
+		return nil, err
+	}
+	h := r.Header
+	add := func(key, value string) {
+		if h = maps.Clone(h); h == nil {
+			h = make(http.Header)
+		}
+		h[key] = []string{value}
+	}
+	if agents, ok := h["User-Agent"]; !ok {
+		add("User-Agent", "spindle")
+	} else if len(agents) == 0 || agents[0] == "" { // it is not to be sent
+		h = maps.Clone(h)
+		delete(h, "User-Agent")
+	} else if len(agents) > 1 {
+		add("User-Agent", agents[0])
+	}
+	if !c.Plain && h.Get("Accept-Encoding") == "" && h.Get("Range") == "" && r.Method != "HEAD" {
+		t.unzip = true
+		add("Accept-Encoding", "gzip")
+	}
+	length := t.length()
+	if len(r.Trailer) > 0 && length == http1.Chunked {
+		keys := make([]string, 0, len(r.Trailer))
+		for key := range r.Trailer {
+			keys = append(keys, textproto.CanonicalMIMEHeaderKey(key))
+		}
+		add("Trailer", strings.Join(keys, ","))
+	}
+	t.expects = length != 0 && hasToken(h["Expect"], "100-continue")
+	connection := http1.Unsaid
+	if r.Close {
+		connection = http1.Close
+	}
+	t.closing = r.Close || hasToken(h["Connection"], "close")
+	method := t.method()
+	host := r.Host
+	if host == "" {
+		host = r.URL.Host
+	}
+	target := r.URL.RequestURI()
+	if method == "CONNECT" && r.URL.Path == "" {
+		if target = host; r.URL.Opaque != "" {
+			target = r.URL.Opaque
+		}
+	}
+	head, err = http1.AppendRequestHead(make([]byte, 0, 1<<10), &http1.RequestHead{
+		Method: method, Target: target, Host: host, Length: length, Connection: connection, Header: h,
+	})
+	if err != nil {
+		return nil, invalidHead(method, target, host, h, err)
+	}
+	if length == 0 {
+		t.whole = !t.tunnels()
+		return head, nil
+	}
+	// That a body can be had again says that it lies in memory.
+	if length < 0 || length > mostInline || r.GetBody == nil || t.expects {
+		return head, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, length+1))
+	if err == nil && int64(len(body)) != length {
+		err = wrongLength(length, int64(len(body)))
+	}
+	t.whole = true
+	return append(head, body...), err
+}
+
+// invalidHead says which part of a request AppendRequestHead refuses with err.
+func invalidHead(method, target, host string, h http.Header, err error) error {
+	if _, err := http1.AppendField(nil, method, ""); err != nil {
+		return fmt.Errorf("web: invalid method %q", method)
+	}
+	if err == http1.ErrWriteTarget {
+		return fmt.Errorf("web: invalid request target %q or host %q", target, host)
+	}
+	if name, invalid := invalidField(h); invalid != "" {
+		return fmt.Errorf("web: invalid header field %s %q", invalid, name)
+	}
+	return err
+}
+
+// invalidTrailer returns the error of a trailer that cannot be sent.
+func invalidTrailer(h http.Header) error {
+	if name, invalid := invalidField(h); invalid != "" {
+		return fmt.Errorf("web: invalid trailer field %s %q", invalid, name)
+	}
+	return nil
+}
+
+// invalidField returns the name of a field that cannot be sent, and what is wrong with it.
+func invalidField(h http.Header) (name, invalid string) {
+	for name, values := range h {
+		if _, err := http1.AppendField(nil, name, ""); err != nil {
+			return name, "name"
+		}
+		for _, value := range values {
+			if _, err := http1.AppendField(nil, name, value); err != nil {
+				return name, "value for"
+			}
+		}
+	}
+	return "", ""
+}
+
+func wrongLength(want, got int64) error {
+	if got > want {
+		return fmt.Errorf("web: ContentLength=%d with a longer body", want)
+	}
+	return fmt.Errorf("web: ContentLength=%d with a body of %d bytes", want, got)
+}
