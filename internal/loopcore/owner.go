@@ -60,11 +60,9 @@ func (c *Loop) Only(op string) {
 	}
 }
 
-// refuse is not inlined, so that Only is.
-//
-//go:noinline
+// refuse is as short as it is so that Only can be inlined.
 func (c *Loop) refuse(op string) {
-	if c.Closed() {
+	if c.state.Load() == closed {
 		panic("loop: " + op + " on a closed loop")
 	}
 	panic("loop: " + op + " called from a goroutine that is not the loop's; use Post")
