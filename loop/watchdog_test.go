@@ -120,8 +120,12 @@ func TestWatchdogWakesWithTheLoop(t *testing.T) {
 
 func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
 	l := newLoop(t, loop.Options{
-		Watchdog:  500 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { t.Errorf("a busy loop was reported: %v", b) },
+		Watchdog: 500 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if !b.Starved { // on a busy machine it may be
+				t.Errorf("a busy loop was reported: %v", b)
+			}
+		},
 	})
 	var again func()
 	again = func() { l.CallSoon(again) }
