@@ -26,6 +26,7 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 		err = context.Cause(ctx)
 	default:
 		t.ignored = 0
+		t.co.SetCheck(false)
 		if ctx != context.Context(t.scope) {
 			t.co.BindNext()
 		}
@@ -36,8 +37,21 @@ func (t *Task) check(ctx context.Context, scope *Scope) error {
 }
 
 // cancelWait ends the task's wait with err if the wait can still be aborted. It reports
-// whether it did.
-func (t *Task) cancelWait(err error) bool { return t.co != nil && t.co.Abort(err) }
+// whether it did. The next wait begins with a check in any case.
+func (t *Task) cancelWait(err error) bool {
+	if t.co == nil {
+		return false
+	}
+	t.co.SetCheck(true)
+	return t.co.Abort(err)
+}
+
+// mustCheck makes the next wait of the task begin with a check.
+func (t *Task) mustCheck() {
+	if t.co != nil {
+		t.co.SetCheck(true)
+	}
+}
 
 // cancelledBy ends the task's wait because of a cancelled scope.
 func (t *Task) cancelledBy(by *Scope) {
@@ -95,6 +109,7 @@ func (t *Task) afterUncancelled(outer *Scope) {
 // cancellation waits again at once. It is slowed down, so that it does not use all of a
 // core, and the first time it is logged.
 func (t *Task) delayCancelled() {
+	t.co.SetCheck(true) // which resets ignored
 	if t.ignored < 255 {
 		t.ignored++
 	}

@@ -98,6 +98,7 @@ func (s *sched) expel() (late []string) {
 // exit makes a task exit where it waits, whatever it waits for.
 func (t *Task) exit() {
 	t.mustExit = true
+	t.co.SetCheck(true)
 	t.co.AfterWait(runtime.Goexit)
 	t.wake(nil)
 }

@@ -29,18 +29,13 @@ func NewWaker(ctx context.Context) (Waker, error) {
 	if !ok {
 		return newWaker(ctx)
 	}
-	if sc.s.l.Internal().Foreign() {
-		return newWaker(ctx)
-	}
-	c := sc.s.core.Running()
+	c := sc.s.core.Caller()
 	if c == nil {
 		return newWaker(ctx)
 	}
-	t := taskOn(c)
-	if t.scope != sc || t.mustExit || sc.canceledBy != nil || c.MayHoldThread() {
+	if c.Context() != context.Context(sc) || c.NeedsCheck() || c.MayHoldThread() {
 		return newWaker(ctx)
 	}
-	t.ignored = 0
 	return Waker(c.NextWaker()), nil
 }
 
@@ -86,7 +81,7 @@ func (w Waker) Park(ctx context.Context, what string, abort Aborter) error {
 func (w Waker) suspend(ctx context.Context, what string, abort Aborter) error {
 	cw := coro.Waker(w)
 	if c := cw.Coro(); c != nil {
-		if t := taskOn(c); t != nil && ctx != context.Context(t.scope) {
+		if sc, ok := ctx.(*Scope); !ok || c.Context() != context.Context(sc) {
 			c.BindNext()
 		}
 	}

@@ -1,7 +1,6 @@
 package spindle
 
 import (
-	"context"
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/coro"
@@ -31,38 +30,9 @@ func schedOf(l *loop.Loop) *sched {
 	}
 	s := &sched{l: l}
 	s.traits = newTraits()
-	s.core.Init(l, func(ctx context.Context) bool { return s.tryPass(ctx) })
+	s.core.Init(l.Internal())
 	scheds.Set(l.Internal(), s)
 	return s
-}
-
-// tryPass is the scheduler's TryPass. Each condition is tested separately: design 009.
-func (s *sched) tryPass(ctx context.Context) bool {
-	sc, ok := ctx.(*Scope)
-	if !ok {
-		return false
-	}
-	if sc.s != s {
-		return false
-	}
-	if s.l.Internal().Foreign() {
-		return false
-	}
-	c := s.core.Running()
-	if c == nil {
-		return false
-	}
-	t := taskOn(c)
-	if t.scope != sc {
-		return false
-	}
-	if sc.canceledBy != nil {
-		return false
-	}
-	if t.mustExit {
-		return false
-	}
-	return c.TakeBudget()
 }
 
 // running returns the task that is executing, nil if that is a callback.
@@ -100,7 +70,9 @@ func (s *sched) recycle(t *Task) {
 		t.co = nil
 		return
 	}
-	*t = Task{waits: t.waits}
+	waits := t.waits
+	*t = Task{}
+	t.waits = waits
 	s.spare = append(s.spare, t)
 }
 

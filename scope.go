@@ -139,6 +139,9 @@ func (sc *Scope) close() {
 	}
 	if sc.canceledBy == nil {
 		sc.canceledBy = sc
+		for _, t := range sc.tasks.all() {
+			t.mustCheck()
+		}
 		sc.end(sc.canceled)
 		sc.endBound()
 		for child := sc.first; child != nil; child = child.behind {

@@ -75,13 +75,11 @@ func (b *body) Name() string { return (*Task)(b).Name() }
 // Number returns the task's number.
 func (b *body) Number() uint64 { return b.id }
 
-// Context returns the task's innermost scope.
-func (b *body) Context() context.Context { return b.scope }
-
 // Run runs the task to its end.
 func (b *body) Run(c *coro.Coro) {
 	t := (*Task)(b)
 	t.co = c
+	c.SetContext(t.scope, t.mustExit || t.scope.canceledBy != nil)
 	returned := false
 	defer func() {
 		if !returned {
@@ -118,6 +116,9 @@ func (t *Task) enter(sc *Scope) {
 	t.inScope.remove()
 	t.scope = sc
 	sc.tasks.push(&t.inScope, t)
+	if c := t.co; c != nil {
+		c.SetContext(sc, c.NeedsCheck() || sc.canceledBy != nil)
+	}
 }
 
 // Name returns the name that the task was given, or else that of its function.

@@ -40,18 +40,12 @@ type channel[T any] struct {
 // waits at either end, and a receiver is open.
 func (c *channel[T]) partlyFull() bool { return 0 < c.values.n && c.values.n < c.capacity }
 
-// checkTask is affinity.checkTask. It also prepares tryPass.
+// checkTask is affinity.checkTask. It also sets tasks, for tryPass.
 func (c *channel[T]) checkTask(w spindle.Waker) {
 	c.affinity.checkTask(w, "Channel")
 	if c.tasks == nil {
 		c.tasks = coro.Waker(w).Scheduler()
 	}
-}
-
-// tryPass reports whether the calling task may complete a call at once; see
-// coro.Scheduler.TryPass.
-func (c *channel[T]) tryPass(ctx context.Context) bool {
-	return c.tasks != nil && c.tasks.TryPass(ctx)
 }
 
 // endpoint is one clone of an end of a channel.
@@ -76,11 +70,11 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	c := s.c
 	switch {
 	case c.partlyFull() && !s.closed:
-		if c.tryPass(ctx) {
+		if tryPass(ctx, c.tasks) {
 			c.values.push(v)
 			return nil
 		}
-	case (c.values.n < c.capacity || c.receiving.first != nil) && c.tryPass(ctx):
+	case (c.values.n < c.capacity || c.receiving.first != nil) && tryPass(ctx, c.tasks):
 		_, err := s.try(v)
 		return err
 	}
@@ -162,10 +156,10 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 	c := r.c
 	switch {
 	case c.partlyFull() && !r.closed:
-		if c.tryPass(ctx) {
+		if tryPass(ctx, c.tasks) {
 			return c.values.pop(), nil
 		}
-	case (c.values.n > 0 || c.sending.first != nil) && c.tryPass(ctx):
+	case (c.values.n > 0 || c.sending.first != nil) && tryPass(ctx, c.tasks):
 		v, _, err := r.try()
 		return v, err
 	}

@@ -192,3 +192,60 @@ func TestAllYieldsTheCancellation(t *testing.T) {
 		return err
 	})
 }
+
+// TestSendThatNeedNotWaitIsCancelled: a call that could complete at once fails in a
+// cancelled scope, with any context that the task has, and succeeds again outside of the
+// scope or in its shield.
+func TestSendThatNeedNotWaitIsCancelled(t *testing.T) {
+	simulate(t, func(outer context.Context, n *spindle.Nursery) error {
+		tx, rx := cosync.NewChannel[int](8)
+		send := func(where string, ctx context.Context, want error) {
+			t.Helper()
+			if err := tx.Send(ctx, 1); !errors.Is(err, want) {
+				t.Errorf("%s: Send: %v, want %v", where, err, want)
+			}
+			if _, err := rx.TryReceive(); (err == nil) != (want == nil) {
+				t.Errorf("%s: TryReceive: %v", where, err)
+			}
+		}
+		send("before", outer, nil)
+		send("before", outer, nil)
+		err := spindle.WithScope(outer, func(ctx context.Context, s *spindle.Scope) error {
+			send("inside", ctx, nil)
+			s.Cancel(nil)
+			send("cancelled", ctx, context.Canceled)
+			send("cancelled, outer context", outer, context.Canceled)
+			s.Shield(true)
+			send("shielded from outside only", ctx, context.Canceled)
+			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+				send("inside a cancelled one", ctx, context.Canceled)
+				s.Shield(true)
+				send("shielded", ctx, nil)
+				send("shielded", ctx, nil)
+				s.Shield(false)
+				send("no longer shielded", ctx, context.Canceled)
+				return spindle.Shield(ctx, func(ctx context.Context) error {
+					send("in a shield", ctx, nil)
+					return nil
+				})
+			})
+		})
+		send("after", outer, nil)
+		err = errors.Join(err, spindle.WithScope(outer, func(ctx context.Context, s *spindle.Scope) error {
+			send("again", ctx, nil)
+			n.Go(func(context.Context) error { s.Cancel(nil); return nil })
+			if err := spindle.Yield(ctx); err != nil {
+				t.Errorf("Yield: %v", err)
+			}
+			send("cancelled by another task", ctx, context.Canceled)
+			return nil
+		}))
+		send("in the end", outer, nil)
+		n.Scope().Cancel(nil)
+		n.Go(func(ctx context.Context) error {
+			send("in a task that begins cancelled", ctx, context.Canceled)
+			return nil
+		})
+		return err
+	})
+}

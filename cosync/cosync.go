@@ -80,9 +80,37 @@ func (*noCopy) Unlock() {}
 // checkTask binds the object to the loop of a task that is about to wait. It panics if the
 // object belongs to another loop.
 func (a *affinity) checkTask(w spindle.Waker, name string) {
-	if l := coro.Waker(w).Loop().Internal(); l != a.l {
+	if l := coro.Waker(w).Loop(); l != a.l {
 		a.bind(l, name)
 	}
+}
+
+// tryPass reports whether the caller is a task of s that may complete a call with ctx at
+// once, and counts that as a wait. If it reports false, nothing has happened: the caller
+// makes a Waker, which fails or panics with the reason.
+//
+// It is not inlined, and tests each condition separately: design 009.
+//
+//go:noinline
+func tryPass(ctx context.Context, s *coro.Scheduler) bool {
+	if s == nil {
+		return false
+	}
+	scope, ok := ctx.(*spindle.Scope)
+	if !ok {
+		return false
+	}
+	c := s.Caller()
+	if c == nil {
+		return false
+	}
+	if c.Context() != context.Context(scope) {
+		return false
+	}
+	if c.NeedsCheck() {
+		return false
+	}
+	return c.TakeBudget()
 }
 
 // checkContext is checkTask for the task that ctx belongs to.

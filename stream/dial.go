@@ -64,7 +64,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
 	}
 	nursery := spindle.RootNursery(base)
-	here := coro.Here(spindle.LoopOf(base))
+	here := coro.Here(spindle.LoopOf(base).Internal())
 	if here != nil && spindle.Current(ctx) != nil {
 		return d.dialTimeout(ctx, nursery, network, address)
 	}

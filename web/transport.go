@@ -120,7 +120,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, ErrNoTask
 	}
 	home := spindle.RootNursery(base)
-	if ctx := coro.Here(spindle.LoopOf(base)); ctx != nil {
+	if ctx := coro.Here(spindle.LoopOf(base).Internal()); ctx != nil {
 		return c.until(ctx, req, home, inTask)
 	}
 	if spindle.LoopOf(base).Owns() {

@@ -41,7 +41,7 @@ func (st *loopState) awaitIn(place **waiter, what string, begin func(w *waiter))
 
 // awaitInTask is await in a task.
 func (st *loopState) awaitInTask(what string, begin func(done func(error))) error {
-	ctx := coro.Here(st.l)
+	ctx := coro.Here(st.l.Internal())
 	if ctx == nil {
 		panic("web: a request or response is used in a callback of the loop; start a task")
 	}

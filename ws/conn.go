@@ -113,7 +113,7 @@ func calledInScope(ctx context.Context, nc net.Conn) bool {
 		return false
 	}
 	_, ok = nc.(taskConn)
-	return ok && coro.Here(spindle.LoopOf(ctx)) == ctx
+	return ok && coro.Here(spindle.LoopOf(ctx).Internal()) == ctx
 }
 
 // contextError returns the cause of ctx if err is due to followContext, and err

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Body is a task as its coroutine sees it.
@@ -20,12 +20,8 @@ type Body interface {
 	// Number identifies the task among those of its scheduler.
 	Number() uint64
 
-	// Context returns the context that the task's waits are part of.
-	Context() context.Context
-
-	// Bind makes the wait that begins end also with ctx. It does nothing if ctx is
-	// Context(). If something has to be undone after the wait, Bind calls
-	// AfterWait.
+	// Bind makes the wait that begins end also with ctx, which may be one that is not
+	// the task's. If something has to be undone after the wait, Bind calls AfterWait.
 	Bind(ctx context.Context)
 }
 
@@ -56,12 +52,14 @@ type Coro struct {
 	seq       uint32 // the number of the wait, so that a late Wake finds it gone
 
 	state  State
-	lane   loop.Priority
+	lane   loopcore.Priority
 	budget int8 // immediate completions left until the task lets others run
 	bind   bool // the next wait calls Body.Bind
+	check  bool // the next wait must not begin without a check for cancellation
 
 	s    *Scheduler
-	body Body // nil without a task
+	body Body            // nil without a task
+	ctx  context.Context // of the task
 	g    uintptr
 	lock *uintptr // zero if the goroutine is not locked to its thread, and was not when it was made
 	at   *pull    // where it is suspended
@@ -103,11 +101,11 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	c.own.yield = c.s.switchOf(yield)
 	c.g = goid.Current()
 	c.lock = c.lockWord()
-	c.s.loop.Internal().SetOwner(c.g)
+	c.s.loop.SetOwner(c.g)
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
-		c.at, c.body, c.state = nil, nil, Idle // an ended coroutine keeps no other one alive
+		c.at, c.body, c.ctx, c.state = nil, nil, nil, Idle // an ended coroutine keeps no other one alive
 		if !returned {
 			c.stepAside()
 		}
@@ -164,7 +162,7 @@ func (c *Coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 	}
 	c.CheckThread() // it may have been locked after NewWaker
 	c.seq = seq
-	c.what, c.since, c.aborter = what, c.s.loop.Internal().TurnTime(), ab
+	c.what, c.since, c.aborter = what, c.s.loop.TurnTime(), ab
 	c.state = Waiting
 	c.budget = maxFreeWaits
 	if c.bind {
@@ -218,6 +216,20 @@ func (c *Coro) AfterWait(fn func()) {
 	c.afterWait = fn
 }
 
+// Context returns the context of the task.
+func (c *Coro) Context() context.Context { return c.ctx }
+
+// SetContext sets the context of the task. If check is set, the task's next wait must not
+// begin without a check for cancellation.
+func (c *Coro) SetContext(ctx context.Context, check bool) { c.ctx, c.check = ctx, check }
+
+// NeedsCheck reports whether the task's next wait must begin with a check for
+// cancellation. While it reports false, the task may wait in its context.
+func (c *Coro) NeedsCheck() bool { return c.check }
+
+// SetCheck sets the result of NeedsCheck.
+func (c *Coro) SetCheck(check bool) { c.check = check }
+
 // BindNext makes the next wait call Body.Bind: its context may be one that is not the
 // task's.
 func (c *Coro) BindNext() { c.bind = true }
@@ -232,7 +244,7 @@ func (c *Coro) NextWaker() Waker { return Waker{c, c.seq + 1} }
 func (c *Coro) End(err error) {
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
-	c.s.loop.Internal().ResumeSoon(c.lane, c)
+	c.s.loop.ResumeSoon(c.lane, c)
 }
 
 // Abort ends the coroutine's wait with err if it has one that can still be undone. It
@@ -249,7 +261,7 @@ func (c *Coro) Abort(err error) bool {
 func (c *Coro) Yield() {
 	c.budget = maxFreeWaits
 	c.state = Ready
-	c.s.loop.Internal().ResumeSoon(c.lane, c)
+	c.s.loop.ResumeSoon(c.lane, c)
 	for sw, _ := c.back(); sw != nil; sw, _ = c.back() {
 		sw()
 	}

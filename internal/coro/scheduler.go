@@ -5,19 +5,12 @@ import (
 
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/loopcore"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // Scheduler runs the coroutines of one loop. Init prepares it. Loop goroutine only,
 // except where a method says otherwise.
 type Scheduler struct {
-	// TryPass reports whether the caller is a task of the loop that may complete a
-	// call with ctx at once, and counts that as a wait. Otherwise nothing has happened,
-	// and the caller makes a Waker, which fails or panics with the reason. It is not
-	// inlined: design 009. Init sets it.
-	TryPass func(ctx context.Context) bool
-
-	loop    *loop.Loop
+	loop    *loopcore.Loop
 	running *Coro   // its task is executing; nil for a callback
 	driver  Coro    // the goroutine that runs the loop
 	base    *Coro   // continues when no other coroutine may: the driver, or the caller of the innermost nested start
@@ -43,7 +36,7 @@ const lanes = 3
 // own.
 type freshLane struct {
 	s        *Scheduler
-	priority loop.Priority
+	priority loopcore.Priority
 	bodies   queue
 }
 
@@ -63,25 +56,25 @@ const maxIdle = 1024
 var schedulers loopcore.PerLoop[Scheduler]
 
 // Init makes s the scheduler of l. It stays that for as long as the loop is open.
-func (s *Scheduler) Init(l *loop.Loop, tryPass func(ctx context.Context) bool) {
-	s.loop, s.TryPass = l, tryPass
+func (s *Scheduler) Init(l *loopcore.Loop) {
+	s.loop = l
 	s.portable = !switchesDirectly()
 	s.resumeAll = s.resumeEach
 	s.base = &s.driver
 	s.threads.id(goid.ThreadLock{})
 	for p := range s.lanes {
-		s.lanes[p].s, s.lanes[p].priority = s, loop.Priority(p)
+		s.lanes[p].s, s.lanes[p].priority = s, loopcore.Priority(p)
 	}
-	schedulers.Set(l.Internal(), s)
+	schedulers.Set(l, s)
 }
 
 // Of returns the scheduler of a loop, nil if it has none.
-func Of(l *loop.Loop) *Scheduler { return schedulers.Of(l.Internal()) }
+func Of(l *loopcore.Loop) *Scheduler { return schedulers.Of(l) }
 
 // Here returns the context of the task that is calling. It returns nil if the caller is
 // not a task of l. It is for methods without a parameter for a context, such as those of
 // net.Conn. Any goroutine may call it.
-func Here(l *loop.Loop) context.Context {
+func Here(l *loopcore.Loop) context.Context {
 	if !l.Owns() {
 		return nil
 	}
@@ -96,40 +89,49 @@ func Here(l *loop.Loop) context.Context {
 // not a task of the scheduler's loop. Any goroutine may call it.
 func (s *Scheduler) Here() context.Context {
 	if s.loop.Owns() && s.running != nil {
-		return s.running.body.Context()
+		return s.running.ctx
 	}
 	return nil
 }
 
 // Loop returns the scheduler's loop. Any goroutine may call it.
-func (s *Scheduler) Loop() *loop.Loop { return s.loop }
+func (s *Scheduler) Loop() *loopcore.Loop { return s.loop }
 
 // Running returns the coroutine of the task that is executing. It returns nil if that is
 // a callback of the loop.
 func (s *Scheduler) Running() *Coro { return s.running }
 
+// Caller returns the coroutine of the calling task. It returns nil if the caller is a
+// callback of the loop, or another goroutine while the loop runs.
+func (s *Scheduler) Caller() *Coro {
+	if s.loop.Foreign() {
+		return nil
+	}
+	return s.running
+}
+
 // Start makes b begin in a coming turn, in the lane of p.
-func (s *Scheduler) Start(p loop.Priority, b Body) {
+func (s *Scheduler) Start(p loopcore.Priority, b Body) {
 	lane := &s.lanes[p]
 	lane.bodies.push(b)
-	s.loop.Internal().ResumeSoon(p, lane)
+	s.loop.ResumeSoon(p, lane)
 }
 
 // Begin makes b begin now, and returns when it first waits or has ended. The caller has
 // called CheckBegin.
-func (s *Scheduler) Begin(p loop.Priority, b Body) { s.runNested(s.host(p, b)) }
+func (s *Scheduler) Begin(p loopcore.Priority, b Body) { s.runNested(s.host(p, b)) }
 
 // begin gives the oldest fresh task of a lane a coroutine.
 func (s *Scheduler) begin(lane *freshLane) *Coro { return s.host(lane.priority, lane.bodies.pop()) }
 
 // host gives b a coroutine.
-func (s *Scheduler) host(p loop.Priority, b Body) *Coro {
+func (s *Scheduler) host(p loopcore.Priority, b Body) *Coro {
 	c := s.coro()
 	c.assign(p, b)
 	return c
 }
 
-func (c *Coro) assign(p loop.Priority, b Body) {
+func (c *Coro) assign(p loopcore.Priority, b Body) {
 	c.body, c.lane, c.budget = b, p, maxFreeWaits
 }
 
@@ -142,14 +144,14 @@ func (c *Coro) assign(p loop.Priority, b Body) {
 //go:noinline
 func (s *Scheduler) startNext(c *Coro) bool {
 	if s.nested == 0 {
-		if lane, ok := s.loop.Internal().NextCoroutine().(*freshLane); ok {
-			s.loop.Internal().TakeCoroutine()
+		if lane, ok := s.loop.NextCoroutine().(*freshLane); ok {
+			s.loop.TakeCoroutine()
 			c.assign(lane.priority, lane.bodies.pop())
 			s.running, c.state = c, Running
 			return true
 		}
 	}
-	c.body, c.state = nil, Idle
+	c.body, c.ctx, c.state = nil, nil, Idle
 	return false
 }
 
@@ -206,7 +208,7 @@ func (s *Scheduler) runNested(c *Coro) {
 	if s.exited != nil {
 		s.regain(from)
 	}
-	s.loop.Internal().SetOwner(from.g) // 0 if the loop does not run
+	s.loop.SetOwner(from.g) // 0 if the loop does not run
 	s.nested--
 	s.base = outer
 }
@@ -226,7 +228,7 @@ func (s *Scheduler) mark(to *Coro) {
 		to.state = Running
 	}
 	if to.g != 0 {
-		s.loop.Internal().SetOwner(to.g)
+		s.loop.SetOwner(to.g)
 	}
 }
 
@@ -273,7 +275,7 @@ func (s *Scheduler) takeOver(c *Coro) {
 	if c.body != nil {
 		s.running = c
 	}
-	s.loop.Internal().SetOwner(c.g)
+	s.loop.SetOwner(c.g)
 }
 
 // regain is takeOver for the driver or for the caller of a nested start, which continue
@@ -293,17 +295,17 @@ func (s *Scheduler) takeNext() *Coro {
 	if s.nested > 0 {
 		return nil
 	}
-	next := s.loop.Internal().NextCoroutine()
+	next := s.loop.NextCoroutine()
 	if c, ok := next.(*Coro); ok {
 		if len(s.threads.locks) > 1 && c.own.lock != s.threads.now {
 			return nil // resume reports it
 		}
-		s.loop.Internal().TakeCoroutine()
+		s.loop.TakeCoroutine()
 		return c
 	}
 	// Making a coroutine takes more stack than waiting; the loop has a large one.
 	if lane, ok := next.(*freshLane); ok && len(s.idle) > 0 {
-		s.loop.Internal().TakeCoroutine()
+		s.loop.TakeCoroutine()
 		return s.begin(lane)
 	}
 	return nil

@@ -3,7 +3,7 @@ package coro
 import (
 	"context"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Waker is one wait of one coroutine. The tasks' spindle.Waker has it as its underlying
@@ -27,7 +27,7 @@ func (w Waker) Coro() *Coro { return w.c }
 func (w Waker) Scheduler() *Scheduler { return w.c.s }
 
 // Loop returns the loop of the coroutine.
-func (w Waker) Loop() *loop.Loop { return w.c.s.loop }
+func (w Waker) Loop() *loopcore.Loop { return w.c.s.loop }
 
 // Leave and Back are Park in parts, for callers where a few nanoseconds count:
 //
@@ -51,14 +51,18 @@ func (w Waker) Back() (Switch, error) { return w.c.back() }
 // Pass takes the place of a wait that need not happen. After many in a row it lets
 // others run.
 func (w Waker) Pass() {
-	c := w.c
-	if c.budget--; c.budget <= 0 {
-		if c != c.s.running {
-			panic(wrongWaker)
-		}
-		c.CheckThread()
-		c.Yield()
+	if w.c.budget--; w.c.budget <= 0 {
+		w.c.passControl()
 	}
+}
+
+// passControl is Pass when the budget is used up.
+func (c *Coro) passControl() {
+	if c != c.s.running {
+		panic(wrongWaker)
+	}
+	c.CheckThread()
+	c.Yield()
 }
 
 // Waiting reports whether the wait is under way.
@@ -75,7 +79,7 @@ func (w Waker) Wake(err error) bool {
 	if c == nil {
 		return false
 	}
-	if c.s.loop.Internal().Foreign() {
+	if c.s.loop.Foreign() {
 		panic("spindle: Waker.Wake called from a goroutine that is not the loop's; use FromGoroutine")
 	}
 	if c.state != Waiting || c.seq != w.seq {
@@ -83,7 +87,7 @@ func (w Waker) Wake(err error) bool {
 	}
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
-	c.s.loop.Internal().ResumeSoon(c.lane, c)
+	c.s.loop.ResumeSoon(c.lane, c)
 	return true
 }
 
