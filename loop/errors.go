@@ -18,12 +18,12 @@ var (
 	ErrRunning = errors.New("loop: running; Stop it and wait for Run to return")
 	// ErrExists means that a descriptor is watched already. If that is unexpected,
 	// a descriptor was closed before its watch was removed, and its number reused.
-	ErrExists = errors.New("loop: descriptor is watched already (or was closed before its watch was removed)")
+	ErrExists = loopcore.ErrExists
 	// ErrNotWatched means that a watch was cancelled, or never existed.
-	ErrNotWatched = errors.New("loop: descriptor is not watched")
+	ErrNotWatched = loopcore.ErrNotWatched
 	// ErrNotPollable means that a descriptor can never be waited for: regular files
 	// and directories are always ready. Use Offload for them.
-	ErrNotPollable = errors.New("loop: descriptor cannot be polled (a regular file or directory? use Offload)")
+	ErrNotPollable = loopcore.ErrNotPollable
 	// ErrBusy means that too many jobs wait for a worker; see Options.MaxOffloads.
 	ErrBusy = loopcore.ErrBusy
 	// ErrGoexit is the Value of a *PanicError for a callback that called

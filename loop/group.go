@@ -147,7 +147,7 @@ func (g *Group) least() *Loop {
 
 func (l *Loop) load() int {
 	jobs, _ := l.core.Jobs()
-	return int(l.fds.Load()) + l.core.InboxLen() + jobs
+	return l.core.Watched() + l.core.InboxLen() + jobs
 }
 
 // Close closes every loop. While a loop runs, it fails with ErrRunning and closes none.

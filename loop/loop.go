@@ -112,22 +112,21 @@ type Loop struct {
 	k    *kernel.Kernel // set by New
 	opts Options        // set by New
 
-	stop atomic.Bool  // any goroutine
-	fds  atomic.Int32 // descriptors watched; written by the loop, read by Group
+	stop atomic.Bool // any goroutine
 
 	// Loop goroutine only from here.
-	dog       *watchdog // of the current Run
-	wheel     *wheel.Wheel
-	watches   watches
-	events    []kernel.Event // of the last wait
-	eventAt   int            // the next of them to dispatch
-	eventEnd  int
-	steps     steps
-	pollFirst bool         // a panic ended the last turn before it polled
-	stepped   uint64       // callbacks when RunOnce or Poll began its turn
-	ended     *atomic.Bool // the context of the current Run has ended
-	stats     Stats
-	obs       observation
+	dog        *watchdog // of the current Run
+	wheel      *wheel.Wheel
+	freeHalves []*halves
+	events     []kernel.Event // of the last wait
+	eventAt    int            // the next of them to dispatch
+	eventEnd   int
+	steps      steps
+	pollFirst  bool         // a panic ended the last turn before it polled
+	stepped    uint64       // callbacks when RunOnce or Poll began its turn
+	ended      *atomic.Bool // the context of the current Run has ended
+	stats      Stats
+	obs        observation
 }
 
 // New makes a loop.
@@ -179,8 +178,6 @@ func (l *Loop) Close() error {
 	lost := l.lost()
 	l.core.MarkClosed()
 	l.wheel = wheel.New(0)
-	l.watches = watches{}
-	l.fds.Store(0)
 	if lost != nil {
 		l.core.CloseError(lost)
 	}

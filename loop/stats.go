@@ -36,7 +36,7 @@ func (l *Loop) Stats() Stats {
 	s.Callbacks = l.callbacks() - s.TimersFired - s.Events
 	s.Ready = l.core.Waiting()
 	s.Timers = l.wheel.Len()
-	s.FDs = int(l.fds.Load())
+	s.FDs = l.core.Watched()
 	s.Jobs, s.JobsDone = l.core.Jobs()
 	return s
 }

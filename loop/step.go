@@ -87,8 +87,8 @@ func (l *Loop) Pending() []Pending {
 	lent := s.lent[s.from:]
 	s.from, s.batches = 0, [KindFD]bool{}
 	for _, p := range lent {
-		if w := l.watches.at(p.tok); p.Kind == KindFD && w != nil {
-			w.pending = 0
+		if w := l.core.WatchAt(p.tok); p.Kind == KindFD && w != nil {
+			w.Pending = 0
 		}
 	}
 	return lent
@@ -128,8 +128,8 @@ func (s *steps) run(l *Loop) {
 		if p.Kind < KindFD {
 			s.batches[p.Kind] = false
 		}
-		if w := l.watches.at(p.tok); p.Kind == KindFD && w != nil {
-			w.pending = 0
+		if w := l.core.WatchAt(p.tok); p.Kind == KindFD && w != nil {
+			w.Pending = 0
 		}
 		p.run()
 	}
@@ -159,16 +159,16 @@ func (s *steps) collectBatch(l *Loop, k Kind) {
 func (s *steps) collectEvents(l *Loop) {
 	for ; l.eventAt < l.eventEnd; l.eventAt++ {
 		ev := l.events[l.eventAt]
-		w := l.watches.at(ev.Token)
+		w := l.core.WatchAt(ev.Token)
 		if w == nil || ev.Ready == 0 { // gone, or delivered before a panic
 			continue
 		}
-		if w.pending != 0 {
-			w.pending |= ev.Ready
-			s.collected[w.pendingAt].Ready = w.pending
+		if w.Pending != 0 {
+			w.Pending |= ev.Ready
+			s.collected[w.PendingAt].Ready = w.Pending
 			continue
 		}
-		w.pending, w.pendingAt = ev.Ready, uint32(len(s.collected))
-		s.collected = append(s.collected, Pending{Kind: KindFD, FD: int(w.fd), Ready: ev.Ready, l: l, tok: ev.Token})
+		w.Pending, w.PendingAt = ev.Ready, uint32(len(s.collected))
+		s.collected = append(s.collected, Pending{Kind: KindFD, FD: int(w.FD), Ready: ev.Ready, l: l, tok: ev.Token})
 	}
 }

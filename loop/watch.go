@@ -1,10 +1,8 @@
 package loop
 
 import (
-	"math"
-	"syscall"
-
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Interest is the set of directions of a descriptor to watch.
@@ -51,18 +49,16 @@ type Watch struct {
 	tok kernel.Token
 }
 
-// watch is the row of a descriptor. Either fn is set (Watch), or reader and writer
-// (AddReader, AddWriter) for the directions in in.
-type watch struct {
-	fn             func(Ready)
-	reader, writer func()
-	fd             int32
-	gen            uint32
-	in             Interest
-	mode           Mode
-	pending        Ready  // collected by Poll, not yet run
-	pendingAt      uint32 // where, in steps.collected
-}
+// watchFunc is a function as a Watcher.
+type watchFunc func(Ready)
+
+func (fn watchFunc) Ready(r Ready) { fn(r) }
+
+// halves is the Watcher of AddReader and AddWriter. The interest says which of them are
+// set. deliver calls them itself.
+type halves struct{ reader, writer func() }
+
+func (h *halves) Ready(Ready) {}
 
 // Watch calls fn on the loop whenever fd is ready in a direction of in, as often as mode
 // says. The descriptor should be non-blocking. The caller closes it, after Cancel. Watch
@@ -74,11 +70,10 @@ func (l *Loop) Watch(fd int, in Interest, mode Mode, fn func(Ready)) (Watch, err
 		panic("loop: Watch with a nil callback")
 	}
 	checkInterest(in, mode)
-	w, tok, err := l.register("Watch", fd, in, mode)
+	tok, err := l.core.Watch(fd, in, mode, watchFunc(fn))
 	if err != nil {
-		return Watch{}, err
+		return Watch{}, &OpError{Op: "Watch", FD: fd, Err: err}
 	}
-	w.fn = fn
 	return Watch{l, tok}, nil
 }
 
@@ -95,10 +90,9 @@ func (w Watch) Modify(in Interest, mode Mode) error {
 		return ErrNotWatched
 	}
 	checkInterest(in, mode)
-	if err := w.l.k.Modify(int(row.fd), w.tok, in, mode); err != nil {
-		return watchError("Watch.Modify", int(row.fd), err)
+	if err := w.l.core.ModifyWatch(row, w.tok, in, mode); err != nil {
+		return &OpError{Op: "Watch.Modify", FD: int(row.FD), Err: err}
 	}
-	row.in, row.mode = in, mode
 	return nil
 }
 
@@ -109,16 +103,16 @@ func (w Watch) Cancel() bool {
 	if row == nil {
 		return false
 	}
-	w.l.unregister(row, w.tok)
+	w.l.core.Unwatch(int(row.FD))
 	return true
 }
 
-func (w Watch) row(op string) *watch {
+func (w Watch) row(op string) *loopcore.Watch {
 	if w.l == nil || w.l.core.Closed() {
 		return nil
 	}
 	w.l.core.Only(op)
-	return w.l.watches.at(w.tok)
+	return w.l.core.WatchAt(w.tok)
 }
 
 // AddReader calls fn in every turn in which fd is readable. It fails like Watch. A
@@ -140,89 +134,63 @@ func (l *Loop) addHalf(op string, fd int, in Interest, fn func()) error {
 	if fn == nil {
 		panic("loop: " + op + " with a nil callback")
 	}
-	w, tok := l.watches.find(fd)
-	switch {
-	case w == nil:
-		var err error
-		if w, _, err = l.register(op, fd, in, Level); err != nil {
-			return err
-		}
-	case w.fn != nil || w.in&in != 0:
-		return watchError(op, fd, ErrExists)
-	default:
-		if err := l.k.Modify(fd, tok, w.in|in, Level); err != nil {
-			return watchError(op, fd, err)
-		}
-		w.in |= in
-	}
-	if in == Read {
-		w.reader = fn
+	var h *halves
+	var err error
+	if row, tok := l.core.WatchOf(fd); row == nil {
+		h = l.newHalves()
+		_, err = l.core.Watch(fd, in, Level, h)
+	} else if h, _ = row.Watcher.(*halves); h == nil || row.Interest&in != 0 {
+		err = ErrExists
 	} else {
-		w.writer = fn
+		err = l.core.ModifyWatch(row, tok, row.Interest|in, Level)
 	}
+	if err != nil {
+		return &OpError{Op: op, FD: fd, Err: err}
+	}
+	*h.half(in) = fn
 	return nil
+}
+
+// newHalves returns an unused one, so that adding a reader again and again allocates
+// nothing.
+func (l *Loop) newHalves() *halves {
+	last := len(l.freeHalves) - 1
+	if last < 0 {
+		return &halves{}
+	}
+	h := l.freeHalves[last]
+	l.freeHalves = l.freeHalves[:last]
+	return h
+}
+
+// half returns the callback of one direction.
+func (h *halves) half(in Interest) *func() {
+	if in == Read {
+		return &h.reader
+	}
+	return &h.writer
 }
 
 func (l *Loop) removeHalf(op string, fd int, in Interest) bool {
 	l.core.Only(op)
-	w, tok := l.watches.find(fd)
-	if w == nil || w.fn != nil || w.in&in == 0 {
+	row, tok := l.core.WatchOf(fd)
+	if row == nil || row.Interest&in == 0 {
 		return false
 	}
-	if in == Read {
-		w.reader = nil
-	} else {
-		w.writer = nil
+	h, ok := row.Watcher.(*halves)
+	if !ok {
+		return false
 	}
-	if w.in &^= in; w.in == 0 {
-		l.unregister(w, tok)
+	*h.half(in) = nil
+	if row.Interest == in {
+		l.core.Unwatch(fd)
+		l.freeHalves = append(l.freeHalves, h)
 		return true
 	}
-	// A failure means that fd was closed too soon, and then nothing more can
-	// happen to it.
-	_ = l.k.Modify(fd, tok, w.in, Level)
+	if err := l.core.ModifyWatch(row, tok, row.Interest&^in, Level); err != nil {
+		row.Interest &^= in // fd was closed too soon, and nothing more can happen to it
+	}
 	return true
-}
-
-func (l *Loop) register(op string, fd int, in Interest, mode Mode) (*watch, kernel.Token, error) {
-	if fd < 0 || fd > math.MaxInt32 {
-		return nil, 0, watchError(op, fd, syscall.EBADF)
-	}
-	if w, _ := l.watches.find(fd); w != nil {
-		return nil, 0, watchError(op, fd, ErrExists)
-	}
-	w, tok := l.watches.take()
-	if err := l.k.Add(fd, tok, in, mode); err != nil {
-		l.watches.release(w, tok)
-		return nil, 0, watchError(op, fd, err)
-	}
-	// The table by descriptor grows only now: a number that is not a descriptor
-	// may be arbitrarily large.
-	l.watches.bind(fd, tok)
-	w.fd, w.in, w.mode = int32(fd), in, mode
-	l.fds.Add(1)
-	return w, tok, nil
-}
-
-func (l *Loop) unregister(w *watch, tok kernel.Token) {
-	fd := int(w.fd)
-	l.watches.byFD[fd] = 0
-	l.watches.release(w, tok)
-	l.fds.Add(-1)
-	// A failure means that fd was closed already, which removed it from the kernel.
-	_ = l.k.Delete(fd)
-}
-
-func watchError(op string, fd int, err error) error {
-	switch err {
-	case syscall.EPERM:
-		err = ErrNotPollable
-	case syscall.EEXIST:
-		err = ErrExists
-	case syscall.ENOENT:
-		err = ErrNotWatched
-	}
-	return &OpError{Op: op, FD: fd, Err: err}
 }
 
 // dispatch runs the callbacks of the events of the last wait.
@@ -240,95 +208,27 @@ func (l *Loop) dispatch() {
 // before the call, which may panic. It looks up the row each time, because any callback
 // may cancel any watch.
 func (l *Loop) deliver(ev *kernel.Event) {
-	w := l.watches.at(ev.Token)
+	w := l.core.WatchAt(ev.Token)
 	if w == nil {
 		ev.Ready = 0
 		return
 	}
-	ready := ev.Ready & (Ready(w.in) | HangUp | Failed | Urgent)
+	ready := ev.Ready & (Ready(w.Interest) | HangUp | Failed | Urgent)
+	if ready&(Readable|Writable) == 0 {
+		ev.Ready = 0
+		return
+	}
+	l.stats.Events++
+	h, ok := w.Watcher.(*halves)
 	switch {
-	case ready&(Readable|Writable) == 0:
+	case !ok:
 		ev.Ready = 0
-	case w.fn != nil:
-		ev.Ready = 0
-		l.stats.Events++
-		w.fn(ready)
+		w.Watcher.Ready(ready)
 	case ready&Readable != 0:
 		ev.Ready &^= Readable // the writer follows
-		l.stats.Events++
-		w.reader()
+		h.reader()
 	default:
 		ev.Ready = 0
-		l.stats.Events++
-		w.writer()
+		h.writer()
 	}
-}
-
-const (
-	watchPageBits = 7
-	watchPageLen  = 1 << watchPageBits
-)
-
-// watches is a slab of rows in pages, so that rows do not move. A token is a row's index
-// and generation.
-type watches struct {
-	pages []*[watchPageLen]watch
-	free  []uint32
-	byFD  []uint32 // descriptor to row index, one-based
-}
-
-func (s *watches) row(idx uint32) *watch {
-	return &s.pages[idx>>watchPageBits][idx&(watchPageLen-1)]
-}
-
-// at returns the row of tok, or nil if it is gone.
-func (s *watches) at(tok kernel.Token) *watch {
-	idx := uint32(tok)
-	if int(idx>>watchPageBits) >= len(s.pages) {
-		return nil
-	}
-	w := s.row(idx)
-	if w.gen != uint32(tok>>32) {
-		return nil
-	}
-	return w
-}
-
-func (s *watches) find(fd int) (*watch, kernel.Token) {
-	if fd < 0 || fd >= len(s.byFD) || s.byFD[fd] == 0 {
-		return nil, 0
-	}
-	idx := s.byFD[fd] - 1
-	w := s.row(idx)
-	return w, kernel.Token(w.gen)<<32 | kernel.Token(idx)
-}
-
-func (s *watches) take() (*watch, kernel.Token) {
-	if len(s.free) == 0 {
-		base := uint32(len(s.pages)) << watchPageBits
-		page := new([watchPageLen]watch)
-		for i := range page {
-			page[i].gen = 1 // so that the zero Watch identifies none
-			s.free = append(s.free, base+watchPageLen-1-uint32(i))
-		}
-		s.pages = append(s.pages, page)
-	}
-	last := len(s.free) - 1
-	idx := s.free[last]
-	s.free = s.free[:last]
-	w := s.row(idx)
-	return w, kernel.Token(w.gen)<<32 | kernel.Token(idx)
-}
-
-func (s *watches) bind(fd int, tok kernel.Token) {
-	if fd >= len(s.byFD) {
-		s.byFD = append(s.byFD, make([]uint32, fd+1-len(s.byFD))...)
-	}
-	s.byFD[fd] = uint32(tok) + 1
-}
-
-// release frees a row. Every token of it becomes stale.
-func (s *watches) release(w *watch, tok kernel.Token) {
-	*w = watch{gen: w.gen + 1}
-	s.free = append(s.free, uint32(tok))
 }

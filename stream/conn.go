@@ -81,9 +81,10 @@ func (c *Conn) here() context.Context { return coro.Here(c.loop().Internal()) }
 // owner implements sock's callbacks without adding methods to Conn.
 type owner Conn
 
-// SocketReady wakes the tasks that wait for readiness the socket now has.
-func (o *owner) SocketReady() {
+// Ready wakes the tasks that wait for readiness the socket now has.
+func (o *owner) Ready(r loop.Ready) {
 	c := (*Conn)(o)
+	c.socket.Note(r)
 	if c.socket.Readable() {
 		c.reads.wake(nil)
 	}
@@ -94,6 +95,9 @@ func (o *owner) SocketReady() {
 
 // SocketOrphaned closes the connection when the loop closes.
 func (o *owner) SocketOrphaned() { (*Conn)(o).closeOnLoop() }
+
+// Socket returns the socket.
+func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
 
 // Read reads up to len(p) bytes, waiting until at least one is available. At the end
 // of the stream it returns io.EOF.

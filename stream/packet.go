@@ -124,10 +124,11 @@ func (c *PacketConn) here() context.Context { return coro.Here(c.loop().Internal
 // packetOwner implements sock's callbacks without adding methods to PacketConn.
 type packetOwner PacketConn
 
-// SocketReady wakes the waiting tasks. An error that an earlier datagram caused is
+// Ready wakes the waiting tasks. An error that an earlier datagram caused is
 // returned by whichever call is next.
-func (o *packetOwner) SocketReady() {
+func (o *packetOwner) Ready(r loop.Ready) {
 	c := (*PacketConn)(o)
+	c.socket.Note(r)
 	if c.socket.Readable() {
 		c.reads.wake(nil)
 	}
@@ -138,6 +139,9 @@ func (o *packetOwner) SocketReady() {
 
 // SocketOrphaned closes the PacketConn when the loop closes.
 func (o *packetOwner) SocketOrphaned() { (*PacketConn)(o).closeOnLoop() }
+
+// Socket returns the socket.
+func (o *packetOwner) Socket() *sock.Conn { return &o.socket.Conn }
 
 // Close closes the PacketConn. Pending calls fail with net.ErrClosed. Close removes
 // the path of a Unix socket. It does not wait.

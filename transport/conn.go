@@ -62,9 +62,15 @@ func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, s *Server) (*Co
 // owner is the sock.Owner of a Conn.
 type owner Conn
 
-// SocketReady writes and reads as far as the socket allows.
-func (o *owner) SocketReady() {
+// Ready is called by the loop.
+func (o *owner) Ready(r loop.Ready) {
 	c := (*Conn)(o)
+	c.socket.Note(r)
+	c.proceed()
+}
+
+// proceed writes and reads as far as the socket allows.
+func (c *Conn) proceed() {
 	returned := false
 	defer func() {
 		if !returned {
@@ -100,6 +106,9 @@ func (c *Conn) guard(callback func()) {
 	callback()
 	returned = true
 }
+
+// Socket returns the socket.
+func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
 
 // SocketOrphaned is called when the loop is closed.
 func (o *owner) SocketOrphaned() {
@@ -215,7 +224,7 @@ func (c *Conn) readSoon() {
 	c.state |= readQueued
 	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
 		c.state &^= readQueued
-		(*owner)(c).SocketReady()
+		c.proceed()
 	})
 }
 
@@ -343,53 +352,4 @@ func (c *Conn) end(err error) {
 func (c *Conn) opError(op string, err error) error {
 	local, remote := c.addrs()
 	return sock.Error(op, c.network(), local, remote, err)
-}
-
-func (c *Conn) addrs() (local, remote net.Addr) {
-	fd := c.socket.FD()
-	if fd < 0 {
-		return nil, nil
-	}
-	return c.st.sockets.Addrs(fd, c.network())
-}
-
-func (c *Conn) network() string {
-	fd := c.socket.FD()
-	if fd < 0 {
-		return ""
-	}
-	a, err := c.st.sockets.K.LocalAddr(fd)
-	if err != nil {
-		return "pipe"
-	}
-	return sock.NetworkOf(a.Family())
-}
-
-// LocalAddr returns the address of this end. It is never nil: once the connection is
-// lost, it is an empty address, ":0" for TCP.
-func (c *Conn) LocalAddr() net.Addr {
-	c.checkLoop("LocalAddr")
-	local, _ := c.addrsOrUnknown()
-	return local
-}
-
-// RemoteAddr returns the address of the peer. It is never nil: once the connection is
-// lost or the peer has reset it, which may be before ConnectionMade, it is an empty
-// address, ":0" for TCP.
-func (c *Conn) RemoteAddr() net.Addr {
-	c.checkLoop("RemoteAddr")
-	_, remote := c.addrsOrUnknown()
-	return remote
-}
-
-// addrsOrUnknown returns the addresses, empty ones where they are not known.
-func (c *Conn) addrsOrUnknown() (local, remote net.Addr) {
-	local, remote = c.addrs()
-	if local == nil {
-		local = c.socket.UnknownAddr()
-	}
-	if remote == nil {
-		remote = c.socket.UnknownAddr()
-	}
-	return local, remote
 }

@@ -71,9 +71,17 @@ func (e *Endpoint) guard(fn func()) {
 // endpointOwner is the sock.Owner of an Endpoint.
 type endpointOwner Endpoint
 
-// SocketReady sends and receives as far as the socket allows.
-func (o *endpointOwner) SocketReady() {
-	e := (*Endpoint)(o)
+// Ready is called by the loop.
+func (o *endpointOwner) Ready(r loop.Ready) {
+	o.socket.Note(r)
+	(*Endpoint)(o).proceed()
+}
+
+// Socket returns the socket.
+func (o *endpointOwner) Socket() *sock.Conn { return &o.socket.Conn }
+
+// proceed sends and receives as far as the socket allows.
+func (e *Endpoint) proceed() {
 	e.guard(func() {
 		if len(e.queue) > 0 && e.socket.Writable() {
 			e.drain()
@@ -124,7 +132,7 @@ func (e *Endpoint) read() {
 
 func (e *Endpoint) readAgain() {
 	e.state &^= readQueued
-	(*endpointOwner)(e).SocketReady()
+	e.proceed()
 }
 
 // isFatal reports whether err is about the socket and not about one datagram. Every

@@ -142,7 +142,7 @@ func (e *Endpoint) backOff() {
 	e.retry.Cancel()
 	e.retry = e.Loop().CallLater(sendRetryDelay, func() {
 		e.socket.ForgetReadiness()
-		(*endpointOwner)(e).SocketReady()
+		e.proceed()
 	})
 }
 

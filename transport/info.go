@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/sock"
 )
 
 // Info describes the state of a Conn or an Endpoint.
@@ -55,4 +56,53 @@ func flag(on bool) int {
 		return 1
 	}
 	return 0
+}
+
+func (c *Conn) addrs() (local, remote net.Addr) {
+	fd := c.socket.FD()
+	if fd < 0 {
+		return nil, nil
+	}
+	return c.st.sockets.Addrs(fd, c.network())
+}
+
+func (c *Conn) network() string {
+	fd := c.socket.FD()
+	if fd < 0 {
+		return ""
+	}
+	a, err := c.st.sockets.K.LocalAddr(fd)
+	if err != nil {
+		return "pipe"
+	}
+	return sock.NetworkOf(a.Family())
+}
+
+// LocalAddr returns the address of this end. It is never nil: once the connection is
+// lost, it is an empty address, ":0" for TCP.
+func (c *Conn) LocalAddr() net.Addr {
+	c.checkLoop("LocalAddr")
+	local, _ := c.addrsOrUnknown()
+	return local
+}
+
+// RemoteAddr returns the address of the peer. It is never nil: once the connection is
+// lost or the peer has reset it, which may be before ConnectionMade, it is an empty
+// address, ":0" for TCP.
+func (c *Conn) RemoteAddr() net.Addr {
+	c.checkLoop("RemoteAddr")
+	_, remote := c.addrsOrUnknown()
+	return remote
+}
+
+// addrsOrUnknown returns the addresses, empty ones where they are not known.
+func (c *Conn) addrsOrUnknown() (local, remote net.Addr) {
+	local, remote = c.addrs()
+	if local == nil {
+		local = c.socket.UnknownAddr()
+	}
+	if remote == nil {
+		remote = c.socket.UnknownAddr()
+	}
+	return local, remote
 }

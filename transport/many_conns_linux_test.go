@@ -122,7 +122,7 @@ func descriptorLimit(t *testing.T) int {
 }
 
 // idleBytes is the most memory that an idle connection may take in user space.
-const idleBytes = 260
+const idleBytes = 150
 
 // TestFifteenThousandConns: one loop serves all connections, an idle one takes little
 // memory, the loop sleeps while all are idle, and each is lost once.

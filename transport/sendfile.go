@@ -255,7 +255,7 @@ func (c *Conn) fileRead(s *fileRange, buf []byte, err error) {
 // resumeFiles continues sending after a worker has returned.
 func (c *Conn) resumeFiles() {
 	if !c.is(lost) {
-		(*owner)(c).SocketReady()
+		c.proceed()
 	}
 }
 

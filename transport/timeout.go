@@ -169,7 +169,7 @@ func (c *Conn) checkTimeouts() {
 		// After a long turn the timer may fire before the events of bytes that
 		// have arrived in time, so read from the system. A write is tried too.
 		c.socket.ForgetReadiness()
-		if (*owner)(c).SocketReady(); c.is(lost) {
+		if c.proceed(); c.is(lost) {
 			return
 		}
 	}

@@ -145,15 +145,19 @@ func (c *Conn) start() {
 // from it, not even EOF.
 type writeOnlyOwner Conn
 
-// SocketReady ends the connection if the reading end is closed.
-func (o *writeOnlyOwner) SocketReady() {
+// Ready ends the connection if the reading end is closed.
+func (o *writeOnlyOwner) Ready(r loop.Ready) {
 	c := (*Conn)(o)
+	c.socket.Note(r)
 	if c.socket.HungUp() {
 		c.lose(c.opError("write", syscall.EPIPE))
 		return
 	}
-	(*owner)(o).SocketReady()
+	c.proceed()
 }
+
+// Socket returns the socket.
+func (o *writeOnlyOwner) Socket() *sock.Conn { return &o.socket.Conn }
 
 // SocketOrphaned is called when the loop is closed.
 func (o *writeOnlyOwner) SocketOrphaned() { (*owner)(o).SocketOrphaned() }

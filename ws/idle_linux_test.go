@@ -103,7 +103,7 @@ func startClients(t *testing.T, address string) (grow func(n int)) {
 
 // idleBytes is what an idle WebSocket may cost a server, besides the system's
 // memory: the connection, and a timer if it pings.
-const idleBytes, idleBytesWithPings = 400, 450
+const idleBytes, idleBytesWithPings = 300, 350
 
 // TestIdleSocketsAreSmall measures Sockets that have echoed a message and are idle.
 func TestIdleSocketsAreSmall(t *testing.T) {

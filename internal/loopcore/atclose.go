@@ -106,6 +106,7 @@ func (c *Loop) MarkClosed() {
 	c.owner.Store(closedOwner)
 	c.unregister()
 	c.lanes = [priorities]lane{}
+	c.watches.drop()
 }
 
 // EndClose closes the channel of Done and returns the errors of Close. For package loop.

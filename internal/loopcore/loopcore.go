@@ -1,10 +1,11 @@
 // Package loopcore holds the part of an event loop that the packages of this module use
-// directly: the ready lanes, the inbox, the worker pool, the owner, the kernel, and the
-// state that other packages keep with a loop. loop.Loop contains a Loop, and its method
-// Internal returns it. Users of the module do not see this package.
+// directly: the ready lanes, the watched descriptors, the inbox, the worker pool, the
+// owner, the kernel, and the state that other packages keep with a loop. loop.Loop
+// contains a Loop, and its method Internal returns it. Users of the module do not see this
+// package.
 //
-// Package loop runs the turns, and has the timers and the watched descriptors. It is the
-// only one to call the methods and to set the fields that say so.
+// Package loop runs the turns, and has the timers. It is the only one to call the
+// methods and to set the fields that say so.
 //
 // Unless its comment says otherwise, a method is for the goroutine that owns the loop.
 package loopcore
@@ -47,6 +48,7 @@ type Loop struct {
 	workers workers       // any goroutine
 
 	// Loop goroutine only from here. Package loop sets the exported fields.
+	watches watches
 	lanes   [priorities]lane
 	serving *lane // the lane with the running batch
 

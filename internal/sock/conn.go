@@ -9,27 +9,29 @@ import (
 )
 
 // Conn is a connected stream: a socket, or an end of a pipe. It never blocks. A call
-// that would have to wait fails with EAGAIN, and Owner.SocketReady says when to retry.
+// that would have to wait fails with EAGAIN, and Owner.Ready says when to retry.
 //
 // The descriptor is watched for edges. Conn caches the readiness known since the last
 // edge, so that it makes no system call that is bound to fail with EAGAIN.
+//
+// Very many connections are idle, so a Conn is small. Its owner and the list of all
+// connections are in the loop's table of watched descriptors.
 type Conn struct {
-	reg        *Registry
-	owner      Owner
-	watch      loop.Watch
-	prev, next *Conn // the registry's list of open connections
-	fd         int32
-	watched    loop.Interest
-	state      state
+	reg     *Registry
+	fd      int32
+	watched loop.Interest
+	state   state
 }
 
-// Owner receives the events of a Conn.
+// Owner has a Conn and receives its events.
 type Owner interface {
-	// SocketReady is called when the socket has become ready. Readable and
-	// Writable say for what.
-	SocketReady()
+	// Ready is called when the socket has become ready. It calls Note first; then
+	// Readable and Writable say for what.
+	Ready(r loop.Ready)
 	// SocketOrphaned is called when the loop closes, before the socket is closed.
 	SocketOrphaned()
+	// Socket returns the Conn.
+	Socket() *Conn
 }
 
 type state uint16
@@ -67,22 +69,18 @@ func KindOf(f kernel.Family) Kind {
 
 // Init makes c the connection on fd and starts watching it. If Init fails, it closes fd.
 func (c *Conn) Init(r *Registry, fd int, kind Kind, owner Owner) error {
-	*c = Conn{reg: r, owner: owner, fd: int32(fd)}
+	*c = Conn{reg: r, fd: int32(fd), watched: loop.Read}
 	switch kind {
 	case Pipe:
 		c.state = isPipe
 	case TCP:
 		c.state = isTCP
 	}
-	if err := c.watchFor(loop.Read); err != nil {
+	if _, err := r.L.Internal().Watch(fd, loop.Read, loop.Edge, owner); err != nil {
 		r.K.CloseFD(fd)
 		c.state = isClosed
 		return err
 	}
-	if c.prev = r.conns; c.prev != nil {
-		c.prev.next = c
-	}
-	r.conns = c
 	r.open++
 	return nil
 }
@@ -138,8 +136,8 @@ func (c *Conn) Failure() error {
 // Shut reports whether the writing side was closed.
 func (c *Conn) Shut() bool { return c.is(shut | isClosed) }
 
-// ready is the loop's callback.
-func (c *Conn) ready(r loop.Ready) {
+// Note records the readiness that the loop has reported.
+func (c *Conn) Note(r loop.Ready) {
 	if r&loop.Readable != 0 {
 		c.state &^= drained
 	}
@@ -162,21 +160,14 @@ func (c *Conn) ready(r loop.Ready) {
 			c.state |= hungUp
 		}
 	}
-	c.owner.SocketReady()
 }
 
 // watchFor changes the watch to in.
-func (c *Conn) watchFor(in loop.Interest) (err error) {
-	switch {
-	case in == c.watched:
+func (c *Conn) watchFor(in loop.Interest) error {
+	if in == c.watched {
 		return nil
-	case in == 0:
-		c.watch.Cancel()
-	case c.watched == 0:
-		c.watch, err = c.reg.L.Watch(int(c.fd), in, loop.Edge, c.ready)
-	default:
-		err = c.watch.Modify(in, loop.Edge)
 	}
+	err := c.reg.L.Internal().SetInterest(int(c.fd), in)
 	if err == nil {
 		c.watched = in
 	}
@@ -218,7 +209,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 }
 
 // Write writes as much of p as the socket takes. A partial write is not an error:
-// SocketReady is called when the socket is writable again.
+// Owner.Ready is called when the socket is writable again.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	switch {
 	case c.is(isClosed):
@@ -311,7 +302,7 @@ func (c *Conn) UnwatchWritable() error {
 func (c *Conn) PauseReading() { c.state |= readPaused }
 
 // ResumeReading says that the owner reads again. If Readable is true afterwards, no
-// call of SocketReady follows for it.
+// call of Owner.Ready follows for it.
 func (c *Conn) ResumeReading() error {
 	c.state &^= readPaused
 	if c.is(isClosed) || c.watched&loop.Read != 0 {
@@ -359,17 +350,8 @@ func (c *Conn) Release() int {
 	if c.is(isClosed) {
 		return -1
 	}
-	c.watchFor(0)
+	c.reg.L.Internal().Unwatch(int(c.fd))
 	c.state |= isClosed
-	if c.prev != nil {
-		c.prev.next = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	} else {
-		c.reg.conns = c.prev
-	}
-	c.prev, c.next = nil, nil
 	c.reg.open--
 	return int(c.fd)
 }

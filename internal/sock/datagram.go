@@ -25,7 +25,7 @@ func (c *Conn) RecvFrom(p []byte) (n int, from kernel.Addr, truncated bool, err 
 }
 
 // SendTo sends one datagram, to the connected peer if to is the zero Addr. If the
-// system's buffer is full it fails with EAGAIN, and SocketReady says when to retry.
+// system's buffer is full it fails with EAGAIN, and Owner.Ready says when to retry.
 func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
 	switch {
 	case c.is(isClosed):

@@ -24,8 +24,7 @@ type Registry struct {
 	Buf []byte
 
 	debug     bool        // see Poison
-	conns     *Conn       // open connections, newest first
-	open      int         // length of conns
+	open      int         // number of open connections
 	dials     *Dialing    // in progress, newest first
 	listeners []*Listener // open ones, oldest first
 	closing   bool
@@ -64,11 +63,11 @@ func (r *Registry) Open() int { return r.open }
 
 // Each calls fn with the owner of every open connection. fn may close that connection.
 func (r *Registry) Each(fn func(Owner)) {
-	for c := r.conns; c != nil; {
-		before := c.prev
-		fn(c.owner)
-		c = before
-	}
+	r.L.Internal().EachWatcher(func(w loopcore.Watcher) {
+		if o, ok := w.(Owner); ok {
+			fn(o)
+		}
+	})
 }
 
 // LoopClosing closes everything that is still open, even if a callback panics.
@@ -84,8 +83,11 @@ func (r *Registry) LoopClosing() {
 	for r.dials != nil {
 		r.dials.finish(-1, kernel.Addr{}, net.ErrClosed)
 	}
-	for r.L.Internal().DrainAtClose(); r.conns != nil; r.L.Internal().DrainAtClose() {
-		r.closeConn(r.conns)
+	for r.L.Internal().DrainAtClose(); r.open > 0; {
+		r.Each(func(o Owner) {
+			closeConn(o)
+			r.L.Internal().DrainAtClose()
+		})
 	}
 	r.closeListeners() // callbacks may have made new ones
 	returned = true
@@ -97,7 +99,7 @@ func (r *Registry) closeListeners() {
 	}
 }
 
-func (r *Registry) closeConn(c *Conn) {
-	defer c.Close()
-	c.owner.SocketOrphaned()
+func closeConn(o Owner) {
+	defer o.Socket().Close()
+	o.SocketOrphaned()
 }

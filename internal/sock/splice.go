@@ -29,7 +29,7 @@ func (c *Conn) SpliceIn(pipe, n int) (int, error) {
 }
 
 // SpliceOut moves the n bytes in a pipe to the socket, like Write. It may move fewer
-// while the socket is still Writable; then no call of SocketReady follows.
+// while the socket is still Writable; then no call of Owner.Ready follows.
 func (c *Conn) SpliceOut(pipe, n int) (int, error) {
 	switch {
 	case c.is(isClosed):
