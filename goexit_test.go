@@ -32,29 +32,41 @@ func TestFailNowUnderRunEndsTheTest(t *testing.T) {
 	}
 }
 
-func TestGoexitIsAFailure(t *testing.T) {
-	deferred := false
-	defer func() {
-		p, ok := recover().(*spindle.PanicError)
-		if !ok || p.Value != loop.ErrGoexit || !deferred {
-			t.Fatalf("panic %v, deferred %v", p, deferred)
-		}
-	}()
-	nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
-		n.Go(func(ctx context.Context) error {
-			defer func() { deferred = true }()
-			spindle.Yield(ctx)
-			runtime.Goexit()
-			return nil
+// TestGoexitOfATask cancels the others, and then Run calls Goexit too. A nursery inside the
+// run has failed with a panic.
+func TestGoexitOfATask(t *testing.T) {
+	for name, run := range map[string]func(context.Context, func(context.Context) error) error{"real": spindle.Run, "simulated": sim.Run} {
+		t.Run(name, func(t *testing.T) {
+			deferred := false
+			var nursery *spindle.PanicError
+			exited := exits(func() {
+				run(t.Context(), func(ctx context.Context) error {
+					nursery = panicOf(func() error {
+						return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+							n.Go(vanishingTask)
+							return forever(ctx)
+						})
+					})
+					spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
+						defer func() { deferred = true }()
+						return vanishingTask(ctx)
+					})
+					return forever(ctx)
+				})
+			})
+			if nursery == nil || nursery.Value != loop.ErrGoexit || !bytes.Contains(nursery.Stack, []byte("vanishingTask")) {
+				t.Errorf("the nursery failed with %v", nursery)
+			}
+			if !exited || !deferred {
+				t.Errorf("Run called Goexit: %v, deferred calls ran: %v", exited, deferred)
+			}
 		})
-		return forever(ctx)
-	})
+	}
 }
 
 func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 	var child error
-	func() {
-		defer func() { recover() }()
+	exits(func() {
 		sim.Run(t.Context(), func(ctx context.Context) error {
 			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -66,7 +78,7 @@ func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 			})
 			return spindle.Sleep(ctx, 2*time.Hour)
 		})
-	}()
+	})
 	if !errors.Is(child, context.Canceled) {
 		t.Fatalf("the child ended with %v", child)
 	}

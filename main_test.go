@@ -111,3 +111,15 @@ var (
 	errCause = errors.New("the cause")
 	errOther = errors.New("another cause")
 )
+
+// exits reports whether fn calls runtime.Goexit.
+func exits(fn func()) bool {
+	returned, done := false, make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+		returned = true
+	}()
+	<-done
+	return !returned
+}

@@ -132,8 +132,8 @@ func TestCallbackPanicsAreErrorsOfRun(t *testing.T) {
 }
 
 // TestRunEndsInOrderWhenATaskDoesNot: a panic or a Goexit in any place cancels the other
-// tasks, which clean up. Deferred calls run, Run panics with the stack of the task, and the
-// loop can be used again.
+// tasks, which clean up. Deferred calls run, Run panics with the stack of the task or calls
+// Goexit, and the loop can be used again.
 func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
@@ -146,7 +146,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 		frame string
 	}{
 		{"panic", explodingTask, "boom", "explodingTask"},
-		{"Goexit", vanishingTask, loop.ErrGoexit, "vanishingTask"},
+		{"Goexit", vanishingTask, nil, ""},
 	} {
 		for _, place := range []struct {
 			name string
@@ -180,7 +180,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 		} {
 			t.Run(kind.name+" "+place.name, func(t *testing.T) {
 				cleaned, deferred := false, false
-				p := panicOf(func() error {
+				run := func() error {
 					return spindle.RunnerOn(l, spindle.Options{}).Run(t.Context(), func(ctx context.Context) error {
 						spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 							err := forever(ctx)
@@ -198,9 +198,12 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 							return kind.task(ctx)
 						})
 					})
-				})
-				if p == nil || p.Value != kind.value || !bytes.Contains(p.Stack, []byte(kind.frame)) {
-					t.Errorf("it came out as %v", p)
+				}
+				var p *spindle.PanicError
+				if exited := exits(func() { p = panicOf(run) }); exited != (kind.value == nil) {
+					t.Errorf("Run has called Goexit: %v", exited)
+				} else if !exited && (p == nil || p.Value != kind.value || !bytes.Contains(p.Stack, []byte(kind.frame))) {
+					t.Errorf("Run has panicked with %v", p)
 				}
 				if !cleaned || !deferred {
 					t.Errorf("the other cleaned up: %v, deferred calls ran: %v", cleaned, deferred)

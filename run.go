@@ -1,7 +1,6 @@
 package spindle
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -41,7 +40,9 @@ type Options struct {
 //
 // A panic in a task cancels the other tasks, and when they have ended Run panics with
 // a *PanicError. If that is not recovered, the program ends and prints the stack of the
-// task. A panic in a callback of the loop ends the run too, and Run returns it as a
+// task. If a task calls runtime.Goexit, as testing.T.FailNow does, so does Run.
+//
+// A panic in a callback of the loop ends the run too, and Run returns it as a
 // *LoopError, unless Options.Loop.OnPanic handles it. Work that was accepted and never
 // ran fails the run with a *loop.LostError, which names it.
 //
@@ -126,21 +127,20 @@ func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error 
 	return run.outcome(ctx)
 }
 
-// outcome is the result for the caller of Run. A task that has ended its test (by
-// t.FailNow or t.SkipNow, which are a Goexit) ends the caller, as it would had he
-// run the code himself. Any other Goexit is no end that somebody has chosen.
+// outcome is result for the caller of Run. If a task has called runtime.Goexit, outcome
+// calls it too, as it would if the caller had run the code itself: testing.T.FailNow in a
+// task ends the test. In a simulated run it panics, and package sim decides.
 func (r *run) outcome(ctx context.Context) error {
-	if p := r.root.fault; p != nil && p.Value == loop.ErrGoexit && endsTest(p.Stack) {
-		r.root.fault = nil
-		r.result(ctx)
-		runtime.Goexit()
+	p := r.root.fault
+	if p == nil || p.Value != loop.ErrGoexit || !r.l.Internal().Kernel().Real() {
+		return r.result(ctx)
 	}
-	return r.result(ctx)
-}
-
-func endsTest(stack []byte) bool {
-	return bytes.Contains(stack, []byte("\ntesting.(*common).FailNow(")) ||
-		bytes.Contains(stack, []byte("\ntesting.(*common).SkipNow("))
+	r.root.fault = nil
+	if err := r.result(ctx); err != nil {
+		r.log().Error("spindle: the run failed, but a task called runtime.Goexit, so Run does not return", "error", err)
+	}
+	runtime.Goexit()
+	return nil
 }
 
 // newRun prepares a run on a loop.

@@ -64,6 +64,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -138,7 +139,15 @@ func try(fn func() error) (fault *spindle.PanicError, err error) {
 
 // Run runs a program in a world of one host.
 func Run(ctx context.Context, program func(context.Context) error) error {
-	return runAlone(ctx, nil, program)
+	fault, err := try(func() error { return runAlone(ctx, nil, program) })
+	switch {
+	case fault == nil:
+		return err
+	case fault.Value == loop.ErrGoexit: // of a task; spindle.Run does the same
+		runtime.Goexit()
+	}
+	fault.Repanic()
+	return nil
 }
 
 func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) (err error) {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
-	"github.com/spindleloop/spindle/loop"
 )
 
 func main() {
@@ -44,13 +42,14 @@ func main() {
 	})
 	fmt.Println("rounds", rounds, err)
 
-	defer func() {
-		p, _ := recover().(*spindle.PanicError)
-		fmt.Println("exited", p != nil && errors.Is(p, loop.ErrGoexit) || p != nil && p.Value == loop.ErrGoexit)
+	exited := true
+	defer func() { // Run calls runtime.Goexit, as its task does
+		fmt.Println("exited", exited)
 		os.Exit(0)
 	}()
 	spindle.Run(context.Background(), func(ctx context.Context) error {
 		runtime.Goexit()
 		return nil
 	})
+	exited = false
 }

@@ -17,7 +17,7 @@ var cCases = map[string]string{
 	"c-task-starts":             goesOn,
 	"c-task-starts-eagerly":     heldTask,
 	"c-task-opens-nursery":      heldTask,
-	"c-task-exits":              exitPanic,
+	"c-task-exits":              exits,
 	"c-callback-starts-eagerly": heldByFn,
 	"c-steps":                   goesOn,
 	"c-steps-then-go-steps":     stranded,

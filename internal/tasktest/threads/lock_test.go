@@ -21,12 +21,12 @@ import (
 // Outcomes of the cases in the table of docs/design/006-threads.md. The first is that
 // everything works; the others are parts of a panic's message.
 const (
-	goesOn    = "goes on"
-	heldTask  = "a task cannot wait, end or start another one eagerly while its thread is locked (runtime.LockOSThread"
-	heldByFn  = "a callback of the loop cannot return or start a task eagerly while it has changed the lock of its thread"
-	stranded  = "cannot go on while the loop is run on a thread that is"
-	ownPanic  = "the task's own panic"
-	exitPanic = "runtime.Goexit"
+	goesOn   = "goes on"
+	heldTask = "a task cannot wait, end or start another one eagerly while its thread is locked (runtime.LockOSThread"
+	heldByFn = "a callback of the loop cannot return or start a task eagerly while it has changed the lock of its thread"
+	stranded = "cannot go on while the loop is run on a thread that is"
+	ownPanic = "the task's own panic"
+	exits    = "the caller of Run exits too"
 )
 
 // threadCase is a line of the table. Its function runs in a process of its own, and
@@ -213,11 +213,18 @@ var taskCases = map[string]threadCase{
 		runtime.LockOSThread()
 		panic(ownPanic)
 	}), ownPanic},
-	"task-exits": {inTask(func(context.Context) error {
-		runtime.LockOSThread()
-		runtime.Goexit()
-		return nil
-	}), exitPanic},
+	"task-exits": {func() string {
+		outcome := make(chan string, 1)
+		go func() {
+			defer func() { outcome <- exits }() // unless Run returns
+			outcome <- inTask(func(context.Context) error {
+				runtime.LockOSThread()
+				runtime.Goexit()
+				return nil
+			})()
+		}()
+		return <-outcome
+	}, exits},
 	"task-opens-nursery": {inTask(func(ctx context.Context) error {
 		runtime.LockOSThread()
 		return spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error { return nil })

@@ -118,18 +118,22 @@ func TestSteppedOnALockedThread(t *testing.T) {
 	}
 }
 
-// TestEndInDisorderWithALockedThread: a task that holds its thread may panic or exit;
-// that is what is told, and the thread is given back.
+// TestEndInDisorderWithALockedThread: a task that is locked to its thread may panic or exit.
+// That is how Run ends, and the thread is unlocked.
 func TestEndInDisorderWithALockedThread(t *testing.T) {
 	for want, end := range map[any]func(){
-		"oh":           func() { panic("oh") },
-		loop.ErrGoexit: runtime.Goexit,
+		"oh": func() { panic("oh") },
+		nil:  runtime.Goexit,
 	} {
-		func() {
+		ended := make(chan any, 1)
+		go func() {
 			defer func() {
-				if p, _ := recover().(*spindle.PanicError); p == nil || p.Value != want {
-					t.Errorf("panic %v, want %v", p, want)
+				p, _ := recover().(*spindle.PanicError)
+				if p == nil {
+					ended <- nil
+					return
 				}
+				ended <- p.Value
 			}()
 			spindle.Run(t.Context(), func(ctx context.Context) error {
 				spindle.RootNursery(ctx).Go(func(context.Context) error {
@@ -139,7 +143,11 @@ func TestEndInDisorderWithALockedThread(t *testing.T) {
 				})
 				return forever(ctx)
 			})
+			ended <- "Run has returned"
 		}()
+		if got := <-ended; got != want {
+			t.Errorf("ended with %v, want %v", got, want)
+		}
 	}
 }
 

@@ -99,10 +99,17 @@ var cases = map[string]func() error{
 			return nil
 		})
 	}),
-	"c-task-exits": inTask(func(ctx context.Context) error {
-		runtime.Goexit()
-		return nil
-	}),
+	"c-task-exits": func() error {
+		outcome := make(chan error, 1)
+		go func() {
+			defer func() { outcome <- errors.New("the caller of Run exits too") }() // unless Run returns
+			outcome <- inTask(func(ctx context.Context) error {
+				runtime.Goexit()
+				return nil
+			})()
+		}()
+		return <-outcome
+	},
 	"c-callback-starts-eagerly": func() error {
 		return spindle.Run(context.Background(), func(ctx context.Context) error {
 			spindle.LoopOf(ctx).CallSoon(func() {
