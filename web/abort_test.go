@@ -13,6 +13,7 @@ import (
 	neturl "net/url"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -79,6 +80,7 @@ func dying(t *testing.T) *neturl.URL {
 // TestAbortedResponseIsNeverComplete: a client can tell that it has not got all, for
 // every kind of handler, plain and over TLS.
 func TestAbortedResponseIsNeverComplete(t *testing.T) {
+	leak.Check(t, 2<<20)
 	server, trust := certified(t)
 	for what, h := range abortions(dying(t)) {
 		for name, s := range kinds(h) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -28,6 +29,7 @@ func untilEnd(ctx context.Context) error {
 }
 
 func TestClientGoneCancelsTheHandler(t *testing.T) {
+	leak.Check(t, 2<<20)
 	causes := make(chan error, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
@@ -54,6 +56,7 @@ func TestClientGoneCancelsTheHandler(t *testing.T) {
 }
 
 func TestClientGoneMidBodyEndsTheBody(t *testing.T) {
+	leak.Check(t, 2<<20)
 	ends := make(chan error, 2)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

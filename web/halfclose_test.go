@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -45,6 +46,7 @@ func dialHalf(t testing.TB, sv *web.Service, trust *tls.Config) halfCloser {
 // cut off, and closes its sending side while the first is answered. The second is ended
 // as soon as its turn comes, by whichever handler, and nothing of it stays.
 func TestEndOfAPipelineEndsItsLastRequest(t *testing.T) {
+	leak.Check(t, 2<<20)
 	server, trust := certified(t)
 	trust = trust.Clone()
 	trust.ServerName = "example.com"

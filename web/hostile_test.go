@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
 // TestHostileRequestsAreRefused: with the right status, and the connection closed,
 // before any handler sees them.
 func TestHostileRequestsAreRefused(t *testing.T) {
+	leak.Check(t, 1<<20)
 	sv := serve(t, &web.Server{
 		MaxHeaderBytes: 4096,
 		MaxBodyBytes:   100,
@@ -80,6 +82,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 // TestBadChunksEndTheBody: the handler hears of it, whatever it is, and the connection
 // is closed.
 func TestBadChunksEndTheBody(t *testing.T) {
+	leak.Check(t, 1<<20)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err == nil {
 			t.Error("the body was read")

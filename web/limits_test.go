@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -122,6 +123,7 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 
 // TestWorkersAreLimited: requests beyond the limit wait for one, and all are answered.
 func TestWorkersAreLimited(t *testing.T) {
+	leak.Check(t, 2<<20)
 	var mu sync.Mutex
 	running, most := 0, 0
 	sv := serve(t, &web.Server{MaxWorkers: 2, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

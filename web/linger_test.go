@@ -8,12 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
 // TestEarlyRefusalReachesTheClient, also one that sends everything before it reads
 // anything: the server takes what comes for a while after its last response.
 func TestEarlyRefusalReachesTheClient(t *testing.T) {
+	leak.Check(t, 2<<20)
 	server, trust := certified(t)
 	trust = trust.Clone()
 	trust.ServerName = "example.com"

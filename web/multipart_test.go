@@ -9,10 +9,13 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/spindleloop/spindle/internal/leak"
 )
 
 // TestMultipartFilesAreRemoved once the handler has returned, however it did.
 func TestMultipartFilesAreRemoved(t *testing.T) {
+	leak.Check(t, 2<<20)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -86,6 +87,7 @@ func TestSlowBodyEndsTheRequest(t *testing.T) {
 // TestSlowReaderHoldsTheHandler: it waits, and the server keeps no more than the water
 // mark; when the peer takes nothing for too long, the request ends.
 func TestSlowReaderHoldsTheHandler(t *testing.T) {
+	leak.Check(t, 2<<20)
 	type outcome struct {
 		written int
 		err     error
@@ -145,6 +147,7 @@ func TestLeanAnswersWaitForTheReader(t *testing.T) {
 }
 
 func TestSlowlorisDoesNotHoldUpOthers(t *testing.T) {
+	leak.Check(t, 2<<20)
 	sv := serve(t, &web.Server{
 		HeaderTimeout: time.Minute,
 		Handler:       http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }),

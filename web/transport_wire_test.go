@@ -17,6 +17,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -58,6 +59,7 @@ func hear(br *bufio.Reader) (*http.Request, error) {
 
 // TestTransportHostileResponses: each is an error, and none is waited for.
 func TestTransportHostileResponses(t *testing.T) {
+	leak.Check(t, 1<<20)
 	endless := strings.Repeat("X-Filler: "+strings.Repeat("x", 1000)+"\r\n", 100)
 	for name, tc := range map[string]struct {
 		response string
