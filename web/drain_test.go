@@ -356,3 +356,27 @@ func TestShutdownAfterTheLoopWasClosed(t *testing.T) {
 		})
 	}
 }
+
+// TestEndedServiceHasNoLoopState: a loop that outlives its services does not keep them.
+func TestEndedServiceHasNoLoopState(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		l := spindle.LoopOf(ctx)
+		sv, err := (&web.Server{Handler: http.NotFoundHandler()}).Listen(l, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if !web.HasLoopState(sv, l) {
+			t.Error("a service has no state")
+		}
+		if err := sv.Shutdown(ctx); err != nil {
+			return err
+		}
+		if web.HasLoopState(sv, l) {
+			t.Error("a service that has ended still has state")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -14,6 +14,9 @@ func Yields(sv *Service, l *loop.Loop) bool {
 	return st != nil && st.yieldsToWorkers
 }
 
+// HasLoopState reports whether the service has state on a loop.
+func HasLoopState(sv *Service, l *loop.Loop) bool { return sv.perLoop.Of(l.Internal()) != nil }
+
 // Abort ends the connection of a request, on its loop.
 func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }
 

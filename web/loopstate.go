@@ -15,8 +15,9 @@ import (
 // loopState is what the connections of a service share on one loop: everything that a
 // connection needs only while it is active. Loop goroutine only, except where noted.
 type loopState struct {
-	sv *Service
-	l  *loop.Loop
+	sv    *Service
+	l     *loop.Loop
+	ended bool // guarded by sv.mu
 
 	parser  *http1.RequestParser // for the next connection that needs one; nil while in use
 	spare   []*http1.RequestParser
@@ -184,7 +185,7 @@ func (st *loopState) tasks() *spindle.Nursery {
 
 // LoopClosing is called when the loop is closed, possibly before the service was shut
 // down. The workers get no more work then.
-func (st *loopState) LoopClosing() { st.sv.loopClosed() }
+func (st *loopState) LoopClosing() { st.sv.loopStateEnded(st) }
 
 // yieldToWorkers lets workers run at the end of the turn, before the loop sleeps. On a
 // single processor the loop would otherwise sleep on the workers' processor until the

@@ -38,7 +38,7 @@ type Service struct {
 	mu      sync.Mutex
 	drained []func() // called when the service has ended; guarded by mu
 	over    bool     // the service has ended; guarded by mu
-	closed  int      // how many of its loops were closed; guarded by mu
+	ended   int      // how many of loopStates have ended; guarded by mu
 }
 
 // Listen serves on an address of network "tcp", "tcp4", "tcp6" or "unix". It may be called
@@ -95,11 +95,16 @@ func (sv *Service) options() transport.Options {
 // Addr returns the address that the service listens on.
 func (sv *Service) Addr() net.Addr { return sv.addr }
 
-// loopClosed ends the service when its last loop was closed without a shutdown.
-func (sv *Service) loopClosed() {
+// loopStateEnded counts the states that have ended, by a shutdown or with their loop. The
+// service ends with the last one.
+func (sv *Service) loopStateEnded(st *loopState) {
 	sv.mu.Lock()
-	sv.closed++
-	last := sv.closed == len(sv.loopStates)
+	last := false
+	if !st.ended {
+		st.ended = true
+		sv.ended++
+		last = sv.ended == len(sv.loopStates)
+	}
 	sv.mu.Unlock()
 	if last {
 		sv.workers.close()
@@ -177,27 +182,21 @@ func (st *loopState) drain() {
 // endLoopStates is called when the last connection has ended.
 func (sv *Service) endLoopStates() {
 	sv.workers.close()
-	var left atomic.Int64
-	left.Store(int64(len(sv.loopStates)) + 1)
-	ended := func(error) {
-		if left.Add(-1) == 0 {
-			sv.finish()
-		}
-	}
-	for _, st := range sv.loopStates {
-		if st.l.Internal().Post(loopcore.DropAtClose, func() { st.end(ended) }) != nil {
-			ended(nil)
-		}
-	}
-	ended(nil)
+	sv.each((*loopState).end) // the state on a loop that is closed has ended
 }
 
-// end ends timers, tasks and the log.
-func (st *loopState) end(done func(error)) {
+// end ends timers, tasks and the log. The loop keeps the state until then, to end it if the
+// loop is closed earlier.
+func (st *loopState) end() {
 	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering} {
 		q.timer.Cancel()
 	}
-	last := func(err error) { st.log.end(func() { done(err) }) }
+	last := func(error) {
+		st.log.end(func() {
+			st.sv.perLoop.Remove(st.l.Internal())
+			st.sv.loopStateEnded(st)
+		})
+	}
 	if st.nursery == nil {
 		last(nil)
 		return
