@@ -34,8 +34,13 @@ func calledName(op string) string {
 	}
 }
 
-// isExported reports whether the last part of a function's name is exported.
+// isExported reports whether users can call the function of this name: its last part and
+// its receiver are exported, and its package is not internal.
 func isExported(name string) bool {
-	first := name[strings.LastIndexByte(strings.TrimSuffix(name, "[...]"), '.')+1]
-	return 'A' <= first && first <= 'Z'
+	upper := func(c byte) bool { return 'A' <= c && c <= 'Z' }
+	if _, receiver, ok := strings.Cut(name, "(*"); ok && !upper(receiver[0]) {
+		return false
+	}
+	last := strings.LastIndexByte(strings.TrimSuffix(name, "[...]"), '.')
+	return upper(name[last+1]) && !strings.HasPrefix(name, "internal/")
 }

@@ -72,9 +72,6 @@ func taskOn(c *coro.Coro) *Task {
 // Name returns the task's name.
 func (b *body) Name() string { return (*Task)(b).Name() }
 
-// Number returns the task's number.
-func (b *body) Number() uint64 { return b.id }
-
 // Run runs the task to its end.
 func (b *body) Run(c *coro.Coro) {
 	t := (*Task)(b)

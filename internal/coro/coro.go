@@ -17,9 +17,6 @@ type Body interface {
 
 	// Name names the task in messages.
 	Name() string
-	// Number identifies the task among those of its scheduler.
-	Number() uint64
-
 	// Bind makes the wait that begins end also with ctx, which may be one that is not
 	// the task's. If something has to be undone after the wait, Bind calls AfterWait.
 	Bind(ctx context.Context)
@@ -50,6 +47,7 @@ type Coro struct {
 	outcome   error  // the result of the wait
 	afterWait func() // called when the wait has ended; nil for most
 	seq       uint32 // the number of the wait, so that a late Wake finds it gone
+	tasks     uint32 // begun on the coroutine so far
 
 	state  State
 	lane   loopcore.Priority

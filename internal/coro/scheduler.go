@@ -78,24 +78,11 @@ func Here(l *loopcore.Loop) context.Context {
 	if !l.Owns() {
 		return nil
 	}
-	s := Of(l)
-	if s == nil {
-		return nil
-	}
-	return s.Here()
-}
-
-// Here returns the context of the task that is calling. It returns nil if the caller is
-// not a task of the scheduler's loop. Any goroutine may call it.
-func (s *Scheduler) Here() context.Context {
-	if s.loop.Owns() && s.running != nil {
+	if s := Of(l); s != nil && s.running != nil {
 		return s.running.ctx
 	}
 	return nil
 }
-
-// Loop returns the scheduler's loop. Any goroutine may call it.
-func (s *Scheduler) Loop() *loopcore.Loop { return s.loop }
 
 // Running returns the coroutine of the task that is executing. It returns nil if that is
 // a callback of the loop.
@@ -133,6 +120,7 @@ func (s *Scheduler) host(p loopcore.Priority, b Body) *Coro {
 
 func (c *Coro) assign(p loopcore.Priority, b Body) {
 	c.body, c.lane, c.budget = b, p, maxFreeWaits
+	c.tasks++
 }
 
 // startNext gives a coroutine at the end of its task the next fresh task, if the loop

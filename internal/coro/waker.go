@@ -95,16 +95,16 @@ func (w Waker) Wake(err error) bool {
 // with a method Holder() Ref names, in the task tree, the task that holds the lock that
 // another one waits for.
 type Ref struct {
-	c      *Coro
-	number uint64
+	c    *Coro
+	task uint32 // Coro.tasks of it
 }
 
 // Ref returns a reference to the Waker's task, which must be running.
-func (w Waker) Ref() Ref { return Ref{w.c, w.c.body.Number()} }
+func (w Waker) Ref() Ref { return Ref{w.c, w.c.tasks} }
 
 // Name returns the name of the task, or "" if it has ended.
 func (r Ref) Name() string {
-	if r.c == nil || r.c.body == nil || r.c.body.Number() != r.number {
+	if r.c == nil || r.c.body == nil || r.c.tasks != r.task {
 		return ""
 	}
 	return r.c.body.Name()
