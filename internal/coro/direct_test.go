@@ -1,4 +1,4 @@
-package spindle_test
+package coro_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package spindle_test
+package coro_test
 
 import (
 	"context"
@@ -263,4 +263,18 @@ func TestEndedCoroutinesKeepNoOthers(t *testing.T) {
 	step(3, func() { first.Wake(nil) })
 	step(3, func() { second.Wake(nil) })
 	step(3, func() { ends[0](nil) })
+}
+
+func newLoop(t *testing.T) *loop.Loop {
+	t.Helper()
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
 }
