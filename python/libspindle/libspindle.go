@@ -1,0 +1,165 @@
+//go:build spindle_python
+
+// Command libspindle is the half of the Python package that is written in Go: a C shared
+// library whose loops wait for descriptors. One call of SpindlePoll is one tick. The
+// functions follow the C convention: they return 0 or a count, or a negative errno.
+//
+// Everything but SpindleNew is called by the thread that runs the loop.
+package main
+
+/*
+#include "events.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/spindleloop/spindle/loop"
+)
+
+func main() {}
+
+// pyLoop is a loop and what a tick collects.
+type pyLoop struct {
+	l       *loop.Loop
+	watches []loop.Watch // by descriptor
+	events  []C.SpindleEvent
+	n       int // events collected in this tick
+}
+
+// loops is a table of *pyLoop, so that C holds an index and not a pointer into Go's
+// memory. A reader needs no lock.
+var (
+	mu    sync.Mutex
+	loops atomic.Pointer[[]*pyLoop]
+)
+
+func at(id C.int) *pyLoop { return (*loops.Load())[id] }
+
+// SpindleNew makes a loop and returns its number.
+//
+//export SpindleNew
+func SpindleNew() C.int {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		return errno(err)
+	}
+	p := &pyLoop{l: l}
+	mu.Lock()
+	defer mu.Unlock()
+	var table []*pyLoop
+	if old := loops.Load(); old != nil {
+		table = append(table, *old...)
+	}
+	id := len(table)
+	for i, used := range table {
+		if used == nil {
+			id = i
+		}
+	}
+	if id == len(table) {
+		table = append(table, nil)
+	}
+	table[id] = p
+	loops.Store(&table)
+	return C.int(id)
+}
+
+// SpindleClose closes a loop. Its number may be given to another one.
+//
+//export SpindleClose
+func SpindleClose(id C.int) C.int {
+	err := at(id).l.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	table := append([]*pyLoop(nil), *loops.Load()...)
+	table[id] = nil
+	loops.Store(&table)
+	return errno(err)
+}
+
+// SpindleWatch makes interest, a set of SPINDLE_READ and SPINDLE_WRITE, what the loop
+// waits for on fd. No interest ends the watch.
+//
+//export SpindleWatch
+func SpindleWatch(id, fd, interest C.int) C.int {
+	p := at(id)
+	for int(fd) >= len(p.watches) {
+		p.watches = append(p.watches, loop.Watch{})
+	}
+	w := &p.watches[fd]
+	var in loop.Interest
+	if interest&C.SPINDLE_READ != 0 {
+		in |= loop.Read
+	}
+	if interest&C.SPINDLE_WRITE != 0 {
+		in |= loop.Write
+	}
+	var err error
+	switch {
+	case in == 0:
+		w.Cancel()
+		*w = loop.Watch{}
+	case *w != loop.Watch{}:
+		err = w.Modify(in, loop.Level)
+	default:
+		*w, err = p.l.Watch(int(fd), in, loop.Level, func(r loop.Ready) { p.collect(fd, r) })
+	}
+	return errno(err)
+}
+
+// collect adds an event to those of the tick. If there is no space left, the watch, which
+// is level-triggered, reports the descriptor again.
+func (p *pyLoop) collect(fd C.int, r loop.Ready) {
+	if p.n == len(p.events) {
+		return
+	}
+	var ready C.int
+	if r&(loop.Readable|loop.HangUp|loop.Failed) != 0 {
+		ready |= C.SPINDLE_READ
+	}
+	if r&(loop.Writable|loop.Failed) != 0 {
+		ready |= C.SPINDLE_WRITE
+	}
+	p.events[p.n] = C.SpindleEvent{fd: fd, ready: ready}
+	p.n++
+}
+
+// SpindlePoll runs one turn of the loop. It waits at most timeout nanoseconds, without
+// limit if that is negative, stores up to capacity events, and returns their number.
+//
+//export SpindlePoll
+func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity C.int) C.int {
+	p := at(id)
+	p.events = unsafe.Slice(events, capacity)
+	p.n = 0
+	_, err := p.l.RunOnce(time.Duration(timeout))
+	p.events = nil
+	if err != nil {
+		return errno(err)
+	}
+	return C.int(p.n)
+}
+
+// errno returns err as a negative number, 0 if it is nil.
+func errno(err error) C.int {
+	if err == nil {
+		return 0
+	}
+	var no syscall.Errno
+	switch {
+	case errors.As(err, &no):
+		return -C.int(no)
+	case errors.Is(err, loop.ErrNotPollable):
+		return -C.int(syscall.EPERM)
+	case errors.Is(err, loop.ErrExists):
+		return -C.int(syscall.EEXIST)
+	}
+	return -C.int(syscall.EIO)
+}

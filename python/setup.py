@@ -1,0 +1,72 @@
+"""Builds the extension module, with gcc or clang, and libspindle.so, with Go."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+COPY = os.path.join(HERE, "go")  # the Go module in a source distribution
+MODULE = COPY if os.path.isdir(COPY) else os.path.dirname(HERE)
+GO_PACKAGE = "./python/libspindle"
+GO_FLAGS = ["-tags", "spindle_python"]
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit("spindle: free-threaded builds of Python are not supported yet; use a build with the GIL")
+
+
+def need(program, remedy):
+    if shutil.which(program) is None:
+        sys.exit(f"spindle: {program} was not found, and is needed to build the package; {remedy}")
+
+
+class BuildExt(build_ext):
+    def run(self):
+        need("go", "install Go 1.26 or later")
+        need(os.environ.get("CC", "cc").split()[0], "install a C compiler (Debian: apt-get install gcc libc6-dev)")
+        super().run()
+        library = os.path.join(os.path.dirname(self.get_ext_fullpath("spindle._core")), "libspindle.so")
+        subprocess.run(
+            ["go", "build", *GO_FLAGS, "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o",
+             os.path.abspath(library), GO_PACKAGE],
+            cwd=MODULE, check=True, env={**os.environ, "CGO_ENABLED": "1"})
+        header = os.path.splitext(library)[0] + ".h"
+        if os.path.exists(header):
+            os.remove(header)
+
+
+class Sdist(sdist):
+    """Adds the files of the Go module that libspindle.so is built from."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        listed = subprocess.run(
+            ["go", "list", *GO_FLAGS, "-deps", "-f",
+             "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", GO_PACKAGE],
+            cwd=MODULE, check=True, capture_output=True, text=True, env={**os.environ, "CGO_ENABLED": "1"})
+        sources = ["go.mod", "go.sum", "LICENSE"]
+        for directory in listed.stdout.split():
+            for name in os.listdir(directory):
+                if name.endswith((".go", ".s", ".h", ".c")) and not name.endswith("_test.go"):
+                    sources.append(os.path.relpath(os.path.join(directory, name), MODULE))
+        for source in sources:
+            target = os.path.join(base_dir, "go", source)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(os.path.join(MODULE, source), target)
+
+
+core = Extension(
+    "spindle._core",
+    sources=sorted(os.path.join("src", name) for name in os.listdir(os.path.join(HERE, "src")) if name.endswith(".c")),
+    depends=["src/core.h", "libspindle/events.h"],
+    extra_compile_args=["-O3", "-flto", "-fvisibility=hidden", "-std=gnu11"],
+    extra_link_args=["-flto"],
+    libraries=["dl", "pthread"],
+)
+
+setup(ext_modules=[core], cmdclass={"build_ext": BuildExt, "sdist": Sdist})

@@ -1,0 +1,54 @@
+"""Python's asyncio on the Spindle event loop.
+
+    import spindle
+
+    async def main():
+        ...
+
+    spindle.run(main())
+
+spindle.run is asyncio.run on a Spindle loop. Where a program makes its loop itself:
+
+    with asyncio.Runner(loop_factory=spindle.new_event_loop) as runner:
+        runner.run(main())
+
+The loop is a drop-in replacement for asyncio's and uvloop's.
+"""
+
+import asyncio as _asyncio
+import warnings as _warnings
+
+from ._version import __version__
+from .loop import Loop
+from .mode import ExecutionMode, detect_mode
+
+__all__ = ["EventLoopPolicy", "ExecutionMode", "Loop", "detect_mode", "install", "new_event_loop", "run"]
+
+
+def new_event_loop() -> Loop:
+    """Return a new loop. It is a loop_factory for asyncio.Runner."""
+    return Loop()
+
+
+def run(main, *, debug=None):
+    """Run a coroutine on a new loop and return its result, as asyncio.run does."""
+    with _asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+class EventLoopPolicy(_asyncio.DefaultEventLoopPolicy):
+    """A policy whose loops are Spindle's."""
+
+    def _loop_factory(self):
+        return new_event_loop()
+
+
+def install() -> None:
+    """Make Spindle's the loops that asyncio makes by itself.
+
+    Python 3.14 deprecates event loop policies. Use spindle.run, or asyncio.Runner with
+    loop_factory=spindle.new_event_loop, where the program makes its loop itself.
+    """
+    with _warnings.catch_warnings():
+        _warnings.simplefilter("ignore", DeprecationWarning)
+        _asyncio.set_event_loop_policy(EventLoopPolicy())

@@ -1,0 +1,145 @@
+"""The loop: what is hot is in C (_core.Loop), what is rare is asyncio's selector loop."""
+
+import asyncio
+import os
+import selectors
+import signal
+import sys
+import threading
+import weakref
+from asyncio import base_events, constants, coroutines, events, format_helpers, sslproto, unix_events
+from asyncio.log import logger
+
+from . import _core
+from .transport import SocketTransport
+
+_core.set_library(os.path.join(os.path.dirname(__file__), "libspindle.so"))
+os.register_at_fork(after_in_child=_core.forked)
+
+
+class _Watches:
+    """What asyncio's loop and its users expect of a selector: which descriptors are watched."""
+
+    def __init__(self, loop):
+        self._loop = weakref.proxy(loop)
+
+    def get_key(self, fileobj):
+        fd = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        interest = self._loop._watched(fd)
+        if not interest:
+            raise KeyError(f"{fileobj!r} is not registered")
+        return selectors.SelectorKey(fileobj, fd, interest, None)  # the bits are the same
+
+    def get_map(self):
+        return None
+
+    def close(self):
+        pass
+
+
+class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
+    """An asyncio event loop. spindle.new_event_loop makes one."""
+
+    def __init__(self):
+        unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
+
+    # Running.
+
+    def run_forever(self):
+        """Run until stop is called."""
+        self._check_closed()
+        self._check_running()
+        self._set_coroutine_origin_tracking(self._debug)
+        old_hooks = sys.get_asyncgen_hooks()
+        wakes_on_signals = self._wake_on_signals()
+        try:
+            self._thread_id = threading.get_ident()
+            sys.set_asyncgen_hooks(
+                firstiter=self._asyncgen_firstiter_hook,
+                finalizer=self._asyncgen_finalizer_hook,
+            )
+            events._set_running_loop(self)
+            self._run()
+        finally:
+            self._stopping = False
+            self._thread_id = None
+            events._set_running_loop(None)
+            self._set_coroutine_origin_tracking(False)
+            sys.set_asyncgen_hooks(*old_hooks)
+            if wakes_on_signals and not self._signal_handlers:
+                signal.set_wakeup_fd(-1)
+
+    def _wake_on_signals(self):
+        """Have signals wake the loop.
+
+        A signal may be delivered to any thread, so that it does not interrupt the wait of
+        this one. Python's handler runs in the main thread when the loop wakes up.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        old = signal.set_wakeup_fd(self._csock.fileno(), warn_on_full_buffer=False)
+        if old != -1 and old != self._csock.fileno():
+            signal.set_wakeup_fd(old)  # another package's: it sees to it
+            return False
+        return True
+
+    def remove_signal_handler(self, sig):
+        removed = super().remove_signal_handler(sig)
+        if removed and self.is_running():
+            self._wake_on_signals()
+        return removed
+
+    def close(self):
+        """Close the loop."""
+        if self.is_closed():
+            if self.is_running():
+                raise RuntimeError("Cannot close a running event loop")
+            return
+        super().close()
+        self._release()
+
+    # Called by _core.Loop.
+
+    def _callback_failed(self, handle, exc):
+        callback = format_helpers._format_callback_source(handle._callback, handle._args or ())
+        context = {"message": f"Exception in callback {callback}", "exception": exc, "handle": handle}
+        if handle._source_traceback:
+            context["source_traceback"] = handle._source_traceback
+        self.call_exception_handler(context)
+
+    def _callback_took(self, handle, seconds):
+        if seconds >= self.slow_callback_duration:
+            logger.warning("Executing %s took %.3f seconds", base_events._format_handle(handle), seconds)
+
+    def _extract_stack(self):
+        return format_helpers.extract_stack(sys._getframe(1))
+
+    def _format_handle(self, handle):
+        info = [type(handle).__name__]
+        if handle._cancelled:
+            info.append("cancelled")
+        if isinstance(handle, _core.TimerHandle):
+            info.append(f"when={handle._when}")
+        if handle._callback is not None:
+            info.append(format_helpers._format_callback_source(handle._callback, handle._args))
+        if handle._source_traceback:
+            frame = handle._source_traceback[-1]
+            info.append(f"created at {frame[0]}:{frame[1]}")
+        return "<{}>".format(" ".join(info))
+
+    # Transports.
+
+    def _make_socket_transport(self, sock, protocol, waiter=None, *, extra=None, server=None):
+        return SocketTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(
+        self, rawsock, protocol, sslcontext, waiter=None, *,
+        server_side=False, server_hostname=None, extra=None, server=None,
+        ssl_handshake_timeout=constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout=constants.SSL_SHUTDOWN_TIMEOUT,
+    ):
+        ssl_protocol = sslproto.SSLProtocol(
+            self, protocol, sslcontext, waiter, server_side, server_hostname,
+            ssl_handshake_timeout=ssl_handshake_timeout, ssl_shutdown_timeout=ssl_shutdown_timeout)
+        SocketTransport(self, rawsock, ssl_protocol, extra=extra, server=server)
+        return ssl_protocol._app_transport

@@ -1,0 +1,145 @@
+// The types of the extension module, and what its files offer to one another.
+//
+// Everything here is guarded by the GIL. A loop releases it only inside golib.poll.
+#ifndef SPINDLE_CORE_H
+#define SPINDLE_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "../libspindle/events.h"
+
+// golib.c: the shared library that is written in Go. It is loaded by the first loop.
+typedef struct {
+    int (*new_loop)(void);
+    int (*close_loop)(int loop);
+    int (*watch)(int loop, int fd, int interest);
+    int (*poll)(int loop, long long timeout_ns, SpindleEvent *events, int capacity);
+} GoLib;
+
+extern GoLib golib;
+int golib_load(void);
+void golib_forked(void);
+
+typedef struct Loop Loop;
+typedef struct Handle Handle;
+typedef struct Transport Transport;
+
+// handle.c: a callback to come. A TimerHandle has the same layout.
+struct Handle {
+    PyObject_VAR_HEAD // the size is the number of arguments
+    Loop *loop;
+    PyObject *callback;         // NULL once cancelled
+    PyObject *context;
+    PyObject *source_traceback; // NULL unless the loop is in debug mode
+    PyObject *repr;             // kept for a cancelled handle in debug mode
+    PyObject *weakrefs;
+    double when;                // of a timer
+    uint64_t order;             // of a timer: decides between equal times
+    Py_ssize_t slot;            // of a timer: its index in the heap, -1 if it is not there
+    bool cancelled;
+    bool running;
+    PyObject *args[1]; // args[0] is scratch space for a vectorcall
+};
+
+extern PyTypeObject Handle_Type, TimerHandle_Type;
+#define Handle_Check(o) (Py_TYPE(o) == &Handle_Type || Py_TYPE(o) == &TimerHandle_Type)
+
+Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
+                   PyObject *const *args, Py_ssize_t nargs, PyObject *context);
+int handle_run(Handle *h);
+void handle_cancel(Handle *h);
+void handle_free_spare(void);
+
+// ready.c: what runs in the next tick, a ring of objects with a note for each.
+typedef struct {
+    PyObject *what; // a Handle, another object with _run, or a Transport
+    int ready;      // of a Transport: SPINDLE_READ or SPINDLE_WRITE
+} ReadyItem;
+
+typedef struct {
+    ReadyItem *items;
+    size_t head, tail, mask; // capacity - 1
+} Ready;
+
+int ready_push(Ready *r, PyObject *what, int ready); // takes a new reference
+static inline size_t ready_len(Ready *r) { return r->tail - r->head; }
+static inline ReadyItem ready_pop(Ready *r) { return r->items[r->head++ & r->mask]; }
+int ready_visit(Ready *r, visitproc visit, void *arg);
+void ready_clear(Ready *r);
+
+// timers.c: a heap of TimerHandles, the earliest first.
+typedef struct {
+    Handle **heap;
+    Py_ssize_t len, cap;
+    uint64_t order;
+} Timers;
+
+int timers_add(Timers *t, Handle *h); // takes a new reference
+void timers_remove(Timers *t, Handle *h);
+Handle *timers_pop(Timers *t); // gives a reference to the caller
+int timers_visit(Timers *t, visitproc visit, void *arg);
+void timers_clear(Timers *t);
+
+// watch.c: what is to be called when a descriptor is ready.
+typedef struct {
+    Handle *reader, *writer;
+    Transport *transport; // if it waits for something
+    int transport_interest;
+    int interest; // what Go waits for
+} Watcher;
+
+typedef struct {
+    Watcher *by_fd;
+    int len;
+} Watchers;
+
+int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
+bool watch_has(Loop *l, int fd, int direction);
+int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
+int watch_deliver(Loop *l, SpindleEvent *e);
+int watch_visit(Loop *l, visitproc visit, void *arg);
+void watch_clear(Loop *l);
+
+// loop.c
+#define EVENTS 256
+#define READ_BUFFER (256 * 1024)
+
+struct Loop {
+    PyObject_HEAD
+    Ready ready;
+    Timers timers;
+    Watchers watchers;
+    PyObject *thread_id; // None unless it runs
+    double now;          // of a virtual clock
+    int id;              // in libspindle; -1 if closed
+    int wake_fd;         // an eventfd
+    int since_poll;      // callbacks
+    bool waiting;        // in golib.poll, without the GIL
+    bool woken;          // wake_fd was written
+    bool stopping, closed, debug, virtual_time;
+    char *buffer; // READ_BUFFER bytes for receiving
+    SpindleEvent events[EVENTS];
+};
+
+extern PyTypeObject Loop_Type;
+Handle *loop_call_soon(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs);
+double loop_time(Loop *l);
+
+// transport.c
+PyObject *transport_type(void); // a new reference
+int transport_ready(Transport *t, int ready); // -1 with an exception that ends the loop
+
+// module.c: interned names and objects of asyncio.
+typedef struct {
+    PyObject *check_thread, *callback_failed, *run, *cancelled,
+        *data_received, *get_buffer, *buffer_updated, *eof_received, *pause_writing,
+        *resume_writing, *protocol_failed, *context,
+        *extract_stack, *format_handle;
+    PyObject *buffered_protocol; // asyncio.BufferedProtocol
+} Names;
+extern Names names;
+
+#endif

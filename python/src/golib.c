@@ -1,0 +1,60 @@
+// Loads libspindle.so, the half of the package that is written in Go.
+//
+// It is loaded by the first loop and not by the import: a process that forks after Go
+// has started has no Go threads in the child, and would hang there. A forked child is
+// told so instead.
+#include "core.h"
+#include <dlfcn.h>
+
+GoLib golib;
+static bool loaded, forked;
+
+// The Python side, which knows where the package is, sets the path.
+extern PyObject *golib_path;
+PyObject *golib_path;
+
+void golib_forked(void) {
+    if (loaded)
+        forked = true;
+}
+
+int golib_load(void) {
+    if (forked) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "spindle: this process was forked from one that had used a Spindle loop already; "
+                        "fork before the first loop, or start processes with the spawn or forkserver "
+                        "method of multiprocessing");
+        return -1;
+    }
+    if (loaded)
+        return 0;
+    if (!golib_path) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the path of libspindle.so is not set");
+        return -1;
+    }
+    const char *path = PyUnicode_AsUTF8(golib_path);
+    if (!path)
+        return -1;
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        PyErr_Format(PyExc_ImportError, "spindle: %s", dlerror());
+        return -1;
+    }
+    struct {
+        const char *name;
+        void **into;
+    } symbols[] = {
+        {"SpindleNew", (void **)&golib.new_loop},
+        {"SpindleClose", (void **)&golib.close_loop},
+        {"SpindleWatch", (void **)&golib.watch},
+        {"SpindlePoll", (void **)&golib.poll},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        if (!(*symbols[i].into = dlsym(lib, symbols[i].name))) {
+            PyErr_Format(PyExc_ImportError, "spindle: libspindle.so has no %s", symbols[i].name);
+            return -1;
+        }
+    }
+    loaded = true;
+    return 0;
+}

@@ -1,0 +1,275 @@
+// Handle and TimerHandle: asyncio's handles, with the arguments inside the object and
+// a list of spare ones, because every callback has one.
+#include "core.h"
+
+#define SPARE_ARGS 2 // arguments that a spare handle has space for
+#define SPARE_MOST 256
+static Handle *spare[SPARE_MOST];
+static int spares;
+
+static Handle *allocate(PyTypeObject *type, Py_ssize_t nargs) {
+    if (nargs <= SPARE_ARGS && spares > 0) {
+        Handle *h = spare[--spares];
+        Py_SET_TYPE(h, type);
+        Py_SET_SIZE(h, nargs);
+        _Py_NewReference((PyObject *)h);
+        return h;
+    }
+    // The first argument's slot is part of the basic size.
+    Handle *h = PyObject_GC_NewVar(Handle, type, nargs < SPARE_ARGS ? SPARE_ARGS : nargs);
+    if (h)
+        Py_SET_SIZE(h, nargs);
+    return h;
+}
+
+Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
+                   PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
+    if (context && context != Py_None)
+        Py_INCREF(context);
+    else if (!(context = PyContext_CopyCurrent()))
+        return NULL;
+    Handle *h = allocate(type, nargs);
+    if (!h) {
+        Py_DECREF(context);
+        return NULL;
+    }
+    Py_INCREF(loop);
+    h->loop = loop;
+    Py_INCREF(callback);
+    h->callback = callback;
+    h->context = context;
+    h->source_traceback = h->repr = h->weakrefs = NULL;
+    h->slot = -1;
+    h->cancelled = h->running = false;
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        Py_INCREF(args[i]);
+        h->args[i + 1] = args[i];
+    }
+    if (loop->debug) {
+        h->source_traceback = PyObject_CallMethodNoArgs((PyObject *)loop, names.extract_stack);
+        if (!h->source_traceback) {
+            Py_DECREF(h);
+            return NULL;
+        }
+    }
+    PyObject_GC_Track(h);
+    return h;
+}
+
+static void drop_call(Handle *h) {
+    Py_CLEAR(h->callback);
+    for (Py_ssize_t n = Py_SIZE(h); n > 0; n--) {
+        Py_SET_SIZE(h, n - 1);
+        Py_DECREF(h->args[n]);
+    }
+}
+
+static int handle_traverse(Handle *h, visitproc visit, void *arg) {
+    Py_VISIT(h->loop);
+    Py_VISIT(h->callback);
+    Py_VISIT(h->context);
+    Py_VISIT(h->source_traceback);
+    for (Py_ssize_t i = 1; i <= Py_SIZE(h); i++)
+        Py_VISIT(h->args[i]);
+    return 0;
+}
+
+// The loop is kept: a handle whose cycle is broken may still be cancelled.
+static int handle_clear(Handle *h) {
+    drop_call(h);
+    Py_CLEAR(h->context);
+    Py_CLEAR(h->source_traceback);
+    return 0;
+}
+
+static void handle_dealloc(Handle *h) {
+    PyObject_GC_UnTrack(h);
+    if (h->weakrefs)
+        PyObject_ClearWeakRefs((PyObject *)h);
+    bool small = Py_SIZE(h) <= SPARE_ARGS;
+    handle_clear(h);
+    Py_CLEAR(h->repr);
+    Py_CLEAR(h->loop);
+    if (small && spares < SPARE_MOST) {
+        spare[spares++] = h;
+        return;
+    }
+    PyObject_GC_Del(h);
+}
+
+void handle_free_spare(void) {
+    while (spares > 0)
+        PyObject_GC_Del(spare[--spares]);
+}
+
+static int handle_failed(Handle *h) {
+    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return -1;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    PyObject *r = PyObject_CallMethodObjArgs((PyObject *)h->loop, names.callback_failed, (PyObject *)h, value, NULL);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+// handle_run calls the callback. It returns -1 with an exception that is to end the
+// loop; any other one goes to the loop's exception handler.
+int handle_run(Handle *h) {
+    if (h->cancelled)
+        return 0;
+    if (PyContext_Enter(h->context) < 0)
+        return handle_failed(h);
+    h->running = true;
+    PyObject *r = PyObject_Vectorcall(h->callback, h->args + 1,
+                                      Py_SIZE(h) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    h->running = false;
+    if (PyContext_Exit(h->context) < 0)
+        Py_CLEAR(r);
+    if (!r)
+        return handle_failed(h);
+    Py_DECREF(r);
+    if (h->cancelled)
+        drop_call(h);
+    return 0;
+}
+
+void handle_cancel(Handle *h) {
+    if (h->cancelled)
+        return;
+    if (h->loop->debug && !h->repr) {
+        h->repr = PyObject_Repr((PyObject *)h);
+        if (!h->repr)
+            PyErr_Clear();
+    }
+    h->cancelled = true;
+    if (!h->running)
+        drop_call(h);
+    if (h->slot >= 0)
+        timers_remove(&h->loop->timers, h); // may be the last reference
+}
+
+static PyObject *handle_meth_cancel(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    handle_cancel(h);
+    Py_RETURN_NONE;
+}
+
+static PyObject *handle_meth_cancelled(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(h->cancelled);
+}
+
+static PyObject *handle_meth_run(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    if (handle_run(h) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *handle_meth_context(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    return Py_NewRef(h->context);
+}
+
+static PyObject *handle_meth_when(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    return PyFloat_FromDouble(h->when);
+}
+
+static PyObject *handle_get_args(Handle *h, void *Py_UNUSED(closure)) {
+    if (!h->callback)
+        Py_RETURN_NONE;
+    PyObject *args = PyTuple_New(Py_SIZE(h));
+    for (Py_ssize_t i = 0; args && i < Py_SIZE(h); i++)
+        PyTuple_SET_ITEM(args, i, Py_NewRef(h->args[i + 1]));
+    return args;
+}
+
+static PyObject *or_none(PyObject *o) { return Py_NewRef(o ? o : Py_None); }
+static PyObject *handle_get_callback(Handle *h, void *Py_UNUSED(c)) { return or_none(h->callback); }
+static PyObject *handle_get_context(Handle *h, void *Py_UNUSED(c)) { return or_none(h->context); }
+static PyObject *handle_get_loop(Handle *h, void *Py_UNUSED(c)) { return or_none((PyObject *)h->loop); }
+static PyObject *handle_get_traceback(Handle *h, void *Py_UNUSED(c)) { return or_none(h->source_traceback); }
+static PyObject *handle_get_cancelled(Handle *h, void *Py_UNUSED(c)) { return PyBool_FromLong(h->cancelled); }
+static PyObject *handle_get_scheduled(Handle *h, void *Py_UNUSED(c)) { return PyBool_FromLong(h->slot >= 0); }
+static PyObject *handle_get_when(Handle *h, void *Py_UNUSED(c)) { return PyFloat_FromDouble(h->when); }
+
+static PyObject *handle_repr(Handle *h) {
+    if (h->repr)
+        return Py_NewRef(h->repr);
+    return PyObject_CallMethodObjArgs((PyObject *)h->loop, names.format_handle, (PyObject *)h, NULL);
+}
+
+static PyObject *timer_compare(PyObject *a, PyObject *b, int op) {
+    if (Py_TYPE(a) != &TimerHandle_Type || Py_TYPE(b) != &TimerHandle_Type)
+        Py_RETURN_NOTIMPLEMENTED;
+    double x = ((Handle *)a)->when, y = ((Handle *)b)->when;
+    if (op == Py_EQ || op == Py_NE)
+        return PyBool_FromLong((a == b) == (op == Py_EQ));
+    Py_RETURN_RICHCOMPARE(x, y, op);
+}
+
+static PyMethodDef handle_methods[] = {
+    {"cancel", (PyCFunction)handle_meth_cancel, METH_NOARGS, "Cancel the callback."},
+    {"cancelled", (PyCFunction)handle_meth_cancelled, METH_NOARGS, "Report whether the callback was cancelled."},
+    {"get_context", (PyCFunction)handle_meth_context, METH_NOARGS, "Return the context of the callback."},
+    {"_run", (PyCFunction)handle_meth_run, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyMethodDef timer_methods[] = {
+    {"when", (PyCFunction)handle_meth_when, METH_NOARGS, "Return the time of the callback, by the loop's clock."},
+    {0},
+};
+
+static PyGetSetDef handle_getset[] = {
+    {"_callback", (getter)handle_get_callback},
+    {"_args", (getter)handle_get_args},
+    {"_context", (getter)handle_get_context},
+    {"_loop", (getter)handle_get_loop},
+    {"_source_traceback", (getter)handle_get_traceback},
+    {"_cancelled", (getter)handle_get_cancelled},
+    {0},
+};
+
+static PyGetSetDef timer_getset[] = {
+    {"_when", (getter)handle_get_when},
+    {"_scheduled", (getter)handle_get_scheduled},
+    {0},
+};
+
+PyTypeObject Handle_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle.Handle",
+    .tp_doc = "A callback that call_soon has queued.",
+    .tp_basicsize = sizeof(Handle),
+    .tp_itemsize = sizeof(PyObject *),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_traverse = (traverseproc)handle_traverse,
+    .tp_clear = (inquiry)handle_clear,
+    .tp_dealloc = (destructor)handle_dealloc,
+    .tp_repr = (reprfunc)handle_repr,
+    .tp_weaklistoffset = offsetof(Handle, weakrefs),
+    .tp_methods = handle_methods,
+    .tp_getset = handle_getset,
+};
+
+PyTypeObject TimerHandle_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle.TimerHandle",
+    .tp_doc = "A callback that call_later or call_at has scheduled.",
+    .tp_base = &Handle_Type,
+    .tp_basicsize = sizeof(Handle),
+    .tp_itemsize = sizeof(PyObject *),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_traverse = (traverseproc)handle_traverse,
+    .tp_clear = (inquiry)handle_clear,
+    .tp_dealloc = (destructor)handle_dealloc,
+    .tp_repr = (reprfunc)handle_repr,
+    .tp_richcompare = timer_compare,
+    .tp_hash = (hashfunc)_Py_HashPointer,
+    .tp_weaklistoffset = offsetof(Handle, weakrefs),
+    .tp_methods = timer_methods,
+    .tp_getset = timer_getset,
+};

@@ -1,0 +1,475 @@
+// The hot half of a loop: callbacks, timers and the tick. The rest is loop.py, whose
+// class Loop inherits from this type and from asyncio's selector loop.
+//
+// A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.
+// A poll enters Go, which costs more than a callback. So a tick that has something to run
+// polls only once in POLL_EVERY callbacks. In debug mode every tick polls.
+#include "core.h"
+#include <errno.h>
+#include <structmember.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POLL_EVERY 61
+#define LONGEST_WAIT (24 * 3600.0) // asyncio's
+
+double loop_time(Loop *l) {
+    if (l->virtual_time)
+        return l->now;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    if (golib_load() < 0)
+        return NULL;
+    Loop *l = (Loop *)type->tp_alloc(type, 0);
+    if (!l)
+        return NULL;
+    l->wake_fd = -1;
+    l->thread_id = Py_NewRef(Py_None);
+    l->id = golib.new_loop();
+    if (l->id < 0) {
+        errno = -l->id;
+        l->id = -1;
+        PyErr_SetFromErrno(PyExc_OSError);
+        goto failed;
+    }
+    l->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (l->wake_fd < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        goto failed;
+    }
+    int r = golib.watch(l->id, l->wake_fd, SPINDLE_READ);
+    if (r < 0) {
+        errno = -r;
+        PyErr_SetFromErrno(PyExc_OSError);
+        goto failed;
+    }
+    if (!(l->buffer = PyMem_RawMalloc(READ_BUFFER))) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    return (PyObject *)l;
+failed:
+    l->closed = true;
+    Py_DECREF(l);
+    return NULL;
+}
+
+static int loop_traverse(Loop *l, visitproc visit, void *arg) {
+    Py_VISIT(l->thread_id);
+    int r = ready_visit(&l->ready, visit, arg);
+    if (!r)
+        r = timers_visit(&l->timers, visit, arg);
+    return r ? r : watch_visit(l, visit, arg);
+}
+
+static int loop_clear(Loop *l) {
+    Py_CLEAR(l->thread_id);
+    ready_clear(&l->ready);
+    timers_clear(&l->timers);
+    watch_clear(l);
+    return 0;
+}
+
+// release gives the loop's descriptors back.
+static void release(Loop *l) {
+    if (l->id >= 0)
+        golib.close_loop(l->id);
+    l->id = -1;
+    if (l->wake_fd >= 0)
+        close(l->wake_fd);
+    l->wake_fd = -1;
+    PyMem_RawFree(l->buffer);
+    l->buffer = NULL;
+}
+
+static void loop_dealloc(Loop *l) {
+    PyObject_GC_UnTrack(l);
+    loop_clear(l);
+    release(l);
+    Py_TYPE(l)->tp_free((PyObject *)l);
+}
+
+// Calls.
+
+static int check(Loop *l, PyObject *callback, const char *method, bool any_thread) {
+    if (l->closed) {
+        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+        return -1;
+    }
+    if (!l->debug)
+        return 0;
+    PyObject *r = Py_None;
+    if (!any_thread && !(r = PyObject_CallMethodNoArgs((PyObject *)l, names.check_thread)))
+        return -1;
+    Py_XDECREF(any_thread ? NULL : r);
+    r = PyObject_CallMethod((PyObject *)l, "_check_callback", "Os", callback, method);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+// context_of returns the one keyword argument, context.
+static int context_of(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **context) {
+    *context = NULL;
+    Py_ssize_t n = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, i);
+        if (name != names.context && PyUnicode_Compare(name, names.context) != 0) {
+            PyErr_Format(PyExc_TypeError, "unexpected keyword argument %R", name);
+            return -1;
+        }
+        *context = args[nargs + i];
+    }
+    return 0;
+}
+
+static Handle *queue(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
+    Handle *h = handle_new(&Handle_Type, l, callback, args, nargs, context);
+    if (h && ready_push(&l->ready, (PyObject *)h, 0) < 0)
+        Py_CLEAR(h);
+    return h;
+}
+
+Handle *loop_call_soon(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs) {
+    return queue(l, callback, args, nargs, NULL);
+}
+
+static int need(Py_ssize_t nargs, Py_ssize_t least, const char *method, const char *missing) {
+    if (nargs >= least)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional argument: '%s'", method, missing);
+    return -1;
+}
+
+static PyObject *loop_meth_call_soon(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *context;
+    if (need(nargs, 1, "call_soon", "callback") < 0 || context_of(args, nargs, kwnames, &context) < 0)
+        return NULL;
+    if ((l->closed || l->debug) && check(l, args[0], "call_soon", false) < 0)
+        return NULL;
+    return (PyObject *)queue(l, args[0], args + 1, nargs - 1, context);
+}
+
+// wake ends a poll of another thread. The GIL makes the order: the loop sets waiting before
+// it releases the GIL to wait, and has seen all that was queued before.
+static void wake(Loop *l) {
+    if (l->waiting && !l->woken) {
+        l->woken = true;
+        uint64_t one = 1;
+        if (write(l->wake_fd, &one, sizeof one) < 0)
+            l->woken = false; // cannot happen: the counter does not overflow
+    }
+}
+
+static PyObject *loop_meth_call_soon_threadsafe(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *context;
+    if (need(nargs, 1, "call_soon_threadsafe", "callback") < 0 || context_of(args, nargs, kwnames, &context) < 0)
+        return NULL;
+    if ((l->closed || l->debug) && check(l, args[0], "call_soon_threadsafe", true) < 0)
+        return NULL;
+    Handle *h = queue(l, args[0], args + 1, nargs - 1, context);
+    if (h)
+        wake(l);
+    return (PyObject *)h;
+}
+
+static PyObject *schedule(Loop *l, double when, PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
+    Handle *h = handle_new(&TimerHandle_Type, l, args[1], args + 2, nargs - 2, context);
+    if (!h)
+        return NULL;
+    h->when = when;
+    if (timers_add(&l->timers, h) < 0)
+        Py_CLEAR(h);
+    return (PyObject *)h;
+}
+
+static PyObject *loop_meth_call_later(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *context;
+    if (need(nargs, 1, "call_later", "delay") < 0 || need(nargs, 2, "call_later", "callback") < 0 ||
+        context_of(args, nargs, kwnames, &context) < 0)
+        return NULL;
+    if (args[0] == Py_None) {
+        PyErr_SetString(PyExc_TypeError, "delay must not be None");
+        return NULL;
+    }
+    double delay = PyFloat_AsDouble(args[0]);
+    if (delay == -1 && PyErr_Occurred())
+        return NULL;
+    if ((l->closed || l->debug) && check(l, args[1], "call_later", false) < 0)
+        return NULL;
+    return schedule(l, loop_time(l) + delay, args, nargs, context);
+}
+
+static PyObject *loop_meth_call_at(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *context;
+    if (need(nargs, 1, "call_at", "when") < 0 || need(nargs, 2, "call_at", "callback") < 0 ||
+        context_of(args, nargs, kwnames, &context) < 0)
+        return NULL;
+    if (args[0] == Py_None) {
+        PyErr_SetString(PyExc_TypeError, "when cannot be None");
+        return NULL;
+    }
+    double when = PyFloat_AsDouble(args[0]);
+    if (when == -1 && PyErr_Occurred())
+        return NULL;
+    if ((l->closed || l->debug) && check(l, args[1], "call_at", false) < 0)
+        return NULL;
+    return schedule(l, when, args, nargs, context);
+}
+
+static PyObject *loop_meth_time(Loop *l, PyObject *Py_UNUSED(ignored)) { return PyFloat_FromDouble(loop_time(l)); }
+
+// add_callback queues a handle that exists: one of ours, or asyncio's.
+static PyObject *loop_meth_add_callback(Loop *l, PyObject *handle) {
+    if (ready_push(&l->ready, handle, 0) < 0)
+        return NULL;
+    wake(l);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_meth_stop(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    l->stopping = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_meth_wake(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    wake(l);
+    Py_RETURN_NONE;
+}
+
+// Descriptors.
+
+static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int direction) {
+    if (need(nargs, 1, "add_reader or add_writer", "fd") < 0 ||
+        need(nargs, 2, "add_reader or add_writer", "callback") < 0)
+        return NULL;
+    if (l->closed) {
+        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+        return NULL;
+    }
+    int fd = PyObject_AsFileDescriptor(args[0]);
+    if (fd < 0)
+        return NULL;
+    Handle *h = handle_new(&Handle_Type, l, args[1], args + 2, nargs - 2, NULL);
+    if (h && watch_set(l, fd, direction, h) < 0)
+        Py_CLEAR(h);
+    return (PyObject *)h;
+}
+
+static PyObject *loop_meth_add_reader(Loop *l, PyObject *const *args, Py_ssize_t nargs) {
+    return add_watch(l, args, nargs, SPINDLE_READ);
+}
+
+static PyObject *loop_meth_add_writer(Loop *l, PyObject *const *args, Py_ssize_t nargs) {
+    return add_watch(l, args, nargs, SPINDLE_WRITE);
+}
+
+static PyObject *remove_watch(Loop *l, PyObject *fileobj, int direction) {
+    if (l->closed)
+        Py_RETURN_FALSE;
+    int fd = PyObject_AsFileDescriptor(fileobj);
+    if (fd < 0) {
+        if (!PyErr_ExceptionMatches(PyExc_ValueError))
+            return NULL;
+        PyErr_Clear(); // a closed socket
+        Py_RETURN_FALSE;
+    }
+    if (fd >= l->watchers.len)
+        Py_RETURN_FALSE;
+    Watcher *w = &l->watchers.by_fd[fd];
+    bool had = direction == SPINDLE_READ ? w->reader : w->writer;
+    if (watch_set(l, fd, direction, NULL) < 0)
+        return NULL;
+    return PyBool_FromLong(had);
+}
+
+static PyObject *loop_meth_remove_reader(Loop *l, PyObject *fd) { return remove_watch(l, fd, SPINDLE_READ); }
+static PyObject *loop_meth_remove_writer(Loop *l, PyObject *fd) { return remove_watch(l, fd, SPINDLE_WRITE); }
+
+static PyObject *loop_meth_watched(Loop *l, PyObject *fd_object) {
+    int fd = PyLong_AsLong(fd_object);
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    return PyLong_FromLong(fd >= 0 && fd < l->watchers.len ? l->watchers.by_fd[fd].interest : 0);
+}
+
+// The tick.
+
+static int poll_once(Loop *l, long long timeout_ns) {
+    int n;
+    l->since_poll = 0;
+    if (timeout_ns == 0) {
+        n = golib.poll(l->id, 0, l->events, EVENTS);
+    } else {
+        l->waiting = true;
+        Py_BEGIN_ALLOW_THREADS
+        n = golib.poll(l->id, timeout_ns, l->events, EVENTS);
+        Py_END_ALLOW_THREADS
+        l->waiting = false;
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    if (n < 0) {
+        errno = -n;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    for (int i = 0; i < n; i++) {
+        if (l->events[i].fd == l->wake_fd) {
+            uint64_t count;
+            if (read(l->wake_fd, &count, sizeof count) > 0)
+                l->woken = false;
+        } else if (watch_deliver(l, &l->events[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+// wait_ns returns how long the loop may wait for descriptors.
+static long long wait_ns(Loop *l) {
+    if (ready_len(&l->ready) > 0 || l->stopping)
+        return 0;
+    if (l->timers.len == 0)
+        return -1;
+    double wait = l->timers.heap[0]->when - loop_time(l);
+    if (wait <= 0)
+        return 0;
+    return (long long)((wait < LONGEST_WAIT ? wait : LONGEST_WAIT) * 1e9) + 1;
+}
+
+static int queue_due_timers(Loop *l) {
+    double end = loop_time(l) + 1e-9;
+    while (l->timers.len > 0 && l->timers.heap[0]->when < end) {
+        Handle *h = timers_pop(&l->timers);
+        int r = ready_push(&l->ready, (PyObject *)h, 0);
+        Py_DECREF(h);
+        if (r < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_other(PyObject *handle) { // asyncio's Handle
+    PyObject *cancelled = PyObject_CallMethodNoArgs(handle, names.cancelled);
+    int yes = cancelled ? PyObject_IsTrue(cancelled) : -1;
+    Py_XDECREF(cancelled);
+    if (yes)
+        return yes < 0 ? -1 : 0;
+    PyObject *r = PyObject_CallMethodNoArgs(handle, names.run);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+static int run_item(ReadyItem item) {
+    if (item.ready)
+        return transport_ready((Transport *)item.what, item.ready);
+    if (Handle_Check(item.what))
+        return handle_run((Handle *)item.what);
+    return run_other(item.what);
+}
+
+// run_timed is run_item in debug mode, where slow callbacks are reported.
+static int run_timed(Loop *l, ReadyItem item) {
+    double begin = loop_time(l);
+    if (run_item(item) < 0)
+        return -1;
+    PyObject *r = PyObject_CallMethod((PyObject *)l, "_callback_took", "Od", item.what, loop_time(l) - begin);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+static int tick(Loop *l) {
+    long long timeout = wait_ns(l);
+    if (timeout != 0 || l->since_poll >= POLL_EVERY || l->stopping || l->debug)
+        if (poll_once(l, timeout) < 0)
+            return -1;
+    if (l->timers.len > 0 && queue_due_timers(l) < 0)
+        return -1;
+    size_t n = ready_len(&l->ready);
+    l->since_poll += (int)(n < POLL_EVERY ? n : POLL_EVERY);
+    for (size_t i = 0; i < n && ready_len(&l->ready) > 0; i++) {
+        ReadyItem item = ready_pop(&l->ready);
+        int r = l->debug ? run_timed(l, item) : run_item(item);
+        Py_DECREF(item.what);
+        if (r < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *loop_meth_run_once(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    if (tick(l) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_meth_run(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    l->since_poll = POLL_EVERY; // a short run sees descriptors too
+    do {
+        if (tick(l) < 0)
+            return NULL;
+    } while (!l->stopping);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_meth_release(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    ready_clear(&l->ready);
+    timers_clear(&l->timers);
+    watch_clear(l);
+    release(l);
+    Py_RETURN_NONE;
+}
+
+#define FASTCALL(f) (PyCFunction)(void (*)(void))(f)
+static PyMethodDef loop_methods[] = {
+    {"call_soon", FASTCALL(loop_meth_call_soon), METH_FASTCALL | METH_KEYWORDS,
+     "Call a callback in the next tick.\n\ncall_soon(callback, *args, context=None) -> Handle"},
+    {"call_soon_threadsafe", FASTCALL(loop_meth_call_soon_threadsafe), METH_FASTCALL | METH_KEYWORDS,
+     "Like call_soon, for any thread.\n\ncall_soon_threadsafe(callback, *args, context=None) -> Handle"},
+    {"call_later", FASTCALL(loop_meth_call_later), METH_FASTCALL | METH_KEYWORDS,
+     "Call a callback after delay seconds.\n\ncall_later(delay, callback, *args, context=None) -> TimerHandle"},
+    {"call_at", FASTCALL(loop_meth_call_at), METH_FASTCALL | METH_KEYWORDS,
+     "Call a callback at a time of the loop's clock.\n\ncall_at(when, callback, *args, context=None) -> TimerHandle"},
+    {"time", (PyCFunction)loop_meth_time, METH_NOARGS, "Return the loop's time in seconds."},
+    {"stop", (PyCFunction)loop_meth_stop, METH_NOARGS, "Stop the loop at the end of the tick."},
+    {"_add_callback", (PyCFunction)loop_meth_add_callback, METH_O, NULL},
+    {"_add_callback_signalsafe", (PyCFunction)loop_meth_add_callback, METH_O, NULL},
+    {"_write_to_self", (PyCFunction)loop_meth_wake, METH_NOARGS, NULL},
+    {"_add_reader", FASTCALL(loop_meth_add_reader), METH_FASTCALL, NULL},
+    {"_add_writer", FASTCALL(loop_meth_add_writer), METH_FASTCALL, NULL},
+    {"_remove_reader", (PyCFunction)loop_meth_remove_reader, METH_O, NULL},
+    {"_remove_writer", (PyCFunction)loop_meth_remove_writer, METH_O, NULL},
+    {"_watched", (PyCFunction)loop_meth_watched, METH_O, NULL},
+    {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
+    {"_run", (PyCFunction)loop_meth_run, METH_NOARGS, NULL},
+    {"_release", (PyCFunction)loop_meth_release, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyMemberDef loop_members[] = {
+    {"_closed", T_BOOL, offsetof(Loop, closed)},
+    {"_stopping", T_BOOL, offsetof(Loop, stopping)},
+    {"_debug", T_BOOL, offsetof(Loop, debug)},
+    {"_virtual_time", T_BOOL, offsetof(Loop, virtual_time)},
+    {"_now", T_DOUBLE, offsetof(Loop, now)},
+    {"_thread_id", T_OBJECT, offsetof(Loop, thread_id)},
+    {0},
+};
+
+PyTypeObject Loop_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle._core.Loop",
+    .tp_basicsize = sizeof(Loop),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .tp_new = loop_new,
+    .tp_traverse = (traverseproc)loop_traverse,
+    .tp_clear = (inquiry)loop_clear,
+    .tp_dealloc = (destructor)loop_dealloc,
+    .tp_methods = loop_methods,
+    .tp_members = loop_members,
+};

@@ -1,0 +1,598 @@
+// The transport of a stream socket: receives, sends, and keeps what could not be sent.
+// What is rare (construction, errors, closing, information) is in transport.py, whose class
+// SocketTransport inherits from this type.
+//
+//            start            pause_reading
+//   created ──────▶ reading ◀──────────────▶ paused
+//                      │      resume_reading    │
+//                      │ end of stream          │
+//                      ▼                        │
+//   close, abort    half closed (eof_received returned true: only writing)
+//   or an error        │                        │
+//      │               ▼                        ▼
+//      └─────────▶ closing: sends what is left, unless aborted ──▶ connection_lost
+#include "core.h"
+#include <errno.h>
+#include <structmember.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+// chunk is data to be sent: a bytes object of the caller's, or a copy of ours.
+typedef struct {
+    PyObject *bytes;
+    Py_ssize_t sent;
+} Chunk;
+
+struct Transport {
+    PyObject_HEAD
+    PyObject *extra, *unused[4]; // the slots of asyncio's _FlowControlMixin, from which the type inherits
+    Loop *loop;
+    PyObject *sock, *protocol, *context, *weakrefs;
+    PyObject *data_received, *get_buffer, *buffer_updated; // bound methods of the protocol
+    PyObject *empty_waiter;                                // a future, while sendfile needs the buffer empty
+    PyObject *server;
+    Chunk *chunks;
+    int first, count, room; // of chunks
+    Py_ssize_t unsent, high, low;
+    int fd;
+    int interest;  // SPINDLE_READ while it reads, SPINDLE_WRITE while chunks wait
+    int conn_lost; // connection_lost is called or will be
+    bool closing, eof, paused, protocol_paused, buffered;
+};
+
+static bool awaits_empty(Transport *t) { return t->empty_waiter && t->empty_waiter != Py_None; }
+
+static int update(Transport *t, int interest) {
+    if (t->interest == interest || !t->loop)
+        return 0;
+    t->interest = interest;
+    return watch_transport(t->loop, t->fd, t, interest);
+}
+
+static void drop_chunks(Transport *t) {
+    for (; t->count > 0; t->count--)
+        Py_DECREF(t->chunks[t->first++].bytes);
+    PyMem_Free(t->chunks);
+    t->chunks = NULL;
+    t->first = t->room = 0;
+    t->unsent = 0;
+}
+
+static int keep(Transport *t, PyObject *data, const char *at, Py_ssize_t len, Py_ssize_t sent) {
+    PyObject *bytes;
+    if (PyBytes_CheckExact(data)) {
+        bytes = Py_NewRef(data);
+    } else {
+        bytes = PyBytes_FromStringAndSize(at + sent, len - sent);
+        len -= sent;
+        sent = 0;
+    }
+    if (!bytes)
+        return -1;
+    if (t->first + t->count == t->room) {
+        if (t->first > 0) {
+            memmove(t->chunks, t->chunks + t->first, t->count * sizeof *t->chunks);
+            t->first = 0;
+        } else {
+            int room = t->room ? t->room * 2 : 4;
+            Chunk *chunks = PyMem_Realloc(t->chunks, room * sizeof *chunks);
+            if (!chunks) {
+                Py_DECREF(bytes);
+                PyErr_NoMemory();
+                return -1;
+            }
+            t->chunks = chunks;
+            t->room = room;
+        }
+    }
+    t->chunks[t->first + t->count++] = (Chunk){bytes, sent};
+    t->unsent += len - sent;
+    return 0;
+}
+
+// caught returns the present exception, normalized, as a new reference.
+static PyObject *caught(void) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+// failed closes the transport with the present exception. It returns -1 if that
+// exception is to end the loop.
+static int failed(Transport *t, const char *message) {
+    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return -1;
+    PyObject *exc = caught();
+    PyObject *r = PyObject_CallMethod((PyObject *)t, "_fatal_error", "Os", exc, message);
+    Py_XDECREF(exc);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+// tell calls pause_writing or resume_writing of the protocol.
+static int tell(Transport *t, PyObject *method) {
+    PyObject *r = PyObject_CallMethodNoArgs(t->protocol, method);
+    if (!r) {
+        if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+            return -1;
+        PyObject *exc = caught();
+        r = PyObject_CallMethodObjArgs((PyObject *)t, names.protocol_failed, method, exc, NULL);
+        Py_XDECREF(exc);
+    }
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+static int maybe_pause(Transport *t) {
+    if (t->protocol_paused || t->unsent <= t->high)
+        return 0;
+    t->protocol_paused = true;
+    return tell(t, names.pause_writing);
+}
+
+static int maybe_resume(Transport *t) {
+    if (!t->protocol_paused || t->unsent > t->low)
+        return 0;
+    t->protocol_paused = false;
+    return tell(t, names.resume_writing);
+}
+
+// Sending.
+
+// send_now sends what the kernel takes. It returns the number of bytes, 0 if it takes
+// none now, -1 with errno.
+static ssize_t send_now(int fd, const char *at, size_t len) {
+    ssize_t n;
+    do
+        n = send(fd, at, len, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+}
+
+// writable reports whether write may be called, 0 with an exception, or without one if the
+// data is dropped because the connection is lost.
+static bool writable(Transport *t) {
+    if (t->eof) {
+        PyErr_SetString(PyExc_RuntimeError, "Cannot call write() after write_eof()");
+        return false;
+    }
+    if (awaits_empty(t)) {
+        PyErr_SetString(PyExc_RuntimeError, "unable to write; sendfile is in progress");
+        return false;
+    }
+    return true;
+}
+
+static PyObject *write_buffer(Transport *t, PyObject *data, const char *at, Py_ssize_t len) {
+    if (!writable(t))
+        return NULL;
+    if (len == 0)
+        Py_RETURN_NONE;
+    if (t->conn_lost) {
+        if (t->conn_lost++ < 5)
+            Py_RETURN_NONE;
+        return PyObject_CallMethod((PyObject *)t, "_write_after_loss", NULL);
+    }
+    ssize_t n = 0;
+    if (t->count == 0) {
+        n = send_now(t->fd, at, len);
+        if (n == len)
+            Py_RETURN_NONE;
+        if (n < 0) {
+            PyErr_SetFromErrno(PyExc_OSError);
+            if (failed(t, "Fatal write error on socket transport") < 0)
+                return NULL;
+            Py_RETURN_NONE;
+        }
+    }
+    if (keep(t, data, at, len, n) < 0 || update(t, t->interest | SPINDLE_WRITE) < 0 || maybe_pause(t) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *transport_write(Transport *t, PyObject *data) {
+    if (PyBytes_CheckExact(data))
+        return write_buffer(t, data, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data));
+    if (!PyBytes_Check(data) && !PyByteArray_Check(data) && !PyMemoryView_Check(data)) {
+        PyErr_Format(PyExc_TypeError, "data argument must be a bytes-like object, not '%s'", Py_TYPE(data)->tp_name);
+        return NULL;
+    }
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *r = write_buffer(t, data, view.buf, view.len);
+    PyBuffer_Release(&view);
+    return r;
+}
+
+// flush sends chunks. It returns 1 if all are sent, 0 if not, -1 with errno.
+static int flush(Transport *t) {
+    while (t->count > 0) {
+        struct iovec iov[64];
+        int n = 0;
+        size_t offered = 0;
+        for (; n < t->count && n < 64; n++) {
+            Chunk *c = &t->chunks[t->first + n];
+            iov[n].iov_base = PyBytes_AS_STRING(c->bytes) + c->sent;
+            iov[n].iov_len = PyBytes_GET_SIZE(c->bytes) - c->sent;
+            offered += iov[n].iov_len;
+        }
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
+        ssize_t sent;
+        do
+            sent = sendmsg(t->fd, &message, MSG_NOSIGNAL);
+        while (sent < 0 && errno == EINTR);
+        if (sent < 0)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
+        t->unsent -= sent;
+        size_t left = sent;
+        while (t->count > 0) {
+            Chunk *c = &t->chunks[t->first];
+            size_t rest = PyBytes_GET_SIZE(c->bytes) - c->sent;
+            if (left < rest) {
+                c->sent += left;
+                break;
+            }
+            left -= rest;
+            Py_DECREF(c->bytes);
+            t->first++;
+            t->count--;
+        }
+        if ((size_t)sent < offered)
+            return 0;
+    }
+    drop_chunks(t);
+    return 1;
+}
+
+static int write_ready(Transport *t) {
+    if (t->conn_lost || t->count == 0)
+        return 0;
+    int all = flush(t);
+    if (all < 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        PyObject *exc = caught();
+        drop_chunks(t);
+        int r = update(t, t->interest & ~SPINDLE_WRITE);
+        PyObject *called = r < 0 ? NULL : PyObject_CallMethod((PyObject *)t, "_write_failed", "O", exc);
+        Py_XDECREF(exc);
+        Py_XDECREF(called);
+        return called ? 0 : -1;
+    }
+    if (maybe_resume(t) < 0) // may write more
+        return -1;
+    if (t->count > 0)
+        return 0;
+    if (update(t, t->interest & ~SPINDLE_WRITE) < 0)
+        return -1;
+    if (!t->closing && !t->eof && !awaits_empty(t))
+        return 0;
+    PyObject *r = PyObject_CallMethod((PyObject *)t, "_all_sent", NULL);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+// Receiving.
+
+static int end_of_stream(Transport *t) {
+    PyObject *r = PyObject_CallMethodNoArgs(t->protocol, names.eof_received);
+    int keep_open = r ? PyObject_IsTrue(r) : -1;
+    Py_XDECREF(r);
+    if (keep_open < 0)
+        return failed(t, "Fatal error: protocol.eof_received() call failed.");
+    if (keep_open)
+        return update(t, t->interest & ~SPINDLE_READ);
+    r = PyObject_CallMethod((PyObject *)t, "close", NULL);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
+// received handles the result of a receive that brought no data. It returns 1 if that is
+// to be tried again later.
+static int received_nothing(Transport *t, ssize_t n) {
+    if (n == 0)
+        return end_of_stream(t);
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+        return 0;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return failed(t, "Fatal read error on socket transport");
+}
+
+static int read_data(Transport *t) {
+    ssize_t n = recv(t->fd, t->loop->buffer, READ_BUFFER, 0);
+    if (n <= 0)
+        return received_nothing(t, n);
+    PyObject *data = PyBytes_FromStringAndSize(t->loop->buffer, n);
+    if (!data)
+        return -1;
+    PyObject *r = PyObject_CallOneArg(t->data_received, data);
+    Py_DECREF(data);
+    if (!r)
+        return failed(t, "Fatal error: protocol.data_received() call failed.");
+    Py_DECREF(r);
+    return 0;
+}
+
+static int read_into_buffer(Transport *t) {
+    static PyObject *any;
+    if (!any && !(any = PyLong_FromLong(-1)))
+        return -1;
+    PyObject *buffer = PyObject_CallOneArg(t->get_buffer, any);
+    Py_buffer view;
+    if (!buffer || PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) {
+        Py_XDECREF(buffer);
+        return failed(t, "Fatal error: protocol.get_buffer() call failed.");
+    }
+    ssize_t n = -1;
+    if (view.len == 0)
+        PyErr_SetString(PyExc_RuntimeError, "get_buffer() returned an empty buffer");
+    else
+        n = recv(t->fd, view.buf, view.len, 0);
+    bool empty = view.len == 0;
+    PyBuffer_Release(&view);
+    Py_DECREF(buffer);
+    if (empty)
+        return failed(t, "Fatal error: protocol.get_buffer() call failed.");
+    if (n <= 0)
+        return received_nothing(t, n);
+    PyObject *count = PyLong_FromSsize_t(n);
+    PyObject *r = count ? PyObject_CallOneArg(t->buffer_updated, count) : NULL;
+    Py_XDECREF(count);
+    if (!r)
+        return failed(t, "Fatal error: protocol.buffer_updated() call failed.");
+    Py_DECREF(r);
+    return 0;
+}
+
+int transport_ready(Transport *t, int ready) {
+    if (t->conn_lost || !(t->interest & ready))
+        return 0; // closed or paused since
+    if (PyContext_Enter(t->context) < 0)
+        return -1;
+    int r;
+    if (ready == SPINDLE_WRITE)
+        r = write_ready(t);
+    else if (t->buffered)
+        r = read_into_buffer(t);
+    else
+        r = read_data(t);
+    if (PyContext_Exit(t->context) < 0)
+        return -1;
+    return r;
+}
+
+// Methods.
+
+static PyObject *transport_set_protocol(Transport *t, PyObject *protocol) {
+    int buffered = PyObject_IsInstance(protocol, names.buffered_protocol);
+    if (buffered < 0)
+        return NULL;
+    PyObject *data = NULL, *get = NULL, *updated = NULL;
+    if (buffered) {
+        if (!(get = PyObject_GetAttr(protocol, names.get_buffer)) ||
+            !(updated = PyObject_GetAttr(protocol, names.buffer_updated))) {
+            Py_XDECREF(get);
+            return NULL;
+        }
+    } else if (!(data = PyObject_GetAttr(protocol, names.data_received))) {
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+            return NULL;
+        PyErr_Clear(); // it may never receive
+    }
+    Py_XSETREF(t->data_received, data);
+    Py_XSETREF(t->get_buffer, get);
+    Py_XSETREF(t->buffer_updated, updated);
+    Py_INCREF(protocol);
+    Py_XSETREF(t->protocol, protocol);
+    t->buffered = buffered;
+    Py_RETURN_NONE;
+}
+
+static PyObject *none_or_null(int r) {
+    if (r < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *transport_start(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    if (t->closing || t->paused)
+        Py_RETURN_NONE;
+    return none_or_null(update(t, t->interest | SPINDLE_READ));
+}
+
+static PyObject *transport_pause(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    if (t->closing || t->paused)
+        Py_RETURN_NONE;
+    t->paused = true;
+    return none_or_null(update(t, t->interest & ~SPINDLE_READ));
+}
+
+static PyObject *transport_resume(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    if (t->closing || !t->paused)
+        Py_RETURN_NONE;
+    t->paused = false;
+    return none_or_null(update(t, t->interest | SPINDLE_READ));
+}
+
+static PyObject *transport_is_reading(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(!t->closing && !t->paused);
+}
+
+static PyObject *transport_is_closing(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    return PyBool_FromLong(t->closing);
+}
+
+static PyObject *transport_get_protocol(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    return Py_NewRef(t->protocol ? t->protocol : Py_None);
+}
+
+static PyObject *transport_unsent(Transport *t, PyObject *Py_UNUSED(ignored)) { return PyLong_FromSsize_t(t->unsent); }
+
+static PyObject *transport_stop_reading(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    return none_or_null(update(t, t->interest & ~SPINDLE_READ));
+}
+
+static PyObject *transport_discard(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    drop_chunks(t);
+    return none_or_null(update(t, 0));
+}
+
+static PyObject *transport_maybe_pause(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    return none_or_null(maybe_pause(t));
+}
+
+// release lets go of everything when the connection is lost.
+static PyObject *transport_release(Transport *t, PyObject *Py_UNUSED(ignored)) {
+    drop_chunks(t);
+    if (update(t, 0) < 0)
+        return NULL;
+    Py_CLEAR(t->data_received);
+    Py_CLEAR(t->get_buffer);
+    Py_CLEAR(t->buffer_updated);
+    Py_CLEAR(t->protocol);
+    Py_CLEAR(t->sock);
+    Py_CLEAR(t->loop);
+    Py_RETURN_NONE;
+}
+
+static PyObject *transport_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs)) {
+    Transport *t = (Transport *)type->tp_alloc(type, 0);
+    if (!t)
+        return NULL;
+    t->fd = -1;
+    t->high = 64 * 1024;
+    t->low = 16 * 1024;
+    if (!(t->context = PyContext_CopyCurrent())) {
+        Py_DECREF(t);
+        return NULL;
+    }
+    return (PyObject *)t;
+}
+
+// attach is the constructor: attach(loop, sock, protocol).
+static PyObject *transport_attach(Transport *t, PyObject *args) {
+    PyObject *loop, *sock, *protocol;
+    if (!PyArg_ParseTuple(args, "O!OO", &Loop_Type, &loop, &sock, &protocol))
+        return NULL;
+    if ((t->fd = PyObject_AsFileDescriptor(sock)) < 0)
+        return NULL;
+    Py_INCREF(loop);
+    t->loop = (Loop *)loop;
+    t->sock = Py_NewRef(sock);
+    return transport_set_protocol(t, protocol);
+}
+
+static int transport_traverse(Transport *t, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(t));
+    Py_VISIT(t->loop);
+    Py_VISIT(t->sock);
+    Py_VISIT(t->protocol);
+    Py_VISIT(t->context);
+    Py_VISIT(t->data_received);
+    Py_VISIT(t->get_buffer);
+    Py_VISIT(t->buffer_updated);
+    Py_VISIT(t->empty_waiter);
+    Py_VISIT(t->extra);
+    Py_VISIT(t->server);
+    return 0;
+}
+
+static int transport_clear(Transport *t) {
+    drop_chunks(t);
+    Py_CLEAR(t->loop);
+    Py_CLEAR(t->sock);
+    Py_CLEAR(t->protocol);
+    Py_CLEAR(t->context);
+    Py_CLEAR(t->data_received);
+    Py_CLEAR(t->get_buffer);
+    Py_CLEAR(t->buffer_updated);
+    Py_CLEAR(t->empty_waiter);
+    Py_CLEAR(t->extra);
+    Py_CLEAR(t->server);
+    return 0;
+}
+
+static void transport_dealloc(Transport *t) {
+    PyObject_GC_UnTrack(t);
+    if (t->weakrefs)
+        PyObject_ClearWeakRefs((PyObject *)t);
+    transport_clear(t);
+    PyTypeObject *type = Py_TYPE(t);
+    type->tp_free((PyObject *)t);
+    Py_DECREF(type);
+}
+
+static PyMethodDef transport_methods[] = {
+    {"write", (PyCFunction)transport_write, METH_O, "Send data; what cannot be sent now is kept and sent later."},
+    {"set_protocol", (PyCFunction)transport_set_protocol, METH_O, "Set the protocol."},
+    {"get_protocol", (PyCFunction)transport_get_protocol, METH_NOARGS, "Return the protocol."},
+    {"pause_reading", (PyCFunction)transport_pause, METH_NOARGS, "Stop calling data_received."},
+    {"resume_reading", (PyCFunction)transport_resume, METH_NOARGS, "Undo pause_reading."},
+    {"is_reading", (PyCFunction)transport_is_reading, METH_NOARGS, "Report whether the transport is receiving."},
+    {"is_closing", (PyCFunction)transport_is_closing, METH_NOARGS, "Report whether the transport is closing or closed."},
+    {"get_write_buffer_size", (PyCFunction)transport_unsent, METH_NOARGS, "Return the number of bytes to be sent."},
+    {"_attach", (PyCFunction)transport_attach, METH_VARARGS, NULL},
+    {"_start_reading", (PyCFunction)transport_start, METH_NOARGS, NULL},
+    {"_stop_reading", (PyCFunction)transport_stop_reading, METH_NOARGS, NULL},
+    {"_discard", (PyCFunction)transport_discard, METH_NOARGS, NULL},
+    {"_maybe_pause_protocol", (PyCFunction)transport_maybe_pause, METH_NOARGS, NULL},
+    {"_release", (PyCFunction)transport_release, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyMemberDef transport_members[] = {
+    {"_loop", T_OBJECT, offsetof(Transport, loop), READONLY},
+    {"_sock", T_OBJECT, offsetof(Transport, sock), READONLY},
+    {"_sock_fd", T_INT, offsetof(Transport, fd), READONLY},
+    {"_protocol", T_OBJECT, offsetof(Transport, protocol), READONLY},
+    {"_empty_waiter", T_OBJECT, offsetof(Transport, empty_waiter)},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Transport, weakrefs), READONLY},
+    {"_server", T_OBJECT, offsetof(Transport, server)},
+    {"_conn_lost", T_INT, offsetof(Transport, conn_lost)},
+    {"_closing", T_BOOL, offsetof(Transport, closing)},
+    {"_paused", T_BOOL, offsetof(Transport, paused), READONLY},
+    {"_eof", T_BOOL, offsetof(Transport, eof)},
+    {"_protocol_paused", T_BOOL, offsetof(Transport, protocol_paused)},
+    {"_high_water", T_PYSSIZET, offsetof(Transport, high)},
+    {"_low_water", T_PYSSIZET, offsetof(Transport, low)},
+    {0},
+};
+
+static PyType_Slot transport_slots[] = {
+    {Py_tp_new, transport_new},
+    {Py_tp_traverse, transport_traverse},
+    {Py_tp_clear, transport_clear},
+    {Py_tp_dealloc, transport_dealloc},
+    {Py_tp_methods, transport_methods},
+    {Py_tp_members, transport_members},
+    {0},
+};
+
+static PyType_Spec transport_spec = {
+    .name = "spindle._core.Transport",
+    .basicsize = sizeof(Transport),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = transport_slots,
+};
+
+// transport_type makes the type. It inherits from asyncio's transports, because libraries
+// and asyncio itself ask for that; the struct begins as those classes do.
+PyObject *transport_type(void) {
+    PyObject *transports = PyImport_ImportModule("asyncio.transports");
+    PyObject *base = transports ? PyObject_GetAttrString(transports, "_FlowControlMixin") : NULL;
+    Py_XDECREF(transports);
+    if (!base)
+        return NULL;
+    PyObject *type = NULL;
+    if (((PyTypeObject *)base)->tp_basicsize != offsetof(Transport, loop))
+        PyErr_SetString(PyExc_ImportError, "spindle: asyncio's transports have another layout in this version of Python");
+    else
+        type = PyType_FromSpecWithBases(&transport_spec, base);
+    Py_DECREF(base);
+    return type;
+}

@@ -1,0 +1,102 @@
+// What is called when a descriptor is ready: a reader and a writer, as in
+// loop.add_reader, or a transport. Go is told only of changes.
+#include "core.h"
+
+static Watcher *watcher(Loop *l, int fd) {
+    if (fd >= l->watchers.len) {
+        int len = fd + 64;
+        Watcher *by_fd = PyMem_Realloc(l->watchers.by_fd, len * sizeof *by_fd);
+        if (!by_fd) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        memset(by_fd + l->watchers.len, 0, (len - l->watchers.len) * sizeof *by_fd);
+        l->watchers.by_fd = by_fd;
+        l->watchers.len = len;
+    }
+    return &l->watchers.by_fd[fd];
+}
+
+// update tells Go what to wait for on fd, if that has changed.
+static int update(Loop *l, Watcher *w, int fd) {
+    int interest = w->transport_interest | (w->reader ? SPINDLE_READ : 0) | (w->writer ? SPINDLE_WRITE : 0);
+    if (w->interest == interest || l->id < 0)
+        return 0;
+    int r = golib.watch(l->id, fd, interest);
+    w->interest = interest;
+    if (r < 0 && interest) {
+        errno = -r;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    return 0;
+}
+
+int watch_set(Loop *l, int fd, int direction, Handle *h) {
+    if (!h && fd >= l->watchers.len)
+        return 0;
+    Watcher *w = watcher(l, fd);
+    if (!w)
+        return -1;
+    Handle **at = direction == SPINDLE_READ ? &w->reader : &w->writer;
+    Handle *old = *at;
+    *at = (Handle *)Py_XNewRef((PyObject *)h);
+    int r = update(l, w, fd);
+    if (r < 0) { // the descriptor cannot be watched
+        Py_CLEAR(*at);
+        w->interest = 0;
+    }
+    if (old) {
+        handle_cancel(old);
+        Py_DECREF(old);
+    }
+    return r;
+}
+
+int watch_transport(Loop *l, int fd, Transport *t, int interest) {
+    Watcher *w = watcher(l, fd);
+    if (!w)
+        return -1;
+    Transport *old = w->transport;
+    w->transport = interest ? (Transport *)Py_NewRef((PyObject *)t) : NULL;
+    w->transport_interest = interest;
+    int r = update(l, w, fd);
+    Py_XDECREF((PyObject *)old);
+    return r;
+}
+
+bool watch_has(Loop *l, int fd, int direction) {
+    return fd < l->watchers.len && l->watchers.by_fd[fd].interest & direction;
+}
+
+int watch_deliver(Loop *l, SpindleEvent *e) {
+    Watcher *w = &l->watchers.by_fd[e->fd];
+    for (int direction = SPINDLE_READ; direction <= SPINDLE_WRITE; direction <<= 1) {
+        if (!(e->ready & w->interest & direction))
+            continue;
+        Handle *h = direction == SPINDLE_READ ? w->reader : w->writer;
+        if (h ? ready_push(&l->ready, (PyObject *)h, 0) < 0
+              : ready_push(&l->ready, (PyObject *)w->transport, direction) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int watch_visit(Loop *l, visitproc visit, void *arg) {
+    for (int fd = 0; fd < l->watchers.len; fd++) {
+        Py_VISIT((PyObject *)l->watchers.by_fd[fd].transport);
+        Py_VISIT(l->watchers.by_fd[fd].reader);
+        Py_VISIT(l->watchers.by_fd[fd].writer);
+    }
+    return 0;
+}
+
+void watch_clear(Loop *l) {
+    for (int fd = 0; fd < l->watchers.len; fd++) {
+        Py_CLEAR(l->watchers.by_fd[fd].transport);
+        Py_CLEAR(l->watchers.by_fd[fd].reader);
+        Py_CLEAR(l->watchers.by_fd[fd].writer);
+    }
+    PyMem_Free(l->watchers.by_fd);
+    l->watchers = (Watchers){0};
+}
