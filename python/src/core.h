@@ -51,6 +51,8 @@ Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
                    PyObject *const *args, Py_ssize_t nargs, PyObject *context);
 int handle_run(Handle *h);
 void handle_cancel(Handle *h);
+void handle_track(Handle *h);                               // when it leaves a queue
+int handle_visit(Handle *h, visitproc visit, void *arg); // while it is in one
 void handle_free_spare(void);
 
 // ready.c: what runs in the next tick, a ring of objects with a note for each.
@@ -113,6 +115,7 @@ struct Loop {
     Timers timers;
     Watchers watchers;
     PyObject *thread_id; // None unless it runs
+    PyObject *task_factory;
     double now;          // of a virtual clock
     int id;              // in libspindle; -1 if closed
     int wake_fd;         // an eventfd
@@ -138,7 +141,9 @@ typedef struct {
         *data_received, *get_buffer, *buffer_updated, *eof_received, *pause_writing,
         *resume_writing, *protocol_failed, *context,
         *extract_stack, *format_handle;
-    PyObject *buffered_protocol; // asyncio.BufferedProtocol
+    PyObject *buffered_protocol, *future_type, *task_type; // of asyncio
+    PyObject *base_create_task;                            // BaseEventLoop.create_task
+    PyObject *loop_keyword;                                // ("loop",)
 } Names;
 extern Names names;
 

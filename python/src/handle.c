@@ -1,9 +1,14 @@
 // Handle and TimerHandle: asyncio's handles, with the arguments inside the object and
 // a list of spare ones, because every callback has one.
+//
+// The garbage collector does not see a handle while it is queued: the collector would visit
+// thousands of handles that are about to be called and freed. The queues visit what a handle
+// refers to in its place, if no other code holds the handle. handle_track shows a
+// handle that has left its queue and is still held, because it may be part of a cycle.
 #include "core.h"
 
 #define SPARE_ARGS 2 // arguments that a spare handle has space for
-#define SPARE_MOST 256
+#define SPARE_MOST 1024
 static Handle *spare[SPARE_MOST];
 static int spares;
 
@@ -52,8 +57,20 @@ Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
             return NULL;
         }
     }
-    PyObject_GC_Track(h);
     return h;
+}
+
+void handle_track(Handle *h) {
+    if (Py_REFCNT(h) > 1 && !PyObject_GC_IsTracked((PyObject *)h))
+        PyObject_GC_Track(h);
+}
+
+int handle_visit(Handle *h, visitproc visit, void *arg) {
+    if (PyObject_GC_IsTracked((PyObject *)h))
+        Py_VISIT(h);
+    else if (Py_REFCNT(h) == 1)
+        return Py_TYPE(h)->tp_traverse((PyObject *)h, visit, arg);
+    return 0;
 }
 
 static void drop_call(Handle *h) {
@@ -150,8 +167,10 @@ void handle_cancel(Handle *h) {
     h->cancelled = true;
     if (!h->running)
         drop_call(h);
-    if (h->slot >= 0)
+    if (h->slot >= 0) {
+        handle_track(h);
         timers_remove(&h->loop->timers, h); // may be the last reference
+    }
 }
 
 static PyObject *handle_meth_cancel(Handle *h, PyObject *Py_UNUSED(ignored)) {

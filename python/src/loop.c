@@ -61,6 +61,7 @@ failed:
 
 static int loop_traverse(Loop *l, visitproc visit, void *arg) {
     Py_VISIT(l->thread_id);
+    Py_VISIT(l->task_factory);
     int r = ready_visit(&l->ready, visit, arg);
     if (!r)
         r = timers_visit(&l->timers, visit, arg);
@@ -69,6 +70,7 @@ static int loop_traverse(Loop *l, visitproc visit, void *arg) {
 
 static int loop_clear(Loop *l) {
     Py_CLEAR(l->thread_id);
+    Py_CLEAR(l->task_factory);
     ready_clear(&l->ready);
     timers_clear(&l->timers);
     watch_clear(l);
@@ -241,6 +243,28 @@ static PyObject *loop_meth_wake(Loop *l, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
+// Tasks and futures. What is not the common case is left to asyncio's loop.
+
+static PyObject *loop_meth_create_future(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    PyObject *args[] = {(PyObject *)l};
+    return PyObject_Vectorcall(names.future_type, args, 0, names.loop_keyword);
+}
+
+static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    if (nargs == 1 && !kwnames && !l->closed && !l->debug && (!l->task_factory || l->task_factory == Py_None)) {
+        PyObject *task[] = {args[0], (PyObject *)l};
+        return PyObject_Vectorcall(names.task_type, task, 1, names.loop_keyword);
+    }
+    Py_ssize_t n = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    PyObject *all[8] = {(PyObject *)l};
+    if (n > 7) {
+        PyErr_SetString(PyExc_TypeError, "create_task() got too many arguments");
+        return NULL;
+    }
+    memcpy(all + 1, args, n * sizeof *all);
+    return PyObject_Vectorcall(names.base_create_task, all, nargs + 1, kwnames);
+}
+
 // Descriptors.
 
 static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int direction) {
@@ -368,9 +392,11 @@ static int run_other(PyObject *handle) { // asyncio's Handle
 static int run_item(ReadyItem item) {
     if (item.ready)
         return transport_ready((Transport *)item.what, item.ready);
-    if (Handle_Check(item.what))
-        return handle_run((Handle *)item.what);
-    return run_other(item.what);
+    if (!Handle_Check(item.what))
+        return run_other(item.what);
+    int r = handle_run((Handle *)item.what);
+    handle_track((Handle *)item.what);
+    return r;
 }
 
 // run_timed is run_item in debug mode, where slow callbacks are reported.
@@ -435,6 +461,9 @@ static PyMethodDef loop_methods[] = {
      "Call a callback after delay seconds.\n\ncall_later(delay, callback, *args, context=None) -> TimerHandle"},
     {"call_at", FASTCALL(loop_meth_call_at), METH_FASTCALL | METH_KEYWORDS,
      "Call a callback at a time of the loop's clock.\n\ncall_at(when, callback, *args, context=None) -> TimerHandle"},
+    {"create_task", FASTCALL(loop_meth_create_task), METH_FASTCALL | METH_KEYWORDS,
+     "Run a coroutine as a task.\n\ncreate_task(coro, *, name=None, context=None) -> Task"},
+    {"create_future", (PyCFunction)loop_meth_create_future, METH_NOARGS, "Return a new future of the loop."},
     {"time", (PyCFunction)loop_meth_time, METH_NOARGS, "Return the loop's time in seconds."},
     {"stop", (PyCFunction)loop_meth_stop, METH_NOARGS, "Stop the loop at the end of the tick."},
     {"_add_callback", (PyCFunction)loop_meth_add_callback, METH_O, NULL},
@@ -458,6 +487,7 @@ static PyMemberDef loop_members[] = {
     {"_virtual_time", T_BOOL, offsetof(Loop, virtual_time)},
     {"_now", T_DOUBLE, offsetof(Loop, now)},
     {"_thread_id", T_OBJECT, offsetof(Loop, thread_id)},
+    {"_task_factory", T_OBJECT, offsetof(Loop, task_factory)},
     {0},
 };
 

@@ -32,6 +32,13 @@ static struct PyModuleDef definition = {
     .m_free = free_module,
 };
 
+static PyObject *import_from(const char *module, const char *name) {
+    PyObject *m = PyImport_ImportModule(module);
+    PyObject *found = m ? PyObject_GetAttrString(m, name) : NULL;
+    Py_XDECREF(m);
+    return found;
+}
+
 static int intern_names(void) {
     struct {
         PyObject **into;
@@ -55,12 +62,17 @@ static int intern_names(void) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!(*all[i].into = PyUnicode_InternFromString(all[i].text)))
             return -1;
-    PyObject *protocols = PyImport_ImportModule("asyncio.protocols");
-    if (!protocols)
-        return -1;
-    names.buffered_protocol = PyObject_GetAttrString(protocols, "BufferedProtocol");
-    Py_DECREF(protocols);
-    return names.buffered_protocol ? 0 : -1;
+    names.buffered_protocol = import_from("asyncio.protocols", "BufferedProtocol");
+    names.future_type = import_from("asyncio.futures", "Future");
+    names.task_type = import_from("asyncio.tasks", "Task");
+    PyObject *base = import_from("asyncio.base_events", "BaseEventLoop");
+    names.base_create_task = base ? PyObject_GetAttrString(base, "create_task") : NULL;
+    Py_XDECREF(base);
+    names.loop_keyword = Py_BuildValue("(s)", "loop");
+    return names.buffered_protocol && names.future_type && names.task_type && names.base_create_task &&
+                   names.loop_keyword
+               ? 0
+               : -1;
 }
 
 PyMODINIT_FUNC PyInit__core(void) {

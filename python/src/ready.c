@@ -24,14 +24,26 @@ int ready_push(Ready *r, PyObject *what, int ready) {
 }
 
 int ready_visit(Ready *r, visitproc visit, void *arg) {
-    for (size_t i = r->head; i != r->tail; i++)
-        Py_VISIT(r->items[i & r->mask].what);
+    for (size_t i = r->head; i != r->tail; i++) {
+        PyObject *what = r->items[i & r->mask].what;
+        if (!Handle_Check(what)) {
+            Py_VISIT(what);
+            continue;
+        }
+        int result = handle_visit((Handle *)what, visit, arg);
+        if (result)
+            return result;
+    }
     return 0;
 }
 
 void ready_clear(Ready *r) {
-    while (ready_len(r) > 0)
-        Py_DECREF(ready_pop(r).what);
+    while (ready_len(r) > 0) {
+        PyObject *what = ready_pop(r).what;
+        if (Handle_Check(what))
+            handle_track((Handle *)what);
+        Py_DECREF(what);
+    }
     PyMem_Free(r->items);
     *r = (Ready){0};
 }

@@ -75,14 +75,20 @@ void timers_remove(Timers *t, Handle *h) {
 Handle *timers_pop(Timers *t) { return take(t, 0); }
 
 int timers_visit(Timers *t, visitproc visit, void *arg) {
-    for (Py_ssize_t i = 0; i < t->len; i++)
-        Py_VISIT(t->heap[i]);
+    for (Py_ssize_t i = 0; i < t->len; i++) {
+        int result = handle_visit(t->heap[i], visit, arg);
+        if (result)
+            return result;
+    }
     return 0;
 }
 
 void timers_clear(Timers *t) {
-    while (t->len > 0)
-        Py_DECREF(take(t, t->len - 1));
+    while (t->len > 0) {
+        Handle *h = take(t, t->len - 1);
+        handle_track(h);
+        Py_DECREF(h);
+    }
     PyMem_Free(t->heap);
     *t = (Timers){.order = t->order};
 }

@@ -41,6 +41,8 @@ int watch_set(Loop *l, int fd, int direction, Handle *h) {
     Handle **at = direction == SPINDLE_READ ? &w->reader : &w->writer;
     Handle *old = *at;
     *at = (Handle *)Py_XNewRef((PyObject *)h);
+    if (h)
+        handle_track(h); // it stays for long
     int r = update(l, w, fd);
     if (r < 0) { // the descriptor cannot be watched
         Py_CLEAR(*at);
