@@ -60,12 +60,9 @@ func (l *Loop) RunOnce(timeout time.Duration) (int, error) {
 	l.enter("RunOnce")
 	defer l.leave()
 	before := l.callbacks()
-	l.step(0)
+	l.step(timeout)
 	if timeout != 0 && l.core.Failure == nil && l.callbacks() == before {
-		l.step(timeout)
-		if l.core.Failure == nil && l.callbacks() == before {
-			l.step(0) // the timer or the post that ended the wait
-		}
+		l.step(0) // the timer or the post that ended the wait
 	}
 	return int(l.callbacks() - before), l.core.Failure
 }
