@@ -109,7 +109,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def _callback_took(self, handle, seconds):
         if seconds >= self.slow_callback_duration:
-            logger.warning("Executing %s took %.3f seconds", base_events._format_handle(handle), seconds)
+            base_events.logger.warning("Executing %s took %.3f seconds", base_events._format_handle(handle), seconds)
 
     def _extract_stack(self):
         return format_helpers.extract_stack(sys._getframe(1))

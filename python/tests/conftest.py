@@ -1,0 +1,47 @@
+import asyncio
+import gc
+import os
+import threading
+
+import pytest
+
+import spindle
+
+
+@pytest.fixture
+def loop():
+    """A loop that is closed after the test, and left nothing open."""
+    fds, threads = open_fds(), threading.active_count()
+    loop = spindle.new_event_loop()
+    yield loop
+    if not loop.is_closed():
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+    gc.collect()
+    assert open_fds() == fds
+    assert threading.active_count() == threads
+
+
+@pytest.fixture(scope="session", autouse=True)
+def go_is_loaded():
+    """Load Go before the first test counts descriptors: its runtime has some of its own."""
+    spindle.new_event_loop().close()
+
+
+def open_fds():
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def echo_server(factory=None, **kwargs):
+    """Start an echo server on a free port and return it with its address."""
+
+    class Echo(asyncio.Protocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def data_received(self, data):
+            self.transport.write(data)
+
+    server = await asyncio.get_running_loop().create_server(factory or Echo, "127.0.0.1", 0, **kwargs)
+    return server, server.sockets[0].getsockname()

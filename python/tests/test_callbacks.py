@@ -1,0 +1,264 @@
+"""Callbacks, timers, contexts and errors."""
+
+import asyncio
+import contextvars
+import gc
+import logging
+import threading
+import time
+import weakref
+
+import pytest
+
+import spindle
+
+
+def run_briefly(loop):
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def test_callbacks_run_in_order(loop):
+    seen = []
+    for i in range(1000):
+        loop.call_soon(seen.append, i)
+    run_briefly(loop)
+    assert seen == list(range(1000))
+
+
+def test_callback_queued_by_a_callback_runs_in_the_next_tick(loop):
+    seen = []
+    loop.call_soon(lambda: (seen.append("first"), loop.call_soon(seen.append, "third")))
+    loop.call_soon(seen.append, "second")
+    run_briefly(loop)
+    assert seen == ["first", "second"]
+    run_briefly(loop)
+    assert seen == ["first", "second", "third"]
+
+
+def test_timers_fire_in_order_of_time_then_of_call(loop):
+    seen = []
+    now = loop.time()
+    for name, when in [("c", 0.02), ("a", 0.01), ("d", 0.02), ("b", 0.01)]:
+        loop.call_at(now + when, seen.append, name)
+    loop.call_at(now + 0.03, loop.stop)
+    loop.run_forever()
+    assert seen == ["a", "b", "c", "d"]
+
+
+def test_many_cancelled_timers_leave_nothing(loop):
+    timers = [loop.call_later(3600 + i % 7, print) for i in range(10000)]
+    kept = loop.call_later(3600, print)
+    for timer in timers:
+        timer.cancel()
+    assert kept._scheduled and not any(timer._scheduled for timer in timers)
+    kept.cancel()
+
+
+def test_sleep_is_precise(loop):
+    async def main():
+        spent = []
+        for _ in range(20):
+            begin = time.perf_counter()
+            await asyncio.sleep(0.001)
+            spent.append(time.perf_counter() - begin)
+        return sorted(spent)
+
+    spent = loop.run_until_complete(main())
+    assert spent[0] >= 0.001
+
+
+def test_cancelled_callback_does_not_run(loop):
+    handle = loop.call_soon(pytest.fail)
+    handle.cancel()
+    assert handle.cancelled()
+    run_briefly(loop)
+
+
+def test_callback_may_cancel_its_own_handle(loop):
+    seen = []
+
+    def callback(text):
+        handle.cancel()
+        seen.append(text)
+
+    handle = loop.call_soon(callback, "argument " * 3)
+    run_briefly(loop)
+    assert seen == ["argument " * 3]
+
+
+def test_each_callback_has_a_copy_of_the_context(loop):
+    var = contextvars.ContextVar("var", default=0)
+    seen = []
+
+    def callback(n):
+        seen.append((n, var.get()))
+        var.set(n)
+
+    var.set(7)
+    loop.call_soon(callback, 1)
+    loop.call_soon(callback, 2)
+    own = contextvars.copy_context()
+    loop.call_soon(callback, 3, context=own)
+    run_briefly(loop)
+    assert seen == [(1, 7), (2, 7), (3, 7)]
+    assert own[var] == 3 and var.get() == 7
+
+
+def test_exception_goes_to_the_exception_handler(loop):
+    contexts = []
+    loop.set_exception_handler(lambda loop, context: contexts.append(context))
+
+    def fails():
+        raise ValueError("no")
+
+    loop.call_soon(fails)
+    run_briefly(loop)
+    assert isinstance(contexts[0]["exception"], ValueError)
+    assert "fails" in contexts[0]["message"]
+
+
+@pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt])
+def test_exit_leaves_the_loop(loop, exception):
+    def exits():
+        raise exception
+
+    loop.call_soon(exits)
+    with pytest.raises(exception):
+        loop.run_forever()
+    run_briefly(loop)  # it can go on
+
+
+def test_threadsafe_call_wakes_a_waiting_loop(loop):
+    async def main():
+        arrived = loop.create_future()
+        threading.Timer(0.02, lambda: loop.call_soon_threadsafe(arrived.set_result, "here")).start()
+        return await asyncio.wait_for(arrived, 10)
+
+    assert loop.run_until_complete(main()) == "here"
+
+
+def test_threadsafe_calls_from_many_threads_all_arrive(loop):
+    async def main():
+        count, done = 0, loop.create_future()
+
+        def called():
+            nonlocal count
+            count += 1
+            if count == 8 * 2000:
+                done.set_result(None)
+
+        def caller():
+            for _ in range(2000):
+                loop.call_soon_threadsafe(called)
+
+        threads = [threading.Thread(target=caller) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        await asyncio.wait_for(done, 60)
+        for thread in threads:
+            thread.join()
+
+    loop.run_until_complete(main())
+
+
+def test_call_from_another_thread_is_named_in_debug_mode(loop):
+    loop.set_debug(True)
+    errors = []
+
+    def call():
+        try:
+            loop.call_soon(print)
+        except RuntimeError as error:
+            errors.append(error)
+
+    async def main():
+        await asyncio.to_thread(call)
+
+    loop.run_until_complete(main())
+    assert "Non-thread-safe operation" in str(errors[0])
+
+
+def test_slow_callback_is_logged_in_debug_mode(loop, caplog):
+    loop.set_debug(True)
+    loop.slow_callback_duration = 0.01
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        loop.call_soon(time.sleep, 0.02)
+        run_briefly(loop)
+    assert "took 0.0" in caplog.text and "test_callbacks.py" in caplog.text
+
+
+def test_wrong_arguments_are_refused(loop):
+    for call in [
+        lambda: loop.call_soon(),
+        lambda: loop.call_later(1),
+        lambda: loop.call_later(None, print),
+        lambda: loop.call_at(None, print),
+        lambda: loop.call_soon(print, unknown=1),
+    ]:
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_closed_loop_refuses_callbacks(loop):
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon(print)
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_later(1, print)
+
+
+def test_held_handle_is_collected_with_its_cycle(loop):
+    class Owner:
+        def start(self):
+            self.handle = loop.call_soon(self.run)
+            self.timer = loop.call_later(3600, self.run)
+
+        def run(self):
+            pass
+
+    owner = Owner()
+    owner.start()
+    run_briefly(loop)
+    owner.timer.cancel()
+    ref = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert ref() is None
+
+
+def test_loop_that_is_dropped_is_collected(loop):
+    def drop():
+        other = spindle.new_event_loop()
+        other.call_soon(other.stop)
+        other.call_later(3600, other.stop)
+        return weakref.ref(other)
+
+    with pytest.warns(ResourceWarning, match="unclosed event loop"):
+        ref = drop()
+        gc.collect()
+    assert ref() is None
+
+
+def test_loops_in_several_threads(loop):
+    results = []
+
+    async def main():
+        await asyncio.sleep(0.01)
+        return asyncio.get_running_loop()
+
+    threads = [threading.Thread(target=lambda: results.append(spindle.run(main()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, results))) == 4
+
+
+def test_mode(loop):
+    async def mode():
+        return spindle.detect_mode()
+
+    assert spindle.detect_mode() is spindle.ExecutionMode.SYNC
+    assert spindle.run(mode()) is spindle.ExecutionMode.SPINDLE
+    assert asyncio.run(mode()) is spindle.ExecutionMode.ASYNCIO
