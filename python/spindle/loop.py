@@ -6,8 +6,9 @@ import selectors
 import signal
 import sys
 import threading
+import traceback
 import weakref
-from asyncio import base_events, constants, coroutines, events, format_helpers, sslproto, unix_events
+from asyncio import base_events, constants, events, format_helpers, sslproto, unix_events
 from asyncio.log import logger
 
 from . import _core
@@ -40,6 +41,10 @@ class _Watches:
 class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
     """An asyncio event loop. spindle.new_event_loop makes one."""
 
+    #: A callback that blocks the loop for so many seconds is logged while it blocks,
+    #: with its stack and the name of its task. Zero turns that off.
+    block_report_after = 0.25
+
     def __init__(self):
         unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
 
@@ -59,7 +64,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
                 finalizer=self._asyncgen_finalizer_hook,
             )
             events._set_running_loop(self)
-            self._run()
+            self._run(self.block_report_after)
         finally:
             self._stopping = False
             self._thread_id = None
@@ -110,6 +115,26 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
     def _callback_took(self, handle, seconds):
         if seconds >= self.slow_callback_duration:
             base_events.logger.warning("Executing %s took %.3f seconds", base_events._format_handle(handle), seconds)
+
+    def _report_blocked(self, seconds):
+        # On the thread of the watchdog.
+        frame = sys._current_frames().get(self._thread_id)
+        if frame is None:
+            return
+        stack = traceback.extract_stack(frame)
+        for i, entry in enumerate(stack):
+            if entry.filename == __file__ and entry.name == "run_forever":
+                stack = stack[i + 1 :]  # what is above is how the loop was started
+                break
+        try:
+            task = asyncio.current_task(self)
+        except RuntimeError:
+            task = None
+        culprit = "a callback" if task is None else f"task {task.get_name()!r} ({task.get_coro().__qualname__})"
+        # Python has no thread object for this thread; logging would make one that stays.
+        threading.Thread(daemon=True, target=logger.warning, args=(
+            "spindle: %s has blocked the loop for %.2f s; nothing else can run meanwhile\n%s",
+            culprit, seconds, "".join(traceback.format_list(stack)))).start()
 
     def _extract_stack(self):
         return format_helpers.extract_stack(sys._getframe(1))

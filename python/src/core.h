@@ -105,6 +105,12 @@ int watch_deliver(Loop *l, SpindleEvent *e);
 int watch_visit(Loop *l, visitproc visit, void *arg);
 void watch_clear(Loop *l);
 
+// watchdog.c
+typedef struct Watchdog Watchdog;
+int watchdog_start(Loop *l, double threshold);
+void watchdog_stop(Loop *l);
+void watchdog_wake(Loop *l); // when the loop has waited
+
 // loop.c
 #define EVENTS 256
 #define READ_BUFFER (256 * 1024)
@@ -120,6 +126,8 @@ struct Loop {
     int id;              // in libspindle; -1 if closed
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
+    unsigned long pulse; // callbacks; for the watchdog
+    Watchdog *watchdog;  // while it runs
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written
     bool stopping, closed, debug, virtual_time;

@@ -329,11 +329,12 @@ static int poll_once(Loop *l, long long timeout_ns) {
     if (timeout_ns == 0) {
         n = golib.poll(l->id, 0, l->events, EVENTS);
     } else {
-        l->waiting = true;
+        __atomic_store_n(&l->waiting, true, __ATOMIC_SEQ_CST); // the watchdog reads it
         Py_BEGIN_ALLOW_THREADS
         n = golib.poll(l->id, timeout_ns, l->events, EVENTS);
         Py_END_ALLOW_THREADS
-        l->waiting = false;
+        __atomic_store_n(&l->waiting, false, __ATOMIC_SEQ_CST);
+        watchdog_wake(l);
         if (PyErr_CheckSignals() < 0)
             return -1;
     }
@@ -420,6 +421,7 @@ static int tick(Loop *l) {
     l->since_poll += (int)(n < POLL_EVERY ? n : POLL_EVERY);
     for (size_t i = 0; i < n && ready_len(&l->ready) > 0; i++) {
         ReadyItem item = ready_pop(&l->ready);
+        __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
         int r = l->debug ? run_timed(l, item) : run_item(item);
         Py_DECREF(item.what);
         if (r < 0)
@@ -434,12 +436,21 @@ static PyObject *loop_meth_run_once(Loop *l, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
-static PyObject *loop_meth_run(Loop *l, PyObject *Py_UNUSED(ignored)) {
+// run runs ticks until stop is called, with a watchdog unless threshold is zero.
+static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
+    double threshold = PyFloat_AsDouble(threshold_object);
+    if (threshold == -1 && PyErr_Occurred())
+        return NULL;
+    if (threshold > 0 && watchdog_start(l, threshold) < 0)
+        return NULL;
     l->since_poll = POLL_EVERY; // a short run sees descriptors too
-    do {
-        if (tick(l) < 0)
-            return NULL;
-    } while (!l->stopping);
+    int r;
+    do
+        r = tick(l);
+    while (r == 0 && !l->stopping);
+    watchdog_stop(l);
+    if (r < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -475,7 +486,7 @@ static PyMethodDef loop_methods[] = {
     {"_remove_writer", (PyCFunction)loop_meth_remove_writer, METH_O, NULL},
     {"_watched", (PyCFunction)loop_meth_watched, METH_O, NULL},
     {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
-    {"_run", (PyCFunction)loop_meth_run, METH_NOARGS, NULL},
+    {"_run", (PyCFunction)loop_meth_run, METH_O, NULL},
     {"_release", (PyCFunction)loop_meth_release, METH_NOARGS, NULL},
     {0},
 };

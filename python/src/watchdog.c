@@ -1,0 +1,126 @@
+// The watchdog reports a callback while it blocks the loop. A thread looks at the loop's
+// pulse, which counts callbacks, a few times in every threshold. When the loop waits, the thread
+// waits too: an idle process does not wake up.
+#include "core.h"
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+struct Watchdog {
+    pthread_t thread;
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    Loop *loop;
+    double threshold;
+    bool ending; // guarded by mu
+    bool parked; // guarded by mu; the loop reads it without, see watchdog_wake
+};
+
+#define LOOKS 4 // in every threshold
+
+// nap waits for a part of the threshold, or until the watchdog is to end.
+static void nap(Watchdog *w) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    long long ns = (long long)(w->threshold * 1e9 / LOOKS) + until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    while (!w->ending && pthread_cond_timedwait(&w->changed, &w->mu, &until) != ETIMEDOUT) {
+    }
+}
+
+// park waits until the loop has something to do.
+static void park(Watchdog *w) {
+    __atomic_store_n(&w->parked, true, __ATOMIC_SEQ_CST);
+    while (!w->ending && __atomic_load_n(&w->loop->waiting, __ATOMIC_SEQ_CST))
+        pthread_cond_wait(&w->changed, &w->mu);
+    __atomic_store_n(&w->parked, false, __ATOMIC_SEQ_CST);
+}
+
+static void report(Watchdog *w, double seconds) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Loop *l = w->loop;
+    if (!w->ending && !l->waiting && l->thread_id && l->thread_id != Py_None) {
+        PyObject *r = PyObject_CallMethod((PyObject *)l, "_report_blocked", "d", seconds);
+        if (!r)
+            PyErr_WriteUnraisable((PyObject *)l);
+        Py_XDECREF(r);
+    }
+    PyGILState_Release(gil);
+}
+
+static void *watch(void *arg) {
+    Watchdog *w = arg;
+    unsigned long last = 0;
+    int same = 0, idle = 0;
+    pthread_mutex_lock(&w->mu);
+    while (!w->ending) {
+        nap(w);
+        unsigned long pulse = __atomic_load_n(&w->loop->pulse, __ATOMIC_RELAXED);
+        if (pulse != last) {
+            last = pulse;
+            same = idle = 0;
+        } else if (__atomic_load_n(&w->loop->waiting, __ATOMIC_SEQ_CST)) {
+            same = 0;
+            if (++idle > LOOKS)
+                park(w);
+        } else if (++same == LOOKS) {
+            pthread_mutex_unlock(&w->mu); // the loop may end it meanwhile
+            report(w, w->threshold);
+            pthread_mutex_lock(&w->mu);
+        }
+    }
+    pthread_mutex_unlock(&w->mu);
+    return NULL;
+}
+
+int watchdog_start(Loop *l, double threshold) {
+    Watchdog *w = PyMem_RawCalloc(1, sizeof *w);
+    if (!w) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    w->loop = l;
+    w->threshold = threshold;
+    pthread_mutex_init(&w->mu, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    int err = pthread_create(&w->thread, NULL, watch, w);
+    if (err) {
+        PyMem_RawFree(w);
+        errno = err;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    l->watchdog = w;
+    return 0;
+}
+
+void watchdog_wake(Loop *l) {
+    Watchdog *w = l->watchdog;
+    if (w && __atomic_load_n(&w->parked, __ATOMIC_SEQ_CST)) {
+        pthread_mutex_lock(&w->mu);
+        pthread_cond_signal(&w->changed);
+        pthread_mutex_unlock(&w->mu);
+    }
+}
+
+void watchdog_stop(Loop *l) {
+    Watchdog *w = l->watchdog;
+    if (!w)
+        return;
+    l->watchdog = NULL;
+    pthread_mutex_lock(&w->mu);
+    w->ending = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->mu);
+    Py_BEGIN_ALLOW_THREADS // it may want to report
+    pthread_join(w->thread, NULL);
+    Py_END_ALLOW_THREADS
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mu);
+    PyMem_RawFree(w);
+}

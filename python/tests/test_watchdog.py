@@ -1,0 +1,86 @@
+"""A callback that blocks is reported while it blocks."""
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+
+import pytest
+
+
+class Log(logging.Handler):
+    """Notes what is logged, and when."""
+
+    def __init__(self):
+        super().__init__()
+        self.arrived = threading.Event()
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+        self.arrived.set()
+
+
+@pytest.fixture
+def log():
+    handler = Log()
+    logging.getLogger("asyncio").addHandler(handler)
+    yield handler
+    logging.getLogger("asyncio").removeHandler(handler)
+
+
+def sleep_until_reported(log):
+    log.arrived.wait(30)  # in a lock, without the GIL
+
+
+def compute_until_reported(log):
+    end = time.monotonic() + 30
+    while not log.arrived.is_set() and time.monotonic() < end:
+        hashlib.sha256(b"x" * 1000).digest()
+
+
+@pytest.mark.parametrize("block", [sleep_until_reported, compute_until_reported])
+def test_blocking_task_is_reported_while_it_blocks(loop, log, block):
+    loop.block_report_after = 0.05
+
+    async def main():
+        asyncio.current_task().set_name("the culprit")
+        block(log)
+        return list(log.messages)
+
+    messages = loop.run_until_complete(main())
+    assert len(messages) == 1
+    assert "the culprit" in messages[0] and block.__name__ in messages[0]
+    assert "run_forever" not in messages[0]
+
+
+def test_blocking_callback_is_reported(loop, log):
+    loop.block_report_after = 0.05
+    loop.call_soon(sleep_until_reported, log)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert "a callback has blocked" in log.messages[0]
+
+
+def test_busy_and_waiting_loops_are_not_reported(loop, log):
+    loop.block_report_after = 0.05
+
+    async def main():
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3)
+
+    loop.run_until_complete(main())
+    assert log.messages == []
+
+
+def test_report_can_be_turned_off(loop, log):
+    loop.block_report_after = 0
+
+    async def main():
+        time.sleep(0.3)
+
+    loop.run_until_complete(main())
+    assert log.messages == []
