@@ -21,7 +21,9 @@ typedef struct {
 
 extern GoLib golib;
 int golib_load(void);
-void golib_forked(void);
+void golib_forked(void);    // in the child of a fork: refuse everything from now on
+bool golib_is_forked(void);
+void golib_raise(int negative_errno); // set the exception for a failed call
 
 typedef struct Loop Loop;
 typedef struct Handle Handle;

@@ -5,6 +5,7 @@
 // told so instead.
 #include "core.h"
 #include <dlfcn.h>
+#include <errno.h>
 
 GoLib golib;
 static bool loaded, forked;
@@ -13,17 +14,40 @@ static bool loaded, forked;
 extern PyObject *golib_path;
 PyObject *golib_path;
 
-void golib_forked(void) {
-    if (loaded)
-        forked = true;
+// In a forked child, loops of the parent may still be watched, closed and collected. None
+// of that may enter Go.
+static int refuse_new(void) { return -ECHILD; }
+static int ignore_close(int Py_UNUSED(loop)) { return 0; }
+static int ignore_watch(int Py_UNUSED(loop), int Py_UNUSED(fd), int Py_UNUSED(interest)) { return 0; }
+static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), SpindleEvent *Py_UNUSED(events),
+                       int Py_UNUSED(capacity)) {
+    return -ECHILD;
 }
 
-int golib_load(void) {
+void golib_forked(void) {
+    if (loaded) {
+        forked = true;
+        golib = (GoLib){refuse_new, ignore_close, ignore_watch, refuse_poll};
+    }
+}
+
+bool golib_is_forked(void) { return forked; }
+
+void golib_raise(int negative_errno) {
     if (forked) {
         PyErr_SetString(PyExc_RuntimeError,
                         "spindle: this process was forked from one that had used a Spindle loop already; "
                         "fork before the first loop, or start processes with the spawn or forkserver "
                         "method of multiprocessing");
+        return;
+    }
+    errno = -negative_errno;
+    PyErr_SetFromErrno(PyExc_OSError);
+}
+
+int golib_load(void) {
+    if (forked) {
+        golib_raise(0);
         return -1;
     }
     if (loaded)

@@ -32,9 +32,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObjec
     l->thread_id = Py_NewRef(Py_None);
     l->id = golib.new_loop();
     if (l->id < 0) {
-        errno = -l->id;
+        golib_raise(l->id);
         l->id = -1;
-        PyErr_SetFromErrno(PyExc_OSError);
         goto failed;
     }
     l->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -44,8 +43,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObjec
     }
     int r = golib.watch(l->id, l->wake_fd, SPINDLE_READ);
     if (r < 0) {
-        errno = -r;
-        PyErr_SetFromErrno(PyExc_OSError);
+        golib_raise(r);
         goto failed;
     }
     if (!(l->buffer = PyMem_RawMalloc(READ_BUFFER))) {
@@ -339,8 +337,7 @@ static int poll_once(Loop *l, long long timeout_ns) {
             return -1;
     }
     if (n < 0) {
-        errno = -n;
-        PyErr_SetFromErrno(PyExc_OSError);
+        golib_raise(n);
         return -1;
     }
     for (int i = 0; i < n; i++) {

@@ -25,8 +25,7 @@ static int update(Loop *l, Watcher *w, int fd) {
     int r = golib.watch(l->id, fd, interest);
     w->interest = interest;
     if (r < 0 && interest) {
-        errno = -r;
-        PyErr_SetFromErrno(PyExc_OSError);
+        golib_raise(r);
         return -1;
     }
     return 0;

@@ -101,7 +101,7 @@ int watchdog_start(Loop *l, double threshold) {
 
 void watchdog_wake(Loop *l) {
     Watchdog *w = l->watchdog;
-    if (w && __atomic_load_n(&w->parked, __ATOMIC_SEQ_CST)) {
+    if (w && __atomic_load_n(&w->parked, __ATOMIC_SEQ_CST) && !golib_is_forked()) {
         pthread_mutex_lock(&w->mu);
         pthread_cond_signal(&w->changed);
         pthread_mutex_unlock(&w->mu);
@@ -113,6 +113,8 @@ void watchdog_stop(Loop *l) {
     if (!w)
         return;
     l->watchdog = NULL;
+    if (golib_is_forked())
+        return; // the thread is the parent's
     pthread_mutex_lock(&w->mu);
     w->ending = true;
     pthread_cond_signal(&w->changed);

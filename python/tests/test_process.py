@@ -15,7 +15,7 @@ import time
 import pytest
 
 import spindle
-from conftest import open_fds
+from conftest import GO_FDS, open_fds
 
 
 def python(source, *, interrupt_after=None, timeout=60):
@@ -115,6 +115,30 @@ def test_fork_after_a_loop_is_refused():
     assert (code, out) == (0, "True\n"), err
 
 
+def test_forked_child_of_a_running_loop_ends():
+    """What it inherits is closed and collected without entering Go."""
+    code, out, err = python("""
+    import asyncio, gc, os, socket, spindle, sys
+    async def main():
+        server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+        asyncio.get_running_loop().call_later(3600, print)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                await asyncio.sleep(1)
+            finally:
+                print("child", flush=True)
+        os.waitpid(pid, 0)
+        print("parent", flush=True)
+    try:
+        spindle.run(main())
+    except RuntimeError as error:
+        print("forked" in str(error), flush=True)
+    gc.collect()
+    """)
+    assert (code, sorted(out.split())) == (0, ["True", "child", "parent"]), err
+
+
 def test_fork_before_the_first_loop_works():
     code, out, err = python("""
     import asyncio, os, spindle
@@ -202,7 +226,7 @@ def test_ten_thousand_loops_leak_nothing():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     make(int(os.environ.get("SPINDLE_LOOPS", 2000)))
     gc.collect()
-    assert open_fds() <= fds + 2  # Go's runtime opens two of its own when it first needs them
+    assert open_fds() <= fds + GO_FDS
     assert len(os.listdir("/proc/self/task")) <= threads + 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KB
 

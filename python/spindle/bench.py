@@ -1,0 +1,226 @@
+"""Measures the loop beside uvloop and asyncio: python -m spindle.bench [--json] [--rounds N]
+
+Every round measures all loops one after the other; a ratio is the median over rounds of
+Spindle's rate divided by that of another loop in the same round. Trust ratios: the rates move
+together when the machine is busy. Rates are per second of CPU time, except where the name
+says otherwise. uvloop takes part if it is installed.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import queue
+import statistics
+import sys
+import threading
+import time
+
+import spindle
+
+COUNT = 20000
+
+
+async def call_soon():
+    """Callbacks that are queued all at once."""
+    loop = asyncio.get_running_loop()
+    done, left = loop.create_future(), COUNT
+
+    def callback():
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set_result(None)
+
+    for _ in range(COUNT):
+        loop.call_soon(callback)
+    await done
+    return COUNT
+
+
+async def call_later_cancel():
+    """Timers that are set and cancelled."""
+    loop = asyncio.get_running_loop()
+    for _ in range(COUNT):
+        loop.call_later(10, print).cancel()
+    return COUNT
+
+
+async def timers():
+    """Timers that are set and fire."""
+    loop = asyncio.get_running_loop()
+    done, left = loop.create_future(), COUNT
+
+    def callback():
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set_result(None)
+
+    for i in range(COUNT):
+        loop.call_later(i * 1e-7, callback)
+    await done
+    return COUNT
+
+
+async def sleep_0():
+    """A task that lets the others run."""
+    for _ in range(COUNT):
+        await asyncio.sleep(0)
+    return COUNT
+
+
+async def nothing():
+    pass
+
+
+async def create_task():
+    """Tasks that are created and awaited one by one."""
+    for _ in range(COUNT // 2):
+        await asyncio.create_task(nothing())
+    return COUNT // 2
+
+
+async def gather():
+    """Tasks that are gathered by the thousand."""
+    for _ in range(COUNT // 1000):
+        await asyncio.gather(*[nothing() for _ in range(1000)])
+    return COUNT
+
+
+async def queue_items():
+    """Items through an asyncio.Queue between two tasks."""
+    items = asyncio.Queue(64)
+
+    async def produce():
+        for i in range(COUNT):
+            await items.put(i)
+
+    async def consume():
+        for _ in range(COUNT):
+            await items.get()
+
+    await asyncio.gather(produce(), consume())
+    return COUNT
+
+
+async def threadsafe():
+    """Round trips to another thread by call_soon_threadsafe."""
+    loop, requests = asyncio.get_running_loop(), queue.SimpleQueue()
+
+    def answer():
+        while (future := requests.get()) is not None:
+            loop.call_soon_threadsafe(future.set_result, None)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for _ in range(COUNT // 10):
+        future = loop.create_future()
+        requests.put(future)
+        await future
+    requests.put(None)
+    thread.join()
+    return COUNT // 10
+
+
+BENCHMARKS = {f.__name__: f for f in (
+    call_soon, call_later_cancel, timers, sleep_0, create_task, gather, queue_items, threadsafe)}
+
+
+def rate(factory, benchmark):
+    """Return how many operations a second of CPU time does."""
+
+    async def measure():
+        begin = time.process_time()
+        count = await benchmark()
+        return count / (time.process_time() - begin)
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(measure())
+
+
+async def sleep_1ms():
+    """Return the mean duration of a sleep of 1 ms, in milliseconds."""
+    begin = time.perf_counter()
+    for _ in range(200):
+        await asyncio.sleep(0.001)
+    return (time.perf_counter() - begin) / 200 * 1000
+
+
+async def ready_us():
+    """Return the median time from a write to the reader's callback, in microseconds."""
+    loop = asyncio.get_running_loop()
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    spent = []
+    arrived = None
+
+    def readable():
+        spent.append(time.perf_counter() - begin)
+        os.read(read_end, 1)
+        arrived.set_result(None)
+
+    loop.add_reader(read_end, readable)
+    for _ in range(500):
+        arrived = loop.create_future()
+        begin = time.perf_counter()
+        os.write(write_end, b"x")
+        await arrived
+    loop.remove_reader(read_end)
+    os.close(read_end)
+    os.close(write_end)
+    return statistics.median(spent) * 1e6
+
+
+def loops():
+    """Return the factories of the loops to compare."""
+    found = {"spindle": spindle.new_event_loop}
+    try:
+        import uvloop
+
+        found["uvloop"] = uvloop.new_event_loop
+    except ImportError:
+        pass
+    found["asyncio"] = asyncio.SelectorEventLoop
+    return found
+
+
+def compare(rounds):
+    """Return one flat dictionary of figures."""
+    factories, figures = loops(), {}
+    for name, benchmark in BENCHMARKS.items():
+        rates = {which: [] for which in factories}
+        for _ in range(rounds):
+            for which, factory in factories.items():
+                rates[which].append(rate(factory, benchmark))
+        figures[f"{name}_per_s"] = round(statistics.median(rates["spindle"]))
+        for which in factories:
+            if which != "spindle":
+                ratios = [ours / theirs for ours, theirs in zip(rates["spindle"], rates[which])]
+                figures[f"{name}_vs_{which}"] = round(statistics.median(ratios), 2)
+    with asyncio.Runner(loop_factory=spindle.new_event_loop) as runner:
+        figures["sleep_1ms_ms"] = round(runner.run(sleep_1ms()), 3)
+        figures["io_ready_us"] = round(runner.run(ready_us()), 1)
+    return figures
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m spindle.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one flat JSON object of numbers")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each benchmark (default 9)")
+    options = parser.parse_args()
+    figures = compare(options.rounds)
+    if options.json:
+        json.dump(figures, sys.stdout, indent=1)
+        print()
+        return
+    others = [which for which in loops() if which != "spindle"]
+    print(f"{'benchmark':20}{'per CPU-second':>16}" + "".join(f"{'÷ ' + which:>12}" for which in others))
+    for name, benchmark in BENCHMARKS.items():
+        ratios = "".join(f"{figures[f'{name}_vs_{which}']:12.2f}" for which in others)
+        print(f"{name:20}{figures[f'{name}_per_s']:16,}{ratios}   {benchmark.__doc__}")
+    print(f"sleep of 1 ms: {figures['sleep_1ms_ms']} ms; readable to callback: {figures['io_ready_us']} µs")
+
+
+if __name__ == "__main__":
+    main()
