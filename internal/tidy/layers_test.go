@@ -13,6 +13,7 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "loop"},
+	"python/libspindle":              {"loop"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
 	"internal/goid":                  {},

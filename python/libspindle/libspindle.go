@@ -1,8 +1,8 @@
 //go:build spindle_python
 
-// Command libspindle is the half of the Python package that is written in Go: a C shared
-// library whose loops wait for descriptors. One call of SpindlePoll is one tick. The
-// functions follow the C convention: they return 0 or a count, or a negative errno.
+// Command libspindle is the half of the Python package that is written in Go. It is built
+// as a C shared library. Its loops wait for descriptors; one call of SpindlePoll is one
+// tick. Its functions return 0 or a count, or a negative errno.
 //
 // Everything but SpindleNew is called by the thread that runs the loop.
 package main
