@@ -21,8 +21,9 @@ import warnings as _warnings
 from ._version import __version__
 from .loop import Loop
 from .mode import ExecutionMode, detect_mode
+from .tree import tree
 
-__all__ = ["EventLoopPolicy", "ExecutionMode", "Loop", "detect_mode", "install", "new_event_loop", "run"]
+__all__ = ["EventLoopPolicy", "ExecutionMode", "Loop", "detect_mode", "install", "new_event_loop", "run", "tree"]
 
 
 def new_event_loop() -> Loop:

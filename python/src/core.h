@@ -98,6 +98,7 @@ typedef struct {
 typedef struct {
     Watcher *by_fd;
     int len;
+    int used; // descriptors that are watched
 } Watchers;
 
 int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
@@ -125,6 +126,7 @@ struct Loop {
     PyObject *thread_id; // None unless it runs
     PyObject *task_factory;
     double now;          // of a virtual clock
+    int threads;         // that work for it, if the clock is virtual
     int id;              // in libspindle; -1 if closed
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks

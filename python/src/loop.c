@@ -407,9 +407,32 @@ static int run_timed(Loop *l, ReadyItem item) {
     return r ? 0 : -1;
 }
 
+// skip_wait polls, and if that brings nothing, moves a virtual clock to the next timer.
+// While threads work, it waits for them instead: virtual time stands still.
+static int skip_wait(Loop *l) {
+    if (poll_once(l, 0) < 0)
+        return -1;
+    if (ready_len(&l->ready) > 0)
+        return 0;
+    if (l->timers.len == 0 && l->threads == 0 && l->watchers.used <= 1) { // the self-pipe
+        PyErr_SetString(PyExc_RuntimeError,
+                        "spindle: deadlock: every task waits, and there is no timer, descriptor or "
+                        "thread that could wake one");
+        return -1;
+    }
+    if (l->timers.len == 0 || l->threads > 0)
+        return poll_once(l, -1);
+    if (l->now < l->timers.heap[0]->when)
+        l->now = l->timers.heap[0]->when;
+    return 0;
+}
+
 static int tick(Loop *l) {
     long long timeout = wait_ns(l);
-    if (timeout != 0 || l->since_poll >= POLL_EVERY || l->stopping || l->debug)
+    if (timeout != 0 && l->virtual_time) {
+        if (skip_wait(l) < 0)
+            return -1;
+    } else if (timeout != 0 || l->since_poll >= POLL_EVERY || l->stopping || l->debug)
         if (poll_once(l, timeout) < 0)
             return -1;
     if (l->timers.len > 0 && queue_due_timers(l) < 0)
@@ -494,6 +517,7 @@ static PyMemberDef loop_members[] = {
     {"_debug", T_BOOL, offsetof(Loop, debug)},
     {"_virtual_time", T_BOOL, offsetof(Loop, virtual_time)},
     {"_now", T_DOUBLE, offsetof(Loop, now)},
+    {"_threads", T_INT, offsetof(Loop, threads)},
     {"_thread_id", T_OBJECT, offsetof(Loop, thread_id)},
     {"_task_factory", T_OBJECT, offsetof(Loop, task_factory)},
     {0},

@@ -23,6 +23,7 @@ static int update(Loop *l, Watcher *w, int fd) {
     if (w->interest == interest || l->id < 0)
         return 0;
     int r = golib.watch(l->id, fd, interest);
+    l->watchers.used += (interest != 0) - (w->interest != 0);
     w->interest = interest;
     if (r < 0 && interest) {
         golib_raise(r);
@@ -45,6 +46,7 @@ int watch_set(Loop *l, int fd, int direction, Handle *h) {
     int r = update(l, w, fd);
     if (r < 0) { // the descriptor cannot be watched
         Py_CLEAR(*at);
+        l->watchers.used -= w->interest != 0;
         w->interest = 0;
     }
     if (old) {

@@ -1,0 +1,31 @@
+"""A marker for pytest: async tests on a Spindle loop.
+
+    @pytest.mark.spindle
+    async def test_echo(): ...
+
+    @pytest.mark.spindle(virtual_time=True)
+    async def test_retry(): ...
+"""
+
+import inspect
+
+import pytest
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "spindle(virtual_time=False): run an async test on a Spindle loop, with virtual time if asked for")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    marker = pyfuncitem.get_closest_marker("spindle")
+    if marker is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    if marker.kwargs.get("virtual_time"):
+        from .testing import run
+    else:
+        from . import run
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    run(pyfuncitem.obj(**arguments))
+    return True

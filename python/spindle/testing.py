@@ -1,0 +1,46 @@
+"""Tests with virtual time: a sleep of an hour takes no time.
+
+    import spindle.testing
+
+    def test_retry():
+        spindle.testing.run(retries_for_an_hour())
+
+The clock of the loop stands still while code runs, and moves to the next timer when every task
+waits. Sockets work as usual. While a thread works for the loop, as in asyncio.to_thread, the clock
+stands still and the loop waits for the thread. If every task waits and nothing can wake one, the
+run fails instead of hanging.
+"""
+
+import asyncio
+
+from .loop import Loop
+
+__all__ = ["new_event_loop", "run"]
+
+
+class _VirtualLoop(Loop):
+    block_report_after = 0  # a debugger may hold it up
+
+    def __init__(self):
+        super().__init__()
+        self._virtual_time = True
+
+    def run_in_executor(self, executor, func, *args):
+        future = super().run_in_executor(executor, func, *args)
+        self._threads += 1
+        future.add_done_callback(self._thread_done)
+        return future
+
+    def _thread_done(self, future):
+        self._threads -= 1
+
+
+def new_event_loop():
+    """Return a new loop with virtual time, which begins at zero."""
+    return _VirtualLoop()
+
+
+def run(main, *, debug=None):
+    """Run a coroutine on a new loop with virtual time and return its result."""
+    with asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
+        return runner.run(main)

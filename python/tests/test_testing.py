@@ -1,0 +1,102 @@
+"""Virtual time and the marker for pytest."""
+
+import asyncio
+import time
+
+import pytest
+
+import spindle
+import spindle.testing
+
+
+def test_an_hour_takes_no_time():
+    async def main():
+        loop = asyncio.get_running_loop()
+        before, began = loop.time(), time.monotonic()
+        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(1800))
+        return loop.time() - before, time.monotonic() - began
+
+    virtual, real = spindle.testing.run(main())
+    assert virtual == 3600 and real < 60
+
+
+def test_timers_fire_in_order():
+    async def main():
+        order = []
+
+        async def note(after):
+            await asyncio.sleep(after)
+            order.append(after)
+
+        await asyncio.gather(*[note(n) for n in (30, 10, 20)])
+        return order
+
+    assert spindle.testing.run(main()) == [10, 20, 30]
+
+
+def test_time_out_of_a_call_that_hangs():
+    async def main():
+        async with asyncio.timeout(60):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        spindle.testing.run(main())
+
+
+def test_deadlock_is_an_error():
+    async def main():
+        a, b = asyncio.Lock(), asyncio.Lock()
+
+        async def take(first, second):
+            async with first:
+                await asyncio.sleep(1)
+                async with second:
+                    pass
+
+        await asyncio.gather(take(a, b), take(b, a))
+
+    with pytest.raises(RuntimeError, match="deadlock"):
+        spindle.testing.run(main())
+
+
+def test_time_stands_still_while_a_thread_works():
+    async def main():
+        loop = asyncio.get_running_loop()
+        timer = asyncio.ensure_future(asyncio.sleep(0.01))
+        await asyncio.to_thread(time.sleep, 0.05)
+        during = loop.time()
+        assert not timer.done()
+        await timer
+        return during
+
+    assert spindle.testing.run(main()) < 0.01
+
+
+def test_sockets_work_in_virtual_time():
+    async def main():
+        async def echo(reader, writer):
+            writer.write(await reader.readline())
+            writer.close()
+
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"line\n")
+        async with asyncio.timeout(1000):
+            line = await reader.readline()
+        writer.close()
+        server.close()
+        await server.wait_closed()
+        return line
+
+    assert spindle.testing.run(main()) == b"line\n"
+
+
+@pytest.mark.spindle
+async def test_marker(tmp_path):
+    assert spindle.detect_mode() is spindle.ExecutionMode.SPINDLE
+    assert tmp_path.exists()
+
+
+@pytest.mark.spindle(virtual_time=True)
+async def test_marker_with_virtual_time():
+    await asyncio.sleep(10_000)
