@@ -34,6 +34,13 @@ class _VirtualLoop(Loop):
     def _thread_done(self, future):
         self._threads -= 1
 
+    async def shutdown_default_executor(self, *args):
+        self._threads += 1  # a thread joins the executor's
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._threads -= 1
+
 
 def new_event_loop():
     """Return a new loop with virtual time, which begins at zero."""
