@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
@@ -84,7 +85,7 @@ func seedCrypto(t *testing.T, seed uint64) (seeded bool) {
 }
 
 // bubble is the clock of a synctest bubble, for the world driven in it. Only the
-// driving goroutine uses it, except for Poke.
+// driving goroutine uses it, except for Poke and overslept.
 type bubble struct {
 	name      string // as in stack traces
 	timer     *time.Timer
@@ -97,8 +98,12 @@ type bubble struct {
 
 	world   atomic.Pointer[simkernel.World] // the world driven in the bubble; nil before there is one
 	outside *stall
-	alarm   *time.Timer // set while a program may run; see overslept
 	blocked atomic.Pointer[simkernel.BlockedError]
+
+	mu       sync.Mutex
+	alarm    *time.Timer   // set while a program may run; see overslept; guarded by mu, as all below
+	interval time.Duration // of the alarm; 0 while a program must not run
+	resumed  time.Duration // the bubble's time at the last Begin
 }
 
 // maxScans limits how often a world scans for stray goroutines. A scan is slow, and
@@ -113,29 +118,46 @@ func newBubble() *bubble {
 	b := &bubble{name: within(stackOf(false)), timer: time.NewTimer(time.Hour), poked: make(chan struct{}, 1), scansLeft: maxScans}
 	b.timer.Stop()
 	b.begun = time.Now()
-	b.alarm = time.AfterFunc(1, b.overslept)
+	b.alarm, b.interval = time.AfterFunc(1, b.overslept), 1
 	return b
 }
 
 func (b *bubble) close() {
 	b.timer.Stop()
+	b.stopAlarm()
+}
+
+func (b *bubble) stopAlarm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.alarm.Stop()
+	b.interval = 0
 }
 
 // overslept is called when the bubble's time moves although the world lets no time
 // pass: the goroutine that runs the program is blocked, and so is every other
 // goroutine in the bubble. The alarm is due a nanosecond after the program began to
-// run, before any other timer, so the goroutine is still where it blocks.
+// run, before most other timers, so the goroutine is still where it blocks. If it is not,
+// because it slept for no longer than that, the alarm is set again for the next block: each
+// time later, because setup may block for long. Slept notices every block in the end.
 func (b *bubble) overslept() {
 	world := b.world.Load()
 	if world == nil {
 		return // setup may block: the world only begins later
 	}
 	err := world.Blocked()
-	if err == nil || !b.blocked.CompareAndSwap(nil, err) {
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.interval > 0 {
+			b.interval *= 2
+			b.alarm.Reset(b.interval)
+		}
 		return
 	}
-	world.Report(err)
+	if b.blocked.CompareAndSwap(nil, err) {
+		world.Report(err)
+	}
 }
 
 // surround makes w share the bubble's time. If b is nil, it does nothing.
@@ -153,7 +175,7 @@ func (b *bubble) Seeded() bool { return b.seeded }
 // Pass lets d pass in the bubble. Time passes once every goroutine in the bubble
 // waits. Pass returns the bubble's time when all of them wait again.
 func (b *bubble) Pass(d time.Duration) time.Duration {
-	b.alarm.Stop()
+	b.stopAlarm()
 	b.timer.Reset(d)
 	select {
 	case <-b.timer.C:
@@ -166,8 +188,18 @@ func (b *bubble) Pass(d time.Duration) time.Duration {
 
 // Begin sets the alarm and returns the bubble's time.
 func (b *bubble) Begin() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.interval, b.resumed = 1, time.Since(b.begun)
 	b.alarm.Reset(1)
-	return time.Since(b.begun)
+	return b.resumed
+}
+
+// Slept returns the time that has passed in the bubble since Begin.
+func (b *bubble) Slept() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(b.begun) - b.resumed
 }
 
 // Poke makes Pass return early. Any goroutine may call it.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -67,15 +68,16 @@ func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 }
 
 // describe names the running task. If no task runs, it names those that began to
-// wait at the present time.
+// wait at the present time, with their lines.
 func describe(ctx context.Context) string {
 	if t := spindle.Current(ctx); t != nil {
 		return t.Name()
 	}
 	var waiting []string
-	for _, t := range spindle.TasksOf(ctx) {
+	for _, t := range spindle.TreeOf(ctx) {
 		if t.WaitsFor != "" && t.For == 0 {
-			waiting = append(waiting, fmt.Sprintf("%s (%s, for %s)", t.Name, t.Function, t.WaitsFor))
+			line, _, _ := strings.Cut(cmp.Or(t.At, t.Function), " (")
+			waiting = append(waiting, fmt.Sprintf("%s (in %s at %s)", t.Name, t.WaitsFor, line))
 		}
 	}
 	return strings.Join(waiting, ", ")

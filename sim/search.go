@@ -135,7 +135,7 @@ func (f *Failure) differs(again *Failure) *Failure {
 	if again.Err == nil && again.World.Hash() == f.World.Hash() && again.World.core.Journal().Difference() == nil {
 		return nil
 	}
-	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World, again.World)), again.Err)
+	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World, again.World, again.Err != nil)), again.Err)
 	return again
 }
 

@@ -77,7 +77,7 @@ func TestDivergenceIsFound(t *testing.T) {
 					return nil
 				})
 			},
-			[]string{"first difference: at 1s on host host", "in task sleeper (search_test.go:", "waits until 1m1s", "waits until 2m1s"},
+			[]string{"first difference: at 1s on host host", "in task sleeper (in Sleep at search_test.go:", "once it waits until 1m1s, and once it waits until 2m1s"},
 		},
 		"bytes": {
 			func(h *sim.Host, ctx context.Context, run int) error {
@@ -90,6 +90,26 @@ func TestDivergenceIsFound(t *testing.T) {
 				return err
 			},
 			[]string{"on host host", "in task main", "at search_test.go:", "sends 1 bytes", "sends 2 bytes"},
+		},
+		"an error": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				if run == 2 {
+					return errors.New("the second run")
+				}
+				return nil
+			},
+			[]string{"the first run does not fail; the second fails with the error below", "host host: the second run"},
+		},
+		"fewer waits": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				for range run {
+					if err := spindle.Sleep(ctx, time.Second); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			[]string{"at 1s on host host", "in task main (in Sleep at search_test.go:", "once the run has ended, and once it waits until 2s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,6 +129,26 @@ func TestDivergenceIsFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDivergenceOfHosts: the two runs have different numbers of hosts.
+func TestDivergenceOfHosts(t *testing.T) {
+	for _, hosts := range [][2]int{{1, 3}, {3, 1}} {
+		for seed := range uint64(10) {
+			run := 0
+			f := sim.Search{First: seed, Runs: 1}.Find(t.Context(), func(w *sim.World) {
+				for i := range hosts[run] {
+					w.Host(fmt.Sprint("host", i)).Go(func(ctx context.Context) error {
+						return spindle.Sleep(ctx, time.Duration(1+i)*time.Second)
+					})
+				}
+				run++
+			})
+			if f == nil || !errors.Is(f.Err, sim.ErrDiverges) || !strings.Contains(f.Err.Error(), "first difference: at 0s on host host") {
+				t.Errorf("%v, seed %d: %+v", hosts, seed, f)
+			}
+		}
 	}
 }
 

@@ -170,3 +170,39 @@ func TestClocksAgree(t *testing.T) {
 		w.Host("b").Go(program)
 	})
 }
+
+// TestShortSleepsAreReported: sleeps end at the same time as the alarm that detects them,
+// and it is a matter of luck which comes first.
+func TestShortSleepsAreReported(t *testing.T) {
+	for name, sleeps := range map[string][]time.Duration{
+		"one":                          {1},
+		"a long one after a short one": {1, time.Hour},
+		"several":                      {1, 1, 2, 3, 1, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, run := range map[string]func(t *testing.T, program func(ctx context.Context) error){
+				"Test": func(t *testing.T, program func(ctx context.Context) error) { sim.Test(t, program) },
+				"Explore": func(t *testing.T, program func(ctx context.Context) error) {
+					sim.Explore(t, 1, func(w *sim.World) {
+						time.Sleep(time.Hour) // setup may sleep
+						w.Host("host").Go(program)
+					})
+				},
+			} {
+				t.Run(how, func(t *testing.T) {
+					said := inChild(t, func() {
+						run(t, func(ctx context.Context) error {
+							for _, d := range sleeps {
+								time.Sleep(d)
+							}
+							return nil
+						})
+					})
+					if said != "" && !strings.Contains(said, "sim: a program blocks its loop") {
+						t.Error(said)
+					}
+				})
+			}
+		})
+	}
+}

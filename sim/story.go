@@ -84,8 +84,9 @@ func testedPackage() string {
 	return "."
 }
 
-// divergence describes where two runs with the same seed first differ.
-func divergence(a, b *World) string {
+// divergence describes where two runs with the same seed first differ. Run a has not
+// failed, and failed reports whether run b has.
+func divergence(a, b *World, failed bool) string {
 	var text strings.Builder
 	if d := b.core.Journal().Difference(); d != nil {
 		fmt.Fprintf(&text, "first difference: at %v on host %s", d.At, d.Host)
@@ -95,7 +96,10 @@ func divergence(a, b *World) string {
 		if d.Line != "" {
 			fmt.Fprintf(&text, ", at %s", d.Line)
 		}
-		fmt.Fprintf(&text, ": once it %s, and once it %s\n", d.Once, d.Now)
+		fmt.Fprintf(&text, ": once %s, and once %s\n", d.Once, d.Now)
+	}
+	if failed {
+		text.WriteString("the first run does not fail; the second fails with the error below\n")
 	}
 	before, after := a.Trace(), b.Trace()
 	n := 0

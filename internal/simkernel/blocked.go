@@ -2,9 +2,11 @@ package simkernel
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
 )
@@ -18,6 +20,10 @@ type BlockedError struct {
 	State string // what the goroutine waits for, as the runtime names it: "sleep"
 	Line  string // file:line (function); "" if it is not known
 	Stack []byte // of the goroutine while it was blocked
+
+	// Passed is the time that has passed meanwhile, if the block was only noticed
+	// afterwards. State, Line and Stack are then not known.
+	Passed time.Duration
 }
 
 func (e *BlockedError) Error() string {
@@ -29,13 +35,19 @@ func (e *BlockedError) Error() string {
 	if e.Line != "" {
 		fmt.Fprintf(&b, ", at %s", e.Line)
 	}
-	fmt.Fprintf(&b, ": its goroutine is in state %q, and nothing else can run; ", e.State)
+	if e.Passed > 0 {
+		fmt.Fprintf(&b, ": it slept, or waited for a timer, for %v; ", e.Passed)
+	} else {
+		fmt.Fprintf(&b, ": its goroutine is in state %q, and nothing else can run; ", e.State)
+	}
 	if bytes.Contains(e.Stack, []byte("simkernel.(*Process).runInterrupts(")) {
 		b.WriteString("offloaded work runs on the loop in a simulation and may only compute (World.WorkTime sets how long it takes)")
 	} else {
 		b.WriteString("wait with spindle.Sleep, cosync or a stream, and not with time.Sleep, channels or package sync")
 	}
-	fmt.Fprintf(&b, "\n%s", e.Stack)
+	if len(e.Stack) > 0 {
+		fmt.Fprintf(&b, "\n%s", e.Stack)
+	}
 	return b.String()
 }
 
@@ -88,10 +100,11 @@ func (w *World) runner() (host string, stack []byte) {
 // Report makes the run fail with err. It may be called from any goroutine.
 func (w *World) Report(err error) { w.report(err) }
 
-// Reported returns an error of Report that Drive has not returned yet.
+// Reported returns an error of Report that Drive has not returned yet, or an error if time
+// has passed in the bubble while a program ran. It is for the end of a run.
 func (w *World) Reported() error {
 	_, err := w.takeNotices()
-	return err
+	return cmp.Or(err, w.slept())
 }
 
 // stateOf returns the state of a goroutine, which is in the first line of its stack:

@@ -21,6 +21,7 @@ func (b *slowBubble) Pass(d time.Duration) time.Duration {
 }
 
 func (b *slowBubble) Begin() time.Duration { return b.now }
+func (b *slowBubble) Slept() time.Duration { return 0 }
 func (b *slowBubble) Poke()                {}
 func (b *slowBubble) Seeded() bool         { return false }
 func (b *slowBubble) Strays() error        { return nil }

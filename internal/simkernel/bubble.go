@@ -1,6 +1,9 @@
 package simkernel
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Bubble is the testing/synctest bubble in which the world is driven. Its clock shows the
 // world's time.
@@ -11,6 +14,9 @@ type Bubble interface {
 	// Begin is called when programs begin to run. It returns the time since the
 	// bubble began.
 	Begin() time.Duration
+	// Slept returns the time that has passed in the bubble since Begin or Pass. It is 0
+	// unless a program has slept.
+	Slept() time.Duration
 	// Poke ends Pass. It may be called from any goroutine of the bubble.
 	Poke()
 	// Seeded reports whether crypto/rand draws from the seed in the bubble.
@@ -39,7 +45,7 @@ func (w *World) InBubble() bool { return w.bubble != nil }
 const patience = 24 * time.Hour
 
 func (w *World) passInBubble(at time.Duration, ok bool) error {
-	if err := w.bubble.Strays(); err != nil {
+	if err := cmp.Or(w.bubble.Strays(), w.slept()); err != nil {
 		return err
 	}
 	if !ok {
@@ -55,4 +61,12 @@ func (w *World) passInBubble(at time.Duration, ok bool) error {
 	}
 	w.now.Store(int64(w.bubble.Pass(at - w.Now())))
 	return nil
+}
+
+// slept returns an error if time has passed in the bubble while a program ran.
+func (w *World) slept() error {
+	if w.bubble == nil || w.bubble.Slept() == 0 {
+		return nil
+	}
+	return &BlockedError{Passed: w.bubble.Slept()}
 }

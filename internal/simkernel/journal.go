@@ -16,6 +16,7 @@ import (
 
 // Journal lists the actions of the programs of a world.
 type Journal struct {
+	w       *World
 	actions []action
 	before  *Journal    // of the run to compare with; nil for none
 	first   *Difference // from before; nil for none
@@ -69,7 +70,7 @@ type Difference struct {
 
 // Record starts a journal, and compares it with that of an earlier run unless before is
 // nil.
-func (w *World) Record(before *Journal) { w.journal = &Journal{before: before} }
+func (w *World) Record(before *Journal) { w.journal = &Journal{w: w, before: before} }
 
 // Journal returns the world's journal, or nil if there is none.
 func (w *World) Journal() *Journal { return w.journal }
@@ -78,6 +79,10 @@ func (w *World) Journal() *Journal { return w.journal }
 func (j *Journal) Difference() *Difference {
 	if j == nil {
 		return nil
+	}
+	if n := len(j.actions); j.first == nil && j.before != nil && n < len(j.before.actions) {
+		old := j.before.actions[n]
+		return &Difference{Number: n + 1, At: old.at, Host: j.before.w.hostName(old.host), Once: "it " + old.String(), Now: "the run has ended"}
 	}
 	return j.first
 }
@@ -103,15 +108,16 @@ func (j *Journal) add(w *World, h *Host, p *Process, d action) {
 	if j.before == nil || j.first != nil || n >= maxActions || n < len(j.before.actions) && j.before.actions[n] == d {
 		return
 	}
-	j.first = &Difference{Number: n + 1, At: d.at, Now: d.String(), Once: "ends", Line: goid.Line(debug.Stack())}
+	j.first = &Difference{Number: n + 1, At: d.at, Now: "it " + d.String(), Once: "the run has ended", Line: goid.Line(debug.Stack())}
 	if h != nil {
 		j.first.Host = h.name
 	}
 	if n < len(j.before.actions) {
 		old := j.before.actions[n]
-		if j.first.Once = old.String(); old.host != d.host {
-			j.first.Once = fmt.Sprintf("host %s %s", w.hostName(old.host), j.first.Once)
-		} else if old.at != d.at {
+		if j.first.Once = "it " + old.String(); old.host != d.host {
+			j.first.Once = fmt.Sprintf("host %s %v", j.before.w.hostName(old.host), old)
+		}
+		if old.at != d.at {
 			j.first.Once += fmt.Sprintf(" at %v", old.at)
 		}
 	}
