@@ -211,8 +211,7 @@ func TestFromGoroutineOnTheLoopItselfIsNamed(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForBlockingWork that cannot be stopped: when Run returns, nothing of
-// it goes on.
+// TestRunWaitsForBlockingWork that cannot be stopped: it has ended when Run returns.
 func TestRunWaitsForBlockingWork(t *testing.T) {
 	var worked atomic.Bool
 	release := make(chan struct{})
@@ -236,8 +235,8 @@ func TestRunWaitsForBlockingWork(t *testing.T) {
 	}
 }
 
-// TestWorkersAreLimited: as much work goes on at once as there are workers, and
-// no more, and all of it is done.
+// TestWorkersAreLimited: as many jobs run at a time as there are workers, and all jobs are
+// done.
 func TestWorkersAreLimited(t *testing.T) {
 	const most, jobs = 3, 12
 	k, err := kernel.Open("")
@@ -285,7 +284,7 @@ func TestWorkersAreLimited(t *testing.T) {
 	}
 }
 
-// countedWorkers counts those that are started.
+// countedWorkers counts the workers that are started.
 type countedWorkers struct {
 	kernel.Workers
 	started int
@@ -296,8 +295,8 @@ func (w *countedWorkers) Start(work func()) {
 	w.Workers.Start(work)
 }
 
-// TestFromGoroutineThatGaveUpRunsNothing: fn runs and its result is returned, or ctx
-// ends first and fn never runs.
+// TestFromGoroutineThatGaveUpRunsNothing: either fn runs and FromGoroutine returns its
+// result, or ctx ends first and fn never runs.
 func TestFromGoroutineThatGaveUpRunsNothing(t *testing.T) {
 	l := openLoop(t)
 	ended := make(chan error)

@@ -11,9 +11,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestCancelAtAnyTimeOfATasksLife: whenever it comes, and however often, the
-// wait that is under way or the next one fails, once begun the task begins, and
-// what has finished stays finished.
+// TestCancelAtAnyTimeOfATasksLife: a cancellation fails the present wait of a task, or its
+// next one. A task that has not begun still begins, and one that has ended is not affected.
 func TestCancelAtAnyTimeOfATasksLife(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -94,7 +93,7 @@ func TestCancelOfAScopeThatWasLeft(t *testing.T) {
 			t.Errorf("caught %v, cause %v", left.Caught(), context.Cause(left))
 		}
 		if n := spindle.LoopOf(ctx).Stats().Timers; n != 0 {
-			t.Errorf("%d timers were set for nobody", n)
+			t.Errorf("%d timers were set that nothing needs", n)
 		}
 		return errors.Join(err, spindle.Sleep(ctx, time.Hour))
 	})
@@ -145,8 +144,8 @@ func TestCancellationNamesItsScope(t *testing.T) {
 	}
 }
 
-// TestOutermostOfTwoCancellationsIsNamed, in whatever order they came: the code
-// has to be left up to there.
+// TestOutermostOfTwoCancellationsIsNamed in the error, whichever came first: the code has
+// to leave that scope.
 func TestOutermostOfTwoCancellationsIsNamed(t *testing.T) {
 	for _, innerFirst := range []bool{false, true} {
 		sim.Test(t, func(ctx context.Context) error {
@@ -173,7 +172,7 @@ func TestOutermostOfTwoCancellationsIsNamed(t *testing.T) {
 	}
 }
 
-// TestDeadlineMovesWhileATaskWaits: it is moved by another one.
+// TestDeadlineMovesWhileATaskWaits: another task moves it.
 func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -213,8 +212,8 @@ func TestDeadlineMovesWhileATaskWaits(t *testing.T) {
 	}
 }
 
-// TestOuterContextInACancelledScope: a wait with the ctx of an outer scope is in the
-// inner one all the same.
+// TestOuterContextInACancelledScope: a wait with the ctx of an outer scope is
+// cancelled with the inner one too.
 func TestOuterContextInACancelledScope(t *testing.T) {
 	sim.Test(t, func(outer context.Context) error {
 		return spindle.WithScope(outer, func(_ context.Context, s *spindle.Scope) error {
@@ -227,7 +226,8 @@ func TestOuterContextInACancelledScope(t *testing.T) {
 	})
 }
 
-// TestBoundWaitsEndInOrder: in which they began, in every run.
+// TestBoundWaitsEndInOrder: waits that are bound to another scope end in the order in which
+// they began.
 func TestBoundWaitsEndInOrder(t *testing.T) {
 	for range 20 {
 		order := ""

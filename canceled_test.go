@@ -59,15 +59,15 @@ func TestNestedTimeoutsAbsorbTheirOwn(t *testing.T) {
 	}
 }
 
-// errorTree makes random trees of errors, and knows what has to be left of them when
-// a scope has absorbed its own.
+// errorTree makes random trees of errors, and knows what must remain of them after a scope
+// has absorbed its own cancellation.
 type errorTree struct {
 	r      *rand.Rand
 	own    error
 	others []error
 }
 
-// node is an error as the model has it: a leaf, a wrapper, or a join.
+// errorNode is an error in the model: a leaf, a wrapper, or a join.
 type errorNode struct {
 	err     error
 	kind    string
@@ -114,8 +114,8 @@ func (m *errorTree) make(depth int) errorNode {
 	return n
 }
 
-// left is what the model leaves of n, as text: leaves in order, joins in brackets. A
-// join of one is that one. What is wrapped in words stays whole.
+// left returns what remains of n in the model, as text: leaves in order, joins in brackets.
+// A join of one error is that error. A wrapper with a text of its own stays whole.
 func (n errorNode) left() string {
 	switch {
 	case n.is:
@@ -135,15 +135,14 @@ func (n errorNode) left() string {
 	return n.kind + fmt.Sprint(parts)
 }
 
-// touched reports whether something of a join is to be taken out: directly, or of
-// joins inside it.
+// touched reports whether something is removed from a join, or from joins inside it.
 func (n errorNode) touched() bool {
 	return slices.ContainsFunc(n.inside, func(in errorNode) bool {
 		return in.is || (in.kind == "Errors" || in.kind == "Join") && in.touched()
 	})
 }
 
-// describe is the text of an error, in the model's form.
+// describe returns the text of an error, in the model's form.
 func describe(err error) string {
 	var inside []error
 	kind := ""
@@ -167,8 +166,8 @@ func describe(err error) string {
 	return kind + fmt.Sprint(parts)
 }
 
-// TestScopeAbsorbsExactlyItsOwn compares what a scope leaves of random errors with
-// what the model leaves. The other leaves are ordinary errors and cancellations of
+// TestScopeAbsorbsExactlyItsOwn compares what remains of random errors after a scope has
+// absorbed its cancellation with the model. The other leaves are ordinary errors and cancellations of
 // scopes around and elsewhere.
 func TestScopeAbsorbsExactlyItsOwn(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
@@ -228,7 +227,7 @@ func TestPanicWithACancellationIsAPanic(t *testing.T) {
 	t.Errorf("Run returned %v", err)
 }
 
-// TestErrorsBesideACancellation are kept; the scope takes back only what is its own.
+// TestErrorsBesideACancellation are kept: the scope absorbs only its own cancellation.
 func TestErrorsBesideACancellation(t *testing.T) {
 	boom := errors.New("boom")
 	var inner *spindle.Scope

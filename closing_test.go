@@ -12,9 +12,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TestCloseEndsWaitingTasks: of a run on a loop that is not run any more. Their waits
-// are cancelled, their deferred calls run, and done is told; TestMain sees that no
-// coroutine is left.
+// TestCloseEndsWaitingTasks of a run on a loop that was stopped. Their waits are cancelled,
+// their deferred calls run, and done is called. TestMain checks that no coroutine is left.
 func TestCloseEndsWaitingTasks(t *testing.T) {
 	for name, wait := range map[string]func(context.Context) error{
 		"Sleep": func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) },
@@ -73,14 +72,14 @@ func TestCloseEndsWaitingTasks(t *testing.T) {
 	}
 }
 
-// stopped is a context that ends when nothing is ready on l.
+// stopped returns a context that ends when nothing is ready on l.
 func stopped(t *testing.T, l *loop.Loop) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	l.CallLater(time.Millisecond, cancel)
 	return ctx
 }
 
-// TestCloseEndsTasksThatHaveNotBegun: they begin, cancelled, as in a nursery.
+// TestCloseEndsTasksThatHaveNotBegun: they begin in a cancelled scope, as in a nursery.
 func TestCloseEndsTasksThatHaveNotBegun(t *testing.T) {
 	l := openLoop(t)
 	var told error

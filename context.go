@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// A Scope is a context.Context. What the context package does with one it does with
-// the scope's standard context, a context of its own that ends with the scope: Done
-// returns its channel, and Value finds it under the package's private key, an *int.
-// So derived contexts are linked to it directly, without a goroutine, and
-// context.Cause finds the cause. Design 019 has the laws.
+// A Scope is a context.Context. The context package works with the scope's standard
+// context, which it has made itself and which ends with the scope: Done returns the channel
+// of the standard context, and Value returns it for the package's private key, an *int. So
+// derived contexts are linked to it directly, without a goroutine, and context.Cause finds
+// the cause. Design 019 has the laws.
 
-// contextState is what a scope is to contexts and goroutines outside the loop. Any
-// goroutine.
+// contextState is the state of a scope as a context. Any goroutine.
 type contextState struct {
 	why atomic.Pointer[Canceled] // nil until the context ends; set once, under mu
-	std atomic.Pointer[standard] // made when first asked for, under mu
+	std atomic.Pointer[standard] // made when first needed, under mu
 	mu  sync.Mutex
 }
 
@@ -63,15 +62,15 @@ type standard struct {
 func newStandard(o *contextState) *standard {
 	std := &standard{scope: o}
 	ctx, cancel := context.WithCancel((*trigger)(std))
-	_ = cancel // which would always make it context.Canceled
+	_ = cancel // it would always end with context.Canceled
 	std.Context = ctx
 	return std
 }
 
-// trigger is the parent of a scope's standard context. When that is made, the context
-// package calls AfterFunc to be told of the trigger's end; then it asks for Err and
-// for the cause. There is no other way to have a standard context end with
-// context.DeadlineExceeded at a time that is not known beforehand.
+// trigger is the parent of a scope's standard context. When the standard context is made,
+// the context package passes the function that cancels it to AfterFunc. That function reads
+// Err and the cause of the trigger. A standard context cannot end in any other way with
+// context.DeadlineExceeded at a time that is not known in advance.
 type trigger standard
 
 // AfterFunc is called once, when the standard context is made.
@@ -89,7 +88,7 @@ func (*trigger) Deadline() (_ time.Time, _ bool) { return }
 // Err is called when the scope has ended.
 func (tr *trigger) Err() error { return tr.scope.why.Load().kind() }
 
-// Value answers context.Cause, which looks for a standard context that has one.
+// Value is called by context.Cause, which looks for a standard context with a cause.
 func (tr *trigger) Value(key any) any {
 	why := tr.scope.why.Load()
 	if why == nil || why.Cause == why.kind() {
@@ -104,8 +103,8 @@ func (tr *trigger) Value(key any) any {
 // from outside, or has ended.
 func (sc *Scope) Done() <-chan struct{} { return sc.contextState.standard().Done() }
 
-// Err returns nil until the scope is cancelled or has ended; from then on
-// context.Canceled or context.DeadlineExceeded.
+// Err returns nil until the scope is cancelled or has ended, and then context.Canceled or
+// context.DeadlineExceeded.
 func (sc *Scope) Err() error {
 	why := sc.contextState.why.Load()
 	if why == nil {

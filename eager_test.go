@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestEagerTaskBeginsAtOnce: up to its first wait, inside Go, with nothing else
-// in between.
+// TestEagerTaskBeginsAtOnce: it runs inside Go up to its first wait, and nothing else runs
+// meanwhile.
 func TestEagerTaskBeginsAtOnce(t *testing.T) {
 	eager := spindle.TaskOptions{Name: "eager", Eager: true}
 	sim.Test(t, func(ctx context.Context) error {
@@ -80,7 +80,7 @@ func TestEagerTaskThatFailsFailsItsNursery(t *testing.T) {
 	})
 }
 
-// TestEagerTasksInEachOther: deeper than tasks hand over to each other.
+// TestEagerTasksInEachOther start at any depth.
 func TestEagerTasksInEachOther(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -104,7 +104,7 @@ func TestEagerTasksInEachOther(t *testing.T) {
 	})
 }
 
-// TestAnEagerTaskCannotWaitForItsStarter: nor does its attempt leave anything behind.
+// TestAnEagerTaskCannotWaitForItsStarter, and its attempt leaves nothing behind.
 func TestAnEagerTaskCannotWaitForItsStarter(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		agree := spindle.AbortFunc(func() bool { return true })

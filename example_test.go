@@ -36,7 +36,7 @@ func Example() {
 	// <nil>
 }
 
-// What takes too long is given up, with everything inside.
+// FailAfter cancels code that takes too long, with all tasks inside.
 func ExampleFailAfter() {
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.FailAfter(ctx, time.Millisecond, func(ctx context.Context) error {
@@ -47,7 +47,7 @@ func ExampleFailAfter() {
 	// Output: true
 }
 
-// Several things at once, their results in order.
+// Gather runs functions concurrently and returns their results in order.
 func ExampleGather() {
 	spindle.Run(context.Background(), func(ctx context.Context) error {
 		square := func(n int) func(context.Context) (int, error) {
@@ -63,7 +63,7 @@ func ExampleGather() {
 	// Output: [1 4 9] <nil>
 }
 
-// Cleaning up may have to wait although everything is cancelled.
+// Grace lets code that cleans up wait although its scope is cancelled.
 func ExampleGrace() {
 	spindle.Run(context.Background(), func(ctx context.Context) error {
 		spindle.MoveOnAfter(ctx, time.Millisecond, func(ctx context.Context) error {

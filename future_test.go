@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestResultAndTimeOutInOneTurn has both come at the same moment of virtual
-// time: the result is not lost.
+// TestResultAndTimeOutInOneTurn: both come at the same virtual time, and the result is not
+// lost.
 func TestResultAndTimeOutInOneTurn(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		f := spindle.NewFuture[int](ctx)

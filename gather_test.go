@@ -94,7 +94,7 @@ func TestAsCompleted(t *testing.T) {
 	}
 }
 
-// TestWaitsLeaveNothingBehind: in a future that is waited for again and again.
+// TestWaitsLeaveNothingBehind in a future that is waited for several times.
 func TestWaitsLeaveNothingBehind(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		slow := spindle.NewFuture[int](ctx)
@@ -112,7 +112,7 @@ func TestWaitsLeaveNothingBehind(t *testing.T) {
 		}
 		slow.Resolve(1)
 		if s := spindle.LoopOf(ctx).Stats(); s.Ready != 0 {
-			t.Errorf("%d callbacks are still told", s.Ready)
+			t.Errorf("%d callbacks are still registered", s.Ready)
 		}
 		return nil
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestFailNowUnderRunEndsTheTest: that test, and no other.
+// TestFailNowUnderRunEndsTheTest and no other one.
 func TestFailNowUnderRunEndsTheTest(t *testing.T) {
 	if os.Getenv("CHILD") != "" {
 		t.Run("a", func(t *testing.T) {

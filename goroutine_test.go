@@ -38,8 +38,8 @@ func TestForeignGoroutineIsRefusedWithoutARace(t *testing.T) {
 	}
 }
 
-// TestForeignGoroutinesAreNamed: what belongs to a loop cannot be changed from
-// elsewhere.
+// TestForeignGoroutinesAreNamed in panics: other goroutines must not change what belongs to
+// a loop.
 func TestForeignGoroutinesAreNamed(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {

@@ -87,7 +87,7 @@ func TestLabelsAreNotThoseOfTheCreator(t *testing.T) {
 	}
 }
 
-// TestPanicOnFaultEndsWithItsTask: the coroutine's goroutine has it.
+// TestPanicOnFaultEndsWithItsTask, although it is a setting of the goroutine.
 func TestPanicOnFaultEndsWithItsTask(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		for range 3 {
@@ -108,8 +108,8 @@ func TestPanicOnFaultEndsWithItsTask(t *testing.T) {
 	}
 }
 
-// TestLabelsOfTwoRunsOnALoop: a coroutine that a task of one run has left begins a task of
-// another with the labels of that.
+// TestLabelsOfTwoRunsOnALoop: a coroutine that has run a task of one run begins a task of
+// another one with the labels of the latter.
 func TestLabelsOfTwoRunsOnALoop(t *testing.T) {
 	l := newLoop(t)
 	run := func(label string, want bool) {
@@ -135,8 +135,8 @@ func TestLabelsOfTwoRunsOnALoop(t *testing.T) {
 	}
 }
 
-// TestTracedTasksAreSeen: by their names, in profiles and execution traces; and
-// the tree knows where they were started.
+// TestTracedTasksAreSeen by name in profiles and execution traces, and the tree shows where
+// they were started.
 func TestTracedTasksAreSeen(t *testing.T) {
 	var recorded, profile bytes.Buffer
 	if err := trace.Start(&recorded); err != nil {
@@ -174,7 +174,7 @@ func TestTracedTasksAreSeen(t *testing.T) {
 	}
 }
 
-// TestLabelsEndWithTheTask: a coroutine is used again.
+// TestLabelsEndWithTheTask when its coroutine is reused.
 func TestLabelsEndWithTheTask(t *testing.T) {
 	o := spindle.Options{Trace: true}
 	var profile bytes.Buffer

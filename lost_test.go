@@ -11,11 +11,11 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// rounds is how often something is tried that depends on which goroutine is first.
+// rounds is how often a race between goroutines is tried.
 const rounds = 1000
 
-// TestNothingIsLostThatARunNeedsNoMore: each of these leaves a callback behind that
-// comes as the run ends, and none is work that was lost.
+// TestNothingIsLostThatARunNeedsNoMore: each of these leaves a callback that arrives when the
+// run ends, and none of them is lost work.
 func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 	for name, program := range map[string]func(t *testing.T) error{
 		"Run whose ctx ends with it": func(t *testing.T) error {
@@ -113,7 +113,7 @@ func abandoning(ctx context.Context, release, ended chan bool) error {
 
 func leftBehind() {}
 
-// TestLostCallbacksFailTheRun, by name and place.
+// TestLostCallbacksFailTheRun with their name and place.
 func TestLostCallbacksFailTheRun(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)

@@ -28,7 +28,7 @@ func nurse(t *testing.T, fn func(ctx context.Context, n *spindle.Nursery) error)
 	return sim.Run(t.Context(), func(ctx context.Context) error { return spindle.WithNursery(ctx, fn) })
 }
 
-// after is a function that sleeps for d and returns v.
+// after returns a function that sleeps for d and returns v.
 func after[T any](d time.Duration, v T, err error) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		if err := spindle.Sleep(ctx, d); err != nil {
@@ -39,7 +39,7 @@ func after[T any](d time.Duration, v T, err error) func(context.Context) (T, err
 	}
 }
 
-// panicOf is what fn panics with.
+// panicOf returns the panic of fn; nil if fn returns.
 func panicOf(fn func() error) (p *spindle.PanicError) {
 	defer func() { p, _ = recover().(*spindle.PanicError) }()
 	fn()
@@ -57,7 +57,7 @@ func mustPanic(t *testing.T, want string, fn func()) {
 	fn()
 }
 
-// turn runs what is ready, until nothing is.
+// turn runs the loop until nothing is ready.
 func turn(t *testing.T, l *loop.Loop) {
 	t.Helper()
 	for n := 1; n > 0; {
@@ -82,7 +82,7 @@ func newLoop(t *testing.T) *loop.Loop {
 	return l
 }
 
-// elsewhere opens a nursery in a task of its own, and hands it over.
+// elsewhere opens a nursery in a task of its own, and returns it.
 func elsewhere(ctx context.Context, n *spindle.Nursery) (opened *spindle.Nursery, ended *spindle.Future[error], err error) {
 	ended = spindle.NewFuture[error](ctx)
 	opened, err = spindle.Start(ctx, n, func(ctx context.Context, started func(*spindle.Nursery)) error {
@@ -96,7 +96,7 @@ func elsewhere(ctx context.Context, n *spindle.Nursery) (opened *spindle.Nursery
 	return opened, ended, err
 }
 
-// openLoop is a loop that the test closes itself.
+// openLoop returns a loop that the test closes itself.
 func openLoop(t *testing.T) *loop.Loop {
 	t.Helper()
 	l, err := loop.New(loop.Options{})

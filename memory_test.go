@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// memory is what is in use after a collection.
+// memory is the memory in use after a garbage collection.
 type memory struct{ heap, stacks, goroutines int64 }
 
 func inUse() memory {
@@ -23,8 +23,8 @@ func inUse() memory {
 }
 
 // alone runs the test again in a process of its own, and reports whether this is that
-// process. Other tests change what memory is: the runtime gives new goroutines stacks as
-// large as those it has seen.
+// process. Other tests change the result: the runtime gives new goroutines stacks as large
+// as those it has seen.
 func alone(t *testing.T) bool {
 	const variable = "SPINDLE_TEST_ALONE"
 	if os.Getenv(variable) == t.Name() {
@@ -40,7 +40,7 @@ func alone(t *testing.T) bool {
 
 // TestMillionTasksInWaves starts tasks in waves of a thousand and joins each
 // wave, in a nursery that stays open: memory does not grow with the number of tasks that
-// have ended. The other ways to start tasks have fewer.
+// have ended. Other ways to start tasks are tried with fewer.
 func TestMillionTasksInWaves(t *testing.T) {
 	if !alone(t) {
 		return

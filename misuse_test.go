@@ -13,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// waitsIn are all calls that may wait, with a context that belongs to ctx's run.
+// waitsIn returns all calls that may wait, with contexts of ctx's run.
 func waitsIn(ctx context.Context) map[string]func() {
 	var lot spindle.Lot
 	fn := func(context.Context) error { return nil }
@@ -56,8 +56,8 @@ func waitsIn(ctx context.Context) map[string]func() {
 	}
 }
 
-// inWrongPlaces are where a context of a task is of no use for waiting, and what
-// is said there.
+// inWrongPlaces are the places in which code cannot wait with the context of a task, and
+// parts of the panic message there.
 var inWrongPlaces = []struct {
 	name string
 	from func(ctx context.Context, call func())
@@ -83,7 +83,7 @@ var inWrongPlaces = []struct {
 	}, []string{"called from a callback, which cannot wait"}},
 }
 
-// TestWaitsInTheWrongPlaceAreNamed, each of them, and the loop goes on unharmed.
+// TestWaitsInTheWrongPlaceAreNamed in panics, and the loop continues.
 func TestWaitsInTheWrongPlaceAreNamed(t *testing.T) {
 	for _, place := range inWrongPlaces {
 		t.Run(place.name, func(t *testing.T) {
@@ -112,7 +112,8 @@ func TestWaitsInTheWrongPlaceAreNamed(t *testing.T) {
 	}
 }
 
-// TestWaitsWithAForeignContextAreNamed: one of no run, and one of another run.
+// TestWaitsWithAForeignContextAreNamed: with a context of no run, and with one of another
+// run.
 func TestWaitsWithAForeignContextAreNamed(t *testing.T) {
 	want := func(words string, fn func()) {
 		t.Helper()
@@ -147,8 +148,8 @@ func TestWaitsWithAForeignContextAreNamed(t *testing.T) {
 	})
 }
 
-// TestScopesCloseInOrder however code is left: a scope cannot be left before one
-// inside it, because only the task that opened it can leave it, by returning.
+// TestScopesCloseInOrder however code leaves them: only the task that opened a scope can
+// leave it, by returning, so that it leaves the scopes inside first.
 func TestScopesCloseInOrder(t *testing.T) {
 	// scoped opens a scope around each of its values.
 	scoped := func(ctx context.Context, left *int) iter.Seq[context.Context] {
@@ -217,8 +218,8 @@ func TestScopesCloseInOrder(t *testing.T) {
 	}
 }
 
-// TestMisuseNamesWhatWasCalled: the function that people know and the line that
-// called it, and not what is inside.
+// TestMisuseNamesWhatWasCalled: the exported function and the line that called it, not the
+// functions inside.
 func TestMisuseNamesWhatWasCalled(t *testing.T) {
 	bg := context.Background()
 	for name, call := range map[string]func(){

@@ -20,7 +20,7 @@ type Nursery struct {
 	done      func()  // called when the last has ended, where no task waits
 	errs      []error // in the order they came
 	fault     *PanicError
-	onFailure func(error) // told of tasks that fail; nil if they fail the nursery
+	onFailure func(error) // called when a task fails; nil if that fails the nursery
 	limit     *limit      // nil for none
 	closed    bool
 }

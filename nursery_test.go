@@ -141,7 +141,7 @@ func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
 	}
 }
 
-// TestOnFailureHearsNothingOfCancellations, by the nursery itself and from around it.
+// TestOnFailureHearsNothingOfCancellations of the nursery or of a scope around it.
 func TestOnFailureHearsNothingOfCancellations(t *testing.T) {
 	outer := errors.New("outer")
 	for name, scope := range map[string]func(nursery, around *spindle.Scope) *spindle.Scope{
@@ -166,8 +166,8 @@ func TestOnFailureHearsNothingOfCancellations(t *testing.T) {
 	}
 }
 
-// TestANurseryWaitsForALateChild: until the opener's turn comes, a callback may start
-// one more, and the opener is woken once.
+// TestANurseryWaitsForALateChild: before the task that opened it continues, a
+// callback may start one more task. The opener is woken once.
 func TestANurseryWaitsForALateChild(t *testing.T) {
 	for _, eager := range []bool{false, true} {
 		sim.Test(t, func(ctx context.Context) error {

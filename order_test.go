@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// turnCount is how many turns a loop has told of.
+// turnCount counts the turns that an Observer has seen.
 type turnCount int
 
 func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
@@ -75,8 +75,8 @@ func TestHandingOverKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestHandingOverKeepsTheOrderInSteps: the host may run what is ready before what is
-// due, and a timer that panics leaves the others for later.
+// TestHandingOverKeepsTheOrderInSteps: the host may run ready callbacks before due timers,
+// and when a timer panics the others run later.
 func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 	for name, drive := range map[string]func(*loop.Loop){
 		"ready before timers": func(l *loop.Loop) {
@@ -131,7 +131,7 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 	}
 }
 
-// TestObserverIsToldOfEveryTurn, also where tasks could hand over to each other.
+// TestObserverIsToldOfEveryTurn, also where tasks could switch to each other directly.
 func TestObserverIsToldOfEveryTurn(t *testing.T) {
 	var turns turnCount
 	o := spindle.Options{Loop: loop.Options{Observer: &turns, Watchdog: -1}}

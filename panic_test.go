@@ -23,7 +23,7 @@ func explodes() { explodesDeeper() }
 //go:noinline
 func explodesDeeper() { panic("boom in a task") }
 
-// uncaught are programs that end by a panic which nothing recovers.
+// uncaught are programs that end by a panic that is not recovered.
 var uncaught = map[string]func(){
 	"main": func() {
 		spindle.Run(context.Background(), func(ctx context.Context) error { explodes(); return nil })
@@ -66,8 +66,8 @@ var uncaught = map[string]func(){
 
 const uncaughtProgram = "SPINDLE_TEST_UNCAUGHT"
 
-// TestUncaughtPanicsPrintTheirStack: what Go prints at the end of the program has the
-// value, and the functions that led to the panic.
+// TestUncaughtPanicsPrintTheirStack: the program prints the value and the functions
+// that led to the panic.
 func TestUncaughtPanicsPrintTheirStack(t *testing.T) {
 	if program := uncaught[os.Getenv(uncaughtProgram)]; program != nil {
 		program()
@@ -94,7 +94,7 @@ func TestUncaughtPanicsPrintTheirStack(t *testing.T) {
 	}
 }
 
-// TestRecoveredPanicOfRun: it is a *PanicError with the value, and what else failed.
+// TestRecoveredPanicOfRun is a *PanicError with the value and the other failures.
 func TestRecoveredPanicOfRun(t *testing.T) {
 	boom := errors.New("boom")
 	p := panicOf(func() error {
@@ -286,8 +286,7 @@ func TestNoFailureIsLostBesideAPanic(t *testing.T) {
 	}
 }
 
-// TestBodyPanicsWhileChildrenFail: the panic is what comes out, when the children
-// have ended.
+// TestBodyPanicsWhileChildrenFail: WithNursery panics when the children have ended.
 func TestBodyPanicsWhileChildrenFail(t *testing.T) {
 	ended := 0
 	defer func() {

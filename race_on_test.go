@@ -18,8 +18,8 @@ import (
 // detector, where each costs ten times as much.
 const waves = 50
 
-// A goroutine that asks which task is calling is not ordered after the loop by that:
-// what it then reads without synchronisation is a race, and must be reported.
+// TestRaceDetectorSeesThroughOwnership: a goroutine that calls Current is not synchronized
+// with the loop by that. What it then reads is a race, and must be reported.
 func TestRaceDetectorSeesThroughOwnership(t *testing.T) {
 	const child = "SPINDLE_TEST_RACES"
 	if os.Getenv(child) != "" {
@@ -59,7 +59,7 @@ func raceWithTask() {
 	})
 }
 
-// rawByte moves one byte by a system call that the race detector knows nothing of.
+// rawByte moves one byte by a system call that the race detector does not see.
 func rawByte(call uintptr, fd int) {
 	var buf [1]byte
 	syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&buf)), 1)

@@ -36,8 +36,8 @@ func TestFireAndForgetTasksAreHeld(t *testing.T) {
 	}
 }
 
-// TestFireAndForgetTasksEndWithTheRun: they are cancelled, may clean up, and what
-// they fail with is not lost.
+// TestFireAndForgetTasksEndWithTheRun: they are cancelled and may clean up, and
+// their errors are not lost.
 func TestFireAndForgetTasksEndWithTheRun(t *testing.T) {
 	cleaned := false
 	boom := errors.New("boom")
@@ -57,7 +57,7 @@ func TestFireAndForgetTasksEndWithTheRun(t *testing.T) {
 	}
 }
 
-// TestFireAndForgetFailureEndsTheRun, and comes out of it.
+// TestFireAndForgetFailureEndsTheRun with its error.
 func TestFireAndForgetFailureEndsTheRun(t *testing.T) {
 	boom := errors.New("boom")
 	err := sim.Run(t.Context(), func(ctx context.Context) error {

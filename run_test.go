@@ -104,8 +104,8 @@ func TestRunThatHasEndedTakesNoMoreTasks(t *testing.T) {
 	}
 }
 
-// TestContextThatEndsWithTheRun is nothing that was lost. Whether its end comes
-// before the run's or after it is up to the scheduler: both happen.
+// TestContextThatEndsWithTheRun: its end is not lost work. It can come before or after the
+// end of the run.
 func TestContextThatEndsWithTheRun(t *testing.T) {
 	for range 300 {
 		err := spindle.Run(t.Context(), func(ctx context.Context) error {
@@ -130,8 +130,7 @@ func TestContextThatEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// TestContextEndsAsTheRunDoes: the cancellation that comes too late is not work
-// that was lost.
+// TestContextEndsAsTheRunDoes: a cancellation that comes too late is not lost work.
 func TestContextEndsAsTheRunDoes(t *testing.T) {
 	for range 2000 {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -142,8 +141,7 @@ func TestContextEndsAsTheRunDoes(t *testing.T) {
 	}
 }
 
-// TestLoopIsLeftAsItWasFound: it can be used again, and nothing of a run is left
-// in it.
+// TestLoopIsLeftAsItWasFound: it can be used again, and a run leaves nothing in it.
 func TestLoopIsLeftAsItWasFound(t *testing.T) {
 	r, err := spindle.NewRunner(spindle.Options{})
 	if err != nil {
@@ -169,8 +167,7 @@ func TestLoopIsLeftAsItWasFound(t *testing.T) {
 	}
 }
 
-// TestRunnerRunsSeveralTimes: with one loop, which keeps what was asked of it in
-// between.
+// TestRunnerRunsSeveralTimes with one loop, which keeps callbacks and timers in between.
 func TestRunnerRunsSeveralTimes(t *testing.T) {
 	r, err := spindle.NewRunner(spindle.Options{})
 	if err != nil {
@@ -202,7 +199,7 @@ func TestRunnerRunsSeveralTimes(t *testing.T) {
 }
 
 // TestRunInATask is named: the task's own loop would be blocked. In a goroutine that
-// the task waits for it is as good as anywhere.
+// the task waits for it is allowed.
 func TestRunInATask(t *testing.T) {
 	nothing := func(context.Context) error { return nil }
 	sim.Test(t, func(ctx context.Context) error {

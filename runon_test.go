@@ -44,7 +44,7 @@ func TestNurseryOnEndsItsTasks(t *testing.T) {
 	}
 }
 
-// TestNurseryOnWithoutTasksEnds: also if none was ever started.
+// TestNurseryOnWithoutTasksEnds, also if no task was ever started.
 func TestNurseryOnWithoutTasksEnds(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
@@ -153,7 +153,7 @@ func TestRunOnIsCancelledWithItsContext(t *testing.T) {
 }
 
 // TestRunsShareALoop: tasks of two runs take turns on one loop, in the loop's
-// order, and neither sees the other's.
+// order, and neither run sees the tasks of the other.
 func TestRunsShareALoop(t *testing.T) {
 	l := newLoop(t)
 	var order []string

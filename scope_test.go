@@ -149,8 +149,8 @@ func TestShield(t *testing.T) {
 	})
 }
 
-// TestOuterContextReachesBehindAShield: a wait ends with the context it was
-// given, also where the task's own scope keeps that one's cancellation out.
+// TestOuterContextReachesBehindAShield: a wait ends with its context, also where
+// the task's own scope is shielded from it.
 func TestOuterContextReachesBehindAShield(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(outside context.Context, outer *spindle.Scope) error {
@@ -166,7 +166,7 @@ func TestOuterContextReachesBehindAShield(t *testing.T) {
 	})
 }
 
-// TestUnshieldingWakesAWaiter un-shields from another task, while one waits.
+// TestUnshieldingWakesAWaiter: another task removes the shield while one waits.
 func TestUnshieldingWakesAWaiter(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -228,7 +228,7 @@ func TestStandardContextsOverAScope(t *testing.T) {
 	}
 }
 
-// TestScopeTakesItsOwnOutOfSeveral: what failed besides is what is left.
+// TestScopeTakesItsOwnOutOfSeveral errors, and the others remain.
 func TestScopeTakesItsOwnOutOfSeveral(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		boom := errors.New("boom")
@@ -251,8 +251,8 @@ func TestScopeTakesItsOwnOutOfSeveral(t *testing.T) {
 	})
 }
 
-// TestScopeMakesNoContextUnasked: a scope costs one allocation. What it is to other
-// contexts is made only when it is first asked for.
+// TestScopeMakesNoContextUnasked: a scope costs one allocation. Its standard
+// context is made only when it is first needed.
 func TestScopeMakesNoContextUnasked(t *testing.T) {
 	nothing := func(ctx context.Context) error { return ctx.Err() }
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
@@ -282,8 +282,8 @@ func TestScopeMakesNoContextUnasked(t *testing.T) {
 	}
 }
 
-// TestOuterContextDoesNotEscapeTheInnerScope: a scope that is opened with a context from
-// further out, or of another task, is inside the scope that the task is in all the same.
+// TestOuterContextDoesNotEscapeTheInnerScope: a scope that is opened with an outer context,
+// or with one of another task, is still inside the innermost scope of its task.
 func TestOuterContextDoesNotEscapeTheInnerScope(t *testing.T) {
 	waits := map[string]func(context.Context) error{
 		"WithScope": func(ctx context.Context) error {

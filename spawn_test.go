@@ -50,8 +50,8 @@ func TestSpawnWith(t *testing.T) {
 	}
 }
 
-// TestSpawnedFailureIsItsFuturesAlone: siblings go on; and a nursery that is
-// cancelled cancels them all.
+// TestSpawnedFailureIsItsFuturesAlone: the other tasks continue. Cancelling the nursery
+// cancels them all.
 func TestSpawnedFailureIsItsFuturesAlone(t *testing.T) {
 	boom := errors.New("boom")
 	var a, b *spindle.Future[int]

@@ -10,7 +10,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestStartWhoseChildIsCancelled before it has reported: Start ends with it.
+// TestStartWhoseChildIsCancelled before it calls started: Start fails too.
 func TestStartWhoseChildIsCancelled(t *testing.T) {
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
 		other, ended, err := elsewhere(ctx, n)
@@ -37,8 +37,8 @@ func TestStartWhoseChildIsCancelled(t *testing.T) {
 	}
 }
 
-// TestStartThatNobodyReportsTo is given up like any wait.
-func TestStartThatNobodyReportsTo(t *testing.T) {
+// TestStartIsCancelled like any other wait.
+func TestStartIsCancelled(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			expired, err := spindle.MoveOnAfter(ctx, time.Minute, func(ctx context.Context) error {
@@ -55,8 +55,8 @@ func TestStartThatNobodyReportsTo(t *testing.T) {
 	})
 }
 
-// TestStartedTaskFailsLater: then it is the nursery's failure, and what it has
-// reported is not taken back.
+// TestStartedTaskFailsLater: the nursery fails then, and Start has
+// returned its value.
 func TestStartedTaskFailsLater(t *testing.T) {
 	boom := errors.New("boom")
 	got := 0
@@ -122,8 +122,7 @@ func TestStartGivenUpCancelsTheChild(t *testing.T) {
 	})
 }
 
-// TestStartOfAChildThatPanics: the starter does not wait for ever, though the
-// panic is another's.
+// TestStartOfAChildThatPanics: Start does not wait for ever, and the nursery panics.
 func TestStartOfAChildThatPanics(t *testing.T) {
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
 		other := spindle.NewFuture[*spindle.Nursery](ctx)

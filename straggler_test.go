@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestIgnoredCancellationIsLogged: when a task is first slowed down because it goes on
+// TestIgnoredCancellationIsLogged: when a task is first slowed down because it keeps
 // waiting in a cancelled scope, it is logged by name, once.
 func TestIgnoredCancellationIsLogged(t *testing.T) {
 	for _, c := range []struct {
@@ -85,8 +85,8 @@ func TestIgnoredCancellationIsLogged(t *testing.T) {
 }
 
 // TestIgnoredCancellationDoesNotSpin: waits that fail at once because their scope is
-// cancelled let the others run, and then slow down. The count is of waits in
-// the five seconds that a run gives it.
+// cancelled let other tasks run, and then slow down. The test counts the waits in the five
+// seconds of Grace.
 func TestIgnoredCancellationDoesNotSpin(t *testing.T) {
 	for name, wait := range map[string]func(context.Context) error{
 		"Sleep":      func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) },
@@ -143,8 +143,8 @@ func TestIgnoredCancellationDoesNotSpin(t *testing.T) {
 	}
 }
 
-// TestGraceHoldsWhenACallbackPanics: tasks that are shielded may take the grace of the
-// run, and no longer; what they fail with is not lost.
+// TestGraceHoldsWhenACallbackPanics: shielded tasks may run for Grace and no longer, and
+// their errors are not lost.
 func TestGraceHoldsWhenACallbackPanics(t *testing.T) {
 	for name, before := range map[string]func(context.Context){
 		"while all is well":             func(context.Context) {},
@@ -180,8 +180,8 @@ func TestGraceHoldsWhenACallbackPanics(t *testing.T) {
 	}
 }
 
-// TestNurseriesThatIgnoreCancellationAreEnded: code that opens one nursery after the other and
-// ignores cancellation does not spin, and is made to exit.
+// TestNurseriesThatIgnoreCancellationAreEnded: code that opens one nursery after the other
+// and ignores cancellation does not spin, and is made to exit.
 func TestNurseriesThatIgnoreCancellationAreEnded(t *testing.T) {
 	rounds := 0
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
@@ -201,8 +201,7 @@ func TestNurseriesThatIgnoreCancellationAreEnded(t *testing.T) {
 	}
 }
 
-// TestStragglersOfAFailedRunAreEnded: also when it was a failure that cancelled
-// everything, or the user.
+// TestStragglersOfAFailedRunAreEnded, whether a failure or the user cancelled the run.
 func TestStragglersOfAFailedRunAreEnded(t *testing.T) {
 	failure := errors.New("failure")
 	for name, end := range map[string]func(ctx context.Context) error{

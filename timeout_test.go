@@ -13,8 +13,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestTimeoutKeepsTheInnerError: what fn returned is wrapped, with the words it was
-// wrapped in, and the error says what was being waited for.
+// TestTimeoutKeepsTheInnerError: the error wraps the one of fn, and names the wait.
 func TestTimeoutKeepsTheInnerError(t *testing.T) {
 	wrapped := func(ctx context.Context) error {
 		if err := forever(ctx); err != nil {
@@ -73,8 +72,8 @@ func TestTimeoutKeepsTheInnerError(t *testing.T) {
 	})
 }
 
-// TestTimeoutIsNotAbsorbedFurtherOut: a scope around does not take it for its own
-// cancellation, also if it is cancelled itself.
+// TestTimeoutIsNotAbsorbedFurtherOut: a scope around it does not absorb it as its
+// own cancellation, even if that scope is cancelled too.
 func TestTimeoutIsNotAbsorbedFurtherOut(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {

@@ -24,7 +24,7 @@ func find(t *testing.T, tree spindle.Tree, name string) spindle.TaskInfo {
 	return spindle.TaskInfo{}
 }
 
-// TestTreeSaysWhereTasksWait: at the line of the program, not inside of the library.
+// TestTreeSaysWhereTasksWait: the line is one of the program, not of the library.
 func TestTreeSaysWhereTasksWait(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		_, _, line, _ := runtime.Caller(0)
@@ -52,7 +52,7 @@ func TestTreeSaysWhereTasksWait(t *testing.T) {
 	}
 }
 
-// TestTreeHasTheTasksOfServices: those that a nursery of NurseryOn has on the same loop.
+// TestTreeHasTheTasksOfServices: those of NurseryOn on the same loop.
 func TestTreeHasTheTasksOfServices(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		n, end := spindle.NurseryOn(ctx, spindle.LoopOf(ctx))

@@ -17,7 +17,7 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-var errUnread = errors.New("nobody reads this")
+var errUnread = errors.New("unread")
 
 func failsLater(ctx context.Context) (int, error) {
 	if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
@@ -26,7 +26,7 @@ func failsLater(ctx context.Context) (int, error) {
 	return 0, errUnread
 }
 
-// logged is what a run has logged. Any goroutine.
+// logged is a buffer for the log of a run. Any goroutine.
 type logged struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -52,14 +52,14 @@ func logging(t *testing.T, program func(ctx context.Context) error) (*logged, er
 	return log, spindle.RunWith(t.Context(), o, program)
 }
 
-// here is the file and line of its caller, and more lines below it.
+// here returns the file and line of its caller, plus more lines.
 func here(more int) string {
 	_, file, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("%s:%d", path.Base(file), line+more)
 }
 
-// TestFailuresThatNothingReadsAreLogged, with the task and where it was spawned, in
-// their order, once.
+// TestFailuresThatNothingReadsAreLogged once, in order, with the task and the place of
+// Spawn.
 func TestFailuresThatNothingReadsAreLogged(t *testing.T) {
 	var place string
 	log, err := logging(t, func(ctx context.Context) error {
@@ -84,8 +84,8 @@ func TestFailuresThatNothingReadsAreLogged(t *testing.T) {
 	}
 }
 
-// TestFailuresThatAreReadAreNotLogged, however they are read, and whenever the run has
-// not ended; nor are cancellations, and panics, which come out of the run.
+// TestFailuresThatAreReadAreNotLogged, if they are read in any way before the run ends. Nor
+// are cancellations, or panics, with which Run panics.
 func TestFailuresThatAreReadAreNotLogged(t *testing.T) {
 	within := func(read func(ctx context.Context, f *spindle.Future[int])) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -191,7 +191,7 @@ func TestWaitDoesNotReadFailures(t *testing.T) {
 	}
 }
 
-// TestCollectedFuturesAreLogged while the run goes on, and not again at its end.
+// TestCollectedFuturesAreLogged during the run, and not again at its end.
 func TestCollectedFuturesAreLogged(t *testing.T) {
 	log := &logged{}
 	o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(log, nil))}
@@ -215,8 +215,7 @@ func TestCollectedFuturesAreLogged(t *testing.T) {
 	}
 }
 
-// TestUnreadFailuresOfRunsOnALoop: they are logged when the run ends, also if that is
-// the loop's end.
+// TestUnreadFailuresOfRunsOnALoop: they are logged when the run or the loop ends.
 func TestUnreadFailuresOfRunsOnALoop(t *testing.T) {
 	for _, ended := range []bool{true, false} {
 		log := &logged{}
@@ -241,8 +240,8 @@ func TestUnreadFailuresOfRunsOnALoop(t *testing.T) {
 	}
 }
 
-// TestUnreadFailuresInASimulatedRun are logged at its end alone: the collector has no
-// hand in it.
+// TestUnreadFailuresInASimulatedRun are logged only at its end, so that the run does not
+// depend on the garbage collector.
 func TestUnreadFailuresInASimulatedRun(t *testing.T) {
 	log := &logged{}
 	before := slog.Default()

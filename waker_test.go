@@ -10,8 +10,8 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// TestWakerOfAnEndedTask: the coroutine of a task that has ended is used for
-// others, and so is the task; a Waker of the first wakes none of them.
+// TestWakerOfAnEndedTask: the coroutine and the Task of a task that has ended are
+// reused. A Waker of the first task wakes no later one.
 func TestWakerOfAnEndedTask(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		var old spindle.Waker
@@ -56,7 +56,7 @@ func TestWakerOfAnEndedTask(t *testing.T) {
 	})
 }
 
-// TestParkWithTheWrongWaker is named, and does no harm to the waits that go on.
+// TestParkWithTheWrongWaker panics, and does not affect other waits.
 func TestParkWithTheWrongWaker(t *testing.T) {
 	abort := spindle.AbortFunc(func() bool { return true })
 	sim.Test(t, func(ctx context.Context) error {
@@ -101,8 +101,8 @@ func TestParkWithTheWrongWaker(t *testing.T) {
 	})
 }
 
-// TestAWaitGivesANewShare: a task that has just waited goes on for as long as one that
-// has never had to.
+// TestAWaitGivesANewShare: after a wait, a task has its full budget of immediate completions
+// again.
 func TestAWaitGivesANewShare(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -141,7 +141,7 @@ func TestAWaitGivesANewShare(t *testing.T) {
 	})
 }
 
-// TestWakeFromAnotherGoroutineIsNamed, and the wait goes on.
+// TestWakeFromAnotherGoroutineIsNamed in a panic, and the wait continues.
 func TestWakeFromAnotherGoroutineIsNamed(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
@@ -199,8 +199,8 @@ func TestAWaitThatSucceedsClearsTheRecord(t *testing.T) {
 	}
 }
 
-// TestPassAndBackWithTheWrongWaker are refused: of a task that waits, of one that has
-// ended, and of none.
+// TestPassAndBackWithTheWrongWaker panic: with that of a task that waits, of one that has
+// ended, and with the zero Waker.
 func TestPassAndBackWithTheWrongWaker(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Direct switching calls the yield of one coroutine from another. An iter.Pull that
-// refuses that must cost speed and nothing else.
+// TestStricterPullFallsBack: direct switching calls the yield of one coroutine from another.
+// With an iter.Pull that refuses that, tasks are slower but work.
 func TestStricterPullFallsBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles much of the standard library")

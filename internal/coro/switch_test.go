@@ -36,7 +36,7 @@ const (
 	begin
 )
 
-// scripts is a random program of n tasks.
+// scripts returns a random program of n tasks.
 func scripts(r *rand.Rand, n int) *script {
 	all := []*script{{}}
 	for id := 1; id < n; id++ {
@@ -62,7 +62,7 @@ func scripts(r *rand.Rand, n int) *script {
 	return all[0]
 }
 
-// event is that a task has come to one of its steps.
+// event records that a task has reached one of its steps.
 type event struct{ task, step int }
 
 // modelled returns what should happen, according to one queue of ready tasks.
@@ -116,8 +116,8 @@ func modelled(first *script) (seen []event) {
 	return seen
 }
 
-// executed is what does happen. Each task has a nursery of its own, so that one that
-// exits ends no other.
+// executed returns what happens. Each task has a nursery of its own, so that one that exits
+// does not cancel others.
 func executed(t *testing.T, first *script) (seen []event) {
 	o := loop.Options{Watchdog: -1}.WithKernel(simkernel.NewKernel())
 	err := spindle.RunWith(t.Context(), spindle.Options{Loop: o}, func(ctx context.Context) error {

@@ -159,7 +159,7 @@ func lotted(st *stage) func() error {
 	})
 	return func() error {
 		if given != taken || !lot.Empty() {
-			return fmt.Errorf("%d given, %d taken, somebody left: %v", given, taken, !lot.Empty())
+			return fmt.Errorf("%d given, %d taken, tasks left: %v", given, taken, !lot.Empty())
 		}
 		return nil
 	}
