@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
@@ -259,4 +260,44 @@ func (l *Loop) waitTime(timeout time.Duration) time.Duration {
 		return until
 	}
 	return min(timeout, until)
+}
+
+// dispatch runs the callbacks of the events of the last wait.
+func (l *Loop) dispatch() {
+	for l.eventAt < l.eventEnd {
+		if ev := &l.events[l.eventAt]; ev.Ready != 0 {
+			l.deliver(ev)
+		} else {
+			l.eventAt++
+		}
+	}
+}
+
+// deliver runs the next callback of an event. It clears the delivered bits of the event
+// before the call, which may panic. It looks up the row each time, because any callback
+// may cancel any watch.
+func (l *Loop) deliver(ev *kernel.Event) {
+	w := l.core.WatchAt(ev.Token)
+	if w == nil {
+		ev.Ready = 0
+		return
+	}
+	ready := ev.Ready & (Ready(w.Interest) | HangUp | Failed | Urgent)
+	if ready&(Readable|Writable) == 0 {
+		ev.Ready = 0
+		return
+	}
+	l.stats.Events++
+	h, ok := w.Watcher.(*halves)
+	switch {
+	case !ok:
+		ev.Ready = 0
+		w.Watcher.Ready(ready)
+	case ready&Readable != 0:
+		ev.Ready &^= Readable // the writer follows
+		h.reader()
+	default:
+		ev.Ready = 0
+		h.writer()
+	}
 }

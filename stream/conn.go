@@ -36,7 +36,6 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
-	"unsafe"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
@@ -98,6 +97,105 @@ func (o *owner) SocketOrphaned() { (*Conn)(o).closeOnLoop() }
 
 // Socket returns the socket.
 func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
+
+// direction is the reading or the writing half of a connection. It admits one call
+// at a time and queues the others. Loop goroutine only.
+type direction struct {
+	holder *coro.Coro      // nil if free; held if its holder runs; the holder while it waits for the socket
+	extra  *directionExtra // nil until a second call waits or a deadline is set
+}
+
+// held is the holder of a direction that does not wait for the socket.
+var held = new(coro.Coro)
+
+// acquire waits until the calling task holds the direction. Tasks hold it in the
+// order of their calls.
+func (d *direction) acquire(ctx context.Context, what string) error {
+	if d.holder == nil {
+		d.holder = held
+		return nil
+	}
+	// release hands the direction over, so no other task can overtake the queue.
+	return d.ensureExtra().queue.Wait(ctx, what)
+}
+
+// release hands the direction to the next task in the queue.
+func (d *direction) release() {
+	d.holder = nil
+	if d.extra != nil && d.extra.queue.Wake(1) > 0 {
+		d.holder = held
+	}
+}
+
+// beginWait prepares a wait for the socket by the task that holds the direction. The
+// caller parks next. Armed is the error of watching the socket, if that failed.
+func (d *direction) beginWait(ctx context.Context, armed error) error {
+	if armed != nil {
+		return armed
+	}
+	returned := false
+	defer func() {
+		if !returned { // a panic, or the end of a task that outlived every cancellation
+			d.release()
+		}
+	}()
+	w, err := spindle.NewWaker(ctx)
+	returned = true
+	if err != nil {
+		return err
+	}
+	d.setWaiter(w)
+	return nil
+}
+
+// wait parks the task that holds the direction until wake is called.
+func (d *direction) wait(ctx context.Context, what string) error {
+	if err := d.beginWait(ctx, nil); err != nil {
+		return err
+	}
+	return d.waker().Park(ctx, what, d)
+}
+
+// waker returns the Waker of the wait that beginWait has prepared.
+func (d *direction) waker() spindle.Waker { return spindle.Waker(d.holder.NextWaker()) }
+
+// waitReadable parks the task that holds d until s may be readable. Conn.read and the
+// like do the same inline, because each frame below an idle connection costs stack.
+func (d *direction) waitReadable(ctx context.Context, s *socket, what string) error {
+	err := s.ResumeReading()
+	if err == nil {
+		err = d.wait(ctx, what)
+	}
+	s.PauseReading()
+	return err
+}
+
+// busy reports whether a call holds the direction.
+func (d *direction) busy() bool { return d.holder != nil }
+
+// waiting reports whether the holder waits for the socket.
+func (d *direction) waiting() bool { return d.holder != nil && d.holder != held }
+
+// setWaiter makes w the holder of the direction; w waits for the socket next.
+func (d *direction) setWaiter(w spindle.Waker) { d.holder = coro.Waker(w).Coro() }
+
+// Abort ends a wait because of a cancellation. It implements spindle.Aborter.
+func (d *direction) Abort() bool {
+	waiting := d.waiting()
+	if waiting {
+		d.holder = held
+	}
+	return waiting
+}
+
+// wake ends a wait for the socket with err.
+func (d *direction) wake(err error) {
+	if d.waiting() {
+		c := d.holder
+		d.holder = held
+		c.Waker().Wake(err)
+	}
+}
 
 // Read reads up to len(p) bytes, waiting until at least one is available. At the end
 // of the stream it returns io.EOF.
@@ -179,88 +277,6 @@ func (c *Conn) ReadBorrow() ([]byte, error) {
 	c.registry().Poison(buf)
 	n, err := c.read(ctx, buf)
 	return buf[:n], err
-}
-
-// Write writes all of p, waiting while the socket's buffer is full.
-func (c *Conn) Write(p []byte) (n int, err error) {
-	ctx := c.here()
-	if ctx == nil {
-		return c.fromGoroutine("write", func(ctx context.Context) (int, error) { return c.write(ctx, p) })
-	}
-	return c.write(ctx, p)
-}
-
-func (c *Conn) write(ctx context.Context, p []byte) (n int, err error) {
-	if ctx.Err() != nil {
-		if err := spindle.Checkpoint(ctx); err != nil {
-			return 0, err
-		}
-	}
-	borrowed := c.borrowed(p)
-	if borrowed && c.writes.busy() { // other tasks overwrite the shared buffer during the wait
-		p, borrowed = append([]byte(nil), p...), false
-	}
-	if err := c.writes.acquire(ctx, "Conn.Write"); err != nil {
-		return 0, err
-	}
-	n, err = c.tryWrite(p)
-	if err == nil && n < len(p) {
-		m := 0
-		if borrowed {
-			m, err = c.writeBorrowed(ctx, p[n:])
-		} else {
-			m, err = c.writeRest(ctx, p[n:])
-		}
-		n += m
-	}
-	c.writes.release()
-	if err != nil {
-		return n, c.netError("write", err)
-	}
-	if !borrowed && ctx.Err() == nil {
-		spindle.Checkpoint(ctx) // a cancellation does not undo the completed Write
-	}
-	return n, nil
-}
-
-func (c *Conn) tryWrite(p []byte) (int, error) {
-	if c.writes.expired() {
-		return 0, os.ErrDeadlineExceeded
-	}
-	return c.socket.Write(p)
-}
-
-// writeRest writes all of p after the socket's buffer was found full.
-func (c *Conn) writeRest(ctx context.Context, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		if err = c.writes.wait(ctx, "Conn.Write"); err == nil {
-			var m int
-			m, err = c.tryWrite(p[n:])
-			n += m
-		}
-	}
-	// Also after a failure: no task waits for writability any more.
-	if e := c.socket.UnwatchWritable(); err == nil {
-		err = e
-	}
-	return n, err
-}
-
-// writeBorrowed is writeRest for bytes in the shared buffer: it copies them first,
-// because other tasks overwrite that buffer during the wait.
-func (c *Conn) writeBorrowed(ctx context.Context, p []byte) (int, error) {
-	st := loopStateOf(c.loop())
-	buf := st.getBuffer()
-	n, err := c.writeRest(ctx, buf[:copy(buf, p)])
-	st.putBuffer(buf)
-	return n, err
-}
-
-// borrowed reports whether p lies in the shared buffer that ReadBorrow returns.
-func (c *Conn) borrowed(p []byte) bool {
-	buf := c.registry().Buf
-	begin := uintptr(unsafe.Pointer(unsafe.SliceData(buf)))
-	return uintptr(unsafe.Pointer(unsafe.SliceData(p)))-begin < uintptr(len(buf))
 }
 
 // Close closes the connection. Pending Reads and Writes fail with net.ErrClosed.
