@@ -272,8 +272,8 @@ func (c *conn) yield() {
 	})
 }
 
-// head handles a request's head. It returns the exchange, whose handler the caller starts,
-// or nil if the request is lean or was refused.
+// head handles a request's head. It returns the exchange, for the caller to start, or nil if
+// the request is lean or was refused.
 func (c *conn) head(p *http1.RequestParser) *exchange {
 	c.requests++
 	if lean := c.st.sv.server.Lean; lean != nil && c.answersLean(lean, p) {

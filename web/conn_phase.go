@@ -69,7 +69,7 @@ const (
 	inputHoldLast                   // of no interest: the connection closes after the answer
 	inputBroken                     // like inputHoldLast, but the request has not come as a whole
 	inputCollect                    // a body that a lean handler waits for
-	inputSkip                       // the rest of a body whose request was answered
+	inputSkip                       // the rest of a body; its request was answered
 	inputSkipLast                   // like inputSkip; the connection closes after it
 	inputYield                      // the next request; kept until other connections had a turn
 )

@@ -13,15 +13,15 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// ErrDrainTimeout says that connections were cut off because their requests took
-// longer than Server.DrainTimeout after the server was to end.
+// ErrDrainTimeout means that connections were closed because their requests took longer
+// than Server.DrainTimeout after the context of ListenAndServe or Serve had ended.
 var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-out")
 
-// ListenAndServe serves on a TCP address until ctx ends; then it drains, for at most
-// DrainTimeout, and returns nil or ErrDrainTimeout. After Shutdown or Close it returns
-// ErrServerClosed, when the last connection has ended. In a task it serves on the
-// task's loop. Anywhere else it makes loops of its own, Loops of them, that share the
-// port. A port on which another server listens is an error, however that server listens.
+// ListenAndServe serves on a TCP address until ctx ends. It then drains for at most
+// DrainTimeout and returns nil or ErrDrainTimeout. After Shutdown or Close it returns
+// ErrServerClosed when the last connection has ended. In a task it serves on the task's
+// loop; otherwise it makes as many loops as Loops says, which share the port. It fails if
+// another server listens on the port, whichever options that server has set.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	lookUp := net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {
@@ -34,11 +34,11 @@ func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	return s.serve(ctx, source{address: address})
 }
 
-// Serve is ListenAndServe on a listener that exists: a *net.TCPListener or a
-// *net.UnixListener, for example one that was inherited from a service manager and
-// comes from net.FileListener. With several loops the first accepts, and they take
-// turns. Serve closes ln when it stops accepting. For TLS set Server.TLS; a listener
-// of tls.NewListener is refused.
+// Serve is ListenAndServe on an existing listener: a *net.TCPListener or a
+// *net.UnixListener, for example one that a service manager passed and that comes from
+// net.FileListener. With several loops the first one accepts, and connections go to the
+// loops in turn. Serve closes ln when it stops accepting. For TLS set Server.TLS; Serve
+// refuses a listener of tls.NewListener.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if ln == nil {
 		panic("web: Serve with a nil listener")
@@ -47,7 +47,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return s.serve(ctx, source{ln: ln})
 }
 
-// source is where connections come from: an address, or a listener.
+// source is what connections are accepted from: an address or a listener.
 type source struct {
 	address string
 	ln      net.Listener // nil for an address
@@ -67,7 +67,7 @@ func (from source) listenGroup(s *Server, g *loop.Group) (*Service, error) {
 	return s.ListenGroup(g, "tcp", from.address)
 }
 
-// serve is ListenAndServe and Serve, with what is called before and after.
+// serve implements ListenAndServe and Serve.
 func (s *Server) serve(ctx context.Context, from source) error {
 	serve, limit := s.serveGroup, s.limitedGoroutine
 	if spindle.Current(ctx) != nil {
@@ -85,7 +85,7 @@ func (s *Server) serve(ctx context.Context, from source) error {
 	return err
 }
 
-// joined is errors.Join that keeps a single error as it is: ErrServerClosed is compared
+// joined is errors.Join that returns a single error unchanged: ErrServerClosed is compared
 // with ==.
 func joined(err, other error) error {
 	if other == nil {
@@ -94,12 +94,11 @@ func joined(err, other error) error {
 	return errors.Join(err, other)
 }
 
-// resolved is the address with a number for the host, as transport wants it. Of several
-// the first counts.
+// resolved returns the address with the host's first IP address, as the transport needs it.
 func resolved(ctx context.Context, address string, lookUp func(context.Context, string, string) ([]netip.Addr, error)) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
-		return address, nil // for transport to judge
+		return address, nil // the transport reports errors
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return address, nil
@@ -111,14 +110,14 @@ func resolved(ctx context.Context, address string, lookUp func(context.Context, 
 	return net.JoinHostPort(found[0].Unmap().String(), port), nil
 }
 
-// limitedGoroutine calls fn after ctx has ended, with the time that draining may take.
+// limitedGoroutine calls fn after ctx has ended, with a context that lasts DrainTimeout.
 func (s *Server) limitedGoroutine(ctx context.Context, fn func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drainTimeout())
 	defer cancel()
 	return fn(ctx)
 }
 
-// limitedTask is that in a task.
+// limitedTask is limitedGoroutine in a task.
 func (s *Server) limitedTask(ctx context.Context, fn func(context.Context) error) error {
 	return spindle.Grace(ctx, s.drainTimeout(), fn)
 }
@@ -129,10 +128,10 @@ func (s *Server) listens(sv *Service) {
 	}
 }
 
-// serveGroup serves on loops of its own.
+// serveGroup serves on new loops.
 func (s *Server) serveGroup(ctx context.Context, from source) error {
-	// A protocol that has taken over a connection loses it if it panics, and nobody
-	// else is to: as it is with a handler.
+	// A protocol that panics after it took a connection over loses that connection, like
+	// a handler. Other connections are not affected.
 	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
 		s.errorLog().Error(withStack("web: callback panicked", p.Value, p.Stack))
 		return nil
@@ -168,7 +167,7 @@ func (s *Server) drainTimeout() time.Duration {
 	return s.DrainTimeout
 }
 
-// drainWithin is Shutdown with a limit that a loop's clock sets.
+// drainWithin is Shutdown with a limit on a loop's clock.
 func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -2,13 +2,13 @@ package web
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
-	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -64,6 +64,114 @@ func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, 
 	})
 }
 
+// start makes a service on the loops; listen sets its one or group. After Shutdown or Close
+// it fails with ErrServerClosed.
+func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Service, error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil, ErrServerClosed
+	}
+	sv := s.begin()
+	if err := listen(sv); err != nil {
+		return nil, err
+	}
+	if sv.group != nil {
+		sv.addr = sv.group.Addr()
+	} else {
+		sv.addr = sv.one.Addr()
+	}
+	if s.BaseContext != nil {
+		sv.base = s.BaseContext(sv.listener())
+		if sv.base == nil {
+			panic("web: BaseContext returned a nil context")
+		}
+	}
+	for _, l := range loops {
+		sv.loopStates = append(sv.loopStates, newLoopState(sv, l))
+	}
+	if !s.register(sv) {
+		sv.Close()
+		return nil, ErrServerClosed
+	}
+	for _, st := range sv.loopStates { // SetKeepAlivesEnabled knows the service now
+		st.setKeepAlives(!sv.closesConns())
+	}
+	return sv, nil
+}
+
+// register adds sv to the services that Shutdown and Close end. It reports false if one of
+// them was called before.
+func (s *Server) register(sv *Service) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.services == nil {
+		s.services = make(map[*Service]struct{})
+	}
+	s.services[sv] = struct{}{}
+	return true
+}
+
+// forget removes a service that has ended.
+func (s *Server) forget(sv *Service) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.services, sv)
+}
+
+// running returns the services that have not ended.
+func (s *Server) running() []*Service {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	services := make([]*Service, 0, len(s.services))
+	for sv := range s.services {
+		services = append(services, sv)
+	}
+	return services
+}
+
+// wrap is Listen on an existing listener.
+func (s *Server) wrap(l *loop.Loop, ln net.Listener) (*Service, error) {
+	socket, err := socketOf(ln)
+	if err != nil {
+		return nil, err
+	}
+	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
+		sv.ln = ln
+		sv.one, err = transport.WrapListener(l, socket, sv.options())
+		return err
+	})
+}
+
+// wrapGroup is ListenGroup on an existing listener.
+func (s *Server) wrapGroup(g *loop.Group, ln net.Listener) (*Service, error) {
+	socket, err := socketOf(ln)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(g.Loops(), func(sv *Service) (err error) {
+		sv.ln = ln
+		sv.group, err = transport.WrapListenerGroup(g, socket, transport.GroupOptions{Options: sv.options()})
+		return err
+	})
+}
+
+// socketOf returns the listener's socket. A listener of another type is refused: the loop
+// would bypass its Accept.
+func socketOf(ln net.Listener) (syscall.Conn, error) {
+	switch ln := ln.(type) {
+	case *net.TCPListener:
+		return ln, nil
+	case *net.UnixListener:
+		return ln, nil
+	}
+	return nil, fmt.Errorf("web: Serve: cannot accept from a %T; pass a *net.TCPListener or *net.UnixListener, and set Server.TLS for TLS", ln)
+}
+
 // begin makes a service that does not listen yet.
 func (s *Server) begin() *Service {
 	sv := &Service{server: s, handler: s.handler()}
@@ -117,152 +225,4 @@ func (sv *Service) each(fn func(*loopState)) {
 	for _, st := range sv.loopStates {
 		_ = st.l.Internal().Post(loopcore.DropAtClose, func() { fn(st) })
 	}
-}
-
-// Drain stops accepting connections, answers the requests under way and closes every
-// connection after its response. It calls done on a loop when the last connection has
-// ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
-// handler has taken with Hijack or Upgrade, except for those that end by themselves: those
-// of ws.Accept get a Close, and protocols can implement Drainer.
-func (sv *Service) Drain(done func()) {
-	if done == nil {
-		panic("web: Drain with a nil function")
-	}
-	sv.whenOver(done)
-	if sv.draining.Swap(true) {
-		return
-	}
-	if sv.ln != nil {
-		sv.ln.Close() // the transport has a descriptor of its own
-	}
-	if sv.group != nil {
-		_ = sv.group.Drain(sv.endLoopStates)
-		sv.group.EachConn(notifyDrain)
-		sv.each((*loopState).drain)
-		return
-	}
-	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, func() {
-		_ = sv.one.Drain(sv.endLoopStates)
-		sv.one.EachConn(notifyDrain)
-		sv.each((*loopState).drain)
-	})
-}
-
-// Drainer is implemented by a protocol of Upgrade that closes its connection when the server
-// drains. Drain waits for such a connection, and for no other of Upgrade.
-type Drainer interface {
-	// Draining is called once, on the connection's loop.
-	Draining(c *transport.Conn)
-}
-
-// notifyDrain notifies the connection's protocol, now or when the connection is upgraded.
-func notifyDrain(tc *transport.Conn) {
-	switch p := tc.Protocol().(type) {
-	case *conn:
-		p.marks |= drainSeen
-	case Drainer:
-		p.Draining(tc)
-	default:
-		tc.LeaveServer() // like a hijacked connection
-	}
-}
-
-// drain closes the connections that wait for a request. The others close after their
-// responses.
-func (st *loopState) drain() {
-	st.mode = modeDraining
-	st.idle.each((*conn).hangUp)
-	st.heads.each(func(c *conn) {
-		if !c.partial() {
-			c.hangUp()
-		}
-	})
-}
-
-// endLoopStates is called when the last connection has ended.
-func (sv *Service) endLoopStates() {
-	sv.workers.close()
-	sv.each((*loopState).end) // the state on a loop that is closed has ended
-}
-
-// end ends timers, tasks and the log. The loop keeps the state until then, to end it if the
-// loop is closed earlier.
-func (st *loopState) end() {
-	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering} {
-		q.timer.Cancel()
-	}
-	last := func(error) {
-		st.log.end(func() {
-			st.sv.perLoop.Remove(st.l.Internal())
-			st.sv.loopStateEnded(st)
-		})
-	}
-	if st.nursery == nil {
-		last(nil)
-		return
-	}
-	end := st.endTasks
-	st.endTasks = nil // the nursery stays, for tasks that use a hijacked connection
-	end(last)
-}
-
-// finish calls the functions that wait for the end of the service.
-func (sv *Service) finish() {
-	sv.mu.Lock()
-	sv.over = true
-	sv.mu.Unlock()
-	sv.server.forget(sv)
-	sv.callDrained()
-}
-
-func (sv *Service) callDrained() {
-	sv.mu.Lock()
-	drained := sv.drained
-	sv.drained = nil
-	sv.mu.Unlock()
-	for _, done := range drained {
-		done()
-	}
-}
-
-// Close ends the service and its connections at once. The contexts of requests under way
-// end with ErrServerClosed as their cause. Close does not wait; Drain, called before or
-// after it, calls a function when the service has ended.
-func (sv *Service) Close() {
-	sv.Drain(func() {})
-	sv.each(func(st *loopState) { st.cause, st.mode = ErrServerClosed, modeDraining })
-	if sv.group != nil {
-		sv.group.AbortConns()
-		return
-	}
-	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, sv.one.AbortConns)
-}
-
-// Shutdown drains the service and waits until it has ended. When ctx ends first, it closes
-// the service and returns why ctx has ended. It may be called in tasks.
-func (sv *Service) Shutdown(ctx context.Context) error {
-	if spindle.Current(ctx) == nil {
-		ended := make(chan struct{})
-		sv.Drain(func() { close(ended) })
-		select {
-		case <-ended:
-			return nil
-		case <-ctx.Done():
-		}
-		sv.Close()
-		<-ended
-		return context.Cause(ctx)
-	}
-	ended := spindle.NewFuture[struct{}](ctx)
-	l := spindle.LoopOf(ctx)
-	sv.Drain(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
-	_, err := ended.Await(ctx)
-	if err == nil {
-		return nil
-	}
-	sv.Close()
-	return errors.Join(err, spindle.Shield(ctx, func(ctx context.Context) error {
-		_, err := ended.Await(ctx)
-		return err
-	}))
 }

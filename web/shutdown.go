@@ -2,127 +2,18 @@ package web
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"syscall"
+	"errors"
 
-	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/transport"
 )
 
-// start makes a service on the loops. listen sets one or group of it. After Shutdown or
-// Close start fails with ErrServerClosed.
-func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Service, error) {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
-		return nil, ErrServerClosed
-	}
-	sv := s.begin()
-	if err := listen(sv); err != nil {
-		return nil, err
-	}
-	if sv.group != nil {
-		sv.addr = sv.group.Addr()
-	} else {
-		sv.addr = sv.one.Addr()
-	}
-	if s.BaseContext != nil {
-		sv.base = s.BaseContext(sv.listener())
-		if sv.base == nil {
-			panic("web: BaseContext returned a nil context")
-		}
-	}
-	for _, l := range loops {
-		sv.loopStates = append(sv.loopStates, newLoopState(sv, l))
-	}
-	if !s.register(sv) {
-		sv.Close()
-		return nil, ErrServerClosed
-	}
-	for _, st := range sv.loopStates { // SetKeepAlivesEnabled knows the service now
-		st.setKeepAlives(!sv.closesConns())
-	}
-	return sv, nil
-}
-
-// register makes sv known to Shutdown and Close. It reports false after one of them.
-func (s *Server) register(sv *Service) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	if s.services == nil {
-		s.services = make(map[*Service]struct{})
-	}
-	s.services[sv] = struct{}{}
-	return true
-}
-
-// forget removes a service that has ended.
-func (s *Server) forget(sv *Service) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.services, sv)
-}
-
-// running returns the services that have not ended.
-func (s *Server) running() []*Service {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	services := make([]*Service, 0, len(s.services))
-	for sv := range s.services {
-		services = append(services, sv)
-	}
-	return services
-}
-
-// wrap is Listen on a listener that exists.
-func (s *Server) wrap(l *loop.Loop, ln net.Listener) (*Service, error) {
-	socket, err := socketOf(ln)
-	if err != nil {
-		return nil, err
-	}
-	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
-		sv.ln = ln
-		sv.one, err = transport.WrapListener(l, socket, sv.options())
-		return err
-	})
-}
-
-// wrapGroup is ListenGroup on a listener that exists.
-func (s *Server) wrapGroup(g *loop.Group, ln net.Listener) (*Service, error) {
-	socket, err := socketOf(ln)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(g.Loops(), func(sv *Service) (err error) {
-		sv.ln = ln
-		sv.group, err = transport.WrapListenerGroup(g, socket, transport.GroupOptions{Options: sv.options()})
-		return err
-	})
-}
-
-// socketOf returns the listener's socket. A listener of another type may do something
-// of its own in Accept, which would be bypassed.
-func socketOf(ln net.Listener) (syscall.Conn, error) {
-	switch ln := ln.(type) {
-	case *net.TCPListener:
-		return ln, nil
-	case *net.UnixListener:
-		return ln, nil
-	}
-	return nil, fmt.Errorf("web: Serve: cannot accept from a %T; pass a *net.TCPListener or *net.UnixListener, and set Server.TLS for TLS", ln)
-}
-
-// Shutdown ends the server in order, like Service.Shutdown for everything that the
-// server serves: it stops accepting, closes idle connections, and waits for the
-// requests under way. When ctx ends first it closes the remaining connections and
-// returns why ctx has ended. Serve and ListenAndServe return ErrServerClosed after the
-// last connection has ended, and from then on at once. Shutdown may be called from
-// any goroutine, and in tasks with the task's context.
+// Shutdown stops accepting, closes idle connections and waits for the requests under way.
+// When ctx ends first, it closes the remaining connections and returns why ctx has ended.
+// Serve and ListenAndServe return ErrServerClosed after the last connection has ended;
+// later calls return it at once. Shutdown may be called from any goroutine, and in tasks
+// with the task's context.
 func (s *Server) Shutdown(ctx context.Context) error {
 	services := s.end()
 	for _, sv := range services {
@@ -137,9 +28,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return first
 }
 
-// Close ends the server and all of its connections at once. The contexts of requests
-// under way end with ErrServerClosed as their cause. Close does not wait, and may be
-// called from anywhere. For a gentle end use Shutdown.
+// Close ends the server and its connections at once. The contexts of requests under way
+// end with ErrServerClosed as their cause. Close does not wait, and may be called from
+// anywhere. Use Shutdown to wait for the requests.
 func (s *Server) Close() error {
 	for _, sv := range s.end() {
 		sv.Close()
@@ -147,7 +38,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// end makes the server refuse to serve from now on. It returns what it serves.
+// end makes later calls to serve fail. It returns the running services.
 func (s *Server) end() []*Service {
 	s.mu.Lock()
 	s.closed = true
@@ -163,9 +54,9 @@ func (s *Server) CloseIdleConnections() {
 	}
 }
 
-// SetKeepAlivesEnabled sets whether a connection is kept for further requests, as it is
-// by default. When keep-alives are disabled every response says that the connection
-// will be closed, and idle connections are closed. It may be called from anywhere.
+// SetKeepAlivesEnabled sets whether connections are kept for further requests. They are by
+// default. Disabling keep-alives closes idle connections, and the others after their
+// responses, which announce it. It may be called from anywhere.
 func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	s.noKeepAlives.Store(!enabled)
 	for _, sv := range s.running() {
@@ -177,7 +68,7 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	}
 }
 
-// closesConns reports whether connections end with the request under way.
+// closesConns reports whether connections close after the request under way.
 func (sv *Service) closesConns() bool {
 	return sv.draining.Load() || sv.server.noKeepAlives.Load()
 }
@@ -193,6 +84,112 @@ func (st *loopState) setKeepAlives(enabled bool) {
 	}
 }
 
+// Drain stops accepting connections, answers the requests under way and closes every
+// connection after its response. It calls done on a loop when the last connection has
+// ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
+// handler has taken with Hijack or Upgrade, except for those that end by themselves: those
+// of ws.Accept get a Close, and protocols can implement Drainer.
+func (sv *Service) Drain(done func()) {
+	if done == nil {
+		panic("web: Drain with a nil function")
+	}
+	sv.whenOver(done)
+	if sv.draining.Swap(true) {
+		return
+	}
+	if sv.ln != nil {
+		sv.ln.Close() // the transport has a descriptor of its own
+	}
+	if sv.group != nil {
+		_ = sv.group.Drain(sv.endLoopStates)
+		sv.group.EachConn(notifyDrain)
+		sv.each((*loopState).drain)
+		return
+	}
+	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, func() {
+		_ = sv.one.Drain(sv.endLoopStates)
+		sv.one.EachConn(notifyDrain)
+		sv.each((*loopState).drain)
+	})
+}
+
+// Drainer is implemented by a protocol of Upgrade that closes its connection when the server
+// drains. Drain waits for such a connection, and for no other of Upgrade.
+type Drainer interface {
+	// Draining is called once, on the connection's loop.
+	Draining(c *transport.Conn)
+}
+
+// notifyDrain notifies the connection's protocol, now or when the connection is upgraded.
+func notifyDrain(tc *transport.Conn) {
+	switch p := tc.Protocol().(type) {
+	case *conn:
+		p.marks |= drainSeen
+	case Drainer:
+		p.Draining(tc)
+	default:
+		tc.LeaveServer() // like a hijacked connection
+	}
+}
+
+// drain closes the connections that wait for a request. The others close after their
+// responses.
+func (st *loopState) drain() {
+	st.mode = modeDraining
+	st.idle.each((*conn).hangUp)
+	st.heads.each(func(c *conn) {
+		if !c.partial() {
+			c.hangUp()
+		}
+	})
+}
+
+// endLoopStates is called when the last connection has ended.
+func (sv *Service) endLoopStates() {
+	sv.workers.close()
+	sv.each((*loopState).end) // the state on a loop that is closed has ended
+}
+
+// end ends timers, tasks and the log. The loop keeps the state until then, to end it if the
+// loop is closed earlier.
+func (st *loopState) end() {
+	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering} {
+		q.timer.Cancel()
+	}
+	last := func(error) {
+		st.log.end(func() {
+			st.sv.perLoop.Remove(st.l.Internal())
+			st.sv.loopStateEnded(st)
+		})
+	}
+	if st.nursery == nil {
+		last(nil)
+		return
+	}
+	end := st.endTasks
+	st.endTasks = nil // the nursery stays, for tasks that use a hijacked connection
+	end(last)
+}
+
+// finish calls the functions that wait for the end of the service.
+func (sv *Service) finish() {
+	sv.mu.Lock()
+	sv.over = true
+	sv.mu.Unlock()
+	sv.server.forget(sv)
+	sv.callDrained()
+}
+
+func (sv *Service) callDrained() {
+	sv.mu.Lock()
+	drained := sv.drained
+	sv.drained = nil
+	sv.mu.Unlock()
+	for _, done := range drained {
+		done()
+	}
+}
+
 // whenOver calls fn, on a loop, when the service has ended.
 func (sv *Service) whenOver(fn func()) {
 	sv.mu.Lock()
@@ -202,4 +199,46 @@ func (sv *Service) whenOver(fn func()) {
 	if over {
 		sv.callDrained()
 	}
+}
+
+// Close ends the service and its connections at once. The contexts of requests under way
+// end with ErrServerClosed as their cause. Close does not wait; Drain, called before or
+// after it, calls a function when the service has ended.
+func (sv *Service) Close() {
+	sv.Drain(func() {})
+	sv.each(func(st *loopState) { st.cause, st.mode = ErrServerClosed, modeDraining })
+	if sv.group != nil {
+		sv.group.AbortConns()
+		return
+	}
+	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, sv.one.AbortConns)
+}
+
+// Shutdown drains the service and waits until it has ended. When ctx ends first, it closes
+// the service and returns why ctx has ended. It may be called in tasks.
+func (sv *Service) Shutdown(ctx context.Context) error {
+	if spindle.Current(ctx) == nil {
+		ended := make(chan struct{})
+		sv.Drain(func() { close(ended) })
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+		}
+		sv.Close()
+		<-ended
+		return context.Cause(ctx)
+	}
+	ended := spindle.NewFuture[struct{}](ctx)
+	l := spindle.LoopOf(ctx)
+	sv.Drain(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { ended.Resolve(struct{}{}) }) })
+	_, err := ended.Await(ctx)
+	if err == nil {
+		return nil
+	}
+	sv.Close()
+	return errors.Join(err, spindle.Shield(ctx, func(ctx context.Context) error {
+		_, err := ended.Await(ctx)
+		return err
+	}))
 }
