@@ -59,14 +59,14 @@ func TestCurl(t *testing.T) {
 				t.Errorf("HTTP/1.0: %q", got)
 			}
 			if got := curl(t, "--http2", url(sv, "/trickle")); got != "012" {
-				t.Errorf("an upgrade to HTTP/2 that nobody takes: %q", got)
+				t.Errorf("a request to upgrade to HTTP/2: %q", got)
 			}
 		})
 	}
 }
 
-// TestServerSentEvents: each event is there when it was sent, and the handler ends with
-// the client.
+// TestServerSentEvents checks that each event arrives when it is sent, and that the handler
+// ends when the client disconnects.
 func TestServerSentEvents(t *testing.T) {
 	ended := make(chan error, 1)
 	next := make(chan bool)
@@ -106,7 +106,7 @@ func TestServerSentEvents(t *testing.T) {
 	}
 }
 
-// TestServeMuxAndMiddleware run unmodified, with inline handlers among others.
+// TestServeMuxAndMiddleware uses them unmodified, with inline handlers among others.
 func TestServeMuxAndMiddleware(t *testing.T) {
 	show := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		task := spindle.Current(r.Context()) != nil

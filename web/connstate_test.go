@@ -137,8 +137,8 @@ func TestConnCloseUnderALockThatConnStateTakes(t *testing.T) {
 
 type key string
 
-// TestRequestsDeriveFromBaseAndConnContext looks up values of both, in every kind of
-// handler, and ends with the base context.
+// TestRequestsDeriveFromBaseAndConnContext looks up values of both contexts in every kind of
+// handler, and ends the base context.
 func TestRequestsDeriveFromBaseAndConnContext(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()

@@ -65,11 +65,15 @@ func (x *exchange) abort() {
 
 // lost returns why a write cannot be made, on the loop: the write deadline if that has
 // passed, otherwise the end of the connection. It returns nil if the write can be made. A
-// deadline that was missed once cannot be moved any more.
+// deadline that was missed once cannot be moved any more, and ends the request's context,
+// as a failed write does in net/http.
 func (x *exchange) lost() error {
 	switch {
 	case x.deadlines.late(x.st.l):
-		x.deadlines.missed = true
+		if !x.deadlines.missed {
+			x.deadlines.missed = true
+			x.cancel(ErrTimeout)
+		}
 		return os.ErrDeadlineExceeded
 	case x.c.phase == connLost:
 		return x.c.cause()

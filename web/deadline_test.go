@@ -12,10 +12,52 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
 )
 
-// TestWriteDeadlineFailsAsADeadline: a write that waits when the deadline passes, and
-// every one after it, fails with os.ErrDeadlineExceeded.
+func TestDeadlinesOfTheResponseController(t *testing.T) {
+	ends := make(chan error, 1)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		if r.URL.Path == "/write" {
+			if err := rc.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+				t.Error(err)
+			}
+			var err error
+			for chunk := make([]byte, 1<<20); err == nil; {
+				_, err = w.Write(chunk)
+			}
+			ends <- untilEnd(r.Context())
+			return
+		}
+		if err := rc.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Error(err)
+		}
+		_, err := io.ReadAll(r.Body)
+		ends <- err
+	}) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			nc, br := dial(t, sv)
+			io.WriteString(nc, "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+			if err := <-ends; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("read: %v", err)
+			}
+			response(t, br, "POST")
+			nc, _ = dial(t, sv)
+			io.WriteString(nc, "GET /write HTTP/1.1\r\nHost: a\r\n\r\n")
+			if err := <-ends; err != web.ErrTimeout {
+				t.Errorf("write: %v", err)
+			}
+		})
+	}
+}
+
+// TestWriteDeadlineFailsAsADeadline checks that a write that waits when the deadline passes,
+// and every later one, fails with os.ErrDeadlineExceeded.
 func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
 	ends := make(chan error, 2)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -53,8 +95,8 @@ func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
 	}
 }
 
-// TestDeadlinesThatPassedCanBeMoved does what net/http allows: a deadline counts only for
-// a Read or a write. One that was missed stays missed.
+// TestDeadlinesThatPassedCanBeMoved does what net/http allows: a deadline counts only for a
+// Read or a write. A deadline that was missed stays missed.
 func TestDeadlinesThatPassedCanBeMoved(t *testing.T) {
 	past, later := time.Unix(1, 0), time.Now().Add(time.Hour)
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -92,6 +134,9 @@ func TestDeadlinesThatPassedCanBeMoved(t *testing.T) {
 			io.WriteString(w, "two")
 			if c.Flush() == nil {
 				t.Error("no error after the deadline")
+			}
+			if r.Context().Err() == nil {
+				t.Error("the context has not ended after a missed deadline")
 			}
 			set(c.SetWriteDeadline, later)
 			io.WriteString(w, "three")
@@ -146,8 +191,8 @@ func pause(ctx context.Context, d time.Duration) {
 	<-ended.Done()
 }
 
-// TestDeadlineAfterHijackIsRefused: it was set for the response, and would end the
-// connection that the handler has taken.
+// TestDeadlineAfterHijackIsRefused checks that a response's deadline does not end a hijacked
+// connection, and that setting one fails.
 func TestDeadlineAfterHijackIsRefused(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)

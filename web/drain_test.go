@@ -1,24 +1,33 @@
 package web_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestDrainAnswersWhatIsUnderWay: idle connections end at once, new ones are refused,
-// the request under way is answered, and its connection closed.
+// dial opens a connection and a reader of responses.
+func dial(t testing.TB, sv *web.Service) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	nc, err := net.Dial("tcp", sv.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc, bufio.NewReader(nc)
+}
+
+// TestDrainAnswersWhatIsUnderWay checks that idle connections are closed at once, new ones
+// are refused, and the request under way is answered before its connection is closed.
 func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
 	h := func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +70,7 @@ func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestDrainDeadlineCancelsRequests with a cause that tells why.
+// TestDrainDeadlineCancelsRequests checks the cause of requests that outlast a shutdown.
 func TestDrainDeadlineCancelsRequests(t *testing.T) {
 	begun := make(chan bool, 1)
 	causes := make(chan error, 1)
@@ -86,112 +95,7 @@ func TestDrainDeadlineCancelsRequests(t *testing.T) {
 	}
 }
 
-func TestListenAndServeUntilTheContextEnds(t *testing.T) {
-	var order []string
-	s := &web.Server{
-		Loops:      2,
-		Handler:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }),
-		OnStart:    func(context.Context) error { order = append(order, "start"); return nil },
-		OnShutdown: func(context.Context) error { order = append(order, "shutdown"); return nil },
-	}
-	listens := make(chan net.Addr, 1)
-	s.OnListen = func(a net.Addr) {
-		order = append(order, "listen")
-		listens <- a
-	}
-	const address = "localhost:0" // names are looked up
-	for name, run := range map[string]func(context.Context) error{
-		"alone": func(ctx context.Context) error { return s.ListenAndServe(ctx, address) },
-		"beside tasks": func(ctx context.Context) error {
-			return spindle.Run(ctx, func(ctx context.Context) error { return s.ListenAndServe(ctx, address) })
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			order = nil
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			ended := make(chan error, 1)
-			go func() { ended <- run(ctx) }()
-			if _, body := get(t, client(t), "http://"+(<-listens).String()); body != "ok" {
-				t.Errorf("got %q", body)
-			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Errorf("got %v", err)
-			}
-			if fmt.Sprint(order) != "[start listen shutdown]" {
-				t.Errorf("order %v", order)
-			}
-		})
-	}
-}
-
-func TestListenErrorsAreTold(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	if err := (&web.Server{}).ListenAndServe(t.Context(), ln.Addr().String()); err == nil {
-		t.Error("a port that is taken was taken")
-	}
-	no := errors.New("no")
-	s := &web.Server{OnStart: func(context.Context) error { return no }}
-	if err := s.ListenAndServe(t.Context(), "127.0.0.1:0"); !errors.Is(err, no) {
-		t.Errorf("OnStart: %v", err)
-	}
-}
-
-// TestGroupServesOnAllLoops, with handlers of every kind.
-func TestGroupServesOnAllLoops(t *testing.T) {
-	g, err := loop.NewGroup(3, loop.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/worker", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "worker") })
-	mux.Handle("/inline", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "inline") })))
-	s := &web.Server{Handler: mux, Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.WriteString("lean") }})}
-	sv, err := s.ListenGroup(g, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- g.Run(context.Background()) }()
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			c := client(t)
-			defer c.CloseIdleConnections()
-			for range 5 {
-				for _, kind := range []string{"worker", "inline", "lean"} {
-					res, err := c.Get(url(sv, "/"+kind))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if body, _ := io.ReadAll(res.Body); string(body) != kind {
-						t.Errorf("got %q", body)
-					}
-					res.Body.Close()
-				}
-			}
-		})
-	}
-	all.Wait()
-	if err := sv.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	g.Stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// polite is a protocol that says good-bye when the server drains.
+// polite is a protocol that says goodbye when the server drains.
 type polite struct{ shout }
 
 func (polite) Draining(c *transport.Conn) {
@@ -266,7 +170,7 @@ func TestDrainDoesNotWaitForOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestCloseEndsEverythingAtOnce, before and after a Drain.
+// TestCloseEndsEverythingAtOnce calls Close before and after a Drain.
 func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	begun := make(chan bool, 1)
 	causes := make(chan error, 1)
@@ -291,8 +195,8 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	sv.Close()
 }
 
-// TestDrainTellsWhatIsUpgradedLater: a request that was under way when the server began
-// to drain may still switch protocols.
+// TestDrainTellsWhatIsUpgradedLater checks that a request that was under way when the server
+// began to drain can still switch protocols.
 func TestDrainTellsWhatIsUpgradedLater(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
 	lost := make(chan error, 1)
@@ -320,41 +224,6 @@ func TestDrainTellsWhatIsUpgradedLater(t *testing.T) {
 	}
 	nc.Close()
 	<-ended
-}
-
-// TestShutdownAfterTheLoopWasClosed: the service has ended with its loop, whether it had
-// connections or not, and Shutdown returns.
-func TestShutdownAfterTheLoopWasClosed(t *testing.T) {
-	for _, requests := range []int{0, 1} {
-		t.Run(fmt.Sprint(requests, " requests"), func(t *testing.T) {
-			l, err := loop.New(loop.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &web.Server{Handler: text("hello")}
-			sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ran := make(chan error, 1)
-			go func() { ran <- l.Run(context.Background()) }()
-			for range requests {
-				exchangeOn(t, connect(t, sv.Addr()))
-			}
-			l.Stop()
-			if err := errors.Join(<-ran, l.Close()); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			defer cancel()
-			if err := sv.Shutdown(ctx); err != nil {
-				t.Errorf("Service.Shutdown: %v", err)
-			}
-			if err := s.Shutdown(ctx); err != nil {
-				t.Errorf("Server.Shutdown: %v", err)
-			}
-		})
-	}
 }
 
 // TestEndedServiceHasNoLoopState: a loop that outlives its services does not keep them.

@@ -53,7 +53,7 @@ func Example() {
 	// in a callback
 }
 
-// The program of who knows net/http: loops of its own, until the context ends.
+// As with net/http: the server makes its own loops and runs until the context ends.
 func ExampleServer_ListenAndServe() {
 	ctx, cancel := context.WithCancel(context.Background())
 	server := &web.Server{
@@ -75,8 +75,8 @@ func ExampleServer_ListenAndServe() {
 	// <nil>
 }
 
-// A listener that exists, such as one that a service manager hands over. Shutdown lets
-// requests under way be answered, and Serve returns behind them.
+// An existing listener, for example one that a service manager passed. Shutdown waits for
+// requests under way, and Serve returns after them.
 func ExampleServer_Serve() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // or net.FileListener(os.NewFile(3, "http"))
 	if err != nil {

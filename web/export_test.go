@@ -20,5 +20,5 @@ func HasLoopState(sv *Service, l *loop.Loop) bool { return sv.perLoop.Of(l.Inter
 // Abort ends the connection of a request, on its loop.
 func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }
 
-// ErrTwoBodyReaders is what the second of two reads gets.
+// ErrTwoBodyReaders is the error of the second of two reads.
 var ErrTwoBodyReaders = errTwoBodyReaders

@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// files is a folder with a small and a large file.
+// files makes a folder with a small and a large file.
 func files(t testing.TB) (dir string, large []byte) {
 	dir = t.TempDir()
 	large = bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MB
@@ -70,8 +70,8 @@ func TestFileServer(t *testing.T) {
 	}
 }
 
-// TestFilesAreSentByTheSystem: the writer is an io.ReaderFrom for files whose length
-// is declared, and then needs no memory of their size.
+// TestFilesAreSentByTheSystem checks that the writer is an io.ReaderFrom for files of a
+// declared length, and needs no memory of their size.
 func TestFilesAreSentByTheSystem(t *testing.T) {
 	dir, large := files(t)
 	moved := make(chan string, 1)
@@ -99,8 +99,8 @@ func TestFilesAreSentByTheSystem(t *testing.T) {
 	}
 }
 
-// TestClientThatLeavesDuringAFile: the server can be shut down and the loop closed at
-// once, and nothing is reported as lost although a worker may still be sending.
+// TestClientThatLeavesDuringAFile checks that nothing is reported as lost when the server is
+// shut down and the loop closed while a worker may still be sending.
 func TestClientThatLeavesDuringAFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "huge.bin")
 	if err := os.WriteFile(name, nil, 0o644); err != nil {
@@ -122,7 +122,8 @@ func TestClientThatLeavesDuringAFile(t *testing.T) {
 	}
 }
 
-// TestReaderFromWithoutALength copies: what is no file, or not known in advance.
+// TestReaderFromWithoutALength checks that sources that are no files, or of unknown length,
+// are copied.
 func TestReaderFromWithoutALength(t *testing.T) {
 	dir, large := files(t)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// FuzzConn sends bytes to a server in two pieces and closes its side. Whatever they
-// are, the server answers in whole responses and closes too.
+// FuzzConn sends bytes to a server in two pieces and closes its side. The server must answer
+// in complete responses and close too.
 func FuzzConn(f *testing.F) {
 	for _, seed := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -14,8 +14,8 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestHijackBeforeTheBodyWasRead: the reader has what came of it, and the rest follows,
-// wherever it is cut, as with net/http.
+// TestHijackBeforeTheBodyWasRead checks that the reader has what was received of the body and
+// that the rest follows, wherever the request is cut, as with net/http.
 func TestHijackBeforeTheBodyWasRead(t *testing.T) {
 	taken := make(chan bool, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func TestHijackBeforeTheBodyWasRead(t *testing.T) {
 	}
 }
 
-// unchunked is a chunked body's content, and what follows it.
+// unchunked returns the content of a chunked body, and what follows it.
 func unchunked(t *testing.T, stream []byte) []byte {
 	t.Helper()
 	br := bufio.NewReader(bytes.NewReader(stream))
@@ -84,7 +84,8 @@ func unchunked(t *testing.T, stream []byte) []byte {
 	return append(append(content, '|'), rest...)
 }
 
-// TestPanicAfterHijackClosesTheConnection: the handler owned it.
+// TestPanicAfterHijackClosesTheConnection checks that the connection is closed with its
+// handler.
 func TestPanicAfterHijackClosesTheConnection(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		nc, _, err := w.(http.Hijacker).Hijack()
@@ -106,7 +107,7 @@ func TestPanicAfterHijackClosesTheConnection(t *testing.T) {
 	}
 }
 
-// TestPanicAfterUpgradeLeavesTheProtocol, which owns the connection by then.
+// TestPanicAfterUpgradeLeavesTheProtocol checks that the connection stays with the protocol.
 func TestPanicAfterUpgradeLeavesTheProtocol(t *testing.T) {
 	lost := make(chan error, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -135,7 +136,8 @@ type double struct{}
 
 func (double) Of(n int, to *int) error { *to = 2 * n; return nil }
 
-// TestNetRPCOnAHijackedConnection is how to serve it: rpc.DialHTTP's CONNECT is refused.
+// TestNetRPCOnAHijackedConnection serves net/rpc on a hijacked connection. The server
+// refuses the CONNECT of rpc.DialHTTP.
 func TestNetRPCOnAHijackedConnection(t *testing.T) {
 	server := rpc.NewServer()
 	if err := server.RegisterName("Double", double{}); err != nil {

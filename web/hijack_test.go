@@ -17,8 +17,8 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestHijackWithEarlyData: the handler reads what came with the request, and goes on
-// with the connection.
+// TestHijackWithEarlyData checks that the handler reads what came with the request, and then
+// uses the connection.
 func TestHijackWithEarlyData(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		nc, rw, err := http.NewResponseController(w).Hijack()
@@ -70,7 +70,7 @@ func TestHijackWithEarlyData(t *testing.T) {
 				}
 				nc.(*net.TCPConn).CloseWrite()
 				if _, err := br.ReadByte(); err != io.EOF {
-					t.Errorf("it goes on: %v", err)
+					t.Errorf("the connection stays open: %v", err)
 				}
 			}
 		})
@@ -112,7 +112,7 @@ func TestHijackedDeadlinesAndClose(t *testing.T) {
 	}
 }
 
-// TestSwitchingProtocolsByHand is how libraries for net/http do it.
+// TestSwitchingProtocolsByHand switches like libraries for net/http.
 func TestSwitchingProtocolsByHand(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Upgrade", "echo")
@@ -141,8 +141,8 @@ func TestSwitchingProtocolsByHand(t *testing.T) {
 	}
 }
 
-// TestHijackedDeadlineBeforeData: a deadline that has passed counts also for what has
-// come before, as with every net.Conn.
+// TestHijackedDeadlineBeforeData checks that a deadline that has passed also counts for data
+// that was received before, as with every net.Conn.
 func TestHijackedDeadlineBeforeData(t *testing.T) {
 	results := make(chan string, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -172,8 +172,8 @@ func TestHijackedDeadlineBeforeData(t *testing.T) {
 	}
 }
 
-// TestHijackedWriteTellsWhatItTook: what was accepted is sent, so a write that then ran
-// into its deadline must not be repeated.
+// TestHijackedWriteTellsWhatItTook checks that a write that missed its deadline reports the
+// bytes that are sent, so that the caller does not repeat them.
 func TestHijackedWriteTellsWhatItTook(t *testing.T) {
 	counts := make(chan int, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -204,8 +204,8 @@ func TestHijackedWriteTellsWhatItTook(t *testing.T) {
 	}
 }
 
-// TestHijackedReadAfterACancelledOne: a task whose wait has ended with a scope can wait
-// again.
+// TestHijackedReadAfterACancelledOne checks that a task can wait again after a scope has
+// cancelled its wait.
 func TestHijackedReadAfterACancelledOne(t *testing.T) {
 	begun := make(chan bool, 1)
 	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -232,8 +232,8 @@ func TestHijackedReadAfterACancelledOne(t *testing.T) {
 	br.ReadByte()
 }
 
-// TestShutdownDoesNotWaitForHijackedConnections, taken before it began or after: their
-// handlers go on.
+// TestShutdownDoesNotWaitForHijackedConnections covers connections that were taken before
+// Shutdown and after it. Their handlers continue.
 func TestShutdownDoesNotWaitForHijackedConnections(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		taken, drains, over := make(chan net.Conn, 1), make(chan bool), make(chan bool)

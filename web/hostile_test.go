@@ -12,8 +12,8 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestHostileRequestsAreRefused: with the right status, and the connection closed,
-// before any handler sees them.
+// TestHostileRequestsAreRefused checks that they get the right status and the connection is
+// closed, before any handler sees them.
 func TestHostileRequestsAreRefused(t *testing.T) {
 	leak.Check(t, 1<<20)
 	sv := serve(t, &web.Server{
@@ -79,8 +79,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// TestBadChunksEndTheBody: the handler hears of it, whatever it is, and the connection
-// is closed.
+// TestBadChunksEndTheBody checks that the handler's Read fails and the connection is closed.
 func TestBadChunksEndTheBody(t *testing.T) {
 	leak.Check(t, 1<<20)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +107,7 @@ func TestBadChunksEndTheBody(t *testing.T) {
 	}
 }
 
-// TestAbsoluteFormIsUnderstood: its host is stronger than the field.
+// TestAbsoluteFormIsUnderstood checks that the target's host takes precedence over the field.
 func TestAbsoluteFormIsUnderstood(t *testing.T) {
 	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.Host+" "+r.URL.Path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -16,8 +17,23 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestGoexitEndsOnlyItsOwnRequest: inline handlers of other requests on the loop do
-// not notice.
+func TestInlineHandlerWaitsInItsTask(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := spindle.Sleep(r.Context(), time.Millisecond); err != nil {
+			t.Error(err)
+		}
+		io.WriteString(w, "slept")
+	}))})
+	if _, body := get(t, client(t), url(sv, "/")); body != "slept" {
+		t.Errorf("got %q", body)
+	}
+}
+
+// quiet is the log of handlers that make mistakes on purpose.
+var quiet = slog.New(slog.DiscardHandler)
+
+// TestGoexitEndsOnlyItsOwnRequest checks that inline handlers of other requests on the loop
+// are not affected.
 func TestGoexitEndsOnlyItsOwnRequest(t *testing.T) {
 	waits := make(chan bool, 1)
 	sv := serve(t, &web.Server{ErrorLog: quiet, Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,8 +58,8 @@ func TestGoexitEndsOnlyItsOwnRequest(t *testing.T) {
 	}
 }
 
-// TestTreeHasInlineRequests: each by its method and path, with the line at which its
-// handler waits.
+// TestTreeHasInlineRequests checks that each has its method and path, and the line at which
+// its handler waits.
 func TestTreeHasInlineRequests(t *testing.T) {
 	begun := make(chan bool, 1)
 	mux := http.NewServeMux()
@@ -71,7 +87,7 @@ func TestTreeHasInlineRequests(t *testing.T) {
 	}
 }
 
-// TestTreeOfATaskHasInlineRequests: of a server that runs on its loop.
+// TestTreeOfATaskHasInlineRequests covers a server that runs on the task's loop.
 func TestTreeOfATaskHasInlineRequests(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		h := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,10 +4,73 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/spindleloop/spindle/web"
 )
+
+func TestClientAsksToClose(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }) {
+		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.WriteString("ok") }})
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			for _, path := range []string{"/", "/lean"} {
+				nc, _ := dial(t, sv)
+				io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				all, err := io.ReadAll(nc)
+				if err != nil || !strings.HasSuffix(string(all), "ok") || strings.Count(string(all), "HTTP/1.1 200") != 1 ||
+					!strings.Contains(string(all), "Connection: close\r\n") {
+					t.Errorf("got %q, %v", all, err)
+				}
+			}
+		})
+	}
+}
+
+func TestOldClientsKeepAliveIfTheyAsk(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) }) {
+		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.WriteString("lean") }})
+		t.Run(name, func(t *testing.T) {
+			nc, br := dial(t, serve(t, s))
+			for _, path := range []string{"/", "/lean", "/"} {
+				io.WriteString(nc, "GET "+path+" HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+				if res, body := response(t, br, "GET"); res.Header.Get("Connection") != "keep-alive" || res.ContentLength != int64(len(body)) {
+					t.Errorf("got %v %q", res.Header, body)
+				}
+			}
+			io.WriteString(nc, "GET / HTTP/1.0\r\n\r\n")
+			if res, body := response(t, br, "GET"); body != "HTTP/1.0" || !res.Close {
+				t.Errorf("got %v %q", res.Header, body)
+			}
+			if _, err := br.ReadByte(); err != io.EOF {
+				t.Errorf("the connection stays open: %v", err)
+			}
+		})
+	}
+}
+
+func TestConnectionTakesSoManyRequests(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {}) {
+		s.MaxRequestsPerConn = 3
+		s.Lean = func(c *web.LeanCtx) bool { return name == "worker" && string(c.Path()) == "/lean" }
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			for _, path := range []string{"/", "/lean"} {
+				nc, br := dial(t, sv)
+				io.WriteString(nc, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n", 4))
+				for i := range 3 {
+					if res, _ := response(t, br, "GET"); res.Close != (i == 2) {
+						t.Errorf("%s %d: close %v", path, i, res.Close)
+					}
+				}
+				if _, err := br.ReadByte(); err != io.EOF {
+					t.Errorf("a fourth: %v", err)
+				}
+			}
+		})
+	}
+}
 
 func TestDisabledKeepAlivesCloseEveryConnection(t *testing.T) {
 	lean := func(c *web.LeanCtx) bool { c.WriteString("hello"); return true }
@@ -40,7 +103,7 @@ func TestDisabledKeepAlivesCloseEveryConnection(t *testing.T) {
 	}
 }
 
-// TestKeepAlivesDisabledDuringAResponse closes a connection whose response has
+// TestKeepAlivesDisabledDuringAResponse closes a connection after a response that has
 // promised to keep it.
 func TestKeepAlivesDisabledDuringAResponse(t *testing.T) {
 	sent, release := make(chan struct{}), make(chan struct{})

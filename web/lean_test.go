@@ -10,8 +10,79 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestLeanPathOfEveryFormOfTarget: a filter in Lean sees the path that the Handler
-// would see, however the target is written.
+// TestLeanHandlerThatLeavesABodyItAskedFor checks that Handler gets the request after
+// ReadBody was called for it, and that the next request is not affected.
+func TestLeanHandlerThatLeavesABodyItAskedFor(t *testing.T) {
+	sv := serve(t, &web.Server{
+		Lean: func(c *web.LeanCtx) bool {
+			if string(c.Path()) == "/plain" {
+				c.WriteString("plain")
+				return true
+			}
+			c.ReadBody(100, func(c *web.LeanCtx, body []byte) { c.WriteString("not asked any more") })
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }),
+	})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"+
+		"GET /plain HTTP/1.1\r\nHost: a\r\n\r\n")
+	for _, want := range []string{"hello", "plain"} {
+		if _, got := response(t, br, "GET"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestLeanHandlerThatLeavesALongBody checks that the response announces the close.
+func TestLeanHandlerThatLeavesALongBody(t *testing.T) {
+	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool { return true }})
+	for _, request := range []string{
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n",
+		"POST /" + chunkedHead,
+	} {
+		c := dialHalf(t, sv, nil)
+		br := bufio.NewReader(c)
+		io.WriteString(c, request)
+		if res, _ := response(t, br, "POST"); !res.Close {
+			t.Errorf("%q: the response does not announce the close", request)
+		}
+		if _, err := br.ReadByte(); err != io.EOF {
+			t.Errorf("%q: %v", request, err)
+		}
+	}
+}
+
+func TestLeanHandlerAnswers(t *testing.T) {
+	sv := serve(t, &web.Server{
+		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){
+			"/hello": func(c *web.LeanCtx) { c.WriteString("lean " + string(c.Query())) },
+			"/echo": func(c *web.LeanCtx) {
+				c.ReadBody(100, func(c *web.LeanCtx, body []byte) { c.Write(body) })
+			},
+		}),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "worker") }),
+	})
+	c := client(t)
+	if _, body := get(t, c, url(sv, "/hello?you")); body != "lean you" {
+		t.Errorf("got %q", body)
+	}
+	if _, body := get(t, c, url(sv, "/other")); body != "worker" {
+		t.Errorf("got %q", body)
+	}
+	res, err := c.Post(url(sv, "/echo"), "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "hello" {
+		t.Errorf("got %q", body)
+	}
+}
+
+// TestLeanPathOfEveryFormOfTarget checks that a filter in Lean sees the path that Handler
+// would see, in whichever form the target is sent.
 func TestLeanPathOfEveryFormOfTarget(t *testing.T) {
 	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool {
 		c.WriteString(string(c.Path()) + " " + string(c.Query()) + " " + string(c.Host()))
@@ -49,8 +120,8 @@ func TestLeanRoutesTakeAbsoluteTargets(t *testing.T) {
 	}
 }
 
-// TestLeanHeaderIsFramedByTheServer: what AddHeader is told of length, coding and
-// connection never changes where the response ends.
+// TestLeanHeaderIsFramedByTheServer checks that AddHeader with a length, a coding or
+// Connection never changes where the response ends.
 func TestLeanHeaderIsFramedByTheServer(t *testing.T) {
 	sv := serve(t, &web.Server{Lean: func(c *web.LeanCtx) bool {
 		for _, line := range strings.Split(string(c.Header("Add")), "|") {

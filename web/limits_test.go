@@ -1,7 +1,7 @@
 package web_test
 
 import (
-	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +13,58 @@ import (
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
 )
+
+// TestEarlyRefusalReachesTheClient covers clients that send everything before they read: the
+// server receives for a while after its last response.
+func TestEarlyRefusalReachesTheClient(t *testing.T) {
+	leak.Check(t, 2<<20)
+	server, trust := certified(t)
+	trust = trust.Clone()
+	trust.ServerName = "example.com"
+	for _, secured := range []*tls.Config{nil, trust} {
+		s := &web.Server{
+			MaxBodyBytes: 1000,
+			Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){
+				"/collects": func(c *web.LeanCtx) { c.ReadBody(100, func(*web.LeanCtx, []byte) {}) },
+			}),
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					w.WriteHeader(413)
+				}
+			}),
+		}
+		if secured != nil {
+			s.TLS = server
+		}
+		sv := serve(t, s)
+		much := strings.Repeat("x", 8<<20)
+		for name, tt := range map[string]struct {
+			request string
+			status  int
+		}{
+			"declared length":    {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n" + much, 413},
+			"chunks":             {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n800000\r\n" + much, 413},
+			"header":             {"GET / HTTP/1.1\r\nHost: a\r\nX: " + much, 431},
+			"bad chunk":          {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz" + much, 413},
+			"what lean collects": {"POST /collects HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e7\r\n" + much, 413},
+		} {
+			t.Run(fmt.Sprintf("%s, tls %v", name, secured != nil), func(t *testing.T) {
+				for range 3 {
+					c := dialHalf(t, sv, secured)
+					if _, err := io.WriteString(c, tt.request); err != nil {
+						t.Fatal(err)
+					}
+					all, err := io.ReadAll(c)
+					if err != nil || !strings.HasPrefix(string(all), fmt.Sprintf("HTTP/1.1 %d ", tt.status)) ||
+						!strings.Contains(string(all), "Connection: close\r\n") {
+						t.Fatalf("got %q, %v", all, err)
+					}
+					c.Close()
+				}
+			})
+		}
+	}
+}
 
 func TestBodyThatTurnsOutTooLarge(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +101,7 @@ func TestLeanBodyThatIsTooLarge(t *testing.T) {
 			t.Errorf("%s: got %d, close %v", name, res.StatusCode, res.Close)
 		}
 		if _, err := br.ReadByte(); err != io.EOF {
-			t.Errorf("%s: it goes on: %v", name, err)
+			t.Errorf("%s: the connection stays open: %v", name, err)
 		}
 	}
 	// In pieces, with another request behind it.
@@ -87,29 +139,7 @@ func TestMaxBytesReader(t *testing.T) {
 	}
 }
 
-func TestConnectionTakesSoManyRequests(t *testing.T) {
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {}) {
-		s.MaxRequestsPerConn = 3
-		s.Lean = func(c *web.LeanCtx) bool { return name == "worker" && string(c.Path()) == "/lean" }
-		t.Run(name, func(t *testing.T) {
-			sv := serve(t, s)
-			for _, path := range []string{"/", "/lean"} {
-				nc, br := dial(t, sv)
-				io.WriteString(nc, strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n", 4))
-				for i := range 3 {
-					if res, _ := response(t, br, "GET"); res.Close != (i == 2) {
-						t.Errorf("%s %d: close %v", path, i, res.Close)
-					}
-				}
-				if _, err := br.ReadByte(); err != io.EOF {
-					t.Errorf("a fourth: %v", err)
-				}
-			}
-		})
-	}
-}
-
-// TestConnectionsBeyondTheLimitWait until there is room.
+// TestConnectionsBeyondTheLimitWait checks that they are served when others have closed.
 func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	sv := serve(t, &web.Server{MaxConns: 1})
 	first, br := dial(t, sv)
@@ -121,7 +151,21 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	response(t, br, "GET")
 }
 
-// TestWorkersAreLimited: requests beyond the limit wait for one, and all are answered.
+func TestRequestLineMayBeAsLongAsConfigured(t *testing.T) {
+	s := &web.Server{MaxRequestLineBytes: 100_000, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, len(r.URL.Path))
+	})}
+	line := func(n int) string { return "GET /" + strings.Repeat("x", n) + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+	sv := serve(t, s)
+	if got := raw(t, sv, line(90_000), "GET"); got[0] != "200 90001" {
+		t.Errorf("got %q", got)
+	}
+	if got := raw(t, sv, line(100_000), "GET"); !strings.HasPrefix(got[0], "414 ") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestWorkersAreLimited checks that requests beyond the limit wait, and all are answered.
 func TestWorkersAreLimited(t *testing.T) {
 	leak.Check(t, 2<<20)
 	var mu sync.Mutex
@@ -153,105 +197,5 @@ func TestWorkersAreLimited(t *testing.T) {
 	defer mu.Unlock()
 	if most > 2 {
 		t.Errorf("%d ran at once", most)
-	}
-}
-
-// TestUnreadBodyIsSkipped: a short one, so that the connection goes on; behind a long
-// one it is closed.
-func TestUnreadBodyIsSkipped(t *testing.T) {
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) }) {
-		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){"/lean": func(c *web.LeanCtx) { c.Write(c.Path()) }})
-		t.Run(name, func(t *testing.T) {
-			sv := serve(t, s)
-			for _, path := range []string{"/", "/lean"} {
-				nc, br := dial(t, sv)
-				for range 2 {
-					body := strings.Repeat("x", 100_000)
-					go fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
-					if _, got := response(t, br, "POST"); got != path {
-						t.Errorf("got %q", got)
-					}
-				}
-				nc, br = dial(t, sv)
-				io.WriteString(nc, "POST "+path+" HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n")
-				go io.WriteString(nc, strings.Repeat("x", 10_000_000))
-				if _, got := response(t, br, "POST"); got != path {
-					t.Errorf("got %q", got)
-				}
-				if _, err := br.ReadByte(); err == nil {
-					t.Error("it goes on")
-				}
-			}
-		})
-	}
-}
-
-// TestFullDuplex: the response is written while the request is read.
-func TestFullDuplex(t *testing.T) {
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
-		lines := bufio.NewScanner(r.Body)
-		for lines.Scan() {
-			fmt.Fprintln(w, strings.ToUpper(lines.Text()))
-			w.(http.Flusher).Flush()
-		}
-	}) {
-		t.Run(name, func(t *testing.T) {
-			pr, pw := io.Pipe()
-			req, _ := http.NewRequest("POST", url(serve(t, s), "/"), pr)
-			go io.WriteString(pw, "first\n")
-			res, err := client(t).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			br := bufio.NewReader(res.Body)
-			for _, next := range []string{"second", "third", ""} {
-				line, err := br.ReadString('\n')
-				if err != nil || line == "" {
-					t.Fatalf("got %q, %v", line, err)
-				}
-				if next == "" {
-					pw.Close()
-				} else {
-					io.WriteString(pw, next+"\n")
-				}
-			}
-		})
-	}
-}
-
-// TestLargeBodiesBothWays: more than any buffer, with back-pressure.
-func TestLargeBodiesBothWays(t *testing.T) {
-	const size = 5 << 20
-	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := io.Copy(w, r.Body); err != nil {
-			t.Error(err)
-		}
-	}) {
-		t.Run(name, func(t *testing.T) {
-			body := strings.Repeat("0123456789", size/10)
-			res, err := client(t).Post(url(serve(t, s), "/"), "text/plain", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			if got, err := io.ReadAll(res.Body); err != nil || string(got) != body {
-				t.Errorf("%d bytes, %v", len(got), err)
-			}
-		})
-	}
-}
-
-func TestRequestLineMayBeAsLongAsConfigured(t *testing.T) {
-	s := &web.Server{MaxRequestLineBytes: 100_000, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, len(r.URL.Path))
-	})}
-	line := func(n int) string { return "GET /" + strings.Repeat("x", n) + " HTTP/1.1\r\nHost: a\r\n\r\n" }
-	sv := serve(t, s)
-	if got := raw(t, sv, line(90_000), "GET"); got[0] != "200 90001" {
-		t.Errorf("got %q", got)
-	}
-	if got := raw(t, sv, line(100_000), "GET"); !strings.HasPrefix(got[0], "414 ") {
-		t.Errorf("got %q", got)
 	}
 }

@@ -11,12 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 )
 
-// serve runs s on a loop of its own until the test ends, and drains it then.
+// serve runs s on a new loop until the test ends, and then drains it.
 func serve(t testing.TB, s *web.Server) *web.Service {
 	t.Helper()
 	l, err := loop.New(loop.Options{Debug: true})
@@ -46,7 +45,7 @@ func serve(t testing.TB, s *web.Server) *web.Service {
 	return sv
 }
 
-// kinds are the three ways to run the same handler.
+// kinds returns servers that run h in each of the three ways.
 func kinds(h http.HandlerFunc) map[string]*web.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/", web.Inline(h))
@@ -60,7 +59,7 @@ func kinds(h http.HandlerFunc) map[string]*web.Server {
 
 func url(sv *web.Service, path string) string { return "http://" + sv.Addr().String() + path }
 
-// client is a fresh one, without connections of other tests.
+// client returns a new client, which shares no connections with other tests.
 func client(t testing.TB) *http.Client {
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -136,33 +135,6 @@ func TestEveryKindOfHandlerAnswers(t *testing.T) {
 	}
 }
 
-func TestLeanHandlerAnswers(t *testing.T) {
-	sv := serve(t, &web.Server{
-		Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){
-			"/hello": func(c *web.LeanCtx) { c.WriteString("lean " + string(c.Query())) },
-			"/echo": func(c *web.LeanCtx) {
-				c.ReadBody(100, func(c *web.LeanCtx, body []byte) { c.Write(body) })
-			},
-		}),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "worker") }),
-	})
-	c := client(t)
-	if _, body := get(t, c, url(sv, "/hello?you")); body != "lean you" {
-		t.Errorf("got %q", body)
-	}
-	if _, body := get(t, c, url(sv, "/other")); body != "worker" {
-		t.Errorf("got %q", body)
-	}
-	res, err := c.Post(url(sv, "/echo"), "text/plain", strings.NewReader("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); string(body) != "hello" {
-		t.Errorf("got %q", body)
-	}
-}
-
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -188,31 +160,41 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	}
 }
 
-func TestInlineHandlerWaitsInItsTask(t *testing.T) {
-	sv := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := spindle.Sleep(r.Context(), time.Millisecond); err != nil {
-			t.Error(err)
-		}
-		io.WriteString(w, "slept")
-	}))})
-	if _, body := get(t, client(t), url(sv, "/")); body != "slept" {
-		t.Errorf("got %q", body)
+func TestOptionsOfTheServerItself(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { t.Error("the handler was asked") }) {
+		t.Run(name, func(t *testing.T) {
+			if got := raw(t, serve(t, s), "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS"); got[0] != "200 " {
+				t.Errorf("got %q", got)
+			}
+		})
 	}
 }
 
-// TestListenWithoutALoopPanics, in words that say what is missing.
-func TestListenWithoutALoopPanics(t *testing.T) {
-	for want, listen := range map[string]func(){
-		"web: Server.Listen with a nil loop":       func() { new(web.Server).Listen(nil, "tcp", "127.0.0.1:0") },
-		"web: Server.ListenGroup with a nil group": func() { new(web.Server).ListenGroup(nil, "tcp", "127.0.0.1:0") },
-	} {
-		func() {
-			defer func() {
-				if v := recover(); v != want {
-					t.Errorf("panic with %v, want %q", v, want)
-				}
-			}()
-			listen()
-		}()
+func TestOptionsOfTheServerItselfReachTheHandlerIfConfigured(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.RequestURI) }) {
+		if name != "worker" && name != "inline" {
+			continue // an http.ServeMux answers 400
+		}
+		s.DisableGeneralOptionsHandler = true
+		t.Run(name, func(t *testing.T) {
+			if got := raw(t, serve(t, s), "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS"); got[0] != "200 *" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// TestContextKnowsServerAndLocalAddress looks them up like libraries for net/http.
+func TestContextKnowsServerAndLocalAddress(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		hs, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+		if !ok || hs.Handler == nil || hs.IdleTimeout == 0 {
+			t.Errorf("the server is %#v", hs)
+		}
+		if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || a.String() != r.Host {
+			t.Errorf("the local address is %v", a)
+		}
+	}) {
+		t.Run(name, func(t *testing.T) { get(t, client(t), url(serve(t, s), "/")) })
 	}
 }

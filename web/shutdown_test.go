@@ -5,18 +5,99 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/tlstest"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 )
+
+// TestLoopClosedWithoutShutdown checks that requests under way end. TestMain checks that no
+// goroutine is left.
+func TestLoopClosedWithoutShutdown(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun, causes := make(chan bool, 1), make(chan error, 2)
+	s := &web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			return
+		}
+		begun <- true
+		causes <- untilEnd(r.Context())
+		_, err := w.Write(make([]byte, 100_000))
+		causes <- err
+	})}
+	sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(context.Background()) }()
+	idle, br := dial(t, sv)
+	io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, br, "GET")
+	nc, _ := dial(t, sv)
+	io.WriteString(nc, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	l.Stop()
+	<-ended
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-causes; err == nil {
+		t.Error("the context ended without a cause")
+	}
+	if err := <-causes; err == nil {
+		t.Error("a write to a closed loop succeeded")
+	}
+}
+
+// TestShutdownAfterTheLoopWasClosed checks that Shutdown returns because the service has
+// ended with its loop.
+func TestShutdownAfterTheLoopWasClosed(t *testing.T) {
+	for _, requests := range []int{0, 1} {
+		t.Run(fmt.Sprint(requests, " requests"), func(t *testing.T) {
+			l, err := loop.New(loop.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &web.Server{Handler: text("hello")}
+			sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ran := make(chan error, 1)
+			go func() { ran <- l.Run(context.Background()) }()
+			for range requests {
+				exchangeOn(t, connect(t, sv.Addr()))
+			}
+			l.Stop()
+			if err := errors.Join(<-ran, l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if err := sv.Shutdown(ctx); err != nil {
+				t.Errorf("Service.Shutdown: %v", err)
+			}
+			if err := s.Shutdown(ctx); err != nil {
+				t.Errorf("Server.Shutdown: %v", err)
+			}
+		})
+	}
+}
 
 // text answers every request with s.
 func text(s string) http.Handler {
@@ -69,7 +150,7 @@ func isClosed(t *testing.T, nc net.Conn) {
 	}
 }
 
-// inherited returns a listener as a service manager hands it over: by its descriptor.
+// inherited returns a listener made from a descriptor, as a service manager passes it.
 func inherited(t *testing.T, ln net.Listener) net.Listener {
 	t.Helper()
 	file, err := ln.(interface{ File() (*os.File, error) }).File()
@@ -156,8 +237,8 @@ func TestServeRefusesAListenerItCannotAcceptFrom(t *testing.T) {
 	}
 }
 
-// TestShutdownWaitsForRequestsUnderWay closes idle connections at once and lets a
-// request be answered; Serve returns behind it.
+// TestShutdownWaitsForRequestsUnderWay checks that idle connections are closed at once, that a
+// request under way is answered, and that Serve returns after it.
 func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
@@ -265,5 +346,18 @@ func TestNothingIsServedAfterShutdown(t *testing.T) {
 	}
 	if err := s.ListenAndServe(t.Context(), "127.0.0.1:0"); err != web.ErrServerClosed {
 		t.Errorf("ListenAndServe: %v", err)
+	}
+}
+
+// TestWorkersEndWithTheService checks that workers end while the loop continues.
+func TestWorkersEndWithTheService(t *testing.T) {
+	sv := serve(t, &web.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	get(t, client(t), url(sv, "/"))
+	if err := sv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	buf := make([]byte, 1<<20)
+	for strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") {
+		runtime.Gosched() // it is about to end; if not, the test does not either
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestSimulatedServer serves in simulated worlds: bytes come late and in pieces, an
-// hour passes in no time, and time-outs are exact.
+// TestSimulatedServer serves in a simulation: bytes come late and in pieces, an hour passes in
+// no time, and time-outs are exact.
 func TestSimulatedServer(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("POST /echo/{name}", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestSimulatedServer(t *testing.T) {
 	})
 }
 
-// TestSimulatedSlowloris: a byte a second, of a header or of a body, does not keep a
-// connection for longer than the time-outs say.
+// TestSimulatedSlowloris checks that sending a byte a second, of a header or a body, does not
+// extend the time-outs.
 func TestSimulatedSlowloris(t *testing.T) {
 	server := &web.Server{
 		HeaderTimeout: 10 * time.Second,
@@ -134,8 +134,8 @@ func TestSimulatedSlowloris(t *testing.T) {
 	}
 }
 
-// TestSimulatedUploadWaits: a handler that does not read holds the client up, and the
-// server keeps no more than its limit.
+// TestSimulatedUploadWaits checks that the client waits for a handler that does not read, and
+// that the server buffers no more than its limit.
 func TestSimulatedUploadWaits(t *testing.T) {
 	const size = 10 << 20
 	sent := 0 // one program runs at a time
@@ -177,8 +177,8 @@ func TestSimulatedUploadWaits(t *testing.T) {
 	}
 }
 
-// TestSimulatedHijackForgetsTimeouts: that of the server, which the response before has
-// needed, and the request's own. Who takes the connection over sets others.
+// TestSimulatedHijackForgetsTimeouts checks that the server's write time-out and the request's
+// deadlines do not apply to a hijacked connection.
 func TestSimulatedHijackForgetsTimeouts(t *testing.T) {
 	server := &web.Server{WriteTimeout: time.Second, Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
@@ -225,8 +225,8 @@ func TestSimulatedHijackForgetsTimeouts(t *testing.T) {
 	})
 }
 
-// TestSimulatedWriteTimeoutIsNotProlonged when a peer that reads nothing ends its side: the
-// next client has its turn when the time that began with the response is over.
+// TestSimulatedWriteTimeoutIsNotProlonged checks that a peer that reads nothing does not
+// restart the write time-out by closing its sending side.
 func TestSimulatedWriteTimeoutIsNotProlonged(t *testing.T) {
 	server := &web.Server{WriteTimeout: 30 * time.Second, MaxConns: 1, Lean: func(c *web.LeanCtx) bool {
 		if string(c.Path()) == "/large" {
@@ -266,8 +266,8 @@ func TestSimulatedWriteTimeoutIsNotProlonged(t *testing.T) {
 	}
 }
 
-// TestHandlersOnGoroutinesAreRefusedInASimulation: they would run at no particular
-// moment. The run fails and says what to use.
+// TestHandlersOnGoroutinesAreRefusedInASimulation checks that the run fails and the message
+// says what to use.
 func TestHandlersOnGoroutinesAreRefusedInASimulation(t *testing.T) {
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello") })
 	mux := http.NewServeMux()

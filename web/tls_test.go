@@ -18,7 +18,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// certified is a server's configuration and that of a client who trusts it.
+// certified returns the configuration of a server, and of a client that trusts it.
 func certified(t testing.TB) (server, client *tls.Config) {
 	made := httptest.NewUnstartedServer(nil)
 	made.StartTLS()
@@ -56,7 +56,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestHeaderTimeoutLimitsTheHandshake: a client that never begins it is disconnected.
+// TestHeaderTimeoutLimitsTheHandshake disconnects a client that never begins it.
 func TestHeaderTimeoutLimitsTheHandshake(t *testing.T) {
 	server, _ := certified(t)
 	sv := serve(t, &web.Server{TLS: server, HeaderTimeout: 10 * time.Millisecond, ErrorLog: slog.New(slog.DiscardHandler)})
@@ -67,8 +67,8 @@ func TestHeaderTimeoutLimitsTheHandshake(t *testing.T) {
 	}
 }
 
-// TestPlainRequestToASecuredServer is told why it fails. Anything else that is not TLS is
-// not answered.
+// TestPlainRequestToASecuredServer checks that a plain request gets an answer that says why it
+// fails, and other bytes get none.
 func TestPlainRequestToASecuredServer(t *testing.T) {
 	server, _ := certified(t)
 	sv := serve(t, &web.Server{TLS: server, ErrorLog: slog.New(slog.DiscardHandler)})
@@ -97,8 +97,8 @@ func TestPlainRequestToASecuredServer(t *testing.T) {
 	}
 }
 
-// TestFailedHandshakeIsAWarningWithThePeersAddress: it is the client's fault, whether the
-// client sends an alert or something that is not TLS.
+// TestFailedHandshakeIsAWarningWithThePeersAddress covers clients that send an alert, and
+// clients that do not speak TLS.
 func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
 	for name, attempt := range map[string]func(net.Conn) error{
 		"alert": func(nc net.Conn) error { return tls.Client(nc, &tls.Config{ServerName: "a"}).Handshake() },
@@ -132,7 +132,7 @@ func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
 	}
 }
 
-// recordChannel is a log handler that sends the records.
+// recordChannel is a log handler that sends the records to a channel.
 type recordChannel chan slog.Record
 
 func (c recordChannel) Enabled(context.Context, slog.Level) bool { return true }

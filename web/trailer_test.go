@@ -10,8 +10,44 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestForbiddenTrailersAreDroppedAlone: one that may not be sent, or cannot be, does not
-// take the others with it, and is not declared.
+func TestTrailersInBothDirections(t *testing.T) {
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Trailer) != 1 || r.Trailer.Get("X-Sum") != "" {
+			t.Errorf("before the body: %v", r.Trailer)
+		}
+		w.Header().Set("Trailer", "X-Back")
+		body, _ := io.ReadAll(r.Body)
+		w.Write(body)
+		w.Header().Set("X-Back", r.Trailer.Get("X-Sum"))
+		w.Header().Set(http.TrailerPrefix+"X-More", "yes")
+	}) {
+		t.Run(name, func(t *testing.T) {
+			pr, pw := io.Pipe()
+			req, _ := http.NewRequest("POST", url(serve(t, s), "/"), pr)
+			req.Trailer = http.Header{"X-Sum": nil}
+			go func() {
+				io.WriteString(pw, "hello")
+				req.Trailer.Set("X-Sum", "5")
+				pw.Close()
+			}()
+			res, err := client(t).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.Header.Get("X-Back") != "" {
+				t.Errorf("a trailer came with the header: %v", res.Header)
+			}
+			body, _ := io.ReadAll(res.Body)
+			if string(body) != "hello" || res.Trailer.Get("X-Back") != "5" || res.Trailer.Get("X-More") != "yes" {
+				t.Errorf("got %q, %v", body, res.Trailer)
+			}
+		})
+	}
+}
+
+// TestForbiddenTrailersAreDroppedAlone checks that a trailer that must not or cannot be sent is
+// not declared, and that the others are sent.
 func TestForbiddenTrailersAreDroppedAlone(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-A, Content-Length, X-Bad")
@@ -41,8 +77,8 @@ func TestForbiddenTrailersAreDroppedAlone(t *testing.T) {
 	}
 }
 
-// TestUndeclaredTrailerReachesCopiesOfTheRequest, of which Inline behind middleware
-// makes one, and middleware may make others.
+// TestUndeclaredTrailerReachesCopiesOfTheRequest covers the copy that Inline makes behind
+// middleware, and copies of middleware.
 func TestUndeclaredTrailerReachesCopiesOfTheRequest(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(r.Context())

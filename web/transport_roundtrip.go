@@ -133,7 +133,7 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 }
 
 // errHeaderTimeout is a net.Error. To errors.Is it is also os.ErrDeadlineExceeded.
-var errHeaderTimeout error = &outcome{"web: timeout awaiting response headers", os.ErrDeadlineExceeded}
+var errHeaderTimeout error = &aliasError{"web: timeout awaiting response headers", os.ErrDeadlineExceeded}
 
 // mostInterim is how many responses may come before the one that counts.
 const mostInterim = 16

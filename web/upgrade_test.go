@@ -17,7 +17,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// shout is a protocol that says who it is and returns what it gets.
+// shout is a protocol that announces itself and returns what it receives.
 type shout struct{ lost chan error }
 
 func (p shout) ConnectionMade(c *transport.Conn)            { c.Write([]byte("made ")) }
@@ -76,12 +76,12 @@ func TestUpgradeOfAForeignWriterIsUnsupported(t *testing.T) {
 	}
 }
 
-// clumsy panics at the first bytes.
+// clumsy is a protocol that panics at the first bytes.
 type clumsy struct{ shout }
 
 func (clumsy) DataReceived(*transport.Conn, []byte) { panic("oops") }
 
-// TestUpgradedProtocolThatPanics: it loses its connection, and nobody else theirs.
+// TestUpgradedProtocolThatPanics checks that only its own connection is lost.
 func TestUpgradedProtocolThatPanics(t *testing.T) {
 	lost := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -122,8 +122,8 @@ func TestUpgradedProtocolThatPanics(t *testing.T) {
 	}
 }
 
-// TestUpgradeOfALostConnection: the protocol hears of its beginning and its end, as
-// every protocol does whose Upgrade did not fail.
+// TestUpgradeOfALostConnection checks that ConnectionMade and ConnectionLost are called for
+// every protocol if Upgrade has not failed.
 func TestUpgradeOfALostConnection(t *testing.T) {
 	lost := make(chan error, 1)
 	s := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,12 +143,12 @@ func TestUpgradeOfALostConnection(t *testing.T) {
 	}
 }
 
-// stumbles panics at its beginning.
+// stumbles is a protocol that panics in ConnectionMade.
 type stumbles struct{ shout }
 
 func (stumbles) ConnectionMade(*transport.Conn) { panic("oops") }
 
-// TestUpgradeOfALostConnectionThatPanics: its end is told all the same.
+// TestUpgradeOfALostConnectionThatPanics checks that ConnectionLost is called nevertheless.
 func TestUpgradeOfALostConnectionThatPanics(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		lost := make(chan error, 1)

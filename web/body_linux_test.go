@@ -15,9 +15,9 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestUnreadBodyOfAPipelinedRequest: an inline handler leaves a body unread of which
-// much has come, with the request before it. The rest is skipped, and the next request
-// answered.
+// TestUnreadBodyOfAPipelinedRequest checks that the rest of a body that an inline handler
+// does not read is skipped, and the next request answered, when much of the body came with
+// the request before.
 func TestUnreadBodyOfAPipelinedRequest(t *testing.T) {
 	for _, length := range []int{70_000, 150_000} {
 		t.Run(strconv.Itoa(length), func(t *testing.T) { leaveUnread(t, length) })
@@ -63,8 +63,8 @@ func leaveUnread(t *testing.T, length int) {
 	}
 }
 
-// TestLoopClosedRightAfterARequest was given to a worker loses nothing that it would have
-// to tell of.
+// TestLoopClosedRightAfterARequest checks that Close reports nothing as lost after a request
+// was passed to a worker.
 func TestLoopClosedRightAfterARequest(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// steps is a server whose loop is stepped by the test, so that nothing else runs.
+// steps starts a server on a loop that only the test steps, so that nothing else runs.
 func steps(t testing.TB, s *web.Server) (*loop.Loop, *web.Service) {
 	t.Helper()
 	l, err := loop.New(loop.Options{})
@@ -40,7 +40,7 @@ func steps(t testing.TB, s *web.Server) (*loop.Loop, *web.Service) {
 	return l, sv
 }
 
-// sockets are n connections of clients, which cost next to no memory here.
+// sockets makes n client connections that take next to no memory in this process.
 func sockets(t testing.TB, sv *web.Service, n int) []int {
 	t.Helper()
 	fds := make([]int, 0, n)
@@ -95,7 +95,7 @@ func lean(c *web.LeanCtx) {
 	}
 }
 
-// TestLeanRequestsDoNotAllocate, alone and pipelined.
+// TestLeanRequestsDoNotAllocate covers single and pipelined requests.
 func TestLeanRequestsDoNotAllocate(t *testing.T) {
 	l, sv := steps(t, &web.Server{Lean: web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": lean})})
 	fd := sockets(t, sv, 1)[0]
@@ -114,7 +114,7 @@ func TestLeanRequestsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestManyRequestsAtOnceDoNotKeepTheLoop: others have a turn between them.
+// TestManyRequestsAtOnceDoNotKeepTheLoop checks that other callbacks have a turn between them.
 func TestManyRequestsAtOnceDoNotKeepTheLoop(t *testing.T) {
 	var l *loop.Loop
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("hello")) })
@@ -143,14 +143,13 @@ func TestManyRequestsAtOnceDoNotKeepTheLoop(t *testing.T) {
 				unix.Read(fd, buf)
 			}
 			if turn == 0 || turn > 200 {
-				t.Errorf("%d were answered before anybody else had a turn", turn)
+				t.Errorf("%d requests were answered before other callbacks had a turn", turn)
 			}
 		})
 	}
 }
 
-// TestIdleConnectionIsSmall: what stays of a keep-alive connection after a request of
-// any kind.
+// TestIdleConnectionIsSmall measures a keep-alive connection after a request of each kind.
 func TestIdleConnectionIsSmall(t *testing.T) {
 	const conns, most = 1000, 600
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("hello")) })
@@ -179,7 +178,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	}
 }
 
-// TestFilesTakeNoMemory: the system sends them.
+// TestFilesTakeNoMemory checks that the system sends files.
 func TestFilesTakeNoMemory(t *testing.T) {
 	dir, large := files(t)
 	l, sv := steps(t, &web.Server{Handler: web.Inline(http.FileServer(http.Dir(dir)))})

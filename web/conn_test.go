@@ -1,6 +1,9 @@
 package web
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+)
 
 // TestImpossibleChangesOfAConnectionPanic tries every change of a phase that the drawings
 // in conn_phase.go do not have.
@@ -35,8 +38,8 @@ func TestImpossibleChangesOfAConnectionPanic(t *testing.T) {
 	}
 }
 
-// TestExchangeAndInputAgree holds the rule at inputPhase: a connection has an exchange
-// exactly in the phases that answered can follow, or that close after the answer.
+// TestExchangeAndInputAgree checks the rule at inputPhase: a connection has an exchange
+// exactly in the phases of hasExchange.
 func TestExchangeAndInputAgree(t *testing.T) {
 	for input := range inputNext {
 		c := conn{input: inputPhase(input), x: &exchange{}}
@@ -47,5 +50,13 @@ func TestExchangeAndInputAgree(t *testing.T) {
 		if got, want := c.consistent(), hasExchange&(1<<input) == 0; got != want {
 			t.Errorf("input %d without an exchange: consistent is %v, want %v", input, got, want)
 		}
+	}
+}
+
+// TestExchangeFitsItsSizeClass checks that an exchange and the allocator's header of 8
+// bytes fit into 704 bytes. The next size class has 768.
+func TestExchangeFitsItsSizeClass(t *testing.T) {
+	if size := unsafe.Sizeof(exchange{}); size > 704-8 {
+		t.Errorf("an exchange takes %d bytes, want at most %d", size, 704-8)
 	}
 }

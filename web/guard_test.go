@@ -1,9 +1,9 @@
 package web_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -15,8 +15,22 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// lateCalls are the methods of a request and its response that a goroutine may call
-// after the handler returned.
+// response reads a response and its body.
+func response(t testing.TB, br *bufio.Reader, method string) (*http.Response, string) {
+	t.Helper()
+	res, err := http.ReadResponse(br, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+// lateCalls are the methods of a request and its response that a goroutine may call after
+// the handler has returned.
 var lateCalls = map[string]func(w http.ResponseWriter, r *http.Request) error{
 	"Write": func(w http.ResponseWriter, r *http.Request) error {
 		_, err := io.WriteString(w, "late")
@@ -75,8 +89,8 @@ var lateCalls = map[string]func(w http.ResponseWriter, r *http.Request) error{
 	},
 }
 
-// TestCallsAfterTheHandlerReturnedFail: a goroutine that outlives its handler gets
-// errors, and the connection's next response is not touched.
+// TestCallsAfterTheHandlerReturnedFail checks that a goroutine that outlives its handler gets
+// errors, and does not affect the connection's next response.
 func TestCallsAfterTheHandlerReturnedFail(t *testing.T) {
 	proceed, results := make(chan bool), make(chan string)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -123,8 +137,8 @@ func TestCallsAfterTheHandlerReturnedFail(t *testing.T) {
 	}
 }
 
-// TestHandlerReturnsWhileAGoroutineWrites: whatever the two do at once, a response is
-// well formed, and ends, and the next one is untouched.
+// TestHandlerReturnsWhileAGoroutineWrites checks that the response is well formed and ends,
+// and that the next one is not affected.
 func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 	var writers sync.WaitGroup
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
@@ -173,6 +187,3 @@ func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 		})
 	}
 }
-
-// quiet is for handlers that make mistakes on purpose.
-var quiet = slog.New(slog.DiscardHandler)
