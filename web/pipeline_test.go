@@ -291,8 +291,8 @@ func readAnswers(br *bufio.Reader, methods []string) (answers []string, err erro
 	}
 }
 
-// randomPipeline is some requests, perhaps cut off at some byte, and the methods of those
-// whose header is complete.
+// randomPipeline returns some requests, perhaps cut off at some byte, and the methods of
+// the requests with a complete header.
 func randomPipeline(r *rand.Rand) (s string, methods []string) {
 	var b strings.Builder
 	var starts []int

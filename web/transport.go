@@ -19,96 +19,97 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// Transport makes requests without blocking the loop. It is an http.RoundTripper, to be
-// used as the Transport of an http.Client, which adds redirects and cookies:
+// Transport makes requests without blocking the loop. It is an http.RoundTripper: use it
+// as the Transport of an http.Client, which adds redirects and cookies:
 //
 //	client := &http.Client{Transport: &web.Transport{}}
 //	req, err := http.NewRequestWithContext(ctx, "GET", "https://example.org/", nil)
-//	res, err := client.Do(req) // the task waits, the loop turns
+//	res, err := client.Do(req) // the task waits, the loop runs
 //	defer res.Body.Close()
 //
-// The request's context is that of the calling task, or derived from it, and decides
-// on which loop the connection is, and for how long: until that run ends. In a task
-// the scope it is in cancels what it waits for; any other goroutine may use such a
-// context too, and waits for the loop. A request with another context, as Get of an
-// http.Client makes one, fails with ErrNoTask unless the field Context is set.
+// The request's context is that of the calling task, or derived from it. It selects the
+// loop of the connection, which stays open until that run ends at the latest. In a task,
+// the current scope cancels the request. Other goroutines may use such a context too; they
+// block until the loop has answered. A request with another context, such as one of
+// http.Client.Get, fails with ErrNoTask unless the field Context is set.
 //
-// A connection is kept for the next request when a response's body was read to its
-// end, or closed with little of it left. It is then watched by a task, so that one
-// that the server closes is not used again. If one fails all the same before it
-// brought anything, a request that does no harm twice is made again on another.
+// A connection is kept for the next request if the response's body was read to its end,
+// or closed with little of it left. A task watches each idle connection, so that one
+// closed by the server is not used again. If a kept connection fails before it received
+// any byte of a response, a request that is safe to repeat is made on another one.
 //
-// Speaking HTTP/2, and through proxies, are left out. Where nothing else is said, it
-// does as net/http's Transport does. The zero Transport is ready to be used, by any
-// number of tasks, loops and goroutines.
+// Transport supports neither HTTP/2 nor proxies. Otherwise it behaves like net/http's
+// Transport unless documented. The zero Transport is ready to use, by any number of
+// tasks, loops and goroutines.
 type Transport struct {
-	// TLS is for https. It must not be changed. Nil means the system's
-	// authorities.
+	// TLS is the configuration for https. It must not be changed. Nil means the
+	// system's certificate authorities.
 	TLS *tls.Config
 
-	// Dial makes connections. Nil means stream.Dial.
+	// Dial makes connections. Its context has the values of the request's. Nil means
+	// stream.Dial.
 	Dial func(ctx context.Context, network, address string) (*stream.Conn, error)
 
-	// DialTimeout is for a connection, with the handshake of TLS. Zero means 30
-	// seconds, negative no limit.
+	// DialTimeout limits the time to make a connection, including the TLS handshake.
+	// Zero means 30 seconds, negative no limit.
 	DialTimeout time.Duration
 
-	// HeaderTimeout is how long a server may take for the header of a response,
-	// when the request was sent. Zero means no limit, as the context has one.
+	// HeaderTimeout limits the wait for a response's header after the request was
+	// sent. Zero means no limit besides the context's.
 	HeaderTimeout time.Duration
 
-	// ContinueTimeout is how long a request with "Expect: 100-continue" waits
-	// for the server to say so, before its body is sent all the same. Zero means
-	// one second, negative for ever.
+	// ContinueTimeout limits how long a request with "Expect: 100-continue" waits
+	// for a 100 response. Then its body is sent anyway. Zero means one second,
+	// negative no limit.
 	ContinueTimeout time.Duration
 
-	// IdleTimeout is how long an idle connection is kept. Zero means 90 seconds,
-	// negative for ever.
+	// IdleTimeout limits how long an idle connection is kept. Zero means 90 seconds,
+	// negative no limit.
 	IdleTimeout time.Duration
 
-	// MaxIdle is how many idle connections are kept for each run, and
-	// MaxIdlePerHost for each of its hosts. Zero means 100 and 8; negative none.
+	// MaxIdle limits the idle connections of each run, and MaxIdlePerHost those of
+	// each host in a run. Zero means 100 and 8, negative none.
 	MaxIdle, MaxIdlePerHost int
 
-	// MaxHeaderBytes is how large the header of a response may be. Zero means
-	// 64 KB.
+	// MaxHeaderBytes limits the header of a response. Zero means 64 KB.
 	MaxHeaderBytes int
 
-	// Plain has bodies be as they are sent. Otherwise gzip is asked for, and
-	// undone, where the request does not ask for anything itself.
+	// Plain disables transparent decompression. Otherwise a request without
+	// Accept-Encoding asks for gzip, and the response's body is decompressed.
 	Plain bool
 
-	// Context is one of a task. If it is there, all requests are made in its run,
-	// and of their own contexts only their end counts: so code that knows
-	// nothing of tasks can make them.
+	// Context is a task's context. If it is set, all requests are made in its run;
+	// their own contexts cancel them and provide values. So code that does not use
+	// tasks can make requests.
 	Context context.Context
 
 	mu    sync.Mutex
-	pools map[*spindle.Nursery]*pool // those with connections; guarded by mu
+	pools map[*spindle.Nursery]*pool // pools with connections; guarded by mu
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
 
-// ErrMalformedResponse is for what a server must not send. What it was is said by
-// the error around it.
+// ErrMalformedResponse is the error of a response that a server must not send. The error
+// that wraps it has the details.
 var ErrMalformedResponse = errors.New("web: malformed response")
 
-// ErrNoTask is what a request fails with if neither its context nor Transport.Context comes
+// ErrNoTask is the error of a request if neither its context nor Transport.Context comes
 // from a task.
 var ErrNoTask = errors.New("web: the request's context does not come from a task; make it by http.NewRequestWithContext with a task's context, or set Context of the web.Transport")
 
-// or is a setting: what zero means, or none if it is negative.
-func or[T int | time.Duration](value, zero T) T {
+// orDefault returns the limit that a field sets: zero for none if the field is negative,
+// and fallback if the field is zero.
+func orDefault[T int | time.Duration](value, fallback T) T {
 	switch {
 	case value == 0:
-		return zero
+		return fallback
 	case value < 0:
 		return 0
 	}
 	return value
 }
 
-// RoundTrip makes one request. It is for tasks and for other goroutines, not for
+// RoundTrip makes one request. It may be called by tasks and other goroutines, not by
 // callbacks.
 func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	base := c.Context
@@ -119,20 +120,20 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, ErrNoTask
 	}
-	home := spindle.RootNursery(base)
+	nursery := spindle.RootNursery(base)
 	if ctx := coro.Here(spindle.LoopOf(base).Internal()); ctx != nil {
-		return c.until(ctx, req, home, inTask)
+		return c.untilDone(ctx, req, nursery, inTask)
 	}
 	if spindle.LoopOf(base).Owns() {
 		panic("web: Transport.RoundTrip called from a callback of the loop; start a task")
 	}
-	return intask.Run(home, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
-		return c.until(ctx, req, home, inGoroutine)
+	return intask.Run(nursery, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
+		return c.untilDone(ctx, req, nursery, inGoroutine)
 	})
 }
 
-// caller is who reads and writes bodies: a task, which must not be blocked by
-// anything else than waits, or a goroutine.
+// caller is the kind of goroutine that made a request. A task's request body is read by a
+// task, where it must not block the thread; another goroutine's body may block.
 type caller uint8
 
 const (
@@ -140,13 +141,13 @@ const (
 	inGoroutine
 )
 
-// until makes the request in a task, giving up when the request's context ends.
-func (c *Transport) until(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (res *http.Response, err error) {
+// untilDone makes the request in a task, and cancels it when the request's context ends.
+func (c *Transport) untilDone(ctx context.Context, req *http.Request, nursery *spindle.Nursery, from caller) (res *http.Response, err error) {
 	theirs := req.Context()
 	if theirs == ctx || theirs.Done() == nil {
-		return c.send(ctx, req, home, who)
+		return c.send(ctx, req, nursery, from)
 	}
-	if theirs.Err() != nil { // the cancellation below would come too late
+	if theirs.Err() != nil { // AfterFunc would cancel too late
 		closeBody(req)
 		return nil, context.Cause(theirs)
 	}
@@ -155,7 +156,7 @@ func (c *Transport) until(ctx context.Context, req *http.Request, home *spindle.
 		stop := l.Internal().Kernel().AfterFunc(theirs, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(theirs)) }) })
 		defer stop()
 		var err error
-		res, err = c.send(ctx, req, home, who)
+		res, err = c.send(ctx, req, nursery, from)
 		var canceled *spindle.Canceled
 		if errors.As(err, &canceled) && canceled.Scope == s {
 			return context.Cause(theirs)
@@ -165,23 +166,23 @@ func (c *Transport) until(ctx context.Context, req *http.Request, home *spindle.
 	return res, err
 }
 
-// send makes the request, again if need be.
-func (c *Transport) send(ctx context.Context, req *http.Request, home *spindle.Nursery, who caller) (*http.Response, error) {
-	where, err := placeOf(req)
+// send makes the request, and repeats it if that is safe and its connection was stale.
+func (c *Transport) send(ctx context.Context, req *http.Request, nursery *spindle.Nursery, from caller) (*http.Response, error) {
+	to, err := endpointOf(req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	p := c.pool(home)
+	p := c.pool(nursery)
 	original := req
 	for {
-		t := &trip{req: req, who: who}
-		head, err := t.head(c) // before a connection is made, so that a bad request makes none
+		t := &trip{req: req, caller: from}
+		head, err := t.head(c) // first, so that a bad request makes no connection
 		if err != nil {
 			t.closeBody()
 			return nil, err
 		}
-		cc, err := p.acquire(ctx, where, original.Context())
+		cc, err := p.acquire(ctx, to, original.Context())
 		if err != nil {
 			t.closeBody()
 			return nil, err
@@ -193,7 +194,7 @@ func (c *Transport) send(ctx context.Context, req *http.Request, home *spindle.N
 			return res, nil
 		}
 		cc.close()
-		t.closeBody() // its Read may be waiting
+		t.closeBody() // a Read may be waiting
 		if !t.mayRepeat(err) {
 			return nil, err
 		}
@@ -213,20 +214,20 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// place is where connections go to.
-type place struct {
+// endpoint identifies the connections that can serve a request.
+type endpoint struct {
 	secure  bool
 	address string // host and port
 }
 
-func placeOf(req *http.Request) (place, error) {
+func endpointOf(req *http.Request) (endpoint, error) {
 	switch {
 	case req.URL == nil:
-		return place{}, errors.New("web: nil Request.URL")
+		return endpoint{}, errors.New("web: nil Request.URL")
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
-		return place{}, fmt.Errorf("web: unsupported protocol scheme %q", req.URL.Scheme)
+		return endpoint{}, fmt.Errorf("web: unsupported protocol scheme %q", req.URL.Scheme)
 	case req.URL.Host == "":
-		return place{}, errors.New("web: no Host in request URL")
+		return endpoint{}, errors.New("web: no Host in request URL")
 	}
 	secure := req.URL.Scheme == "https"
 	port := req.URL.Port()
@@ -235,11 +236,11 @@ func placeOf(req *http.Request) (place, error) {
 			port = "443"
 		}
 	}
-	return place{secure, net.JoinHostPort(req.URL.Hostname(), port)}, nil
+	return endpoint{secure, net.JoinHostPort(req.URL.Hostname(), port)}, nil
 }
 
-// CloseIdleConnections closes those connections that no request is using. It may be
-// called from any goroutine, and does not wait.
+// CloseIdleConnections closes the connections that no request uses. It may be called from
+// any goroutine, and does not wait.
 func (c *Transport) CloseIdleConnections() {
 	c.mu.Lock()
 	pools := slices.Collect(maps.Values(c.pools))

@@ -16,12 +16,12 @@ import (
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// receive gives a response its body.
+// receive sets the body of a response.
 func (t *trip) receive(ctx context.Context, res *http.Response) {
 	b := &responseBody{t: t, res: res}
-	event, data, err := b.look()
+	event, data, err := b.tryNext()
 	switch {
-	case event == http1.Switch: // the connection is the caller's now
+	case event == http1.Switch: // the caller owns the connection now
 		if res.StatusCode == http.StatusSwitchingProtocols {
 			res.ContentLength = 0 // to http.Response.Write, -1 is a body that ends with the connection
 		}
@@ -48,25 +48,25 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	}
 }
 
-// responseBody is what the server sends, as it comes.
+// responseBody reads a response's body from the connection.
 type responseBody struct {
 	t    *trip
 	res  *http.Response
-	stop func() bool // of the request's context; nil if it is the task's own
+	stop func() bool // stops waiting for the request's context; nil if that is the task's
 
-	// Of the one who reads.
-	data []byte // of the parser, not read yet
-	err  error  // the next Read's, when data is empty
+	// Reader only.
+	data []byte // parsed, and not read yet
+	err  error  // returned by Read when data is empty
 
-	mu     sync.Mutex
-	busy   bool  // somebody reads; guarded by mu
-	closed bool  // by Close; guarded by mu
-	ended  bool  // the connection is not ours any more; guarded by mu
-	cause  error // why it was given up; guarded by mu
+	mu       sync.Mutex
+	busy     bool  // a Read is running; guarded by mu
+	closed   bool  // by Close; guarded by mu
+	ended    bool  // the connection was released or closed; guarded by mu
+	abortErr error // why the body was aborted; guarded by mu
 }
 
-// look is what comes next without waiting, if that is known.
-func (b *responseBody) look() (http1.Event, []byte, error) {
+// tryNext returns the next event of the bytes that were received. It does not wait.
+func (b *responseBody) tryNext() (http1.Event, []byte, error) {
 	cc := b.t.cc
 	n, event, err := cc.parser.Parse(cc.rest)
 	cc.rest = cc.rest[n:]
@@ -79,14 +79,14 @@ func (b *responseBody) look() (http1.Event, []byte, error) {
 	return event, nil, nil
 }
 
-// Read reads what there is, waiting for some.
+// Read reads what was received, and waits if that is nothing.
 func (b *responseBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	switch {
 	case b.closed:
 		err = http.ErrBodyReadAfterClose
-	case b.cause != nil:
-		err = b.cause
+	case b.abortErr != nil:
+		err = b.abortErr
 	case b.busy:
 		err = errors.New("web: two reads of a response's body at once")
 	}
@@ -99,8 +99,8 @@ func (b *responseBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.busy = false
-	if err != nil && err != io.EOF && b.cause != nil {
-		err = b.cause
+	if err != nil && err != io.EOF && b.abortErr != nil {
+		err = b.abortErr
 	}
 	return n, err
 }
@@ -113,11 +113,11 @@ func (b *responseBody) read(p []byte) (int, error) {
 		if n, ok, err := b.direct(p); ok {
 			return n, err
 		}
-		event, err := b.t.next()
+		event, err := b.t.nextEvent()
 		switch {
 		case err != nil:
 			var canceled *spindle.Canceled
-			if errors.As(err, &canceled) { // nothing was consumed: the next may go on
+			if errors.As(err, &canceled) { // nothing was consumed, so the next Read can go on
 				return 0, err
 			}
 			if err == io.EOF {
@@ -139,13 +139,13 @@ func (b *responseBody) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// peek sees whether that was the end, so that the connection is free at once for
-// those who know how much to read.
+// peek checks for the end of the body, so that a caller that reads exactly the body's
+// length releases the connection.
 func (b *responseBody) peek() {
 	if len(b.data) > 0 || b.err != nil {
 		return
 	}
-	event, data, err := b.look()
+	event, data, err := b.tryNext()
 	switch {
 	case err != nil:
 		b.finish(err)
@@ -156,22 +156,23 @@ func (b *responseBody) peek() {
 	}
 }
 
-// direct reads a large piece of a body that is not in chunks to where it is wanted.
+// direct reads a body that is not chunked into p, without a copy. It reports false if it
+// did not.
 func (b *responseBody) direct(p []byte) (n int, ok bool, err error) {
 	cc := b.t.cc
 	if len(p) < readSize/4 || len(cc.rest) > 0 || cc.parser.Chunked() || cc.parser.Idle() {
 		return 0, false, nil
 	}
-	// At the end of a body, and only there, the parser wants no data.
+	// Only at the end of a body does the parser need no data.
 	if b.peek(); b.err != nil {
 		return 0, true, b.err
 	}
 	n, _ = cc.conn.Read(p)
 	if n == 0 {
-		return 0, false, nil // next will find out why
+		return 0, false, nil // nextEvent will return the error
 	}
 	used, _, err := cc.parser.Parse(p[:n])
-	if used < n { // behind the end
+	if used < n { // bytes after the end
 		cc.rest = append([]byte(nil), p[used:n]...)
 	}
 	if err != nil {
@@ -182,7 +183,7 @@ func (b *responseBody) direct(p []byte) (n int, ok bool, err error) {
 	return used, true, nil
 }
 
-// finish is the end of the body, good or bad.
+// finish ends the body: with err, or complete if err is nil.
 func (b *responseBody) finish(err error) {
 	if b.err = io.EOF; err != nil {
 		b.err = err
@@ -204,25 +205,25 @@ func (b *responseBody) finish(err error) {
 	b.t.finish()
 }
 
-// abort is the end of the request's context.
+// abort ends the body because the request's context has ended.
 func (b *responseBody) abort(cause error) {
 	b.mu.Lock()
 	if !b.ended {
-		b.cause = cause
+		b.abortErr = cause
 	}
 	b.ended = true
 	b.mu.Unlock()
 	b.t.cc.close()
 }
 
-// What Close reads to be able to keep the connection, and how long it waits for it.
+// Limits for what Close reads to keep the connection.
 const (
-	mostDrained   = 64 << 10
-	drainPatience = time.Second
+	maxDrained   = 64 << 10
+	drainTimeout = time.Second
 )
 
-// Close ends the reading. If little is left of the body it is read in the background,
-// and the connection kept; else that is closed.
+// Close makes later Reads fail. If little of the body is left, it is read in the background
+// and the connection is kept. Otherwise the connection is closed.
 func (b *responseBody) Close() error {
 	b.mu.Lock()
 	again, ended, busy := b.closed, b.ended, b.busy
@@ -230,28 +231,28 @@ func (b *responseBody) Close() error {
 	b.mu.Unlock()
 	switch {
 	case again || ended:
-	case busy || b.t.closing || b.res.ContentLength > mostDrained:
-		b.give()
+	case busy || b.t.closing || b.res.ContentLength > maxDrained:
+		b.abandon()
 	default:
-		l, home := b.t.cc.p.l, b.t.cc.p.home
+		l, nursery := b.t.cc.p.l, b.t.cc.p.nursery
 		drain := func() {
-			if home.Ended() || home.Scope().Err() != nil {
-				b.give()
+			if nursery.Ended() || nursery.Scope().Err() != nil {
+				b.abandon()
 				return
 			}
-			home.GoWith(spindle.TaskOptions{Name: "rest of a response", Eager: true}, b.drain)
+			nursery.GoWith(spindle.TaskOptions{Name: "rest of a response", Eager: true}, b.drain)
 		}
 		if l.Owns() {
 			drain()
 		} else if l.Internal().Post(loopcore.DropAtClose, drain) != nil {
-			b.give()
+			b.abandon()
 		}
 	}
 	return nil
 }
 
-// give closes the connection before the end of the body.
-func (b *responseBody) give() {
+// abandon closes the connection before the end of the body.
+func (b *responseBody) abandon() {
 	if b.stop != nil {
 		b.stop()
 	}
@@ -262,9 +263,9 @@ func (b *responseBody) give() {
 }
 
 func (b *responseBody) drain(ctx context.Context) error {
-	spindle.MoveOnAfter(ctx, drainPatience, func(context.Context) error {
+	spindle.MoveOnAfter(ctx, drainTimeout, func(context.Context) error {
 		buf := make([]byte, readSize)
-		for left := mostDrained; left > 0 && b.err == nil; {
+		for left := maxDrained; left > 0 && b.err == nil; {
 			n, err := b.read(buf)
 			if left -= n; err != nil {
 				return nil
@@ -273,19 +274,20 @@ func (b *responseBody) drain(ctx context.Context) error {
 		return nil
 	})
 	if b.err == nil {
-		b.give()
+		b.abandon()
 	}
 	return nil
 }
 
-// gzipBody undoes gzip.
+// gzipBody decompresses a body.
 type gzipBody struct {
 	raw *responseBody
 	zip *gzip.Reader
 	err error
 }
 
-// Read begins with the first bytes only, so that an empty body is an empty body.
+// Read reads decompressed bytes. The gzip header is read by the first call and not before,
+// so that an empty body is not an error.
 func (g *gzipBody) Read(p []byte) (int, error) {
 	g.raw.mu.Lock()
 	closed := g.raw.closed
@@ -302,15 +304,15 @@ func (g *gzipBody) Read(p []byte) (int, error) {
 	return g.zip.Read(p)
 }
 
-// Close is the raw body's.
+// Close closes the raw body.
 func (g *gzipBody) Close() error { return g.raw.Close() }
 
-// upgraded is the body of a response that has given the connection away: it can be
-// written to.
+// upgraded is the body of a response after which the caller owns the connection. It is a
+// net.Conn.
 type upgraded struct {
 	wireConn
 	cc    *clientConn
-	ahead []byte // read already
+	ahead []byte // received with the header
 }
 
 var _ net.Conn = (*upgraded)(nil)

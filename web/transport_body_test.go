@@ -61,7 +61,7 @@ func TestTransportEarlyAnswer(t *testing.T) {
 	})
 }
 
-// told is a body that tells whether it was read and closed.
+// told is a body that records whether it was read and closed.
 type told struct {
 	io.Reader
 	read, closed bool
@@ -77,8 +77,8 @@ func (b *told) Close() error {
 	return nil
 }
 
-// TestTransportExpectContinue: the body is sent when it is wanted, or when nobody says
-// so for a while, and not if it is refused.
+// TestTransportExpectContinue: the body is sent after a 100 response, or when none comes
+// for a while, and not after a refusal.
 func TestTransportExpectContinue(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer string // before the body

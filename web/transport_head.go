@@ -11,7 +11,7 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
-// length is the body's, as http1 has it.
+// length returns the length of the body, or http1.Chunked.
 func (t *trip) length() int64 {
 	switch {
 	case t.req.Body == nil || t.req.Body == http.NoBody || t.tunnels():
@@ -29,11 +29,11 @@ func (t *trip) tunnels() bool {
 	return r.Method == "CONNECT" && r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0
 }
 
-// mostInline is how long a body that lies in memory may be to go with the header.
-const mostInline = 4 << 10
+// maxInlineBody limits the bodies in memory that are sent with the header.
+const maxInlineBody = 4 << 10
 
-// head returns the request's line and header, and its body if that is small and lies in
-// memory; then it sets whole.
+// head returns the request line and the header. It appends the body and sets whole if the
+// body is small and in memory.
 func (t *trip) head(c *Transport) (head []byte, err error) {
 	r := t.req
 	if err := invalidTrailer(r.Trailer); err != nil {
@@ -48,7 +48,7 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	}
 	if agents, ok := h["User-Agent"]; !ok {
 		add("User-Agent", "spindle")
-	} else if len(agents) == 0 || agents[0] == "" { // it is not to be sent
+	} else if len(agents) == 0 || agents[0] == "" { // an empty value means that none is sent
 		h = maps.Clone(h)
 		delete(h, "User-Agent")
 	} else if len(agents) > 1 {
@@ -93,8 +93,8 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 		t.whole = !t.tunnels()
 		return head, nil
 	}
-	// That a body can be had again says that it lies in memory.
-	if length < 0 || length > mostInline || r.GetBody == nil || t.expects {
+	// A body with GetBody is in memory.
+	if length < 0 || length > maxInlineBody || r.GetBody == nil || t.expects {
 		return head, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, length+1))
@@ -105,7 +105,8 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	return append(head, body...), err
 }
 
-// invalidHead says which part of a request AppendRequestHead refuses with err.
+// invalidHead returns an error that names the part for which AppendRequestHead failed with
+// err.
 func invalidHead(method, target, host string, h http.Header, err error) error {
 	if _, err := http1.AppendField(nil, method, ""); err != nil {
 		return fmt.Errorf("web: invalid method %q", method)

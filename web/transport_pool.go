@@ -18,78 +18,78 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// pool is a client's connections in one run. It is for the run's loop only.
+// pool has the connections of a Transport in one run. Loop goroutine only.
 type pool struct {
-	c    *Transport
-	l    *loop.Loop
-	home *spindle.Nursery
-	open int                     // connections, also those that are being made
-	idle map[place][]*clientConn // the last was used last
-	all  int                     // of these
+	c         *Transport
+	l         *loop.Loop
+	nursery   *spindle.Nursery
+	conns     int                        // including those that are being made
+	idle      map[endpoint][]*clientConn // the last was used last
+	idleCount int
 }
 
-// pool is that of a run. It is in the map while it has connections, so that it goes
-// with the run.
-func (c *Transport) pool(home *spindle.Nursery) *pool {
+// pool returns the pool of a run. The map has it while it has connections, so that it does
+// not outlive the run.
+func (c *Transport) pool(nursery *spindle.Nursery) *pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.pools[home]
+	p := c.pools[nursery]
 	if p == nil {
-		p = &pool{c: c, l: spindle.LoopOf(home.Scope()), home: home, idle: make(map[place][]*clientConn)}
+		p = &pool{c: c, l: spindle.LoopOf(nursery.Scope()), nursery: nursery, idle: make(map[endpoint][]*clientConn)}
 		if c.pools == nil {
 			c.pools = make(map[*spindle.Nursery]*pool)
 		}
-		c.pools[home] = p
+		c.pools[nursery] = p
 	}
 	return p
 }
 
-// count is called when a connection is made, or has ended.
+// count adds n to the number of connections, and keeps the map of pools up to date.
 func (p *pool) count(n int) {
-	if p.open += n; p.open > 0 && n < 0 {
+	if p.conns += n; p.conns > 0 && n < 0 {
 		return
 	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.open > 0 {
-		p.c.pools[p.home] = p // it may have been taken out meanwhile
+	if p.conns > 0 {
+		p.c.pools[p.nursery] = p // it may have been removed since
 	} else {
-		delete(p.c.pools, p.home)
+		delete(p.c.pools, p.nursery)
 	}
 }
 
-// wireConn is a connection, secured or not.
+// wireConn is a connection with or without TLS.
 type wireConn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// clientConn is a connection to a server. One request at a time uses it, on whatever
-// goroutine; in between it is the pool's.
+// clientConn is a connection to a server. One request at a time uses it, on any
+// goroutine. Between requests the pool owns it.
 type clientConn struct {
 	p      *pool
-	where  place
+	to     endpoint
 	conn   wireConn
 	tls    *tls.ConnectionState
 	parser *http1.ResponseParser
-	buf    *readBuffer // what was read; nil while it is idle
-	rest   []byte      // of that, what was not parsed
+	buf    *readBuffer // the last read; nil while the connection is idle
+	rest   []byte      // the part of buf that was not parsed
 	used   bool        // by an earlier request
 	closed atomic.Bool
 
-	// Loop goroutine only, while it is idle.
-	scope *spindle.Scope        // of the task that watches it
-	quiet *spindle.Future[bool] // resolved when that has ended
+	// Loop goroutine only, while the connection is idle.
+	watchScope *spindle.Scope        // the scope of the task that watches it
+	watchEnded *spindle.Future[bool] // true if nothing was received
 }
 
-// acquire takes an idle connection, or makes one. Dial sees the values of the request's
-// context.
-func (p *pool) acquire(ctx context.Context, where place, values context.Context) (*clientConn, error) {
-	for list := p.idle[where]; len(list) > 0; list = p.idle[where] {
+// acquire returns an idle connection, or makes one. Dial's context has the values of
+// values, the request's context.
+func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context) (*clientConn, error) {
+	for list := p.idle[to]; len(list) > 0; list = p.idle[to] {
 		cc := list[len(list)-1]
 		p.remove(cc)
-		cc.scope.Cancel(nil)
-		quiet, err := cc.quiet.Await(ctx)
+		cc.watchScope.Cancel(nil)
+		quiet, err := cc.watchEnded.Await(ctx)
 		if err != nil {
 			cc.close()
 			return nil, err
@@ -99,7 +99,7 @@ func (p *pool) acquire(ctx context.Context, where place, values context.Context)
 		}
 		cc.close()
 	}
-	cc := &clientConn{p: p, where: where}
+	cc := &clientConn{p: p, to: to}
 	p.count(1)
 	if err := cc.dial(ctx, values); err != nil {
 		p.count(-1)
@@ -110,18 +110,18 @@ func (p *pool) acquire(ctx context.Context, where place, values context.Context)
 }
 
 func (cc *clientConn) dial(ctx, values context.Context) error {
-	patience := or(cc.p.c.DialTimeout, 30*time.Second)
-	if patience == 0 {
+	timeout := orDefault(cc.p.c.DialTimeout, 30*time.Second)
+	if timeout == 0 {
 		return cc.connect(ctx, values)
 	}
-	late, err := spindle.MoveOnAfter(ctx, patience, func(ctx context.Context) error { return cc.connect(ctx, values) })
+	late, err := spindle.MoveOnAfter(ctx, timeout, func(ctx context.Context) error { return cc.connect(ctx, values) })
 	if late {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	}
 	return err
 }
 
-// valued is a context of a task that has the values of another one too.
+// valued is a task's context with the values of another context too.
 type valued struct {
 	context.Context
 	values context.Context
@@ -140,20 +140,20 @@ func (cc *clientConn) connect(ctx, values context.Context) error {
 	if dial == nil {
 		dial = stream.Dial
 	}
-	conn, err := dial(valued{ctx, values}, "tcp", cc.where.address)
+	conn, err := dial(valued{ctx, values}, "tcp", cc.to.address)
 	if err != nil {
 		return err
 	}
-	if !cc.where.secure {
+	if !cc.to.secure {
 		cc.conn = conn
 		return nil
 	}
 	config := &tls.Config{}
 	if c.TLS != nil {
-		config = c.TLS.Clone() // shares its cache of sessions
+		config = c.TLS.Clone() // shares the session cache
 	}
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(cc.where.address)
+		config.ServerName, _, _ = net.SplitHostPort(cc.to.address)
 	}
 	config.NextProtos = []string{"http/1.1"}
 	secured := stream.TLS{Config: config, HandshakeTimeout: -1}.Client(conn)
@@ -169,7 +169,7 @@ func (cc *clientConn) connect(ctx, values context.Context) error {
 	return nil
 }
 
-// close ends the connection, from any goroutine, once.
+// close closes the connection. It may be called from any goroutine, and repeatedly.
 func (cc *clientConn) close() {
 	if cc.closed.Swap(true) {
 		return
@@ -179,15 +179,15 @@ func (cc *clientConn) close() {
 		cc.p.count(-1)
 		return
 	}
-	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.count(-1) }) != nil { // with the loop goes the pool
+	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.count(-1) }) != nil { // the pool ends with the loop
 		c := cc.p.c
 		c.mu.Lock()
-		delete(c.pools, cc.p.home)
+		delete(c.pools, cc.p.nursery)
 		c.mu.Unlock()
 	}
 }
 
-// release gives the connection back, from any goroutine.
+// release returns the connection to the pool. It may be called from any goroutine.
 func (cc *clientConn) release() {
 	if cc.p.l.Owns() {
 		cc.p.put(cc)
@@ -198,11 +198,11 @@ func (cc *clientConn) release() {
 	}
 }
 
-// put keeps a connection for later, if there is room for it.
+// put keeps an idle connection, or closes it if there are enough.
 func (p *pool) put(cc *clientConn) {
-	host := or(p.c.MaxIdlePerHost, 8)
-	most := or(p.c.MaxIdle, 100)
-	if cc.closed.Load() || p.home.Ended() || p.home.Scope().Err() != nil || len(p.idle[cc.where]) >= host || p.all >= most {
+	host := orDefault(p.c.MaxIdlePerHost, 8)
+	most := orDefault(p.c.MaxIdle, 100)
+	if cc.closed.Load() || p.nursery.Ended() || p.nursery.Scope().Err() != nil || len(p.idle[cc.to]) >= host || p.idleCount >= most {
 		cc.close()
 		return
 	}
@@ -211,45 +211,45 @@ func (p *pool) put(cc *clientConn) {
 	}
 	cc.used, cc.buf, cc.rest = true, nil, nil
 	cc.parser.Reset()
-	p.idle[cc.where] = append(p.idle[cc.where], cc)
-	p.all++
-	cc.quiet = spindle.NewFuture[bool](p.home.Scope())
-	p.home.GoWith(spindle.TaskOptions{Name: "idle connection to " + cc.where.address, Eager: true, Values: context.Background()}, cc.watch)
+	p.idle[cc.to] = append(p.idle[cc.to], cc)
+	p.idleCount++
+	cc.watchEnded = spindle.NewFuture[bool](p.nursery.Scope())
+	p.nursery.GoWith(spindle.TaskOptions{Name: "idle connection to " + cc.to.address, Eager: true, Values: context.Background()}, cc.watch)
 }
 
-// watch waits for what must not happen: the end, or bytes that nobody has asked
-// for. Then, or after some time, the connection is closed.
+// watch reads from an idle connection, and closes it if the server closes it or sends
+// anything, or after the idle time-out. A request that takes the connection cancels watch.
 func (cc *clientConn) watch(ctx context.Context) error {
-	cc.scope = ctx.(*spindle.Scope)
+	cc.watchScope = ctx.(*spindle.Scope)
 	look := func(ctx context.Context) error {
 		_, err := cc.conn.Read(make([]byte, 1))
 		return err
 	}
 	var err error
 	late := false
-	if patience := or(cc.p.c.IdleTimeout, 90*time.Second); patience > 0 {
-		late, err = spindle.MoveOnAfter(ctx, patience, look)
+	if timeout := orDefault(cc.p.c.IdleTimeout, 90*time.Second); timeout > 0 {
+		late, err = spindle.MoveOnAfter(ctx, timeout, look)
 	} else {
 		err = look(ctx)
 	}
 	var canceled *spindle.Canceled
-	taken := errors.As(err, &canceled) && canceled.Scope == cc.scope && !late
+	taken := errors.As(err, &canceled) && canceled.Scope == cc.watchScope && !late
 	if !taken {
 		cc.p.remove(cc)
 		cc.close()
 	}
-	cc.quiet.Resolve(taken)
+	cc.watchEnded.Resolve(taken)
 	return nil
 }
 
-// remove takes a connection out of the idle ones, if it is there.
+// remove removes a connection from the idle ones, if it is there.
 func (p *pool) remove(cc *clientConn) {
-	list := p.idle[cc.where]
+	list := p.idle[cc.to]
 	for i, other := range list {
 		if other == cc {
-			p.idle[cc.where] = append(list[:i], list[i+1:]...)
-			if p.all--; len(list) == 1 {
-				delete(p.idle, cc.where)
+			p.idle[cc.to] = append(list[:i], list[i+1:]...)
+			if p.idleCount--; len(list) == 1 {
+				delete(p.idle, cc.to)
 			}
 			return
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
-// TestTransportManyTasks on one loop wait for one server at once: it answers nobody
+// TestTransportManyTasks on one loop wait for one server at once: it answers none
 // before all have asked.
 func TestTransportManyTasks(t *testing.T) {
 	const many = 200
@@ -142,7 +142,7 @@ func TestTransportCancelled(t *testing.T) {
 	}
 }
 
-// TestTransportEndsWithTheRun: whoever waits elsewhere hears of it, and nothing stays open.
+// TestTransportEndsWithTheRun: requests that wait on goroutines fail, and nothing stays open.
 func TestTransportEndsWithTheRun(t *testing.T) {
 	asked, answered := make(chan bool), make(chan error, 1)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {

@@ -20,30 +20,30 @@ import (
 
 // trip is one request on a connection, and its response.
 type trip struct {
-	cc  *clientConn
-	req *http.Request
-	who caller
+	cc     *clientConn
+	req    *http.Request
+	caller caller
 
-	heard    bool // of the server, since the request
-	unzip    bool // gzip was asked for by us, not by the request
-	closing  bool // the connection is not to be used again
-	expects  bool // the body waits for the server to want it
+	received bool // bytes of a response
+	unzip    bool // the Transport asked for gzip, not the request
+	closing  bool // the connection cannot be used again
+	expects  bool // the body waits for a 100 response
 	whole    bool // the body, if there is one, is sent with the header
-	interims int  // responses that came before the one that counts
+	interims int  // the number of interim responses
 
 	bodyClosed atomic.Bool
 
-	mu      sync.Mutex
-	sending bool  // the body is under way; guarded by mu
-	fault   error // why the body could not be sent; guarded by mu
-	over    bool  // the response has ended, and the connection waits for the body; guarded by mu
+	mu           sync.Mutex
+	sending      bool  // the body is being sent; guarded by mu
+	bodyErr      error // why the body could not be sent; guarded by mu
+	responseDone bool  // the response has ended, and the connection waits for the body; guarded by mu
 }
 
-// run sends the request and returns the response once its header is there.
+// run sends the request, and returns the response when its header was received.
 func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
 	t.cc.parser.Answering(t.method())
 	if _, err := t.cc.conn.Write(head); err != nil {
-		// What the server has said before it closed the connection counts.
+		// The server may have answered before it closed the connection.
 		t.closeBody()
 		t.closing = true
 		if res, e := t.response(ctx); e == nil {
@@ -77,18 +77,19 @@ func (t *trip) closeBody() {
 	}
 }
 
-// afterContinue waits for the server to want the body, for a while.
+// afterContinue waits for a 100 response, or for ContinueTimeout, and sends the body. If
+// the final response comes instead, the body is not sent.
 func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	var res *http.Response
-	want := false // the server has said so
+	want := false // a 100 response was received
 	look := func(ctx context.Context) (err error) {
-		res, want, err = t.interim(ctx)
+		res, want, err = t.nextResponse(ctx)
 		return err
 	}
 	var err error
 	late := false
-	if patience := or(t.cc.p.c.ContinueTimeout, time.Second); patience > 0 {
-		late, err = spindle.MoveOnAfter(ctx, patience, look)
+	if timeout := orDefault(t.cc.p.c.ContinueTimeout, time.Second); timeout > 0 {
+		late, err = spindle.MoveOnAfter(ctx, timeout, look)
 	} else {
 		err = look(ctx)
 	}
@@ -96,7 +97,7 @@ func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	case err != nil:
 		t.closeBody()
 		return nil, err
-	case res != nil: // the server does not want it
+	case res != nil:
 		t.closeBody()
 		return res, nil
 	case want || late:
@@ -105,17 +106,17 @@ func (t *trip) afterContinue(ctx context.Context) (*http.Response, error) {
 	return t.response(ctx)
 }
 
-// response waits for the final response's header.
+// response waits for the header of the final response.
 func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 	wait := func(ctx context.Context) error {
 		for res == nil && err == nil {
-			res, _, err = t.interim(ctx)
+			res, _, err = t.nextResponse(ctx)
 		}
 		return err
 	}
-	if patience := t.cc.p.c.HeaderTimeout; patience > 0 {
+	if timeout := t.cc.p.c.HeaderTimeout; timeout > 0 {
 		var late bool
-		if late, err = spindle.MoveOnAfter(ctx, patience, wait); late {
+		if late, err = spindle.MoveOnAfter(ctx, timeout, wait); late {
 			err = errHeaderTimeout
 		}
 	} else {
@@ -126,8 +127,8 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.fault != nil { // that is why, or was before
-		return nil, t.fault
+	if t.bodyErr != nil { // it is the reason, or came first
+		return nil, t.bodyErr
 	}
 	return nil, err
 }
@@ -135,22 +136,21 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 // errHeaderTimeout is a net.Error. To errors.Is it is also os.ErrDeadlineExceeded.
 var errHeaderTimeout error = &aliasError{"web: timeout awaiting response headers", os.ErrDeadlineExceeded}
 
-// mostInterim is how many responses may come before the one that counts.
-const mostInterim = 16
+// maxInterim limits the interim responses to one request.
+const maxInterim = 16
 
-// interim waits for the next response: the one that counts, or whether it is a
-// 100.
-func (t *trip) interim(ctx context.Context) (res *http.Response, carryOn bool, err error) {
+// nextResponse waits for the final response, or reports that a 100 response was received.
+func (t *trip) nextResponse(ctx context.Context) (res *http.Response, carryOn bool, err error) {
 	p := t.cc.parser
-	for ; t.interims < mostInterim; t.interims++ {
-		event, err := t.next()
+	for ; t.interims < maxInterim; t.interims++ {
+		event, err := t.nextEvent()
 		switch {
 		case err != nil:
 			return nil, false, err
 		case event != http1.Head:
-			return nil, false, fmt.Errorf("%w: nothing where a response should be", ErrMalformedResponse)
+			return nil, false, fmt.Errorf("%w: nothing to a response should be", ErrMalformedResponse)
 		case !p.Interim():
-			return t.begin(ctx), false, nil
+			return t.newResponse(ctx), false, nil
 		}
 		status := p.Status()
 		if trace := httptrace.ContextClientTrace(t.req.Context()); trace != nil {
@@ -165,7 +165,7 @@ func (t *trip) interim(ctx context.Context) (res *http.Response, carryOn bool, e
 				}
 			}
 		}
-		if _, err := t.next(); err != nil { // its end
+		if _, err := t.nextEvent(); err != nil { // the end of the interim response
 			return nil, false, err
 		}
 		if status == 100 {
@@ -176,16 +176,16 @@ func (t *trip) interim(ctx context.Context) (res *http.Response, carryOn bool, e
 	return nil, false, fmt.Errorf("%w: too many responses in advance", ErrMalformedResponse)
 }
 
-// readSize is how much is read at once.
+// readSize is the size of a read buffer.
 const readSize = 16 << 10
 
 type readBuffer [readSize]byte
 
-// readBuffers are those of connections that are idle now.
+// readBuffers has the buffers of connections that became idle.
 var readBuffers = sync.Pool{New: func() any { return new(readBuffer) }}
 
-// next reads until the parser has something to say.
-func (t *trip) next() (http1.Event, error) {
+// nextEvent reads until the parser has an event.
+func (t *trip) nextEvent() (http1.Event, error) {
 	cc := t.cc
 	for {
 		n, event, err := cc.parser.Parse(cc.rest)
@@ -201,7 +201,7 @@ func (t *trip) next() (http1.Event, error) {
 		}
 		n, err = cc.conn.Read(cc.buf[:])
 		if cc.rest = cc.buf[:n]; n > 0 {
-			t.heard = true
+			t.received = true
 			continue
 		}
 		if err == io.EOF {
@@ -213,14 +213,14 @@ func (t *trip) next() (http1.Event, error) {
 	}
 }
 
-// atEOF is what the end of the connection means.
+// atEOF returns the event that the end of the connection is.
 func (t *trip) atEOF() (http1.Event, error) {
 	event, err := t.cc.parser.EOF()
 	switch {
 	case err != nil:
 		return event, malformed(err)
-	case event == http1.More: // instead of a response
-		if t.heard {
+	case event == http1.More: // no response, or not all of its header
+		if t.received {
 			return event, io.ErrUnexpectedEOF
 		}
 		return event, io.EOF
@@ -235,8 +235,8 @@ func malformed(err error) error {
 	return fmt.Errorf("%w: %w", ErrMalformedResponse, err)
 }
 
-// begin makes the response of its header.
-func (t *trip) begin(ctx context.Context) *http.Response {
+// newResponse returns the response with the header that was parsed.
+func (t *trip) newResponse(ctx context.Context) *http.Response {
 	p := t.cc.parser
 	res := &http.Response{
 		StatusCode: p.Status(),
@@ -259,20 +259,20 @@ func (t *trip) begin(ctx context.Context) *http.Response {
 			res.Trailer = trailer
 		}
 	}
-	// A server that does not want the body may wait for it all the same.
+	// A server that did not ask for the body may still wait for it.
 	t.closing = t.closing || res.Close || t.expects
 	t.receive(ctx, res)
 	return res
 }
 
-// mayRepeat tells whether a request that has failed may be made on another
-// connection: this one was kept too long, and the request is harmless, or nothing of
-// it was sent.
+// mayRepeat reports whether a failed request may be made on another connection. The
+// connection must have been kept from an earlier request, so that it may have been stale,
+// and the request must be safe to repeat.
 func (t *trip) mayRepeat(err error) bool {
 	var canceled *spindle.Canceled
 	r := t.req
 	switch {
-	case !t.cc.used || t.heard || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
+	case !t.cc.used || t.received || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
 		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
 		return false

@@ -10,31 +10,31 @@ import (
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// sendBody has the body sent while the response is waited for: a server may answer
-// before it has read all, or anything. A task's body is read by a task, a goroutine's
-// by a goroutine, as it may block.
+// sendBody sends the body in the background, because a server may answer before it has
+// read all of it. A task's body is read by a task, another goroutine's by a goroutine,
+// because it may block.
 func (t *trip) sendBody() {
 	t.sending, t.expects = true, false
 	p := t.cc.p
-	if t.who == inGoroutine {
+	if t.caller == inGoroutine {
 		p.l.Internal().Kernel().Start(t.upload)
 		return
 	}
-	p.home.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.where.address}, func(context.Context) error {
+	p.nursery.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.to.address}, func(context.Context) error {
 		t.upload()
 		return nil
 	})
 }
 
-// upload sends the body. That the server does not take all of it does not end the
-// connection: it may have said why.
+// upload sends the body. If the server does not read all of it, the connection stays open:
+// the response may have the reason.
 func (t *trip) upload() {
 	err := t.copyBody()
 	t.closeBody()
 	t.mu.Lock()
 	t.sending = false
-	t.fault = err
-	over := t.over
+	t.bodyErr = err
+	over := t.responseDone
 	t.mu.Unlock()
 	switch {
 	case !over:
@@ -45,13 +45,13 @@ func (t *trip) upload() {
 	}
 }
 
-// uploadSize is how much of a body is read at once.
+// uploadSize is the size of the buffer for reading a body.
 const uploadSize = 32 << 10
 
 func (t *trip) copyBody() error {
 	length := t.length()
 	tunnels := t.tunnels()
-	// Room for the head of a chunk before the data, and its end behind.
+	// The buffer has space for the head of a chunk before the data, and for its end after.
 	const before = len("ffffffff\r\n")
 	buf := make([]byte, before+uploadSize+len(http1.ChunkEnd))
 	var sent int64
@@ -76,7 +76,7 @@ func (t *trip) copyBody() error {
 			break
 		}
 		if err != nil {
-			return t.failBody(err) // the server must not take it for all
+			return t.failBody(err) // the server must not take it for complete
 		}
 	}
 	switch {
@@ -94,36 +94,36 @@ func (t *trip) copyBody() error {
 	return nil
 }
 
-// failBody ends the connection because the body cannot be sent. The error is set before,
-// so that it is the one that the request fails with.
+// failBody closes the connection because the body cannot be sent. It sets the error first,
+// so that the request fails with it.
 func (t *trip) failBody(err error) error {
 	t.mu.Lock()
-	t.fault = err
+	t.bodyErr = err
 	t.mu.Unlock()
 	t.cc.close()
 	return err
 }
 
-// leftover is how long a body may still be under way when the response has ended,
-// for the connection to be used again.
-const leftover = 50 * time.Millisecond
+// uploadGrace limits how long the connection waits for the end of the body after the end
+// of the response. Then it is closed.
+const uploadGrace = 50 * time.Millisecond
 
-// finish is the end of the response: the connection is kept, or closed. It may be
-// called from any goroutine.
+// finish keeps or closes the connection at the end of the response. It may be called from
+// any goroutine.
 func (t *trip) finish() {
 	t.mu.Lock()
-	keep := !t.closing && len(t.cc.rest) == 0 && t.fault == nil
+	keep := !t.closing && len(t.cc.rest) == 0 && t.bodyErr == nil
 	waits := keep && t.sending
-	t.over = waits
+	t.responseDone = waits
 	t.mu.Unlock()
 	switch {
 	case waits:
 		_ = t.cc.p.l.Internal().Post(loopcore.DropAtClose, func() {
-			t.cc.p.l.CallLater(leftover, func() {
+			t.cc.p.l.CallLater(uploadGrace, func() {
 				t.mu.Lock()
 				defer t.mu.Unlock()
-				if t.sending { // the server does not want it
-					t.over = false
+				if t.sending { // the server does not read it
+					t.responseDone = false
 					t.cc.close()
 				}
 			})

@@ -25,7 +25,7 @@ func TestSimulatedTransport(t *testing.T) {
 		fmt.Fprintf(w, "%s %v", body, err)
 	})))
 	server := &web.Server{Handler: mux, IdleTimeout: -1}
-	// How long a connection is kept whose body is not read, by its length: half of it
+	// How long a connection with an unread body is kept, by its length: half of it
 	// has come, most of it has not, all of it has.
 	patience := map[string]time.Duration{"/50000": time.Second, "/1000000": 0, "/4": 90 * time.Second}
 	sim.Explore(t, 20, func(w *sim.World) {

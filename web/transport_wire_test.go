@@ -245,7 +245,7 @@ func TestTransportHeaderTimeout(t *testing.T) {
 	})
 }
 
-// TestTransportHints: whoever asks is told of what comes before the response.
+// TestTransportHints: httptrace hooks are called for interim responses.
 func TestTransportHints(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
