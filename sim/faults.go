@@ -98,34 +98,47 @@ func (w *World) beginFaults() {
 	if len(f.rates()) == 0 {
 		return
 	}
-	faultRates := simkernel.FaultRates{}
-	for part, set := range map[string]struct {
-		to    *float64
-		share float64
-	}{
-		"loss": {&faultRates.Loss, f.Loss}, "duplicate": {&faultRates.Duplicate, f.Duplicate},
-		"reorder": {&faultRates.Reorder, f.Reorder}, "dribble": {&faultRates.Dribble, f.Dribble},
-		"spurious": {&faultRates.Spurious, f.Spurious},
-	} {
-		if w.keeps(part) {
-			*set.to = set.share
+	var rates simkernel.FaultRates
+	for _, kind := range rateKinds {
+		if w.keeps(kind.name) {
+			*kind.to(&rates) = kind.share(&f)
 		}
 	}
-	w.core.SetFaultRates(faultRates)
+	w.core.SetFaultRates(rates)
 	w.After(f.For, func() { w.core.SetFaultRates(simkernel.FaultRates{}) })
+}
+
+// rateKinds are the faults that have a share instead of times.
+var rateKinds = []struct {
+	name  string
+	share func(*Faults) float64
+	to    func(*simkernel.FaultRates) *float64
+}{
+	{"loss", func(f *Faults) float64 { return f.Loss }, func(r *simkernel.FaultRates) *float64 { return &r.Loss }},
+	{"duplicate", func(f *Faults) float64 { return f.Duplicate }, func(r *simkernel.FaultRates) *float64 { return &r.Duplicate }},
+	{"reorder", func(f *Faults) float64 { return f.Reorder }, func(r *simkernel.FaultRates) *float64 { return &r.Reorder }},
+	{"dribble", func(f *Faults) float64 { return f.Dribble }, func(r *simkernel.FaultRates) *float64 { return &r.Dribble }},
+	{"spurious", func(f *Faults) float64 { return f.Spurious }, func(r *simkernel.FaultRates) *float64 { return &r.Spurious }},
 }
 
 // rates returns the names of the shares that are not zero.
 func (f *Faults) rates() (names []string) {
-	for _, r := range []struct {
-		name  string
-		share float64
-	}{{"loss", f.Loss}, {"duplicate", f.Duplicate}, {"reorder", f.Reorder}, {"dribble", f.Dribble}, {"spurious", f.Spurious}} {
-		if r.share > 0 {
-			names = append(names, r.name)
+	for _, kind := range rateKinds {
+		if kind.share(f) > 0 {
+			names = append(names, kind.name)
 		}
 	}
 	return names
+}
+
+// isRate reports whether a part is the name of a fault that has a share.
+func isRate(part string) bool {
+	for _, kind := range rateKinds {
+		if kind.name == part {
+			return true
+		}
+	}
+	return false
 }
 
 // writeScript draws the scheduled faults. Each kind has its own random source, so

@@ -156,7 +156,7 @@ func (w *World) unknownParts() (wrong []string) {
 		case err == nil:
 			known = number >= 0 && number < len(w.script)
 		default:
-			known = slices.Contains(rates, part) || part == "none"
+			known = isRate(part) || part == "none"
 		}
 		if !known {
 			wrong = append(wrong, strconv.Quote(part))
@@ -165,9 +165,6 @@ func (w *World) unknownParts() (wrong []string) {
 	slices.Sort(wrong)
 	return wrong
 }
-
-// rates are the names of the faults that have a share instead of a time.
-var rates = []string{"loss", "duplicate", "reorder", "dribble", "spurious"}
 
 // size returns the size of the i-th of n worlds, as a share of its amounts. The first
 // worlds are small, because their failures are quick to shrink and short to report.
