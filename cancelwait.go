@@ -4,8 +4,6 @@ import (
 	"context"
 	"runtime"
 	"time"
-
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // check begins a wait: it fails if the wait is cancelled before it begins.
@@ -90,7 +88,7 @@ func (b *body) Bind(ctx context.Context) {
 		return
 	}
 	l := scope.s.l
-	stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, end) }) // a run that has ended does not need it
+	stop := l.Internal().AfterFunc(ctx, end) // a run that has ended does not need it
 	t.co.AfterWait(func() { stop() })
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/coro"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -172,9 +171,7 @@ func (r *run) start(fn func(context.Context) error) {
 // follow cancels the run when ctx ends, until unfollow is called. It does nothing once the
 // run has ended.
 func (r *run) follow(ctx context.Context) (unfollow func() bool) {
-	return r.l.Internal().Kernel().AfterFunc(ctx, func() {
-		_ = r.l.Internal().Post(loopcore.DropAtClose, func() { r.root.scope.cancelWith(ctx) })
-	})
+	return r.l.Internal().AfterFunc(ctx, func() { r.root.scope.cancelWith(ctx) })
 }
 
 // clear ends the tasks of a loop that has failed. They are cancelled, and those that do

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -350,9 +349,7 @@ func (sc *Scope) bridge(ctx context.Context, from *Scope) (b *Scope, unbind func
 		b.cancelWith(ctx)
 		return b, b.close
 	}
-	stop := sc.s.l.Internal().Kernel().AfterFunc(ctx, func() {
-		sc.s.l.Internal().Post(loopcore.DropAtClose, func() { b.cancelWith(ctx) }) // a run that has ended does not need it
-	})
+	stop := sc.s.l.Internal().AfterFunc(ctx, func() { b.cancelWith(ctx) }) // a run that has ended does not need it
 	return b, func() {
 		stop()
 		b.close()

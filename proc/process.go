@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -49,9 +48,7 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	loopStateOf(p.l).children[p] = true
 	p.exposePipes()
 	p.exitWatch.start(p)
-	p.unbind = p.l.Internal().Kernel().AfterFunc(ctx, func() {
-		_ = p.l.Internal().Post(loopcore.DropAtClose, p.cancel) // if the loop closes first, LoopClosing ends the process
-	})
+	p.unbind = p.l.Internal().AfterFunc(ctx, p.cancel) // if the loop closes first, LoopClosing ends the process
 	name := "process " + filepath.Base(p.cmd.Path)
 	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
 }

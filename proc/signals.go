@@ -117,9 +117,7 @@ func Signals(ctx context.Context, sigs ...os.Signal) (*SignalReceiver, error) {
 	if r.sub, err = loopStateOf(l).subscribe(sigs, r.deliver); err != nil {
 		return nil, err
 	}
-	r.unbind = l.Internal().Kernel().AfterFunc(ctx, func() {
-		_ = l.Internal().Post(loopcore.DropAtClose, r.stop) // if the loop closes first, LoopClosing closes the subscription
-	})
+	r.unbind = l.Internal().AfterFunc(ctx, r.stop) // if the loop closes first, LoopClosing closes the subscription
 	return r, nil
 }
 

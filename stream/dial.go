@@ -10,7 +10,6 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
@@ -87,7 +86,7 @@ func (d Dialer) dialUntil(ctx, here context.Context, nursery *spindle.Nursery, n
 	}
 	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(here)
-		stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Internal().AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })
 		defer stop()
 		c, err = d.dialTimeout(here, nursery, network, address)
 		return err

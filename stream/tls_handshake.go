@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/tlsio"
 )
 
@@ -75,7 +74,7 @@ func (t *TLSConn) handshakeUntil(ctx, here context.Context) error {
 	}
 	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
 		l := t.conn.loop()
-		stop := l.Internal().Kernel().AfterFunc(ctx, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(ctx)) }) })
+		stop := l.Internal().AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })
 		defer stop()
 		err := t.doHandshake(here)
 		var canceled *spindle.Canceled

@@ -77,9 +77,7 @@ func Connect(ctx context.Context, l *loop.Loop, network, address string, o Conne
 	if o.Timeout > 0 {
 		co.timer = l.CallLater(o.Timeout, func() { co.cancel(os.ErrDeadlineExceeded) })
 	}
-	co.stopContext = l.Internal().Kernel().AfterFunc(ctx, func() {
-		l.Internal().Post(loopcore.DropAtClose, func() { co.cancel(context.Cause(ctx)) }) // a closed loop has already failed the dial
-	})
+	co.stopContext = l.Internal().AfterFunc(ctx, func() { co.cancel(context.Cause(ctx)) }) // a closed loop has already failed the dial
 }
 
 // connecting is a Connect in progress. Loop goroutine only.

@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Inline marks a handler to run in a task on the loop instead of on a goroutine. The handler
@@ -69,9 +68,7 @@ func follow(scope *spindle.Scope, ctx context.Context) (unfollow func() bool) {
 		scope.Cancel(context.Cause(ctx))
 	}
 	l := spindle.LoopOf(scope)
-	return l.Internal().Kernel().AfterFunc(ctx, func() {
-		_ = l.Internal().Post(loopcore.DropAtClose, func() { scope.Cancel(context.Cause(ctx)) })
-	})
+	return l.Internal().AfterFunc(ctx, func() { scope.Cancel(context.Cause(ctx)) })
 }
 
 // router is implemented by http.ServeMux: it returns the handler for a request.

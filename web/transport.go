@@ -153,7 +153,7 @@ func (c *Transport) untilDone(ctx context.Context, req *http.Request, nursery *s
 	}
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
-		stop := l.Internal().Kernel().AfterFunc(theirs, func() { l.Internal().Post(loopcore.DropAtClose, func() { s.Cancel(context.Cause(theirs)) }) })
+		stop := l.Internal().AfterFunc(theirs, func() { s.Cancel(context.Cause(theirs)) })
 		defer stop()
 		var err error
 		res, err = c.send(ctx, req, nursery, from)

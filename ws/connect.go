@@ -52,9 +52,7 @@ func (co *connecting) ConnectionMade(c *transport.Conn) {
 	co.timer = l.CallLater(co.deadline-l.Time(), func() {
 		co.fail(c, fmt.Errorf("ws: handshake: %w", os.ErrDeadlineExceeded))
 	})
-	co.unfollowContext = l.Internal().Kernel().AfterFunc(co.ctx, func() {
-		l.Internal().Post(loopcore.DropAtClose, func() { co.fail(c, context.Cause(co.ctx)) })
-	})
+	co.unfollowContext = l.Internal().AfterFunc(co.ctx, func() { co.fail(c, context.Cause(co.ctx)) })
 	c.Write(co.q.head)
 }
 

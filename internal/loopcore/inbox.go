@@ -1,6 +1,7 @@
 package loopcore
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 )
@@ -33,6 +34,12 @@ func (c *Loop) Post(at AtClose, fn func()) error {
 		return c.PostEntry(fn, nil)
 	}
 	return c.PostEntry(nil, at.entry(fn))
+}
+
+// AfterFunc calls fn on the loop once ctx has ended, unless stop is called before. If the
+// loop closes first, fn is not called. Any goroutine may call AfterFunc and stop.
+func (c *Loop) AfterFunc(ctx context.Context, fn func()) (stop func() bool) {
+	return c.config.Kernel.AfterFunc(ctx, func() { _ = c.Post(DropAtClose, fn) })
 }
 
 // PostEntry adds fn to the inbox, or co if fn is nil. Any goroutine may call it.
