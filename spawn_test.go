@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
 )
 
 // TestSpawnWith: the options of Go apply to a task with a future.
@@ -82,5 +83,175 @@ func TestSpawnIntoACancelledNursery(t *testing.T) {
 	})
 	if err == nil || !began {
 		t.Fatalf("%v, began %v", err, began)
+	}
+}
+
+// TestStartWhoseChildIsCancelled before it calls started: Start fails too.
+func TestStartWhoseChildIsCancelled(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		other, ended, err := elsewhere(ctx, n)
+		if err != nil {
+			return err
+		}
+		n.Go(func(ctx context.Context) error {
+			err := spindle.Sleep(ctx, time.Second)
+			other.Go(func(context.Context) error { return errOther }) // cancels its siblings
+			return err
+		})
+		_, err = spindle.Start(ctx, other, func(ctx context.Context, started func(int)) error { return forever(ctx) })
+		if !errors.Is(err, context.Canceled) || spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("%v at %v", err, spindle.LoopOf(ctx).Time())
+		}
+		result, err := ended.Await(ctx)
+		if result != errOther {
+			t.Errorf("the nursery ended with %v", result)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStartIsCancelled like any other wait.
+func TestStartIsCancelled(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			expired, err := spindle.MoveOnAfter(ctx, time.Minute, func(ctx context.Context) error {
+				_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+					return spindle.Sleep(ctx, time.Hour)
+				})
+				return err
+			})
+			if !expired || spindle.LoopOf(ctx).Time() != time.Minute {
+				t.Errorf("expired %v, %v at %v", expired, err, spindle.LoopOf(ctx).Time())
+			}
+			return err
+		})
+	})
+}
+
+// TestStartedTaskFailsLater: the nursery fails then, and Start has
+// returned its value.
+func TestStartedTaskFailsLater(t *testing.T) {
+	boom := errors.New("boom")
+	got := 0
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) (err error) {
+		got, err = spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+			started(7)
+			return errors.Join(spindle.Sleep(ctx, time.Second), boom)
+		})
+		if err != nil {
+			return err
+		}
+		return forever(ctx)
+	})
+	if got != 7 || !errors.Is(err, boom) {
+		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+// TestStartIntoACancelledNursery fails, and the task ends at its first wait.
+func TestStartIntoACancelledNursery(t *testing.T) {
+	boom := errors.New("boom")
+	ended := false
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		n.Go(func(context.Context) error { return boom })
+		forever(ctx)
+		_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+			defer func() { ended = true }()
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			started(1)
+			return nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("start: %v", err)
+		}
+		return err
+	})
+	if err != boom || !ended {
+		t.Errorf("%v, ended %v", err, ended)
+	}
+}
+
+func TestStartGivenUpCancelsTheChild(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var child error
+			_, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+				_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+					child = spindle.Sleep(ctx, time.Hour)
+					return child
+				})
+				return err
+			})
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			if !errors.Is(child, context.Canceled) {
+				t.Errorf("the child: %v\n%v", child, spindle.TreeOf(ctx))
+			}
+			return err
+		})
+	})
+}
+
+// TestStartOfAChildThatPanics: Start does not wait for ever, and the nursery panics.
+func TestStartOfAChildThatPanics(t *testing.T) {
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		other := spindle.NewFuture[*spindle.Nursery](ctx)
+		n.Go(func(ctx context.Context) error {
+			defer func() { recover() }()
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error { other.Resolve(n); return forever(ctx) })
+		})
+		o, err := other.Await(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := spindle.Start(ctx, o, func(context.Context, func(int)) error { panic("boom") }); err == nil {
+			t.Error("started")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartedTwiceIsNamed(t *testing.T) {
+	p := panicOf(func() error {
+		return nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+			_, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error { started(1); started(2); return nil })
+			return err
+		})
+	})
+	if p == nil {
+		t.Error("not named")
+	}
+}
+
+func TestStart(t *testing.T) {
+	boom := errors.New("boom")
+	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
+		port, err := spindle.Start(ctx, n, func(ctx context.Context, started func(int)) error {
+			spindle.Sleep(ctx, time.Second)
+			started(8080)
+			return spindle.Sleep(ctx, time.Minute)
+		})
+		if port != 8080 || err != nil || spindle.LoopOf(ctx).Time() != time.Second {
+			t.Errorf("started %d, %v at %v", port, err, spindle.LoopOf(ctx).Time())
+		}
+		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return boom }); err != boom {
+			t.Errorf("failed start: %v", err)
+		}
+		if _, err := spindle.Start(ctx, n, func(context.Context, func(int)) error { return nil }); err != spindle.ErrNotStarted {
+			t.Errorf("start without report: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
