@@ -115,18 +115,18 @@ type Loop struct {
 	stop atomic.Bool // any goroutine
 
 	// Loop goroutine only from here.
-	dog        *watchdog // of the current Run
-	wheel      *wheel.Wheel
-	freeHalves []*halves
-	events     []kernel.Event // of the last wait
-	eventAt    int            // the next of them to dispatch
-	eventEnd   int
-	steps      steps
-	pollFirst  bool         // a panic ended the last turn before it polled
-	stepped    uint64       // callbacks when RunOnce or Poll began its turn
-	ended      *atomic.Bool // the context of the current Run has ended
-	stats      Stats
-	obs        observation
+	watchdog    *watchdog // of the current Run
+	wheel       *wheel.Wheel
+	freeHalves  []*halves
+	events      []kernel.Event // of the last wait
+	eventAt     int            // the next of them to dispatch
+	eventEnd    int
+	steps       steps
+	pollFirst   bool         // a panic ended the last turn before it polled
+	stepped     uint64       // callbacks when RunOnce or Poll began its turn
+	ended       *atomic.Bool // the context of the current Run has ended
+	stats       Stats
+	observation observation
 }
 
 // New makes a loop.

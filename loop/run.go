@@ -117,8 +117,8 @@ func contain(fn func()) (exited bool) {
 // serve runs turns until the loop is to end. Only Goexit ends it early.
 func (l *Loop) serve() {
 	l.core.Own()
-	l.dog = startWatchdog(l)
-	defer l.dog.end()
+	l.watchdog = startWatchdog(l)
+	defer l.watchdog.end()
 	for l.goesOn() {
 		l.core.Guard(l.turns)
 	}
@@ -168,7 +168,7 @@ func (l *Loop) turn(timeout time.Duration) {
 	l.core.Turns++
 	observed := l.opts.Observer != nil // without one, the comparisons below are the only cost
 	if observed {
-		l.obs.begin(l)
+		l.observation.begin(l)
 	}
 	if l.pollFirst {
 		l.pollFirst = false
@@ -179,37 +179,37 @@ func (l *Loop) turn(timeout time.Duration) {
 		l.dispatch()
 		l.steps.run(l)
 		if observed {
-			l.obs.phase(l, &l.obs.Events)
+			l.observation.phase(l, &l.observation.Events)
 		}
 	}
 	if l.core.InboxWaiting() {
 		l.core.TakeInbox()
 	}
 	if observed {
-		l.obs.phase(l, &l.obs.Inbox)
+		l.observation.phase(l, &l.observation.Inbox)
 	}
 	if l.core.TimersDue {
 		l.fireTimers()
 	}
 	if observed {
-		l.obs.phase(l, &l.obs.Timers)
+		l.observation.phase(l, &l.observation.Timers)
 	}
 	l.core.RunReady()
 	if observed {
-		l.obs.phase(l, &l.obs.Ready)
+		l.observation.phase(l, &l.observation.Ready)
 	}
 	if l.core.SincePoll >= loopcore.PollEvery || l.core.Ready() == 0 {
 		l.poll(timeout)
 		if observed {
-			l.obs.phase(l, &l.obs.Wait)
+			l.observation.phase(l, &l.observation.Wait)
 		}
 		l.dispatch()
 		if observed {
-			l.obs.phase(l, &l.obs.Events)
+			l.observation.phase(l, &l.observation.Events)
 		}
 	}
 	if observed {
-		l.obs.end(l)
+		l.observation.end(l)
 	}
 }
 
@@ -233,7 +233,7 @@ func (l *Loop) poll(timeout time.Duration) {
 	n, err := l.k.Wait(l.events, timeout)
 	if l.core.Pulse.Load()&1 == 0 {
 		l.core.Pulse.Add(1)
-		l.dog.look()
+		l.watchdog.look()
 	}
 	if err != nil {
 		l.core.Failure = &OpError{Op: "wait", FD: noFD, Err: err}
