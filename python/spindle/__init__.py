@@ -21,9 +21,13 @@ import warnings as _warnings
 from ._version import __version__
 from .loop import Loop
 from .mode import ExecutionMode, detect_mode
+from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
 from .tree import tree
 
-__all__ = ["EventLoopPolicy", "ExecutionMode", "Loop", "detect_mode", "install", "new_event_loop", "run", "tree"]
+__all__ = [
+    "CancelScope", "EventLoopPolicy", "ExecutionMode", "Loop", "Nursery", "detect_mode", "fail_after", "install",
+    "move_on_after", "move_on_at", "new_event_loop", "run", "tree",
+]
 
 
 def new_event_loop() -> Loop:

@@ -1,0 +1,316 @@
+"""Cancel scopes and nurseries for asyncio code, with Trio's meaning.
+
+    with spindle.move_on_after(5):
+        await slow()            # is cancelled after five seconds; the program goes on behind the block
+
+    async with spindle.Nursery() as nursery:
+        nursery.start_soon(fetch, "a")
+        nursery.start_soon(fetch, "b")
+                                # both have ended here, whatever happened
+
+Cancellation is a state and not an event: in a cancelled scope every wait fails, until the block
+is left. A cancellation by Task.cancel is asyncio's own, is delivered once, and passes through
+scopes.
+"""
+
+import asyncio
+import contextlib
+import math
+import weakref
+
+__all__ = ["CancelScope", "Nursery", "fail_after", "move_on_after", "move_on_at"]
+
+_innermost = weakref.WeakKeyDictionary()  # task → the scope it is in
+
+# A task that ignores its cancellation is cancelled again in every tick at first, then slowly.
+_EAGER_ROUNDS = 16
+_SLOW_ROUND = 0.01
+
+
+class CancelScope:
+    """A block of code that can be cancelled: with CancelScope() as scope."""
+
+    def __init__(self, *, deadline: float = math.inf, shield: bool = False):
+        self._deadline = deadline
+        self._shield = shield
+        self._cancel_called = False
+        self._cancelled_caught = False
+        self._host = None
+        self._parent = None
+        self._children = set()
+        self._tasks = set()
+        self._calls = {}  # task → how often this scope has called its cancel
+        self._timer = self._delivery = None
+        self._rounds = 0
+
+    @property
+    def cancel_called(self) -> bool:
+        """Whether the scope was cancelled, by a call or by its deadline."""
+        return self._cancel_called
+
+    @property
+    def cancelled_caught(self) -> bool:
+        """Whether the block was left because the scope was cancelled."""
+        return self._cancelled_caught
+
+    @property
+    def deadline(self) -> float:
+        """The time of the loop's clock at which the scope is cancelled; it can be set."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, when: float) -> None:
+        self._deadline = when
+        if self._host is not None:
+            self._arm()
+
+    @property
+    def shield(self) -> bool:
+        """Whether cancellation of outer scopes stops at this one; it can be set."""
+        return self._shield
+
+    @shield.setter
+    def shield(self, value: bool) -> None:
+        self._shield = value
+        if self._host is not None and not value:
+            outer = self._blame()
+            if outer is not None:
+                outer._deliver_soon()
+
+    def cancel(self) -> None:
+        """Cancel the scope. It may be called before the block is entered and after it is left."""
+        if not self._cancel_called:
+            self._cancel_called = True
+            if self._host is not None:
+                self._deliver_soon()
+
+    def __enter__(self):
+        if self._host is not None:
+            raise RuntimeError("spindle: a CancelScope is entered twice")
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("spindle: a CancelScope is entered outside a task")
+        self._host = task
+        self._cancelling = task.cancelling()
+        self._parent = _innermost.get(task)
+        if self._parent is not None:
+            self._parent._tasks.discard(task)
+            self._parent._children.add(self)
+        self._tasks.add(task)
+        _innermost[task] = self
+        self._arm()
+        blamed = self._blame()
+        if blamed is not None:
+            blamed._deliver_soon()
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        task, parent = self._host, self._parent
+        if asyncio.current_task() is not task or _innermost.get(task) is not self:
+            raise RuntimeError("spindle: a CancelScope is left by another task, or not as the innermost one")
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tasks.discard(task)
+        if parent is None:
+            del _innermost[task]
+        else:
+            _innermost[task] = parent
+            parent._children.discard(self)
+            parent._tasks.add(task)
+            blamed = parent._blame()
+            if blamed is not None:
+                blamed._deliver_soon()  # it may have found no task outside a shield
+        if not self._tasks and not self._children and self._delivery is not None:
+            self._delivery.cancel()
+        for _ in range(self._calls.pop(task, 0)):
+            task.uncancel()
+        if not self._cancel_called or not isinstance(error, asyncio.CancelledError):
+            return False
+        if parent is not None and not self._shield and parent._blame() is not None:
+            return False  # it belongs to the outer scope
+        if task.cancelling() > self._cancelling:
+            return False  # it belongs to a Task.cancel
+        self._cancelled_caught = True
+        return True
+
+    def _blame(self):
+        """Return the outermost cancelled scope that reaches the code in this one, or None."""
+        blamed, scope = None, self
+        while scope is not None:
+            if scope._cancel_called:
+                blamed = scope
+            if scope._shield:
+                break
+            scope = scope._parent
+        return blamed
+
+    def _arm(self):
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._deadline != math.inf and not self._cancel_called:
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._deadline:
+                self.cancel()
+            else:
+                self._timer = loop.call_at(self._deadline, self.cancel)
+
+    def _deliver_soon(self):
+        if self._delivery is None:
+            self._rounds = 0
+            self._delivery = asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self):
+        """Cancel every wait in the scope, and again until no task is left in it."""
+        self._delivery = None
+        if not self._reach():
+            return
+        self._rounds += 1
+        loop = asyncio.get_running_loop()
+        if self._rounds <= _EAGER_ROUNDS:
+            self._delivery = loop.call_soon(self._deliver)
+        else:
+            self._delivery = loop.call_later(_SLOW_ROUND, self._deliver)
+
+    def _reach(self):
+        """Cancel the waits in this scope and below it. Report whether there are tasks."""
+        present, scopes = False, [self]
+        while scopes:
+            scope = scopes.pop()
+            scopes += [child for child in scope._children if not child._shield]
+            for task in list(scope._tasks):
+                present = True
+                waiter = task._fut_waiter
+                if waiter is not None and not waiter.done() and task.cancel():
+                    self._calls[task] = self._calls.get(task, 0) + 1
+        return present
+
+
+def move_on_after(seconds: float, *, shield: bool = False) -> CancelScope:
+    """Return a scope that is cancelled after some seconds. The program goes on behind it."""
+    return CancelScope(deadline=_in(seconds), shield=shield)
+
+
+def move_on_at(deadline: float, *, shield: bool = False) -> CancelScope:
+    """Return a scope that is cancelled at a time of the loop's clock."""
+    return CancelScope(deadline=deadline, shield=shield)
+
+
+@contextlib.contextmanager
+def fail_after(seconds: float, *, shield: bool = False):
+    """Cancel the block after some seconds, and raise TimeoutError if that has ended it."""
+    with CancelScope(deadline=_in(seconds), shield=shield) as scope:
+        yield scope
+    if scope.cancelled_caught:
+        raise TimeoutError(f"spindle: the block did not end within {seconds} s")
+
+
+def _in(seconds):
+    if not seconds >= 0:
+        raise ValueError(f"spindle: a timeout of {seconds!r} s; it must not be negative")
+    return asyncio.get_running_loop().time() + seconds
+
+
+class Nursery:
+    """A block that ends when all tasks that were started in it have ended.
+
+    If a task fails, the others are cancelled, and the block raises an ExceptionGroup. nursery.cancel_scope
+    cancels all of them.
+    """
+
+    def __init__(self):
+        self.cancel_scope = CancelScope()
+        self._errors = []
+        self._open = False
+        self._empty = None
+
+    def start_soon(self, function, *args, name=None) -> None:
+        """Start function(*args), a coroutine function, as a task of the nursery."""
+        self._start(function(*args), name)
+
+    async def start(self, function, *args, name=None):
+        """Start a task and wait until it calls task_status.started(value); return value."""
+        status = _Status(asyncio.get_running_loop().create_future())
+        task = self._start(function(*args, task_status=status), name)
+        task.add_done_callback(status._ended)
+        try:
+            return await status._started
+        except BaseException:
+            if not task.done():
+                with CancelScope(shield=True):
+                    task.cancel()
+                    await asyncio.wait([task])
+            raise
+
+    def _start(self, coro, name):
+        if not self._open:
+            coro.close()
+            raise RuntimeError("spindle: a task is started in a nursery that is not open")
+        task = asyncio.create_task(coro, name=name)
+        self.cancel_scope._tasks.add(task)
+        _innermost[task] = self.cancel_scope
+        task.add_done_callback(self._ended)
+        if self.cancel_scope._blame() is not None:
+            self.cancel_scope._blame()._deliver_soon()
+        return task
+
+    def _ended(self, task):
+        self.cancel_scope._tasks.discard(task)
+        self.cancel_scope._calls.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._errors.append(task.exception())
+            self.cancel_scope.cancel()
+        if self._empty is not None and not self._children():
+            if not self._empty.done():
+                self._empty.set_result(None)
+
+    def _children(self):
+        return self.cancel_scope._tasks - {self.cancel_scope._host}
+
+    async def __aenter__(self):
+        self.cancel_scope.__enter__()
+        self._open = True
+        return self
+
+    async def __aexit__(self, kind, error, traceback):
+        scope = self.cancel_scope
+        if error is not None:
+            if not isinstance(error, asyncio.CancelledError):
+                self._errors.append(error)
+            scope.cancel()
+        cancelled = error if isinstance(error, asyncio.CancelledError) else None
+        while self._children():
+            self._empty = asyncio.get_running_loop().create_future()
+            try:
+                await self._empty
+            except asyncio.CancelledError as caught:
+                scope.cancel()  # also if it was the task itself that was cancelled
+                cancelled = caught
+        self._open = False
+        if self._errors:
+            scope.__exit__(None, None, None)
+            raise BaseExceptionGroup("unhandled errors in a Nursery", self._errors) from None
+        if cancelled is None:
+            return scope.__exit__(None, None, None)
+        if scope.__exit__(type(cancelled), cancelled, cancelled.__traceback__):
+            return True
+        raise cancelled
+
+
+class _Status:
+    """What a task that Nursery.start has started is given as task_status."""
+
+    def __init__(self, started):
+        self._started = started
+
+    def started(self, value=None) -> None:
+        """Report that the task is ready; Nursery.start returns value."""
+        if self._started.done():
+            if not self._started.cancelled():
+                raise RuntimeError("spindle: task_status.started is called twice")
+            return
+        self._started.set_result(value)
+
+    def _ended(self, task):
+        if not self._started.done():
+            self._started.set_exception(RuntimeError("spindle: the task ended without calling task_status.started"))
