@@ -15,8 +15,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// program is a small one in which scopes are cancelled at some moment. Whatever
-// happens to them, it gets to its end; then check tells what is wrong.
+// program is a small program with scopes that are cancelled at some moment. It always runs
+// to its end, and then check reports what is wrong.
 type program struct {
 	name    string
 	targets int      // how many scopes of it are to be cancelled
@@ -25,7 +25,7 @@ type program struct {
 	play    func(st *stage) (check func() error)
 }
 
-// stage is where a program plays.
+// stage is the state of one run of a program.
 type stage struct {
 	*spindle.Nursery
 	targets []target
@@ -43,7 +43,7 @@ type target struct {
 
 const never = 1 << 62
 
-// target makes fn run in the scope number i.
+// target returns a function that runs fn in scope number i.
 func (st *stage) target(i int, fn func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		defer func() { st.targets[i].gone, st.targets[i].left = true, spindle.LoopOf(ctx).Time() }()
@@ -54,7 +54,7 @@ func (st *stage) target(i int, fn func(context.Context) error) func(context.Cont
 	}
 }
 
-// task makes sure that what has begun has ended when the program has.
+// task returns fn with counts of the calls that have begun and ended.
 func (st *stage) task(fn func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		st.begun++
@@ -71,8 +71,8 @@ type moment struct {
 	lane                loop.Priority
 }
 
-// world is a simulated kernel that knows how often it moved on: did offloaded
-// work, or let time pass.
+// world is a simulated kernel that counts how often it ran offloaded work or advanced the
+// time.
 type world struct {
 	kernel.Poller
 	events int
@@ -88,16 +88,15 @@ func (w *world) Wait(events []kernel.Event, timeout time.Duration) (int, error) 
 	return n, err
 }
 
-// hit is what an interference met.
+// hit is what one cancellation has found.
 type hit struct {
 	waits []string // that it cancelled
 	quiet bool     // no task was ready: the next moment is after an event
 	over  bool     // the target was gone
 }
 
-// TestCancelAtEveryWait plays each program again and again, and cancels one scope
-// of it at the first moment at which anything happens, at the second, and so on,
-// until the scope is gone before its moment comes. Nothing is lost, and no task
+// TestCancelAtEveryWait runs each program many times, and cancels one of its scopes at the
+// first moment, at the second, and so on, until the scope has ended before that moment. Nothing is lost, and no task
 // is left or waits for ever, which would be a deadlock.
 func TestCancelAtEveryWait(t *testing.T) {
 	for _, p := range programs {
@@ -137,7 +136,7 @@ func cancelEverywhere(t *testing.T, p program, m moment, met map[string]bool) {
 	}
 }
 
-// playWith plays p once, and interferes at m.
+// playWith runs p once and cancels its target at m.
 func playWith(ctx context.Context, p program, m moment) (h hit, err error) {
 	k := simkernel.NewKernel()
 	var wanted spindle.Lot

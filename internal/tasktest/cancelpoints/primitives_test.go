@@ -9,8 +9,8 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// offloaded has work done elsewhere: what has begun and is not abandoned has its
-// result taken.
+// offloaded runs work on workers. Work that has begun and is not abandoned has its result
+// read.
 func offloaded(st *stage, offload func(context.Context, func() (int, error)) (int, error), abandoned int) func() error {
 	worked, got := 0, 0
 	work := func(ctx context.Context) error {
@@ -35,8 +35,8 @@ func offloaded(st *stage, offload func(context.Context, func() (int, error)) (in
 	}
 }
 
-// parked is a mailbox made of Park, with two receivers and two senders: what was
-// handed over was received.
+// parked is a mailbox made of Park, with two receivers and two senders. Everything that was
+// sent is received.
 func parked(st *stage) func() error {
 	type receiver struct {
 		waker spindle.Waker

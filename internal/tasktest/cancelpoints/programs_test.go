@@ -21,7 +21,7 @@ func naps(ctx context.Context) error {
 	return spindle.SleepUntil(ctx, spindle.Now(ctx).Add(time.Second))
 }
 
-// nothing has to be checked but what every program has to.
+// nothing is the check of a program that needs none of its own.
 func nothing() error { return nil }
 
 // The programs over the waits of this package; those of cosync have their own.
@@ -223,9 +223,9 @@ var programs = []program{
 	{"Lot", 1, []string{"gift"}, false, lotted},
 }
 
-// nestedNurseries are two in one, each with tasks of its own. They take their
-// time to clean up, inside longer than outside, so that a nursery that does not
-// wait for its own is found out.
+// nestedNurseries are two nurseries in another one, each with its own tasks. The tasks take
+// time to clean up, the inner ones longer, so that a nursery that does not wait for its
+// tasks is detected.
 func nestedNurseries(st *stage) func() error {
 	st.Go(st.task(st.target(0, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, outer *spindle.Nursery) error {
@@ -248,7 +248,7 @@ func nestedNurseries(st *stage) func() error {
 	return nothing
 }
 
-// tidily has fn followed by a nap, whatever happens.
+// tidily returns a function that calls fn and then sleeps, even if it was cancelled.
 func tidily(fn func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := fn(ctx)

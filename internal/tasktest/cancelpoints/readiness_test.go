@@ -92,7 +92,7 @@ type postman struct {
 
 const freight = 8 << 10
 
-// cargo is the byte at a place of the freight.
+// cargo returns the byte at an offset of the data.
 func cargo(at int) byte { return byte(at % 251) }
 
 func (p *postman) write(ctx context.Context) error {

@@ -60,7 +60,7 @@ func derive(ctx context.Context, begun chan error) error {
 	}
 }
 
-// TestScopeInsideACancelledScopeIsDone opens one by each of the ways there are.
+// TestScopeInsideACancelledScopeIsDone, in whichever way it is opened.
 func TestScopeInsideACancelledScopeIsDone(t *testing.T) {
 	const ended = "done true, err context canceled, cause the cause"
 	sim.Test(t, func(ctx context.Context) error {
@@ -92,8 +92,7 @@ func TestScopeInsideACancelledScopeIsDone(t *testing.T) {
 	})
 }
 
-// TestShieldAfterACancellation lets waits go on, and takes back nothing that the
-// context has said.
+// TestShieldAfterACancellation: waits succeed again, but the context stays cancelled.
 func TestShieldAfterACancellation(t *testing.T) {
 	const ended = "done true, err context canceled, cause the cause"
 	sim.Test(t, func(ctx context.Context) error {
@@ -141,8 +140,8 @@ func TestShieldAfterACancellation(t *testing.T) {
 	})
 }
 
-// TestShieldBeforeACancellation keeps the context as it is until the shield is
-// lifted; the functions that shield do so before anything can be said.
+// TestShieldBeforeACancellation: the context does not end until the shield is removed. The
+// functions Grace and Shield set it before the scope can inherit a cancellation.
 func TestShieldBeforeACancellation(t *testing.T) {
 	const open, ended = "done false, err <nil>, cause <nil>", "done true, err context canceled, cause the cause"
 	sim.Test(t, func(ctx context.Context) error {
@@ -212,7 +211,7 @@ func TestScopeThatOutlivesItsParentEndsWithIt(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfAStandardContextUnderAScope is in force in the scope.
+// TestDeadlineOfAStandardContextUnderAScope applies in the scope.
 func TestDeadlineOfAStandardContextUnderAScope(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		begin := time.Now()
@@ -302,8 +301,8 @@ func TestStandardTimeoutIsADeadlineInside(t *testing.T) {
 	})
 }
 
-// TestDerivedBehindAValueStartNoGoroutine: the context package links a context
-// that is derived from a value's directly to the scope, too.
+// TestDerivedBehindAValueStartNoGoroutine: the context package also links a
+// context directly to the scope that is derived through context.WithValue.
 func TestDerivedBehindAValueStartNoGoroutine(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -332,8 +331,7 @@ func TestKeysOfAnyTypeAreFound(t *testing.T) {
 	})
 }
 
-// TestShieldFromADerivedContext: one that the standard library derived, and that
-// is cancelled already.
+// TestShieldFromADerivedContext of the standard library that is cancelled already.
 func TestShieldFromADerivedContext(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		derived, cancel := context.WithCancel(ctx)

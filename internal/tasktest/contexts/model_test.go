@@ -70,7 +70,7 @@ type scopeProgram struct {
 	steps int
 }
 
-// scopeModel is what is to be seen of a scope.
+// scopeModel is the expected state of a scope.
 type scopeModel struct {
 	scope    *spindle.Scope
 	shielded bool
@@ -121,7 +121,7 @@ func (p *scopeProgram) play(ctx, under context.Context, depth int) {
 	}
 }
 
-// step does one thing at random to one of the scopes, and looks at all of them.
+// step changes one of the scopes at random, and checks all of them.
 func (p *scopeProgram) step(ctx context.Context, depth int) {
 	if p.t.Failed() {
 		return
@@ -187,7 +187,7 @@ func (p *scopeProgram) nest(ctx context.Context, depth int) {
 	cancel()
 }
 
-// wait waits a little in the innermost scope, and sees whether that is cancelled.
+// wait waits a little in the innermost scope, and checks whether that is cancelled.
 func (p *scopeProgram) wait(ctx context.Context) {
 	canceled, perhaps := false, false
 	for _, m := range p.chain {
@@ -229,8 +229,8 @@ func (p *scopeProgram) inherit(at int) {
 	}
 }
 
-// endedAlone reports whether the scope can have ended on its own as it has: its
-// deadline has passed, or the context it was opened with has ended.
+// endedAlone reports whether the scope can have ended by itself: its deadline has passed, or
+// the context it was opened with has ended.
 func (m *scopeModel) endedAlone() bool {
 	err, cause := m.scope.Err(), context.Cause(m.scope)
 	passed := !m.deadline.IsZero() && !time.Now().Before(m.deadline)

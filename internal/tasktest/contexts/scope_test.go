@@ -21,7 +21,7 @@ var (
 	errOther = errors.New("another cause")
 )
 
-// account is what can be told of a context.
+// account describes a context.
 func account(ctx context.Context) string {
 	done := false
 	select {
@@ -32,8 +32,8 @@ func account(ctx context.Context) string {
 	return fmt.Sprintf("done %v, err %v, cause %v", done, ctx.Err(), context.Cause(ctx))
 }
 
-// behaviours are what can be done with contexts derived from one that cancel
-// cancels. Each tells what it saw.
+// behaviours use contexts derived from one that cancel cancels. Each returns what it has
+// observed.
 var behaviours = []struct {
 	name string
 	play func(ctx context.Context, cancel func(cause error)) []string
@@ -152,9 +152,8 @@ var behaviours = []struct {
 	}},
 }
 
-// TestScopesBehaveAsStandardContexts does the same with a context of the standard
-// library, with a scope that is cancelled itself, and with one that is cancelled
-// by the scope around it.
+// TestScopesBehaveAsStandardContexts compares a standard context with a scope that is
+// cancelled itself, and with one that is cancelled by the scope around it.
 func TestScopesBehaveAsStandardContexts(t *testing.T) {
 	outside := context.WithValue(t.Context(), contextKey("outside"), "value")
 	for _, b := range behaviours {
@@ -186,9 +185,8 @@ func TestScopesBehaveAsStandardContexts(t *testing.T) {
 	}
 }
 
-// TestDeadlineOfAScopeIsAContexts: it is told beforehand, it ends what is derived
-// from it, and a scope that is left ends what is derived from it too, as a
-// deferred cancel would.
+// TestDeadlineOfAScopeIsAContexts: Deadline reports it, and it ends derived contexts. Leaving
+// a scope ends them too, as a deferred cancel would.
 func TestDeadlineOfAScopeIsAContexts(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		var left context.Context
@@ -241,8 +239,8 @@ func TestDeadlineOfAScopeIsAContexts(t *testing.T) {
 	}
 }
 
-// TestNearestDeadlineIsTold: of the scopes around, up to a shield.
-func TestNearestDeadlineIsTold(t *testing.T) {
+// TestNearestDeadlineIsReported: that of the scopes around, up to a shield.
+func TestNearestDeadlineIsReported(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
 		begin := spindle.LoopOf(ctx).Internal().Kernel().Wall()
 		want := func(ctx context.Context, d time.Duration) {
@@ -277,8 +275,8 @@ func contextWatchers() int {
 	return bytes.Count(buf[:runtime.Stack(buf, true)], []byte("context.(*cancelCtx).propagateCancel"))
 }
 
-// TestDerivedContextsStartNoGoroutine looks for those that the context package
-// starts where it cannot link contexts otherwise.
+// TestDerivedContextsStartNoGoroutine: the context package starts one where it cannot link
+// contexts directly.
 func TestDerivedContextsStartNoGoroutine(t *testing.T) {
 	watchers := contextWatchers
 	sim.Test(t, func(ctx context.Context) error {
@@ -311,7 +309,7 @@ func TestDerivedContextsStartNoGoroutine(t *testing.T) {
 	})
 }
 
-// foreign is a context that the context package knows no way to link to.
+// foreign is a context that the context package cannot link to directly.
 type foreign struct{ context.Context }
 
 func (foreign) Value(any) any { return nil }

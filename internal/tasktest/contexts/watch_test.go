@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// watchers are goroutines that look at contexts.
+// watchers are goroutines that check contexts.
 type watchers struct {
 	t        *testing.T
 	over     atomic.Bool
@@ -28,14 +28,14 @@ type seen struct {
 	err, cause error
 }
 
-// publish shows a context to the goroutines.
+// publish gives a context to the goroutines.
 func (w *watchers) publish(ctx context.Context) *seen {
 	s := &seen{Context: ctx}
 	w.shown[w.contexts.Add(1)%int64(len(w.shown))].Store(s)
 	return s
 }
 
-// watch looks at contexts at random until the programs have ended.
+// watch checks random contexts until the programs have ended.
 func (w *watchers) watch(r *rand.Rand) {
 	for !w.over.Load() && !w.t.Failed() {
 		if s := w.shown[r.IntN(len(w.shown))].Load(); s != nil {
@@ -46,7 +46,7 @@ func (w *watchers) watch(r *rand.Rand) {
 	}
 }
 
-// look checks what can be seen of one context.
+// look checks the laws for one context.
 func (w *watchers) look(s *seen) {
 	w.checks.Add(1)
 	s.Deadline()
@@ -87,7 +87,7 @@ func isDone(ctx context.Context) bool {
 	}
 }
 
-// derive derives something from a context, and sees that it ends with it.
+// derive derives a context, and checks that it ends with its parent.
 func (w *watchers) derive(r *rand.Rand, s *seen) {
 	if r.IntN(2) == 0 { // behind a value the context package knows a context less well
 		s = &seen{Context: context.WithValue(s.Context, contextKey("b"), 1)}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// cCases are the lines of the table that need C. The program in testdata/cgothreads has
-// what they do.
+// cCases are the lines of the table that need C. The program in testdata/cgothreads
+// implements them.
 var cCases = map[string]string{
 	"c-task-waits":              heldTask,
 	"c-task-waits-locked":       heldTask,
@@ -25,8 +25,7 @@ var cCases = map[string]string{
 	"c-another-thread-steps":    stranded,
 }
 
-// TestThreadLocksOfC: a callback from C locks its thread, and nothing but its end unlocks
-// that.
+// TestThreadLocksOfC: a callback from C is locked to its thread until it returns.
 func TestThreadLocksOfC(t *testing.T) {
 	mustSeeLocks(t)
 	enabled, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()

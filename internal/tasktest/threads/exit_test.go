@@ -12,7 +12,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// A task that runs on a locked thread can exit, and a loop with such coroutines in its pool
+// TestEndsOnALockedThread: a task on a locked thread can exit, and a loop with such coroutines in its pool
 // can be closed. Without direct switches each exit leaves a coroutine behind: design 020.
 func TestEndsOnALockedThread(t *testing.T) {
 	runtime.LockOSThread()

@@ -18,8 +18,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// Outcomes of the cases in the table of docs/design/006-threads.md. The first is that
-// everything works; the others are parts of a panic's message.
+// Outcomes of the cases in the table of docs/design/006-threads.md. With goesOn
+// everything works; the others are parts of a message.
 const (
 	goesOn   = "goes on"
 	heldTask = "a task cannot wait, end or start another one eagerly while its thread is locked (runtime.LockOSThread"
@@ -56,8 +56,8 @@ const (
 
 const threadCaseVariable = "SPINDLE_THREAD_CASE"
 
-// TestThreadLocks runs every case in a process of its own: what goes wrong here the
-// runtime answers by ending the process.
+// TestThreadLocks runs every case in a process of its own, because the runtime ends the
+// process when such a case goes wrong.
 func TestThreadLocks(t *testing.T) {
 	mustSeeLocks(t)
 	cases := threadCases()
@@ -116,7 +116,7 @@ func TestThreadLocksAreDocumented(t *testing.T) {
 	}
 }
 
-// happened is the outcome of an error or of a recovered panic.
+// happened returns the outcome for an error or a recovered panic.
 func happened(err error, recovered any) string {
 	switch {
 	case recovered != nil:
@@ -137,15 +137,15 @@ func outcomeOf(fn func() error) (outcome string) {
 	return happened(fn(), nil)
 }
 
-// inTask is the outcome of a run with such a task.
+// inTask returns a function for the outcome of a run with such a task.
 func inTask(task func(ctx context.Context) error) func() string {
 	return func() string {
 		return outcomeOf(func() error { return spindle.Run(context.Background(), task) })
 	}
 }
 
-// inCallback is the outcome of a run in which such a callback runs while two tasks take
-// turns, which they can still do afterwards.
+// inCallback returns a function for the outcome of a run in which such a callback runs while
+// two tasks take turns, and after which they must still be able to.
 func inCallback(callback func(ctx context.Context) error) func() string {
 	return inTask(func(ctx context.Context) error {
 		var failed error

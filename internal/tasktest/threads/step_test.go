@@ -29,7 +29,7 @@ func newStepped() *stepped {
 	return &stepped{l: l, n: n}
 }
 
-// add starts a task that ends once it was woken.
+// add starts a task that ends when it is woken.
 func (s *stepped) add() {
 	s.n.GoWith(spindle.TaskOptions{Values: context.Background()}, func(ctx context.Context) error {
 		w, err := spindle.NewWaker(ctx)
@@ -46,7 +46,7 @@ func (s *stepped) add() {
 	})
 }
 
-// wake wakes all.
+// wake wakes all tasks.
 func (s *stepped) wake() {
 	for _, w := range s.wakes {
 		w.Wake(nil)
@@ -54,7 +54,7 @@ func (s *stepped) wake() {
 	s.wakes = nil
 }
 
-// steps steps the loop until all that is ready has run.
+// steps steps the loop until nothing is ready.
 func (s *stepped) steps() (err error) {
 	for range 50 {
 		_, e := s.l.RunOnce(0)
@@ -63,8 +63,7 @@ func (s *stepped) steps() (err error) {
 	return err
 }
 
-// end is the outcome of a case: what has failed, if anything, or whether all tasks have
-// ended.
+// end returns the outcome of a case: its failure, or whether all tasks have ended.
 func (s *stepped) end(tasks int, failed error) string {
 	if failed == nil && s.ended != tasks {
 		return fmt.Sprintf("%d of %d tasks ended", s.ended, tasks)
@@ -72,8 +71,8 @@ func (s *stepped) end(tasks int, failed error) string {
 	return happened(failed, nil)
 }
 
-// strandedThen is the outcome where a step must have failed by name before the others go
-// on.
+// strandedThen returns the outcome of a case in which a step must fail by name before the
+// others continue.
 func strandedThen(first, then error, s *stepped, tasks int) string {
 	if first == nil || !strings.Contains(first.Error(), stranded) {
 		return fmt.Sprint("the first steps: ", first)
@@ -84,7 +83,7 @@ func strandedThen(first, then error, s *stepped, tasks int) string {
 	return first.Error()
 }
 
-// inSteps is the outcome of such a task on a loop that is stepped on a locked thread.
+// inSteps returns a function for the outcome of such a task on a loop that is stepped on a locked thread.
 func inSteps(task func(ctx context.Context) error) func() string {
 	return func() string {
 		runtime.LockOSThread()

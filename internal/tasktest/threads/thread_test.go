@@ -11,9 +11,8 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// TestLockedThreadIsNamed: a task that holds its thread can neither wait nor end,
-// nor can the opener of a nursery wait for its children. It fails by name, and
-// the others do not.
+// TestLockedThreadIsNamed: a task that is locked to its thread can neither wait nor end, nor
+// wait for the tasks of its nursery. It fails by name, and the other tasks do not.
 func TestLockedThreadIsNamed(t *testing.T) {
 	for name, task := range map[string]func(context.Context) error{
 		"waits": func(ctx context.Context) error {
@@ -71,7 +70,7 @@ func TestLockedThreadIsNamed(t *testing.T) {
 	}
 }
 
-// TestThreadMayBeLockedBetweenWaits: and by work that blocks.
+// TestThreadMayBeLockedBetweenWaits and by blocking work.
 func TestThreadMayBeLockedBetweenWaits(t *testing.T) {
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
 		for range 100 {
@@ -151,8 +150,8 @@ func TestEndInDisorderWithALockedThread(t *testing.T) {
 	}
 }
 
-// TestThreadLockedForSomeSteps: tasks that began before, or while, go on when the
-// thread is as it was when they began.
+// TestThreadLockedForSomeSteps: tasks continue when the thread is locked as it was
+// when they began.
 func TestThreadLockedForSomeSteps(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
