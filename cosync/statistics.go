@@ -1,7 +1,7 @@
 package cosync
 
-// Statistics is the present use of an object, for logs, metrics and tests. Fields that
-// have no meaning for the object are 0.
+// Statistics is the present use of an object, for logs, metrics and tests. Fields that do
+// not apply to the object are 0.
 type Statistics struct {
 	// Used is how much of the object is taken: the values in a queue, channel or
 	// inbox; the permits or tokens that are held; the holders of a lock.

@@ -11,7 +11,7 @@ import (
 
 // WaitAllBlocked waits until every other task of the world waits and only the
 // passing of time could wake one. No time passes meanwhile. A test calls it to let
-// tasks reach their waits before it goes on. It corresponds to Trio's
+// tasks reach their waits before it continues. It corresponds to Trio's
 // wait_all_tasks_blocked.
 //
 // As in Trio, a task that waits for offloaded work counts as waiting: the work has

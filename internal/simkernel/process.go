@@ -201,8 +201,8 @@ func (p *Process) Kill(why error) {
 		return
 	}
 	p.killed = why
-	for _, member := range p.siblings {
-		member.Kill(why)
+	for _, sibling := range p.siblings {
+		sibling.Kill(why)
 	}
 	for _, f := range p.files.all() {
 		f.object.reset()
