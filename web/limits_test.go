@@ -37,13 +37,13 @@ func TestEarlyRefusalReachesTheClient(t *testing.T) {
 			s.TLS = server
 		}
 		sv := serve(t, s)
-		much := strings.Repeat("x", 8<<20)
+		much := strings.Repeat("x", 1<<20) // sent well within lingerTime, also on a loaded machine
 		for name, tt := range map[string]struct {
 			request string
 			status  int
 		}{
-			"declared length":    {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n" + much, 413},
-			"chunks":             {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n800000\r\n" + much, 413},
+			"declared length":    {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1048576\r\n\r\n" + much, 413},
+			"chunks":             {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n" + much, 413},
 			"header":             {"GET / HTTP/1.1\r\nHost: a\r\nX: " + much, 431},
 			"bad chunk":          {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nz" + much, 413},
 			"what lean collects": {"POST /collects HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e7\r\n" + much, 413},
