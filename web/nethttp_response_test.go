@@ -152,7 +152,7 @@ var using = []handlerCase{
 		err := r.Body.Close()
 		n, err2 := r.Body.Read(make([]byte, 1))
 		if r.ContentLength == 0 {
-			err2 = nil // NoBody knows of no Close
+			err2 = nil // an empty body cannot be closed
 		}
 		reports(w, "%v %d %v", err, n, err2)
 	}},
