@@ -135,8 +135,7 @@ func (s *Scheduler) startNext(c *Coro) bool {
 		if lane, ok := s.loop.NextCoroutine().(*freshLane); ok {
 			s.loop.TakeCoroutine()
 			c.assign(lane.priority, lane.bodies.pop())
-			s.running, c.state = c, Running
-			return true
+			return true // it is still the running one
 		}
 	}
 	c.body, c.ctx, c.state = nil, nil, Idle
@@ -210,11 +209,13 @@ func (s *Scheduler) pass(from, to *Coro) Switch {
 // mark makes to the running coroutine. A coroutine that has not begun does not know its
 // goroutine yet, and sets the loop's owner itself.
 func (s *Scheduler) mark(to *Coro) {
-	s.running = nil
-	if to.body != nil {
-		s.running = to
+	running := to
+	if to.body == nil {
+		running = nil
+	} else {
 		to.state = Running
 	}
+	s.running = running
 	if to.g != 0 {
 		s.loop.SetOwner(to.g)
 	}
