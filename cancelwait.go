@@ -120,7 +120,7 @@ func (t *Task) delayCancelled() {
 		t.nursery.scope.run.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
 			"task", t.Name(), "function", t.place(), "cancelled waits", t.ignored, "each takes", cancelledDelay)
 	}
-	w := t.extra()
+	w := t.waits()
 	w.timer = t.scope.s.l.CallLater(cancelledDelay, w.alarm())
 	t.wait("cancelled wait", unabortable{})
 }

@@ -66,7 +66,7 @@ func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)
 	f := &Future[T]{s: n.s}
 	o.own, o.code = n.scope.open(cmp.Or[context.Context](o.Values, n.scope)), codeOf(fn)
 	f.scope = o.own
-	f.task = n.start(o, func(context.Context) error {
+	f.task = n.start(&o, func(context.Context) error {
 		f.task = f.s.running() // an eager task runs before start returns
 		returned := false
 		defer func() {
@@ -133,7 +133,7 @@ func (l *Lot) await(ctx context.Context, target *Task) error {
 			return circle(t, target)
 		}
 	}
-	waits := t.extra()
+	waits := t.waits()
 	waits.awaits = target
 	err := l.Wait(ctx, "Future")
 	waits.awaits = nil
@@ -152,10 +152,10 @@ func circle(t, target *Task) error {
 
 // awaits returns the task that t awaits; nil if there is none.
 func (t *Task) awaits() *Task {
-	if !t.waiting() || t.waits == nil {
+	if !t.waiting() || t.extra == nil || t.extra.waits == nil {
 		return nil
 	}
-	return t.waits.awaits
+	return t.extra.waits.awaits
 }
 
 // Result returns the result, or ErrNotDone if there is none yet.
@@ -212,7 +212,7 @@ func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, 
 	n.s.only("Start")
 	f := NewFuture[T](ctx)
 	own := n.scope.open(n.scope)
-	n.start(TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
+	n.start(&TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
 		defer f.Reject(errTaskPanicked) // unless it is done
 		err := fn(own, func(v T) {
 			if !f.Resolve(v) {

@@ -11,7 +11,7 @@ func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error))
 	results := make([]T, len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.start(TaskOptions{code: codeOf(fn)}, func(ctx context.Context) (err error) {
+			n.start(&TaskOptions{code: codeOf(fn)}, func(ctx context.Context) (err error) {
 				results[i], err = fn(ctx)
 				return err
 			})
@@ -37,7 +37,7 @@ func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, erro
 	results := make([]Settled[T], len(fns))
 	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
 		for i, fn := range fns {
-			n.start(TaskOptions{code: codeOf(fn)}, func(ctx context.Context) error {
+			n.start(&TaskOptions{code: codeOf(fn)}, func(ctx context.Context) error {
 				results[i].Value, results[i].Err = fn(ctx)
 				return nil
 			})
@@ -83,7 +83,7 @@ func forEach(ctx context.Context, op string, limit, n int, code uintptr, call fu
 	next := 0
 	return WithNursery(ctx, func(ctx context.Context, nursery *Nursery) error {
 		for range min(limit, n) {
-			nursery.start(TaskOptions{code: code}, func(ctx context.Context) error {
+			nursery.start(&TaskOptions{code: code}, func(ctx context.Context) error {
 				for next < n {
 					i := next
 					next++

@@ -169,11 +169,11 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 		panic("spindle: Nursery.Go with a nil function")
 	}
 	o.check("Nursery.GoWith")
-	n.start(o, fn)
+	n.start(&o, fn)
 }
 
 // start starts fn as a task.
-func (n *Nursery) start(o TaskOptions, fn func(context.Context) error) *Task {
+func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 	n.s.only("Nursery.Go")
 	if n.closed {
 		panic("spindle: Nursery.Go on a nursery that has ended")

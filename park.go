@@ -111,14 +111,14 @@ func (l *Lot) Wait(ctx context.Context, what string) error {
 		return err
 	}
 	t := w.task()
-	waits := t.extra()
-	l.waiters.push(&waits.inLot, t)
-	return w.Park(ctx, what, (*lotWait)(waits))
+	x := t.extras()
+	l.waiters.push(&x.inLot, t)
+	return w.Park(ctx, what, (*lotWait)(x))
 }
 
 // lotWait is aborted by leaving the queue. A task that Wake has taken out of the queue
 // keeps its result.
-type lotWait waits
+type lotWait extra
 
 func (w *lotWait) Abort() bool { return w.inLot.remove() }
 
@@ -131,7 +131,7 @@ func (l *Lot) Wake(n int) int {
 			break
 		}
 		t.scope.s.only("Lot.Wake")
-		t.waits.inLot.remove()
+		t.extra.inLot.remove()
 		t.wake(nil)
 	}
 	return woken

@@ -23,7 +23,7 @@ func waitFD(ctx context.Context, op string, fd int, in loop.Interest) error {
 	if err != nil {
 		return err
 	}
-	w, l := t.extra(), scope.s.l
+	w, l := t.waits(), scope.s.l
 	var ab Aborter
 	if in == loop.Read {
 		if w.read == nil {

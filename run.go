@@ -161,7 +161,7 @@ func (r *run) start(fn func(context.Context) error) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
 		r.root.scope.cancelWith(ctx)
 	}
-	r.root.start(TaskOptions{Name: "main", code: codeOf(fn)}, func(ctx context.Context) error {
+	r.root.start(&TaskOptions{Name: "main", code: codeOf(fn)}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err

@@ -70,9 +70,9 @@ func (s *sched) recycle(t *Task) {
 		t.co = nil
 		return
 	}
-	waits := t.waits
+	extra := t.extra
 	*t = Task{}
-	t.waits = waits
+	t.extra = extra
 	s.spare = append(s.spare, t)
 }
 

@@ -28,10 +28,17 @@ type Task struct {
 	slowed   bool   // it was logged that it ignores its cancellation
 	known    bool   // other code may keep it: it cannot be used for another task
 	inScope  node   // among the tasks of scope
-	waits    *waits // nil for most
+	extra    *extra // nil for most
 }
 
-// waits is what the waits of few tasks need. It is kept when the task is reused.
+// extra is what the waits of few tasks need. It is kept when the task is reused. It is
+// small, because many tasks may wait in a Lot.
+type extra struct {
+	inLot node   // in a Lot
+	waits *waits // nil for most
+}
+
+// waits is what waits for time, readiness and results need.
 type waits struct {
 	t           *Task
 	awaits      *Task      // the task waits for its result
@@ -39,15 +46,23 @@ type waits struct {
 	fd          int32      // the task waits for its readiness
 	timer       loop.Timer // ends the wait
 	wake        func()     // the timer's callback
-	inLot       node       // in a Lot
 }
 
-// extra returns the task's waits.
-func (t *Task) extra() *waits {
-	if t.waits == nil {
-		t.waits = &waits{t: t}
+// extras returns the task's extra.
+func (t *Task) extras() *extra {
+	if t.extra == nil {
+		t.extra = &extra{}
 	}
-	return t.waits
+	return t.extra
+}
+
+// waits returns the task's waits.
+func (t *Task) waits() *waits {
+	x := t.extras()
+	if x.waits == nil {
+		x.waits = &waits{t: t}
+	}
+	return x.waits
 }
 
 // alarm returns a callback that wakes the task, made once.

@@ -17,7 +17,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	waits := w.task().extra()
+	waits := w.task().waits()
 	waits.timer = waits.loop().CallLater(d, waits.alarm())
 	return w.Park(ctx, "Sleep", (*sleeping)(waits))
 }
@@ -33,7 +33,7 @@ func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 	if err != nil {
 		return err
 	}
-	waits := w.task().extra()
+	waits := w.task().waits()
 	waits.timer = waits.loop().CallAt(when, waits.alarm())
 	return w.Park(ctx, op, (*sleeping)(waits))
 }

@@ -1,10 +1,13 @@
 package coro
 
-// queue is a ring of tasks.
+// queue is a ring of tasks. The memory of a peak is given back when the queue is empty.
 type queue struct {
 	ring       []Body
 	head, tail uint
 }
+
+// maxKept is the size of the largest ring that is kept while the queue is empty.
+const maxKept = 1024
 
 func (q *queue) len() int { return int(q.tail - q.head) }
 
@@ -24,6 +27,8 @@ func (q *queue) pop() Body {
 	at := &q.ring[q.head&uint(len(q.ring)-1)]
 	b := *at
 	*at = nil
-	q.head++
+	if q.head++; q.head == q.tail && len(q.ring) > maxKept {
+		*q = queue{}
+	}
 	return b
 }
