@@ -312,6 +312,9 @@ func within(ctx context.Context, op string, open openFunc, fn func(context.Conte
 			panic("spindle: a scope was left while one inside it is open")
 		}
 		t.enter(outer)
+		if outer.canceledBy == nil {
+			t.ignored = 0 // the cancelled waits were those of scopes that the task has left
+		}
 		sc.close()
 		unbind()
 	}()

@@ -49,6 +49,11 @@ func TestIgnoredCancellationIsLogged(t *testing.T) {
 				spindle.WithNursery(ctx, func(context.Context, *spindle.Nursery) error { return nil })
 			}
 		}, 1},
+		{"polls with timeouts of zero", func(ctx context.Context, _ *spindle.Scope) {
+			for range 40 {
+				spindle.MoveOnAfter(ctx, 0, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+			}
+		}, 0},
 		{"other waits go well, with a derived context", func(ctx context.Context, _ *spindle.Scope) {
 			live, cancel := context.WithCancel(ctx)
 			defer cancel()
