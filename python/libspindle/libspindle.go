@@ -101,16 +101,17 @@ func SpindleWatch(id, fd, interest C.int) C.int {
 	if interest&C.SPINDLE_WRITE != 0 {
 		in |= loop.Write
 	}
-	var err error
-	switch {
-	case in == 0:
-		w.Cancel()
-		*w = loop.Watch{}
-	case *w != loop.Watch{}:
-		err = w.Modify(in, loop.Level)
-	default:
-		*w, err = p.l.Watch(int(fd), in, loop.Level, func(r loop.Ready) { p.collect(fd, r) })
+	if in != 0 && *w != (loop.Watch{}) && w.Modify(in, loop.Level) == nil {
+		return 0
 	}
+	// If Modify failed, the descriptor was closed, and its number may be another's.
+	w.Cancel()
+	*w = loop.Watch{}
+	if in == 0 {
+		return 0
+	}
+	var err error
+	*w, err = p.l.Watch(int(fd), in, loop.Level, func(r loop.Ready) { p.collect(fd, r) })
 	return errno(err)
 }
 

@@ -94,6 +94,10 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
             self._wake_on_signals()
         return removed
 
+    def set_debug(self, enabled):
+        """Set whether the loop checks its use; see asyncio's documentation."""
+        super().set_debug(bool(enabled))
+
     def close(self):
         """Close the loop."""
         if self.is_closed():
@@ -105,6 +109,20 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     # Called by _core.Loop.
 
+    def _call_by_name(self, method, args, kwargs):
+        def call_soon(callback, *args, context=None):
+            return (callback, *args), context
+
+        def call_later(delay, callback, *args, context=None):
+            return (delay, callback, *args), context
+
+        def call_at(when, callback, *args, context=None):
+            return (when, callback, *args), context
+
+        names = {"call_soon": call_soon, "call_soon_threadsafe": call_soon, "call_later": call_later, "call_at": call_at}
+        positional, context = names[method](*args, **kwargs)
+        return getattr(self, method)(*positional, context=context)
+
     def _callback_failed(self, handle, exc):
         callback = format_helpers._format_callback_source(handle._callback, handle._args or ())
         context = {"message": f"Exception in callback {callback}", "exception": exc, "handle": handle}
@@ -114,7 +132,8 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def _callback_took(self, handle, seconds):
         if seconds >= self.slow_callback_duration:
-            base_events.logger.warning("Executing %s took %.3f seconds", base_events._format_handle(handle), seconds)
+            text = base_events._format_handle(handle) if hasattr(handle, "_callback") else repr(handle)
+            base_events.logger.warning("Executing %s took %.3f seconds", text, seconds)
 
     def _report_blocked(self, seconds):
         # On the thread of the watchdog.

@@ -15,6 +15,7 @@ scopes.
 
 import asyncio
 import contextlib
+import inspect
 import math
 import weakref
 
@@ -36,6 +37,7 @@ class CancelScope:
         self._cancel_called = False
         self._cancelled_caught = False
         self._host = None
+        self._active = False  # entered and not left
         self._parent = None
         self._children = set()
         self._tasks = set()
@@ -61,7 +63,7 @@ class CancelScope:
     @deadline.setter
     def deadline(self, when: float) -> None:
         self._deadline = when
-        if self._host is not None:
+        if self._active:
             self._arm()
 
     @property
@@ -72,7 +74,7 @@ class CancelScope:
     @shield.setter
     def shield(self, value: bool) -> None:
         self._shield = value
-        if self._host is not None and not value:
+        if self._active and not value:
             outer = self._blame()
             if outer is not None:
                 outer._deliver_soon()
@@ -81,7 +83,7 @@ class CancelScope:
         """Cancel the scope. It may be called before the block is entered and after it is left."""
         if not self._cancel_called:
             self._cancel_called = True
-            if self._host is not None:
+            if self._active:
                 self._deliver_soon()
 
     def __enter__(self):
@@ -90,7 +92,7 @@ class CancelScope:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("spindle: a CancelScope is entered outside a task")
-        self._host = task
+        self._host, self._active = task, True
         self._cancelling = task.cancelling()
         self._parent = _innermost.get(task)
         if self._parent is not None:
@@ -108,6 +110,7 @@ class CancelScope:
         task, parent = self._host, self._parent
         if asyncio.current_task() is not task or _innermost.get(task) is not self:
             raise RuntimeError("spindle: a CancelScope is left by another task, or not as the innermost one")
+        self._active = False
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.discard(task)
@@ -180,10 +183,18 @@ class CancelScope:
             scopes += [child for child in scope._children if not child._shield]
             for task in list(scope._tasks):
                 present = True
-                waiter = task._fut_waiter
-                if waiter is not None and not waiter.done() and task.cancel():
+                if _can_be_cancelled(task) and task.cancel():
                     self._calls[task] = self._calls.get(task, 0) + 1
         return present
+
+
+def _can_be_cancelled(task):
+    """Report whether a task waits. One that has its result, or has not begun, is left alone."""
+    waiter = task._fut_waiter
+    if waiter is not None:
+        return not waiter.done()
+    # asyncio.sleep(0) has no future.
+    return inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_SUSPENDED
 
 
 def move_on_after(seconds: float, *, shield: bool = False) -> CancelScope:
@@ -220,6 +231,8 @@ class Nursery:
 
     def __init__(self):
         self.cancel_scope = CancelScope()
+        self._running = set()  # tasks
+        self._starting = {}  # task → the _Status that Nursery.start awaits
         self._errors = []
         self._open = False
         self._empty = None
@@ -229,10 +242,13 @@ class Nursery:
         self._start(function(*args), name)
 
     async def start(self, function, *args, name=None):
-        """Start a task and wait until it calls task_status.started(value); return value."""
+        """Start a task and wait until it calls task_status.started(value); return value.
+
+        If the task fails before that, start raises its exception, and the nursery goes on.
+        """
         status = _Status(asyncio.get_running_loop().create_future())
         task = self._start(function(*args, task_status=status), name)
-        task.add_done_callback(status._ended)
+        self._starting[task] = status
         try:
             return await status._started
         except BaseException:
@@ -246,26 +262,33 @@ class Nursery:
         if not self._open:
             coro.close()
             raise RuntimeError("spindle: a task is started in a nursery that is not open")
-        task = asyncio.create_task(coro, name=name)
-        self.cancel_scope._tasks.add(task)
-        _innermost[task] = self.cancel_scope
+        scope = self.cancel_scope
+        task = asyncio.Task(coro, loop=asyncio.get_running_loop(), name=name)  # never begins at once
+        self._running.add(task)
+        scope._tasks.add(task)
+        _innermost[task] = scope
         task.add_done_callback(self._ended)
-        if self.cancel_scope._blame() is not None:
-            self.cancel_scope._blame()._deliver_soon()
+        blamed = scope._blame()
+        if blamed is not None:
+            blamed._deliver_soon()
         return task
 
     def _ended(self, task):
-        self.cancel_scope._tasks.discard(task)
-        self.cancel_scope._calls.pop(task, None)
-        if not task.cancelled() and task.exception() is not None:
-            self._errors.append(task.exception())
+        self._running.discard(task)
+        scope = self.cancel_scope
+        scope._tasks.discard(task)
+        while scope is not None:
+            scope._calls.pop(task, None)
+            scope = scope._parent
+        error = None if task.cancelled() else task.exception()
+        status = self._starting.pop(task, None)
+        if status is not None and not status._started.done():
+            status._fail(error)
+        elif error is not None:
+            self._errors.append(error)
             self.cancel_scope.cancel()
-        if self._empty is not None and not self._children():
-            if not self._empty.done():
-                self._empty.set_result(None)
-
-    def _children(self):
-        return self.cancel_scope._tasks - {self.cancel_scope._host}
+        if self._empty is not None and not self._running and not self._empty.done():
+            self._empty.set_result(None)
 
     async def __aenter__(self):
         self.cancel_scope.__enter__()
@@ -274,27 +297,30 @@ class Nursery:
 
     async def __aexit__(self, kind, error, traceback):
         scope = self.cancel_scope
+        cancelled = error if isinstance(error, asyncio.CancelledError) else None
+        ours = cancelled is None or scope._blame() is not None  # else code has raised it by itself
         if error is not None:
-            if not isinstance(error, asyncio.CancelledError):
+            if cancelled is None:
                 self._errors.append(error)
             scope.cancel()
-        cancelled = error if isinstance(error, asyncio.CancelledError) else None
-        while self._children():
+        while self._running:
             self._empty = asyncio.get_running_loop().create_future()
             try:
                 await self._empty
             except asyncio.CancelledError as caught:
                 scope.cancel()  # also if it was the task itself that was cancelled
-                cancelled = caught
+                cancelled = cancelled or caught
         self._open = False
         if self._errors:
             scope.__exit__(None, None, None)
             raise BaseExceptionGroup("unhandled errors in a Nursery", self._errors) from None
-        if cancelled is None:
-            return scope.__exit__(None, None, None)
-        if scope.__exit__(type(cancelled), cancelled, cancelled.__traceback__):
+        if cancelled is None or not ours:
+            scope.__exit__(None, None, None)
+        elif scope.__exit__(type(cancelled), cancelled, cancelled.__traceback__):
             return True
-        raise cancelled
+        if cancelled is not None:
+            raise cancelled
+        return False
 
 
 class _Status:
@@ -311,6 +337,7 @@ class _Status:
             return
         self._started.set_result(value)
 
-    def _ended(self, task):
-        if not self._started.done():
-            self._started.set_exception(RuntimeError("spindle: the task ended without calling task_status.started"))
+    def _fail(self, error):
+        """Report that the task has ended without calling started."""
+        self._started.set_exception(
+            error or RuntimeError("spindle: the task ended without calling task_status.started"))

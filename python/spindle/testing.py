@@ -7,11 +7,12 @@
 
 The clock of the loop stands still while code runs, and moves to the next timer when every task
 waits. Sockets work as usual. While a thread works for the loop, as in asyncio.to_thread, the clock
-stands still and the loop waits for the thread. If every task waits and nothing can wake one, the
-run fails instead of hanging.
+stands still and the loop waits for the thread; it does not know of threads that the program starts
+itself. If every task waits and nothing can wake one, the run fails instead of hanging.
 """
 
 import asyncio
+import threading
 
 from .loop import Loop
 
@@ -34,10 +35,15 @@ class _VirtualLoop(Loop):
     def _thread_done(self, future):
         self._threads -= 1
 
-    async def shutdown_default_executor(self, *args):
+    def _other_threads(self):
+        """Report whether threads that the loop does not count could wake it."""
+        return any(thread is not threading.current_thread() and not thread.name.startswith("asyncio_")
+                   for thread in threading.enumerate())
+
+    async def shutdown_default_executor(self, *args, **kwargs):
         self._threads += 1  # a thread joins the executor's
         try:
-            await super().shutdown_default_executor(*args)
+            await super().shutdown_default_executor(*args, **kwargs)
         finally:
             self._threads -= 1
 

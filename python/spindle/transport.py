@@ -1,7 +1,7 @@
 """The transport of a stream socket: what is rare. The rest is in C (_core.Transport)."""
 
-import asyncio
 import socket
+import sys
 import warnings
 from asyncio import base_events, constants, futures, trsock
 from asyncio.log import logger
@@ -20,9 +20,12 @@ class SocketTransport(_core.Transport):
         self._extra = {} if extra is None else extra
         self._extra["socket"] = trsock.TransportSocket(sock)
         self._attach(loop, sock, protocol)
+        _hold(sock)
         self._server = server
         if server is not None:
-            server._attach()
+            server._attach(*self._for_server())
+        else:
+            self.get_extra_info("peername")  # a peer that has left has none
         loop._transports[self._sock_fd] = self
         base_events._set_nodelay(sock)
         loop.call_soon(protocol.connection_made, self)
@@ -48,6 +51,7 @@ class SocketTransport(_core.Transport):
     def __del__(self, _warn=warnings.warn):
         if self._sock is not None:
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            _let_go(self._sock)
             self._sock.close()
 
     # Addresses are looked up when they are asked for: most connections never need them.
@@ -123,12 +127,17 @@ class SocketTransport(_core.Transport):
         try:
             self._protocol.connection_lost(exc)
         finally:
+            self.get_extra_info("sockname")
             sock, server = self._sock, self._server
             self._release()  # the loop must forget the descriptor before it is closed
+            _let_go(sock)
             sock.close()
             self._server = None
             if server is not None:
-                server._detach()
+                server._detach(*self._for_server())
+
+    def _for_server(self):
+        return (self,) if sys.version_info >= (3, 13) else ()
 
     def _fatal_error(self, exc, message="Fatal error on transport"):
         if isinstance(exc, OSError):
@@ -151,11 +160,11 @@ class SocketTransport(_core.Transport):
 
     def _write_failed(self, exc):
         self._fatal_error(exc, "Fatal write error on socket transport")
-        if self._empty_waiter is not None:
+        if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_exception(exc)
 
     def _all_sent(self):
-        if self._empty_waiter is not None:
+        if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_result(None)
         if self._closing:
             self._call_connection_lost(None)
@@ -175,3 +184,17 @@ class SocketTransport(_core.Transport):
 
     def _reset_empty_waiter(self):
         self._empty_waiter = None
+
+
+# The transport uses the descriptor by its number. A program that closes the socket object must
+# not free the number for another connection meanwhile.
+
+
+def _hold(sock):
+    if isinstance(sock, socket.socket):
+        sock._io_refs += 1
+
+
+def _let_go(sock):
+    if isinstance(sock, socket.socket):
+        sock._decref_socketios()

@@ -90,6 +90,7 @@ void timers_clear(Timers *t);
 // watch.c: what is to be called when a descriptor is ready.
 typedef struct {
     Handle *reader, *writer;
+    PyObject *file;       // that add_reader or add_writer was given, if not a number
     Transport *transport; // if it waits for something
     int transport_interest;
     int interest; // what Go waits for
@@ -103,6 +104,8 @@ typedef struct {
 
 int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
 bool watch_has(Loop *l, int fd, int direction);
+void watch_file(Loop *l, int fd, PyObject *file); // remember the file object of a watch
+int watch_find(Loop *l, PyObject *file);          // its descriptor, -1 if there is none
 int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
 int watch_deliver(Loop *l, SpindleEvent *e);
 int watch_visit(Loop *l, visitproc visit, void *arg);

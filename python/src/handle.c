@@ -93,6 +93,7 @@ static int handle_traverse(Handle *h, visitproc visit, void *arg) {
 
 // The loop is kept: a handle whose cycle is broken may still be cancelled.
 static int handle_clear(Handle *h) {
+    h->cancelled = true;
     drop_call(h);
     Py_CLEAR(h->context);
     Py_CLEAR(h->source_traceback);
@@ -189,7 +190,7 @@ static PyObject *handle_meth_run(Handle *h, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *handle_meth_context(Handle *h, PyObject *Py_UNUSED(ignored)) {
-    return Py_NewRef(h->context);
+    return Py_NewRef(h->context ? h->context : Py_None);
 }
 
 static PyObject *handle_meth_when(Handle *h, PyObject *Py_UNUSED(ignored)) {

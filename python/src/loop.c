@@ -112,16 +112,14 @@ static int check(Loop *l, PyObject *callback, const char *method, bool any_threa
     return r ? 0 : -1;
 }
 
-// context_of returns the one keyword argument, context.
+// context_of returns the one keyword argument, context. It returns 1 if there are others.
 static int context_of(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject **context) {
     *context = NULL;
     Py_ssize_t n = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *name = PyTuple_GET_ITEM(kwnames, i);
-        if (name != names.context && PyUnicode_Compare(name, names.context) != 0) {
-            PyErr_Format(PyExc_TypeError, "unexpected keyword argument %R", name);
-            return -1;
-        }
+        if (name != names.context && PyUnicode_Compare(name, names.context) != 0)
+            return 1;
         *context = args[nargs + i];
     }
     return 0;
@@ -138,6 +136,24 @@ Handle *loop_call_soon(Loop *l, PyObject *callback, PyObject *const *args, Py_ss
     return queue(l, callback, args, nargs, NULL);
 }
 
+// by_name calls method where arguments are given by name, which is rare.
+static PyObject *by_name(Loop *l, const char *method, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
+    PyObject *positional = PyTuple_New(nargs), *named = PyDict_New(), *r = NULL;
+    if (positional && named) {
+        for (Py_ssize_t i = 0; i < nargs; i++)
+            PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+        Py_ssize_t i = 0;
+        for (; i < PyTuple_GET_SIZE(kwnames); i++)
+            if (PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) < 0)
+                break;
+        if (i == PyTuple_GET_SIZE(kwnames))
+            r = PyObject_CallMethod((PyObject *)l, "_call_by_name", "sOO", method, positional, named);
+    }
+    Py_XDECREF(positional);
+    Py_XDECREF(named);
+    return r;
+}
+
 static int need(Py_ssize_t nargs, Py_ssize_t least, const char *method, const char *missing) {
     if (nargs >= least)
         return 0;
@@ -147,7 +163,9 @@ static int need(Py_ssize_t nargs, Py_ssize_t least, const char *method, const ch
 
 static PyObject *loop_meth_call_soon(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (need(nargs, 1, "call_soon", "callback") < 0 || context_of(args, nargs, kwnames, &context) < 0)
+    if (context_of(args, nargs, kwnames, &context))
+        return by_name(l, "call_soon", args, nargs, kwnames);
+    if (need(nargs, 1, "call_soon", "callback") < 0)
         return NULL;
     if ((l->closed || l->debug) && check(l, args[0], "call_soon", false) < 0)
         return NULL;
@@ -167,7 +185,9 @@ static void wake(Loop *l) {
 
 static PyObject *loop_meth_call_soon_threadsafe(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (need(nargs, 1, "call_soon_threadsafe", "callback") < 0 || context_of(args, nargs, kwnames, &context) < 0)
+    if (context_of(args, nargs, kwnames, &context))
+        return by_name(l, "call_soon_threadsafe", args, nargs, kwnames);
+    if (need(nargs, 1, "call_soon_threadsafe", "callback") < 0)
         return NULL;
     if ((l->closed || l->debug) && check(l, args[0], "call_soon_threadsafe", true) < 0)
         return NULL;
@@ -189,8 +209,9 @@ static PyObject *schedule(Loop *l, double when, PyObject *const *args, Py_ssize_
 
 static PyObject *loop_meth_call_later(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (need(nargs, 1, "call_later", "delay") < 0 || need(nargs, 2, "call_later", "callback") < 0 ||
-        context_of(args, nargs, kwnames, &context) < 0)
+    if (context_of(args, nargs, kwnames, &context))
+        return by_name(l, "call_later", args, nargs, kwnames);
+    if (need(nargs, 1, "call_later", "delay") < 0 || need(nargs, 2, "call_later", "callback") < 0)
         return NULL;
     if (args[0] == Py_None) {
         PyErr_SetString(PyExc_TypeError, "delay must not be None");
@@ -206,8 +227,9 @@ static PyObject *loop_meth_call_later(Loop *l, PyObject *const *args, Py_ssize_t
 
 static PyObject *loop_meth_call_at(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
     PyObject *context;
-    if (need(nargs, 1, "call_at", "when") < 0 || need(nargs, 2, "call_at", "callback") < 0 ||
-        context_of(args, nargs, kwnames, &context) < 0)
+    if (context_of(args, nargs, kwnames, &context))
+        return by_name(l, "call_at", args, nargs, kwnames);
+    if (need(nargs, 1, "call_at", "when") < 0 || need(nargs, 2, "call_at", "callback") < 0)
         return NULL;
     if (args[0] == Py_None) {
         PyErr_SetString(PyExc_TypeError, "when cannot be None");
@@ -279,6 +301,8 @@ static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int
     Handle *h = handle_new(&Handle_Type, l, args[1], args + 2, nargs - 2, NULL);
     if (h && watch_set(l, fd, direction, h) < 0)
         Py_CLEAR(h);
+    if (h)
+        watch_file(l, fd, args[0]);
     return (PyObject *)h;
 }
 
@@ -298,7 +322,9 @@ static PyObject *remove_watch(Loop *l, PyObject *fileobj, int direction) {
         if (!PyErr_ExceptionMatches(PyExc_ValueError))
             return NULL;
         PyErr_Clear(); // a closed socket
-        Py_RETURN_FALSE;
+        fd = watch_find(l, fileobj);
+        if (fd < 0)
+            Py_RETURN_FALSE;
     }
     if (fd >= l->watchers.len)
         Py_RETURN_FALSE;
@@ -306,6 +332,7 @@ static PyObject *remove_watch(Loop *l, PyObject *fileobj, int direction) {
     bool had = direction == SPINDLE_READ ? w->reader : w->writer;
     if (watch_set(l, fd, direction, NULL) < 0)
         return NULL;
+    watch_file(l, fd, fileobj);
     return PyBool_FromLong(had);
 }
 
@@ -365,8 +392,8 @@ static long long wait_ns(Loop *l) {
 }
 
 static int queue_due_timers(Loop *l) {
-    double end = loop_time(l) + 1e-9;
-    while (l->timers.len > 0 && l->timers.heap[0]->when < end) {
+    double now = loop_time(l), end = l->virtual_time ? now : now + 1e-9; // virtual time is exact
+    while (l->timers.len > 0 && l->timers.heap[0]->when <= end) {
         Handle *h = timers_pop(&l->timers);
         int r = ready_push(&l->ready, (PyObject *)h, 0);
         Py_DECREF(h);
@@ -414,13 +441,19 @@ static int skip_wait(Loop *l) {
         return -1;
     if (ready_len(&l->ready) > 0)
         return 0;
-    if (l->timers.len == 0 && l->threads == 0 && l->watchers.used <= 1) { // the self-pipe
+    bool timer = l->timers.len > 0 && l->timers.heap[0]->when < Py_HUGE_VAL;
+    if (!timer && l->threads == 0 && l->watchers.used <= 1) { // the self-pipe
+        PyObject *others = PyObject_CallMethod((PyObject *)l, "_other_threads", NULL);
+        int wait = others ? PyObject_IsTrue(others) : -1;
+        Py_XDECREF(others);
+        if (wait)
+            return wait < 0 ? -1 : poll_once(l, -1);
         PyErr_SetString(PyExc_RuntimeError,
                         "spindle: deadlock: every task waits, and there is no timer, descriptor or "
                         "thread that could wake one");
         return -1;
     }
-    if (l->timers.len == 0 || l->threads > 0)
+    if (!timer || l->threads > 0)
         return poll_once(l, -1);
     if (l->now < l->timers.heap[0]->when)
         l->now = l->timers.heap[0]->when;

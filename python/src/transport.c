@@ -45,8 +45,12 @@ static bool awaits_empty(Transport *t) { return t->empty_waiter && t->empty_wait
 static int update(Transport *t, int interest) {
     if (t->interest == interest || !t->loop)
         return 0;
+    int before = t->interest;
     t->interest = interest;
-    return watch_transport(t->loop, t->fd, t, interest);
+    int r = watch_transport(t->loop, t->fd, t, interest);
+    if (r < 0)
+        t->interest = before & ~interest; // the descriptor cannot be watched
+    return r;
 }
 
 static void drop_chunks(Transport *t) {
@@ -116,7 +120,9 @@ static int failed(Transport *t, const char *message) {
 
 // tell calls pause_writing or resume_writing of the protocol.
 static int tell(Transport *t, PyObject *method) {
-    PyObject *r = PyObject_CallMethodNoArgs(t->protocol, method);
+    PyObject *protocol = Py_NewRef(t->protocol); // the call may set another one
+    PyObject *r = PyObject_CallMethodNoArgs(protocol, method);
+    Py_DECREF(protocol);
     if (!r) {
         if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
             return -1;
@@ -280,7 +286,9 @@ static int write_ready(Transport *t) {
 // Receiving.
 
 static int end_of_stream(Transport *t) {
-    PyObject *r = PyObject_CallMethodNoArgs(t->protocol, names.eof_received);
+    PyObject *protocol = Py_NewRef(t->protocol);
+    PyObject *r = PyObject_CallMethodNoArgs(protocol, names.eof_received);
+    Py_DECREF(protocol);
     int keep_open = r ? PyObject_IsTrue(r) : -1;
     Py_XDECREF(r);
     if (keep_open < 0)
@@ -310,7 +318,11 @@ static int read_data(Transport *t) {
     PyObject *data = PyBytes_FromStringAndSize(t->loop->buffer, n);
     if (!data)
         return -1;
-    PyObject *r = PyObject_CallOneArg(t->data_received, data);
+    // A reference of our own: the call may set another protocol.
+    PyObject *receive = t->data_received ? Py_NewRef(t->data_received)
+                                         : PyObject_GetAttr(t->protocol, names.data_received);
+    PyObject *r = receive ? PyObject_CallOneArg(receive, data) : NULL;
+    Py_XDECREF(receive);
     Py_DECREF(data);
     if (!r)
         return failed(t, "Fatal error: protocol.data_received() call failed.");
@@ -318,11 +330,10 @@ static int read_data(Transport *t) {
     return 0;
 }
 
-static int read_into_buffer(Transport *t) {
-    static PyObject *any;
-    if (!any && !(any = PyLong_FromLong(-1)))
-        return -1;
-    PyObject *buffer = PyObject_CallOneArg(t->get_buffer, any);
+// receive_into receives into the buffer that the protocol provides. The callables are
+// references of the caller's: a call may set another protocol.
+static int receive_into(Transport *t, PyObject *get, PyObject *updated, PyObject *any) {
+    PyObject *buffer = PyObject_CallOneArg(get, any);
     Py_buffer view;
     if (!buffer || PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) {
         Py_XDECREF(buffer);
@@ -341,7 +352,7 @@ static int read_into_buffer(Transport *t) {
     if (n <= 0)
         return received_nothing(t, n);
     PyObject *count = PyLong_FromSsize_t(n);
-    PyObject *r = count ? PyObject_CallOneArg(t->buffer_updated, count) : NULL;
+    PyObject *r = count ? PyObject_CallOneArg(updated, count) : NULL;
     Py_XDECREF(count);
     if (!r)
         return failed(t, "Fatal error: protocol.buffer_updated() call failed.");
@@ -349,20 +360,48 @@ static int read_into_buffer(Transport *t) {
     return 0;
 }
 
+static int read_into_buffer(Transport *t) {
+    static PyObject *any;
+    if (!any && !(any = PyLong_FromLong(-1)))
+        return -1;
+    PyObject *get = Py_NewRef(t->get_buffer), *updated = Py_NewRef(t->buffer_updated);
+    int result = receive_into(t, get, updated, any);
+    Py_DECREF(get);
+    Py_DECREF(updated);
+    return result;
+}
+
+// report gives the present exception to the loop's exception handler. It returns -1 if the
+// exception is to end the loop.
+static int report(Transport *t, Loop *l) {
+    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return -1;
+    PyObject *exc = caught();
+    PyObject *r = PyObject_CallMethod((PyObject *)l, "call_exception_handler", "{sssOsO}", "message",
+                                      "Exception in a transport's callback", "exception", exc, "transport", t);
+    Py_XDECREF(exc);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
 int transport_ready(Transport *t, int ready) {
     if (t->conn_lost || !(t->interest & ready))
         return 0; // closed or paused since
-    if (PyContext_Enter(t->context) < 0)
-        return -1;
-    int r;
-    if (ready == SPINDLE_WRITE)
-        r = write_ready(t);
-    else if (t->buffered)
-        r = read_into_buffer(t);
-    else
-        r = read_data(t);
-    if (PyContext_Exit(t->context) < 0)
-        return -1;
+    Loop *l = (Loop *)Py_NewRef((PyObject *)t->loop); // the transport may let go of it
+    int r = -1;
+    if (PyContext_Enter(t->context) == 0) {
+        if (ready == SPINDLE_WRITE)
+            r = write_ready(t);
+        else if (t->buffered)
+            r = read_into_buffer(t);
+        else
+            r = read_data(t);
+        if (PyContext_Exit(t->context) < 0)
+            r = -1;
+    }
+    if (r < 0)
+        r = report(t, l);
+    Py_DECREF((PyObject *)l);
     return r;
 }
 
@@ -457,6 +496,10 @@ static PyObject *transport_release(Transport *t, PyObject *Py_UNUSED(ignored)) {
     Py_CLEAR(t->protocol);
     Py_CLEAR(t->sock);
     Py_CLEAR(t->loop);
+    t->fd = -1; // the number may be given to another connection
+    t->closing = true;
+    if (t->conn_lost == 0)
+        t->conn_lost = 1;
     Py_RETURN_NONE;
 }
 

@@ -1,6 +1,7 @@
 // What is called when a descriptor is ready: a reader and a writer, as in
 // loop.add_reader, or a transport. Go is told only of changes.
 #include "core.h"
+#include <fcntl.h>
 
 static Watcher *watcher(Loop *l, int fd) {
     if (fd >= l->watchers.len) {
@@ -32,9 +33,21 @@ static int update(Loop *l, Watcher *w, int fd) {
     return 0;
 }
 
+// forget makes the row agree with Go after a failure: nothing is watched.
+static void forget(Loop *l, Watcher *w) {
+    l->watchers.used -= w->interest != 0;
+    w->interest = 0;
+}
+
 int watch_set(Loop *l, int fd, int direction, Handle *h) {
-    if (!h && fd >= l->watchers.len)
-        return 0;
+    if (fd >= l->watchers.len) {
+        if (!h)
+            return 0;
+        if (fcntl(fd, F_GETFD) < 0) { // before the table grows for a wrong number
+            PyErr_SetFromErrno(PyExc_OSError);
+            return -1;
+        }
+    }
     Watcher *w = watcher(l, fd);
     if (!w)
         return -1;
@@ -46,8 +59,7 @@ int watch_set(Loop *l, int fd, int direction, Handle *h) {
     int r = update(l, w, fd);
     if (r < 0) { // the descriptor cannot be watched
         Py_CLEAR(*at);
-        l->watchers.used -= w->interest != 0;
-        w->interest = 0;
+        forget(l, w);
     }
     if (old) {
         handle_cancel(old);
@@ -64,8 +76,28 @@ int watch_transport(Loop *l, int fd, Transport *t, int interest) {
     w->transport = interest ? (Transport *)Py_NewRef((PyObject *)t) : NULL;
     w->transport_interest = interest;
     int r = update(l, w, fd);
+    if (r < 0) {
+        forget(l, w);
+        w->transport_interest = 0;
+        Py_CLEAR(w->transport);
+    }
     Py_XDECREF((PyObject *)old);
     return r;
+}
+
+int watch_find(Loop *l, PyObject *file) {
+    for (int fd = 0; fd < l->watchers.len; fd++)
+        if (l->watchers.by_fd[fd].file == file)
+            return fd;
+    return -1;
+}
+
+void watch_file(Loop *l, int fd, PyObject *file) {
+    Watcher *w = &l->watchers.by_fd[fd];
+    if (!w->interest || PyLong_Check(file))
+        file = NULL;
+    Py_XINCREF(file);
+    Py_XSETREF(w->file, file);
 }
 
 bool watch_has(Loop *l, int fd, int direction) {
@@ -88,6 +120,7 @@ int watch_deliver(Loop *l, SpindleEvent *e) {
 int watch_visit(Loop *l, visitproc visit, void *arg) {
     for (int fd = 0; fd < l->watchers.len; fd++) {
         Py_VISIT((PyObject *)l->watchers.by_fd[fd].transport);
+        Py_VISIT(l->watchers.by_fd[fd].file);
         Py_VISIT(l->watchers.by_fd[fd].reader);
         Py_VISIT(l->watchers.by_fd[fd].writer);
     }
@@ -97,6 +130,7 @@ int watch_visit(Loop *l, visitproc visit, void *arg) {
 void watch_clear(Loop *l) {
     for (int fd = 0; fd < l->watchers.len; fd++) {
         Py_CLEAR(l->watchers.by_fd[fd].transport);
+        Py_CLEAR(l->watchers.by_fd[fd].file);
         Py_CLEAR(l->watchers.by_fd[fd].reader);
         Py_CLEAR(l->watchers.by_fd[fd].writer);
     }

@@ -37,10 +37,14 @@ static void park(Watchdog *w) {
     __atomic_store_n(&w->parked, false, __ATOMIC_SEQ_CST);
 }
 
-static void report(Watchdog *w, double seconds) {
+// report reports the callback that pulse counted last. C code that holds the GIL cannot be
+// looked at; when it has ended, another callback runs, which is not to blame.
+static void report(Watchdog *w, double seconds, unsigned long pulse) {
+    if (_Py_IsFinalizing())
+        return;
     PyGILState_STATE gil = PyGILState_Ensure();
     Loop *l = w->loop;
-    if (!w->ending && !l->waiting && l->thread_id && l->thread_id != Py_None) {
+    if (!w->ending && !l->waiting && l->pulse == pulse && l->thread_id && l->thread_id != Py_None) {
         PyObject *r = PyObject_CallMethod((PyObject *)l, "_report_blocked", "d", seconds);
         if (!r)
             PyErr_WriteUnraisable((PyObject *)l);
@@ -66,7 +70,7 @@ static void *watch(void *arg) {
                 park(w);
         } else if (++same == LOOKS) {
             pthread_mutex_unlock(&w->mu); // the loop may end it meanwhile
-            report(w, w->threshold);
+            report(w, w->threshold, pulse);
             pthread_mutex_lock(&w->mu);
         }
     }

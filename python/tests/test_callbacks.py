@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import logging
+import socket
 import threading
 import time
 import weakref
@@ -195,9 +196,67 @@ def test_wrong_arguments_are_refused(loop):
         lambda: loop.call_later(None, print),
         lambda: loop.call_at(None, print),
         lambda: loop.call_soon(print, unknown=1),
+        lambda: loop.call_later(callback=print),
     ]:
         with pytest.raises(TypeError):
             call()
+
+
+def test_arguments_may_be_named(loop):
+    seen = []
+    loop.call_soon(callback=lambda: seen.append("soon"))
+    loop.call_later(delay=0, callback=lambda: seen.append("later"))
+    loop.call_at(when=0, callback=lambda: seen.append("at"))
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    assert sorted(seen) == ["at", "later", "soon"]
+
+
+def test_debug_mode_takes_any_truth_value(loop):
+    loop.set_debug(1)
+    assert loop.get_debug() is True
+    loop.set_debug(None)
+    assert loop.get_debug() is False
+
+
+def test_reader_of_a_closed_socket_can_be_removed(loop):
+    first, peer = socket.socketpair()
+    loop.add_reader(first, print)
+    first.close()
+    assert loop.remove_reader(first)
+    second, other = socket.socketpair()
+    arrived = []
+    loop.add_reader(second, lambda: (arrived.append(second.recv(10)), loop.stop()))
+    other.send(b"x")
+    loop.run_forever()
+    assert arrived == [b"x"]
+    loop.remove_reader(second)
+    for sock in (peer, second, other):
+        sock.close()
+
+
+def test_number_of_a_closed_descriptor_can_be_watched_again(loop):
+    first, peer = socket.socketpair()
+    number = first.fileno()
+    loop.add_reader(number, print)
+    first.close()
+    second, other = socket.socketpair()
+    arrived = []
+    assert second.fileno() == number
+    loop.add_writer(number, print)
+    loop.remove_writer(number)
+    loop.add_reader(number, lambda: (arrived.append(second.recv(10)), loop.stop()))
+    other.send(b"x")
+    loop.run_forever()
+    assert arrived == [b"x"]
+    loop.remove_reader(number)
+    for sock in (peer, second, other):
+        sock.close()
+
+
+def test_wrong_descriptor_is_refused(loop):
+    with pytest.raises(OSError):
+        loop.add_reader(10**8, print)
 
 
 def test_closed_loop_refuses_callbacks(loop):

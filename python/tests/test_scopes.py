@@ -176,6 +176,49 @@ async def start_returns_what_the_task_reports(api, log):
         log(await nursery.start(serve))
 
 
+async def child_with_a_scope_of_its_own_is_waited_for(api, log):
+    async def child():
+        with api.move_on_after(100):
+            await asyncio.sleep(1)
+            log("child")
+
+    async with api.Nursery() as nursery:
+        nursery.start_soon(child)
+    log("after")
+
+
+async def yielding_loop_is_cancelled(api, log):
+    with api.CancelScope() as scope:
+        asyncio.get_running_loop().call_soon(scope.cancel)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        log("not reached")
+    log(scope.cancelled_caught)
+
+
+async def cancelled_error_of_other_code_passes_through(api, log):
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    try:
+        async with api.Nursery():
+            await future
+    except asyncio.CancelledError:
+        log("passed through")
+
+
+async def start_raises_what_the_task_raises(api, log):
+    async def fails(task_status):
+        raise ValueError("early")
+
+    async with api.Nursery() as nursery:
+        try:
+            await nursery.start(fails)
+        except ValueError as error:
+            log(str(error))
+        await asyncio.sleep(1)
+    log("nursery goes on")
+
+
 async def scope_cancelled_before_it_is_entered(api, log):
     scope = api.CancelScope()
     scope.cancel()
@@ -225,6 +268,17 @@ def test_a_task_that_ignores_its_cancellation_does_not_burn_a_core():
         return asyncio.get_running_loop().time()
 
     assert spindle.testing.run(main()) > 5
+
+
+def test_a_scope_that_was_left_can_be_cancelled():
+    async def main():
+        with spindle.CancelScope() as scope:
+            pass
+        return scope
+
+    scope = spindle.run(main())
+    scope.cancel()
+    assert scope.cancel_called and not scope.cancelled_caught
 
 
 def test_misuse_is_named():

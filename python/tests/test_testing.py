@@ -20,6 +20,15 @@ def test_an_hour_takes_no_time():
     assert virtual == 3600 and real < 60
 
 
+def test_years_take_no_time():
+    async def main():
+        for _ in range(3):
+            await asyncio.sleep(365 * 86400)
+        return asyncio.get_running_loop().time()
+
+    assert spindle.testing.run(main()) == 3 * 365 * 86400
+
+
 def test_timers_fire_in_order():
     async def main():
         order = []

@@ -284,6 +284,123 @@ def test_transport_is_asyncios(loop):
     loop.run_until_complete(main())
 
 
+def test_transport_that_has_ended_does_not_write_to_a_reused_descriptor(loop):
+    async def main():
+        recorder, peer = await pair()
+        recorder.transport.write(b"x" * 2_000_000)
+        recorder.transport.close()
+        peer.setblocking(False)
+        while await loop.sock_recv(peer, 1 << 20):
+            pass
+        await recorder.lost
+        peer.close()
+        ours, theirs = socket.socketpair()  # gets the numbers of the other pair
+        recorder.transport.write(b"for another connection")
+        theirs.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(100)
+        ours.close()
+        theirs.close()
+
+    loop.run_until_complete(main())
+
+
+def test_socket_object_that_the_program_closes_stays_open(loop):
+    async def main():
+        ours, theirs = socket.socketpair()
+        _, recorder = await loop.create_connection(Recorder, sock=ours)
+        ours.close()
+        other, its_peer = socket.socketpair()
+        recorder.transport.write(b"to the right peer")
+        theirs.setblocking(False)
+        assert await loop.sock_recv(theirs, 100) == b"to the right peer"
+        its_peer.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            its_peer.recv(100)
+        recorder.transport.close()
+        await recorder.lost
+        for sock in (theirs, other, its_peer):
+            sock.close()
+
+    loop.run_until_complete(main())
+
+
+def test_failing_connection_lost_does_not_end_the_loop(loop):
+    async def main():
+        contexts = []
+        loop.set_exception_handler(lambda loop, context: contexts.append(context))
+        recorder, peer = await pair()
+
+        def fails(exc):
+            raise ValueError("in connection_lost")
+
+        recorder.connection_lost = fails
+        recorder.transport.write(b"x" * 2_000_000)
+        recorder.transport.close()
+        peer.setblocking(False)
+        while await loop.sock_recv(peer, 1 << 20):
+            pass
+        await until(lambda: contexts)
+        assert isinstance(contexts[0]["exception"], ValueError)
+        peer.close()
+
+    loop.run_until_complete(main())
+
+
+def test_protocol_without_data_received_is_reported(loop):
+    async def main():
+        contexts = []
+        loop.set_exception_handler(lambda loop, context: contexts.append(context))
+        ours, theirs = socket.socketpair()
+        await loop.create_connection(asyncio.BaseProtocol, sock=ours)
+        theirs.send(b"x")
+        await until(lambda: contexts)
+        assert isinstance(contexts[0]["exception"], AttributeError)
+        theirs.close()
+
+    loop.run_until_complete(main())
+
+
+def test_protocol_may_be_replaced_in_every_callback(loop):
+    class Buffered(asyncio.BufferedProtocol):
+        def __init__(self):
+            self.buffer = bytearray(10)
+
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def get_buffer(self, hint):
+            self.transport.set_protocol(asyncio.Protocol())
+            return self.buffer
+
+        def buffer_updated(self, n):
+            self.transport.abort()
+
+    async def main():
+        ours, theirs = socket.socketpair()
+        transport, _ = await loop.create_connection(Buffered, sock=ours)
+        theirs.send(b"x")
+        await until(transport.is_closing)
+        theirs.close()
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(main())
+
+
+def test_addresses_are_known_after_close(loop):
+    async def main():
+        server, address = await echo_server()
+        transport, client = await loop.create_connection(Recorder, *address)
+        transport.close()
+        await client.lost
+        assert transport.get_extra_info("peername") == address
+        assert transport.get_extra_info("sockname")[0] == "127.0.0.1"
+        server.close()
+        await server.wait_closed()
+
+    loop.run_until_complete(main())
+
+
 def test_sendfile(loop, tmp_path):
     path = tmp_path / "data"
     path.write_bytes(os.urandom(1_000_000))
