@@ -113,8 +113,10 @@ func TestDeadlinesThatPassedCanBeMoved(t *testing.T) {
 			io.WriteString(w, "moved")
 		case "/between":
 			io.WriteString(w, "mo")
-			set(c.SetWriteDeadline, time.Now().Add(10*time.Millisecond))
-			c.Flush()
+			if err := c.Flush(); err != nil {
+				t.Error(err)
+			}
+			set(c.SetWriteDeadline, time.Now().Add(10*time.Millisecond)) // nothing is unsent
 			pause(r.Context(), 20*time.Millisecond)
 			if err := r.Context().Err(); err != nil {
 				t.Errorf("the context ended: %v", err)
