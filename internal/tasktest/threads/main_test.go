@@ -27,17 +27,3 @@ func newLoop(t *testing.T) *loop.Loop {
 	})
 	return l
 }
-
-// elsewhere opens a nursery in a task of its own, and returns it.
-func elsewhere(ctx context.Context, n *spindle.Nursery) (opened *spindle.Nursery, ended *spindle.Future[error], err error) {
-	ended = spindle.NewFuture[error](ctx)
-	opened, err = spindle.Start(ctx, n, func(ctx context.Context, started func(*spindle.Nursery)) error {
-		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			started(n)
-			return forever(ctx)
-		})
-		ended.Resolve(err)
-		return nil
-	})
-	return opened, ended, err
-}
