@@ -41,9 +41,12 @@ class BufferedEcho(asyncio.BufferedProtocol):
 
 
 async def stream_echo(reader, writer):
-    while data := await reader.read(256 * 1024):
-        writer.write(data)
-        await writer.drain()
+    try:
+        while data := await reader.read(256 * 1024):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass  # the load generator has left
     writer.close()
 
 
