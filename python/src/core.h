@@ -103,7 +103,6 @@ typedef struct {
 } Watchers;
 
 int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
-bool watch_has(Loop *l, int fd, int direction);
 void watch_file(Loop *l, int fd, PyObject *file); // remember the file object of a watch
 int watch_find(Loop *l, PyObject *file);          // its descriptor, -1 if there is none
 int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
@@ -143,7 +142,6 @@ struct Loop {
 };
 
 extern PyTypeObject Loop_Type;
-Handle *loop_call_soon(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs);
 double loop_time(Loop *l);
 
 // transport.c

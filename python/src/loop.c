@@ -103,10 +103,12 @@ static int check(Loop *l, PyObject *callback, const char *method, bool any_threa
     }
     if (!l->debug)
         return 0;
-    PyObject *r = Py_None;
-    if (!any_thread && !(r = PyObject_CallMethodNoArgs((PyObject *)l, names.check_thread)))
-        return -1;
-    Py_XDECREF(any_thread ? NULL : r);
+    PyObject *r;
+    if (!any_thread) {
+        if (!(r = PyObject_CallMethodNoArgs((PyObject *)l, names.check_thread)))
+            return -1;
+        Py_DECREF(r);
+    }
     r = PyObject_CallMethod((PyObject *)l, "_check_callback", "Os", callback, method);
     Py_XDECREF(r);
     return r ? 0 : -1;
@@ -130,10 +132,6 @@ static Handle *queue(Loop *l, PyObject *callback, PyObject *const *args, Py_ssiz
     if (h && ready_push(&l->ready, (PyObject *)h, 0) < 0)
         Py_CLEAR(h);
     return h;
-}
-
-Handle *loop_call_soon(Loop *l, PyObject *callback, PyObject *const *args, Py_ssize_t nargs) {
-    return queue(l, callback, args, nargs, NULL);
 }
 
 // by_name calls method where arguments are given by name, which is rare.

@@ -160,8 +160,7 @@ static ssize_t send_now(int fd, const char *at, size_t len) {
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
 
-// writable reports whether write may be called, 0 with an exception, or without one if the
-// data is dropped because the connection is lost.
+// writable reports whether write may be called; if not, with an exception.
 static bool writable(Transport *t) {
     if (t->eof) {
         PyErr_SetString(PyExc_RuntimeError, "Cannot call write() after write_eof()");
@@ -300,8 +299,7 @@ static int end_of_stream(Transport *t) {
     return r ? 0 : -1;
 }
 
-// received handles the result of a receive that brought no data. It returns 1 if that is
-// to be tried again later.
+// received_nothing handles the result of a receive that brought no data.
 static int received_nothing(Transport *t, ssize_t n) {
     if (n == 0)
         return end_of_stream(t);

@@ -100,10 +100,6 @@ void watch_file(Loop *l, int fd, PyObject *file) {
     Py_XSETREF(w->file, file);
 }
 
-bool watch_has(Loop *l, int fd, int direction) {
-    return fd < l->watchers.len && l->watchers.by_fd[fd].interest & direction;
-}
-
 int watch_deliver(Loop *l, SpindleEvent *e) {
     Watcher *w = &l->watchers.by_fd[e->fd];
     for (int direction = SPINDLE_READ; direction <= SPINDLE_WRITE; direction <<= 1) {

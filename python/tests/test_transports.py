@@ -160,17 +160,15 @@ def test_end_of_stream_closes_unless_the_protocol_keeps_it(loop):
 
 def test_reset_is_reported(loop):
     async def main():
-        server, address = await echo_server(Recorder)
+        recorders = []
+        server, address = await echo_server(lambda: recorders.append(Recorder()) or recorders[-1])
         peer = socket.create_connection(address)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        made = []
-        await asyncio.sleep(0)
-        _, client = await loop.create_connection(Recorder, *address)
+        await until(lambda: recorders and recorders[0].made.done())
         peer.close()
-        client.transport.abort()
-        await client.lost
+        assert isinstance(await recorders[0].lost, ConnectionResetError)
         server.close()
-        del made
+        await server.wait_closed()
 
     loop.run_until_complete(main())
 
