@@ -40,9 +40,11 @@ func (c *conn) closeAfterAnswer() {
 	}
 }
 
-// close ends the connection after what was written. If the peer may still be sending, the
-// connection lingers: what it receives is dropped for lingerTime. Closing a socket with
-// unread bytes resets the connection, and the peer may then lose the last response.
+// close ends the connection after what was written. Unless the peer has closed its sending
+// side, the connection lingers: what it receives is dropped for lingerTime. A socket that
+// is closed when more bytes arrive resets the connection, and the peer may then lose the
+// last response. Clients send more than the last request: other requests, a body that was
+// not asked for, the end of TLS.
 func (c *conn) close() {
 	if c.phase != connOpen {
 		return
@@ -51,8 +53,7 @@ func (c *conn) close() {
 	if len(c.st.out) > 0 {
 		c.flushLean()
 	}
-	between := c.input == inputHead || c.input == inputHold || c.input == inputHoldLast
-	if c.is(peerEOF) || between && !c.is(parsing) && !c.partial() && !c.hasKept() {
+	if c.is(peerEOF) {
 		c.hangUp()
 		return
 	}

@@ -2,6 +2,8 @@ package web
 
 import (
 	"net/http"
+	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/loop"
 )
@@ -22,3 +24,11 @@ func Abort(w http.ResponseWriter) { responseOf(w).x.c.tc.Abort() }
 
 // ErrTwoBodyReaders is the error of the second of two reads.
 var ErrTwoBodyReaders = errTwoBodyReaders
+
+// Linger makes servers that start during a test drop bytes after the last response for d,
+// so that a busy machine does not reset a client that is slow to send.
+func Linger(t *testing.T, d time.Duration) {
+	before := lingerTime
+	lingerTime = d
+	t.Cleanup(func() { lingerTime = before })
+}

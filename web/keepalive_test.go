@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/web"
 )
@@ -22,6 +23,39 @@ func TestClientAsksToClose(t *testing.T) {
 				if err != nil || !strings.HasSuffix(string(all), "ok") || strings.Count(string(all), "HTTP/1.1 200") != 1 ||
 					!strings.Contains(string(all), "Connection: close\r\n") {
 					t.Errorf("got %q, %v", all, err)
+				}
+			}
+		})
+	}
+}
+
+// TestRequestsAfterTheLastResponse covers a client that does not know yet that the server
+// ends the connection. What it still sends must not reset the connection under the response.
+func TestRequestsAfterTheLastResponse(t *testing.T) {
+	web.Linger(t, time.Minute)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Connection", "close") }) {
+		t.Run(name, func(t *testing.T) {
+			sv := serve(t, s)
+			for _, request := range []string{
+				"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+				"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+			} {
+				nc, br := dial(t, sv)
+				io.WriteString(nc, request)
+				if _, err := br.Peek(1); err != nil {
+					t.Fatal(err)
+				}
+				for range 10 {
+					if _, err := io.WriteString(nc, request); err != nil {
+						t.Fatalf("after the response: %v", err)
+					}
+				}
+				response(t, br, "GET")
+				if err := nc.(*net.TCPConn).CloseWrite(); err != nil {
+					t.Error(err)
+				}
+				if rest, err := io.ReadAll(br); len(rest) > 0 || err != nil {
+					t.Errorf("after the response: %q, %v", rest, err)
 				}
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
@@ -18,6 +19,7 @@ import (
 // server receives for a while after its last response.
 func TestEarlyRefusalReachesTheClient(t *testing.T) {
 	leak.Check(t, 2<<20)
+	web.Linger(t, time.Minute)
 	server, trust := certified(t)
 	trust = trust.Clone()
 	trust.ServerName = "example.com"
@@ -37,7 +39,7 @@ func TestEarlyRefusalReachesTheClient(t *testing.T) {
 			s.TLS = server
 		}
 		sv := serve(t, s)
-		much := strings.Repeat("x", 1<<20) // sent well within lingerTime, also on a loaded machine
+		much := strings.Repeat("x", 1<<20)
 		for name, tt := range map[string]struct {
 			request string
 			status  int

@@ -39,6 +39,7 @@ var (
 // which is tens of thousands of requests. Use 60s and more after a change of the server.
 func TestRandomPipelines(t *testing.T) {
 	leak.Check(t, 8<<20)
+	web.Linger(t, time.Minute)
 	p := newPipelines(t)
 	if *pipelineSeed != 0 {
 		p.run(t, *pipelineSeed)
@@ -99,7 +100,7 @@ func newPipelines(t *testing.T) *pipelines {
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
 		ends = append(ends, func() {
-			if err := sv.Shutdown(t.Context()); err != nil {
+			if err := sv.Shutdown(context.WithoutCancel(t.Context())); err != nil { // also at the end of the test
 				t.Error(err)
 			}
 			s.Close()
@@ -272,6 +273,8 @@ func readAnswers(br *bufio.Reader, methods []string) (answers []string, err erro
 		}
 		if _, err := br.Peek(1); err == io.EOF {
 			return answers, nil
+		} else if err != nil {
+			return answers, err
 		}
 		res, err := http.ReadResponse(br, &http.Request{Method: method})
 		if err != nil {
