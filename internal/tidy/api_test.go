@@ -28,6 +28,7 @@ var stability = []struct{ dir, level string }{
 	{"files", "young"},
 	{"web", "young"},
 	{"ws", "young"},
+	{"relay", "young"},
 	{"sim", "young"},
 	{"sim/timeline", "young"},
 }

@@ -24,17 +24,19 @@ var realWorld = []struct {
 		"loop/watchdog.go",          // simulated loops have none
 		"sim/bubble.go",             // that of the bubble
 		"sim/stall.go",              // a watch on programs that block, in real time
+		"relay/clock.go",            // for goroutines outside of any loop
 		"ws/conn.go",                // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
 		"internal/kernel/system.go",
 		"internal/simkernel/contexts.go", // which only ends a wait for the bubble's time
 		"web/serve.go",                   // for goroutines, on loops that it makes itself
+		"relay/outside.go",               // for goroutines outside of any loop
 		"ws/conn.go",                     // for contexts that are not a task's; a goroutine that is reported
 	}},
 	{"math/rand", "*", nil},
 	{"math/rand/v2", "Int IntN Int32 Int32N Int64 Int64N Uint Uint32 UintN Uint32N Uint64 Uint64N N Float32 Float64 ExpFloat64 NormFloat64 Perm Shuffle", []string{"internal/kernel/system.go"}},
-	{"crypto/rand", "*", nil},
+	{"crypto/rand", "*", []string{"relay/outside.go"}},
 	{"net", "Dial DialTimeout DialTCP DialUDP DialUnix DialIP Listen ListenPacket ListenTCP ListenUDP ListenUnix ListenUnixgram ListenIP ListenMulticastUDP " +
 		"LookupAddr LookupCNAME LookupHost LookupIP LookupMX LookupNS LookupPort LookupSRV LookupTXT ResolveTCPAddr ResolveUDPAddr ResolveIPAddr " +
 		"DefaultResolver Dialer ListenConfig Resolver Interfaces InterfaceAddrs InterfaceByName InterfaceByIndex FileConn FileListener FilePacketConn", []string{

@@ -1,0 +1,335 @@
+package relay
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Caller sends requests over a Bus and routes the replies to the tasks and goroutines that
+// wait for them. Make one with NewCaller, and Close it. Any goroutine may use it.
+type Caller struct {
+	bus   Bus
+	o     CallerOptions
+	clock clock
+	inbox string // the subject of replies; random, so that no other Caller has it
+	sub   Listener
+
+	mu     sync.Mutex
+	reg    registry // guarded by mu, as all below
+	spare  *waiter  // waiters of calls that have ended
+	spares int
+	draw   *rand.PCG
+	closed bool
+	stats  CallerStats
+}
+
+// CallerOptions configures a Caller.
+type CallerOptions struct {
+	// Timeout is the deadline of calls that have none of their own. A call also ends with
+	// its context. Zero means 30 seconds.
+	Timeout time.Duration
+
+	// MaxWaiters is how many calls may wait at a time. Another one fails with ErrFull.
+	// Zero means 100,000.
+	MaxWaiters int
+
+	// WhenFull says what a call does if the queue of its subject is full. By default it
+	// waits, within its deadline.
+	WhenFull WhenFull
+
+	// Window is how many items of a stream may be on their way. Zero means 16.
+	Window int
+}
+
+// WhenFull is what to do if the queue of a subject is full.
+type WhenFull uint8
+
+// A call waits for space in the queue, or fails with ErrFull.
+const (
+	WaitWhenFull WhenFull = iota
+	FailWhenFull
+)
+
+// CallerStats are counts of a Caller since it was made. Each call is in exactly one of
+// Waiting, Replied, TimedOut, Canceled and Failed.
+type CallerStats struct {
+	Calls    uint64 // started
+	Waiting  int    // not ended
+	Replied  uint64 // ended by a reply, which may be an error
+	TimedOut uint64
+	Canceled uint64 // by their scope or client
+	Failed   uint64 // not sent, or broken
+	Refused  uint64 // not started, because there were MaxWaiters
+
+	// Replies that reached no call.
+	Late      uint64 // after the end of their call
+	Duplicate uint64 // after another reply
+	Unknown   uint64 // with an ID that was never used
+
+	CancelsSent uint64
+	CancelsLost uint64 // the bus took no more
+}
+
+// NewCaller makes a Caller.
+func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
+	if o.Timeout < 0 || o.MaxWaiters < 0 || o.Window < 0 {
+		panic("relay: NewCaller with a negative limit")
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.MaxWaiters == 0 {
+		o.MaxWaiters = 100_000
+	}
+	if o.Window == 0 {
+		o.Window = 16
+	}
+	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), draw: seeded(ctx)}
+	c.inbox = newInbox(c.draw)
+	sub, err := bus.Listen(ctx, c.inbox, c.deliver)
+	if err != nil {
+		return nil, fmt.Errorf("relay: NewCaller: %w", err)
+	}
+	c.sub = sub
+	return c, nil
+}
+
+// newInbox draws a subject for replies.
+func newInbox(r *rand.PCG) string {
+	var id [12]byte
+	for i := range id {
+		id[i] = byte(r.Uint64() >> 32)
+	}
+	return "_inbox." + hex.EncodeToString(id[:])
+}
+
+// Call sends a request and waits for the reply. It fails with a *RemoteError if the worker
+// failed, with a *TimeoutError at the deadline, with ErrFull, ErrNoResponder or ErrDown if
+// the request could not be sent, and with the error of ctx if that ends first.
+func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	reply, err := c.Do(ctx, Envelope{Subject: subject, Body: body})
+	if err != nil {
+		return nil, err
+	}
+	return reply.Body, nil
+}
+
+// Do is Call with all fields of an envelope. It uses the Subject, Body, Headers and Deadline
+// of e, and Trace if it is set.
+func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
+	w, err := c.begin(ctx, &e, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.wait(ctx); err != nil && c.end(w, canceled) {
+		c.release(w)
+		return nil, err
+	} // otherwise a reply came together with the cancellation, and counts
+	reply, err := w.reply, w.err
+	if w.ended == expired {
+		err = &TimeoutError{w.req.Subject, w.req.Deadline}
+	}
+	c.release(w)
+	return reply, err
+}
+
+// begin registers a waiter and publishes the request.
+func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, error) {
+	now := c.clock.now()
+	limit := e.Deadline
+	if limit <= 0 {
+		limit = c.o.Timeout
+	}
+	if at, ok := ctx.Deadline(); ok {
+		limit = min(limit, max(at.Sub(now), 1))
+	}
+	req := &Envelope{
+		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
+	}
+	if req.Trace == (Trace{}) {
+		req.Trace = TraceOf(ctx)
+	}
+	req.expire(now, limit)
+	if stream {
+		req.Seq = uint32(c.o.Window)
+	}
+	c.mu.Lock()
+	switch {
+	case c.closed:
+		c.mu.Unlock()
+		return nil, ErrClosed
+	case c.reg.n >= c.o.MaxWaiters:
+		c.stats.Refused++
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%w: %d calls wait", ErrFull, c.o.MaxWaiters)
+	}
+	c.nextSpan(&req.Trace)
+	w := c.waiter()
+	w.req, w.stream, w.began = req, stream, now
+	w.scope = spindle.ScopeOf(ctx)
+	req.ID = c.reg.add(w)
+	c.stats.Calls++
+	c.mu.Unlock()
+	err := c.bus.TryPublish(req)
+	if err == ErrFull && c.o.WhenFull == WaitWhenFull {
+		err = c.publishWithin(ctx, w, limit)
+	}
+	if err != nil {
+		c.end(w, failed)
+		c.release(w)
+		return nil, err
+	}
+	return w, nil
+}
+
+// publishWithin waits for space in the queue, at most for the time of the call.
+func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Duration) error {
+	publish := func(ctx context.Context) error { return c.bus.Publish(ctx, w.req) }
+	var late bool
+	var err error
+	if spindle.Current(ctx) != nil {
+		late, err = spindle.MoveOnAfter(ctx, limit, publish)
+	} else {
+		late, err = moveOnAfter(ctx, limit, publish)
+	}
+	if late {
+		return &TimeoutError{w.req.Subject, limit}
+	}
+	return err
+}
+
+// nextSpan gives a call its own span, in a new trace if it has none. The caller holds c.mu.
+func (c *Caller) nextSpan(t *Trace) {
+	if t.ID == [16]byte{} {
+		putUint64(t.ID[:8], c.draw.Uint64())
+		putUint64(t.ID[8:], c.draw.Uint64()|1) // not all zero
+	}
+	putUint64(t.Span[:], c.draw.Uint64()|1)
+}
+
+func putUint64(b []byte, v uint64) {
+	for i := range 8 {
+		b[i] = byte(v >> (8 * i))
+	}
+}
+
+// deliver receives replies, from any goroutine.
+func (c *Caller) deliver(e *Envelope) {
+	c.mu.Lock()
+	w := c.reg.find(e.ID)
+	switch {
+	case e.Kind != KindReply && e.Kind != KindItem && e.Kind != KindFailure:
+		c.stats.Unknown++
+	case w == nil:
+		c.countStray(e.ID)
+	case w.stream && w.receive(e):
+	case w.stream, e.Kind == KindItem:
+		c.stats.Duplicate++
+	default:
+		w.reply = e
+		if e.Kind == KindFailure {
+			w.reply, w.err = nil, remoteError(w.req.Subject, e)
+		}
+		c.conclude(w, replied)
+	}
+	var wake *waiter
+	var cancel *Envelope
+	if w != nil {
+		wake = w.due()
+		if w.ended == failed { // a broken stream
+			cancel = c.cancelOf(w)
+		}
+	}
+	c.mu.Unlock()
+	if wake != nil {
+		wake.parker.wake()
+	}
+	c.sendCancel(cancel)
+}
+
+// countStray counts a reply that belongs to no waiter. The caller holds c.mu.
+func (c *Caller) countStray(id uint64) {
+	switch known, last := c.reg.past(id); {
+	case !known:
+		c.stats.Unknown++
+	case last == replied:
+		c.stats.Duplicate++
+	default:
+		c.stats.Late++
+	}
+}
+
+// conclude ends a call that waits. The caller holds c.mu.
+func (c *Caller) conclude(w *waiter, how ending) {
+	w.ended = how
+	c.reg.remove(w.req.ID, how)
+	switch how {
+	case replied:
+		c.stats.Replied++
+	case expired:
+		c.stats.TimedOut++
+	case canceled:
+		c.stats.Canceled++
+	case failed:
+		c.stats.Failed++
+	}
+}
+
+// end ends a call if it waits, and reports whether it did. For all endings but a reply and
+// a failure to send, the worker is notified.
+func (c *Caller) end(w *waiter, how ending) bool {
+	c.mu.Lock()
+	if w.ended != waiting {
+		c.mu.Unlock()
+		return false
+	}
+	c.conclude(w, how)
+	var e *Envelope
+	if how == expired || how == canceled {
+		e = c.cancelOf(w)
+	}
+	c.mu.Unlock()
+	c.sendCancel(e)
+	return true
+}
+
+// cancelOf returns the message that the call has ended: for the worker that has sent items,
+// or for all workers of the subject, because any of them may have the request. The caller
+// holds c.mu.
+func (c *Caller) cancelOf(w *waiter) *Envelope {
+	to := w.worker
+	if to == "" {
+		to = cancelSubject(w.req.Subject)
+	}
+	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
+}
+
+// sendCancel sends a message of cancelOf; nil is none.
+func (c *Caller) sendCancel(e *Envelope) {
+	if e == nil {
+		return
+	}
+	err := c.bus.TryPublish(e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.stats.CancelsLost++
+	} else {
+		c.stats.CancelsSent++
+	}
+}
+
+// Stats returns the counts of the caller.
+func (c *Caller) Stats() CallerStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Waiting = c.reg.n
+	return s
+}

@@ -1,0 +1,37 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// clock is the clock of a Caller or of a Serve: that of the loop where it was made in a
+// task, so that it can be simulated, and otherwise the system's.
+type clock struct{ l *loop.Loop }
+
+func clockOf(ctx context.Context) clock {
+	if spindle.ScopeOf(ctx) == nil {
+		return clock{}
+	}
+	return clock{spindle.LoopOf(ctx)}
+}
+
+func (c clock) now() time.Time {
+	if c.l == nil {
+		return time.Now()
+	}
+	return c.l.Internal().Kernel().At(c.l.Time())
+}
+
+// after calls fn once d has passed, on another goroutine or on the loop.
+func (c clock) after(d time.Duration, fn func()) (stop func()) {
+	if c.l == nil || !c.l.Owns() {
+		t := time.AfterFunc(d, fn)
+		return func() { t.Stop() }
+	}
+	t := c.l.CallLater(d, fn)
+	return func() { t.Cancel() }
+}

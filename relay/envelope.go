@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+)
+
+// Envelope is a message on a Bus. Callers and workers fill in most of it; a program that
+// uses Caller.Do sets Subject, Body, and optionally Deadline and Headers.
+//
+// Once published, an envelope and its body belong to the receivers: the sender must not
+// change them, and receivers must not either, because the in-process bus copies nothing.
+type Envelope struct {
+	// Trace is the W3C trace context of the sender.
+	Trace Trace
+
+	// ID identifies a call among the calls of one Caller. Replies, cancellations and
+	// credits carry the ID of their call. An ID is never used again by the same Caller.
+	ID uint64
+
+	// Kind says what the envelope is for.
+	Kind Kind
+
+	// Seq numbers the items of a stream from 1. In a credit it is the number of items that
+	// the caller allows in all.
+	Seq uint32
+
+	// Attempt counts the deliveries of a request: 1 for the first.
+	Attempt uint32
+
+	// Subject is the address. ReplyTo is the subject for answers, "" for none.
+	Subject, ReplyTo string
+
+	// Deadline is the time that remains when the envelope is sent, or 0 for no limit. It
+	// is a duration because the clocks of two machines differ. A bus that stores an
+	// envelope subtracts the time that it has kept it.
+	Deadline time.Duration
+
+	// Headers are for applications. Nil is empty.
+	Headers map[string]string
+
+	// Body is the content.
+	Body []byte
+
+	due time.Time // the deadline on this machine's clock; zero if only Deadline counts
+}
+
+// Kind is the role of an envelope.
+type Kind uint8
+
+// The kinds of envelopes. From callers to workers go requests, cancellations and credits. From
+// workers to callers go items, replies and failures; the last two end the call.
+const (
+	KindRequest Kind = iota // starts a call
+	KindReply               // ends a call with a result, or a stream without one
+	KindItem                // one result of a stream
+	KindFailure             // ends a call with an error; see RemoteError
+	KindCancel              // ends the context of the worker's handler
+	KindCredit              // allows the worker to send more items of a stream
+)
+
+var kindNames = [...]string{"request", "reply", "item", "failure", "cancel", "credit"}
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Header names with a meaning for this package.
+const (
+	// IdempotencyKey is the header that identifies a request across retries; see
+	// ServeOptions.Results.
+	IdempotencyKey = "Idempotency-Key"
+
+	// errorCode is the header of a Failure with its code.
+	errorCode = "Relay-Error"
+)
+
+// expire sets the envelope's deadline on this machine's clock.
+func (e *Envelope) expire(now time.Time, in time.Duration) {
+	if in > 0 {
+		e.Deadline, e.due = in, now.Add(in)
+	}
+}
+
+// remaining returns the time that remains at now. It reports false if there is no limit.
+func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {
+	switch {
+	case !e.due.IsZero():
+		return e.due.Sub(now), true
+	case e.Deadline != 0:
+		return e.Deadline, true
+	}
+	return 0, false
+}
+
+// checkSubject returns an error if a subject is not valid: it must be 1 to 255 bytes of
+// printable ASCII without spaces.
+func checkSubject(s string) error {
+	if s == "" || len(s) > 255 {
+		return &SubjectError{s}
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return &SubjectError{s}
+		}
+	}
+	return nil
+}
+
+// cancelSubject returns the subject on which workers of a subject receive cancellations of
+// calls that no worker has answered yet.
+func cancelSubject(subject string) string { return "_cancel." + subject }

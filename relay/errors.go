@@ -1,0 +1,82 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Errors of calls. ErrFull is temporary: try again later, or let the client do so.
+var (
+	ErrClosed      = errors.New("relay: closed")
+	ErrFull        = errors.New("relay: full")
+	ErrNoResponder = errors.New("relay: no worker serves the subject")
+	ErrDown        = errors.New("relay: the bus is not connected")
+	ErrBroken      = errors.New("relay: items of the stream were lost")
+	ErrTooLarge    = errors.New("relay: envelope too large")
+)
+
+// TimeoutError is the error of a call that had no reply within its deadline. For errors.Is
+// it equals context.DeadlineExceeded.
+type TimeoutError struct {
+	Subject string
+	After   time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("relay: no reply from %s after %v", e.Subject, e.After)
+}
+
+// Is reports whether target is context.DeadlineExceeded.
+func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Timeout returns true.
+func (e *TimeoutError) Timeout() bool { return true }
+
+// Codes of RemoteError.
+const (
+	CodeError       = "error"        // the handler returned an error
+	CodePanic       = "panic"        // the handler panicked
+	CodeNoResponder = "no-responder" // no worker serves the subject any more
+	CodeCanceled    = "canceled"     // the worker was stopped, or the call's deadline has passed there
+	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
+)
+
+// RemoteError is an error that came as a reply.
+type RemoteError struct {
+	Subject string
+	Code    string // CodeError and so on
+	Message string
+}
+
+func (e *RemoteError) Error() string {
+	return fmt.Sprintf("relay: %s: %s: %s", e.Subject, e.Code, e.Message)
+}
+
+// Is reports whether target is ErrNoResponder and the code says so.
+func (e *RemoteError) Is(target error) bool {
+	return target == ErrNoResponder && e.Code == CodeNoResponder
+}
+
+// failure returns an answer to a request that says what went wrong.
+func failure(to *Envelope, code, message string) *Envelope {
+	return &Envelope{
+		Kind: KindFailure, Trace: to.Trace, ID: to.ID, Subject: to.ReplyTo,
+		Headers: map[string]string{errorCode: code}, Body: []byte(message),
+	}
+}
+
+// remoteError returns the error that a failure carries.
+func remoteError(subject string, e *Envelope) error {
+	return &RemoteError{subject, e.Headers[errorCode], string(e.Body)}
+}
+
+// SubjectError is the error for a subject that is not 1 to 255 printable ASCII characters
+// without spaces.
+type SubjectError struct{ Subject string }
+
+func (e *SubjectError) Error() string {
+	return "relay: not a subject: " + strconv.Quote(e.Subject)
+}

@@ -1,0 +1,289 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Local is a Bus inside the process, between any loops and goroutines. Envelopes are passed
+// by pointer. Make one with NewLocal.
+type Local struct {
+	o      LocalOptions
+	topics atomic.Pointer[map[string]*topic] // replaced under mu; each topic is immutable
+
+	mu     sync.Mutex
+	closed atomic.Bool // set under mu
+
+	published, dropped atomic.Uint64
+}
+
+// LocalOptions configures a Local.
+type LocalOptions struct {
+	// Queue is how many envelopes each queue group holds. Zero means 1,024.
+	Queue int
+
+	// MaxBody is the largest body in bytes. Zero means 16 MB.
+	MaxBody int
+}
+
+// LocalStats are counts of a Local since it was made.
+type LocalStats struct {
+	Published uint64 // envelopes accepted
+	Dropped   uint64 // accepted, but left in a queue when its last member left
+	Queued    int    // in queues now
+}
+
+// topic is a subject with its subscribers.
+type topic struct {
+	listeners []*listener
+	groups    []*group
+}
+
+type group struct {
+	name string
+	q    queue
+}
+
+// member is a Subscription of a Local.
+type member struct {
+	b       *Local
+	subject string
+	g       *group
+	left    bool // guarded by g.q.mu
+}
+
+type listener struct {
+	b       *Local
+	subject string
+	deliver func(*Envelope)
+
+	mu    sync.RWMutex // held while deliver runs
+	ended bool
+}
+
+// NewLocal makes a bus inside the process.
+func NewLocal(o LocalOptions) *Local {
+	if o.Queue < 0 || o.MaxBody < 0 {
+		panic("relay: NewLocal with a negative limit")
+	}
+	if o.Queue == 0 {
+		o.Queue = 1024
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 16 << 20
+	}
+	b := &Local{o: o}
+	b.topics.Store(&map[string]*topic{})
+	return b
+}
+
+// TryPublish sends e, or fails with ErrFull.
+func (b *Local) TryPublish(e *Envelope) error {
+	t, err := b.topic(e)
+	if err != nil {
+		return err
+	}
+	for i, g := range t.groups {
+		if err := g.q.tryPut(e); err != nil {
+			if i > 0 && err == ErrFull { // other groups have it already
+				b.dropped.Add(1)
+				continue
+			}
+			return err
+		}
+	}
+	b.accepted(t, e)
+	return nil
+}
+
+// Publish sends e, and waits while a queue of its subject is full.
+func (b *Local) Publish(ctx context.Context, e *Envelope) error {
+	t, err := b.topic(e)
+	if err != nil {
+		return err
+	}
+	for _, g := range t.groups {
+		if err := g.q.tryPut(e); err == nil {
+			continue
+		} else if err != ErrFull {
+			return err
+		}
+		if err := g.q.waitPut(ctx, e); err != nil {
+			return err
+		}
+	}
+	b.accepted(t, e)
+	return nil
+}
+
+// topic returns the topic of an envelope.
+func (b *Local) topic(e *Envelope) (*topic, error) {
+	if len(e.Body) > b.o.MaxBody {
+		return nil, ErrTooLarge
+	}
+	if t := (*b.topics.Load())[e.Subject]; t != nil {
+		return t, nil
+	}
+	if b.closed.Load() {
+		return nil, ErrClosed
+	}
+	if err := checkSubject(e.Subject); err != nil {
+		return nil, err
+	}
+	return nil, ErrNoResponder
+}
+
+func (b *Local) accepted(t *topic, e *Envelope) {
+	b.published.Add(1)
+	for _, l := range t.listeners {
+		l.mu.RLock()
+		if !l.ended {
+			l.deliver(e)
+		}
+		l.mu.RUnlock()
+	}
+}
+
+// change replaces the topic of a subject.
+func (b *Local) change(subject string, fn func(t *topic)) error {
+	if err := checkSubject(subject); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return ErrClosed
+	}
+	topics := maps.Clone(*b.topics.Load())
+	next := &topic{}
+	if old := topics[subject]; old != nil {
+		next.listeners, next.groups = slices.Clone(old.listeners), slices.Clone(old.groups)
+	}
+	fn(next)
+	topics[subject] = next
+	if len(next.listeners)+len(next.groups) == 0 {
+		delete(topics, subject)
+	}
+	b.topics.Store(&topics)
+	return nil
+}
+
+// Listen calls deliver for each envelope of a subject. Deliver runs on the goroutine that
+// publishes.
+func (b *Local) Listen(_ context.Context, subject string, deliver func(*Envelope)) (Listener, error) {
+	l := &listener{b: b, subject: subject, deliver: deliver}
+	err := b.change(subject, func(t *topic) { t.listeners = append(t.listeners, l) })
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close ends the registration.
+func (l *listener) Close() error {
+	err := l.b.change(l.subject, func(t *topic) {
+		t.listeners = slices.DeleteFunc(t.listeners, func(other *listener) bool { return other == l })
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if errors.Is(err, ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+// Subscribe joins a queue group.
+func (b *Local) Subscribe(_ context.Context, subject, name string) (Subscription, error) {
+	m := &member{b: b, subject: subject}
+	err := b.change(subject, func(t *topic) {
+		if name != "" {
+			i := slices.IndexFunc(t.groups, func(g *group) bool { return g.name == name })
+			if i >= 0 && t.groups[i].q.join() {
+				m.g = t.groups[i]
+				return
+			}
+		}
+		m.g = &group{name: name, q: queue{capacity: b.o.Queue, members: 1}}
+		t.groups = append(t.groups, m.g)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Next waits for an envelope.
+func (m *member) Next(ctx context.Context) (Delivery, error) {
+	e, err := m.g.q.take(ctx, m)
+	return Delivery{Envelope: e}, err
+}
+
+// Close leaves the group.
+func (m *member) Close() error {
+	rest := m.g.q.leave(m)
+	if !m.g.q.hasEnded() {
+		return nil
+	}
+	err := m.b.change(m.subject, func(t *topic) {
+		t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g == m.g })
+	})
+	for _, e := range rest {
+		m.b.bounce(e)
+	}
+	if errors.Is(err, ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+// bounce answers a request that no worker will take.
+func (b *Local) bounce(e *Envelope) {
+	b.dropped.Add(1)
+	if e.Kind == KindRequest && e.ReplyTo != "" {
+		_ = b.TryPublish(failure(e, CodeNoResponder, "the last worker has left")) // its caller may be gone
+	}
+}
+
+// Ready returns nil until the bus is closed.
+func (b *Local) Ready() error {
+	if b.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Close ends all subscriptions. Requests that are queued fail.
+func (b *Local) Close() error {
+	b.mu.Lock()
+	if b.closed.Swap(true) {
+		b.mu.Unlock()
+		return nil
+	}
+	topics := *b.topics.Load()
+	b.mu.Unlock()
+	for _, t := range topics {
+		for _, g := range t.groups {
+			for _, e := range g.q.end() {
+				b.bounce(e)
+			}
+		}
+	}
+	b.topics.Store(&map[string]*topic{})
+	return nil
+}
+
+// Stats returns the counts of the bus.
+func (b *Local) Stats() LocalStats {
+	s := LocalStats{Published: b.published.Load(), Dropped: b.dropped.Load()}
+	for _, t := range *b.topics.Load() {
+		for _, g := range t.groups {
+			s.Queued += g.q.len()
+		}
+	}
+	return s
+}

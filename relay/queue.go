@@ -1,0 +1,287 @@
+package relay
+
+import (
+	"context"
+	"sync"
+)
+
+// queue is the bounded queue of a queue group. Publishers wait while it is full, members
+// wait while it is empty. Any goroutine.
+type queue struct {
+	capacity int
+
+	mu      sync.Mutex
+	ring    []*Envelope // guarded by mu, as all below
+	head, n int
+	putting nodes // publishers that wait, first come first served
+	taking  nodes // members that wait; the last one is served first, because it is warm
+	spare   *node
+	members int
+	ended   bool // the last member has left
+}
+
+// node is a publisher or a member that waits. Guarded by the queue's mutex until it is
+// taken out of its list.
+type node struct {
+	parker
+	q          *queue
+	in         *nodes // nil once it is taken out
+	prev, next *node
+	member     *member // of one that takes
+	e          *Envelope
+	err        error
+}
+
+// Abort takes the node out of its list.
+func (x *node) Abort() bool {
+	x.q.mu.Lock()
+	defer x.q.mu.Unlock()
+	if x.in == nil {
+		return false
+	}
+	x.in.remove(x)
+	return true
+}
+
+// nodes is a list of nodes that wait.
+type nodes struct{ first, last *node }
+
+func (l *nodes) push(x *node) {
+	x.in, x.prev, x.next = l, l.last, nil
+	if l.last != nil {
+		l.last.next = x
+	} else {
+		l.first = x
+	}
+	l.last = x
+}
+
+func (l *nodes) remove(x *node) {
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		l.first = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		l.last = x.prev
+	}
+	x.in, x.prev, x.next = nil, nil, nil
+}
+
+// tryPut puts e in, or gives it to a member that waits.
+func (q *queue) tryPut(e *Envelope) error {
+	q.mu.Lock()
+	taker, err := q.put(e)
+	q.mu.Unlock()
+	if taker != nil {
+		taker.wake()
+	}
+	return err
+}
+
+// put returns the member that is to be woken, if one waits. The caller holds q.mu.
+func (q *queue) put(e *Envelope) (taker *node, err error) {
+	if q.ended {
+		return nil, ErrNoResponder
+	}
+	if x := q.taking.last; x != nil {
+		q.taking.remove(x)
+		x.e = e
+		return x, nil
+	}
+	if q.n == q.capacity {
+		return nil, ErrFull
+	}
+	q.push(e)
+	return nil, nil
+}
+
+// push adds e to the ring, which grows up to the capacity.
+func (q *queue) push(e *Envelope) {
+	if q.n == len(q.ring) {
+		larger := make([]*Envelope, min(max(2*q.n, 16), q.capacity))
+		for i := range q.n {
+			larger[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = larger, 0
+	}
+	q.ring[(q.head+q.n)%len(q.ring)] = e
+	q.n++
+}
+
+func (q *queue) pop() *Envelope {
+	e := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+	return e
+}
+
+// waitPut waits until e fits.
+func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
+	x := &node{q: q, e: e}
+	if err := x.prepare(ctx, "Publish"); err != nil {
+		return err
+	}
+	q.mu.Lock()
+	taker, err := q.put(e)
+	if err != ErrFull {
+		q.mu.Unlock()
+		if taker != nil {
+			taker.wake()
+		}
+		x.pass()
+		return err
+	}
+	q.putting.push(x)
+	q.mu.Unlock()
+	if err := x.block(ctx, "relay: Publish, the queue is full", x); err != nil {
+		return err
+	}
+	return x.err
+}
+
+// take waits for an envelope, for a member.
+func (q *queue) take(ctx context.Context, m *member) (*Envelope, error) {
+	x := q.node()
+	defer q.release(x)
+	if err := x.prepare(ctx, "Next"); err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	if m.left || q.ended {
+		q.mu.Unlock()
+		x.pass()
+		return nil, ErrClosed
+	}
+	if q.n > 0 {
+		e, putter := q.pop(), q.refill()
+		q.mu.Unlock()
+		if putter != nil {
+			putter.wake()
+		}
+		x.pass()
+		return e, nil
+	}
+	x.member = m
+	q.taking.push(x)
+	q.mu.Unlock()
+	if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
+		return nil, err
+	}
+	return x.e, x.err
+}
+
+// refill moves the envelope of the first waiting publisher into the ring and returns the
+// publisher, which is to be woken. The caller holds q.mu.
+func (q *queue) refill() *node {
+	x := q.putting.first
+	if x != nil {
+		q.putting.remove(x)
+		q.push(x.e)
+	}
+	return x
+}
+
+func (q *queue) node() *node {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	x := q.spare
+	if x == nil {
+		return &node{q: q}
+	}
+	q.spare, x.next = x.next, nil
+	return x
+}
+
+func (q *queue) release(x *node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	x.e, x.err, x.member = nil, nil, nil
+	x.next, q.spare = q.spare, x
+}
+
+// leave takes a member out. Its waiting calls of Next end. If it was the last one, leave
+// ends the queue and returns what is left in it.
+func (q *queue) leave(m *member) (rest []*Envelope) {
+	q.mu.Lock()
+	if m.left {
+		q.mu.Unlock()
+		return nil
+	}
+	m.left = true
+	var wake []*node
+	for x := q.taking.first; x != nil; {
+		next := x.next
+		if x.member == m {
+			wake = append(wake, q.fail(x, ErrClosed))
+		}
+		x = next
+	}
+	if q.members--; q.members == 0 {
+		rest, wake = q.finish(wake, ErrNoResponder)
+	}
+	q.mu.Unlock()
+	for _, x := range wake {
+		x.wake()
+	}
+	return rest
+}
+
+// end ends the queue with all of its members, and returns what is left in it.
+func (q *queue) end() (rest []*Envelope) {
+	q.mu.Lock()
+	rest, wake := q.finish(nil, ErrClosed)
+	q.mu.Unlock()
+	for _, x := range wake {
+		x.wake()
+	}
+	return rest
+}
+
+// finish ends the queue. It adds the nodes that are to be woken to wake. The caller holds
+// q.mu.
+func (q *queue) finish(wake []*node, why error) (rest []*Envelope, all []*node) {
+	q.ended = true
+	for q.n > 0 {
+		rest = append(rest, q.pop())
+	}
+	for q.putting.first != nil {
+		wake = append(wake, q.fail(q.putting.first, why))
+	}
+	for q.taking.first != nil {
+		wake = append(wake, q.fail(q.taking.first, ErrClosed))
+	}
+	return rest, wake
+}
+
+func (q *queue) fail(x *node, err error) *node {
+	x.in.remove(x)
+	x.err = err
+	return x
+}
+
+// join adds a member. It reports false if the queue has ended.
+func (q *queue) join() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return false
+	}
+	q.members++
+	return true
+}
+
+func (q *queue) hasEnded() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ended
+}
+
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.n
+}

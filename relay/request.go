@@ -1,0 +1,110 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Request is a request that a handler serves.
+type Request struct {
+	*Envelope
+	s   *service
+	due time.Time // on this machine's clock; zero for none
+
+	reply Envelope // of the handler; part of the request to save an allocation
+
+	sent uint32 // items; only the handler
+
+	// Guarded by s.mu.
+	allowed uint32  // items that the caller accepts in all
+	credit  *parker // the handler waits for credit
+	gone    bool    // the caller has cancelled the call
+}
+
+func (r *Request) request() *Request { return r }
+
+func (r *Request) key() callKey { return callKey{r.ReplyTo, r.ID} }
+
+// callKey identifies a call among all callers.
+type callKey struct {
+	replyTo string
+	id      uint64
+}
+
+// Handler serves one request. Its context ends when the caller cancels the call or is gone,
+// at the call's deadline, and when the worker is stopped. The result is the reply; an error
+// is the caller's *RemoteError. A handler of a stream calls Request.Send for each item, and
+// its result is the last item unless it is nil.
+type Handler func(ctx context.Context, r *Request) ([]byte, error)
+
+// ErrNotStream is the error of Send when the caller waits for one reply.
+var ErrNotStream = errors.New("relay: Send: the caller waits for a single reply")
+
+// invocation is the context of a handler on a goroutine. It costs little unless the handler
+// waits for its end: only then there is a channel and a timer.
+type invocation struct {
+	Request
+	parent context.Context // for values
+	clock  clock
+
+	mu     sync.Mutex
+	err    error
+	std    context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline returns the deadline of the call.
+func (v *invocation) Deadline() (time.Time, bool) { return v.due, !v.due.IsZero() }
+
+// Done returns a channel that is closed when the call ends.
+func (v *invocation) Done() <-chan struct{} { return v.standard().Done() }
+
+// Err returns nil until the call ends.
+func (v *invocation) Err() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.std != nil:
+		return v.std.Err()
+	case v.err == nil && !v.due.IsZero() && !v.clock.now().Before(v.due):
+		v.err = context.DeadlineExceeded
+	}
+	return v.err
+}
+
+// Value looks key up. The context package finds the standard context by a private key, an
+// *int, so that contexts derived from this one need no goroutine.
+func (v *invocation) Value(key any) any {
+	switch key.(type) {
+	case traceKey:
+		return v.Trace
+	case *int:
+		return v.standard().Value(key)
+	}
+	return v.parent.Value(key)
+}
+
+func (v *invocation) standard() context.Context {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.std == nil {
+		v.std, v.cancel = withDeadline(v.parent, v.due)
+		if v.err != nil {
+			v.cancel()
+		}
+	}
+	return v.std
+}
+
+// stop ends the context.
+func (v *invocation) stop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.std != nil {
+		v.cancel()
+	} else if v.err == nil {
+		v.err = context.Canceled
+	}
+}

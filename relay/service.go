@@ -1,0 +1,312 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+)
+
+// service is one Serve: pullers take requests from the subscription and call the handler.
+// There is one idle puller more than needed, up to the limit.
+type service struct {
+	bus     Bus
+	subject string
+	inbox   string // for cancellations and credits of calls that have been answered
+	h       Handler
+	o       ServeOptions
+	clock   clock
+	values  context.Context // of Serve
+
+	sub               Subscription
+	control, canceler Listener
+	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
+	spawn             func()                  // starts a puller
+
+	mu      sync.Mutex
+	running map[callKey]running // guarded by mu, as all below
+	revoked revocations
+	pullers int
+	idle    int   // pullers that wait for a request
+	failure error // why pullers ended
+	stats   WorkerStats
+}
+
+// running is a request with its handler's context.
+type running interface {
+	request() *Request
+	stop() // ends the context; from any goroutine
+}
+
+func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
+	return &service{
+		bus: bus, subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
+		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{},
+	}
+}
+
+// open subscribes. Cancellations come first, so that none is missed.
+func (s *service) open(ctx context.Context) (err error) {
+	if s.control, err = s.bus.Listen(ctx, s.inbox, s.receive); err != nil {
+		return err
+	}
+	if s.canceler, err = s.bus.Listen(ctx, cancelSubject(s.subject), s.receive); err != nil {
+		return err
+	}
+	s.sub, err = s.bus.Subscribe(ctx, s.subject, s.o.Group)
+	return err
+}
+
+func (s *service) close() {
+	for _, l := range []Listener{s.control, s.canceler} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	if s.sub != nil {
+		s.sub.Close()
+	}
+}
+
+// run starts the first puller, waits until ctx ends, and drains.
+func (s *service) run(ctx context.Context) error {
+	s.pullers = 1
+	s.spawn()
+	_, cause := s.ended.Get(ctx)
+	if cause == nil {
+		return s.failure
+	}
+	if err := s.sub.Close(); err != nil {
+		cause = errors.Join(cause, err)
+	}
+	for range 2 {
+		late := within(ctx, s.o.Drain, func(ctx context.Context) error {
+			_, err := s.ended.Get(ctx)
+			return err
+		})
+		if !late {
+			return cause
+		}
+		s.stopAll()
+	}
+	return errors.Join(cause, &StragglerError{s.subject, s.counts().Running})
+}
+
+// pull is a puller: it takes requests and serves them with serve.
+func (s *service) pull(ctx context.Context, serve func(d Delivery)) {
+	for s.waits() {
+		d, err := s.sub.Next(ctx)
+		if !s.took(err) {
+			return
+		}
+		serve(d)
+	}
+}
+
+// keepPullers is how many idle pullers a service keeps.
+const keepPullers = 64
+
+// waits notes that a puller waits for a request. It reports false if there are enough, and
+// the puller ends.
+func (s *service) waits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle >= keepPullers {
+		s.pullers--
+		return false
+	}
+	s.idle++
+	return true
+}
+
+// took notes that a puller has a request, and starts another one if none is idle. It
+// reports false if there was an error, and the puller ends.
+func (s *service) took(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle--
+	if err != nil {
+		s.failure = err
+		if s.pullers--; s.pullers == 0 {
+			_ = s.ended.TryPut(struct{}{})
+		}
+		return false
+	}
+	if s.idle == 0 && s.pullers < s.o.Concurrency {
+		s.pullers++
+		s.spawn()
+	}
+	return true
+}
+
+// admit registers a request that is about to start. It reports false if it must not.
+func (s *service) admit(v running) bool {
+	r := v.request()
+	now := s.clock.now()
+	left, limited := r.Envelope.remaining(now)
+	if limited {
+		r.due = now.Add(left)
+	}
+	r.allowed = r.Seq
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, twice := s.running[r.key()]
+	switch {
+	case limited && left <= 0:
+		s.stats.Expired++
+	case s.revoked.take(r.key()):
+		s.stats.Revoked++
+	case twice:
+		s.stats.Duplicate++
+	default:
+		s.running[r.key()] = v
+		return true
+	}
+	return false
+}
+
+// perform calls the handler and answers. It is called between admit and the end of the
+// handler's context.
+func (s *service) perform(ctx context.Context, r *Request) {
+	returned := false
+	var body []byte
+	var err error
+	defer func() {
+		if !returned {
+			v := recover()
+			if v == nil {
+				v = "runtime.Goexit"
+			}
+			err = &handlerPanic{v, debug.Stack()}
+		}
+		s.answer(r, body, err)
+	}()
+	body, err = s.h(ctx, r)
+	returned = true
+}
+
+// handlerPanic is the panic of a handler. Its stack stays here: the caller gets the value.
+type handlerPanic struct {
+	value any
+	stack []byte
+}
+
+func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
+
+// answer removes the request and sends the reply.
+func (s *service) answer(r *Request, body []byte, err error) {
+	_, panicked := err.(*handlerPanic)
+	s.mu.Lock()
+	delete(s.running, r.key())
+	s.stats.Finished++
+	if err != nil {
+		s.stats.Failed++
+	}
+	if panicked {
+		s.stats.Panics++
+	}
+	gone := r.gone
+	if gone {
+		s.stats.Canceled++
+	}
+	s.mu.Unlock()
+	if gone || r.ReplyTo == "" {
+		return
+	}
+	r.reply = Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Body: body}
+	reply := &r.reply
+	if err != nil {
+		code := CodeError
+		switch {
+		case panicked:
+			code = CodePanic
+		case errors.Is(err, context.Canceled):
+			code = CodeCanceled
+		}
+		reply = failure(r.Envelope, code, err.Error())
+	}
+	s.send(r, reply)
+}
+
+// send publishes an answer. If the bus is full, it waits until the call's deadline.
+func (s *service) send(r *Request, e *Envelope) {
+	err := s.bus.TryPublish(e)
+	switch err {
+	case nil:
+		return
+	case ErrTooLarge:
+		err = s.bus.TryPublish(failure(r.Envelope, CodeTooLarge, fmt.Sprintf("the reply has %d bytes", len(e.Body))))
+	}
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stats.RepliesLost++
+	}
+}
+
+// receive handles cancellations and credits, from any goroutine.
+func (s *service) receive(e *Envelope) {
+	key := callKey{e.ReplyTo, e.ID}
+	s.mu.Lock()
+	v := s.running[key]
+	var wake *parker
+	switch e.Kind {
+	case KindCancel:
+		if v == nil {
+			if s.revoked.add(key, s.clock.now(), e.Deadline) {
+				s.stats.Forgotten++
+			}
+			break
+		}
+		v.request().gone = true
+	case KindCredit:
+		if v == nil || e.Seq <= v.request().allowed {
+			break
+		}
+		r := v.request()
+		r.allowed = e.Seq
+		wake, r.credit = r.credit, nil
+	}
+	s.mu.Unlock()
+	if wake != nil {
+		wake.wake()
+	}
+	if v != nil && e.Kind == KindCancel {
+		v.stop()
+	}
+}
+
+// stopAll ends the contexts of all handlers.
+func (s *service) stopAll() {
+	s.mu.Lock()
+	var all []running
+	for _, v := range s.running {
+		all = append(all, v)
+	}
+	s.mu.Unlock()
+	for _, v := range all {
+		v.stop()
+	}
+}
+
+func (s *service) counts() WorkerStats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.stats
+	st.Running = len(s.running)
+	return st
+}
+
+// within calls fn shielded from the end of ctx, for at most d. It reports whether d ended fn.
+func within(ctx context.Context, d time.Duration, fn func(context.Context) error) (late bool) {
+	if spindle.Current(ctx) != nil {
+		return errors.Is(spindle.Grace(ctx, d, fn), spindle.ErrTimeout)
+	}
+	late, _ = moveOnAfter(context.WithoutCancel(ctx), d, fn)
+	return late
+}

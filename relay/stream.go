@@ -1,0 +1,147 @@
+package relay
+
+import (
+	"context"
+	"io"
+)
+
+// Stream is a call with a stream of replies. Its methods are for one task or goroutine at a
+// time. Close it.
+type Stream struct {
+	w    *waiter
+	read uint32 // items that Next has returned
+	paid uint32 // items that the worker was allowed to send
+	over bool   // Next has returned the end
+}
+
+// Stream sends a request to a handler that answers with any number of items. The deadline is
+// that of the whole stream.
+func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stream, error) {
+	return c.Open(ctx, Envelope{Subject: subject, Body: body})
+}
+
+// Open is Stream with all fields of an envelope, as Do is Call.
+func (c *Caller) Open(ctx context.Context, e Envelope) (*Stream, error) {
+	w, err := c.begin(ctx, &e, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{w: w, paid: w.req.Seq}, nil
+}
+
+// receive takes an answer of a stream. It reports false if the answer is a duplicate. The
+// caller holds c.mu.
+func (w *waiter) receive(e *Envelope) bool {
+	switch {
+	case w.worker != "" && e.ReplyTo != "" && e.ReplyTo != w.worker:
+		return false // from another worker, after a redelivery
+	case e.Kind == KindFailure:
+		w.err = remoteError(w.req.Subject, e)
+		w.c.conclude(w, replied)
+	case e.Kind == KindItem && e.Seq <= w.got:
+		return false
+	case e.Kind == KindItem && e.Seq == w.got+1 && len(w.items) < int(w.req.Seq):
+		w.got++
+		w.worker = e.ReplyTo
+		w.items = append(w.items, e)
+	case e.Kind == KindReply && e.Seq == w.got:
+		if e.Body != nil {
+			w.items = append(w.items, e)
+		}
+		w.c.conclude(w, replied)
+	default: // a gap, or more than allowed
+		w.err = ErrBroken
+		w.c.conclude(w, failed)
+	}
+	return true
+}
+
+// Next waits for the next item. After the last one it returns io.EOF. If ctx ends first, no
+// item is lost, and Next may be called again.
+func (s *Stream) Next(ctx context.Context) ([]byte, error) {
+	w := s.w
+	if err := w.wait(ctx); err != nil {
+		return nil, err
+	}
+	c := w.c
+	c.mu.Lock()
+	if len(w.items) == 0 {
+		defer c.mu.Unlock()
+		switch {
+		case w.err != nil:
+			return nil, w.err
+		case w.ended == expired:
+			return nil, &TimeoutError{w.req.Subject, w.req.Deadline}
+		case w.ended == replied:
+			return nil, io.EOF
+		}
+		return nil, ErrClosed
+	}
+	e := w.items[0]
+	w.items[0] = nil
+	w.items = w.items[1:]
+	s.read++
+	more := w.ended == waiting && s.paid-s.read <= w.req.Seq/2
+	c.mu.Unlock()
+	if more {
+		s.paid = s.read + w.req.Seq
+		// If the credit is lost, a later one or the deadline ends the wait of the worker.
+		_ = c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: w.worker, ReplyTo: c.inbox, Seq: s.paid})
+	}
+	return e.Body, nil
+}
+
+// Close ends the stream. If the worker has not finished, its handler is cancelled. Items
+// that Next has not returned are dropped.
+func (s *Stream) Close() error {
+	s.w.c.end(s.w, canceled)
+	return nil
+}
+
+// Send sends an item of a stream. It waits while the caller has not read enough of those
+// before. It fails if the handler's context ctx ends, and with ErrNotStream if the caller
+// waits for a single reply.
+func (r *Request) Send(ctx context.Context, body []byte) error {
+	if r.Seq == 0 {
+		return ErrNotStream
+	}
+	s := r.s
+	for {
+		p := &parker{}
+		if err := p.prepare(ctx, "Send"); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if r.sent < r.allowed || r.gone {
+			s.mu.Unlock()
+			p.pass()
+			break
+		}
+		r.credit = p
+		s.mu.Unlock()
+		if err := p.block(ctx, "relay: Send, the caller does not read", (*creditWait)(r)); err != nil {
+			return err
+		}
+	}
+	if r.gone {
+		return context.Canceled
+	}
+	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Body: body}
+	if err := s.bus.TryPublish(e); err != nil {
+		return err
+	}
+	r.sent++
+	return nil
+}
+
+// creditWait ends the wait of Send.
+type creditWait Request
+
+// Abort reports false if credit has come.
+func (a *creditWait) Abort() bool {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	was := a.credit != nil
+	a.credit = nil
+	return was
+}

@@ -1,0 +1,143 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// waiter is a call, from its request to its end. A waiter of Call is reused.
+type waiter struct {
+	parker // of the task or goroutine that waits, while parked
+	c      *Caller
+	req    *Envelope
+	began  time.Time
+	scope  *spindle.Scope // of the task that called; nil for a goroutine
+	stream bool
+
+	// Guarded by c.mu.
+	ended  ending
+	parked bool // a task or goroutine waits in block
+	reply  *Envelope
+	err    error
+	items  []*Envelope // of a stream, not yet read
+	got    uint32      // items received
+	worker string      // the subject of the worker that has sent items
+	next   *waiter     // in the list of spare waiters
+
+	timer  loop.Timer // of the task; loop goroutine only
+	expire func()     // the timer's callback; made when first needed
+}
+
+// waiter returns a waiter that is not in use. The caller holds c.mu.
+func (c *Caller) waiter() *waiter {
+	w := c.spare
+	if w == nil {
+		return &waiter{c: c}
+	}
+	c.spare, w.next = w.next, nil
+	c.spares--
+	return w
+}
+
+// keepWaiters is how many waiters are kept for later calls.
+const keepWaiters = 1024
+
+// release takes back the waiter of a call that has ended.
+func (c *Caller) release(w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.req, w.reply, w.err, w.scope, w.items, w.worker, w.got = nil, nil, nil, nil, nil, "", 0
+	w.ended, w.stream = waiting, false
+	if c.spares < keepWaiters {
+		w.next, c.spare = c.spare, w
+		c.spares++
+	}
+}
+
+// wait waits until there is a result or an item, or until the deadline, which ends the call.
+// If ctx ends first, wait fails, and the call goes on.
+func (w *waiter) wait(ctx context.Context) error {
+	if spindle.Current(ctx) == nil {
+		return w.waitOutside(ctx)
+	}
+	if err := w.prepare(ctx, "Call"); err != nil {
+		return err
+	}
+	if !w.park() {
+		w.pass()
+		return nil
+	}
+	if w.expire == nil {
+		w.expire = w.timeout
+	}
+	left, _ := w.req.remaining(w.c.clock.now())
+	w.timer = w.l.CallLater(left, w.expire)
+	err := w.block(ctx, "relay: reply", w)
+	w.timer.Cancel()
+	return err
+}
+
+// waitOutside is wait for a goroutine.
+func (w *waiter) waitOutside(ctx context.Context) error {
+	left, _ := w.req.remaining(w.c.clock.now())
+	late, err := moveOnAfter(ctx, left, func(ctx context.Context) error {
+		if err := w.prepare(ctx, "Call"); err != nil {
+			return err
+		}
+		if !w.park() {
+			return nil
+		}
+		return w.block(ctx, "relay: reply", w)
+	})
+	if late {
+		w.c.end(w, expired) // false if a reply came at the same time, which counts
+	}
+	return err
+}
+
+// park reports whether there is nothing to read, and the caller has to block.
+func (w *waiter) park() bool {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	w.parked = !w.ready()
+	return w.parked
+}
+
+// ready reports whether there is something to read. The caller holds c.mu.
+func (w *waiter) ready() bool { return w.ended != waiting || len(w.items) > 0 }
+
+// due returns w if it is parked and has something to read. The caller holds c.mu, and wakes
+// it afterwards.
+func (w *waiter) due() *waiter {
+	if !w.parked || !w.ready() {
+		return nil
+	}
+	w.parked = false
+	return w
+}
+
+// Abort ends the wait when ctx ends. It reports false if the waiter is being woken: a
+// result is not lost.
+func (w *waiter) Abort() bool {
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	was := w.parked
+	w.parked = false
+	return was
+}
+
+// timeout ends the call at its deadline, and wakes its task.
+func (w *waiter) timeout() {
+	if !w.c.end(w, expired) {
+		return
+	}
+	w.c.mu.Lock()
+	wake := w.due()
+	w.c.mu.Unlock()
+	if wake != nil {
+		wake.parker.wake()
+	}
+}

@@ -1,0 +1,99 @@
+package relay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// WaiterInfo describes a call that waits.
+type WaiterInfo struct {
+	ID       uint64
+	TraceID  string // in hexadecimal
+	Subject  string
+	Age      time.Duration
+	Deadline time.Duration // the time that remains
+	Stream   bool
+	Task     bool // called by a task; otherwise by a goroutine
+}
+
+func (i WaiterInfo) String() string {
+	kind := "call"
+	if i.Stream {
+		kind = "stream"
+	}
+	return fmt.Sprintf("%s %d of %s, age %v, %v left, trace %s", kind, i.ID, i.Subject, i.Age, i.Deadline, i.TraceID)
+}
+
+// Waiters lists the calls that wait, oldest first.
+func (c *Caller) Waiters() []WaiterInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.now()
+	all := make([]WaiterInfo, 0, c.reg.n)
+	for i := range c.reg.slots {
+		if w := c.reg.slots[i].w; w != nil {
+			all = append(all, w.info(now))
+		}
+	}
+	slices.SortFunc(all, func(a, b WaiterInfo) int { return cmp.Compare(b.Age, a.Age) })
+	return all
+}
+
+// info describes a waiter. The caller holds c.mu.
+func (w *waiter) info(now time.Time) WaiterInfo {
+	left, _ := w.req.remaining(now)
+	return WaiterInfo{
+		ID: w.req.ID, TraceID: fmt.Sprintf("%x", w.req.Trace.ID), Subject: w.req.Subject,
+		Age: now.Sub(w.began), Deadline: left, Stream: w.stream, Task: w.scope != nil,
+	}
+}
+
+// LeakError is the error of Caller.Close when calls still wait.
+type LeakError struct{ Waiters []WaiterInfo }
+
+func (e *LeakError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "relay: Close: %d calls wait; end their scopes, or close their streams, first", len(e.Waiters))
+	for _, w := range e.Waiters[:min(len(e.Waiters), 10)] {
+		fmt.Fprintf(&b, "\n\t%v", w)
+	}
+	return b.String()
+}
+
+// Close ends the Caller. Calls that still wait fail with ErrClosed, their workers are
+// notified, and Close fails with a *LeakError that lists them.
+func (c *Caller) Close() error {
+	leaked := c.Waiters()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	var wake []*waiter
+	var cancels []*Envelope
+	for i := range c.reg.slots {
+		if w := c.reg.slots[i].w; w != nil {
+			w.err = ErrClosed
+			c.conclude(w, canceled)
+			cancels = append(cancels, c.cancelOf(w))
+			if w := w.due(); w != nil {
+				wake = append(wake, w)
+			}
+		}
+	}
+	c.mu.Unlock()
+	for _, e := range cancels {
+		c.sendCancel(e)
+	}
+	for _, w := range wake {
+		w.parker.wake()
+	}
+	if err := c.sub.Close(); err != nil || len(leaked) == 0 {
+		return err
+	}
+	return &LeakError{leaked}
+}

@@ -1,0 +1,148 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Worker serves subjects of a Bus. Make one with NewWorker. Any goroutine may use it.
+type Worker struct {
+	bus Bus
+
+	mu       sync.Mutex
+	services []*service // that run; guarded by mu
+	past     WorkerStats
+}
+
+// WorkerStats are counts of a Worker since it was made. A request that was taken from the
+// bus is counted in Running, Finished, or one of the fields of requests that did not start.
+type WorkerStats struct {
+	Running  int    // handlers
+	Finished uint64 // handlers that have returned or panicked
+	Failed   uint64 // finished with an error
+	Panics   uint64 // finished with a panic
+	Canceled uint64 // finished after their caller had cancelled them
+
+	// Requests that did not start.
+	Expired   uint64 // their deadline had passed
+	Revoked   uint64 // cancelled before
+	Duplicate uint64 // already running
+	Replayed  uint64 // answered from ServeOptions.Results
+
+	RepliesLost uint64 // the bus did not take the reply
+	Forgotten   uint64 // cancellations of requests that did not come in time
+}
+
+// ServeOptions configures Worker.Serve.
+type ServeOptions struct {
+	// Group is the queue group. Each request goes to one worker of the group. "" means
+	// "workers".
+	Group string
+
+	// Concurrency is how many handlers run at a time. Further requests stay in the queue
+	// of the bus. Zero means 64.
+	Concurrency int
+
+	// Run says where handlers run.
+	Run Mode
+
+	// Drain is how long Serve waits for running handlers when it is stopped. After that
+	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
+	Drain time.Duration
+}
+
+// Mode is where the handlers of a worker run.
+type Mode uint8
+
+// Handlers run on goroutines, and may block; or in tasks of the loop that Serve is called
+// on, and must not.
+const (
+	OnGoroutines Mode = iota
+	InTasks
+)
+
+// NewWorker makes a Worker.
+func NewWorker(bus Bus) *Worker { return &Worker{bus: bus} }
+
+// StragglerError is the error of Serve when handlers did not return in time after their
+// contexts had ended. They still run.
+type StragglerError struct {
+	Subject  string
+	Handlers int
+}
+
+func (e *StragglerError) Error() string {
+	return fmt.Sprintf("relay: %d handlers of %s did not return after their contexts had ended", e.Handlers, e.Subject)
+}
+
+// Serve calls h for requests of a subject until ctx ends. Then it takes no more, waits for
+// the handlers that run, and fails with the error of ctx. It also returns when the bus closes.
+// A handler that panics ends its own call only.
+func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOptions) error {
+	if h == nil {
+		panic("relay: Serve with a nil handler")
+	}
+	if o.Concurrency < 0 || o.Drain < 0 {
+		panic("relay: Serve with a negative limit")
+	}
+	if o.Run == InTasks && spindle.Current(ctx) == nil {
+		panic("relay: Serve with InTasks must be called in a task, with the task's context")
+	}
+	if o.Group == "" {
+		o.Group = "workers"
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 64
+	}
+	if o.Drain == 0 {
+		o.Drain = 10 * time.Second
+	}
+	s := newService(ctx, w.bus, subject, h, o)
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return fmt.Errorf("relay: Serve %s: %w", subject, err)
+	}
+	w.mu.Lock()
+	w.services = append(w.services, s)
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.services = slices.DeleteFunc(w.services, func(other *service) bool { return other == s })
+		w.past.add(s.counts())
+	}()
+	if o.Run == InTasks {
+		return s.serveInTasks(ctx)
+	}
+	return s.serveOnGoroutines(ctx)
+}
+
+// Stats returns the counts of the worker.
+func (w *Worker) Stats() WorkerStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.past
+	for _, s := range w.services {
+		all.add(s.counts())
+	}
+	return all
+}
+
+func (a *WorkerStats) add(b WorkerStats) {
+	a.Running += b.Running
+	a.Finished += b.Finished
+	a.Failed += b.Failed
+	a.Panics += b.Panics
+	a.Canceled += b.Canceled
+	a.Expired += b.Expired
+	a.Revoked += b.Revoked
+	a.Duplicate += b.Duplicate
+	a.Replayed += b.Replayed
+	a.RepliesLost += b.RepliesLost
+	a.Forgotten += b.Forgotten
+}
