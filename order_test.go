@@ -12,14 +12,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// turnCount counts the turns that an Observer has seen.
-type turnCount int
-
-func (n *turnCount) ObserveTurn(loop.Turn) { *n++ }
-
 // TestHandingOverKeepsTheOrder: a task that waits switches to the next one without going
-// through the loop. With an Observer, which is called in every turn, each switch goes
-// through the loop; the order is the same. The program has more timers due at once than
+// through the loop. With OnTurn, which is called in every turn, each switch goes through
+// the loop; the order is the same. The program has more timers due at once than
 // one turn fires, and between them tasks, callbacks and posts.
 func TestHandingOverKeepsTheOrder(t *testing.T) {
 	trace := func(o loop.Options) []string {
@@ -68,10 +63,9 @@ func TestHandingOverKeepsTheOrder(t *testing.T) {
 		}
 		return seen
 	}
-	var turns turnCount
-	want, got := trace(loop.Options{Observer: &turns}), trace(loop.Options{})
+	want, got := trace(loop.Options{OnTurn: func(loop.Turn) {}}), trace(loop.Options{})
 	if len(want) != 200+20+3 || !slices.Equal(got, want) {
-		t.Errorf("%d events with an Observer:\n%v\nwithout:\n%v", len(want), want, got)
+		t.Errorf("%d events with OnTurn:\n%v\nwithout:\n%v", len(want), want, got)
 	}
 }
 
@@ -124,17 +118,17 @@ func TestHandingOverKeepsTheOrderInSteps(t *testing.T) {
 			drive(l)
 			return seen
 		}
-		want, got := trace(loop.Options{Observer: new(turnCount)}), trace(loop.Options{})
+		want, got := trace(loop.Options{OnTurn: func(loop.Turn) {}}), trace(loop.Options{})
 		if len(want) != 12 || !slices.Equal(got, want) {
-			t.Errorf("%s, with an Observer:\n%v\nwithout:\n%v", name, want, got)
+			t.Errorf("%s, with OnTurn:\n%v\nwithout:\n%v", name, want, got)
 		}
 	}
 }
 
-// TestObserverIsToldOfEveryTurn, also where tasks could switch to each other directly.
-func TestObserverIsToldOfEveryTurn(t *testing.T) {
-	var turns turnCount
-	o := spindle.Options{Loop: loop.Options{Observer: &turns, Watchdog: -1}}
+// TestOnTurnIsCalledInEveryTurn, also where tasks could switch to each other directly.
+func TestOnTurnIsCalledInEveryTurn(t *testing.T) {
+	turns := 0
+	o := spindle.Options{Loop: loop.Options{OnTurn: func(loop.Turn) { turns++ }, Watchdog: -1}}
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		l := spindle.LoopOf(ctx)
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

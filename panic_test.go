@@ -183,7 +183,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 			t.Run(kind.name+" "+place.name, func(t *testing.T) {
 				cleaned, deferred := false, false
 				run := func() error {
-					return spindle.RunnerOn(l, spindle.Options{}).Run(t.Context(), func(ctx context.Context) error {
+					return spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
 						spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 							err := forever(ctx)
 							return errors.Join(err, spindle.Grace(ctx, time.Minute, func(ctx context.Context) error {
@@ -213,7 +213,7 @@ func TestRunEndsInOrderWhenATaskDoesNot(t *testing.T) {
 				if s := l.Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
 					t.Errorf("left in the loop: %+v", s)
 				}
-				err := spindle.RunnerOn(l, spindle.Options{}).Run(t.Context(), func(ctx context.Context) error { return spindle.Sleep(ctx, time.Microsecond) })
+				err := spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Microsecond) })
 				if err != nil {
 					t.Errorf("the next run: %v", err)
 				}

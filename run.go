@@ -14,6 +14,11 @@ import (
 
 // Options configure Run.
 type Options struct {
+	// On is an existing loop to run on, such as one of a Group. It must not be running,
+	// and stays open. Several runs, one after the other, may use it, as with asyncio's
+	// Runner. Nil makes a loop for the run.
+	On *loop.Loop
+
 	// Loop configures the loop that Run makes.
 	Loop loop.Options
 
@@ -54,12 +59,15 @@ func Run(ctx context.Context, fn func(context.Context) error) error {
 
 // RunWith is Run with options.
 func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (err error) {
-	r, err := NewRunner(o)
+	if o.On != nil {
+		return runOnLoop(ctx, o.On, o, fn)
+	}
+	l, err := loop.New(o.Loop)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		lost := r.Close()
+		lost := l.Close()
 		if lost == nil {
 			return
 		}
@@ -72,47 +80,22 @@ func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (er
 			panic(v)
 		}
 	}()
-	return r.Run(ctx, fn)
+	return runOnLoop(ctx, l, o, fn)
 }
 
-// Runner runs several functions one after the other on one loop. NewRunner and RunnerOn
-// make one. It is asyncio's Runner.
-type Runner struct {
-	l *loop.Loop
-	o Options
-}
-
-// NewRunner makes a loop and a Runner for it.
-func NewRunner(o Options) (*Runner, error) {
-	l, err := loop.New(o.Loop)
-	if err != nil {
-		return nil, err
-	}
-	return RunnerOn(l, o), nil
-}
-
-// RunnerOn makes a Runner for an existing loop, such as one of a Group.
-func RunnerOn(l *loop.Loop, o Options) *Runner { return &Runner{l, o} }
-
-// Loop returns the Runner's loop.
-func (r *Runner) Loop() *loop.Loop { return r.l }
-
-// Close closes the loop. It returns an error if there are callbacks that will never run.
-func (r *Runner) Close() error { return r.l.Close() }
-
-// Run runs fn as the function Run does, on the Runner's loop, which must not be running.
-func (r *Runner) Run(ctx context.Context, fn func(context.Context) error) error {
+// runOnLoop runs fn as Run does, on a loop that is not running.
+func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error) error {
 	if sc := scopeOf(ctx); sc != nil && sc.s.l.Owns() {
 		panic("spindle: Run called in a task, whose loop it would block; open a nursery")
 	}
-	run := newRun(ctx, r.l, r.o)
+	run := newRun(ctx, l, o)
 	// The loop runs on a goroutine of its own. Its coroutines must not end on the
 	// caller's, which may be locked to its thread.
 	defer coro.OnGoroutine(func() { run.s.leave(run) })
-	run.root.done = r.l.Stop
+	run.root.done = l.Stop
 	run.start(fn)
 	defer run.follow(ctx)()
-	if err := r.l.Run(context.Background()); err != nil {
+	if err := l.Run(context.Background()); err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree()}
 		if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
 			failure.Tree.locate()

@@ -144,14 +144,14 @@ func TestContextEndsAsTheRunDoes(t *testing.T) {
 
 // TestLoopIsLeftAsItWasFound: it can be used again, and a run leaves nothing in it.
 func TestLoopIsLeftAsItWasFound(t *testing.T) {
-	r, err := spindle.NewRunner(spindle.Options{})
+	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		done := make(chan error) // each time from another goroutine
 		go func() {
-			done <- r.Run(t.Context(), func(ctx context.Context) error {
+			done <- spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
 				spindle.RootNursery(ctx).Go(forever)
 				return spindle.Sleep(ctx, time.Microsecond)
 			})
@@ -159,26 +159,26 @@ func TestLoopIsLeftAsItWasFound(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if s := r.Loop().Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
+		if s := l.Stats(); s.Timers != 0 || s.Ready != 0 || s.FDs != 0 {
 			t.Fatalf("left in the loop: %+v", s)
 		}
 	}
-	if err := r.Close(); err != nil {
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestRunnerRunsSeveralTimes with one loop, which keeps callbacks and timers in between.
-func TestRunnerRunsSeveralTimes(t *testing.T) {
-	r, err := spindle.NewRunner(spindle.Options{})
+// TestRunOnALoopSeveralTimes: runs share a loop, which keeps callbacks and timers in between.
+func TestRunOnALoopSeveralTimes(t *testing.T) {
+	l, err := loop.New(loop.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var loops []*loop.Loop
 	for range 2 {
 		called := false
-		r.Loop().CallSoon(func() { called = true })
-		if err := r.Run(t.Context(), func(ctx context.Context) error {
+		l.CallSoon(func() { called = true })
+		if err := spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
 			loops = append(loops, spindle.LoopOf(ctx))
 			return spindle.Yield(ctx)
 		}); err != nil {
@@ -188,13 +188,13 @@ func TestRunnerRunsSeveralTimes(t *testing.T) {
 			t.Error("a callback from before the run was not called")
 		}
 	}
-	if loops[0] != r.Loop() || loops[1] != r.Loop() {
+	if loops[0] != l || loops[1] != l {
 		t.Error("the runs were on other loops")
 	}
-	if err := r.Close(); err != nil {
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); !errors.Is(err, loop.ErrClosed) {
+	if err := l.Close(); !errors.Is(err, loop.ErrClosed) {
 		t.Errorf("the second Close: %v", err)
 	}
 }

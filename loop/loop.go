@@ -87,8 +87,9 @@ type Options struct {
 	// too little CPU. Nil prints the report to standard error.
 	OnBlocked func(Blocked)
 
-	// Observer receives every turn. Nil costs nothing.
-	Observer Observer
+	// OnTurn is called on the loop at the end of each turn, except for turns that a
+	// panic ended early. Nil costs nothing.
+	OnTurn func(Turn)
 
 	// Workers is the most goroutines that Offload uses. Zero or less means 32.
 	Workers int
@@ -142,7 +143,7 @@ func New(opts Options) (*Loop, error) {
 	config := loopcore.Config{
 		Kernel:     k,
 		Debug:      opts.Debug,
-		Observed:   opts.Observer != nil,
+		Observed:   opts.OnTurn != nil,
 		Workers:    opts.Workers,
 		MaxJobs:    opts.MaxOffloads,
 		Caught:     l.caught,
@@ -201,6 +202,3 @@ func (l *Loop) Backend() string { return l.k.Name() }
 // Owns reports whether the caller runs on the loop: in a callback, or in a task that a
 // callback resumed. Any goroutine may call it.
 func (l *Loop) Owns() bool { return l.core.Owns() }
-
-// Running reports whether the loop is running. Any goroutine may call it.
-func (l *Loop) Running() bool { return l.core.Running() }

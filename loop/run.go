@@ -166,7 +166,7 @@ func (l *Loop) callOnPanic(p *PanicError) (err error) {
 // turn runs one turn, as drawn in the package comment. It waits at most timeout.
 func (l *Loop) turn(timeout time.Duration) {
 	l.core.Turns++
-	observed := l.opts.Observer != nil // without one, the comparisons below are the only cost
+	observed := l.opts.OnTurn != nil // without one, the comparisons below are the only cost
 	if observed {
 		l.observation.begin(l)
 	}

@@ -46,13 +46,6 @@ func (l *Loop) callbacks() uint64 {
 	return l.stats.TimersFired + l.stats.Events + l.core.Ran()
 }
 
-// Observer receives how a loop spends its time.
-type Observer interface {
-	// ObserveTurn is called on the loop at the end of each turn, except for turns
-	// that a panic ended early.
-	ObserveTurn(Turn)
-}
-
 // Turn holds the duration of each phase of a turn.
 type Turn struct {
 	Inbox, Timers, Ready, Wait, Events time.Duration
@@ -79,5 +72,5 @@ func (o *observation) phase(l *Loop, took *time.Duration) {
 
 func (o *observation) end(l *Loop) {
 	o.Callbacks = int(l.callbacks() - o.before)
-	l.opts.Observer.ObserveTurn(o.Turn)
+	l.opts.OnTurn(o.Turn)
 }

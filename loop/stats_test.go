@@ -7,13 +7,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-type turns []loop.Turn
-
-func (o *turns) ObserveTurn(t loop.Turn) { *o = append(*o, t) }
-
-func TestObserverSeesEveryPhase(t *testing.T) {
-	var seen turns
-	l, v := newVirtual(t, loop.Options{Observer: &seen})
+func TestOnTurnGetsEveryPhase(t *testing.T) {
+	var seen []loop.Turn
+	l, v := newVirtual(t, loop.Options{OnTurn: func(t loop.Turn) { seen = append(seen, t) }})
 	spend := func(d time.Duration) func() { return func() { v.now += d } }
 	fds := socketpair(t)
 	if _, err := l.Watch(fds[0], loop.Write, loop.OneShot, func(loop.Ready) { spend(4 * time.Second)() }); err != nil {

@@ -6,30 +6,30 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// Kind is the kind of a Pending.
-type Kind uint8
+// kind is the kind of a Pending.
+type kind uint8
 
 const (
-	KindReady  Kind = iota + 1 // callbacks of CallSoon and Post that are ready
-	KindTimers                 // timers that are due
-	KindFD                     // a ready descriptor
+	kindReady  kind = iota + 1 // callbacks of CallSoon and Post that are ready
+	kindTimers                 // timers that are due
+	kindFD                     // a ready descriptor
 )
 
 // Pending is an entry that Poll collected and that waits to be run.
 type Pending struct {
-	Kind  Kind
-	FD    int   // of KindFD
-	Ready Ready // of KindFD
+	FD    int   // a ready descriptor; -1 for ready callbacks and due timers
+	Ready Ready // what FD is ready for
 
-	l   *Loop
-	tok kernel.Token
+	kind kind
+	l    *Loop
+	tok  kernel.Token
 }
 
 // steps is what Poll has collected and what Pending has lent.
 type steps struct {
 	collected []Pending
 	from      int          // the first of them that is still to run
-	batches   [KindFD]bool // which kinds that stand for a batch are among them
+	batches   [kindFD]bool // which kinds that stand for a batch are among them
 	lent      []Pending
 }
 
@@ -65,10 +65,10 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	}
 	l.core.TakeInbox()
 	if l.core.TimersDue {
-		s.collectBatch(l, KindTimers)
+		s.collectBatch(l, kindTimers)
 	}
 	if l.core.Ready() > 0 {
-		s.collectBatch(l, KindReady)
+		s.collectBatch(l, kindReady)
 	}
 	s.collectEvents(l)
 	return s.waiting(), nil
@@ -85,9 +85,9 @@ func (l *Loop) Pending() []Pending {
 	}
 	s.lent, s.collected = s.collected, s.lent[:0]
 	lent := s.lent[s.from:]
-	s.from, s.batches = 0, [KindFD]bool{}
+	s.from, s.batches = 0, [kindFD]bool{}
 	for _, p := range lent {
-		if w := l.core.WatchAt(p.tok); p.Kind == KindFD && w != nil {
+		if w := l.core.WatchAt(p.tok); p.kind == kindFD && w != nil {
 			w.Pending = 0
 		}
 	}
@@ -108,12 +108,12 @@ func (p Pending) Run() error {
 }
 
 func (p Pending) run() {
-	switch l := p.l; p.Kind {
-	case KindReady:
+	switch l := p.l; p.kind {
+	case kindReady:
 		l.core.RunReady()
-	case KindTimers:
+	case kindTimers:
 		l.fireTimers()
-	case KindFD:
+	case kindFD:
 		for ev := (kernel.Event{Token: p.tok, Ready: p.Ready}); ev.Ready != 0; {
 			l.deliver(&ev)
 		}
@@ -125,15 +125,15 @@ func (s *steps) run(l *Loop) {
 	for s.waiting() > 0 {
 		p := s.collected[s.from]
 		s.from++ // before the call: it may panic
-		if p.Kind < KindFD {
-			s.batches[p.Kind] = false
+		if p.kind < kindFD {
+			s.batches[p.kind] = false
 		}
-		if w := l.core.WatchAt(p.tok); p.Kind == KindFD && w != nil {
+		if w := l.core.WatchAt(p.tok); p.kind == kindFD && w != nil {
 			w.Pending = 0
 		}
 		p.run()
 	}
-	s.collected, s.from, s.batches = s.collected[:0], 0, [KindFD]bool{}
+	s.collected, s.from, s.batches = s.collected[:0], 0, [kindFD]bool{}
 }
 
 func (s *steps) waiting() int { return len(s.collected) - s.from }
@@ -148,10 +148,10 @@ func (s *steps) recall(l *Loop) {
 }
 
 // collectBatch adds an entry for any number of callbacks.
-func (s *steps) collectBatch(l *Loop, k Kind) {
+func (s *steps) collectBatch(l *Loop, k kind) {
 	if !s.batches[k] {
 		s.batches[k] = true
-		s.collected = append(s.collected, Pending{Kind: k, l: l})
+		s.collected = append(s.collected, Pending{FD: -1, kind: k, l: l})
 	}
 }
 
@@ -169,6 +169,6 @@ func (s *steps) collectEvents(l *Loop) {
 			continue
 		}
 		w.Pending, w.PendingAt = ev.Ready, uint32(len(s.collected))
-		s.collected = append(s.collected, Pending{Kind: KindFD, FD: int(w.FD), Ready: ev.Ready, l: l, tok: ev.Token})
+		s.collected = append(s.collected, Pending{kind: kindFD, FD: int(w.FD), Ready: ev.Ready, l: l, tok: ev.Token})
 	}
 }

@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -37,18 +38,18 @@ func TestPollRunsNothing(t *testing.T) {
 		if order != "" {
 			t.Fatalf("Poll ran %q", order)
 		}
-		var kinds []loop.Kind
+		var descriptors []int
 		for _, p := range pending {
-			kinds = append(kinds, p.Kind)
-			if p.Kind == loop.KindFD && (p.FD != fds[0] || p.Ready&loop.Readable == 0) {
+			descriptors = append(descriptors, p.FD)
+			if p.FD >= 0 && p.Ready&loop.Readable == 0 {
 				t.Errorf("pending %+v", p)
 			}
 			if err := p.Run(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if order != "tspr" || len(kinds) != 3 {
-			t.Fatalf("ran %q as kinds %v", order, kinds)
+		if want := []int{-1, -1, fds[0]}; order != "tspr" || !slices.Equal(descriptors, want) {
+			t.Fatalf("ran %q for descriptors %v, want %v", order, descriptors, want)
 		}
 		if n, err := l.Poll(0); n != 0 || err != nil {
 			t.Fatalf("%d pending after all ran, %v", n, err)
@@ -76,7 +77,7 @@ func TestPollMergesDuplicates(t *testing.T) {
 		}
 	}
 	for _, p := range l.Pending() {
-		if p.Kind == loop.KindFD && p.Ready&(loop.Readable|loop.Writable) != loop.Readable|loop.Writable {
+		if p.FD >= 0 && p.Ready&(loop.Readable|loop.Writable) != loop.Readable|loop.Writable {
 			t.Errorf("ready %b", p.Ready)
 		}
 		p.Run()

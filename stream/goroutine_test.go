@@ -111,12 +111,12 @@ func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
 // TestGoroutineCallsAfterTheRun checks that calls fail and do not hang, whether the
 // loop is closed or may run again.
 func TestGoroutineCallsAfterTheRun(t *testing.T) {
-	runner, err := spindle.NewRunner(spindle.Options{})
+	l, err := loop.New(loop.Options{})
 	check(t, err)
 	var c *stream.Conn
 	var ln *stream.Listener
 	var waits sync.WaitGroup
-	check(t, runner.Run(t.Context(), func(ctx context.Context) error {
+	check(t, spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
 		c, _ = pair(t, ctx, "tcp")
 		ln = listen(t, ctx, "tcp")
 		for what, call := range map[string]func() error{
@@ -152,7 +152,7 @@ func TestGoroutineCallsAfterTheRun(t *testing.T) {
 		})
 	}
 	waits.Wait()
-	check(t, runner.Run(t.Context(), func(ctx context.Context) error {
+	check(t, spindle.RunWith(t.Context(), spindle.Options{On: l}, func(ctx context.Context) error {
 		_, err := spindle.Blocking(ctx, func() (int, error) {
 			for range 200 {
 				calls("while another runs")
@@ -162,7 +162,7 @@ func TestGoroutineCallsAfterTheRun(t *testing.T) {
 		return err
 	}))
 	calls("after another run")
-	check(t, runner.Close())
+	check(t, l.Close())
 	calls("after the loop")
 	want(t, "SetDeadline", c.SetDeadline(time.Time{}), net.ErrClosed)
 	want(t, "Close", c.Close(), net.ErrClosed)

@@ -156,7 +156,7 @@ func (t *TLSConn) Close() error {
 // the handshake first, because a net/http server calls ConnectionState once, before
 // anything else.
 func (t *TLSConn) ConnectionState() tls.ConnectionState {
-	if l := t.conn.loop(); !t.done.Load() && l.Running() && !l.Owns() {
+	if l := t.conn.loop(); !t.done.Load() && l.Internal().Running() && !l.Owns() {
 		t.Handshake() // Read reports a failure
 	}
 	if !t.done.Load() {

@@ -85,7 +85,7 @@ func ListenGroup(g *loop.Group, network, address string, o GroupOptions) (*Group
 // with ReusePort all of them. op is the name of the exported function.
 func (gs *GroupServer) start(g *loop.Group, op string, listen func(*shard) error) (*GroupServer, error) {
 	for i, l := range g.Loops() {
-		if l.Running() {
+		if l.Internal().Running() {
 			panic("transport: " + op + " on a running group; call it before the group runs, or listen on each loop with Post")
 		}
 		sh := &shard{gs: gs, st: loopStateOf(op, l)}

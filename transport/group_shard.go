@@ -78,7 +78,7 @@ func (sh *shard) closeListener() error {
 	}
 	err := sh.file.Remove(sh.st.sockets.K)
 	l := sh.st.sockets.L
-	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Running() {
+	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Internal().Running() {
 		_ = l.Internal().Post(loopcore.DropAtClose, sh.stop) // on a loop that does not run, accept or loopClosing does it
 	}
 	return err

@@ -36,7 +36,7 @@ func (echoDatagrams) DatagramReceived(e *transport.Endpoint, p transport.Packet)
 
 // packetEcho serves datagrams in a task.
 func packetEcho(ctx context.Context, l *loop.Loop, at endpoint, ready func(net.Addr)) error {
-	return spindle.RunnerOn(l, spindle.Options{}).Run(ctx, func(ctx context.Context) error {
+	return spindle.RunWith(ctx, spindle.Options{On: l}, func(ctx context.Context) error {
 		c, err := stream.ListenPacket(ctx, at.network, at.address)
 		if err != nil {
 			return err

@@ -274,12 +274,12 @@ var callbackCases = map[string]threadCase{
 	}), heldByFn},
 	"callback-returns-locked-before-first-task": {func() string {
 		return outcomeOf(func() error {
-			r, err := spindle.NewRunner(spindle.Options{})
+			l, err := loop.New(loop.Options{})
 			if err != nil {
 				return err
 			}
-			r.Loop().CallSoon(runtime.LockOSThread)
-			return r.Run(context.Background(), yields)
+			l.CallSoon(runtime.LockOSThread)
+			return spindle.RunWith(context.Background(), spindle.Options{On: l}, yields)
 		})
 	}, heldByFn},
 	"callback-returns-locked-and-is-forgiven": {func() string {
