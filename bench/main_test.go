@@ -194,7 +194,7 @@ func TestWebServersEndToEnd(t *testing.T) {
 
 func TestWebSocketServersEndToEnd(t *testing.T) {
 	sections, table, _ := bench(t, 0, "--rounds", "1", "--window", window, "--conns", "8", "--low", "20", "--high", "60",
-		"--servers", strings.Join(goPeers(inWebSocket), ","), "ws", "ws-memory")
+		"--servers", strings.Join(append(goPeers(inWebSocket), "nbio-ws"), ","), "ws", "ws-memory")
 	if len(sections) != 2 || strings.Count(table, "spindle-socket ÷ it") != 2 {
 		t.Fatalf("%d sections:\n%s", len(sections), table)
 	}

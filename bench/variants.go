@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -56,7 +57,7 @@ var variants = withBefore([]variant{
 	wsServer("spindle-socket"),
 	wsServer("spindle-conn"),
 	wsServer("gorilla"),
-	wsServer("nbio-ws"),
+	{name: "nbio-ws", speaks: inWebSocket, goRuntime: true, prepare: nbioWebSocket},
 })
 
 // withBefore adds, after each server of Spindle, the same server built from an older
@@ -132,6 +133,15 @@ func goPeer(name string) variant {
 			return []string{self, "serve", "--addr", addr, "--buffer", strconv.Itoa(bufferBytes), name}
 		}, nil
 	}}
+}
+
+// nbioWebSocket builds the command of nbio's WebSocket server.
+func nbioWebSocket(b *builder) (command, error) {
+	binary, err := b.build(filepath.Join(b.root, "bench"), "./nbiows")
+	if err != nil {
+		return nil, err
+	}
+	return func(addr string, _ int) []string { return []string{binary, "--addr", addr} }, nil
 }
 
 func cServer(source string, libraries ...string) func(*builder) (command, error) {

@@ -1,7 +1,7 @@
 // Package peers has the echo, HTTP and WebSocket servers that Spindle is compared with.
 //
-// Those written in Go are linked into the bench command, and each runs in a child process
-// (`bench serve NAME`). Those in other languages are embedded as source (see [Sources])
+// Those written in Go are linked into the bench command, except for nbio's WebSocket server,
+// and each runs in a child process (`bench serve NAME`). Those in other languages are embedded as source (see [Sources])
 // and are compiled or interpreted where their tools are installed. Each is written as its
 // authors recommend for speed, with one event loop and TCP_NODELAY: a comparison is
 // meaningful only with a peer at its best.
@@ -45,7 +45,6 @@ var servers = map[string]func(Options) error{
 	"spindle-socket": serveSocket,
 	"spindle-conn":   serveConn,
 	"gorilla":        serveGorilla,
-	"nbio-ws":        serveNbioWS,
 }
 
 // Names returns the names of the peers written in Go, sorted.

@@ -6,9 +6,6 @@ import (
 	"net/http"
 
 	"github.com/gorilla/websocket"
-	"github.com/lesismal/nbio/logging"
-	"github.com/lesismal/nbio/nbhttp"
-	nbws "github.com/lesismal/nbio/nbhttp/websocket"
 
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
@@ -64,28 +61,4 @@ func serveGorilla(o Options) error {
 			}
 		}
 	}))
-}
-
-// serveNbioWS runs one poller. It handles messages in the reading goroutine, as nbio's
-// authors recommend for handlers that do not block.
-func serveNbioWS(o Options) error {
-	logging.SetLevel(logging.LevelError)
-	u := nbws.NewUpgrader()
-	u.OnMessage(func(c *nbws.Conn, kind nbws.MessageType, message []byte) { c.WriteMessage(kind, message) })
-	engine := nbhttp.NewEngine(nbhttp.Config{
-		Network:        "tcp4",
-		Addrs:          []string{o.Addr},
-		NPoller:        1,
-		Handler:        http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { u.Upgrade(w, r, nil) }),
-		ServerExecutor: func(fn func()) { fn() },
-	})
-	if err := engine.Start(); err != nil {
-		return err
-	}
-	addr, err := net.ResolveTCPAddr("tcp4", engine.Addrs[0])
-	if err != nil {
-		return err
-	}
-	o.Ready(addr)
-	select {}
 }
