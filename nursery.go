@@ -197,6 +197,9 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
+	if n.s.record != nil {
+		n.s.record.started(t)
+	}
 	if n.limit != nil {
 		if n.holds() {
 			n.limit.held = append(n.limit.held, heldTask{t, o.Priority})
@@ -218,6 +221,9 @@ func (n *Nursery) cancelled(err error) bool {
 // finish ends a task.
 func (t *Task) finish(err error) {
 	t.inScope.remove()
+	if r := t.scope.s.record; r != nil {
+		r.finished(t, err)
+	}
 	if traced := t.nursery.scope.run.traced; traced != nil {
 		delete(traced, t)
 	}

@@ -16,6 +16,9 @@ type sched struct {
 	started uint64  // tasks so far
 	runs    []*run  // under way on the loop
 	traits  traits
+	walk    *walk   // in progress; nil for most of the time
+	walked  uint16  // the number of the last walk
+	record  *record // nil unless an inspector is attached
 }
 
 // maxSpare is the number of ended tasks that are kept for reuse.

@@ -27,6 +27,7 @@ type Task struct {
 	mustExit bool   // its next wait ends it
 	slowed   bool   // it was logged that it ignores its cancellation
 	known    bool   // other code may keep it: it cannot be used for another task
+	walked   uint16 // the number of the last walk that has visited it
 	inScope  node   // among the tasks of scope
 	extra    *extra // nil for most
 }
@@ -126,6 +127,9 @@ func (t *Task) failed(v any) {
 // enter makes sc the innermost scope of the task.
 func (t *Task) enter(sc *Scope) {
 	t.inScope.remove()
+	if w := sc.s.walk; w != nil {
+		w.moved(t)
+	}
 	t.scope = sc
 	sc.tasks.push(&t.inScope, t)
 	if c := t.co; c != nil {
@@ -169,11 +173,14 @@ func (t *Task) place() string {
 	return fmt.Sprintf("%s:%d", path.Base(file), line)
 }
 
-func (t *Task) function() *runtime.Func {
+func (t *Task) function() *runtime.Func { return runtime.FuncForPC(t.codeOf()) }
+
+// codeOf returns the address of the code of the function that names the task.
+func (t *Task) codeOf() uintptr {
 	if t.code != 0 {
-		return runtime.FuncForPC(t.code)
+		return t.code
 	}
-	return runtime.FuncForPC(codeOf(t.fn))
+	return codeOf(t.fn)
 }
 
 // codeOf returns the address of a function's code.

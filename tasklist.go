@@ -33,9 +33,17 @@ func (l *taskList) all() (tasks []*Task) {
 		return nil
 	}
 	for n := l.root.next; n != &l.root; n = n.next {
-		tasks = append(tasks, n.t)
+		if n.t != nil { // else it is the place of a walk
+			tasks = append(tasks, n.t)
+		}
 	}
 	return tasks
+}
+
+// pushAfter puts n behind the node at, which is in a list.
+func (n *node) pushAfter(at *node) {
+	n.prev, n.next = at, at.next
+	n.prev.next, n.next.prev = n, n
 }
 
 // remove removes n from its list. It reports whether n was in one.

@@ -16,6 +16,7 @@ type traced map[*Task]origin
 // origin is where a task was started.
 type origin struct {
 	function string     // where its function is
+	code     uintptr    // of its function
 	callers  [6]uintptr // of the code that started it, innermost first
 }
 
@@ -24,7 +25,7 @@ type origin struct {
 // the size of the task's stack.
 func (tr traced) add(t *Task) {
 	var from origin
-	t.name, from.function = t.Name(), t.place()
+	t.name, from.function, from.code = t.Name(), t.place(), t.codeOf()
 	runtime.Callers(3, from.callers[:])
 	tr[t] = from
 	label := pprof.WithLabels(context.Background(), pprof.Labels("task", t.name))

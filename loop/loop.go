@@ -69,6 +69,9 @@ const eventBatch = 256
 
 // Options configure a loop. The zero value is a good loop.
 type Options struct {
+	// Name names the loop where package inspect shows it. "" means "loop" and a number.
+	Name string
+
 	// Backend names the poller: "epoll", "kqueue" or "poll"; "" or "auto" selects
 	// the best one of the system.
 	Backend string
@@ -141,6 +144,8 @@ func New(opts Options) (*Loop, error) {
 	}
 	l := &Loop{k: k, opts: opts, events: make([]kernel.Event, eventBatch)}
 	config := loopcore.Config{
+		Outer:      l,
+		Name:       opts.Name,
 		Kernel:     k,
 		Debug:      opts.Debug,
 		Observed:   opts.OnTurn != nil,

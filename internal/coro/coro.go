@@ -62,6 +62,8 @@ type Coro struct {
 	lock *uintptr // zero if the goroutine is not locked to its thread, and was not when it was made
 	at   *pull    // where it is suspended
 	own  pull     // the one that was made for it
+
+	account *account // nil unless an inspector is attached
 }
 
 // maxFreeWaits is the number of waits in a row that may complete at once before a task
@@ -84,6 +86,9 @@ func (c *Coro) Body() Body { return c.body }
 
 // State returns the coroutine's state.
 func (c *Coro) State() State { return c.state }
+
+// Lane returns the lane of the loop in which the coroutine is resumed.
+func (c *Coro) Lane() loopcore.Priority { return c.lane }
 
 // Goroutine identifies the coroutine's goroutine, as goid.Current does.
 func (c *Coro) Goroutine() uintptr { return c.g }
@@ -242,6 +247,9 @@ func (c *Coro) NextWaker() Waker { return Waker{c, c.seq + 1} }
 func (c *Coro) End(err error) {
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
+	if m := c.s.meter; m != nil {
+		m.wake(c.s, c)
+	}
 	c.s.loop.ResumeSoon(c.lane, c)
 }
 

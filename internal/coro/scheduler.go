@@ -12,6 +12,7 @@ import (
 type Scheduler struct {
 	loop    *loopcore.Loop
 	running *Coro   // its task is executing; nil for a callback
+	meter   *meter  // nil unless an inspector is attached
 	driver  Coro    // the goroutine that runs the loop
 	base    *Coro   // continues when no other coroutine may: the driver, or the caller of the innermost nested start
 	nested  int     // nested starts under way
@@ -121,6 +122,9 @@ func (s *Scheduler) host(p loopcore.Priority, b Body) *Coro {
 func (c *Coro) assign(p loopcore.Priority, b Body) {
 	c.body, c.lane, c.budget = b, p, maxFreeWaits
 	c.tasks++
+	if c.account != nil {
+		c.s.meter.begin(c.s, c)
+	}
 }
 
 // startNext gives a coroutine at the end of its task the next fresh task, if the loop
@@ -202,6 +206,9 @@ func (s *Scheduler) runNested(c *Coro) {
 
 // pass returns the switch by which from gives control to another.
 func (s *Scheduler) pass(from, to *Coro) Switch {
+	if s.meter != nil {
+		s.meter.switched(s, to)
+	}
 	s.mark(to)
 	return s.switchTo(from, to)
 }
@@ -242,6 +249,9 @@ func (s *Scheduler) switchAway(c *Coro) Switch {
 	if due == c {
 		s.running, c.state = c, Running
 		return nil
+	}
+	if s.meter != nil {
+		s.meter.switched(s, due)
 	}
 	// This is pass. The compiler inlines the two calls, but not pass.
 	s.mark(due)

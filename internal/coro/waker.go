@@ -87,6 +87,9 @@ func (w Waker) Wake(err error) bool {
 	}
 	c.outcome, c.aborter = err, nil
 	c.state = Ready
+	if m := c.s.meter; m != nil {
+		m.wake(c.s, c)
+	}
 	c.s.loop.ResumeSoon(c.lane, c)
 	return true
 }
@@ -101,6 +104,14 @@ type Ref struct {
 
 // Ref returns a reference to the Waker's task, which must be running.
 func (w Waker) Ref() Ref { return Ref{w.c, w.c.tasks} }
+
+// Body returns the task, or nil if it has ended.
+func (r Ref) Body() Body {
+	if r.c == nil || r.c.tasks != r.task {
+		return nil
+	}
+	return r.c.body
+}
 
 // Name returns the name of the task, or "" if it has ended.
 func (r Ref) Name() string {

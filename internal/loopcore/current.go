@@ -1,6 +1,8 @@
 package loopcore
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"weak"
 
@@ -25,11 +27,26 @@ func Current() *Loop {
 	return nil
 }
 
+// OpenLoops returns the loops of the process that are not closed, oldest first. Any
+// goroutine may call it.
+func OpenLoops() (all []*Loop) {
+	open.mu.Lock()
+	defer open.mu.Unlock()
+	for ref := range open.loops {
+		if c := ref.Value(); c != nil {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Loop) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
 // open is the set of loops that are not closed. A loop that is dropped can still be
 // collected.
 var open struct {
 	mu    sync.Mutex
 	loops map[weak.Pointer[Loop]]struct{} // guarded by mu
+	made  uint64                          // loops so far; guarded by mu
 }
 
 func (c *Loop) register() {
@@ -39,6 +56,8 @@ func (c *Loop) register() {
 		open.loops = make(map[weak.Pointer[Loop]]struct{})
 	}
 	open.loops[weak.Make(c)] = struct{}{}
+	open.made++
+	c.id = open.made
 }
 
 func (c *Loop) unregister() {

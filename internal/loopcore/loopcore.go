@@ -34,6 +34,7 @@ var (
 // not copied.
 type Loop struct {
 	config  Config         // set by Init
+	id      uint64         // set by Init
 	witness kernel.Witness // set by Init; nil on a real kernel
 
 	owner identity      // the goroutine that may use the loop; see owner.go
@@ -52,11 +53,11 @@ type Loop struct {
 	lanes   [priorities]lane
 	serving *lane // the lane with the running batch
 
-	TimersDue bool   // a timer may be due at the turn's time
-	SincePoll int    // callbacks since the kernel was polled
-	Turns     uint64 // begun so far
-	posted    uint64 // entries taken from the inbox so far
-	now       time.Duration
+	TimersDue bool          // a timer may be due at the turn's time
+	SincePoll int           // callbacks since the kernel was polled
+	Turns     uint64        // begun so far
+	posted    uint64        // entries taken from the inbox so far
+	now       time.Duration // also read by LastPoll
 
 	entered goid.ThreadLock // of the owner when it began to run the loop
 	onEntry func()          // nil for most
@@ -72,6 +73,8 @@ type Loop struct {
 
 // Config is what package loop gives to Init.
 type Config struct {
+	Outer    any    // the *loop.Loop that contains this Loop
+	Name     string // see loop.Options.Name
 	Kernel   *kernel.Kernel
 	Debug    bool // see loop.Options.Debug
 	Observed bool // an observer receives every turn

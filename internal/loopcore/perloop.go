@@ -56,6 +56,14 @@ func (p *PerLoop[T]) Set(c *Loop, v *T) {
 	c.values = append(c.values, value{&p.key, v})
 }
 
+// EachValue calls fn with the values of all PerLoops of loop c, oldest first.
+func (c *Loop) EachValue(fn func(v any)) {
+	c.Only("EachValue")
+	for _, v := range slices.Clone(c.values) {
+		fn(v.value)
+	}
+}
+
 // Remove removes the value of loop c. LoopClosing is not called for it.
 func (p *PerLoop[T]) Remove(c *Loop) {
 	c.Only("PerLoop.Remove")

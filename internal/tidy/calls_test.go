@@ -13,13 +13,13 @@ var onlyIn = []struct {
 	allowed []string
 	why     string
 }{
-	{"time.Now", false, []string{"internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
-	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Now", false, []string{"internal/kernel/", "examples/internal/servertest/", "sim/bubble.go", "cmd/", "ws/conn.go", "relay/clock.go", "inspect/clock.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
+	{"time.Since", false, []string{"internal/kernel/", "sim/bubble.go", "cmd/", "inspect/clock.go"}, "the kernel's Clock tells the time, so that it can be simulated"},
 	{"time.Sleep", true, []string{"cmd/spindle/bench_wait.go", "cmd/spindle/demo/demo.go", "sim/stall_test.go"}, "sleeping hides a condition to wait for"},
 	{"time.After", true, nil, "a timer of the loop, or a condition"},
 	{"time.Tick", true, nil, "a timer of the loop, or a condition"},
 	{"time.AfterFunc", false, []string{"cmd/spindle/bench_timers.go", "sim/bubble.go", "sim/stall.go", "relay/clock.go"}, "CallLater is the timer here"},
-	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "cmd/"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
+	{"time.NewTimer", false, []string{"loop/watchdog.go", "internal/leak/", "sim/bubble.go", "cmd/", "inspect/clock.go"}, "CallLater is the timer here; the watchdog must not depend on the loop it watches"},
 	{"rand.Uint64", false, []string{"internal/kernel/"}, "the kernel's Rand is the source, so that it can be simulated"},
 	{"net.Dial", false, nil, "sockets are the kernel's"},
 	{"net.Listen", false, nil, "sockets are the kernel's"},
@@ -38,6 +38,7 @@ var goStatements = []string{
 	"internal/goid/",                // looks at goroutines of its own, once
 	"relay/serve_goroutines.go",     // handlers that may block, outside of any loop
 	"cmd/",
+	"inspect/background.go",         // observes loops from outside
 	"examples/mixed/main.go",        // shows how
 	"examples/internal/servertest/", // a process that is interrupted
 }

@@ -12,11 +12,13 @@ const module = "github.com/spindleloop/spindle"
 // mayImport is the architecture: what each package may import besides the
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
-	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "loop"},
+	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
 	"python/libspindle":              {"loop"},
-	"internal/coro":                  {"internal/goid", "internal/loopcore"},
+	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
 	"internal/goid":                  {},
+	"internal/probe":                 {},
+	"inspect":                        {".", "internal/goid", "internal/loopcore", "internal/probe", "loop", "web"},
 	"internal/http1":                 {},
 	"internal/deflate":               {},
 	"internal/intask":                {".", "internal/onloop"},

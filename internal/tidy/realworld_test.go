@@ -55,9 +55,10 @@ var realWorld = []struct {
 	{"syscall", "Read Write Close Socket Bind Listen Accept Accept4 Connect Sendto Recvfrom Kill Gettimeofday Getpid Open Pipe Pipe2 Exec ForkExec StartProcess Select Syscall RawSyscall", []string{"internal/kernel/", "proc/"}},
 }
 
-// outside are what no program runs on in a simulated world: commands, examples, and
-// what tests are made with.
-var outside = []string{"cmd/", "examples/", "docs/", "internal/leak/", "internal/tlstest/", "internal/kernel/kerneltest/", "internal/transporttest/"}
+// outside are what no program runs on in a simulated world: commands, examples, the
+// inspector, which observes processes from outside their loops, and what tests are made
+// with.
+var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/leak/", "internal/tlstest/", "internal/kernel/kerneltest/", "internal/transporttest/"}
 
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.

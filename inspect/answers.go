@@ -1,0 +1,47 @@
+package inspect
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"time"
+)
+
+// header returns the header of an answer that was begun at a time of the inspector's
+// clock.
+func (h *handler) header(began time.Duration) Header {
+	return Header{Version: Version, TakenAt: wallTime(), TookNS: int64(now() - began), Process: Process{
+		PID:           os.Getpid(),
+		Program:       filepath.Base(os.Args[0]),
+		GoVersion:     runtime.Version(),
+		GOMAXPROCS:    runtime.GOMAXPROCS(0),
+		Goroutines:    runtime.NumGoroutine(),
+		HeapBytes:     heapBytes(),
+		ActionAllowed: h.AllowActions,
+	}}
+}
+
+// heapBytes returns the size of the heap. Unlike runtime.ReadMemStats it does not stop the
+// program.
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}
+
+func (h *handler) loops(*query) (any, error) {
+	began := now()
+	loops := readLoops()
+	return LoopsAnswer{Header: h.header(began), Loops: loops}, nil
+}
+
+func (h *handler) tasks(q *query) (any, error) {
+	began := now()
+	f := readForest(q.loop)
+	tasks, paging := f.page(q)
+	return TasksAnswer{Header: h.header(began), Paging: paging, Loops: f.loops, Tasks: tasks}, nil
+}

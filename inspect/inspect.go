@@ -1,0 +1,162 @@
+// Package inspect shows what the loops of a running program do: which tasks exist, what
+// each of them waits for and since when, which callback blocks a loop and where, what the
+// sockets hold.
+//
+//	s, err := inspect.Serve("127.0.0.1:6061", inspect.Options{})
+//
+// serves a page, a JSON API and metrics on a loop of its own, so that it answers while the
+// program's loops are blocked. Handler returns the same as an http.Handler, to mount beside
+// pprof on Spindle's web or on net/http. Both find all loops of the process by themselves;
+// loop.Options.Name names them.
+//
+// # Paths
+//
+//	/                  the page
+//	/api/v1/loops      loops: state, rates, lag, queues; the stack of one that is blocked
+//	/api/v1/tasks      tasks, filtered, sorted and paged; sort=tree for the tree
+//	/api/v1/stack      the stack of one task
+//
+// The types of this package are the schema; docs/design/023-inspect.md explains each field.
+//
+// # What it costs
+//
+// A handler that is mounted and not asked costs nothing. Accounting of tasks (busy, ready
+// and waiting time, switches, where they were started, ended tasks) begins with the first
+// request and ends half a minute after the last one. A snapshot of tasks holds a loop for
+// at most a millisecond at a time.
+//
+// # Access
+//
+// Requests must come from the same machine and must name it by a loopback address or
+// "localhost", unless Options say otherwise. Requests that a page of another origin makes
+// are refused. Answers never contain bytes that connections carry.
+package inspect
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/spindleloop/spindle"
+)
+
+// Options configure a handler. The zero value is the safest.
+type Options struct {
+	// Token is the bearer token that requests to the API must have, in the header
+	// Authorization. "" means none is needed.
+	Token string
+
+	// AllowRemote allows requests from other machines. It needs a Token.
+	AllowRemote bool
+
+	// Hosts are names that requests may have in the header Host, without a port,
+	// besides loopback addresses and "localhost". "*" allows all, and gives up the
+	// protection against DNS rebinding.
+	Hosts []string
+
+	// AllowActions allows requests that change the program: cancel a scope, close a
+	// connection, record a profile or a trace.
+	AllowActions bool
+}
+
+// Handler returns a handler for the page, the API and the metrics. It can be mounted at any
+// path that ends with a slash:
+//
+//	mux.Handle("/debug/spindle/", inspect.Handler(inspect.Options{}))
+//
+// It panics if AllowRemote is set without a Token.
+func Handler(o Options) http.Handler {
+	if o.AllowRemote && o.Token == "" {
+		panic("inspect: Options.AllowRemote needs a Token")
+	}
+	return &handler{Options: o, token: sha256.Sum256([]byte(o.Token))}
+}
+
+// handler serves the page and the API.
+type handler struct {
+	Options
+	token [sha256.Size]byte
+}
+
+// endpoint collects an answer. It may block.
+type endpoint func(h *handler, q *query) (any, error)
+
+var endpoints = map[string]endpoint{
+	"loops": (*handler).loops,
+	"tasks": (*handler).tasks,
+}
+
+// ServeHTTP answers a request.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	harden(w.Header())
+	if status, why := h.refuse(r); status != 0 {
+		fail(w, status, why)
+		return
+	}
+	at := strings.LastIndex(r.URL.Path, "/api/v1/")
+	switch {
+	case at >= 0:
+		h.serveAPI(w, r, r.URL.Path[at+len("/api/v1/"):])
+	case strings.HasSuffix(r.URL.Path, "/") && isRead(r):
+		servePage(w, r)
+	default:
+		fail(w, http.StatusNotFound, "no such page")
+	}
+}
+
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
+	if !h.authorized(r) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="spindle"`)
+		fail(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
+		return
+	}
+	ask := endpoints[name]
+	if ask == nil {
+		fail(w, http.StatusNotFound, "no such part of the API")
+		return
+	}
+	if !isRead(r) {
+		w.Header().Set("Allow", "GET, HEAD")
+		fail(w, http.StatusMethodNotAllowed, "use GET")
+		return
+	}
+	q, err := parseQuery(r.URL.Query())
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
+	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	respond(w, http.StatusOK, answer)
+}
+
+// offLoop calls fn, which may block. If the handler runs in a task, fn runs on a worker
+// goroutine.
+func offLoop(r *http.Request, fn func() (any, error)) (any, error) {
+	if spindle.Current(r.Context()) != nil {
+		return spindle.Blocking(r.Context(), fn)
+	}
+	return fn()
+}
+
+// respond writes an answer.
+func respond(w http.ResponseWriter, status int, answer any) {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"version":1,"error":"the answer cannot be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// fail answers that a request failed.
+func fail(w http.ResponseWriter, status int, why string) {
+	respond(w, status, ErrorAnswer{Version: Version, Error: "inspect: " + why})
+}

@@ -1,0 +1,177 @@
+package inspect
+
+import (
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// blockedAfter is how long a turn may last before the loop counts as blocked.
+const blockedAfter = 100 * time.Millisecond
+
+// answerWait is how long a loop has time to answer. A loop that is not blocked answers
+// much sooner.
+const answerWait = 100 * time.Millisecond
+
+// rateInterval is the least time that rates are computed over.
+const rateInterval = 200 * time.Millisecond
+
+// vitals is what is read on a loop.
+type vitals struct {
+	at          time.Duration // on the inspector's clock; 0 for never
+	answer      time.Duration // how long the loop took to answer
+	stats       loop.Stats
+	lanes       Lanes
+	connections int
+}
+
+// read reads the vitals. It runs on the loop.
+func (v *vitals) read(s *source) {
+	v.stats = s.l.Stats()
+	v.lanes = Lanes{
+		High:   s.core.ReadyIn(loopcore.High),
+		Normal: s.core.ReadyIn(loopcore.Normal),
+		Low:    s.core.ReadyIn(loopcore.Low),
+	}
+	s.core.EachValue(func(value any) {
+		if r, ok := value.(probe.Connections); ok {
+			v.connections = r.Open()
+		}
+	})
+}
+
+// refresh asks the loop for its vitals, unless a question is on its way already. It waits
+// until the loop has answered or expired receives a value.
+func (s *source) refresh(expired <-chan time.Time) {
+	s.mu.Lock()
+	if s.asking {
+		s.mu.Unlock()
+		return
+	}
+	s.asking = true
+	s.mu.Unlock()
+	var v vitals
+	asked := now()
+	answered := s.ask(expired, func() { v.read(s) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = false
+	if !answered {
+		return
+	}
+	v.at = now()
+	v.answer = v.at - asked
+	if v.at-s.before.at >= 2*rateInterval || s.before.at == 0 {
+		s.before = s.vitals
+	}
+	s.vitals = v
+}
+
+// readLoops describes all loops.
+func readLoops() []Loop {
+	all := openSources()
+	expired, stop := after(answerWait)
+	defer stop()
+	closed := make(chan time.Time)
+	timeUp := sync.OnceFunc(func() { close(closed) })
+	var answers sync.WaitGroup
+	for _, s := range all {
+		answers.Go(func() { s.refresh(closed) })
+	}
+	answered := make(chan struct{})
+	background(func() { answers.Wait(); close(answered) })
+	select {
+	case <-answered:
+	case <-expired:
+	}
+	timeUp()
+	<-answered
+	loops := make([]Loop, 0, len(all))
+	for _, s := range all {
+		loops = append(loops, s.describe())
+	}
+	return loops
+}
+
+// describe describes the loop with what it has answered last and what can be read without
+// it.
+func (s *source) describe() Loop {
+	d := Loop{ID: s.id, Name: s.core.Name(), Backend: s.l.Backend()}
+	_, d.Inspector = servers.Load(s.l)
+	s.describeState(&d)
+	d.Inbox, d.FDs = s.core.InboxLen(), s.core.Watched()
+	w := s.core.WorkerCounts()
+	d.Workers = Workers{Limit: w.Limit, Busy: w.Busy, Queued: w.Queued, Done: w.Delivered}
+	d.Tasks = s.tasks.counts()
+
+	s.mu.Lock()
+	v, before := s.vitals, s.before
+	s.mu.Unlock()
+	if v.at == 0 {
+		d.Stale = true
+		return d
+	}
+	d.AgeNS = int64(now() - v.at)
+	d.Stale = now()-v.at > answerWait
+	d.AnswerNS = int64(v.answer)
+	st := v.stats
+	d.Turns, d.Callbacks, d.Events, d.Fired = st.Turns, st.Callbacks, st.Events, st.TimersFired
+	d.Posted, d.Panics = st.Posted, st.Panics
+	d.LagNS, d.MaxLagNS = int64(st.Lag), int64(st.MaxLag)
+	d.Ready, d.Timers, d.Connections = v.lanes, st.Timers, v.connections
+	if took := (v.at - before.at).Seconds(); before.at != 0 && took > 0 {
+		d.TurnRate = float64(st.Turns-before.stats.Turns) / took
+		d.CallbackRate = float64(total(st)-total(before.stats)) / took
+	}
+	return d
+}
+
+func total(st loop.Stats) uint64 { return st.Callbacks + st.Events + st.TimersFired }
+
+// describeState describes what the loop is doing, without asking it.
+func (s *source) describeState(d *Loop) {
+	pulse, polled := s.core.Pulse.Load(), s.core.LastPoll()
+	d.Polls = uint64(pulse / 2)
+	d.StateForNS = int64(max(s.l.Time()-polled, 0))
+	switch {
+	case !s.core.Running():
+		d.State, d.StateForNS = "idle", 0
+	case pulse&1 == 0:
+		d.State = "waiting"
+	case time.Duration(d.StateForNS) < blockedAfter:
+		d.State = "running"
+	default:
+		d.State = "blocked"
+		d.Stack, d.At = s.stack.read(s, pulse)
+	}
+}
+
+// stackReader takes stacks of the goroutine that runs a loop. Taking one stops all
+// goroutines, so it is done once for each turn that blocks, and again only after a while.
+type stackReader struct {
+	mu    sync.Mutex
+	pulse uint32        // of the turn; guarded by mu
+	at    time.Duration // when; guarded by mu
+	cost  time.Duration // how long it took; guarded by mu
+	stack string        // guarded by mu
+}
+
+// read returns the stack of a loop that is in the turn of pulse, and the innermost line in
+// it that belongs to the program.
+func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if began := now(); r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
+		taken := goid.StackOf(goid.NumberOf(s.core.Owner()))
+		if s.core.Pulse.Load() != pulse {
+			return "", "" // the loop has continued
+		}
+		r.pulse, r.at, r.stack = pulse, now(), string(taken)
+		r.cost = r.at - began
+	}
+	return r.stack, goid.Line([]byte(r.stack))
+}

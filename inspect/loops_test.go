@@ -1,0 +1,84 @@
+package inspect_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// get asks a handler with the options o, as a browser on this machine would.
+func get[T any](t testing.TB, o inspect.Options, path string) (answer T) {
+	t.Helper()
+	status, body := request(o, "GET", path, nil)
+	if status != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, status, body)
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		t.Fatalf("GET %s: %v in %s", path, err, body)
+	}
+	return answer
+}
+
+func request(o inspect.Options, method, path string, header http.Header) (status int, body []byte) {
+	r := httptest.NewRequest(method, path, nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost:6061"
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	w := httptest.NewRecorder()
+	inspect.Handler(o).ServeHTTP(w, r)
+	return w.Code, w.Body.Bytes()
+}
+
+// run runs fn as a task on a loop with that name. It calls outside while fn waits in
+// Blocking.
+func run(t *testing.T, name string, fn func(ctx context.Context, outside func(func())) error) {
+	t.Helper()
+	o := spindle.Options{Loop: loop.Options{Name: name}}
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		return fn(ctx, func(check func()) {
+			_, _ = spindle.Blocking(ctx, func() (struct{}, error) { check(); return struct{}{}, nil })
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// loopNamed returns the loop with a name.
+func loopNamed(t testing.TB, name string) inspect.Loop {
+	t.Helper()
+	loops := get[inspect.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops
+	i := slices.IndexFunc(loops, func(l inspect.Loop) bool { return l.Name == name })
+	if i < 0 {
+		t.Fatalf("no loop %q among %v", name, loops)
+	}
+	return loops[i]
+}
+
+func TestLoopsAreFoundByName(t *testing.T) {
+	run(t, "found", func(_ context.Context, outside func(func())) error {
+		outside(func() {
+			l := loopNamed(t, "found")
+			if l.Stale || l.Turns == 0 || l.Workers.Busy != 1 || l.Workers.Limit != 32 || l.Backend == "" {
+				t.Errorf("the loop is described as %+v", l)
+			}
+		})
+		return nil
+	})
+	for _, l := range get[inspect.LoopsAnswer](t, inspect.Options{}, "/api/v1/loops").Loops {
+		if l.Name == "found" {
+			t.Errorf("a closed loop is listed: %+v", l)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package inspect
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// source is a loop that is inspected. Any goroutine may use it.
+type source struct {
+	id   string
+	core *loopcore.Loop
+	l    *loop.Loop
+
+	mu     sync.Mutex
+	vitals vitals // guarded by mu
+	before vitals // the ones that rates are computed from; guarded by mu
+	asking bool   // a question of vitals is on its way; guarded by mu
+
+	tasks taskReader
+	stack stackReader
+}
+
+// sources is the loops of the process that an inspector has seen.
+var sources struct {
+	mu   sync.Mutex
+	byID map[uint64]*source // guarded by mu
+}
+
+// openSources returns the open loops of the process that run on a real kernel, oldest
+// first.
+func openSources() (all []*source) {
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	byID := make(map[uint64]*source)
+	for _, c := range loopcore.OpenLoops() {
+		l, ok := c.Outer().(*loop.Loop)
+		if !ok || !c.Kernel().Real() {
+			continue
+		}
+		s := sources.byID[c.ID()]
+		if s == nil {
+			s = &source{id: loopID(c.ID()), core: c, l: l}
+		}
+		byID[c.ID()] = s
+		all = append(all, s)
+	}
+	sources.byID = byID // closed loops are forgotten
+	return all
+}
+
+// question is a function that is to run on a loop.
+type question struct {
+	done    chan struct{}
+	dropped atomic.Bool // the caller does not wait any more
+}
+
+// ask runs fn on the loop and waits for it, at most until expired receives a value. It
+// reports whether fn has run to its end. If it reports false, fn will not begin any more,
+// or will be running for a while.
+func (s *source) ask(expired <-chan time.Time, fn func()) bool {
+	if s.l.Owns() {
+		fn()
+		return true
+	}
+	q := &question{done: make(chan struct{})}
+	err := s.core.Post(loopcore.DropAtClose, func() {
+		if !q.dropped.Load() {
+			fn()
+			close(q.done)
+		}
+	})
+	if err != nil {
+		return false
+	}
+	select {
+	case <-q.done:
+		return true
+	case <-s.core.Done():
+	case <-expired:
+	}
+	q.dropped.Store(true)
+	return false
+}

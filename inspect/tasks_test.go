@@ -1,0 +1,84 @@
+package inspect_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/inspect"
+)
+
+// tasksOf returns the tasks of the loop with a name.
+func tasksOf(t testing.TB, name, query string) inspect.TasksAnswer {
+	t.Helper()
+	return get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, name).ID+"&"+query)
+}
+
+func taskNamed(t testing.TB, tasks []inspect.Task, name string) inspect.Task {
+	t.Helper()
+	i := slices.IndexFunc(tasks, func(task inspect.Task) bool { return task.Name == name })
+	if i < 0 {
+		t.Fatalf("no task %q among %+v", name, tasks)
+	}
+	return tasks[i]
+}
+
+func TestTasksShowTreeStateAndDeadline(t *testing.T) {
+	run(t, "tree", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.GoWith(spindle.TaskOptions{Name: "child"}, func(ctx context.Context) error {
+				_, err := spindle.MoveOnAfter(ctx, time.Hour, func(ctx context.Context) error {
+					return spindle.Sleep(ctx, 2*time.Hour)
+				})
+				return err
+			})
+			outside(func() {
+				tasks := tasksOf(t, "tree", "sort=tree").Tasks
+				parent, child := taskNamed(t, tasks, "main"), taskNamed(t, tasks, "child")
+				if child.Parent != parent.ID || child.Depth != 1 || parent.Depth != 0 {
+					t.Errorf("the tree is %+v", tasks)
+				}
+				if child.State != "waiting" || child.WaitsFor != "Sleep" {
+					t.Errorf("the child is %s for %s", child.State, child.WaitsFor)
+				}
+				if left := child.DeadlineLeftNS; left == nil || time.Duration(*left) > time.Hour || *left <= 0 {
+					t.Errorf("the child's deadline is %v", left)
+				}
+				if parent.DeadlineLeftNS != nil || parent.Nursery == child.Nursery || parent.Scope == child.Scope {
+					t.Errorf("the parent is %+v", parent)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+func TestTasksAreFilteredSortedAndPaged(t *testing.T) {
+	run(t, "many", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for i := range 1000 {
+				n.GoWith(spindle.TaskOptions{Name: fmt.Sprintf("worker-%03d", i)}, func(ctx context.Context) error {
+					return spindle.Sleep(ctx, time.Hour)
+				})
+			}
+			outside(func() {
+				a := tasksOf(t, "many", "q=Worker-9&sort=-name&offset=10&limit=5")
+				if a.Total != 1001 || a.Matched != 100 || a.Offset != 10 || len(a.Tasks) != 5 || a.Tasks[0].Name != "worker-989" {
+					t.Errorf("%d tasks of %d, %d match, from %d: %+v", len(a.Tasks), a.Total, a.Matched, a.Offset, a.Tasks)
+				}
+				if a = tasksOf(t, "many", "state=running"); a.Matched != 0 {
+					t.Errorf("%d tasks are running", a.Matched)
+				}
+				if a = tasksOf(t, "many", "q=worker-777&sort=tree"); a.Matched != 2 || a.Tasks[0].Name != "main" {
+					t.Errorf("in tree order: %+v", a.Tasks)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}

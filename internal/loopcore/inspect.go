@@ -1,0 +1,50 @@
+package loopcore
+
+import (
+	"fmt"
+	"time"
+)
+
+// ID returns the number of the loop among those of the process. Any goroutine may call it.
+func (c *Loop) ID() uint64 { return c.id }
+
+// Name returns the loop's name. Any goroutine may call it.
+func (c *Loop) Name() string {
+	if c.config.Name != "" {
+		return c.config.Name
+	}
+	return fmt.Sprintf("loop %d", c.id)
+}
+
+// Outer returns the *loop.Loop that contains c. Any goroutine may call it.
+func (c *Loop) Outer() any { return c.config.Outer }
+
+// LastPoll returns when the kernel was last polled, on the loop's clock. Any goroutine may
+// call it: it is for observers that must not depend on the loop, which may be blocked.
+//
+// The access is plain on purpose, like those of identity: the loop writes the word after
+// every poll, and an atomic store there would be paid for by all loops. A word of 64 bits
+// can be torn on a machine of 32 bits, so callers check that the result is plausible.
+//
+//go:norace
+func (c *Loop) LastPoll() time.Duration { return c.now }
+
+// ReadyIn returns the number of entries in the lane of p that will run.
+func (c *Loop) ReadyIn(p Priority) int { return c.lanes[p].waiting() }
+
+// WorkerCounts are the numbers of the worker pool.
+type WorkerCounts struct {
+	Limit      int // the most workers
+	Busy       int // workers that exist
+	Queued     int // jobs that no worker has begun
+	Unfinished int // jobs that are not delivered
+	Delivered  uint64
+}
+
+// WorkerCounts returns the numbers of the worker pool. Any goroutine may call it.
+func (c *Loop) WorkerCounts() WorkerCounts {
+	w := &c.workers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return WorkerCounts{w.limit, w.busy, w.queue.waiting(), w.unfinished, w.delivered}
+}

@@ -1,0 +1,122 @@
+package spindle
+
+import (
+	"errors"
+	"runtime"
+	"unsafe"
+
+	"github.com/spindleloop/spindle/internal/probe"
+)
+
+// record is what an inspector wants to know of tasks besides their present state. A loop
+// has one while an inspector is attached. Loop goroutine only.
+type record struct {
+	s       *sched
+	origins map[*Task][6]uintptr // where tasks were started
+	ended   [probe.KeepEnded]endedTask
+	next    int // in ended
+}
+
+// endedTask is an ended task. Its texts are made when they are asked for.
+type endedTask struct {
+	probe.EndedTask
+	err error
+}
+
+// Attach turns accounting on or off.
+func (s *sched) Attach(on bool) {
+	s.core.SetMeter(on)
+	switch {
+	case !on:
+		s.record = nil
+	case s.record == nil:
+		s.record = &record{s: s, origins: make(map[*Task][6]uintptr)}
+	}
+}
+
+// started notes where t is started. The tasks of services are started by this module, at
+// one place.
+func (r *record) started(t *Task) {
+	run := t.nursery.scope.run
+	if run.service || run.traced != nil {
+		return
+	}
+	var callers [6]uintptr
+	runtime.Callers(4, callers[:])
+	r.origins[t] = callers
+}
+
+// finished notes that t ends with err.
+func (r *record) finished(t *Task, err error) {
+	delete(r.origins, t)
+	at := &r.ended[r.next%len(r.ended)]
+	r.next++
+	now := r.s.l.Internal().TurnTime()
+	*at = endedTask{EndedTask: probe.EndedTask{ID: t.id, Name: t.name, Code: t.codeOf(), At: now}, err: err}
+	if t.nursery.owner != nil {
+		at.Parent = t.nursery.owner.id
+	}
+	if from, ok := t.nursery.scope.run.traced[t]; ok {
+		at.Code = from.code
+	}
+	if t.mustExit {
+		at.Outcome = "exit"
+	}
+	if t.co != nil {
+		if sum := t.co.Account(now); sum != nil {
+			at.Account, at.Known = *sum, true
+		}
+	}
+}
+
+// Ended returns the tasks that have ended last.
+func (s *sched) Ended() (all []probe.EndedTask) {
+	r := s.record
+	if r == nil {
+		return nil
+	}
+	for i := max(r.next-len(r.ended), 0); i < r.next; i++ {
+		e := r.ended[i%len(r.ended)]
+		e.describe()
+		all = append(all, e.EndedTask)
+	}
+	return all
+}
+
+// maxErrorText is the number of bytes of an error that an inspector shows.
+const maxErrorText = 512
+
+// describe sets the outcome.
+func (e *endedTask) describe() {
+	var panicked *PanicError
+	var canceled *Canceled
+	switch {
+	case e.Outcome != "":
+	case e.err == nil:
+		e.Outcome = "ok"
+	case errors.As(e.err, &panicked):
+		e.Outcome = "panic"
+	case errors.As(e.err, &canceled):
+		e.Outcome = "cancelled"
+	default:
+		e.Outcome = "error"
+	}
+	if e.err != nil {
+		e.Error = e.err.Error()
+		e.Error = e.Error[:min(len(e.Error), maxErrorText)]
+	}
+}
+
+// CancelScope cancels the scope with an id, if the task is in it.
+func (s *sched) CancelScope(p *probe.Task, id uintptr, cause error) bool {
+	for sc := p.Ref.(*Task).scope; sc != nil; sc = sc.parent {
+		if identify(sc) == id {
+			sc.Cancel(cause)
+			return true
+		}
+	}
+	return false
+}
+
+// identify returns a number for an object of this package.
+func identify[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

@@ -1,0 +1,243 @@
+package spindle
+
+import (
+	"context"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/coro"
+	"github.com/spindleloop/spindle/internal/probe"
+)
+
+// walk visits all tasks of a loop in parts, for an inspector. It visits the tasks of a
+// scope, then the scopes inside it. Between two parts the loop runs, and any task or scope
+// may end. So a walk keeps its place with nodes of its own in the lists: one among the tasks
+// of the present scope, and for each level an empty scope behind the one that it is in.
+//
+// A task that moves to another scope between two parts could be missed, so moved remembers
+// it.
+type walk struct {
+	s      *sched
+	number uint16
+	newest uint64   // the last task that was started before the walk
+	runs   []*run   // to visit
+	levels []*Scope // the places among scopes, outermost first
+	in     *Scope   // its tasks are being visited; nil between two scopes
+	place  node     // among them
+	strays []stray  // tasks that have moved
+	info   probe.Task
+}
+
+// stray is a task that has moved to another scope during a walk.
+type stray struct {
+	t  *Task
+	id uint64
+}
+
+// WalkTasks begins a walk. A walk that is in progress ends.
+func (s *sched) WalkTasks() probe.TaskWalk {
+	if s.walk != nil {
+		s.walk.End()
+	}
+	if s.walked++; s.walked == 0 {
+		s.walked = 1 // no walk has the number 0
+	}
+	s.walk = &walk{s: s, number: s.walked, newest: s.started, runs: append([]*run(nil), s.runs...)}
+	return s.walk
+}
+
+// End ends the walk.
+func (w *walk) End() {
+	w.place.remove()
+	for _, place := range w.levels {
+		place.unlink()
+	}
+	w.levels, w.in, w.runs, w.strays = nil, nil, nil, nil
+	if w.s.walk == w {
+		w.s.walk = nil
+	}
+}
+
+// moved is called when t leaves its scope for another one.
+func (w *walk) moved(t *Task) {
+	if t.walked != w.number && t.id <= w.newest {
+		w.strays = append(w.strays, stray{t, t.id})
+	}
+}
+
+// checkEvery is after how many tasks a walk asks whether it is enough.
+const checkEvery = 16
+
+// Next visits further tasks.
+func (w *walk) Next(enough func() bool, visit func(*probe.Task)) (more bool) {
+	if w.s.walk != w {
+		return false
+	}
+	n := 0
+	full := func() bool {
+		n++
+		return n%checkEvery == 0 && enough()
+	}
+	for len(w.strays) > 0 {
+		last := w.strays[len(w.strays)-1]
+		w.strays = w.strays[:len(w.strays)-1]
+		if last.t.id == last.id && last.t.inScope.next != nil {
+			w.visit(last.t, visit)
+		}
+		if full() {
+			return true
+		}
+	}
+	for {
+		if w.in != nil {
+			if !w.visitTasks(full, visit) {
+				return true
+			}
+			if w.in.first != nil {
+				w.levels = append(w.levels, w.in.openPlace())
+			}
+			w.in = nil
+		}
+		if !w.nextScope() {
+			w.End()
+			return false
+		}
+		if full() {
+			return true
+		}
+	}
+}
+
+// visitTasks visits the tasks of the present scope. It reports whether it has visited all.
+func (w *walk) visitTasks(full func() bool, visit func(*probe.Task)) bool {
+	for n := w.place.next; n != &w.in.tasks.root; n = n.next {
+		w.visit(n.t, visit)
+		if full() {
+			w.place.remove()
+			w.place.pushAfter(n)
+			return false
+		}
+	}
+	w.place.remove()
+	return true
+}
+
+// nextScope makes the next scope the present one. It reports whether there is one.
+func (w *walk) nextScope() bool {
+	for len(w.levels) > 0 {
+		place := w.levels[len(w.levels)-1]
+		if next := place.behind; next != nil {
+			place.unlink()
+			place.linkBehind(next)
+			w.enter(next)
+			return true
+		}
+		place.unlink()
+		w.levels = w.levels[:len(w.levels)-1]
+	}
+	if len(w.runs) == 0 {
+		return false
+	}
+	w.enter(w.runs[0].root.scope)
+	w.runs = w.runs[1:]
+	return true
+}
+
+// enter makes sc the present scope.
+func (w *walk) enter(sc *Scope) {
+	w.in = sc
+	if sc.tasks.root.next == nil {
+		sc.tasks.root.next, sc.tasks.root.prev = &sc.tasks.root, &sc.tasks.root
+	}
+	w.place.pushAfter(&sc.tasks.root)
+}
+
+// openPlace makes an empty scope before all scopes inside sc.
+func (sc *Scope) openPlace() *Scope {
+	place := sc.run.open(context.Background())
+	place.parent, place.behind = sc, sc.first
+	sc.first.before, sc.first = place, place
+	return place
+}
+
+// linkBehind puts sc, which is in no list, behind one of its siblings.
+func (sc *Scope) linkBehind(sibling *Scope) {
+	sc.before, sc.behind = sibling, sibling.behind
+	if sc.behind != nil {
+		sc.behind.before = sc
+	} else {
+		sc.parent.last = sc
+	}
+	sibling.behind = sc
+}
+
+// visit visits a task, unless the walk has done so before.
+func (w *walk) visit(t *Task, visit func(*probe.Task)) {
+	if t == nil || t.walked == w.number {
+		return
+	}
+	t.walked = w.number
+	w.info = probe.Task{}
+	t.probe(&w.info)
+	visit(&w.info)
+}
+
+// probe describes the task for an inspector.
+func (t *Task) probe(p *probe.Task) {
+	n, r := t.nursery, t.nursery.scope.run
+	p.ID, p.Name, p.Code, p.Ref = t.id, t.name, t.codeOf(), t
+	if p.Name == "" && t.own != nil {
+		if named, ok := t.own.values.(interface{ TaskName() string }); ok {
+			p.Name = named.TaskName()
+		}
+	}
+	if n.owner != nil {
+		p.Parent = n.owner.id
+	}
+	p.Nursery, p.Scope = identify(n), identify(t.scope)
+	p.Service, p.Joined = r.service, n.joining != nil
+	p.Deadline = t.scope.earliest()
+	if by := t.scope.canceledBy; by != nil {
+		p.Cancelled = by.canceled
+	}
+	if from, ok := r.traced[t]; ok {
+		p.Code, p.Started = from.code, from.callers
+	} else if rec := t.scope.s.record; rec != nil {
+		p.Started = rec.origins[t]
+	}
+	if c := t.co; c != nil {
+		p.State, p.Goroutine, p.Priority = probeStates[c.State()], c.Goroutine(), uint8(c.Lane())
+		p.Account = c.Account(t.scope.s.l.Internal().TurnTime())
+		if p.State == probe.Waiting {
+			t.probeWait(p)
+		}
+	}
+}
+
+var probeStates = [...]probe.State{coro.Idle: probe.Fresh, coro.Ready: probe.Ready, coro.Running: probe.Running, coro.Waiting: probe.Waiting}
+
+// probeWait describes the task's wait.
+func (t *Task) probeWait(p *probe.Task) {
+	what, since, ab := t.co.Wait()
+	p.WaitsFor, p.WaitsSince = what, since
+	if other := t.awaits(); other != nil {
+		p.WaitsOnTask = other.id
+	}
+	if lock, ok := ab.(interface{ Holder() coro.Ref }); ok {
+		if b, _ := lock.Holder().Body().(*body); b != nil {
+			p.WaitsOnTask = b.id
+		}
+	}
+	p.WaitsOn, _ = ab.(probe.Object)
+}
+
+// earliest returns the earliest deadline that is in force in the scope.
+func (sc *Scope) earliest() time.Duration {
+	first := int64(noDeadline)
+	for at := sc; at != nil; at = at.parent {
+		first = min(first, at.deadline.Load())
+		if at.shielded.Load() {
+			break
+		}
+	}
+	return time.Duration(first)
+}
