@@ -18,6 +18,14 @@ struct Watchdog {
 
 #define LOOKS 4 // in every threshold
 
+static bool is_finalizing(void) {
+#if PY_VERSION_HEX >= 0x030D0000
+    return Py_IsFinalizing();
+#else
+    return _Py_IsFinalizing();
+#endif
+}
+
 // nap waits for a part of the threshold, or until the watchdog is to end.
 static void nap(Watchdog *w) {
     struct timespec until;
@@ -40,7 +48,7 @@ static void park(Watchdog *w) {
 // report reports the callback that pulse counted last. C code that holds the GIL cannot be
 // looked at; when it has ended, another callback runs, which is not to blame.
 static void report(Watchdog *w, double seconds, unsigned long pulse) {
-    if (_Py_IsFinalizing())
+    if (is_finalizing())
         return;
     PyGILState_STATE gil = PyGILState_Ensure();
     Loop *l = w->loop;
