@@ -16,6 +16,7 @@ The loop is a drop-in replacement for asyncio's and uvloop's.
 """
 
 import asyncio as _asyncio
+import sys as _sys
 import warnings as _warnings
 
 from ._version import __version__
@@ -41,19 +42,27 @@ def run(main, *, debug=None):
         return runner.run(main)
 
 
-class EventLoopPolicy(_asyncio.DefaultEventLoopPolicy):
-    """A policy whose loops are Spindle's."""
-
-    def _loop_factory(self):
-        return new_event_loop()
-
-
 def install() -> None:
     """Make Spindle's the loops that asyncio makes by itself.
 
-    Python 3.14 deprecates event loop policies. Use spindle.run, or asyncio.Runner with
-    loop_factory=spindle.new_event_loop, where the program makes its loop itself.
+    Python 3.14 deprecates event loop policies, and 3.16 removes them. Use spindle.run, or asyncio.Runner
+    with loop_factory=spindle.new_event_loop, where the program makes its loop itself.
     """
+    if _sys.version_info >= (3, 12):
+        _warnings.warn(
+            "spindle.install is deprecated with asyncio's policies; use spindle.run, or asyncio.run or asyncio.Runner "
+            "with loop_factory=spindle.new_event_loop", DeprecationWarning, stacklevel=2)
+    from .policy import EventLoopPolicy
+
     with _warnings.catch_warnings():
         _warnings.simplefilter("ignore", DeprecationWarning)
         _asyncio.set_event_loop_policy(EventLoopPolicy())
+
+
+def __getattr__(name):
+    # Policies are deprecated from Python 3.14 on: only a program that uses one is warned.
+    if name != "EventLoopPolicy":
+        raise AttributeError(f"module 'spindle' has no attribute {name!r}")
+    from .policy import EventLoopPolicy
+
+    return EventLoopPolicy

@@ -1,22 +1,29 @@
-"""Reports how the calling code is being run."""
+"""Reports how the interpreter shares its lock."""
 
-import asyncio
 import enum
+import sys
 
 
 class ExecutionMode(enum.Enum):
-    """How the calling code is being run."""
+    """How the threads and interpreters of the process share the interpreter's lock."""
 
-    SYNC = "sync"  # no loop is running in this thread
-    ASYNCIO = "asyncio"  # on a loop of asyncio or of another package
-    SPINDLE = "spindle"  # on a Spindle loop
+    FREE_THREADED = "free_threaded"  # there is no lock; Spindle refuses to be built for it
+    SUBINTERP = "subinterp"  # in a subinterpreter; Spindle refuses to be imported there
+    SHARED_GIL = "shared_gil"  # one lock: what Python usually has
 
 
 def detect_mode() -> ExecutionMode:
-    """Return how the calling code is being run."""
-    from .loop import Loop
+    """Return how the calling interpreter is run."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return ExecutionMode.FREE_THREADED
+    if not _in_main_interpreter():
+        return ExecutionMode.SUBINTERP
+    return ExecutionMode.SHARED_GIL
 
-    loop = asyncio._get_running_loop()
-    if loop is None:
-        return ExecutionMode.SYNC
-    return ExecutionMode.SPINDLE if isinstance(loop, Loop) else ExecutionMode.ASYNCIO
+
+def _in_main_interpreter():
+    try:
+        import _interpreters as interpreters  # from Python 3.13 on
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    return interpreters.get_current() == interpreters.get_main()

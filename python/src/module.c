@@ -1,6 +1,10 @@
 // The extension module _core.
 #include "core.h"
 
+#ifdef Py_GIL_DISABLED
+#error "spindle: free-threaded builds of Python are not supported yet; use a build with the GIL"
+#endif
+
 Names names;
 extern PyObject *golib_path;
 
@@ -22,15 +26,6 @@ static PyMethodDef methods[] = {
 };
 
 static void free_module(void *Py_UNUSED(module)) { handle_free_spare(); }
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "spindle._core",
-    .m_doc = "The parts of the loop that are hot.",
-    .m_size = -1,
-    .m_methods = methods,
-    .m_free = free_module,
-};
 
 static PyObject *import_from(const char *module, const char *name) {
     PyObject *m = PyImport_ImportModule(module);
@@ -75,14 +70,39 @@ static int intern_names(void) {
                : -1;
 }
 
-PyMODINIT_FUNC PyInit__core(void) {
+// execute fills the module. Handles and types are shared by the whole process, so that a
+// subinterpreter cannot have a module of its own.
+static int execute(PyObject *m) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "spindle: subinterpreters are not supported");
+        return -1;
+    }
     if (intern_names() < 0)
-        return NULL;
-    PyObject *m = PyModule_Create(&definition);
+        return -1;
     PyObject *transport = transport_type();
-    if (!m || !transport || PyModule_AddObjectRef(m, "Transport", transport) < 0 || PyModule_AddType(m, &Loop_Type) < 0 || PyModule_AddType(m, &Handle_Type) < 0 ||
-        PyModule_AddType(m, &TimerHandle_Type) < 0)
-        Py_CLEAR(m);
+    int r = transport ? PyModule_AddObjectRef(m, "Transport", transport) : -1;
     Py_XDECREF(transport);
-    return m;
+    PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type};
+    for (size_t i = 0; r == 0 && i < sizeof types / sizeof *types; i++)
+        r = PyModule_AddType(m, types[i]);
+    return r;
 }
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "spindle._core",
+    .m_doc = "The parts of the loop that are hot.",
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_free = free_module,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

@@ -5,6 +5,9 @@ import contextvars
 import gc
 import logging
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import weakref
@@ -314,10 +317,43 @@ def test_loops_in_several_threads(loop):
     assert len(set(map(id, results))) == 4
 
 
-def test_mode(loop):
-    async def mode():
-        return spindle.detect_mode()
+def test_mode():
+    assert spindle.detect_mode() is spindle.ExecutionMode.SHARED_GIL
 
-    assert spindle.detect_mode() is spindle.ExecutionMode.SYNC
-    assert spindle.run(mode()) is spindle.ExecutionMode.SPINDLE
-    assert asyncio.run(mode()) is spindle.ExecutionMode.ASYNCIO
+
+def test_subinterpreters_are_refused():
+    code = textwrap.dedent("""
+    try:
+        import spindle
+    except ImportError as error:
+        assert "subinterpreters" in str(error), error
+    else:
+        raise AssertionError
+    """)
+    main = textwrap.dedent("""
+    import os, sys
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    failed = interpreters.run_string(interpreters.create(), sys.argv[1])
+    os._exit(1 if failed else 0)  # asyncio in a subinterpreter crashes the end of Python 3.12.1
+    """)
+    subprocess.run([sys.executable, "-c", main, code], check=True, timeout=60)
+
+
+def test_install():
+    """The policy makes our loops. Its deprecation is reported by a call and not by the import."""
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent("""
+    import asyncio, sys, spindle, warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        spindle.install()
+    assert len(caught) == (sys.version_info >= (3, 12)), caught
+    async def main():
+        return type(asyncio.get_running_loop())
+    assert asyncio.run(main()) is spindle.Loop
+    loop = asyncio.new_event_loop()
+    assert type(loop) is spindle.Loop
+    loop.close()
+    """)], check=True, timeout=60)

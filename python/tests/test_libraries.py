@@ -68,7 +68,7 @@ async def test_fastapi_on_uvicorn_with_httpx():
 
     @app.get("/async/{n}")
     async def on_the_loop(n: int):
-        return spindle.detect_mode().value
+        return type(asyncio.get_running_loop()).__module__
 
     @app.get("/sync/{n}")
     def in_a_thread(n: int):
@@ -83,7 +83,7 @@ async def test_fastapi_on_uvicorn_with_httpx():
     port = server.servers[0].sockets[0].getsockname()[1]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         for n in range(20):
-            assert (await client.get(f"/async/{n}")).json() == "spindle"
+            assert (await client.get(f"/async/{n}")).json() == "spindle.loop"
             assert (await client.get(f"/sync/{n}")).json() == n
     server.should_exit = True
     await serving
@@ -92,10 +92,10 @@ async def test_fastapi_on_uvicorn_with_httpx():
 def test_uvicorn_with_our_loop_by_name(tmp_path):
     pytest.importorskip("uvicorn")
     (tmp_path / "app.py").write_text(
-        "import spindle\n"
+        "import asyncio\n"
         "async def app(scope, receive, send):\n"
         "    if scope['type'] == 'http':\n"
-        "        mode = spindle.detect_mode().value.encode()\n"
+        "        mode = type(asyncio.get_running_loop()).__module__.encode()\n"
         "        await send({'type': 'http.response.start', 'status': 200, 'headers': []})\n"
         "        await send({'type': 'http.response.body', 'body': mode})\n")
     sock = tmp_path / "sock"
@@ -117,7 +117,7 @@ def test_uvicorn_with_our_loop_by_name(tmp_path):
         return answer
 
     try:
-        assert b"\r\nspindle\r\n" in spindle.run(asyncio.wait_for(get(), 60))
+        assert b"\r\nspindle.loop\r\n" in spindle.run(asyncio.wait_for(get(), 60))
     finally:
         server.terminate()
         server.wait(30)

@@ -1,0 +1,17 @@
+"""The policy, which asyncio deprecates in Python 3.14. It is imported on first use."""
+
+import asyncio
+import warnings
+
+from .loop import Loop
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    _Base = asyncio.DefaultEventLoopPolicy
+
+
+class EventLoopPolicy(_Base):
+    """A policy whose loops are Spindle's."""
+
+    def _loop_factory(self) -> Loop:
+        return Loop()
