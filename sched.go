@@ -34,6 +34,7 @@ func schedOf(l *loop.Loop) *sched {
 	s := &sched{l: l}
 	s.traits = newTraits()
 	s.core.Init(l.Internal())
+	l.Internal().DescribeRunning(s.peek)
 	scheds.Set(l.Internal(), s)
 	return s
 }

@@ -230,7 +230,10 @@ func (t *Task) probeWait(p *probe.Task) {
 	p.WaitsOn, _ = ab.(probe.Object)
 }
 
-// earliest returns the earliest deadline that is in force in the scope.
+// earliest returns the earliest deadline that is in force in the scope. See peek for its
+// other caller.
+//
+//go:norace
 func (sc *Scope) earliest() time.Duration {
 	first := int64(noDeadline)
 	for at := sc; at != nil; at = at.parent {

@@ -94,7 +94,7 @@ func timeOf(a *probe.Account, snap *taskSnapshot) *TaskTime {
 	}
 }
 
-// measureDepth sets Depth and HeldByName. A task whose parent has ended is at the top.
+// measureDepth sets Depth and HeldByName. A task is at the top if its parent has ended.
 func (f *forest) measureDepth() {
 	depth := make([]int, len(f.tasks)) // plus one; 0 for unknown
 	var path []int

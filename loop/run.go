@@ -166,9 +166,9 @@ func (l *Loop) callOnPanic(p *PanicError) (err error) {
 // turn runs one turn, as drawn in the package comment. It waits at most timeout.
 func (l *Loop) turn(timeout time.Duration) {
 	l.core.Turns++
-	observed := l.opts.OnTurn != nil // without one, the comparisons below are the only cost
+	observed := l.opts.OnTurn != nil || l.core.Phases != nil // otherwise the comparisons below are the only cost
 	if observed {
-		l.observation.begin(l)
+		observed = l.observation.begin(l)
 	}
 	if l.pollFirst {
 		l.pollFirst = false

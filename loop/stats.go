@@ -22,9 +22,10 @@ type Stats struct {
 	Lag, MaxLag time.Duration
 }
 
-func (s *Stats) observeLag(lag time.Duration) {
-	s.Lag = lag
-	s.MaxLag = max(s.MaxLag, lag)
+func (l *Loop) observeLag(lag time.Duration) {
+	l.stats.Lag = lag
+	l.stats.MaxLag = max(l.stats.MaxLag, lag)
+	l.core.Lags.Add(lag)
 }
 
 // Stats returns the statistics. It is for the loop's goroutine; elsewhere, post a function
@@ -59,8 +60,13 @@ type observation struct {
 	before uint64
 }
 
-func (o *observation) begin(l *Loop) {
+// begin begins a turn. It reports false for a turn that an inspector leaves out.
+func (o *observation) begin(l *Loop) bool {
+	if l.opts.OnTurn == nil && !l.core.Phases.Sample() {
+		return false
+	}
 	*o = observation{last: l.k.Mono(), before: l.callbacks()}
+	return true
 }
 
 // phase adds the time since the last phase to took.
@@ -71,6 +77,11 @@ func (o *observation) phase(l *Loop, took *time.Duration) {
 }
 
 func (o *observation) end(l *Loop) {
-	o.Callbacks = int(l.callbacks() - o.before)
-	l.opts.OnTurn(o.Turn)
+	if p := l.core.Phases; p != nil {
+		p.Add(o.Inbox, o.Timers, o.Ready, o.Wait, o.Events)
+	}
+	if l.opts.OnTurn != nil {
+		o.Callbacks = int(l.callbacks() - o.before)
+		l.opts.OnTurn(o.Turn)
+	}
 }

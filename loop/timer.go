@@ -65,7 +65,7 @@ func (l *Loop) fireTimers() {
 			break
 		}
 		if fired == 0 {
-			l.stats.observeLag(now - time.Duration(when))
+			l.observeLag(now - time.Duration(when))
 		}
 		fired++
 		l.core.SincePoll++

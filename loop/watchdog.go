@@ -9,12 +9,17 @@ import (
 
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 // Blocked is the watchdog's report of a turn that does not end.
 type Blocked struct {
 	For   time.Duration // how long it has lasted, at least
 	Stack []byte        // of the callback or task that is running now
+
+	// Task is the task that is running now, with its scope and the tasks above it in the
+	// tree. It is empty for a callback.
+	Task string
 
 	// Starved means that the turn does not end because the loop gets too little CPU: its
 	// goroutine could run all the time, and got less than half of it. Other goroutines
@@ -23,6 +28,9 @@ type Blocked struct {
 }
 
 func (b Blocked) String() string {
+	if b.Task != "" {
+		b.Stack = append([]byte("task "+b.Task+"\n"), b.Stack...)
+	}
 	if b.Starved {
 		return fmt.Sprintf("loop: starved of CPU for %v so far: its goroutine is ready to run, but other goroutines "+
 			"or processes use the CPUs. It is here now:\n%s", b.For, b.Stack)
@@ -90,11 +98,13 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 		}
 		switch pulse := l.core.Pulse.Load(); {
 		case pulse&1 == 0:
+			turn.end(l)
 			if !d.sleep(l) {
 				return
 			}
 			turn = newSample(l)
 		case pulse != turn.pulse:
+			turn.end(l)
 			turn = newSample(l)
 		default:
 			if turn.due() && rest == 0 {
@@ -136,7 +146,7 @@ func (s *sample) due() bool {
 func (s *sample) judge(l *Loop) (cost time.Duration) {
 	before, _, _ := kernel.ReadUsage().Since(s.began)
 	owner := l.core.Owner()
-	stack := goid.StackOf(goid.NumberOf(owner))
+	stack, task := goid.StackOf(goid.NumberOf(owner)), l.core.RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
 		return wall - before // the loop has continued, and the stack may be of any moment
@@ -145,9 +155,17 @@ func (s *sample) judge(l *Loop) (cost time.Duration) {
 	starved := ok && canRun(stack) && starves(wall, cpu, kernel.Contenders())
 	if !starved || !s.starved {
 		s.starved, s.blocked = starved, !starved
-		l.reportBlocked(Blocked{For: wall, Stack: stack, Starved: starved})
+		l.reportBlocked(Blocked{For: wall, Stack: stack, Task: task, Starved: starved})
 	}
 	return wall - before
+}
+
+// end notes that a turn that was reported has ended.
+func (s *sample) end(l *Loop) {
+	if s.blocked || s.starved {
+		wall, _, _ := kernel.ReadUsage().Since(s.began)
+		l.core.EndBlocked(wall)
+	}
 }
 
 // canRun reports whether a goroutine is not waiting. A dump stops all goroutines, so those
@@ -186,6 +204,7 @@ func (d *watchdog) sleep(l *Loop) bool {
 }
 
 func (l *Loop) reportBlocked(b Blocked) {
+	l.core.NoteBlocked(loopcore.BlockedTurn{At: l.k.Wall(), For: b.For, Stack: b.Stack, Task: b.Task, Starved: b.Starved})
 	if l.opts.OnBlocked != nil {
 		l.opts.OnBlocked(b)
 		return

@@ -21,6 +21,17 @@ type account struct {
 	woken time.Duration // when the last wait ended
 }
 
+// PeekRunning is Running for a goroutine other than the loop's, which may see the result
+// of another moment.
+//
+//go:norace
+func (s *Scheduler) PeekRunning() *Coro { return s.running }
+
+// PeekBody is Body in the same way.
+//
+//go:norace
+func (c *Coro) PeekBody() Body { return c.body }
+
 // SetMeter turns accounting on or off.
 func (s *Scheduler) SetMeter(on bool) {
 	switch {

@@ -45,6 +45,8 @@ type Loop struct {
 	Pulse atomic.Uint32
 
 	done    chan struct{} // closed with the loop; any goroutine
+	blocked blockedTurns  // any goroutine
+	running describer     // any goroutine
 	inbox   inbox         // any goroutine
 	workers workers       // any goroutine
 
@@ -58,6 +60,9 @@ type Loop struct {
 	Turns     uint64        // begun so far
 	posted    uint64        // entries taken from the inbox so far
 	now       time.Duration // also read by LastPoll
+
+	Phases *Phases // nil unless an inspector is attached; package inspect sets it
+	Lags   Lags    // how late timers were
 
 	entered goid.ThreadLock // of the owner when it began to run the loop
 	onEntry func()          // nil for most
