@@ -1,6 +1,9 @@
 import asyncio
 import gc
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -36,6 +39,14 @@ def go_is_loaded():
 
 def open_fds():
     return len(os.listdir("/proc/self/fd"))
+
+
+def python(source, *args, timeout=120):
+    """Run source in an interpreter of its own and return its exit code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), *args], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=timeout)
+    return done.returncode, done.stdout, done.stderr
 
 
 async def echo_server(factory=None, **kwargs):
