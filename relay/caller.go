@@ -146,8 +146,9 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	if limit <= 0 {
 		limit = c.o.Timeout
 	}
-	if at, ok := ctx.Deadline(); ok {
-		limit = min(limit, max(at.Sub(now), 1))
+	scoped := false
+	if at, ok := ctx.Deadline(); ok && at.Sub(now) <= limit {
+		limit, scoped = max(at.Sub(now), 1), true
 	}
 	req := &Envelope{
 		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
@@ -171,7 +172,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	c.nextSpan(&req.Trace)
 	w := c.waiter()
-	w.req, w.stream, w.began = req, stream, now
+	w.req, w.stream, w.scoped, w.began = req, stream, scoped, now
 	w.scope = spindle.ScopeOf(ctx)
 	req.ID = c.reg.add(w)
 	c.stats.Calls++

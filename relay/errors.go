@@ -41,6 +41,7 @@ const (
 	CodePanic       = "panic"        // the handler panicked
 	CodeNoResponder = "no-responder" // no worker serves the subject any more
 	CodeCanceled    = "canceled"     // the worker was stopped, or the call's deadline has passed there
+	CodeFull        = "full"         // the queue of the subject is full
 	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
 )
 
@@ -55,13 +56,13 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("relay: %s: %s: %s", e.Subject, e.Code, e.Message)
 }
 
-// Is reports whether target is ErrNoResponder and the code says so.
+// Is reports whether target is ErrNoResponder or ErrFull, and the code says so.
 func (e *RemoteError) Is(target error) bool {
-	return target == ErrNoResponder && e.Code == CodeNoResponder
+	return target == ErrNoResponder && e.Code == CodeNoResponder || target == ErrFull && e.Code == CodeFull
 }
 
-// failure returns an answer to a request that says what went wrong.
-func failure(to *Envelope, code, message string) *Envelope {
+// NewFailure returns an answer to a request that says what went wrong. It is for buses.
+func NewFailure(to *Envelope, code, message string) *Envelope {
 	return &Envelope{
 		Kind: KindFailure, Trace: to.Trace, ID: to.ID, Subject: to.ReplyTo,
 		Headers: map[string]string{errorCode: code}, Body: []byte(message),

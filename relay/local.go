@@ -245,7 +245,7 @@ func (m *member) Close() error {
 func (b *Local) bounce(e *Envelope) {
 	b.dropped.Add(1)
 	if e.Kind == KindRequest && e.ReplyTo != "" {
-		_ = b.TryPublish(failure(e, CodeNoResponder, "the last worker has left")) // its caller may be gone
+		_ = b.TryPublish(NewFailure(e, CodeNoResponder, "the last worker has left")) // its caller may be gone
 	}
 }
 

@@ -225,22 +225,25 @@ func (s *service) answer(r *Request, body []byte, err error) {
 		switch {
 		case panicked:
 			code = CodePanic
-		case errors.Is(err, context.Canceled):
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && r.late():
 			code = CodeCanceled
 		}
-		reply = failure(r.Envelope, code, err.Error())
+		reply = NewFailure(r.Envelope, code, err.Error())
 	}
 	s.send(r, reply)
 }
 
-// send publishes an answer. If the bus is full, it waits until the call's deadline.
+// late reports whether the call's deadline has passed.
+func (r *Request) late() bool { return !r.due.IsZero() && !r.s.clock.now().Before(r.due) }
+
+// send publishes an answer.
 func (s *service) send(r *Request, e *Envelope) {
 	err := s.bus.TryPublish(e)
 	switch err {
 	case nil:
 		return
 	case ErrTooLarge:
-		err = s.bus.TryPublish(failure(r.Envelope, CodeTooLarge, fmt.Sprintf("the reply has %d bytes", len(e.Body))))
+		err = s.bus.TryPublish(NewFailure(r.Envelope, CodeTooLarge, fmt.Sprintf("the reply has %d bytes", len(e.Body))))
 	}
 	if err != nil {
 		s.mu.Lock()

@@ -11,7 +11,6 @@ type Stream struct {
 	w    *waiter
 	read uint32 // items that Next has returned
 	paid uint32 // items that the worker was allowed to send
-	over bool   // Next has returned the end
 }
 
 // Stream sends a request to a handler that answers with any number of items. The deadline is
@@ -112,7 +111,12 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 			return err
 		}
 		s.mu.Lock()
-		if r.sent < r.allowed || r.gone {
+		if r.gone {
+			s.mu.Unlock()
+			p.pass()
+			return context.Canceled
+		}
+		if r.sent < r.allowed {
 			s.mu.Unlock()
 			p.pass()
 			break
@@ -122,9 +126,6 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 		if err := p.block(ctx, "relay: Send, the caller does not read", (*creditWait)(r)); err != nil {
 			return err
 		}
-	}
-	if r.gone {
-		return context.Canceled
 	}
 	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Body: body}
 	if err := s.bus.TryPublish(e); err != nil {

@@ -16,6 +16,7 @@ type waiter struct {
 	began  time.Time
 	scope  *spindle.Scope // of the task that called; nil for a goroutine
 	stream bool
+	scoped bool // the deadline is that of ctx, which ends the wait, with an error of its own
 
 	// Guarded by c.mu.
 	ended  ending
@@ -70,20 +71,31 @@ func (w *waiter) wait(ctx context.Context) error {
 		w.pass()
 		return nil
 	}
+	if w.scoped && !w.stream {
+		return w.block(ctx, "relay: reply", w)
+	}
 	if w.expire == nil {
 		w.expire = w.timeout
 	}
-	left, _ := w.req.remaining(w.c.clock.now())
-	w.timer = w.l.CallLater(left, w.expire)
+	w.timer = w.l.CallLater(w.left(), w.expire)
 	err := w.block(ctx, "relay: reply", w)
 	w.timer.Cancel()
 	return err
 }
 
+// left returns how long the caller may wait. If ctx has the deadline, it should end the wait
+// first; but a stream may be read with another ctx.
+func (w *waiter) left() time.Duration {
+	left, _ := w.req.remaining(w.c.clock.now())
+	if w.scoped {
+		left += time.Millisecond
+	}
+	return left
+}
+
 // waitOutside is wait for a goroutine.
 func (w *waiter) waitOutside(ctx context.Context) error {
-	left, _ := w.req.remaining(w.c.clock.now())
-	late, err := moveOnAfter(ctx, left, func(ctx context.Context) error {
+	late, err := moveOnAfter(ctx, w.left(), func(ctx context.Context) error {
 		if err := w.prepare(ctx, "Call"); err != nil {
 			return err
 		}

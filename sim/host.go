@@ -122,6 +122,9 @@ func (h *Host) Up() bool { return h.core.Up() }
 // data meanwhile, up to the size of its buffers.
 func (h *Host) Pause() { h.core.Pause() }
 
+// Paused reports whether the host is paused.
+func (h *Host) Paused() bool { return h.core.Paused() }
+
 // Resume ends a pause.
 func (h *Host) Resume() { h.core.Resume() }
 

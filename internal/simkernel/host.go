@@ -105,6 +105,9 @@ func (h *Host) Pause() {
 	}
 }
 
+// Paused reports whether the host is paused.
+func (h *Host) Paused() bool { return h.paused }
+
 // Resume ends a pause.
 func (h *Host) Resume() {
 	if !h.paused {

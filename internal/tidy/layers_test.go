@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"files":                          {".", "internal/coro", "loop"},
 	"internal/simsamples":            {".", "sim", "stream"},
 	"internal/mutants":               {},
+	"internal/relaysim":              {".", "relay", "sim", "stream"},
 	"sim/timeline":                   {"internal/picture", "internal/simkernel", "sim"},
 	"ws":                             {".", "internal/coro", "internal/deflate", "internal/http1", "internal/loopcore", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                            {".", "internal/coro", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "loop", "stream", "transport"},

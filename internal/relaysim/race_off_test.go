@@ -1,0 +1,5 @@
+//go:build !race
+
+package relaysim_test
+
+const fewer = 1

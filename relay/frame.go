@@ -1,0 +1,166 @@
+package relay
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// A frame is an envelope as bytes, for pipes and connections. It is easy to read and write
+// in any language:
+//
+//	4 bytes   the length of the rest, big-endian
+//	4 bytes   the length of the header, big-endian
+//	header    a JSON object
+//	body      the rest, as it is
+//
+// The header has the fields "kind", "id" (a string of digits), "seq", "attempt", "subject",
+// "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent" and
+// "headers". Fields that are zero are left out, and unknown ones are ignored.
+
+// MaxFrameHeader is the largest header of a frame in bytes.
+const MaxFrameHeader = 64 << 10
+
+type frameHeader struct {
+	Kind        string            `json:"kind"`
+	ID          string            `json:"id,omitempty"`
+	Seq         uint32            `json:"seq,omitempty"`
+	Attempt     uint32            `json:"attempt,omitempty"`
+	Subject     string            `json:"subject,omitempty"`
+	ReplyTo     string            `json:"reply_to,omitempty"`
+	DeadlineUS  int64             `json:"deadline_us,omitempty"`
+	Traceparent string            `json:"traceparent,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+}
+
+// ErrFrame is the error for bytes that are not a frame.
+var ErrFrame = errors.New("relay: malformed frame")
+
+// AppendFrame appends e as a frame to b. The deadline in the frame is the time that remains
+// at now.
+func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
+	h := frameHeader{
+		Kind: e.Kind.String(), Seq: e.Seq, Attempt: e.Attempt, Subject: e.Subject, ReplyTo: e.ReplyTo,
+		Traceparent: e.Trace.String(), Headers: e.Headers,
+	}
+	if e.ID != 0 {
+		h.ID = strconv.FormatUint(e.ID, 10)
+	}
+	if left, ok := e.remaining(now); ok {
+		h.DeadlineUS = max(left.Microseconds(), 1) // 0 would be no limit
+	}
+	header, err := json.Marshal(&h)
+	if err != nil {
+		return b, err
+	}
+	if len(header) > MaxFrameHeader || uint64(len(header))+uint64(len(e.Body))+4 > 1<<31 {
+		return b, ErrTooLarge
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(4+len(header)+len(e.Body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(header)))
+	b = append(b, header...)
+	return append(b, e.Body...), nil
+}
+
+// ReadFrame reads a frame with a body of at most maxBody bytes. It returns io.EOF if there
+// is nothing to read, and an error that wraps ErrFrame or ErrTooLarge if the bytes are not
+// acceptable; then the reader is at no particular place.
+func ReadFrame(r io.Reader, maxBody int) (*Envelope, error) {
+	var sizes [8]byte
+	if _, err := io.ReadFull(r, sizes[:]); err != nil {
+		return nil, err
+	}
+	all, header := binary.BigEndian.Uint32(sizes[:4]), binary.BigEndian.Uint32(sizes[4:])
+	switch {
+	case header > MaxFrameHeader:
+		return nil, fmt.Errorf("%w: a header of %d bytes", ErrTooLarge, header)
+	case uint64(all) < uint64(header)+4:
+		return nil, fmt.Errorf("%w: lengths %d and %d", ErrFrame, all, header)
+	case uint64(all)-uint64(header)-4 > uint64(maxBody):
+		return nil, fmt.Errorf("%w: a body of %d bytes", ErrTooLarge, all-header-4)
+	}
+	text := make([]byte, header)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, unexpected(err)
+	}
+	e, err := parseHeader(text)
+	if err != nil {
+		return nil, err
+	}
+	if e.Body, err = readBody(r, int(all-header-4)); err != nil {
+		return nil, unexpected(err)
+	}
+	return e, nil
+}
+
+// readBody reads n bytes. It allocates as they come, because n may be a lie.
+func readBody(r io.Reader, n int) ([]byte, error) {
+	const step = 1 << 20
+	if n == 0 {
+		return nil, nil
+	}
+	body := make([]byte, 0, min(n, step))
+	for len(body) < n {
+		from := len(body)
+		body = append(body, make([]byte, min(n-from, step))...)
+		if _, err := io.ReadFull(r, body[from:]); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// mostDeadline keeps a deadline far from overflow.
+const mostDeadline = 365 * 24 * time.Hour
+
+func parseHeader(text []byte) (*Envelope, error) {
+	var h frameHeader
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrFrame, err)
+	}
+	e := &Envelope{Seq: h.Seq, Attempt: h.Attempt, Subject: h.Subject, ReplyTo: h.ReplyTo, Headers: h.Headers}
+	known := false
+	for k, name := range kindNames {
+		if name == h.Kind {
+			e.Kind, known = Kind(k), true
+		}
+	}
+	if !known {
+		return nil, fmt.Errorf("%w: kind %q", ErrFrame, h.Kind)
+	}
+	for _, s := range []string{h.Subject, h.ReplyTo} {
+		if s != "" && checkSubject(s) != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, checkSubject(s))
+		}
+	}
+	if h.ID != "" {
+		id, err := strconv.ParseUint(h.ID, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: id %q", ErrFrame, h.ID)
+		}
+		e.ID = id
+	}
+	switch {
+	case h.DeadlineUS < 0:
+		return nil, fmt.Errorf("%w: deadline_us %d", ErrFrame, h.DeadlineUS)
+	case h.DeadlineUS > mostDeadline.Microseconds():
+		e.Deadline = mostDeadline
+	default:
+		e.Deadline = time.Duration(h.DeadlineUS) * time.Microsecond
+	}
+	if t, err := ParseTrace(h.Traceparent); err == nil { // otherwise there is none, as W3C says
+		e.Trace = t
+	}
+	return e, nil
+}

@@ -1,0 +1,140 @@
+package relay_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+func frame(t testing.TB, e *relay.Envelope) []byte {
+	t.Helper()
+	b, err := relay.AppendFrame(nil, e, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestFrameKeepsTheEnvelope(t *testing.T) {
+	trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*relay.Envelope{
+		{Subject: "a"},
+		{
+			Kind: relay.KindItem, Trace: trace, ID: 1<<64 - 1, Seq: 3, Attempt: 2, Subject: "work", ReplyTo: "_inbox.1",
+			Deadline: 1500 * time.Millisecond, Headers: map[string]string{"k": "v", "Ünï": "\x00\n"}, Body: []byte{0, 1, 255},
+		},
+	} {
+		r := bytes.NewReader(append(frame(t, e), frame(t, e)...))
+		for range 2 {
+			got, err := relay.ReadFrame(r, 100)
+			if err != nil || !reflect.DeepEqual(got, e) {
+				t.Errorf("%+v, %v; want %+v", got, err, e)
+			}
+		}
+		if _, err := relay.ReadFrame(r, 100); err != io.EOF {
+			t.Errorf("at the end: %v", err)
+		}
+	}
+}
+
+// TestFrameOfAPassedDeadline has a limit: 0 would mean that there is none.
+func TestFrameOfAPassedDeadline(t *testing.T) {
+	e := &relay.Envelope{Subject: "a", Deadline: time.Nanosecond}
+	got, err := relay.ReadFrame(bytes.NewReader(frame(t, e)), 0)
+	if err != nil || got.Deadline <= 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// raw makes a frame of any header.
+func raw(header, body string) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)+len(body)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(header)))
+	return append(append(b, header...), body...)
+}
+
+func TestBadFrames(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes []byte
+		want  error
+	}{
+		"no JSON":               {raw("{", ""), relay.ErrFrame},
+		"unknown kind":          {raw(`{"kind":"wish"}`, ""), relay.ErrFrame},
+		"no kind":               {raw(`{"subject":"a"}`, ""), relay.ErrFrame},
+		"negative deadline":     {raw(`{"kind":"request","deadline_us":-1}`, ""), relay.ErrFrame},
+		"negative sequence":     {raw(`{"kind":"item","seq":-1}`, ""), relay.ErrFrame},
+		"bad id":                {raw(`{"kind":"request","id":"x"}`, ""), relay.ErrFrame},
+		"huge id":               {raw(`{"kind":"request","id":"18446744073709551616"}`, ""), relay.ErrFrame},
+		"space in the subject":  {raw(`{"kind":"request","subject":"a b"}`, ""), relay.ErrFrame},
+		"bad reply subject":     {raw(`{"kind":"request","reply_to":"\n"}`, ""), relay.ErrFrame},
+		"long subject":          {raw(`{"kind":"request","subject":"`+strings.Repeat("a", 256)+`"}`, ""), relay.ErrFrame},
+		"header beyond the end": {[]byte{0, 0, 0, 10, 0, 0, 0, 20}, relay.ErrFrame},
+		"lengths that overflow": {[]byte{0, 0, 0, 1, 0, 0, 0, 0}, relay.ErrFrame},
+		"large header":          {[]byte{255, 255, 255, 255, 0, 1, 0, 1}, relay.ErrTooLarge},
+		"large body":            {raw(`{"kind":"request"}`, "12345"), relay.ErrTooLarge},
+		"cut sizes":             {[]byte{0, 0}, io.ErrUnexpectedEOF},
+		"cut header":            {raw(`{"kind":"request"}`, "")[:12], io.ErrUnexpectedEOF},
+		"cut body":              {raw(`{"kind":"request"}`, "1234")[:28], io.ErrUnexpectedEOF},
+	} {
+		if e, err := relay.ReadFrame(bytes.NewReader(c.bytes), 4); !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, e, err, c.want)
+		}
+	}
+}
+
+func TestFarDeadlineDoesNotOverflow(t *testing.T) {
+	e, err := relay.ReadFrame(bytes.NewReader(raw(`{"kind":"request","deadline_us":9223372036854775807}`, "")), 0)
+	if err != nil || e.Deadline <= 0 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(frame(f, &relay.Envelope{Subject: "work", ReplyTo: "r", ID: 7, Body: []byte("x"), Headers: map[string]string{"a": "b"}}))
+	f.Add(raw(`{"kind":"credit","seq":4294967295,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, ""))
+	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := relay.ReadFrame(bytes.NewReader(b), 1<<16)
+		if err != nil {
+			return
+		}
+		again, err := relay.ReadFrame(bytes.NewReader(frame(t, e)), 1<<16)
+		if len(e.Headers) == 0 {
+			e.Headers = nil
+		}
+		if err != nil || !reflect.DeepEqual(again, e) {
+			t.Errorf("%+v, %v; want %+v", again, err, e)
+		}
+	})
+}
+
+func TestTraceparent(t *testing.T) {
+	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	trace, err := relay.ParseTrace(good)
+	if err != nil || trace.String() != good {
+		t.Errorf("%v, %v", trace, err)
+	}
+	if later, err := relay.ParseTrace("cc" + good[2:] + "-more"); err != nil || later != trace {
+		t.Errorf("a later version: %v, %v", later, err)
+	}
+	for _, bad := range []string{
+		"", "00", "ff" + good[2:], good + "-more", strings.ToUpper(good), "0" + good, good[:len(good)-1],
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+		"00-0af7651916cd43dd8448eb211c80319x-b7ad6b7169203331-01",
+	} {
+		if got, err := relay.ParseTrace(bad); err == nil || got != (relay.Trace{}) {
+			t.Errorf("%q: %v, %v", bad, got, err)
+		}
+	}
+}
