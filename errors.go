@@ -9,6 +9,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
+// ErrNoTask is the reason for which a call fails if its context does not come from a task.
+var ErrNoTask = errors.New("spindle: the context does not come from a task")
+
 // Errors are the errors of several tasks of one nursery, in the order in which the tasks
 // failed.
 type Errors struct{ Errs []error }

@@ -48,9 +48,3 @@ func (b *Barrier) Wait(ctx context.Context) (int, error) {
 	}
 	return b.waiting.wait(ctx, w, "Barrier.Wait", -1)
 }
-
-// Statistics returns the present use of the barrier. Capacity is the number of parties.
-func (b *Barrier) Statistics() Statistics {
-	b.checkReader("Barrier")
-	return Statistics{Capacity: b.parties, Waiting: b.waiting.n}
-}

@@ -103,10 +103,3 @@ func (c *Cond) mustHold(op string) {
 		panic("cosync: " + op + " of a Cond: its Mutex is not locked")
 	}
 }
-
-// Statistics returns the present use of the condition: Waiting counts the tasks in Wait
-// that were not notified. Those that were wait for the Mutex and count there.
-func (c *Cond) Statistics() Statistics {
-	c.checkReader("Cond")
-	return Statistics{Waiting: c.waiting.n}
-}

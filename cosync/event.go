@@ -48,9 +48,3 @@ func (e *Event) Wait(ctx context.Context) error {
 	}
 	return e.waiting.wait(ctx, "Event.Wait")
 }
-
-// Statistics returns the present use of the event.
-func (e *Event) Statistics() Statistics {
-	e.checkReader("Event")
-	return Statistics{Waiting: e.waiting.n}
-}

@@ -58,13 +58,3 @@ func (m *Mutex) Unlock() {
 		m.held = false
 	}
 }
-
-// Statistics returns the present use of the mutex.
-func (m *Mutex) Statistics() Statistics {
-	m.checkReader("Mutex")
-	s := Statistics{Capacity: 1, Waiting: m.waiting.n}
-	if m.held {
-		s.Used = 1
-	}
-	return s
-}

@@ -120,14 +120,3 @@ func (m *RWMutex) admitWaiting() {
 		m.waiting.take().waker.Wake(nil)
 	}
 }
-
-// Statistics returns the present use of the mutex. Used counts its readers, or its
-// writer; their number has no limit.
-func (m *RWMutex) Statistics() Statistics {
-	m.checkReader("RWMutex")
-	s := Statistics{Used: m.readers, Capacity: Unlimited, Waiting: m.waiting.n}
-	if m.writing {
-		s.Used = 1
-	}
-	return s
-}

@@ -4,14 +4,13 @@ package cosync
 // not apply to the object are 0.
 type Statistics struct {
 	// Used is how much of the object is taken: the values in a queue, channel or
-	// inbox; the permits or tokens that are held; the holders of a lock.
+	// inbox; the permits or tokens that are held.
 	Used int
 
 	// Capacity is the limit of Used.
 	Capacity int
 
-	// Waiting is how many tasks wait to take something: in Lock, Acquire, Wait, Get or
-	// Receive.
+	// Waiting is how many tasks wait to take something: in Acquire, Get or Receive.
 	Waiting int
 
 	// Putting is how many tasks and goroutines wait in Put or Send.

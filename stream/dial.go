@@ -2,7 +2,7 @@ package stream
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"os"
 	"time"
@@ -29,15 +29,15 @@ type Dialer struct {
 	Context context.Context
 }
 
-// ErrNoTask is the reason for which Dial fails if neither its context nor
+// errNoTask is the reason for which Dial fails if neither its context nor
 // Dialer.Context comes from a task.
-var ErrNoTask = errors.New("stream: the context does not come from a task; pass a task's context, or set Context of the stream.Dialer")
+var errNoTask = fmt.Errorf("%w; pass a task's context, or set Context of the stream.Dialer", spindle.ErrNoTask)
 
 // Dial connects to an address of network "tcp", "tcp4", "tcp6" or "unix", as
 // net.Dial does. It tries all addresses of a name, alternating between IPv6 and
 // IPv4, and starts the next attempt when one has failed or has not answered within
 // 250 ms. The context comes from a task, and the connection belongs to that task's
-// run. With any other context, Dial fails with ErrNoTask.
+// run. With any other context, Dial fails with spindle.ErrNoTask.
 func Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return Dialer{}.Dial(ctx, network, address)
 }
@@ -60,7 +60,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 		base = ctx
 	}
 	if spindle.ScopeOf(base) == nil {
-		return nil, sock.Error("dial", network, nil, nil, ErrNoTask)
+		return nil, sock.Error("dial", network, nil, nil, errNoTask)
 	}
 	nursery := spindle.RootNursery(base)
 	here := coro.Here(spindle.LoopOf(base).Internal())

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -33,7 +34,7 @@ func TestDialWithoutTask(t *testing.T) {
 		},
 	} {
 		var op *net.OpError
-		if _, err := dial(t.Context()); !errors.Is(err, stream.ErrNoTask) || !errors.As(err, &op) || op.Op != "dial" || !strings.Contains(err.Error(), "set Context of the stream.Dialer") {
+		if _, err := dial(t.Context()); !errors.Is(err, spindle.ErrNoTask) || !errors.As(err, &op) || op.Op != "dial" || !strings.Contains(err.Error(), "set Context of the stream.Dialer") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
-	"github.com/spindleloop/spindle/loop"
 )
 
 // Listener accepts connections. It implements net.Listener.
@@ -233,6 +232,3 @@ func (ln *Listener) closeOnLoop() {
 	ln.pending = nil
 	ln.acceptors.Wake(1 << 30)
 }
-
-// Loop returns the listener's loop.
-func (ln *Listener) Loop() *loop.Loop { return ln.registry.L }

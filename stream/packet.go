@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -171,9 +170,6 @@ func (c *PacketConn) RemoteAddr() net.Addr {
 	}
 	return sock.NetAddr(c.network, c.peer)
 }
-
-// LocalAddrPort returns the local address of a UDP socket.
-func (c *PacketConn) LocalAddrPort() netip.AddrPort { return c.addr.AddrPort }
 
 // SetDeadline sets the read and write deadlines.
 func (c *PacketConn) SetDeadline(t time.Time) error {

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrTruncated means that a datagram was longer than the buffer it was read into and
-// that the rest of it is lost. Only ReadPacket returns it.
+// that the rest of it is lost. Only ReadFromAddrPort returns it.
 var ErrTruncated = errors.New("stream: datagram longer than the buffer")
 
 // datagram describes a received datagram.
@@ -65,7 +65,7 @@ func (c *PacketConn) tryRead(p []byte) (r datagram, err error) {
 }
 
 // ReadFrom reads one datagram and returns the sender's address. Bytes that do not
-// fit into p are lost; ReadPacket reports that.
+// fit into p are lost; ReadFromAddrPort reports that.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	r, err := c.read(p)
 	if err != nil {
@@ -97,15 +97,9 @@ func unmap(a netip.AddrPort) netip.AddrPort {
 }
 
 // ReadFromAddrPort is ReadFrom for UDP without an allocation for the address. It
-// returns IPv4 addresses in IPv4 form.
+// returns IPv4 addresses in IPv4 form. Unlike ReadFrom, it fails with ErrTruncated, and
+// the first len(p) bytes, if the datagram is longer than p.
 func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err error) {
-	r, err := c.read(p)
-	return r.n, unmap(r.from.AddrPort), err
-}
-
-// ReadPacket is ReadFromAddrPort, except that a datagram longer than p fails with
-// ErrTruncated and its first len(p) bytes.
-func (c *PacketConn) ReadPacket(p []byte) (n int, from netip.AddrPort, err error) {
 	r, err := c.read(p)
 	if err == nil && r.truncated {
 		err = c.netError("read", r.from, ErrTruncated)

@@ -165,7 +165,8 @@ func (lc *LeanCtx) SetContentType(value string) {
 
 // AddHeader adds a field to the response's header. A Content-Type replaces the one before.
 // The server itself writes Content-Length, Transfer-Encoding, Date and Connection:
-// AddHeader ignores them, except that a Connection with "close" is CloseAfter.
+// AddHeader ignores them, except that Connection with "close" closes the
+// connection after the response.
 func (lc *LeanCtx) AddHeader(name, value string) {
 	var err error
 	switch {
@@ -183,9 +184,6 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 		lc.fault = err
 	}
 }
-
-// CloseAfter closes the connection after the response.
-func (lc *LeanCtx) CloseAfter() { lc.closes = true }
 
 // Write appends p to the response's body. It never fails.
 func (lc *LeanCtx) Write(p []byte) (int, error) {

@@ -31,7 +31,7 @@ import (
 // loop of the connection, which stays open until that run ends at the latest. In a task,
 // the current scope cancels the request. Other goroutines may use such a context too; they
 // block until the loop has answered. A request with another context, such as one of
-// http.Client.Get, fails with ErrNoTask unless the field Context is set.
+// http.Client.Get, fails with spindle.ErrNoTask unless the field Context is set.
 //
 // A connection is kept for the next request if the response's body was read to its end,
 // or closed with little of it left. A task watches each idle connection, so that one
@@ -93,9 +93,9 @@ var _ http.RoundTripper = (*Transport)(nil)
 // that wraps it has the details.
 var ErrMalformedResponse = errors.New("web: malformed response")
 
-// ErrNoTask is the error of a request if neither its context nor Transport.Context comes
+// errNoTask is the error of a request if neither its context nor Transport.Context comes
 // from a task.
-var ErrNoTask = errors.New("web: the request's context does not come from a task; make it by http.NewRequestWithContext with a task's context, or set Context of the web.Transport")
+var errNoTask = fmt.Errorf("web: %w; make the request by http.NewRequestWithContext with a task's context, or set Context of the web.Transport", spindle.ErrNoTask)
 
 // orDefault returns the limit that a field sets: zero for none if the field is negative,
 // and fallback if the field is zero.
@@ -118,7 +118,7 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if spindle.ScopeOf(base) == nil {
 		closeBody(req)
-		return nil, ErrNoTask
+		return nil, errNoTask
 	}
 	nursery := spindle.RootNursery(base)
 	if ctx := coro.Here(spindle.LoopOf(base).Internal()); ctx != nil {

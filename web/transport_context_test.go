@@ -25,7 +25,7 @@ func TestTransportWithoutATaskFails(t *testing.T) {
 		t.Helper()
 		body := &closeCounter{Reader: strings.NewReader("hello")}
 		res, err := c.Post("http://127.0.0.1:1/", "text/plain", body)
-		if !errors.Is(err, web.ErrNoTask) || !strings.Contains(err.Error(), "Context") {
+		if !errors.Is(err, spindle.ErrNoTask) || !strings.Contains(err.Error(), "Context") {
 			t.Errorf("%v, %v", res, err)
 		}
 		if n := body.closed.Load(); n != 1 {

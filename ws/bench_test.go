@@ -90,7 +90,7 @@ func BenchmarkBroadcast(b *testing.B) {
 			var got atomic.Int64
 			steady(b, func(l *loop.Loop) {
 				for range clients {
-					ws.Connect(context.Background(), l, "ws://"+address+"/", receiver{&got}, ws.Options{}, func(err error) { b.Error(err) })
+					ws.Connect(context.Background(), l, "ws://"+address+"/", receiver{&got}, ws.Options{OnError: func(err error) { b.Error(err) }})
 				}
 			})
 			l := <-joined

@@ -67,9 +67,6 @@ func newConn(nc net.Conn, r *rules, early []byte) *Conn {
 // Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (c *Conn) Subprotocol() string { return c.rules.subprotocol }
 
-// Compressed reports whether permessage-deflate was negotiated.
-func (c *Conn) Compressed() bool { return c.rules.limits.Deflate }
-
 // NetConn returns the underlying connection, for its addresses and options.
 func (c *Conn) NetConn() net.Conn { return c.nc }
 

@@ -12,7 +12,7 @@ import (
 // Close sends a Close, waits for the peer's Close, and closes the connection. If a
 // read is in progress, Close does not wait: that read receives the peer's Close and
 // closes the connection. If the peer does not answer in time (see
-// Options.CloseTimeout), Close closes the connection and fails with ErrCloseTimeout.
+// Options.CloseTimeout), Close closes the connection and fails with an error that wraps os.ErrDeadlineExceeded.
 // NoStatus with an empty reason sends a Close without a code.
 //
 // Close fails without any effect if code or reason must not be sent. It fails with

@@ -157,9 +157,9 @@ func (c *Conn) fill(ctx context.Context) error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return c.closeWith(err)
 		case c.closing.Load():
-			return c.closeWith(ErrCloseTimeout)
+			return c.closeWith(errCloseTimeout)
 		case pinged:
-			return c.closeWith(ErrNoAnswer)
+			return c.closeWith(errNoAnswer)
 		}
 		pinged, wait = true, cmp.Or(c.rules.pingTimeout, wait)
 		if err := c.writeControl(ctx, wsframe.OpPing, nil); err != nil {

@@ -14,12 +14,13 @@ import (
 )
 
 // Connect is Dial for callbacks. It returns at once. Later it calls either h.OnOpen
-// with a Socket or failed with an error, on the loop. If ctx is done before that,
-// Connect fails with its cause.
-func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options, failed func(error)) {
-	if h == nil || failed == nil {
-		panic("ws: Connect: nil Handler or nil failed function")
+// with a Socket or Options.OnError with an error, on the loop. If ctx is done before
+// that, Connect fails with its cause.
+func Connect(ctx context.Context, l *loop.Loop, url string, h Handler, o Options) {
+	if h == nil || o.OnError == nil {
+		panic("ws: Connect: nil Handler or nil Options.OnError")
 	}
+	failed := o.OnError
 	q, err := newRequest(url, &o, l.Internal().Kernel().Uint64)
 	if err != nil {
 		l.Internal().CallSoon(loopcore.RunAtClose, func() { failed(err) })

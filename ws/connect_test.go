@@ -24,7 +24,7 @@ func TestConnectWhileLoopCloses(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failures := 0
-		ws.Connect(ctx, l, "ws://"+ln.Addr().String()+"/", uncalled(t), ws.Options{}, func(error) { failures++ })
+		ws.Connect(ctx, l, "ws://"+ln.Addr().String()+"/", uncalled(t), ws.Options{OnError: func(error) { failures++ }})
 		accepted := make(chan net.Conn, 1)
 		go func() {
 			nc, err := ln.Accept()
@@ -56,7 +56,7 @@ func TestConnectToBadURLWhileLoopCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failures []error
-	ws.Connect(t.Context(), l, "http://%", uncalled(t), ws.Options{}, func(err error) { failures = append(failures, err) })
+	ws.Connect(t.Context(), l, "http://%", uncalled(t), ws.Options{OnError: func(err error) { failures = append(failures, err) }})
 	if err := l.Close(); err != nil || len(failures) != 1 || failures[0] == nil {
 		t.Errorf("Close: %v, failures %v", err, failures)
 	}

@@ -16,7 +16,7 @@ import (
 const handshakeTimeout = 10 * time.Second
 
 // Dial connects to a URL with scheme "ws" or "wss". The context comes from a task;
-// any other panics. Dial fails with a *URLError, a *net.OpError, a *HandshakeError
+// any other panics. Dial fails with a *url.Error, a *net.OpError, a *HandshakeError
 // if the server's response is not a valid upgrade (redirects are not followed), or
 // spindle.ErrTimeout after Options.HandshakeTimeout.
 func Dial(ctx context.Context, url string, o Options) (*Conn, error) {

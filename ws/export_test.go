@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"time"
 )
 
 // AcceptOn is Accept on a connection without a server.
@@ -36,6 +37,17 @@ func Negotiate(offer string) (answer string, err error) {
 	_, err = checkAccepted([]string{x.response()}, true)
 	return x.response(), err
 }
+
+// Compressed reports whether permessage-deflate was negotiated.
+func (c *Conn) Compressed() bool { return c.rules.limits.Deflate }
+
+var (
+	ErrNoAnswer     = errNoAnswer
+	ErrCloseTimeout = errCloseTimeout
+)
+
+// SetPingInterval replaces Options.PingInterval.
+func (s *Socket) SetPingInterval(d time.Duration) { s.setPingInterval(d) }
 
 // LingerTime is how long a peer has to read the last frame.
 const LingerTime = lingerTime

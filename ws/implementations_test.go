@@ -279,7 +279,8 @@ func openSocketClient(t *testing.T, o ws.Options) *peer {
 	t.Helper()
 	ln, ended := listen(t), make(chan error, 1)
 	steady(t, func(l *loop.Loop) {
-		ws.Connect(context.Background(), l, "ws://"+ln.Addr().String()+"/", &socketEcho{t: t, ended: ended}, o, func(err error) { ended <- err })
+		o.OnError = func(err error) { ended <- err }
+		ws.Connect(context.Background(), l, "ws://"+ln.Addr().String()+"/", &socketEcho{t: t, ended: ended}, o)
 	})
 	return awaitClient(t, ln, o, ended)
 }

@@ -142,7 +142,8 @@ func talkTo(t *testing.T, url string, o ws.Options) {
 			s.Send(ws.Text, []byte(messages[0]))
 		}
 		steady(t, func(l *loop.Loop) {
-			ws.Connect(context.Background(), l, url, h, o, func(err error) { h.ended <- err })
+			o.OnError = func(err error) { h.ended <- err }
+			ws.Connect(context.Background(), l, url, h, o)
 		})
 		if err := <-h.ended; codeOf(err) != 1000 || len(messages) > 0 {
 			t.Errorf("%v, with %d messages to go", err, len(messages))

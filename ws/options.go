@@ -32,6 +32,9 @@ type Options struct {
 	// TLS is a client's configuration for "wss". Nil means an empty one.
 	TLS *tls.Config
 
+	// OnError is called if Connect fails. Connect requires it; other calls ignore it.
+	OnError func(error)
+
 	// HandshakeTimeout limits a client's handshake. Zero means 10 seconds.
 	HandshakeTimeout time.Duration
 

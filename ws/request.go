@@ -26,27 +26,27 @@ type request struct {
 	negotiated negotiated
 }
 
-// URLError reports a URL that is not a WebSocket's.
-type URLError struct{ URL, Reason string }
-
-func (e *URLError) Error() string { return fmt.Sprintf("ws: %s: %q", e.Reason, e.URL) }
+// badURL reports a URL that is not a WebSocket's.
+func badURL(rawURL, reason string) error {
+	return &url.Error{Op: "ws: dial", URL: rawURL, Err: errors.New(reason)}
+}
 
 // newRequest returns the handshake for a URL.
 func newRequest(rawURL string, o *Options, rand func() uint64) (*request, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, &URLError{rawURL, "malformed URL"}
+		return nil, badURL(rawURL, "malformed URL")
 	}
 	q := &request{options: o, host: u.Hostname(), secure: u.Scheme == "wss", parser: http1.NewResponseParser(http1.Limits{})}
 	switch {
 	case u.Scheme != "ws" && u.Scheme != "wss":
-		return nil, &URLError{rawURL, "the scheme is neither ws nor wss"}
+		return nil, badURL(u.Redacted(), "the scheme is neither ws nor wss")
 	case q.host == "":
-		return nil, &URLError{rawURL, "no host"}
+		return nil, badURL(u.Redacted(), "no host")
 	case u.Fragment != "" || strings.HasSuffix(rawURL, "#"):
-		return nil, &URLError{rawURL, "a WebSocket has no fragments"}
+		return nil, badURL(u.Redacted(), "a WebSocket has no fragments")
 	case u.User != nil:
-		return nil, &URLError{rawURL, "use Options.Header in place of a user name"}
+		return nil, badURL(u.Redacted(), "use Options.Header in place of a user name")
 	}
 	port := u.Port()
 	if port == "" {

@@ -120,7 +120,7 @@ func (p *protocol) ConnectionMade(c *transport.Conn) {
 	s := (*Socket)(p)
 	s.conn = c
 	s.rules = loopStateOf(c.Loop()).share(s.rules)
-	s.SetPingInterval(s.rules.pingInterval)
+	s.setPingInterval(s.rules.pingInterval)
 	s.handler.OnOpen(s)
 }
 
@@ -185,9 +185,6 @@ func (s *Socket) Conn() *transport.Conn { return s.conn }
 
 // Subprotocol returns the negotiated subprotocol, or "" if there is none.
 func (s *Socket) Subprotocol() string { return s.rules.subprotocol }
-
-// Compressed reports whether permessage-deflate was negotiated.
-func (s *Socket) Compressed() bool { return s.rules.limits.Deflate }
 
 // PauseReading stops calls of OnMessage until ResumeReading. Further data stays in
 // the system's buffers, and then with the peer: this is backpressure.

@@ -24,7 +24,7 @@ func (s *Socket) Close(code Code, reason string) error {
 		return err
 	}
 	s.ResumeReading() // to receive the peer's Close
-	s.after(s.rules.closeTimeout, func() { s.abortWith(ErrCloseTimeout) })
+	s.after(s.rules.closeTimeout, func() { s.abortWith(errCloseTimeout) })
 	return nil
 }
 
@@ -76,11 +76,11 @@ func (s *Socket) after(d time.Duration, fn func()) {
 	s.timer = s.Loop().CallLater(d, fn)
 }
 
-// SetPingInterval makes the Socket ping a peer after a silence of at least d and at
+// setPingInterval makes the Socket ping a peer after a silence of at least d and at
 // most twice d. If nothing arrives within Options.PingTimeout, or within d if that
-// is zero, the connection is aborted with ErrNoAnswer. While reading is paused, no
+// is zero, the connection is aborted with an error that wraps os.ErrDeadlineExceeded. While reading is paused, no
 // pings are sent. Zero or less means never.
-func (s *Socket) SetPingInterval(d time.Duration) {
+func (s *Socket) setPingInterval(d time.Duration) {
 	if s.is(closing | discarding) {
 		return
 	}
@@ -113,7 +113,7 @@ func (s *Socket) tick() {
 		s.state |= overdue
 		next = time.Millisecond
 	default:
-		s.abortWith(ErrNoAnswer)
+		s.abortWith(errNoAnswer)
 		return
 	}
 	s.after(next, s.tick)

@@ -42,7 +42,7 @@ func (s *Socket) SendPrepared(m *Prepared) error {
 }
 
 // Ping sends a ping with a payload of up to 125 bytes, which OnPong receives back.
-// For keep-alive, use SetPingInterval instead.
+// For keep-alive, use Options.PingInterval instead.
 func (s *Socket) Ping(payload []byte) error {
 	if len(payload) > wsframe.MaxControl {
 		return errPingTooLong

@@ -52,7 +52,8 @@ func TestTLS(t *testing.T) {
 			s.Close(1000, "")
 		}
 		steady(t, func(l *loop.Loop) {
-			ws.Connect(context.Background(), l, url, h, o, func(err error) { ended <- err })
+			o.OnError = func(err error) { ended <- err }
+			ws.Connect(context.Background(), l, url, h, o)
 		})
 		if err := <-ended; codeOf(err) != 1000 || got != "secret" {
 			t.Errorf("%q, %v", got, err)

@@ -88,20 +88,18 @@ type Code = wsframe.Code
 
 // The codes of RFC 6455 and of the IANA registry.
 const (
-	NormalClosure      = wsframe.NormalClosure
-	GoingAway          = wsframe.GoingAway
-	ProtocolFault      = wsframe.ProtocolFault
-	UnsupportedData    = wsframe.UnsupportedData
-	NoStatus           = wsframe.NoStatus        // never sent: a Close without a code
-	AbnormalClosure    = wsframe.AbnormalClosure // never sent: no Close was received
-	InvalidData        = wsframe.InvalidData
-	PolicyViolation    = wsframe.PolicyViolation
-	MessageTooBig      = wsframe.MessageTooBig
-	MandatoryExtension = wsframe.MandatoryExtension
-	InternalError      = wsframe.InternalError
-	ServiceRestart     = wsframe.ServiceRestart
-	TryAgainLater      = wsframe.TryAgainLater
-	BadGateway         = wsframe.BadGateway
+	NormalClosure   = wsframe.NormalClosure
+	GoingAway       = wsframe.GoingAway
+	ProtocolFault   = wsframe.ProtocolFault
+	UnsupportedData = wsframe.UnsupportedData
+	NoStatus        = wsframe.NoStatus        // never sent: a Close without a code
+	AbnormalClosure = wsframe.AbnormalClosure // never sent: no Close was received
+	InvalidData     = wsframe.InvalidData
+	PolicyViolation = wsframe.PolicyViolation
+	MessageTooBig   = wsframe.MessageTooBig
+	InternalError   = wsframe.InternalError
+	ServiceRestart  = wsframe.ServiceRestart
+	TryAgainLater   = wsframe.TryAgainLater
 )
 
 // ProtocolError describes a peer's violation and holds the code of the Close sent
@@ -135,15 +133,14 @@ func CodeOf(err error) Code {
 	return AbnormalClosure
 }
 
-// Errors of a connection that ended without a Close.
+// Errors of a connection that ended without a Close. A peer that has not answered a ping
+// or a Close in time ends the connection with an error that wraps os.ErrDeadlineExceeded.
 var (
-	// ErrNoAnswer means that after a ping nothing arrived from the peer in time. It
-	// wraps os.ErrDeadlineExceeded.
-	ErrNoAnswer = fmt.Errorf("ws: no answer to a ping: %w", os.ErrDeadlineExceeded)
+	// errNoAnswer means that after a ping nothing arrived from the peer in time.
+	errNoAnswer = fmt.Errorf("ws: no answer to a ping: %w", os.ErrDeadlineExceeded)
 
-	// ErrCloseTimeout means that the peer has not answered a Close in time. It wraps
-	// os.ErrDeadlineExceeded.
-	ErrCloseTimeout = fmt.Errorf("ws: no answer to a Close: %w", os.ErrDeadlineExceeded)
+	// errCloseTimeout means that the peer has not answered a Close in time.
+	errCloseTimeout = fmt.Errorf("ws: no answer to a Close: %w", os.ErrDeadlineExceeded)
 
 	// ErrSlow means that more than Options.UnsentLimit bytes wait to be sent to the
 	// peer.
