@@ -29,9 +29,9 @@ func TestAGroupServes(t *testing.T) {
 						return err
 					}
 					defer g.Close()
-					gs, err := transport.ListenGroup(g, "tcp", ":7", transport.GroupOptions{
-						Options: transport.Options{Protocol: func() transport.Protocol { return groupEcho{used} }},
-						Spread:  spread,
+					gs, err := transport.ListenGroup(g, "tcp", ":7", transport.Options{
+						Protocol: func() transport.Protocol { return groupEcho{used} },
+						Spread:   spread,
 					})
 					if err != nil {
 						return err

@@ -81,14 +81,15 @@ func TestPacketsByAddrPort(t *testing.T) {
 		a := packets(t, ctx, "udp")
 		b, err := stream.ListenPacket(ctx, "udp", ":0") // both families
 		check(t, err)
-		toB := netip.AddrPortFrom(localAddrPort(a).Addr(), localAddrPort(b).Port())
+		fromA := localAddrPort(a)
+		toB := netip.AddrPortFrom(fromA.Addr(), localAddrPort(b).Port())
 		p, q := []byte("hello"), make([]byte, 10)
 		there := func() {
 			if _, err := a.WriteToAddrPort(p, toB); err != nil {
 				t.Error(err)
 			}
 			n, from, err := b.ReadFromAddrPort(q)
-			if err != nil || n != len(p) || from != localAddrPort(a) {
+			if err != nil || n != len(p) || from != fromA {
 				t.Errorf("%d from %v, %v", n, from, err)
 			}
 			if _, err := b.WriteToAddrPort(p, from); err != nil {

@@ -17,7 +17,7 @@ type Conn struct {
 	socket socket
 	st     *loopState
 	proto  Protocol
-	server *Server    // nil if no server accepted it, or after LeaveServer
+	shard  *shard     // nil if no server accepted it, or after LeaveServer
 	unsent *sendQueue // nil while nothing waits to be sent
 	extra  *extra     // nil until a timeout, a water mark or AfterFlush needs it
 	tls    *tlsLayer  // nil on a plain connection
@@ -50,8 +50,8 @@ const (
 func (c *Conn) is(s connState) bool { return c.state&s != 0 }
 
 // newConn makes the connection on fd. If it fails, it closes fd.
-func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, s *Server) (*Conn, error) {
-	c := &Conn{st: st, server: s}
+func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, sh *shard) (*Conn, error) {
+	c := &Conn{st: st, shard: sh}
 	c.setProtocol(p)
 	if err := c.socket.Init(st.sockets, fd, kind, (*owner)(c)); err != nil {
 		return nil, err
@@ -332,8 +332,8 @@ func (c *Conn) releaseResources() {
 // panics.
 func (c *Conn) end(err error) {
 	defer func() {
-		if c.server != nil {
-			c.server.connLost()
+		if c.shard != nil {
+			c.shard.connLost()
 		}
 	}()
 	defer func() {

@@ -66,9 +66,9 @@ func ExampleListenGroup() {
 		log.Fatal(err)
 	}
 	defer group.Close()
-	server, err := transport.ListenGroup(group, "tcp", "127.0.0.1:0", transport.GroupOptions{
-		Options: transport.Options{Protocol: func() transport.Protocol { return shouter{} }},
-		Spread:  transport.RoundRobin,
+	server, err := transport.ListenGroup(group, "tcp", "127.0.0.1:0", transport.Options{
+		Protocol: func() transport.Protocol { return shouter{} },
+		Spread:   transport.RoundRobin,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -85,17 +85,15 @@ func (p *connCounter) counts(g *loop.Group) (n []int) {
 	return n
 }
 
-func (p *connCounter) options(s transport.Spread) transport.GroupOptions {
-	return transport.GroupOptions{
-		Options: transport.Options{
-			Protocol: func() transport.Protocol { return p },
-			OnError:  func(err error) { p.ended <- err },
-		},
-		Spread: s,
+func (p *connCounter) options(s transport.Spread) transport.Options {
+	return transport.Options{
+		Protocol: func() transport.Protocol { return p },
+		OnError:  func(err error) { p.ended <- err },
+		Spread:   s,
 	}
 }
 
-func listenGroup(t *testing.T, g *loop.Group, network, address string, o transport.GroupOptions) *transport.GroupServer {
+func listenGroup(t *testing.T, g *loop.Group, network, address string, o transport.Options) *transport.Server {
 	t.Helper()
 	s, err := transport.ListenGroup(g, network, address, o)
 	if err != nil {
@@ -105,7 +103,7 @@ func listenGroup(t *testing.T, g *loop.Group, network, address string, o transpo
 }
 
 // dialGroup connects to a server.
-func dialGroup(t *testing.T, s *transport.GroupServer) net.Conn {
+func dialGroup(t *testing.T, s *transport.Server) net.Conn {
 	t.Helper()
 	c, err := net.Dial(s.Addr().Network(), s.Addr().String())
 	if err != nil {
@@ -278,6 +276,40 @@ func TestGroupCloseFromAnyGoroutine(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServerFromAnyGoroutine: so are the methods of a server on one loop.
+func TestServerFromAnyGoroutine(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newConnCounter()
+	s, err := transport.Listen(l, "tcp", "127.0.0.1:0", p.options(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- l.Run(t.Context()) }()
+	c := dialGroup(t, s)
+	wantEcho(t, c)
+	onLoop := make(chan bool, 1)
+	s.EachConn(func(c *transport.Conn) { onLoop <- c.Loop() == l && l.Owns() })
+	if !<-onLoop || s.Conns() != 1 {
+		t.Errorf("EachConn called elsewhere than on the loop, or %d connections", s.Conns())
+	}
+	drained := make(chan struct{})
+	s.Drain(func() { close(drained) })
+	wantEcho(t, c) // open connections stay
+	s.AbortConns()
+	<-drained
+	if s.Conns() != 0 || s.Close() != nil {
+		t.Errorf("%d connections are left", s.Conns())
+	}
+	l.Stop()
+	if err := errors.Join(<-ran, l.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,14 +17,11 @@ type loopState struct {
 	writes      []gatheredWrite
 	flushFunc   func()      // the method value flush, allocated once
 	flushHandle loop.Handle // the flush at the end of this turn
-	servers     []closer    // open ones, oldest first
+	servers     []*shard    // open ones, oldest first
 	tlsRecords  []byte      // made by the current call of a TLS session
 	joinBuf     []byte      // joins small buffers into one record
 	closing     bool        // the loop runs no more turns
 }
-
-// closer is a Server, or the shard of a GroupServer.
-type closer interface{ loopClosing() }
 
 // gatheredWrite is a range of gatherBuf that belongs to one connection.
 type gatheredWrite struct {
@@ -47,9 +44,9 @@ func loopStateOf(op string, l *loop.Loop) *loopState {
 	})
 }
 
-// removeServer removes s from the open servers.
-func (st *loopState) removeServer(s closer) {
-	st.servers = slices.DeleteFunc(st.servers, func(o closer) bool { return o == s })
+// removeServer removes sh from the open servers.
+func (st *loopState) removeServer(sh *shard) {
+	st.servers = slices.DeleteFunc(st.servers, func(o *shard) bool { return o == sh })
 }
 
 // gather copies p, to be sent at the end of the turn.

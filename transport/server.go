@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,20 +18,25 @@ import (
 // Options configure a server.
 type Options struct {
 	// Protocol makes the protocol of a new connection, or returns one that
-	// serves all. It is required.
+	// serves all. It is required. It is called on the connection's loop, as OnError
+	// is, so with a group several goroutines may call it at once.
 	Protocol func() Protocol
 
 	// Backlog is the number of connections that the system queues until they
 	// are accepted. Zero means 4096.
 	Backlog int
 
-	// MaxConns limits the open connections; further ones wait in the backlog.
-	// Zero means no limit.
+	// MaxConns limits the open connections on each loop; further ones wait in the
+	// backlog. Zero means no limit.
 	MaxConns int
 
 	// ReusePort lets several servers listen on one address; the system
 	// spreads connections over them.
 	ReusePort bool
+
+	// Spread selects how ListenGroup and WrapListenerGroup distribute connections
+	// over the loops.
+	Spread Spread
 
 	// Delay lets the system collect small writes to TCP peers (Nagle's
 	// algorithm). By default they are sent at once.
@@ -57,18 +64,21 @@ type Options struct {
 	OnError func(error)
 }
 
-// Server accepts connections on one address. Listen makes one.
+// Server accepts connections on one address, for one loop or for the loops of a group.
+// Listen and ListenGroup make one. Its methods may be called from any goroutine. While
+// the loop of Listen does not run, that is the one that prepares the loop.
 type Server struct {
-	st         *loopState
-	o          Options
-	listener   *sock.Listener
-	network    string
-	addr       kernel.Addr
-	file       sock.File
-	conns      int      // open connections
-	drained    []func() // callbacks of Drain
-	onConnLost func()   // called for each connection that is lost; may be nil
-	closed     bool
+	o         Options
+	network   string
+	addr      kernel.Addr
+	shards    []*shard     // one for each loop
+	group     bool         // made for a group, whose loops other goroutines may start
+	nextShard int          // accepting loop only: where the next search starts
+	open      atomic.Int64 // connections, including those being handed over
+	closed    atomic.Bool
+
+	mu      sync.Mutex
+	drained []func() // callbacks of Drain; guarded by mu
 }
 
 // Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or "unix".
@@ -79,21 +89,28 @@ func Listen(l *loop.Loop, network, address string, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: Listen without a Protocol")
 	}
-	st := loopStateOf("Listen", l)
-	fd, err := st.bind(network, address, sock.Binding{Backlog: o.Backlog, ReusePort: o.ReusePort})
-	if err != nil {
-		return nil, err
+	s := &Server{o: o, network: network}
+	return s.start("Listen", []*loop.Loop{l}, func(sh *shard) error { return sh.listen(network, address) })
+}
+
+// start makes the shards and calls listen for each one that accepts: the first, or
+// with ReusePort all of them. op is the name of the exported function.
+func (s *Server) start(op string, loops []*loop.Loop, listen func(*shard) error) (*Server, error) {
+	for i, l := range loops {
+		sh := &shard{s: s, st: loopStateOf(op, l)}
+		if i == 0 || s.o.Spread == ReusePort {
+			if err := listen(sh); err != nil {
+				for _, sh := range s.shards {
+					sh.stop()
+				}
+				return nil, err
+			}
+		}
+		s.shards = append(s.shards, sh)
 	}
-	var file sock.File
-	if network == "unix" {
-		file = sock.Claim(st.sockets.K, kernel.Addr{Path: address})
+	for _, sh := range s.shards {
+		sh.st.servers = append(sh.st.servers, sh)
 	}
-	s, err := st.serve(fd, network, o)
-	if err != nil {
-		file.Remove(st.sockets.K)
-		return nil, err
-	}
-	s.file = file
 	return s, nil
 }
 
@@ -119,137 +136,93 @@ func (st *loopState) bind(network, address string, b sock.Binding) (int, error) 
 	return fd, sock.Error("listen", network, nil, sock.NetAddr(network, a), err)
 }
 
-func (st *loopState) serve(fd int, network string, o Options) (*Server, error) {
-	s := &Server{st: st, o: o, network: network}
-	var err error
-	if s.addr, err = st.sockets.K.LocalAddr(fd); err == nil {
-		s.listener, err = st.sockets.Listen(fd, s.accept, s.failed)
-	}
-	if err != nil {
-		st.sockets.K.CloseFD(fd)
-		return nil, sock.Error("listen", network, nil, nil, err)
-	}
-	st.servers = append(st.servers, s)
-	return s, nil
-}
-
-// protocol makes the protocol of a connection. It closes fd if Options.Protocol panics.
-func (s *Server) protocol(fd int) Protocol {
-	returned := false
-	defer func() {
-		if !returned {
-			s.st.sockets.K.CloseFD(fd)
-		}
-	}()
-	p := s.o.Protocol()
-	if p == nil {
-		panic("transport: Options.Protocol returned nil")
-	}
-	returned = true
-	return p
-}
-
-func (s *Server) accept(fd int) {
-	p := s.protocol(fd)
-	if !s.o.Delay && s.addr.Family() != kernel.Unix {
-		s.st.sockets.K.SetOption(fd, kernel.NoDelay, 1)
-	}
-	c, err := s.st.newConn(fd, sock.KindOf(s.addr.Family()), p, s)
-	if err != nil {
-		s.failed(err)
-		return
-	}
-	s.conns++
-	if s.o.MaxConns > 0 && s.conns >= s.o.MaxConns {
-		s.listener.Pause()
-	}
-	if s.o.TLS == nil {
-		c.announce()
-		return
-	}
-	c.state |= unannounced
-	c.startHandshake(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
-		if err == nil {
-			c.state &^= unannounced
-			c.announce()
-		} else if s.o.OnError != nil {
-			s.o.OnError(err)
-		}
-	})
-}
-
-// announce calls ConnectionMade.
-func (c *Conn) announce() {
-	c.guard(func() { c.proto.ConnectionMade(c) })
-}
-
-func (s *Server) failed(err error) {
-	if s.o.OnError != nil {
-		s.o.OnError(sock.Error("accept", s.network, nil, s.Addr(), err))
-	}
-}
-
-// connLost is called when a connection has ended.
-func (s *Server) connLost() {
-	s.conns--
-	if s.onConnLost != nil {
-		s.onConnLost()
-	}
-	if !s.closed && s.o.MaxConns > 0 && s.conns < s.o.MaxConns {
-		s.listener.Resume()
-	}
-	if s.conns == 0 {
-		for _, done := range s.drained {
-			s.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
-		}
-		s.drained = nil
-	}
-}
-
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return sock.NetAddr(s.network, s.addr) }
 
 // Conns returns the number of open connections.
-func (s *Server) Conns() int {
-	s.checkLoop("Conns")
-	return s.conns
-}
+func (s *Server) Conns() int { return int(s.open.Load()) }
 
-func (s *Server) checkLoop(op string) {
-	if s.st.sockets.L.Internal().Foreign() {
-		panic("transport: Server." + op + " called from a goroutine that is not the loop's; use Post")
-	}
-}
-
-// Loop returns the loop that the server is on.
-func (s *Server) Loop() *loop.Loop { return s.st.sockets.L }
-
-// Close stops accepting; connections stay open. The path of a Unix socket is removed,
-// unless another socket has taken its place. Closing again does nothing.
+// Close stops accepting; connections stay open. New connections are refused from now on,
+// even if the loop does not run. The path of a Unix socket is removed, unless another
+// socket has taken its place. A socket of WrapListener is left to its other owners; a
+// loop that is not running stops accepting when it runs next. Closing again does nothing.
 func (s *Server) Close() error {
-	s.checkLoop("Close")
-	if s.closed {
+	if s.closed.Swap(true) {
 		return nil
 	}
-	s.closed = true
-	s.st.removeServer(s)
-	return errors.Join(s.listener.Close(), s.file.Remove(s.st.sockets.K))
+	var errs []error
+	for _, sh := range s.shards {
+		if sh.ln != nil {
+			errs = append(errs, sh.closeListener())
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// loopClosing is called when the loop is closed.
-func (s *Server) loopClosing() { s.Close() }
-
-// Drain closes the server like Close and calls done once the last connection is lost.
-// Call CloseConns or AbortConns to end the connections.
+// Drain closes the server like Close and calls done, on one of its loops, once the last
+// connection is lost. Call CloseConns or AbortConns to end the connections.
 func (s *Server) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")
 	}
-	err := s.Close()
-	if s.conns == 0 {
-		s.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
-		return err
-	}
+	s.mu.Lock()
 	s.drained = append(s.drained, done)
+	s.mu.Unlock()
+	err := s.Close()
+	for _, done := range s.takeDrained() {
+		if s.shards[0].st.sockets.L.Internal().Post(loopcore.RunAtClose, done) != nil {
+			done() // the loop is closed
+		}
+	}
 	return err
+}
+
+// takeDrained removes and returns the callbacks of Drain if no connection is left.
+func (s *Server) takeDrained() []func() {
+	if !s.closed.Load() || s.open.Load() != 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	drained := s.drained
+	s.drained = nil
+	return drained
+}
+
+// CloseConns closes every connection of the server, like Conn.Close: what was written
+// is sent first. The server still accepts. For a graceful shutdown, call Drain before
+// and AbortConns some time after:
+//
+//	server.Drain(done)
+//	server.CloseConns()
+//	l.CallLater(grace, server.AbortConns)
+func (s *Server) CloseConns() { s.EachConn((*Conn).beginClose) }
+
+// AbortConns ends every connection of the server at once, like Conn.Abort.
+func (s *Server) AbortConns() { s.EachConn(func(c *Conn) { c.lose(nil) }) }
+
+// EachConn calls fn for every connection of the server, on the connection's loop: before
+// EachConn returns if that is the caller's, and later otherwise. Calls on different
+// loops run concurrently.
+func (s *Server) EachConn(fn func(*Conn)) {
+	for _, sh := range s.shards {
+		switch {
+		case sh.conns.Load() == 0:
+		case sh.onLoop():
+			sh.each(fn)
+		default:
+			_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { sh.each(fn) }) // a closed loop has no connections
+		}
+	}
+}
+
+// LeaveServer removes the connection from the server that accepted it. Drain no longer
+// waits for it, CloseConns, AbortConns and EachConn skip it, and it does not count
+// towards MaxConns. Use it for a connection that outlives the server.
+func (c *Conn) LeaveServer() {
+	c.checkLoop("LeaveServer")
+	if sh := c.shard; sh != nil {
+		c.shard = nil
+		sh.connLost()
+	}
 }

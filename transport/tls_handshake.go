@@ -208,10 +208,10 @@ func (h *handshake) stepDone(ended bool, panicked error) {
 func (h *handshake) refusePlain(err error) {
 	c := h.layer.c
 	var plain tls.RecordHeaderError
-	if c.server == nil || c.server.o.RefusePlain == nil || !errors.As(err, &plain) {
+	if c.shard == nil || c.shard.s.o.RefusePlain == nil || !errors.As(err, &plain) {
 		return
 	}
-	_ = c.sendRaw(c.server.o.RefusePlain(plain.RecordHeader[:])) // the connection is lost anyway
+	_ = c.sendRaw(c.shard.s.o.RefusePlain(plain.RecordHeader[:])) // the connection is lost anyway
 }
 
 // succeed ends the handshake and starts the exchange of data.

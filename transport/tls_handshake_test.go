@@ -206,9 +206,10 @@ func TestTLSGroup(t *testing.T) {
 	}
 	defer g.Close()
 	lost := make(chan error, 20)
-	gs, err := transport.ListenGroup(g, "tcp", "127.0.0.1:0", transport.GroupOptions{
-		Spread:  transport.RoundRobin,
-		Options: transport.Options{TLS: tlstest.Identity().Server, Protocol: func() transport.Protocol { p := echoSpy(lost); p.tb = t; return p }},
+	gs, err := transport.ListenGroup(g, "tcp", "127.0.0.1:0", transport.Options{
+		Spread:   transport.RoundRobin,
+		TLS:      tlstest.Identity().Server,
+		Protocol: func() transport.Protocol { p := echoSpy(lost); p.tb = t; return p },
 	})
 	if err != nil {
 		t.Fatal(err)

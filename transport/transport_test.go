@@ -132,9 +132,6 @@ func TestMethodsPanicOffLoop(t *testing.T) {
 		"RemoteAddr":     func() { c.RemoteAddr() },
 		"Protocol":       func() { c.Protocol() },
 		"setting":        func() { c.SetNoDelay(true) },
-		"Server.Close":   func() { s.Close() },
-		"Server.Conns":   func() { s.Conns() },
-		"Drain":          func() { s.Drain(func() {}) },
 		"Listen": func() {
 			transport.Listen(c.Loop(), "tcp", ":0", transport.Options{Protocol: func() transport.Protocol { return nil }})
 		},

@@ -42,35 +42,34 @@ func WrapListener(l *loop.Loop, ln syscall.Conn, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: WrapListener without a Protocol")
 	}
-	st := loopStateOf("WrapListener", l)
-	fd, network, err := st.adoptListener(ln)
-	if err != nil {
-		return nil, err
-	}
-	return st.serve(fd, network, o)
+	s := &Server{o: o}
+	return s.start("WrapListener", []*loop.Loop{l}, func(sh *shard) error { return sh.wrapListener(ln) })
 }
 
 // WrapListenerGroup is like WrapListener for a group. Call it before the group runs. The
 // first loop accepts and hands connections over to the others by RoundRobin or
 // FewestConns; the zero Spread means RoundRobin. Close leaves the socket to its other
 // owners: the first loop stops accepting when it runs next.
-func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o GroupOptions) (*GroupServer, error) {
+func WrapListenerGroup(g *loop.Group, ln syscall.Conn, o Options) (*Server, error) {
 	if o.Protocol == nil {
 		panic("transport: WrapListenerGroup without a Protocol")
 	}
 	if o.Spread == ReusePort {
 		o.Spread = RoundRobin
 	}
-	gs := &GroupServer{o: o}
-	return gs.start(g, "WrapListenerGroup", func(sh *shard) error {
-		fd, network, err := sh.st.adoptListener(ln)
-		if err != nil {
-			return err
-		}
-		gs.network = network
-		sh.shared = true
-		return sh.watch(fd)
-	})
+	s := &Server{o: o}
+	return s.startGroup("WrapListenerGroup", g, func(sh *shard) error { return sh.wrapListener(ln) })
+}
+
+// wrapListener accepts on a socket that already listens.
+func (sh *shard) wrapListener(ln syscall.Conn) error {
+	fd, network, err := sh.st.adoptListener(ln)
+	if err != nil {
+		return err
+	}
+	sh.s.network = network
+	sh.shared = true
+	return sh.watch(fd)
 }
 
 // adoptListener duplicates the descriptor of a listening stream socket.

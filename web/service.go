@@ -27,8 +27,7 @@ type Service struct {
 	ln      net.Listener    // that Serve was called with; nil otherwise
 	base    context.Context // of all requests; nil for context.Background()
 
-	one   *transport.Server // one of the two is nil
-	group *transport.GroupServer
+	accepts *transport.Server
 
 	draining atomic.Bool
 
@@ -48,7 +47,7 @@ func (s *Server) Listen(l *loop.Loop, network, address string) (*Service, error)
 		panic("web: Server.Listen with a nil loop")
 	}
 	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
-		sv.one, err = transport.Listen(l, network, address, sv.options())
+		sv.accepts, err = transport.Listen(l, network, address, sv.options())
 		return err
 	})
 }
@@ -59,12 +58,12 @@ func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, 
 		panic("web: Server.ListenGroup with a nil group")
 	}
 	return s.start(g.Loops(), func(sv *Service) (err error) {
-		sv.group, err = transport.ListenGroup(g, network, address, transport.GroupOptions{Options: sv.options()})
+		sv.accepts, err = transport.ListenGroup(g, network, address, sv.options())
 		return err
 	})
 }
 
-// start makes a service on the loops; listen sets its one or group. After Shutdown or Close
+// start makes a service on the loops; listen sets its accepts. After Shutdown or Close
 // it fails with ErrServerClosed.
 func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Service, error) {
 	s.mu.Lock()
@@ -77,11 +76,7 @@ func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Servic
 	if err := listen(sv); err != nil {
 		return nil, err
 	}
-	if sv.group != nil {
-		sv.addr = sv.group.Addr()
-	} else {
-		sv.addr = sv.one.Addr()
-	}
+	sv.addr = sv.accepts.Addr()
 	if s.BaseContext != nil {
 		sv.base = s.BaseContext(sv.listener())
 		if sv.base == nil {
@@ -142,7 +137,7 @@ func (s *Server) wrap(l *loop.Loop, ln net.Listener) (*Service, error) {
 	}
 	return s.start([]*loop.Loop{l}, func(sv *Service) (err error) {
 		sv.ln = ln
-		sv.one, err = transport.WrapListener(l, socket, sv.options())
+		sv.accepts, err = transport.WrapListener(l, socket, sv.options())
 		return err
 	})
 }
@@ -155,7 +150,7 @@ func (s *Server) wrapGroup(g *loop.Group, ln net.Listener) (*Service, error) {
 	}
 	return s.start(g.Loops(), func(sv *Service) (err error) {
 		sv.ln = ln
-		sv.group, err = transport.WrapListenerGroup(g, socket, transport.GroupOptions{Options: sv.options()})
+		sv.accepts, err = transport.WrapListenerGroup(g, socket, sv.options())
 		return err
 	})
 }

@@ -100,17 +100,21 @@ func (sv *Service) Drain(done func()) {
 	if sv.ln != nil {
 		sv.ln.Close() // the transport has a descriptor of its own
 	}
-	if sv.group != nil {
-		_ = sv.group.Drain(sv.endLoopStates)
-		sv.group.EachConn(notifyDrain)
-		sv.each((*loopState).drain)
-		return
-	}
-	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, func() {
-		_ = sv.one.Drain(sv.endLoopStates)
-		sv.one.EachConn(notifyDrain)
+	sv.atAccepts(func() {
+		_ = sv.accepts.Drain(sv.endLoopStates)
+		sv.accepts.EachConn(notifyDrain)
 		sv.each((*loopState).drain)
 	})
+}
+
+// atAccepts calls fn where the methods of sv.accepts may be called: on a single loop, or
+// anywhere if there are several.
+func (sv *Service) atAccepts(fn func()) {
+	if len(sv.loopStates) > 1 {
+		fn()
+		return
+	}
+	_ = sv.loopStates[0].l.Internal().Post(loopcore.DropAtClose, fn)
 }
 
 // Drainer is implemented by a protocol of Upgrade that closes its connection when the server
@@ -207,11 +211,7 @@ func (sv *Service) whenOver(fn func()) {
 func (sv *Service) Close() {
 	sv.Drain(func() {})
 	sv.each(func(st *loopState) { st.cause, st.mode = ErrServerClosed, modeDraining })
-	if sv.group != nil {
-		sv.group.AbortConns()
-		return
-	}
-	_ = sv.one.Loop().Internal().Post(loopcore.DropAtClose, sv.one.AbortConns)
+	sv.atAccepts(sv.accepts.AbortConns)
 }
 
 // Shutdown drains the service and waits until it has ended. When ctx ends first, it closes

@@ -1,18 +1,19 @@
 package transport
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/sock"
 )
 
-// shard is the part of a GroupServer on one loop.
+// shard is the part of a Server on one loop.
 type shard struct {
-	gs *GroupServer
+	s  *Server
 	st *loopState
-	s  *Server        // holds the connections; it does not listen itself
 	ln *sock.Listener // nil if another loop accepts; its methods are loop goroutine only
 
 	shared bool // the socket has other owners and must not be shut down
@@ -30,47 +31,47 @@ type shard struct {
 // listen binds a socket of the shard's own.
 func (sh *shard) listen(network, address string) error {
 	fd, err := sh.st.bind(network, address, sock.Binding{
-		Backlog:   sh.gs.o.Backlog,
-		ReusePort: sh.gs.o.ReusePort,
+		Backlog:   sh.s.o.Backlog,
+		ReusePort: sh.s.o.ReusePort,
 	})
 	if err != nil {
 		return err
+	}
+	if network == "unix" {
+		sh.file = sock.Claim(sh.st.sockets.K, kernel.Addr{Path: address})
 	}
 	return sh.watch(fd)
 }
 
 // watch accepts on fd, a listening socket. If it fails, it closes fd.
 func (sh *shard) watch(fd int) (err error) {
-	gs, sockets := sh.gs, sh.st.sockets
-	if gs.addr, err = sockets.K.LocalAddr(fd); err == nil {
-		if !sh.shared {
-			sh.file = sock.Claim(sockets.K, gs.addr)
-		}
+	s, sockets := sh.s, sh.st.sockets
+	if s.addr, err = sockets.K.LocalAddr(fd); err == nil {
 		sh.ln, err = sockets.Listen(fd, sh.accept, sh.failed)
 	}
 	if err != nil {
 		sh.file.Remove(sockets.K)
 		sockets.K.CloseFD(fd)
 	}
-	return sock.Error("listen", gs.network, nil, nil, err)
+	return sock.Error("listen", s.network, nil, nil, err)
 }
 
-// start makes the server for the shard's connections. The shard enforces MaxConns
-// itself.
-func (sh *shard) start() {
-	o := sh.gs.o.Options
-	o.MaxConns = 0
-	sh.s = &Server{st: sh.st, o: o, network: sh.gs.network, addr: sh.gs.addr, closed: true, onConnLost: sh.connLost}
-	sh.st.servers = append(sh.st.servers, sh)
+// onLoop reports whether the caller may use what belongs to the shard's loop.
+func (sh *shard) onLoop() bool {
+	l := sh.st.sockets.L
+	return l.Owns() || !sh.s.group && !l.Internal().Foreign()
 }
 
-// closeListener closes the listener from any goroutine. It shuts the socket down; the
-// loop sees that as an event and closes it. Where the system supports that, it is
-// better than posting a callback: a loop that stops now would never run the callback,
-// and would report it as lost when it is closed. A Unix socket refuses connections as
-// soon as its path is removed. A socket with other owners is only closed on the loop,
-// because shutting it down would end it for all of them.
+// closeListener closes the listener from any goroutine. Elsewhere than on the loop it
+// shuts the socket down; the loop sees that as an event and closes it. Where the system
+// supports that, it is better than posting a callback: a loop that stops now would never
+// run it. A Unix socket refuses connections as soon as its path is removed. A socket with
+// other owners is only closed on the loop, because shutting it down would end it for all
+// of them.
 func (sh *shard) closeListener() error {
+	if sh.onLoop() {
+		return sh.stop()
+	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.stopped { // the descriptor number may be in use again
@@ -79,41 +80,48 @@ func (sh *shard) closeListener() error {
 	err := sh.file.Remove(sh.st.sockets.K)
 	l := sh.st.sockets.L
 	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Internal().Running() {
-		_ = l.Internal().Post(loopcore.DropAtClose, sh.stop) // on a loop that does not run, accept or loopClosing does it
+		_ = l.Internal().Post(loopcore.DropAtClose, func() { sh.stop() }) // on a loop that does not run, accept or loopClosing does it
 	}
 	return err
 }
 
 // failed is called when nothing can be accepted.
 func (sh *shard) failed(err error) {
-	if sh.gs.closed.Load() {
+	if sh.s.closed.Load() {
 		sh.stop()
 		return
 	}
-	sh.s.failed(err)
+	sh.report(err)
+}
+
+// report calls OnError for a connection that could not be accepted.
+func (sh *shard) report(err error) {
+	if s := sh.s; s.o.OnError != nil {
+		s.o.OnError(sock.Error("accept", s.network, nil, s.Addr(), err))
+	}
 }
 
 // stop closes the listener. It is called on its loop, or before the loop runs.
-func (sh *shard) stop() {
+func (sh *shard) stop() error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.ln == nil || sh.stopped {
-		return
+		return nil
 	}
 	sh.stopped = true
-	sh.ln.Close()
-	sh.file.Remove(sh.st.sockets.K)
+	sh.st.removeServer(sh)
+	return errors.Join(sh.ln.Close(), sh.file.Remove(sh.st.sockets.K))
 }
 
 // accept assigns a new connection to a loop. It counts the connection before it checks
 // that the server is open; Drain closes the server before it reads the count. So at
 // least one of the two sees the other.
 func (sh *shard) accept(fd int) {
-	to := sh.gs.pick(sh)
+	to := sh.s.pick(sh)
 	to.conns.Add(1)
-	sh.gs.open.Add(1)
+	sh.s.open.Add(1)
 	switch {
-	case sh.gs.closed.Load():
+	case sh.s.closed.Load():
 		sh.stop()
 		fallthrough
 	case to != sh && !to.handOver(fd):
@@ -152,29 +160,82 @@ func (sh *shard) serveNext() {
 // serve makes the connection. If that fails, or the protocol panics, serve takes it
 // out of the count.
 func (sh *shard) serve(fd int) {
-	before := sh.s.conns
+	made, s := false, sh.s
 	defer func() {
-		if sh.s.conns == before {
+		if !made {
 			sh.connLost()
 		}
 	}()
-	sh.s.accept(fd)
+	p := sh.protocol(fd)
+	if !s.o.Delay && s.addr.Family() != kernel.Unix {
+		sh.st.sockets.K.SetOption(fd, kernel.NoDelay, 1)
+	}
+	c, err := sh.st.newConn(fd, sock.KindOf(s.addr.Family()), p, sh)
+	if err != nil {
+		sh.report(err)
+		return
+	}
+	made = true
+	if s.o.TLS == nil {
+		c.announce()
+		return
+	}
+	c.state |= unannounced
+	c.startHandshake(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
+		if err == nil {
+			c.state &^= unannounced
+			c.announce()
+		} else if s.o.OnError != nil {
+			s.o.OnError(err)
+		}
+	})
+}
+
+// protocol makes the protocol of a connection. It closes fd if Options.Protocol panics.
+func (sh *shard) protocol(fd int) Protocol {
+	returned := false
+	defer func() {
+		if !returned {
+			sh.st.sockets.K.CloseFD(fd)
+		}
+	}()
+	p := sh.s.o.Protocol()
+	if p == nil {
+		panic("transport: Options.Protocol returned nil")
+	}
+	returned = true
+	return p
+}
+
+// announce calls ConnectionMade.
+func (c *Conn) announce() {
+	c.guard(func() { c.proto.ConnectionMade(c) })
+}
+
+// each calls fn for the shard's connections. It searches all connections of the loop: a
+// list for each server would cost memory on every connection, for calls that are rare.
+func (sh *shard) each(fn func(*Conn)) {
+	sh.st.sockets.Each(func(o sock.Owner) {
+		if c, ok := o.(*owner); ok && c.shard == sh {
+			fn((*Conn)(c))
+		}
+	})
 }
 
 func (sh *shard) hasCapacity() bool {
-	most := int64(sh.gs.o.MaxConns)
+	most := int64(sh.s.o.MaxConns)
 	return most <= 0 || sh.conns.Load() < most
 }
 
 // holdBack pauses accepting while no loop has capacity. A connection that ends at the
 // same time is seen by the second check, or by release.
 func (sh *shard) holdBack() {
-	if sh.ln == nil || sh.gs.hasCapacity(sh) {
+	if sh.ln == nil || sh.s.hasCapacity(sh) {
 		return
 	}
 	sh.ln.Pause()
 	sh.heldBack.Store(true)
-	if sh.gs.hasCapacity(sh) && sh.heldBack.CompareAndSwap(true, false) {
+	if sh.s.hasCapacity(sh) && sh.heldBack.CompareAndSwap(true, false) {
 		sh.ln.Resume()
 	}
 }
@@ -188,10 +249,10 @@ func (sh *shard) connLost() {
 // release decrements the counts and resumes a listener that was held back.
 func (sh *shard) release() {
 	sh.conns.Add(-1)
-	sh.gs.open.Add(-1)
+	sh.s.open.Add(-1)
 	from := sh
-	if sh.gs.o.Spread != ReusePort {
-		from = sh.gs.shards[0]
+	if sh.s.o.Spread != ReusePort {
+		from = sh.s.shards[0]
 	}
 	if from.heldBack.CompareAndSwap(true, false) {
 		if from == sh {
@@ -204,7 +265,7 @@ func (sh *shard) release() {
 
 // callDrained queues the callbacks of Drain if the last connection has ended.
 func (sh *shard) callDrained() {
-	for _, done := range sh.gs.takeDrained() {
+	for _, done := range sh.s.takeDrained() {
 		sh.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, done)
 	}
 }
