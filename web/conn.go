@@ -2,7 +2,6 @@ package web
 
 import (
 	"crypto/tls"
-	"io"
 	"net/http"
 	"time"
 
@@ -38,11 +37,12 @@ type conn struct {
 // connExtra is what a connection needs only at times: while a message has come in part,
 // while requests wait behind another one, or while the peer does not read.
 type connExtra struct {
-	parser  *http1.RequestParser // of the message that has come in part
-	kept    []byte               // received, to be parsed later
-	skipped int64                // bytes of the body in inputSkip
-	writers []func(error)        // called when output is not held any more
-	lean    *leanBody            // of inputCollect
+	parser   *http1.RequestParser // of the message that has come in part
+	kept     []byte               // received, to be parsed later
+	skipped  int64                // bytes of the body in inputSkip
+	writers  []func(error)        // called when output is not held any more
+	lean     *leanBody            // of inputCollect
+	deferral *deferral            // the request that is being answered, if it is deferred
 }
 
 func (c *conn) ensureExtra() *connExtra {
@@ -171,7 +171,7 @@ func (c *conn) consumed(rest []byte) {
 	if len(c.st.out) > 0 {
 		c.flushLean()
 	}
-	if c.x == nil && !c.hasKept() && c.phase == connOpen {
+	if !c.answering() && !c.hasKept() && c.phase == connOpen {
 		c.resumeReading() // an inline handler may have left a body that came faster than it was read
 	}
 	c.settle()
@@ -247,14 +247,9 @@ func (c *conn) settle() {
 // settleEOF is settle when the peer has closed its sending side and everything before
 // that was parsed. A message that has come in part will never be complete.
 func (c *conn) settleEOF() {
-	switch x := c.x; {
-	case x != nil:
-		c.leave()
-		if c.input == inputBody {
-			c.expect(inputBroken)
-			x.body.fail(io.ErrUnexpectedEOF)
-		}
-		x.cancel(ErrClientGone)
+	switch {
+	case c.answering():
+		c.cutOff()
 	case c.partial() && c.input == inputHead:
 		c.answerError(http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF)
 	default:
@@ -302,7 +297,13 @@ func (c *conn) reachedLimit() bool {
 func (c *conn) piece(data []byte) {
 	switch c.input {
 	case inputBody:
-		if c.x.body.push(data) {
+		full := false
+		if d := c.deferral(); d != nil {
+			full = d.h.Data(data)
+		} else {
+			full = c.x.body.push(data)
+		}
+		if full {
 			c.pauseReading()
 		}
 	case inputCollect:
@@ -321,7 +322,11 @@ func (c *conn) end(p *http1.RequestParser) {
 	switch c.input {
 	case inputBody:
 		c.expect(inputHold)
-		c.x.body.end(p)
+		if d := c.deferral(); d != nil {
+			d.h.End()
+		} else {
+			c.x.body.end(p)
+		}
 	case inputCollect:
 		closes := c.collected(p)
 		c.expect(inputHead)
@@ -338,14 +343,17 @@ func (c *conn) end(p *http1.RequestParser) {
 	}
 }
 
-// answered continues after the answer to a request; b is the request's body.
+// answered continues after the answer to a request; b is the request's body, nil if the
+// request is deferred or has none.
 func (c *conn) answered(b *body) {
 	switch c.input {
 	case inputHold:
 		c.expect(inputHead)
 	case inputBody:
 		c.expect(inputSkip)
-		c.ensureExtra().skipped = b.unreadBytes()
+		if b != nil {
+			c.ensureExtra().skipped = b.unreadBytes()
+		}
 	default:
 		c.close()
 		return
@@ -358,7 +366,7 @@ func (c *conn) answered(b *body) {
 // proceed parses the kept bytes, unless it is too early for that.
 func (c *conn) proceed() {
 	switch {
-	case c.phase != connOpen || c.x != nil || c.input == inputYield:
+	case c.phase != connOpen || c.answering() || c.input == inputYield:
 		return
 	case c.output == outputHeld:
 		c.settle()

@@ -22,7 +22,7 @@ func (c *conn) refuse(err error) {
 		if fault == http1.ErrBodyTooLarge {
 			err = &http.MaxBytesError{Limit: c.st.sv.server.MaxBodyBytes}
 		}
-		c.x.body.fail(err)
+		c.failBody(err)
 	case inputSkip, inputSkipLast:
 		c.close()
 	default:
@@ -108,10 +108,13 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		cause = ErrTimeout
 	}
-	if x := c.x; x != nil { // calls that wait fail with the cause, not as cancelled
-		x.body.fail(cause)
+	if c.answering() { // calls that wait fail with the cause, not as cancelled
+		c.failBody(cause)
 		c.wakeWriters(cause)
-		x.cancel(cause)
+		c.cancelRequest(cause)
+	}
+	if d := c.deferral(); d != nil {
+		d.h.Lost()
 	}
 	c.dropParser()
 	c.extra = nil
@@ -130,14 +133,13 @@ func (c *conn) headTimedOut() {
 // bodyTimedOut is called when a request's body did not come in time. While reading is
 // paused because the handler does not read the body, the client gets more time.
 func (c *conn) bodyTimedOut() {
-	x := c.x
 	switch {
 	case c.is(readsPaused):
 		c.st.bodies.add(c)
-	case x != nil:
+	case c.answering():
 		c.closeAfterAnswer()
-		x.body.fail(ErrTimeout)
-		x.cancel(ErrTimeout)
+		c.failBody(ErrTimeout)
+		c.cancelRequest(ErrTimeout)
 	default:
 		c.close()
 	}

@@ -101,7 +101,7 @@ const hasExchange uint16 = 1<<inputBody | 1<<inputHold | 1<<inputHoldLast | 1<<i
 
 // consistent reports whether the connection has an exchange exactly if its input says so.
 // It is true between two callbacks; the tests of this package set checkPhases to verify that.
-func (c *conn) consistent() bool { return (c.x != nil) == (hasExchange&(1<<c.input) != 0) }
+func (c *conn) consistent() bool { return c.answering() == (hasExchange&(1<<c.input) != 0) }
 
 var checkPhases = false
 

@@ -53,6 +53,13 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 	lc := &c.st.lean
 	lc.begin(c, p)
 	takes := lean(lc)
+	if takes && c.deferral() != nil {
+		if len(c.st.out) > 0 {
+			c.flushLean() // earlier answers are sent first
+		}
+		c.expect(inputBody)
+		return true
+	}
 	if c.extra != nil && c.extra.lean != nil {
 		if !takes {
 			c.extra.lean = nil // the body is for Handler

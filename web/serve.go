@@ -55,7 +55,7 @@ type source struct {
 
 func (from source) listen(s *Server, l *loop.Loop) (*Service, error) {
 	if from.ln != nil {
-		return s.wrap(l, from.ln)
+		return s.WrapListener(l, from.ln)
 	}
 	return s.Listen(l, "tcp", from.address)
 }

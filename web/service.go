@@ -129,8 +129,13 @@ func (s *Server) running() []*Service {
 	return services
 }
 
-// wrap is Listen on an existing listener.
-func (s *Server) wrap(l *loop.Loop, ln net.Listener) (*Service, error) {
+// WrapListener is Listen on an existing listener: a *net.TCPListener or a *net.UnixListener,
+// for example one that a service manager passed. The service closes ln when it stops
+// accepting.
+func (s *Server) WrapListener(l *loop.Loop, ln net.Listener) (*Service, error) {
+	if l == nil || ln == nil {
+		panic("web: Server.WrapListener with a nil argument")
+	}
 	socket, err := socketOf(ln)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,8 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"loop"},
+	"python/libspindle":              {"internal/deferred", "internal/http1", "loop", "web", "ws"},
+	"internal/deferred":              {"internal/http1"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
 	"internal/goid":                  {},
@@ -50,7 +51,7 @@ var mayImport = map[string][]string{
 	"internal/relaysim":              {".", "relay", "sim", "stream"},
 	"sim/timeline":                   {"internal/picture", "internal/simkernel", "sim"},
 	"ws":                             {".", "internal/coro", "internal/deflate", "internal/http1", "internal/loopcore", "internal/wsframe", "loop", "stream", "transport", "web"},
-	"web":                            {".", "internal/coro", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "loop", "stream", "transport"},
+	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "loop", "stream", "transport"},
 	"relay":                          {".", "cosync", "internal/loopcore", "loop"},
 	"cmd/spindle":                    {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "internal/loopcore", "loop", "web", "ws"},

@@ -30,7 +30,8 @@ type pyLoop struct {
 	l       *loop.Loop
 	watches []loop.Watch // by descriptor
 	events  []C.SpindleEvent
-	n       int // events collected in this tick
+	n       int     // events collected in this tick
+	server  *server // nil for most loops
 }
 
 // loops is a table of *pyLoop, so that C holds an index and not a pointer into Go's
@@ -75,7 +76,11 @@ func SpindleNew() C.int {
 //
 //export SpindleClose
 func SpindleClose(id C.int) C.int {
-	err := at(id).l.Close()
+	p := at(id)
+	err := p.l.Close()
+	if p.server != nil {
+		p.server.close()
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	table := append([]*pyLoop(nil), *loops.Load()...)
@@ -140,6 +145,9 @@ func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity 
 	p := at(id)
 	p.events = unsafe.Slice(events, capacity)
 	p.n = 0
+	if p.server != nil && p.server.take() {
+		timeout = 0 // a request waits for Python
+	}
 	_, err := p.l.RunOnce(time.Duration(timeout))
 	p.events = nil
 	if err != nil {

@@ -24,6 +24,7 @@ int golib_load(void);
 void golib_forked(void);    // in the child of a fork: refuse everything from now on
 bool golib_is_forked(void);
 void golib_raise(int negative_errno); // set the exception for a failed call
+int golib_symbol(const char *name, void **into); // -1 with an exception
 
 typedef struct Loop Loop;
 typedef struct Handle Handle;
@@ -134,6 +135,7 @@ struct Loop {
     int since_poll;      // callbacks
     unsigned long pulse; // callbacks; for the watchdog
     Watchdog *watchdog;  // while it runs
+    PyObject *server;    // NULL for most loops; asgi.h
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written
     bool stopping, closed, debug, virtual_time;
@@ -142,6 +144,8 @@ struct Loop {
 };
 
 extern PyTypeObject Loop_Type;
+int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
+void server_loop_closed(Loop *l);
 double loop_time(Loop *l);
 
 // transport.c

@@ -9,6 +9,7 @@
 
 GoLib golib;
 static bool loaded, forked;
+static void *library;
 
 // The Python side, which knows where the package is, sets the path.
 extern PyObject *golib_path;
@@ -45,6 +46,17 @@ void golib_raise(int negative_errno) {
     PyErr_SetFromErrno(PyExc_OSError);
 }
 
+int golib_symbol(const char *name, void **into) {
+    if (forked) {
+        golib_raise(0);
+        return -1;
+    }
+    if ((*into = dlsym(library, name)))
+        return 0;
+    PyErr_Format(PyExc_ImportError, "spindle: libspindle.so has no %s", name);
+    return -1;
+}
+
 int golib_load(void) {
     if (forked) {
         golib_raise(0);
@@ -59,8 +71,8 @@ int golib_load(void) {
     const char *path = PyUnicode_AsUTF8(golib_path);
     if (!path)
         return -1;
-    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) {
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
         PyErr_Format(PyExc_ImportError, "spindle: %s", dlerror());
         return -1;
     }
@@ -74,10 +86,8 @@ int golib_load(void) {
         {"SpindlePoll", (void **)&golib.poll},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        if (!(*symbols[i].into = dlsym(lib, symbols[i].name))) {
-            PyErr_Format(PyExc_ImportError, "spindle: libspindle.so has no %s", symbols[i].name);
+        if (golib_symbol(symbols[i].name, symbols[i].into) < 0)
             return -1;
-        }
     }
     loaded = true;
     return 0;

@@ -60,6 +60,7 @@ failed:
 static int loop_traverse(Loop *l, visitproc visit, void *arg) {
     Py_VISIT(l->thread_id);
     Py_VISIT(l->task_factory);
+    Py_VISIT(l->server);
     int r = ready_visit(&l->ready, visit, arg);
     if (!r)
         r = timers_visit(&l->timers, visit, arg);
@@ -80,6 +81,7 @@ static void release(Loop *l) {
     if (l->id >= 0)
         golib.close_loop(l->id);
     l->id = -1;
+    server_loop_closed(l);
     if (l->wake_fd >= 0)
         close(l->wake_fd);
     l->wake_fd = -1;
@@ -374,7 +376,7 @@ static int poll_once(Loop *l, long long timeout_ns) {
             return -1;
         }
     }
-    return 0;
+    return l->server ? server_deliver(l) : 0;
 }
 
 // wait_ns returns how long the loop may wait for descriptors.

@@ -1,5 +1,5 @@
 // The extension module _core.
-#include "core.h"
+#include "asgi.h"
 
 #ifdef Py_GIL_DISABLED
 #error "spindle: free-threaded builds of Python are not supported yet; use a build with the GIL"
@@ -85,7 +85,7 @@ static int execute(PyObject *m) {
     PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type};
     for (size_t i = 0; r == 0 && i < sizeof types / sizeof *types; i++)
         r = PyModule_AddType(m, types[i]);
-    return r;
+    return r == 0 ? asgi_init(m) : r;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -1,0 +1,57 @@
+// Package deferred has the types of a request that is answered after its lean handler has
+// returned. Package web implements Answer; the server of the Python package implements
+// Handler.
+//
+// The handler's side frames the response: it writes the bytes of the head and the body.
+// Everything here belongs to the loop of the connection.
+package deferred
+
+import (
+	"os"
+
+	"github.com/spindleloop/spindle/internal/http1"
+)
+
+// Handler receives what becomes of a request while it is answered. Its methods must not
+// call those of the Answer.
+type Handler interface {
+	// Data passes a piece of the body, which is valid during the call. It reports
+	// whether reading should pause until Answer.Resume.
+	Data(p []byte) (full bool)
+	// End is called when the whole request has come.
+	End()
+	// Failed is called if the rest of the body will never come.
+	Failed(err error)
+	// Gone is called once if the request is given up: the client has disconnected, closed
+	// its sending side, or took too long. The client may still read the response.
+	Gone(cause error)
+	// Lost is called when the connection has ended: nothing more can be sent.
+	Lost()
+	// Writable is called when the client has caught up, after a Write that reported
+	// true.
+	Writable()
+}
+
+// Answer answers a request. Nothing may be called after Finish or Abort.
+type Answer interface {
+	// Head returns the parser with the request's head. It is valid only until the lean
+	// handler returns.
+	Head() *http1.RequestParser
+	// Remote returns the client's address.
+	Remote() string
+	// Persists reports whether the connection can serve another request.
+	Persists() bool
+	// Continue sends a 100 response.
+	Continue()
+	// Resume reads the rest of the body after Data returned true.
+	Resume()
+	// Write sends bytes of the response. It reports whether the handler should wait for
+	// Writable.
+	Write(p []byte) (held bool)
+	// SendFile sends a file and calls done, which may close it.
+	SendFile(f *os.File, offset, n int64, done func(error))
+	// Finish ends the answer. closes says that the head announced the connection's end.
+	Finish(closes bool)
+	// Abort ends the connection, because the answer cannot be completed.
+	Abort()
+}

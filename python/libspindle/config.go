@@ -1,0 +1,99 @@
+//go:build spindle_python
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// config is the configuration of a server, as Python passes it. Times are in seconds;
+// zero means the default of package web, and a negative time means no limit.
+type config struct {
+	FDs []int `json:"fds"`
+
+	CertFile string `json:"cert_file"`
+	KeyFile  string `json:"key_file"`
+	CAFile   string `json:"ca_file"` // of client certificates; empty for none
+
+	HeaderTimeout float64 `json:"header_timeout"`
+	BodyTimeout   float64 `json:"body_timeout"`
+	IdleTimeout   float64 `json:"idle_timeout"`
+	WriteTimeout  float64 `json:"write_timeout"`
+
+	MaxHeaderBytes     int   `json:"max_header_bytes"`
+	MaxRequestLine     int   `json:"max_request_line"`
+	MaxBodyBytes       int64 `json:"max_body_bytes"`
+	MaxConns           int   `json:"max_connections"`
+	MaxRequestsPerConn int   `json:"max_requests_per_connection"`
+
+	AccessLog string `json:"access_log"` // common, combined or json; empty for none
+
+	WSMaxSize      int     `json:"ws_max_size"`
+	WSPingInterval float64 `json:"ws_ping_interval"`
+	WSPingTimeout  float64 `json:"ws_ping_timeout"`
+	WSCompress     bool    `json:"ws_compress"`
+
+	Static  []staticDir `json:"static"`
+	Metrics string      `json:"metrics"` // paths that Go answers; empty for none
+	Health  string      `json:"health"`
+	Ready   string      `json:"ready"`
+}
+
+// staticDir is a directory that Go serves.
+type staticDir struct {
+	Prefix string `json:"prefix"`
+	Dir    string `json:"dir"`
+}
+
+func (c *config) secure() bool { return c.CertFile != "" }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// apply configures the server.
+func (c *config) apply(s *server) error {
+	w := &s.web
+	w.HeaderTimeout, w.BodyTimeout = seconds(c.HeaderTimeout), seconds(c.BodyTimeout)
+	w.IdleTimeout, w.WriteTimeout = seconds(c.IdleTimeout), seconds(c.WriteTimeout)
+	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
+	w.MaxConns, w.MaxRequestsPerConn = c.MaxConns, c.MaxRequestsPerConn
+	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	w.Handler = s.handler()
+	if c.AccessLog != "" {
+		s.log = newAccessLog(c.AccessLog, os.Stdout)
+	}
+	if !c.secure() {
+		return nil
+	}
+	var err error
+	w.TLS, err = c.tls()
+	return err
+}
+
+func (c *config) tls() (*tls.Config, error) {
+	key := c.KeyFile
+	if key == "" {
+		key = c.CertFile
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, key)
+	if err != nil {
+		return nil, fmt.Errorf("spindle: certificate: %w", err)
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{pair}}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("spindle: certificates of clients: %w", err)
+		}
+		t.ClientCAs, t.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !t.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, errors.New("spindle: no certificate in " + c.CAFile)
+		}
+	}
+	return t, nil
+}

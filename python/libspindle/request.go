@@ -1,0 +1,220 @@
+//go:build spindle_python
+
+package main
+
+/*
+#include "mailbox.h"
+*/
+import "C"
+
+import (
+	"os"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"github.com/spindleloop/spindle/internal/deferred"
+	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/web"
+)
+
+// bodyLimit is how many bytes of a body are passed to Python before the app takes them.
+const bodyLimit = 64 << 10
+
+// request is a request that an app answers. Its methods are those of a
+// deferred.Handler: they put records into the inbox.
+type request struct {
+	s      *server
+	slot   uint32
+	answer deferred.Answer
+	bodied bool // a body was announced
+	paused bool // reading waits for the app
+	unread int  // bytes that the app has not taken
+	log    *logged
+	ws     *socket // not nil if the request opens a WebSocket
+}
+
+// lean takes every request but those that Go answers itself.
+func (s *server) lean(lc *web.LeanCtx) bool {
+	if s.ownPath(lc.Path()) || upgrades(lc) {
+		return false
+	}
+	r := &request{s: s}
+	r.answer = lc.Defer(r)
+	p := r.answer.Head()
+	r.slot = s.requests.add(r)
+	s.needHeld()
+	r.bodied = p.Length() != 0
+	flags := s.flags(p)
+	if r.answer.Persists() {
+		flags |= C.SPINDLE_PERSISTS
+	}
+	if s.log != nil {
+		r.log = s.log.begin(r.answer.Remote(), p)
+	}
+	s.addRequest(flags, r.slot, p, lc.Path(), lc.Query(), r.answer.Remote())
+	return true
+}
+
+// upgrades reports whether the request opens a WebSocket.
+func upgrades(lc *web.LeanCtx) bool {
+	u := lc.Header("Upgrade")
+	return len(u) == len("websocket") && string(lc.Method()) == "GET" && equalFold(u, "websocket")
+}
+
+func equalFold(b []byte, lower string) bool {
+	for i, c := range b {
+		if c|0x20 != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *server) flags(p *http1.RequestParser) (flags uint16) {
+	if p.Version() == http1.HTTP10 {
+		flags |= C.SPINDLE_HTTP10
+	}
+	if p.ExpectsContinue() {
+		flags |= C.SPINDLE_EXPECTS
+	}
+	if p.Length() == 0 {
+		flags |= C.SPINDLE_COMPLETE
+	}
+	if p.KeepAlive() {
+		flags |= C.SPINDLE_KEEPALIVE
+	}
+	if s.config.secure() {
+		flags |= C.SPINDLE_SECURE
+	}
+	return flags
+}
+
+// addRequest adds a SPINDLE_REQUEST record.
+func (s *server) addRequest(flags uint16, slot uint32, p *http1.RequestParser, path, query []byte, remote string) {
+	host, port := splitRemote(remote)
+	method := p.Method()
+	fields := p.FieldCount()
+	size := headSize + fields*fieldSize + len(method) + len(path) + len(query) + len(host)
+	for i := range fields {
+		name, value := p.Field(i)
+		size += len(name) + len(value)
+	}
+	r, b := s.in.add(C.SPINDLE_REQUEST, flags, slot, size)
+	r.n = C.uint32_t(fields)
+	*(*C.SpindleHead)(unsafe.Pointer(&b[0])) = C.SpindleHead{
+		length: C.int64_t(p.Length()), method: C.uint32_t(len(method)), path: C.uint32_t(len(path)),
+		query: C.uint32_t(len(query)), remote: C.uint32_t(len(host)), port: C.uint32_t(port),
+	}
+	var sizes []C.SpindleField
+	if fields > 0 {
+		sizes = unsafe.Slice((*C.SpindleField)(unsafe.Pointer(&b[headSize])), fields)
+	}
+	b = b[headSize+fields*fieldSize:]
+	b = b[copy(b, method):]
+	b = b[copy(b, path):]
+	b = b[copy(b, query):]
+	b = b[copy(b, host):]
+	for i := range fields {
+		name, value := p.Field(i)
+		sizes[i] = C.SpindleField{name: C.uint32_t(len(name)), value: C.uint32_t(len(value))}
+		b = b[copy(b, name):]
+		b = b[copy(b, value):]
+	}
+}
+
+// splitRemote splits an address into host and port. A Unix socket has neither.
+func splitRemote(remote string) (host string, port int) {
+	for i := len(remote) - 1; i >= 0; i-- {
+		if remote[i] == ':' {
+			port, err := strconv.Atoi(remote[i+1:])
+			if err != nil {
+				return "", 0
+			}
+			host = remote[:i]
+			if len(host) > 1 && host[0] == '[' {
+				host = host[1 : len(host)-1]
+			}
+			return host, port
+		}
+	}
+	return "", 0
+}
+
+// Data passes a piece of the body to Python.
+func (r *request) Data(p []byte) (full bool) {
+	_, b := r.s.in.add(C.SPINDLE_BODY, 0, r.slot, len(p))
+	copy(b, p)
+	r.unread += len(p)
+	r.paused = r.unread >= bodyLimit
+	return r.paused
+}
+
+// End reports the end of the request, unless its head said so.
+func (r *request) End() {
+	if r.bodied {
+		r.s.in.add(C.SPINDLE_END, 0, r.slot, 0)
+	}
+}
+
+// Failed is a disconnect for Python: the body will not come.
+func (r *request) Failed(error) { r.gone() }
+
+// Gone reports that the client has disconnected.
+func (r *request) Gone(error) { r.gone() }
+
+// Lost reports that nothing more can be sent.
+func (r *request) Lost() { r.s.in.add(C.SPINDLE_LOST, 0, r.slot, 0) }
+
+func (r *request) gone() { r.s.in.add(C.SPINDLE_GONE, 0, r.slot, 0) }
+
+// Writable reports that the client has caught up.
+func (r *request) Writable() {
+	r.s.setHeld(r.slot, false)
+	r.s.in.add(C.SPINDLE_WRITABLE, 0, r.slot, 0)
+}
+
+// consumed notes that the app has taken n bytes of the body.
+func (r *request) consumed(n int) {
+	r.unread -= n
+	if r.paused && r.unread < bodyLimit/2 {
+		r.paused = false
+		r.answer.Resume()
+	}
+}
+
+func (r *request) write(p []byte) {
+	if r.answer.Write(p) {
+		r.s.setHeld(r.slot, true)
+	}
+}
+
+// sendFile sends a whole file. Python has checked that it exists, and knows its size.
+func (r *request) sendFile(path string, n int64) {
+	f, err := os.Open(path)
+	if err != nil {
+		r.answer.Abort()
+		return
+	}
+	r.answer.SendFile(f, 0, n, func(error) { _ = f.Close() })
+}
+
+// finish ends the request after its response.
+func (r *request) finish(status int, bytes int64, closes bool) {
+	r.s.log.end(r.log, status, bytes)
+	r.s.release(r)
+	r.answer.Finish(closes)
+}
+
+func (r *request) abort() {
+	r.s.log.end(r.log, 0, 0)
+	r.s.release(r)
+	r.answer.Abort()
+}
+
+// logged is what the access log needs of a request.
+type logged struct {
+	remote, method, target, proto, referer, agent string
+
+	at time.Time
+}

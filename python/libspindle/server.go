@@ -1,0 +1,206 @@
+//go:build spindle_python
+
+package main
+
+/*
+#include <stdlib.h>
+#include <string.h>
+#include "mailbox.h"
+*/
+import "C"
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"github.com/spindleloop/spindle/web"
+)
+
+// server is the Go half of the HTTP server: it accepts, parses and sends. Everything but
+// its configuration belongs to the thread of the Python loop.
+type server struct {
+	p        *pyLoop
+	config   config
+	web      web.Server
+	services []*web.Service
+	drained  int // services that have ended
+	box      *C.SpindleMailbox
+	in       inbox
+	requests slots[*request]
+	held     int // the size of box.held
+	log      *accessLog
+}
+
+// SpindleServe starts a server on a loop. Its configuration is JSON. It returns the
+// server's mailbox, which exists as long as the loop, or nil and writes an error.
+//
+//export SpindleServe
+func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, room C.int) *C.SpindleMailbox {
+	p := at(id)
+	s, err := newServer(p, C.GoBytes(unsafe.Pointer(text), size))
+	if err != nil {
+		b := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(room))
+		b[copy(b[:len(b)-1], err.Error())] = 0
+		return nil
+	}
+	p.server = s
+	return s.box
+}
+
+func newServer(p *pyLoop, text []byte) (*server, error) {
+	if p.server != nil {
+		return nil, errors.New("spindle: the loop has a server already")
+	}
+	s := &server{p: p}
+	if err := json.Unmarshal(text, &s.config); err != nil {
+		return nil, fmt.Errorf("spindle: configuration of the server: %w", err)
+	}
+	if err := s.config.apply(s); err != nil {
+		return nil, err
+	}
+	s.box = (*C.SpindleMailbox)(C.calloc(1, C.size_t(unsafe.Sizeof(C.SpindleMailbox{}))))
+	s.in = inbox{&s.box.in}
+	s.in.grow(0)
+	s.web.Lean = s.lean
+	for _, fd := range s.config.FDs {
+		if err := s.listen(fd); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// listen serves the connections of a socket that listens. The descriptor stays the
+// caller's.
+func (s *server) listen(fd int) error {
+	own, err := syscall.Dup(fd)
+	if err != nil {
+		return fmt.Errorf("spindle: descriptor %d: %w", fd, err)
+	}
+	f := os.NewFile(uintptr(own), "listener")
+	defer f.Close()
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return fmt.Errorf("spindle: descriptor %d cannot be listened on: %w", fd, err)
+	}
+	if unix, ok := ln.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false)
+	}
+	sv, err := s.web.WrapListener(s.p.l, ln)
+	if err != nil {
+		_ = ln.Close()
+		return err
+	}
+	s.services = append(s.services, sv)
+	return nil
+}
+
+// release frees the request's slot. Nothing more is reported about it.
+func (s *server) release(r *request) {
+	s.setHeld(r.slot, false)
+	s.requests.remove(r.slot)
+}
+
+// needHeld makes box.held as large as the table of requests.
+func (s *server) needHeld() {
+	if n := len(s.requests.values); n > s.held {
+		size := max(2*s.held, n, 256)
+		held := (*C.uint8_t)(C.realloc(unsafe.Pointer(s.box.held), C.size_t(size)))
+		C.memset(unsafe.Add(unsafe.Pointer(held), s.held), 0, C.size_t(size-s.held))
+		s.box.held, s.held = held, size
+	}
+}
+
+func (s *server) setHeld(slot uint32, held bool) {
+	var v C.uint8_t
+	if held {
+		v = 1
+	}
+	*(*C.uint8_t)(unsafe.Add(unsafe.Pointer(s.box.held), slot)) = v
+}
+
+// take does what Python has asked for since the last time. It reports whether something
+// is in the inbox.
+func (s *server) take() bool {
+	if s.box.out.len > 0 {
+		records(&s.box.out, s.takeOne)
+		shrink(&s.box.out)
+	}
+	return s.box.in.len > 0
+}
+
+func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
+	r := s.requests.values[rec.slot]
+	switch rec.kind {
+	case C.SPINDLE_ANSWER:
+		r.write(payload)
+	case C.SPINDLE_FINISH:
+		if r.ws != nil {
+			r.ws.finish()
+			return
+		}
+		end := (*C.SpindleEnd)(unsafe.Pointer(&payload[0]))
+		r.finish(int(rec.n), int64(end.bytes), rec.flags&C.SPINDLE_CLOSES != 0)
+	case C.SPINDLE_ABORT:
+		r.abort()
+	case C.SPINDLE_CONTINUE:
+		r.answer.Continue()
+	case C.SPINDLE_CONSUMED:
+		if r.ws != nil {
+			r.ws.consumed(int(rec.n))
+			return
+		}
+		r.consumed(int(rec.n))
+	case C.SPINDLE_FILE:
+		r.sendFile(string(payload), -1)
+	default:
+		r.ws.take(rec, payload)
+	}
+}
+
+// SpindleFlush does at once what Python has asked for.
+//
+//export SpindleFlush
+func SpindleFlush(id C.int) {
+	p := at(id)
+	p.server.take()
+}
+
+// SpindleDrain stops accepting, closes idle connections, and puts SPINDLE_DRAINED into the
+// inbox when the last connection has ended.
+//
+//export SpindleDrain
+func SpindleDrain(id C.int) {
+	s := at(id).server
+	for _, sv := range s.services {
+		sv.Drain(func() {
+			if s.drained++; s.drained == len(s.services) {
+				s.in.add(C.SPINDLE_DRAINED, 0, 0, 0)
+			}
+		})
+	}
+}
+
+// SpindleAbort ends all connections.
+//
+//export SpindleAbort
+func SpindleAbort(id C.int) {
+	s := at(id).server
+	for _, sv := range s.services {
+		sv.Close()
+	}
+}
+
+// close frees the mailbox, after the loop was closed.
+func (s *server) close() {
+	for _, b := range []unsafe.Pointer{unsafe.Pointer(s.box.in.data), unsafe.Pointer(s.box.out.data), unsafe.Pointer(s.box.held), unsafe.Pointer(s.box)} {
+		C.free(b)
+	}
+	s.box = nil
+}

@@ -1,0 +1,271 @@
+//go:build spindle_python
+
+package main
+
+/*
+#include "mailbox.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/spindleloop/spindle/ws"
+)
+
+// socket is a WebSocket of an app. A worker holds its request until the app has accepted
+// or denied it; everything else happens on the loop.
+type socket struct {
+	r       *request
+	verdict chan verdict // for the worker; the app decides once
+	sock    *ws.Socket   // nil before it is open
+	early   []func()     // what the app has asked for before
+	ended   bool         // nothing more can be sent
+	over    bool         // the app has returned
+	deny    verdict      // while it is put together
+}
+
+// verdict is what the app does with a request for a WebSocket.
+type verdict struct {
+	status      int // 0 to accept
+	header      http.Header
+	subprotocol string
+	body        []byte
+}
+
+// serveWebSocket passes a request for a WebSocket to the app, on a worker.
+func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
+	so := &socket{verdict: make(chan verdict, 1)}
+	err := s.p.l.Post(func() { s.addSocket(so, req) })
+	if err != nil {
+		return
+	}
+	select {
+	case v := <-so.verdict:
+		if v.status != 0 {
+			so.refuse(w, v)
+			return
+		}
+		o := s.config.socketOptions()
+		o.Header = v.header
+		if v.subprotocol != "" {
+			o.Subprotocols = []string{v.subprotocol}
+		}
+		if ws.Upgrade(w, req, so, o) != nil {
+			_ = s.p.l.Post(func() { so.closed(1006, "") })
+		}
+	case <-req.Context().Done():
+		_ = s.p.l.Post(func() { so.closed(1006, "") })
+	}
+}
+
+// refuse answers with the app's response.
+func (so *socket) refuse(w http.ResponseWriter, v verdict) {
+	for name, values := range v.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(v.status)
+	_, _ = w.Write(v.body)
+	_ = so.r.s.p.l.Post(func() { so.closed(1006, "") })
+}
+
+func (c *config) socketOptions() ws.Options {
+	o := ws.Options{
+		CheckOrigin:  func(*http.Request) bool { return true }, // the app's business
+		MessageLimit: c.WSMaxSize,
+		UnsentLimit:  1 << 30, // the app waits
+		PingInterval: seconds(c.WSPingInterval),
+		PingTimeout:  seconds(c.WSPingTimeout),
+	}
+	if c.WSCompress {
+		o.CompressFrom = 256
+	}
+	return o
+}
+
+// addSocket adds the SPINDLE_REQUEST record of a WebSocket, on the loop.
+func (s *server) addSocket(so *socket, req *http.Request) {
+	r := &request{s: s, ws: so}
+	so.r = r
+	r.slot = s.requests.add(r)
+	s.needHeld()
+	flags := uint16(C.SPINDLE_WEBSOCKET | C.SPINDLE_COMPLETE)
+	if s.config.secure() {
+		flags |= C.SPINDLE_SECURE
+	}
+	path, query, _ := strings.Cut(req.RequestURI, "?")
+	host, port := splitRemote(req.RemoteAddr)
+	fields := [][2]string{{"host", req.Host}}
+	for name, values := range req.Header {
+		for _, value := range values {
+			fields = append(fields, [2]string{name, value})
+		}
+	}
+	slices.SortStableFunc(fields[1:], func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	size := headSize + len(fields)*fieldSize + len(req.Method) + len(path) + len(query) + len(host)
+	for _, f := range fields {
+		size += len(f[0]) + len(f[1])
+	}
+	rec, b := s.in.add(C.SPINDLE_REQUEST, flags, r.slot, size)
+	rec.n = C.uint32_t(len(fields))
+	*(*C.SpindleHead)(unsafe.Pointer(&b[0])) = C.SpindleHead{
+		method: C.uint32_t(len(req.Method)), path: C.uint32_t(len(path)), query: C.uint32_t(len(query)),
+		remote: C.uint32_t(len(host)), port: C.uint32_t(port),
+	}
+	sizes := unsafe.Slice((*C.SpindleField)(unsafe.Pointer(&b[headSize])), len(fields))
+	b = b[headSize+len(fields)*fieldSize:]
+	for _, part := range []string{req.Method, path, query, host} {
+		b = b[copy(b, part):]
+	}
+	for i, f := range fields {
+		sizes[i] = C.SpindleField{name: C.uint32_t(len(f[0])), value: C.uint32_t(len(f[1]))}
+		b = b[copy(b, f[0]):]
+		b = b[copy(b, f[1]):]
+	}
+}
+
+// take does what the app has asked for.
+func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
+	switch rec.kind {
+	case C.SPINDLE_ACCEPT:
+		h, first := fieldsOf(int(rec.n), payload)
+		so.verdict <- verdict{header: h, subprotocol: first}
+	case C.SPINDLE_DENY:
+		so.deny.status = int(rec.flags)
+		so.deny.header, _ = fieldsOf(int(rec.n), payload)
+	case C.SPINDLE_DENY_BODY:
+		so.deny.body = append(so.deny.body, payload...)
+	case C.SPINDLE_DENY_END:
+		so.verdict <- so.deny
+	default:
+		if so.sock == nil && !so.ended {
+			kind, n, kept := rec.kind, rec.n, slices.Clone(payload)
+			so.early = append(so.early, func() { so.act(uint16(kind), int(n), kept) })
+			return
+		}
+		so.act(uint16(rec.kind), int(rec.n), payload)
+	}
+}
+
+// act does what needs an open socket.
+func (so *socket) act(kind uint16, n int, payload []byte) {
+	if so.ended {
+		return
+	}
+	var err error
+	switch kind {
+	case C.SPINDLE_SEND_TEXT:
+		err = so.sock.Send(ws.Text, payload)
+	case C.SPINDLE_SEND_BINARY:
+		err = so.sock.Send(ws.Binary, payload)
+	case C.SPINDLE_CLOSE:
+		if err = so.sock.Close(ws.Code(n), string(payload)); err != nil {
+			err = so.sock.Close(ws.InternalError, "")
+		}
+	}
+	if err == nil && so.sock.Full() {
+		so.r.s.setHeld(so.r.slot, true)
+	}
+}
+
+// finish ends the request: the app has returned.
+func (so *socket) finish() {
+	so.over = true
+	if so.ended {
+		so.r.s.release(so.r)
+	}
+}
+
+// closed ends the socket, on the loop.
+func (so *socket) closed(code int, reason string) {
+	if so.ended {
+		return
+	}
+	so.ended, so.early = true, nil
+	if so.over {
+		so.r.s.release(so.r)
+		return
+	}
+	rec, b := so.r.s.in.add(C.SPINDLE_CLOSED, 0, so.r.slot, len(reason))
+	rec.n = C.uint32_t(code)
+	copy(b, reason)
+}
+
+// OnOpen is called when the client has its answer.
+func (so *socket) OnOpen(s *ws.Socket) {
+	so.sock = s
+	early := so.early
+	so.early = nil
+	for _, do := range early {
+		do()
+	}
+}
+
+// OnMessage passes a message to Python.
+func (so *socket) OnMessage(s *ws.Socket, kind ws.Kind, message []byte) {
+	if so.over {
+		return
+	}
+	record := uint16(C.SPINDLE_BINARY)
+	if kind == ws.Text {
+		record = C.SPINDLE_TEXT
+	}
+	_, b := so.r.s.in.add(record, 0, so.r.slot, len(message))
+	copy(b, message)
+	so.r.unread += len(message) + 64
+	if so.r.unread >= bodyLimit && !so.r.paused {
+		so.r.paused = true
+		s.PauseReading()
+	}
+}
+
+// consumed notes that the app has taken a message of n bytes.
+func (so *socket) consumed(n int) {
+	r := so.r
+	r.unread -= n + 64
+	if r.paused && r.unread < bodyLimit/2 && !so.ended {
+		r.paused = false
+		so.sock.ResumeReading()
+	}
+}
+
+// OnResumeWriting is called when the client has caught up.
+func (so *socket) OnResumeWriting(*ws.Socket) {
+	if !so.over {
+		so.r.Writable()
+	}
+}
+
+// OnClose reports the end to Python.
+func (so *socket) OnClose(_ *ws.Socket, err error) {
+	code, reason := int(ws.CodeOf(err)), ""
+	if e, ok := errors.AsType[*ws.CloseError](err); ok {
+		reason = e.Reason
+	}
+	so.closed(code, reason)
+}
+
+// fieldsOf reads n fields. The first value without a name is returned apart: the
+// subprotocol.
+func fieldsOf(n int, b []byte) (h http.Header, unnamed string) {
+	h = make(http.Header)
+	if n == 0 {
+		return h, ""
+	}
+	sizes := unsafe.Slice((*C.SpindleField)(unsafe.Pointer(&b[0])), n)
+	b = b[n*fieldSize:]
+	for _, f := range sizes {
+		name, value := string(b[:f.name]), string(b[f.name:f.name+f.value])
+		b = b[f.name+f.value:]
+		if name == "" {
+			unnamed = value
+			continue
+		}
+		h.Add(name, value)
+	}
+	return h, unnamed
+}

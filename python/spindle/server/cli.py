@@ -1,0 +1,177 @@
+"""The command line: python -m spindle APP."""
+
+import argparse
+import os
+import sys
+
+from .config import Config
+
+
+def parser():
+    p = argparse.ArgumentParser(
+        prog="python -m spindle", description="Serve an ASGI or WSGI app.",
+        epilog="Every option can also be set in the environment, as SPINDLE_ and its name in upper case, "
+               "or in pyproject.toml, in the table tool.spindle.server.")
+    p.add_argument("app", nargs="?", help="module:attribute, or a Python file with an app")
+    group = p.add_argument_group("where")
+    group.add_argument("--host", help="address to listen on (127.0.0.1)")
+    group.add_argument("--port", type=int, help="port to listen on; 0 for any (8000)")
+    group.add_argument("--uds", metavar="PATH", help="listen on a Unix socket")
+    group.add_argument("--fd", type=int, help="listen on a descriptor, as of socket activation")
+    group.add_argument("--backlog", type=int, help="connections that may wait to be accepted (2048)")
+    group = p.add_argument_group("app")
+    group.add_argument("--factory", action="store_true", default=None, help="APP is a function that returns the app")
+    group.add_argument("--app-dir", metavar="DIR", help="where to look for modules (the working directory)")
+    group.add_argument("--interface", choices=["auto", "asgi3", "asgi2", "wsgi"])
+    group.add_argument("--lifespan", choices=["auto", "on", "off"])
+    group.add_argument("--root-path", help="path under which a proxy offers the app")
+    group.add_argument("--env-file", metavar="FILE", help="set environment variables from a file before importing the app")
+    group.add_argument("--wsgi-threads", type=int, help="threads for a WSGI app (32)")
+    group = p.add_argument_group("processes")
+    group.add_argument("--workers", type=int, help="processes that serve (1, or WEB_CONCURRENCY)")
+    group.add_argument("--reload", action="store_true", default=None, help="start again when a Python file changes")
+    group.add_argument("--reload-dir", action="append", dest="reload_dirs", metavar="DIR", help="watch this directory")
+    group.add_argument("--limit-max-requests", type=int, metavar="N", help="stop after so many requests; workers are replaced")
+    group.add_argument("--limit-max-requests-jitter", type=int, metavar="N", help="up to so many more, by chance")
+    group.add_argument("--limit-memory", type=int, metavar="MB", help="replace a worker that holds more")
+    group = p.add_argument_group("limits")
+    group.add_argument("--limit-concurrency", type=int, metavar="N", help="apps that run at a time; others get 503")
+    group.add_argument("--limit-connections", type=int, metavar="N", help="open connections; others wait")
+    group.add_argument("--limit-header-size", type=int, metavar="BYTES")
+    group.add_argument("--limit-body-size", type=int, metavar="BYTES")
+    group.add_argument("--timeout-keep-alive", type=float, metavar="SECONDS", help="for the next request (5)")
+    group.add_argument("--timeout-header", type=float, metavar="SECONDS", help="for a request's header (10)")
+    group.add_argument("--timeout-body", type=float, metavar="SECONDS", help="for a request's body (300)")
+    group.add_argument("--timeout-write", type=float, metavar="SECONDS", help="for a client that does not read (30)")
+    group.add_argument("--timeout-graceful-shutdown", type=float, metavar="SECONDS",
+                       help="for requests under way at the end; then they are cancelled (no limit)")
+    group = p.add_argument_group("protocol")
+    group.add_argument("--ssl-certfile", metavar="FILE")
+    group.add_argument("--ssl-keyfile", metavar="FILE")
+    group.add_argument("--ssl-ca-certs", metavar="FILE", help="require certificates of clients")
+    group.add_argument("--proxy-headers", action=argparse.BooleanOptionalAction, default=None,
+                       help="believe X-Forwarded-For and X-Forwarded-Proto of trusted proxies (on)")
+    group.add_argument("--forwarded-allow-ips", help="the trusted proxies: addresses, networks or * (127.0.0.1,::1)")
+    group.add_argument("--server-header", action=argparse.BooleanOptionalAction, default=None)
+    group.add_argument("--date-header", action=argparse.BooleanOptionalAction, default=None)
+    group.add_argument("--header", action="append", dest="headers", metavar="NAME:VALUE", help="add a field to every response")
+    group.add_argument("--ws-max-size", type=int, metavar="BYTES", help="of a message (16 MB)")
+    group.add_argument("--ws-ping-interval", type=float, metavar="SECONDS")
+    group.add_argument("--ws-ping-timeout", type=float, metavar="SECONDS")
+    group.add_argument("--ws-per-message-deflate", action=argparse.BooleanOptionalAction, default=None)
+    group = p.add_argument_group("served by Go")
+    group.add_argument("--static", action="append", metavar="PREFIX=DIR", help="serve files")
+    group.add_argument("--metrics", metavar="PATH", help="metrics for Prometheus")
+    group.add_argument("--health", metavar="PATH", help="answers 200 while the process lives")
+    group.add_argument("--ready", metavar="PATH", help="answers 200 until the server stops")
+    group = p.add_argument_group("logs")
+    group.add_argument("--log-level", choices=["critical", "error", "warning", "info", "debug", "trace"])
+    group.add_argument("--access-log", action=argparse.BooleanOptionalAction, default=None)
+    group.add_argument("--access-log-format", choices=["common", "combined", "json"])
+    p.add_argument("--version", action="store_true")
+    return p
+
+
+def read_config(arguments, environment):
+    """Return the configuration of a command line: options, else environment, else pyproject.toml."""
+    p = parser()
+    given = vars(p.parse_args(arguments))
+    if given.pop("version"):
+        from .. import __version__
+
+        print(f"Spindle {__version__} with Python {sys.version.split()[0]}")
+        raise SystemExit(0)
+    env_file = given.pop("env_file")
+    if env_file:
+        read_env_file(env_file, environment)
+    values = from_pyproject(p)
+    values.update(from_environment(p, environment))
+    values.update({k: v for k, v in given.items() if v is not None})
+    if not values.get("app"):
+        p.error("name the app: module:attribute, or a Python file")
+    for name, separator, example in (("headers", ":", "X-Name: value"), ("static", "=", "/assets=DIR")):
+        pairs = []
+        for item in values.get(name) or []:
+            key, found, value = item.partition(separator)
+            if not found:
+                p.error(f"--{name.rstrip('s')} {item}: write it as {example}")
+            pairs.append((key.strip(), value.strip()))
+        values[name] = pairs
+    values.setdefault("workers", int(environment.get("WEB_CONCURRENCY", 1)))
+    try:
+        return Config(**values)
+    except (TypeError, ValueError) as e:
+        p.error(str(e))
+
+
+def from_environment(p, environment):
+    values = {}
+    for action in p._actions:
+        text = environment.get(f"SPINDLE_{action.dest.upper()}")
+        if text is None or action.dest in ("help", "version", "env_file"):
+            continue
+        try:
+            values[action.dest] = convert(action, text)
+        except ValueError:
+            p.error(f"SPINDLE_{action.dest.upper()}={text}: not a value for this option")
+    return values
+
+
+def convert(action, text):
+    if isinstance(action, (argparse._StoreTrueAction, argparse.BooleanOptionalAction)):
+        return text.lower() in ("1", "true", "yes", "on")
+    if isinstance(action, argparse._AppendAction):
+        return [part for part in text.split(";") if part]
+    value = action.type(text) if action.type else text
+    if action.choices and value not in action.choices:
+        raise ValueError(value)
+    return value
+
+
+def from_pyproject(p):
+    try:
+        with open("pyproject.toml", "rb") as f:
+            import tomllib
+
+            table = tomllib.load(f).get("tool", {}).get("spindle", {}).get("server", {})
+    except FileNotFoundError:
+        return {}
+    except tomllib.TOMLDecodeError as e:
+        p.error(f"pyproject.toml: {e}")
+    known = {action.dest for action in p._actions}
+    values = {}
+    for key, value in table.items():
+        name = {"header": "headers", "reload_dir": "reload_dirs"}.get(key.replace("-", "_"), key.replace("-", "_"))
+        if name not in known:
+            p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")
+        values[name] = value
+    return values
+
+
+def read_env_file(path, environment):
+    try:
+        with open(path) as f:
+            lines = f.read().splitlines()
+    except OSError as e:
+        raise SystemExit(f"spindle: {path}: {e.strerror}") from None
+    for line in lines:
+        line = line.strip().removeprefix("export ")
+        key, found, value = line.partition("=")
+        if found and not line.startswith("#"):
+            environment.setdefault(key.strip(), value.strip().strip("'\""))
+
+
+def main():
+    config = read_config(sys.argv[1:], os.environ)
+    from .serving import AppError, Server, StartError, set_up_logging
+
+    set_up_logging(config.log_level)
+    try:
+        if config.workers > 1 or config.reload:
+            from .workers import Supervisor
+
+            return Supervisor(config, sys.argv[1:]).run()
+        return Server(config).run()
+    except (AppError, StartError) as e:
+        print(e, file=sys.stderr)
+        return 1

@@ -1,0 +1,167 @@
+"""The configuration of a server."""
+
+import dataclasses
+import ipaddress
+
+
+@dataclasses.dataclass
+class Config:
+    """What to serve, where, and with which limits.
+
+    Options have uvicorn's names where they mean the same. Times are in seconds.
+    """
+
+    app: object = None  #: an app, or where to import it from: "module:attribute" or "file.py"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    uds: str | None = None  #: path of a Unix socket, instead of host and port
+    fd: int | None = None  #: a socket that listens already, instead of host and port
+    backlog: int = 2048
+    interface: str = "auto"  #: auto, asgi3, asgi2 or wsgi
+    factory: bool = False  #: app is a function that returns the app
+    app_dir: str | None = None  #: where to look for modules; None means the working directory
+    root_path: str = ""
+    lifespan: str = "auto"  #: auto, on or off
+    workers: int = 1
+    reload: bool = False  #: start again when a file changes
+    reload_dirs: list = dataclasses.field(default_factory=list)
+
+    log_level: str = "info"
+    access_log: bool = True
+    access_log_format: str = "common"  #: common, combined or json
+
+    proxy_headers: bool = True  #: believe X-Forwarded-For and X-Forwarded-Proto of trusted peers
+    forwarded_allow_ips: str = "127.0.0.1,::1"  #: the trusted peers: addresses, networks, or * for all
+    server_header: bool = True
+    date_header: bool = True
+    headers: list = dataclasses.field(default_factory=list)  #: pairs of strings, for every response
+
+    limit_concurrency: int | None = None  #: apps that run at a time; others are answered with 503
+    limit_max_requests: int | None = None  #: requests after which the server stops
+    limit_max_requests_jitter: int = 0  #: up to so many more, by chance
+    limit_connections: int | None = None  #: open connections; others wait
+    limit_header_size: int | None = None  #: bytes of a request's header
+    limit_body_size: int | None = None  #: bytes of a request's body
+    limit_memory: int | None = None  #: megabytes that a worker may hold before it is replaced
+
+    timeout_keep_alive: float = 5  #: for the next request of a connection
+    timeout_header: float | None = None  #: for the header of a request
+    timeout_body: float | None = None  #: for the body of a request
+    timeout_write: float | None = None  #: for a client that does not read
+    timeout_graceful_shutdown: float | None = None  #: for requests under way when the server stops
+
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_ca_certs: str | None = None  #: clients need a certificate of one of these authorities
+
+    ws_max_size: int = 16 * 1024 * 1024
+    ws_ping_interval: float = 20
+    ws_ping_timeout: float = 20
+    ws_per_message_deflate: bool = True
+
+    wsgi_threads: int = 32
+    static: list = dataclasses.field(default_factory=list)  #: pairs of a prefix and a directory
+    metrics: str | None = None  #: path where Go answers with metrics for Prometheus
+    health: str | None = None  #: path where Go answers 200 while the process lives
+    ready: str | None = None  #: path where Go answers 200 unless the server is stopping
+
+    def __post_init__(self):
+        if self.interface not in ("auto", "asgi3", "asgi2", "wsgi"):
+            raise ValueError(f"spindle: interface must be auto, asgi3, asgi2 or wsgi, not {self.interface!r}")
+        if self.lifespan not in ("auto", "on", "off"):
+            raise ValueError(f"spindle: lifespan must be auto, on or off, not {self.lifespan!r}")
+        if self.access_log_format not in ("common", "combined", "json"):
+            raise ValueError(f"spindle: access_log_format must be common, combined or json, not {self.access_log_format!r}")
+        if self.workers < 1:
+            raise ValueError("spindle: workers must be at least 1")
+
+    @property
+    def secure(self):
+        return self.ssl_certfile is not None
+
+    def for_go(self, fds):
+        """Return what the Go half needs; see libspindle/config.go."""
+
+        def time(seconds):
+            return 0 if seconds is None else seconds or -1
+
+        return {
+            "fds": fds,
+            "cert_file": self.ssl_certfile or "",
+            "key_file": self.ssl_keyfile or "",
+            "ca_file": self.ssl_ca_certs or "",
+            "header_timeout": time(self.timeout_header),
+            "body_timeout": time(self.timeout_body),
+            "idle_timeout": time(self.timeout_keep_alive),
+            "write_timeout": time(self.timeout_write),
+            "max_header_bytes": self.limit_header_size or 0,
+            "max_body_bytes": self.limit_body_size or 0,
+            "max_connections": self.limit_connections or 0,
+            "access_log": self.access_log_format if self.access_log else "",
+            "ws_max_size": self.ws_max_size,
+            "ws_ping_interval": self.ws_ping_interval or 0,
+            "ws_ping_timeout": self.ws_ping_timeout or 0,
+            "ws_compress": self.ws_per_message_deflate,
+            "static": [{"prefix": prefix, "dir": directory} for prefix, directory in self.static],
+            "metrics": self.metrics or "",
+            "health": self.health or "",
+            "ready": self.ready or "",
+        }
+
+
+class TrustedProxies:
+    """Replaces client and scheme of a scope by what a trusted proxy has said."""
+
+    def __init__(self, allowed):
+        self.all = allowed.strip() == "*"
+        self.networks = []
+        self.names = set()
+        for item in (part.strip() for part in allowed.split(",") if part.strip() and not self.all):
+            try:
+                self.networks.append(ipaddress.ip_network(item, strict=False))
+            except ValueError:
+                self.names.add(item)
+
+    def trusts(self, host):
+        if self.all:
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return host in self.names
+        return any(address in network for network in self.networks)
+
+    def __call__(self, scope):
+        client = scope["client"]
+        if not self.trusts(client[0] if client else ""):
+            return
+        forwarded = []
+        for name, value in scope["headers"]:
+            if name == b"x-forwarded-for":
+                forwarded += [part.strip() for part in value.decode("latin-1").split(",")]
+            elif name == b"x-forwarded-proto":
+                proto = value.decode("latin-1").strip().lower()
+                if proto in ("http", "https", "ws", "wss"):
+                    websocket = scope["type"] == "websocket"
+                    secure = proto in ("https", "wss")
+                    scope["scheme"] = ("wss" if secure else "ws") if websocket else ("https" if secure else "http")
+        # The last proxy appends the address that it sees. What stands before the last one
+        # that is not trusted can be invented.
+        for host in reversed(forwarded):
+            host, port = _split(host)
+            if host and (not self.trusts(host) or self.all and host == _split(forwarded[0])[0]):
+                scope["client"] = (host, port)
+                return
+        if forwarded and (self.all or forwarded[0]):
+            scope["client"] = _split(forwarded[0])
+
+
+def _split(host):
+    """Split an address with an optional port."""
+    if host.startswith("["):
+        inside, _, port = host[1:].partition("]")
+        return inside, int(port[1:]) if port[1:].isdigit() else 0
+    name, colon, port = host.rpartition(":")
+    if colon and ":" not in name and port.isdigit():
+        return name, int(port)
+    return host, 0

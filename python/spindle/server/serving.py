@@ -1,0 +1,273 @@
+"""Runs a server on a Spindle loop."""
+
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import stat
+import sys
+
+import spindle
+
+from .. import _core
+from .config import Config, TrustedProxies
+from .importing import AppError, load_app
+from .lifespan import Lifespan
+
+logger = logging.getLogger("spindle.server")
+
+EXTENSIONS = {
+    "http.response.trailers": {},
+    "http.response.pathsend": {},
+    "http.response.early_hint": {},
+}
+CANCEL_WAIT = 5  # seconds that a cancelled app may take
+
+
+class ClientDisconnected(OSError):
+    """The app sends to a client that has disconnected."""
+
+
+class StartError(Exception):
+    """The server cannot start. The message is for the user."""
+
+
+def bind(config):
+    """Return a socket that listens as the configuration says."""
+    if config.fd is not None:
+        try:
+            os.set_inheritable(config.fd, False)
+            return socket.socket(fileno=os.dup(config.fd))
+        except OSError as e:
+            raise StartError(f"spindle: descriptor {config.fd} is not a socket: {e.strerror}") from None
+    if config.uds is not None:
+        return _bind_unix(config)
+    try:
+        found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as e:
+        raise StartError(f"spindle: the host {config.host!r} cannot be resolved: {e.strerror}") from None
+    family, kind, protocol, _, address = found[0]
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(address)
+        sock.listen(config.backlog)
+    except OSError as e:
+        sock.close()
+        hint = {98: "another program listens there; choose another port with --port",
+                13: "ports below 1024 need privileges"}.get(e.errno, e.strerror)
+        raise StartError(f"spindle: cannot listen on {config.host}:{config.port}: {hint}") from None
+    return sock
+
+
+def _bind_unix(config):
+    try:
+        if stat.S_ISSOCK(os.stat(config.uds).st_mode):
+            with socket.socket(socket.AF_UNIX) as probe:
+                try:
+                    probe.connect(config.uds)
+                except OSError:
+                    os.unlink(config.uds)  # nothing listens there any more
+                else:
+                    raise StartError(f"spindle: another program listens on {config.uds}")
+    except FileNotFoundError:
+        pass
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.bind(config.uds)
+        sock.listen(config.backlog)
+    except OSError as e:
+        sock.close()
+        raise StartError(f"spindle: cannot listen on {config.uds}: {e.strerror}") from None
+    return sock
+
+
+def describe(config, sock):
+    """Return where a socket listens, for people."""
+    address = sock.getsockname()
+    if sock.family == socket.AF_UNIX:
+        return f"unix socket {address}"
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{'https' if config.secure else 'http'}://{host}:{address[1]}"
+
+
+class Server:
+    """Serves an app. run serves until a signal comes; serve does so in a loop that runs."""
+
+    def __init__(self, config):
+        self.config = config
+        self.started = False
+        self.exit_code = 0
+        self._core = None
+        self._stop = None
+        self._signals = 0
+
+    def run(self, sockets=None):
+        """Serve until SIGINT or SIGTERM. Return the exit code."""
+        spindle.run(self.serve(sockets))
+        return self.exit_code
+
+    def stop(self):
+        """Stop in order: finish the requests under way. A second call ends them."""
+        self._signals += 1
+        if self._stop is not None:
+            self._stop.set()
+
+    def retire(self):
+        """Announce the end in every response, so that clients connect to another process."""
+        if self._core is not None:
+            self._core.retire()
+
+    async def serve(self, sockets=None):
+        """Serve until stop is called."""
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, spindle.Loop):
+            raise RuntimeError("spindle: the server needs a Spindle loop; start it with spindle.run")
+        self._stop = asyncio.Event()
+        app, interface = load_app(self.config)
+        sockets = sockets or [bind(self.config)]
+        handled = self._handle_signals(loop)
+        lifespan = Lifespan(app, "off" if interface in ("wsgi", "asgi2") and self.config.lifespan == "auto" else self.config.lifespan)
+        try:
+            await lifespan.startup()
+            if lifespan.failed:
+                self.exit_code = 3
+                return
+            self._begin(loop, app, interface, lifespan.state, sockets)
+            for sock in sockets:
+                logger.info("spindle: serving on %s (stop with Ctrl+C)", describe(self.config, sock))
+            self.started = True
+            await self._started()
+            await self._stop.wait()
+            await self._end()
+            await lifespan.shutdown()
+            if lifespan.failed:
+                self.exit_code = 3
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+            for sock in sockets:
+                sock.close()
+            if self.config.uds and self.config.fd is None:
+                try:
+                    os.unlink(self.config.uds)
+                except OSError:
+                    pass
+
+    async def _started(self):
+        """Called when connections are accepted."""
+
+    def _handle_signals(self, loop):
+        handled = []
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self.stop)
+                handled.append(number)
+        except (RuntimeError, ValueError):
+            pass  # not in the main thread: the caller stops the server
+        return handled
+
+    def _begin(self, loop, app, interface, state, sockets):
+        config = self.config
+        version = "2.0" if interface == "asgi2" else "3.0"
+        address = sockets[0].getsockname()
+        common = {
+            "asgi": {"version": version, "spec_version": "2.5"},
+            "http_version": "1.1",
+            "server": (address, None) if isinstance(address, str) else address[:2],
+            "root_path": config.root_path,
+        }
+        limit = config.limit_max_requests or 0
+        if limit and config.limit_max_requests_jitter:
+            limit += random.randint(0, config.limit_max_requests_jitter)
+        self._drained = asyncio.Event()
+        self._core = _core.Server(
+            loop, app, json.dumps(config.for_go([s.fileno() for s in sockets])).encode(),
+            {"type": "http", **common, "scheme": "https" if config.secure else "http", "extensions": EXTENSIONS},
+            {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws",
+             "extensions": {"websocket.http.response": {}}},
+            config.root_path.encode(), state, self._report, self._event,
+            TrustedProxies(config.forwarded_allow_ips) if config.proxy_headers else None, ClientDisconnected,
+            b"server: spindle\r\n" if config.server_header else b"",
+            b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in config.headers),
+            config.date_header, config.limit_concurrency or 0, limit)
+
+    def _event(self, name):
+        if name == "drained":
+            self._drained.set()
+        elif name == "max_requests":
+            logger.warning("spindle: stopping after %d requests, as configured", self._core.total)
+            self.stop()
+
+    def _report(self, what, error):
+        texts = {
+            "failed": "the app raised an exception",
+            "returned": "the app must return None",
+            "no response": "the app returned without a response",
+            "incomplete response": "the app returned before its response was complete",
+            "no handshake": "the app returned without accepting or closing the WebSocket",
+        }
+        if isinstance(error, asyncio.CancelledError):
+            return
+        logger.error("spindle: %s", texts[what], exc_info=error)
+
+    async def _end(self):
+        """Finish the requests under way, for as long as they may take."""
+        core, loop = self._core, asyncio.get_running_loop()
+        logger.info("spindle: stopping")
+        core.drain()
+        forced = loop.create_task(self._until_forced())
+        limit = self.config.timeout_graceful_shutdown
+        waiting = loop.create_task(self._until_idle())
+        await asyncio.wait([waiting, forced], timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            tasks = core.tasks()
+            logger.warning("spindle: cancelling %d requests that took longer than the shutdown may take", len(tasks))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait([waiting], timeout=CANCEL_WAIT)
+            core.abort()
+            await asyncio.wait([waiting], timeout=1)
+        for task in (waiting, forced):
+            task.cancel()
+
+    async def _until_idle(self):
+        await self._drained.wait()
+        while self._core.active:
+            await asyncio.sleep(0.02)
+
+    async def _until_forced(self):
+        while self._signals < 2:
+            await asyncio.sleep(0.1)
+
+
+def serve(app, **options):
+    """Serve an app until SIGINT or SIGTERM: an object, or where to import it from.
+
+    The options are those of Config.
+    """
+    config = Config(app=app, **options)
+    set_up_logging(config.log_level)
+    if config.workers > 1 or config.reload:
+        if not isinstance(app, str):
+            raise ValueError('spindle: with workers or reload, name the app: "module:attribute"')
+        from .workers import Supervisor
+
+        return Supervisor(config).run()
+    try:
+        return Server(config).run()
+    except (AppError, StartError) as e:
+        print(e, file=sys.stderr)
+        return 1
+
+
+def set_up_logging(level):
+    """Log to standard error, unless the program has configured logging."""
+    logger.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        logger.addHandler(handler)

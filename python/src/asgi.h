@@ -1,0 +1,152 @@
+// The server: what its C files offer to one another. docs/design/025-python-server.md
+// describes it.
+//
+// Go parses requests and passes them in the mailbox (mailbox.h). After each poll
+// server_deliver reads the inbox, makes an Exchange of each request and starts the app.
+// Everything here is guarded by the GIL and used on the loop's thread.
+#ifndef SPINDLE_ASGI_H
+#define SPINDLE_ASGI_H
+
+#include "core.h"
+#include "../libspindle/mailbox.h"
+
+typedef struct Server Server;
+typedef struct Exchange Exchange;
+
+// asgi_server.c
+struct Server {
+    PyObject_HEAD
+    Loop *loop;
+    SpindleMailbox *box; // NULL when the loop was closed
+    PyObject *app;
+    PyObject *http_scope, *websocket_scope; // what all scopes have in common
+    PyObject *root_path;                    // bytes
+    PyObject *state;                        // of lifespan; NULL if it has none
+    PyObject *report;                       // called with an exchange's failure
+    PyObject *event;                        // called with the name of an event
+    PyObject *proxy;                        // called with a scope that has forwarding fields
+    PyObject *disconnected;                 // the exception of sending to a lost client
+    PyObject *name;                         // bytes: the field Server as a line, or empty
+    PyObject *fields;                       // bytes: other fields of every response
+    Exchange *running;   // a list; it has a reference to each
+    Exchange **by_slot;  // until Go knows that the response is complete
+    uint32_t slots;
+    Exchange **starting; // the requests of this batch
+    size_t starting_len, starting_cap;
+    Py_ssize_t active, total, max_active, max_total;
+    bool draining;
+    bool dates; // responses have a field Date
+    long long date_second;
+    char date[40]; // the field Date as a line
+};
+
+extern PyTypeObject Server_Type;
+
+
+char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload); // never fails
+void server_flush(Server *s);
+void server_release(Exchange *x); // when Go is told that the response is complete
+void server_ended(Exchange *x); // the app has returned and everything was sent
+const char *server_date(Server *s);
+
+// asgi_scope.c
+PyObject *scope_new(Server *s, const SpindleRecord *r);
+int scope_init(void);
+
+// asgi_exchange.c: a request and its response, or a WebSocket.
+enum { // what the app may send next
+    RESPONSE_NONE,    // the start
+    RESPONSE_STARTED, // the body; the head is not sent
+    RESPONSE_BODY,    // the rest of the body
+    RESPONSE_TRAILERS,
+    RESPONSE_DONE,
+    WS_CONNECTING = 8, // accept, close, or the start of a denial
+    WS_DENYING,        // the body of the denial
+    WS_OPEN,
+    WS_CLOSED,
+};
+
+enum { FRAME_NONE, FRAME_LENGTH, FRAME_CHUNKS, FRAME_CLOSE };
+
+struct Exchange {
+    PyObject_HEAD
+    Server *server;
+    Exchange *prev, *next; // in server->running
+    PyObject *scope;   // until the app is started
+    PyObject *task;    // while the app runs
+    PyObject *waiters; // futures of receive and send; NULL if none
+    PyObject *body;    // bytes that receive has yet to return; NULL if none
+    PyObject *inbox;   // messages of a WebSocket, a list; NULL if none
+    PyObject *reason;  // why a WebSocket was closed
+    uint32_t slot;
+    uint16_t flags; // of the request
+    uint8_t phase;
+    uint8_t framing;
+    int code;        // of a WebSocket that was closed
+    int status;
+    int64_t length;   // of the request's body
+    int64_t received; // bytes of it
+    int64_t declared; // length of the response's body; -1 if it is not known
+    int64_t written;  // bytes of it
+    bool to_head;     // the method is HEAD
+    bool complete;    // the request has come as a whole
+    bool delivered;   // receive has returned the end of the body
+    bool continued;   // a 100 was sent
+    bool gone, lost;
+    bool closes;      // the connection closes after the response
+    bool chunked;     // the app wants chunks
+    bool trailers;    // the app will send trailers
+    bool dated, named; // the response has a field Date, Server
+    bool connected;   // websocket.connect was received
+    bool released;    // Go knows that the response is complete
+    char *head;       // of the response, until it is sent
+    size_t head_len, head_cap;
+};
+
+extern PyTypeObject Exchange_Type, Receive_Type, Send_Type, Operation_Type;
+Exchange *exchange_new(Server *s, const SpindleRecord *r);
+void exchange_body(Exchange *x, const char *data, size_t len);
+void exchange_wake(Exchange *x);
+void exchange_fail(Exchange *x); // end a response that the app has not completed
+
+// asgi_operation.c: what receive() and send() return.
+PyObject *operation_new(Exchange *x, PyObject *message); // message NULL to receive
+PyObject *receive_new(Exchange *x);
+PyObject *send_new(Exchange *x);
+
+// Receiving returns a message, or NULL: without an exception, wait. Sending returns 0 if it
+// is done, 1 to wait for the client, and -1 with an exception.
+PyObject *http_receive(Exchange *x);
+int http_send(Exchange *x, PyObject *message);
+PyObject *websocket_receive(Exchange *x);
+int websocket_send(Exchange *x, PyObject *message);
+static inline bool is_websocket(Exchange *x) { return x->flags & SPINDLE_WEBSOCKET; }
+static inline bool is_held(Exchange *x) {
+    return x->server->box && !x->released && x->server->box->held[x->slot];
+}
+
+// asgi_response.c
+int head_start(Exchange *x, PyObject *message);
+int head_fields(Exchange *x, PyObject *headers, bool trailers);
+void head_commit(Exchange *x, Py_ssize_t first, bool more);
+int head_append(Exchange *x, const char *data, size_t len);
+int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m);
+
+// asgi_message.c: reading messages of the app.
+PyObject *message_get(PyObject *message, PyObject *key); // a new reference; NULL without an exception if it is missing
+int message_flag(PyObject *message, PyObject *key);      // false if it is missing
+int message_bytes(PyObject *message, PyObject *key, Py_buffer *view); // 0 if it is missing; then view->obj is NULL
+
+typedef struct {
+    PyObject *type, *body, *more_body, *status, *headers, *trailers, *more_trailers, *path, *links, *text, *bytes,
+        *code, *reason, *subprotocol, *raw_path, *query_string, *method, *client, *http_version, *scheme, *state,
+        *subprotocols, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *throw_, *cancelled;
+    PyObject *request, *disconnect, *response_start, *response_body, *response_trailers, *pathsend, *early_hint;
+    PyObject *ws_connect, *ws_receive, *ws_disconnect, *ws_accept, *ws_send, *ws_close, *ws_response_start,
+        *ws_response_body;
+    PyObject *empty; // b""
+} AsgiNames;
+extern AsgiNames asgi;
+int asgi_init(PyObject *module);
+
+#endif

@@ -1,0 +1,152 @@
+// An Exchange is a request and its response, or a WebSocket, from the request until the
+// app has returned.
+#include "asgi.h"
+
+#define SPARE 256
+static Exchange *spare[SPARE];
+static int spare_len;
+
+Exchange *exchange_new(Server *s, const SpindleRecord *r) {
+    const SpindleHead *head = (const SpindleHead *)(r + 1);
+    Exchange *x;
+    char *buffer = NULL;
+    size_t cap = 0;
+    if (spare_len > 0) {
+        x = spare[--spare_len];
+        buffer = x->head;
+        cap = x->head_cap;
+        _Py_NewReference((PyObject *)x);
+    } else if (!(x = PyObject_GC_New(Exchange, &Exchange_Type))) {
+        return NULL;
+    }
+    memset((char *)x + sizeof(PyObject), 0, sizeof *x - sizeof(PyObject));
+    x->head = buffer;
+    x->head_cap = cap;
+    x->server = (Server *)Py_NewRef(s);
+    x->slot = r->slot;
+    x->flags = r->flags;
+    x->phase = r->flags & SPINDLE_WEBSOCKET ? WS_CONNECTING : RESPONSE_NONE;
+    x->complete = r->flags & SPINDLE_COMPLETE;
+    x->length = head->length;
+    x->declared = -1;
+    x->to_head = head->method == 4 && memcmp((const char *)(head + 1) + r->n * sizeof(SpindleField), "HEAD", 4) == 0;
+    PyObject_GC_Track(x);
+    return x;
+}
+
+static int exchange_traverse(Exchange *x, visitproc visit, void *arg) {
+    Py_VISIT(x->server);
+    Py_VISIT(x->scope);
+    Py_VISIT(x->task);
+    Py_VISIT(x->waiters);
+    Py_VISIT(x->inbox);
+    return 0;
+}
+
+static int exchange_clear(Exchange *x) {
+    Py_CLEAR(x->server);
+    Py_CLEAR(x->scope);
+    Py_CLEAR(x->task);
+    Py_CLEAR(x->waiters);
+    Py_CLEAR(x->body);
+    Py_CLEAR(x->inbox);
+    Py_CLEAR(x->reason);
+    return 0;
+}
+
+static void exchange_dealloc(Exchange *x) {
+    PyObject_GC_UnTrack(x);
+    exchange_clear(x);
+    if (spare_len < SPARE && x->head_cap <= 4096) {
+        spare[spare_len++] = x;
+        return;
+    }
+    PyMem_Free(x->head);
+    PyObject_GC_Del(x);
+}
+
+// exchange_body adds to the body that receive returns.
+void exchange_body(Exchange *x, const char *data, size_t len) {
+    x->received += (int64_t)len;
+    PyObject *piece = PyBytes_FromStringAndSize(data, len);
+    if (!x->body || !piece) {
+        Py_XSETREF(x->body, piece);
+    } else {
+        PyBytes_ConcatAndDel(&x->body, piece);
+    }
+    if (!x->body) { // out of memory: the rest is of no use
+        PyErr_Clear();
+        x->gone = true;
+    }
+}
+
+// exchange_wake makes everything that waits for the exchange try again.
+void exchange_wake(Exchange *x) {
+    PyObject *waiters = x->waiters;
+    x->waiters = NULL;
+    for (Py_ssize_t i = 0; waiters && i < PyList_GET_SIZE(waiters); i++) {
+        PyObject *future = PyList_GET_ITEM(waiters, i);
+        PyObject *done = PyObject_CallMethodNoArgs(future, asgi.done);
+        if (done == Py_False) {
+            PyObject *r = PyObject_CallMethodOneArg(future, asgi.set_result, Py_None);
+            Py_XDECREF(r);
+        }
+        Py_XDECREF(done);
+        if (PyErr_Occurred())
+            PyErr_WriteUnraisable(future);
+    }
+    Py_XDECREF(waiters);
+}
+
+// exchange_fail ends a response that the app has not completed: with a 500 if nothing was
+// sent, otherwise by closing the connection.
+void exchange_fail(Exchange *x) {
+    Server *s = x->server;
+    if (x->released || !s->box)
+        return;
+    server_release(x);
+    if (x->phase == RESPONSE_NONE || x->phase == RESPONSE_STARTED) {
+        static const char text[] = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n"
+                                   "content-length: 21\r\nconnection: close\r\n\r\nInternal Server Error";
+        size_t n = sizeof text - 1 - (x->to_head ? 21 : 0);
+        memcpy(server_out(s, SPINDLE_ANSWER, 0, x->slot, 0, n), text, n);
+        SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, x->slot, 500, sizeof *end);
+        end->bytes = 21;
+        x->status = 500;
+    } else {
+        server_out(s, SPINDLE_ABORT, 0, x->slot, 0, 0);
+    }
+    x->phase = RESPONSE_DONE;
+}
+
+// Called when the task of an app that has waited is done.
+static PyObject *exchange_meth_done(Exchange *x, PyObject *Py_UNUSED(task)) {
+    server_ended(x);
+    Py_RETURN_NONE;
+}
+
+static PyObject *exchange_get_scope(Exchange *x, void *Py_UNUSED(c)) { return Py_NewRef(x->scope ? x->scope : Py_None); }
+static PyObject *exchange_get_task(Exchange *x, void *Py_UNUSED(c)) { return Py_NewRef(x->task ? x->task : Py_None); }
+
+static PyMethodDef exchange_methods[] = {
+    {"_done", (PyCFunction)exchange_meth_done, METH_O, NULL},
+    {0},
+};
+
+static PyGetSetDef exchange_getset[] = {
+    {"scope", (getter)exchange_get_scope, NULL, NULL, NULL},
+    {"task", (getter)exchange_get_task, NULL, NULL, NULL},
+    {0},
+};
+
+PyTypeObject Exchange_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle._core.Exchange",
+    .tp_basicsize = sizeof(Exchange),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_methods = exchange_methods,
+    .tp_getset = exchange_getset,
+    .tp_traverse = (traverseproc)exchange_traverse,
+    .tp_clear = (inquiry)exchange_clear,
+    .tp_dealloc = (destructor)exchange_dealloc,
+};

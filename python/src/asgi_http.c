@@ -1,0 +1,251 @@
+// receive and send of a request: the messages of ASGI's HTTP protocol and their order.
+#include "asgi.h"
+#include <stdio.h>
+#include <sys/stat.h>
+
+#define FLUSH_FROM (64 * 1024) // bytes in the outbox that are passed to Go at once
+
+static PyObject *request_message(PyObject *body, bool more) {
+    PyObject *message = PyDict_New();
+    if (message && (PyDict_SetItem(message, asgi.type, asgi.request) < 0 || PyDict_SetItem(message, asgi.body, body) < 0 ||
+                    PyDict_SetItem(message, asgi.more_body, more ? Py_True : Py_False) < 0))
+        Py_CLEAR(message);
+    return message;
+}
+
+// http_receive returns the next part of the body, or http.disconnect once the client is
+// gone or the response is complete.
+PyObject *http_receive(Exchange *x) {
+    if (x->body || (x->complete && !x->delivered && !x->gone)) {
+        PyObject *body = x->body ? x->body : Py_NewRef(asgi.empty);
+        x->body = NULL;
+        bool more = !x->complete;
+        if (!more)
+            x->delivered = true;
+        else if (!x->released && x->server->box)
+            server_out(x->server, SPINDLE_CONSUMED, 0, x->slot, (uint32_t)PyBytes_GET_SIZE(body), 0);
+        PyObject *message = request_message(body, more);
+        Py_DECREF(body);
+        return message;
+    }
+    if (x->gone || x->phase == RESPONSE_DONE) {
+        PyObject *message = PyDict_New();
+        if (message && PyDict_SetItem(message, asgi.type, asgi.disconnect) < 0)
+            Py_CLEAR(message);
+        return message;
+    }
+    if (x->flags & SPINDLE_EXPECTS && !x->continued && !x->complete && x->phase < RESPONSE_BODY && x->server->box) {
+        x->continued = true;
+        server_out(x->server, SPINDLE_CONTINUE, 0, x->slot, 0, 0);
+    }
+    return NULL;
+}
+
+static int unexpected(PyObject *type, const char *expected) {
+    PyErr_Format(PyExc_RuntimeError, "spindle: the app sent %R where %s was expected", type, expected);
+    return -1;
+}
+
+// write_out puts bytes of the response into the outbox: the head if it was not sent, and a
+// piece of the body. last says that it is the end.
+static void write_out(Exchange *x, const char *data, Py_ssize_t len, bool last) {
+    Server *s = x->server;
+    if (x->to_head || x->framing == FRAME_NONE)
+        len = 0;
+    char size[20];
+    int size_len = x->framing == FRAME_CHUNKS && len > 0 ? sprintf(size, "%zx\r\n", (size_t)len) : 0;
+    const char *end = "";
+    if (x->framing == FRAME_CHUNKS && !x->to_head)
+        end = last && !x->trailers ? (len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : len > 0 ? "\r\n" : "";
+    size_t end_len = strlen(end), total = x->head_len + size_len + len + end_len;
+    if (total > 0) {
+        char *to = server_out(s, SPINDLE_ANSWER, 0, x->slot, 0, total);
+        memcpy(to, x->head, x->head_len);
+        to += x->head_len;
+        memcpy(to, size, size_len);
+        to += size_len;
+        if (len > 0)
+            memcpy(to, data, len);
+        memcpy(to + len, end, end_len);
+        x->head_len = 0;
+    }
+}
+
+static void finish(Exchange *x) {
+    x->phase = RESPONSE_DONE;
+    exchange_wake(x); // receive returns http.disconnect
+    if (x->lost)
+        return;
+    server_release(x);
+    SpindleEnd *end = (SpindleEnd *)server_out(x->server, SPINDLE_FINISH, x->closes ? SPINDLE_CLOSES : 0, x->slot,
+                                               (uint32_t)x->status, sizeof *end);
+    end->bytes = x->written;
+}
+
+static int count_body(Exchange *x, Py_ssize_t len, bool more) {
+    if (x->framing != FRAME_LENGTH || x->to_head) {
+        x->written += len;
+        return 0;
+    }
+    if (x->written + len > x->declared) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the response's body is longer than its content-length");
+        return -1;
+    }
+    if (!more && x->written + len < x->declared) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the response's body is shorter than its content-length");
+        return -1;
+    }
+    x->written += len;
+    return 0;
+}
+
+static int send_body(Exchange *x, PyObject *message) {
+    Py_buffer body;
+    int more = message_flag(message, asgi.more_body);
+    if (more < 0 || message_bytes(message, asgi.body, &body) < 0)
+        return -1;
+    int r = 0;
+    if (x->phase == RESPONSE_STARTED)
+        head_commit(x, body.len, more || x->trailers);
+    if (count_body(x, body.len, more || x->trailers) < 0) {
+        r = -1;
+        goto done;
+    }
+    x->phase = more ? RESPONSE_BODY : x->trailers ? RESPONSE_TRAILERS : RESPONSE_DONE;
+    write_out(x, body.buf, body.len, !more);
+    if (x->phase == RESPONSE_DONE)
+        finish(x);
+    if (x->server->box->out.len >= FLUSH_FROM)
+        server_flush(x->server);
+    r = more && is_held(x);
+done:
+    if (body.obj)
+        PyBuffer_Release(&body);
+    return r;
+}
+
+static int send_trailers(Exchange *x, PyObject *message) {
+    int more = message_flag(message, asgi.more_trailers);
+    PyObject *headers = more < 0 ? NULL : message_get(message, asgi.headers);
+    if (more < 0 || (!headers && PyErr_Occurred()))
+        return -1;
+    if (x->framing == FRAME_CHUNKS && !x->to_head && x->written >= 0) {
+        if (headers && head_fields(x, headers, true) < 0) {
+            Py_DECREF(headers);
+            return -1;
+        }
+        if (!more) {
+            char *to = server_out(x->server, SPINDLE_ANSWER, 0, x->slot, 0, x->head_len + 5);
+            memcpy(to, "0\r\n", 3);
+            memcpy(to + 3, x->head, x->head_len);
+            memcpy(to + 3 + x->head_len, "\r\n", 2);
+            x->head_len = 0;
+        }
+    }
+    Py_XDECREF(headers);
+    if (!more)
+        finish(x);
+    return 0;
+}
+
+// send_path sends a file as the body.
+static int send_path(Exchange *x, PyObject *message) {
+    PyObject *path = message_get(message, asgi.path), *encoded = NULL;
+    if (!path) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_KeyError, "path");
+        return -1;
+    }
+    int r = PyUnicode_FSConverter(path, &encoded) ? 0 : -1;
+    Py_DECREF(path);
+    if (r < 0)
+        return -1;
+    struct stat info;
+    if (stat(PyBytes_AS_STRING(encoded), &info) < 0 || !S_ISREG(info.st_mode)) {
+        PyErr_Format(PyExc_FileNotFoundError, "spindle: %s is not a file that can be sent", PyBytes_AS_STRING(encoded));
+        Py_DECREF(encoded);
+        return -1;
+    }
+    head_commit(x, info.st_size, false);
+    if (count_body(x, info.st_size, false) < 0) {
+        Py_DECREF(encoded);
+        return -1;
+    }
+    write_out(x, NULL, 0, true);
+    if (!x->to_head && x->framing == FRAME_LENGTH && info.st_size > 0) {
+        size_t n = PyBytes_GET_SIZE(encoded);
+        memcpy(server_out(x->server, SPINDLE_FILE, 0, x->slot, 0, n), PyBytes_AS_STRING(encoded), n);
+    }
+    Py_DECREF(encoded);
+    finish(x);
+    return 0;
+}
+
+static int send_hints(Exchange *x, PyObject *message) {
+    if (x->flags & SPINDLE_HTTP10)
+        return 0; // such a client does not know interim responses
+    PyObject *links = message_get(message, asgi.links);
+    if (!links)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *list = PySequence_Fast(links, "spindle: 'links' of a message must be a list of bytes");
+    Py_DECREF(links);
+    if (!list)
+        return -1;
+    x->head_len = 0;
+    int r = head_append(x, "HTTP/1.1 103 Early Hints\r\n", 26);
+    for (Py_ssize_t i = 0; r == 0 && i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *link = PySequence_Fast_GET_ITEM(list, i);
+        if (!PyBytes_Check(link)) {
+            PyErr_SetString(PyExc_TypeError, "spindle: 'links' of a message must be a list of bytes");
+            r = -1;
+        } else if (check_field("link", 4, PyBytes_AS_STRING(link), PyBytes_GET_SIZE(link)) < 0 ||
+                   head_append(x, "link: ", 6) < 0 ||
+                   head_append(x, PyBytes_AS_STRING(link), PyBytes_GET_SIZE(link)) < 0 || head_append(x, "\r\n", 2) < 0)
+            r = -1;
+    }
+    Py_DECREF(list);
+    if (r < 0 || head_append(x, "\r\n", 2) < 0) {
+        x->head_len = 0;
+        return -1;
+    }
+    memcpy(server_out(x->server, SPINDLE_ANSWER, 0, x->slot, 0, x->head_len), x->head, x->head_len);
+    x->head_len = 0;
+    return 0;
+}
+
+static inline bool same(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
+
+int http_send(Exchange *x, PyObject *message) {
+    PyObject *type = message_get(message, asgi.type);
+    if (!type || !PyUnicode_Check(type)) {
+        Py_XDECREF(type);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "spindle: a message must have a 'type' that is a string");
+        return -1;
+    }
+    int r;
+    if (x->phase == RESPONSE_DONE)
+        r = unexpected(type, "nothing more, because the response is complete");
+    else if (x->lost || !x->server->box) {
+        PyErr_SetString(x->server->disconnected, "spindle: the client has disconnected");
+        r = -1;
+    } else if (x->phase == RESPONSE_NONE) {
+        if (same(type, asgi.response_start)) {
+            if ((r = head_start(x, message)) == 0)
+                x->phase = RESPONSE_STARTED;
+        } else if (same(type, asgi.early_hint))
+            r = send_hints(x, message);
+        else
+            r = unexpected(type, "'http.response.start'");
+    } else if (x->phase == RESPONSE_TRAILERS) {
+        r = same(type, asgi.response_trailers) ? send_trailers(x, message) : unexpected(type, "'http.response.trailers'");
+    } else if (same(type, asgi.response_body)) {
+        r = send_body(x, message);
+    } else if (same(type, asgi.pathsend) && x->phase == RESPONSE_STARTED) {
+        r = send_path(x, message);
+    } else {
+        r = unexpected(type, "'http.response.body'");
+    }
+    Py_DECREF(type);
+    return r;
+}

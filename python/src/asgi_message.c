@@ -1,0 +1,76 @@
+// Names, and reading messages that an app sends. A message is a dict in practice, and any
+// mapping by the specification.
+#include "asgi.h"
+
+AsgiNames asgi;
+
+PyObject *message_get(PyObject *message, PyObject *key) {
+    if (PyDict_Check(message))
+        return Py_XNewRef(PyDict_GetItemWithError(message, key));
+    PyObject *value = PyObject_GetItem(message, key);
+    if (!value && PyErr_ExceptionMatches(PyExc_KeyError))
+        PyErr_Clear();
+    return value;
+}
+
+int message_flag(PyObject *message, PyObject *key) {
+    PyObject *value = message_get(message, key);
+    if (!value)
+        return PyErr_Occurred() ? -1 : 0;
+    int yes = PyObject_IsTrue(value);
+    Py_DECREF(value);
+    return yes;
+}
+
+int message_bytes(PyObject *message, PyObject *key, Py_buffer *view) {
+    view->obj = NULL;
+    view->buf = NULL;
+    view->len = 0;
+    PyObject *value = message_get(message, key);
+    if (!value)
+        return PyErr_Occurred() ? -1 : 0;
+    int r = 0;
+    if (value != Py_None && PyObject_GetBuffer(value, view, PyBUF_SIMPLE) < 0) {
+        PyErr_Format(PyExc_TypeError, "spindle: '%U' of a message must be bytes, not %.100s", key,
+                     Py_TYPE(value)->tp_name);
+        r = -1;
+    }
+    Py_DECREF(value);
+    return r;
+}
+
+int asgi_init(PyObject *module) {
+    struct {
+        PyObject **into;
+        const char *text;
+    } all[] = {
+        {&asgi.type, "type"}, {&asgi.body, "body"}, {&asgi.more_body, "more_body"}, {&asgi.status, "status"},
+        {&asgi.headers, "headers"}, {&asgi.trailers, "trailers"}, {&asgi.more_trailers, "more_trailers"},
+        {&asgi.path, "path"}, {&asgi.links, "links"}, {&asgi.text, "text"}, {&asgi.bytes, "bytes"},
+        {&asgi.code, "code"}, {&asgi.reason, "reason"}, {&asgi.subprotocol, "subprotocol"},
+        {&asgi.raw_path, "raw_path"}, {&asgi.query_string, "query_string"}, {&asgi.method, "method"},
+        {&asgi.client, "client"}, {&asgi.http_version, "http_version"}, {&asgi.scheme, "scheme"},
+        {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
+        {&asgi.exception, "exception"}, {&asgi.add_done_callback, "add_done_callback"},
+        {&asgi.set_result, "set_result"}, {&asgi.cancel, "cancel"}, {&asgi.result, "result"},
+        {&asgi.throw_, "throw"}, {&asgi.cancelled, "cancelled"},
+        {&asgi.request, "http.request"}, {&asgi.disconnect, "http.disconnect"},
+        {&asgi.response_start, "http.response.start"}, {&asgi.response_body, "http.response.body"},
+        {&asgi.response_trailers, "http.response.trailers"}, {&asgi.pathsend, "http.response.pathsend"},
+        {&asgi.early_hint, "http.response.early_hint"}, {&asgi.ws_connect, "websocket.connect"},
+        {&asgi.ws_receive, "websocket.receive"}, {&asgi.ws_disconnect, "websocket.disconnect"},
+        {&asgi.ws_accept, "websocket.accept"}, {&asgi.ws_send, "websocket.send"},
+        {&asgi.ws_close, "websocket.close"}, {&asgi.ws_response_start, "websocket.http.response.start"},
+        {&asgi.ws_response_body, "websocket.http.response.body"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!(*all[i].into = PyUnicode_InternFromString(all[i].text)))
+            return -1;
+    if (!(asgi.empty = PyBytes_FromStringAndSize("", 0)) || scope_init() < 0)
+        return -1;
+    PyTypeObject *types[] = {&Server_Type, &Exchange_Type, &Receive_Type, &Send_Type, &Operation_Type};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (PyModule_AddType(module, types[i]) < 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,276 @@
+// What receive() and send() return: an object that does its work when it is awaited, as a
+// coroutine would. It has a coroutine's methods, so that create_task accepts it.
+//
+// Most operations are done at once and return without suspending the app. Others wait for
+// a future, which the exchange resolves whenever something has happened; then they try
+// again. So a wait that is cancelled loses nothing.
+#include "asgi.h"
+
+typedef struct {
+    PyObject_HEAD
+    Exchange *x;
+    PyObject *message; // NULL to receive
+    PyObject *wait;    // the iterator of the future that it waits for; NULL if none
+    bool sent;         // the message was taken; only the client has to catch up
+    bool over;
+} Operation;
+
+#define SPARE 64
+static Operation *spare[SPARE];
+static int spare_len;
+
+PyObject *operation_new(Exchange *x, PyObject *message) {
+    Operation *o;
+    if (spare_len > 0) {
+        o = spare[--spare_len];
+        _Py_NewReference((PyObject *)o);
+    } else if (!(o = PyObject_GC_New(Operation, &Operation_Type))) {
+        return NULL;
+    }
+    o->x = (Exchange *)Py_NewRef(x);
+    o->message = Py_XNewRef(message);
+    o->wait = NULL;
+    o->sent = o->over = false;
+    return (PyObject *)o; // tracked when it waits
+}
+
+static int operation_traverse(Operation *o, visitproc visit, void *arg) {
+    Py_VISIT(o->x);
+    Py_VISIT(o->message);
+    Py_VISIT(o->wait);
+    return 0;
+}
+
+static int operation_clear(Operation *o) {
+    Py_CLEAR(o->x);
+    Py_CLEAR(o->message);
+    Py_CLEAR(o->wait);
+    return 0;
+}
+
+static void operation_dealloc(Operation *o) {
+    PyObject_GC_UnTrack(o);
+    operation_clear(o);
+    if (spare_len < SPARE)
+        spare[spare_len++] = o;
+    else
+        PyObject_GC_Del(o);
+}
+
+// begin_wait makes the operation wait for the next event of the exchange.
+static int begin_wait(Operation *o) {
+    PyObject *args[] = {(PyObject *)o->x->server->loop};
+    PyObject *future = PyObject_Vectorcall(names.future_type, args, 0, names.loop_keyword);
+    if (!future)
+        return -1;
+    if (!o->x->waiters)
+        o->x->waiters = PyList_New(0);
+    int r = o->x->waiters ? PyList_Append(o->x->waiters, future) : -1;
+    if (r == 0) {
+        PyObject *iterator = Py_TYPE(future)->tp_as_async->am_await(future);
+        Py_XSETREF(o->wait, iterator);
+        r = iterator ? 0 : -1;
+    }
+    Py_DECREF(future);
+    if (!PyObject_GC_IsTracked((PyObject *)o))
+        PyObject_GC_Track(o);
+    return r;
+}
+
+// attempt does the work. It returns 1 with a result, 0 to wait, -1 with an exception.
+static int attempt(Operation *o, PyObject **result) {
+    Exchange *x = o->x;
+    if (!o->message) {
+        *result = is_websocket(x) ? websocket_receive(x) : http_receive(x);
+        return *result ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    if (!o->sent) {
+        int r = is_websocket(x) ? websocket_send(x, o->message) : http_send(x, o->message);
+        if (r < 0)
+            return -1;
+        o->sent = true;
+        if (r == 0) {
+            *result = Py_NewRef(Py_None);
+            return 1;
+        }
+    }
+    if (x->lost || !is_held(x)) {
+        *result = Py_NewRef(Py_None);
+        return 1;
+    }
+    return 0;
+}
+
+static PySendResult operation_send(Operation *o, PyObject *value, PyObject **result) {
+    *result = NULL;
+    if (o->over) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: cannot await receive() or send() twice");
+        return PYGEN_ERROR;
+    }
+    for (;;) {
+        if (o->wait) {
+            PySendResult r = PyIter_Send(o->wait, value, result);
+            if (r != PYGEN_RETURN) {
+                o->over = r == PYGEN_ERROR;
+                return r;
+            }
+            Py_CLEAR(*result);
+            Py_CLEAR(o->wait);
+            value = Py_None;
+        }
+        int r = attempt(o, result);
+        if (r == 0)
+            r = begin_wait(o);
+        if (r != 0) {
+            o->over = true;
+            return r > 0 ? PYGEN_RETURN : PYGEN_ERROR;
+        }
+    }
+}
+
+// as_call returns the result of a send the way that a method does.
+static PyObject *as_call(PySendResult r, PyObject *result) {
+    if (r == PYGEN_RETURN) {
+        if (result == Py_None) {
+            PyErr_SetNone(PyExc_StopIteration);
+        } else {
+            PyObject *stop = PyObject_CallOneArg(PyExc_StopIteration, result);
+            if (stop)
+                PyErr_SetObject(PyExc_StopIteration, stop);
+            Py_XDECREF(stop);
+        }
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+static PyObject *operation_next(Operation *o) {
+    PyObject *result;
+    PySendResult r = operation_send(o, Py_None, &result);
+    return as_call(r, result);
+}
+
+static PyObject *operation_meth_send(Operation *o, PyObject *value) {
+    PyObject *result;
+    PySendResult r = operation_send(o, value, &result);
+    return as_call(r, result);
+}
+
+static PyObject *operation_meth_throw(Operation *o, PyObject *args) {
+    if (o->wait) {
+        PyObject *method = PyObject_GetAttr(o->wait, asgi.throw_);
+        PyObject *r = method ? PyObject_CallObject(method, args) : NULL;
+        Py_XDECREF(method);
+        if (r)
+            return r;
+        o->over = true;
+        return NULL;
+    }
+    o->over = true;
+    PyObject *type = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : PyExc_TypeError;
+    if (PyExceptionInstance_Check(type))
+        PyErr_SetObject(PyExceptionInstance_Class(type), type);
+    else
+        PyErr_SetObject(type, PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL);
+    return NULL;
+}
+
+static PyObject *operation_meth_close(Operation *o, PyObject *Py_UNUSED(ignored)) {
+    o->over = true;
+    Py_CLEAR(o->wait);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef operation_methods[] = {
+    {"send", (PyCFunction)operation_meth_send, METH_O, NULL},
+    {"throw", (PyCFunction)operation_meth_throw, METH_VARARGS, NULL},
+    {"close", (PyCFunction)operation_meth_close, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyAsyncMethods operation_async = {
+    .am_await = PyObject_SelfIter,
+    .am_send = (sendfunc)operation_send,
+};
+
+PyTypeObject Operation_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle._core.Operation",
+    .tp_basicsize = sizeof(Operation),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_as_async = &operation_async,
+    .tp_iter = PyObject_SelfIter,
+    .tp_iternext = (iternextfunc)operation_next,
+    .tp_methods = operation_methods,
+    .tp_traverse = (traverseproc)operation_traverse,
+    .tp_clear = (inquiry)operation_clear,
+    .tp_dealloc = (destructor)operation_dealloc,
+};
+
+// receive and send.
+
+typedef struct {
+    PyObject_HEAD
+    Exchange *x;
+    vectorcallfunc call;
+} Callable;
+
+static PyObject *call_receive(Callable *c, PyObject *const *Py_UNUSED(args), size_t nargsf, PyObject *kwnames) {
+    if (PyVectorcall_NARGS(nargsf) != 0 || kwnames) {
+        PyErr_SetString(PyExc_TypeError, "receive() takes no arguments");
+        return NULL;
+    }
+    return operation_new(c->x, NULL);
+}
+
+static PyObject *call_send(Callable *c, PyObject *const *args, size_t nargsf, PyObject *kwnames) {
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf), named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (n + named != 1 || (named && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "message") != 0)) {
+        PyErr_SetString(PyExc_TypeError, "send() takes one argument, a message");
+        return NULL;
+    }
+    return operation_new(c->x, args[0]);
+}
+
+static PyObject *callable_new(PyTypeObject *type, Exchange *x, vectorcallfunc call) {
+    Callable *c = PyObject_GC_New(Callable, type);
+    if (!c)
+        return NULL;
+    c->x = (Exchange *)Py_NewRef(x);
+    c->call = call;
+    PyObject_GC_Track(c);
+    return (PyObject *)c;
+}
+
+PyObject *receive_new(Exchange *x) { return callable_new(&Receive_Type, x, (vectorcallfunc)call_receive); }
+PyObject *send_new(Exchange *x) { return callable_new(&Send_Type, x, (vectorcallfunc)call_send); }
+
+static int callable_traverse(Callable *c, visitproc visit, void *arg) {
+    Py_VISIT(c->x);
+    return 0;
+}
+
+static int callable_clear(Callable *c) {
+    Py_CLEAR(c->x);
+    return 0;
+}
+
+static void callable_dealloc(Callable *c) {
+    PyObject_GC_UnTrack(c);
+    Py_CLEAR(c->x);
+    PyObject_GC_Del(c);
+}
+
+#define CALLABLE(type_name)                                                                                  \
+    {                                                                                                        \
+        PyVarObject_HEAD_INIT(NULL, 0)                                                                       \
+        .tp_name = type_name, .tp_basicsize = sizeof(Callable),                                              \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |                   \
+                    Py_TPFLAGS_DISALLOW_INSTANTIATION,                                                       \
+        .tp_vectorcall_offset = offsetof(Callable, call), .tp_call = PyVectorcall_Call,                      \
+        .tp_traverse = (traverseproc)callable_traverse, .tp_clear = (inquiry)callable_clear,                 \
+        .tp_dealloc = (destructor)callable_dealloc,                                                          \
+    }
+
+PyTypeObject Receive_Type = CALLABLE("spindle._core.Receive");
+PyTypeObject Send_Type = CALLABLE("spindle._core.Send");

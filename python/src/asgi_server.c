@@ -1,0 +1,514 @@
+// A Server reads the inbox after each poll and runs the app for each request.
+#include "asgi.h"
+#include <structmember.h>
+#include <time.h>
+
+void websocket_end(Exchange *x, bool failed); // asgi_websocket.c
+
+// The Go half. The functions are looked up by the first server.
+static struct {
+    SpindleMailbox *(*serve)(int loop, const char *config, int size, char *message, int room);
+    void (*flush)(int loop);
+    void (*drain)(int loop);
+    void (*abort)(int loop);
+} go;
+
+static int load(void) {
+    return golib_symbol("SpindleServe", (void **)&go.serve) < 0 || golib_symbol("SpindleFlush", (void **)&go.flush) < 0 ||
+                   golib_symbol("SpindleDrain", (void **)&go.drain) < 0 ||
+                   golib_symbol("SpindleAbort", (void **)&go.abort) < 0
+               ? -1
+               : 0;
+}
+
+// The outbox.
+
+// server_out reserves a record in the outbox and returns its payload.
+char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload) {
+    SpindleBuffer *out = &s->box->out;
+    size_t size = sizeof(SpindleRecord) + payload, end = out->len + ((size + 7) & ~(size_t)7);
+    if (end > out->cap) {
+        size_t cap = out->cap * 2 > end ? out->cap * 2 : end < 64 * 1024 ? 64 * 1024 : end;
+        char *data = realloc(out->data, cap); // Go frees it
+        if (!data)
+            Py_FatalError("spindle: out of memory");
+        out->data = data;
+        out->cap = cap;
+    }
+    SpindleRecord *r = (SpindleRecord *)(out->data + out->len);
+    *r = (SpindleRecord){.size = (uint32_t)size, .kind = (uint16_t)kind, .flags = (uint16_t)flags, .slot = slot, .n = n};
+    out->len = end;
+    return (char *)(r + 1);
+}
+
+void server_flush(Server *s) {
+    if (s->box && s->box->out.len > 0)
+        go.flush(s->loop->id);
+}
+
+const char *server_date(Server *s) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    if (now.tv_sec != s->date_second) {
+        struct tm t;
+        gmtime_r(&now.tv_sec, &t);
+        strftime(s->date, sizeof s->date, "date: %a, %d %b %Y %H:%M:%S GMT\r\n", &t);
+        s->date_second = now.tv_sec;
+    }
+    return s->date;
+}
+
+void server_release(Exchange *x) {
+    x->released = true;
+    if (x->slot < x->server->slots && x->server->by_slot[x->slot] == x)
+        x->server->by_slot[x->slot] = NULL;
+}
+
+// Running the app.
+
+// add makes the list of running exchanges own x.
+static void add(Server *s, Exchange *x) {
+    s->active++;
+    s->by_slot[x->slot] = x;
+    x->next = s->running;
+    if (x->next)
+        x->next->prev = x;
+    s->running = x;
+}
+
+static void tell(Server *s, const char *event) {
+    PyObject *r = PyObject_CallFunction(s->event, "s", event);
+    if (!r)
+        PyErr_WriteUnraisable(s->event);
+    Py_XDECREF(r);
+}
+
+// report passes the failure of an app to Python, to be logged. It takes the pending
+// exception, if there is one.
+static void report(Exchange *x, const char *what) {
+    PyObject *type, *value = NULL, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (type) {
+        PyErr_NormalizeException(&type, &value, &traceback);
+        if (traceback)
+            PyException_SetTraceback(value, traceback);
+    }
+    PyObject *r = PyObject_CallFunction(x->server->report, "sO", what, value ? value : Py_None);
+    if (!r)
+        PyErr_WriteUnraisable(x->server->report);
+    Py_XDECREF(r);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+// settle ends the exchange. The app has failed if an exception is set.
+static void settle(Exchange *x, PyObject *result) {
+    Server *s = x->server;
+    bool failed = !result;
+    if (failed && x->lost && PyErr_ExceptionMatches(s->disconnected)) {
+        PyErr_Clear(); // the app had nothing more to do
+        failed = false;
+    } else if (failed) {
+        report(x, "failed");
+    } else if (result != Py_None) {
+        PyErr_Format(PyExc_TypeError, "the app returned %.200R instead of None", result);
+        report(x, "returned");
+    }
+    if (is_websocket(x)) {
+        if (x->phase == WS_CONNECTING && !x->gone && !failed)
+            report(x, "no handshake");
+        websocket_end(x, failed);
+    } else {
+        if (!failed && x->phase != RESPONSE_DONE && !x->lost)
+            report(x, x->phase == RESPONSE_NONE ? "no response" : "incomplete response");
+        exchange_fail(x);
+    }
+    Py_CLEAR(x->task);
+    s->active--;
+    server_release(x);
+    if (x->prev)
+        x->prev->next = x->next;
+    else
+        s->running = x->next;
+    if (x->next)
+        x->next->prev = x->prev;
+    x->prev = x->next = NULL;
+    Py_DECREF(x);
+}
+
+// server_ended is called when the task of an exchange is done.
+void server_ended(Exchange *x) {
+    if (!x->task)
+        return;
+    Py_INCREF(x);
+    PyObject *result = PyObject_CallMethodNoArgs(x->task, asgi.result);
+    settle(x, result);
+    Py_XDECREF(result);
+    Py_DECREF(x);
+}
+
+// run_first_step runs the callback that a new task has queued last, at once: the task
+// begins in this tick and not in the next one.
+static int run_first_step(Loop *l) {
+    if (ready_len(&l->ready) == 0)
+        return 0;
+    ReadyItem item = l->ready.items[(l->ready.tail - 1) & l->ready.mask];
+    if (item.ready || !Handle_Check(item.what))
+        return 0;
+    l->ready.tail--;
+    __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
+    int r = handle_run((Handle *)item.what);
+    handle_track((Handle *)item.what);
+    Py_DECREF(item.what);
+    return r;
+}
+
+// start calls the app and runs it until it first waits. It returns -1 with an exception
+// that is to end the loop.
+static int start(Server *s, Exchange *x) {
+    PyObject *receive = receive_new(x), *send = send_new(x), *coroutine = NULL;
+    if (receive && send) {
+        PyObject *args[] = {NULL, x->scope, receive, send};
+        coroutine = PyObject_Vectorcall(s->app, args + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    Py_XDECREF(receive);
+    Py_XDECREF(send);
+    Py_CLEAR(x->scope);
+    if (!coroutine) {
+        settle(x, NULL);
+        return 0;
+    }
+    size_t before = ready_len(&s->loop->ready);
+    x->task = PyObject_CallMethod((PyObject *)s->loop, "create_task", "O", coroutine);
+    Py_DECREF(coroutine);
+    if (!x->task) {
+        settle(x, NULL);
+        return 0;
+    }
+    if (ready_len(&s->loop->ready) == before + 1 && run_first_step(s->loop) < 0)
+        return -1;
+    PyObject *done = PyObject_CallMethodNoArgs(x->task, asgi.done);
+    if (done == Py_True) {
+        server_ended(x);
+    } else if (done) {
+        PyObject *callback = PyObject_GetAttrString((PyObject *)x, "_done");
+        PyObject *r = callback ? PyObject_CallMethodOneArg(x->task, asgi.add_done_callback, callback) : NULL;
+        Py_XDECREF(callback);
+        Py_XDECREF(r);
+    }
+    Py_XDECREF(done);
+    if (PyErr_Occurred())
+        PyErr_WriteUnraisable((PyObject *)x);
+    return 0;
+}
+
+// The inbox.
+
+static void refuse(Server *s, uint32_t slot, int status) {
+    static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n"
+                               "content-length: 19\r\nconnection: close\r\n\r\nService Unavailable";
+    static const char broken[] = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    const char *text = status == 503 ? busy : broken;
+    memcpy(server_out(s, SPINDLE_ANSWER, 0, slot, 0, strlen(text)), text, strlen(text));
+    SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, slot, (uint32_t)status, sizeof *end);
+    end->bytes = 0;
+}
+
+static int grow(Server *s, uint32_t slot) {
+    if (slot >= s->slots) {
+        uint32_t n = s->slots ? s->slots * 2 : 256;
+        while (n <= slot)
+            n *= 2;
+        Exchange **by_slot = PyMem_Realloc(s->by_slot, n * sizeof *by_slot);
+        if (!by_slot)
+            return -1;
+        memset(by_slot + s->slots, 0, (n - s->slots) * sizeof *by_slot);
+        s->by_slot = by_slot;
+        s->slots = n;
+    }
+    if (s->starting_len == s->starting_cap) {
+        size_t n = s->starting_cap ? s->starting_cap * 2 : 256;
+        Exchange **starting = PyMem_Realloc(s->starting, n * sizeof *starting);
+        if (!starting)
+            return -1;
+        s->starting = starting;
+        s->starting_cap = n;
+    }
+    return 0;
+}
+
+static void begin(Server *s, const SpindleRecord *r) {
+    bool websocket = r->flags & SPINDLE_WEBSOCKET;
+    s->total++;
+    Exchange *x = grow(s, r->slot) == 0 ? exchange_new(s, r) : NULL;
+    if (x && s->max_active > 0 && s->active >= s->max_active) {
+        add(s, x);
+        if (!websocket) {
+            refuse(s, r->slot, 503);
+            x->released = true;
+            x->phase = RESPONSE_DONE;
+        }
+        settle(x, Py_None);
+        return;
+    }
+    if (x)
+        x->scope = scope_new(s, r);
+    if (!x || !x->scope) {
+        PyErr_WriteUnraisable((PyObject *)s);
+        Py_XDECREF(x);
+        if (!websocket)
+            refuse(s, r->slot, 500);
+        return;
+    }
+    add(s, x);
+    s->starting[s->starting_len++] = (Exchange *)Py_NewRef(x);
+}
+
+static void add_message(Exchange *x, const SpindleRecord *r, const char *data, size_t len) {
+    PyObject *message = PyDict_New(), *value = r->kind == SPINDLE_TEXT ? PyUnicode_DecodeUTF8(data, len, "replace")
+                                                                       : PyBytes_FromStringAndSize(data, len);
+    if (!x->inbox)
+        x->inbox = PyList_New(0);
+    if (!message || !value || !x->inbox || PyDict_SetItem(message, asgi.type, asgi.ws_receive) < 0 ||
+        PyDict_SetItem(message, r->kind == SPINDLE_TEXT ? asgi.text : asgi.bytes, value) < 0 ||
+        PyList_Append(x->inbox, message) < 0)
+        PyErr_WriteUnraisable((PyObject *)x);
+    Py_XDECREF(message);
+    Py_XDECREF(value);
+    exchange_wake(x);
+}
+
+static void take(Server *s, const SpindleRecord *r) {
+    if (r->kind == SPINDLE_REQUEST) {
+        begin(s, r);
+        return;
+    }
+    if (r->kind == SPINDLE_DRAINED) {
+        tell(s, "drained");
+        return;
+    }
+    Exchange *x = r->slot < s->slots ? s->by_slot[r->slot] : NULL;
+    if (!x)
+        return; // the app has returned
+    const char *data = (const char *)(r + 1);
+    size_t len = r->size - sizeof *r;
+    switch (r->kind) {
+    case SPINDLE_BODY:
+        exchange_body(x, data, len);
+        break;
+    case SPINDLE_END:
+        x->complete = true;
+        break;
+    case SPINDLE_LOST:
+        x->lost = true; // fall through
+    case SPINDLE_GONE:
+        x->gone = true;
+        break;
+    case SPINDLE_TEXT:
+    case SPINDLE_BINARY:
+        add_message(x, r, data, len);
+        return;
+    case SPINDLE_CLOSED:
+        x->gone = x->lost = true;
+        if (x->code == 0)
+            x->code = (int)r->n;
+        Py_XSETREF(x->reason, PyUnicode_DecodeUTF8(data, len, "replace"));
+        PyErr_Clear();
+        break;
+    }
+    exchange_wake(x);
+}
+
+// server_deliver reads the inbox and starts the apps of its requests. All records are read
+// first, so that an app finds the part of its body that has come with the head.
+int server_deliver(Loop *l) {
+    Server *s = (Server *)l->server;
+    if (!s->box || s->box->in.len == 0)
+        return 0;
+    SpindleBuffer *in = &s->box->in;
+    for (size_t at = 0; at < in->len;) {
+        const SpindleRecord *r = (const SpindleRecord *)(in->data + at);
+        take(s, r);
+        at += (r->size + 7) & ~(size_t)7;
+    }
+    in->len = 0;
+    Py_INCREF(s);
+    int result = 0;
+    size_t n = s->starting_len;
+    for (size_t i = 0; i < n; i++) {
+        if (result == 0)
+            result = start(s, s->starting[i]);
+        Py_DECREF(s->starting[i]);
+    }
+    s->starting_len = 0;
+    if (s->max_total > 0 && s->total >= s->max_total) {
+        s->max_total = 0;
+        tell(s, "max_requests");
+    }
+    Py_DECREF(s);
+    return result;
+}
+
+void server_loop_closed(Loop *l) {
+    Server *s = (Server *)l->server;
+    if (s)
+        s->box = NULL;
+    Py_CLEAR(l->server);
+}
+
+// The type.
+
+static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
+    static char *keywords[] = {"loop", "app", "config", "http_scope", "websocket_scope", "root_path", "state", "report",
+                               "event", "proxy", "disconnected", "name", "fields", "dates", "max_active", "max_total", NULL};
+    PyObject *loop, *app, *http, *websocket, *root, *state, *reports, *event, *proxy, *disconnected, *name, *fields;
+    const char *config;
+    Py_ssize_t size, max_active, max_total;
+    int dates;
+    if (s->loop) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the server was started already");
+        return -1;
+    }
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oy#O!O!SOOOOOSSpnn", keywords, &Loop_Type, &loop, &app, &config, &size,
+                                     &PyDict_Type, &http, &PyDict_Type, &websocket, &root, &state, &reports, &event, &proxy,
+                                     &disconnected, &name, &fields, &dates, &max_active, &max_total) ||
+        load() < 0)
+        return -1;
+    Loop *l = (Loop *)loop;
+    if (l->server) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the loop has a server already");
+        return -1;
+    }
+    char message[1024] = "";
+    s->box = go.serve(l->id, config, (int)size, message, sizeof message);
+    if (!s->box) {
+        PyErr_SetString(PyExc_OSError, message);
+        return -1;
+    }
+    s->loop = (Loop *)Py_NewRef(loop);
+    s->app = Py_NewRef(app);
+    s->http_scope = Py_NewRef(http);
+    s->websocket_scope = Py_NewRef(websocket);
+    s->root_path = Py_NewRef(root);
+    s->state = state == Py_None ? NULL : Py_NewRef(state);
+    s->report = Py_NewRef(reports);
+    s->event = Py_NewRef(event);
+    s->proxy = proxy == Py_None ? NULL : Py_NewRef(proxy);
+    s->disconnected = Py_NewRef(disconnected);
+    s->name = Py_NewRef(name);
+    s->fields = Py_NewRef(fields);
+    s->dates = dates;
+    s->max_active = max_active;
+    s->max_total = max_total;
+    l->server = Py_NewRef(s);
+    return 0;
+}
+
+static int server_traverse(Server *s, visitproc visit, void *arg) {
+    Py_VISIT(s->loop);
+    Py_VISIT(s->app);
+    Py_VISIT(s->http_scope);
+    Py_VISIT(s->websocket_scope);
+    Py_VISIT(s->state);
+    Py_VISIT(s->report);
+    Py_VISIT(s->event);
+    Py_VISIT(s->proxy);
+    Py_VISIT(s->disconnected);
+    for (Exchange *x = s->running; x; x = x->next)
+        Py_VISIT(x);
+    return 0;
+}
+
+static int server_clear(Server *s) {
+    Py_CLEAR(s->loop);
+    Py_CLEAR(s->app);
+    Py_CLEAR(s->http_scope);
+    Py_CLEAR(s->websocket_scope);
+    Py_CLEAR(s->root_path);
+    Py_CLEAR(s->state);
+    Py_CLEAR(s->report);
+    Py_CLEAR(s->event);
+    Py_CLEAR(s->proxy);
+    Py_CLEAR(s->disconnected);
+    Py_CLEAR(s->name);
+    Py_CLEAR(s->fields);
+    while (s->running) {
+        Exchange *x = s->running;
+        s->running = x->next;
+        x->prev = x->next = NULL;
+        Py_DECREF(x);
+    }
+    return 0;
+}
+
+static void server_dealloc(Server *s) {
+    PyObject_GC_UnTrack(s);
+    server_clear(s);
+    PyMem_Free(s->by_slot);
+    PyMem_Free(s->starting);
+    Py_TYPE(s)->tp_free((PyObject *)s);
+}
+
+// drain stops accepting and closes idle connections. The event "drained" follows when the
+// last connection has ended.
+static PyObject *server_meth_drain(Server *s, PyObject *Py_UNUSED(ignored)) {
+    if (s->box) {
+        s->draining = true;
+        server_flush(s);
+        go.drain(s->loop->id);
+    }
+    Py_RETURN_NONE;
+}
+
+// retire makes every response announce the end of its connection.
+static PyObject *server_meth_retire(Server *s, PyObject *Py_UNUSED(ignored)) {
+    s->draining = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *server_meth_abort(Server *s, PyObject *Py_UNUSED(ignored)) {
+    if (s->box) {
+        s->draining = true;
+        server_flush(s);
+        go.abort(s->loop->id);
+    }
+    Py_RETURN_NONE;
+}
+
+// tasks returns the tasks of the apps that run.
+static PyObject *server_meth_tasks(Server *s, PyObject *Py_UNUSED(ignored)) {
+    PyObject *list = PyList_New(0);
+    for (Exchange *x = s->running; list && x; x = x->next)
+        if (x->task && PyList_Append(list, x->task) < 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyMethodDef server_methods[] = {
+    {"drain", (PyCFunction)server_meth_drain, METH_NOARGS, NULL},
+    {"retire", (PyCFunction)server_meth_retire, METH_NOARGS, NULL},
+    {"abort", (PyCFunction)server_meth_abort, METH_NOARGS, NULL},
+    {"tasks", (PyCFunction)server_meth_tasks, METH_NOARGS, NULL},
+    {0},
+};
+
+static PyMemberDef server_members[] = {
+    {"active", T_PYSSIZET, offsetof(Server, active), READONLY},
+    {"total", T_PYSSIZET, offsetof(Server, total), READONLY},
+    {0},
+};
+
+PyTypeObject Server_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle._core.Server",
+    .tp_basicsize = sizeof(Server),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)server_init,
+    .tp_traverse = (traverseproc)server_traverse,
+    .tp_clear = (inquiry)server_clear,
+    .tp_dealloc = (destructor)server_dealloc,
+    .tp_methods = server_methods,
+    .tp_members = server_members,
+};

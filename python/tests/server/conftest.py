@@ -1,0 +1,185 @@
+"""A server in a thread, and a client that sees every byte."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+
+import pytest
+
+import spindle
+from spindle.server import Config, Server
+from spindle.server.serving import bind
+
+LIMIT = 60  # seconds; only a test that fails waits so long
+
+
+class Running:
+    """A server that runs, and what it has logged."""
+
+    def __init__(self, server, sock, loop, thread):
+        self.server = server
+        self.loop = loop
+        self.thread = thread
+        self.address = sock.getsockname()
+        self.port = self.address[1] if isinstance(self.address, tuple) else None
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def connect(self):
+        if self.port is None:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.settimeout(LIMIT)
+            sock.connect(self.address)
+            return Client(sock)
+        return Client(socket.create_connection(("127.0.0.1", self.port), LIMIT))
+
+    def call(self, function, *args):
+        """Call a function on the loop."""
+        future = asyncio.run_coroutine_threadsafe(_call(function, args), self.loop)
+        return future.result(LIMIT)
+
+    def stop(self):
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.server.stop)
+            self.thread.join(LIMIT)
+            assert not self.thread.is_alive(), "the server does not stop"
+
+
+async def _call(function, args):
+    return function(*args)
+
+
+class Client:
+    """A connection."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.file = sock.makefile("rb")
+
+    def send(self, data):
+        self.sock.sendall(data if isinstance(data, bytes) else data.replace("\n", "\r\n").encode())
+        return self
+
+    def get(self, path="/", headers="", method="GET"):
+        return self.send(f"{method} {path} HTTP/1.1\nHost: test\n{headers}\n").response(method)
+
+    def head(self):
+        """Read the head of a response: status and fields."""
+        line = self.file.readline()
+        if not line:
+            raise EOFError("the connection was closed")
+        status = int(line.split()[1])
+        fields = []
+        while (line := self.file.readline()) not in (b"\r\n", b""):
+            name, _, value = line.decode("latin-1").partition(":")
+            fields.append((name.lower(), value.strip()))
+        return status, fields
+
+    def response(self, method="GET"):
+        status, fields = self.head()
+        while status < 200:
+            status, fields = self.head()
+        values = dict(fields)
+        trailers = []
+        if method == "HEAD" or status in (204, 304):
+            body = b""
+        elif values.get("transfer-encoding") == "chunked":
+            body = b""
+            while size := int(self.file.readline(), 16):
+                body += self.file.read(size)
+                assert self.file.readline() == b"\r\n"
+            while (line := self.file.readline()) != b"\r\n":
+                assert line, "the connection was closed inside a chunked body"
+                name, _, value = line.decode("latin-1").partition(":")
+                trailers.append((name.lower(), value.strip()))
+        elif "content-length" in values:
+            body = self.file.read(int(values["content-length"]))
+        else:
+            body = self.file.read()
+        return Response(status, fields, body, trailers)
+
+    def closed(self):
+        """Report whether the server has closed the connection."""
+        try:
+            return self.file.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self):
+        self.file.close()
+        self.sock.close()
+
+
+class Response:
+    def __init__(self, status, fields, body, trailers):
+        self.status, self.fields, self.body, self.trailers = status, fields, body, trailers
+
+    def __getitem__(self, name):
+        return dict(self.fields).get(name)
+
+    def all(self, name):
+        return [value for key, value in self.fields if key == name]
+
+
+@contextlib.contextmanager
+def running(app, **options):
+    options.setdefault("port", 0)
+    options.setdefault("access_log", False)
+    options.setdefault("lifespan", "off")
+    config = Config(app=app, **options)
+    sock = bind(config)
+    server = Server(config)
+    ready = threading.Event()
+    found = {}
+
+    async def serve():
+        found["loop"] = asyncio.get_running_loop()
+
+        async def started():
+            ready.set()
+
+        server._started = started
+        await server.serve([sock])
+
+    def run():
+        try:
+            spindle.run(serve())
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert ready.wait(LIMIT)
+    r = Running(server, sock, found["loop"], thread) if thread.is_alive() and server.started else None
+    try:
+        yield r
+    finally:
+        if r is not None:
+            r.stop()
+        thread.join(LIMIT)
+
+
+@pytest.fixture
+def serve():
+    """Start servers that are stopped after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda app, **options: stack.enter_context(running(app, **options))
+
+
+@pytest.fixture
+def errors(caplog):
+    """What the server has logged as errors: (text, exception or None)."""
+    caplog.set_level(logging.DEBUG, logger="spindle.server")
+    return lambda: [(r.getMessage(), r.exc_info[1] if r.exc_info else None)
+                    for r in caplog.records if r.levelno >= logging.ERROR]
+
+
+def wait_until(condition):
+    """Wait until a condition holds."""
+    event = threading.Event()
+    for _ in range(LIMIT * 100):
+        if condition():
+            return
+        event.wait(0.01)
+    raise AssertionError("the condition did not come true")
