@@ -4,7 +4,8 @@
 // The garbage collector does not see a handle while it is queued: the collector would visit
 // thousands of handles that are about to be called and freed. The queues visit what a handle
 // refers to in its place, if no other code holds the handle. handle_track shows a
-// handle that has left its queue and is still held, because it may be part of a cycle.
+// handle that has left its queue and is still held, because it may be part of a cycle. The same
+// goes for the copy of the context that a handle makes for itself.
 #include "core.h"
 
 #define SPARE_ARGS 2 // arguments that a spare handle has space for
@@ -27,15 +28,25 @@ static Handle *allocate(PyTypeObject *type, Py_ssize_t nargs) {
     return h;
 }
 
+// give_back frees a handle that has space for no more than SPARE_ARGS arguments.
+static void give_back(Handle *h) {
+    if (spares < SPARE_MOST)
+        spare[spares++] = h;
+    else
+        PyObject_GC_Del(h);
+}
+
 Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
                    PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
-    if (context && context != Py_None)
-        Py_INCREF(context);
-    else if (!(context = PyContext_CopyCurrent()))
-        return NULL;
     Handle *h = allocate(type, nargs);
-    if (!h) {
-        Py_DECREF(context);
+    if (!h)
+        return NULL;
+    if (context && context != Py_None) {
+        Py_INCREF(context);
+    } else if ((context = PyContext_CopyCurrent())) {
+        PyObject_GC_UnTrack(context);
+    } else {
+        give_back(h);
         return NULL;
     }
     Py_INCREF(loop);
@@ -60,17 +71,32 @@ Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
     return h;
 }
 
+// track_context makes the collector see the handle's context.
+static void track_context(Handle *h) {
+    if (h->context && !PyObject_GC_IsTracked(h->context))
+        PyObject_GC_Track(h->context);
+}
+
 void handle_track(Handle *h) {
-    if (Py_REFCNT(h) > 1 && !PyObject_GC_IsTracked((PyObject *)h))
+    if (Py_REFCNT(h) > 1 && !PyObject_GC_IsTracked((PyObject *)h)) {
+        track_context(h);
         PyObject_GC_Track(h);
+    }
 }
 
 int handle_visit(Handle *h, visitproc visit, void *arg) {
-    if (PyObject_GC_IsTracked((PyObject *)h))
+    if (PyObject_GC_IsTracked((PyObject *)h)) {
         Py_VISIT(h);
-    else if (Py_REFCNT(h) == 1)
-        return Py_TYPE(h)->tp_traverse((PyObject *)h, visit, arg);
-    return 0;
+        return 0;
+    }
+    if (Py_REFCNT(h) > 1)
+        return 0;
+    if (h->context && !PyObject_GC_IsTracked(h->context) && Py_REFCNT(h->context) == 1) {
+        int r = Py_TYPE(h->context)->tp_traverse(h->context, visit, arg);
+        if (r)
+            return r;
+    }
+    return Py_TYPE(h)->tp_traverse((PyObject *)h, visit, arg);
 }
 
 static void drop_call(Handle *h) {
@@ -95,6 +121,7 @@ static int handle_traverse(Handle *h, visitproc visit, void *arg) {
 static int handle_clear(Handle *h) {
     h->cancelled = true;
     drop_call(h);
+    track_context(h); // its deallocation needs that
     Py_CLEAR(h->context);
     Py_CLEAR(h->source_traceback);
     return 0;
@@ -108,11 +135,10 @@ static void handle_dealloc(Handle *h) {
     handle_clear(h);
     Py_CLEAR(h->repr);
     Py_CLEAR(h->loop);
-    if (small && spares < SPARE_MOST) {
-        spare[spares++] = h;
-        return;
-    }
-    PyObject_GC_Del(h);
+    if (small)
+        give_back(h);
+    else
+        PyObject_GC_Del(h);
 }
 
 void handle_free_spare(void) {
@@ -190,6 +216,7 @@ static PyObject *handle_meth_run(Handle *h, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *handle_meth_context(Handle *h, PyObject *Py_UNUSED(ignored)) {
+    track_context(h); // the caller may make it part of a cycle
     return Py_NewRef(h->context ? h->context : Py_None);
 }
 
@@ -208,7 +235,7 @@ static PyObject *handle_get_args(Handle *h, void *Py_UNUSED(closure)) {
 
 static PyObject *or_none(PyObject *o) { return Py_NewRef(o ? o : Py_None); }
 static PyObject *handle_get_callback(Handle *h, void *Py_UNUSED(c)) { return or_none(h->callback); }
-static PyObject *handle_get_context(Handle *h, void *Py_UNUSED(c)) { return or_none(h->context); }
+static PyObject *handle_get_context(Handle *h, void *Py_UNUSED(c)) { return handle_meth_context(h, NULL); }
 static PyObject *handle_get_loop(Handle *h, void *Py_UNUSED(c)) { return or_none((PyObject *)h->loop); }
 static PyObject *handle_get_traceback(Handle *h, void *Py_UNUSED(c)) { return or_none(h->source_traceback); }
 static PyObject *handle_get_cancelled(Handle *h, void *Py_UNUSED(c)) { return PyBool_FromLong(h->cancelled); }

@@ -1,0 +1,79 @@
+"""Queued handles and their contexts are hidden from the collector; cycles through them must not leak."""
+
+import contextvars
+import gc
+import weakref
+
+import pytest
+
+import spindle
+
+variable = contextvars.ContextVar("variable")
+
+
+class Node:
+    pass
+
+
+def in_context_with(value, function):
+    def call():
+        variable.set(value)
+        return function()
+
+    return contextvars.copy_context().run(call)
+
+
+def nothing():
+    pass
+
+
+@pytest.mark.parametrize("schedule", [
+    lambda loop: loop.call_soon(nothing),
+    lambda loop: loop.call_later(3600, nothing),
+])
+def test_an_unclosed_loop_in_the_context_of_its_own_callback_is_collected(schedule):
+    node = Node()
+    node.loop = spindle.new_event_loop()
+    dead = weakref.ref(node)
+    in_context_with(node, lambda: schedule(node.loop))
+    with pytest.warns(ResourceWarning):
+        del node
+        gc.collect()
+    assert dead() is None
+
+
+def test_a_handle_in_its_own_context_is_collected(loop):
+    node = Node()
+    dead = weakref.ref(node)
+    node.handle = in_context_with(node, lambda: loop.call_soon(nothing))
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    del node
+    gc.collect()
+    assert dead() is None
+
+
+def test_a_context_that_was_taken_from_a_queued_handle_is_collected(loop):
+    node = Node()
+    dead = weakref.ref(node)
+    handle = in_context_with(node, lambda: loop.call_soon(nothing))
+    node.context = handle.get_context()
+    handle.cancel()
+    del handle
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    del node
+    gc.collect()
+    assert dead() is None
+
+
+def test_collections_while_callbacks_are_queued_keep_their_contexts(loop):
+    seen = []
+    for i in range(2000):
+        in_context_with(i, lambda: loop.call_soon(lambda: seen.append(variable.get())))
+        if i % 500 == 0:
+            gc.collect()
+    loop.call_soon(gc.collect)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert seen == list(range(2000))
