@@ -12,6 +12,7 @@ from asyncio import base_events, constants, events, format_helpers, sslproto, un
 from asyncio.log import logger
 
 from . import _core
+from .streams import adopt
 from .transport import SocketTransport
 
 _core.set_library(os.path.join(os.path.dirname(__file__), "libspindle.so"))
@@ -182,6 +183,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         ssl_handshake_timeout=constants.SSL_HANDSHAKE_TIMEOUT,
         ssl_shutdown_timeout=constants.SSL_SHUTDOWN_TIMEOUT,
     ):
+        adopt(self, protocol)
         ssl_protocol = sslproto.SSLProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname,
             ssl_handshake_timeout=ssl_handshake_timeout, ssl_shutdown_timeout=ssl_shutdown_timeout)

@@ -7,6 +7,7 @@ from asyncio import base_events, constants, futures, trsock
 from asyncio.log import logger
 
 from . import _core
+from .streams import adopt
 
 
 class SocketTransport(_core.Transport):
@@ -19,6 +20,7 @@ class SocketTransport(_core.Transport):
     def __init__(self, loop, sock, protocol, waiter=None, extra=None, server=None):
         self._extra = {} if extra is None else extra
         self._extra["socket"] = trsock.TransportSocket(sock)
+        adopt(loop, protocol)
         self._attach(loop, sock, protocol)
         _hold(sock)
         self._server = server

@@ -152,14 +152,37 @@ double loop_time(Loop *l);
 PyObject *transport_type(void); // a new reference
 int transport_ready(Transport *t, int ready); // -1 with an exception that ends the loop
 
+// stream_reader.c and stream_read.c: what is hot of asyncio.StreamReader.
+typedef struct {
+    PyObject_HEAD
+    PyObject *loop, *limit, *waiter, *exception, *transport; // asyncio's attributes; NULL is None
+    PyObject *chunk;                                         // bytes, or NULL
+    PyObject *buffer;                                        // a bytearray; empty if there is a chunk
+    bool eof, paused;
+} StreamReader;
+
+extern PyTypeObject StreamReader_Type, Reading_Type;
+int stream_feed(StreamReader *r, PyObject *data); // feed_data
+Py_ssize_t stream_buffered(StreamReader *r);
+PyObject *stream_take(StreamReader *r, Py_ssize_t n);
+int stream_resume(StreamReader *r);
+PyObject *stream_read(StreamReader *r, Py_ssize_t most); // a coroutine
+void stream_free_spare(void);
+PyObject *stream_adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+static inline bool is_set(PyObject *o) { return o && o != Py_None; }
+
 // module.c: interned names and objects of asyncio.
 typedef struct {
     PyObject *check_thread, *callback_failed, *run, *cancelled,
         *data_received, *get_buffer, *buffer_updated, *eof_received, *pause_writing,
         *resume_writing, *protocol_failed, *context,
-        *extract_stack, *format_handle;
+        *extract_stack, *format_handle, *set_result, *extend, *pause_reading, *resume_reading,
+        *create_future, *throw_, *close, *strong_reader, *reader_ref;
     PyObject *buffered_protocol, *future_type, *task_type; // of asyncio
     PyObject *base_create_task;                            // BaseEventLoop.create_task
+    PyObject *stream_reader, *stream_protocol;             // of asyncio
+    PyObject *base_read;                                   // StreamReader.read
+    PyObject *stream_data_received;                        // StreamReaderProtocol.data_received
     PyObject *loop_keyword;                                // ("loop",)
 } Names;
 extern Names names;

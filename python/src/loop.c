@@ -258,6 +258,8 @@ static PyObject *loop_meth_stop(Loop *l, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
+static PyObject *loop_meth_get_debug(Loop *l, PyObject *Py_UNUSED(ignored)) { return PyBool_FromLong(l->debug); }
+
 static PyObject *loop_meth_wake(Loop *l, PyObject *Py_UNUSED(ignored)) {
     wake(l);
     Py_RETURN_NONE;
@@ -530,6 +532,7 @@ static PyMethodDef loop_methods[] = {
     {"create_future", (PyCFunction)loop_meth_create_future, METH_NOARGS, "Return a new future of the loop."},
     {"time", (PyCFunction)loop_meth_time, METH_NOARGS, "Return the loop's time in seconds."},
     {"stop", (PyCFunction)loop_meth_stop, METH_NOARGS, "Stop the loop at the end of the tick."},
+    {"get_debug", (PyCFunction)loop_meth_get_debug, METH_NOARGS, "Report whether the loop checks its use."},
     {"_add_callback", (PyCFunction)loop_meth_add_callback, METH_O, NULL},
     {"_add_callback_signalsafe", (PyCFunction)loop_meth_add_callback, METH_O, NULL},
     {"_write_to_self", (PyCFunction)loop_meth_wake, METH_NOARGS, NULL},

@@ -22,10 +22,15 @@ static PyObject *forked(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
 static PyMethodDef methods[] = {
     {"set_library", set_library, METH_O, "Set the path of libspindle.so."},
     {"forked", forked, METH_NOARGS, "Refuse loops from now on, in the child of a fork."},
+    {"adopt", (PyCFunction)(void (*)(void))stream_adopt, METH_FASTCALL,
+     "Replace the StreamReader of a new protocol by one of a type of ours."},
     {0},
 };
 
-static void free_module(void *Py_UNUSED(module)) { handle_free_spare(); }
+static void free_module(void *Py_UNUSED(module)) {
+    handle_free_spare();
+    stream_free_spare();
+}
 
 static PyObject *import_from(const char *module, const char *name) {
     PyObject *m = PyImport_ImportModule(module);
@@ -53,6 +58,15 @@ static int intern_names(void) {
         {&names.context, "context"},
         {&names.extract_stack, "_extract_stack"},
         {&names.format_handle, "_format_handle"},
+        {&names.set_result, "set_result"},
+        {&names.extend, "extend"},
+        {&names.pause_reading, "pause_reading"},
+        {&names.resume_reading, "resume_reading"},
+        {&names.create_future, "create_future"},
+        {&names.throw_, "throw"},
+        {&names.close, "close"},
+        {&names.strong_reader, "_strong_reader"},
+        {&names.reader_ref, "_stream_reader_wr"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!(*all[i].into = PyUnicode_InternFromString(all[i].text)))
@@ -63,9 +77,15 @@ static int intern_names(void) {
     PyObject *base = import_from("asyncio.base_events", "BaseEventLoop");
     names.base_create_task = base ? PyObject_GetAttrString(base, "create_task") : NULL;
     Py_XDECREF(base);
+    names.stream_reader = import_from("asyncio.streams", "StreamReader");
+    names.stream_protocol = import_from("asyncio.streams", "StreamReaderProtocol");
+    if (!names.stream_reader || !names.stream_protocol)
+        return -1;
+    names.base_read = PyObject_GetAttrString(names.stream_reader, "read");
+    names.stream_data_received = PyObject_GetAttr(names.stream_protocol, names.data_received);
     names.loop_keyword = Py_BuildValue("(s)", "loop");
     return names.buffered_protocol && names.future_type && names.task_type && names.base_create_task &&
-                   names.loop_keyword
+                   names.base_read && names.stream_data_received && names.loop_keyword
                ? 0
                : -1;
 }
@@ -82,7 +102,7 @@ static int execute(PyObject *m) {
     PyObject *transport = transport_type();
     int r = transport ? PyModule_AddObjectRef(m, "Transport", transport) : -1;
     Py_XDECREF(transport);
-    PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type};
+    PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type, &StreamReader_Type, &Reading_Type};
     for (size_t i = 0; r == 0 && i < sizeof types / sizeof *types; i++)
         r = PyModule_AddType(m, types[i]);
     return r == 0 ? asgi_init(m) : r;

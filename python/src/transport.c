@@ -29,6 +29,7 @@ struct Transport {
     Loop *loop;
     PyObject *sock, *protocol, *context, *weakrefs;
     PyObject *data_received, *get_buffer, *buffer_updated; // bound methods of the protocol
+    PyObject *reader;                                      // a weak reference to a StreamReader of ours, see receive
     PyObject *empty_waiter;                                // a future, while sendfile needs the buffer empty
     PyObject *server;
     Chunk *chunks;
@@ -309,6 +310,24 @@ static int received_nothing(Transport *t, ssize_t n) {
     return failed(t, "Fatal read error on socket transport");
 }
 
+// receive gives data to the protocol. A StreamReader of ours gets it without the two methods of
+// Python between.
+static int receive(Transport *t, PyObject *data) {
+    if (t->reader) {
+        PyObject *reader = Py_NewRef(PyWeakref_GetObject(t->reader));
+        int r = reader != Py_None ? stream_feed((StreamReader *)reader, data) : 0;
+        Py_DECREF(reader);
+        return r;
+    }
+    // A reference of our own: the call may set another protocol.
+    PyObject *method = t->data_received ? Py_NewRef(t->data_received)
+                                        : PyObject_GetAttr(t->protocol, names.data_received);
+    PyObject *r = method ? PyObject_CallOneArg(method, data) : NULL;
+    Py_XDECREF(method);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
 static int read_data(Transport *t) {
     ssize_t n = recv(t->fd, t->loop->buffer, READ_BUFFER, 0);
     if (n <= 0)
@@ -316,16 +335,9 @@ static int read_data(Transport *t) {
     PyObject *data = PyBytes_FromStringAndSize(t->loop->buffer, n);
     if (!data)
         return -1;
-    // A reference of our own: the call may set another protocol.
-    PyObject *receive = t->data_received ? Py_NewRef(t->data_received)
-                                         : PyObject_GetAttr(t->protocol, names.data_received);
-    PyObject *r = receive ? PyObject_CallOneArg(receive, data) : NULL;
-    Py_XDECREF(receive);
+    int r = receive(t, data);
     Py_DECREF(data);
-    if (!r)
-        return failed(t, "Fatal error: protocol.data_received() call failed.");
-    Py_DECREF(r);
-    return 0;
+    return r < 0 ? failed(t, "Fatal error: protocol.data_received() call failed.") : 0;
 }
 
 // receive_into receives into the buffer that the protocol provides. The callables are
@@ -405,6 +417,20 @@ int transport_ready(Transport *t, int ready) {
 
 // Methods.
 
+// reader_of returns a weak reference to the StreamReader of ours that protocol feeds, NULL if
+// there is none or if data_received is not asyncio's.
+static PyObject *reader_of(PyObject *protocol, PyObject *data_received) {
+    if ((PyObject *)Py_TYPE(protocol) != names.stream_protocol || !data_received ||
+        !PyMethod_Check(data_received) || PyMethod_GET_FUNCTION(data_received) != names.stream_data_received)
+        return NULL;
+    PyObject *ref = PyObject_GetAttr(protocol, names.reader_ref);
+    if (ref && PyWeakref_CheckRefExact(ref) && PyObject_TypeCheck(PyWeakref_GetObject(ref), &StreamReader_Type))
+        return ref;
+    Py_XDECREF(ref);
+    PyErr_Clear();
+    return NULL;
+}
+
 static PyObject *transport_set_protocol(Transport *t, PyObject *protocol) {
     int buffered = PyObject_IsInstance(protocol, names.buffered_protocol);
     if (buffered < 0)
@@ -421,6 +447,7 @@ static PyObject *transport_set_protocol(Transport *t, PyObject *protocol) {
             return NULL;
         PyErr_Clear(); // it may never receive
     }
+    Py_XSETREF(t->reader, reader_of(protocol, data));
     Py_XSETREF(t->data_received, data);
     Py_XSETREF(t->get_buffer, get);
     Py_XSETREF(t->buffer_updated, updated);
@@ -489,6 +516,7 @@ static PyObject *transport_release(Transport *t, PyObject *Py_UNUSED(ignored)) {
     if (update(t, 0) < 0)
         return NULL;
     Py_CLEAR(t->data_received);
+    Py_CLEAR(t->reader);
     Py_CLEAR(t->get_buffer);
     Py_CLEAR(t->buffer_updated);
     Py_CLEAR(t->protocol);
@@ -535,6 +563,7 @@ static int transport_traverse(Transport *t, visitproc visit, void *arg) {
     Py_VISIT(t->protocol);
     Py_VISIT(t->context);
     Py_VISIT(t->data_received);
+    Py_VISIT(t->reader);
     Py_VISIT(t->get_buffer);
     Py_VISIT(t->buffer_updated);
     Py_VISIT(t->empty_waiter);
@@ -550,6 +579,7 @@ static int transport_clear(Transport *t) {
     Py_CLEAR(t->protocol);
     Py_CLEAR(t->context);
     Py_CLEAR(t->data_received);
+    Py_CLEAR(t->reader);
     Py_CLEAR(t->get_buffer);
     Py_CLEAR(t->buffer_updated);
     Py_CLEAR(t->empty_waiter);

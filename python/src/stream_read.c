@@ -1,0 +1,249 @@
+// The coroutine that StreamReader.read(n) returns: it waits once at most. It is one object in
+// place of two coroutines with their frames.
+#include "core.h"
+
+typedef struct {
+    PyObject_HEAD
+    StreamReader *reader;
+    PyObject *waiting; // the iterator of the future that it awaits, NULL if it does not
+    Py_ssize_t most;
+    enum { NEW, WAITING, DONE } state;
+} Reading;
+
+static Reading *spare; // one is enough: most reads end before the next begins
+
+PyObject *stream_read(StreamReader *r, Py_ssize_t most) {
+    Reading *c = spare;
+    if (c) {
+        spare = NULL;
+        _Py_NewReference((PyObject *)c);
+    } else if (!(c = PyObject_GC_New(Reading, &Reading_Type))) {
+        return NULL;
+    }
+    c->reader = (StreamReader *)Py_NewRef((PyObject *)r);
+    c->waiting = NULL;
+    c->most = most;
+    c->state = NEW;
+    PyObject_GC_Track(c);
+    return (PyObject *)c;
+}
+
+static void end(Reading *c) {
+    if (c->state == WAITING)
+        Py_CLEAR(c->reader->waiter);
+    c->state = DONE;
+    Py_CLEAR(c->waiting);
+    Py_CLEAR(c->reader);
+}
+
+// begin_wait makes the future that feed_data and feed_eof complete.
+static int begin_wait(Reading *c) {
+    StreamReader *r = c->reader;
+    if (is_set(r->waiter)) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "read() called while another coroutine is already waiting for incoming data");
+        return -1;
+    }
+    if (r->paused && stream_resume(r) < 0)
+        return -1;
+    PyObject *future = PyObject_CallMethodNoArgs(r->loop ? r->loop : Py_None, names.create_future);
+    if (!future)
+        return -1;
+    unaryfunc await = Py_TYPE(future)->tp_as_async ? Py_TYPE(future)->tp_as_async->am_await : NULL;
+    if (!await)
+        PyErr_SetString(PyExc_TypeError, "create_future() returned an object that cannot be awaited");
+    else
+        c->waiting = await(future);
+    if (!c->waiting) {
+        Py_DECREF(future);
+        return -1;
+    }
+    Py_XSETREF(r->waiter, future);
+    c->state = WAITING;
+    return 0;
+}
+
+static PySendResult finish(Reading *c, PyObject **result) {
+    StreamReader *r = (StreamReader *)Py_NewRef((PyObject *)c->reader);
+    end(c);
+    *result = stream_take(r, c->most);
+    Py_DECREF(r);
+    return *result ? PYGEN_RETURN : PYGEN_ERROR;
+}
+
+static PySendResult reading_send(Reading *c, PyObject *value, PyObject **result) {
+    *result = NULL;
+    if (c->state == DONE) {
+        PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
+        return PYGEN_ERROR;
+    }
+    if (c->state == NEW) {
+        StreamReader *r = c->reader;
+        if (value != Py_None) {
+            PyErr_SetString(PyExc_TypeError, "can't send non-None value to a just-started coroutine");
+            return PYGEN_ERROR;
+        }
+        if (is_set(r->exception)) {
+            PyErr_SetObject((PyObject *)Py_TYPE(r->exception), r->exception);
+            end(c);
+            return PYGEN_ERROR;
+        }
+        if (stream_buffered(r) > 0 || r->eof)
+            return finish(c, result);
+        if (begin_wait(c) < 0) {
+            end(c);
+            return PYGEN_ERROR;
+        }
+    }
+    PyObject *waiting = Py_NewRef(c->waiting);
+    PySendResult sent = PyIter_Send(waiting, value, result);
+    Py_DECREF(waiting);
+    if (sent == PYGEN_NEXT)
+        return sent;
+    if (sent == PYGEN_ERROR) {
+        end(c);
+        return sent;
+    }
+    Py_CLEAR(*result);
+    return finish(c, result);
+}
+
+static PyObject *sent_or_stop(PySendResult sent, PyObject *result) {
+    if (sent != PYGEN_RETURN)
+        return result;
+    PyErr_SetObject(PyExc_StopIteration, result);
+    Py_DECREF(result);
+    return NULL;
+}
+
+static PyObject *reading_meth_send(Reading *c, PyObject *value) {
+    PyObject *result;
+    PySendResult sent = reading_send(c, value, &result);
+    return sent_or_stop(sent, result);
+}
+
+static PyObject *reading_next(Reading *c) { return reading_meth_send(c, Py_None); }
+
+static PyObject *reading_throw(Reading *c, PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs < 1 || nargs > 3) {
+        PyErr_Format(PyExc_TypeError, "throw expected 1 to 3 arguments, got %zd", nargs);
+        return NULL;
+    }
+    if (c->state == WAITING) {
+        PyObject *waiting = Py_NewRef(c->waiting), *throw = PyObject_GetAttr(waiting, names.throw_);
+        PyObject *r = throw ? PyObject_Vectorcall(throw, args, nargs, NULL) : NULL;
+        Py_XDECREF(throw);
+        Py_DECREF(waiting);
+        if (!r)
+            end(c);
+        return r;
+    }
+    if (c->state == DONE) {
+        PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
+        return NULL;
+    }
+    end(c);
+    PyObject *type = args[0], *value = nargs > 1 ? args[1] : NULL, *traceback = nargs > 2 ? args[2] : NULL;
+    if (PyExceptionInstance_Check(type)) {
+        value = type;
+        type = (PyObject *)Py_TYPE(type);
+    } else if (!PyExceptionClass_Check(type)) {
+        PyErr_SetString(PyExc_TypeError, "exceptions must be classes or instances deriving from BaseException");
+        return NULL;
+    }
+    PyErr_Restore(Py_NewRef(type), Py_XNewRef(value), Py_XNewRef(traceback == Py_None ? NULL : traceback));
+    return NULL;
+}
+
+static PyObject *reading_close(Reading *c, PyObject *Py_UNUSED(ignored)) {
+    PyObject *waiting = Py_XNewRef(c->waiting);
+    end(c);
+    if (!waiting)
+        Py_RETURN_NONE;
+    PyObject *r = PyObject_CallMethodNoArgs(waiting, names.close);
+    Py_DECREF(waiting);
+    return r;
+}
+
+static int reading_traverse(Reading *c, visitproc visit, void *arg) {
+    Py_VISIT((PyObject *)c->reader);
+    Py_VISIT(c->waiting);
+    return 0;
+}
+
+static int reading_clear(Reading *c) {
+    end(c);
+    return 0;
+}
+
+static void warn_unawaited(Reading *c) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (PyErr_WarnEx(PyExc_RuntimeWarning, "coroutine 'StreamReader.read' was never awaited", 1) < 0)
+        PyErr_WriteUnraisable((PyObject *)Py_TYPE(c));
+    PyErr_Restore(type, value, traceback);
+}
+
+static void reading_dealloc(Reading *c) {
+    PyObject_GC_UnTrack(c);
+    if (c->state == NEW)
+        warn_unawaited(c);
+    end(c);
+    if (spare)
+        PyObject_GC_Del(c);
+    else
+        spare = c;
+}
+
+void stream_free_spare(void) {
+    if (spare)
+        PyObject_GC_Del(spare);
+    spare = NULL;
+}
+
+static PyObject *reading_repr(Reading *c) {
+    return PyUnicode_FromFormat("<coroutine object StreamReader.read at %p>", c);
+}
+
+// What asyncio and debuggers ask of a coroutine.
+static PyObject *get_await(Reading *c, void *Py_UNUSED(closure)) { return Py_NewRef(c->waiting ? c->waiting : Py_None); }
+static PyObject *get_none(Reading *Py_UNUSED(c), void *Py_UNUSED(closure)) { Py_RETURN_NONE; }
+static PyObject *get_running(Reading *Py_UNUSED(c), void *Py_UNUSED(closure)) { Py_RETURN_FALSE; }
+static PyObject *get_name(Reading *Py_UNUSED(c), void *name) { return PyUnicode_FromString(name); }
+
+static PyGetSetDef reading_getset[] = {
+    {"cr_await", (getter)get_await},
+    {"cr_frame", (getter)get_none},
+    {"cr_code", (getter)get_none},
+    {"cr_running", (getter)get_running},
+    {"__name__", (getter)get_name, .closure = "read"},
+    {"__qualname__", (getter)get_name, .closure = "StreamReader.read"},
+    {0},
+};
+
+static PyMethodDef reading_methods[] = {
+    {"send", (PyCFunction)reading_meth_send, METH_O, "Continue the coroutine."},
+    {"throw", (PyCFunction)(void (*)(void))reading_throw, METH_FASTCALL, "Raise an exception in the coroutine."},
+    {"close", (PyCFunction)reading_close, METH_NOARGS, "End the coroutine."},
+    {0},
+};
+
+static PyAsyncMethods reading_async = {
+    .am_await = PyObject_SelfIter,
+    .am_send = (sendfunc)reading_send,
+};
+
+PyTypeObject Reading_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "spindle._core.Reading",
+    .tp_basicsize = sizeof(Reading),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_as_async = &reading_async,
+    .tp_iternext = (iternextfunc)reading_next,
+    .tp_repr = (reprfunc)reading_repr,
+    .tp_traverse = (traverseproc)reading_traverse,
+    .tp_clear = (inquiry)reading_clear,
+    .tp_dealloc = (destructor)reading_dealloc,
+    .tp_methods = reading_methods,
+    .tp_getset = reading_getset,
+};
