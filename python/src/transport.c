@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <structmember.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 // chunk is data to be sent: a bytes object of the caller's, or a copy of ours.
 typedef struct {
@@ -36,10 +38,17 @@ struct Transport {
     int first, count, room; // of chunks
     Py_ssize_t unsent, high, low;
     int fd;
+    int expected;  // the size of the last receive, if it was large and may be so again; or 0
     int interest;  // SPINDLE_READ while it reads, SPINDLE_WRITE while chunks wait
     int conn_lost; // connection_lost is called or will be
     bool closing, eof, paused, protocol_paused, buffered;
 };
+
+// System calls are made directly where they are hot: recv and send of libc are cancellation
+// points of pthreads, which costs more than the rest of the function.
+static ssize_t receive_some(int fd, void *into, size_t len) {
+    return syscall(SYS_recvfrom, fd, into, len, 0, NULL, NULL);
+}
 
 static bool awaits_empty(Transport *t) { return t->empty_waiter && t->empty_waiter != Py_None; }
 
@@ -156,7 +165,7 @@ static int maybe_resume(Transport *t) {
 static ssize_t send_now(int fd, const char *at, size_t len) {
     ssize_t n;
     do
-        n = send(fd, at, len, MSG_NOSIGNAL);
+        n = syscall(SYS_sendto, fd, at, len, MSG_NOSIGNAL, NULL, 0);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
@@ -328,13 +337,46 @@ static int receive(Transport *t, PyObject *data) {
     return r ? 0 : -1;
 }
 
+// Data is received into the loop's buffer and copied. If the last receive was large, the next
+// one goes to a bytes object of its size and a bit more. Objects above LARGE_MOST are not worth
+// that: malloc maps new pages for each.
+#define LARGE_LEAST (16 * 1024)
+#define LARGE_MOST (120 * 1024)
+
+static int next_size(ssize_t n) { return n >= LARGE_LEAST && n <= LARGE_MOST * 8 / 9 ? (int)n : 0; }
+
+// receive_large receives into a new bytes object. *data is NULL if nothing was received, or with
+// an exception.
+static ssize_t receive_large(Transport *t, PyObject **data) {
+    Py_ssize_t room = t->expected + t->expected / 8;
+    if (!(*data = PyBytes_FromStringAndSize(NULL, room)))
+        return 1;
+    ssize_t n = receive_some(t->fd, PyBytes_AS_STRING(*data), room);
+    if (n <= 0) {
+        int err = errno;
+        Py_CLEAR(*data);
+        errno = err;
+    } else if (n < room) {
+        _PyBytes_Resize(data, n); // sets *data to NULL if it fails
+        t->expected = next_size(n);
+    } else {
+        t->expected = 0; // there may be more; the loop's buffer is larger
+    }
+    return n;
+}
+
+static ssize_t receive_copy(Transport *t, PyObject **data) {
+    ssize_t n = receive_some(t->fd, t->loop->buffer, READ_BUFFER);
+    *data = n > 0 ? PyBytes_FromStringAndSize(t->loop->buffer, n) : NULL;
+    t->expected = next_size(n);
+    return n;
+}
+
 static int read_data(Transport *t) {
-    ssize_t n = recv(t->fd, t->loop->buffer, READ_BUFFER, 0);
-    if (n <= 0)
-        return received_nothing(t, n);
-    PyObject *data = PyBytes_FromStringAndSize(t->loop->buffer, n);
+    PyObject *data;
+    ssize_t n = t->expected ? receive_large(t, &data) : receive_copy(t, &data);
     if (!data)
-        return -1;
+        return n > 0 ? -1 : received_nothing(t, n);
     int r = receive(t, data);
     Py_DECREF(data);
     return r < 0 ? failed(t, "Fatal error: protocol.data_received() call failed.") : 0;
@@ -353,7 +395,7 @@ static int receive_into(Transport *t, PyObject *get, PyObject *updated, PyObject
     if (view.len == 0)
         PyErr_SetString(PyExc_RuntimeError, "get_buffer() returned an empty buffer");
     else
-        n = recv(t->fd, view.buf, view.len, 0);
+        n = receive_some(t->fd, view.buf, view.len);
     bool empty = view.len == 0;
     PyBuffer_Release(&view);
     Py_DECREF(buffer);
