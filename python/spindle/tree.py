@@ -58,11 +58,13 @@ def _awaited_tasks(task):
 def _describe(task, loop):
     coro = task.get_coro()
     text = f"{task.get_name()} ({getattr(coro, '__qualname__', coro)})"
-    inner = coro
+    inner = last = coro
     line = None
     while inner is not None:
         frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None) or getattr(inner, "ag_frame", None)
         if frame is None:
+            if hasattr(inner, "__qualname__"):  # a coroutine in C
+                last = inner
             break
         if not _in_asyncio(frame):
             line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
