@@ -26,6 +26,17 @@ bool golib_is_forked(void);
 void golib_raise(int negative_errno); // set the exception for a failed call
 int golib_symbol(const char *name, void **into); // -1 with an exception
 
+// weak_target returns a new reference to what ref refers to, NULL if that is gone.
+static inline PyObject *weak_target(PyObject *ref) {
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *target = NULL;
+    return PyWeakref_GetRef(ref, &target) > 0 ? target : NULL;
+#else
+    PyObject *target = PyWeakref_GetObject(ref);
+    return target == Py_None ? NULL : Py_NewRef(target);
+#endif
+}
+
 typedef struct Loop Loop;
 typedef struct Handle Handle;
 typedef struct Transport Transport;

@@ -289,7 +289,7 @@ PyObject *stream_adopt(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
     bool done = false;
     // Two references: the protocol's and ours.
     if (ref && (PyObject *)Py_TYPE(old) == names.stream_reader && Py_REFCNT(old) == 2 &&
-        PyWeakref_CheckRefExact(ref) && Py_REFCNT(ref) == 2 && PyWeakref_GetObject(ref) == old) {
+        PyWeakref_CheckRefExact(ref) && Py_REFCNT(ref) == 2) {
         loop = PyObject_GetAttrString(old, "_loop");
         limit = loop ? PyObject_GetAttrString(old, "_limit") : NULL;
         if (limit)

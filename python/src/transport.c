@@ -323,9 +323,9 @@ static int received_nothing(Transport *t, ssize_t n) {
 // Python between.
 static int receive(Transport *t, PyObject *data) {
     if (t->reader) {
-        PyObject *reader = Py_NewRef(PyWeakref_GetObject(t->reader));
-        int r = reader != Py_None ? stream_feed((StreamReader *)reader, data) : 0;
-        Py_DECREF(reader);
+        PyObject *reader = weak_target(t->reader);
+        int r = reader ? stream_feed((StreamReader *)reader, data) : 0;
+        Py_XDECREF(reader);
         return r;
     }
     // A reference of our own: the call may set another protocol.
@@ -466,11 +466,12 @@ static PyObject *reader_of(PyObject *protocol, PyObject *data_received) {
         !PyMethod_Check(data_received) || PyMethod_GET_FUNCTION(data_received) != names.stream_data_received)
         return NULL;
     PyObject *ref = PyObject_GetAttr(protocol, names.reader_ref);
-    if (ref && PyWeakref_CheckRefExact(ref) && PyObject_TypeCheck(PyWeakref_GetObject(ref), &StreamReader_Type))
-        return ref;
-    Py_XDECREF(ref);
+    PyObject *reader = ref && PyWeakref_CheckRefExact(ref) ? weak_target(ref) : NULL;
+    if (!reader || !PyObject_TypeCheck(reader, &StreamReader_Type))
+        Py_CLEAR(ref);
+    Py_XDECREF(reader);
     PyErr_Clear();
-    return NULL;
+    return ref;
 }
 
 static PyObject *transport_set_protocol(Transport *t, PyObject *protocol) {
