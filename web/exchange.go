@@ -21,7 +21,8 @@ import (
 // connection (inputBody, inputHold), its body and response have phases of their own.
 //
 // A handler may keep what it was given, so an exchange is never reused. Everything of a
-// fixed size that a request needs is one object, which fits a size class of the allocator.
+// fixed size that a request needs is one object of 632 bytes. The allocator adds a word, and
+// that fits its size class of 640.
 type exchange struct {
 	c  *conn      // loop goroutine only
 	st *loopState // outside the loop, only what is for any goroutine
@@ -34,20 +35,19 @@ type exchange struct {
 	persists bool // the client and the server's limits allow another request
 
 	handler handlerPhase // written before the guard is closed, read after that
+	wire    wirePhase    // loop goroutine only
 
 	w    response
 	body *body // nil if there is none
 	ctx  requestContext
 
 	// What the handler gets, and may change.
-	req    http.Request
-	url    url.URL
-	values [3]string // of the header, unless there are more
+	req http.Request
+	url url.URL
 
 	// Loop goroutine only.
 	scope     *spindle.Scope // of an inline handler while it runs
 	deadlines *deadlines     // nil for most
-	wire      wirePhase
 }
 
 // handlerPhase is how far a handler is.
@@ -59,7 +59,7 @@ const (
 	handlerFailed                // panicked or exited; the connection is closed
 )
 
-// wirePhase is how much of the final response the loop has sent. Loop goroutine only.
+// wirePhase is how much of the final response the loop has sent.
 //
 //	silent ──▶ begun ◀──▶ file
 type wirePhase uint8
@@ -83,7 +83,7 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 		version:  p.Version(),
 		persists: p.KeepAlive() && !c.reachedLimit(),
 	}
-	x.target = p.TargetAndAddTo(header, x.values[:])
+	x.target = p.TargetAndAddTo(header)
 	x.ctx.x, x.ctx.base = x, c.baseContext()
 	if p.Length() != 0 {
 		x.body = newBody(x, p)
@@ -105,11 +105,14 @@ func (x *exchange) start() {
 		x.c.flushLean() // earlier answers are sent first
 	}
 	if st.sv.runsInline(x) {
+		if st.onlyProcessor {
+			st.yieldSoon()
+		}
 		st.tasks().GoWith(spindle.TaskOptions{Eager: true, Values: &x.ctx}, serveTask)
 		return
 	}
 	st.sv.workers.run(x)
-	st.yieldToWorkers()
+	st.yieldSoon()
 }
 
 // exchangeKey is the context key of a request's exchange.

@@ -13,7 +13,7 @@ func init() { checkPhases = true }
 // Yields reports whether the loop lets workers run at the end of its turn.
 func Yields(sv *Service, l *loop.Loop) bool {
 	st := sv.perLoop.Of(l.Internal())
-	return st != nil && st.yieldsToWorkers
+	return st != nil && st.yields
 }
 
 // HasLoopState reports whether the service has state on a loop.

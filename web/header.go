@@ -17,11 +17,21 @@ func (w *response) writeHeader() {
 	switch w.fields {
 	case 0:
 	case 1:
-		for key, values := range w.header {
-			w.writeFieldOrReject(key, values)
-		}
+		w.writeSingle()
 	default:
 		w.writeSorted()
+	}
+}
+
+// writeSingle writes the only field. That is mostly Content-Type, and a lookup takes less
+// than an iteration.
+func (w *response) writeSingle() {
+	if values, ok := w.header["Content-Type"]; ok {
+		w.writeFieldOrReject("Content-Type", values)
+		return
+	}
+	for key, values := range w.header {
+		w.writeFieldOrReject(key, values)
 	}
 }
 

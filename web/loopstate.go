@@ -43,8 +43,9 @@ type loopState struct {
 	nursery  *spindle.Nursery // of inline handlers; nil before the first
 	endTasks func(done func(error))
 
-	yieldsToWorkers bool   // letWorkersRun is scheduled for the end of the turn
-	letWorkers      func() // the method letWorkersRun, made once
+	onlyProcessor bool   // GOMAXPROCS was 1 when the state was made
+	yields        bool   // yield is scheduled for the end of the turn
+	yieldFunc     func() // the method yield, made once
 
 	mode  serviceMode
 	cause error // why requests end when their connections are aborted
@@ -79,7 +80,8 @@ func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	st.lingering.init(l, lingerTime, (*conn).hangUp)
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
 	st.log = accessLog{l: l, to: s.AccessLog}
-	st.letWorkers = st.letWorkersRun
+	st.onlyProcessor = runtime.GOMAXPROCS(0) == 1
+	st.yieldFunc = st.yield
 	st.take = st.takeFinished
 	sv.perLoop.Set(l.Internal(), st)
 	return st
@@ -187,17 +189,19 @@ func (st *loopState) tasks() *spindle.Nursery {
 // down. The workers get no more work then.
 func (st *loopState) LoopClosing() { st.sv.loopStateEnded(st) }
 
-// yieldToWorkers lets workers run at the end of the turn, before the loop sleeps. On a
-// single processor the loop would otherwise sleep on the workers' processor until the
-// runtime notices.
-func (st *loopState) yieldToWorkers() {
-	if !st.yieldsToWorkers {
-		st.yieldsToWorkers = true
-		st.l.Internal().CallSoon(loopcore.DropAtClose, st.letWorkers)
+// yieldSoon lets other goroutines run at the end of the turn, before the loop sleeps. The
+// loop would otherwise sleep on the workers' processor until the runtime notices. On a
+// single processor, the garbage collector's worker needs it too, also with inline handlers:
+// a busy loop never waits, so without this a cycle lasts until the loop has done the work
+// itself, piece by piece as it allocates, and every write of a pointer is slow meanwhile.
+func (st *loopState) yieldSoon() {
+	if !st.yields {
+		st.yields = true
+		st.l.Internal().CallSoon(loopcore.DropAtClose, st.yieldFunc)
 	}
 }
 
-func (st *loopState) letWorkersRun() {
-	st.yieldsToWorkers = false
+func (st *loopState) yield() {
+	st.yields = false
 	runtime.Gosched()
 }

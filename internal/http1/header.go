@@ -14,22 +14,18 @@ func (p *parser) AddTo(h http.Header) {
 		return
 	}
 	first := p.fields[0].name.from
-	p.addTo(h, nil, first, p.copyFrom(first))
+	p.addTo(h, first, p.copyFrom(first))
 }
 
 // TargetAndAddTo is AddTo for a request's Head. It also returns Target, as a part of the
-// string that has the values. The header's slices are parts of values if that has the
-// capacity for all of them.
-func (p *RequestParser) TargetAndAddTo(h http.Header, values []string) (target string) {
+// string that has the values.
+func (p *RequestParser) TargetAndAddTo(h http.Header) (target string) {
 	if p.addsNone() {
 		return string(p.Target())
 	}
 	first := p.target.from
 	text := p.copyFrom(first)
-	if cap(values) < len(p.fields)-1 { // Host is not added
-		values = nil
-	}
-	p.addTo(h, values[:0], first, text)
+	p.addTo(h, first, text)
 	return text[:p.target.to-first]
 }
 
@@ -44,12 +40,9 @@ func (p *parser) copyFrom(first uint32) string {
 	return string(p.base[first:p.fields[len(p.fields)-1].value.to])
 }
 
-// addTo adds the fields with values that are parts of text, which begins at first. They
-// are appended to values, or to a new slice if that is nil.
-func (p *parser) addTo(h http.Header, values []string, first uint32, text string) {
-	if values == nil {
-		values = make([]string, 0, len(p.fields))
-	}
+// addTo adds the fields with values that are parts of text, which begins at first.
+func (p *parser) addTo(h http.Header, first uint32, text string) {
+	values := make([]string, 0, len(p.fields))
 	for _, f := range p.fields {
 		key := canonical(text[f.name.from-first : f.name.to-first])
 		switch key {

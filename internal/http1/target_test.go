@@ -22,7 +22,7 @@ func TestTargetAndAddToReturnsWhatTargetAndAddToDo(t *testing.T) {
 			}
 			separate, together := http.Header{}, http.Header{}
 			p.AddTo(separate)
-			target := p.TargetAndAddTo(together, make([]string, 1))
+			target := p.TargetAndAddTo(together)
 			if target != string(p.Target()) || len(separate) != len(together) {
 				t.Errorf("%q cut at %d: target %q, header %v, want %q and %v", request, cut, target, together, p.Target(), separate)
 			}
