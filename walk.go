@@ -25,6 +25,8 @@ type walk struct {
 	place  node     // among them
 	strays []stray  // tasks that have moved
 	info   probe.Task
+
+	lots map[*node]*node // the heads of queues, by nodes in them; valid during one part
 }
 
 // stray is a task that has moved to another scope during a walk.
@@ -72,6 +74,7 @@ func (w *walk) Next(enough func() bool, visit func(*probe.Task)) (more bool) {
 	if w.s.walk != w {
 		return false
 	}
+	clear(w.lots)
 	n := 0
 	full := func() bool {
 		n++
@@ -177,12 +180,12 @@ func (w *walk) visit(t *Task, visit func(*probe.Task)) {
 	}
 	t.walked = w.number
 	w.info = probe.Task{}
-	t.probe(&w.info)
+	w.describe(t, &w.info)
 	visit(&w.info)
 }
 
-// probe describes the task for an inspector.
-func (t *Task) probe(p *probe.Task) {
+// describe describes a task for an inspector.
+func (w *walk) describe(t *Task, p *probe.Task) {
 	n, r := t.nursery, t.nursery.scope.run
 	p.ID, p.Name, p.Code, p.Ref = t.id, t.name, t.codeOf(), t
 	if p.Name == "" && t.own != nil {
@@ -208,15 +211,15 @@ func (t *Task) probe(p *probe.Task) {
 		p.State, p.Goroutine, p.Priority = probeStates[c.State()], c.Goroutine(), uint8(c.Lane())
 		p.Account = c.Account(t.scope.s.l.Internal().TurnTime())
 		if p.State == probe.Waiting {
-			t.probeWait(p)
+			w.describeWait(t, p)
 		}
 	}
 }
 
 var probeStates = [...]probe.State{coro.Idle: probe.Fresh, coro.Ready: probe.Ready, coro.Running: probe.Running, coro.Waiting: probe.Waiting}
 
-// probeWait describes the task's wait.
-func (t *Task) probeWait(p *probe.Task) {
+// describeWait describes the wait of a task.
+func (w *walk) describeWait(t *Task, p *probe.Task) {
 	what, since, ab := t.co.Wait()
 	p.WaitsFor, p.WaitsSince = what, since
 	if other := t.awaits(); other != nil {
@@ -227,7 +230,47 @@ func (t *Task) probeWait(p *probe.Task) {
 			p.WaitsOnTask = b.id
 		}
 	}
+	if lock, ok := ab.(interface{ Holders() []*Task }); ok {
+		for _, holder := range lock.Holders() {
+			p.Holders = append(p.Holders, holder.id)
+		}
+	}
+	if in, ok := ab.(*lotWait); ok {
+		p.Lot = identify(w.lotOf(&in.inLot))
+		return
+	}
 	p.WaitsOn, _ = ab.(probe.Object)
+}
+
+// maxLotSteps bounds the search for the Lot of a task.
+const maxLotSteps = 64
+
+// lotOf returns the node at the head of a Lot's queue, which identifies the Lot, or nil if
+// it is far. A task in a Lot does not know the Lot, so that waiting takes less memory.
+// Tasks mostly wait in the order in which the walk visits them, so that the search is one
+// step from the task before.
+func (w *walk) lotOf(n *node) *node {
+	first := n
+	for range maxLotSteps {
+		if n.t == nil {
+			break
+		}
+		if lot := w.lots[n]; lot != nil {
+			n = lot
+			break
+		}
+		if n = n.prev; n == nil {
+			return nil
+		}
+	}
+	if n.t != nil {
+		return nil
+	}
+	if w.lots == nil {
+		w.lots = make(map[*node]*node)
+	}
+	w.lots[first] = n
+	return n
 }
 
 // earliest returns the earliest deadline that is in force in the scope. See peek for its

@@ -46,5 +46,6 @@ func (b *Barrier) Wait(ctx context.Context) (int, error) {
 		w.Pass()
 		return b.parties - 1, nil
 	}
+	b.waiting.object = (*barrierProbe)(b)
 	return b.waiting.wait(ctx, w, "Barrier.Wait", -1)
 }

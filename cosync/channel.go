@@ -21,6 +21,7 @@ func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
 		panic("cosync: NewChannel with a negative capacity")
 	}
 	c := &channel[T]{capacity: capacity, senders: 1, receivers: 1}
+	c.sending.object, c.receiving.object = c, c
 	return &Sender[T]{c: c}, &Receiver[T]{c: c}
 }
 

@@ -61,6 +61,7 @@ func (l *Limiter) acquire(ctx context.Context, w spindle.Waker, borrower any) er
 		return nil
 	}
 	l.borrowers[borrower] = false
+	l.waiting.object = (*limiterProbe)(l)
 	_, err := l.waiting.wait(ctx, w, "Limiter.Acquire", borrower)
 	if err != nil {
 		delete(l.borrowers, borrower)

@@ -29,7 +29,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 		w.Pass()
 		return nil
 	}
-	m.waiting.holder = &m.holder
+	m.waiting.holder, m.waiting.object = &m.holder, (*mutexProbe)(m)
 	_, err = m.waiting.wait(ctx, w, "Mutex.Lock", struct{}{})
 	return err
 }

@@ -43,7 +43,9 @@ func newQueue[T any](capacity int, s buffer[T]) *Queue[T] {
 	if capacity < 1 {
 		panic("cosync: NewQueue, NewStack or NewPriorityQueue with a capacity below 1")
 	}
-	return &Queue[T]{capacity: capacity, values: s}
+	q := &Queue[T]{capacity: capacity, values: s}
+	q.putting.object, q.getting.object = (*queueProbe[T])(q), (*queueProbe[T])(q)
+	return q
 }
 
 // Put waits until v fits into the queue, and puts it there. If Put fails, v is not in the

@@ -47,7 +47,7 @@ func (m *RWMutex) lock(ctx context.Context, a access, op string) error {
 		w.Pass()
 		return nil
 	}
-	m.waiting.holder = &m.writer
+	m.waiting.holder, m.waiting.object = &m.writer, (*rwmutexProbe)(m)
 	if _, err = m.waiting.wait(ctx, w, op, a); err != nil {
 		m.admitWaiting() // readers may have waited behind the task
 	}

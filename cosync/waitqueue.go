@@ -5,6 +5,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // countedLot is a spindle.Lot that counts its tasks. Loop goroutine only.
@@ -42,6 +43,9 @@ type waitQueue[T any] struct {
 	// holder is the task that holds the lock of this queue. It is nil if the queue
 	// belongs to no lock.
 	holder *coro.Ref
+
+	// object describes the object of this queue to an inspector. Waits set it.
+	object probe.Object
 
 	// spare is a list of unused waiters, so that waiting does not allocate.
 	spare  *waiter[T]

@@ -90,7 +90,8 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	}
 	x.w.init(x)
 	x.w.date = st.dateLine()
-	if st.log.to != nil {
+	x.w.since = st.l.Internal().TurnTime()
+	if st.log.to != nil || st.meter != nil {
 		x.w.since, x.w.host = st.l.Time(), host
 	}
 	x.describe(header, host)
@@ -212,6 +213,9 @@ func (x *exchange) finish() {
 		w.sendLast(c.tc)
 	}
 	x.log()
+	if m := x.st.meter; m != nil {
+		x.count(m)
+	}
 	closes := w.closes
 	x.st.giveDraft(w.draft)
 	w.draft = nil

@@ -234,6 +234,9 @@ func (lc *LeanCtx) finish() {
 	}
 	st.out = b
 	lc.log()
+	if m := st.meter; m != nil {
+		m.Add(lc.status, st.l.Time()-st.l.Internal().TurnTime()) // since the request came, or before
+	}
 	if cap(lc.body) > keepLean {
 		lc.body = nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -36,7 +37,8 @@ type loopState struct {
 	heads, idle, bodies, lingering timeoutList
 	writeTimeout                   time.Duration
 
-	log accessLog
+	log   accessLog
+	meter *probe.RequestMeter // nil unless an inspector counts requests
 
 	observer *connObserver // nil for most servers
 

@@ -31,7 +31,7 @@ type draft struct {
 	head []byte // of the response, as far as it is known and not sent
 	buf  []byte // of the body, with what ends it, not sent
 
-	since    time.Duration // when the request came; only for the log
+	since    time.Duration // when the request came; within a turn unless it is logged or counted
 	host     string        // the request's; only for the log
 	date     string
 	status   int      // 0 in draftOpen

@@ -3,6 +3,8 @@ package loopcore
 import (
 	"fmt"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
 )
 
 // ID returns the number of the loop among those of the process. Any goroutine may call it.
@@ -47,4 +49,18 @@ func (c *Loop) WorkerCounts() WorkerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return WorkerCounts{w.limit, w.busy, w.queue.waiting(), w.unfinished, w.delivered}
+}
+
+// WatchRow returns the row at index i of the table of watched descriptors, or nil if it is
+// free. It reports false beyond the last row. Rows do not move.
+func (c *Loop) WatchRow(i int) (row *Watch, tok kernel.Token, ok bool) {
+	s := &c.watches
+	if i>>watchPageBits >= len(s.pages) {
+		return nil, 0, false
+	}
+	w := s.row(uint32(i))
+	if w.Watcher == nil {
+		return nil, 0, true
+	}
+	return w, kernel.Token(w.gen)<<32 | kernel.Token(i), true
 }

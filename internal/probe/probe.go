@@ -91,6 +91,8 @@ type Task struct {
 	WaitsSince  time.Duration // on the loop's clock
 	WaitsOnTask uint64        // the task that holds the lock, or gives the result; 0 if that is not known
 	WaitsOn     Object        // nil if it is not known
+	Lot         uintptr       // identifies the queue that it waits in, if it is a Lot
+	Holders     []uint64      // the tasks that hold what it waits for, where there can be several
 	Joined      bool          // its parent waits for it: its nursery is being joined
 
 	Account *Account // nil if the inspector is not attached
@@ -123,5 +125,4 @@ type ObjectInfo struct {
 	Kind           string  // its type: "Mutex"
 	Used, Capacity int
 	Known          bool // Used and Capacity are known
-	Holders        []uint64
 }

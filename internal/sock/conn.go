@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -119,6 +120,19 @@ func (c *Conn) HungUp() bool { return c.is(hungUp) }
 // WriteOnly reports whether c is a pipe from which nothing more can be read.
 func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
 
+// Probe describes the connection for an inspector.
+func (c *Conn) Probe(s *probe.Socket) {
+	s.ReadPaused = c.is(readPaused)
+	switch {
+	case c.is(isClosed):
+		s.State = "closed"
+	case c.is(shut), c.is(ended):
+		s.State = "shut"
+	default:
+		s.State = "open"
+	}
+}
+
 // Failure returns the error with which the connection failed after EOF was read, when
 // no read reports it any more. It returns nil if no failure is known.
 func (c *Conn) Failure() error {
@@ -205,6 +219,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		// read also stops at a passed descriptor.
 		c.state |= drained
 	}
+	c.reg.in += uint64(max(n, 0))
 	return n, err
 }
 
@@ -266,6 +281,7 @@ func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 
 // noteWrite records that a write sent n of size bytes and returned err.
 func (c *Conn) noteWrite(n, size int, err error) error {
+	c.reg.out += uint64(max(n, 0))
 	if err != nil && err != syscall.EAGAIN {
 		return err
 	}

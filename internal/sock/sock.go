@@ -25,6 +25,7 @@ type Registry struct {
 
 	debug     bool        // see Poison
 	open      int         // number of open connections
+	in, out   uint64      // bytes received and sent, without those of files and pipes that the system copies
 	dials     *Dialing    // in progress, newest first
 	listeners []*Listener // open ones, oldest first
 	closing   bool
@@ -60,6 +61,16 @@ func overwrite(p []byte) {
 
 // Open returns the number of open connections.
 func (r *Registry) Open() int { return r.open }
+
+// Traffic returns the bytes that connections have received and sent so far.
+func (r *Registry) Traffic() (in, out uint64) { return r.in, r.out }
+
+// EachListener calls fn for every open listener.
+func (r *Registry) EachListener(fn func(fd int, paused bool)) {
+	for _, ln := range r.listeners {
+		fn(ln.fd, ln.paused)
+	}
+}
 
 // Each calls fn with the owner of every open connection. fn may close that connection.
 func (r *Registry) Each(fn func(Owner)) {

@@ -1,0 +1,96 @@
+package cosync
+
+import (
+	"reflect"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/probe"
+)
+
+// An inspector finds an object through the tasks that wait for it: the Aborter of their
+// wait is a waiter, and its queue knows the object. Objects that no task waits for are not
+// shown.
+
+// ProbeObject describes the object that w waits for. The queues of an Inbox are guarded by
+// a mutex, and not looked at.
+func (w *waiter[T]) ProbeObject() probe.ObjectInfo {
+	if w.remote != nil || w.queue == nil || w.queue.object == nil {
+		return probe.ObjectInfo{}
+	}
+	return w.queue.object.ProbeObject()
+}
+
+// Holders returns the tasks that hold the object that w waits for, where it knows more
+// than one.
+func (w *waiter[T]) Holders() []*spindle.Task {
+	if w.remote != nil || w.queue == nil {
+		return nil
+	}
+	if l, ok := w.queue.object.(*limiterProbe); ok {
+		return l.holders()
+	}
+	return nil
+}
+
+// Objects as an inspector sees them, so that their exported types have no methods for it.
+type (
+	mutexProbe        Mutex
+	rwmutexProbe      RWMutex
+	limiterProbe      Limiter
+	barrierProbe      Barrier
+	queueProbe[T any] Queue[T]
+)
+
+// ProbeObject describes the mutex.
+func (m *mutexProbe) ProbeObject() probe.ObjectInfo {
+	return describe("Mutex", m, (*Mutex)(m).Statistics())
+}
+
+// ProbeObject describes the mutex. Its readers are counted, not known.
+func (m *rwmutexProbe) ProbeObject() probe.ObjectInfo {
+	info := describe("RWMutex", m, (*RWMutex)(m).Statistics())
+	info.Capacity = 0
+	return info
+}
+
+// ProbeObject describes the limiter.
+func (l *limiterProbe) ProbeObject() probe.ObjectInfo {
+	return describe("Limiter", l, (*Limiter)(l).Statistics())
+}
+
+// maxHolders is the number of holders of an object that an inspector shows.
+const maxHolders = 16
+
+// holders returns the tasks that have a token, unless there are many.
+func (l *limiterProbe) holders() (tasks []*spindle.Task) {
+	if len(l.borrowers) > 4*maxHolders {
+		return nil
+	}
+	for borrower, has := range l.borrowers {
+		if t, ok := borrower.(*spindle.Task); ok && has && len(tasks) < maxHolders {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// ProbeObject describes the barrier.
+func (b *barrierProbe) ProbeObject() probe.ObjectInfo {
+	return describe("Barrier", b, (*Barrier)(b).Statistics())
+}
+
+// ProbeObject describes the queue.
+func (q *queueProbe[T]) ProbeObject() probe.ObjectInfo {
+	return describe("Queue", q, (*Queue[T])(q).Statistics())
+}
+
+// ProbeObject describes the channel.
+func (c *channel[T]) ProbeObject() probe.ObjectInfo { return describe("Channel", c, c.statistics()) }
+
+// describe describes the object at address.
+func describe(kind string, address any, s Statistics) probe.ObjectInfo {
+	if s.Capacity == Unlimited {
+		s.Capacity = 0
+	}
+	return probe.ObjectInfo{ID: reflect.ValueOf(address).Pointer(), Kind: kind, Used: s.Used, Capacity: s.Capacity, Known: true}
+}
