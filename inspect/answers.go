@@ -41,7 +41,33 @@ func (h *handler) loops(*query) (any, error) {
 
 func (h *handler) tasks(q *query) (any, error) {
 	began := now()
-	f := readForest(q.loop)
+	f, loops := readForest(q.loop)
 	tasks, paging := f.page(q)
-	return TasksAnswer{Header: h.header(began), Paging: paging, Loops: f.loops, Tasks: tasks}, nil
+	return TasksAnswer{Header: h.header(began), Paging: paging, Loops: loops, Tasks: tasks}, nil
+}
+
+func (h *handler) snapshot(q *query) (any, error) {
+	began := now()
+	a := SnapshotAnswer{Loops: readLoops()}
+	f, _ := readForest(q.loop)
+	var paging Paging
+	a.Tasks, paging = f.page(q)
+	a.More = paging.Matched - len(a.Tasks)
+	rest := &query{loop: q.loop, limit: maxLimit}
+	a.Waits = f.graph.answer()
+	a.Sockets = []Socket{}
+	for _, s := range rest.sources() {
+		for _, row := range s.readSockets() {
+			if len(a.Sockets) < rest.limit {
+				a.Sockets = append(a.Sockets, row.socket(s.id))
+			}
+		}
+	}
+	a.Requests, _ = readRequests(rest)
+	a.Objects, _ = f.graph.sorted(rest)
+	a.Ended, _ = readEnded(rest)
+	a.Blocked, _ = readBlocked(rest)
+	a.Header = h.header(began)
+	a.Waits.Header = a.Header
+	return a, nil
 }

@@ -83,8 +83,15 @@ type handler struct {
 type endpoint func(h *handler, q *query) (any, error)
 
 var endpoints = map[string]endpoint{
-	"loops": (*handler).loops,
-	"tasks": (*handler).tasks,
+	"loops":    (*handler).loops,
+	"tasks":    (*handler).tasks,
+	"sockets":  (*handler).sockets,
+	"requests": (*handler).requests,
+	"ended":    (*handler).ended,
+	"blocked":  (*handler).blocked,
+	"waits":    (*handler).waits,
+	"sync":     (*handler).sync,
+	"snapshot": (*handler).snapshot,
 }
 
 // ServeHTTP answers a request.
@@ -128,6 +135,7 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	attachTasks()
 	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())

@@ -27,6 +27,10 @@ type vitals struct {
 	stats       loop.Stats
 	lanes       Lanes
 	connections int
+	in, out     uint64 // bytes of connections
+	phases      *loopcore.Phases
+	lags        loopcore.Lags
+	requests    probe.RequestMeter
 }
 
 // read reads the vitals. It runs on the loop.
@@ -41,14 +45,22 @@ func (v *vitals) read(s *source) {
 		if r, ok := value.(probe.Connections); ok {
 			v.connections = r.Open()
 		}
+		if r, ok := value.(probe.Traffic); ok {
+			v.in, v.out = r.Traffic()
+		}
 	})
+	v.lags, v.requests = s.core.Lags, s.requests
+	if p := s.core.Phases; p != nil {
+		copied := *p
+		v.phases = &copied
+	}
 }
 
 // refresh asks the loop for its vitals, unless a question is on its way already. It waits
 // until the loop has answered or expired receives a value.
 func (s *source) refresh(expired <-chan time.Time) {
 	s.mu.Lock()
-	if s.asking {
+	if s.asking || !s.answers() {
 		s.mu.Unlock()
 		return
 	}
@@ -127,7 +139,45 @@ func (s *source) describe() Loop {
 		d.TurnRate = float64(st.Turns-before.stats.Turns) / took
 		d.CallbackRate = float64(total(st)-total(before.stats)) / took
 	}
+	d.LagP50NS, d.LagP99NS = percentile(&v.lags, &before.lags, 0.50), percentile(&v.lags, &before.lags, 0.99)
+	d.Phases = share(v.phases, before.phases)
 	return d
+}
+
+// percentile returns the upper bound of the bucket in which a share of the lags since
+// before lie, or 0 if there were none.
+func percentile(lags, before *loopcore.Lags, share float64) int64 {
+	var all, below uint64
+	for i := range lags.Counts {
+		all += lags.Counts[i] - before.Counts[i]
+	}
+	for i := range lags.Counts {
+		below += lags.Counts[i] - before.Counts[i]
+		if all > 0 && float64(below) >= share*float64(all) {
+			return int64(loopcore.LagLimit(i))
+		}
+	}
+	return 0
+}
+
+// share returns the shares of phases in the time since before. It returns nil if too little
+// was measured.
+func share(p, before *loopcore.Phases) *Phases {
+	if p == nil {
+		return nil
+	}
+	since := *p
+	if before != nil && before.Total() <= p.Total() {
+		since.Sub(before)
+	}
+	all := float64(since.Total())
+	if all <= 0 {
+		return nil
+	}
+	return &Phases{
+		Inbox: float64(since.Inbox) / all, Timers: float64(since.Timers) / all, Ready: float64(since.Ready) / all,
+		Wait: float64(since.Wait) / all, Events: float64(since.Events) / all,
+	}
 }
 
 func total(st loop.Stats) uint64 { return st.Callbacks + st.Events + st.TimersFired }
@@ -147,7 +197,18 @@ func (s *source) describeState(d *Loop) {
 	default:
 		d.State = "blocked"
 		d.Stack, d.At = s.stack.read(s, pulse)
+		d.Task = s.core.RunningTask()
 	}
+}
+
+// answers reports whether the loop runs and is not blocked, so that a question to it is
+// worth waiting for.
+func (s *source) answers() bool {
+	if !s.core.Running() { // between two steps, if it is stepped
+		pulse := s.core.Pulse.Load()
+		return s.steps.Swap(pulse) != pulse
+	}
+	return s.core.Pulse.Load()&1 == 0 || s.l.Time()-s.core.LastPoll() < blockedAfter
 }
 
 // stackReader takes stacks of the goroutine that runs a loop. Taking one stops all

@@ -42,13 +42,12 @@ type Loop struct {
 
 	Inspector bool `json:"inspector"` // it is the inspector's own
 
-	State      string `json:"state"`             // running, waiting, blocked, idle
-	StateForNS int64  `json:"state_for_ns"`      // since the kernel was last polled
-	Stack      string `json:"stack,omitempty"`   // of the goroutine that runs the loop, if blocked
-	At         string `json:"at,omitempty"`      // the innermost line in it that belongs to the program
-	Task       string `json:"task,omitempty"`    // the line of the task tree of the task that blocks it
-	TaskID     string `json:"task_id,omitempty"` // that task
-	Polls      uint64 `json:"polls"`             // how often the kernel was polled, modulo 2^31
+	State      string `json:"state"`           // running, waiting, blocked, idle
+	StateForNS int64  `json:"state_for_ns"`    // since the kernel was last polled
+	Stack      string `json:"stack,omitempty"` // of the goroutine that runs the loop, if blocked
+	At         string `json:"at,omitempty"`    // the innermost line in it that belongs to the program
+	Task       string `json:"task,omitempty"`  // the task that blocks it, with those above it in the tree and its scope
+	Polls      uint64 `json:"polls"`           // how often the kernel was polled, modulo 2^31
 
 	Inbox   int     `json:"inbox"` // posted, not taken
 	FDs     int     `json:"fds"`   // watched descriptors
@@ -228,9 +227,10 @@ type Socket struct {
 	Network  string `json:"network"`
 	Local    string `json:"local"`
 	Peer     string `json:"peer"`
-	Protocol string `json:"protocol,omitempty"` // http, websocket, tls, or a type's name
-	State    string `json:"state"`              // open, handshaking, closing, shut
-	AgeNS    *int64 `json:"age_ns,omitempty"`   // if the inspector has seen it begin; otherwise at least since it was attached
+	Protocol string `json:"protocol,omitempty"` // http, websocket, hijacked, or a type's name
+	TLS      bool   `json:"tls"`
+	State    string `json:"state"`            // open, handshaking, closing, shut
+	AgeNS    *int64 `json:"age_ns,omitempty"` // since the inspector has seen it first
 
 	InBytes     *uint64 `json:"in_bytes,omitempty"`
 	OutBytes    *uint64 `json:"out_bytes,omitempty"`
@@ -254,12 +254,11 @@ type Request struct {
 	Socket  string `json:"socket"`
 	Method  string `json:"method"`
 	Path    string `json:"path"` // without the query
-	Host    string `json:"host"`
 	Peer    string `json:"peer"`
-	Phase   string `json:"phase"`          // body, handling, sending
-	Runs    string `json:"runs"`           // inline, worker, lean
-	Status  int    `json:"status"`         // 0 before the header
-	AgeNS   int64  `json:"age_ns"`         // at least, if the inspector has not seen it begin
+	Phase   string `json:"phase"`  // body, handling, sending, file
+	Runs    string `json:"runs"`   // inline, worker
+	Status  int    `json:"status"` // 0 before the header, and for handlers on workers
+	AgeNS   int64  `json:"age_ns"`
 	Written int64  `json:"written_bytes"`  // of the body
 	Task    string `json:"task,omitempty"` // of an inline handler
 }

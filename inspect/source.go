@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -20,8 +21,16 @@ type source struct {
 	before vitals // the ones that rates are computed from; guarded by mu
 	asking bool   // a question of vitals is on its way; guarded by mu
 
-	tasks taskReader
-	stack stackReader
+	attached  attached // guarded by mu
+	wanted    attached // guarded by mu
+	attaching bool     // wanted is on its way to the loop; guarded by mu
+
+	steps atomic.Uint32 // the pulse of a loop that did not run when it was asked last
+
+	tasks    taskReader
+	sockets  socketReader
+	stack    stackReader
+	requests probe.RequestMeter // loop goroutine only
 }
 
 // sources is the loops of the process that an inspector has seen.

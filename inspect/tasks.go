@@ -4,41 +4,71 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
-// forest is the tasks of all loops that a request asks for.
+// forest is the tasks of some loops. It does not change once it is made.
 type forest struct {
-	loops []TaskLoop
+	snaps []*taskSnapshot
 	tasks []Task
 	byID  map[string]int // index in tasks
+	graph *graph
 }
 
-// readForest takes snapshots of the tasks of all loops, or of one.
-func readForest(loop string) *forest {
-	f := &forest{byID: make(map[string]int)}
-	for _, s := range openSources() {
-		if loop != "" && s.id != loop {
-			continue
-		}
+// forests has the last forest for each choice of loops: all, or one.
+var forests struct {
+	mu     sync.Mutex
+	byLoop map[string]*forest // guarded by mu
+}
+
+// readForest takes snapshots of the tasks of all loops, or of one. Requests that see the
+// same snapshots share a forest.
+func readForest(loop string) (*forest, []TaskLoop) {
+	all := (&query{loop: loop}).sources()
+	var snaps []*taskSnapshot
+	var loops []TaskLoop
+	for _, s := range all {
 		snap, stale := s.readTasks()
-		f.add(s, snap, stale)
+		snaps = append(snaps, snap)
+		loops = append(loops, s.describeTasks(snap, stale))
+	}
+	forests.mu.Lock()
+	defer forests.mu.Unlock()
+	if f := forests.byLoop[loop]; f != nil && slices.Equal(f.snaps, snaps) {
+		return f, loops
+	}
+	f := &forest{snaps: snaps, byID: make(map[string]int), graph: newGraph()}
+	for i, s := range all {
+		f.add(s, snaps[i])
+		f.graph.add(s.id, snaps[i])
 	}
 	f.measureDepth()
-	return f
+	f.graph.findCycles()
+	f.graph.mark(f.tasks)
+	if forests.byLoop == nil || len(forests.byLoop) > maxForests {
+		forests.byLoop = make(map[string]*forest)
+	}
+	forests.byLoop[loop] = f
+	return f, loops
+}
+
+// maxForests bounds the memory of forests.
+const maxForests = 8
+
+// describeTasks describes how the tasks of a loop were read.
+func (s *source) describeTasks(snap *taskSnapshot, stale bool) TaskLoop {
+	info := TaskLoop{ID: s.id, Name: s.core.Name(), Stale: stale}
+	if snap != nil {
+		info.AgeNS, info.Slices = int64(now()-snap.at), snap.slices
+		info.SlicesNS, info.LongNS = int64(snap.held), int64(snap.long)
+	}
+	return info
 }
 
 // add adds the tasks of a loop.
-func (f *forest) add(s *source, snap *taskSnapshot, stale bool) {
-	info := TaskLoop{ID: s.id, Name: s.core.Name(), Stale: stale}
-	if snap == nil {
-		f.loops = append(f.loops, info)
-		return
-	}
-	info.AgeNS, info.Slices = int64(now()-snap.at), snap.slices
-	info.SlicesNS, info.LongNS = int64(snap.held), int64(snap.long)
-	f.loops = append(f.loops, info)
+func (f *forest) add(s *source, snap *taskSnapshot) {
 	snap.each(func(r *row) {
 		t := r.task(s.id, snap)
 		f.byID[t.ID] = len(f.tasks)
@@ -71,7 +101,7 @@ func (r *row) task(loop string, snap *taskSnapshot) Task {
 	}
 	if r.State == probe.Waiting {
 		t.WaitsNS = int64(max(snap.clock-r.WaitsSince, 0))
-		t.WaitsOn = cmp.Or(objectID(loop, 'o', r.object.ID), t.HeldBy)
+		t.WaitsOn = cmp.Or(objectID(loop, 'o', r.object.ID), t.HeldBy, objectID(loop, 'o', r.Lot))
 	}
 	if r.Deadline != probe.NoDeadline {
 		left := int64(r.Deadline - snap.clock)

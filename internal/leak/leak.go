@@ -8,15 +8,14 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"testing"
 	"time"
 )
 
 // grace is how long goroutines may take to end after the tests.
 const grace = 5 * time.Second
 
-// Main runs the tests and exits. Call it from TestMain.
-func Main(m *testing.M) {
+// Main runs the tests of m, a *testing.M or a wrapper of it, and exits. Call it from TestMain.
+func Main(m interface{ Run() int }) {
 	// The runtime opens its poller with the first file. Open it before counting.
 	if r, w, err := os.Pipe(); err == nil {
 		r.Close()

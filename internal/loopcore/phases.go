@@ -31,6 +31,14 @@ func (p *Phases) Add(inbox, timers, ready, wait, events time.Duration) {
 	p.Events += events
 }
 
+// Total returns the sum of the phases.
+func (p *Phases) Total() time.Duration { return p.Inbox + p.Timers + p.Ready + p.Wait + p.Events }
+
+// Sub subtracts an earlier state.
+func (p *Phases) Sub(before *Phases) {
+	p.Add(-before.Inbox, -before.Timers, -before.Ready, -before.Wait, -before.Events)
+}
+
 // Lags counts how late timers were, by powers of two. Loop goroutine only.
 type Lags struct {
 	Counts [LagBuckets]uint64

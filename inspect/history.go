@@ -1,0 +1,77 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+func (h *handler) ended(q *query) (any, error) {
+	began := now()
+	all, total := readEnded(q)
+	page, paging := pageOf(q, all, total)
+	return EndedAnswer{Header: h.header(began), Paging: paging, Tasks: page}, nil
+}
+
+// readEnded returns the ended tasks that match, the newest first, and the number of all.
+func readEnded(q *query) (all []EndedTask, total int) {
+	all = []EndedTask{}
+	for _, s := range q.sources() {
+		snap, _ := s.readTasks()
+		if snap == nil {
+			continue
+		}
+		for i := range snap.ended {
+			e := &snap.ended[i]
+			total++
+			f := functionAt(e.Code)
+			one := EndedTask{
+				ID: taskID(s.id, e.ID), Loop: s.id, Parent: taskID(s.id, e.Parent),
+				Name: cmp.Or(e.Name, f.name, "task"), Function: cmp.Or(f.place, f.name),
+				Outcome: e.Outcome, Error: e.Error,
+				AgoNS: int64(max(snap.clock-e.At, 0)) + int64(now()-snap.at),
+			}
+			if e.Known {
+				one.Time = timeOf(&e.Account, snap)
+				one.Time.AgeNS = int64(e.At - e.Account.Began)
+			}
+			if q.text == "" || q.found(one.ID, one.Name, one.Function, one.Outcome, one.Error) {
+				all = append(all, one)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b EndedTask) int { return cmp.Compare(a.AgoNS, b.AgoNS) })
+	return all, total
+}
+
+func (h *handler) blocked(q *query) (any, error) {
+	began := now()
+	all, total := readBlocked(q)
+	page, paging := pageOf(q, all, total)
+	return BlockedAnswer{Header: h.header(began), Paging: paging, Blocked: page}, nil
+}
+
+// readBlocked returns the turns that took too long and match, the newest first, and the
+// number of all.
+func readBlocked(q *query) (all []Blocked, total int) {
+	all = []Blocked{}
+	for _, s := range q.sources() {
+		turns, _ := s.core.BlockedTurns()
+		for _, b := range turns {
+			total++
+			one := Blocked{
+				Loop: s.id, Name: s.core.Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
+				Task: b.Task, Line: goid.Line(b.Stack), Stack: string(b.Stack),
+			}
+			if !b.Ended {
+				one.ForNS += int64(wallTime().Sub(b.At))
+			}
+			if q.text == "" || q.found(one.Name, one.Task, one.Line, one.Stack) {
+				all = append(all, one)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Blocked) int { return b.At.Compare(a.At) })
+	return all, total
+}

@@ -1,0 +1,17 @@
+package inspect
+
+// sources returns the loops that a query asks for.
+func (q *query) sources() (all []*source) {
+	for _, s := range openSources() {
+		if q.loop == "" || q.loop == s.id {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// pageOf returns the page of rows that a query asks for.
+func pageOf[T any](q *query, rows []T, total int) ([]T, Paging) {
+	at, end := q.window(len(rows))
+	return rows[at:end], Paging{Total: total, Matched: len(rows), Offset: at, Limit: q.limit}
+}
