@@ -51,6 +51,9 @@ type ServeOptions struct {
 	// Run says where handlers run.
 	Run Mode
 
+	// Ready, if set, is called once, when requests reach the worker.
+	Ready func()
+
 	// Drain is how long Serve waits for running handlers when it is stopped. After that
 	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
 	Drain time.Duration
@@ -106,6 +109,9 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return fmt.Errorf("relay: Serve %s: %w", subject, err)
+	}
+	if o.Ready != nil {
+		o.Ready()
 	}
 	w.mu.Lock()
 	w.services = append(w.services, s)

@@ -43,7 +43,7 @@ func sources(t *testing.T) (all []source) {
 			return err
 		}
 		if d.IsDir() {
-			if p != "." && (p == "bench" || p == "compat" || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			if p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || isModule(p)) {
 				return fs.SkipDir
 			}
 			return nil
@@ -67,6 +67,12 @@ func sources(t *testing.T) (all []source) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// isModule reports whether a directory is a module of its own.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // within reports whether file is one of the places, or lies in one that ends in a slash.

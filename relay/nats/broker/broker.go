@@ -1,0 +1,172 @@
+// Package broker runs NATS servers inside the process, for tests, demos and programs that
+// do not need a broker of their own yet:
+//
+//	b, err := broker.Start(broker.Options{Dir: dir})
+//	bus, err := nats.Connect(ctx, b.URL(), nats.Options{})
+//
+// The servers listen on the loopback interface, on ports that the system chooses.
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout limits how long servers take to start and to find each other.
+const startTimeout = 30 * time.Second
+
+// Options configures a Broker.
+type Options struct {
+	// Dir is where JetStream keeps its data. "" means that there is no JetStream.
+	Dir string
+
+	// Servers is how many servers form a cluster. Zero means one, without a cluster.
+	Servers int
+
+	// Address is the address of the first server: host:port. "" means a free port of the
+	// loopback interface.
+	Address string
+}
+
+// Broker is a NATS server, or a cluster of some. Make one with Start.
+type Broker struct {
+	servers []*server.Server
+	options []*server.Options
+}
+
+// Start starts the servers, and returns when they take connections.
+func Start(o Options) (*Broker, error) {
+	b := &Broker{}
+	n := max(o.Servers, 1)
+	routes, err := freePorts(n)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		so := &server.Options{
+			ServerName: "s" + strconv.Itoa(i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			NoSigs: true, NoLog: true, MaxPayload: 1 << 20,
+		}
+		if o.Address != "" && i == 0 {
+			host, port, err := net.SplitHostPort(o.Address)
+			if err != nil {
+				return nil, fmt.Errorf("broker: %w", err)
+			}
+			if so.Port, err = strconv.Atoi(port); err != nil {
+				return nil, fmt.Errorf("broker: port of %s: %w", o.Address, err)
+			}
+			so.Host = host
+		}
+		if o.Dir != "" {
+			so.JetStream, so.StoreDir = true, filepath.Join(o.Dir, so.ServerName)
+		}
+		if n > 1 {
+			so.Cluster = server.ClusterOpts{Name: "spindle", Host: "127.0.0.1", Port: routes[i]}
+			for _, port := range routes {
+				so.Routes = append(so.Routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
+			}
+		}
+		b.options = append(b.options, so)
+		b.servers = append(b.servers, nil)
+		if err := b.Restart(i); err != nil {
+			b.Close()
+			return nil, err
+		}
+	}
+	if err := b.settle(n); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// freePorts returns ports of the loopback interface that are free now.
+func freePorts(n int) (ports []int, err error) {
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("broker: %w", err)
+		}
+		defer ln.Close()
+		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// settle waits until n servers are ready for connections, know each other, and, with
+// JetStream, have a leader.
+func (b *Broker) settle(n int) error {
+	deadline := time.Now().Add(startTimeout)
+	for _, s := range b.servers {
+		if !s.ReadyForConnections(time.Until(deadline)) {
+			return errors.New("broker: a server did not start")
+		}
+	}
+	if n == 1 {
+		return nil
+	}
+	for time.Now().Before(deadline) {
+		leaders, routed := 0, 0
+		for _, s := range b.servers {
+			if s.JetStreamIsLeader() {
+				leaders++
+			}
+			if s.NumRoutes() >= n-1 {
+				routed++
+			}
+		}
+		if routed == n && (leaders == 1 || !b.options[0].JetStream) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("broker: the servers did not form a cluster")
+}
+
+// URL returns the addresses of all servers, for nats.Connect.
+func (b *Broker) URL() string {
+	var all []string
+	for _, o := range b.options {
+		all = append(all, "nats://"+net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
+	}
+	return strings.Join(all, ",")
+}
+
+// Kill stops server i, counted from 0, at once.
+func (b *Broker) Kill(i int) {
+	b.servers[i].Shutdown()
+	b.servers[i].WaitForShutdown()
+}
+
+// Restart starts server i again, on the same port and with the same data.
+func (b *Broker) Restart(i int) error {
+	o := b.options[i]
+	s, err := server.NewServer(o)
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.servers[i] = s
+	go s.Start()
+	if !s.ReadyForConnections(startTimeout) {
+		return fmt.Errorf("broker: server %s did not start", o.ServerName)
+	}
+	o.Port = s.Addr().(*net.TCPAddr).Port
+	return nil
+}
+
+// Close stops all servers.
+func (b *Broker) Close() {
+	for i, s := range b.servers {
+		if s != nil {
+			b.Kill(i)
+		}
+	}
+}

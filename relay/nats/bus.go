@@ -1,0 +1,223 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// Bus is a relay.Bus on a connection to NATS. Make one with Connect. Any goroutine may use
+// it.
+type Bus struct {
+	o  Options
+	nc *nats.Conn
+	js jetstream.JetStream
+
+	up       atomic.Bool // connected now
+	closed   atomic.Bool
+	stopping chan struct{} // closed by Close
+	largest  atomic.Int64  // message that the server takes
+
+	// The client of NATS may block while it writes to the connection. Envelopes are
+	// handed to a goroutine, so that publishing blocks no loop.
+	outbox *cosync.Inbox[*nats.Msg]
+
+	mu    sync.Mutex
+	subs  map[closer]struct{} // guarded by mu, as all below
+	ended bool                // Close waits for work, and there is no more
+	work  sync.WaitGroup      // goroutines
+
+	published, dropped, dead, reconnects atomic.Uint64
+}
+
+// closer is a listener or a subscription.
+type closer interface{ Close() error }
+
+// Options configures a Bus.
+type Options struct {
+	// Name is the name of the connection in the server's reports. "" means "spindle".
+	Name string
+
+	// Queue is how many requests wait in a subscription. Zero means 1,024.
+	Queue int
+
+	// Outbox is how many envelopes wait to be sent. Zero means 1,024.
+	Outbox int
+
+	// WaitForServer makes Connect succeed when no server can be reached. The bus then
+	// fails with relay.ErrDown until one can.
+	WaitForServer bool
+
+	// Durable subjects have their requests kept by JetStream.
+	Durable []Durable
+
+	// NATS are options of the client: TLS, credentials, time-outs. A Bus sets the handlers
+	// of connection events itself.
+	NATS []nats.Option
+}
+
+// Stats are counts of a Bus since it was made.
+type Stats struct {
+	Published  uint64 // envelopes accepted
+	Dropped    uint64 // accepted or received, and then lost: no connection, a full queue, not an envelope
+	Dead       uint64 // durable requests given up after Durable.Attempts
+	Reconnects uint64
+	Outbox     int // envelopes that wait to be sent
+}
+
+// Connect connects to servers: a URL, or several with commas between them. In a task it
+// parks the task. It fails with an error that wraps relay.ErrDown if no server can be
+// reached.
+func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
+	if o.Queue < 0 || o.Outbox < 0 {
+		panic("relay/nats: Connect with a negative limit")
+	}
+	if o.Name == "" {
+		o.Name = "spindle"
+	}
+	if o.Queue == 0 {
+		o.Queue = 1024
+	}
+	if o.Outbox == 0 {
+		o.Outbox = 1024
+	}
+	b := &Bus{o: o, outbox: cosync.NewInbox[*nats.Msg](o.Outbox), subs: map[closer]struct{}{}, stopping: make(chan struct{})}
+	err := blocking(ctx, func() error { return b.connect(ctx, servers) })
+	if err != nil {
+		if b.nc != nil {
+			b.nc.Close()
+		}
+		return nil, err
+	}
+	b.background(b.send)
+	return b, nil
+}
+
+func (b *Bus) connect(ctx context.Context, servers string) (err error) {
+	options := append([]nats.Option{
+		nats.Name(b.o.Name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(100 * time.Millisecond),
+		nats.ReconnectJitter(100*time.Millisecond, time.Second),
+		nats.RetryOnFailedConnect(b.o.WaitForServer),
+	}, b.o.NATS...)
+	options = append(options,
+		nats.ReconnectBufSize(-1), // a bus that is down says so
+		nats.ConnectHandler(b.connected),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.reconnects.Add(1)
+			b.connected(nc)
+		}),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.up.Store(false) }),
+		nats.ClosedHandler(func(*nats.Conn) { b.up.Store(false) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrSlowConsumer) {
+				b.dropped.Add(1) // and perhaps more: the client reports the first of a row
+			}
+		}),
+	)
+	if b.nc, err = nats.Connect(servers, options...); err != nil {
+		return fmt.Errorf("relay/nats: connecting to %s: %w: %w", servers, relay.ErrDown, err)
+	}
+	if b.nc.IsConnected() {
+		b.connected(b.nc)
+	}
+	if b.js, err = jetstream.New(b.nc); err != nil {
+		return fmt.Errorf("relay/nats: %w", err)
+	}
+	return b.createStreams(ctx)
+}
+
+func (b *Bus) connected(nc *nats.Conn) {
+	b.largest.Store(nc.MaxPayload())
+	b.up.Store(true)
+}
+
+// blocking calls fn, which blocks, without blocking the loop of a task.
+func blocking(ctx context.Context, fn func() error) error {
+	if spindle.Current(ctx) == nil {
+		return fn()
+	}
+	_, err := spindle.Blocking(ctx, func() (struct{}, error) { return struct{}{}, fn() })
+	return err
+}
+
+// Ready returns nil if the bus is connected.
+func (b *Bus) Ready() error {
+	switch {
+	case b.closed.Load():
+		return relay.ErrClosed
+	case !b.up.Load():
+		return relay.ErrDown
+	}
+	return nil
+}
+
+// Close ends all subscriptions, sends what waits in the outbox, and closes the connection.
+// It blocks until the server has answered, for some seconds at most.
+func (b *Bus) Close() error {
+	if b.closed.Swap(true) {
+		return nil
+	}
+	b.mu.Lock()
+	var subs []closer
+	for s := range b.subs {
+		subs = append(subs, s)
+	}
+	b.mu.Unlock()
+	for _, s := range subs {
+		s.Close()
+	}
+	close(b.stopping)
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.outbox.Close()
+	b.work.Wait()
+	if b.up.Load() {
+		_ = b.nc.FlushTimeout(time.Second) // what cannot be sent now is lost with the connection
+	}
+	b.nc.Close()
+	return nil
+}
+
+// background runs fn, which may block, on a goroutine that Close waits for. After Close
+// nothing runs.
+func (b *Bus) background(fn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		b.work.Go(fn)
+	}
+}
+
+// Stats returns the counts of the bus.
+func (b *Bus) Stats() Stats {
+	return Stats{
+		Published: b.published.Load(), Dropped: b.dropped.Load(), Dead: b.dead.Load(),
+		Reconnects: b.reconnects.Load(), Outbox: b.outbox.Statistics().Used,
+	}
+}
+
+// keep registers a subscription that ends with the bus.
+func (b *Bus) keep(s closer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subs[s] = struct{}{}
+}
+
+func (b *Bus) forget(s closer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.subs, s)
+}

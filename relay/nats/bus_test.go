@@ -1,0 +1,250 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+func isNoResponder(err error) bool { return errors.Is(err, relay.ErrNoResponder) }
+
+func echo(_ context.Context, r *relay.Request) ([]byte, error) { return r.Body, nil }
+
+func TestCall(t *testing.T) {
+	b := start(t, broker.Options{})
+	bus := connect(t, b, nats.Options{})
+	serve(t, bus, "echo", echo, relay.ServeOptions{})
+	c := caller(t, connect(t, b, nats.Options{}))
+	got, err := c.Call(t.Context(), "echo", []byte("hello"))
+	if err != nil || string(got) != "hello" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	err = spindle.Run(t.Context(), func(ctx context.Context) error {
+		for i := range 100 {
+			got, err := c.Call(ctx, "echo", fmt.Append(nil, i))
+			if err != nil || string(got) != fmt.Sprint(i) {
+				t.Errorf("in a task: %q, %v", got, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCallWithoutWorkerFailsAtOnce(t *testing.T) {
+	c := caller(t, connect(t, start(t, broker.Options{}), nats.Options{}))
+	if _, err := c.Call(t.Context(), "nothing", nil); !isNoResponder(err) {
+		t.Fatalf("got %v", err)
+	}
+	if s := c.Stats(); s.Waiting != 0 || s.Replied != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestCancelReachesTheWorker(t *testing.T) {
+	b := start(t, broker.Options{})
+	begun, ended := make(chan bool), make(chan error, 1)
+	serve(t, connect(t, b, nats.Options{}), "slow", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		begun <- true
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	}, relay.ServeOptions{})
+	c := caller(t, connect(t, b, nats.Options{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() {
+		_, err := c.Call(ctx, "slow", nil)
+		result <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call: %v", err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the handler: %v", err)
+	}
+}
+
+func TestFullQueueIsAnswered(t *testing.T) {
+	b := start(t, broker.Options{})
+	release := make(chan bool)
+	serve(t, connect(t, b, nats.Options{Queue: 2}), "busy", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		<-release
+		return nil, nil
+	}, relay.ServeOptions{Concurrency: 1})
+	c := caller(t, connect(t, b, nats.Options{}))
+	results := make(chan error)
+	for range 20 {
+		go func() {
+			_, err := c.Call(t.Context(), "busy", nil)
+			results <- err
+		}()
+	}
+	full := 0
+	for range 20 - 3 { // one runs, two wait
+		if err := <-results; !errors.Is(err, relay.ErrFull) {
+			t.Fatalf("got %v", err)
+		}
+		full++
+	}
+	close(release)
+	for range 3 {
+		if err := <-results; err != nil {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestRequestsOfAWorkerThatLeaves checks that what waits in the queue of a worker goes to
+// the others when it is stopped.
+func TestRequestsOfAWorkerThatLeaves(t *testing.T) {
+	b := start(t, broker.Options{})
+	release, begun := make(chan bool), make(chan bool, 100)
+	_, stop := serve(t, connect(t, b, nats.Options{}), "job", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		begun <- true
+		<-release
+		return []byte("first"), nil
+	}, relay.ServeOptions{Concurrency: 1})
+	c := caller(t, connect(t, b, nats.Options{}))
+	results := make(chan string)
+	for range 10 {
+		go func() {
+			got, err := c.Call(t.Context(), "job", nil)
+			results <- fmt.Sprintf("%s %v", got, err)
+		}()
+	}
+	<-begun
+	other := connect(t, b, nats.Options{})
+	member, err := other.Subscribe(t.Context(), "job", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for d, err := member.Next(t.Context()); err == nil; d, err = member.Next(t.Context()) {
+			other.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Body: []byte("second")})
+		}
+	}()
+	go stop()
+	counts := map[string]int{}
+	for range 9 {
+		counts[<-results]++
+	}
+	close(release)
+	counts[<-results]++
+	if counts["first <nil>"] != 1 || counts["second <nil>"] != 9 {
+		t.Errorf("got %v", counts)
+	}
+}
+
+// TestProgramsWithoutRelay covers peers that use NATS alone.
+func TestProgramsWithoutRelay(t *testing.T) {
+	b := start(t, broker.Options{})
+	nc, err := client.Connect(b.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	bus := connect(t, b, nats.Options{})
+	serve(t, bus, "ours", func(_ context.Context, r *relay.Request) ([]byte, error) {
+		return append([]byte("ours: "), r.Body...), nil
+	}, relay.ServeOptions{})
+	m, err := nc.Request("ours", []byte("hi"), time.Minute)
+	if err != nil || string(m.Data) != "ours: hi" {
+		t.Errorf("a plain request: %v, %v", m, err)
+	}
+	if _, err := nc.Subscribe("theirs", func(m *client.Msg) { m.Respond(append([]byte("theirs: "), m.Data...)) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := caller(t, bus).Call(t.Context(), "theirs", []byte("hi"))
+	if err != nil || string(got) != "theirs: hi" {
+		t.Errorf("a plain reply: %q, %v", got, err)
+	}
+}
+
+func TestServerThatIsDown(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	ln.Close()
+	if _, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{}); !errors.Is(err, relay.ErrDown) {
+		t.Fatalf("got %v", err)
+	}
+	bus, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{WaitForServer: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	if err := bus.Ready(); !errors.Is(err, relay.ErrDown) {
+		t.Errorf("ready: %v", err)
+	}
+	if _, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{}); !errors.Is(err, relay.ErrDown) {
+		t.Errorf("a caller: %v", err)
+	}
+	b := start(t, broker.Options{Address: address})
+	for bus.Ready() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	serve(t, connect(t, b, nats.Options{}), "echo", echo, relay.ServeOptions{})
+	if got, err := caller(t, bus).Call(t.Context(), "echo", []byte("up")); string(got) != "up" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestLargeAndMalformedEnvelopes(t *testing.T) {
+	b := start(t, broker.Options{})
+	bus := connect(t, b, nats.Options{})
+	for name, tt := range map[string]struct {
+		e    relay.Envelope
+		want error
+	}{
+		"too large":           {relay.Envelope{Subject: "a", Body: make([]byte, 2<<20)}, relay.ErrTooLarge},
+		"an empty subject":    {relay.Envelope{}, &relay.SubjectError{}},
+		"a wildcard":          {relay.Envelope{Subject: "a.*"}, &relay.SubjectError{}},
+		"an empty part":       {relay.Envelope{Subject: "a..b"}, &relay.SubjectError{}},
+		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, &nats.HeaderError{}},
+		"a header of ours":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &nats.HeaderError{}},
+		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, &nats.HeaderError{}},
+		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, &nats.HeaderError{}},
+		"a wildcard as reply": {relay.Envelope{Subject: "a", ReplyTo: ">"}, &relay.SubjectError{}},
+	} {
+		err := bus.TryPublish(&tt.e)
+		if err == nil || fmt.Sprintf("%T", err) != fmt.Sprintf("%T", tt.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	nc, err := client.Connect(b.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	serve(t, bus, "echo", echo, relay.ServeOptions{})
+	before := bus.Stats().Dropped
+	for _, header := range []string{"", "request", "request 1 2 3 4 5 6", "nothing 1 1 1 1", "request -1 0 0 0", "request 1 0 0 99999999999999999999"} {
+		m := &client.Msg{Subject: "echo", Header: client.Header{"Relay": []string{header}}}
+		if err := nc.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for bus.Stats().Dropped != before+6 {
+		time.Sleep(time.Millisecond)
+	}
+}

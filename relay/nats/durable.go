@@ -1,0 +1,162 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+// Durable describes subjects with requests that a work queue of JetStream keeps. A
+// request is removed when a worker has dealt with it. Workers of one subject must be in one
+// queue group.
+//
+// A request may be delivered more than once: when a worker dies, when a handler fails and
+// asks for another attempt, or when an acknowledgement is lost. Handlers with effects need
+// idempotency keys.
+type Durable struct {
+	// Stream is the name of the stream. It is created, or changed to fit. "" means
+	// "SPINDLE".
+	Stream string
+
+	// Subjects are subjects, or patterns in the manner of NATS: "jobs.*", "jobs.>".
+	Subjects []string
+
+	// Replicas is how many servers of a cluster keep each request. Zero means 1.
+	Replicas int
+
+	// MaxRequests is how many requests the stream keeps. Publish fails with relay.ErrFull
+	// at the limit. Zero means 1,000,000.
+	MaxRequests int64
+
+	// Attempts is how often a request is delivered before it is given up and counted in
+	// Stats.Dead. Zero means 5.
+	Attempts int
+
+	// Backoff is the wait before each further attempt; the last one is used for the rest.
+	// Nil means 1 s, 5 s, 30 s.
+	Backoff []time.Duration
+
+	// AckWait is how long a worker may be silent before its request goes to another one.
+	// Workers that run keep their requests, however long they take. Zero means 30 s.
+	AckWait time.Duration
+
+	// Dedupe is how long the server remembers idempotency keys: a request that is
+	// published again with the same key in that time is stored once. Zero means 2 minutes.
+	Dedupe time.Duration
+}
+
+func (d *Durable) setDefaults() {
+	if d.Stream == "" {
+		d.Stream = "SPINDLE"
+	}
+	if d.MaxRequests == 0 {
+		d.MaxRequests = 1_000_000
+	}
+	if d.Attempts == 0 {
+		d.Attempts = 5
+	}
+	if d.Backoff == nil {
+		d.Backoff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+	}
+	if d.AckWait == 0 {
+		d.AckWait = 30 * time.Second
+	}
+	if d.Dedupe == 0 {
+		d.Dedupe = 2 * time.Minute
+	}
+}
+
+// createStreams makes the streams of all durable subjects.
+func (b *Bus) createStreams(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	for i := range b.o.Durable {
+		d := &b.o.Durable[i]
+		d.setDefaults()
+		_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: d.Stream, Subjects: d.Subjects, Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
+			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+		})
+		if err != nil {
+			return fmt.Errorf("relay/nats: stream %s: %w", d.Stream, translated(err))
+		}
+	}
+	return nil
+}
+
+// durable returns the description of a durable subject, or nil.
+func (b *Bus) durable(subject string) *Durable {
+	for i := range b.o.Durable {
+		for _, pattern := range b.o.Durable[i].Subjects {
+			if matches(pattern, subject) {
+				return &b.o.Durable[i]
+			}
+		}
+	}
+	return nil
+}
+
+// stores reports whether e is kept by JetStream.
+func (b *Bus) stores(e *relay.Envelope) bool {
+	return e.Kind == relay.KindRequest && b.durable(e.Subject) != nil
+}
+
+// matches reports whether a subject matches a pattern of NATS.
+func matches(pattern, subject string) bool {
+	for {
+		p, restOfPattern, morePattern := strings.Cut(pattern, ".")
+		s, rest, more := strings.Cut(subject, ".")
+		switch {
+		case p == ">":
+			return true
+		case p != "*" && p != s, more != morePattern:
+			return false
+		case !more:
+			return true
+		}
+		pattern, subject = restOfPattern, rest
+	}
+}
+
+// store publishes a request to a durable subject, and waits until the server has stored it.
+func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	var options []jetstream.PublishOpt
+	if key := m.Header.Get(relay.IdempotencyKey); key != "" {
+		options = append(options, jetstream.WithMsgID(key))
+	}
+	_, err := b.js.PublishMsg(ctx, m, options...)
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		b.published.Add(1)
+		return nil
+	case errors.As(err, &api) && strings.Contains(api.Description, "maximum messages exceeded"):
+		return relay.ErrFull
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("relay/nats: the request may not be stored: %w: %w", relay.ErrDown, err)
+	}
+	return translated(err)
+}
+
+// consumerName returns a name for the members of a group of a subject, which JetStream
+// allows.
+func consumerName(subject, group string) string {
+	allowed := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}
+	sum := crc32.ChecksumIEEE([]byte(subject + " " + group))
+	return fmt.Sprintf("%.40s_%.40s_%08x", strings.Map(allowed, group), strings.Map(allowed, subject), sum)
+}

@@ -1,0 +1,173 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+// durable returns options with durable subjects below jobs.
+func durable(d nats.Durable) nats.Options {
+	d.Subjects = []string{"jobs.>"}
+	return nats.Options{Durable: []nats.Durable{d}}
+}
+
+func publish(t testing.TB, bus relay.Bus, key string) {
+	t.Helper()
+	e := &relay.Envelope{Subject: "jobs.a", Body: []byte(key), Headers: map[string]string{relay.IdempotencyKey: key}}
+	if err := bus.Publish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func subscribe(t testing.TB, bus relay.Bus) relay.Subscription {
+	t.Helper()
+	s, err := bus.Subscribe(t.Context(), "jobs.a", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func next(t testing.TB, s relay.Subscription, want string, attempt uint32) relay.Delivery {
+	t.Helper()
+	d, err := s.Next(t.Context())
+	if err != nil || string(d.Body) != want || d.Attempt != attempt || d.Settle == nil {
+		t.Fatalf("got %+v, %v", d.Envelope, err)
+	}
+	return d
+}
+
+func TestDurableRequestWaitsForAWorker(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{}))
+	publish(t, bus, "1")
+	if err := bus.TryPublish(&relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrFull) {
+		t.Errorf("TryPublish: %v", err)
+	}
+	b.Kill(0)
+	if err := b.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	bus = connect(t, b, durable(nats.Durable{}))
+	next(t, subscribe(t, bus), "1", 1).Settle(relay.Done)
+}
+
+func TestDurableRequestSurvivesItsWorker(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := durable(nats.Durable{AckWait: 200 * time.Millisecond})
+	bus, dying := connect(t, b, o), connect(t, b, o)
+	publish(t, bus, "1")
+	next(t, subscribe(t, dying), "1", 1)
+	dying.Close() // without settling it
+	next(t, subscribe(t, bus), "1", 2).Settle(relay.Done)
+}
+
+func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{Attempts: 3, Backoff: []time.Duration{time.Millisecond}}))
+	s := subscribe(t, bus)
+	publish(t, bus, "bad")
+	for attempt := range uint32(3) {
+		next(t, s, "bad", attempt+1).Settle(relay.Retry)
+	}
+	publish(t, bus, "good")
+	next(t, s, "good", 1).Settle(relay.Done)
+	if n := bus.Stats().Dead; n != 1 {
+		t.Errorf("%d requests given up", n)
+	}
+}
+
+func TestDurableRequestIsStoredOnce(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{}))
+	for _, key := range []string{"1", "1", "2", "1", "3"} {
+		publish(t, bus, key)
+	}
+	s := subscribe(t, bus)
+	for _, key := range []string{"1", "2", "3"} {
+		next(t, s, key, 1).Settle(relay.Done)
+	}
+}
+
+func TestDurableQueueIsBounded(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{MaxRequests: 2}))
+	publish(t, bus, "1")
+	publish(t, bus, "2")
+	if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrFull) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDurableRequestOfASlowHandler checks that a handler that takes longer than AckWait
+// keeps its request.
+func TestDurableRequestOfASlowHandler(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{AckWait: 2 * time.Second}))
+	s := subscribe(t, bus)
+	publish(t, bus, "slow")
+	d := next(t, s, "slow", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if other, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("delivered again: %+v, %v", other.Envelope, err)
+	}
+	d.Settle(relay.Done)
+}
+
+// TestClusterLosesNoJob kills one of three servers while jobs are published and done.
+func TestClusterLosesNoJob(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir(), Servers: 3})
+	o := durable(nats.Durable{Replicas: 3, AckWait: 5 * time.Second})
+	const jobs = 1000
+	publisher, worker := connect(t, b, o), connect(t, b, o)
+	s := subscribe(t, worker)
+	done := sync.Map{}
+	var count atomic.Int64
+	all := make(chan bool)
+	for range 8 {
+		go func() {
+			for d, err := s.Next(t.Context()); err == nil; d, err = s.Next(t.Context()) {
+				if _, twice := done.LoadOrStore(string(d.Body), true); !twice && count.Add(1) == jobs {
+					close(all)
+				}
+				d.Settle(relay.Done)
+			}
+		}()
+	}
+	for i := range jobs {
+		if i == jobs/3 {
+			b.Kill(1)
+		}
+		key := fmt.Sprint("job ", i)
+		for {
+			e := &relay.Envelope{Subject: "jobs.a", Body: []byte(key), Headers: map[string]string{relay.IdempotencyKey: key}}
+			err := publisher.Publish(t.Context(), e)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, relay.ErrDown) {
+				t.Fatalf("job %d: %v", i, err)
+			}
+			time.Sleep(10 * time.Millisecond) // the same key, so it is stored once
+		}
+	}
+	select {
+	case <-all:
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%d of %d jobs were done", count.Load(), jobs)
+	}
+}

@@ -1,0 +1,212 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// fetchTime is how long one request to JetStream for messages waits.
+const fetchTime = 5 * time.Second
+
+// jobs is a membership in the queue group of a durable subject. It fetches a message only
+// when Next waits for one: a message that waits here would be kept from other members.
+type jobs struct {
+	b        *Bus
+	d        *Durable
+	consumer jetstream.Consumer
+	arrived  *cosync.Inbox[job]
+	wanted   atomic.Int64  // calls of Next that wait
+	asked    chan struct{} // has a value when wanted has grown
+	stopped  context.Context
+	stop     context.CancelFunc
+	closed   atomic.Bool
+
+	mu   sync.Mutex
+	open map[jetstream.Msg]struct{} // not settled; guarded by mu
+}
+
+// job is a request that has been fetched.
+type job struct {
+	m jetstream.Msg
+	e *relay.Envelope
+}
+
+// consume joins the queue group of a durable subject.
+func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (relay.Subscription, error) {
+	s := &jobs{
+		b: b, d: d, arrived: cosync.NewInbox[job](1024), asked: make(chan struct{}, 1),
+		open: map[jetstream.Msg]struct{}{},
+	}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	err := b.register(ctx, s, subject, func() (err error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		s.consumer, err = b.js.CreateOrUpdateConsumer(ctx, d.Stream, jetstream.ConsumerConfig{
+			Durable: consumerName(subject, group), FilterSubject: subject,
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: d.AckWait, MaxAckPending: -1,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("relay/nats: consumer of %s: %w", subject, err)
+	}
+	b.background(s.fetch)
+	b.background(s.keepOpen)
+	return s, nil
+}
+
+// Next waits for a request.
+func (s *jobs) Next(ctx context.Context) (relay.Delivery, error) {
+	if s.closed.Load() {
+		return relay.Delivery{}, relay.ErrClosed
+	}
+	s.wanted.Add(1)
+	defer s.wanted.Add(-1)
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	j, err := s.arrived.Get(ctx)
+	if errors.Is(err, cosync.ErrClosed) {
+		return relay.Delivery{}, relay.ErrClosed
+	} else if err != nil {
+		return relay.Delivery{}, err
+	}
+	return relay.Delivery{Envelope: j.e, Settle: func(o relay.Outcome) { s.settle(j, o) }}, nil
+}
+
+// fetch gets as many messages as calls of Next wait for, until Close. What is left then
+// goes back.
+func (s *jobs) fetch() {
+	defer func() {
+		s.arrived.Close()
+		for j, err := s.arrived.TryGet(); err == nil; j, err = s.arrived.TryGet() {
+			s.conclude(j.m, j.m.Nak)
+		}
+	}()
+	for s.stopped.Err() == nil {
+		n := int(s.wanted.Load()) - s.arrived.Statistics().Used
+		if n <= 0 {
+			select {
+			case <-s.asked:
+			case <-s.stopped.Done():
+			}
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.stopped, fetchTime)
+		batch, err := s.consumer.Fetch(n, jetstream.FetchContext(ctx))
+		if err == nil {
+			for m := range batch.Messages() {
+				s.receive(m)
+			}
+			err = batch.Error()
+		}
+		if err != nil && ctx.Err() == nil { // no connection, or no leader of the stream
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-s.stopped.Done():
+			}
+		}
+		cancel()
+	}
+}
+
+// receive passes a message to a call of Next.
+func (s *jobs) receive(m jetstream.Msg) {
+	meta, err := m.Metadata()
+	var e *relay.Envelope
+	if err == nil {
+		e, err = decode(&nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
+	}
+	switch {
+	case err != nil:
+		s.b.dropped.Add(1)
+		s.conclude(m, func() error { return m.TermWithReason("not an envelope") })
+		return
+	case meta.NumDelivered > uint64(s.d.Attempts): // workers died with it
+		s.b.dead.Add(1)
+		s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
+		return
+	}
+	e.Attempt = uint32(meta.NumDelivered)
+	s.mu.Lock()
+	s.open[m] = struct{}{}
+	s.mu.Unlock()
+	if s.arrived.TryPut(job{m, e}) != nil {
+		s.conclude(m, m.Nak)
+	}
+}
+
+// settle tells JetStream what became of a request.
+func (s *jobs) settle(j job, o relay.Outcome) {
+	attempt := int(j.e.Attempt)
+	switch {
+	case o == relay.Done:
+		s.conclude(j.m, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+			defer cancel()
+			return j.m.DoubleAck(ctx)
+		})
+	case attempt >= s.d.Attempts:
+		s.b.dead.Add(1)
+		s.conclude(j.m, func() error { return j.m.TermWithReason("too many attempts") })
+	default:
+		s.conclude(j.m, func() error { return j.m.NakWithDelay(s.d.Backoff[min(attempt, len(s.d.Backoff))-1]) })
+	}
+}
+
+// conclude sends the last message about m on a goroutine, because that may block. If it is
+// lost, m is delivered again.
+func (s *jobs) conclude(m jetstream.Msg, tell func() error) {
+	s.mu.Lock()
+	delete(s.open, m)
+	s.mu.Unlock()
+	s.b.background(func() { _ = tell() })
+}
+
+// keepOpen tells JetStream that requests are worked on, until they are settled. Handlers
+// may take longer than the subscription lasts.
+func (s *jobs) keepOpen() {
+	tick := time.NewTicker(max(s.d.AckWait/3, time.Millisecond))
+	defer tick.Stop()
+	stopped := s.stopped.Done()
+	for {
+		select {
+		case <-s.b.stopping:
+			return
+		case <-stopped:
+			stopped = nil
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		all := slices.Collect(maps.Keys(s.open))
+		s.mu.Unlock()
+		if len(all) == 0 && stopped == nil {
+			return
+		}
+		for _, m := range all {
+			_ = m.InProgress() // one that was settled meanwhile is not known any more
+		}
+	}
+}
+
+// Close leaves the group. Requests that Next has not returned go to other members.
+func (s *jobs) Close() error {
+	if !s.closed.Swap(true) {
+		s.b.forget(s)
+		s.stop()
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package nats
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+// listener is a registration of Listen.
+type listener struct {
+	b       *Bus
+	sub     *nats.Subscription
+	deliver func(*relay.Envelope)
+
+	mu    sync.RWMutex // held while deliver runs
+	ended bool
+}
+
+// Listen calls deliver for each envelope of a subject, on a goroutine of its own. It
+// returns when the server has the registration.
+func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+	l := &listener{b: b, deliver: deliver}
+	pattern := subject
+	if strings.HasPrefix(subject, inboxPrefix) {
+		pattern += ".*" // see wireSubject
+	}
+	err := b.register(ctx, l, subject, func() (err error) {
+		l.sub, err = b.nc.Subscribe(pattern, l.receive)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// register calls subscribe, and waits until the server knows of it.
+func (b *Bus) register(ctx context.Context, s closer, subject string, subscribe func() error) error {
+	if err := checkSubject(subject); err != nil {
+		return err
+	}
+	if err := b.Ready(); err != nil {
+		return err
+	}
+	err := blocking(ctx, func() error {
+		if err := subscribe(); err != nil {
+			return err
+		}
+		b.keep(s)
+		return b.flush(ctx)
+	})
+	if err != nil {
+		s.Close()
+	}
+	return translated(err)
+}
+
+func (l *listener) receive(m *nats.Msg) {
+	e, err := decode(m)
+	if err != nil {
+		l.b.dropped.Add(1)
+		return
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if !l.ended {
+		l.deliver(e)
+	}
+}
+
+// Close ends the registration.
+func (l *listener) Close() error {
+	l.b.forget(l)
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	if l.sub != nil {
+		l.b.background(func() { _ = l.sub.Unsubscribe() }) // fails only without a connection, and then there is nothing to end
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package nats_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+// start starts servers for a test.
+func start(t testing.TB, o broker.Options) *broker.Broker {
+	t.Helper()
+	b, err := broker.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// connect makes a bus that is closed at the end of the test.
+func connect(t testing.TB, b *broker.Broker, o nats.Options) *nats.Bus {
+	t.Helper()
+	bus, err := nats.Connect(t.Context(), b.URL(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := bus.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return bus
+}
+
+// serve runs a worker until the test ends, and returns when it serves. Stop ends it.
+func serve(t testing.TB, bus relay.Bus, subject string, h relay.Handler, o relay.ServeOptions) (w *relay.Worker, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	w = relay.NewWorker(bus)
+	ended, ready := make(chan error, 1), make(chan bool)
+	o.Ready = func() { close(ready) }
+	go func() { ended <- w.Serve(ctx, subject, h, o) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	t.Cleanup(stop)
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return w, stop
+}
+
+func caller(t testing.TB, bus relay.Bus) *relay.Caller {
+	t.Helper()
+	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}

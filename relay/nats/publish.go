@@ -1,0 +1,80 @@
+package nats
+
+import (
+	"context"
+	"errors"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// Publish sends e, and waits while the outbox is full. For a durable subject it waits
+// until the server has stored e.
+func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
+	stored := b.stores(e)
+	m, err := b.message(e, stored)
+	if err != nil {
+		return err
+	}
+	if stored {
+		return blocking(ctx, func() error { return b.store(ctx, m) })
+	}
+	return b.handed(b.outbox.Put(ctx, m))
+}
+
+// TryPublish sends e, or fails with relay.ErrFull.
+func (b *Bus) TryPublish(e *relay.Envelope) error {
+	stored := b.stores(e)
+	m, err := b.message(e, stored)
+	if err != nil {
+		return err
+	}
+	if stored {
+		return relay.ErrFull
+	}
+	return b.handed(b.outbox.TryPut(m))
+}
+
+// message checks that the bus can send, and encodes e.
+func (b *Bus) message(e *relay.Envelope, stored bool) (*nats.Msg, error) {
+	if err := b.Ready(); err != nil {
+		return nil, err
+	}
+	m, err := encode(e, stored)
+	if err != nil {
+		return nil, err
+	}
+	if int64(m.Size()-len(m.Subject)-len(m.Reply)) > b.largest.Load() {
+		return nil, relay.ErrTooLarge
+	}
+	return m, nil
+}
+
+// handed translates the error of the outbox.
+func (b *Bus) handed(err error) error {
+	switch {
+	case err == nil:
+		b.published.Add(1)
+		return nil
+	case errors.Is(err, cosync.ErrWouldBlock):
+		return relay.ErrFull
+	case errors.Is(err, cosync.ErrClosed):
+		return relay.ErrClosed
+	}
+	return err
+}
+
+// send passes messages from the outbox to the client of NATS.
+func (b *Bus) send() {
+	for {
+		m, err := b.outbox.Get(context.Background())
+		if err != nil {
+			return // closed
+		}
+		if err := b.nc.PublishMsg(m); err != nil {
+			b.dropped.Add(1) // the connection was lost; a call ends with its deadline
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// flushTimeout limits the wait for an answer of the server.
+const flushTimeout = 5 * time.Second
+
+// subscription is a membership in a queue group of a subject that is not durable.
+type subscription struct {
+	b      *Bus
+	sub    *nats.Subscription
+	queue  *cosync.Inbox[arrival]
+	closed atomic.Bool
+}
+
+// arrival is a request in the queue of a subscription.
+type arrival struct {
+	e  *relay.Envelope
+	m  *nats.Msg
+	at time.Time
+}
+
+// Subscribe joins a queue group. It returns when the server has the membership.
+func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
+	if d := b.durable(subject); d != nil {
+		return b.consume(ctx, d, subject, group)
+	}
+	s := &subscription{b: b, queue: cosync.NewInbox[arrival](b.o.Queue)}
+	err := b.register(ctx, s, subject, func() (err error) {
+		if group == "" {
+			s.sub, err = b.nc.Subscribe(subject, s.receive)
+		} else {
+			s.sub, err = b.nc.QueueSubscribe(subject, group, s.receive)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// flush waits until the server has handled what was sent.
+func (b *Bus) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	return b.nc.FlushWithContext(ctx)
+}
+
+// translated returns an error of the client of NATS as one of relay.
+func translated(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrConnectionClosed):
+		return relay.ErrClosed
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrNoServers),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrStaleConnection), errors.Is(err, nats.ErrConnectionReconnecting):
+		return fmt.Errorf("%w: %w", relay.ErrDown, err)
+	}
+	return err
+}
+
+// receive puts a message into the queue. A request that does not fit is answered.
+func (s *subscription) receive(m *nats.Msg) {
+	e, err := decode(m)
+	if err != nil {
+		s.b.dropped.Add(1)
+		return
+	}
+	switch err := s.queue.TryPut(arrival{e, m, time.Now()}); {
+	case err == nil:
+	case errors.Is(err, cosync.ErrClosed):
+		s.forward(arrival{e, m, time.Now()})
+	default:
+		s.b.dropped.Add(1)
+		if e.Kind == relay.KindRequest && e.ReplyTo != "" {
+			_ = s.b.TryPublish(relay.NewFailure(e, relay.CodeFull, "the worker's queue is full")) // its caller has a deadline
+		}
+	}
+}
+
+// Next waits for an envelope.
+func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
+	if s.closed.Load() {
+		return relay.Delivery{}, relay.ErrClosed
+	}
+	a, err := s.queue.Get(ctx)
+	if errors.Is(err, cosync.ErrClosed) {
+		return relay.Delivery{}, relay.ErrClosed
+	} else if err != nil {
+		return relay.Delivery{}, err
+	}
+	a.age()
+	return relay.Delivery{Envelope: a.e}, nil
+}
+
+// age subtracts the time in the queue from the deadline.
+func (a *arrival) age() {
+	if a.e.Deadline > 0 {
+		a.e.Deadline = max(1, a.e.Deadline-time.Since(a.at))
+	}
+}
+
+// Close leaves the group. Requests in the queue are sent to the other members; if there are
+// none, the server answers them.
+func (s *subscription) Close() error {
+	if !s.closed.Swap(true) {
+		s.b.forget(s)
+		s.b.background(s.leave) // it waits for the server
+	}
+	return nil
+}
+
+// leave ends the membership first, so that the server sends no more.
+func (s *subscription) leave() {
+	if s.sub != nil && s.sub.Unsubscribe() == nil {
+		_ = s.b.flush(context.Background()) // without a connection there is no membership
+	}
+	s.queue.Close()
+	for {
+		a, err := s.queue.TryGet()
+		if err != nil {
+			return
+		}
+		s.forward(a)
+	}
+}
+
+// forward sends a request to the other members of the group.
+func (s *subscription) forward(a arrival) {
+	a.age()
+	m, err := encode(a.e, false)
+	if err == nil {
+		err = s.b.nc.PublishMsg(m)
+	}
+	if err != nil {
+		s.b.dropped.Add(1)
+	}
+}
