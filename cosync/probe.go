@@ -43,14 +43,20 @@ type (
 
 // ProbeObject describes the mutex.
 func (m *mutexProbe) ProbeObject() probe.ObjectInfo {
-	return describe("Mutex", m, (*Mutex)(m).Statistics())
+	s := Statistics{Capacity: 1}
+	if m.held {
+		s.Used = 1
+	}
+	return describe("Mutex", m, s)
 }
 
 // ProbeObject describes the mutex. Its readers are counted, not known.
 func (m *rwmutexProbe) ProbeObject() probe.ObjectInfo {
-	info := describe("RWMutex", m, (*RWMutex)(m).Statistics())
-	info.Capacity = 0
-	return info
+	s := Statistics{Used: m.readers}
+	if m.writing {
+		s.Used = 1
+	}
+	return describe("RWMutex", m, s)
 }
 
 // ProbeObject describes the limiter.
@@ -76,7 +82,7 @@ func (l *limiterProbe) holders() (tasks []*spindle.Task) {
 
 // ProbeObject describes the barrier.
 func (b *barrierProbe) ProbeObject() probe.ObjectInfo {
-	return describe("Barrier", b, (*Barrier)(b).Statistics())
+	return describe("Barrier", b, Statistics{Used: b.waiting.n, Capacity: b.parties})
 }
 
 // ProbeObject describes the queue.
