@@ -1,0 +1,507 @@
+"""Nothing is left behind: objects, memory, descriptors and threads, after many rounds of every part."""
+
+import asyncio
+import contextlib
+import contextvars
+import ctypes
+import gc
+import os
+import random
+import resource
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+import spindle
+from conftest import GO_FDS, open_fds
+
+PARTS = {}  # name → a coroutine function that uses a part once, and how many rounds show a leak
+
+
+def part(rounds):
+    def add(function):
+        PARTS[function.__name__] = function, rounds
+        return function
+
+    return add
+
+
+@part(500)
+async def callbacks(loop):
+    done = loop.create_future()
+    loop.call_soon(print).cancel()
+    loop.call_soon(done.set_result, None)
+    await done
+
+
+@part(300)
+async def callbacks_that_fail(loop):
+    loop.set_exception_handler(lambda loop, context: None)
+    loop.call_soon(lambda: 1 / 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    loop.set_exception_handler(None)
+
+
+@part(300)
+async def callbacks_by_name(loop):
+    done = loop.create_future()
+    loop.call_soon(callback=done.cancel).cancel()
+    loop.call_later(delay=0, callback=lambda: done.set_result(None))
+    await done
+    with contextlib.suppress(TypeError):
+        loop.call_soon(done.cancel, wrong=1)
+
+
+@part(300)
+async def timers(loop):
+    done = loop.create_future()
+    loop.call_later(0, done.set_result, None)
+    loop.call_later(3600, print, done).cancel()
+    loop.call_at(loop.time() + 3600, print, done).cancel()
+    await done
+
+
+@part(300)
+async def tasks(loop):
+    async def fail():
+        await asyncio.sleep(0)
+        raise ValueError
+
+    sleeping = loop.create_task(asyncio.sleep(3600))
+    await asyncio.gather(asyncio.sleep(0), fail(), return_exceptions=True)
+    sleeping.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sleeping
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            await asyncio.sleep(1)
+
+
+@part(200)
+async def scopes(loop):
+    with spindle.move_on_after(0):
+        await asyncio.sleep(1)
+    async with spindle.Nursery() as nursery:
+        nursery.start_soon(asyncio.sleep, 0)
+        nursery.start_soon(asyncio.sleep, 3600)
+        await asyncio.sleep(0)
+        spindle.tree()
+        nursery.cancel_scope.cancel()
+
+
+@part(200)
+async def threads(loop):
+    await loop.run_in_executor(None, int)
+    done = loop.create_future()
+    await loop.run_in_executor(None, loop.call_soon_threadsafe, done.set_result, None)
+    await done
+
+
+@part(300)
+async def generators(loop):
+    async def numbers():
+        yield 1
+        yield 2
+
+    async for _ in numbers():
+        break
+
+
+@part(200)
+async def readers_and_writers(loop):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        done = loop.create_future()
+        loop.add_reader(ours, done.set_result, None)
+        theirs.send(b"x")
+        await done
+        loop.remove_reader(ours)
+
+
+@part(200)
+async def socket_calls(loop):
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
+        listener.setblocking(False)
+        client.setblocking(False)
+        accepting = loop.create_task(loop.sock_accept(listener))
+        await loop.sock_connect(client, listener.getsockname())
+        peer, _ = await accepting
+        with peer:
+            await loop.sock_sendall(client, b"x" * 1000)
+            await loop.sock_recv(peer, 500)
+            await loop.sock_recv_into(peer, bytearray(500))
+
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(data)
+
+
+class Buffered(asyncio.BufferedProtocol):
+    def __init__(self, done):
+        self.done, self.buffer = done, bytearray(100_000)
+
+    def get_buffer(self, sizehint):
+        return self.buffer
+
+    def buffer_updated(self, nbytes):
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def connection_lost(self, exc):
+        if not self.done.done():
+            self.done.set_result(exc)
+
+
+@part(200)
+async def tcp(loop):
+    server = await loop.create_server(Echo, "127.0.0.1", 0)
+    done = loop.create_future()
+    transport, _ = await loop.create_connection(lambda: Buffered(done), *server.sockets[0].getsockname())
+    transport.write(b"hello")
+    transport.writelines([b"a", b"b"])
+    await done
+    transport.get_extra_info("peername")
+    transport.close()
+    server.close()
+    await server.wait_closed()
+
+
+@part(200)
+async def tcp_that_fails(loop):
+    server = await loop.create_server(Echo, "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    transport, protocol = await loop.create_connection(Echo, *address)
+    transport.write(bytes(1_000_000))
+    transport.pause_reading()
+    transport.abort()
+    server.close()
+    await server.wait_closed()
+    with contextlib.suppress(OSError):
+        await loop.create_connection(Echo, *address)
+
+
+@part(200)
+async def streams(loop):
+    async def echo(reader, writer):
+        writer.write(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    writer.write(b"line\n")
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    server.close()
+    await server.wait_closed()
+
+
+@part(200)
+async def unix_sockets(loop):
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "socket")
+        server = await loop.create_unix_server(Echo, path)
+        done = loop.create_future()
+        transport, _ = await loop.create_unix_connection(lambda: Buffered(done), path)
+        transport.write(b"hello")
+        transport.write_eof()
+        await done
+        transport.close()
+        server.close()
+        await server.wait_closed()
+
+
+@part(200)
+async def datagrams(loop):
+    done = loop.create_future()
+
+    class Receiver(asyncio.DatagramProtocol):
+        def datagram_received(self, data, address):
+            done.set_result(data)
+
+    receiver, _ = await loop.create_datagram_endpoint(Receiver, local_addr=("127.0.0.1", 0))
+    sender, _ = await loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, remote_addr=receiver.get_extra_info("sockname"))
+    sender.sendto(b"x")
+    await done
+    sender.close()
+    receiver.close()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def certificate(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tls") / "pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test",
+         "-days", "1", "-keyout", str(path), "-out", str(path) + ".crt"], check=True, capture_output=True)
+    global server_context, client_context
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(str(path) + ".crt", str(path))
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname = False
+    client_context.verify_mode = ssl.CERT_NONE
+
+
+@part(100)
+async def tls(loop):
+    server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=server_context)
+    done = loop.create_future()
+    transport, _ = await loop.create_connection(
+        lambda: Buffered(done), *server.sockets[0].getsockname(), ssl=client_context)
+    transport.write(b"hello")
+    await done
+    lost = loop.create_future()
+    transport.get_protocol().done = lost
+    transport.close()
+    await lost
+    server.close()
+    await server.wait_closed()
+
+
+@part(100)
+async def sendfile(loop):
+    ours, theirs = socket.socketpair()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    with theirs, open(__file__, "rb") as file:
+        await loop.sendfile(transport, file, 0, 1000)
+        transport.close()
+        await asyncio.sleep(0)
+
+
+@part(200)
+async def pipes(loop):
+    reading, writing = os.pipe()
+    done = loop.create_future()
+
+    class Receiver(asyncio.Protocol):
+        def data_received(self, data):
+            done.set_result(data)
+
+    reader, _ = await loop.connect_read_pipe(Receiver, os.fdopen(reading, "rb"))
+    writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(writing, "wb"))
+    writer.write(b"x")
+    await done
+    writer.close()
+    reader.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+@part(40)
+async def processes(loop):
+    process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert (await process.communicate(b"x"))[0] == b"x"
+
+
+@part(200)
+async def signals(loop):
+    arrived = loop.create_future()
+    loop.add_signal_handler(signal.SIGUSR1, arrived.set_result, None)
+    signal.raise_signal(signal.SIGUSR1)
+    await arrived
+    loop.remove_signal_handler(signal.SIGUSR1)
+
+
+@part(100)
+async def names(loop):
+    await loop.getaddrinfo("127.0.0.1", 80)
+    await loop.getnameinfo(("127.0.0.1", 80), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)
+
+
+class Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Mallinfo
+
+
+def used():
+    """Return what grows if something leaks: blocks of Python's, kilobytes of malloc's, descriptors, threads."""
+    gc.collect()
+    info = libc.mallinfo2()
+    return (sys.getallocatedblocks(), (info.uordblks + info.hblkhd) // 1024, open_fds(),
+            sum(not thread.name.startswith("waitpid") for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
+@pytest.mark.parametrize("name", PARTS)
+def test_rounds_leave_nothing(name, debug):
+    use, rounds = PARTS[name]
+    if debug and rounds > 100:
+        rounds = 100
+    loop = spindle.new_event_loop()
+    loop.set_debug(debug)
+    loop.slow_callback_duration = 3600
+    try:
+
+        async def repeat(n):
+            for _ in range(n):
+                await use(loop)
+            await asyncio.sleep(0.001)
+
+        # Spare handles and free lists are filled first.
+        for _ in range(3000):
+            loop.call_soon(contextvars.copy_context)
+        loop.run_until_complete(repeat(rounds // 4 + 10))
+        # What a round leaves is there in every attempt. Other caches fill once, and callbacks of the
+        # last round may have yet to run.
+        for _ in range(4):
+            before = used()
+            loop.run_until_complete(repeat(rounds))
+            for _ in range(5):
+                grown = [b - a for a, b in zip(before, used())]
+                if grown[0] < max(rounds / 2, 30) and grown[1] < 32 and grown[2] <= GO_FDS and grown[3] <= 0:
+                    return
+                loop.run_until_complete(asyncio.sleep(0.05))
+        raise AssertionError(f"{rounds} rounds leave {grown} blocks, kilobytes, descriptors and threads")
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+class Storm(asyncio.Protocol):
+    """The server's side of a connection that is about to be reset."""
+
+    made = lost = 0
+    ended = False
+
+    def connection_made(self, transport):
+        Storm.made += 1
+        self.transport = transport
+
+    def data_received(self, data):
+        kind = random.randrange(8)
+        if self.ended:
+            pass
+        elif kind == 0:
+            self.transport.write(bytes(1_000_000))
+        elif kind == 1:
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_later(random.random() / 10, self.resume)
+        elif kind == 2:
+            self.transport.close()
+        elif kind == 3:
+            self.transport.abort()
+        elif kind == 4:
+            self.transport.write_eof()
+            self.ended = True
+        else:
+            self.transport.write(data)
+
+    def resume(self):
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc):
+        Storm.lost += 1
+
+
+class BufferedStorm(Storm, asyncio.BufferedProtocol):
+    def get_buffer(self, sizehint):
+        self.buffer = bytearray(random.choice((1, 100, 70_000)))
+        return self.buffer
+
+    def buffer_updated(self, nbytes):
+        self.data_received(self.buffer[:nbytes])
+
+
+async def storm(reader, writer):
+    Storm.made += 1
+    try:
+        with contextlib.suppress(OSError):
+            while line := await reader.read(1000):
+                writer.write(line * random.choice((1, 1000)))
+                await writer.drain()
+    finally:
+        writer.close()
+        Storm.lost += 1
+
+
+def reset(address, connections, end):
+    """Keep connections open to a server, send on them, and reset them at random."""
+    sockets = []
+    while time.monotonic() < end:
+        while len(sockets) < connections:
+            sock = socket.create_connection(address)
+            sock.setblocking(False)
+            sockets.append(sock)
+        for sock in random.sample(sockets, connections // 4):
+            with contextlib.suppress(OSError):
+                sock.send(os.urandom(random.choice((1, 100, 10_000))))
+            if random.randrange(4) == 0:
+                with contextlib.suppress(OSError):
+                    sock.recv(random.choice((1, 1_000_000)))
+            if random.randrange(3) == 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+                sockets.remove(sock)
+    for sock in sockets:
+        sock.close()
+
+
+def test_connections_reset_at_random_leave_nothing():
+    """A thousand connections at a time, for SPINDLE_STORM seconds."""
+    seconds = float(os.environ.get("SPINDLE_STORM", 4))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 8192)), hard))
+    unhandled = []
+
+    async def rain(seconds):
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: unhandled.append(context))
+        servers = [await loop.create_server(Storm, "127.0.0.1", 0, backlog=1000),
+                   await loop.create_server(BufferedStorm, "127.0.0.1", 0, backlog=1000),
+                   await asyncio.start_server(storm, "127.0.0.1", 0, backlog=1000)]
+        end = time.monotonic() + seconds
+        await asyncio.gather(*[
+            asyncio.to_thread(reset, server.sockets[0].getsockname(), 334, end) for server in servers])
+        async with asyncio.timeout(60):
+            while Storm.made != Storm.lost:
+                await asyncio.sleep(0.01)
+        for server in servers:
+            server.close()
+            await server.wait_closed()
+
+    spindle.run(rain(seconds / 2))
+    before = used()
+    spindle.run(rain(seconds / 2))
+    grown = [b - a for a, b in zip(before, used())]
+    assert not unhandled
+    assert Storm.made > 1000
+    assert grown[0] < 3000 and grown[1] < 5000 and grown[2] <= GO_FDS and grown[3] <= 0, grown
+
+
+def test_ten_thousand_loops_leave_nothing():
+    async def main():
+        await asyncio.sleep(0)
+
+    def make(n):
+        for _ in range(n):
+            spindle.run(main())
+
+    def os_threads():
+        return len(os.listdir("/proc/self/task"))
+
+    make(200)
+    before, threads, memory = used(), os_threads(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    make(int(os.environ.get("SPINDLE_LOOPS", 10_000)))
+    grown = [b - a for a, b in zip(before, used())]
+    assert grown[0] < 1000 and grown[1] < 200 and grown[2] <= GO_FDS and grown[3] <= 0, grown
+    assert os_threads() <= threads + 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 20_000  # KB
