@@ -38,6 +38,9 @@ def new_event_loop() -> Loop:
 
 def run(main, *, debug=None):
     """Run a coroutine on a new loop and return its result, as asyncio.run does."""
+    if _asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "spindle.run cannot be called from a running event loop; in a coroutine or a notebook, await the coroutine")
     with _asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
         return runner.run(main)
 

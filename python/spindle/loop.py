@@ -108,6 +108,11 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         super().close()
         self._release()
 
+    @property
+    def _nest_patched(self):
+        # nest_asyncio asks for it. It would replace run_forever by a version that never looks at our callbacks.
+        raise RuntimeError("spindle: nest_asyncio cannot make a Spindle loop run inside itself; await the coroutine instead")
+
     # Called by _core.Loop.
 
     def _call_by_name(self, method, args, kwargs):
