@@ -169,7 +169,7 @@ def test_gunicorn_forks_before_the_first_loop(tmp_path):
         [sys.executable, "-m", "gunicorn", "--preload", "-w", "2", "-k", "app.Worker", "-b", "127.0.0.1:0",
          "--worker-tmp-dir", str(tmp_path), "--no-control-socket", "app:app"],
         cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log.open("w"),
-        env={**os.environ, "PYTHONPATH": str(tmp_path)})
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
     try:
         end, workers = time.monotonic() + 60, set()
         while len(workers) < 2:
