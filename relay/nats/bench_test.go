@@ -12,7 +12,8 @@ import (
 )
 
 // BenchmarkCall compares calls with requests of the client of NATS, on the same server. One
-// call at a time, and 64.
+// call at a time, and 64. Handlers of relay may block, so they run on goroutines; the plain
+// client is shown with handlers that must not block, and with a goroutine for each.
 func BenchmarkCall(b *testing.B) {
 	server := start(b, broker.Options{})
 	serve(b, connect(b, server, nats.Options{}), "relay", echo, relay.ServeOptions{})
@@ -28,11 +29,16 @@ func BenchmarkCall(b *testing.B) {
 	}
 	defer requester.Close()
 	worker.QueueSubscribe("plain", "workers", func(m *client.Msg) { m.Respond(m.Data) })
+	worker.QueueSubscribe("goroutine", "workers", func(m *client.Msg) { go m.Respond(m.Data) })
 	worker.Flush()
 	body := make([]byte, 64)
 	for name, call := range map[string]func() error{
 		"relay": func() error { _, err := calls.Call(b.Context(), "relay", body); return err },
 		"plain": func() error { _, err := requester.Request("plain", body, time.Minute); return err },
+		"goroutine": func() error {
+			_, err := requester.Request("goroutine", body, time.Minute)
+			return err
+		},
 	} {
 		b.Run(name+"/one", func(b *testing.B) {
 			b.ReportAllocs()

@@ -28,8 +28,8 @@ type Bus struct {
 	stopping chan struct{} // closed by Close
 	largest  atomic.Int64  // message that the server takes
 
-	// The client of NATS may block while it writes to the connection. Envelopes are
-	// handed to a goroutine, so that publishing blocks no loop.
+	// The client of NATS may block while it writes to the connection. Envelopes of tasks
+	// are handed to a goroutine, so that publishing blocks no loop.
 	outbox *cosync.Inbox[*nats.Msg]
 
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ type Options struct {
 	// Queue is how many requests wait in a subscription. Zero means 1,024.
 	Queue int
 
-	// Outbox is how many envelopes wait to be sent. Zero means 1,024.
+	// Outbox is how many envelopes of tasks wait to be sent. Zero means 1,024.
 	Outbox int
 
 	// WaitForServer makes Connect succeed when no server can be reached. The bus then

@@ -8,11 +8,10 @@
 // # Messages
 //
 // Subjects are NATS subjects. An envelope is a NATS message: its body is the payload, its
-// headers are headers, its trace is the header traceparent, and the rest is one header
-// named Relay:
+// headers are headers. The reply subject of a request carries its ID, deadline and trace. A
+// reply has nothing else; other messages have one header named Relay, and traceparent:
 //
 //	Relay: KIND ID SEQ ATTEMPT DEADLINE_US [REPLY_TO]
-//	Relay: request 4294967297 0 1 30000000
 //
 // Programs that know nothing of relay can take part. A message without the header that has
 // a reply subject is a request, and one on the reply subject of a call is its reply. So a

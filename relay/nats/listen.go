@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -25,8 +24,8 @@ type listener struct {
 func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
 	l := &listener{b: b, deliver: deliver}
 	pattern := subject
-	if strings.HasPrefix(subject, inboxPrefix) {
-		pattern += ".*" // see wireSubject
+	if isInbox(subject) {
+		pattern += ".>"
 	}
 	err := b.register(ctx, l, subject, func() (err error) {
 		l.sub, err = b.nc.Subscribe(pattern, l.receive)

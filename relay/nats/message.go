@@ -1,7 +1,10 @@
 package nats
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +24,14 @@ const (
 	noResponders = "503"
 )
 
-// inboxPrefix begins the reply subjects of Callers. On the wire they end with the ID of the
-// call, so that an answer without a header of ours, or the server's own, finds its call.
+// inboxPrefix begins the reply subjects of Callers and workers, which have one more part.
+// On the wire they end with the ID of the call, so that an answer without a header of ours,
+// or the server's own, finds its call. In a request, the rest of the envelope is between
+// them: headers are the dearest part of a small message.
+//
+//	_inbox.3fe2…            to the address of a Caller
+//	_inbox.3fe2….42         a reply to call 42
+//	_inbox.3fe2….gIDh….42   the reply subject of request 42
 const inboxPrefix = "_inbox."
 
 // HeaderError is the error for a header that NATS cannot carry, or that has a meaning for
@@ -39,47 +48,140 @@ func encode(e *relay.Envelope, stored bool) (*nats.Msg, error) {
 	if err := checkSubject(e.Subject); err != nil {
 		return nil, err
 	}
-	m := &nats.Msg{Subject: wireSubject(e.Subject, e.ID), Data: e.Body, Header: make(nats.Header, 2+len(e.Headers))}
-	replyTo := e.ReplyTo
-	if e.Kind == relay.KindRequest && replyTo != "" && !stored {
-		if err := checkSubject(replyTo); err != nil {
+	m := &nats.Msg{Subject: e.Subject, Data: e.Body}
+	if isInbox(e.Subject) {
+		m.Subject += "." + strconv.FormatUint(e.ID, 10)
+	}
+	switch {
+	case e.Kind == relay.KindReply && e.Seq == 0: // the caller knows the rest
+	case e.Kind == relay.KindRequest && isInbox(e.ReplyTo) && !stored:
+		m.Reply = replySubject(e)
+	default:
+		replyTo := e.ReplyTo
+		if e.Kind == relay.KindRequest && replyTo != "" && !stored {
+			m.Reply, replyTo = replyTo, "" // the server answers there if there is no worker
+		}
+		m.Header = nats.Header{relayHeader: {encodeFields(e, replyTo)}}
+		if e.Trace != (relay.Trace{}) {
+			m.Header[traceHeader] = []string{e.Trace.String()}
+		}
+	}
+	if e.ReplyTo != "" {
+		if err := checkSubject(e.ReplyTo); err != nil {
 			return nil, err
 		}
-		m.Reply, replyTo = wireSubject(replyTo, e.ID), "" // the server answers there if there is no worker
-	}
-	fields := make([]byte, 0, 64+len(replyTo))
-	fields = append(fields, e.Kind.String()...)
-	for _, n := range [...]uint64{e.ID, uint64(e.Seq), uint64(e.Attempt), uint64(max(0, e.Deadline.Microseconds()))} {
-		fields = strconv.AppendUint(append(fields, ' '), n, 10)
-	}
-	if replyTo != "" {
-		fields = append(append(fields, ' '), replyTo...)
-	}
-	m.Header[relayHeader] = []string{string(fields)}
-	if e.Trace != (relay.Trace{}) {
-		m.Header[traceHeader] = []string{e.Trace.String()}
 	}
 	for name, value := range e.Headers {
 		if !sendable(name, value) {
 			return nil, &HeaderError{name}
+		}
+		if m.Header == nil {
+			m.Header = make(nats.Header, len(e.Headers))
 		}
 		m.Header[name] = []string{value}
 	}
 	return m, nil
 }
 
+// isInbox reports whether a subject is a reply subject of a Caller or a worker.
+func isInbox(subject string) bool { return strings.HasPrefix(subject, inboxPrefix) }
+
+// replySubject returns the reply subject of a request, which carries its numbers and trace.
+func replySubject(e *relay.Envelope) string {
+	var fields [64]byte
+	b := binary.AppendUvarint(fields[:0], micros(e))
+	b = binary.AppendUvarint(b, uint64(e.Seq))
+	b = binary.AppendUvarint(b, uint64(e.Attempt))
+	if e.Trace != (relay.Trace{}) {
+		b = append(b, e.Trace.ID[:]...)
+		b = append(b, e.Trace.Span[:]...)
+		b = append(b, e.Trace.Flags)
+	}
+	var room [160]byte
+	s := append(append(room[:0], e.ReplyTo...), '.')
+	s = base64.RawURLEncoding.AppendEncode(s, b)
+	return string(strconv.AppendUint(append(s, '.'), e.ID, 10))
+}
+
+// parseReplySubject is the opposite of replySubject.
+func parseReplySubject(e *relay.Envelope, s string) error {
+	address, rest, _ := cutInbox(s)
+	coded, id, whole := strings.Cut(rest, ".")
+	var fields [64]byte
+	b, err := base64.RawURLEncoding.AppendDecode(fields[:0], []byte(coded))
+	if !whole || err != nil {
+		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
+	}
+	var n [3]uint64
+	for i := range n {
+		var size int
+		if n[i], size = binary.Uvarint(b); size <= 0 || i > 0 && n[i] > math.MaxUint32 {
+			return fmt.Errorf("relay/nats: malformed reply subject %q", s)
+		}
+		b = b[size:]
+	}
+	if e.ID, err = strconv.ParseUint(id, 10, 64); err != nil || len(b) != 0 && len(b) != 25 || n[0] > maxMicros {
+		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
+	}
+	if len(b) == 25 {
+		copy(e.Trace.ID[:], b)
+		copy(e.Trace.Span[:], b[16:])
+		e.Trace.Flags = b[24]
+	}
+	e.ReplyTo, e.Deadline, e.Seq, e.Attempt = address, time.Duration(n[0])*time.Microsecond, uint32(n[1]), uint32(n[2])
+	return nil
+}
+
+// cutInbox splits a subject of the wire after the address of a Caller or worker.
+func cutInbox(s string) (address, rest string, found bool) {
+	if i := strings.IndexByte(s[len(inboxPrefix):], '.'); i >= 0 {
+		i += len(inboxPrefix)
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+// maxMicros is the longest deadline in microseconds.
+const maxMicros = math.MaxInt64 / 1000
+
+// micros returns the deadline of an envelope. Less than a microsecond is one: 0 is no limit.
+func micros(e *relay.Envelope) uint64 {
+	if e.Deadline <= 0 {
+		return 0
+	}
+	return uint64(max(1, e.Deadline.Microseconds()))
+}
+
+// encodeFields returns the value of the header Relay.
+func encodeFields(e *relay.Envelope, replyTo string) string {
+	fields := make([]byte, 0, 64+len(replyTo))
+	fields = append(fields, e.Kind.String()...)
+	for _, n := range [...]uint64{e.ID, uint64(e.Seq), uint64(e.Attempt), micros(e)} {
+		fields = strconv.AppendUint(append(fields, ' '), n, 10)
+	}
+	if replyTo != "" {
+		fields = append(append(fields, ' '), replyTo...)
+	}
+	return string(fields)
+}
+
 // decode returns a message as an envelope.
 func decode(m *nats.Msg) (*relay.Envelope, error) {
 	e := &relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply, Body: m.Data}
-	if strings.HasPrefix(m.Subject, inboxPrefix) { // also of programs that know nothing of relay
-		i := strings.LastIndexByte(m.Subject, '.')
-		id, err := strconv.ParseUint(m.Subject[i+1:], 10, 64)
+	switch {
+	case isInbox(m.Subject): // of a worker, the server, or a program without relay
+		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("relay/nats: subject %q has no ID", m.Subject)
 		}
-		e.Kind, e.ID, e.Subject, e.ReplyTo, e.Attempt = relay.KindReply, id, m.Subject[:i], "", 0
-		if m.Header.Get(statusHeader) == noResponders && len(m.Data) == 0 {
+		e.Kind, e.ID, e.ReplyTo, e.Attempt = relay.KindReply, id, "", 0
+		e.Subject, _, _ = cutInbox(m.Subject)
+		if len(m.Data) == 0 && m.Header != nil && m.Header.Get(statusHeader) == noResponders {
 			return relay.NewFailure(&relay.Envelope{ReplyTo: e.Subject, ID: id}, relay.CodeNoResponder, "no worker serves the subject"), nil
+		}
+	case isInbox(m.Reply):
+		if err := parseReplySubject(e, m.Reply); err != nil {
+			return nil, err
 		}
 	}
 	for name, values := range m.Header {
@@ -111,21 +213,19 @@ func decodeFields(e *relay.Envelope, s string) error {
 	}
 	kind, known := kindOf(fields[0])
 	var n [4]uint64
-	for i, bits := range [...]int{64, 32, 32, 54} { // microseconds that fit into a Duration
+	for i, bits := range [...]int{64, 32, 32, 64} {
 		var err error
 		if n[i], err = strconv.ParseUint(fields[1+i], 10, bits); err != nil {
 			known = false
 		}
 	}
-	if !known {
+	if !known || n[3] > maxMicros {
 		return fmt.Errorf("relay/nats: malformed header %s: %q", relayHeader, s)
 	}
 	e.Kind, e.ID, e.Seq, e.Attempt = kind, n[0], uint32(n[1]), uint32(n[2])
 	e.Deadline = time.Duration(n[3]) * time.Microsecond
 	if len(fields) == 6 {
 		e.ReplyTo = fields[5]
-	} else if id := "." + fields[1]; strings.HasPrefix(e.ReplyTo, inboxPrefix) {
-		e.ReplyTo = strings.TrimSuffix(e.ReplyTo, id)
 	}
 	return nil
 }
@@ -140,18 +240,10 @@ func kindOf(name string) (k relay.Kind, known bool) {
 	return 0, false
 }
 
-// wireSubject returns a subject as NATS sees it.
-func wireSubject(subject string, id uint64) string {
-	if !strings.HasPrefix(subject, inboxPrefix) {
-		return subject
-	}
-	return subject + "." + strconv.FormatUint(id, 10)
-}
-
 // checkSubject returns an error if NATS cannot publish to a subject: it must be printable
 // ASCII in parts that are separated by dots, none of them empty or a wildcard.
 func checkSubject(s string) error {
-	if s == "" || len(s) > 255 {
+	if s == "" || len(s) > 255 || isInbox(s) && strings.Contains(s[len(inboxPrefix):], ".") {
 		return &relay.SubjectError{Subject: s}
 	}
 	for part := range strings.SplitSeq(s, ".") {

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -21,6 +22,9 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 	if stored {
 		return blocking(ctx, func() error { return b.store(ctx, m) })
 	}
+	if loopcore.Current() == nil {
+		return b.written(b.nc.PublishMsg(m))
+	}
 	return b.handed(b.outbox.Put(ctx, m))
 }
 
@@ -33,6 +37,9 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	}
 	if stored {
 		return relay.ErrFull
+	}
+	if loopcore.Current() == nil {
+		return b.written(b.nc.PublishMsg(m))
 	}
 	return b.handed(b.outbox.TryPut(m))
 }
@@ -50,6 +57,14 @@ func (b *Bus) message(e *relay.Envelope, stored bool) (*nats.Msg, error) {
 		return nil, relay.ErrTooLarge
 	}
 	return m, nil
+}
+
+// written translates the error of the client of NATS.
+func (b *Bus) written(err error) error {
+	if err == nil {
+		b.published.Add(1)
+	}
+	return translated(err)
 }
 
 // handed translates the error of the outbox.
