@@ -107,6 +107,16 @@ func (e *endedTask) describe() {
 	}
 }
 
+// InScope reports whether a task is in the scope with an id.
+func (s *sched) InScope(p *probe.Task, id uintptr) bool {
+	for sc := p.Ref.(*Task).scope; sc != nil; sc = sc.parent {
+		if identify(sc) == id {
+			return true
+		}
+	}
+	return false
+}
+
 // CancelScope cancels the scope with an id, if the task is in it.
 func (s *sched) CancelScope(p *probe.Task, id uintptr, cause error) bool {
 	for sc := p.Ref.(*Task).scope; sc != nil; sc = sc.parent {

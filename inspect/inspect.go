@@ -15,6 +15,15 @@
 //	/api/v1/loops      loops: state, rates, lag, queues; the stack of one that is blocked
 //	/api/v1/tasks      tasks, filtered, sorted and paged; sort=tree for the tree
 //	/api/v1/stack      the stack of one task
+//	/api/v1/waits      what waits for what, with cycles marked
+//	/api/v1/sockets    connections and listeners
+//	/api/v1/requests   HTTP requests under way
+//	/api/v1/sync       locks, queues and other objects with their waiters
+//	/api/v1/ended      the last tasks that have ended, with their outcome
+//	/api/v1/blocked    the last callbacks that blocked a loop, with their stack
+//	/api/v1/snapshot   all of these
+//	/api/v1/events     live, as server-sent events
+//	/metrics           for Prometheus
 //
 // The types of this package are the schema; docs/design/023-inspect.md explains each field.
 //
@@ -92,6 +101,7 @@ var endpoints = map[string]endpoint{
 	"waits":    (*handler).waits,
 	"sync":     (*handler).sync,
 	"snapshot": (*handler).snapshot,
+	"stack":    (*handler).stackOf,
 }
 
 // ServeHTTP answers a request.
@@ -105,6 +115,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case at >= 0:
 		h.serveAPI(w, r, r.URL.Path[at+len("/api/v1/"):])
+	case strings.HasSuffix(r.URL.Path, "/metrics") && isRead(r):
+		h.serveMetrics(w, r)
 	case strings.HasSuffix(r.URL.Path, "/") && isRead(r):
 		servePage(w, r)
 	default:
@@ -118,6 +130,14 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 	if !h.authorized(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="spindle"`)
 		fail(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
+		return
+	}
+	if act := actions[name]; act != nil {
+		h.serveAction(w, r, act)
+		return
+	}
+	if name == "events" && r.Method == http.MethodGet {
+		h.serveEvents(w, r)
 		return
 	}
 	ask := endpoints[name]
@@ -137,7 +157,11 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 	}
 	attachTasks()
 	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
-	if err != nil {
+	switch {
+	case err == errNoTask:
+		fail(w, http.StatusNotFound, err.Error())
+		return
+	case err != nil:
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}

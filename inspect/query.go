@@ -21,6 +21,8 @@ type query struct {
 	sort                   string
 	descending             bool
 	offset, limit          int
+	task                   string // for a stack
+	force                  bool
 }
 
 // taskSorts are the orders of tasks.
@@ -36,8 +38,10 @@ func parseQuery(v url.Values) (*query, error) {
 		scope:   v.Get("scope"),
 		nursery: v.Get("nursery"),
 		sort:    v.Get("sort"),
+		task:    v.Get("task"),
+		force:   v.Get("force") == "1",
 	}
-	for _, text := range []string{q.loop, q.state, q.text, q.parent, q.scope, q.nursery, q.sort} {
+	for _, text := range []string{q.loop, q.state, q.text, q.parent, q.scope, q.nursery, q.sort, q.task} {
 		if len(text) > maxText {
 			return nil, fmt.Errorf("a parameter is longer than %d bytes", maxText)
 		}

@@ -49,7 +49,7 @@ func Serve(addr string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: Serve on %s: %w", addr, err)
 	}
-	ws := &web.Server{Handler: Handler(o), MaxConns: maxConns, MaxWorkers: 32, MaxBodyBytes: 1 << 16}
+	ws := &web.Server{Handler: Handler(o), MaxConns: maxConns, MaxWorkers: 2 * maxStreams, MaxBodyBytes: 1 << 16, WriteTimeout: writeWait}
 	sv, err := ws.Listen(l, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		l.Close()
@@ -83,5 +83,6 @@ func (s *Server) Close() error {
 	s.sv.Close()
 	s.end()
 	<-s.ended
+	detach()
 	return s.err
 }

@@ -22,6 +22,8 @@ type Tasks interface {
 	// Ended returns the tasks that have ended last while accounting was on, the oldest
 	// first, at most KeepEnded.
 	Ended() []EndedTask
+	// InScope reports whether the task of a walk in progress is in the scope with that id.
+	InScope(t *Task, id uintptr) bool
 	// CancelScope cancels the scope with that id, if the task of a walk in progress is
 	// in it. It reports whether it is.
 	CancelScope(t *Task, id uintptr, cause error) bool

@@ -1,0 +1,214 @@
+package inspect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/pprof"
+	"runtime/trace"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/probe"
+)
+
+// actions are the parts of the API that change the program. They need AllowActions, the
+// method POST, and a header that a form of another page cannot send.
+var actions = map[string]func(*handler, http.ResponseWriter, *http.Request){
+	"cancel":  (*handler).cancel,
+	"close":   (*handler).closeSocket,
+	"profile": (*handler).profile,
+	"trace":   (*handler).trace,
+}
+
+// serveAction serves an action, if it is allowed.
+func (h *handler) serveAction(w http.ResponseWriter, r *http.Request, act func(*handler, http.ResponseWriter, *http.Request)) {
+	switch {
+	case !h.AllowActions:
+		fail(w, http.StatusForbidden, "actions are off; see Options.AllowActions")
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", "POST")
+		fail(w, http.StatusMethodNotAllowed, "use POST")
+	case r.Header.Get("Spindle-Action") != "yes":
+		fail(w, http.StatusForbidden, "an action needs the header Spindle-Action: yes")
+	default:
+		act(h, w, r)
+	}
+}
+
+// errCancelled is the cause of a cancellation by an inspector.
+var errCancelled = errors.New("inspect: cancelled by an inspector")
+
+// ActionAnswer is the answer to an action that succeeded.
+type ActionAnswer struct {
+	Version int    `json:"version"`
+	Done    string `json:"done"` // what was done
+}
+
+// cancel cancels a scope: the one with an id, or the innermost one of a task.
+func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	scope, task := q.Get("scope"), q.Get("task")
+	loop, address, ok := parseObjectID(scope, 's')
+	if scope == "" {
+		loop, _, ok = strings.Cut(task, ".")
+	}
+	s := sourceByID(loop)
+	if !ok || s == nil || (scope == "") == (task == "") {
+		fail(w, http.StatusBadRequest, "cancel needs scope=ID or task=ID")
+		return
+	}
+	done, err := offLoop(r, func() (any, error) {
+		return s.cancelScope(func(t *probe.Task) uintptr {
+			switch {
+			case scope != "":
+				return address
+			case taskID(s.id, t.ID) == task:
+				return t.Scope
+			}
+			return 0
+		})
+	})
+	h.acted(w, done, err, "cancelled "+scope+task)
+}
+
+// acted answers an action.
+func (h *handler) acted(w http.ResponseWriter, done any, err error, what string) {
+	switch {
+	case err != nil:
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case done != true:
+		fail(w, http.StatusNotFound, "there is no such object any more")
+	default:
+		respond(w, http.StatusOK, ActionAnswer{Version: Version, Done: what})
+	}
+}
+
+var errNoAnswer = errors.New("the loop does not answer")
+
+// cancelScope cancels the scope that choose returns for a task. It reports whether there is
+// one.
+func (s *source) cancelScope(choose func(*probe.Task) uintptr) (found bool, err error) {
+	s.tasks.reading.Lock() // a loop has one walk at a time
+	defer s.tasks.reading.Unlock()
+	expired, stop := after(snapshotWait)
+	defer stop()
+	snap := &taskSnapshot{}
+	var walk probe.TaskWalk
+	for more := true; more && !found; {
+		if !s.ask(expired, func() {
+			began := s.l.Time()
+			if walk == nil {
+				if walk = snap.begin(s); walk == nil {
+					more = false
+					return
+				}
+			}
+			var chosen probe.Task
+			var scope uintptr
+			more = walk.Next(func() bool { return scope != 0 || s.l.Time()-began > sliceTime }, func(t *probe.Task) {
+				if id := choose(t); scope == 0 && id != 0 && snap.tasks.InScope(t, id) {
+					chosen, scope = *t, id
+				}
+			})
+			if scope != 0 {
+				found = snap.tasks.CancelScope(&chosen, scope, errCancelled)
+				walk.End()
+			}
+		}) {
+			return false, errNoAnswer
+		}
+	}
+	return found, nil
+}
+
+// closeSocket closes a connection.
+func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("socket")
+	loop, rest, _ := strings.Cut(id, ".f")
+	token, err := strconv.ParseUint(rest, 16, 64)
+	s := sourceByID(loop)
+	if err != nil || s == nil {
+		fail(w, http.StatusBadRequest, "close needs socket=ID")
+		return
+	}
+	done, err := offLoop(r, func() (any, error) {
+		expired, stop := after(snapshotWait)
+		defer stop()
+		found := false
+		if !s.ask(expired, func() {
+			if row := s.core.WatchAt(kernel.Token(token)); row != nil {
+				if p, ok := row.Watcher.(probe.SocketWatcher); ok {
+					found = true
+					p.AbortSocket()
+				}
+			}
+		}) {
+			return false, errNoAnswer
+		}
+		return found, nil
+	})
+	h.acted(w, done, err, "closed "+id)
+}
+
+// recording is held while a profile or a trace is recorded.
+var recording sync.Mutex
+
+// profile records a CPU profile. Tasks have the label "task" meanwhile.
+func (h *handler) profile(w http.ResponseWriter, r *http.Request) {
+	h.recordFor(w, r, "profile.pb.gz", func(b *bytes.Buffer) (func(), error) {
+		return pprof.StopCPUProfile, pprof.StartCPUProfile(b)
+	})
+}
+
+// trace records an execution trace.
+func (h *handler) trace(w http.ResponseWriter, r *http.Request) {
+	h.recordFor(w, r, "trace.out", func(b *bytes.Buffer) (func(), error) { return trace.Stop, trace.Start(b) })
+}
+
+// maxSeconds is how long a recording may take.
+const maxSeconds = 60
+
+// recordFor records for some seconds and answers with the file.
+func (h *handler) recordFor(w http.ResponseWriter, r *http.Request, name string, start func(*bytes.Buffer) (stop func(), err error)) {
+	seconds, err := number(r.URL.Query(), "seconds", 5, maxSeconds)
+	if err != nil || seconds == 0 {
+		fail(w, http.StatusBadRequest, fmt.Sprintf("seconds must be a number from 1 to %d", maxSeconds))
+		return
+	}
+	if !recording.TryLock() {
+		fail(w, http.StatusServiceUnavailable, "another recording is in progress")
+		return
+	}
+	defer recording.Unlock()
+	attachTasks() // and with it labels
+	_ = http.NewResponseController(w).SetWriteDeadline(wallTime().Add(2 * maxSeconds * time.Second))
+	var file bytes.Buffer
+	stop, err := start(&file)
+	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	err = pause(r, time.Duration(seconds)*time.Second)
+	stop()
+	if err != nil {
+		return // the client is gone
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	_, _ = w.Write(file.Bytes())
+}
+
+// sourceByID returns the loop with an id, nil if there is none.
+func sourceByID(id string) *source {
+	for _, s := range openSources() {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Dump writes the task tree of every loop of the process to w, with the stack of a loop that
+// is blocked. Any goroutine may call it that is not on a loop. Of a loop that is blocked it
+// writes the tasks that were last seen, if an inspector has looked at it before.
+func Dump(w io.Writer) error {
+	var b strings.Builder
+	loops := readLoops()
+	f, how := readForest("")
+	for i := range loops {
+		l := &loops[i]
+		fmt.Fprintf(&b, "loop %s (%s): %s for %v, %d turns, %d timers, %d descriptors\n",
+			l.ID, l.Name, l.State, time.Duration(l.StateForNS).Round(time.Millisecond), l.Turns, l.Timers, l.FDs)
+		if l.Task != "" {
+			fmt.Fprintf(&b, "blocked by %s\n", l.Task)
+		}
+		if l.Stack != "" {
+			fmt.Fprintf(&b, "%s\n", l.Stack)
+		}
+		for _, h := range how {
+			if h.ID == l.ID && h.Stale {
+				fmt.Fprintf(&b, "it does not answer; its tasks %v ago:\n", time.Duration(h.AgeNS).Round(time.Millisecond))
+			}
+		}
+		for _, t := range f.inTreeOrder(&query{}) {
+			if t.Loop == l.ID {
+				t.dump(&b)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	for _, c := range f.graph.cycles {
+		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", strings.Join(f.graph.names(c), " -> "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// dump writes a line for a task.
+func (t *Task) dump(b *strings.Builder) {
+	fmt.Fprintf(b, "%s%s %s (%s): %s", strings.Repeat("  ", t.Depth+1), t.ID, t.Name, t.Function, t.State)
+	if t.WaitsFor != "" {
+		fmt.Fprintf(b, " for %s (%v)", t.WaitsFor, time.Duration(t.WaitsNS).Round(time.Millisecond))
+	}
+	if t.HeldByName != "" {
+		fmt.Fprintf(b, ", held by %s", t.HeldByName)
+	}
+	if t.CancelReason != "" {
+		fmt.Fprintf(b, ", %s", t.CancelReason)
+	}
+	if t.Started != "" {
+		fmt.Fprintf(b, ", started at %s", t.Started)
+	}
+	b.WriteByte('\n')
+}
+
+// names returns the names of nodes.
+func (g *graph) names(ids []string) (names []string) {
+	for _, id := range ids {
+		names = append(names, g.nodes[id].Name+" ("+id+")")
+	}
+	return names
+}
+
+// DumpOnQuit makes SIGQUIT print the task tree of every loop to standard error, after the
+// stacks of all goroutines that Go prints. The process then exits with status 2, as it does
+// without DumpOnQuit. Calling stop undoes it.
+func DumpOnQuit() (stop func()) {
+	quit := make(chan os.Signal, 1)
+	ended := make(chan struct{})
+	signal.Notify(quit, syscall.SIGQUIT)
+	background(func() {
+		select {
+		case <-quit:
+		case <-ended:
+			return
+		}
+		buf := make([]byte, 64<<20)
+		fmt.Fprintf(os.Stderr, "SIGQUIT: quit\n\n%s\n\n", buf[:runtime.Stack(buf, true)])
+		_ = Dump(os.Stderr)
+		os.Exit(2)
+	})
+	return func() {
+		signal.Stop(quit)
+		close(ended)
+	}
+}
+
+// Var is the state of all loops as a variable for package expvar:
+//
+//	expvar.Publish("spindle", inspect.Var{})
+//
+// This package does not import expvar, which would publish the variables of the program on
+// http.DefaultServeMux.
+type Var struct{}
+
+// String returns the loops as JSON, with the fields of a Loop.
+func (Var) String() string {
+	text, err := json.Marshal(readLoops())
+	if err != nil {
+		return "null"
+	}
+	return string(text)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,103 @@
+package inspect_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spindleloop/spindle/inspect"
+)
+
+// metricLine is a sample in the text format.
+var metricLine = regexp.MustCompile(`^([a-z_]+)(\{([a-z]+="(\\.|[^"\\])*",?)*\})? [0-9.e+-]+$`)
+
+func TestMetricsAreInTheTextFormat(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/missing" {
+			http.NotFound(w, r)
+		}
+	})
+	serving(t, "metrics \"quoted\" \\ \n", h, func(addr string) {
+		metrics := func() string {
+			status, body := request(inspect.Options{}, "GET", "/metrics", nil)
+			if status != 200 {
+				t.Fatalf("%d %s", status, body)
+			}
+			return string(body)
+		}
+		metrics() // turns counting on, which takes effect a little later
+		name := `name="metrics \"quoted\" \\ \n"`
+		counted := func(text, class string) bool {
+			for line := range strings.Lines(text) {
+				if strings.HasPrefix(line, "spindle_http_requests_total{") && strings.Contains(line, name) &&
+					strings.Contains(line, `class="`+class+`"`) && !strings.HasSuffix(line, " 0\n") {
+					return true
+				}
+			}
+			return false
+		}
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		text := ""
+		for !counted(text, "2xx") || !counted(text, "4xx") {
+			for _, path := range []string{"/", "/missing"} {
+				res, err := client.Get("http://" + addr + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+			}
+			text = metrics()
+		}
+		seen := map[string]bool{}
+		for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+			line := lines.Text()
+			if strings.HasPrefix(line, "# ") {
+				continue
+			}
+			if !metricLine.MatchString(line) {
+				t.Errorf("not a sample: %s", line)
+			}
+			series, _, _ := strings.Cut(line, "} ")
+			if seen[series] {
+				t.Errorf("twice: %s", line)
+			}
+			seen[series] = true
+		}
+		for _, want := range []string{
+			"spindle_loop_turns_total", "spindle_loop_lag_seconds_bucket", "spindle_tasks", "spindle_connections",
+			"spindle_bytes_total", "spindle_http_request_duration_seconds_count", "spindle_workers_queued", "spindle_websockets",
+		} {
+			if !strings.Contains(text, want+"{") {
+				t.Errorf("no %s", want)
+			}
+		}
+		checkWithPromtool(t, text)
+	})
+}
+
+// checkWithPromtool checks metrics with promtool, if it is installed.
+func checkWithPromtool(t *testing.T, text string) {
+	t.Helper()
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is not installed")
+		return
+	}
+	cmd := exec.Command(path, "check", "metrics")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+func TestVarIsJSON(t *testing.T) {
+	if text := fmt.Sprint(inspect.Var{}); !strings.HasPrefix(text, "[") || !strings.HasSuffix(text, "]") {
+		t.Errorf("the variable is %s", text)
+	}
+}

@@ -1,0 +1,154 @@
+package inspect_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/web"
+)
+
+// serving runs a web server with h on a loop of that name, and calls check outside of it
+// with its address.
+func serving(t *testing.T, name string, h http.Handler, check func(addr string)) {
+	t.Helper()
+	run(t, name, func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			listening := spindle.NewFuture[string](ctx)
+			s := &web.Server{Handler: h, OnListen: func(a net.Addr) { listening.Resolve(a.String()) }}
+			n.Go(func(ctx context.Context) error { return s.ListenAndServe(ctx, "127.0.0.1:0") })
+			addr, err := listening.Await(ctx)
+			if err != nil {
+				return err
+			}
+			outside(func() { check(addr) })
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+func TestRequestsUnderWayAreShown(t *testing.T) {
+	begun := make(chan struct{})
+	h := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(begun)
+		_ = spindle.Sleep(r.Context(), time.Hour)
+	}))
+	serving(t, "requests", h, func(addr string) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET /slow?password=hunter2 HTTP/1.1\r\nHost: x\r\n\r\n")
+		<-begun
+		id := loopNamed(t, "requests").ID
+		status, body := request(inspect.Options{}, "GET", "/api/v1/snapshot?loop="+id, nil)
+		if status != 200 || bytes.Contains(body, []byte("hunter2")) {
+			t.Errorf("the snapshot shows the query of a request: %s", body)
+		}
+		a := get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
+		if len(a.Requests) != 1 {
+			t.Fatalf("%d requests: %+v", len(a.Requests), a.Requests)
+		}
+		r := a.Requests[0]
+		if r.Method != "GET" || r.Path != "/slow" || r.Runs != "inline" || r.Phase != "handling" || r.Peer != c.LocalAddr().String() || r.Task == "" {
+			t.Errorf("the request is %+v", r)
+		}
+		tasks := get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+		if task := taskNamed(t, tasks, "GET /slow"); task.ID != r.Task || !task.Service || task.WaitsFor != "Sleep" {
+			t.Errorf("its task is %+v", task)
+		}
+		sockets := get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+id).Sockets
+		i := slices.IndexFunc(sockets, func(s inspect.Socket) bool { return s.ID == r.Socket })
+		if i < 0 || sockets[i].Peer != c.LocalAddr().String() || sockets[i].Protocol != "http" || *sockets[i].InBytes == 0 || sockets[i].HighWater == 0 {
+			t.Errorf("the sockets are %+v", sockets)
+		}
+		if !slices.ContainsFunc(sockets, func(s inspect.Socket) bool { return s.Kind == "listener" && s.Local == addr }) {
+			t.Errorf("no listener in %+v", sockets)
+		}
+	})
+}
+
+func TestStreamsAreShownAndClosed(t *testing.T) {
+	run(t, "streams", func(ctx context.Context, outside func(func())) error {
+		ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer ln.Close()
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
+					_, _ = io.Copy(c, c)
+					return nil
+				})
+			})
+			outside(func() {
+				c, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				fmt.Fprint(c, "x")
+				_, _ = c.Read(make([]byte, 1)) // the connection is accepted
+				sockets := get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
+				if len(sockets) != 1 || sockets[0].Kind != "stream" || sockets[0].Network != "tcp" || sockets[0].State != "open" {
+					t.Fatalf("the sockets are %+v", sockets)
+				}
+				status, body := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/close?socket="+sockets[0].ID, http.Header{"Spindle-Action": {"yes"}})
+				if status != 200 {
+					t.Errorf("close: %d %s", status, body)
+				}
+				if _, err := c.Read(make([]byte, 1)); err == nil {
+					t.Error("the connection is still open")
+				}
+				if status, _ := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/close?socket="+sockets[0].ID, http.Header{"Spindle-Action": {"yes"}}); status != 404 {
+					t.Errorf("closing it again: %d", status)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+func TestScopesAreCancelled(t *testing.T) {
+	run(t, "cancels", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var ended error
+			n.GoWith(spindle.TaskOptions{Name: "victim"}, func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error {
+					ended = spindle.Sleep(ctx, time.Hour)
+					return ended
+				})
+			})
+			outside(func() {
+				victim := taskNamed(t, tasksOf(t, "cancels", "").Tasks, "victim")
+				status, body := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/cancel?scope="+victim.Scope, http.Header{"Spindle-Action": {"yes"}})
+				if status != 200 {
+					t.Errorf("cancel: %d %s", status, body)
+				}
+			})
+			for ended == nil {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			if !strings.Contains(ended.Error(), "cancelled by an inspector") {
+				t.Errorf("the task ended with %v", ended)
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,41 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/spindleloop/spindle/internal/goid"
+)
+
+// maxGoroutines is up to how many goroutines a stack is taken without force: taking one
+// stops the program for some microseconds for each goroutine.
+const maxGoroutines = 20_000
+
+var (
+	errNoTask  = errors.New("there is no such task, or it has not begun")
+	errTooMany = fmt.Errorf("there are more than %d goroutines, and taking a stack stops all of them for a while; add force=1 to take it", maxGoroutines)
+)
+
+// stackOf returns the stack of a task.
+func (h *handler) stackOf(q *query) (any, error) {
+	began := now()
+	if runtime.NumGoroutine() > maxGoroutines && !q.force {
+		return nil, errTooMany
+	}
+	for _, s := range openSources() {
+		snap, _ := s.readTasks()
+		var g uintptr
+		snap.each(func(r *row) {
+			if taskID(s.id, r.ID) == q.task {
+				g = r.Goroutine
+			}
+		})
+		if g == 0 {
+			continue
+		}
+		stack := goid.StackOf(goid.NumberOf(g))
+		return StackAnswer{Header: h.header(began), Task: q.task, At: goid.Line(stack), Stack: string(stack)}, nil
+	}
+	return nil, errNoTask
+}
