@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // Caller sends requests over a Bus and routes the replies to the tasks and goroutines that
@@ -21,8 +22,9 @@ type Caller struct {
 	sub   Listener
 
 	mu     sync.Mutex
-	reg    registry // guarded by mu, as all below
-	spare  *waiter  // waiters of calls that have ended
+	reg    registry              // guarded by mu, as all below
+	planes map[*loop.Loop]*plane // of the loops that call
+	spare  *waiter               // waiters of calls that have ended
 	spares int
 	draw   *rand.PCG
 	closed bool
@@ -90,7 +92,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if o.Window == 0 {
 		o.Window = 16
 	}
-	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), draw: seeded(ctx)}
+	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx)}
 	c.inbox = newInbox(c.draw)
 	sub, err := bus.Listen(ctx, c.inbox, c.deliver)
 	if err != nil {
@@ -239,18 +241,14 @@ func (c *Caller) deliver(e *Envelope) {
 		}
 		c.conclude(w, replied)
 	}
-	var wake *waiter
 	var cancel *Envelope
 	if w != nil {
-		wake = w.due()
+		w.wakeIfDue()
 		if w.ended == failed { // a broken stream
 			cancel = c.cancelOf(w)
 		}
 	}
 	c.mu.Unlock()
-	if wake != nil {
-		wake.parker.wake()
-	}
 	c.sendCancel(cancel)
 }
 

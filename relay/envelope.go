@@ -97,9 +97,9 @@ func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// checkSubject returns an error if a subject is not valid: it must be 1 to 255 bytes of
-// printable ASCII without spaces.
-func checkSubject(s string) error {
+// CheckSubject returns a *SubjectError if a subject is not valid: it must be 1 to 255 bytes
+// of printable ASCII without spaces. It is for buses.
+func CheckSubject(s string) error {
 	if s == "" || len(s) > 255 {
 		return &SubjectError{s}
 	}

@@ -140,8 +140,8 @@ func parseHeader(text []byte) (*Envelope, error) {
 		return nil, fmt.Errorf("%w: kind %q", ErrFrame, h.Kind)
 	}
 	for _, s := range []string{h.Subject, h.ReplyTo} {
-		if s != "" && checkSubject(s) != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFrame, checkSubject(s))
+		if s != "" && CheckSubject(s) != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFrame, CheckSubject(s))
 		}
 	}
 	if h.ID != "" {

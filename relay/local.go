@@ -87,16 +87,42 @@ func (b *Local) TryPublish(e *Envelope) error {
 	if err != nil {
 		return err
 	}
-	for i, g := range t.groups {
-		if err := g.q.tryPut(e); err != nil {
-			if i > 0 && err == ErrFull { // other groups have it already
-				b.dropped.Add(1)
-				continue
-			}
-			return err
-		}
+	switch len(t.groups) {
+	case 0:
+	case 1:
+		err = t.groups[0].q.tryPut(e)
+	default:
+		err = t.putAll(e)
+	}
+	if err != nil {
+		return err
 	}
 	b.accepted(t, e)
+	return nil
+}
+
+// putAll puts e into the queues of all groups, or of none if one is full.
+func (t *topic) putAll(e *Envelope) error {
+	var takers []*node
+	full := false
+	for _, g := range t.groups { // every topic of a subject has its groups in the same order
+		g.q.mu.Lock()
+		full = full || !g.q.fits()
+	}
+	for _, g := range t.groups {
+		if !full {
+			if taker, _ := g.q.put(e); taker != nil {
+				takers = append(takers, taker)
+			}
+		}
+		g.q.mu.Unlock()
+	}
+	for _, x := range takers {
+		x.wake()
+	}
+	if full {
+		return ErrFull
+	}
 	return nil
 }
 
@@ -131,7 +157,7 @@ func (b *Local) topic(e *Envelope) (*topic, error) {
 	if b.closed.Load() {
 		return nil, ErrClosed
 	}
-	if err := checkSubject(e.Subject); err != nil {
+	if err := CheckSubject(e.Subject); err != nil {
 		return nil, err
 	}
 	return nil, ErrNoResponder
@@ -150,7 +176,7 @@ func (b *Local) accepted(t *topic, e *Envelope) {
 
 // change replaces the topic of a subject.
 func (b *Local) change(subject string, fn func(t *topic)) error {
-	if err := checkSubject(subject); err != nil {
+	if err := CheckSubject(subject); err != nil {
 		return err
 	}
 	b.mu.Lock()

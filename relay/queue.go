@@ -81,6 +81,9 @@ func (q *queue) tryPut(e *Envelope) error {
 	return err
 }
 
+// fits reports whether put would not fail with ErrFull. The caller holds q.mu.
+func (q *queue) fits() bool { return q.ended || q.taking.last != nil || q.n < q.capacity }
+
 // put returns the member that is to be woken, if one waits. The caller holds q.mu.
 func (q *queue) put(e *Envelope) (taker *node, err error) {
 	if q.ended {

@@ -26,7 +26,8 @@ type waiter struct {
 	items  []*Envelope // of a stream, not yet read
 	got    uint32      // items received
 	worker string      // the subject of the worker that has sent items
-	next   *waiter     // in the list of spare waiters
+	next   *waiter     // in the list of spare waiters, or of those to be woken
+	plane  *plane      // of the task that waits
 
 	timer  loop.Timer // of the task; loop goroutine only
 	expire func()     // the timer's callback; made when first needed
@@ -114,21 +115,24 @@ func (w *waiter) waitOutside(ctx context.Context) error {
 func (w *waiter) park() bool {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	w.parked = !w.ready()
+	if w.parked = !w.ready(); w.parked && w.l != nil {
+		if w.plane == nil || w.plane.l != w.l {
+			w.plane = w.c.plane(w.l)
+		}
+		w.plane.mayLinger()
+	}
 	return w.parked
 }
 
 // ready reports whether there is something to read. The caller holds c.mu.
 func (w *waiter) ready() bool { return w.ended != waiting || len(w.items) > 0 }
 
-// due returns w if it is parked and has something to read. The caller holds c.mu, and wakes
-// it afterwards.
-func (w *waiter) due() *waiter {
-	if !w.parked || !w.ready() {
-		return nil
+// wakeIfDue wakes w if it is parked and has something to read. The caller holds c.mu.
+func (w *waiter) wakeIfDue() {
+	if w.parked && w.ready() {
+		w.parked = false
+		w.wake()
 	}
-	w.parked = false
-	return w
 }
 
 // Abort ends the wait when ctx ends. It reports false if the waiter is being woken: a
@@ -147,9 +151,6 @@ func (w *waiter) timeout() {
 		return
 	}
 	w.c.mu.Lock()
-	wake := w.due()
-	w.c.mu.Unlock()
-	if wake != nil {
-		wake.parker.wake()
-	}
+	defer w.c.mu.Unlock()
+	w.wakeIfDue()
 }

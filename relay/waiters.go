@@ -73,24 +73,18 @@ func (c *Caller) Close() error {
 		return nil
 	}
 	c.closed = true
-	var wake []*waiter
 	var cancels []*Envelope
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {
 			w.err = ErrClosed
 			c.conclude(w, canceled)
 			cancels = append(cancels, c.cancelOf(w))
-			if w := w.due(); w != nil {
-				wake = append(wake, w)
-			}
+			w.wakeIfDue()
 		}
 	}
 	c.mu.Unlock()
 	for _, e := range cancels {
 		c.sendCancel(e)
-	}
-	for _, w := range wake {
-		w.parker.wake()
 	}
 	if err := c.sub.Close(); err != nil || len(leaked) == 0 {
 		return err

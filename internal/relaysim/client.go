@@ -149,6 +149,9 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	if len(e.Body) > maxBody {
 		return relay.ErrTooLarge
 	}
+	if err := relay.CheckSubject(e.Subject); err != nil {
+		return err
+	}
 	return b.l.send(message{publish, 0, e})
 }
 
@@ -187,6 +190,9 @@ func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subsc
 func (b *Bus) add(s *sub) error {
 	if b.closed {
 		return relay.ErrClosed
+	}
+	if err := relay.CheckSubject(s.subject); err != nil {
+		return err
 	}
 	b.sid++
 	s.b, s.sid = b, b.sid

@@ -1,0 +1,319 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// newCaller makes a Caller that is closed when the test ends.
+func newCaller(t testing.TB, ctx context.Context, bus relay.Bus, o relay.CallerOptions) *relay.Caller {
+	t.Helper()
+	c, err := relay.NewCaller(ctx, bus, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serve runs a worker on goroutines until the test ends, and returns when it has subscribed.
+func serve(t testing.TB, bus *relay.Local, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error) {
+	t.Helper()
+	w = relay.NewWorker(bus)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Serve(ctx, subject, h, o) }()
+	probe := &relay.Envelope{Kind: relay.KindCredit, Subject: subject} // served by the handler of no caller
+	for errors.Is(bus.TryPublish(probe), relay.ErrNoResponder) {
+		if len(ended) > 0 {
+			t.Fatal(<-ended)
+		}
+	}
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() { stop() })
+	return w, stop
+}
+
+func echo(_ context.Context, r *relay.Request) ([]byte, error) { return r.Body, nil }
+
+func TestCallFromGoroutines(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{Queue: 2})
+	serve(t, bus, "echo", relay.ServeOptions{Concurrency: 3}, echo)
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	var all sync.WaitGroup
+	for g := range 10 {
+		all.Go(func() {
+			for i := range 100 {
+				body := fmt.Sprint(g, ".", i)
+				if reply, err := c.Call(t.Context(), "echo", []byte(body)); err != nil || string(reply) != body {
+					t.Errorf("%q, %v", reply, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s := c.Stats(); s.Replied != 1000 || s.Waiting != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneCallerOnSeveralLoops: each task is woken on its own loop.
+func TestOneCallerOnSeveralLoops(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "echo", relay.ServeOptions{}, echo)
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	var all sync.WaitGroup
+	for g := range 3 {
+		all.Go(func() {
+			err := spindle.Run(t.Context(), func(ctx context.Context) error {
+				return spindle.ForEach(ctx, 8, make([]int, 300), func(ctx context.Context, _ int) error {
+					body := fmt.Sprint(g)
+					reply, err := c.Call(ctx, "echo", []byte(body))
+					if err == nil && string(reply) != body {
+						err = fmt.Errorf("loop %d gets %q", g, reply)
+					}
+					return err
+				})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStrayReplies are counted, and reach no call: not even the next one in the same slot.
+func TestStrayReplies(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		sub, err := bus.Subscribe(ctx, "work", "")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second})
+		reply := func(to *relay.Envelope, body string) {
+			t.Helper()
+			if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: to.ReplyTo, ID: to.ID, Body: []byte(body)}); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := c.Call(ctx, "work", nil); !errors.As(err, new(*relay.TimeoutError)) {
+			t.Error(err)
+		}
+		first, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				got, err := c.Call(ctx, "work", nil)
+				if string(got) != "right" {
+					t.Errorf("%q", got)
+				}
+				return err
+			})
+			second, err := sub.Next(ctx)
+			if err != nil {
+				return err
+			}
+			if uint32(first.ID) != uint32(second.ID) {
+				t.Errorf("the calls have the slots %d and %d", uint32(first.ID), uint32(second.ID))
+			}
+			reply(first.Envelope, "late")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: second.ID + 1<<32}, "from the future")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 1<<64 - 1}, "unknown")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 0}, "unknown")
+			bus.TryPublish(&relay.Envelope{Kind: relay.KindRequest, Subject: second.ReplyTo, ID: second.ID})
+			reply(second.Envelope, "right")
+			reply(second.Envelope, "again")
+			return nil
+		})
+		s := c.Stats()
+		if s.Late != 1 || s.Unknown != 4 || s.Duplicate != 1 || s.Replied != 1 || s.TimedOut != 1 {
+			t.Errorf("%+v", s)
+		}
+		return errors.Join(err, c.Close())
+	})
+}
+
+func TestFullQueue(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
+		sub, err := bus.Subscribe(ctx, "work", "")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		waits := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second, MaxWaiters: 2})
+		fails := newCaller(t, ctx, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull})
+		_, err = waits.Stream(ctx, "work", nil) // fills the queue
+		if err != nil {
+			return err
+		}
+		if _, err := fails.Call(ctx, "work", nil); !errors.Is(err, relay.ErrFull) {
+			t.Errorf("FailWhenFull: %v", err)
+		}
+		before := spindle.Now(ctx)
+		if _, err := waits.Call(ctx, "work", nil); !errors.As(err, new(*relay.TimeoutError)) {
+			t.Errorf("in a full queue: %v", err)
+		}
+		if took := spindle.Now(ctx).Sub(before); took != time.Second {
+			t.Errorf("it waits %v", took)
+		}
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				_, err := waits.Call(ctx, "work", nil)
+				return err
+			})
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			if _, err := waits.Call(ctx, "work", nil); !errors.Is(err, relay.ErrFull) {
+				t.Errorf("beyond MaxWaiters: %v", err)
+			}
+			for range 2 { // makes space, and takes the second request
+				d, err := sub.Next(ctx)
+				if err != nil {
+					return err
+				}
+				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if s := waits.Stats(); s.Refused != 1 || s.Waiting != 0 || s.Replied != 2 {
+			t.Errorf("%+v", s)
+		}
+		return errors.Join(err, waits.Close(), fails.Close())
+	})
+}
+
+// TestCloseReportsLeaks, ends the calls that wait, and cancels their handlers.
+func TestCloseReportsLeaks(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			bus := relay.NewLocal(relay.LocalOptions{})
+			w := relay.NewWorker(bus)
+			n.Go(func(ctx context.Context) error {
+				return w.Serve(ctx, "work", func(ctx context.Context, _ *relay.Request) ([]byte, error) {
+					return nil, spindle.Sleep(ctx, time.Hour)
+				}, relay.ServeOptions{Run: relay.InTasks})
+			})
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Minute})
+			s, err := c.Stream(ctx, "work", nil)
+			if err != nil {
+				return err
+			}
+			n.Go(func(ctx context.Context) error {
+				if _, err := c.Call(ctx, "work", nil); !errors.Is(err, relay.ErrClosed) {
+					t.Errorf("Call: %v", err)
+				}
+				return nil
+			})
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+			all := c.Waiters()
+			if len(all) != 2 || !all[0].Stream || all[1].Stream || all[0].Age != time.Second || all[0].Deadline != 59*time.Second ||
+				all[0].Subject != "work" || !all[0].Task || len(all[0].TraceID) != 32 {
+				t.Errorf("%+v", all)
+			}
+			leaked := (*relay.LeakError)(nil)
+			if err := c.Close(); !errors.As(err, &leaked) || len(leaked.Waiters) != 2 || !strings.Contains(err.Error(), "stream") {
+				t.Errorf("Close: %v", err)
+			}
+			if _, err := s.Next(ctx); !errors.Is(err, relay.ErrClosed) {
+				t.Errorf("Next: %v", err)
+			}
+			if _, err := c.Call(ctx, "work", nil); !errors.Is(err, relay.ErrClosed) {
+				t.Errorf("Call after Close: %v", err)
+			}
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			if s := w.Stats(); s.Running != 0 || s.Canceled != 2 {
+				t.Errorf("%+v", s)
+			}
+			n.Scope().Cancel(nil)
+			return c.Close()
+		})
+	})
+}
+
+// TestScopeWithADeadline ends a call with its own error, which MoveOnAfter recognizes.
+func TestScopeWithADeadline(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		sub, err := bus.Subscribe(ctx, "work", "")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		c := newCaller(t, ctx, bus, relay.CallerOptions{})
+		expired, err := spindle.MoveOnAfter(ctx, time.Second, func(ctx context.Context) error {
+			_, err := c.Call(ctx, "work", nil)
+			return err
+		})
+		if !expired || err != nil {
+			t.Errorf("%v, %v", expired, err)
+		}
+		if d, err := sub.Next(ctx); err != nil || d.Deadline != time.Second {
+			t.Errorf("the request has %v left, %v", d.Deadline, err)
+		}
+		return c.Close()
+	})
+}
+
+func TestBrokenStream(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		sub, err := bus.Subscribe(ctx, "work", "")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Window: 2})
+		for name, seqs := range map[string][]uint32{"a gap": {2}, "more than the window": {1, 2, 3}} {
+			s, err := c.Stream(ctx, "work", nil)
+			if err != nil {
+				return err
+			}
+			d, err := sub.Next(ctx)
+			if err != nil {
+				return err
+			}
+			for _, seq := range seqs {
+				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindItem, Subject: d.ReplyTo, ID: d.ID, Seq: seq, ReplyTo: "_w"}); err != nil {
+					return err
+				}
+			}
+			for err = nil; err == nil; {
+				_, err = s.Next(ctx)
+			}
+			if !errors.Is(err, relay.ErrBroken) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		return c.Close()
+	})
+}

@@ -1,0 +1,272 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// TestHandlerThatBlocks does not block the loop of the caller.
+func TestHandlerThatBlocks(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	release := make(chan struct{})
+	serve(t, bus, "block", relay.ServeOptions{}, func(context.Context, *relay.Request) ([]byte, error) {
+		<-release
+		return nil, nil
+	})
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Minute})
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for range 100 {
+				n.Go(func(ctx context.Context) error {
+					_, err := c.Call(ctx, "block", nil)
+					return err
+				})
+			}
+			for range 1000 { // the loop runs while all calls wait
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			if s := c.Stats(); s.Waiting != 100 {
+				t.Errorf("%+v", s)
+			}
+			close(release)
+			return nil
+		})
+		return errors.Join(err, c.Close())
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConcurrencyIsLimited(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	inside, most := make(chan struct{}, 100), 0
+	next := make(chan struct{})
+	w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 3}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		if r.ReplyTo == "" { // the probe of serve
+			return nil, nil
+		}
+		inside <- struct{}{}
+		<-next
+		return nil, nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	ended := make(chan error, 10)
+	for range 10 {
+		go func() {
+			_, err := c.Call(t.Context(), "work", nil)
+			ended <- err
+		}()
+	}
+	for range 10 {
+		<-inside
+		most = max(most, w.Stats().Running)
+		next <- struct{}{}
+	}
+	for range 10 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	if most > 3 {
+		t.Errorf("%d handlers at a time", most)
+	}
+	c.Close()
+}
+
+// TestHandlerThatFails ends its own call only.
+func TestHandlerThatFails(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{MaxBody: 100})
+	w, _ := serve(t, bus, "fail", relay.ServeOptions{Concurrency: 1}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		switch string(r.Body) {
+		case "panic":
+			panic("a panic")
+		case "goexit":
+			runtime.Goexit()
+		case "large":
+			return make([]byte, 101), nil
+		case "send":
+			return nil, r.Send(t.Context(), nil)
+		}
+		return nil, nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	for body, code := range map[string]string{
+		"panic": relay.CodePanic, "goexit": relay.CodePanic, "large": relay.CodeTooLarge, "send": relay.CodeError,
+	} {
+		_, err := c.Call(t.Context(), "fail", []byte(body))
+		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != code {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	if _, err := c.Call(t.Context(), "fail", nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Call(t.Context(), "fail", make([]byte, 101)); !errors.Is(err, relay.ErrTooLarge) {
+		t.Error(err)
+	}
+	if s := w.Stats(); s.Panics != 2 {
+		t.Errorf("%+v", s)
+	}
+	c.Close()
+}
+
+// TestContextOfAHandler obeys the laws of contexts, and ends when the caller leaves.
+func TestContextOfAHandler(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	type key struct{}
+	entered, verdict := make(chan struct{}), make(chan error, 1)
+	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		if r.ReplyTo == "" {
+			return nil, nil
+		}
+		_, limited := ctx.Deadline()
+		child, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
+		defer cancel()
+		if ctx.Err() != nil || context.Cause(ctx) != nil || !limited || relay.TraceOf(child) != r.Trace {
+			verdict <- errors.New("wrong from the start")
+			return nil, nil
+		}
+		close(entered)
+		<-child.Done()
+		<-ctx.Done()
+		verdict <- errors.Join(errors.New("ended"), child.Err(), ctx.Err())
+		return nil, ctx.Err()
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-entered; leave() }()
+	if _, err := c.Call(ctx, "work", nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := <-verdict; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if s := c.Stats(); s.Canceled != 1 || s.CancelsSent != 1 {
+		t.Errorf("%+v", s)
+	}
+	c.Close()
+}
+
+func TestDeadlineOfAHandler(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	polled, waited := make(chan error, 1), make(chan error, 1)
+	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		switch string(r.Body) {
+		case "poll": // without a timer of its own
+			for ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			polled <- ctx.Err()
+		case "wait":
+			<-ctx.Done()
+			waited <- ctx.Err()
+		}
+		return nil, nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: 20 * time.Millisecond})
+	for body, ended := range map[string]chan error{"poll": polled, "wait": waited} {
+		// The handler may notice the deadline first, and reply.
+		if _, err := c.Call(t.Context(), "work", []byte(body)); err != nil && !errors.As(err, new(*relay.TimeoutError)) {
+			t.Errorf("%s: %v", body, err)
+		}
+		if err := <-ended; err == nil {
+			t.Errorf("%s: the context has not ended", body)
+		}
+	}
+	c.Close()
+}
+
+// TestServeDrains: handlers that run are finished, and their replies arrive.
+func TestServeDrains(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	entered, release := make(chan struct{}), make(chan struct{})
+	_, stop := serve(t, bus, "work", relay.ServeOptions{Drain: time.Minute}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		if r.ReplyTo != "" {
+			close(entered)
+			<-release
+		}
+		return []byte("done"), nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	reply := make(chan string)
+	go func() {
+		got, err := c.Call(t.Context(), "work", nil)
+		reply <- string(got)
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	<-entered
+	ended := make(chan error)
+	go func() { ended <- stop() }()
+	for !errors.Is(bus.TryPublish(&relay.Envelope{Subject: "work"}), relay.ErrNoResponder) { // until it takes no more
+		runtime.Gosched()
+	}
+	close(release)
+	if got := <-reply; got != "done" {
+		t.Errorf("%q", got)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	c.Close()
+}
+
+// TestStragglers: a handler that ignores the end of its context does not keep Serve.
+func TestStragglers(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	entered, release, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	_, stop := serve(t, bus, "work", relay.ServeOptions{Drain: time.Millisecond}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		if r.ReplyTo != "" {
+			close(entered)
+			<-release
+			close(left)
+		}
+		return nil, nil
+	})
+	if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: "nobody"}); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	if err := stop(); !errors.As(err, new(*relay.StragglerError)) {
+		t.Error(err)
+	}
+	close(release)
+	<-left
+}
+
+// TestQueuedRequestsFail when the last worker leaves or the bus closes.
+func TestQueuedRequestsFail(t *testing.T) {
+	for name, end := range map[string]func(bus *relay.Local, sub relay.Subscription){
+		"the last worker leaves": func(_ *relay.Local, sub relay.Subscription) { sub.Close() },
+		"the bus closes":         func(bus *relay.Local, _ relay.Subscription) { bus.Close() },
+	} {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		sub, err := bus.Subscribe(t.Context(), "work", "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+		s, err := c.Stream(t.Context(), "work", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(bus, sub)
+		if _, err := s.Next(t.Context()); !errors.Is(err, relay.ErrNoResponder) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if st := bus.Stats(); st.Dropped != 1 {
+			t.Errorf("%s: %+v", name, st)
+		}
+		c.Close()
+	}
+}
