@@ -174,13 +174,14 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	c.nextSpan(&req.Trace)
 	w := c.waiter()
-	w.req, w.stream, w.scoped, w.began = req, stream, scoped, now
+	w.req, w.stream, w.scoped, w.fresh, w.began = req, stream, scoped, !stream, now
 	w.scope = spindle.ScopeOf(ctx)
 	req.ID = c.reg.add(w)
 	c.stats.Calls++
 	c.mu.Unlock()
 	err := c.bus.TryPublish(req)
 	if err == ErrFull && c.o.WhenFull == WaitWhenFull {
+		w.fresh = false
 		err = c.publishWithin(ctx, w, limit)
 	}
 	if err != nil {

@@ -33,7 +33,7 @@ type plane struct {
 }
 
 const (
-	lingerYields = 3                     // how often the loop lets other goroutines run
+	lingerYields = 10                    // how often the loop lets other goroutines run
 	lingerLimit  = 50 * time.Microsecond // the time that this may take
 	lingerMisses = 12                    // a pause is at most two to the power of this
 )

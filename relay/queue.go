@@ -147,34 +147,36 @@ func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 }
 
 // take waits for an envelope, for a member.
-func (q *queue) take(ctx context.Context, m *member) (*Envelope, error) {
+func (q *queue) take(ctx context.Context, m *member) (e *Envelope, err error) {
+	q.mu.Lock()
 	x := q.node()
+	q.mu.Unlock()
 	defer q.release(x)
 	if err := x.prepare(ctx, "Next"); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
-	if m.left || q.ended {
+	var putter *node
+	switch {
+	case m.left || q.ended:
+		err = ErrClosed
+	case q.n > 0:
+		e, putter = q.pop(), q.refill()
+	default:
+		x.member = m
+		q.taking.push(x)
 		q.mu.Unlock()
-		x.pass()
-		return nil, ErrClosed
-	}
-	if q.n > 0 {
-		e, putter := q.pop(), q.refill()
-		q.mu.Unlock()
-		if putter != nil {
-			putter.wake()
+		if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
+			return nil, err
 		}
-		x.pass()
-		return e, nil
+		return x.e, x.err
 	}
-	x.member = m
-	q.taking.push(x)
 	q.mu.Unlock()
-	if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
-		return nil, err
+	if putter != nil {
+		putter.wake()
 	}
-	return x.e, x.err
+	x.pass()
+	return e, err
 }
 
 // refill moves the envelope of the first waiting publisher into the ring and returns the
@@ -188,9 +190,8 @@ func (q *queue) refill() *node {
 	return x
 }
 
+// node returns a node that is not in use. The caller holds q.mu.
 func (q *queue) node() *node {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	x := q.spare
 	if x == nil {
 		return &node{q: q}
@@ -199,6 +200,7 @@ func (q *queue) node() *node {
 	return x
 }
 
+// release takes back a node.
 func (q *queue) release(x *node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -28,11 +29,12 @@ type service struct {
 	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
 	spawn             func()                  // starts a puller
 
+	idle atomic.Int32 // pullers that wait for a request
+
 	mu      sync.Mutex
 	running map[callKey]running // guarded by mu, as all below
 	revoked revocations
 	pullers int
-	idle    int   // pullers that wait for a request
 	failure error // why pullers ended
 	stats   WorkerStats
 }
@@ -114,22 +116,24 @@ const keepPullers = 64
 // waits notes that a puller waits for a request. It reports false if there are enough, and
 // the puller ends.
 func (s *service) waits() bool {
+	if s.idle.Add(1) <= keepPullers {
+		return true
+	}
+	s.idle.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.idle >= keepPullers {
-		s.pullers--
-		return false
-	}
-	s.idle++
-	return true
+	s.pullers--
+	return false
 }
 
 // took notes that a puller has a request, and starts another one if none is idle. It
 // reports false if there was an error, and the puller ends.
 func (s *service) took(err error) bool {
+	if s.idle.Add(-1) > 0 && err == nil {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle--
 	if err != nil {
 		s.failure = err
 		if s.pullers--; s.pullers == 0 {
@@ -137,7 +141,7 @@ func (s *service) took(err error) bool {
 		}
 		return false
 	}
-	if s.idle == 0 && s.pullers < s.o.Concurrency {
+	if s.pullers < s.o.Concurrency {
 		s.pullers++
 		s.spawn()
 	}
@@ -147,17 +151,17 @@ func (s *service) took(err error) bool {
 // admit registers a request that is about to start. It reports false if it must not.
 func (s *service) admit(v running) bool {
 	r := v.request()
-	now := s.clock.now()
-	left, limited := r.Envelope.remaining(now)
-	if limited {
-		r.due = now.Add(left)
-	}
+	late := false
+	if r.due = r.Envelope.due; r.due.IsZero() && r.Deadline != 0 {
+		late = r.Deadline < 0
+		r.due = s.clock.now().Add(r.Deadline)
+	} // in the process, the caller's cancellation has come if the deadline has passed
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, twice := s.running[r.key()]
 	switch {
-	case limited && left <= 0:
+	case late:
 		s.stats.Expired++
 	case s.revoked.take(r.key()):
 		s.stats.Revoked++

@@ -16,6 +16,7 @@ type waiter struct {
 	began  time.Time
 	scope  *spindle.Scope // of the task that called; nil for a goroutine
 	stream bool
+	fresh  bool // the request was sent just now, so that all of its time remains
 	scoped bool // the deadline is that of ctx, which ends the wait, with an error of its own
 
 	// Guarded by c.mu.
@@ -87,6 +88,9 @@ func (w *waiter) wait(ctx context.Context) error {
 // left returns how long the caller may wait. If ctx has the deadline, it should end the wait
 // first; but a stream may be read with another ctx.
 func (w *waiter) left() time.Duration {
+	if w.fresh {
+		return w.req.Deadline
+	}
 	left, _ := w.req.remaining(w.c.clock.now())
 	if w.scoped {
 		left += time.Millisecond
