@@ -73,7 +73,7 @@ func (p tallyClient) ConnectionLost(*transport.Conn, error) {
 // Test50000Clients connects more clients to one server at the same time than a process
 // usually may have descriptors.
 func Test50000Clients(t *testing.T) {
-	const hosts, each = 50, clientsEach
+	hosts, each := 50, fewer(1000)
 	w := sim.NewWorld(1)
 	count := &tally{}
 	w.Host("server").Serve(func(ctx context.Context) error {

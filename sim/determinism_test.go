@@ -52,10 +52,10 @@ func village(seed uint64) *sim.World {
 // TestTheSameSeedGivesTheSameRun runs each world twice and compares hashes, traces and
 // results. The second run has another number of threads.
 func TestTheSameSeedGivesTheSameRun(t *testing.T) {
-	t.Run("village", func(t *testing.T) { runTwice(t, 1000/fewer, true, village) })
+	t.Run("village", func(t *testing.T) { runTwice(t, fewer(1000), true, village) })
 	for _, p := range simsamples.Programs {
 		t.Run(p.Name, func(t *testing.T) {
-			runTwice(t, 50/fewer, p.Bug == "", func(seed uint64) *sim.World {
+			runTwice(t, fewer(50), p.Bug == "", func(seed uint64) *sim.World {
 				w := sim.NewWorld(seed)
 				p.World(p.Faults)(w)
 				return w

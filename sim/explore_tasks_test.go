@@ -16,14 +16,23 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
+// fewer returns n, or a tenth of it under the race detector and with -short.
+func fewer(n int) int {
+	if underRace || testing.Short() {
+		return max(1, n/10)
+	}
+	return n
+}
+
 // explore runs n seeds, or as many as SPINDLE_EXPLORE sets. It fails the test if a program
 // leaves a descriptor open.
 func explore(t *testing.T, n int, setup func(w *sim.World)) {
 	t.Helper()
+	n = fewer(n)
 	if more, err := strconv.Atoi(os.Getenv("SPINDLE_EXPLORE")); err == nil {
 		n = more
 	}
-	sim.Explore(t, max(1, n/fewer), func(w *sim.World) {
+	sim.Explore(t, n, func(w *sim.World) {
 		setup(w)
 		w.Always("no descriptor is left open", func() error {
 			if n := sim.LeftOpen(w); n > 0 {

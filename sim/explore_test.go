@@ -63,7 +63,7 @@ func siege(w *sim.World) {
 	}
 }
 
-func TestExploreASiege(t *testing.T) { sim.Explore(t, 50/fewer, siege) }
+func TestExploreASiege(t *testing.T) { sim.Explore(t, fewer(50), siege) }
 
 // fragile is a program that fails after a crash and a timeout, but not after one of them
 // alone.

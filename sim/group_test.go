@@ -20,7 +20,7 @@ import (
 func TestAGroupServes(t *testing.T) {
 	for name, spread := range map[string]transport.Spread{"reuse port": transport.ReusePort, "round robin": transport.RoundRobin, "fewest": transport.FewestConns} {
 		t.Run(name, func(t *testing.T) {
-			sim.Explore(t, 20, func(w *sim.World) {
+			sim.Explore(t, fewer(20), func(w *sim.World) {
 				server := w.Host("server")
 				used := map[*loop.Loop]bool{}
 				server.Exec(func(o loop.Options) error {

@@ -2,7 +2,4 @@
 
 package sim_test
 
-// clientsEach is the number of clients on each of fifty hosts: 50,000 together.
-const clientsEach = 1000
-
-const fewer = 1
+const underRace = false

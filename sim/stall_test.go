@@ -120,6 +120,7 @@ func TestABlockThatDoesNotEndIsPrinted(t *testing.T) {
 		sim.Test(t, func(context.Context) error { mu.Lock(); return nil })
 		return
 	}
+	t.Parallel() // the child needs two seconds to notice
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), childSays+"=1")
 	said, err := cmd.StderrPipe()

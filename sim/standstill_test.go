@@ -54,8 +54,8 @@ var busy = map[string]func(ctx context.Context) error{
 // TestBusyLoopsAreReported: otherwise they would hang the run.
 func TestBusyLoopsAreReported(t *testing.T) {
 	for name, program := range busy {
-		if fewer > 1 && name != "a task among others" {
-			continue // under the race detector, four million callbacks take long
+		if (underRace || testing.Short()) && name != "a task among others" {
+			continue // four million callbacks take long
 		}
 		for how, run := range map[string]func(t *testing.T) error{
 			"Run": func(t *testing.T) error { return sim.Run(t.Context(), program) },
@@ -79,7 +79,7 @@ func TestBusyLoopsAreReported(t *testing.T) {
 			})
 		}
 	}
-	if fewer > 1 { // under the race detector
+	if underRace || testing.Short() {
 		return
 	}
 	t.Run("Test", func(t *testing.T) {

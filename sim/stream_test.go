@@ -104,7 +104,7 @@ func linesUnderSiege(w *sim.World) {
 	}
 }
 
-func TestExploreStreams(t *testing.T) { sim.Explore(t, 20/fewer, linesUnderSiege) }
+func TestExploreStreams(t *testing.T) { sim.Explore(t, fewer(20), linesUnderSiege) }
 
 // Example_stream runs a server and a client of package stream on two hosts.
 func Example_stream() {

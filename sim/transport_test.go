@@ -10,5 +10,9 @@ import (
 
 // TestTransportsOnASimulatedKernel runs the conformance suite of package transport.
 func TestTransportsOnASimulatedKernel(t *testing.T) {
-	transporttest.Run(t, transporttest.Traits{OwnTime: true}, func(testing.TB) *kernel.Kernel { return simkernel.NewKernel() })
+	traits := transporttest.Traits{OwnTime: true}
+	if testing.Short() {
+		traits.Places, traits.Networks = 2, []string{"unix"}
+	}
+	transporttest.Run(t, traits, func(testing.TB) *kernel.Kernel { return simkernel.NewKernel() })
 }

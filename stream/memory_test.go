@@ -92,6 +92,9 @@ func order(t *testing.T, address string) func(ctx context.Context, what string) 
 // an idle connection's memory before and after its first use: its heap, and a stack
 // that has never grown.
 func TestManyConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many connections")
+	}
 	const mostBytes, mostStack = 3180, 2048 + 64
 	check(t, spindle.Run(t.Context(), func(ctx context.Context) error {
 		ln := listen(t, ctx, "tcp")
@@ -159,7 +162,11 @@ func inUse(t *testing.T, ctx context.Context) memory {
 // counts descriptors.
 func TestShortConnections(t *testing.T) {
 	run(t, spindle.Options{}, func(ctx context.Context) error {
-		remaining, answered := shortConns, 0
+		conns := shortConns
+		if testing.Short() {
+			conns /= 20
+		}
+		remaining, answered := conns, 0
 		err := served(t, ctx, stream.ServeConfig{}, echo, func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
 			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {
 				for range 50 {
@@ -185,7 +192,7 @@ func TestShortConnections(t *testing.T) {
 			})
 		})
 		want(t, "Serve", err, context.Canceled)
-		if answered != shortConns {
+		if answered != conns {
 			t.Errorf("%d were answered", answered)
 		}
 		if s := spindle.LoopOf(ctx).Stats(); s.FDs != 0 || s.Timers != 0 {

@@ -37,7 +37,7 @@ const maxScript = 60
 func TestRandomScripts(t *testing.T) {
 	n := 2000
 	if underRace || testing.Short() {
-		n = 500
+		n = 200
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range n {

@@ -127,6 +127,9 @@ const idleBytes = 150
 // TestFifteenThousandConns: one loop serves all connections, an idle one takes little
 // memory, the loop sleeps while all are idle, and each is lost once.
 func TestFifteenThousandConns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many connections")
+	}
 	onPollers(t, func(t *testing.T, o loop.Options) {
 		low, high := 5000, 15_000
 		if o.Backend == "poll" || underRace { // every wait costs time for each connection

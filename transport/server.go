@@ -72,7 +72,7 @@ type Server struct {
 	network   string
 	addr      kernel.Addr
 	shards    []*shard     // one for each loop
-	group     bool         // made for a group, whose loops other goroutines may start
+	group     bool         // made for a group; other goroutines may start its loops
 	nextShard int          // accepting loop only: where the next search starts
 	open      atomic.Int64 // connections, including those being handed over
 	closed    atomic.Bool

@@ -22,7 +22,7 @@ import (
 // TestTLSThousandConns: a thousand connections at once, with both ends on one loop.
 func TestTLSThousandConns(t *testing.T) {
 	n := 1000
-	if underRace {
+	if underRace || testing.Short() {
 		n = 200
 	}
 	lost := make(chan error, 2*n)

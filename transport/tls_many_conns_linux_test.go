@@ -49,6 +49,9 @@ const idleTLSBytes = 8 << 10
 // TestTLSIdleConnections: idle connections take the memory of crypto/tls, and no
 // goroutine.
 func TestTLSIdleConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many connections")
+	}
 	low, high := 100, 600
 	p := &connTally{}
 	var s *transport.Server

@@ -63,7 +63,7 @@ const (
 // queued, and memory does not grow.
 func TestPeerThatNeverReads(t *testing.T) {
 	total := 1 << 30
-	if underRace {
+	if underRace || testing.Short() {
 		total >>= 3
 	}
 	onPollers(t, func(t *testing.T, o loop.Options) {

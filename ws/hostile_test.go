@@ -41,15 +41,20 @@ func TestPingFloodIsCutOff(t *testing.T) {
 // TestPingsAndNoReading checks that a peer that sends pings and does not read the
 // pongs cannot delay a reader forever.
 func TestPingsAndNoReading(t *testing.T) {
-	onEvery(t, ws.Options{ControlLimit: 60_000, CloseTimeout: 50 * time.Millisecond}, func(t *testing.T, p *peer) {
-		go func() { // until the other side closes
-			many := []byte(strings.Repeat(string(p.frame(fin|ping, strings.Repeat("x", 125))), 500))
-			p.flood(many, 10_000)
-		}()
-		if err := p.end(); err == nil {
-			t.Error("no reason")
-		}
-	})
+	o := ws.Options{ControlLimit: 60_000, CloseTimeout: 50 * time.Millisecond}
+	for _, s := range implementations {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel() // each lingers for a second
+			p := s.open(t, o)
+			go func() { // until the other side closes
+				many := []byte(strings.Repeat(string(p.frame(fin|ping, strings.Repeat("x", 125))), 500))
+				p.flood(many, 10_000)
+			}()
+			if err := p.end(); err == nil {
+				t.Error("no reason")
+			}
+		})
+	}
 }
 
 // TestPongFloodIsCutOff: pongs need no answer, but cost time.

@@ -107,6 +107,9 @@ const idleBytes, idleBytesWithPings = 300, 350
 
 // TestIdleSocketsAreSmall measures Sockets that have echoed a message and are idle.
 func TestIdleSocketsAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many connections")
+	}
 	for _, c := range []struct {
 		name string
 		o    ws.Options

@@ -27,9 +27,10 @@ func fragmented(p *peer, op byte, message string, size int) (frames [][]byte) {
 	return append(frames, p.frame(fin|op, message))
 }
 
-// loads returns fewer sizes under the race detector, which is slow at moving bytes.
+// loads returns fewer sizes under the race detector, which is slow at moving bytes, and
+// with -short.
 func loads(all []int) []int {
-	if underRace {
+	if underRace || testing.Short() {
 		return all[1:2]
 	}
 	return all

@@ -181,6 +181,9 @@ func build(t *testing.T, all []program) (bin string) {
 // TestCodeCompiles builds every go block, and runs the programs that an output block
 // follows.
 func TestCodeCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: linking forty programs takes seconds")
+	}
 	all := programs(t)
 	bin := build(t, all)
 	for _, p := range all {

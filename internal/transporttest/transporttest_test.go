@@ -24,8 +24,11 @@ func TestEveryKernel(t *testing.T) {
 	for _, name := range kernel.Backends() {
 		t.Run(name, func(t *testing.T) {
 			traits := transporttest.Traits{}
-			if underRace || testing.Short() {
+			if underRace {
 				traits.Places = 4
+			}
+			if testing.Short() {
+				traits.Places, traits.Networks = 2, []string{"unix"}
 			}
 			transporttest.Run(t, traits, func(tb testing.TB) *kernel.Kernel { return open(tb, name) })
 		})

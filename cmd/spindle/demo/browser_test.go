@@ -18,6 +18,9 @@ import (
 // not installed, the test is skipped; CI installs it.
 func browser(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("with -short: starting a browser takes seconds")
+	}
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if found, err := exec.LookPath(name); err == nil {
