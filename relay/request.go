@@ -27,6 +27,14 @@ func (r *Request) request() *Request { return r }
 
 func (r *Request) key() callKey { return callKey{r.ReplyTo, r.ID} }
 
+// SetHeader sets a header of the reply.
+func (r *Request) SetHeader(key, value string) {
+	if r.reply.Headers == nil {
+		r.reply.Headers = map[string]string{}
+	}
+	r.reply.Headers[key] = value
+}
+
 // callKey identifies a call among all callers.
 type callKey struct {
 	replyTo string

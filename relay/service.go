@@ -222,7 +222,7 @@ func (s *service) answer(r *Request, body []byte, err error) {
 	if gone || r.ReplyTo == "" {
 		return
 	}
-	r.reply = Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Body: body}
+	r.reply = Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Headers: r.reply.Headers, Body: body}
 	reply := &r.reply
 	if err != nil {
 		code := CodeError

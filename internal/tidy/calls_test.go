@@ -36,6 +36,7 @@ var goStatements = []string{
 	"sim/bubble.go",                 // a test may end by Goexit in a bubble
 	"sim/parallel.go",               // worlds of several seeds at a time
 	"internal/goid/",                // looks at goroutines of its own, once
+	"relay/http_stream.go",          // reads a WebSocket while a call runs, for handlers on goroutines
 	"relay/serve_goroutines.go",     // handlers that may block, outside of any loop
 	"cmd/",
 	"inspect/background.go",         // observes loops from outside

@@ -1,0 +1,203 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Route says how HTTP turns requests into calls.
+type Route struct {
+	// Subject is the subject of the calls.
+	Subject string
+
+	// Timeout is the deadline of a call. Zero means that of the Caller.
+	Timeout time.Duration
+
+	// MaxBody is the largest body of a request in bytes; a larger one is answered with
+	// 413. It also limits messages of a WebSocket. Zero means a megabyte.
+	MaxBody int64
+
+	// RetryAfter is what a client is told to wait when the plane is full or down. It is
+	// rounded up to seconds. Zero means one second.
+	RetryAfter time.Duration
+}
+
+// HTTPStats count the requests that an HTTPHandler has answered. Each is in one field.
+type HTTPStats struct {
+	OK         uint64 // a response or a whole stream
+	TimedOut   uint64 // 504: no reply before the deadline
+	ClientGone uint64 // nothing was answered: the client left first (499 in some logs)
+	Full       uint64 // 503: too many calls, or no worker, or no bus
+	Failed     uint64 // 500 or 502: the worker failed
+	Refused    uint64 // 4xx: the request itself
+}
+
+// HTTPHandler is an http.Handler that calls workers. HTTP makes one.
+type HTTPHandler struct {
+	c *Caller
+	r Route
+
+	ok, timedOut, clientGone, full, failed, refused atomic.Uint64
+}
+
+// HTTP returns a handler that turns each request into a call of route.Subject:
+//
+//   - A plain request is answered with the reply. Its content type is the reply's header
+//     Content-Type; see Request.SetHeader.
+//   - With "Accept: text/event-stream", each item of a stream is a server-sent event. An
+//     error is an event of the type "error".
+//   - On a WebSocket, each message of the client is a call, one at a time. Its items are
+//     messages to the client. An error closes the connection.
+//
+// The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
+// Idempotency-Key, and the trace of the request's traceparent.
+//
+// If there is no reply before the deadline, the answer is 504. If the client leaves, the
+// call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is
+// 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
+// fails, the answer is 500.
+//
+// The handler may run on goroutines, and in tasks with web.Inline.
+func HTTP(c *Caller, route Route) *HTTPHandler {
+	if err := CheckSubject(route.Subject); err != nil {
+		panic("relay: HTTP: " + err.Error())
+	}
+	if route.MaxBody == 0 {
+		route.MaxBody = 1 << 20
+	}
+	if route.RetryAfter == 0 {
+		route.RetryAfter = time.Second
+	}
+	return &HTTPHandler{c: c, r: route}
+}
+
+// Stats returns the counts of the handler.
+func (h *HTTPHandler) Stats() HTTPStats {
+	return HTTPStats{
+		OK: h.ok.Load(), TimedOut: h.timedOut.Load(), ClientGone: h.clientGone.Load(),
+		Full: h.full.Load(), Failed: h.failed.Load(), Refused: h.refused.Load(),
+	}
+}
+
+// ServeHTTP answers a request.
+func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		h.serveSocket(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.r.MaxBody))
+	if err != nil {
+		h.unread(w, r, err)
+		return
+	}
+	e := h.envelope(r, body)
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		h.serveEvents(w, r, e)
+		return
+	}
+	reply, err := h.c.Do(r.Context(), e)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	kind := reply.Headers["Content-Type"]
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(reply.Body)))
+	h.ok.Add(1)
+	w.Write(reply.Body) // a client that has left needs no answer
+}
+
+// envelope returns the request as an envelope.
+func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
+	headers := map[string]string{"Http-Method": r.Method, "Http-Path": r.URL.Path}
+	if r.URL.RawQuery != "" {
+		headers["Http-Query"] = r.URL.RawQuery
+	}
+	for _, name := range []string{"Content-Type", IdempotencyKey} {
+		if v := r.Header.Get(name); v != "" {
+			headers[name] = v
+		}
+	}
+	e := Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
+	if t, err := ParseTrace(r.Header.Get(traceparent)); err == nil {
+		e.Trace = t
+	}
+	return e
+}
+
+// unread answers a request with a body that cannot be read.
+func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		h.clientGone.Add(1)
+		return
+	}
+	h.refused.Add(1)
+	status := http.StatusBadRequest
+	if errors.As(err, new(*http.MaxBytesError)) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, http.StatusText(status), status)
+}
+
+// fail answers a request when its call has failed.
+func (h *HTTPHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status := h.count(r.Context(), err)
+	switch status {
+	case 0:
+		return
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", retryAfter(h.r.RetryAfter))
+	}
+	http.Error(w, http.StatusText(status), status) // the error's text is not for clients
+}
+
+func retryAfter(d time.Duration) string {
+	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
+}
+
+// count counts the end of a call that has failed, and returns the status. It returns 0 if
+// the client has left.
+func (h *HTTPHandler) count(ctx context.Context, err error) int {
+	var remote *RemoteError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		h.timedOut.Add(1)
+		return http.StatusGatewayTimeout
+	case ctx.Err() != nil:
+		h.clientGone.Add(1)
+		return 0
+	case errors.Is(err, ErrFull), errors.Is(err, ErrNoResponder), errors.Is(err, ErrDown), errors.Is(err, ErrClosed):
+		h.full.Add(1)
+		return http.StatusServiceUnavailable
+	case errors.Is(err, ErrTooLarge):
+		h.refused.Add(1)
+		return http.StatusRequestEntityTooLarge
+	case errors.As(err, &remote) && (remote.Code == CodeError || remote.Code == CodePanic):
+		h.failed.Add(1)
+		return http.StatusInternalServerError
+	}
+	h.failed.Add(1)
+	return http.StatusBadGateway
+}
+
+// Ready returns a handler for readiness checks: 200 if the bus can be used, and otherwise 503
+// with the reason.
+func Ready(bus Bus) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := bus.Ready(); err != nil {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(w, "ready\n")
+	})
+}

@@ -1,0 +1,174 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/ws"
+)
+
+// serveEvents answers with server-sent events.
+func (h *HTTPHandler) serveEvents(w http.ResponseWriter, r *http.Request, e Envelope) {
+	s, err := h.c.Open(r.Context(), e)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	defer s.Close()
+	rc := http.NewResponseController(w)
+	for began := false; ; began = true {
+		item, err := s.Next(r.Context())
+		switch {
+		case err == nil:
+		case err == io.EOF && !began:
+			eventHeader(w)
+			fallthrough
+		case err == io.EOF:
+			h.ok.Add(1)
+			return
+		case !began:
+			h.fail(w, r, err)
+			return
+		case h.count(r.Context(), err) != 0:
+			w.Write([]byte("event: error\ndata: " + reason(err) + "\n\n"))
+			rc.Flush()
+			return
+		default:
+			return
+		}
+		if !began {
+			eventHeader(w)
+		}
+		_, err = w.Write(event(item))
+		if err = errors.Join(err, rc.Flush()); err != nil {
+			h.clientGone.Add(1)
+			return
+		}
+	}
+}
+
+func eventHeader(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+}
+
+// event returns an item as an event, with a data field for each of its lines.
+func event(item []byte) []byte {
+	item = bytes.ReplaceAll(bytes.ReplaceAll(item, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
+	var b []byte
+	for line := range bytes.SplitSeq(item, []byte("\n")) {
+		b = append(append(append(b, "data: "...), line...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// reason returns what a client may know of an error.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, ErrFull), errors.Is(err, ErrNoResponder), errors.Is(err, ErrDown), errors.Is(err, ErrClosed):
+		return "unavailable"
+	}
+	return "failed"
+}
+
+// serveSocket serves a WebSocket. Its client is read all the time, so that its leaving is
+// noticed while a call runs.
+func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
+	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody)})
+	if err != nil {
+		h.refused.Add(1) // Accept has answered
+		return
+	}
+	defer c.CloseNow()
+	requests := cosync.NewInbox[[]byte](1)
+	both(r.Context(), func(ctx context.Context) error {
+		defer requests.Close()
+		for {
+			_, message, err := c.Read(ctx)
+			if err == nil {
+				err = requests.Put(ctx, message)
+			}
+			if err != nil {
+				return err // ends the call that runs
+			}
+		}
+	}, func(ctx context.Context) error {
+		for {
+			message, err := requests.Get(ctx)
+			if err != nil {
+				return err
+			}
+			err = h.answerSocket(ctx, c, h.envelope(r, message))
+			if err == nil {
+				h.ok.Add(1)
+				continue
+			}
+			if h.count(ctx, err) != 0 {
+				c.Close(ws.InternalError, reason(err))
+			}
+			return err
+		}
+	})
+}
+
+// answerSocket makes a call, and sends its items.
+func (h *HTTPHandler) answerSocket(ctx context.Context, c *ws.Conn, e Envelope) error {
+	s, err := h.c.Open(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for {
+		item, err := s.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		kind := ws.Binary
+		if utf8.Valid(item) {
+			kind = ws.Text
+		}
+		if err := c.Write(ctx, kind, item); err != nil {
+			return err
+		}
+	}
+}
+
+// both runs two functions at a time, in tasks or on goroutines, until both have returned.
+// When one returns, the context of the other ends.
+func both(ctx context.Context, a, b func(ctx context.Context) error) {
+	if spindle.Current(ctx) != nil {
+		// Both have accounted for their errors.
+		_ = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				defer n.Scope().Cancel(nil)
+				return a(ctx)
+			})
+			defer n.Scope().Cancel(nil)
+			return b(ctx)
+		})
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer cancel()
+		_ = a(ctx)
+	}()
+	_ = b(ctx)
+	cancel()
+	<-ended
+}
