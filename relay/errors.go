@@ -40,7 +40,8 @@ const (
 	CodeError       = "error"        // the handler returned an error
 	CodePanic       = "panic"        // the handler panicked
 	CodeNoResponder = "no-responder" // no worker serves the subject any more
-	CodeCanceled    = "canceled"     // the worker was stopped, or the call's deadline has passed there
+	CodeCanceled    = "canceled"     // the worker was stopped
+	CodeDeadline    = "deadline"     // the call's deadline has passed at the worker first
 	CodeFull        = "full"         // the queue of the subject is full
 	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
 )
@@ -56,9 +57,18 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("relay: %s: %s: %s", e.Subject, e.Code, e.Message)
 }
 
-// Is reports whether target is ErrNoResponder or ErrFull, and the code says so.
+// Is reports whether target is ErrNoResponder, ErrFull or context.DeadlineExceeded, and the
+// code says so.
 func (e *RemoteError) Is(target error) bool {
-	return target == ErrNoResponder && e.Code == CodeNoResponder || target == ErrFull && e.Code == CodeFull
+	switch e.Code {
+	case CodeNoResponder:
+		return target == ErrNoResponder
+	case CodeFull:
+		return target == ErrFull
+	case CodeDeadline:
+		return target == context.DeadlineExceeded
+	}
+	return false
 }
 
 // NewFailure returns an answer to a request that says what went wrong. It is for buses.

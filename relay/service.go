@@ -229,7 +229,9 @@ func (s *service) answer(r *Request, body []byte, err error) {
 		switch {
 		case panicked:
 			code = CodePanic
-		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded) && r.late():
+		case errors.Is(err, context.DeadlineExceeded) && r.late():
+			code = CodeDeadline
+		case errors.Is(err, context.Canceled):
 			code = CodeCanceled
 		}
 		reply = NewFailure(r.Envelope, code, err.Error())

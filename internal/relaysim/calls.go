@@ -316,7 +316,7 @@ func (b *web) judge(o order, expired bool, answer error) error {
 	case errors.Is(answer, relay.ErrNoResponder), errors.Is(answer, relay.ErrFull), !b.a.quiet && errors.Is(answer, relay.ErrBroken):
 		return nil
 	case !errors.As(answer, &remote):
-	case remote.Code == relay.CodeCanceled: // the worker ended, or its deadline was first
+	case remote.Code == relay.CodeCanceled, remote.Code == relay.CodeDeadline: // the worker ended, or was first
 		return nil
 	case (o.what == "fail" || o.what == "panic") && remote.Message == "re: "+o.String():
 		return nil
