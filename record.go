@@ -15,6 +15,9 @@ type record struct {
 	origins map[*Task][6]uintptr // where tasks were started
 	ended   [probe.KeepEnded]endedTask
 	next    int // in ended
+
+	labels   taskLabels
+	labelAll bool // also the tasks of services
 }
 
 // endedTask is an ended task. Its texts are made when they are asked for.
@@ -30,7 +33,7 @@ func (s *sched) Attach(on bool) {
 	case !on:
 		s.record = nil
 	case s.record == nil:
-		s.record = &record{s: s, origins: make(map[*Task][6]uintptr)}
+		s.record = &record{s: s, origins: make(map[*Task][6]uintptr), labels: make(taskLabels)}
 	}
 }
 

@@ -102,6 +102,9 @@ func (b *body) Run(c *coro.Coro) {
 	if tr := &t.scope.s.traits; !tr.fit(c.Goroutine(), t.scope.run) {
 		tr.reset(t)
 	}
+	if r := t.scope.s.record; r != nil {
+		r.begin(t)
+	}
 	err := t.fn(t.scope)
 	c.CheckThread()
 	returned = true

@@ -181,6 +181,9 @@ func (w *walk) visit(t *Task, visit func(*probe.Task)) {
 	t.walked = w.number
 	w.info = probe.Task{}
 	w.describe(t, &w.info)
+	if r := w.s.record; r != nil {
+		r.labelWaiting(t)
+	}
 	visit(&w.info)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -155,6 +156,9 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 	h.acted(w, done, err, "closed "+id)
 }
 
+// profiling is whether a profile is recorded, so that all tasks are labelled.
+var profiling atomic.Bool
+
 // recording is held while a profile or a trace is recorded.
 var recording sync.Mutex
 
@@ -185,7 +189,12 @@ func (h *handler) recordFor(w http.ResponseWriter, r *http.Request, name string,
 		return
 	}
 	defer recording.Unlock()
-	attachTasks() // and with it labels
+	profiling.Store(true)
+	defer profiling.Store(false) // the loops notice within a second
+	attachTasks()
+	for _, s := range openSources() {
+		s.setAttached(true, s.counts())
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(wallTime().Add(2 * maxSeconds * time.Second))
 	var file bytes.Buffer
 	stop, err := start(&file)

@@ -117,6 +117,13 @@ func (s *source) setAttached(tasks, metrics bool) {
 	}
 }
 
+// counts reports whether requests are counted.
+func (s *source) counts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted.metrics
+}
+
 // attached is which accounting is on.
 type attached struct{ tasks, metrics, known bool }
 
@@ -132,6 +139,7 @@ func (s *source) attachOnLoop(want attached) {
 		switch v := v.(type) {
 		case probe.Tasks:
 			v.Attach(want.tasks)
+			v.LabelAll(profiling.Load())
 		case probe.Requests:
 			if want.metrics {
 				v.MeterRequests(&s.requests)

@@ -77,6 +77,7 @@ const snippet = `package snippet
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log"
 	"net/http"
@@ -85,6 +86,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
@@ -93,6 +95,7 @@ import (
 var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
+	_, _          = expvar.Publish, inspect.Dump
 
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc

@@ -55,6 +55,15 @@ func Word(current uintptr, place int) uintptr {
 	return *(*uintptr)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place))
 }
 
+// SetWord sets the word, which is a pointer, at an offset of a goroutine that is the caller
+// or is suspended. The caller keeps alive what it points to until then.
+//
+//go:nocheckptr
+func SetWord(current uintptr, place int, value uintptr) {
+	at := unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place)
+	*(*unsafe.Pointer)(at) = *(*unsafe.Pointer)(unsafe.Pointer(&value))
+}
+
 // Flag returns the bool at an offset of the goroutine that Current identified, which must
 // be the caller.
 func Flag(current uintptr, place int) bool { return *byteAt(current, place) != 0 }

@@ -19,6 +19,9 @@ type Tasks interface {
 	WalkTasks() TaskWalk
 	// Attach turns accounting on or off: Task.Account, Task.Started and Ended.
 	Attach(on bool)
+	// LabelAll sets whether short tasks of services get a pprof label too, while accounting
+	// is on.
+	LabelAll(on bool)
 	// Ended returns the tasks that have ended last while accounting was on, the oldest
 	// first, at most KeepEnded.
 	Ended() []EndedTask
