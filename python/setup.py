@@ -1,6 +1,7 @@
 """Builds the extension module, with gcc or clang, and libspindle.so, with Go."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ COPY = os.path.join(HERE, "go")  # the Go module in a source distribution
 MODULE = COPY if os.path.isdir(COPY) else os.path.dirname(HERE)
 GO_PACKAGE = "./python/libspindle"
 GO_FLAGS = ["-tags", "spindle_python"]
+GO_NEEDED = (1, 26)
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     sys.exit("spindle: free-threaded builds of Python are not supported yet; use a build with the GIL")
@@ -25,10 +27,26 @@ def need(program, remedy):
         sys.exit(f"spindle: {program} was not found, and is needed to build the package; {remedy}")
 
 
+def need_go():
+    need("go", "install Go 1.26 or later, from https://go.dev/dl")
+    # A go command that fetches a newer one by itself reports that one, in the directory of the module.
+    version = subprocess.run(["go", "env", "GOVERSION"], cwd=MODULE, capture_output=True, text=True).stdout.strip()
+    number = re.match(r"go(\d+)\.(\d+)", version)
+    if number is None or tuple(map(int, number.groups())) < GO_NEEDED:
+        sys.exit(f"spindle: the Go command is {version or 'broken'}; install Go 1.26 or later, from https://go.dev/dl")
+
+
+def need_compiler():
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    need(compiler.split()[0], "install a C compiler (Debian: apt-get install gcc libc6-dev)")
+    if not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")):
+        sys.exit("spindle: Python.h was not found; install the headers of Python (Debian: apt-get install python3-dev)")
+
+
 class BuildExt(build_ext):
     def run(self):
-        need("go", "install Go 1.26 or later")
-        need(os.environ.get("CC", "cc").split()[0], "install a C compiler (Debian: apt-get install gcc libc6-dev)")
+        need_go()
+        need_compiler()
         super().run()
         library = os.path.join(os.path.dirname(self.get_ext_fullpath("spindle._core")), "libspindle.so")
         subprocess.run(

@@ -1,0 +1,87 @@
+"""The package is built from its source, and says what is missing if it cannot be."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).parent.parent
+
+pytest.importorskip("setuptools")
+
+
+def build(path, *, before="", **environment):
+    """Run setup.py build_ext with the programs in path only. Return the exit code and what it says."""
+    program = f"import sys; sys.argv = ['setup.py', 'build_ext', '--build-lib', {str(path)!r}, '--build-temp', {str(path)!r}]\n" \
+        f"{before}\n__file__ = 'setup.py'\nexec(compile(open('setup.py').read(), 'setup.py', 'exec'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=SOURCE, env={**os.environ, "PATH": str(path), **environment},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr
+
+
+def fake(path, name, output=""):
+    program = path / name
+    program.write_text(f"#!/bin/sh\necho '{output}'\n")
+    program.chmod(0o755)
+
+
+def test_go_is_missing(tmp_path):
+    fake(tmp_path, "cc")
+    code, said = build(tmp_path, CC="cc")
+    assert code == 1 and "spindle: go was not found" in said and "install Go" in said
+
+
+def test_go_is_old(tmp_path):
+    fake(tmp_path, "go", "go1.19.8")
+    code, said = build(tmp_path, CC="cc")
+    assert code == 1 and "the Go command is go1.19.8; install Go 1.26 or later" in said
+
+
+def test_compiler_is_missing(tmp_path):
+    fake(tmp_path, "go", "go1.26.1")
+    code, said = build(tmp_path, CC="cc")
+    assert code == 1 and "spindle: cc was not found" in said and "install a C compiler" in said
+
+
+def test_headers_are_missing(tmp_path):
+    fake(tmp_path, "go", "go1.26.1")
+    fake(tmp_path, "cc")
+    code, said = build(tmp_path, CC="cc", before="import sysconfig; paths = sysconfig.get_paths\n"
+                       "sysconfig.get_paths = lambda *args, **kwargs: {**paths(*args, **kwargs), 'include': '/nowhere'}")
+    assert code == 1 and "install the headers of Python" in said
+
+
+def test_free_threaded_python_is_refused(tmp_path):
+    code, said = build(tmp_path, before="import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1")
+    assert code == 1 and "free-threaded builds of Python are not supported" in said
+
+
+def test_source_distribution_builds(tmp_path):
+    """It has the Go files that it is built from, so that a wheel can be made of it alone."""
+    if shutil.which("go") is None:
+        pytest.skip("no go command")
+
+    def run(*command, cwd):
+        done = subprocess.run(
+            [sys.executable, *command], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run("setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path), cwd=SOURCE)
+    archive, = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path)
+    unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
+    assert (unpacked / "spindle" / "_core.pyi").exists()
+    run("setup.py", "-q", "build", "--build-lib", str(tmp_path / "built"), "--build-temp", str(tmp_path / "temp"), cwd=unpacked)
+    built = tmp_path / "built"
+    assert (built / "spindle" / "libspindle.so").exists() and (built / "spindle" / "py.typed").exists()
+    program = "import asyncio, spindle; spindle.run(asyncio.sleep(0)); print(spindle.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(built)}, capture_output=True,
+        text=True, timeout=60)
+    assert done.stdout.startswith(str(built)), done.stderr
