@@ -15,7 +15,10 @@ import (
 // goroutines that are not tasks.
 func TestConnFromGoroutines(t *testing.T) {
 	for _, where := range []struct{ backend, network string }{{"", "tcp"}, {"", "unix"}, {"poll", "tcp"}} {
-		t.Run(where.backend+where.network, func(t *testing.T) { conform(t, where.backend, where.network) })
+		t.Run(where.backend+where.network, func(t *testing.T) {
+			t.Parallel() // it waits for many deadlines
+			conform(t, where.backend, where.network)
+		})
 	}
 }
 

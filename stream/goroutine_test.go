@@ -172,7 +172,11 @@ func TestGoroutineCallsAfterTheRun(t *testing.T) {
 // TestRunEndsDuringGoroutineCalls checks that a run does not fail when goroutines
 // make calls while it ends, and that no two goroutines touch the loop.
 func TestRunEndsDuringGoroutineCalls(t *testing.T) {
-	for range 30 {
+	rounds := 30
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
 		var calls sync.WaitGroup
 		stop := make(chan struct{})
 		run(t, spindle.Options{}, func(ctx context.Context) error {

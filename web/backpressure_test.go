@@ -75,6 +75,7 @@ func TestEndedPeerThatDoesNotRead(t *testing.T) {
 // TestLastResponseThatIsNotRead closes a connection after each number of responses, so that
 // one of them is the first that cannot be sent. It is small, and sent only after the close.
 func TestLastResponseThatIsNotRead(t *testing.T) {
+	t.Parallel()
 	answered := make(chan bool)
 	sv := serve(t, &web.Server{
 		WriteTimeout: 20 * time.Millisecond,

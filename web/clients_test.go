@@ -26,6 +26,7 @@ func curl(t testing.TB, args ...string) string {
 }
 
 func TestCurl(t *testing.T) {
+	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestDeadlinesOfTheResponseController(t *testing.T) {
+	t.Parallel()
 	ends := make(chan error, 1)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
@@ -59,6 +60,7 @@ func TestDeadlinesOfTheResponseController(t *testing.T) {
 // TestWriteDeadlineFailsAsADeadline checks that a write that waits when the deadline passes,
 // and every later one, fails with os.ErrDeadlineExceeded.
 func TestWriteDeadlineFailsAsADeadline(t *testing.T) {
+	t.Parallel()
 	ends := make(chan error, 2)
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)

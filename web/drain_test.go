@@ -29,6 +29,7 @@ func dial(t testing.TB, sv *web.Service) (net.Conn, *bufio.Reader) {
 // TestDrainAnswersWhatIsUnderWay checks that idle connections are closed at once, new ones
 // are refused, and the request under way is answered before its connection is closed.
 func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	begun, goOn := make(chan bool), make(chan bool)
 	h := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/slow" {

@@ -140,6 +140,7 @@ func TestCallsAfterTheHandlerReturnedFail(t *testing.T) {
 // TestHandlerReturnsWhileAGoroutineWrites checks that the response is well formed and ends,
 // and that the next one is not affected.
 func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
+	t.Parallel()
 	var writers sync.WaitGroup
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/next" {

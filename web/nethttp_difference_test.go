@@ -109,6 +109,7 @@ func brief(t testing.TB, address, request string) string {
 
 // TestDeliberateDifferencesFromNetHTTP checks both sides of each.
 func TestDeliberateDifferencesFromNetHTTP(t *testing.T) {
+	t.Parallel()
 	for _, d := range differences {
 		t.Run(d.name, func(t *testing.T) {
 			h := func(w http.ResponseWriter, r *http.Request) {

@@ -65,6 +65,7 @@ var edges = []struct{ name, request string }{
 
 // TestRequestsAtTheEdgeAreTakenAsByNetHTTP compares status and the connection's fate.
 func TestRequestsAtTheEdgeAreTakenAsByNetHTTP(t *testing.T) {
+	t.Parallel()
 	h := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/next" {
 			body, err := io.ReadAll(r.Body)

@@ -164,6 +164,7 @@ func answer(t testing.TB, address, request string) string {
 
 // TestSameAsNetHTTP holds every kind of handler to what net/http's server makes of it.
 func TestSameAsNetHTTP(t *testing.T) {
+	t.Parallel()
 	var at atomic.Int64
 	h := func(w http.ResponseWriter, r *http.Request) { same[at.Load()].handler(w, r) }
 	theirs := httptest.NewUnstartedServer(http.HandlerFunc(h))

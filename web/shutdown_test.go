@@ -240,6 +240,7 @@ func TestServeRefusesAListenerItCannotAcceptFrom(t *testing.T) {
 // TestShutdownWaitsForRequestsUnderWay checks that idle connections are closed at once, that a
 // request under way is answered, and that Serve returns after it.
 func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
+	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	mux.Handle("/", text("hello"))

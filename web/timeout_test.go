@@ -18,6 +18,7 @@ import (
 // TestSlowHeaderIsRefused checks that the time-out covers the whole header, so that sending a
 // byte now and then does not extend it.
 func TestSlowHeaderIsRefused(t *testing.T) {
+	t.Parallel()
 	sv := serve(t, &web.Server{HeaderTimeout: 200 * time.Millisecond})
 	nc, br := dial(t, sv)
 	stop := make(chan struct{})

@@ -138,6 +138,7 @@ func (c *closeCounter) Close() error { c.closed.Add(1); return nil }
 
 // TestTransportClosesABodyOnce, as http.Transport does, however the request goes.
 func TestTransportClosesABodyOnce(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/read":

@@ -59,6 +59,7 @@ func TestTransportManyTasks(t *testing.T) {
 
 // TestTransportFromGoroutines: with contexts of tasks, or with a Client that knows one.
 func TestTransportFromGoroutines(t *testing.T) {
+	t.Parallel()
 	both(t, everything, func(t *testing.T, base string) {
 		tasks(t, func(ctx context.Context) {
 			own := &http.Client{Transport: &web.Transport{}}
@@ -176,6 +177,7 @@ func TestTransportEndsWithTheRun(t *testing.T) {
 // TestTransportIdleLimits: no more are kept than may be, nor for longer; and those that
 // are can be closed.
 func TestTransportIdleLimits(t *testing.T) {
+	t.Parallel()
 	s, _ := counted(t, everything)
 	for name, tc := range map[string]struct {
 		c    *web.Transport
