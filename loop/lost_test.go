@@ -310,3 +310,23 @@ func TestCloseReportsUnfinishedJobs(t *testing.T) {
 	close(release)
 	<-finished
 }
+
+// TestDroppablePostIsNotLost: it runs like any other, and Close drops it silently.
+func TestDroppablePostIsNotLost(t *testing.T) {
+	l := newLoop(t, loop.Options{})
+	ran := 0
+	for range 2 {
+		if err := l.PostDroppable(func() { ran++ }); err != nil {
+			t.Fatal(err)
+		}
+		if ran == 0 {
+			l.RunOnce(0)
+		}
+	}
+	if lost := lostBy(t, l); lost != nil || ran != 1 {
+		t.Errorf("%d ran, and Close reports %v", ran, lost)
+	}
+	if err := l.PostDroppable(func() {}); !errors.Is(err, loop.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

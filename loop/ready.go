@@ -61,3 +61,10 @@ func (l *Loop) Post(fn func()) error {
 	}
 	return l.core.PostEntry(fn, nil)
 }
+
+// PostDroppable is Post for a callback that nothing needs any more once the loop is closed,
+// such as a message for the loop's connections: Close drops it and does not report it as
+// lost.
+func (l *Loop) PostDroppable(fn func()) error {
+	return l.core.Post(loopcore.DropAtClose, fn)
+}

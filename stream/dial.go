@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -81,20 +82,31 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 // dialUntil connects in the scope of the task context here and gives up when ctx is
 // done.
 func (d Dialer) dialUntil(ctx, here context.Context, nursery *spindle.Nursery, network, address string) (c *Conn, err error) {
-	if ctx.Done() == nil {
-		return d.dialTimeout(here, nursery, network, address)
-	}
-	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
-		l := spindle.LoopOf(here)
-		stop := l.Internal().AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })
-		defer stop()
+	gaveUp, err := untilDone(ctx, here, func(here context.Context) error {
 		c, err = d.dialTimeout(here, nursery, network, address)
 		return err
 	})
-	if err == nil && c == nil {
+	if gaveUp && err == nil {
 		err = sock.Error("dial", network, nil, nil, context.Cause(ctx))
 	}
 	return c, err
+}
+
+// untilDone calls fn in the scope of the task context here and cancels it when ctx is
+// done. It reports whether that ended fn.
+func untilDone(ctx, here context.Context, fn func(here context.Context) error) (gaveUp bool, err error) {
+	if ctx.Done() == nil {
+		return false, fn(here)
+	}
+	err = spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
+		stop := spindle.LoopOf(here).Internal().AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })
+		defer stop()
+		err := fn(here)
+		canceled, ok := errors.AsType[*spindle.Canceled](err)
+		gaveUp = ok && canceled.Scope == s
+		return err
+	})
+	return gaveUp, err
 }
 
 // dialTimeout connects within d.Timeout.

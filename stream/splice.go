@@ -111,34 +111,11 @@ func (c *Conn) spliceIn(ctx context.Context, st *loopState) (p pipe, n int, err 
 
 // spliceOut writes the bytes in a pipe to the socket.
 func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err error) {
-	if err := c.writes.acquire(ctx, "Conn.Write"); err != nil {
-		return 0, err
-	}
-	waited := false
-	for {
-		m := 0
-		if c.writes.expired() {
-			err = os.ErrDeadlineExceeded
-		} else {
-			m, err = c.socket.SpliceOut(p.r, size-n)
-		}
-		if n += m; n == size || err != nil {
-			break
-		}
-		if c.socket.Writable() {
-			continue
-		}
-		waited = true
-		if err = c.writes.wait(ctx, "Conn.Write"); err != nil {
-			break
-		}
-	}
-	if waited {
-		if e := c.socket.UnwatchWritable(); err == nil {
-			err = e
-		}
-	}
-	c.writes.release()
+	err = c.writeAll(ctx, "Conn.Write", func() (bool, error) {
+		m, err := c.socket.SpliceOut(p.r, size-n)
+		n += m
+		return n == size, err
+	})
 	return n, err
 }
 

@@ -69,20 +69,11 @@ func (t *TLSConn) HandshakeContext(ctx context.Context) error {
 // handshakeUntil performs the handshake in the scope of the task context here and
 // gives up when ctx is done.
 func (t *TLSConn) handshakeUntil(ctx, here context.Context) error {
-	if ctx.Done() == nil {
-		return t.doHandshake(here)
+	gaveUp, err := untilDone(ctx, here, t.doHandshake)
+	if gaveUp {
+		return t.conn.opError("handshake", context.Cause(ctx))
 	}
-	return spindle.WithScope(here, func(here context.Context, s *spindle.Scope) error {
-		l := t.conn.loop()
-		stop := l.Internal().AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })
-		defer stop()
-		err := t.doHandshake(here)
-		var canceled *spindle.Canceled
-		if errors.As(err, &canceled) && canceled.Scope == s {
-			return t.conn.opError("handshake", context.Cause(ctx))
-		}
-		return err
-	})
+	return err
 }
 
 // doHandshake performs the handshake in the calling task. Other calls queue

@@ -109,27 +109,38 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 		return 0, err
 	}
 	rest := c.copyBuffers(bufs)
-	if err := c.writes.acquire(ctx, "Conn.Writev"); err != nil {
-		return 0, err
+	err = c.writeAll(ctx, "Conn.Writev", func() (bool, error) {
+		m, err := c.socket.Writev(rest)
+		n += int64(max(m, 0))
+		rest = consume(rest, max(m, 0))
+		return len(rest) == 0, err
+	})
+	return n, c.netError("write", err)
+}
+
+// writeAll calls step until it reports that everything is written, or fails. It waits
+// while the socket's buffer is full.
+func (c *Conn) writeAll(ctx context.Context, what string, step func() (done bool, err error)) error {
+	err := c.writes.acquire(ctx, what)
+	if err != nil {
+		return err
 	}
 	waited := false
 	for {
-		m := 0
+		done := false
 		if c.writes.expired() {
 			err = os.ErrDeadlineExceeded
 		} else {
-			m, err = c.socket.Writev(rest)
-			m = max(m, 0)
+			done, err = step()
 		}
-		n += int64(m)
-		if rest = consume(rest, m); len(rest) == 0 || err != nil {
+		if done || err != nil {
 			break
 		}
-		if c.socket.Writable() { // more buffers than one system call takes
+		if c.socket.Writable() { // a step writes as much as one system call takes
 			continue
 		}
 		waited = true
-		if err = c.writes.wait(ctx, "Conn.Writev"); err != nil {
+		if err = c.writes.wait(ctx, what); err != nil {
 			break
 		}
 	}
@@ -139,7 +150,7 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 		}
 	}
 	c.writes.release()
-	return n, c.netError("write", err)
+	return err
 }
 
 // copyBuffers returns a slice of the non-empty buffers that the caller may modify.

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -108,7 +107,7 @@ func (r *room) say(ln line) {
 	}
 	message := ws.Prepare(ws.Text, text)
 	for l, local := range r.sockets {
-		l.Internal().Post(loopcore.DropAtClose, func() { // a loop that closes has no members left
+		l.PostDroppable(func() { // a loop that closes has no members left
 			for s := range local {
 				s.SendPrepared(message)
 			}
