@@ -5,6 +5,8 @@
 
     @pytest.mark.spindle(virtual_time=True)
     async def test_retry(): ...
+
+Each test has a loop of its own. For async fixtures use pytest-asyncio or anyio's plugin, with our loop.
 """
 
 import inspect
@@ -22,6 +24,8 @@ def pytest_pyfunc_call(pyfuncitem):
     marker = pyfuncitem.get_closest_marker("spindle")
     if marker is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
+    if marker.args or set(marker.kwargs) - {"virtual_time"}:
+        pytest.fail(f"{marker!r}: the only argument of the marker spindle is virtual_time=True", pytrace=False)
     if marker.kwargs.get("virtual_time"):
         from .testing import run
     else:

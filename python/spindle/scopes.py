@@ -239,7 +239,7 @@ class Nursery:
 
     def start_soon(self, function, *args, name=None) -> None:
         """Start function(*args), a coroutine function, as a task of the nursery."""
-        self._start(function(*args), name)
+        self._start(_coroutine("start_soon", function, args), name)
 
     async def start(self, function, *args, name=None):
         """Start a task and wait until it calls task_status.started(value); return value.
@@ -247,7 +247,7 @@ class Nursery:
         If the task fails before that, start raises its exception, and the nursery goes on.
         """
         status = _Status(asyncio.get_running_loop().create_future())
-        task = self._start(function(*args, task_status=status), name)
+        task = self._start(_coroutine("start", function, args, task_status=status), name)
         self._starting[task] = status
         try:
             return await status._started
@@ -321,6 +321,18 @@ class Nursery:
         if cancelled is not None:
             raise cancelled
         return False
+
+
+def _coroutine(method, function, args, **kwargs):
+    if inspect.iscoroutine(function):
+        name = function.__name__
+        function.close()
+        raise TypeError(f"spindle: Nursery.{method} was given a coroutine; give it the function and its arguments: "
+                        f"{method}({name}, ...)")
+    coro = function(*args, **kwargs)
+    if not asyncio.iscoroutine(coro):
+        raise TypeError(f"spindle: Nursery.{method}: {function!r} returned {coro!r} and not a coroutine; is it an async function?")
+    return coro
 
 
 class _Status:

@@ -45,6 +45,13 @@ def test_pytest_plugin(tmp_path):
     assert "5 passed" in out
 
 
+def test_pytest_plugin_refuses_other_arguments(tmp_path):
+    (tmp_path / "test_it.py").write_text("import pytest\n@pytest.mark.spindle(virtualtime=True)\nasync def test(): pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "the only argument of the marker spindle is virtual_time=True" in done.stdout
+
+
 def test_pytest_asyncio_hook(tmp_path):
     plugin = pytest.importorskip("pytest_asyncio.plugin")
     if not hasattr(plugin, "_collect_hook_loop_factories"):

@@ -294,3 +294,17 @@ def test_misuse_is_named():
             nursery.start_soon(asyncio.sleep, 1)
 
     spindle.testing.run(main())
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (lambda nursery: nursery.start_soon(asyncio.sleep(1)), "give it the function and its arguments: start_soon(sleep, ...)"),
+    (lambda nursery: nursery.start_soon(int), "is it an async function?"),
+])
+def test_what_is_no_async_function_is_refused(wrong, message):
+    async def main():
+        async with spindle.Nursery() as nursery:
+            with pytest.raises(TypeError) as error:
+                wrong(nursery)
+        return str(error.value)
+
+    assert message in spindle.run(main())
