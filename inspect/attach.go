@@ -64,6 +64,12 @@ func keepAttached(quit chan struct{}) {
 		a.mu.Unlock()
 		for _, s := range openSources() {
 			s.setAttached(tasks, metrics)
+			if !tasks {
+				s.forget()
+			}
+		}
+		if !tasks {
+			forgetForests()
 		}
 		if ends {
 			return
@@ -115,6 +121,16 @@ func (s *source) setAttached(tasks, metrics bool) {
 	if err != nil {
 		return // the loop is closed
 	}
+}
+
+// forget releases the snapshots of the loop, which may be large.
+func (s *source) forget() {
+	s.tasks.mu.Lock()
+	s.tasks.last = nil
+	s.tasks.mu.Unlock()
+	s.sockets.mu.Lock()
+	s.sockets.at, s.sockets.rows = 0, nil
+	s.sockets.mu.Unlock()
 }
 
 // counts reports whether requests are counted.

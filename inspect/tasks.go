@@ -54,6 +54,13 @@ func readForest(loop string) (*forest, []TaskLoop) {
 	return f, loops
 }
 
+// forgetForests releases the forests.
+func forgetForests() {
+	forests.mu.Lock()
+	defer forests.mu.Unlock()
+	forests.byLoop = nil
+}
+
 // maxForests bounds the memory of forests.
 const maxForests = 8
 
