@@ -29,6 +29,7 @@ var stability = []struct{ dir, level string }{
 	{"web", "young"},
 	{"ws", "young"},
 	{"relay", "young"},
+	{"relay/process", "young"},
 	{"relay/relaytest", "young"},
 	{"inspect", "young"},
 	{"sim", "young"},

@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"sim/timeline":                   {"internal/picture", "internal/simkernel", "sim"},
 	"ws":                             {".", "internal/coro", "internal/deflate", "internal/http1", "internal/loopcore", "internal/probe", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "internal/probe", "loop", "stream", "transport"},
+	"relay/process":                  {".", "proc", "relay"},
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/loopcore", "loop", "ws"},
 	"cmd/spindle":                    {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},

@@ -1,0 +1,220 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/proc"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// pool is the processes of a Serve. Loop goroutine only.
+type pool struct {
+	o        Options
+	ctx      context.Context // the processes belong to its scope
+	idle     []*child        // the last one is the next to work
+	failures int             // processes that failed without an answer, in a row
+	resume   time.Time       // no process starts before
+}
+
+// child is a worker process. One request at a time uses it.
+type child struct {
+	p        *proc.Process
+	out      *bufio.Reader
+	answered bool // it has answered a request
+}
+
+// start starts a process. With a limit of memory, a shell sets it and then becomes the
+// program.
+func (p *pool) start() (*child, error) {
+	args := p.o.Command
+	if p.o.MaxMemory > 0 {
+		limit := strconv.FormatInt((p.o.MaxMemory+1023)/1024, 10)
+		args = append([]string{"/bin/sh", "-c", `ulimit -v "$0" && exec "$@"`, limit}, args...)
+	}
+	cmd := proc.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stderr = p.o.Dir, p.o.Env, p.o.Stderr
+	cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func(p *proc.Process) error { return killGroup(p) }
+	cmd.Grace = -1
+	process, err := cmd.Start(p.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &child{p: process, out: bufio.NewReader(process.Stdout)}, nil
+}
+
+// killGroup kills a process with its group.
+func killGroup(p *proc.Process) error { return syscall.Kill(-p.Pid(), syscall.SIGKILL) }
+
+// end ends a process and its group.
+func (c *child) end() {
+	_ = killGroup(c.p) // fails if nothing of the group is left
+	c.p.Close()
+}
+
+// acquire returns a process that is not in use. There is always room for one, because no
+// more requests run at a time than there may be processes.
+func (p *pool) acquire(ctx context.Context) (*child, error) {
+	for len(p.idle) > 0 {
+		last := len(p.idle) - 1
+		c := p.idle[last]
+		p.idle = p.idle[:last]
+		if c.p.State() == nil {
+			return c, nil
+		}
+		p.discard(c) // it exited while it was idle
+	}
+	if wait := p.resume.Sub(spindle.Now(ctx)); wait > 0 {
+		if err := spindle.Sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+	c, err := p.start()
+	if err != nil {
+		p.failed()
+	}
+	return c, err
+}
+
+// discard ends a process that is of no more use.
+func (p *pool) discard(c *child) {
+	c.end()
+	if !c.answered {
+		p.failed()
+	}
+}
+
+// failed makes the next process start later.
+func (p *pool) failed() {
+	wait := p.o.MaxBackoff
+	if p.failures < 30 {
+		wait = min(wait, p.o.Backoff<<p.failures)
+	}
+	p.failures++
+	p.resume = spindle.Now(p.ctx).Add(wait)
+}
+
+func (p *pool) close() {
+	for _, c := range p.idle {
+		c.end()
+	}
+}
+
+// handle serves a request with a process.
+func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err error) {
+	c, err := p.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	done := false
+	defer func() {
+		if done {
+			p.idle = append(p.idle, c)
+		} else {
+			p.discard(c)
+		}
+	}()
+	exchange := func(ctx context.Context) error {
+		if err := c.write(ctx, r.Envelope); err != nil {
+			return err
+		}
+		body, done, err = p.answer(ctx, c, r)
+		return err
+	}
+	if p.o.MaxTime > 0 {
+		err = spindle.FailAfter(ctx, p.o.MaxTime, exchange)
+	} else {
+		err = exchange(ctx)
+	}
+	if errors.As(err, new(*spindle.Canceled)) || errors.Is(err, spindle.ErrTimeout) {
+		done = p.cancel(ctx, c, r)
+	}
+	if done {
+		c.answered, p.failures = true, 0
+	}
+	return body, err
+}
+
+// write sends a frame to the process.
+func (c *child) write(ctx context.Context, e *relay.Envelope) error {
+	b, err := relay.AppendFrame(nil, e, spindle.Now(ctx))
+	if err != nil {
+		return err
+	}
+	if _, err := c.p.Stdin.Write(b); err != nil {
+		return c.broken(ctx, err)
+	}
+	return nil
+}
+
+// answer reads the answers to a request. It reports whether the process has finished it.
+func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []byte, done bool, err error) {
+	for items := uint32(0); ; {
+		e, err := relay.ReadFrame(c.out, p.o.MaxBody)
+		switch {
+		case err != nil:
+			return nil, false, c.broken(ctx, err)
+		case e.ID != r.ID:
+			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, r.ID)
+		case e.Kind == relay.KindReply:
+			for k, v := range e.Headers {
+				r.SetHeader(k, v)
+			}
+			return e.Body, true, nil
+		case e.Kind == relay.KindFailure:
+			return nil, true, errors.New(string(e.Body))
+		case e.Kind != relay.KindItem || e.Seq != items+1:
+			return nil, false, fmt.Errorf("%w: an unexpected %v with seq %d", ErrExited, e.Kind, e.Seq)
+		}
+		items++
+		if err := r.Send(ctx, e.Body); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// broken returns the error for a process that cannot be used: a cancellation, if that was the
+// reason, or an error with the process's state.
+func (c *child) broken(ctx context.Context, err error) error {
+	if canceled := spindle.Checkpoint(ctx); canceled != nil {
+		return canceled
+	}
+	if errors.Is(err, relay.ErrFrame) || errors.Is(err, relay.ErrTooLarge) {
+		return fmt.Errorf("%w: %w", ErrExited, err)
+	}
+	_ = killGroup(c.p) // it has closed its output
+	expired, exit := spindle.MoveOnAfter(ctx, time.Second, c.p.Wait)
+	if expired || exit == nil {
+		return ErrExited
+	}
+	return fmt.Errorf("%w: %w", ErrExited, exit)
+}
+
+// cancel asks a process to give a request up. It reports whether the process did.
+func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done bool) {
+	_ = spindle.Grace(ctx, p.o.Grace, func(ctx context.Context) error { // otherwise it is killed
+		e := relay.Envelope{Kind: relay.KindCancel, ID: r.ID, Trace: r.Trace, Subject: r.Subject}
+		if err := c.write(ctx, &e); err != nil {
+			return err
+		}
+		for {
+			e, err := relay.ReadFrame(c.out, p.o.MaxBody)
+			if err != nil {
+				return err
+			}
+			if e.ID == r.ID && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure) {
+				done = true
+				return nil
+			}
+		}
+	})
+	return done
+}

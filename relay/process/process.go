@@ -1,0 +1,193 @@
+// Package process serves requests of package relay with worker processes, in any language.
+// It is for work that must not share a process with the web plane: code that blocks, that
+// holds a lock of its runtime, that may crash or use too much memory.
+//
+//	err := process.Serve(ctx, bus, "resize", process.Options{
+//		Command: []string{"python3", "worker.py"}, Processes: 4,
+//	})
+//
+// # The worker's side
+//
+// A worker reads frames from its standard input and writes frames to its standard output; see
+// relay.AppendFrame for their form. It gets one request at a time, and answers with any
+// number of items, if the request has a "seq", and then a reply or a failure. All of them have
+// the "id" of the request; items are numbered by "seq" from 1, and the reply has the number of
+// items as its "seq". It ends when its input ends. Output for people goes to standard error.
+//
+// In Python:
+//
+//	import json, struct, sys
+//
+//	def read():
+//	    size = sys.stdin.buffer.read(8)
+//	    if len(size) < 8: sys.exit()
+//	    all, head = struct.unpack(">II", size)
+//	    header = json.loads(sys.stdin.buffer.read(head))
+//	    return header, sys.stdin.buffer.read(all - 4 - head)
+//
+//	def write(header, body=b""):
+//	    head = json.dumps(header).encode()
+//	    sys.stdout.buffer.write(struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body)
+//	    sys.stdout.buffer.flush()
+//
+//	while True:
+//	    header, body = read()
+//	    if header["kind"] == "request":
+//	        write({"kind": "reply", "id": header["id"]}, body.upper())
+//
+// # The life of a process
+//
+// Each process is the leader of a process group. When a call is cancelled or its deadline
+// passes, the process gets a cancel frame. If it does not answer within Options.Grace, the
+// group is killed, and another process takes its place. So it does when a process exits or
+// writes something else than frames; the call then fails, and is not repeated. If processes
+// fail before they have answered anything, the next one starts after a growing pause.
+//
+// # Goroutines
+//
+// Serve is for tasks. In a simulated run it fails, because there are no processes.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// Options configures Serve.
+type Options struct {
+	// Command is the program and its arguments.
+	Command []string
+
+	// Dir and Env are the working directory and the environment, as in package proc.
+	Dir string
+	Env []string
+
+	// Stderr receives the standard error of all processes. Nil means the null device.
+	Stderr io.Writer
+
+	// Group is the queue group, as in relay.ServeOptions.
+	Group string
+
+	// Processes is how many processes there may be. They start when they are first
+	// needed, except for the first. Zero means 1.
+	Processes int
+
+	// MaxMemory limits the address space of each process in bytes. Zero means no limit.
+	MaxMemory int64
+
+	// MaxTime limits the time for a request, besides its deadline. Zero means no limit.
+	MaxTime time.Duration
+
+	// MaxBody limits the body of an answer in bytes. Zero means 16 MB.
+	MaxBody int
+
+	// Grace is how long a process may take to answer after its call was cancelled. Zero
+	// means 100 milliseconds.
+	Grace time.Duration
+
+	// Backoff is the pause after a process has failed without an answer. It doubles with
+	// each failure in a row, up to MaxBackoff. Zero means 100 milliseconds and 10 seconds.
+	Backoff, MaxBackoff time.Duration
+
+	// Drain is how long Serve waits for running requests when it is stopped, as in
+	// relay.ServeOptions.
+	Drain time.Duration
+}
+
+// ErrExited is the error of a request when its process ended or broke the protocol.
+var ErrExited = errors.New("process: the worker process ended before it answered")
+
+// Serve serves the requests of a subject with worker processes until ctx ends. Then it
+// finishes the requests that run, and ends the processes. It must be called in a task. It
+// fails if the first process cannot be started.
+func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error {
+	if len(o.Command) == 0 {
+		panic("process: Serve without a command")
+	}
+	if spindle.Current(ctx) == nil {
+		panic("process: Serve must be called in a task, with the task's context")
+	}
+	o = o.withDefaults()
+	// The processes outlive ctx, so that requests can be finished.
+	return spindle.Shield(ctx, func(shielded context.Context) error {
+		return spindle.WithScope(shielded, func(own context.Context, s *spindle.Scope) error {
+			defer s.Cancel(nil)
+			p := &pool{o: o, ctx: own}
+			defer p.close()
+			first, err := p.start()
+			if err != nil {
+				return fmt.Errorf("process: Serve %s: %w", subject, err)
+			}
+			p.idle = append(p.idle, first)
+			return relay.NewWorker(bus).Serve(ctx, subject, p.handle, relay.ServeOptions{
+				Group: o.Group, Concurrency: o.Processes, Run: relay.InTasks, Drain: o.Drain,
+			})
+		})
+	})
+}
+
+func (o Options) withDefaults() Options {
+	if o.Processes < 0 || o.MaxMemory < 0 || o.MaxTime < 0 || o.MaxBody < 0 || o.Grace < 0 || o.Backoff < 0 || o.MaxBackoff < 0 {
+		panic("process: Serve with a negative limit")
+	}
+	if o.Processes == 0 {
+		o.Processes = 1
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 16 << 20
+	}
+	if o.Grace == 0 {
+		o.Grace = 100 * time.Millisecond
+	}
+	if o.Backoff == 0 {
+		o.Backoff = 100 * time.Millisecond
+	}
+	if o.MaxBackoff == 0 {
+		o.MaxBackoff = 10 * time.Second
+	}
+	return o
+}
+
+// Work is the worker's side, for programs in Go: it serves requests from in until it ends.
+// The handler may call send for items of a stream.
+func Work(in io.Reader, out io.Writer, handle func(e *relay.Envelope, send func(body []byte) error) ([]byte, error)) error {
+	const maxBody = 1 << 30
+	for {
+		e, err := relay.ReadFrame(in, maxBody)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if e.Kind != relay.KindRequest {
+			continue // a cancellation of a request that has been answered
+		}
+		answer := relay.Envelope{Kind: relay.KindItem, ID: e.ID, Trace: e.Trace}
+		write := func() error {
+			b, err := relay.AppendFrame(nil, &answer, time.Time{})
+			if err == nil {
+				_, err = out.Write(b)
+			}
+			return err
+		}
+		answer.Body, err = handle(e, func(body []byte) error {
+			answer.Seq++
+			answer.Body = body
+			return write()
+		})
+		answer.Kind = relay.KindReply
+		if err != nil {
+			answer.Kind, answer.Body = relay.KindFailure, []byte(err.Error())
+		}
+		if err := write(); err != nil {
+			return err
+		}
+	}
+}
