@@ -1,9 +1,10 @@
 package inspect
 
-// sources returns the loops that a query asks for.
+// sources returns the loops that a query asks for. The inspector's own ones are not part of
+// the program: they must be named.
 func (q *query) sources() (all []*source) {
 	for _, s := range openSources() {
-		if q.loop == "" || q.loop == s.id {
+		if _, own := servers.Load(s.l); q.loop == s.id || q.loop == "" && !own {
 			all = append(all, s)
 		}
 	}

@@ -59,7 +59,7 @@ func isLibrary(function, file string) bool {
 	name, _, _ := strings.Cut(function[last:], ".")
 	pkg := function[:last] + name
 	if rest, ok := strings.CutPrefix(pkg, "github.com/spindleloop/spindle"); ok {
-		written := strings.HasPrefix(rest, "/examples/") || strings.HasPrefix(rest, "/internal/simsamples") || strings.HasSuffix(rest, "_test")
+		written := strings.HasPrefix(rest, "/examples/") || strings.HasPrefix(rest, "/cmd/") || strings.HasPrefix(rest, "/internal/simsamples") || strings.HasSuffix(rest, "_test")
 		return !written
 	}
 	if goRoot != "" {
