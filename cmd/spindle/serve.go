@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/demo"
+	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -36,6 +37,7 @@ Other paths:
   /events                the loop's statistics as server-sent events
   /ws                    sends WebSocket messages back
   /chat                  a chat room
+  /debug/spindle/        the inspector: loops, tasks, sockets; only for this machine
 `
 
 func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -66,7 +68,12 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := demo.NewServer(ctx, flags.Arg(0))
+	inspector, err := inspect.Serve("127.0.0.1:0", inspect.Options{})
+	if err != nil {
+		return err
+	}
+	defer inspector.Close()
+	s := demo.NewServer(ctx, demo.Options{Dir: flags.Arg(0), Inspector: inspector.Addr().String()})
 	s.Loops, s.DrainTimeout = *loops, *drain
 	scheme := "http"
 	if *certFile != "" {

@@ -149,3 +149,37 @@ func TestServeDrains(t *testing.T) {
 		t.Errorf("it prints %q", got)
 	}
 }
+
+// TestServeShowsItsBlockedLoop blocks the only loop of the server. The inspector that
+// /debug/spindle/ leads to says where, while it is blocked.
+func TestServeShowsItsBlockedLoop(t *testing.T) {
+	url, end := startServe(t)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	page, err := client.Get(url + "/debug/spindle/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(page.Body)
+	page.Body.Close()
+	if err != nil || page.StatusCode != http.StatusOK || !strings.Contains(string(body), "<title>Spindle") {
+		t.Fatalf("%v, %s: %.100s", err, page.Status, body)
+	}
+	inspector := strings.TrimSuffix(page.Request.URL.String(), "/")
+	if strings.HasPrefix(inspector, url) {
+		t.Fatal("the page is served by the loop that it shows")
+	}
+	if got := get(t, url+"/debug/spindle/api/v1/loops", nil); !strings.Contains(got, `"loops":[`) {
+		t.Errorf("the API answers %q", got)
+	}
+	answered := make(chan string)
+	go func() { answered <- get(t, url+"/block?ms=5000", nil) }()
+	for !strings.Contains(get(t, inspector+"/api/v1/loops", nil), "demo.block(") {
+		select {
+		case got := <-answered:
+			t.Fatalf("the loop was blocked for five seconds, which answered %q, and the inspector did not show it", got)
+		default:
+		}
+	}
+	<-answered
+	end()
+}

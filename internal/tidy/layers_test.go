@@ -23,6 +23,8 @@ var mayImport = map[string][]string{
 	"internal/http1":                 {},
 	"internal/deflate":               {},
 	"internal/intask":                {".", "internal/onloop"},
+	"internal/browsertest":           {"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp"},
+	"inspect/internal/pagetest":      {},
 	"internal/leak":                  {},
 	"internal/tasktest/cancelpoints": {},
 	"internal/tasktest/contexts":     {},
@@ -55,8 +57,9 @@ var mayImport = map[string][]string{
 	"relay/process":                  {".", "proc", "relay"},
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/loopcore", "loop", "ws"},
-	"cmd/spindle":                    {".", "cmd/spindle/demo", "cosync", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
-	"cmd/spindle/demo":               {".", "internal/loopcore", "loop", "web", "ws"},
+	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle/top":                {"inspect", "golang.org/x/sys/unix"},
+	"cmd/spindle/demo":               {".", "inspect", "internal/loopcore", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":                   {},

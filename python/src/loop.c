@@ -87,7 +87,6 @@ static void release(Loop *l) {
     l->wake_fd = -1;
     PyMem_RawFree(l->buffer);
     l->buffer = NULL;
-    steps_clear(l);
 }
 
 static void loop_dealloc(Loop *l) {
@@ -285,10 +284,7 @@ static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_
         return NULL;
     }
     memcpy(all + 1, args, n * sizeof *all);
-    PyObject *created = PyObject_Vectorcall(names.base_create_task, all, nargs + 1, kwnames);
-    if (created)
-        steps_note_task(l, created); // an eager task has taken a step
-    return created;
+    return PyObject_Vectorcall(names.base_create_task, all, nargs + 1, kwnames);
 }
 
 // Descriptors.
@@ -352,13 +348,6 @@ static PyObject *loop_meth_watched(Loop *l, PyObject *fd_object) {
     return PyLong_FromLong(fd >= 0 && fd < l->watchers.len ? l->watchers.by_fd[fd].interest : 0);
 }
 
-static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
-    double at = steps_last(l, task);
-    if (at < 0)
-        Py_RETURN_NONE;
-    return PyFloat_FromDouble(at);
-}
-
 // The tick.
 
 static int poll_once(Loop *l, long long timeout_ns) {
@@ -380,7 +369,6 @@ static int poll_once(Loop *l, long long timeout_ns) {
         golib_raise(n);
         return -1;
     }
-    l->turned = loop_time(l);
     for (int i = 0; i < n; i++) {
         if (l->events[i].fd == l->wake_fd) {
             uint64_t count;
@@ -470,7 +458,7 @@ static int skip_wait(Loop *l) {
     if (!timer || l->threads > 0)
         return poll_once(l, -1);
     if (l->now < l->timers.heap[0]->when)
-        l->turned = l->now = l->timers.heap[0]->when;
+        l->now = l->timers.heap[0]->when;
     return 0;
 }
 
@@ -552,7 +540,6 @@ static PyMethodDef loop_methods[] = {
     {"_add_writer", FASTCALL(loop_meth_add_writer), METH_FASTCALL, NULL},
     {"_remove_reader", (PyCFunction)loop_meth_remove_reader, METH_O, NULL},
     {"_remove_writer", (PyCFunction)loop_meth_remove_writer, METH_O, NULL},
-    {"_last_step", (PyCFunction)loop_meth_last_step, METH_O, NULL},
     {"_watched", (PyCFunction)loop_meth_watched, METH_O, NULL},
     {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
     {"_run", (PyCFunction)loop_meth_run, METH_O, NULL},

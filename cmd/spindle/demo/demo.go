@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -20,9 +22,14 @@ import (
 //go:embed index.html chat.html
 var pages embed.FS
 
-// NewServer returns the server. It serves the files of dir at the root; if dir is empty, a
-// page that explains the loop. Event streams end when ctx ends.
-func NewServer(ctx context.Context, dir string) *web.Server {
+// Options configure the server.
+type Options struct {
+	Dir       string // its files are served at the root; "" means a page that explains the loop
+	Inspector string // the address of an inspector on a loop of its own; "" for none
+}
+
+// NewServer returns the server. Event streams end when ctx ends.
+func NewServer(ctx context.Context, o Options) *web.Server {
 	mux := http.NewServeMux()
 	inline := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, web.Inline(h)) }
 
@@ -36,8 +43,9 @@ func NewServer(ctx context.Context, dir string) *web.Server {
 	mux.HandleFunc("/ws", func(w http.ResponseWriter, r *http.Request) { ws.Upgrade(w, r, socketEcho{}, ws.Options{}) })
 	mux.HandleFunc("GET /chat", page("chat.html"))
 	mux.Handle("/chat/ws", newRoom())
-	if dir != "" {
-		mux.Handle("/", http.FileServer(http.Dir(dir)))
+	mux.Handle("/debug/spindle/", inspector(o.Inspector))
+	if o.Dir != "" {
+		mux.Handle("/", http.FileServer(http.Dir(o.Dir)))
 	} else {
 		mux.HandleFunc("GET /{$}", page("index.html"))
 	}
@@ -45,6 +53,20 @@ func NewServer(ctx context.Context, dir string) *web.Server {
 		Handler: mux,
 		Lean:    web.LeanRoutes(map[string]func(*web.LeanCtx){"/plaintext": leanPlaintext}),
 	}
+}
+
+// inspector serves the inspector's API, to this machine only. Its page is at address, where
+// it is served by another loop: it must answer while the loops here are blocked.
+func inspector(address string) http.Handler {
+	h := inspect.Handler(inspect.Options{})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		if address != "" && r.URL.Path == "/debug/spindle/" && err == nil && peer.Addr().Unmap().IsLoopback() {
+			http.Redirect(w, r, "http://"+address+"/", http.StatusFound)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 func page(name string) http.HandlerFunc {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 func serve(t testing.TB, dir string, loops int) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := demo.NewServer(ctx, dir)
+	s := demo.NewServer(ctx, demo.Options{Dir: dir})
 	s.Loops = loops
 	at, ended := make(chan net.Addr, 1), make(chan error, 1)
 	s.OnListen = func(a net.Addr) { at <- a }
@@ -220,7 +220,7 @@ func TestBlockingHandlerIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := demo.NewServer(ctx, "").Listen(l, "tcp", "127.0.0.1:0")
+	service, err := demo.NewServer(ctx, demo.Options{}).Listen(l, "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

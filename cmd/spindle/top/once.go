@@ -1,0 +1,79 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spindleloop/spindle/inspect"
+)
+
+// onceWidth is the width of tables that are not for a terminal.
+const onceWidth = 120
+
+// JSON prints a snapshot as the inspector gives it.
+func JSON(ctx context.Context, c *Client, out io.Writer) error {
+	text, err := c.Raw(ctx, "snapshot", nil)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append([]byte(strings.TrimSpace(string(text))), '\n'))
+	return err
+}
+
+// Once prints tables of loops, tasks and blocked turns.
+func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer) error {
+	var loops inspect.LoopsAnswer
+	var rows inspect.TasksAnswer
+	var blocked inspect.BlockedAnswer
+	params := url.Values{"sort": {sort}, "limit": {strconv.Itoa(tasks)}}
+	for _, ask := range []struct {
+		name   string
+		params url.Values
+		answer any
+	}{{"loops", nil, &loops}, {"tasks", params, &rows}, {"blocked", nil, &blocked}} {
+		if err := c.Get(ctx, ask.name, ask.params, ask.answer); err != nil {
+			return err
+		}
+	}
+	var b strings.Builder
+	print := func(line string) { b.WriteString(strings.TrimRight(line, " ") + "\n") }
+	print(loops.TakenAt.Local().Format("2006-01-02 15:04:05") + "  " + clean(processLine(&loops.Header)))
+	print("")
+	t := loopTable(onceWidth)
+	print(t.head())
+	for i := range loops.Loops {
+		l := &loops.Loops[i]
+		print(t.line(loopRow(l, len(t.columns))...))
+		if stuck(l) {
+			print(clean(whereOf(l)))
+			for _, line := range stackLines(l.Stack) {
+				print("    " + clean(line))
+			}
+		}
+	}
+	print("")
+	t = taskTable(onceWidth)
+	print(t.head())
+	for i := range rows.Tasks {
+		print(t.line(taskRow(&rows.Tasks[i], true, sort == "tree")...))
+	}
+	if n := rows.Matched - len(rows.Tasks); n > 0 {
+		print(fmt.Sprintf("and %s more", thousands(int64(n))))
+	}
+	if len(blocked.Blocked) > 0 {
+		print("")
+		print("BLOCKED TURNS")
+	}
+	for i := range blocked.Blocked {
+		print(clean(blockedLine(&blocked.Blocked[i])))
+		for _, line := range stackLines(blocked.Blocked[i].Stack) {
+			print("    " + clean(line))
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,146 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spindleloop/spindle/inspect"
+)
+
+// The tables are the same on the screen and in logs.
+
+func loopTable(width int) table {
+	columns := []column{{"loop", 0, false}, {"state", 15, false}, {"lag", 7, true}, {"turns/s", 8, true}, {"busy", 5, true},
+		{"tasks", 7, true}, {"ready", 5, true}, {"workers", 7, true}, {"timers", 6, true}, {"fds", 5, true}}
+	if width < wideScreen {
+		columns = columns[:8]
+	}
+	return table{columns, width}
+}
+
+// wideScreen is the width from which tables have all columns.
+const wideScreen = 96
+
+func loopRow(l *inspect.Loop, columns int) []string {
+	busy := "–"
+	if l.Phases != nil {
+		busy = fmt.Sprintf("%.0f %%", 100*(1-l.Phases.Wait))
+	}
+	workers := fmt.Sprintf("%d/%d", l.Workers.Busy, l.Workers.Limit)
+	if l.Workers.Queued > 0 {
+		workers += fmt.Sprintf("+%d", l.Workers.Queued)
+	}
+	n := l.Tasks.Fresh + l.Tasks.Ready + l.Tasks.Running + l.Tasks.Waiting
+	return []string{l.Name, stateOf(l), span(l.LagNS), thousands(int64(l.TurnRate)), busy, thousands(int64(n)),
+		thousands(int64(l.Ready.High + l.Ready.Normal + l.Ready.Low + l.Inbox)), workers, thousands(int64(l.Timers)), thousands(int64(l.FDs))}[:columns]
+}
+
+func stuck(l *inspect.Loop) bool { return l.State == "blocked" || l.State == "starved" }
+
+func stateOf(l *inspect.Loop) string {
+	if stuck(l) {
+		return l.State + " " + span(l.StateForNS)
+	}
+	return l.State
+}
+
+// whereOf says in a line what blocks a loop.
+func whereOf(l *inspect.Loop) string {
+	line := "  at " + where(l.At, l.Stack)
+	if task := strings.TrimSpace(l.Task); task != "" {
+		line += ", " + task
+	}
+	return line
+}
+
+// where returns the line at which a stack stands: the program's own if it is known,
+// otherwise the innermost.
+func where(at, stack string) string {
+	lines := stackLines(stack)
+	switch {
+	case at != "":
+		return at
+	case len(lines) > 0:
+		return strings.Join(strings.Fields(lines[0]), " ")
+	}
+	return "a line that is not known yet"
+}
+
+func taskTable(width int) table {
+	columns := []column{{"task", 0, false}, {"state", 8, false}, {"waits for", max(16, width/4), false}, {"since", 9, true}, {"busy", 9, true}, {"age", 9, true}}
+	if width < wideScreen {
+		columns = append(columns[:3:3], columns[4], columns[5])
+		columns[2].width = max(12, width/5)
+	}
+	return table{columns, width}
+}
+
+func taskRow(t *inspect.Task, wide, tree bool) []string {
+	name := t.Name
+	if tree {
+		name = strings.Repeat("  ", min(t.Depth, 20)) + name
+	}
+	waits, since, busy, age := t.WaitsFor, "–", "–", "–"
+	if t.HeldByName != "" {
+		waits += ", held by " + t.HeldByName
+	}
+	if t.Cycle {
+		waits += " (a cycle)"
+	}
+	if t.CancelReason != "" {
+		waits += " (cancelled)"
+	}
+	if t.WaitsFor != "" {
+		since = span(t.WaitsNS)
+	}
+	if t.Time != nil {
+		busy, age = span(t.Time.BusyNS), span(t.Time.AgeNS)
+	}
+	if !wide {
+		return []string{name, t.State, waits, busy, age}
+	}
+	return []string{name, t.State, waits, since, busy, age}
+}
+
+// stackLines shortens a stack to a line for each function.
+func stackLines(stack string) (lines []string) {
+	rows := strings.Split(strings.TrimSpace(stack), "\n")
+	for i := 0; i < len(rows); i++ {
+		name := strings.TrimSpace(rows[i])
+		if name == "" || strings.HasPrefix(name, "goroutine ") {
+			continue
+		}
+		if open := strings.LastIndex(name, "("); open > 0 && strings.HasSuffix(name, ")") {
+			name = name[:open]
+		}
+		name = name[strings.LastIndex(name, "/")+1:]
+		at := ""
+		if i+1 < len(rows) && strings.HasPrefix(rows[i+1], "\t") {
+			i++
+			at, _, _ = strings.Cut(strings.TrimSpace(rows[i]), " +0x")
+			at = at[strings.LastIndex(at, "/")+1:]
+		}
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%-40s %s", name, at)))
+	}
+	return lines
+}
+
+func processLine(h *inspect.Header) string {
+	p := &h.Process
+	return fmt.Sprintf("%s, process %d, %s, %s goroutines, heap %s", p.Program, p.PID, p.GoVersion, thousands(int64(p.Goroutines)), size(p.HeapBytes))
+}
+
+func blockedLine(b *inspect.Blocked) string {
+	what := "blocked"
+	if b.Starved {
+		what = "starved"
+	}
+	if !b.Ended {
+		what = "still " + what
+	}
+	line := fmt.Sprintf("%s  %s %s for %s at %s", b.At.Local().Format("15:04:05"), b.Name, what, span(b.ForNS), where(b.Line, b.Stack))
+	if b.Task != "" {
+		line += ", " + strings.TrimSpace(b.Task)
+	}
+	return line
+}
