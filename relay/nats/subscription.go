@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,10 @@ type subscription struct {
 	sub    *nats.Subscription
 	queue  *cosync.Inbox[arrival]
 	closed atomic.Bool
+
+	mu   sync.Mutex
+	late []arrival // that came after Close; guarded by mu
+	left bool      // the server sends no more; guarded by mu
 }
 
 // arrival is a request in the queue of a subscription.
@@ -80,7 +85,7 @@ func (s *subscription) receive(m *nats.Msg) {
 	switch err := s.queue.TryPut(arrival{e, m, time.Now()}); {
 	case err == nil:
 	case errors.Is(err, cosync.ErrClosed):
-		s.forward(arrival{e, m, time.Now()})
+		s.hold(arrival{e, m, time.Now()})
 	default:
 		s.b.dropped.Add(1)
 		if e.Kind == relay.KindRequest && e.ReplyTo != "" {
@@ -116,22 +121,44 @@ func (a *arrival) age() {
 func (s *subscription) Close() error {
 	if !s.closed.Swap(true) {
 		s.b.forget(s)
+		s.queue.Close()
 		s.b.background(s.leave) // it waits for the server
 	}
 	return nil
 }
 
-// leave ends the membership first, so that the server sends no more.
-func (s *subscription) leave() {
-	if s.sub != nil && s.sub.Unsubscribe() == nil {
-		_ = s.b.flush(context.Background()) // without a connection there is no membership
+// hold keeps a request until the server knows that this member has left: before, the server
+// might send it here again.
+func (s *subscription) hold(a arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left {
+		s.forward(a)
+		return
 	}
-	s.queue.Close()
-	for {
-		a, err := s.queue.TryGet()
-		if err != nil {
-			return
+	s.late = append(s.late, a)
+}
+
+// leave ends the membership, and then forwards what has come. It drains, because the client
+// drops messages that are on their way when a subscription ends.
+func (s *subscription) leave() {
+	if s.sub != nil {
+		drained := make(chan struct{})
+		s.sub.SetClosedHandler(func(string) { close(drained) })
+		if s.sub.Drain() == nil { // without a connection there is no membership
+			select {
+			case <-drained:
+			case <-time.After(flushTimeout):
+			}
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = true
+	for a, err := s.queue.TryGet(); err == nil; a, err = s.queue.TryGet() {
+		s.forward(a)
+	}
+	for _, a := range s.late {
 		s.forward(a)
 	}
 }

@@ -130,6 +130,8 @@ func (s *suite) serve(ctx context.Context, subject string, o relay.ServeOptions,
 	}
 	w = relay.NewWorker(bus)
 	o.Run = relay.InTasks
+	ready := false
+	o.Ready = func() { ready = true }
 	var scope *spindle.Scope
 	s.n.Go(func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
@@ -137,7 +139,7 @@ func (s *suite) serve(ctx context.Context, subject string, o relay.ServeOptions,
 			return w.Serve(ctx, subject, h, o)
 		})
 	})
-	if err := s.until(ctx, "the worker runs", func() bool { return scope != nil }); err != nil {
+	if err := s.until(ctx, "requests reach the worker", func() bool { return ready }); err != nil {
 		return nil, nil, err
 	}
 	return w, func() { scope.Cancel(nil) }, s.settle(ctx)

@@ -1,0 +1,18 @@
+package nats_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+	"github.com/spindleloop/spindle/relay/relaytest"
+)
+
+func TestConformance(t *testing.T) {
+	b := start(t, broker.Options{})
+	relaytest.Run(t, relaytest.Config{Connect: func(ctx context.Context) (relay.Bus, error) {
+		return nats.Connect(ctx, b.URL(), nats.Options{})
+	}})
+}
