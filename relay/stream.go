@@ -80,12 +80,13 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	w.items[0] = nil
 	w.items = w.items[1:]
 	s.read++
+	worker := w.worker
 	more := w.ended == waiting && s.paid-s.read <= w.req.Seq/2
 	c.mu.Unlock()
 	if more {
 		s.paid = s.read + w.req.Seq
 		// If the credit is lost, a later one or the deadline ends the wait of the worker.
-		_ = c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: w.worker, ReplyTo: c.inbox, Seq: s.paid})
+		_ = c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: worker, ReplyTo: c.inbox, Seq: s.paid})
 	}
 	return e.Body, nil
 }

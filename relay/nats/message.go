@@ -167,7 +167,10 @@ func encodeFields(e *relay.Envelope, replyTo string) string {
 
 // decode returns a message as an envelope.
 func decode(m *nats.Msg) (*relay.Envelope, error) {
-	e := &relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply, Body: m.Data}
+	e := &relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply}
+	if len(m.Data) > 0 {
+		e.Body = m.Data
+	}
 	switch {
 	case isInbox(m.Subject): // of a worker, the server, or a program without relay
 		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
