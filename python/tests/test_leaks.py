@@ -479,12 +479,14 @@ def test_connections_reset_at_random_leave_nothing():
             await server.wait_closed()
 
     spindle.run(rain(seconds / 2))
-    before = used()
-    spindle.run(rain(seconds / 2))
-    grown = [b - a for a, b in zip(before, used())]
-    assert not unhandled
-    assert Storm.made > 1000
-    assert grown[0] < 3000 and grown[1] < 5000 and grown[2] <= GO_FDS and grown[3] <= 0, grown
+    for _ in range(3):  # a leak is there in every attempt
+        before = used()
+        spindle.run(rain(seconds / 2))
+        grown = [b - a for a, b in zip(before, used())]
+        assert not unhandled
+        if grown[0] < 3000 and grown[1] < 1000 and grown[2] <= GO_FDS and grown[3] <= 0:
+            return
+    raise AssertionError(f"{grown} more blocks, kilobytes, descriptors and threads after {Storm.made} connections")
 
 
 def test_ten_thousand_loops_leave_nothing():
@@ -499,9 +501,11 @@ def test_ten_thousand_loops_leave_nothing():
         return len(os.listdir("/proc/self/task"))
 
     make(200)
-    before, threads, memory = used(), os_threads(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    make(int(os.environ.get("SPINDLE_LOOPS", 10_000)))
-    grown = [b - a for a, b in zip(before, used())]
-    assert grown[0] < 1000 and grown[1] < 200 and grown[2] <= GO_FDS and grown[3] <= 0, grown
-    assert os_threads() <= threads + 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 20_000  # KB
+    for _ in range(3):  # a leak is there in every attempt; Go's runtime and malloc may grow once
+        before, threads, memory = used(), os_threads(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        make(int(os.environ.get("SPINDLE_LOOPS", 10_000)))
+        grown = [b - a for a, b in zip(before, used())]
+        grown += [os_threads() - threads, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory]
+        if grown[0] < 1000 and grown[1] < 200 and grown[2] <= 0 and grown[3] <= 0 and grown[4] <= 0 and grown[5] < 5000:
+            return
+    raise AssertionError(f"{grown} more blocks, kilobytes, descriptors, threads, threads of the system, kilobytes")
