@@ -193,7 +193,7 @@ func (d *direction) wake(err error) {
 	if d.waiting() {
 		c := d.holder
 		d.holder = held
-		c.Waker().Wake(err)
+		c.End(err)
 	}
 }
 

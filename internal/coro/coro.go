@@ -78,8 +78,19 @@ func (s *Scheduler) newCoro() *Coro {
 	return c
 }
 
-// Resume is called by the loop.
-func (c *Coro) Resume() { c.s.resume(c) }
+// Resume continues the coroutine, and returns when only the loop can continue. It is called
+// by the loop.
+func (c *Coro) Resume() {
+	s := c.s
+	s.identifyDriver()
+	if s.threads.now|c.own.lock != 0 || *s.driver.lock != 0 {
+		s.match(c)
+	}
+	s.pass(&s.driver, c)()
+	if s.exited != nil {
+		s.regain(&s.driver)
+	}
+}
 
 // Body returns the task of the coroutine, nil if it has none.
 func (c *Coro) Body() Body { return c.body }

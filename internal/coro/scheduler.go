@@ -48,13 +48,11 @@ func (lane *freshLane) Resume() {
 	if s.threads.now != 0 || *s.driver.lock != 0 {
 		s.matchLane(lane)
 	}
-	s.drive(s.begin(lane))
+	s.begin(lane).Resume()
 }
 
 // maxIdle is the number of idle coroutines that are kept for reuse.
 const maxIdle = 1024
-
-var schedulers loopcore.PerLoop[Scheduler]
 
 // Init makes s the scheduler of l. It stays that for as long as the loop is open.
 func (s *Scheduler) Init(l *loopcore.Loop) {
@@ -66,11 +64,14 @@ func (s *Scheduler) Init(l *loopcore.Loop) {
 	for p := range s.lanes {
 		s.lanes[p].s, s.lanes[p].priority = s, loopcore.Priority(p)
 	}
-	schedulers.Set(l, s)
+	l.Scheduler = s
 }
 
 // Of returns the scheduler of a loop, nil if it has none.
-func Of(l *loopcore.Loop) *Scheduler { return schedulers.Of(l) }
+func Of(l *loopcore.Loop) *Scheduler {
+	s, _ := l.Scheduler.(*Scheduler)
+	return s
+}
 
 // Here returns the context of the task that is calling. It returns nil if the caller is
 // not a task of l. It is for methods without a parameter for a context, such as those of
@@ -165,23 +166,6 @@ func (s *Scheduler) keep(c *Coro) bool {
 	}
 	s.idle = append(s.idle, c)
 	return true
-}
-
-// resume continues a coroutine, and returns when only the loop can continue. It is
-// called by the loop.
-func (s *Scheduler) resume(c *Coro) {
-	s.identifyDriver()
-	if s.threads.now|c.own.lock != 0 || *s.driver.lock != 0 {
-		s.match(c)
-	}
-	s.drive(c)
-}
-
-func (s *Scheduler) drive(c *Coro) {
-	s.pass(&s.driver, c)()
-	if s.exited != nil {
-		s.regain(&s.driver)
-	}
 }
 
 // runNested continues a coroutine, and returns when it waits or has ended. No other
@@ -297,7 +281,7 @@ func (s *Scheduler) takeNext() *Coro {
 	next := s.loop.NextCoroutine()
 	if c, ok := next.(*Coro); ok {
 		if len(s.threads.locks) > 1 && c.own.lock != s.threads.now {
-			return nil // resume reports it
+			return nil // Resume reports it
 		}
 		s.loop.TakeCoroutine()
 		return c

@@ -68,6 +68,10 @@ type Loop struct {
 	onEntry func()          // nil for most
 	values  []value         // of PerLoop
 
+	// Scheduler is package coro's state, a *coro.Scheduler, nil before the first task.
+	// It is not a PerLoop, because every Read and Write of a connection looks it up.
+	Scheduler any
+
 	// Failure is the reason why Run must return, and the result of Config.Caught.
 	Failure error
 
