@@ -23,19 +23,9 @@ func readEnded(q *query) (all []EndedTask, total int) {
 			continue
 		}
 		for i := range snap.ended {
-			e := &snap.ended[i]
 			total++
-			f := functionAt(e.Code)
-			one := EndedTask{
-				ID: taskID(s.id, e.ID), Loop: s.id, Parent: taskID(s.id, e.Parent),
-				Name: cmp.Or(e.Name, f.name, "task"), Function: cmp.Or(f.place, f.name),
-				Outcome: e.Outcome, Error: e.Error,
-				AgoNS: int64(max(snap.clock-e.At, 0)) + int64(now()-snap.at),
-			}
-			if e.Known {
-				one.Time = timeOf(&e.Account, snap)
-				one.Time.AgeNS = int64(e.At - e.Account.Began)
-			}
+			one := snap.endedTask(s.id, i)
+			one.AgoNS += int64(now() - snap.at)
 			if q.text == "" || q.found(one.ID, one.Name, one.Function, one.Outcome, one.Error) {
 				all = append(all, one)
 			}
@@ -43,6 +33,23 @@ func readEnded(q *query) (all []EndedTask, total int) {
 	}
 	slices.SortStableFunc(all, func(a, b EndedTask) int { return cmp.Compare(a.AgoNS, b.AgoNS) })
 	return all, total
+}
+
+// endedTask makes the EndedTask of the i-th task that has ended, as of the snapshot.
+func (snap *taskSnapshot) endedTask(loop string, i int) EndedTask {
+	e := &snap.ended[i]
+	f := functionAt(e.Code)
+	one := EndedTask{
+		ID: taskID(loop, e.ID), Loop: loop, Parent: taskID(loop, e.Parent),
+		Name: cmp.Or(e.Name, f.name, "task"), Function: cmp.Or(f.place, f.name),
+		Outcome: e.Outcome, Error: e.Error,
+		AgoNS: int64(max(snap.clock-e.At, 0)),
+	}
+	if e.Known {
+		one.Time = timeOf(&e.Account, snap)
+		one.Time.AgeNS = int64(e.At - e.Account.Began)
+	}
+	return one
 }
 
 func (h *handler) blocked(q *query) (any, error) {

@@ -47,14 +47,20 @@ func (s *source) readSockets() []socketRow {
 	}
 	expired, stop := after(snapshotWait)
 	defer stop()
-	known := r.ends
-	if known == nil {
-		known = map[uint64]*ends{}
+	rows, fresh, held, ok := s.takeSockets(expired, r.ends)
+	if !ok {
+		return r.rows
 	}
-	var rows []socketRow
-	fresh := make(map[uint64]*ends, len(known))
+	r.at, r.held, r.rows, r.ends = now(), held, rows, fresh
+	return rows
+}
+
+// takeSockets takes a snapshot of the sockets in slices. Known has what earlier snapshots
+// have found out about them. It reports false if the loop does not answer before expired
+// receives a value.
+func (s *source) takeSockets(expired <-chan time.Time, known map[uint64]*ends) (rows []socketRow, fresh map[uint64]*ends, held time.Duration, ok bool) {
+	fresh = make(map[uint64]*ends, len(known))
 	next, more := 0, true
-	held := time.Duration(0)
 	for more {
 		if !s.ask(expired, func() {
 			began := s.l.Time()
@@ -67,11 +73,10 @@ func (s *source) readSockets() []socketRow {
 			}
 			held += s.l.Time() - began
 		}) {
-			return r.rows
+			return nil, nil, 0, false
 		}
 	}
-	r.at, r.held, r.rows, r.ends = now(), held, rows, fresh
-	return rows
+	return rows, fresh, held, true
 }
 
 // checkSockets is after how many rows the clock is read.

@@ -39,6 +39,16 @@ func readForest(loop string) (*forest, []TaskLoop) {
 	if f := forests.byLoop[loop]; f != nil && slices.Equal(f.snaps, snaps) {
 		return f, loops
 	}
+	f := newForest(all, snaps)
+	if forests.byLoop == nil || len(forests.byLoop) > maxForests {
+		forests.byLoop = make(map[string]*forest)
+	}
+	forests.byLoop[loop] = f
+	return f, loops
+}
+
+// newForest makes the forest of the snapshots of loops.
+func newForest(all []*source, snaps []*taskSnapshot) *forest {
 	f := &forest{snaps: snaps, byID: make(map[string]int), graph: newGraph()}
 	for i, s := range all {
 		f.add(s, snaps[i])
@@ -47,11 +57,7 @@ func readForest(loop string) (*forest, []TaskLoop) {
 	f.measureDepth()
 	f.graph.findCycles()
 	f.graph.mark(f.tasks)
-	if forests.byLoop == nil || len(forests.byLoop) > maxForests {
-		forests.byLoop = make(map[string]*forest)
-	}
-	forests.byLoop[loop] = f
-	return f, loops
+	return f
 }
 
 // forgetForests releases the forests.
