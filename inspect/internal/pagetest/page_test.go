@@ -125,7 +125,7 @@ func TestScrubberShowsTasksOfThen(t *testing.T) {
 // TestNamesAreText has a task with markup as its name. It is shown as it is.
 func TestNamesAreText(t *testing.T) {
 	ctx := Start(t)
-	p := start(t, inspect.Options{}, nil)
+	p := start(t, inspect.Options{}, named(hostile))
 	Look(t, ctx, chromedp.Navigate(p.url), Until(shows("order 3")),
 		Until(`[...document.querySelectorAll('.line')].some(l => l.children[0].textContent === `+"`"+hostile+"`"+`)`),
 		chromedp.Evaluate(`[...document.querySelectorAll('.line')].find(l => l.textContent.includes('onerror')).click()`, nil),

@@ -72,9 +72,15 @@ func desk(ctx context.Context) error {
 				return spindle.Sleep(ctx, time.Hour)
 			})
 		}
-		n.GoWith(spindle.TaskOptions{Name: hostile}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
 		return nil
 	})
+}
+
+// named starts a task with a name.
+func named(name string) func(context.Context, *spindle.Nursery) {
+	return func(_ context.Context, n *spindle.Nursery) {
+		n.GoWith(spindle.TaskOptions{Name: name}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+	}
 }
 
 // block blocks the program's loop until release is called.
