@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <structmember.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #define POLL_EVERY 61
 #define LONGEST_WAIT (24 * 3600.0) // asyncio's
+#define TIMER_SLACK 5000           // nanoseconds; Linux lets a wait end 50,000 too late
 
 double loop_time(Loop *l) {
     if (l->virtual_time)
@@ -499,10 +501,15 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
     if (threshold > 0 && watchdog_start(l, threshold) < 0)
         return NULL;
     l->since_poll = POLL_EVERY; // a short run sees descriptors too
+    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+    if (slack > TIMER_SLACK)
+        prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
     int r;
     do
         r = tick(l);
     while (r == 0 && !l->stopping);
+    if (slack > TIMER_SLACK)
+        prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
     watchdog_stop(l);
     if (r < 0)
         return NULL;

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import ctypes
 import gc
 import logging
 import socket
@@ -357,3 +358,15 @@ def test_install():
     assert type(loop) is spindle.Loop
     loop.close()
     """)], check=True, timeout=60)
+
+
+def test_timer_slack_of_the_thread_is_small_only_while_the_loop_runs(loop):
+    def slack():
+        return ctypes.CDLL(None).prctl(30, 0, 0, 0, 0)  # PR_GET_TIMERSLACK
+
+    async def main():
+        return slack()
+
+    before = slack()
+    assert loop.run_until_complete(main()) <= 5000
+    assert slack() == before
