@@ -1,7 +1,7 @@
-"""An echo server: python echo.py LOOP KIND [tls]
+"""An echo server: python echo.py LOOP KIND [CERTIFICATE]
 
-LOOP is asyncio, uvloop, rloop or spindle; KIND is protocol, buffered or streams. It prints
-its port.
+LOOP is asyncio, uvloop, rloop or spindle; KIND is protocol, buffered, streams or udp.
+CERTIFICATE, a file with certificate and key, turns on TLS. It prints its port.
 """
 
 import asyncio
@@ -56,8 +56,20 @@ def factory(name):
     return __import__(name).new_event_loop
 
 
+class DatagramEcho(asyncio.DatagramProtocol):
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def datagram_received(self, data, address):
+        self.transport.sendto(data, address)
+
+
 async def main(kind, tls):
     loop = asyncio.get_running_loop()
+    if kind == "udp":
+        transport, _ = await loop.create_datagram_endpoint(DatagramEcho, ("127.0.0.1", 0))
+        print(transport.get_extra_info("sockname")[1], flush=True)
+        await loop.create_future()
     context = None
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -68,7 +80,7 @@ async def main(kind, tls):
         protocol = {"protocol": Echo, "buffered": BufferedEcho}[kind]
         server = await loop.create_server(protocol, "127.0.0.1", 0, backlog=4096, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await loop.create_future()  # not serve_forever: rloop 0.5 then starts the server twice, and refuses connections
 
 
 if __name__ == "__main__":

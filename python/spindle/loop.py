@@ -4,6 +4,7 @@ import asyncio
 import os
 import selectors
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -12,6 +13,7 @@ from asyncio import base_events, constants, events, format_helpers, sslproto, un
 from asyncio.log import logger
 
 from . import _core
+from .datagram import DatagramTransport
 from .streams import adopt
 from .transport import SocketTransport
 
@@ -181,6 +183,11 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def _make_socket_transport(self, sock, protocol, waiter=None, *, extra=None, server=None):
         return SocketTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
+        if isinstance(sock, socket.socket) and sock.family in (socket.AF_INET, socket.AF_INET6):
+            return DatagramTransport(self, sock, protocol, address, waiter, extra)
+        return super()._make_datagram_transport(sock, protocol, address, waiter, extra)
 
     def _make_ssl_transport(
         self, rawsock, protocol, sslcontext, waiter=None, *,

@@ -182,6 +182,9 @@ void stream_free_spare(void);
 PyObject *stream_adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 static inline bool is_set(PyObject *o) { return o && o != Py_None; }
 
+// datagram.c
+PyObject *datagram_receive(PyObject *module, PyObject *fd);
+
 // module.c: interned names and objects of asyncio.
 typedef struct {
     PyObject *check_thread, *callback_failed, *run, *cancelled,

@@ -1,0 +1,64 @@
+// Receives datagrams of the internet. socket.recvfrom allocates space for the largest datagram each
+// time, and raises an exception when there is none.
+#include "core.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static char buffer[64 * 1024]; // above the largest datagram; guarded by the GIL
+
+// The address that the last datagram came from: the next one is often from there too.
+static struct sockaddr_storage last;
+static socklen_t last_len;
+static PyObject *last_tuple;
+
+// address returns what socket.recvfrom returns for an address.
+static PyObject *address(struct sockaddr_storage *from, socklen_t len) {
+    if (last_tuple && len == last_len && memcmp(from, &last, len) == 0)
+        return Py_NewRef(last_tuple);
+    char host[NI_MAXHOST];
+    int err = getnameinfo((struct sockaddr *)from, len, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    if (err) {
+        PyErr_Format(PyExc_OSError, "the sender's address: %s", gai_strerror(err));
+        return NULL;
+    }
+    PyObject *tuple;
+    if (from->ss_family == AF_INET6) {
+        struct sockaddr_in6 *in = (struct sockaddr_in6 *)from;
+        tuple = Py_BuildValue("siII", host, (int)ntohs(in->sin6_port), ntohl(in->sin6_flowinfo), in->sin6_scope_id);
+    } else {
+        tuple = Py_BuildValue("si", host, (int)ntohs(((struct sockaddr_in *)from)->sin_port));
+    }
+    if (tuple) {
+        memcpy(&last, from, len);
+        last_len = len;
+        Py_INCREF(tuple);
+        Py_XSETREF(last_tuple, tuple);
+    }
+    return tuple;
+}
+
+// datagram_receive is receive_datagram(fd). It returns data and address, or None if there is no
+// datagram now.
+PyObject *datagram_receive(PyObject *Py_UNUSED(module), PyObject *fd_object) {
+    int fd = PyLong_AsLong(fd_object);
+    if (fd == -1 && PyErr_Occurred())
+        return NULL;
+    struct sockaddr_storage from;
+    socklen_t len = sizeof from;
+    ssize_t n = syscall(SYS_recvfrom, fd, buffer, sizeof buffer, 0, &from, &len);
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
+            Py_RETURN_NONE;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    PyObject *data = PyBytes_FromStringAndSize(buffer, n);
+    PyObject *sender = data ? address(&from, len) : NULL;
+    PyObject *both = sender ? PyTuple_Pack(2, data, sender) : NULL;
+    Py_XDECREF(data);
+    Py_XDECREF(sender);
+    return both;
+}
