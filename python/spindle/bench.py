@@ -4,10 +4,14 @@ Every round measures all loops one after the other; a ratio is the median over r
 Spindle's rate divided by that of another loop in the same round. Trust ratios: the rates move
 together when the machine is busy. Rates are per second of CPU time, except where the name
 says otherwise. uvloop takes part if it is installed.
+
+The three figures of an event loop at a glance are timers_per_s, call_soon_per_s and
+io_ready_us. In JSON, NAME_vs_LOOP is a ratio, NAME_vs_LOOP_q1 and _q3 are its quartiles.
 """
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import queue
@@ -19,6 +23,7 @@ import time
 import spindle
 
 COUNT = 20000
+REPEAT = 5  # runs of a benchmark for one figure
 
 
 async def call_soon():
@@ -104,6 +109,21 @@ async def queue_items():
     return COUNT
 
 
+async def queue_of_one():
+    """Items through an asyncio.Queue of one item: the tasks take turns."""
+    items = asyncio.Queue(1)
+
+    async def produce():
+        for i in range(COUNT // 4):
+            await items.put(i)
+
+    producer = asyncio.create_task(produce())
+    for _ in range(COUNT // 4):
+        await items.get()
+    await producer
+    return COUNT // 4
+
+
 async def threadsafe():
     """Round trips to another thread by call_soon_threadsafe."""
     loop, requests = asyncio.get_running_loop(), queue.SimpleQueue()
@@ -124,15 +144,17 @@ async def threadsafe():
 
 
 BENCHMARKS = {f.__name__: f for f in (
-    call_soon, call_later_cancel, timers, sleep_0, create_task, gather, queue_items, threadsafe)}
+    call_soon, call_later_cancel, timers, sleep_0, create_task, gather, queue_items, queue_of_one, threadsafe)}
 
 
 def rate(factory, benchmark):
     """Return how many operations a second of CPU time does."""
 
     async def measure():
-        begin = time.process_time()
-        count = await benchmark()
+        gc.collect()
+        begin, count = time.process_time(), 0
+        for _ in range(REPEAT):
+            count += await benchmark()
         return count / (time.process_time() - begin)
 
     with asyncio.Runner(loop_factory=factory) as runner:
@@ -172,6 +194,23 @@ async def ready_us():
     return statistics.median(spent) * 1e6
 
 
+def work():
+    """Return how long a piece of Python takes, in seconds."""
+    begin, n = time.perf_counter(), 0
+    for i in range(300_000):
+        n += i
+    return time.perf_counter() - begin
+
+
+async def thread_speed():
+    """Return the speed of a thread beside a loop that waits, as a share of its speed alone."""
+    loop, waiting, alone = asyncio.get_running_loop(), [], []
+    for _ in range(9):
+        alone.append(work())
+        waiting.append(await loop.run_in_executor(None, work))
+    return min(alone) / min(waiting)
+
+
 def loops():
     """Return the factories of the loops to compare."""
     found = {"spindle": spindle.new_event_loop}
@@ -196,11 +235,18 @@ def compare(rounds):
         figures[f"{name}_per_s"] = round(statistics.median(rates["spindle"]))
         for which in factories:
             if which != "spindle":
-                ratios = [ours / theirs for ours, theirs in zip(rates["spindle"], rates[which])]
+                ratios = sorted(ours / theirs for ours, theirs in zip(rates["spindle"], rates[which]))
                 figures[f"{name}_vs_{which}"] = round(statistics.median(ratios), 2)
-    with asyncio.Runner(loop_factory=spindle.new_event_loop) as runner:
-        figures["sleep_1ms_ms"] = round(runner.run(sleep_1ms()), 3)
-        figures["io_ready_us"] = round(runner.run(ready_us()), 1)
+                figures[f"{name}_vs_{which}_q1"] = round(ratios[len(ratios) // 4], 2)
+                figures[f"{name}_vs_{which}_q3"] = round(ratios[-1 - len(ratios) // 4], 2)
+    for name, benchmark in (("sleep_1ms_ms", sleep_1ms), ("io_ready_us", ready_us), ("thread_speed", thread_speed)):
+        values = {which: [] for which in factories}
+        for _ in range(min(rounds, 5)):
+            for which, factory in factories.items():
+                with asyncio.Runner(loop_factory=factory) as runner:
+                    values[which].append(runner.run(benchmark()))
+        for which in factories:
+            figures[name if which == "spindle" else f"{name}_{which}"] = round(statistics.median(values[which]), 3)
     return figures
 
 
@@ -215,11 +261,18 @@ def main():
         print()
         return
     others = [which for which in loops() if which != "spindle"]
-    print(f"{'benchmark':20}{'per CPU-second':>16}" + "".join(f"{'÷ ' + which:>12}" for which in others))
+    print(f"{'benchmark':20}{'per CPU-second':>16}" + "".join(f"{'÷ ' + which:>20}" for which in others))
     for name, benchmark in BENCHMARKS.items():
-        ratios = "".join(f"{figures[f'{name}_vs_{which}']:12.2f}" for which in others)
+        ratios = ""
+        for which in others:
+            key = f"{name}_vs_{which}"
+            text = f"{figures[key]:.2f} ({figures[key + '_q1']:.2f}–{figures[key + '_q3']:.2f})"
+            ratios += f"{text:>20}"
         print(f"{name:20}{figures[f'{name}_per_s']:16,}{ratios}   {benchmark.__doc__}")
-    print(f"sleep of 1 ms: {figures['sleep_1ms_ms']} ms; readable to callback: {figures['io_ready_us']} µs")
+    for name, what in (("sleep_1ms_ms", "sleep of 1 ms, in ms"), ("io_ready_us", "readable to callback, in µs"),
+                       ("thread_speed", "a thread beside the waiting loop, of its full speed")):
+        beside = ", ".join(f"{which} {figures[f'{name}_{which}']}" for which in others)
+        print(f"{what}: {figures[name]} ({beside})")
 
 
 if __name__ == "__main__":
