@@ -50,6 +50,9 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def __init__(self):
         unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
+        if type(self).call_soon is _core.Loop.call_soon:
+            # Futures and tasks look it up for every callback; this saves the bound method each time.
+            self.__dict__["call_soon"] = self.call_soon
 
     # Running.
 
@@ -109,6 +112,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
             return
         super().close()
         self._release()
+        self.__dict__.pop("call_soon", None)  # a cycle
 
     @property
     def _nest_patched(self):

@@ -144,6 +144,7 @@ struct Loop {
     int id;              // in libspindle; -1 if closed
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
+    int64_t last_poll;   // when, in nanoseconds
     unsigned long pulse; // callbacks; for the watchdog
     Watchdog *watchdog;  // while it runs
     PyObject *server;    // NULL for most loops; asgi.h

@@ -2,8 +2,9 @@
 // class Loop inherits from this type and from asyncio's selector loop.
 //
 // A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.
-// A poll enters Go, which costs more than a callback. So a tick that has something to run
-// polls only once in POLL_EVERY callbacks. In debug mode every tick polls.
+// A poll enters Go, which costs more than a callback, and for a moment keeps a thread of Go's
+// runtime busy. So a tick that has something to run polls only once in POLL_EVERY callbacks, and
+// no sooner than POLL_PAUSE after the last poll. In debug mode every tick polls.
 #include "core.h"
 #include <errno.h>
 #include <structmember.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define POLL_EVERY 61
+#define POLL_PAUSE 100000          // nanoseconds
 #define LONGEST_WAIT (24 * 3600.0) // asyncio's
 #define TIMER_SLACK 5000           // nanoseconds; Linux lets a wait end 50,000 too late
 
@@ -352,6 +354,22 @@ static PyObject *loop_meth_watched(Loop *l, PyObject *fd_object) {
 
 // The tick.
 
+static int64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+// poll_is_due reports whether a tick that has something to run polls as well.
+static bool poll_is_due(Loop *l) {
+    if (l->stopping || l->debug)
+        return true;
+    if (l->since_poll < POLL_EVERY)
+        return false;
+    l->since_poll = 0;
+    return clock_ns() - l->last_poll >= POLL_PAUSE;
+}
+
 static int poll_once(Loop *l, long long timeout_ns) {
     int n;
     l->since_poll = 0;
@@ -367,6 +385,7 @@ static int poll_once(Loop *l, long long timeout_ns) {
         if (PyErr_CheckSignals() < 0)
             return -1;
     }
+    l->last_poll = clock_ns();
     if (n < 0) {
         golib_raise(n);
         return -1;
@@ -469,7 +488,7 @@ static int tick(Loop *l) {
     if (timeout != 0 && l->virtual_time) {
         if (skip_wait(l) < 0)
             return -1;
-    } else if (timeout != 0 || l->since_poll >= POLL_EVERY || l->stopping || l->debug)
+    } else if (timeout != 0 || poll_is_due(l))
         if (poll_once(l, timeout) < 0)
             return -1;
     if (l->timers.len > 0 && queue_due_timers(l) < 0)
@@ -501,6 +520,7 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
     if (threshold > 0 && watchdog_start(l, threshold) < 0)
         return NULL;
     l->since_poll = POLL_EVERY; // a short run sees descriptors too
+    l->last_poll = 0;
     int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     if (slack > TIMER_SLACK)
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
