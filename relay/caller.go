@@ -174,7 +174,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	c.nextSpan(&req.Trace)
 	w := c.waiter()
-	w.req, w.stream, w.scoped, w.fresh, w.began = req, stream, scoped, !stream, now
+	w.req, w.stream, w.scoped, w.fresh = req, stream, scoped, !stream
 	w.scope = spindle.ScopeOf(ctx)
 	req.ID = c.reg.add(w)
 	c.stats.Calls++

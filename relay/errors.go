@@ -42,6 +42,7 @@ const (
 	CodeNoResponder = "no-responder" // no worker serves the subject any more
 	CodeCanceled    = "canceled"     // the worker was stopped
 	CodeDeadline    = "deadline"     // the call's deadline has passed at the worker first
+	CodeDuplicate   = "duplicate"    // another request with the same idempotency key runs
 	CodeFull        = "full"         // the queue of the subject is full
 	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
 )

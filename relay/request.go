@@ -15,7 +15,8 @@ type Request struct {
 
 	reply Envelope // of the handler; part of the request to save an allocation
 
-	sent uint32 // items; only the handler
+	settle func(Outcome) // of the delivery; nil if the bus does not redeliver
+	sent   uint32        // items; only the handler
 
 	// Guarded by s.mu.
 	allowed uint32  // items that the caller accepts in all

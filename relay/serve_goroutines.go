@@ -29,9 +29,11 @@ func (s *service) pullOnGoroutine() {
 }
 
 func (s *service) serveOnGoroutine(d Delivery) {
-	v := &invocation{Request: Request{Envelope: d.Envelope, s: s}, parent: s.values, clock: s.clock}
+	v := &invocation{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}, parent: s.values, clock: s.clock}
+	o := Done
+	defer func() { v.settled(o) }()
 	if s.admit(v) {
 		defer v.stop()
-		s.perform(v, &v.Request)
+		o = s.perform(v, &v.Request)
 	}
 }

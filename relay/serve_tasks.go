@@ -42,12 +42,14 @@ func (v *inTask) stop() {
 
 func (s *service) serveInTask(ctx context.Context, d Delivery) {
 	_ = spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
-		v := &inTask{Request: Request{Envelope: d.Envelope, s: s}, l: spindle.LoopOf(ctx), scope: sc}
+		v := &inTask{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}, l: spindle.LoopOf(ctx), scope: sc}
+		o := Done
+		defer func() { v.settled(o) }()
 		if s.admit(v) {
 			if !v.due.IsZero() {
 				sc.SetDeadline(v.due)
 			}
-			s.perform(WithTrace(ctx, v.Trace), &v.Request)
+			o = s.perform(WithTrace(ctx, v.Trace), &v.Request)
 		}
 		return nil
 	})

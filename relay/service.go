@@ -33,6 +33,7 @@ type service struct {
 
 	mu      sync.Mutex
 	running map[callKey]running // guarded by mu, as all below
+	keys    map[string]bool     // idempotency keys of requests that run
 	revoked revocations
 	pullers int
 	failure error // why pullers ended
@@ -48,7 +49,7 @@ type running interface {
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
 		bus: bus, subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
-		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{},
+		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{}, keys: map[string]bool{},
 	}
 }
 
@@ -176,7 +177,7 @@ func (s *service) admit(v running) bool {
 
 // perform calls the handler and answers. It is called between admit and the end of the
 // handler's context.
-func (s *service) perform(ctx context.Context, r *Request) {
+func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 	returned := false
 	var body []byte
 	var err error
@@ -188,10 +189,11 @@ func (s *service) perform(ctx context.Context, r *Request) {
 			}
 			err = &handlerPanic{v, debug.Stack()}
 		}
-		s.answer(r, body, err)
+		o = s.answer(r, body, err)
 	}()
-	body, err = s.h(ctx, r)
+	body, err = s.handle(ctx, r)
 	returned = true
+	return Done
 }
 
 // handlerPanic is the panic of a handler. Its stack stays here: the caller gets the value.
@@ -202,8 +204,9 @@ type handlerPanic struct {
 
 func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
 
-// answer removes the request and sends the reply.
-func (s *service) answer(r *Request, body []byte, err error) {
+// answer removes the request and sends the reply. If the worker was stopped, and the bus
+// redelivers, another worker will answer.
+func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	_, panicked := err.(*handlerPanic)
 	s.mu.Lock()
 	delete(s.running, r.key())
@@ -219,8 +222,12 @@ func (s *service) answer(r *Request, body []byte, err error) {
 		s.stats.Canceled++
 	}
 	s.mu.Unlock()
+	stopped := !gone && errors.Is(err, context.Canceled)
+	if stopped && r.settle != nil {
+		return Retry
+	}
 	if gone || r.ReplyTo == "" {
-		return
+		return Done
 	}
 	r.reply = Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Headers: r.reply.Headers, Body: body}
 	reply := &r.reply
@@ -229,14 +236,24 @@ func (s *service) answer(r *Request, body []byte, err error) {
 		switch {
 		case panicked:
 			code = CodePanic
+		case err == error(errTwice):
+			code = CodeDuplicate
 		case errors.Is(err, context.DeadlineExceeded) && r.late():
 			code = CodeDeadline
-		case errors.Is(err, context.Canceled):
+		case stopped:
 			code = CodeCanceled
 		}
 		reply = NewFailure(r.Envelope, code, err.Error())
 	}
 	s.send(r, reply)
+	return Done
+}
+
+// settled tells a bus that redelivers what became of a request.
+func (r *Request) settled(o Outcome) {
+	if r.settle != nil {
+		r.settle(o)
+	}
 }
 
 // late reports whether the call's deadline has passed.

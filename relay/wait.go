@@ -13,7 +13,6 @@ import (
 type parker struct {
 	l      *loop.Loop    // the task's; nil for a goroutine
 	waker  spindle.Waker // the task's
-	post   func()        // wakes the task; made when first needed
 	signal chan struct{} // the goroutine's; holds one signal
 }
 
@@ -75,9 +74,7 @@ func (p *parker) wake() {
 	case p.l.Owns():
 		p.waker.Wake(nil)
 	default:
-		if p.post == nil {
-			p.post = func() { p.waker.Wake(nil) }
-		}
-		_ = p.l.Internal().Post(loopcore.RunAtClose, p.post) // a closed loop has no tasks
+		waker := p.waker                                                         // p may be used again before the loop runs this
+		_ = p.l.Internal().Post(loopcore.RunAtClose, func() { waker.Wake(nil) }) // a closed loop has no tasks
 	}
 }

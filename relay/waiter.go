@@ -13,25 +13,25 @@ type waiter struct {
 	parker // of the task or goroutine that waits, while parked
 	c      *Caller
 	req    *Envelope
-	began  time.Time
 	scope  *spindle.Scope // of the task that called; nil for a goroutine
-	stream bool
-	fresh  bool // the request was sent just now, so that all of its time remains
-	scoped bool // the deadline is that of ctx, which ends the wait, with an error of its own
+	timer  loop.Timer     // of the task; loop goroutine only
+	expire func()         // the timer's callback; made when first needed
 
 	// Guarded by c.mu.
-	ended  ending
-	parked bool // a task or goroutine waits in block
 	reply  *Envelope
 	err    error
 	items  []*Envelope // of a stream, not yet read
-	got    uint32      // items received
 	worker string      // the subject of the worker that has sent items
 	next   *waiter     // in the list of spare waiters, or of those to be woken
 	plane  *plane      // of the task that waits
+	got    uint32      // items received
+	ended  ending
+	parked bool // a task or goroutine waits in block
 
-	timer  loop.Timer // of the task; loop goroutine only
-	expire func()     // the timer's callback; made when first needed
+	// Set when the call begins. They are here to save space.
+	stream bool
+	fresh  bool // the request was sent just now, so that all of its time remains
+	scoped bool // the deadline is that of ctx, which ends the wait, with an error of its own
 }
 
 // waiter returns a waiter that is not in use. The caller holds c.mu.

@@ -47,7 +47,7 @@ func (w *waiter) info(now time.Time) WaiterInfo {
 	left, _ := w.req.remaining(now)
 	return WaiterInfo{
 		ID: w.req.ID, TraceID: fmt.Sprintf("%x", w.req.Trace.ID), Subject: w.req.Subject,
-		Age: now.Sub(w.began), Deadline: left, Stream: w.stream, Task: w.scope != nil,
+		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.scope != nil,
 	}
 }
 

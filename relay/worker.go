@@ -54,6 +54,12 @@ type ServeOptions struct {
 	// Ready, if set, is called once, when requests reach the worker.
 	Ready func()
 
+	// Results keeps replies by the header IdempotencyKey. A request with a key that is
+	// there is answered without the handler. While a request with a key runs, another
+	// one here fails with CodeDuplicate. Errors are not kept, nor are items of streams.
+	// Nil means that keys have no effect.
+	Results Results
+
 	// Drain is how long Serve waits for running handlers when it is stopped. After that
 	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
 	Drain time.Duration

@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"context"
+	"sync"
+)
+
+// Results keeps the replies of requests with an IdempotencyKey, so that a request that is
+// sent or delivered again is answered without being handled again. Implementations for
+// several machines share their store. Methods may be called from any goroutine; with
+// ServeOptions.Run InTasks they must not block.
+type Results interface {
+	// Load returns the reply that is kept for a key.
+	Load(ctx context.Context, key string) (body []byte, ok bool, err error)
+
+	// Store keeps a reply.
+	Store(ctx context.Context, key string, body []byte) error
+}
+
+// NewResults returns Results in memory, for up to most replies. The oldest goes first.
+func NewResults(most int) Results {
+	if most < 1 {
+		panic("relay: NewResults with a limit below 1")
+	}
+	return &results{most: most, kept: map[string][]byte{}}
+}
+
+type results struct {
+	most int
+
+	mu    sync.Mutex
+	kept  map[string][]byte // guarded by mu
+	order []string          // oldest first; guarded by mu
+}
+
+func (r *results) Load(_ context.Context, key string) ([]byte, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	body, ok := r.kept[key]
+	return body, ok, nil
+}
+
+func (r *results) Store(_ context.Context, key string, body []byte) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.kept[key]; !ok {
+		if len(r.order) == r.most {
+			delete(r.kept, r.order[0])
+			r.order = r.order[1:]
+		}
+		r.order = append(r.order, key)
+	}
+	r.kept[key] = body
+	return nil
+}
+
+// handle calls the handler, unless the reply to the request is known.
+func (s *service) handle(ctx context.Context, r *Request) (body []byte, err error) {
+	key := r.Headers[IdempotencyKey]
+	if s.o.Results == nil || key == "" {
+		return s.h(ctx, r)
+	}
+	if !s.claim(key) {
+		return nil, errTwice
+	}
+	defer s.unclaim(key)
+	body, ok, err := s.o.Results.Load(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		s.mu.Lock()
+		s.stats.Replayed++
+		s.mu.Unlock()
+		return body, nil
+	}
+	if body, err = s.h(ctx, r); err != nil {
+		return nil, err
+	}
+	return body, s.o.Results.Store(ctx, key, body)
+}
+
+// errTwice is the error of a request while another one with its key runs.
+var errTwice = &RemoteError{Code: CodeDuplicate, Message: "a request with the same idempotency key runs"}
+
+// claim reports whether no other request with the key runs.
+func (s *service) claim(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys[key] {
+		return false
+	}
+	s.keys[key] = true
+	return true
+}
+
+func (s *service) unclaim(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, key)
+}

@@ -1,0 +1,143 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// redelivering is a bus that delivers again what a worker did not finish.
+type redelivering struct {
+	*relay.Local
+	outcomes []relay.Outcome
+}
+
+func (b *redelivering) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
+	s, err := b.Local.Subscribe(ctx, subject, group)
+	return &redelivery{s, b}, err
+}
+
+type redelivery struct {
+	relay.Subscription
+	b *redelivering
+}
+
+func (s *redelivery) Next(ctx context.Context) (relay.Delivery, error) {
+	d, err := s.Subscription.Next(ctx)
+	d.Settle = func(o relay.Outcome) {
+		s.b.outcomes = append(s.b.outcomes, o)
+		if o == relay.Retry {
+			again := *d.Envelope
+			again.Attempt++
+			_ = s.b.TryPublish(&again) // another worker is there
+		}
+	}
+	return d, err
+}
+
+// TestRedelivery: a worker that is stopped gives its request to another one.
+func TestRedelivery(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{})}
+		attempts := []uint32{}
+		handle := func(ctx context.Context, r *relay.Request) ([]byte, error) {
+			if attempts = append(attempts, r.Attempt); r.Attempt == 1 {
+				return nil, spindle.Sleep(ctx, time.Hour)
+			}
+			return []byte("second"), nil
+		}
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			defer n.Scope().Cancel(nil)
+			var first *spindle.Scope
+			n.Go(func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					first = s
+					return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{Run: relay.InTasks, Drain: time.Second})
+				})
+			})
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			c := newCaller(t, ctx, bus, relay.CallerOptions{})
+			n.Go(func(ctx context.Context) error {
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+				first.Cancel(nil)
+				return relay.NewWorker(bus).Serve(ctx, "work", handle, relay.ServeOptions{Run: relay.InTasks})
+			})
+			reply, err := c.Call(ctx, "work", nil)
+			if string(reply) != "second" || len(attempts) != 2 {
+				t.Errorf("%q, %v, attempts %v", reply, err, attempts)
+			}
+			if err := sim.WaitAllBlocked(ctx); err != nil {
+				return err
+			}
+			if len(bus.outcomes) != 2 || bus.outcomes[0] != relay.Retry || bus.outcomes[1] != relay.Done {
+				t.Errorf("outcomes %v", bus.outcomes)
+			}
+			return errors.Join(err, c.Close())
+		})
+	})
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	handled := 0
+	entered, release := make(chan struct{}), make(chan struct{})
+	w, _ := serve(t, bus, "pay", relay.ServeOptions{Concurrency: 2, Results: relay.NewResults(1)}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		switch string(r.Body) {
+		case "": // the probe of serve
+			return nil, nil
+		case "fail":
+			return nil, errors.New("not kept")
+		case "block":
+			close(entered)
+			<-release
+		}
+		handled++
+		return []byte{byte('0' + handled)}, nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	call := func(key, body string) (string, error) {
+		reply, err := c.Do(t.Context(), relay.Envelope{Subject: "pay", Body: []byte(body), Headers: map[string]string{relay.IdempotencyKey: key}})
+		if err != nil {
+			return "", err
+		}
+		return string(reply.Body), nil
+	}
+	if _, err := call("a", "fail"); err == nil {
+		t.Error("it does not fail")
+	}
+	for range 3 {
+		if reply, err := call("a", "pay"); reply != "1" || err != nil {
+			t.Errorf("a: %q, %v", reply, err)
+		}
+	}
+	blocked := make(chan error)
+	go func() {
+		_, err := call("b", "block")
+		blocked <- err
+	}()
+	<-entered
+	_, err := call("b", "pay")
+	if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || remote.Code != relay.CodeDuplicate {
+		t.Errorf("while b runs: %v", err)
+	}
+	close(release)
+	if err := <-blocked; err != nil {
+		t.Error(err)
+	}
+	if reply, err := call("a", "pay"); reply != "3" || err != nil { // b has replaced it
+		t.Errorf("a, forgotten: %q, %v", reply, err)
+	}
+	if s := w.Stats(); s.Replayed != 2 {
+		t.Errorf("%+v", s)
+	}
+	c.Close()
+}
