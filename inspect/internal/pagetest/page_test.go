@@ -2,6 +2,8 @@ package pagetest_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -157,6 +159,27 @@ func TestTokenIsAskedFor(t *testing.T) {
 	p := start(t, inspect.Options{Token: "secret"}, nil)
 	Look(t, ctx, chromedp.Navigate(p.url), Until(`document.getElementById('ask').open`),
 		chromedp.SendKeys("#token", "secret\n"), Until(shows("desk")))
+}
+
+// TestPageAsksWhereEventsDoNotCome has something between page and program that lets no event
+// stream through. The page asks once in a second instead.
+func TestPageAsksWhereEventsDoNotCome(t *testing.T) {
+	ctx := Start(t)
+	p := start(t, inspect.Options{}, nil)
+	h := inspect.Handler(inspect.Options{})
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			http.Error(w, "no streams here", http.StatusBadGateway)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer between.Close()
+	Look(t, ctx, chromedp.Navigate(between.URL+"/debug/spindle/"), Until(`document.getElementById('link').textContent === 'live, polled'`), Until(shows("order 1")))
+	release := p.block(t)
+	Look(t, ctx, Until(`document.querySelector('#details .stack')?.textContent.includes('blockHere')`))
+	release()
+	Look(t, ctx, Until(`!document.querySelector('.loop.blocked')`), chromedp.Navigate("about:blank"))
 }
 
 // TestKeys walks through the page without a mouse.
