@@ -207,7 +207,11 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 		}
 		n.limit.running++
 	}
-	n.s.start(t, o.Priority, o.Eager)
+	if o.Eager && n.s.l.Owns() {
+		n.s.core.Begin(o.Priority, (*body)(t))
+	} else {
+		n.s.core.Start(o.Priority, (*body)(t))
+	}
 	return t
 }
 
@@ -303,7 +307,7 @@ func (n *Nursery) beginHeld() {
 		next := n.limit.held[0]
 		n.limit.held = n.limit.held[1:]
 		n.limit.running++
-		n.s.start(next.t, next.priority, false)
+		n.s.core.Start(next.priority, (*body)(next.t))
 	}
 }
 

@@ -80,16 +80,6 @@ func (s *sched) recycle(t *Task) {
 	s.spare = append(s.spare, t)
 }
 
-// start starts t: in a coming turn, or at once if eager is set and the caller is on the
-// loop.
-func (s *sched) start(t *Task, p loop.Priority, eager bool) {
-	if eager && s.l.Owns() {
-		s.core.Begin(p, (*body)(t))
-	} else {
-		s.core.Start(p, (*body)(t))
-	}
-}
-
 // leave ends a run. With the last one the idle coroutines end.
 func (s *sched) leave(r *run) {
 	s.runs = slices.DeleteFunc(s.runs, func(o *run) bool { return o == r })

@@ -92,24 +92,25 @@ func (b *body) Name() string { return (*Task)(b).Name() }
 func (b *body) Run(c *coro.Coro) {
 	t := (*Task)(b)
 	t.co = c
-	c.SetContext(t.scope, t.mustExit || t.scope.canceledBy != nil)
+	scope, s := t.scope, t.scope.s
+	c.SetContext(scope, t.mustExit || scope.canceledBy != nil)
 	returned := false
 	defer func() {
 		if !returned {
 			t.failed(recover())
 		}
 	}()
-	if tr := &t.scope.s.traits; !tr.fit(c.Goroutine(), t.scope.run) {
+	if tr := &s.traits; !tr.fit(c.Goroutine(), scope.run) {
 		tr.reset(t)
 	}
-	if r := t.scope.s.record; r != nil {
+	if r := s.record; r != nil {
 		r.begin(t)
 	}
-	err := t.fn(t.scope)
+	err := t.fn(scope)
 	c.CheckThread()
 	returned = true
 	t.finish(err)
-	t.scope.s.recycle(t)
+	s.recycle(t)
 }
 
 // failed ends a task after its function has panicked with v, or has called runtime.Goexit
