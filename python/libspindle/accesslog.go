@@ -3,15 +3,133 @@
 package main
 
 import (
-	"os"
+	"encoding/json"
+	"io"
+	"strconv"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/loop"
 )
 
-type accessLog struct{}
+// accessLog writes a line for each request. Lines are put together on the loop and written
+// by a worker, because the output may block. A nil log does nothing.
+type accessLog struct {
+	l      *loop.Loop
+	to     io.Writer
+	format string
 
-func newAccessLog(string, *os.File) *accessLog { return &accessLog{} }
+	lines []byte // to be written
+	lost  int    // lines beyond logLimit
+	busy  bool   // a worker is writing
+}
 
-func (a *accessLog) begin(string, *http1.RequestParser) *logged { return nil }
+// logLimit is how many bytes wait at most for an output that is too slow.
+const logLimit = 1 << 20
 
-func (a *accessLog) end(*logged, int, int64) {}
+// logged is what the log needs of a request.
+type logged struct {
+	remote, method, target, proto, referer, agent string
+
+	at time.Time
+}
+
+func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
+	if a == nil {
+		return nil
+	}
+	host, _ := splitRemote(remote)
+	e := &logged{remote: host, method: string(p.Method()), target: string(p.Target()), proto: p.Version().String(), at: time.Now()}
+	if a.format != "common" {
+		e.referer, e.agent = string(p.Get("Referer")), string(p.Get("User-Agent"))
+	}
+	return e
+}
+
+// end logs a request. Status 0 means that its response was not completed.
+func (a *accessLog) end(e *logged, status int, bytes int64) {
+	if a == nil || e == nil {
+		return
+	}
+	if len(a.lines) > logLimit {
+		a.lost++
+		return
+	}
+	if a.format == "json" {
+		a.lines = appendJSON(a.lines, e, status, bytes)
+	} else {
+		a.lines = appendCommon(a.lines, e, status, bytes)
+		if a.format == "combined" {
+			a.lines = append(appendQuoted(append(a.lines, ' '), e.referer), ' ')
+			a.lines = appendQuoted(a.lines, e.agent)
+		}
+	}
+	a.lines = append(a.lines, '\n')
+	a.write()
+}
+
+func (a *accessLog) write() {
+	if a.busy || len(a.lines) == 0 {
+		return
+	}
+	lines, lost := a.lines, a.lost
+	if lost > 0 {
+		lines = append(lines, "spindle: the access log is too slow; lost "+strconv.Itoa(lost)+" lines\n"...)
+	}
+	_, err := loop.Offload(a.l, func() (int, error) { return a.to.Write(lines) }, func(int, error) {
+		a.busy = false
+		a.write()
+	})
+	if err == nil {
+		a.busy, a.lines, a.lost = true, nil, 0
+	}
+}
+
+// flush writes what is left, when the loop has ended.
+func (a *accessLog) flush() {
+	if a != nil && len(a.lines) > 0 {
+		_, _ = a.to.Write(a.lines)
+		a.lines = nil
+	}
+}
+
+func appendCommon(b []byte, e *logged, status int, bytes int64) []byte {
+	remote := e.remote
+	if remote == "" {
+		remote = "-"
+	}
+	b = append(b, remote...)
+	b = append(b, " - - ["...)
+	b = e.at.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
+	b = append(b, "] "...)
+	b = appendQuoted(b, e.method+" "+e.target+" "+e.proto)
+	b = append(b, ' ')
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	return strconv.AppendInt(b, bytes, 10)
+}
+
+// appendQuoted quotes what clients have sent, so that no line can be forged.
+func appendQuoted(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, `"-"`...)
+	}
+	return strconv.AppendQuoteToASCII(b, s)
+}
+
+func appendJSON(b []byte, e *logged, status int, bytes int64) []byte {
+	line, _ := json.Marshal(struct {
+		Time    string  `json:"time"`
+		Remote  string  `json:"remote"`
+		Method  string  `json:"method"`
+		Target  string  `json:"target"`
+		Proto   string  `json:"proto"`
+		Status  int     `json:"status"`
+		Bytes   int64   `json:"bytes"`
+		TookMS  float64 `json:"took_ms"`
+		Referer string  `json:"referer,omitempty"`
+		Agent   string  `json:"user_agent,omitempty"`
+	}{e.at.Format(time.RFC3339Nano), e.remote, e.method, e.target, e.proto, status, bytes,
+		float64(time.Since(e.at).Microseconds()) / 1000, e.referer, e.agent})
+	return append(b, line...)
+}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,8 @@ type config struct {
 	Metrics string      `json:"metrics"` // paths that Go answers; empty for none
 	Health  string      `json:"health"`
 	Ready   string      `json:"ready"`
+
+	own bool // Go answers some paths
 }
 
 // staticDir is a directory that Go serves.
@@ -63,9 +66,13 @@ func (c *config) apply(s *server) error {
 	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
 	w.MaxConns, w.MaxRequestsPerConn = c.MaxConns, c.MaxRequestsPerConn
 	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	for i := range c.Static {
+		c.Static[i].Prefix = strings.TrimSuffix(c.Static[i].Prefix, "/")
+	}
+	c.own = len(c.Static) > 0 || c.Metrics+c.Health+c.Ready != ""
 	w.Handler = s.handler()
 	if c.AccessLog != "" {
-		s.log = newAccessLog(c.AccessLog, os.Stdout)
+		s.log = &accessLog{l: s.p.l, to: os.Stdout, format: c.AccessLog}
 	}
 	if !c.secure() {
 		return nil

@@ -10,7 +10,6 @@ import "C"
 import (
 	"os"
 	"strconv"
-	"time"
 	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/deferred"
@@ -44,6 +43,7 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	p := r.answer.Head()
 	r.slot = s.requests.add(r)
 	s.needHeld()
+	s.counters.active.Add(1)
 	r.bodied = p.Length() != 0
 	flags := s.flags(p)
 	if r.answer.Persists() {
@@ -202,19 +202,14 @@ func (r *request) sendFile(path string, n int64) {
 // finish ends the request after its response.
 func (r *request) finish(status int, bytes int64, closes bool) {
 	r.s.log.end(r.log, status, bytes)
+	r.s.counters.count(status, bytes)
 	r.s.release(r)
 	r.answer.Finish(closes)
 }
 
 func (r *request) abort() {
 	r.s.log.end(r.log, 0, 0)
+	r.s.counters.count(0, 0)
 	r.s.release(r)
 	r.answer.Abort()
-}
-
-// logged is what the access log needs of a request.
-type logged struct {
-	remote, method, target, proto, referer, agent string
-
-	at time.Time
 }

@@ -34,6 +34,7 @@ type server struct {
 	requests slots[*request]
 	held     int // the size of box.held
 	log      *accessLog
+	counters counters
 }
 
 // SpindleServe starts a server on a loop. Its configuration is JSON. It returns the
@@ -178,6 +179,7 @@ func SpindleFlush(id C.int) {
 //export SpindleDrain
 func SpindleDrain(id C.int) {
 	s := at(id).server
+	s.counters.draining.Store(true)
 	for _, sv := range s.services {
 		sv.Drain(func() {
 			if s.drained++; s.drained == len(s.services) {
@@ -199,6 +201,7 @@ func SpindleAbort(id C.int) {
 
 // close frees the mailbox, after the loop was closed.
 func (s *server) close() {
+	s.log.flush()
 	for _, b := range []unsafe.Pointer{unsafe.Pointer(s.box.in.data), unsafe.Pointer(s.box.out.data), unsafe.Pointer(s.box.held), unsafe.Pointer(s.box)} {
 		C.free(b)
 	}

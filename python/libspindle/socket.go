@@ -198,6 +198,7 @@ func (so *socket) closed(code int, reason string) {
 // OnOpen is called when the client has its answer.
 func (so *socket) OnOpen(s *ws.Socket) {
 	so.sock = s
+	so.r.s.counters.sockets.Add(1)
 	early := so.early
 	so.early = nil
 	for _, do := range early {

@@ -167,6 +167,10 @@ def main():
 
     set_up_logging(config.log_level)
     try:
+        if "SPINDLE_WORKER_CONTROL" in os.environ:
+            from .workers import worker_of
+
+            return worker_of(config, os.environ).run()
         if config.workers > 1 or config.reload:
             from .workers import Supervisor
 

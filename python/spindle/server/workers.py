@@ -1,0 +1,330 @@
+"""Runs several processes that serve the same socket, and replaces those that end.
+
+The supervisor is a Python process that neither imports the app nor starts Go: it can
+outlive every mistake of the app, and needs nothing but the standard library. It binds the
+socket; workers inherit it, so that connections wait in one queue and none is lost while workers
+change. Each worker has a pair of pipes to the supervisor: it says "ready" when it accepts
+connections, is told to "retire", and stops when the supervisor is gone.
+"""
+
+import asyncio
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+
+from .serving import Server, bind, describe
+
+logger = logging.getLogger("spindle.server")
+
+CONTROL = "SPINDLE_WORKER_CONTROL"  # descriptors of a worker's pipes
+RETIRE_FOR = 1.0  # seconds in which responses announce the end before connections are closed
+BACKOFF = (0.1, 5.0)  # seconds before a worker that fails is started again: first, and at most
+STEADY = 5.0  # seconds after which a worker has not failed at its start
+
+
+class Worker:
+    """A process that serves."""
+
+    def __init__(self, command, sock):
+        to_worker, self.commands = os.pipe()
+        self.status, from_worker = os.pipe()
+        os.set_blocking(self.status, False)
+        inherited = [sock.fileno(), to_worker, from_worker]
+        environment = {**os.environ, CONTROL: f"{sock.fileno()},{to_worker},{from_worker}"}
+        self.started = time.monotonic()
+        self.ready = False
+        self.leaving = False
+        self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
+        os.close(to_worker)
+        os.close(from_worker)
+
+    def tell(self, command):
+        try:
+            os.write(self.commands, command.encode() + b"\n")
+        except OSError:
+            pass  # it has ended
+
+    def close(self):
+        os.close(self.commands)
+        os.close(self.status)
+
+
+class Supervisor:
+    """Keeps workers running. run returns an exit code."""
+
+    def __init__(self, config, arguments=None):
+        self.config = config
+        self.command = [sys.executable, "-m", "spindle"] + (list(arguments) if arguments is not None else command_line(config))
+        self.workers = []
+        self.delay = BACKOFF[0]
+        self.start_at = 0.0
+        self.stopping = False
+        self.reload_wanted = False
+        self.failed_starts = 0
+
+    def run(self):
+        self.sock = bind(self.config)
+        self.sock.set_inheritable(True)
+        self.selector = selectors.DefaultSelector()
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        os.set_blocking(read, False)
+        self.selector.register(read, selectors.EVENT_READ, None)
+        old_fd = signal.set_wakeup_fd(write)
+        old = {number: signal.signal(number, lambda *_: None)
+               for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU)}
+        try:
+            logger.info("spindle: supervisor %d, serving on %s", os.getpid(), describe(self.config, self.sock))
+            return self._supervise(read)
+        finally:
+            for worker in self.workers:
+                worker.process.kill()
+                worker.process.wait()
+            signal.set_wakeup_fd(old_fd)
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            self.selector.close()
+            os.close(read)
+            os.close(write)
+            self.sock.close()
+            if self.config.uds:
+                try:
+                    os.unlink(self.config.uds)
+                except OSError:
+                    pass
+
+    def _supervise(self, signals):
+        watcher = Watcher(self.config) if self.config.reload else None
+        wanted = self.config.workers
+        while True:
+            self._reap()
+            if self.stopping and not self.workers:
+                return 0
+            if self.failed_starts and not self.workers and not self.config.reload and self.failed_starts >= 3 * wanted:
+                logger.error("spindle: no worker can start; giving up")
+                return 1
+            self._replace(wanted)
+            self._check_memory()
+            for key, _ in self.selector.select(0.25 if watcher or self.config.limit_memory or time.monotonic() < self.start_at else 1):
+                if key.fd == signals:
+                    wanted = self._take_signals(os.read(signals, 4096), wanted)
+                elif key.data.ready or b"ready" in (os.read(key.fd, 100) or b""):
+                    self._became_ready(key.data)
+            if watcher and (changed := watcher.changed()) and not self.stopping:
+                logger.warning("spindle: %s changed; starting again", changed)
+                self.delay, self.start_at = BACKOFF[0], 0.0
+                self._reload()
+
+    def _serving(self):
+        return [w for w in self.workers if not w.leaving]
+
+    def _take_signals(self, numbers, wanted):
+        for number in numbers:
+            if number in (signal.SIGINT, signal.SIGTERM):
+                again = self.stopping
+                self.stopping = True
+                for worker in self.workers:
+                    if not worker.leaving or again:
+                        worker.leaving = True
+                        worker.process.send_signal(signal.SIGTERM)
+            elif number == signal.SIGHUP and not self.stopping:
+                logger.info("spindle: replacing the workers")
+                self._reload()
+            elif number == signal.SIGTTIN:
+                wanted += 1
+            elif number == signal.SIGTTOU and wanted > 1:
+                wanted -= 1
+                newest = self._serving()[-1:]
+                for worker in newest:
+                    self._retire(worker)
+        return wanted
+
+    def _reload(self):
+        """Start new workers. The old ones retire when all of the new ones are ready."""
+        for worker in self._serving():
+            worker.old = True
+        self.reload_wanted = True
+        for _ in range(self.config.workers):
+            self._start()
+
+    def _became_ready(self, worker):
+        if worker.ready:
+            self._forget(worker)
+            return
+        worker.ready = True
+        self.delay = BACKOFF[0]
+        self.failed_starts = 0
+        logger.info("spindle: worker %d is ready", worker.process.pid)
+        new = [w for w in self._serving() if not getattr(w, "old", False)]
+        if self.reload_wanted and sum(w.ready for w in new) >= self.config.workers:
+            self.reload_wanted = False
+            for old in [w for w in self._serving() if getattr(w, "old", False)]:
+                self._retire(old)
+
+    def _retire(self, worker):
+        worker.leaving = True
+        worker.tell("retire")
+
+    def _forget(self, worker):
+        """Stop reading from a worker that says nothing more."""
+        try:
+            self.selector.unregister(worker.status)
+        except KeyError:
+            pass
+
+    def _start(self):
+        worker = Worker(self.command, self.sock)
+        worker.old = False
+        self.workers.append(worker)
+        self.selector.register(worker.status, selectors.EVENT_READ, worker)
+
+    def _replace(self, wanted):
+        """Start workers for those that are missing."""
+        if self.stopping or time.monotonic() < self.start_at:
+            return
+        missing = wanted - len([w for w in self._serving() if not w.old or not self.reload_wanted])
+        for _ in range(missing):
+            self._start()
+
+    def _reap(self):
+        for worker in list(self.workers):
+            code = worker.process.poll()
+            if code is None:
+                continue
+            self.workers.remove(worker)
+            self._forget(worker)
+            worker.close()
+            if worker.leaving or self.stopping:
+                continue
+            if code == 0 and worker.ready:
+                continue  # it has served as many requests as it may
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            logger.error("spindle: worker %d %s", worker.process.pid, how)
+            if worker.old:
+                continue
+            if not worker.ready:
+                self.failed_starts += 1
+                if self.reload_wanted and any(w.old for w in self._serving()):
+                    logger.error("spindle: the new workers cannot start; the old ones go on")
+                    self.reload_wanted = False
+                    for other in self._serving():
+                        if other.old:
+                            other.old = False
+                        else:
+                            other.leaving = True
+                            other.process.terminate()
+                    continue
+            if not worker.ready or time.monotonic() - worker.started < STEADY:
+                if worker.ready:
+                    continue  # replaced at once
+                self.start_at = time.monotonic() + self.delay
+                self.delay = min(self.delay * 2, BACKOFF[1])
+
+    def _check_memory(self):
+        limit = self.config.limit_memory
+        for worker in self._serving() if limit else []:
+            try:
+                with open(f"/proc/{worker.process.pid}/statm") as f:
+                    held = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+            except (OSError, IndexError):
+                continue
+            if worker.ready and held > limit:
+                logger.warning("spindle: worker %d holds %d MB; replacing it", worker.process.pid, held)
+                self._retire(worker)
+
+
+class Watcher:
+    """Notices changes of Python files."""
+
+    def __init__(self, config):
+        self.directories = config.reload_dirs or [config.app_dir or "."]
+        self.seen = self._look()
+        self.next = 0.0
+
+    def _look(self):
+        found = {}
+        for directory in self.directories:
+            for at, directories, files in os.walk(directory):
+                directories[:] = [d for d in directories if not d.startswith(".") and d not in ("__pycache__", "node_modules")]
+                for name in files:
+                    if name.endswith(".py"):
+                        path = os.path.join(at, name)
+                        try:
+                            found[path] = os.stat(path).st_mtime_ns
+                        except OSError:
+                            pass
+        return found
+
+    def changed(self):
+        """Return a file that has changed since the last call, or None."""
+        now = time.monotonic()
+        if now < self.next:
+            return None
+        found = self._look()
+        self.next = time.monotonic() + max(0.25, 5 * (time.monotonic() - now))
+        changed = {p for p in found.keys() | self.seen.keys() if found.get(p) != self.seen.get(p)}
+        self.seen = found
+        return min(changed) if changed else None
+
+
+class WorkerServer(Server):
+    """The server in a worker: it obeys the supervisor."""
+
+    def __init__(self, config, commands, status):
+        super().__init__(config)
+        self.commands = commands
+        self.status = status
+
+    async def _started(self):
+        os.write(self.status, b"ready\n")
+        os.set_blocking(self.commands, False)
+        asyncio.get_running_loop().add_reader(self.commands, self._command)
+
+    def _command(self):
+        text = os.read(self.commands, 1000)
+        if not text:  # the supervisor is gone
+            asyncio.get_running_loop().remove_reader(self.commands)
+            self.stop()
+        elif b"retire" in text:
+            self.retire()
+            asyncio.get_running_loop().call_later(RETIRE_FOR, self.stop)
+
+
+def worker_of(config, environment):
+    """Return the server of a worker and its socket, None if this process is none."""
+    text = environment.pop(CONTROL, None)
+    if text is None:
+        return None
+    listener, commands, status = (int(part) for part in text.split(","))
+    for fd in (listener, commands, status):
+        os.set_inheritable(fd, False)
+    config.fd = listener
+    config.workers, config.reload = 1, False
+    return WorkerServer(config, commands, status)
+
+
+def command_line(config):
+    """Return the arguments that make a configuration."""
+    from dataclasses import fields
+
+    arguments = [config.app]
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in ("app", "workers", "reload", "reload_dirs", "fd", "uds", "host", "port") or value is None:
+            continue
+        option = "--" + field.name.replace("_", "-")
+        if field.name in ("headers", "static"):
+            separator, option = (":", "--header") if field.name == "headers" else ("=", "--static")
+            for key, item in value:
+                arguments += [option, f"{key}{separator}{item}"]
+        elif field.name == "factory":
+            arguments += [option] if value else []
+        elif isinstance(value, bool):
+            arguments.append(option if value else "--no-" + option[2:])
+        else:
+            arguments += [option, str(value)]
+    return arguments

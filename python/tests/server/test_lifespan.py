@@ -1,0 +1,158 @@
+"""Startup, shutdown and their state."""
+
+import asyncio
+import threading
+
+import pytest
+
+from .conftest import running, wait_until
+
+
+def lifespan_app(log, fail_start=False, fail_stop=False):
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            assert (await receive())["type"] == "lifespan.startup"
+            log.append("startup")
+            scope["state"]["db"] = "connected"
+            if fail_start:
+                await send({"type": "lifespan.startup.failed", "message": "no database"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            assert (await receive())["type"] == "lifespan.shutdown"
+            log.append("shutdown")
+            if fail_stop:
+                await send({"type": "lifespan.shutdown.failed", "message": "no"})
+            else:
+                await send({"type": "lifespan.shutdown.complete"})
+            return
+        log.append(scope["state"])
+        scope["state"]["own"] = True
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+
+    return app
+
+
+@pytest.mark.parametrize("mode", ["auto", "on"])
+def test_startup_and_shutdown_with_state(mode):
+    log = []
+    with running(lifespan_app(log), lifespan=mode) as server:
+        client = server.connect()
+        client.get()
+        client.get()
+    assert log[0] == "startup" and log[-1] == "shutdown"
+    assert [state["db"] for state in log[1:-1]] == ["connected", "connected"]
+    assert log[1] is not log[2]
+
+
+def test_failed_startup(errors):
+    log = []
+    with running(lifespan_app(log, fail_start=True), lifespan="auto") as server:
+        assert server is None
+    assert log == ["startup"]
+    assert "no database" in errors()[0][0]
+
+
+def test_failed_shutdown(errors):
+    with running(lifespan_app([], fail_stop=True), lifespan="on") as server:
+        pass
+    assert server.server.exit_code == 3
+
+
+def test_app_without_lifespan():
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    with running(app, lifespan="auto") as server:
+        assert server.connect().get().status == 204
+    with running(app, lifespan="on") as server:
+        assert server is None
+    with running(app, lifespan="off") as server:
+        assert server.connect().get().status == 204
+
+
+def test_requests_under_way_are_finished():
+    log, go_on = [], threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            return await lifespan_app(log)(scope, receive, send)
+        log.append("begun")
+        await asyncio.to_thread(go_on.wait)
+        log.append("answered")
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"whole"})
+
+    with running(app, lifespan="on") as server:
+        client = server.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+        idle = server.connect()
+        idle_closed = threading.Thread(target=idle.closed)
+        idle_closed.start()
+        wait_until(lambda: "begun" in log)
+        server.loop.call_soon_threadsafe(server.server.stop)
+        idle_closed.join(30)
+        assert not idle_closed.is_alive()
+        go_on.set()
+        response = client.response()
+        assert (response.body, response["connection"]) == (b"whole", "close")
+        server.thread.join(30)
+    assert log == ["startup", "begun", "answered", "shutdown"]
+
+
+def test_requests_that_take_too_long_are_cancelled():
+    log = []
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            return await lifespan_app(log)(scope, receive, send)
+        try:
+            log.append("begun")
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+
+    with running(app, lifespan="on", timeout_graceful_shutdown=0.1) as server:
+        server.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+        wait_until(lambda: "begun" in log)
+    assert log == ["startup", "begun", "cancelled", "shutdown"]
+
+
+def test_second_stop_cancels():
+    log = []
+
+    async def app(scope, receive, send):
+        try:
+            log.append("begun")
+            await asyncio.sleep(3600)
+        finally:
+            log.append("cancelled")
+
+    with running(app) as server:
+        server.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+        wait_until(lambda: log)
+        server.loop.call_soon_threadsafe(server.server.stop)
+        server.loop.call_soon_threadsafe(server.server.stop)
+        server.thread.join(30)
+    assert log == ["begun", "cancelled"]
+
+
+def test_background_work_after_the_response_is_awaited():
+    log, go_on = [], threading.Event()
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+        await asyncio.to_thread(go_on.wait)
+        log.append("done")
+
+    with running(app) as server:
+        client = server.connect()
+        client.get()
+        client.get()  # the connection goes on meanwhile
+        server.loop.call_soon_threadsafe(server.server.stop)
+        go_on.set()
+        server.thread.join(30)
+    assert log == ["done", "done"]

@@ -1,0 +1,265 @@
+"""WebSockets as clients and apps see them."""
+
+import asyncio
+import threading
+
+import pytest
+
+from .conftest import wait_until
+
+websockets = pytest.importorskip("websockets")
+from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
+from websockets.sync.client import connect  # noqa: E402
+
+KEY = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n"
+
+
+async def echo(scope, receive, send):
+    assert scope["type"] == "websocket"
+    assert (await receive()) == {"type": "websocket.connect"}
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        if message.get("bytes") is not None:
+            await send({"type": "websocket.send", "bytes": message["bytes"]})
+        else:
+            await send({"type": "websocket.send", "text": message["text"]})
+
+
+def url(server, path="/"):
+    return f"ws://127.0.0.1:{server.port}{path}"
+
+
+def test_scope(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope)
+        await echo(scope, receive, send)
+
+    server = serve(app)
+    with connect(url(server, "/a%20b?x=1"), subprotocols=["one", "two"], additional_headers={"X-Name": "v"}):
+        pass
+    scope = seen[0]
+    assert (scope["scheme"], scope["path"], scope["raw_path"], scope["query_string"]) == ("ws", "/a b", b"/a%20b", b"x=1")
+    assert scope["subprotocols"] == ["one", "two"]
+    assert (b"x-name", b"v") in scope["headers"] and scope["headers"][0][0] == b"host"
+    assert scope["client"][0] == "127.0.0.1"
+    assert "websocket.http.response" in scope["extensions"]
+    assert "method" not in scope
+
+
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_echo(serve, compression):
+    with connect(url(serve(echo)), compression=compression, max_size=None) as ws:
+        for message in ("text", "", "ünïcode " * 1000, b"bytes", b"", bytes(300_000)):
+            ws.send(message)
+            assert ws.recv() == message
+
+
+def test_compression_can_be_turned_off(serve):
+    with connect(url(serve(echo, ws_per_message_deflate=False))) as ws:
+        assert not ws.protocol.extensions
+    with connect(url(serve(echo))) as ws:
+        assert ws.protocol.extensions
+
+
+def test_subprotocol_and_headers(serve):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": "two", "headers": [(b"x-own", b"yes")]})
+        await receive()
+
+    with connect(url(serve(app)), subprotocols=["one", "two"]) as ws:
+        assert ws.subprotocol == "two"
+        assert ws.response.headers["x-own"] == "yes"
+
+
+def test_client_closes(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        seen.append(await receive())
+        seen.append(await receive())
+        with pytest.raises(OSError):
+            await send({"type": "websocket.send", "text": "too late"})
+        seen.append("raised")
+
+    with connect(url(serve(app))) as ws:
+        ws.close(4001, "enough")
+    wait_until(lambda: len(seen) == 3)
+    assert seen[0] == seen[1] == {"type": "websocket.disconnect", "code": 4001, "reason": "enough"}
+
+
+def test_client_disappears(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        seen.append((await receive())["code"])
+
+    client = serve(app).connect()
+    client.send(f"GET / HTTP/1.1\nHost: test\n{KEY}\n").head()
+    client.close()
+    wait_until(lambda: seen == [1006])
+
+
+def test_app_closes(serve):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": "last"})
+        await send({"type": "websocket.close", "code": 4002, "reason": "done"})
+
+    with connect(url(serve(app))) as ws:
+        assert ws.recv() == "last"
+        with pytest.raises(ConnectionClosed) as e:
+            ws.recv()
+        assert (e.value.rcvd.code, e.value.rcvd.reason) == (4002, "done")
+
+
+@pytest.mark.parametrize("fails, code", [(False, 1000), (True, 1011)])
+def test_app_returns_while_open(serve, errors, fails, code):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        if fails:
+            raise ValueError("broken")
+
+    with connect(url(serve(app))) as ws:
+        with pytest.raises(ConnectionClosed) as e:
+            ws.recv()
+        assert e.value.rcvd.code == code
+    wait_until(lambda: len(errors()) == fails)
+
+
+def refused(server):
+    with pytest.raises(InvalidStatus) as e:
+        connect(url(server))
+    return e.value.response
+
+
+def test_close_before_accept_is_403(serve):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.close"})
+
+    assert refused(serve(app)).status_code == 403
+
+
+def test_denial_response(serve):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.http.response.start", "status": 418, "headers": [(b"x-why", b"teapot")]})
+        await send({"type": "websocket.http.response.body", "body": b"short ", "more_body": True})
+        await send({"type": "websocket.http.response.body", "body": b"and stout"})
+
+    response = refused(serve(app))
+    assert (response.status_code, response.headers["x-why"], response.body) == (418, "teapot", b"short and stout")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_app_that_does_not_answer(serve, errors, fails):
+    async def app(scope, receive, send):
+        if fails:
+            raise ValueError("broken")
+
+    assert refused(serve(app)).status_code == 500
+    wait_until(errors)
+
+
+ACCEPT = {"type": "websocket.accept"}
+SEND = {"type": "websocket.send", "text": "x"}
+CLOSE = {"type": "websocket.close"}
+DENY = {"type": "websocket.http.response.start", "status": 400}
+DENIED = {"type": "websocket.http.response.body"}
+
+
+@pytest.mark.parametrize("messages, error", [
+    ([SEND], RuntimeError),
+    ([DENIED], RuntimeError),
+    ([{"type": "http.response.start", "status": 200}], RuntimeError),
+    ([{}], TypeError),
+    ([{**ACCEPT, "headers": [("a", "b")]}], TypeError),
+    ([{**ACCEPT, "headers": [(b"a", b"b\r\nc")]}], ValueError),
+    ([{**ACCEPT, "subprotocol": 7}], TypeError),
+    ([{"type": "websocket.http.response.start"}], KeyError),
+    ([ACCEPT, ACCEPT], RuntimeError),
+    ([ACCEPT, DENY], RuntimeError),
+    ([ACCEPT, {"type": "websocket.send"}], TypeError),
+    ([ACCEPT, {"type": "websocket.send", "text": b"x"}], TypeError),
+    ([ACCEPT, {"type": "websocket.send", "bytes": "x"}], TypeError),
+    ([ACCEPT, CLOSE, SEND], RuntimeError),
+    ([ACCEPT, CLOSE, CLOSE], RuntimeError),
+    ([CLOSE, ACCEPT], RuntimeError),
+    ([DENY, ACCEPT], RuntimeError),
+    ([DENY, DENIED, DENIED], RuntimeError),
+])
+def test_illegal_messages(serve, errors, messages, error):
+    async def app(scope, receive, send):
+        await receive()
+        for message in messages:
+            await send(message)
+
+    server = serve(app)
+    try:
+        with connect(url(server)) as ws:
+            ws.recv()
+    except (InvalidStatus, ConnectionClosed):
+        pass
+    wait_until(errors)
+    assert type(errors()[0][1]) is error
+    wait_until(lambda: server.server._core.active == 0)
+
+
+def test_slow_app_holds_the_client(serve):
+    go_on = threading.Event()
+    total = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await asyncio.to_thread(go_on.wait)
+        while (message := await receive())["type"] == "websocket.receive":
+            total.append(len(message["bytes"]))
+
+    with connect(url(serve(app)), compression=None) as ws:
+        done = threading.Event()
+
+        def sender():
+            for _ in range(500):
+                ws.send(bytes(100_000))
+            done.set()
+
+        thread = threading.Thread(target=sender)
+        thread.start()
+        assert not done.wait(0.3)
+        go_on.set()
+        thread.join()
+    wait_until(lambda: sum(total) == 50_000_000)
+
+
+def test_message_that_is_too_large(serve):
+    with connect(url(serve(echo, ws_max_size=1000)), compression=None) as ws:
+        ws.send("x" * 1001)
+        with pytest.raises(ConnectionClosed) as e:
+            ws.recv()
+        assert e.value.rcvd.code == 1009
+
+
+def test_bad_handshake(serve):
+    client = serve(echo).connect()
+    client.send("GET / HTTP/1.1\nHost: test\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 12\n\n")
+    assert client.response().status in (400, 426)
+
+
+def test_sockets_are_closed_at_the_end(serve):
+    server = serve(echo)
+    with connect(url(server)) as ws:
+        server.loop.call_soon_threadsafe(server.server.stop)
+        with pytest.raises(ConnectionClosed) as e:
+            ws.recv()
+        assert e.value.rcvd.code in (1001, 1012)
+    server.stop()
