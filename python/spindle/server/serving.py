@@ -136,13 +136,17 @@ class Server:
             if lifespan.failed:
                 self.exit_code = 3
                 return
-            self._begin(loop, app, interface, lifespan.state, sockets)
+            try:
+                self._begin(loop, app, interface, lifespan.state, sockets)
+            except OSError as e:
+                await lifespan.shutdown()
+                raise StartError(str(e)) from None
             for sock in sockets:
                 logger.info("spindle: serving on %s (stop with Ctrl+C)", describe(self.config, sock))
             self.started = True
             await self._started()
             await self._stop.wait()
-            await self._end()
+            await self._end(sockets)
             await lifespan.shutdown()
             if lifespan.failed:
                 self.exit_code = 3
@@ -212,13 +216,21 @@ class Server:
         }
         if isinstance(error, asyncio.CancelledError):
             return
+        cause = error
+        while cause is not None:
+            if isinstance(cause, ClientDisconnected):  # a framework's exception in its place
+                logger.debug("spindle: the client has disconnected: %r", error)
+                return
+            cause = cause.__cause__ or cause.__context__
         logger.error("spindle: %s", texts[what], exc_info=error)
 
-    async def _end(self):
+    async def _end(self, sockets):
         """Finish the requests under way, for as long as they may take."""
         core, loop = self._core, asyncio.get_running_loop()
         logger.info("spindle: stopping")
         core.drain()
+        for sock in sockets:
+            sock.close()  # connections that wait in its queue are refused, unless other processes have it
         forced = loop.create_task(self._until_forced())
         limit = self.config.timeout_graceful_shutdown
         waiting = loop.create_task(self._until_idle())

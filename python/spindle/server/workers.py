@@ -167,7 +167,10 @@ class Supervisor:
 
     def _retire(self, worker):
         worker.leaving = True
-        worker.tell("retire")
+        if self.config.reload:
+            worker.process.terminate()  # while developing, the old code should not answer any more
+        else:
+            worker.tell("retire")
 
     def _forget(self, worker):
         """Stop reading from a worker that says nothing more."""

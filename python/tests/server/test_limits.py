@@ -1,0 +1,164 @@
+"""Limits, time-outs, TLS, proxies, and what Go answers itself."""
+
+import asyncio
+import gzip
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+
+from .conftest import LIMIT, Client, wait_until
+
+
+async def hello(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+async def describe(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200})
+    await send({"type": "http.response.body", "body": repr((scope["client"], scope["scheme"])).encode()})
+
+
+def test_concurrency_limit(serve):
+    go_on = threading.Event()
+
+    async def app(scope, receive, send):
+        await asyncio.to_thread(go_on.wait)
+        await hello(scope, receive, send)
+
+    server = serve(app, limit_concurrency=1)
+    first = server.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    wait_until(lambda: server.server._core.active == 1)
+    assert server.connect().get().status == 503
+    go_on.set()
+    assert first.response().status == 200
+    assert server.connect().get().status == 200
+
+
+def test_idle_connections_are_closed(serve):
+    client = serve(hello, timeout_keep_alive=0.05).connect()
+    assert client.get().body == b"hello"
+    assert client.closed()
+
+
+def test_slow_header_is_answered_with_408(serve):
+    client = serve(hello, timeout_header=0.1).connect()
+    client.send(b"GET / HTTP/1.1\r\nHost:")
+    assert client.response().status == 408
+
+
+def test_slow_body_is_a_disconnect(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        while (message := await receive())["type"] != "http.disconnect":
+            seen.append(message["body"])
+        seen.append("disconnect")
+
+    serve(app, timeout_body=0.1).connect().send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\nhello")
+    wait_until(lambda: seen == [b"hello", "disconnect"])
+
+
+def test_body_limit(serve):
+    client = serve(hello, limit_body_size=10).connect()
+    assert client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 11\n\n").response().status == 413
+
+
+def test_header_limit(serve):
+    client = serve(hello, limit_header_size=1000).connect()
+    assert client.get(headers="X: " + "x" * 2000 + "\n").status == 431
+
+
+@pytest.mark.parametrize("headers, trusted, expected", [
+    ("X-Forwarded-For: 1.2.3.4\nX-Forwarded-Proto: https\n", "127.0.0.1", (("1.2.3.4", 0), "https")),
+    ("X-Forwarded-For: 6.6.6.6, 1.2.3.4, 127.0.0.1\n", "127.0.0.0/8", (("1.2.3.4", 0), "http")),
+    ("X-Forwarded-For: [::5]:80\n", "*", (("::5", 80), "http")),
+    ("X-Forwarded-For: 6.6.6.6, 1.2.3.4\n", "*", (("6.6.6.6", 0), "http")),
+    ("X-Forwarded-For: 1.2.3.4\nX-Forwarded-Proto: https\n", "10.0.0.1", None),
+    ("X-Forwarded-Proto: nonsense\n", "127.0.0.1", None),
+])
+def test_forwarding_fields_of_trusted_proxies_only(serve, headers, trusted, expected):
+    client = serve(describe, forwarded_allow_ips=trusted).connect()
+    got = eval(client.get(headers=headers).body)
+    assert got == (expected or (client.sock.getsockname(), "http"))
+
+
+def test_forwarding_fields_can_be_ignored(serve):
+    client = serve(describe, proxy_headers=False).connect()
+    assert eval(client.get(headers="X-Forwarded-For: 1.2.3.4\n").body)[0] == client.sock.getsockname()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    directory = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+                    "-keyout", directory / "key.pem", "-out", directory / "cert.pem"], check=True, capture_output=True)
+    return directory
+
+
+def test_tls(serve, certificate):
+    server = serve(describe, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"))
+    context = ssl.create_default_context(cafile=certificate / "cert.pem")
+    context.check_hostname = False
+    plain = socket.create_connection(("127.0.0.1", server.port), LIMIT)
+    client = Client(context.wrap_socket(plain))
+    for _ in range(2):
+        assert eval(client.get().body)[1] == "https"
+    client.close()
+
+
+def test_large_bodies_over_tls(serve, certificate):
+    body = bytes(range(256)) * 10_000
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        for at in range(0, len(body), 100_000):
+            await send({"type": "http.response.body", "body": body[at : at + 100_000], "more_body": True})
+        await send({"type": "http.response.body"})
+
+    server = serve(app, ssl_certfile=str(certificate / "cert.pem"), ssl_keyfile=str(certificate / "key.pem"))
+    context = ssl.create_default_context(cafile=certificate / "cert.pem")
+    context.check_hostname = False
+    client = Client(context.wrap_socket(socket.create_connection(("127.0.0.1", server.port), LIMIT)))
+    assert client.get().body == body
+    client.close()
+
+
+def test_static_files(serve, tmp_path):
+    (tmp_path / "a.txt").write_text("0123456789")
+    (tmp_path / "b.css").write_text("plain")
+    (tmp_path / "b.css.gz").write_bytes(gzip.compress(b"packed"))
+    (tmp_path / "secret").mkdir()
+    client = serve(hello, static=[("/assets", str(tmp_path))]).connect()
+    assert client.get("/assets/a.txt").body == b"0123456789"
+    assert client.get("/assets/a.txt", headers="Range: bytes=2-4\n").body == b"234"
+    packed = client.get("/assets/b.css", headers="Accept-Encoding: gzip\n")
+    assert (gzip.decompress(packed.body), packed["content-encoding"]) == (b"packed", "gzip")
+    assert packed["content-type"].startswith("text/css")
+    assert client.get("/assets/b.css").body == b"plain"
+    assert client.get("/assets/missing").status == 404
+    assert client.get("/assets/../../etc/passwd").status in (301, 307, 400, 404)
+    assert client.get("/other").body == b"hello"
+
+
+def test_metrics_and_health(serve):
+    client = serve(hello, metrics="/metrics", health="/healthz", ready="/readyz").connect()
+    for _ in range(3):
+        client.get()
+    assert client.get("/healthz").body == client.get("/readyz").body == b"ok\n"
+    metrics = client.get("/metrics").body.decode()
+    assert 'spindle_requests_total{status="2xx"} 3\n' in metrics
+    assert "spindle_requests_active 0\n" in metrics
+    assert "spindle_response_bytes_total 15\n" in metrics
+
+
+def test_unix_socket(serve, tmp_path):
+    path = str(tmp_path / "socket")
+    server = serve(describe, uds=path)
+    assert eval(server.connect().get().body) == (None, "http")

@@ -1,0 +1,156 @@
+"""WSGI apps on threads."""
+
+import threading
+
+from .conftest import wait_until
+
+
+def test_environ_and_response(serve):
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ)
+        start_response("201 Created", [("X-Name", "ü"), ("Content-Type", "text/plain")])
+        return [b"a", b"", b"b"]
+
+    client = serve(app, root_path="/root").connect()
+    response = client.get("/p%C3%A4th?q=1", headers="X-A: 1\nX-A: 2\nX_B: forged\nContent-Type: text/x\n")
+    assert (response.status, response["x-name"], response.body) == (201, "ü", b"ab")
+    environ = seen[0]
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/root", "/p\xc3\xa4th")
+    assert (environ["QUERY_STRING"], environ["HTTP_X_A"], environ["CONTENT_TYPE"]) == ("q=1", "1,2", "text/x")
+    assert "HTTP_X_B" not in environ and "HTTP_CONTENT_TYPE" not in environ
+    assert environ["SERVER_PROTOCOL"] == "HTTP/1.1" and environ["REMOTE_ADDR"] == "127.0.0.1"
+
+
+def test_input_can_be_read_in_every_way(serve):
+    def app(environ, start_response):
+        body = environ["wsgi.input"]
+        parts = [body.read(3), body.readline(), body.readline(2), *body]
+        start_response("200 OK", [])
+        return [repr(parts).encode()]
+
+    client = serve(app).connect()
+    response = client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 18\n\n").send(b"abcdef\nghij\nkl\nmnop").response()
+    assert eval(response.body) == [b"abc", b"def\n", b"gh", b"ij\n", b"kl\n", b"mno"]
+
+
+def test_body_is_streamed_while_it_comes(serve):
+    first = threading.Event()
+
+    def app(environ, start_response):
+        one = environ["wsgi.input"].read(5)
+        first.set()
+        start_response("200 OK", [])
+        return [one, environ["wsgi.input"].read()]
+
+    client = serve(app).connect()
+    client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\n").send(b"first")
+    assert first.wait(30)
+    client.send(b"other")
+    assert client.response().body == b"firstother"
+
+
+def test_response_is_streamed_and_closed(serve):
+    closed, go_on = [], threading.Event()
+
+    class Result:
+        def __iter__(self):
+            yield b"one"
+            yield b"two"
+            go_on.wait(30)
+            yield b"three"
+
+        def close(self):
+            closed.append(True)
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return Result()
+
+    client = serve(app).connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    assert client.file.readline() + client.file.readline() == b"3\r\none\r\n"
+    go_on.set()
+    assert client.file.read(len(b"3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
+    wait_until(lambda: closed == [True])
+
+
+def test_slow_client_holds_the_thread(serve):
+    made = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        for _ in range(500):
+            made.append(1)
+            yield b"x" * 100_000
+
+    client = serve(app).connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    wait_until(lambda: len(made) > 3)
+    threading.Event().wait(0.2)
+    assert len(made) < 400
+
+
+def test_client_that_leaves_ends_the_app(serve):
+    closed = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        try:
+            while True:
+                yield b"x" * 10_000
+        finally:
+            closed.append(True)
+
+    client = serve(app).connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    client.close()
+    wait_until(lambda: closed == [True])
+
+
+def test_errors(serve, errors):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/twice":
+            start_response("200 OK", [])
+            start_response("200 OK", [])
+        if environ["PATH_INFO"] == "/replaced":
+            start_response("200 OK", [])
+            try:
+                raise ValueError
+            except ValueError:
+                import sys
+
+                start_response("500 Oops", [], sys.exc_info())
+                return [b"replaced"]
+        return [b"no start"]
+
+    server = serve(app)
+    assert server.connect().get("/none").status == 500
+    assert server.connect().get("/twice").status == 500
+    response = server.connect().get("/replaced")
+    assert (response.status, response.body) == (500, b"replaced")
+    assert len(errors()) == 2
+
+
+def test_writes_of_the_old_kind(serve):
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        write(b"a")
+        write(b"b")
+        return [b"c"]
+
+    assert serve(app).connect().get().body == b"abc"
+
+
+def test_apps_run_at_the_same_time(serve):
+    both = threading.Barrier(2)
+
+    def app(environ, start_response):
+        both.wait(30)
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    server = serve(app)
+    clients = [server.connect().send("GET / HTTP/1.1\nHost: test\n\n") for _ in range(2)]
+    assert [client.response().body for client in clients] == [b"ok", b"ok"]
