@@ -31,7 +31,8 @@ const logLimit = 1 << 20
 type logged struct {
 	remote, method, target, proto, referer, agent string
 
-	at time.Time
+	at    time.Time
+	since time.Duration // of the loop's clock
 }
 
 func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
@@ -39,7 +40,7 @@ func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
 		return nil
 	}
 	host, _ := splitRemote(remote)
-	e := &logged{remote: host, method: string(p.Method()), target: string(p.Target()), proto: p.Version().String(), at: time.Now()}
+	e := &logged{remote: host, method: string(p.Method()), target: string(p.Target()), proto: p.Version().String(), at: a.l.Internal().Kernel().Wall(), since: a.l.Time()}
 	if a.format != "common" {
 		e.referer, e.agent = string(p.Get("Referer")), string(p.Get("User-Agent"))
 	}
@@ -56,7 +57,7 @@ func (a *accessLog) end(e *logged, status int, bytes int64) {
 		return
 	}
 	if a.format == "json" {
-		a.lines = appendJSON(a.lines, e, status, bytes)
+		a.lines = appendJSON(a.lines, e, status, bytes, a.l.Time()-e.since)
 	} else {
 		a.lines = appendCommon(a.lines, e, status, bytes)
 		if a.format == "combined" {
@@ -117,7 +118,7 @@ func appendQuoted(b []byte, s string) []byte {
 	return strconv.AppendQuoteToASCII(b, s)
 }
 
-func appendJSON(b []byte, e *logged, status int, bytes int64) []byte {
+func appendJSON(b []byte, e *logged, status int, bytes int64, took time.Duration) []byte {
 	line, _ := json.Marshal(struct {
 		Time    string  `json:"time"`
 		Remote  string  `json:"remote"`
@@ -130,6 +131,6 @@ func appendJSON(b []byte, e *logged, status int, bytes int64) []byte {
 		Referer string  `json:"referer,omitempty"`
 		Agent   string  `json:"user_agent,omitempty"`
 	}{e.at.Format(time.RFC3339Nano), e.remote, e.method, e.target, e.proto, status, bytes,
-		float64(time.Since(e.at).Microseconds()) / 1000, e.referer, e.agent})
+		float64(took.Microseconds()) / 1000, e.referer, e.agent})
 	return append(b, line...)
 }
