@@ -42,6 +42,9 @@ func alone(t *testing.T) bool {
 // wave, in a nursery that stays open: memory does not grow with the number of tasks that
 // have ended. Other ways to start tasks are tried with fewer.
 func TestMillionTasksInWaves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many tasks")
+	}
 	if !alone(t) {
 		return
 	}

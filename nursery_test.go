@@ -64,6 +64,9 @@ func TestDeepNesting(t *testing.T) {
 }
 
 func TestHundredThousandSleepersWakeInOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many tasks")
+	}
 	const many = 100_000
 	last, woken := -1, 0
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {

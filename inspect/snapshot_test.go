@@ -12,6 +12,9 @@ import (
 
 // A snapshot of many tasks is complete, and taken in slices between which the loop runs.
 func TestSnapshotOfManyTasksIsTakenInSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: many tasks")
+	}
 	const tasks = 100_000
 	run(t, "crowded", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

@@ -153,6 +153,9 @@ func TestServeDrains(t *testing.T) {
 // TestServeShowsItsBlockedLoop blocks the only loop of the server. The inspector that
 // /debug/spindle/ leads to says where, while it is blocked.
 func TestServeShowsItsBlockedLoop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: it blocks a loop for seconds")
+	}
 	url, end := startServe(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	page, err := client.Get(url + "/debug/spindle/")

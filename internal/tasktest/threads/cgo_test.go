@@ -27,6 +27,9 @@ var cCases = map[string]string{
 
 // TestThreadLocksOfC: a callback from C is locked to its thread until it returns.
 func TestThreadLocksOfC(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: it builds a program with cgo")
+	}
 	mustSeeLocks(t)
 	enabled, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
 	if err != nil {
