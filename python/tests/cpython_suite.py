@@ -7,6 +7,7 @@ ours is an error, unless EXPECTED names it with the reason. The run counts the l
 that a module that never makes one of ours is seen.
 """
 
+import concurrent.futures
 import importlib.util
 import json
 import os
@@ -116,7 +117,7 @@ def child(name, which):
 
 
 def run(module, which):
-    path = os.path.join(tempfile.gettempdir(), f"spindle-suite-{os.getpid()}.json")
+    path = os.path.join(tempfile.gettempdir(), f"spindle-suite-{os.getpid()}-{module}.json")
     env = {**os.environ, "SPINDLE_RESULTS": path}
     if which == "spindle":
         import spindle
@@ -142,10 +143,10 @@ def run(module, which):
 
 def main(modules, verbose):
     passed = failed = 0
-    for module in modules:
-        if importlib.util.find_spec("test.test_asyncio." + module) is None:
-            continue  # of another version of Python
-        ours = run(module, "spindle")
+    # Those of another version of Python are left out.
+    modules = [module for module in modules if importlib.util.find_spec("test.test_asyncio." + module)]
+    pool = concurrent.futures.ThreadPoolExecutor(2)  # most tests wait
+    for module, ours in zip(modules, pool.map(lambda module: run(module, "spindle"), modules)):
         good = [name for name, outcome in ours["results"].items() if outcome == "passed"]
         bad = [name for name, outcome in ours["results"].items()
                if outcome not in ("passed", "skipped") and name not in EXPECTED]
