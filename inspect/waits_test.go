@@ -69,7 +69,7 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 			outside(func() {
 				id := loopNamed(t, name).ID
 				var a inspect.WaitsAnswer
-				for a.Cycles == nil || len(a.Cycles) == 0 { // the tasks need some turns
+				for len(a.Cycles) == 0 { // the tasks need some turns
 					a = get[inspect.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+id)
 				}
 				inCycle := []string{}
