@@ -186,7 +186,7 @@ func alive(pid int) bool {
 }
 
 func TestLimitOfTime(t *testing.T) {
-	pool(t, process.Options{MaxTime: 10 * time.Millisecond, Grace: time.Millisecond}, func(ctx context.Context, c *relay.Caller) error {
+	pool(t, process.Options{MaxTime: 2 * time.Second, Grace: time.Millisecond}, func(ctx context.Context, c *relay.Caller) error {
 		if _, err := c.Call(ctx, "work", []byte("block")); !strings.Contains(fmt.Sprint(err), "timed out") {
 			t.Error(err)
 		}
