@@ -204,7 +204,7 @@ func (d *watchdog) sleep(l *Loop) bool {
 }
 
 func (l *Loop) reportBlocked(b Blocked) {
-	l.core.NoteBlocked(loopcore.BlockedTurn{At: l.k.Wall(), For: b.For, Stack: b.Stack, Task: b.Task, Starved: b.Starved})
+	l.core.NoteBlocked(loopcore.BlockedTurn{At: time.Now(), For: b.For, Stack: b.Stack, Task: b.Task, Starved: b.Starved})
 	if l.opts.OnBlocked != nil {
 		l.opts.OnBlocked(b)
 		return
