@@ -11,6 +11,7 @@ import concurrent.futures
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -124,13 +125,18 @@ def run(module, which):
 
         env["PYTHONPATH"] = os.path.dirname(os.path.dirname(spindle.__file__))
     with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(
+            [sys.executable, __file__, "--child", module, which], env=env, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tempfile.gettempdir())
         try:
-            done = subprocess.run(
-                [sys.executable, __file__, "--child", module, which], env=env, timeout=600,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=tempfile.gettempdir())
-            ending = f"exit {done.returncode}"
+            ending = f"exit {child.wait(timeout=600)}"
         except subprocess.TimeoutExpired:
             ending = "hangs"
+        try:
+            os.killpg(child.pid, signal.SIGKILL)  # some tests leave processes behind
+        except ProcessLookupError:
+            pass
+        child.wait()
         log.seek(0)
         text = log.read()
     if not os.path.exists(path):
