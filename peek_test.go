@@ -22,14 +22,12 @@ func TestWatchdogNamesTheTaskThatBlocks(t *testing.T) {
 				_, err := spindle.MoveOnAfter(ctx, time.Hour, func(context.Context) error {
 					// The report comes while the task blocks here. A starved loop is
 					// reported as well.
-					for b := range reports {
-						if !strings.HasPrefix(b.Task, "main > culprit (peek_test.go:") || !strings.Contains(b.Task, "in a scope 2 deep with 59m") {
-							t.Errorf("the report names %q", b.Task)
-						}
-						if text := b.String(); !strings.Contains(text, "task main > culprit") {
-							t.Errorf("the report does not name the task: %s", text)
-						}
-						break
+					b := <-reports
+					if !strings.HasPrefix(b.Task, "main > culprit (peek_test.go:") || !strings.Contains(b.Task, "in a scope 2 deep with 59m") {
+						t.Errorf("the report names %q", b.Task)
+					}
+					if text := b.String(); !strings.Contains(text, "task main > culprit") {
+						t.Errorf("the report does not name the task: %s", text)
 					}
 					return nil
 				})

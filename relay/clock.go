@@ -25,13 +25,3 @@ func (c clock) now() time.Time {
 	}
 	return c.l.Internal().Kernel().At(c.l.Time())
 }
-
-// after calls fn once d has passed, on another goroutine or on the loop.
-func (c clock) after(d time.Duration, fn func()) (stop func()) {
-	if c.l == nil || !c.l.Owns() {
-		t := time.AfterFunc(d, fn)
-		return func() { t.Stop() }
-	}
-	t := c.l.CallLater(d, fn)
-	return func() { t.Cancel() }
-}

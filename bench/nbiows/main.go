@@ -19,13 +19,11 @@ import (
 func main() {
 	addr := flag.String("addr", "127.0.0.1:0", "host:port to listen on")
 	flag.Parse()
-	if err := serve(*addr); err != nil {
-		fmt.Fprintln(os.Stderr, "nbiows:", err)
-		os.Exit(1)
-	}
+	fmt.Fprintln(os.Stderr, "nbiows:", serve(*addr))
+	os.Exit(1)
 }
 
-// serve runs one poller. It handles messages in the reading goroutine, as nbio's authors
+// serve runs one poller, and returns only with an error. It handles messages in the reading goroutine, as nbio's authors
 // recommend for handlers that do not block.
 func serve(listen string) error {
 	logging.SetLevel(logging.LevelError)
