@@ -81,25 +81,27 @@ func TestCancelReachesTheWorker(t *testing.T) {
 
 func TestFullQueueIsAnswered(t *testing.T) {
 	b := start(t, broker.Options{})
-	release := make(chan bool)
+	begun, release := make(chan bool, 3), make(chan bool)
 	serve(t, connect(t, b, nats.Options{Queue: 2}), "busy", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		begun <- true
 		<-release
 		return nil, nil
 	}, relay.ServeOptions{Concurrency: 1})
 	c := caller(t, connect(t, b, nats.Options{}))
 	results := make(chan error)
-	for range 20 {
-		go func() {
-			_, err := c.Call(t.Context(), "busy", nil)
-			results <- err
-		}()
+	call := func() {
+		_, err := c.Call(t.Context(), "busy", nil)
+		results <- err
 	}
-	full := 0
-	for range 20 - 3 { // one runs, two wait
+	go call()
+	<-begun
+	for range 19 {
+		go call()
+	}
+	for range 19 - 2 { // two wait in the queue
 		if err := <-results; !errors.Is(err, relay.ErrFull) {
 			t.Fatalf("got %v", err)
 		}
-		full++
 	}
 	close(release)
 	for range 3 {
