@@ -29,13 +29,13 @@ func serve(t testing.TB, bus *relay.Local, subject string, o relay.ServeOptions,
 	t.Helper()
 	w = relay.NewWorker(bus)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	o.Ready = func() { close(ready) }
 	go func() { ended <- w.Serve(ctx, subject, h, o) }()
-	probe := &relay.Envelope{Kind: relay.KindCredit, Subject: subject} // served by the handler of no caller
-	for errors.Is(bus.TryPublish(probe), relay.ErrNoResponder) {
-		if len(ended) > 0 {
-			t.Fatal(<-ended)
-		}
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
 	}
 	stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() { stop() })

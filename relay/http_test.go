@@ -87,12 +87,14 @@ func TestHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bus := relay.NewLocal(relay.LocalOptions{})
 			serve(t, bus, "work", relay.ServeOptions{}, work(nil))
-			var h, none *relay.HTTPHandler
+			var h, slow, none *relay.HTTPHandler
 			webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
-				h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: 100 * time.Millisecond, MaxBody: 100})
+				h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute, MaxBody: 100})
+				slow = relay.HTTP(c, relay.Route{Subject: "work", Timeout: 100 * time.Millisecond})
 				none = relay.HTTP(c, relay.Route{Subject: "none", RetryAfter: 1500 * time.Millisecond})
 				mux := http.NewServeMux()
 				mux.Handle("/work", wrap(h))
+				mux.Handle("/slow", wrap(slow))
 				mux.Handle("/none", wrap(none))
 				mux.Handle("/ready", wrap(relay.Ready(bus)))
 				return mux
@@ -106,7 +108,7 @@ func TestHTTP(t *testing.T) {
 					{"/work?a=b", "", "look", 200, "POST /work?a=b 00-0af7651916cd43dd8448eb211c80319c"},
 					{"/work", "", "echo", 200, "echo"},
 					{"/work", "", "fail", 500, "Internal Server Error\n"},
-					{"/work", "", "wait", 504, "Gateway Timeout\n"},
+					{"/slow", "", "wait", 504, "Gateway Timeout\n"},
 					{"/work", "", strings.Repeat("x", 101), 413, "Request Entity Too Large\n"},
 					{"/none", "", "", 503, "Service Unavailable\n"},
 					{"/ready", "", "", 200, "ready\n"},
@@ -125,7 +127,10 @@ func TestHTTP(t *testing.T) {
 						t.Errorf("%s: %v", c.path, res.Header)
 					}
 				}
-				if s := h.Stats(); s != (relay.HTTPStats{OK: 3, TimedOut: 1, Failed: 2, Refused: 1}) {
+				if s := h.Stats(); s != (relay.HTTPStats{OK: 3, Failed: 2, Refused: 1}) {
+					t.Errorf("%+v", s)
+				}
+				if s := slow.Stats(); s != (relay.HTTPStats{TimedOut: 1}) {
 					t.Errorf("%+v", s)
 				}
 				if s := none.Stats(); s.Full != 2 {

@@ -51,9 +51,6 @@ func TestConcurrencyIsLimited(t *testing.T) {
 	inside, most := make(chan struct{}, 100), 0
 	next := make(chan struct{})
 	w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 3}, func(_ context.Context, r *relay.Request) ([]byte, error) {
-		if r.ReplyTo == "" { // the probe of serve
-			return nil, nil
-		}
 		inside <- struct{}{}
 		<-next
 		return nil, nil
@@ -125,9 +122,6 @@ func TestContextOfAHandler(t *testing.T) {
 	type key struct{}
 	entered, verdict := make(chan struct{}), make(chan error, 1)
 	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
-		if r.ReplyTo == "" {
-			return nil, nil
-		}
 		_, limited := ctx.Deadline()
 		child, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
 		defer cancel()
@@ -159,7 +153,7 @@ func TestContextOfAHandler(t *testing.T) {
 func TestDeadlineOfAHandler(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	polled, waited := make(chan error, 1), make(chan error, 1)
-	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+	w, _ := serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
 		switch string(r.Body) {
 		case "poll": // without a timer of its own
 			for ctx.Err() == nil {
@@ -172,14 +166,30 @@ func TestDeadlineOfAHandler(t *testing.T) {
 		}
 		return nil, nil
 	})
-	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: 20 * time.Millisecond})
-	for body, ended := range map[string]chan error{"poll": polled, "wait": waited} {
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	// call reports false if the deadline passed before the handler started.
+	call := func(body string, deadline time.Duration, ended chan error) bool {
+		before := w.Stats().Revoked
 		// The handler may notice the deadline first, and reply.
-		if _, err := c.Call(t.Context(), "work", []byte(body)); err != nil && !errors.As(err, new(*relay.TimeoutError)) {
+		_, err := c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte(body), Deadline: deadline})
+		if err != nil && !errors.As(err, new(*relay.TimeoutError)) {
 			t.Errorf("%s: %v", body, err)
 		}
-		if err := <-ended; err == nil {
-			t.Errorf("%s: the context has not ended", body)
+		for w.Stats().Revoked == before {
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Errorf("%s: the context has not ended", body)
+				}
+				return true
+			default:
+				runtime.Gosched()
+			}
+		}
+		return false
+	}
+	for body, ended := range map[string]chan error{"poll": polled, "wait": waited} {
+		for deadline := 20 * time.Millisecond; !call(body, deadline, ended); deadline *= 2 {
 		}
 	}
 	c.Close()

@@ -147,7 +147,9 @@ func (s *suite) leaves(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop()
+	if err := stop(); err != nil {
+		return err
+	}
 	if err := s.settle(ctx); err != nil {
 		return err
 	}

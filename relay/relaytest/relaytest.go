@@ -122,27 +122,32 @@ func (s *suite) settle(ctx context.Context) error {
 }
 
 // serve starts a worker on a connection of its own, and returns the worker and a function
-// that stops it.
-func (s *suite) serve(ctx context.Context, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func(), err error) {
+// that stops it, and waits until it has stopped.
+func (s *suite) serve(ctx context.Context, subject string, o relay.ServeOptions, h relay.Handler) (w *relay.Worker, stop func() error, err error) {
 	bus, err := s.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	w = relay.NewWorker(bus)
 	o.Run = relay.InTasks
-	ready := false
+	ready, ended := false, false
 	o.Ready = func() { ready = true }
 	var scope *spindle.Scope
 	s.n.Go(func(ctx context.Context) error {
 		return spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
 			scope = sc
+			defer func() { ended = true }()
 			return w.Serve(ctx, subject, h, o)
 		})
 	})
 	if err := s.until(ctx, "requests reach the worker", func() bool { return ready }); err != nil {
 		return nil, nil, err
 	}
-	return w, func() { scope.Cancel(nil) }, s.settle(ctx)
+	stop = func() error {
+		scope.Cancel(nil)
+		return s.until(ctx, "the worker has stopped", func() bool { return ended })
+	}
+	return w, stop, s.settle(ctx)
 }
 
 // caller makes a Caller on a connection of its own.
