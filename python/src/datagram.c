@@ -3,7 +3,6 @@
 #include "core.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,12 +18,11 @@ static PyObject *last_tuple;
 static PyObject *address(struct sockaddr_storage *from, socklen_t len) {
     if (last_tuple && len == last_len && memcmp(from, &last, len) == 0)
         return Py_NewRef(last_tuple);
-    char host[NI_MAXHOST];
-    int err = getnameinfo((struct sockaddr *)from, len, host, sizeof host, NULL, 0, NI_NUMERICHOST);
-    if (err) {
-        PyErr_Format(PyExc_OSError, "the sender's address: %s", gai_strerror(err));
-        return NULL;
-    }
+    char host[INET6_ADDRSTRLEN]; // without a scope, which the tuple has as a number
+    const void *number = from->ss_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)from)->sin6_addr
+                                                     : (const void *)&((struct sockaddr_in *)from)->sin_addr;
+    if (!inet_ntop(from->ss_family, number, host, sizeof host))
+        return PyErr_SetFromErrno(PyExc_OSError);
     PyObject *tuple;
     if (from->ss_family == AF_INET6) {
         struct sockaddr_in6 *in = (struct sockaddr_in6 *)from;
