@@ -75,7 +75,7 @@ enum {
     SPINDLE_ABORT,     // the response cannot be completed
     SPINDLE_CONTINUE,  // send a 100
     SPINDLE_CONSUMED,  // n bytes of the body were taken
-    SPINDLE_FILE,      // send a file; the payload is its path
+    SPINDLE_FILE,      // send a file; the payload is a SpindleFile and the path
     SPINDLE_ACCEPT,    // open the WebSocket; the payload has n fields like a request
     SPINDLE_DENY,      // answer the WebSocket's request: status n, fields like a request
     SPINDLE_DENY_BODY, // a piece of the body of that answer
@@ -91,5 +91,9 @@ enum { SPINDLE_CLOSES = 1 }; // the head has announced the end of the connection
 typedef struct {
     int64_t bytes; // of the body
 } SpindleEnd;
+
+typedef struct {
+    int64_t size; // how much of the file the head has announced
+} SpindleFile;
 
 #endif

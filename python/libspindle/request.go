@@ -10,6 +10,7 @@ import "C"
 import (
 	"os"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/deferred"
@@ -189,10 +190,16 @@ func (r *request) write(p []byte) {
 	}
 }
 
-// sendFile sends a whole file. Python has checked that it exists, and knows its size.
+// sendFile sends the first n bytes of a file: its size when Python wrote the head. If it is
+// no longer what it was, the response cannot be completed.
 func (r *request) sendFile(path string, n int64) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block the loop
 	if err != nil {
+		r.answer.Abort()
+		return
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() < n {
+		_ = f.Close()
 		r.answer.Abort()
 		return
 	}

@@ -138,6 +138,9 @@ func (s *server) take() bool {
 
 func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 	r := s.requests.values[rec.slot]
+	if r == nil {
+		return // the request has ended
+	}
 	switch rec.kind {
 	case C.SPINDLE_ANSWER:
 		r.write(payload)
@@ -159,7 +162,8 @@ func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 		}
 		r.consumed(int(rec.n))
 	case C.SPINDLE_FILE:
-		r.sendFile(string(payload), -1)
+		file := (*C.SpindleFile)(unsafe.Pointer(&payload[0]))
+		r.sendFile(string(payload[unsafe.Sizeof(*file):]), int64(file.size))
 	default:
 		r.ws.take(rec, payload)
 	}

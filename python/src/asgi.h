@@ -136,6 +136,7 @@ int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m)
 PyObject *message_get(PyObject *message, PyObject *key); // a new reference; NULL without an exception if it is missing
 int message_flag(PyObject *message, PyObject *key);      // false if it is missing
 int message_bytes(PyObject *message, PyObject *key, Py_buffer *view); // 0 if it is missing; then view->obj is NULL
+int message_fits(Py_ssize_t len); // -1 with an exception if so many bytes are too many for a record
 
 typedef struct {
     PyObject *type, *body, *more_body, *status, *headers, *trailers, *more_trailers, *path, *links, *text, *bytes,

@@ -76,7 +76,7 @@ void exchange_body(Exchange *x, const char *data, size_t len) {
     }
     if (!x->body) { // out of memory: the rest is of no use
         PyErr_Clear();
-        x->gone = true;
+        x->gone = x->delivered = true;
     }
 }
 

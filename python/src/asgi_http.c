@@ -16,7 +16,7 @@ static PyObject *request_message(PyObject *body, bool more) {
 // http_receive returns the next part of the body, or http.disconnect once the client is
 // gone or the response is complete.
 PyObject *http_receive(Exchange *x) {
-    if (x->body || (x->complete && !x->delivered && !x->gone)) {
+    if (x->body || (x->complete && !x->delivered)) {
         PyObject *body = x->body ? x->body : Py_NewRef(asgi.empty);
         x->body = NULL;
         bool more = !x->complete;
@@ -104,10 +104,14 @@ static int send_body(Exchange *x, PyObject *message) {
     int more = message_flag(message, asgi.more_body);
     if (more < 0 || message_bytes(message, asgi.body, &body) < 0)
         return -1;
-    int r = 0;
+    size_t head_len = x->head_len;
+    int r = message_fits(body.len);
+    if (r < 0)
+        goto done;
     if (x->phase == RESPONSE_STARTED)
         head_commit(x, body.len, more || x->trailers);
     if (count_body(x, body.len, more || x->trailers) < 0) {
+        x->head_len = head_len; // the app may try again
         r = -1;
         goto done;
     }
@@ -166,15 +170,23 @@ static int send_path(Exchange *x, PyObject *message) {
         Py_DECREF(encoded);
         return -1;
     }
+    size_t head_len = x->head_len;
+    bool chunked = x->chunked, trailers = x->trailers;
+    x->chunked = x->trailers = false; // the length is known
     head_commit(x, info.st_size, false);
     if (count_body(x, info.st_size, false) < 0) {
+        x->head_len = head_len; // the app may try again
+        x->chunked = chunked;
+        x->trailers = trailers;
         Py_DECREF(encoded);
         return -1;
     }
     write_out(x, NULL, 0, true);
     if (!x->to_head && x->framing == FRAME_LENGTH && info.st_size > 0) {
         size_t n = PyBytes_GET_SIZE(encoded);
-        memcpy(server_out(x->server, SPINDLE_FILE, 0, x->slot, 0, n), PyBytes_AS_STRING(encoded), n);
+        SpindleFile *file = (SpindleFile *)server_out(x->server, SPINDLE_FILE, 0, x->slot, 0, sizeof *file + n);
+        file->size = info.st_size;
+        memcpy(file + 1, PyBytes_AS_STRING(encoded), n);
     }
     Py_DECREF(encoded);
     finish(x);

@@ -22,6 +22,13 @@ int message_flag(PyObject *message, PyObject *key) {
     return yes;
 }
 
+int message_fits(Py_ssize_t len) {
+    if (len <= 1 << 30)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "spindle: a message is larger than 1 GB; send it in pieces");
+    return -1;
+}
+
 int message_bytes(PyObject *message, PyObject *key, Py_buffer *view) {
     view->obj = NULL;
     view->buf = NULL;

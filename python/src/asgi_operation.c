@@ -57,6 +57,22 @@ static void operation_dealloc(Operation *o) {
         PyObject_GC_Del(o);
 }
 
+// forget_done removes futures whose waits were cancelled, so that they do not pile up.
+static int forget_done(Exchange *x) {
+    PyObject *pending = PyList_New(0);
+    for (Py_ssize_t i = 0; pending && i < PyList_GET_SIZE(x->waiters); i++) {
+        PyObject *future = PyList_GET_ITEM(x->waiters, i);
+        PyObject *done = PyObject_CallMethodNoArgs(future, asgi.done);
+        if (!done || (done == Py_False && PyList_Append(pending, future) < 0))
+            Py_CLEAR(pending);
+        Py_XDECREF(done);
+    }
+    if (!pending)
+        return -1;
+    Py_SETREF(x->waiters, pending);
+    return 0;
+}
+
 // begin_wait makes the operation wait for the next event of the exchange.
 static int begin_wait(Operation *o) {
     PyObject *args[] = {(PyObject *)o->x->server->loop};
@@ -65,7 +81,11 @@ static int begin_wait(Operation *o) {
         return -1;
     if (!o->x->waiters)
         o->x->waiters = PyList_New(0);
-    int r = o->x->waiters ? PyList_Append(o->x->waiters, future) : -1;
+    int r = o->x->waiters ? 0 : -1;
+    if (r == 0 && PyList_GET_SIZE(o->x->waiters) >= 8)
+        r = forget_done(o->x);
+    if (r == 0)
+        r = PyList_Append(o->x->waiters, future);
     if (r == 0) {
         PyObject *iterator = Py_TYPE(future)->tp_as_async->am_await(future);
         Py_XSETREF(o->wait, iterator);

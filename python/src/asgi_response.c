@@ -252,9 +252,11 @@ void head_commit(Exchange *x, Py_ssize_t first, bool more) {
     int n = 0;
     bool old = x->flags & SPINDLE_HTTP10, bodyless = x->status == 204 || x->status == 304;
     x->framing = FRAME_NONE;
-    if (bodyless && x->declared < 0) {
+    if (bodyless) {
+        if (x->status == 204)
+            x->declared = -1; // such a response must not have a length
     } else if (x->declared >= 0 && !x->trailers) {
-        x->framing = bodyless ? FRAME_NONE : FRAME_LENGTH;
+        x->framing = FRAME_LENGTH;
     } else if (!more && !x->chunked && !x->trailers && !(x->to_head && first == 0)) {
         x->framing = FRAME_LENGTH;
         x->declared = first;

@@ -1,5 +1,6 @@
 // A Server reads the inbox after each poll and runs the app for each request.
 #include "asgi.h"
+#include <stdio.h>
 #include <structmember.h>
 #include <time.h>
 
@@ -52,7 +53,10 @@ const char *server_date(Server *s) {
     if (now.tv_sec != s->date_second) {
         struct tm t;
         gmtime_r(&now.tv_sec, &t);
-        strftime(s->date, sizeof s->date, "date: %a, %d %b %Y %H:%M:%S GMT\r\n", &t);
+        // Not with strftime, whose names depend on the locale.
+        static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        snprintf(s->date, sizeof s->date, "date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n", days + 3 * t.tm_wday,
+                 t.tm_mday, months + 3 * t.tm_mon, (t.tm_year + 1900) % 10000, t.tm_hour, t.tm_min, t.tm_sec);
         s->date_second = now.tv_sec;
     }
     return s->date;
@@ -124,6 +128,8 @@ static void settle(Exchange *x, PyObject *result) {
             report(x, x->phase == RESPONSE_NONE ? "no response" : "incomplete response");
         exchange_fail(x);
     }
+    if (s->box)
+        exchange_wake(x); // tasks of the app may still wait
     Py_CLEAR(x->task);
     s->active--;
     server_release(x);
@@ -205,7 +211,14 @@ static int start(Server *s, Exchange *x) {
 
 // The inbox.
 
-static void refuse(Server *s, uint32_t slot, int status) {
+// refuse answers a request without its app. Go may then give the slot to another one.
+static void refuse(Server *s, uint32_t slot, int status, bool websocket) {
+    if (websocket) {
+        server_out(s, SPINDLE_DENY, status, slot, 0, 0);
+        server_out(s, SPINDLE_DENY_END, 0, slot, 0, 0);
+        server_out(s, SPINDLE_FINISH, 0, slot, 0, sizeof(SpindleEnd));
+        return;
+    }
     static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n"
                                "content-length: 19\r\nconnection: close\r\n\r\nService Unavailable";
     static const char broken[] = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -244,11 +257,9 @@ static void begin(Server *s, const SpindleRecord *r) {
     Exchange *x = grow(s, r->slot) == 0 ? exchange_new(s, r) : NULL;
     if (x && s->max_active > 0 && s->active >= s->max_active) {
         add(s, x);
-        if (!websocket) {
-            refuse(s, r->slot, 503);
-            x->released = true;
-            x->phase = RESPONSE_DONE;
-        }
+        refuse(s, r->slot, 503, websocket);
+        x->released = true;
+        x->phase = websocket ? WS_CLOSED : RESPONSE_DONE;
         settle(x, Py_None);
         return;
     }
@@ -257,8 +268,7 @@ static void begin(Server *s, const SpindleRecord *r) {
     if (!x || !x->scope) {
         PyErr_WriteUnraisable((PyObject *)s);
         Py_XDECREF(x);
-        if (!websocket)
-            refuse(s, r->slot, 500);
+        refuse(s, r->slot, 500, websocket);
         return;
     }
     add(s, x);

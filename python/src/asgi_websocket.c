@@ -32,7 +32,7 @@ PyObject *websocket_receive(Exchange *x) {
         PyObject *message = Py_NewRef(PyList_GET_ITEM(x->inbox, 0));
         if (PyList_SetSlice(x->inbox, 0, 1, NULL) < 0)
             Py_CLEAR(message);
-        else if (!x->gone && x->server->box)
+        else if (!x->gone && !x->released && x->server->box)
             server_out(x->server, SPINDLE_CONSUMED, 0, x->slot, (uint32_t)size_of(message), 0);
         return message;
     }
@@ -143,6 +143,11 @@ static int deny_body(Exchange *x, PyObject *message) {
     int more = message_flag(message, asgi.more_body);
     if (more < 0 || message_bytes(message, asgi.body, &body) < 0)
         return -1;
+    if (message_fits(body.len) < 0) {
+        if (body.obj)
+            PyBuffer_Release(&body);
+        return -1;
+    }
     if (body.len > 0)
         memcpy(server_out(x->server, SPINDLE_DENY_BODY, 0, x->slot, 0, body.len), body.buf, body.len);
     if (body.obj)
@@ -164,14 +169,16 @@ static int send_message(Exchange *x, PyObject *message) {
         if (PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) < 0) {
             r = -1;
         } else {
-            memcpy(server_out(x->server, SPINDLE_SEND_BINARY, 0, x->slot, 0, view.len), view.buf, view.len);
+            r = message_fits(view.len);
+            if (r == 0)
+                memcpy(server_out(x->server, SPINDLE_SEND_BINARY, 0, x->slot, 0, view.len), view.buf, view.len);
             PyBuffer_Release(&view);
         }
     } else if (r == 0) {
         text = message_get(message, asgi.text);
         Py_ssize_t n;
         const char *utf8 = text && PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-        if (utf8) {
+        if (utf8 && message_fits(n) == 0) {
             memcpy(server_out(x->server, SPINDLE_SEND_TEXT, 0, x->slot, 0, n), utf8, n);
         } else {
             if (!PyErr_Occurred())

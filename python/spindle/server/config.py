@@ -156,12 +156,16 @@ class TrustedProxies:
             scope["client"] = _split(forwarded[0])
 
 
+def _is_port(text):
+    return text.isdecimal() and len(text) <= 5
+
+
 def _split(host):
     """Split an address with an optional port."""
     if host.startswith("["):
         inside, _, port = host[1:].partition("]")
-        return inside, int(port[1:]) if port[1:].isdigit() else 0
+        return inside, int(port[1:]) if _is_port(port[1:]) else 0
     name, colon, port = host.rpartition(":")
-    if colon and ":" not in name and port.isdigit():
+    if colon and ":" not in name and _is_port(port):
         return name, int(port)
     return host, 0

@@ -80,11 +80,18 @@ def test_header_limit(serve):
     ("X-Forwarded-For: 6.6.6.6, 1.2.3.4\n", "*", (("6.6.6.6", 0), "http")),
     ("X-Forwarded-For: 1.2.3.4\nX-Forwarded-Proto: https\n", "10.0.0.1", None),
     ("X-Forwarded-Proto: nonsense\n", "127.0.0.1", None),
+    ("X-Forwarded-For: [::5]:" + 5000 * "1" + "\n", "*", (("::5", 0), "http")),
 ])
 def test_forwarding_fields_of_trusted_proxies_only(serve, headers, trusted, expected):
     client = serve(describe, forwarded_allow_ips=trusted).connect()
     got = eval(client.get(headers=headers).body)
     assert got == (expected or (client.sock.getsockname(), "http"))
+
+
+def test_forwarded_port_that_only_looks_like_a_number(serve):
+    client = serve(describe, forwarded_allow_ips="*").connect()
+    client.send(b"GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: [::5]:\xb2\r\n\r\n")
+    assert eval(client.response().body) == (("::5", 0), "http")
 
 
 def test_forwarding_fields_can_be_ignored(serve):

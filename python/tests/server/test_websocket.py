@@ -5,6 +5,8 @@ import threading
 
 import pytest
 
+from spindle.server.config import TrustedProxies
+
 from .conftest import wait_until
 
 websockets = pytest.importorskip("websockets")
@@ -239,6 +241,81 @@ def test_slow_app_holds_the_client(serve):
         go_on.set()
         thread.join()
     wait_until(lambda: sum(total) == 50_000_000)
+
+
+def test_receive_of_a_task_that_outlives_its_app(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        message = await receive()  # the second one is here too, or comes soon
+        await asyncio.sleep(0.05)
+        app.receive = receive
+        await send({"type": "websocket.send", "text": message["text"]})
+
+    async def take():
+        while True:
+            seen.append((await app.receive())["type"])
+            if seen[-1] == "websocket.disconnect":
+                return
+
+    server = serve(app)
+    with connect(url(server)) as ws:
+        ws.send("one")
+        ws.send("two")
+        assert ws.recv() == "one"
+        with pytest.raises(ConnectionClosed):
+            ws.recv()
+    asyncio.run_coroutine_threadsafe(take(), server.loop).result(30)
+    assert seen[-1] == "websocket.disconnect"
+    with connect(url(server)) as ws:  # the server goes on
+        ws.send("three")
+        assert ws.recv() == "three"
+
+
+def test_tasks_are_woken_when_the_app_ends(serve):
+    seen = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+
+        async def wait():
+            seen.append((await receive())["type"])
+
+        app.task = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+
+    with connect(url(serve(app))) as ws:
+        with pytest.raises(ConnectionClosed):
+            ws.recv()
+    wait_until(lambda: seen == ["websocket.disconnect"])
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_scope_that_cannot_be_made(serve, monkeypatch):
+    def fail(self, scope):
+        raise ValueError("no")
+
+    monkeypatch.setattr(TrustedProxies, "__call__", fail)
+    server = serve(echo)
+    for _ in range(3):
+        with pytest.raises(InvalidStatus) as e:
+            connect(url(server), additional_headers={"X-Forwarded-For": "1.2.3.4"})
+        assert e.value.response.status_code == 500
+    with connect(url(server)) as ws:
+        ws.send("x")
+        assert ws.recv() == "x"
+
+
+def test_concurrency_limit(serve, errors):
+    server = serve(echo, limit_concurrency=1)
+    with connect(url(server)) as ws:
+        assert refused(server).status_code == 503
+        ws.send("x")
+        assert ws.recv() == "x"
+    assert not errors()
 
 
 def test_message_that_is_too_large(serve):
