@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -18,9 +20,10 @@ import (
 type pool struct {
 	o        Options
 	ctx      context.Context // the processes belong to its scope
-	idle     []*child        // the last one is the next to work
-	failures int             // processes that failed without an answer, in a row
-	resume   time.Time       // no process starts before
+	n        *spindle.Nursery
+	idle     []*child  // the last one is the next to work
+	failures int       // processes that failed without an answer, in a row
+	resume   time.Time // no process starts before
 }
 
 // child is a worker process. One request at a time uses it.
@@ -28,6 +31,7 @@ type child struct {
 	p        *proc.Process
 	out      *bufio.Reader
 	answered bool // it has answered a request
+	torn     bool // a frame was cut: what follows on its pipes cannot be understood
 }
 
 // start starts a process. With a limit of memory, a shell sets it and then becomes the
@@ -41,18 +45,44 @@ func (p *pool) start() (*child, error) {
 	cmd := proc.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = p.o.Dir, p.o.Env, p.o.Stderr
 	cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
+	if _, file := p.o.Stderr.(*os.File); p.o.Stderr != nil && !file {
+		cmd.Stderr = proc.Pipe // copied here, because Wait would wait for the copying
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func(p *proc.Process) error { return killGroup(p) }
+	cmd.Cancel = killGroup
 	cmd.Grace = -1
 	process, err := cmd.Start(p.ctx)
 	if err != nil {
 		return nil, err
 	}
+	p.n.Go(func(ctx context.Context) error {
+		_ = process.Wait(ctx)
+		if process.State() != nil {
+			_ = killOrphans(process)
+		}
+		return nil
+	})
+	if process.Stderr != nil {
+		p.n.Go(func(context.Context) error {
+			_, _ = io.Copy(p.o.Stderr, process.Stderr) // ends when the process is ended
+			return process.Stderr.Close()
+		})
+	}
 	return &child{p: process, out: bufio.NewReader(process.Stdout)}, nil
 }
 
-// killGroup kills a process with its group.
-func killGroup(p *proc.Process) error { return syscall.Kill(-p.Pid(), syscall.SIGKILL) }
+// killOrphans kills what is left of the group of a process that has just exited. Later its
+// number may be that of others.
+func killOrphans(p *proc.Process) error { return syscall.Kill(-p.Pid(), syscall.SIGKILL) }
+
+// killGroup kills a process with its group. After the process was reaped, its number may be
+// that of others, and nothing is killed.
+func killGroup(p *proc.Process) error {
+	if p.State() != nil {
+		return nil
+	}
+	return syscall.Kill(-p.Pid(), syscall.SIGKILL)
+}
 
 // end ends a process and its group.
 func (c *child) end() {
@@ -134,9 +164,10 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	} else {
 		err = exchange(ctx)
 	}
-	if errors.As(err, new(*spindle.Canceled)) || errors.Is(err, spindle.ErrTimeout) {
+	if !c.torn && (errors.As(err, new(*spindle.Canceled)) || errors.Is(err, spindle.ErrTimeout)) {
 		done = p.cancel(ctx, c, r)
 	}
+	done = done && !c.torn
 	if done {
 		c.answered, p.failures = true, 0
 	}
@@ -149,16 +180,28 @@ func (c *child) write(ctx context.Context, e *relay.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.p.Stdin.Write(b); err != nil {
+	if n, err := c.p.Stdin.Write(b); err != nil {
+		c.torn = c.torn || n > 0
 		return c.broken(ctx, err)
 	}
 	return nil
 }
 
+// read reads a frame from the process. If it is cancelled before the frame begins, nothing is
+// lost.
+func (c *child) read(maxBody int) (*relay.Envelope, error) {
+	if _, err := c.out.Peek(1); err != nil {
+		return nil, err
+	}
+	e, err := relay.ReadFrame(c.out, maxBody)
+	c.torn = c.torn || err != nil
+	return e, err
+}
+
 // answer reads the answers to a request. It reports whether the process has finished it.
 func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []byte, done bool, err error) {
 	for items := uint32(0); ; {
-		e, err := relay.ReadFrame(c.out, p.o.MaxBody)
+		e, err := c.read(p.o.MaxBody)
 		switch {
 		case err != nil:
 			return nil, false, c.broken(ctx, err)
@@ -206,7 +249,7 @@ func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done boo
 			return err
 		}
 		for {
-			e, err := relay.ReadFrame(c.out, p.o.MaxBody)
+			e, err := c.read(p.o.MaxBody)
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,8 @@
 // Each process is the leader of a process group. When a call is cancelled or its deadline
 // passes, the process gets a cancel frame. If it does not answer within Options.Grace, the
 // group is killed, and another process takes its place. So it does when a process exits or
-// writes something else than frames; the call then fails, and is not repeated. If processes
+// writes something else than frames; the call then fails, and is not repeated. A process is
+// also killed if a frame from or to it was cut by a cancellation. If processes
 // fail before they have answered anything, the next one starts after a growing pause.
 //
 // # Goroutines
@@ -116,9 +117,9 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 	o = o.withDefaults()
 	// The processes outlive ctx, so that requests can be finished.
 	return spindle.Shield(ctx, func(shielded context.Context) error {
-		return spindle.WithScope(shielded, func(own context.Context, s *spindle.Scope) error {
-			defer s.Cancel(nil)
-			p := &pool{o: o, ctx: own}
+		return spindle.WithNursery(shielded, func(own context.Context, n *spindle.Nursery) error {
+			defer n.Scope().Cancel(nil)
+			p := &pool{o: o, ctx: own, n: n}
 			defer p.close()
 			first, err := p.start()
 			if err != nil {

@@ -53,6 +53,46 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 			return nil, err
 		}
 		select {}
+	case "orphan": // like child, but it exits
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		if err := send(strconv.AppendInt(nil, int64(cmd.Process.Pid), 10)); err != nil {
+			return nil, err
+		}
+		os.Exit(7)
+	case "cut": // a frame that is cut by a cancellation, with a reply in its second half
+		var out [3][]byte
+		for i, a := range []relay.Envelope{
+			{Kind: relay.KindReply, ID: e.ID},
+			{Kind: relay.KindItem, ID: e.ID, Seq: 1, Body: strconv.AppendInt(nil, int64(os.Getpid()), 10)},
+			{Kind: relay.KindItem, ID: e.ID, Seq: 2},
+		} {
+			if i == 2 {
+				a.Body = out[0]
+			}
+			var err error
+			if out[i], err = relay.AppendFrame(nil, &a, time.Time{}); err != nil {
+				return nil, err
+			}
+		}
+		half := len(out[2]) - len(out[0])
+		if _, err := os.Stdout.Write(append(out[1], out[2][:half]...)); err != nil {
+			return nil, err
+		}
+		if _, err := relay.ReadFrame(os.Stdin, 100); err != nil { // the cancellation
+			return nil, err
+		}
+		if _, err := os.Stdout.Write(out[2][half:]); err != nil {
+			return nil, err
+		}
+		next, err := relay.ReadFrame(os.Stdin, 100)
+		if err != nil {
+			return nil, err
+		}
+		e.ID = next.ID
+		return strconv.AppendInt(nil, int64(os.Getpid()), 10), nil
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {
@@ -172,6 +212,55 @@ func TestCanceledRequest(t *testing.T) {
 			}
 		}
 		_, err = c.Call(ctx, "work", nil)
+		return err
+	})
+}
+
+// TestProcessThatLeavesAnother: what is left of its group is killed.
+func TestProcessThatLeavesAnother(t *testing.T) {
+	for name, stderr := range map[string]io.Writer{"no errors": nil, "a file": os.Stderr, "a writer": io.Discard} {
+		t.Run(name, func(t *testing.T) {
+			pool(t, process.Options{Stderr: stderr}, func(ctx context.Context, c *relay.Caller) error {
+				s, err := c.Stream(ctx, "work", []byte("orphan"))
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				text, err := s.Next(ctx)
+				if err != nil {
+					return err
+				}
+				pid, err := strconv.Atoi(string(text))
+				if err != nil {
+					return err
+				}
+				for alive(pid) {
+					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestCutFrame: a process is not used again if a cancellation came in the middle of a frame.
+func TestCutFrame(t *testing.T) {
+	pool(t, process.Options{Grace: time.Minute}, func(ctx context.Context, c *relay.Caller) error {
+		s, err := c.Stream(ctx, "work", []byte("cut"))
+		if err != nil {
+			return err
+		}
+		before, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		s.Close()
+		after, err := c.Call(ctx, "work", []byte("pid"))
+		if string(after) == string(before) {
+			t.Error("it is used again")
+		}
 		return err
 	})
 }
