@@ -93,14 +93,15 @@ var errNoAnswer = errors.New("the loop does not answer")
 
 // cancelScope cancels the scope that choose returns for a task. It reports whether there is
 // one.
-func (s *source) cancelScope(choose func(*probe.Task) uintptr) (found bool, err error) {
+func (s *source) cancelScope(choose func(*probe.Task) uintptr) (bool, error) {
 	s.tasks.reading.Lock() // a loop has one walk at a time
 	defer s.tasks.reading.Unlock()
 	expired, stop := after(snapshotWait)
 	defer stop()
 	snap := &taskSnapshot{}
 	var walk probe.TaskWalk
-	for more := true; more && !found; {
+	more, found := true, false
+	for more && !found {
 		if !s.ask(expired, func() {
 			began := s.l.Time()
 			if walk == nil {
@@ -121,6 +122,7 @@ func (s *source) cancelScope(choose func(*probe.Task) uintptr) (found bool, err 
 				walk.End()
 			}
 		}) {
+			s.abandon(&walk)
 			return false, errNoAnswer
 		}
 	}

@@ -57,9 +57,12 @@ func (s *source) readSockets() []socketRow {
 
 // takeSockets takes a snapshot of the sockets in slices. Known has what earlier snapshots
 // have found out about them. It reports false if the loop does not answer before expired
-// receives a value.
-func (s *source) takeSockets(expired <-chan time.Time, known map[uint64]*ends) (rows []socketRow, fresh map[uint64]*ends, held time.Duration, ok bool) {
-	fresh = make(map[uint64]*ends, len(known))
+// receives a value; what it has begun on the loop may then still be running, and has the
+// variables to itself.
+func (s *source) takeSockets(expired <-chan time.Time, known map[uint64]*ends) ([]socketRow, map[uint64]*ends, time.Duration, bool) {
+	var rows []socketRow
+	var held time.Duration
+	fresh := make(map[uint64]*ends, len(known))
 	next, more := 0, true
 	for more {
 		if !s.ask(expired, func() {

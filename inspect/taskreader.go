@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -115,12 +116,22 @@ func (s *source) takeTasks(expired <-chan time.Time) *taskSnapshot {
 			snap.slices++
 		})
 		if !answered {
-			// The walk ends with the next one; until then it is a place in some lists.
+			s.abandon(&walk)
 			return nil
 		}
 	}
 	snap.at = now()
 	return snap
+}
+
+// abandon ends a walk after the loop did not answer in time: a walk in progress remembers
+// every task that enters a scope. It does not wait for the loop.
+func (s *source) abandon(walk *probe.TaskWalk) {
+	_ = s.core.Post(loopcore.DropAtClose, func() {
+		if *walk != nil {
+			(*walk).End()
+		}
+	})
 }
 
 // begin begins the walk. It returns nil if the loop has no tasks. It runs on the loop.

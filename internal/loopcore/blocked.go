@@ -38,12 +38,15 @@ func (c *Loop) NoteBlocked(b BlockedTurn) {
 	c.blocked.turns = append(c.blocked.turns, b)
 }
 
-// EndBlocked notes how long the last blocked turn took in all. Any goroutine may call it.
+// EndBlocked notes how long the turn took in all that was noted last. It may have been noted
+// twice: as starved, and then as blocked. Any goroutine may call it.
 func (c *Loop) EndBlocked(took time.Duration) {
 	c.blocked.mu.Lock()
 	defer c.blocked.mu.Unlock()
-	if last := len(c.blocked.turns) - 1; last >= 0 && !c.blocked.turns[last].Ended {
-		c.blocked.turns[last].For, c.blocked.turns[last].Ended = took, true
+	for i := range c.blocked.turns {
+		if turn := &c.blocked.turns[i]; !turn.Ended {
+			turn.For, turn.Ended = took, true
+		}
 	}
 }
 
