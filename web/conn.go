@@ -324,6 +324,7 @@ func (c *conn) end(p *http1.RequestParser) {
 		c.expect(inputHold)
 		if d := c.deferral(); d != nil {
 			d.h.End()
+			c.resumeReading() // or the client's leaving would not be noticed
 		} else {
 			c.x.body.end(p)
 		}

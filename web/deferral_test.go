@@ -151,6 +151,20 @@ func TestDeferredBodyIsHeldUntilItIsWanted(t *testing.T) {
 	}
 }
 
+func TestDeferredRequestNoticesTheEndAfterAFullBody(t *testing.T) {
+	s := &laterServer{full: true}
+	sv := serveLater(t, s, &web.Server{})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+	s.wait("/1 end")
+	nc.(*net.TCPConn).CloseWrite()
+	s.wait("/1 gone")
+	s.do(t, "/1", func(l *later) { l.respond(l.body.String(), false) })
+	if _, got := response(t, br, "POST"); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestDeferredRequestOfAClientThatLeaves(t *testing.T) {
 	s := &laterServer{}
 	sv := serveLater(t, s, &web.Server{})

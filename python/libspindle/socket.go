@@ -17,6 +17,9 @@ import (
 	"github.com/spindleloop/spindle/ws"
 )
 
+// sendLimit is how many bytes may wait to be sent before the app has to wait.
+const sendLimit = 64 << 10
+
 // socket is a WebSocket of an app. A worker holds its request until the app has accepted
 // or denied it; everything else happens on the loop.
 type socket struct {
@@ -24,6 +27,8 @@ type socket struct {
 	verdict chan verdict // for the worker; the app decides once
 	sock    *ws.Socket   // nil before it is open
 	early   []func()     // what the app has asked for before
+	waiting int          // bytes in early
+	held    bool         // the app waits until the client has caught up
 	ended   bool         // nothing more can be sent
 	over    bool         // the app has returned
 	deny    verdict      // while it is put together
@@ -145,6 +150,9 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 		if so.sock == nil && !so.ended {
 			kind, n, kept := rec.kind, rec.n, slices.Clone(payload)
 			so.early = append(so.early, func() { so.act(uint16(kind), int(n), kept) })
+			if so.waiting += len(kept); so.waiting > sendLimit {
+				so.hold()
+			}
 			return
 		}
 		so.act(uint16(rec.kind), int(rec.n), payload)
@@ -167,8 +175,24 @@ func (so *socket) act(kind uint16, n int, payload []byte) {
 			err = so.sock.Close(ws.InternalError, "")
 		}
 	}
-	if err == nil && so.sock.Full() {
-		so.r.s.setHeld(so.r.slot, true)
+	// The transport reports PauseWriting only later, and an app may send much until then.
+	if c := so.sock.Conn(); err == nil && !so.held && c.Unsent() > sendLimit {
+		so.hold()
+		c.AfterFlush(func(error) { so.caughtUp() })
+	}
+}
+
+// hold makes the app wait before it sends more.
+func (so *socket) hold() {
+	so.held = true
+	so.r.s.setHeld(so.r.slot, true)
+}
+
+// caughtUp lets the app go on.
+func (so *socket) caughtUp() {
+	if so.held && !so.over && !so.ended {
+		so.held = false
+		so.r.Writable()
 	}
 }
 
@@ -200,7 +224,8 @@ func (so *socket) OnOpen(s *ws.Socket) {
 	so.sock = s
 	so.r.s.counters.sockets.Add(1)
 	early := so.early
-	so.early = nil
+	so.early, so.waiting = nil, 0
+	so.caughtUp()
 	for _, do := range early {
 		do()
 	}
@@ -236,9 +261,7 @@ func (so *socket) consumed(n int) {
 
 // OnResumeWriting is called when the client has caught up.
 func (so *socket) OnResumeWriting(*ws.Socket) {
-	if !so.over {
-		so.r.Writable()
-	}
+	so.caughtUp()
 }
 
 // OnClose reports the end to Python.

@@ -97,6 +97,8 @@ def describe(config, sock):
 class Server:
     """Serves an app. run serves until a signal comes; serve does so in a loop that runs."""
 
+    stop_signals = (signal.SIGINT, signal.SIGTERM)
+
     def __init__(self, config):
         self.config = config
         self.started = False
@@ -167,7 +169,7 @@ class Server:
     def _handle_signals(self, loop):
         handled = []
         try:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self.stop_signals:
                 loop.add_signal_handler(number, self.stop)
                 handled.append(number)
         except (RuntimeError, ValueError):

@@ -277,6 +277,9 @@ class Watcher:
 class WorkerServer(Server):
     """The server in a worker: it obeys the supervisor."""
 
+    # A terminal sends SIGINT to workers too; the supervisor passes it on as SIGTERM.
+    stop_signals = (signal.SIGTERM,)
+
     def __init__(self, config, commands, status):
         super().__init__(config)
         self.commands = commands
@@ -305,6 +308,8 @@ def worker_of(config, environment):
     listener, commands, status = (int(part) for part in text.split(","))
     for fd in (listener, commands, status):
         os.set_inheritable(fd, False)
+    # Not SIG_IGN, which the app's own processes would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
     config.fd = listener
     config.workers, config.reload = 1, False
     return WorkerServer(config, commands, status)

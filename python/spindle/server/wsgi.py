@@ -74,14 +74,15 @@ class _Call:
     def respond(self):
         result = self.app(_environ(self.scope, self.input), self.start_response)
         try:
-            pending = None  # one piece is held back: the last one ends the response
-            for piece in result:
+            if isinstance(result, (list, tuple)):
+                *pieces, last = [piece for piece in result if piece] or [b""]  # the last one ends the response
+            else:
+                pieces, last = result, b""  # each may take its time, so none is held back
+            for piece in pieces:
                 if piece:
-                    if pending is not None:
-                        self.write(pending)
-                    pending = piece
+                    self.write(piece)
             self.head()
-            self.put({"type": "http.response.body", "body": pending or b""})
+            self.put({"type": "http.response.body", "body": last})
         finally:
             if hasattr(result, "close"):
                 result.close()
@@ -136,25 +137,37 @@ class _Body(io.RawIOBase):
         return True
 
     def fill(self):
-        """Receive the next piece. Return false at the end."""
+        """Receive the next piece. Return nothing at the end."""
         while self.more:
             message = asyncio.run_coroutine_threadsafe(self._next(), self.loop).result()
             if message["type"] == "http.disconnect":
                 self.more = False
                 raise ConnectionError("spindle: the client has disconnected")
             self.more = message.get("more_body", False)
-            self.data += message.get("body", b"")
-            if message.get("body"):
-                return True
-        return False
+            if piece := message.get("body"):
+                return piece
+        return b""
+
+    def collect(self, enough):
+        """Receive until enough(length, last piece), or to the end."""
+        pieces, length = [self.data], len(self.data)
+        try:
+            while not enough(length, pieces[-1]) and (piece := self.fill()):
+                pieces.append(piece)
+                length += len(piece)
+        finally:
+            if len(pieces) > 1:
+                self.data = b"".join(pieces)
 
     async def _next(self):
         return await self.receive()
 
     def read(self, size=-1):
-        while (size is None or size < 0 or len(self.data) < size) and self.fill():
-            pass
-        size = len(self.data) if size is None or size < 0 else size
+        limited = size is not None and size >= 0
+        self.collect(lambda length, _: limited and length >= size)
+        if not limited or size >= len(self.data):
+            out, self.data = self.data, b""
+            return out
         out, self.data = self.data[:size], self.data[size:]
         return out
 
@@ -164,10 +177,10 @@ class _Body(io.RawIOBase):
         return len(data)
 
     def readline(self, size=-1):
-        while b"\n" not in self.data and (size is None or size < 0 or len(self.data) < size) and self.fill():
-            pass
+        limited = size is not None and size >= 0
+        self.collect(lambda length, piece: b"\n" in piece or limited and length >= size)
         end = self.data.find(b"\n") + 1 or len(self.data)
-        if size is not None and size >= 0:
+        if limited:
             end = min(end, size)
         out, self.data = self.data[:end], self.data[end:]
         return out

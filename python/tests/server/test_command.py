@@ -231,6 +231,26 @@ def test_workers_share_the_port_and_are_replaced(command):
     assert process.stop() == 0
 
 
+def test_interrupt_from_a_terminal_counts_once(command):
+    (command.directory / "slow.py").write_text(textwrap.dedent("""
+        import asyncio
+
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"first", "more_body": True})
+            await asyncio.sleep(1)
+            await send({"type": "http.response.body", "body": b"last"})
+    """))
+    process = command("slow:app", "--port", "0", "--workers", "2", "--no-access-log", start_new_session=True)
+    process.wait_for_log("is ready", 2)
+    client = process.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    assert client.file.readline() + client.file.readline() == b"5\r\nfirst\r\n"
+    os.killpg(process.process.pid, signal.SIGINT)
+    assert client.file.read() == b"4\r\nlast\r\n0\r\n\r\n"
+    assert process.process.wait(LIMIT) == 0
+
+
 def test_reload_by_signal_loses_no_request(command):
     process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
     process.wait_for_log("is ready", 2)

@@ -243,6 +243,34 @@ def test_slow_app_holds_the_client(serve):
     wait_until(lambda: sum(total) == 50_000_000)
 
 
+@pytest.mark.parametrize("opened", [True, False])
+def test_slow_client_holds_an_app_that_never_waits(serve, opened):
+    sent, ended = [], []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        if opened:
+            await receive()
+        try:
+            for _ in range(2000):
+                await send({"type": "websocket.send", "bytes": bytes(100_000)})
+                sent.append(1)
+        finally:
+            ended.append(True)
+
+    server = serve(app, ws_per_message_deflate=False)
+    client = server.connect().send(f"GET / HTTP/1.1\nHost: test\n{KEY}\n")
+    assert client.head()[0] == 101
+    if opened:
+        client.sock.sendall(b"\x82\x80abcd")  # an empty message
+    wait_until(lambda: sent)
+    server.call(lambda: None)
+    assert len(sent) < 1000
+    client.close()
+    wait_until(lambda: ended)
+
+
 def test_receive_of_a_task_that_outlives_its_app(serve):
     seen = []
 
@@ -267,6 +295,7 @@ def test_receive_of_a_task_that_outlives_its_app(serve):
         assert ws.recv() == "one"
         with pytest.raises(ConnectionClosed):
             ws.recv()
+    threading.Event().wait(0.2)  # until Go has forgotten the connection
     asyncio.run_coroutine_threadsafe(take(), server.loop).result(30)
     assert seen[-1] == "websocket.disconnect"
     with connect(url(server)) as ws:  # the server goes on

@@ -35,6 +35,18 @@ def test_input_can_be_read_in_every_way(serve):
     assert eval(response.body) == [b"abc", b"def\n", b"gh", b"ij\n", b"kl\n", b"mno"]
 
 
+def test_large_input(serve):
+    def app(environ, start_response):
+        body = environ["wsgi.input"]
+        lengths = [len(body.readline()), len(body.read(1_000_000)), len(body.read())]
+        start_response("200 OK", [])
+        return (repr(lengths).encode(),)
+
+    client = serve(app).connect().send("POST / HTTP/1.1\nHost: test\nContent-Length: 4000000\n\n")
+    response = client.send(b"x" * 499_999 + b"\n" + b"y" * 3_500_000).response()
+    assert (eval(response.body), response["content-length"]) == ([500_000, 1_000_000, 2_500_000], "26")
+
+
 def test_body_is_streamed_while_it_comes(serve):
     first = threading.Event()
 
@@ -57,8 +69,8 @@ def test_response_is_streamed_and_closed(serve):
     class Result:
         def __iter__(self):
             yield b"one"
+            go_on.wait(30)  # what came before is not held back
             yield b"two"
-            go_on.wait(30)
             yield b"three"
 
         def close(self):
