@@ -56,7 +56,9 @@ type HTTPHandler struct {
 //     messages to the client. An error closes the connection.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
-// Idempotency-Key, and the trace of the request's traceparent.
+// Idempotency-Key, and the trace of the request's traceparent. With ServeOptions.Results, a
+// client that sends the Idempotency-Key of another client gets that one's reply. Where this
+// must not happen, let a handler in front put the client's identity before the key.
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is

@@ -101,27 +101,32 @@ func (b *Local) TryPublish(e *Envelope) error {
 	return nil
 }
 
-// putAll puts e into the queues of all groups, or of none if one is full.
+// putAll puts e into the queues of all groups that have members, or of none if one is full.
 func (t *topic) putAll(e *Envelope) error {
 	var takers []*node
-	full := false
+	full, taken := false, false
 	for _, g := range t.groups { // every topic of a subject has its groups in the same order
 		g.q.mu.Lock()
 		full = full || !g.q.fits()
 	}
 	for _, g := range t.groups {
 		if !full {
-			if taker, _ := g.q.put(e); taker != nil {
+			taker, err := g.q.put(e)
+			if taker != nil {
 				takers = append(takers, taker)
 			}
+			taken = taken || err == nil
 		}
 		g.q.mu.Unlock()
 	}
 	for _, x := range takers {
 		x.wake()
 	}
-	if full {
+	switch {
+	case full:
 		return ErrFull
+	case !taken:
+		return ErrNoResponder
 	}
 	return nil
 }
@@ -132,15 +137,19 @@ func (b *Local) Publish(ctx context.Context, e *Envelope) error {
 	if err != nil {
 		return err
 	}
+	taken := len(t.groups) == 0
 	for _, g := range t.groups {
-		if err := g.q.tryPut(e); err == nil {
-			continue
-		} else if err != ErrFull {
+		err := g.q.tryPut(e)
+		if err == ErrFull {
+			err = g.q.waitPut(ctx, e)
+		}
+		if err != nil && err != ErrNoResponder { // a group without members does not count
 			return err
 		}
-		if err := g.q.waitPut(ctx, e); err != nil {
-			return err
-		}
+		taken = taken || err == nil
+	}
+	if !taken {
+		return ErrNoResponder
 	}
 	b.accepted(t, e)
 	return nil

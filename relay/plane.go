@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"runtime"
 	"time"
 
@@ -42,6 +43,14 @@ const (
 func (c *Caller) plane(l *loop.Loop) *plane {
 	p := c.planes[l]
 	if p == nil {
+		maps.DeleteFunc(c.planes, func(l *loop.Loop, _ *plane) bool {
+			select {
+			case <-l.Done():
+				return true
+			default:
+				return false
+			}
+		})
 		p = &plane{c: c, l: l, stays: l.Internal().Kernel().Real()}
 		p.take, p.stay = p.wakeAll, p.linger
 		c.planes[l] = p
@@ -89,7 +98,7 @@ func (p *plane) mayLinger() {
 func (p *plane) linger() {
 	began := p.l.Time()
 	found := false
-	for i := 0; i < lingerYields && !found; i++ {
+	for i := 0; i < lingerYields && !found && p.l.Time()-began < lingerLimit; i++ {
 		runtime.Gosched()
 		p.c.mu.Lock()
 		found = p.first != nil

@@ -7,7 +7,10 @@ import (
 
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
 // sent or delivered again is answered without being handled again. Implementations for
-// several machines share their store. Methods may be called from any goroutine; with
+// several machines share their store. The key of a reply is the subject, a space and the
+// IdempotencyKey of the request. The workers do not know who has sent a request: whoever has
+// the key gets the reply. So keys must be unique among all clients, and hard to guess where
+// clients must not see each other's replies. Methods may be called from any goroutine; with
 // ServeOptions.Run InTasks they must not block.
 type Results interface {
 	// Load returns the reply that is kept for a key.
@@ -60,6 +63,7 @@ func (s *service) handle(ctx context.Context, r *Request) (body []byte, err erro
 	if s.o.Results == nil || key == "" {
 		return s.h(ctx, r)
 	}
+	key = r.Subject + " " + key
 	if !s.claim(key) {
 		return nil, errTwice
 	}

@@ -86,6 +86,27 @@ func TestRedelivery(t *testing.T) {
 	})
 }
 
+// TestIdempotencyKeysOfSubjects: the same key on another subject is another request.
+func TestIdempotencyKeysOfSubjects(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	shared := relay.NewResults(10)
+	for _, subject := range []string{"a", "b"} {
+		serve(t, bus, subject, relay.ServeOptions{Results: shared}, func(context.Context, *relay.Request) ([]byte, error) {
+			return []byte(subject), nil
+		})
+	}
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	for _, subject := range []string{"a", "b"} {
+		reply, err := c.Do(t.Context(), relay.Envelope{Subject: subject, Headers: map[string]string{relay.IdempotencyKey: "k"}})
+		if err != nil {
+			t.Error(err)
+		} else if string(reply.Body) != subject {
+			t.Errorf("%s gets %q", subject, reply.Body)
+		}
+	}
+	c.Close()
+}
+
 func TestIdempotencyKeys(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	handled := 0

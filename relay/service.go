@@ -307,7 +307,9 @@ func (s *service) receive(e *Envelope) {
 			}
 			break
 		}
-		v.request().gone = true
+		r := v.request()
+		r.gone = true
+		wake, r.credit = r.credit, nil
 	case KindCredit:
 		if v == nil || e.Seq <= v.request().allowed {
 			break
@@ -317,11 +319,11 @@ func (s *service) receive(e *Envelope) {
 		wake, r.credit = r.credit, nil
 	}
 	s.mu.Unlock()
+	if v != nil && e.Kind == KindCancel {
+		v.stop() // first, so that Send returns the error of its context, if that is the handler's
+	}
 	if wake != nil {
 		wake.wake()
-	}
-	if v != nil && e.Kind == KindCancel {
-		v.stop()
 	}
 }
 

@@ -14,7 +14,8 @@ type Stream struct {
 }
 
 // Stream sends a request to a handler that answers with any number of items. The deadline is
-// that of the whole stream.
+// that of the whole stream. Next ends the stream when it has passed; one that is not read
+// waits until it is closed.
 func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stream, error) {
 	return c.Open(ctx, Envelope{Subject: subject, Body: body})
 }
@@ -84,9 +85,12 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	more := w.ended == waiting && s.paid-s.read <= w.req.Seq/2
 	c.mu.Unlock()
 	if more {
-		s.paid = s.read + w.req.Seq
-		// If the credit is lost, a later one or the deadline ends the wait of the worker.
-		_ = c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: worker, ReplyTo: c.inbox, Seq: s.paid})
+		paid := s.read + w.req.Seq
+		// If the bus does not take the credit, the next item tries again; if it is lost, a
+		// later one or the deadline ends the wait of the worker.
+		if c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: worker, ReplyTo: c.inbox, Seq: paid}) == nil {
+			s.paid = paid
+		}
 	}
 	return e.Body, nil
 }
@@ -99,7 +103,7 @@ func (s *Stream) Close() error {
 }
 
 // Send sends an item of a stream. It waits while the caller has not read enough of those
-// before. It fails if the handler's context ctx ends, and with ErrNotStream if the caller
+// before. It fails if ctx ends or the caller leaves, and with ErrNotStream if the caller
 // waits for a single reply.
 func (r *Request) Send(ctx context.Context, body []byte) error {
 	if r.Seq == 0 {

@@ -15,7 +15,7 @@ type Trace struct {
 	Flags byte
 }
 
-// Header is the name of the header that carries a Trace between systems.
+// traceparent is the name of the header that carries a Trace between systems.
 const traceparent = "traceparent"
 
 var errTraceparent = errors.New("relay: malformed traceparent")

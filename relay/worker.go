@@ -23,7 +23,7 @@ type Worker struct {
 // bus is counted in Running, Finished, or one of the fields of requests that did not start.
 type WorkerStats struct {
 	Running  int    // handlers
-	Finished uint64 // handlers that have returned or panicked
+	Finished uint64 // handlers that have returned or panicked, and requests that were Replayed
 	Failed   uint64 // finished with an error
 	Panics   uint64 // finished with a panic
 	Canceled uint64 // finished after their caller had cancelled them
@@ -32,8 +32,8 @@ type WorkerStats struct {
 	Expired   uint64 // their deadline had passed
 	Revoked   uint64 // cancelled before
 	Duplicate uint64 // already running
-	Replayed  uint64 // answered from ServeOptions.Results
 
+	Replayed    uint64 // answered from ServeOptions.Results; also in Finished
 	RepliesLost uint64 // the bus did not take the reply
 	Forgotten   uint64 // cancellations of requests that did not come in time
 }
@@ -79,7 +79,8 @@ const (
 func NewWorker(bus Bus) *Worker { return &Worker{bus: bus} }
 
 // StragglerError is the error of Serve when handlers did not return in time after their
-// contexts had ended. They still run.
+// contexts had ended. On goroutines they still run. With InTasks, Serve waits until they have
+// returned, because they are its tasks, and then returns this error.
 type StragglerError struct {
 	Subject  string
 	Handlers int

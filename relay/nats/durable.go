@@ -132,7 +132,7 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
 	defer cancel()
 	var options []jetstream.PublishOpt
 	if key := m.Header.Get(relay.IdempotencyKey); key != "" {
-		options = append(options, jetstream.WithMsgID(key))
+		options = append(options, jetstream.WithMsgID(m.Subject+" "+key))
 	}
 	_, err := b.js.PublishMsg(ctx, m, options...)
 	var api *jetstream.APIError
