@@ -180,7 +180,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	c.stats.Calls++
 	c.mu.Unlock()
 	err := c.bus.TryPublish(req)
-	if err == ErrFull && c.o.WhenFull == WaitWhenFull {
+	if err == ErrMustWait || err == ErrFull && c.o.WhenFull == WaitWhenFull {
 		w.fresh = false
 		err = c.publishWithin(ctx, w, limit)
 	}

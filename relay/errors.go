@@ -16,6 +16,10 @@ var (
 	ErrDown        = errors.New("relay: the bus is not connected")
 	ErrBroken      = errors.New("relay: items of the stream were lost")
 	ErrTooLarge    = errors.New("relay: envelope too large")
+
+	// ErrMustWait is the error of Bus.TryPublish for an envelope that Publish takes, but
+	// never without waiting. Calls then use Publish.
+	ErrMustWait = errors.New("relay: the bus has to wait for this envelope")
 )
 
 // TimeoutError is the error of a call that had no reply within its deadline. For errors.Is

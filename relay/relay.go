@@ -47,8 +47,8 @@ import "context"
 //     cannot know, a Request is answered by a Failure with CodeNoResponder.
 //   - Envelopes of one publisher to one listener arrive in order, or are lost.
 //   - Every queue is bounded. Publish waits while a queue of its subject is full.
-//     TryPublish fails with ErrFull instead. An envelope that is dropped after it was
-//     accepted is counted.
+//     TryPublish fails with ErrFull instead, or with ErrMustWait if it could never
+//     succeed. An envelope that is dropped after it was accepted is counted.
 //   - A bus that is not connected fails with ErrDown, and a closed one with ErrClosed.
 type Bus interface {
 	// Publish sends e. It waits while the queue is full.

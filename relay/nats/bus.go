@@ -209,11 +209,16 @@ func (b *Bus) Stats() Stats {
 	}
 }
 
-// keep registers a subscription that ends with the bus.
-func (b *Bus) keep(s closer) {
+// keep registers a subscription that ends with the bus. It reports false if the bus is
+// closed.
+func (b *Bus) keep(s closer) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed.Load() { // Close has taken its list, or will do so without s
+		return false
+	}
 	b.subs[s] = struct{}{}
+	return true
 }
 
 func (b *Bus) forget(s closer) {

@@ -30,6 +30,7 @@
 //
 // Requests of the subjects in Options.Durable are kept by JetStream until a worker has
 // dealt with them: they survive workers, connections, and with replicas servers. Publish
-// returns when the server has stored the request. TryPublish fails with relay.ErrFull,
-// because storing takes time.
+// returns when the server has stored the request. TryPublish fails with relay.ErrMustWait,
+// because storing takes time. A request with an idempotency key is stored once for each
+// subject.
 package nats

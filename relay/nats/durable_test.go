@@ -50,7 +50,7 @@ func TestDurableRequestWaitsForAWorker(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, durable(nats.Durable{}))
 	publish(t, bus, "1")
-	if err := bus.TryPublish(&relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrFull) {
+	if err := bus.TryPublish(&relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrMustWait) {
 		t.Errorf("TryPublish: %v", err)
 	}
 	b.Kill(0)
@@ -105,6 +105,28 @@ func TestDurableQueueIsBounded(t *testing.T) {
 	publish(t, bus, "2")
 	if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "jobs.a"}); !errors.Is(err, relay.ErrFull) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestDurableCallDoesNotWaitWhenFull: with FailWhenFull a call is stored, or fails if the
+// queue is full.
+func TestDurableCallDoesNotWaitWhenFull(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{MaxRequests: 1}))
+	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{WhenFull: relay.FailWhenFull, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Stream(t.Context(), "jobs.a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Call(t.Context(), "jobs.a", nil); !errors.Is(err, relay.ErrFull) {
+		t.Errorf("in a full queue: %v", err)
+	}
+	s.Close()
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

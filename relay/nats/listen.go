@@ -49,7 +49,9 @@ func (b *Bus) register(ctx context.Context, s closer, subject string, subscribe 
 		if err := subscribe(); err != nil {
 			return err
 		}
-		b.keep(s)
+		if !b.keep(s) {
+			return relay.ErrClosed
+		}
 		return b.flush(ctx)
 	})
 	if err != nil {

@@ -28,7 +28,8 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 	return b.handed(b.outbox.Put(ctx, m))
 }
 
-// TryPublish sends e, or fails with relay.ErrFull.
+// TryPublish sends e, or fails with relay.ErrFull. For a durable subject it fails with
+// relay.ErrMustWait.
 func (b *Bus) TryPublish(e *relay.Envelope) error {
 	stored := b.stores(e)
 	m, err := b.message(e, stored)
@@ -36,7 +37,7 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 		return err
 	}
 	if stored {
-		return relay.ErrFull
+		return relay.ErrMustWait
 	}
 	if loopcore.Current() == nil {
 		return b.written(b.nc.PublishMsg(m))
