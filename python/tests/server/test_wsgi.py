@@ -64,12 +64,12 @@ def test_body_is_streamed_while_it_comes(serve):
 
 
 def test_response_is_streamed_and_closed(serve):
-    closed, go_on = [], threading.Event()
+    closed, told, go_on = [], [], threading.Event()
 
     class Result:
         def __iter__(self):
             yield b"one"
-            go_on.wait(30)  # what came before is not held back
+            told.append(go_on.wait(30))  # what came before is not held back
             yield b"two"
             yield b"three"
 
@@ -86,6 +86,7 @@ def test_response_is_streamed_and_closed(serve):
     go_on.set()
     assert client.file.read(len(b"3\r\ntwo\r\n5\r\nthree\r\n0\r\n\r\n")).endswith(b"0\r\n\r\n")
     wait_until(lambda: closed == [True])
+    assert told == [True]
 
 
 def test_slow_client_holds_the_thread(serve):
