@@ -32,6 +32,7 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 	}
 	defer s.Close()
 	began := make(chan time.Time, 1)
+	launched := time.Now()
 	over := make(chan error, 1)
 	o := spindle.Options{Loop: loop.Options{Name: t.Name(), OnBlocked: func(loop.Blocked) {}}}
 	go func() {
@@ -55,6 +56,9 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 		if asked < blockedAfter && l.State != "blocked" {
 			continue
 		}
+		if l.State == "blocked" && !strings.Contains(l.Stack, frame) && asked < time.Minute {
+			continue // the stack of a moment between two calls, which is kept for a second
+		}
 		if answers++; answers == 1 {
 			t.Logf("reported %v after the block began, as lasting %v", time.Since(since), time.Duration(l.StateForNS))
 		}
@@ -65,7 +69,7 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 			t.Fatalf("the stack has no %s:\n%s", frame, l.Stack)
 		case !strings.HasPrefix(l.Task, "main > culprit ("):
 			t.Fatalf("the task is %q", l.Task)
-		case time.Duration(l.StateForNS) < asked || time.Duration(l.StateForNS) > time.Since(since)+time.Second:
+		case time.Duration(l.StateForNS) < asked || time.Duration(l.StateForNS) > time.Since(launched)+time.Second:
 			t.Fatalf("the block lasts %v, reported as %v", time.Since(since), time.Duration(l.StateForNS))
 		}
 	}
@@ -133,20 +137,49 @@ func TestLoopBlockedInSystemCallIsShown(t *testing.T) {
 	}, func() { _ = syscall.Close(ends[1]) }, "syscall.Read")
 }
 
+// blockUntil blocks the loop until c receives a value. Every second it begins a turn, because
+// each turn is reported once, and what was reported may be how it began.
+func blockUntil[T any](ctx context.Context, c <-chan T) error {
+	for {
+		select {
+		case <-c:
+			return nil
+		case <-time.After(time.Second):
+		}
+		if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // The turns are remembered after they have ended.
 func TestBlockedTurnsAreRemembered(t *testing.T) {
-	reported := make(chan struct{}, 16)
-	o := spindle.Options{Loop: loop.Options{Name: "remembers", Watchdog: 20 * time.Millisecond, OnBlocked: func(loop.Blocked) { reported <- struct{}{} }}}
+	reported := make(chan struct{}, 1)
+	o := spindle.Options{Loop: loop.Options{Name: "remembers", Watchdog: 20 * time.Millisecond, OnBlocked: func(b loop.Blocked) {
+		// On a busy machine other turns are reported too.
+		if strings.HasPrefix(b.Task, "main (") && strings.Contains(string(b.Stack), "blockUntil") {
+			select {
+			case reported <- struct{}{}:
+			default:
+			}
+		}
+	}}}
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
-		<-reported
+		if err := blockUntil(ctx, reported); err != nil {
+			return err
+		}
 		_, err := spindle.Blocking(ctx, func() (struct{}, error) {
 			for {
 				a := get[inspect.BlockedAnswer](t, inspect.Options{}, "/api/v1/blocked?loop="+loopNamed(t, "remembers").ID)
-				if a.Matched == 0 {
-					t.Fatal("no turn is remembered")
+				i := slices.IndexFunc(a.Blocked, func(b inspect.Blocked) bool {
+					return strings.HasPrefix(b.Task, "main (") && strings.Contains(b.Stack, "blockUntil")
+				})
+				if i < 0 {
+					t.Errorf("the turn is not among %+v", a.Blocked)
+					return struct{}{}, nil
 				}
-				b := a.Blocked[len(a.Blocked)-1]
-				if !strings.Contains(b.Line, "blocked_test.go") || !strings.HasPrefix(b.Task, "main (") || b.ForNS < int64(20*time.Millisecond) {
+				b := a.Blocked[i]
+				if !strings.Contains(b.Line, "blocked_test.go") || b.ForNS < int64(20*time.Millisecond) {
 					t.Errorf("remembered: %+v", b)
 				}
 				if b.Ended { // the watchdog notices the end a little later

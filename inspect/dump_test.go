@@ -23,9 +23,13 @@ func TestDumpShowsTheTreeOfEveryLoop(t *testing.T) {
 			})
 			outside(func() {
 				var b bytes.Buffer
-				if err := inspect.Dump(&b); err != nil {
-					t.Error(err)
-				}
+				until(func() bool {
+					b.Reset()
+					if err := inspect.Dump(&b); err != nil {
+						t.Error(err)
+					}
+					return strings.Contains(b.String(), "waiting for Sleep (")
+				})
 				for _, want := range []string{"(dumped): ", " main (", "sleeper (dump_test.go:", "waiting for Sleep ("} {
 					if !strings.Contains(b.String(), want) {
 						t.Errorf("the dump has no %q:\n%s", want, &b)

@@ -83,28 +83,21 @@ func TestBlockedTurnIsAnEvent(t *testing.T) {
 	events, end := openEvents(t, s)
 	defer end()
 	nextEvent(t, events)
-	reported := make(chan struct{}, 16)
-	o := spindle.Options{Loop: loop.Options{Name: "blocks", Watchdog: 20 * time.Millisecond, OnBlocked: func(loop.Blocked) { reported <- struct{}{} }}}
+	o := spindle.Options{Loop: loop.Options{Name: "blocks", Watchdog: 20 * time.Millisecond, OnBlocked: func(loop.Blocked) {}}}
 	seen := make(chan inspect.Blocked, 1)
 	go func() {
 		for {
 			name, data := nextEvent(t, events)
 			var b inspect.Blocked
-			if name == "blocked" && json.Unmarshal([]byte(data), &b) == nil && b.Name == "blocks" {
+			if name == "blocked" && json.Unmarshal([]byte(data), &b) == nil && b.Name == "blocks" &&
+				strings.HasPrefix(b.Task, "main (") && strings.Contains(b.Stack, "blockUntil") {
 				seen <- b
 				return
 			}
 		}
 	}()
 	err = spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
-		<-reported
-		_, err := spindle.Blocking(ctx, func() (struct{}, error) {
-			if b := <-seen; !strings.Contains(b.Line, "events_test.go") {
-				t.Errorf("the event is %+v", b)
-			}
-			return struct{}{}, nil
-		})
-		return err
+		return blockUntil(ctx, seen)
 	})
 	if err != nil {
 		t.Error(err)
@@ -142,7 +135,12 @@ func TestThousandSlowClientsAreBounded(t *testing.T) {
 			}
 		}
 		outside(func() {
-			if l := loopNamed(t, "bystander"); l.Stale {
+			var l inspect.Loop
+			until(func() bool {
+				l = loopNamed(t, "bystander")
+				return !l.Stale
+			})
+			if l.Stale {
 				t.Errorf("the loop does not answer: %+v", l)
 			}
 			runtime.GC()

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
@@ -55,6 +56,25 @@ func run(t *testing.T, name string, fn func(ctx context.Context, outside func(fu
 	}
 }
 
+// until calls is until it returns true: a loop that gets no CPU for a while does not answer
+// in time, and tasks need some turns. After a minute it gives up, and the test reports what
+// is missing.
+func until(is func() bool) {
+	for began := time.Now(); !is() && time.Since(began) < time.Minute; {
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// act asks for an action until the loop has answered. It reports whether it asked again.
+func act(path string) (status int, body []byte, again bool) {
+	until(func() bool {
+		again = status != 0
+		status, body = request(inspect.Options{AllowActions: true}, "POST", path, http.Header{"Spindle-Action": {"yes"}})
+		return status != http.StatusServiceUnavailable
+	})
+	return status, body, again
+}
+
 // loopNamed returns the loop with a name.
 func loopNamed(t testing.TB, name string) inspect.Loop {
 	t.Helper()
@@ -69,7 +89,11 @@ func loopNamed(t testing.TB, name string) inspect.Loop {
 func TestLoopsAreFoundByName(t *testing.T) {
 	run(t, "found", func(_ context.Context, outside func(func())) error {
 		outside(func() {
-			l := loopNamed(t, "found")
+			var l inspect.Loop
+			until(func() bool {
+				l = loopNamed(t, "found")
+				return !l.Stale
+			})
 			if l.Stale || l.Turns == 0 || l.Workers.Busy != 1 || l.Workers.Limit != 32 || l.Backend == "" {
 				t.Errorf("the loop is described as %+v", l)
 			}

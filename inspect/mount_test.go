@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -19,7 +20,7 @@ func TestHandlerWorksWhereverItIsMounted(t *testing.T) {
 	mux.Handle("/inline/", web.Inline(h))
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	ask := func(url string) {
+	ask := func(url string) (wrong string) {
 		t.Helper()
 		res, err := client.Get(url)
 		if err != nil {
@@ -28,19 +29,31 @@ func TestHandlerWorksWhereverItIsMounted(t *testing.T) {
 		defer res.Body.Close()
 		var a inspect.SnapshotAnswer
 		if err := json.NewDecoder(res.Body).Decode(&a); err != nil || res.StatusCode != 200 || len(a.Loops) == 0 || len(a.Tasks) == 0 {
-			t.Errorf("%s: %s, %d loops and %d tasks (%v)", url, res.Status, len(a.Loops), len(a.Tasks), err)
+			return fmt.Sprintf("%s: %s, %d loops and %d tasks (%v)", url, res.Status, len(a.Loops), len(a.Tasks), err)
 		}
 		for _, l := range a.Loops {
 			if l.Name == "mounted" && l.Stale {
-				t.Errorf("%s: the loop did not answer", url)
+				return url + ": the loop did not answer"
 			}
+		}
+		return ""
+	}
+	check := func(url string) {
+		t.Helper()
+		wrong := ""
+		until(func() bool {
+			wrong = ask(url)
+			return wrong == ""
+		})
+		if wrong != "" {
+			t.Error(wrong)
 		}
 	}
 	serving(t, "mounted", mux, func(addr string) {
-		ask("http://" + addr + "/debug/spindle/api/v1/snapshot")
-		ask("http://" + addr + "/inline/api/v1/snapshot")
+		check("http://" + addr + "/debug/spindle/api/v1/snapshot")
+		check("http://" + addr + "/inline/api/v1/snapshot")
 		standard := httptest.NewServer(mux)
 		defer standard.Close()
-		ask(standard.URL + "/debug/spindle/api/v1/snapshot")
+		check(standard.URL + "/debug/spindle/api/v1/snapshot")
 	})
 }

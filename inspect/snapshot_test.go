@@ -118,7 +118,11 @@ func TestAccountingShowsBusyAndWaitingTime(t *testing.T) {
 			})
 			outside(func() {
 				for {
-					works := taskNamed(t, tasksOf(t, "accounts", "sort=-busy").Tasks, "works")
+					tasks := tasksOf(t, "accounts", "sort=-busy").Tasks
+					if !hasTask(tasks, "works") {
+						continue // the loop has not answered in time
+					}
+					works := taskNamed(t, tasks, "works")
 					if works.Time == nil || works.Time.Switches < 5 {
 						continue
 					}

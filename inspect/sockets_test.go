@@ -53,11 +53,18 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 		fmt.Fprintf(c, "GET /slow?password=hunter2 HTTP/1.1\r\nHost: x\r\n\r\n")
 		<-begun
 		id := loopNamed(t, "requests").ID
-		status, body := request(inspect.Options{}, "GET", "/api/v1/snapshot?loop="+id, nil)
-		if status != 200 || bytes.Contains(body, []byte("hunter2")) {
-			t.Errorf("the snapshot shows the query of a request: %s", body)
-		}
-		a := get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
+		until(func() bool {
+			status, body := request(inspect.Options{}, "GET", "/api/v1/snapshot?loop="+id, nil)
+			if status != 200 || bytes.Contains(body, []byte("hunter2")) {
+				t.Errorf("the snapshot shows the query of a request: %s", body)
+			}
+			return bytes.Contains(body, []byte("/slow"))
+		})
+		var a inspect.RequestsAnswer
+		until(func() bool {
+			a = get[inspect.RequestsAnswer](t, inspect.Options{}, "/api/v1/requests?loop="+id)
+			return len(a.Requests) == 1 && a.Requests[0].Task != ""
+		})
 		if len(a.Requests) != 1 {
 			t.Fatalf("%d requests: %+v", len(a.Requests), a.Requests)
 		}
@@ -65,7 +72,11 @@ func TestRequestsUnderWayAreShown(t *testing.T) {
 		if r.Method != "GET" || r.Path != "/slow" || r.Runs != "inline" || r.Phase != "handling" || r.Peer != c.LocalAddr().String() || r.Task == "" {
 			t.Errorf("the request is %+v", r)
 		}
-		tasks := get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+		var tasks []inspect.Task
+		until(func() bool {
+			tasks = get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+			return hasTask(tasks, "GET /slow") && taskNamed(t, tasks, "GET /slow").WaitsFor == "Sleep"
+		})
 		if task := taskNamed(t, tasks, "GET /slow"); task.ID != r.Task || !task.Service || task.WaitsFor != "Sleep" {
 			t.Errorf("its task is %+v", task)
 		}
@@ -102,18 +113,22 @@ func TestStreamsAreShownAndClosed(t *testing.T) {
 				defer c.Close()
 				fmt.Fprint(c, "x")
 				_, _ = c.Read(make([]byte, 1)) // the connection is accepted
-				sockets := get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
+				var sockets []inspect.Socket
+				until(func() bool {
+					sockets = get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "streams").ID+"&q="+c.LocalAddr().String()).Sockets
+					return len(sockets) == 1
+				})
 				if len(sockets) != 1 || sockets[0].Kind != "stream" || sockets[0].Network != "tcp" || sockets[0].State != "open" {
 					t.Fatalf("the sockets are %+v", sockets)
 				}
-				status, body := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/close?socket="+sockets[0].ID, http.Header{"Spindle-Action": {"yes"}})
-				if status != 200 {
+				status, body, again := act("/api/v1/close?socket=" + sockets[0].ID)
+				if status != 200 && (!again || status != 404) {
 					t.Errorf("close: %d %s", status, body)
 				}
 				if _, err := c.Read(make([]byte, 1)); err == nil {
 					t.Error("the connection is still open")
 				}
-				if status, _ := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/close?socket="+sockets[0].ID, http.Header{"Spindle-Action": {"yes"}}); status != 404 {
+				if status, _, _ := act("/api/v1/close?socket=" + sockets[0].ID); status != 404 {
 					t.Errorf("closing it again: %d", status)
 				}
 			})
@@ -134,9 +149,14 @@ func TestScopesAreCancelled(t *testing.T) {
 				})
 			})
 			outside(func() {
-				victim := taskNamed(t, tasksOf(t, "cancels", "").Tasks, "victim")
-				status, body := request(inspect.Options{AllowActions: true}, "POST", "/api/v1/cancel?scope="+victim.Scope, http.Header{"Spindle-Action": {"yes"}})
-				if status != 200 {
+				var tasks []inspect.Task
+				until(func() bool {
+					tasks = tasksOf(t, "cancels", "").Tasks
+					return hasTask(tasks, "victim") && taskNamed(t, tasks, "victim").WaitsFor == "Sleep"
+				})
+				victim := taskNamed(t, tasks, "victim")
+				status, body, again := act("/api/v1/cancel?scope=" + victim.Scope)
+				if status != 200 && (!again || status != 404) {
 					t.Errorf("cancel: %d %s", status, body)
 				}
 			})

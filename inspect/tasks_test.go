@@ -17,6 +17,10 @@ func tasksOf(t testing.TB, name, query string) inspect.TasksAnswer {
 	return get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, name).ID+"&"+query)
 }
 
+func hasTask(tasks []inspect.Task, name string) bool {
+	return slices.ContainsFunc(tasks, func(task inspect.Task) bool { return task.Name == name })
+}
+
 func taskNamed(t testing.TB, tasks []inspect.Task, name string) inspect.Task {
 	t.Helper()
 	i := slices.IndexFunc(tasks, func(task inspect.Task) bool { return task.Name == name })
@@ -36,7 +40,11 @@ func TestTasksShowTreeStateAndDeadline(t *testing.T) {
 				return err
 			})
 			outside(func() {
-				tasks := tasksOf(t, "tree", "sort=tree").Tasks
+				var tasks []inspect.Task
+				until(func() bool {
+					tasks = tasksOf(t, "tree", "sort=tree").Tasks
+					return hasTask(tasks, "child") && taskNamed(t, tasks, "child").WaitsFor == "Sleep"
+				})
 				parent, child := taskNamed(t, tasks, "main"), taskNamed(t, tasks, "child")
 				if child.Parent != parent.ID || child.Depth != 1 || parent.Depth != 0 {
 					t.Errorf("the tree is %+v", tasks)
@@ -66,9 +74,20 @@ func TestTasksAreFilteredSortedAndPaged(t *testing.T) {
 				})
 			}
 			outside(func() {
-				a := tasksOf(t, "many", "q=Worker-9&sort=-name&offset=10&limit=5")
+				var a inspect.TasksAnswer
+				until(func() bool {
+					a = tasksOf(t, "many", "q=Worker-9&sort=-name&offset=10&limit=5")
+					return a.Total == 1001
+				})
 				if a.Total != 1001 || a.Matched != 100 || a.Offset != 10 || len(a.Tasks) != 5 || a.Tasks[0].Name != "worker-989" {
 					t.Errorf("%d tasks of %d, %d match, from %d: %+v", len(a.Tasks), a.Total, a.Matched, a.Offset, a.Tasks)
+				}
+				until(func() bool {
+					a = tasksOf(t, "many", "state=waiting")
+					return a.Matched == 1001
+				})
+				if a.Matched != 1001 {
+					t.Errorf("%d tasks are waiting", a.Matched)
 				}
 				if a = tasksOf(t, "many", "state=running"); a.Matched != 0 {
 					t.Errorf("%d tasks are running", a.Matched)

@@ -83,7 +83,11 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 				if !slices.Equal(inCycle, names) || len(a.Cycles) != 1 || len(a.Cycles[0]) != len(names) {
 					t.Errorf("the cycles are %v, their nodes %q, among edges %+v", a.Cycles, inCycle, a.Edges)
 				}
-				tasks := get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+				var tasks []inspect.Task
+				until(func() bool {
+					tasks = get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+id).Tasks
+					return hasTask(tasks, names[len(names)-1])
+				})
 				if task := taskNamed(t, tasks, names[len(names)-1]); !task.Cycle {
 					t.Errorf("the task is %+v", task)
 				}
@@ -118,7 +122,15 @@ func TestSynchronizationObjectsShowTheirWaiters(t *testing.T) {
 				})
 			}
 			outside(func() {
-				a := get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "objects").ID)
+				var a inspect.SyncAnswer
+				until(func() bool {
+					a = get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "objects").ID)
+					all := 0
+					for _, o := range a.Objects {
+						all += o.Waiting
+					}
+					return all == 9
+				})
 				for _, kind := range []string{"Semaphore", "Queue", "Limiter"} {
 					i := slices.IndexFunc(a.Objects, func(o inspect.SyncObject) bool { return o.Kind == kind })
 					if i < 0 || a.Objects[i].Waiting != 3 || len(a.Objects[i].Waiters) != 3 {
