@@ -29,7 +29,8 @@
 //
 // # What it costs
 //
-// A handler that is mounted and not asked costs nothing. Accounting of tasks (busy, ready
+// A handler that is mounted and not asked costs a test of a nil pointer at each switch of
+// tasks, and the few counters that loops keep in any case. Accounting of tasks (busy, ready
 // and waiting time, switches, where they were started, ended tasks) begins with the first
 // request and ends half a minute after the last one. A snapshot of tasks holds a loop for
 // at most a millisecond at a time.
@@ -56,7 +57,12 @@ type Options struct {
 	// Authorization. "" means none is needed.
 	Token string
 
-	// AllowRemote allows requests from other machines. It needs a Token.
+	// AllowRemote allows requests from other machines, and those that a proxy has
+	// forwarded. It needs a Token.
+	//
+	// Behind a proxy, set a Token. Requests with a header that proxies add (Forwarded,
+	// X-Forwarded-For, X-Real-Ip) are refused without AllowRemote, but a proxy on the same
+	// machine that adds none of them looks like a program there.
 	AllowRemote bool
 
 	// Hosts are names that requests may have in the header Host, without a port,
@@ -74,7 +80,7 @@ type Options struct {
 //
 //	mux.Handle("/debug/spindle/", inspect.Handler(inspect.Options{}))
 //
-// It panics if AllowRemote is set without a Token.
+// Behind a proxy, set a Token. Handler panics if AllowRemote is set without a Token.
 func Handler(o Options) http.Handler {
 	if o.AllowRemote && o.Token == "" {
 		panic("inspect: Options.AllowRemote needs a Token")

@@ -25,12 +25,25 @@ func (h *handler) refuse(r *http.Request) (status int, why string) {
 	switch {
 	case !h.AllowRemote && !fromHere(r.RemoteAddr):
 		return http.StatusForbidden, "only requests from this machine are answered; see Options.AllowRemote"
+	case !h.AllowRemote && forwarded(r.Header):
+		return http.StatusForbidden, "a proxy on this machine has forwarded the request; see Options.AllowRemote"
 	case !h.knowsHost(r.Host):
 		return http.StatusForbidden, "the header Host names another host; see Options.Hosts"
 	case !sameOrigin(r):
 		return http.StatusForbidden, "the request comes from a page of another origin"
 	}
 	return 0, ""
+}
+
+// forwarded reports whether a proxy has forwarded a request. The client may be on any machine
+// then, whatever the address of the peer is.
+func forwarded(h http.Header) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip"} {
+		if _, ok := h[name]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // fromHere reports whether a peer is on this machine. The address of a peer on a Unix
@@ -68,8 +81,14 @@ func sameOrigin(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
 	case "cross-site", "same-site":
-		// A link from another page may lead here; it cannot read the page.
-		if !isRead(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" {
+		// A link on another page may lead to the page of the inspector, which has no data.
+		if !isRead(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" || !strings.HasSuffix(r.URL.Path, "/") ||
+			strings.Contains(r.URL.Path, "/api/v1/") {
+			return false
+		}
+		switch r.Header.Get("Sec-Fetch-Dest") {
+		case "", "document":
+		default: // a frame or an object in the other page
 			return false
 		}
 	default:

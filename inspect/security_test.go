@@ -30,7 +30,11 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 		"a null Origin":             {header: http.Header{"Origin": {"null"}}, status: 403},
 		"two Origins":               {header: http.Header{"Origin": {"http://localhost:6061", "http://localhost:6061"}}, status: 403},
 		"another site's script":     {header: http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"no-cors"}}, status: 403},
-		"a link on another site":    {header: http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}}, status: 200},
+		"a link on another site":    {header: http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}}, status: 403},
+		"a proxy":                   {header: http.Header{"X-Forwarded-For": {"192.0.2.7"}}, status: 403},
+		"a proxy by the standard":   {header: http.Header{"Forwarded": {"for=192.0.2.7"}}, status: 403},
+		"a proxy that says less":    {header: http.Header{"X-Real-Ip": {"192.0.2.7"}}, o: inspect.Options{Token: "t"}, status: 403},
+		"a proxy, allowed":          {header: http.Header{"X-Forwarded-For": {"192.0.2.7"}, "Authorization": {"Bearer t"}}, o: inspect.Options{AllowRemote: true, Token: "t"}, status: 200},
 		"another machine":           {remote: "192.0.2.7:999", status: 403},
 		"another machine, allowed":  {remote: "192.0.2.7:999", o: inspect.Options{AllowRemote: true, Token: "t"}, header: http.Header{"Authorization": {"Bearer t"}}, status: 200},
 		"no token":                  {o: inspect.Options{Token: "secret"}, status: 401},
@@ -54,6 +58,24 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 			inspect.Handler(c.o).ServeHTTP(w, r)
 			if w.Code != c.status {
 				t.Errorf("%s: GET %s is answered with %d, not %d: %s", name, path, w.Code, c.status, w.Body)
+			}
+		}
+	}
+}
+
+// A page of another site may link to the inspector's page, and not show it in a frame.
+func TestLinksLeadToThePageOnly(t *testing.T) {
+	for path, want := range map[string]map[string]int{
+		"/":                           {"document": 200, "iframe": 403, "object": 403},
+		"/debug/spindle/":             {"document": 200, "iframe": 403, "object": 403},
+		"/debug/spindle/api/v1/loops": {"document": 403, "iframe": 403},
+		"/api/v1/tasks/":              {"document": 403, "iframe": 403},
+		"/metrics":                    {"document": 403, "iframe": 403},
+	} {
+		for dest, status := range want {
+			header := http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}, "Sec-Fetch-Dest": {dest}}
+			if got, body := request(inspect.Options{}, "GET", path, header); got != status {
+				t.Errorf("%s as %s is answered with %d, not %d: %.200s", path, dest, got, status, body)
 			}
 		}
 	}

@@ -69,6 +69,9 @@ func (c *Client) follow(ctx context.Context) error {
 		return plain(err)
 	}
 	res.Body.Close()
+	if to := res.Request.URL; to.Host != c.base.Host || to.Scheme != c.base.Scheme {
+		return fmt.Errorf("it redirects to %s://%s; if that is the inspector, name it", to.Scheme, clean(to.Host))
+	}
 	c.base = res.Request.URL
 	return c.Get(ctx, "loops", nil, new(inspect.LoopsAnswer))
 }
