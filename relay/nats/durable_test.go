@@ -138,11 +138,11 @@ func TestDurableRequestOfASlowHandler(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	bus := connect(t, b, durable(nats.Durable{AckWait: 2 * time.Second}))
+	bus := connect(t, b, durable(nats.Durable{AckWait: 5 * time.Second}))
 	s := subscribe(t, bus)
 	publish(t, bus, "slow")
 	d := next(t, s, "slow", 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	if other, err := s.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("delivered again: %+v, %v", other.Envelope, err)
