@@ -8,9 +8,9 @@ import (
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
 // sent or delivered again is answered without being handled again. Implementations for
 // several machines share their store. The key of a reply is the subject, a space and the
-// IdempotencyKey of the request. The workers do not know who has sent a request: whoever has
-// the key gets the reply. So keys must be unique among all clients, and hard to guess where
-// clients must not see each other's replies. Methods may be called from any goroutine; with
+// IdempotencyKey of the request. The key alone decides: every client that sends it gets the
+// reply. So keys must be unique among all clients, and hard to guess where clients must not
+// see each other's replies. Methods may be called from any goroutine; with
 // ServeOptions.Run InTasks they must not block.
 type Results interface {
 	// Load returns the reply that is kept for a key.
