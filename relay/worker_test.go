@@ -243,7 +243,7 @@ func TestStragglers(t *testing.T) {
 		}
 		return nil, nil
 	})
-	if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: "nobody"}); err != nil {
+	if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
