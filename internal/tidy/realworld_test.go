@@ -52,7 +52,7 @@ var realWorld = []struct {
 	{"os/signal", "*", []string{"proc/"}},
 	{"net/http", "Client DefaultClient Transport DefaultTransport Get Head Post PostForm ListenAndServe ListenAndServeTLS Serve ServeTLS", nil},
 	{"golang.org/x/sys/unix", "*", []string{"internal/kernel/", "proc/"}},
-	{"syscall", "Read Write Close Socket Bind Listen Accept Accept4 Connect Sendto Recvfrom Kill Gettimeofday Getpid Open Pipe Pipe2 Exec ForkExec StartProcess Select Syscall RawSyscall", []string{"internal/kernel/", "proc/", "relay/process/"}},
+	{"syscall", "Read Write Close Socket Bind Listen Accept Accept4 Connect Sendto Recvfrom Kill Gettimeofday Getpid Open Pipe Pipe2 Exec ForkExec StartProcess Select Syscall RawSyscall", []string{"internal/kernel/", "proc/", "internal/workerproc/"}},
 }
 
 // outside are what no program runs on in a simulated world: commands, examples, the

@@ -1,93 +1,41 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/proc"
+	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
 )
 
 // pool is the processes of a Serve. Loop goroutine only.
 type pool struct {
-	o        Options
-	ctx      context.Context // the processes belong to its scope
-	n        *spindle.Nursery
-	idle     []*child  // the last one is the next to work
-	failures int       // processes that failed without an answer, in a row
-	resume   time.Time // no process starts before
+	o       Options
+	ctx     context.Context // the processes belong to its scope
+	n       *spindle.Nursery
+	idle    []*child // the last one is the next to work
+	backoff workerproc.Backoff
+	resume  time.Time // no process starts before
 }
 
 // child is a worker process. One request at a time uses it.
 type child struct {
-	p        *proc.Process
-	out      *bufio.Reader
+	*workerproc.Process
 	answered bool // it has answered a request
 	torn     bool // a frame was cut: what follows on its pipes cannot be understood
 }
 
-// start starts a process. With a limit of memory, a shell sets it and then becomes the
-// program.
 func (p *pool) start() (*child, error) {
-	args := p.o.Command
-	if p.o.MaxMemory > 0 {
-		limit := strconv.FormatInt((p.o.MaxMemory+1023)/1024, 10)
-		args = append([]string{"/bin/sh", "-c", `ulimit -v "$0" && exec "$@"`, limit}, args...)
-	}
-	cmd := proc.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env, cmd.Stderr = p.o.Dir, p.o.Env, p.o.Stderr
-	cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
-	if _, file := p.o.Stderr.(*os.File); p.o.Stderr != nil && !file {
-		cmd.Stderr = proc.Pipe // copied here, because Wait would wait for the copying
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = killGroup
-	cmd.Grace = -1
-	process, err := cmd.Start(p.ctx)
+	process, err := workerproc.Start(p.ctx, p.n, workerproc.Config{
+		Command: p.o.Command, Dir: p.o.Dir, Env: p.o.Env, Stderr: p.o.Stderr, MaxMemory: p.o.MaxMemory,
+	})
 	if err != nil {
 		return nil, err
 	}
-	p.n.Go(func(ctx context.Context) error {
-		_ = process.Wait(ctx)
-		if process.State() != nil {
-			_ = killOrphans(process)
-		}
-		return nil
-	})
-	if process.Stderr != nil {
-		p.n.Go(func(context.Context) error {
-			_, _ = io.Copy(p.o.Stderr, process.Stderr) // ends when the process is ended
-			return process.Stderr.Close()
-		})
-	}
-	return &child{p: process, out: bufio.NewReader(process.Stdout)}, nil
-}
-
-// killOrphans kills what is left of the group of a process that has just exited. Later its
-// number may be that of others.
-func killOrphans(p *proc.Process) error { return syscall.Kill(-p.Pid(), syscall.SIGKILL) }
-
-// killGroup kills a process with its group. After the process was reaped, its number may be
-// that of others, and nothing is killed.
-func killGroup(p *proc.Process) error {
-	if p.State() != nil {
-		return nil
-	}
-	return syscall.Kill(-p.Pid(), syscall.SIGKILL)
-}
-
-// end ends a process and its group.
-func (c *child) end() {
-	_ = killGroup(c.p) // fails if nothing of the group is left
-	c.p.Close()
+	return &child{Process: process}, nil
 }
 
 // acquire returns a process that is not in use. There is always room for one, because no
@@ -97,7 +45,7 @@ func (p *pool) acquire(ctx context.Context) (*child, error) {
 		last := len(p.idle) - 1
 		c := p.idle[last]
 		p.idle = p.idle[:last]
-		if c.p.State() == nil {
+		if c.State() == nil {
 			return c, nil
 		}
 		p.discard(c) // it exited while it was idle
@@ -116,25 +64,18 @@ func (p *pool) acquire(ctx context.Context) (*child, error) {
 
 // discard ends a process that is of no more use.
 func (p *pool) discard(c *child) {
-	c.end()
+	c.End()
 	if !c.answered {
 		p.failed()
 	}
 }
 
 // failed makes the next process start later.
-func (p *pool) failed() {
-	wait := p.o.MaxBackoff
-	if p.failures < 30 {
-		wait = min(wait, p.o.Backoff<<p.failures)
-	}
-	p.failures++
-	p.resume = spindle.Now(p.ctx).Add(wait)
-}
+func (p *pool) failed() { p.resume = spindle.Now(p.ctx).Add(p.backoff.Next()) }
 
 func (p *pool) close() {
 	for _, c := range p.idle {
-		c.end()
+		c.End()
 	}
 }
 
@@ -169,7 +110,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	}
 	done = done && !c.torn
 	if done {
-		c.answered, p.failures = true, 0
+		c.answered = true
+		p.backoff.Reset()
 	}
 	return body, err
 }
@@ -180,7 +122,7 @@ func (c *child) write(ctx context.Context, e *relay.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if n, err := c.p.Stdin.Write(b); err != nil {
+	if n, err := c.Stdin.Write(b); err != nil {
 		c.torn = c.torn || n > 0
 		return c.broken(ctx, err)
 	}
@@ -190,10 +132,10 @@ func (c *child) write(ctx context.Context, e *relay.Envelope) error {
 // read reads a frame from the process. If it is cancelled before the frame begins, nothing is
 // lost.
 func (c *child) read(maxBody int) (*relay.Envelope, error) {
-	if _, err := c.out.Peek(1); err != nil {
+	if _, err := c.Out.Peek(1); err != nil {
 		return nil, err
 	}
-	e, err := relay.ReadFrame(c.out, maxBody)
+	e, err := relay.ReadFrame(c.Out, maxBody)
 	c.torn = c.torn || err != nil
 	return e, err
 }
@@ -233,8 +175,8 @@ func (c *child) broken(ctx context.Context, err error) error {
 	if errors.Is(err, relay.ErrFrame) || errors.Is(err, relay.ErrTooLarge) {
 		return fmt.Errorf("%w: %w", ErrExited, err)
 	}
-	_ = killGroup(c.p) // it has closed its output
-	expired, exit := spindle.MoveOnAfter(ctx, time.Second, c.p.Wait)
+	c.KillGroup() // it has closed its output
+	expired, exit := spindle.MoveOnAfter(ctx, time.Second, c.Wait)
 	if expired || exit == nil {
 		return ErrExited
 	}

@@ -57,6 +57,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -119,7 +120,7 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 	return spindle.Shield(ctx, func(shielded context.Context) error {
 		return spindle.WithNursery(shielded, func(own context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
-			p := &pool{o: o, ctx: own, n: n}
+			p := &pool{o: o, ctx: own, n: n, backoff: workerproc.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
 			defer p.close()
 			first, err := p.start()
 			if err != nil {
