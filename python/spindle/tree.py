@@ -3,15 +3,17 @@
 import asyncio
 import os
 
+from .loop import Loop
+
 __all__ = ["tree"]
 
 
 def tree(loop=None) -> str:
     """Return the tasks of a loop as text, each below the task that awaits it.
 
-        Task-1 (main) at app.py:12
-          Task-2 (fetch) at app.py:30: awaits Event.wait
-          Task-3 (fetch) at app.py:30: awaits sleep
+        Task-1 (main) at app.py:12: waits, 61.3 s so far
+          Task-2 (fetch) at app.py:30: awaits Event.wait, 61.3 s so far
+          Task-3 (fetch) at app.py:30: awaits sleep, 0.2 s so far
 
     Without an argument it is the running loop. Tasks that await each other in a circle are
     marked: they wait for ever.
@@ -76,9 +78,9 @@ def _describe(task, loop):
         return text + ": running"
     if task._fut_waiter is None:
         return text + ": ready"
-    if coro is not last:
-        text += f": awaits {last.__qualname__}"
-    return text
+    text += ": waits" if coro is last else f": awaits {last.__qualname__}"
+    since = loop._last_step(task) if isinstance(loop, Loop) else None
+    return text if since is None else f"{text}, {loop.time() - since:.1f} s so far"
 
 
 def _in_asyncio(frame):

@@ -128,6 +128,32 @@ int watchdog_start(Loop *l, double threshold);
 void watchdog_stop(Loop *l);
 void watchdog_wake(Loop *l); // when the loop has waited
 
+// steps.c: when tasks last took a step.
+typedef struct {
+    PyObject *task; // not a reference
+    double at;
+} StepRow;
+
+typedef struct {
+    StepRow latest; // many programs have one task that runs
+    StepRow *rows;
+    size_t len, used; // len is a power of two
+    int shift;        // of a hash, to the number of a row
+} Steps;
+
+void steps_note_task(Loop *l, PyObject *task); // task has taken a step
+double steps_last(Loop *l, PyObject *task);    // -1 if it is not known
+void steps_clear(Loop *l);
+
+// TaskStep is the beginning of asyncio's private TaskStepMethWrapper.
+typedef struct {
+    PyObject_HEAD
+    PyObject *task;
+} TaskStep;
+
+extern PyTypeObject *step_type; // once seen, and found to be what TaskStep says
+bool steps_learn(PyObject *callback);
+
 // loop.c
 #define EVENTS 256
 #define READ_BUFFER (256 * 1024)
@@ -139,6 +165,8 @@ struct Loop {
     Watchers watchers;
     PyObject *thread_id; // None unless it runs
     PyObject *task_factory;
+    Steps steps;
+    double turned;       // the time of the last poll
     double now;          // of a virtual clock
     int threads;         // that work for it, if the clock is virtual
     int id;              // in libspindle; -1 if closed
@@ -201,5 +229,23 @@ typedef struct {
     PyObject *loop_keyword;                                // ("loop",)
 } Names;
 extern Names names;
+
+// steps_note notes the task that callback continues, if it does.
+static inline void steps_note(Loop *l, PyObject *callback) {
+    PyObject *task;
+    if (Py_TYPE(callback) == step_type) {
+        task = ((TaskStep *)callback)->task;
+    } else if (Py_TYPE(callback) == &PyCFunction_Type) { // Task.__wakeup, or any other built-in method
+        task = PyCFunction_GET_SELF(callback);
+        if (!task || (PyObject *)Py_TYPE(task) != names.task_type)
+            return;
+    } else {
+        if (step_type || !steps_learn(callback))
+            return;
+        task = ((TaskStep *)callback)->task;
+    }
+    if (l->steps.latest.task != task || l->steps.latest.at != l->turned)
+        steps_note_task(l, task);
+}
 
 #endif

@@ -169,6 +169,7 @@ int handle_run(Handle *h) {
         return 0;
     if (PyContext_Enter(h->context) < 0)
         return handle_failed(h);
+    steps_note(h->loop, h->callback);
     h->running = true;
     PyObject *r = PyObject_Vectorcall(h->callback, h->args + 1,
                                       Py_SIZE(h) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);

@@ -91,6 +91,7 @@ static void release(Loop *l) {
     l->wake_fd = -1;
     PyMem_RawFree(l->buffer);
     l->buffer = NULL;
+    steps_clear(l);
 }
 
 static void loop_dealloc(Loop *l) {
@@ -288,7 +289,10 @@ static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_
         return NULL;
     }
     memcpy(all + 1, args, n * sizeof *all);
-    return PyObject_Vectorcall(names.base_create_task, all, nargs + 1, kwnames);
+    PyObject *created = PyObject_Vectorcall(names.base_create_task, all, nargs + 1, kwnames);
+    if (created)
+        steps_note_task(l, created); // an eager task has taken a step
+    return created;
 }
 
 // Descriptors.
@@ -352,6 +356,13 @@ static PyObject *loop_meth_watched(Loop *l, PyObject *fd_object) {
     return PyLong_FromLong(fd >= 0 && fd < l->watchers.len ? l->watchers.by_fd[fd].interest : 0);
 }
 
+static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
+    double at = steps_last(l, task);
+    if (at < 0)
+        Py_RETURN_NONE;
+    return PyFloat_FromDouble(at);
+}
+
 // The tick.
 
 static int64_t clock_ns(void) {
@@ -386,6 +397,7 @@ static int poll_once(Loop *l, long long timeout_ns) {
             return -1;
     }
     l->last_poll = clock_ns();
+    l->turned = l->virtual_time ? l->now : (double)l->last_poll * 1e-9;
     if (n < 0) {
         golib_raise(n);
         return -1;
@@ -479,7 +491,7 @@ static int skip_wait(Loop *l) {
     if (!timer || l->threads > 0)
         return poll_once(l, -1);
     if (l->now < l->timers.heap[0]->when)
-        l->now = l->timers.heap[0]->when;
+        l->turned = l->now = l->timers.heap[0]->when;
     return 0;
 }
 
@@ -567,6 +579,7 @@ static PyMethodDef loop_methods[] = {
     {"_add_writer", FASTCALL(loop_meth_add_writer), METH_FASTCALL, NULL},
     {"_remove_reader", (PyCFunction)loop_meth_remove_reader, METH_O, NULL},
     {"_remove_writer", (PyCFunction)loop_meth_remove_writer, METH_O, NULL},
+    {"_last_step", (PyCFunction)loop_meth_last_step, METH_O, NULL},
     {"_watched", (PyCFunction)loop_meth_watched, METH_O, NULL},
     {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
     {"_run", (PyCFunction)loop_meth_run, METH_O, NULL},

@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 import spindle
+import spindle.testing
 
 
 def test_tasks_are_below_those_that_await_them(loop):
@@ -49,3 +52,64 @@ def test_circle_is_marked(loop):
     text = loop.run_until_complete(main())
     assert "a circle" in text
     assert text.count("one") >= 1 and text.count("two") >= 1
+
+
+def test_time_that_tasks_have_waited():
+    async def wait(seconds, event):
+        await asyncio.sleep(seconds)
+        await event.wait()
+
+    async def parent(event):
+        await asyncio.create_task(wait(300, event), name="child")
+
+    async def main():
+        event = asyncio.Event()
+        tasks = [asyncio.create_task(wait(100, event), name="a"), asyncio.create_task(wait(700, event), name="b"),
+                 asyncio.create_task(parent(event), name="parent")]
+        await asyncio.sleep(1000)
+        lines = {line.split()[0]: line for line in spindle.tree().splitlines()}
+        event.set()
+        await asyncio.gather(*tasks)
+        return lines
+
+    lines = spindle.testing.run(main())
+    assert lines["a"].endswith("awaits Event.wait, 900.0 s so far")
+    assert lines["b"].endswith("awaits Event.wait, 300.0 s so far")
+    assert lines["parent"].endswith("waits, 1000.0 s so far")
+    assert lines["child"].endswith("awaits Event.wait, 700.0 s so far")
+
+
+def test_time_of_many_tasks():
+    """The table of steps grows with the tasks."""
+
+    async def main():
+        tasks = []
+        for n in range(20):
+            tasks += [asyncio.create_task(asyncio.sleep(1_000_000)) for _ in range(500)]
+            await asyncio.sleep(1)
+        for _ in range(5):  # the steps of others, in new tasks
+            await asyncio.gather(*[asyncio.sleep(0.001) for _ in range(2000)])
+        waits = [float(line.rpartition(", ")[2].split()[0]) for line in spindle.tree().splitlines() if "so far" in line]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return waits
+
+    waits = spindle.testing.run(main())
+    assert len(waits) == 10_000
+    assert {round(wait) for wait in waits} == set(range(1, 21))
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has eager tasks")
+def test_time_of_eager_tasks():
+    async def main():
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        await asyncio.sleep(10)
+        task = asyncio.create_task(asyncio.sleep(1000), name="eager")
+        await asyncio.sleep(20)
+        text = spindle.tree()
+        task.cancel()
+        return text
+
+    line, = [line for line in spindle.testing.run(main()).splitlines() if line.startswith("eager")]
+    assert line.endswith(", 20.0 s so far")
