@@ -100,19 +100,32 @@ func (w *waiter) left() time.Duration {
 
 // waitOutside is wait for a goroutine.
 func (w *waiter) waitOutside(ctx context.Context) error {
-	late, err := moveOnAfter(ctx, w.left(), func(ctx context.Context) error {
-		if err := w.prepare(ctx, "Call"); err != nil {
-			return err
+	if err := w.prepare(ctx, "Call"); err != nil {
+		return err
+	}
+	if !w.park() {
+		return nil
+	}
+	if w.scoped && !w.stream {
+		return w.block(ctx, "relay: reply", w)
+	}
+	timer := startTimer(w.left())
+	defer stopTimer(timer)
+	select {
+	case <-w.signal:
+		return nil
+	case <-ctx.Done():
+		if w.Abort() {
+			return context.Cause(ctx)
 		}
-		if !w.park() {
+	case <-timer.C:
+		if w.Abort() {
+			w.c.end(w, expired) // false if a reply came at the same time, which counts
 			return nil
 		}
-		return w.block(ctx, "relay: reply", w)
-	})
-	if late {
-		w.c.end(w, expired) // false if a reply came at the same time, which counts
 	}
-	return err
+	<-w.signal
+	return nil
 }
 
 // park reports whether there is nothing to read, and the caller has to block.

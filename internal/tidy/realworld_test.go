@@ -25,6 +25,7 @@ var realWorld = []struct {
 		"sim/bubble.go",             // that of the bubble
 		"sim/stall.go",              // a watch on programs that block, in real time
 		"relay/clock.go",            // for goroutines outside of any loop
+		"relay/outside.go",          // likewise
 		"ws/conn.go",                // a limit by the second, for connections of any kind
 	}},
 	{"context", "WithTimeout WithDeadline WithTimeoutCause WithDeadlineCause AfterFunc", []string{
