@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -301,7 +302,7 @@ func TestFromGoroutineThatGaveUpRunsNothing(t *testing.T) {
 	l := openLoop(t)
 	ended := make(chan error)
 	go func() { ended <- l.Run(context.Background()) }()
-	for i := range rounds {
+	for i := range short.Of(rounds) {
 		ran := false // the loop's, or after it ours
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -18,7 +19,7 @@ import (
 // Some tasks end when the inner time-out has passed, others clean up until the outer
 // one has passed too, and then fail with that: every leaf is one of the two.
 func TestNestedTimeoutsAbsorbTheirOwn(t *testing.T) {
-	for run := range 200 {
+	for run := range short.Of(200) {
 		r := rand.New(rand.NewPCG(uint64(run), 4))
 		task := func(ctx context.Context) error {
 			err := forever(ctx)

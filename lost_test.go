@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -81,7 +82,7 @@ func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i := range rounds {
+			for i := range short.Of(rounds) {
 				if err := program(t); err != nil {
 					t.Fatalf("round %d: %v", i, err)
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -133,7 +134,7 @@ func TestContextThatEndsWithTheRun(t *testing.T) {
 
 // TestContextEndsAsTheRunDoes: a cancellation that comes too late is not lost work.
 func TestContextEndsAsTheRunDoes(t *testing.T) {
-	for range 2000 {
+	for range short.Of(2000) {
 		ctx, cancel := context.WithCancel(context.Background())
 		err := spindle.Run(ctx, func(ctx context.Context) error { cancel(); return nil })
 		if err != nil && err != context.Canceled {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestInboxKeepsValuesWhenAReadersLoopCloses(t *testing.T) {
 	for _, when := range []string{"before", "meanwhile", "after"} {
 		t.Run(when, func(t *testing.T) {
-			for i := range 1000 {
+			for i := range short.Of(1000) {
 				in := cosync.NewInbox[int](1)
 				l, err := loop.New(loop.Options{})
 				if err != nil {
@@ -62,7 +63,7 @@ func TestInboxKeepsValuesWhenAReadersLoopCloses(t *testing.T) {
 // TestInboxKeepsValuesWhenAWritersLoopCloses: a task waits in Put as its loop is closed.
 // Its value is in the inbox, or its Put has failed.
 func TestInboxKeepsValuesWhenAWritersLoopCloses(t *testing.T) {
-	for i := range 1000 {
+	for i := range short.Of(1000) {
 		out := cosync.NewInbox[int](1)
 		l, err := loop.New(loop.Options{})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -38,7 +39,7 @@ func run(tb testing.TB, l *loop.Loop) {
 
 // everyBackend runs a test on each poller of the system.
 func everyBackend(t *testing.T, test func(t *testing.T, opts loop.Options)) {
-	for _, name := range kernel.Backends() {
+	for _, name := range short.Backends() {
 		t.Run(name, func(t *testing.T) { test(t, loop.Options{Backend: name}) })
 	}
 }

@@ -119,8 +119,12 @@ func TestWatchdogWakesWithTheLoop(t *testing.T) {
 }
 
 func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
+	limit := 500 * time.Millisecond
+	if testing.Short() {
+		limit = 100 * time.Millisecond
+	}
 	l := newLoop(t, loop.Options{
-		Watchdog: 500 * time.Millisecond,
+		Watchdog: limit,
 		OnBlocked: func(b loop.Blocked) {
 			if !b.Starved { // on a busy machine it may be
 				t.Errorf("a busy loop was reported: %v", b)
@@ -130,7 +134,7 @@ func TestWatchdogLeavesABusyLoopAlone(t *testing.T) {
 	var again func()
 	again = func() { l.CallSoon(again) }
 	l.CallSoon(again)
-	l.CallLater(800*time.Millisecond, l.Stop)
+	l.CallLater(limit*8/5, l.Stop)
 	run(t, l)
 }
 

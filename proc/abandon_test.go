@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/proc"
 )
@@ -108,7 +109,7 @@ func abandonChild(args []string) int {
 func TestLateProcessIsNoLostWork(t *testing.T) {
 	for _, handles := range []bool{true, false} {
 		took := time.Millisecond
-		repeat(t, 500, func(ctx context.Context) error {
+		repeat(t, short.Of(500), func(ctx context.Context) error {
 			cmd := variant{handles: handles}.cmd(proc.Command("true"))
 			begun := spindle.Now(ctx)
 			late, err := spindle.MoveOnAfter(ctx, took, cmd.Run)

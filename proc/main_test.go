@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/proc"
 )
@@ -123,7 +123,7 @@ func (w variant) cmd(cmd *proc.Cmd) *proc.Cmd {
 // that no children remain after the run.
 func eachVariant(t *testing.T, program func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error) {
 	t.Helper()
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		for _, handles := range []bool{true, false} {
 			name := backend
 			if !handles {

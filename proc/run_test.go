@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/proc"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -126,7 +127,7 @@ func TestOneProcessFeedsAnother(t *testing.T) {
 // released.
 func TestManyAtOnce(t *testing.T) {
 	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
-		for _, count := range []int{200, 3} {
+		for _, count := range []int{short.Of(200), 3} {
 			err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 				for i := range count {
 					n.Go(func(ctx context.Context) error {

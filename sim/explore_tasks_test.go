@@ -16,12 +16,15 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// fewer returns n, or a tenth of it under the race detector and with -short.
+// fewer returns n, or less of it under the race detector and with -short.
 func fewer(n int) int {
-	if underRace || testing.Short() {
-		return max(1, n/10)
+	if underRace {
+		n /= 10
 	}
-	return n
+	if testing.Short() {
+		n /= 20
+	}
+	return max(1, n)
 }
 
 // explore runs n seeds, or as many as SPINDLE_EXPLORE sets. It fails the test if a program

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/transport"
@@ -20,7 +21,7 @@ import (
 
 // onEveryKernel runs a program on the real kernels and in a simulated world.
 func onEveryKernel(t *testing.T, program func(t *testing.T, ctx context.Context) error) {
-	for _, name := range append(kernel.Backends(), "sim") {
+	for _, name := range append(short.Backends(), "sim") {
 		t.Run(name, func(t *testing.T) {
 			play := func(ctx context.Context) error { return program(t, ctx) }
 			if name == "sim" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -135,7 +136,7 @@ func TestDivergenceIsFound(t *testing.T) {
 // TestDivergenceOfHosts: the two runs have different numbers of hosts.
 func TestDivergenceOfHosts(t *testing.T) {
 	for _, hosts := range [][2]int{{1, 3}, {3, 1}} {
-		for seed := range uint64(10) {
+		for seed := range uint64(short.Of(10)) {
 			run := 0
 			f := sim.Search{First: seed, Runs: 1}.Find(t.Context(), func(w *sim.World) {
 				for i := range hosts[run] {
@@ -212,10 +213,7 @@ func entangled(w *sim.World) {
 // TestShrinkingAgainFindsNothing: shrinking ends only when nothing more can be removed,
 // also if removing one fault makes an earlier one removable.
 func TestShrinkingAgainFindsNothing(t *testing.T) {
-	found, seeds := 0, 200
-	if testing.Short() {
-		seeds = 40
-	}
+	found, seeds := 0, short.Of(200)
 	for seed := range uint64(seeds) {
 		f := sim.Search{First: seed, Runs: 1}.Find(t.Context(), entangled)
 		if f == nil {

@@ -92,6 +92,9 @@ func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 		if name == "blockForEver" {
 			continue // it would not return
 		}
+		if testing.Short() && name != "blockInTask" {
+			continue // each takes a second
+		}
 		for how, run := range map[string]func() error{
 			"Run": func() error { return sim.Run(t.Context(), program) },
 			"World": func() error {
@@ -120,7 +123,10 @@ func TestABlockThatDoesNotEndIsPrinted(t *testing.T) {
 		sim.Test(t, func(context.Context) error { mu.Lock(); return nil })
 		return
 	}
-	t.Parallel() // the child needs two seconds to notice
+	if testing.Short() {
+		t.Skip("the child needs two seconds to notice")
+	}
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), childSays+"=1")
 	said, err := cmd.StderrPipe()

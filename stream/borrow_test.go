@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -71,7 +71,7 @@ func TestBorrowedBytesAreCopiedBeforeAWait(t *testing.T) {
 // TestUnreadBytesDoNotKeepTheLoopBusy checks that a level-triggered backend reports
 // unread bytes once, even if the last reader was cancelled.
 func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
 			a, b := pair(t, ctx, "unix")
 			check(t, spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -103,7 +103,7 @@ func TestUnreadBytesDoNotKeepTheLoopBusy(t *testing.T) {
 // while a reader is busy elsewhere, whether or not its last Read found the socket
 // drained.
 func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
 			a, b := pair(t, ctx, "tcp")
 			for range 3 {
@@ -130,7 +130,7 @@ func TestBytesBetweenReadsDoNotKeepTheLoopBusy(t *testing.T) {
 // TestWritableSocketDoesNotKeepTheLoopBusy checks that a level-triggered backend
 // reports writability only while a task waits for it.
 func TestWritableSocketDoesNotKeepTheLoopBusy(t *testing.T) {
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		onBackend(t, backend, func(t *testing.T, ctx context.Context) {
 			a, b := pair(t, ctx, "unix")
 			narrow(t, a)

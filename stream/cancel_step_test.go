@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -62,17 +62,17 @@ func TestCancelAtEveryStep(t *testing.T) {
 		{"queue", []role{reads, borrows, writes, writes}, []string{"Conn.Read", "Conn.Write"}},
 		{"connect", []role{accepts, dials}, []string{"Listener.Accept", "Dial"}},
 	}
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		for _, p := range programs {
 			t.Run(backend+"/"+p.name, func(t *testing.T) {
 				met := map[string]bool{}
 				for victim := range p.roles {
-					lanes := []loop.Priority{loop.Normal, loop.High, loop.Low}
+					lanes, stride := []loop.Priority{loop.Normal, loop.High, loop.Low}, 1
 					if testing.Short() {
-						lanes = lanes[:1]
+						lanes, stride = lanes[:1], 3
 					}
 					for _, lane := range lanes {
-						for step, over := 0, false; !over; step++ {
+						for step, over := 0, false; !over; step += stride {
 							over = perform(t, backend, p.roles, interference{victim, step, lane}, met)
 							if t.Failed() {
 								t.Fatalf("victim %d, cancelled at step %d, lane %d", victim, step, lane)

@@ -15,6 +15,9 @@ import (
 // goroutines that are not tasks.
 func TestConnFromGoroutines(t *testing.T) {
 	for _, where := range []struct{ backend, network string }{{"", "tcp"}, {"", "unix"}, {"poll", "tcp"}} {
+		if testing.Short() && (where.backend != "" || where.network != "tcp") {
+			continue
+		}
 		t.Run(where.backend+where.network, func(t *testing.T) {
 			t.Parallel() // it waits for many deadlines
 			conform(t, where.backend, where.network)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -82,7 +83,7 @@ func TestCopy(t *testing.T) {
 			for _, network := range networks {
 				copied(t, ctx, network, 0, false, way)
 				copied(t, ctx, network, 1000, false, way)
-				copied(t, ctx, network, 3<<20, false, way)
+				copied(t, ctx, network, short.Of(3<<20), false, way)
 			}
 		}
 		copied(t, ctx, "tcp", 4<<20, true, ioCopy)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -169,7 +170,7 @@ func (n oneName) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, e
 // TestDialTriesAllAddresses: the first address refuses, the second is unresponsive,
 // the third answers. Dial does not wait for the second one to time out.
 func TestDialTriesAllAddresses(t *testing.T) {
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			_, service, _ := net.SplitHostPort(unresponsiveAddr(t, "127.0.0.2"))
 			k, err := kernel.Open(backend)

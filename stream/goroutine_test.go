@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -44,7 +45,7 @@ func (s *serialKernel) Accept(fd int) (int, error) { defer s.in()(); return s.So
 // TestGoroutinesAndTasksNeverInParallel: both read and write the same connections,
 // move their deadlines, and close them. Every byte written is read.
 func TestGoroutinesAndTasksNeverInParallel(t *testing.T) {
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			k, err := kernel.Open(backend)
 			check(t, err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -32,7 +32,7 @@ func on(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 // onReal is on for tests that need descriptors, goroutines or package net.
 func onReal(t *testing.T, fn func(t *testing.T, ctx context.Context)) {
 	t.Helper()
-	for _, backend := range kernel.Backends() {
+	for _, backend := range short.Backends() {
 		t.Run(backend, func(t *testing.T) { onBackend(t, backend, fn) })
 	}
 }

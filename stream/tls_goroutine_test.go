@@ -60,6 +60,9 @@ func listenTLS(ctx context.Context, config *tls.Config) (net.Listener, error) {
 // because its session does not survive a timeout of Write. The handshake must be
 // complete first, because a timeout ends it.
 func TestTLSConnFromGoroutines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for many deadlines; TestConnFromGoroutines has the same cases without TLS")
+	}
 	t.Parallel()
 	ctx, ln := serveTLS(t, tlstest.Identity().Server)
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -39,7 +40,7 @@ func withAcceptGate(t *testing.T, name string) (o loop.Options, err *error, call
 // TestAcceptOutOfDescriptors: the loop does not spin, OnError is called once for each
 // period without descriptors, and accepting resumes by itself.
 func TestAcceptOutOfDescriptors(t *testing.T) {
-	for _, name := range kernel.Backends() {
+	for _, name := range short.Backends() {
 		t.Run(name, func(t *testing.T) {
 			o, fault, calls := withAcceptGate(t, name)
 			var failures []error

@@ -37,6 +37,9 @@ func tempFile(t *testing.T, content []byte) *os.File {
 // Close is ignored.
 func withKernels(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
 	for _, name := range []string{"auto", "poll", "not native"} {
+		if testing.Short() && name == "poll" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			k, err := kernel.Open(strings.TrimSuffix(name, "not native"))
 			if err != nil {

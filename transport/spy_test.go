@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -92,7 +92,7 @@ func (p *spy) ConnectionLost(c *transport.Conn, err error) {
 
 // onPollers runs a test for each poller that the system supports.
 func onPollers(t *testing.T, test func(t *testing.T, o loop.Options)) {
-	for _, name := range kernel.Backends() {
+	for _, name := range short.Backends() {
 		t.Run(name, func(t *testing.T) { test(t, loop.Options{Backend: name}) })
 	}
 }

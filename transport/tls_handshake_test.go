@@ -23,7 +23,7 @@ import (
 func TestTLSThousandConns(t *testing.T) {
 	n := 1000
 	if underRace || testing.Short() {
-		n = 200
+		n = 100
 	}
 	lost := make(chan error, 2*n)
 	l, s := servingTLS(t, loop.Options{}, func() *spy { return echoSpy(lost) })

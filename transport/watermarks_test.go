@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -202,7 +203,7 @@ func TestSetProtocolWhilePaused(t *testing.T) {
 
 // TestThousandSlowReaders: each reader gets all of its bytes, and none delays another.
 func TestThousandSlowReaders(t *testing.T) {
-	const readers, size = 1000, 300_000
+	readers, size := short.Of(1000), 300_000
 	l, s := serving(t, loop.Options{}, "unix", abstract(), transport.Options{}, func() *spy {
 		return (&pump{left: size, block: make([]byte, 32<<10)}).spy()
 	})

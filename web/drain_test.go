@@ -64,6 +64,7 @@ func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
 			if res, body := response(t, br, "GET"); body != "done" || !res.Close {
 				t.Errorf("got %q, close %v", body, res.Close)
 			}
+			nc.Close() // otherwise the server waits for the client to close
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -175,7 +176,7 @@ func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 		s.ErrorLog = quiet
 		t.Run(name, func(t *testing.T) {
 			nc, br := dial(t, serve(t, s))
-			for range 200 {
+			for range short.Of(200) {
 				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n")
 				if _, body := response(t, br, "GET"); strings.Trim(body, "x") != "" || len(body)%1000 != 0 {
 					t.Fatalf("got %.100q (%d bytes)", body, len(body))

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 )
@@ -151,7 +152,8 @@ func TestManyRequestsAtOnceDoNotKeepTheLoop(t *testing.T) {
 
 // TestIdleConnectionIsSmall measures a keep-alive connection after a request of each kind.
 func TestIdleConnectionIsSmall(t *testing.T) {
-	const conns, most = 1000, 600
+	const most = 600
+	conns := short.Of(1000)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("hello")) })
 	for name, s := range map[string]*web.Server{
 		"lean":   {Lean: func(c *web.LeanCtx) bool { lean(c); return true }},
@@ -169,7 +171,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 			grow() // pools and tables
 			before := heapInUse()
 			grow()
-			if each := (heapInUse() - before) / conns; each > most {
+			if each := (heapInUse() - before) / int64(conns); each > most {
 				t.Errorf("%d bytes for each", each)
 			} else {
 				t.Logf("%d bytes for each", each)

@@ -47,7 +47,7 @@ func TestRandomPipelines(t *testing.T) {
 	}
 	many := uint64(2500)
 	if testing.Short() {
-		many = 500
+		many = 100
 	}
 	end, patience := time.Now().Add(*pipelineTime), time.Now().Add(10*time.Second)
 	base := rand.Uint64() >> 1

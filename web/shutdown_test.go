@@ -273,6 +273,7 @@ func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
 	if err != nil || !strings.HasSuffix(string(answer), "at last") {
 		t.Errorf("answer %q, %v", answer, err)
 	}
+	slow.Close() // otherwise the server waits for the client to close
 	if err := <-down; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}

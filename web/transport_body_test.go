@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -24,7 +25,7 @@ func TestTransportFullDuplex(t *testing.T) {
 		http.NewResponseController(w).EnableFullDuplex()
 		io.Copy(w, r.Body)
 	}, func(t *testing.T, base string) {
-		sent := block(8 << 20)
+		sent := block(short.Of(8 << 20))
 		tasks(t, func(ctx context.Context) {
 			c := &http.Client{Transport: &web.Transport{}}
 			ask := func() error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 )
@@ -66,7 +67,7 @@ func TestTransportFromGoroutines(t *testing.T) {
 			known := &http.Client{Transport: &web.Transport{Context: ctx}}
 			if _, err := spindle.Blocking(ctx, func() (int, error) {
 				var all sync.WaitGroup
-				for i := range 20 {
+				for i := range short.Of(20) {
 					all.Go(func() {
 						c, at := own, ctx
 						if i%2 == 1 {

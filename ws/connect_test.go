@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -17,7 +18,7 @@ func TestConnectWhileLoopCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	for i := range 1000 {
+	for i := range short.Of(1000) {
 		l, err := loop.New(loop.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,13 @@ type peerCase struct {
 // run runs every case on every implementation, servers and clients.
 func run(t *testing.T, o ws.Options, cases []peerCase) {
 	t.Helper()
-	for _, c := range cases {
+	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() { // the implementations take turns
+				s := implementations[i%len(implementations)]
+				t.Run(s.name, func(t *testing.T) { c.do(s.open(t, o)) })
+				return
+			}
 			onEvery(t, o, func(t *testing.T, p *peer) { c.do(p) })
 		})
 	}

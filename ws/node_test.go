@@ -24,6 +24,9 @@ func node(t *testing.T, program string, args ...string) *exec.Cmd {
 // haveNode skips a test where Node or its ws module is not installed.
 func haveNode(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("each case starts a process")
+	}
 	if out, err := node(t, "").CombinedOutput(); err != nil {
 		t.Skipf("Node with its module ws is not installed (apt-get install nodejs node-ws): %v %.200s", err, out)
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 )
 
 // clientTimeout is how long a client waits before the test fails.
@@ -82,9 +82,9 @@ func TestEchoPrintsOneLine(t *testing.T) {
 
 func TestEcho(t *testing.T) {
 	for model := range echoServers {
-		for _, backend := range kernel.Backends() {
+		for _, backend := range short.Backends() {
 			for _, loops := range []int{1, 2} {
-				if testing.Short() && backend == "poll" && loops == 1 {
+				if testing.Short() && loops == 1 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s on %s with %d %s", model, backend, loops, plural(loops, "loop")), func(t *testing.T) {
@@ -277,7 +277,7 @@ func dialNetwork(t *testing.T, network, addr string) (conn net.Conn) {
 // TestEchoSurvivesReset checks that a reset ends only its own connection.
 func TestEchoSurvivesReset(t *testing.T) {
 	for model := range echoServers {
-		for _, backend := range kernel.Backends() {
+		for _, backend := range short.Backends() {
 			t.Run(model+" on "+backend, func(t *testing.T) {
 				addr := startEcho(t, model, backend, 1)
 				gone := dial(t, addr)

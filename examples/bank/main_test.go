@@ -63,7 +63,11 @@ func world(handle func(b *bank) func(ctx context.Context, c *stream.Conn) error)
 
 // TestTheBankIsSound runs 500 worlds.
 func TestTheBankIsSound(t *testing.T) {
-	sim.Explore(t, 500, world(func(b *bank) func(context.Context, *stream.Conn) error { return b.serve }))
+	seeds := 500
+	if testing.Short() {
+		seeds = 50
+	}
+	sim.Explore(t, seeds, world(func(b *bank) func(context.Context, *stream.Conn) error { return b.serve }))
 }
 
 // TestAForgetfulBankIsDetected uses a bank that forgets the orders it has carried out. An

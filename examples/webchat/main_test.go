@@ -73,6 +73,8 @@ func TestGuestsGetEachOthersMessages(t *testing.T) {
 		bob.expect("Ann: " + line)
 	}
 	ann.WriteMessage(websocket.CloseMessage, nil)
+	ann.ReadMessage() // the answer
+	ann.Close()
 	bob.expect("* Ann has left")
 	stop()
 	if _, _, err := bob.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -186,7 +187,7 @@ func executed(t *testing.T, first *script) (seen []event) {
 // TestAnyCoroutineCanFollowAnyOther: a coroutine that waits or ends switches directly to
 // the next one. The order is that of one queue, and no task or coroutine remains.
 func TestAnyCoroutineCanFollowAnyOther(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(short.Of(300)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		tasks := 1 + r.IntN(60)
 		if seed%100 == 99 {

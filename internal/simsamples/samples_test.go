@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -16,7 +17,7 @@ func TestPrograms(t *testing.T) {
 	for _, p := range simsamples.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			if p.Bug == "" {
-				sim.Explore(t, 100, p.World(p.Faults))
+				sim.Explore(t, short.Of(100), p.World(p.Faults))
 				return
 			}
 			f := sim.Search{Runs: 500}.Find(t.Context(), p.World(p.Faults))

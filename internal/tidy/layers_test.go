@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/kernel":                {"golang.org/x/sys/unix"},
 	"internal/kernel/kerneltest":     {"internal/kernel"},
 	"cosync":                         {".", "internal/coro", "internal/loopcore", "internal/probe", "loop"},
+	"internal/short":                 {"internal/kernel"},
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
 	"internal/picture":               {"internal/simkernel"},
 	"sim":                            {".", "internal/goid", "internal/kernel", "internal/loopcore", "internal/picture", "internal/simkernel", "loop"},

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -35,10 +36,19 @@ type source struct {
 	syntax *ast.File
 }
 
-func sources(t *testing.T) (all []source) {
+func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parsed reads and parses the files once for all tests.
+var parsed = sync.OnceValues(func() (all []source, err error) {
 	fset := token.NewFileSet()
-	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -63,11 +73,8 @@ func sources(t *testing.T) (all []source) {
 		all = append(all, source{slashed, path.Dir(slashed), strings.HasSuffix(p, "_test.go"), text, syntax})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
+	return all, err
+})
 
 // isModule reports whether a directory is a module of its own.
 func isModule(dir string) bool {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/transporttest"
 )
 
@@ -21,7 +22,7 @@ func open(tb testing.TB, name string) *kernel.Kernel {
 
 // TestEveryKernel runs all programs on each poller that the system supports.
 func TestEveryKernel(t *testing.T) {
-	for _, name := range kernel.Backends() {
+	for _, name := range short.Backends() {
 		t.Run(name, func(t *testing.T) {
 			traits := transporttest.Traits{}
 			if underRace {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -19,7 +20,7 @@ func TestDerivingWhileAScopeIsCancelled(t *testing.T) {
 		return err
 	}
 	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		for range 100 {
+		for range short.Of(100) {
 			begun, derived := make(chan error), make(chan error, 1)
 			err := spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				go func() { derived <- derive(ctx, begun) }()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 )
 
 // TestContextLaws runs random programs of tasks, which open scopes in scopes, cancel
@@ -17,7 +18,7 @@ import (
 // every step. Meanwhile goroutines derive contexts from the same scopes and check that
 // the laws of design 019 hold. SPINDLE_CONTEXTS=60s makes it last longer.
 func TestContextLaws(t *testing.T) {
-	lasts := time.Second
+	lasts := time.Duration(short.Of(int(time.Second)))
 	if d, err := time.ParseDuration(os.Getenv("SPINDLE_CONTEXTS")); err == nil {
 		lasts = d
 	}
