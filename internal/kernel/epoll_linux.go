@@ -176,6 +176,15 @@ type timespec64 struct{ sec, nsec int64 }
 
 func (p *epoll) Wake() { p.waker.wake() }
 
+// Descriptor returns the descriptor of the epoll instance. The loops of the Python package poll
+// it from C. An event that was fetched there does not reach Wait, so every watch but the
+// waker's must be level-triggered.
+func (p *epoll) Descriptor() int { return p.fd }
+
+// Woken disarms the waker, as its event does in Wait. It is for events that were fetched
+// through Descriptor.
+func (p *epoll) Woken() { p.waker.reset() }
+
 func (p *epoll) Close() error {
 	p.waker.close()
 	return unix.Close(p.fd)

@@ -173,3 +173,26 @@ func TestMillisNeverRoundDown(t *testing.T) {
 		}
 	}
 }
+
+// The Python package polls the descriptor of an epoll instance from C. The waker's event that
+// it fetches there must not be the last one.
+func TestWakeAfterItsEventWasFetchedElsewhere(t *testing.T) {
+	k, err := Open("epoll")
+	must(t, err)
+	defer k.Close()
+	p := k.Poller.(*epoll)
+	for range 3 {
+		k.Wake()
+		var events [8]unix.EpollEvent
+		if n, err := unix.EpollWait(p.Descriptor(), events[:], 0); n != 1 || err != nil {
+			t.Fatalf("fetched %d events (%v), want the waker's", n, err)
+		}
+		p.Woken()
+	}
+	k.Wake()
+	began := time.Now()
+	var events [8]Event
+	if _, err := k.Wait(events[:], time.Minute); err != nil || time.Since(began) > 30*time.Second {
+		t.Errorf("Wait was not woken (%v)", err)
+	}
+}

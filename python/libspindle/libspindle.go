@@ -9,6 +9,7 @@ package main
 
 /*
 #include "events.h"
+#include <stdint.h>
 */
 import "C"
 
@@ -28,10 +29,17 @@ func main() {}
 // pyLoop is a loop and what a tick collects.
 type pyLoop struct {
 	l       *loop.Loop
+	poller  sharedPoller
 	watches []loop.Watch // by descriptor
 	events  []C.SpindleEvent
 	n       int     // events collected in this tick
 	server  *server // nil for most loops
+}
+
+// sharedPoller is the poller of a loop. C polls its descriptor too, see src/poll.c.
+type sharedPoller interface {
+	Descriptor() int
+	Woken()
 }
 
 // loops is a table of *pyLoop, so that C holds an index and not a pointer into Go's
@@ -47,11 +55,11 @@ func at(id C.int) *pyLoop { return (*loops.Load())[id] }
 //
 //export SpindleNew
 func SpindleNew() C.int {
-	l, err := loop.New(loop.Options{})
+	l, err := loop.New(loop.Options{Backend: "epoll"})
 	if err != nil {
 		return errno(err)
 	}
-	p := &pyLoop{l: l}
+	p := &pyLoop{l: l, poller: l.Internal().Kernel().Poller.(sharedPoller)}
 	mu.Lock()
 	defer mu.Unlock()
 	var table []*pyLoop
@@ -89,11 +97,17 @@ func SpindleClose(id C.int) C.int {
 	return errno(err)
 }
 
+// SpindleDescriptor returns the descriptor of the loop's epoll instance.
+//
+//export SpindleDescriptor
+func SpindleDescriptor(id C.int) C.int { return C.int(at(id).poller.Descriptor()) }
+
 // SpindleWatch makes interest, a set of SPINDLE_READ and SPINDLE_WRITE, what the loop
-// waits for on fd. No interest ends the watch.
+// waits for on fd. No interest ends the watch. It sets *token to the data of fd's epoll
+// events.
 //
 //export SpindleWatch
-func SpindleWatch(id, fd, interest C.int) C.int {
+func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) C.int {
 	p := at(id)
 	for int(fd) >= len(p.watches) {
 		p.watches = append(p.watches, loop.Watch{})
@@ -117,6 +131,10 @@ func SpindleWatch(id, fd, interest C.int) C.int {
 	}
 	var err error
 	*w, err = p.l.Watch(int(fd), in, loop.Level, func(r loop.Ready) { p.collect(fd, r) })
+	if err == nil {
+		_, tok := p.l.Internal().WatchOf(int(fd))
+		*token = C.uint64_t(tok)
+	}
 	return errno(err)
 }
 
@@ -148,6 +166,7 @@ func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity 
 	if p.server != nil && p.server.take() {
 		timeout = 0 // a request waits for Python
 	}
+	p.poller.Woken() // C may have fetched the waker's event
 	_, err := p.l.RunOnce(time.Duration(timeout))
 	p.events = nil
 	if err != nil {

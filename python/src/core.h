@@ -15,7 +15,8 @@
 typedef struct {
     int (*new_loop)(void);
     int (*close_loop)(int loop);
-    int (*watch)(int loop, int fd, int interest);
+    int (*descriptor)(int loop);
+    int (*watch)(int loop, int fd, int interest, uint64_t *token);
     int (*poll)(int loop, long long timeout_ns, SpindleEvent *events, int capacity);
 } GoLib;
 
@@ -106,18 +107,23 @@ typedef struct {
     Transport *transport; // if it waits for something
     int transport_interest;
     int interest; // what Go waits for
+    uint64_t token; // the data of its epoll events
 } Watcher;
 
 typedef struct {
     Watcher *by_fd;
     int len;
-    int used; // descriptors that are watched
+    int used;  // descriptors that are watched
+    int *fds;  // by the lower half of the token
+    int rows;  // of fds
 } Watchers;
 
 int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
 void watch_file(Loop *l, int fd, PyObject *file); // remember the file object of a watch
 int watch_find(Loop *l, PyObject *file);          // its descriptor, -1 if there is none
 int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
+int watch_wake_fd(Loop *l);                       // the loop's own descriptor
+int watch_fd(Loop *l, uint64_t token);            // the descriptor of an epoll event, -1 if it is not one of ours
 int watch_deliver(Loop *l, SpindleEvent *e);
 int watch_visit(Loop *l, visitproc visit, void *arg);
 void watch_clear(Loop *l);
@@ -154,6 +160,10 @@ typedef struct {
 extern PyTypeObject *step_type; // once seen, and found to be what TaskStep says
 bool steps_learn(PyObject *callback);
 
+// poll.c
+int poll_once(Loop *l, long long timeout_ns);
+int64_t clock_ns(void);
+
 // loop.c
 #define EVENTS 256
 #define READ_BUFFER (256 * 1024)
@@ -170,12 +180,14 @@ struct Loop {
     double now;          // of a virtual clock
     int threads;         // that work for it, if the clock is virtual
     int id;              // in libspindle; -1 if closed
+    int epoll_fd;        // the one of Go's loop
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
     int64_t last_poll;   // when, in nanoseconds
     unsigned long pulse; // callbacks; for the watchdog
     Watchdog *watchdog;  // while it runs
     PyObject *server;    // NULL for most loops; asgi.h
+    bool lively;         // the last poll brought several events
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written
     bool stopping, closed, debug, virtual_time;

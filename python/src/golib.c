@@ -19,7 +19,10 @@ PyObject *golib_path;
 // of that may enter Go.
 static int refuse_new(void) { return -ECHILD; }
 static int ignore_close(int Py_UNUSED(loop)) { return 0; }
-static int ignore_watch(int Py_UNUSED(loop), int Py_UNUSED(fd), int Py_UNUSED(interest)) { return 0; }
+static int no_descriptor(int Py_UNUSED(loop)) { return -ECHILD; }
+static int ignore_watch(int Py_UNUSED(loop), int Py_UNUSED(fd), int Py_UNUSED(interest), uint64_t *Py_UNUSED(token)) {
+    return 0;
+}
 static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), SpindleEvent *Py_UNUSED(events),
                        int Py_UNUSED(capacity)) {
     return -ECHILD;
@@ -28,7 +31,7 @@ static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), Spindl
 void golib_forked(void) {
     if (loaded) {
         forked = true;
-        golib = (GoLib){refuse_new, ignore_close, ignore_watch, refuse_poll};
+        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll};
     }
 }
 
@@ -82,6 +85,7 @@ int golib_load(void) {
     } symbols[] = {
         {"SpindleNew", (void **)&golib.new_loop},
         {"SpindleClose", (void **)&golib.close_loop},
+        {"SpindleDescriptor", (void **)&golib.descriptor},
         {"SpindleWatch", (void **)&golib.watch},
         {"SpindlePoll", (void **)&golib.poll},
     };

@@ -2,9 +2,8 @@
 // class Loop inherits from this type and from asyncio's selector loop.
 //
 // A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.
-// A poll enters Go, which costs more than a callback, and for a moment keeps a thread of Go's
-// runtime busy. So a tick that has something to run polls only once in POLL_EVERY callbacks, and
-// no sooner than POLL_PAUSE after the last poll. In debug mode every tick polls.
+// A tick that has something to run polls only once in POLL_EVERY callbacks, and no sooner than
+// POLL_PAUSE after the last poll. In debug mode every tick polls.
 #include "core.h"
 #include <errno.h>
 #include <structmember.h>
@@ -45,11 +44,9 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObjec
         PyErr_SetFromErrno(PyExc_OSError);
         goto failed;
     }
-    int r = golib.watch(l->id, l->wake_fd, SPINDLE_READ);
-    if (r < 0) {
-        golib_raise(r);
+    if (watch_wake_fd(l) < 0)
         goto failed;
-    }
+    l->epoll_fd = golib.descriptor(l->id);
     if (!(l->buffer = PyMem_RawMalloc(READ_BUFFER))) {
         PyErr_NoMemory();
         goto failed;
@@ -365,12 +362,6 @@ static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
 
 // The tick.
 
-static int64_t clock_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 // poll_is_due reports whether a tick that has something to run polls as well.
 static bool poll_is_due(Loop *l) {
     if (l->stopping || l->debug)
@@ -379,39 +370,6 @@ static bool poll_is_due(Loop *l) {
         return false;
     l->since_poll = 0;
     return clock_ns() - l->last_poll >= POLL_PAUSE;
-}
-
-static int poll_once(Loop *l, long long timeout_ns) {
-    int n;
-    l->since_poll = 0;
-    if (timeout_ns == 0) {
-        n = golib.poll(l->id, 0, l->events, EVENTS);
-    } else {
-        __atomic_store_n(&l->waiting, true, __ATOMIC_SEQ_CST); // the watchdog reads it
-        Py_BEGIN_ALLOW_THREADS
-        n = golib.poll(l->id, timeout_ns, l->events, EVENTS);
-        Py_END_ALLOW_THREADS
-        __atomic_store_n(&l->waiting, false, __ATOMIC_SEQ_CST);
-        watchdog_wake(l);
-        if (PyErr_CheckSignals() < 0)
-            return -1;
-    }
-    l->last_poll = clock_ns();
-    l->turned = l->virtual_time ? l->now : (double)l->last_poll * 1e-9;
-    if (n < 0) {
-        golib_raise(n);
-        return -1;
-    }
-    for (int i = 0; i < n; i++) {
-        if (l->events[i].fd == l->wake_fd) {
-            uint64_t count;
-            if (read(l->wake_fd, &count, sizeof count) > 0)
-                l->woken = false;
-        } else if (watch_deliver(l, &l->events[i]) < 0) {
-            return -1;
-        }
-    }
-    return l->server ? server_deliver(l) : 0;
 }
 
 // wait_ns returns how long the loop may wait for descriptors.

@@ -18,18 +18,59 @@ static Watcher *watcher(Loop *l, int fd) {
     return &l->watchers.by_fd[fd];
 }
 
+// know remembers the descriptor of a token. If there is no memory for it, Go delivers its events.
+static void know(Loop *l, uint64_t token, int fd) {
+    Watchers *all = &l->watchers;
+    int row = (int)(uint32_t)token;
+    if (row >= all->rows) {
+        int rows = row + 64;
+        int *fds = PyMem_Realloc(all->fds, rows * sizeof *fds);
+        if (!fds)
+            return;
+        memset(fds + all->rows, 0, (rows - all->rows) * sizeof *fds);
+        all->fds = fds;
+        all->rows = rows;
+    }
+    all->fds[row] = fd;
+    all->by_fd[fd].token = token;
+}
+
+int watch_fd(Loop *l, uint64_t token) {
+    uint32_t row = (uint32_t)token;
+    if (row >= (uint32_t)l->watchers.rows)
+        return -1;
+    int fd = l->watchers.fds[row];
+    return fd < l->watchers.len && l->watchers.by_fd[fd].token == token ? fd : -1;
+}
+
+int watch_wake_fd(Loop *l) {
+    uint64_t token = 0;
+    int r = golib.watch(l->id, l->wake_fd, SPINDLE_READ, &token);
+    if (r < 0) {
+        golib_raise(r);
+        return -1;
+    }
+    if (!watcher(l, l->wake_fd))
+        return -1;
+    know(l, token, l->wake_fd);
+    return 0;
+}
+
 // update tells Go what to wait for on fd, if that has changed.
 static int update(Loop *l, Watcher *w, int fd) {
     int interest = w->transport_interest | (w->reader ? SPINDLE_READ : 0) | (w->writer ? SPINDLE_WRITE : 0);
     if (w->interest == interest || l->id < 0)
         return 0;
-    int r = golib.watch(l->id, fd, interest);
+    uint64_t token = w->token;
+    int r = golib.watch(l->id, fd, interest, &token);
     l->watchers.used += (interest != 0) - (w->interest != 0);
     w->interest = interest;
     if (r < 0 && interest) {
         golib_raise(r);
         return -1;
     }
+    if (token != w->token)
+        know(l, token, fd);
     return 0;
 }
 
@@ -131,5 +172,6 @@ void watch_clear(Loop *l) {
         Py_CLEAR(l->watchers.by_fd[fd].writer);
     }
     PyMem_Free(l->watchers.by_fd);
+    PyMem_Free(l->watchers.fds);
     l->watchers = (Watchers){0};
 }

@@ -1,0 +1,86 @@
+// Polling: Go waits for descriptors, one call for each tick.
+//
+// Entering Go costs more than a callback, and keeps a thread of Go's runtime awake for a moment.
+// Under load something is nearly always ready, and then the tick need not wait. So a poll that
+// must not wait, and one that probably will not, first asks the epoll instance of Go's loop from
+// here, and enters Go only if nothing is ready, or something that is Go's.
+#include "core.h"
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+enum { GO = -1 }; // Go has to poll
+
+// fetch stores what is ready now in l->events and returns the number. It returns GO if Go's loop
+// has something to do. The events that it has fetched then come again: watches are
+// level-triggered, and Go knows about the exception, its waker.
+static int fetch(Loop *l) {
+    if (l->server || golib_is_forked())
+        return GO;
+    struct epoll_event got[EVENTS];
+    int n = (int)syscall(SYS_epoll_pwait, l->epoll_fd, got, EVENTS, 0, NULL, 0);
+    for (int i = 0; i < n; i++) {
+        SpindleEvent *e = &l->events[i];
+        *e = (SpindleEvent){.fd = watch_fd(l, got[i].data.u64)};
+        if (e->fd < 0)
+            return GO;
+        if (got[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+            e->ready |= SPINDLE_READ;
+        if (got[i].events & (EPOLLOUT | EPOLLHUP | EPOLLERR))
+            e->ready |= SPINDLE_WRITE;
+    }
+    return n < 0 ? GO : n;
+}
+
+// poll_at_once polls without waiting, and without letting other threads run.
+static int poll_at_once(Loop *l) {
+    int n = fetch(l);
+    return n == GO ? golib.poll(l->id, 0, l->events, EVENTS) : n;
+}
+
+static int poll_and_wait(Loop *l, long long timeout_ns) {
+    int n = 0;
+    __atomic_store_n(&l->waiting, true, __ATOMIC_SEQ_CST); // the watchdog reads it
+    Py_BEGIN_ALLOW_THREADS
+    if (l->lively)
+        n = fetch(l);
+    if (n <= 0)
+        n = golib.poll(l->id, timeout_ns, l->events, EVENTS);
+    Py_END_ALLOW_THREADS
+    __atomic_store_n(&l->waiting, false, __ATOMIC_SEQ_CST);
+    watchdog_wake(l);
+    return n;
+}
+
+// poll_once polls and queues what is ready. It waits at most timeout_ns, without limit if that
+// is negative.
+int poll_once(Loop *l, long long timeout_ns) {
+    l->since_poll = 0;
+    int n = timeout_ns == 0 ? poll_at_once(l) : poll_and_wait(l, timeout_ns);
+    if (timeout_ns != 0 && PyErr_CheckSignals() < 0)
+        return -1;
+    l->last_poll = clock_ns();
+    l->turned = l->virtual_time ? l->now : (double)l->last_poll * 1e-9;
+    if (n < 0) {
+        golib_raise(n);
+        return -1;
+    }
+    l->lively = n > 1;
+    for (int i = 0; i < n; i++) {
+        if (l->events[i].fd == l->wake_fd) {
+            uint64_t count;
+            if (read(l->wake_fd, &count, sizeof count) > 0)
+                l->woken = false;
+        } else if (watch_deliver(l, &l->events[i]) < 0) {
+            return -1;
+        }
+    }
+    return l->server ? server_deliver(l) : 0;
+}
