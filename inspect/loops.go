@@ -187,6 +187,10 @@ func (s *source) describeState(d *Loop) {
 	pulse, polled := s.core.Pulse.Load(), s.core.LastPoll()
 	d.Polls = uint64(pulse / 2)
 	d.StateForNS = int64(max(s.l.Time()-polled, 0))
+	if h := s.core.Host(); h != nil {
+		s.describeHost(d, h.HostState())
+		return
+	}
 	switch {
 	case !s.core.Running():
 		d.State, d.StateForNS = "idle", 0
@@ -201,9 +205,28 @@ func (s *source) describeState(d *Loop) {
 	}
 }
 
+// describeHost describes what the host of the loop is doing.
+func (s *source) describeHost(d *Loop, h loopcore.HostState) {
+	switch {
+	case h.Idle:
+		d.State, d.StateForNS = "idle", 0
+	case h.Waiting:
+		d.State = "waiting"
+	case h.For < blockedAfter:
+		d.State, d.StateForNS = "running", int64(h.For)
+	default:
+		d.State, d.StateForNS = "blocked", int64(h.For)
+		d.Task, d.At, d.Stack = h.Task, h.At, h.Stack
+	}
+}
+
 // answers reports whether the loop runs and is not blocked, so that a question to it is
 // worth waiting for.
 func (s *source) answers() bool {
+	if h := s.core.Host(); h != nil {
+		state := h.HostState()
+		return !state.Idle && (state.Waiting || state.For < blockedAfter)
+	}
 	if !s.core.Running() { // between two steps, if it is stepped
 		pulse := s.core.Pulse.Load()
 		return s.steps.Swap(pulse) != pulse

@@ -101,7 +101,7 @@ func (r *row) task(loop string, snap *taskSnapshot) Task {
 		Loop:         loop,
 		Parent:       taskID(loop, r.Parent),
 		Name:         cmp.Or(r.Name, f.name, "task"),
-		Function:     cmp.Or(f.place, f.name),
+		Function:     cmp.Or(r.Function, f.place, f.name),
 		Started:      callSite(r.Started[:]),
 		State:        stateNames[r.State],
 		Priority:     priorityNames[r.Priority],

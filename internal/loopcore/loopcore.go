@@ -47,6 +47,7 @@ type Loop struct {
 	done    chan struct{} // closed with the loop; any goroutine
 	blocked blockedTurns  // any goroutine
 	running describer     // any goroutine
+	host    host          // any goroutine
 	inbox   inbox         // any goroutine
 	workers workers       // any goroutine
 

@@ -84,6 +84,7 @@ type Task struct {
 	Scope    uintptr // identifies the innermost scope
 	Name     string  // that it was given; "" for that of its function
 	Code     uintptr // of its function
+	Function string  // where its function is, if it is not of Go and has no Code
 	Started  [6]uintptr
 	State    State
 	Priority uint8

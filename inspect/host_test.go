@@ -1,0 +1,109 @@
+package inspect_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// fakeHost is a program that steps a loop and has tasks of its own.
+type fakeHost struct {
+	mu    sync.Mutex
+	state loopcore.HostState // guarded by mu
+}
+
+func (h *fakeHost) HostState() loopcore.HostState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+func (h *fakeHost) set(s loopcore.HostState) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state = s
+}
+
+func (h *fakeHost) WalkTasks() probe.TaskWalk                    { return h }
+func (h *fakeHost) Attach(bool)                                  {}
+func (h *fakeHost) LabelAll(bool)                                {}
+func (h *fakeHost) Ended() []probe.EndedTask                     { return nil }
+func (h *fakeHost) InScope(*probe.Task, uintptr) bool            { return false }
+func (h *fakeHost) End()                                         {}
+func (h *fakeHost) CancelScope(*probe.Task, uintptr, error) bool { return false }
+
+func (h *fakeHost) Next(_ func() bool, visit func(*probe.Task)) (more bool) {
+	visit(&probe.Task{ID: 1, Name: "Task-1", Function: "app.py:12", Deadline: probe.NoDeadline, State: probe.Waiting, WaitsFor: "sleep"})
+	return false
+}
+
+var hosts loopcore.PerLoop[fakeHost]
+
+func TestStateOfALoopIsThatOfItsHost(t *testing.T) {
+	l, err := loop.New(loop.Options{Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	h := &fakeHost{}
+	l.Internal().SetHost(h)
+	for _, c := range []struct {
+		state loopcore.HostState
+		want  string
+	}{
+		{loopcore.HostState{Idle: true}, "idle"},
+		{loopcore.HostState{Waiting: true, For: time.Hour}, "waiting"},
+		{loopcore.HostState{For: time.Millisecond}, "running"},
+		{loopcore.HostState{For: time.Second, Task: "Task-1", At: "app.py:12", Stack: "File app.py"}, "blocked"},
+	} {
+		h.set(c.state)
+		got := loopNamed(t, t.Name())
+		if got.State != c.want || got.Task != c.state.Task || got.At != c.state.At || got.Stack != c.state.Stack {
+			t.Errorf("host %+v: the loop is %+v, want %s", c.state, got, c.want)
+		}
+	}
+}
+
+func TestTasksOfAHost(t *testing.T) {
+	l, err := loop.New(loop.Options{Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &fakeHost{}
+	h.set(loopcore.HostState{Waiting: true})
+	l.Internal().SetHost(h)
+	hosts.Set(l.Internal(), h)
+	ended := make(chan struct{})
+	stop := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer l.Close()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := l.RunOnce(10 * time.Millisecond); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	defer inspect.Detach()
+	defer func() { close(stop); <-ended }()
+	var tasks []inspect.Task
+	until(func() bool {
+		a := get[inspect.TasksAnswer](t, inspect.Options{}, "/api/v1/tasks?loop="+loopNamed(t, t.Name()).ID)
+		tasks = a.Tasks
+		return len(tasks) > 0
+	})
+	if len(tasks) != 1 || tasks[0].Name != "Task-1" || tasks[0].Function != "app.py:12" || tasks[0].WaitsFor != "sleep" {
+		t.Errorf("tasks %+v, want Task-1 at app.py:12 that waits for sleep", tasks)
+	}
+}
