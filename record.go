@@ -18,6 +18,10 @@ type record struct {
 
 	labels   taskLabels
 	labelAll bool // also the tasks of services
+
+	pins bool  // walks keep what they visit
+	last []any // what the last walk has visited
+	kept []any // what the walk before it has visited
 }
 
 // endedTask is an ended task. Its texts are made when they are asked for.
@@ -34,6 +38,17 @@ func (s *sched) Attach(on bool) {
 		s.record = nil
 	case s.record == nil:
 		s.record = &record{s: s, origins: make(map[*Task][6]uintptr), labels: make(taskLabels)}
+	}
+}
+
+// Pin makes walks keep the objects that they visit until the walk after the next one begins.
+func (s *sched) Pin() { s.record.pins = true }
+
+// pin keeps what t refers to.
+func (r *record) pin(t *Task, lot *node, wait probe.Object) {
+	r.last = append(r.last, t.nursery, t.scope, lot)
+	if w, ok := wait.(interface{ Object() probe.Object }); ok {
+		r.last = append(r.last, w.Object())
 	}
 }
 

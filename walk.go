@@ -2,6 +2,7 @@ package spindle
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/coro"
@@ -27,6 +28,7 @@ type walk struct {
 	info   probe.Task
 
 	lots map[*node]*node // the heads of queues, by nodes in them; valid during one part
+	lot  *node           // the head of the queue in which the task that was described last waits
 }
 
 // stray is a task that has moved to another scope during a walk.
@@ -42,6 +44,9 @@ func (s *sched) WalkTasks() probe.TaskWalk {
 	}
 	if s.walked++; s.walked == 0 {
 		s.walked = 1 // no walk has the number 0
+	}
+	if r := s.record; r != nil {
+		r.last, r.kept = nil, r.last
 	}
 	s.walk = &walk{s: s, number: s.walked, newest: s.started, runs: append([]*run(nil), s.runs...)}
 	return s.walk
@@ -179,10 +184,13 @@ func (w *walk) visit(t *Task, visit func(*probe.Task)) {
 		return
 	}
 	t.walked = w.number
-	w.info = probe.Task{}
+	w.info, w.lot = probe.Task{}, nil
 	w.describe(t, &w.info)
 	if r := w.s.record; r != nil {
 		r.labelWaiting(t)
+		if r.pins {
+			r.pin(t, w.lot, w.info.WaitsOn)
+		}
 	}
 	visit(&w.info)
 }
@@ -237,13 +245,19 @@ func (w *walk) describeWait(t *Task, p *probe.Task) {
 		for _, holder := range lock.Holders() {
 			p.Holders = append(p.Holders, holder.id)
 		}
+		slices.Sort(p.Holders)
+		p.Holders = p.Holders[:min(len(p.Holders), maxHolders)]
 	}
 	if in, ok := ab.(*lotWait); ok {
-		p.Lot = identify(w.lotOf(&in.inLot))
+		w.lot = w.lotOf(&in.inLot)
+		p.Lot = identify(w.lot)
 		return
 	}
 	p.WaitsOn, _ = ab.(probe.Object)
 }
+
+// maxHolders is the number of holders of an object that an inspector shows.
+const maxHolders = 16
 
 // maxLotSteps bounds the search for the Lot of a task.
 const maxLotSteps = 64

@@ -14,10 +14,18 @@ import (
 // ProbeObject describes the object that w waits for. The queues of an Inbox are guarded by
 // a mutex, and not looked at.
 func (w *waiter[T]) ProbeObject() probe.ObjectInfo {
-	if w.remote != nil || w.queue == nil || w.queue.object == nil {
-		return probe.ObjectInfo{}
+	if o := w.Object(); o != nil {
+		return o.ProbeObject()
 	}
-	return w.queue.object.ProbeObject()
+	return probe.ObjectInfo{}
+}
+
+// Object returns the object that w waits for, or nil if it is not known.
+func (w *waiter[T]) Object() probe.Object {
+	if w.remote != nil || w.queue == nil {
+		return nil
+	}
+	return w.queue.object
 }
 
 // Holders returns the tasks that hold the object that w waits for, where it knows more
@@ -64,16 +72,16 @@ func (l *limiterProbe) ProbeObject() probe.ObjectInfo {
 	return describe("Limiter", l, (*Limiter)(l).Statistics())
 }
 
-// maxHolders is the number of holders of an object that an inspector shows.
-const maxHolders = 16
+// maxHolders is the number of holders of an object that are looked at.
+const maxHolders = 64
 
-// holders returns the tasks that have a token, unless there are many.
+// holders returns the tasks that have a token, in no particular order, unless there are many.
 func (l *limiterProbe) holders() (tasks []*spindle.Task) {
-	if len(l.borrowers) > 4*maxHolders {
+	if len(l.borrowers) > maxHolders {
 		return nil
 	}
 	for borrower, has := range l.borrowers {
-		if t, ok := borrower.(*spindle.Task); ok && has && len(tasks) < maxHolders {
+		if t, ok := borrower.(*spindle.Task); ok && has {
 			tasks = append(tasks, t)
 		}
 	}

@@ -26,7 +26,7 @@ func readEnded(q *query) (all []EndedTask, total int) {
 			total++
 			one := snap.endedTask(s.id, i)
 			one.AgoNS += int64(now() - snap.at)
-			if q.text == "" || q.found(one.ID, one.Name, one.Function, one.Outcome, one.Error) {
+			if q.text == "" || q.found(one.texts()...) {
 				all = append(all, one)
 			}
 		}
@@ -74,7 +74,7 @@ func readBlocked(q *query) (all []Blocked, total int) {
 			if !b.Ended {
 				one.ForNS += int64(wallTime().Sub(b.At))
 			}
-			if q.text == "" || q.found(one.Name, one.Task, one.Line, one.Stack) {
+			if q.text == "" || q.found(one.texts()...) {
 				all = append(all, one)
 			}
 		}

@@ -23,6 +23,7 @@
 //	/api/v1/blocked    the last callbacks that blocked a loop, with their stack
 //	/api/v1/snapshot   all of these
 //	/api/v1/events     live, as server-sent events
+//	/api/v1/history    the moments of a recording
 //	/metrics           for Prometheus
 //
 // The types of this package are the schema; docs/design/023-inspect.md explains each field.
@@ -73,6 +74,10 @@ type Options struct {
 	// AllowActions allows requests that change the program: cancel a scope, close a
 	// connection, record a profile or a trace.
 	AllowActions bool
+
+	// Recording is shown instead of the loops of the process, if it is not nil. Then there
+	// are no events, actions, stacks or metrics.
+	Recording *Recording
 }
 
 // Handler returns a handler for the page, the API and the metrics. It can be mounted at any
@@ -80,8 +85,12 @@ type Options struct {
 //
 //	mux.Handle("/debug/spindle/", inspect.Handler(inspect.Options{}))
 //
-// Behind a proxy, set a Token. Handler panics if AllowRemote is set without a Token.
+// Behind a proxy, set a Token. Handler panics if AllowRemote is set without a Token, and if
+// there is a Recording without snapshots.
 func Handler(o Options) http.Handler {
+	if o.Recording != nil && len(o.Recording.Snapshots) == 0 {
+		panic("inspect: Options.Recording has no snapshots")
+	}
 	if o.AllowRemote && o.Token == "" {
 		panic("inspect: Options.AllowRemote needs a Token")
 	}
@@ -121,10 +130,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case at >= 0:
 		h.serveAPI(w, r, r.URL.Path[at+len("/api/v1/"):])
-	case strings.HasSuffix(r.URL.Path, "/metrics") && isRead(r):
+	case strings.HasSuffix(r.URL.Path, "/metrics") && isRead(r) && h.Recording == nil:
 		h.serveMetrics(w, r)
 	case strings.HasSuffix(r.URL.Path, "/") && isRead(r):
-		servePage(w, r)
+		h.servePage(w, r)
 	default:
 		fail(w, http.StatusNotFound, "no such page")
 	}
@@ -138,15 +147,17 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		fail(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
 		return
 	}
-	if act := actions[name]; act != nil {
+	ask := endpoints[name]
+	switch act := actions[name]; {
+	case h.Recording != nil:
+		ask = recordedEndpoints[name]
+	case act != nil:
 		h.serveAction(w, r, act)
 		return
-	}
-	if name == "events" && r.Method == http.MethodGet {
+	case name == "events" && r.Method == http.MethodGet:
 		h.serveEvents(w, r)
 		return
 	}
-	ask := endpoints[name]
 	if ask == nil {
 		fail(w, http.StatusNotFound, "no such part of the API")
 		return
@@ -161,10 +172,12 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	attachTasks()
+	if h.Recording == nil {
+		attachTasks()
+	}
 	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
 	switch {
-	case err == errNoTask:
+	case err == errNoTask || err == errNoStack:
 		fail(w, http.StatusNotFound, err.Error())
 		return
 	case err != nil:

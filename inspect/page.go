@@ -30,9 +30,18 @@ func hashOf(element string) string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func servePage(w http.ResponseWriter, _ *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", pagePolicy())
-	_, _ = w.Write([]byte(page))
+func (h *handler) servePage(w http.ResponseWriter, _ *http.Request) {
+	header, text := w.Header(), page
+	if h.Recording != nil {
+		text = recordedPage()
+	}
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", pagePolicy())
+	_, _ = w.Write([]byte(text))
 }
+
+// recordedPage returns the page for a recording. The page finds out by an attribute, so that
+// it makes no request that fails.
+var recordedPage = sync.OnceValue(func() string {
+	return strings.Replace(page, `<html lang="en">`, `<html lang="en" data-recorded>`, 1)
+})

@@ -2,10 +2,12 @@ package inspect
 
 import (
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -23,6 +25,7 @@ type query struct {
 	offset, limit          int
 	task                   string // for a stack
 	force                  bool
+	at                     time.Duration // of a recording; the end if it is negative
 }
 
 // taskSorts are the orders of tasks.
@@ -63,7 +66,9 @@ func parseQuery(v url.Values) (*query, error) {
 	if q.limit, err = number(v, "limit", defaultLimit, maxLimit); err != nil {
 		return nil, err
 	}
-	return q, nil
+	ns, err := number(v, "at", -1, math.MaxInt)
+	q.at = time.Duration(ns)
+	return q, err
 }
 
 // number returns a parameter that is a number from 0 to most.
@@ -78,6 +83,20 @@ func number(v url.Values, name string, unset, most int) (int, error) {
 	}
 	return n, nil
 }
+
+// The texts of a row in which the text of a query is looked for.
+
+func (s *Socket) texts() []string {
+	return []string{s.ID, s.Kind, s.Network, s.Local, s.Peer, s.Protocol, s.State}
+}
+func (r *Request) texts() []string {
+	return []string{r.Method, r.Path, r.Peer, r.Phase, r.Socket, r.Task}
+}
+func (o *SyncObject) texts() []string { return []string{o.ID, o.Kind} }
+func (t *EndedTask) texts() []string {
+	return []string{t.ID, t.Name, t.Function, t.Outcome, t.Error}
+}
+func (b *Blocked) texts() []string { return []string{b.Name, b.Task, b.Line, b.Stack} }
 
 // window returns the range of a page among n rows.
 func (q *query) window(n int) (at, end int) {

@@ -38,11 +38,11 @@ type LoopsAnswer struct {
 type Loop struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
-	Backend string `json:"backend"` // epoll, kqueue, poll
+	Backend string `json:"backend"` // epoll, kqueue, poll, sim
 
 	Inspector bool `json:"inspector"` // it is the inspector's own
 
-	State      string `json:"state"`           // running, waiting, blocked, idle
+	State      string `json:"state"`           // running, waiting, blocked, idle; paused in a simulated world
 	StateForNS int64  `json:"state_for_ns"`    // since the kernel was last polled
 	Stack      string `json:"stack,omitempty"` // of the goroutine that runs the loop, if blocked
 	At         string `json:"at,omitempty"`    // the innermost line in it that belongs to the program
@@ -335,6 +335,27 @@ type SnapshotAnswer struct {
 	Objects  []SyncObject `json:"objects"`
 	Ended    []EndedTask  `json:"ended"`
 	Blocked  []Blocked    `json:"blocked"`
+}
+
+// HistoryAnswer is the answer of /api/v1/history, which only a recording has.
+type HistoryAnswer struct {
+	Header
+	Title   string   `json:"title"`
+	Moments []Moment `json:"moments"` // oldest first
+}
+
+// Moment is one snapshot of a recording. The parameter at=AtNS of other paths selects it.
+type Moment struct {
+	AtNS  int64        `json:"at_ns"` // since the beginning
+	Loops []MomentLoop `json:"loops"`
+}
+
+// MomentLoop is what a chart shows of a loop.
+type MomentLoop struct {
+	ID           string  `json:"id"`
+	State        string  `json:"state"`
+	LagNS        int64   `json:"lag_ns"`
+	CallbackRate float64 `json:"callback_rate"`
 }
 
 // ErrorAnswer is the answer to a request that fails.

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/spindleloop/spindle"
 )
@@ -27,36 +29,66 @@ func Snapshot(ctx context.Context) SnapshotAnswer {
 	s := &source{id: loopID(l.Internal().ID()), core: l.Internal(), l: l}
 	s.vitals.read(s)
 	s.vitals.at = max(now(), 1)
-	snap := s.takeTasks(nil)
-	rows, _, _, _ := s.takeSockets(nil, nil)
-	f := newForest([]*source{s}, []*taskSnapshot{snap})
-	s.tasks.last = snap
-
-	a := SnapshotAnswer{
-		Header: Header{Version: Version, TakenAt: l.Internal().Kernel().Wall()},
-		Loops:  []Loop{s.describe()},
-		Tasks:  []Task{}, Sockets: []Socket{}, Requests: []Request{}, Ended: []EndedTask{},
+	c := capture{source: s, tasks: s.takeTasks(nil)}
+	c.sockets, _, _, _ = s.takeSockets(nil, nil)
+	a := assemble([]capture{c})
+	a.TakenAt = l.Internal().Kernel().Wall()
+	a.Waits.Header = a.Header
+	for i := range a.Sockets {
+		a.Sockets[i].AgeNS = nil // it was not seen before
 	}
-	a.Loops[0].AgeNS, a.Loops[0].Stale = 0, false
+	return *a
+}
+
+// capture is what was read of a loop at one moment.
+type capture struct {
+	source  *source
+	tasks   *taskSnapshot
+	sockets []socketRow
+}
+
+// assemble makes the answer of what was read of some loops. It does not set the times in the
+// headers.
+func assemble(all []capture) *SnapshotAnswer {
+	a := &SnapshotAnswer{
+		Header: Header{Version: Version},
+		Loops:  []Loop{}, Tasks: []Task{}, Sockets: []Socket{}, Requests: []Request{}, Ended: []EndedTask{}, Blocked: []Blocked{},
+	}
+	var sources []*source
+	var snaps []*taskSnapshot
+	for _, c := range all {
+		c.source.tasks.last = c.tasks
+		sources, snaps = append(sources, c.source), append(snaps, c.tasks)
+	}
+	f := newForest(sources, snaps)
 	for _, t := range f.inTreeOrder(&query{}) {
 		a.Tasks = append(a.Tasks, *t)
 	}
 	a.Waits = f.graph.answer()
-	a.Waits.Header = a.Header
 	a.Objects, _ = f.graph.sorted(&query{})
+	for _, c := range all {
+		c.describe(a)
+	}
+	slices.SortStableFunc(a.Ended, func(x, y EndedTask) int { return cmp.Compare(x.AgoNS, y.AgoNS) })
+	return a
+}
+
+// describe adds the loop, its sockets and the tasks that have ended.
+func (c *capture) describe(a *SnapshotAnswer) {
+	s := c.source
+	l := s.describe()
+	l.AgeNS, l.Stale = 0, false
+	a.Loops = append(a.Loops, l)
 	byScope := map[uintptr]string{}
-	snap.each(func(r *row) { byScope[r.Scope] = taskID(s.id, r.ID) })
-	for i := range rows {
-		one := rows[i].socket(s.id)
-		one.AgeNS = nil // it was not seen before
-		a.Sockets = append(a.Sockets, one)
-		if rows[i].HasRequest {
-			a.Requests = append(a.Requests, rows[i].request(s, byScope))
+	c.tasks.each(func(r *row) { byScope[r.Scope] = taskID(s.id, r.ID) })
+	for i := range c.sockets {
+		r := &c.sockets[i]
+		a.Sockets = append(a.Sockets, r.socket(s.id))
+		if r.HasRequest {
+			a.Requests = append(a.Requests, r.request(s, byScope))
 		}
 	}
-	for i := len(snap.ended) - 1; i >= 0; i-- {
-		a.Ended = append(a.Ended, snap.endedTask(s.id, i))
+	for i := len(c.tasks.ended) - 1; i >= 0; i-- {
+		a.Ended = append(a.Ended, c.tasks.endedTask(s.id, i))
 	}
-	a.Blocked = []Blocked{}
-	return a
 }

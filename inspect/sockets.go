@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,7 +117,7 @@ func (s *source) addListeners(rows *[]socketRow, known, fresh map[uint64]*ends) 
 			delete(listeners, row.FD)
 		}
 	}
-	for fd := range listeners { // not watched now
+	for _, fd := range slices.Sorted(maps.Keys(listeners)) { // not watched now
 		row := socketRow{Socket: probe.Socket{Token: uint64(1<<63) | uint64(fd), FD: fd, Kind: "listener", State: "open", ReadPaused: true}}
 		row.ends = s.endsOf(row.Token, fd, known, fresh)
 		*rows = append(*rows, row)
@@ -185,7 +187,7 @@ func (h *handler) sockets(q *query) (any, error) {
 	for _, s := range q.sources() {
 		for _, row := range s.readSockets() {
 			total++
-			if one := row.socket(s.id); q.text == "" || q.found(one.ID, one.Kind, one.Network, one.Local, one.Peer, one.Protocol, one.State) {
+			if one := row.socket(s.id); q.text == "" || q.found(one.texts()...) {
 				all = append(all, one)
 			}
 		}
@@ -213,7 +215,7 @@ func readRequests(q *query) (all []Request, total int) {
 				continue
 			}
 			total++
-			if one := rows[i].request(s, tasks); q.text == "" || q.found(one.Method, one.Path, one.Peer, one.Phase, one.Socket, one.Task) {
+			if one := rows[i].request(s, tasks); q.text == "" || q.found(one.texts()...) {
 				all = append(all, one)
 			}
 		}

@@ -232,7 +232,7 @@ func (h *handler) sync(q *query) (any, error) {
 func (g *graph) sorted(q *query) (all []SyncObject, total int) {
 	all = []SyncObject{}
 	for _, o := range g.objects {
-		if q.text == "" || q.found(o.ID, o.Kind) {
+		if q.text == "" || q.found(o.texts()...) {
 			all = append(all, *o)
 		}
 	}

@@ -59,6 +59,9 @@ func (h *Host) start(fn func(ctx context.Context) error, waitedFor bool) {
 		return spindle.RunWith(context.Background(), spindle.Options{Loop: o}, func(ctx context.Context) error {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 				p.cancel = func() { s.Cancel(errEnded) }
+				if w := h.w; w.recorder.w != nil {
+					w.recorder.core.Attach(spindle.LoopOf(ctx).Internal())
+				}
 				p.process.Describe = func() string { return describe(ctx) }
 				return fn(ctx)
 			})

@@ -55,7 +55,7 @@ func (p *program) start() {
 				err = &spindle.PanicError{Value: loop.ErrGoexit, Stack: debug.Stack()}
 			}
 		}()
-		fault, failure := try(func() error { return p.main(optionsOf(process.Kernel())) })
+		fault, failure := try(func() error { return p.main(optionsOf(p.host.Name(), process.Kernel())) })
 		if err = failure; fault != nil {
 			err = fault
 		}

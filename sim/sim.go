@@ -157,7 +157,7 @@ func runAlone(ctx context.Context, b *bubble, program func(context.Context) erro
 	}
 	defer func() { err = withReported(w, err) }()
 	k := w.AddHost("sim").NewProcess().Kernel()
-	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf(k)}, program)
+	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf("", k)}, program)
 }
 
 // withReported joins err with the error that was reported to the world during the
@@ -172,4 +172,6 @@ func withReported(w *simkernel.World, err error) error {
 
 // optionsOf returns the options of a loop on a simulated kernel. The watchdog is
 // off because it measures real time.
-func optionsOf(k *kernel.Kernel) loop.Options { return loop.Options{Watchdog: -1}.WithKernel(k) }
+func optionsOf(name string, k *kernel.Kernel) loop.Options {
+	return loop.Options{Name: name, Watchdog: -1}.WithKernel(k)
+}

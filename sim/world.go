@@ -30,6 +30,11 @@ type World struct {
 	// Faults are random faults. The zero value has none.
 	Faults Faults
 
+	// InspectEvery is the interval of virtual time at which Recording takes snapshots.
+	// Zero means never. A long run, or one with very many tasks, doubles it when the
+	// recording has a million rows.
+	InspectEvery time.Duration
+
 	// KeepData is how many bytes of each message the trace keeps. Zero means 200,
 	// and a negative number none.
 	KeepData int
@@ -55,6 +60,7 @@ type World struct {
 	only     parts                       // the parts that the run is limited to; nil for no limit
 	amounts  []amount
 	size     float64 // scales the amounts, at most 1
+	recorder recorder
 }
 
 // NewWorld makes a world in which the seed determines every choice.
@@ -77,6 +83,9 @@ func (w *World) After(d time.Duration, fn func()) { w.core.After(d, fn) }
 // the error of a check of Always or Eventually.
 func (w *World) Run() error {
 	err := w.drive(func() bool { return w.pending == 0 && !w.expects() })
+	if err == nil {
+		w.recorder.end()
+	}
 	return errors.Join(err, w.Close())
 }
 
@@ -122,6 +131,9 @@ func (w *World) drive(done func() bool) error {
 	if err == nil {
 		err = w.core.Reported()
 	}
+	if w.failure != nil || errors.Is(err, ErrDeadlock) { // otherwise a program may still be running
+		w.recorder.end()
+	}
 	switch {
 	case errors.Is(err, ErrBlocked):
 		return errors.Join(err, w.failure)
@@ -150,6 +162,8 @@ func (w *World) begin() {
 	if w.KeepData != 0 {
 		w.core.KeepData(w.KeepData)
 	}
+	w.recorder.every = w.InspectEvery
+	w.observe()
 	w.beginFaults()
 }
 
@@ -217,6 +231,7 @@ func (w *World) Close() error {
 	defer w.watch().end()
 	before := w.failure
 	w.core.SetStep(nil)
+	w.core.SetObserver(nil)
 	limit := false
 	w.After(endGrace, func() { limit = true })
 	for _, p := range w.programs {

@@ -26,6 +26,7 @@ the command that runs it again.
   spindle sim echo                           tries 1,000 seeds
   spindle sim --svg run.svg counter          draws the run that fails
   spindle sim --seed 7 --svg run.svg lock    draws seed 7, even if it does not fail
+  spindle sim --inspect counter              shows the run that fails on a page
   spindle sim --faults crash=3s,loss=0.05 echo
 
 The exit code is 0 if no run failed, 1 if one failed, and 2 for an error in the command
@@ -44,8 +45,9 @@ type search struct {
 	program simsamples.Program
 	faults  sim.Faults
 	sim.Search
-	svg    string
-	traced bool
+	svg     string
+	traced  bool
+	inspect bool
 
 	began     time.Time
 	runs      int // worlds, including those for shrinking
@@ -65,10 +67,11 @@ func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
 	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (default: one for each processor)")
 	svg := flags.String("svg", "", "`FILE` for a picture of the run that fails, or of the first")
 	traced := flags.Bool("trace", false, "print the trace of the first run")
+	inspected := flags.Bool("inspect", false, "serve a page that shows the run that fails, or the first, at any virtual time")
 	if err := parse(flags, simHelp(), args, out); err != nil {
 		return err
 	}
-	s := &search{svg: *svg, traced: *traced, out: out, faultList: *faults}
+	s := &search{svg: *svg, traced: *traced, inspect: *inspected, out: out, faultList: *faults}
 	s.First, s.Runs, s.Parallel = *seed, *runs, *parallel
 	if isSet(flags, "seed") && !isSet(flags, "runs") {
 		s.Runs = 1
@@ -167,6 +170,11 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 			return fmt.Errorf("--svg: %w", err)
 		}
 		fmt.Fprintf(s.out, "picture of seed %d: %s\n", s.sampled.Seed(), s.svg)
+	}
+	if s.inspect && s.sampled != nil {
+		if err := s.serveRecording(ctx); err != nil {
+			return fmt.Errorf("--inspect: %w", err)
+		}
 	}
 	if failure != nil {
 		return errFound

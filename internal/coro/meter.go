@@ -38,7 +38,12 @@ func (s *Scheduler) SetMeter(on bool) {
 	case !on:
 		s.meter = nil
 	case s.meter == nil:
-		s.meter = &meter{on: s.running, at: s.loop.Kernel().Mono()}
+		m := &meter{on: s.running, at: s.loop.Kernel().Mono()}
+		if c := m.on; c != nil {
+			c.account = &account{of: m}
+			c.account.Began, c.account.Changed = m.at, m.at
+		}
+		s.meter = m
 	}
 }
 

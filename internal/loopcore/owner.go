@@ -102,6 +102,19 @@ func (c *Loop) Leave() {
 	c.state.Store(idle)
 }
 
+// Lend calls fn with the caller as the owner and the present time as TurnTime. It is for a
+// loop that is suspended in Wait of a simulated kernel: nothing else uses the loop meanwhile.
+func (c *Loop) Lend(fn func()) {
+	owner, now := c.owner.Load(), c.now
+	defer func() {
+		c.owner.Store(owner)
+		c.now = now
+	}()
+	c.owner.Store(goid.Current())
+	c.ReadClock()
+	fn()
+}
+
 // Entered returns how the goroutine that runs the loop was locked to its thread when it
 // began to. A callback that changes the lock must restore it before it returns.
 func (c *Loop) Entered() goid.ThreadLock { return c.entered }

@@ -19,6 +19,9 @@ type Tasks interface {
 	WalkTasks() TaskWalk
 	// Attach turns accounting on or off: Task.Account, Task.Started and Ended.
 	Attach(on bool)
+	// Pin makes walks keep the objects that the tasks of the last walk refer to, so that no
+	// other object has the identity of one of them in the walk after it.
+	Pin()
 	// LabelAll sets whether short tasks of services get a pprof label too, while accounting
 	// is on.
 	LabelAll(on bool)

@@ -96,6 +96,12 @@ func (p *Process) Kernel() *kernel.Kernel {
 // Host returns the host that the process runs on.
 func (p *Process) Host() *Host { return p.host }
 
+// ID returns the number of the process in its world.
+func (p *Process) ID() uint32 { return p.id }
+
+// Lives reports whether the process belongs to w and has neither ended nor been killed.
+func (p *Process) Lives(w *World) bool { return p.w == w && p.state != ended && p.killed == nil }
+
 // Exec makes main the process's program. It starts when the world is next driven. Main
 // runs on its own goroutine and may start others, as a loop does for its turns: the
 // goroutine that calls Wait is the one that continues when Wait returns. The coroutine is

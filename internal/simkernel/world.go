@@ -98,7 +98,8 @@ type World struct {
 	workTime Delay
 	workRand *rand.Rand
 
-	step func() error // called after every step; nil for none
+	step     func() error // called after every step; nil for none
+	observer Observer     // nil for none
 
 	notified atomic.Bool // woken or stray may be set; any goroutine
 	mu       sync.Mutex
@@ -152,6 +153,19 @@ func (w *World) SetWorkTime(d Delay) { w.workTime = d }
 
 // SetStep sets a function that Drive calls after every step. Its error ends Drive.
 func (w *World) SetStep(fn func() error) { w.step = fn }
+
+// Observer looks at the world at certain times. It does not take part in the run: events,
+// their order and what is drawn from the seed are the same without it.
+type Observer interface {
+	// Due returns when Observe is to be called next.
+	Due() time.Duration
+	// Observe is called when the time of Due has come and nothing more happens at that
+	// time: every process waits. Due must return a later time after it.
+	Observe()
+}
+
+// SetObserver sets the observer, nil for none.
+func (w *World) SetObserver(o Observer) { w.observer = o }
 
 // at schedules a call of do.
 func (w *World) at(at time.Duration, do func(on any, n, m uint64), on any, n, m uint64) {
@@ -230,10 +244,18 @@ func (w *World) advance() error {
 	return w.pass()
 }
 
-// pass lets time pass until the next event.
+// pass lets time pass until the next event, or until the observer is due.
 func (w *World) pass() error {
 	w.eventsNow = 0
 	at, ok := w.queue.next()
+	if o := w.observer; o != nil {
+		for o.Due() <= w.Now() {
+			o.Observe()
+		}
+		if ok {
+			at = min(at, o.Due())
+		}
+	}
 	switch {
 	case w.bubble != nil:
 		w.passes.Add(1)

@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"internal/short":                 {"internal/kernel"},
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
 	"internal/picture":               {"internal/simkernel"},
-	"sim":                            {".", "internal/goid", "internal/kernel", "internal/loopcore", "internal/picture", "internal/simkernel", "loop"},
+	"sim":                            {".", "inspect", "internal/goid", "internal/kernel", "internal/loopcore", "internal/picture", "internal/simkernel", "loop"},
 	"loop":                           {"internal/goid", "internal/kernel", "internal/loopcore", "internal/wheel"},
 	"internal/onloop":                {"internal/loopcore", "loop"},
 	"internal/sock":                  {"internal/kernel", "internal/loopcore", "internal/probe", "loop"},

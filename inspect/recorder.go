@@ -1,0 +1,126 @@
+package inspect
+
+import (
+	"time"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
+	"github.com/spindleloop/spindle/internal/probe"
+	"github.com/spindleloop/spindle/loop"
+)
+
+// Recorder takes snapshots of loops that are suspended. It is for package sim: use
+// sim.World.Inspect and sim.World.InspectEvery.
+//
+// A snapshot depends only on what the loops have done. Where other snapshots identify
+// objects by their addresses, those of a Recorder number them in the order in which they
+// were first seen.
+type Recorder struct {
+	sources map[*loopcore.Loop]*source
+	numbers map[uintptr]uintptr // of objects in the last snapshot, by their address
+	next    uintptr
+}
+
+// Suspended is a loop that is suspended in Wait of a simulated kernel.
+type Suspended struct {
+	ID     string
+	Core   *loopcore.Loop
+	Paused bool // its host is paused
+}
+
+// Attach turns accounting of tasks on for a loop. It runs on the loop, or while the loop is
+// suspended.
+func (r *Recorder) Attach(c *loopcore.Loop) {
+	c.EachValue(func(v any) {
+		if tasks, ok := v.(probe.Tasks); ok {
+			tasks.Attach(true)
+			tasks.Pin()
+		}
+	})
+}
+
+// Take takes a snapshot of loops. The time is the one that has passed since begin.
+func (r *Recorder) Take(begin time.Time, at time.Duration, loops []Suspended) *SnapshotAnswer {
+	known := r.sources
+	r.sources = make(map[*loopcore.Loop]*source) // closed loops are forgotten
+	var all []capture
+	for _, one := range loops {
+		s := known[one.Core]
+		if s == nil {
+			s = &source{id: one.ID, core: one.Core, l: one.Core.Outer().(*loop.Loop)}
+		}
+		r.sources[one.Core] = s
+		one.Core.Lend(func() {
+			r.Attach(one.Core)
+			all = append(all, s.captureAt(at))
+		})
+	}
+	r.number(all)
+	a := assemble(all)
+	a.TakenAt = begin.Add(at)
+	a.Waits.Header = a.Header
+	for i := range a.Loops {
+		if loops[i].Paused {
+			a.Loops[i].State = "paused"
+		}
+	}
+	for i, n := 0, 0; i < len(all); i++ {
+		for _, row := range all[i].sockets {
+			age := int64(at - row.ends.seen)
+			a.Sockets[n].AgeNS = &age
+			n++
+		}
+	}
+	return a
+}
+
+// captureAt reads a loop at a virtual time. The caller owns the loop.
+func (s *source) captureAt(at time.Duration) capture {
+	if s.vitals.at != at+1 { // 0 is never
+		s.before = s.vitals
+	}
+	s.vitals = vitals{}
+	s.vitals.read(s)
+	s.vitals.at = at + 1
+	c := capture{source: s, tasks: s.takeTasks(nil)}
+	known := s.sockets.ends
+	c.sockets, s.sockets.ends, _, _ = s.takeSockets(nil, known)
+	for token, e := range s.sockets.ends {
+		if known[token] == nil {
+			e.seen = at
+		}
+	}
+	return c
+}
+
+// number replaces the addresses of objects by numbers. The tasks keep the objects of the last
+// snapshot (probe.Tasks.Pin), so an address that was in it belongs to the same object.
+func (r *Recorder) number(all []capture) {
+	before := r.numbers
+	r.numbers = make(map[uintptr]uintptr)
+	number := func(address *uintptr) {
+		if *address == 0 {
+			return
+		}
+		n, ok := r.numbers[*address]
+		if !ok {
+			if n, ok = before[*address]; !ok {
+				r.next++
+				n = r.next
+			}
+			r.numbers[*address] = n
+		}
+		*address = n ^ uintptr(mask()) // objectID shows it without the mask
+	}
+	for _, c := range all {
+		c.tasks.each(func(row *row) {
+			number(&row.Nursery)
+			number(&row.Scope)
+			number(&row.Lot)
+			number(&row.object.ID)
+		})
+		for i := range c.sockets {
+			scope := &c.sockets[i].Request.Scope
+			*scope = r.numbers[*scope] ^ uintptr(mask()) // that of a task
+		}
+	}
+}
