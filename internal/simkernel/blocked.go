@@ -119,14 +119,19 @@ func stateOf(stack []byte) string {
 // blocks reports whether a goroutine in the given state waits for another goroutine, for
 // the system or for time. In other states it runs, is runnable, or waits for the runtime.
 // The state "semacquire" is also that of the runtime's own semaphores, for example in a
-// goroutine that starts a garbage collection; then the innermost frame differs.
+// goroutine that starts a garbage collection; then the innermost frame differs. A goroutine
+// in loop.contain has passed its loop on to another one, which on a busy machine may not
+// have begun yet.
 func blocks(state string, stack []byte) bool {
+	_, frames, _ := bytes.Cut(stack, []byte("\n"))
+	innermost, _, _ := bytes.Cut(frames, []byte("\n"))
+	if bytes.Contains(innermost, []byte("/loop.contain")) {
+		return false
+	}
 	switch state {
 	case "sleep", "IO wait", "syscall":
 		return true
 	case "semacquire":
-		_, frames, _ := bytes.Cut(stack, []byte("\n"))
-		innermost, _, _ := bytes.Cut(frames, []byte("\n"))
 		return bytes.Contains(innermost, []byte(".runtime_Semacquire"))
 	}
 	for _, prefix := range []string{"chan ", "select", "sync."} {

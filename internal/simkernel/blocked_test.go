@@ -1,10 +1,14 @@
 package simkernel_test
 
 import (
+	"bytes"
+	"runtime"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/simkernel"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // slowBubble is a bubble on a busy machine. Its time passes when the test allows it.
@@ -42,6 +46,31 @@ func TestPassingTimeIsNotABlock(t *testing.T) {
 	}
 	close(b.pass)
 	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStartIsNotABlock: the goroutine that calls Loop.Run waits for another one, which runs
+// the loop. It does not count as blocked while the other one has not begun.
+func TestStartIsNotABlock(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := simkernel.New(1)
+	caller := goid.Current()
+	w.AddHost("a").NewProcess().Attend(func() bool { return false }, func() uintptr { return caller })
+	l.CallSoon(func() {
+		for !bytes.Contains(goid.StackOf(goid.NumberOf(caller)), []byte("[chan receive")) {
+			runtime.Gosched()
+		}
+		if err := w.Blocked(); err != nil {
+			t.Error(err)
+		}
+		l.Stop()
+	})
+	if err := l.Run(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
