@@ -172,92 +172,11 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 	n.start(&o, fn)
 }
 
-// start starts fn as a task.
-func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
-	n.s.only("Nursery.Go")
-	if n.closed {
-		panic("spindle: Nursery.Go on a nursery that has ended")
-	}
-	if o.Eager {
-		n.s.core.CheckBegin()
-	}
-	n.s.started++
-	n.running++
-	t := n.s.task()
-	t.fn, t.code, t.name = fn, o.code, o.Name
-	t.nursery, t.id = n, n.s.started
-	t.own, t.scope = o.own, n.scope
-	if o.own == nil && o.Values != nil {
-		t.own = n.scope.open(o.Values)
-	}
-	if t.own != nil {
-		t.scope = t.own
-	}
-	t.scope.tasks.push(&t.inScope, t)
-	if traced := n.scope.run.traced; traced != nil {
-		traced.add(t)
-	}
-	if n.s.record != nil {
-		n.s.record.started(t)
-	}
-	if n.limit != nil {
-		if n.holds() {
-			n.limit.held = append(n.limit.held, heldTask{t, o.Priority})
-			return t
-		}
-		n.limit.running++
-	}
-	if o.Eager && n.s.l.Owns() {
-		n.s.core.Begin(o.Priority, (*body)(t))
-	} else {
-		n.s.core.Start(o.Priority, (*body)(t))
-	}
-	return t
-}
-
 // cancelled reports whether err is the cancellation of the nursery, or of a scope around
 // it, and nothing else.
 func (n *Nursery) cancelled(err error) bool {
 	var c *Canceled
 	return errors.As(err, &c) && isOnly(c.Scope, err) && c.Scope.reaches(n.scope)
-}
-
-// finish ends a task.
-func (t *Task) finish(err error) {
-	t.inScope.remove()
-	if r := t.scope.s.record; r != nil {
-		r.finished(t, err)
-	}
-	if traced := t.nursery.scope.run.traced; traced != nil {
-		delete(traced, t)
-	}
-	if t.own != nil {
-		err = t.own.absorb(err)
-		t.own.close()
-	}
-	n := t.nursery
-	if n.limit != nil {
-		n.limit.running--
-		n.beginHeld()
-	}
-	switch {
-	case err == nil:
-	case n.onFailure != nil && !n.cancelled(err):
-		n.onFailure(err)
-	default:
-		n.failed(err)
-	}
-	if n.running--; n.running > 0 {
-		return
-	}
-	switch {
-	case n.joining != nil:
-		n.joining.wake(nil)
-		n.joining = nil
-	case n.done != nil:
-		n.closed = true // no task would wait for one more
-		n.done()
-	}
 }
 
 // limit is how many tasks of a nursery may run at a time.

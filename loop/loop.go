@@ -122,9 +122,7 @@ type Loop struct {
 	watchdog    *watchdog // of the current Run
 	wheel       *wheel.Wheel
 	freeHalves  []*halves
-	events      []kernel.Event // of the last wait
-	eventAt     int            // the next of them to dispatch
-	eventEnd    int
+	events      events // of the last wait
 	steps       steps
 	pollFirst   bool         // a panic ended the last turn before it polled
 	stepped     uint64       // callbacks when RunOnce or Poll began its turn
@@ -142,7 +140,7 @@ func New(opts Options) (*Loop, error) {
 			return nil, &OpError{Op: "new", FD: noFD, Err: err}
 		}
 	}
-	l := &Loop{k: k, opts: opts, events: make([]kernel.Event, eventBatch)}
+	l := &Loop{k: k, opts: opts, events: events{all: make([]kernel.Event, eventBatch)}}
 	config := loopcore.Config{
 		Outer:      l,
 		Name:       opts.Name,

@@ -172,11 +172,11 @@ func (l *Loop) turn(timeout time.Duration) {
 	}
 	if l.pollFirst {
 		l.pollFirst = false
-		l.dispatch()
+		l.dispatch(&l.events)
 		l.poll(0)
 	}
 	if l.hasLeftovers() {
-		l.dispatch()
+		l.dispatch(&l.events)
 		l.steps.run(l)
 		if observed {
 			l.observation.phase(l, &l.observation.Events)
@@ -203,7 +203,7 @@ func (l *Loop) turn(timeout time.Duration) {
 		if observed {
 			l.observation.phase(l, &l.observation.Wait)
 		}
-		l.dispatch()
+		l.dispatch(&l.events)
 		if observed {
 			l.observation.phase(l, &l.observation.Events)
 		}
@@ -215,7 +215,7 @@ func (l *Loop) turn(timeout time.Duration) {
 
 // hasLeftovers reports whether a panic or a Poll left events behind.
 func (l *Loop) hasLeftovers() bool {
-	return l.eventAt < l.eventEnd || l.steps.waiting() > 0
+	return l.events.at < l.events.end || l.steps.waiting() > 0
 }
 
 // poll polls the kernel. It waits if there is nothing to do.
@@ -230,7 +230,7 @@ func (l *Loop) poll(timeout time.Duration) {
 			timeout = 0
 		}
 	}
-	n, err := l.k.Wait(l.events, timeout)
+	n, err := l.k.Wait(l.events.all, timeout)
 	if l.core.Pulse.Load()&1 == 0 {
 		l.core.Pulse.Add(1)
 		l.watchdog.look()
@@ -239,7 +239,7 @@ func (l *Loop) poll(timeout time.Duration) {
 		l.core.Failure = &OpError{Op: "wait", FD: noFD, Err: err}
 		return
 	}
-	l.eventAt, l.eventEnd = 0, n
+	l.events.at, l.events.end = 0, n
 	l.readClock()
 }
 
@@ -262,42 +262,40 @@ func (l *Loop) waitTime(timeout time.Duration) time.Duration {
 	return min(timeout, until)
 }
 
-// dispatch runs the callbacks of the events of the last wait.
-func (l *Loop) dispatch() {
-	for l.eventAt < l.eventEnd {
-		if ev := &l.events[l.eventAt]; ev.Ready != 0 {
-			l.deliver(ev)
-		} else {
-			l.eventAt++
-		}
-	}
+// events are the events of a wait. Those before at have been dispatched.
+type events struct {
+	all     []kernel.Event
+	at, end int
 }
 
-// deliver runs the next callback of an event. It clears the delivered bits of the event
-// before the call, which may panic. It looks up the row each time, because any callback
-// may cancel any watch.
-func (l *Loop) deliver(ev *kernel.Event) {
-	w := l.core.WatchAt(ev.Token)
-	if w == nil {
-		ev.Ready = 0
-		return
-	}
-	ready := ev.Ready & (Ready(w.Interest) | HangUp | Failed | Urgent)
-	if ready&(Readable|Writable) == 0 {
-		ev.Ready = 0
-		return
-	}
-	l.stats.Events++
-	h, ok := w.Watcher.(*halves)
-	switch {
-	case !ok:
-		ev.Ready = 0
-		w.Watcher.Ready(ready)
-	case ready&Readable != 0:
-		ev.Ready &^= Readable // the writer follows
-		h.reader()
-	default:
-		ev.Ready = 0
-		h.writer()
+// dispatch runs the callbacks of the rest of e. An event is done before its callback runs,
+// which may panic. Its row is looked up for each callback, because any callback may cancel
+// any watch.
+func (l *Loop) dispatch(e *events) {
+	for e.at < e.end {
+		ev := &e.all[e.at]
+		w := l.core.WatchAt(ev.Token)
+		if w == nil {
+			e.at++
+			continue
+		}
+		ready := ev.Ready & (Ready(w.Interest) | HangUp | Failed | Urgent)
+		if ready&(Readable|Writable) == 0 {
+			e.at++
+			continue
+		}
+		l.stats.Events++
+		h, ok := w.Watcher.(*halves)
+		switch {
+		case !ok:
+			e.at++
+			w.Watcher.Ready(ready)
+		case ready&Readable != 0:
+			ev.Ready &^= Readable // the writer follows
+			h.reader()
+		default:
+			e.at++
+			h.writer()
+		}
 	}
 }

@@ -114,9 +114,7 @@ func (p Pending) run() {
 	case kindTimers:
 		l.fireTimers()
 	case kindFD:
-		for ev := (kernel.Event{Token: p.tok, Ready: p.Ready}); ev.Ready != 0; {
-			l.deliver(&ev)
-		}
+		l.dispatch(&events{all: []kernel.Event{{Token: p.tok, Ready: p.Ready}}, end: 1})
 	}
 }
 
@@ -157,8 +155,8 @@ func (s *steps) collectBatch(l *Loop, k kind) {
 
 // collectEvents turns the events of the last wait into entries, one per descriptor.
 func (s *steps) collectEvents(l *Loop) {
-	for ; l.eventAt < l.eventEnd; l.eventAt++ {
-		ev := l.events[l.eventAt]
+	for e := &l.events; e.at < e.end; e.at++ {
+		ev := e.all[e.at]
 		w := l.core.WatchAt(ev.Token)
 		if w == nil || ev.Ready == 0 { // gone, or delivered before a panic
 			continue

@@ -231,18 +231,18 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 		if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
 			return 0, err
 		}
+		if c.reads.expired() && len(p) > 0 {
+			err = os.ErrDeadlineExceeded
+		}
 	}
-	if err == nil {
-		n, err = c.tryRead(p)
-	}
-	for err == syscall.EAGAIN {
-		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
+	for err == nil {
+		if n, err = c.socket.Read(p); err != syscall.EAGAIN {
+			break
+		}
+		if err = c.beginReadWait(ctx); err == nil {
 			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
-		if err == nil {
-			n, err = c.tryRead(p)
-		}
 	}
 	c.reads.release()
 	return n, c.netError("read", err)
@@ -254,14 +254,15 @@ func (c *Conn) mustWait(p []byte) bool {
 	return c.socket.Drained() && !c.reads.busy() && !c.reads.expired() && len(p) > 0
 }
 
-func (c *Conn) tryRead(p []byte) (int, error) {
-	if len(p) == 0 && !c.socket.Closed() { // as in net, an empty Read succeeds
-		return 0, nil
-	}
+// beginReadWait prepares a wait until the socket may be readable, by the task that holds
+// c.reads. The caller parks next, and then pauses reading. As in net, the deadline counts
+// where a Read begins and where it waits: bytes that end a wait are returned even if the
+// deadline has passed since then.
+func (c *Conn) beginReadWait(ctx context.Context) error {
 	if c.reads.expired() {
-		return 0, os.ErrDeadlineExceeded
+		return os.ErrDeadlineExceeded
 	}
-	return c.socket.Read(p)
+	return c.reads.beginWait(ctx, c.socket.ResumeReading())
 }
 
 // ReadBorrow reads into a buffer that all connections of the loop share and returns

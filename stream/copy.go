@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/spindleloop/spindle"
@@ -79,22 +80,23 @@ func (c *Conn) readPooled(ctx context.Context, st *loopState) (buf []byte, n int
 	if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
 		return nil, 0, err
 	}
-	try := func() {
-		buf = st.getBuffer()
-		if n, err = c.tryRead(buf); err != nil {
-			st.putBuffer(buf)
-			buf = nil
-		}
+	if c.reads.expired() {
+		err = os.ErrDeadlineExceeded
 	}
-	try()
-	for err == syscall.EAGAIN {
-		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err == nil {
+	for err == nil {
+		buf = st.getBuffer()
+		if n, err = c.socket.Read(buf); err == nil {
+			break
+		}
+		st.putBuffer(buf)
+		buf = nil
+		if err != syscall.EAGAIN {
+			break
+		}
+		if err = c.beginReadWait(ctx); err == nil {
 			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
 		}
 		c.socket.PauseReading()
-		if err == nil {
-			try()
-		}
 	}
 	c.reads.release()
 	return buf, n, c.netError("read", err)

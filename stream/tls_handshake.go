@@ -30,13 +30,15 @@ func (t *TLSConn) waitInput(ctx context.Context) error {
 		err = t.flush(ctx) // the peer answers only after it has received all records
 	}
 	n, buf := 0, c.registry().Buf[:tlsio.MaxRecord]
-	if err == nil {
-		n, err = c.tryRead(buf)
-	}
-	for err == syscall.EAGAIN {
-		if err = c.reads.waitReadable(ctx, &c.socket, "TLSConn.Handshake"); err == nil {
-			n, err = c.tryRead(buf)
+	for err == nil {
+		if c.reads.expired() {
+			err = os.ErrDeadlineExceeded
+			break
 		}
+		if n, err = c.socket.Read(buf); err != syscall.EAGAIN {
+			break
+		}
+		err = c.reads.waitReadable(ctx, &c.socket, "TLSConn.Handshake")
 	}
 	if err != nil {
 		return c.netError("handshake", err)

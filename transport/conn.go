@@ -62,15 +62,10 @@ func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, sh *shard) (*Co
 // owner is the sock.Owner of a Conn.
 type owner Conn
 
-// Ready is called by the loop.
+// Ready is called by the loop. It writes and reads as far as the socket allows.
 func (o *owner) Ready(r loop.Ready) {
 	c := (*Conn)(o)
 	c.socket.Note(r)
-	c.proceed()
-}
-
-// proceed writes and reads as far as the socket allows.
-func (c *Conn) proceed() {
 	returned := false
 	defer func() {
 		if !returned {
@@ -91,6 +86,9 @@ func (c *Conn) proceed() {
 	}
 	returned = true
 }
+
+// proceed writes and reads again, as far as the socket allows by what is known already.
+func (c *Conn) proceed() { (*owner)(c).Ready(0) }
 
 var errPanicked = errors.New("transport: a callback of the protocol panicked")
 

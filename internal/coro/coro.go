@@ -92,6 +92,26 @@ func (c *Coro) Resume() {
 	}
 }
 
+// RunNested continues a coroutine, and returns when it waits or has ended. No other
+// coroutine runs meanwhile, as in any call that does not wait.
+func (s *Scheduler) RunNested(c *Coro) {
+	from, outer := &s.driver, s.base
+	if s.running != nil {
+		from = s.running
+	} else {
+		s.identifyDriver()
+	}
+	s.base = from
+	s.nested++
+	s.pass(from, c)()
+	if s.exited != nil {
+		s.regain(from)
+	}
+	s.loop.SetOwner(from.g) // 0 if the loop does not run
+	s.nested--
+	s.base = outer
+}
+
 // Body returns the task of the coroutine, nil if it has none.
 func (c *Coro) Body() Body { return c.body }
 

@@ -204,21 +204,22 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestBeginReturnsToItsCaller when the new task waits or ends; no other task runs
+// TestRunNestedReturnsToItsCaller when the new task waits or ends; no other task runs
 // meanwhile.
-func TestBeginReturnsToItsCaller(t *testing.T) {
+func TestRunNestedReturnsToItsCaller(t *testing.T) {
 	inBothModes(t, func(f *fixture) {
 		f.start("other", func(c *Coro) { f.note("other", "runs") })
+		nest := func(b Body) { f.RunNested(f.Host(loopcore.Normal, b)) }
 		begin := func() {
 			f.CheckBegin()
-			f.Begin(loopcore.Normal, f.task("yields", func(c *Coro) {
+			nest(f.task("yields", func(c *Coro) {
 				f.note("yields", "begins")
 				c.Yield()
 				f.note("yields", "ends")
 			}))
-			f.Begin(loopcore.Normal, f.task("returns", func(c *Coro) { f.note("returns", "ends") }))
-			f.Begin(loopcore.Normal, f.task("exits", func(c *Coro) {
-				f.Begin(loopcore.Normal, f.task("inner", func(c *Coro) {
+			nest(f.task("returns", func(c *Coro) { f.note("returns", "ends") }))
+			nest(f.task("exits", func(c *Coro) {
+				nest(f.task("inner", func(c *Coro) {
 					f.note("inner", "ends")
 					runtime.Goexit()
 				}))

@@ -11,7 +11,7 @@
 //	(new task) ───────▶ fresh                    │  Ready  │◀──────────┐
 //	                      │                      └────┬────┘           │
 //	                      │ its turn; or at once,     │ its turn       │ Wake, End, Abort;
-//	                      │ by Begin                  ▼                │ Yield without a wait
+//	                      │ by RunNested              ▼                │ Yield without a wait
 //	┌────────┐   takes    │                      ┌─────────┐      ┌────┴────┐
 //	│  Idle  │────────────┴─────────────────────▶│ Running │─────▶│ Waiting │
 //	└────────┘                                   └──┬───┬──┘ Leave└─────────┘
@@ -33,7 +33,7 @@
 //   - the driver runs the loop: the goroutine of loop.Run, or of a step;
 //   - a coroutine runs a task;
 //   - base is the goroutine that continues when nothing else may. It is the driver, or
-//     during a nested start (Begin) the coroutine or driver that called Begin.
+//     during a nested start (RunNested) the coroutine or driver that called it.
 //
 // The switches are:
 //
@@ -42,7 +42,7 @@
 //	coroutine → itself      the next entry is its own
 //	coroutine → base        the next entry is a callback, or there is none, or a
 //	                        nested start is under way
-//	any       → coroutine   Begin: the caller is base until that coroutine waits or ends
+//	any       → coroutine   RunNested: the caller is base until that coroutine waits or ends
 //
 // # Ends
 //

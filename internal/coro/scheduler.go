@@ -106,15 +106,11 @@ func (s *Scheduler) Start(p loopcore.Priority, b Body) {
 	s.loop.ResumeSoon(p, lane)
 }
 
-// Begin makes b begin now, and returns when it first waits or has ended. The caller has
-// called CheckBegin.
-func (s *Scheduler) Begin(p loopcore.Priority, b Body) { s.runNested(s.host(p, b)) }
-
 // begin gives the oldest fresh task of a lane a coroutine.
-func (s *Scheduler) begin(lane *freshLane) *Coro { return s.host(lane.priority, lane.bodies.pop()) }
+func (s *Scheduler) begin(lane *freshLane) *Coro { return s.Host(lane.priority, lane.bodies.pop()) }
 
-// host gives b a coroutine.
-func (s *Scheduler) host(p loopcore.Priority, b Body) *Coro {
+// Host gives b a coroutine. The caller has called CheckBegin, and calls RunNested next.
+func (s *Scheduler) Host(p loopcore.Priority, b Body) *Coro {
 	c := s.coro()
 	c.assign(p, b)
 	return c
@@ -166,26 +162,6 @@ func (s *Scheduler) keep(c *Coro) bool {
 	}
 	s.idle = append(s.idle, c)
 	return true
-}
-
-// runNested continues a coroutine, and returns when it waits or has ended. No other
-// coroutine runs meanwhile, as in any call that does not wait.
-func (s *Scheduler) runNested(c *Coro) {
-	from, outer := &s.driver, s.base
-	if s.running != nil {
-		from = s.running
-	} else {
-		s.identifyDriver()
-	}
-	s.base = from
-	s.nested++
-	s.pass(from, c)()
-	if s.exited != nil {
-		s.regain(from)
-	}
-	s.loop.SetOwner(from.g) // 0 if the loop does not run
-	s.nested--
-	s.base = outer
 }
 
 // pass returns the switch by which from gives control to another.

@@ -24,7 +24,7 @@ func (s *Scheduler) BeginFresh() (n int) {
 		lane := &s.lanes[i]
 		for range lane.bodies.len() {
 			n++
-			s.runNested(s.begin(lane))
+			s.RunNested(s.begin(lane))
 		}
 	}
 	return n
@@ -40,7 +40,7 @@ func (s *Scheduler) RunReady(all ...*Coro) {
 		s.use(under)
 		for _, c := range all {
 			if c.own.lock == s.threads.now && c.state == Ready {
-				s.runNested(c)
+				s.RunNested(c)
 			}
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Scheduler) endIdle() {
 	s.idle = nil
 	for _, c := range idle {
 		s.ending = c
-		s.runNested(c)
+		s.RunNested(c)
 	}
 	s.ending = nil
 }

@@ -112,7 +112,7 @@ func (s *Scheduler) matchLane(lane *freshLane) {
 	}
 }
 
-// CheckBegin panics if the caller cannot switch to a task, as Begin does.
+// CheckBegin panics if the caller cannot switch to a task, as RunNested does.
 func (s *Scheduler) CheckBegin() {
 	switch {
 	case s.running != nil:

@@ -189,17 +189,17 @@ func (c *Conn) watchFor(in loop.Interest) error {
 }
 
 // Read reads what the socket holds. It fails with EAGAIN if that is nothing, and
-// with io.EOF at the end.
+// with io.EOF at the end. As in net, an empty Read succeeds.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	switch {
 	case c.is(isClosed):
 		return 0, syscall.EBADF
+	case len(p) == 0:
+		return 0, nil
 	case c.is(ended):
 		return 0, io.EOF
 	case c.is(drained):
 		return 0, syscall.EAGAIN
-	case len(p) == 0:
-		return 0, nil
 	}
 	if c.is(isPipe) {
 		n, err = c.reg.K.Read(int(c.fd), p)
