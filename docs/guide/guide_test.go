@@ -88,6 +88,7 @@ import (
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
 )
@@ -95,7 +96,7 @@ import (
 var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
-	_, _          = expvar.Publish, inspect.Dump
+	_, _, _       = expvar.Publish, inspect.Dump, pyapp.ErrClosed
 
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc
@@ -261,7 +262,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
-	for _, name := range []string{"spindle", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files"} {
+	for _, name := range []string{"spindle", "loop", "cosync", "sim", "stream", "transport", "web", "ws", "proc", "files", "pyapp"} {
 		dir := filepath.Join("../..", name)
 		if name == "spindle" {
 			dir = "../.."

@@ -31,6 +31,7 @@ var stability = []struct{ dir, level string }{
 	{"relay", "young"},
 	{"relay/process", "young"},
 	{"relay/relaytest", "young"},
+	{"pyapp", "young"},
 	{"inspect", "young"},
 	{"sim", "young"},
 	{"sim/timeline", "young"},

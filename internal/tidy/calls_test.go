@@ -38,6 +38,9 @@ var goStatements = []string{
 	"internal/goid/",                // looks at goroutines of its own, once
 	"relay/http_stream.go",          // reads a WebSocket while a call runs, for handlers on goroutines
 	"relay/serve_goroutines.go",     // handlers that may block, outside of any loop
+	"pyapp/lifecycle.go",            // the supervisor's loop
+	"pyapp/exchange.go",             // sends a body while the response is read, for handlers on goroutines
+	"pyapp/tunnel.go",               // the same for upgraded connections
 	"cmd/",
 	"inspect/background.go",         // observes loops from outside
 	"examples/mixed/main.go",        // shows how

@@ -247,6 +247,7 @@ int scope_init(void) {
         {"authorization", true, false},    {"cookie", true, false},           {"proxy-authorization", true, false},
         {"x-api-key", true, false},        {"x-forwarded-for", false, true},  {"x-forwarded-proto", false, true},
         {"sec-websocket-key", true, false}, {"x-csrf-token", true, false},
+        {"spindle-mount", false, true}, // of the Go package pyapp
     };
     for (size_t i = 0; i < sizeof special / sizeof *special; i++) {
         Name *entry = find(special[i].name, strlen(special[i].name));

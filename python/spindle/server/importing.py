@@ -9,7 +9,11 @@ import traceback
 
 
 class AppError(Exception):
-    """The app cannot be served. The message is for the user."""
+    """The app cannot be served. The message is for the user; the reason is one of a few words."""
+
+    def __init__(self, text, reason="app"):
+        super().__init__(text)
+        self.reason = reason
 
 
 def load_app(config):
@@ -48,7 +52,7 @@ def import_app(name):
         for attribute in ("app", "application"):
             if hasattr(module, attribute):
                 return getattr(module, attribute)
-        raise AppError(f"spindle: {module_name} has neither app nor application; name the attribute: {module_name}:name")
+        raise AppError(f"spindle: {module_name} has neither app nor application; name the attribute: {module_name}:name", "attribute")
     found = module
     for part in attribute.split("."):
         try:
@@ -56,7 +60,7 @@ def import_app(name):
         except AttributeError:
             candidates = sorted(k for k, v in vars(module).items() if callable(v) and not k.startswith("_") and not inspect.isclass(v))
             hint = f"; it has {', '.join(candidates[:5])}" if candidates else ""
-            raise AppError(f"spindle: module {module_name!r} has no attribute {attribute!r}{hint}") from None
+            raise AppError(f"spindle: module {module_name!r} has no attribute {attribute!r}{hint}", "attribute") from None
     return found
 
 
@@ -67,15 +71,15 @@ def _import_module(name):
         if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
             raise AppError(
                 f"spindle: there is no module {name!r} in {os.getcwd()} or on the path; "
-                "start the server where the module is, or say --app-dir") from None
-        raise AppError(_import_failed(name, e)) from None
+                "start the server where the module is, or say --app-dir", "module") from None
+        raise AppError(_import_failed(name, e), "import") from None
     except Exception as e:
-        raise AppError(_import_failed(name, e)) from None
+        raise AppError(_import_failed(name, e), "import") from None
 
 
 def _import_file(path):
     if not os.path.exists(path):
-        raise AppError(f"spindle: there is no file {path}")
+        raise AppError(f"spindle: there is no file {path}", "module")
     directory, file = os.path.split(os.path.abspath(path))
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -87,7 +91,7 @@ def _import_file(path):
         spec.loader.exec_module(module)
     except Exception as e:
         del sys.modules[name]
-        raise AppError(_import_failed(path, e)) from None
+        raise AppError(_import_failed(path, e), "import") from None
     return module
 
 

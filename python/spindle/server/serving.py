@@ -129,7 +129,11 @@ class Server:
         if not isinstance(loop, spindle.Loop):
             raise RuntimeError("spindle: the server needs a Spindle loop; start it with spindle.run")
         self._stop = asyncio.Event()
-        app, interface = load_app(self.config)
+        loop._report_blocked = lambda seconds: None  # an import blocks the loop; nothing else could run
+        try:
+            app, interface = load_app(self.config)
+        finally:
+            del loop._report_blocked
         sockets = sockets or [bind(self.config)]
         handled = self._handle_signals(loop)
         lifespan = Lifespan(app, "off" if interface in ("wsgi", "asgi2") and self.config.lifespan == "auto" else self.config.lifespan)
@@ -196,10 +200,14 @@ class Server:
             {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws",
              "extensions": {"websocket.http.response": {}}},
             config.root_path.encode(), state, self._report, self._event,
-            TrustedProxies(config.forwarded_allow_ips) if config.proxy_headers else None, ClientDisconnected,
+            self._proxies(), ClientDisconnected,
             b"server: spindle\r\n" if config.server_header else b"",
             b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in config.headers),
             config.date_header, config.limit_concurrency or 0, limit)
+
+    def _proxies(self):
+        """Return what corrects the scopes of requests with fields of proxies, or None."""
+        return TrustedProxies(self.config.forwarded_allow_ips) if self.config.proxy_headers else None
 
     def _event(self, name):
         if name == "drained":

@@ -1,0 +1,129 @@
+package pyapp_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/spindleloop/spindle/pyapp"
+)
+
+// TestCrashUnderLoad kills a worker with -9. Only requests that it has fail, with 502, and
+// others are served at once.
+func TestCrashUnderLoad(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app", Workers: 2})
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, app)
+	const clients = 8
+	var good, bad atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i := range clients {
+		c := client(t)
+		wg.Go(func() {
+			for !stop.Load() {
+				var res *http.Response
+				var err error
+				if i%2 == 0 {
+					res, err = c.Get(url + "/pid")
+				} else {
+					res, err = c.Post(url+"/pid", "text/plain", strings.NewReader("some text"))
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = io.ReadAll(res.Body)
+				res.Body.Close()
+				switch {
+				case err != nil:
+					t.Error(err)
+				case res.StatusCode == 200:
+					good.Add(1)
+				case res.StatusCode == 502:
+					bad.Add(1)
+				default:
+					t.Error(res.Status)
+					return
+				}
+			}
+		})
+	}
+	const kills = 3
+	for range kills {
+		until(t, "two workers serve", func() bool { return len(pyapp.Pids(app)) == 2 })
+		before := good.Load()
+		until(t, "requests are served", func() bool { return good.Load() > before+100 })
+		if err := syscall.Kill(pyapp.Pids(app)[0], syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		before = good.Load()
+		until(t, "requests are served by the other one", func() bool { return good.Load() > before+100 })
+	}
+	stop.Store(true)
+	wg.Wait()
+	if n := bad.Load(); n > kills*clients {
+		t.Errorf("%d requests failed, %d were served", n, good.Load())
+	}
+}
+
+func TestRequestThatCrashes(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app"})
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			url := start(t, app)
+			_, first := get(t, url+"/pid")
+			if code, text := get(t, url+"/crash"); code != http.StatusBadGateway {
+				t.Error(code, text)
+			}
+			if code, second := get(t, url+"/pid"); code != 200 || second == first { // it waits for a new worker
+				t.Error(code, first, second)
+			}
+			res, err := client(t).Get(url + "/half")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if _, err := io.ReadFull(res.Body, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			happen(t, app, "half was read")
+			if rest, err := io.ReadAll(res.Body); err == nil {
+				t.Errorf("half a response looks whole: %q", rest)
+			}
+		})
+	}
+}
+
+func TestCallThatCrashes(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	if _, err := pyapp.Call[any](t.Context(), app, "functions:crash"); !errors.Is(err, pyapp.ErrCrashed) {
+		t.Error(err)
+	}
+	if pid, err := pyapp.Call[int](t.Context(), app, "functions:pid"); err != nil || !alive(pid) {
+		t.Error(pid, err)
+	}
+}
+
+// TestWorkerThatHasServedEnough is replaced before it ends, and no request fails.
+func TestWorkerThatHasServedEnough(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app", Args: []string{"--limit-max-requests=20"}})
+	url := serve(t, app)
+	pids := map[string]bool{}
+	until(t, "there was a third worker", func() bool {
+		code, text := get(t, url+"/pid")
+		if _, err := strconv.Atoi(text); err != nil || code != 200 {
+			t.Fatal(code, text)
+		}
+		pids[text] = true
+		return len(pids) == 3
+	})
+}

@@ -1,0 +1,159 @@
+package pyapp
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+// mountHeader is the field that carries what Python cannot see: the address of the client,
+// flags, and the root path, with "-" for none. Python removes it from the request. Only the Unix socket, which
+// other users cannot reach, is trusted with it: a field of this name that comes from outside is
+// dropped.
+const mountHeader = "Spindle-Mount"
+
+// hopByHop are the fields that concern one connection.
+var hopByHop = map[string]bool{
+	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Transfer-Encoding": true,
+	"Upgrade": true, "Te": true, "Trailer": true,
+}
+
+// appendHead appends the head of the request to b. An upgrade is a protocol that the
+// client wants to switch to, or "".
+func appendHead(b []byte, r *http.Request, upgrade string) []byte {
+	target, root := split(r)
+	b = append(b, r.Method...)
+	b = append(b, ' ')
+	b = append(b, target...)
+	b = append(b, " HTTP/1.1\r\n"...)
+	b = appendField(b, "Host", r.Host)
+	nominated := r.Header["Connection"]
+	trace := relay.TraceOf(r.Context())
+	forwarded := false
+	for name, values := range r.Header {
+		switch {
+		case name == mountHeader, name == "Host", name == "Content-Length", hopByHop[name]:
+			continue
+		case name == "Traceparent" && trace != relay.Trace{}:
+			continue
+		case name == "X-Forwarded-For" || name == "X-Forwarded-Proto":
+			forwarded = true
+		}
+		if len(nominated) > 0 && hasToken(nominated, name) {
+			continue
+		}
+		for _, value := range values {
+			b = appendField(b, name, value)
+		}
+	}
+	if trace != (relay.Trace{}) {
+		b = appendField(b, "Traceparent", trace.String())
+	}
+	if hasToken(r.Header["Te"], "trailers") {
+		b = appendField(b, "Te", "trailers")
+	}
+	if upgrade != "" {
+		b = append(b, "Connection: Upgrade\r\n"...)
+		b = appendField(b, "Upgrade", upgrade)
+	}
+	switch {
+	case r.ContentLength > 0:
+		b = append(b, "Content-Length: "...)
+		b = strconv.AppendInt(b, r.ContentLength, 10)
+		b = append(b, "\r\n"...)
+	case r.ContentLength < 0 && hasBody(r):
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	case r.Header["Content-Length"] != nil:
+		b = append(b, "Content-Length: 0\r\n"...)
+	}
+	b = appendMount(b, r, root, forwarded)
+	return append(b, "\r\n"...)
+}
+
+// appendMount appends the field of the mount: address, flags and root path.
+func appendMount(b []byte, r *http.Request, root string, forwarded bool) []byte {
+	b = append(b, mountHeader+": "...)
+	if r.RemoteAddr == "" || strings.ContainsAny(r.RemoteAddr, " \r\n") {
+		b = append(b, '-')
+	} else {
+		b = append(b, r.RemoteAddr...)
+	}
+	b = append(b, " -"...)
+	if r.TLS != nil {
+		b = append(b, 's')
+	}
+	if forwarded {
+		b = append(b, 'f')
+	}
+	b = append(b, ' ')
+	if root == "" {
+		root = "-"
+	}
+	b = append(b, root...)
+	return append(b, "\r\n"...)
+}
+
+// appendField appends a field. A value cannot begin another line.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	from := len(b)
+	b = append(b, value...)
+	for i, c := range b[from:] {
+		if c == '\r' || c == '\n' || c == 0 {
+			b[from+i] = ' '
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
+// split returns the target for the request line, and the part of its path that was stripped
+// before the request came here: the app's root path, without a slash at its end.
+func split(r *http.Request) (target, root string) {
+	path := r.URL.EscapedPath()
+	if uri, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(uri, "/") && len(uri) > len(path) && strings.HasSuffix(uri, path) {
+		root = uri[:len(uri)-len(path)]
+		if strings.HasPrefix(path, "/") || path == "" {
+			path = root + path
+		} else {
+			path, root = uri, strings.TrimSuffix(root, "/")
+		}
+	}
+	if path == "" {
+		path = "/"
+	}
+	target = path
+	if r.URL.RawQuery != "" || r.URL.ForceQuery {
+		target += "?" + r.URL.RawQuery
+	}
+	if strings.ContainsFunc(target, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+		target = (&url.URL{Path: r.URL.Path, RawQuery: url.PathEscape(r.URL.RawQuery)}).RequestURI() // made by a program
+		root = ""
+	}
+	return target, strings.TrimSuffix(root, "/")
+}
+
+// upgradeOf returns the protocol that the client wants to switch to, or "".
+func upgradeOf(r *http.Request) string {
+	if r.ProtoMajor == 1 && hasToken(r.Header["Connection"], "upgrade") {
+		return r.Header.Get("Upgrade")
+	}
+	return ""
+}
+
+// hasToken reports whether a list of comma-separated tokens has one, in any case.
+func hasToken(values []string, token string) bool {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

@@ -1,0 +1,132 @@
+package pyapp_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/pyapp"
+)
+
+func TestErrorsOfAStart(t *testing.T) {
+	interpreter := python(t)
+	bare := filepath.Join(t.TempDir(), "bare") // without the packages of the environment
+	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+interpreter+"' -S \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		app    *pyapp.App
+		reason error
+		text   string
+	}{
+		"not installed": {&pyapp.App{Target: "main:app", Python: bare}, pyapp.ErrNotInstalled, bare + " -m pip install ./python"},
+		"module":        {&pyapp.App{Target: "nothing:app"}, pyapp.ErrNoModule, "there is no module 'nothing'"},
+		"file":          {&pyapp.App{Target: "nothing.py"}, pyapp.ErrNoModule, "there is no file nothing.py"},
+		"attribute":     {&pyapp.App{Target: "raw:nothing"}, pyapp.ErrNoAttribute, "module 'raw' has no attribute 'nothing'"},
+		"not an app":    {&pyapp.App{Target: "wrong:number"}, pyapp.ErrNotAnApp, "3 is not an app"},
+		"import":        {&pyapp.App{Target: "broken:app"}, pyapp.ErrImport, "RuntimeError: it breaks at import"},
+		"lifespan":      {&pyapp.App{Target: "wrong:fails"}, pyapp.ErrLifespan, "no database"},
+		"time-out":      {&pyapp.App{Target: "wrong:hangs", StartTimeout: 3 * time.Second}, pyapp.ErrStartTimeout, "longer than 3s"},
+		"options":       {&pyapp.App{Target: "raw:app", Args: []string{"--no-such-option"}}, pyapp.ErrExited, "exit status 2"},
+		"directory":     {&pyapp.App{Target: "raw:app", Dir: "nothing"}, pyapp.ErrNoDirectory, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := test.app
+			if app.Python == "" {
+				app.Python = interpreter
+			}
+			if app.Dir == "" {
+				app.Dir = "testdata"
+			}
+			app.ErrorLog = slog.New(slog.DiscardHandler)
+			app.Stderr, _ = os.Open(os.DevNull)
+			defer app.Stderr.(*os.File).Close()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			err := app.Start(ctx)
+			failed := (*pyapp.StartError)(nil)
+			if !errors.As(err, &failed) || failed.Reason != test.reason || !strings.Contains(err.Error(), test.text) || !strings.HasPrefix(err.Error(), "pyapp: "+app.Target+": ") {
+				t.Errorf("%v", err)
+			}
+			if err := app.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestNoPython(t *testing.T) {
+	app := &pyapp.App{Target: "main:app", Python: "no-such-python", ErrorLog: slog.New(slog.DiscardHandler)}
+	defer app.Close()
+	err := app.Start(t.Context())
+	if !errors.Is(err, pyapp.ErrNoPython) || !strings.Contains(err.Error(), "no-such-python") {
+		t.Error(err)
+	}
+	if code, text := get(t, serve(t, app)); code != http.StatusServiceUnavailable || strings.Contains(text, "python") {
+		t.Error(code, text)
+	}
+	if _, err := pyapp.Call[int](t.Context(), app, "math:sqrt", 4); !errors.Is(err, pyapp.ErrUnavailable) || !errors.Is(err, pyapp.ErrNoPython) {
+		t.Error(err)
+	}
+}
+
+// TestVirtualEnvironment: $VIRTUAL_ENV names the interpreter.
+func TestVirtualEnvironment(t *testing.T) {
+	env := t.TempDir()
+	app := &pyapp.App{Env: []string{"VIRTUAL_ENV=/nothing", "VIRTUAL_ENV=" + env}, ErrorLog: slog.New(slog.DiscardHandler)}
+	defer app.Close()
+	failed := (*pyapp.StartError)(nil)
+	if err := app.Start(t.Context()); !errors.As(err, &failed) || failed.Python != filepath.Join(env, "bin", "python") {
+		t.Error(err)
+	}
+}
+
+// TestStartAfterAFailure: an App with a missing module starts once the module exists.
+func TestStartAfterAFailure(t *testing.T) {
+	dir := t.TempDir()
+	app := prepare(t, &pyapp.App{Dir: dir, Target: "late:app"})
+	if err := app.Start(t.Context()); !errors.Is(err, pyapp.ErrNoModule) {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(filepath.Join("testdata", "raw.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "late.py"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "late.py"), []byte("app = 3"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Restart(t.Context()); !errors.Is(err, pyapp.ErrNotAnApp) {
+		t.Error(err)
+	}
+	if code, _ := get(t, serve(t, app)+"/pid"); code != 200 { // the old one continues
+		t.Error(code)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	for name, call := range map[string]func(){
+		"no target": func() { (&pyapp.App{}).ServeHTTP(nil, nil) },
+		"negative":  func() { (&pyapp.App{Workers: -1}).Start(t.Context()) },
+	} {
+		func() {
+			defer func() {
+				if text, ok := recover().(string); !ok || !strings.HasPrefix(text, "pyapp: ") {
+					t.Errorf("%s: %v", name, text)
+				}
+			}()
+			call()
+		}()
+	}
+}

@@ -1,0 +1,3 @@
+"""Modules that cannot be served."""
+
+raise RuntimeError("it breaks at import")

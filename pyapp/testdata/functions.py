@@ -1,0 +1,112 @@
+"""Functions to call."""
+
+import asyncio
+import dataclasses
+import datetime
+import os
+import signal
+import threading
+
+from spindle.server.calls import traceparent
+
+
+def add(a, b=1):
+    return a + b
+
+
+def thread():
+    return threading.current_thread() is threading.main_thread()
+
+
+async def later(value, times=1):
+    await asyncio.sleep(0)
+    return [value] * times
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Shapes:
+    @staticmethod
+    def point(x, y):
+        return {"at": Point(x, y), "day": datetime.date(2030, 1, 2), "bytes": b"\x00\xff"}
+
+
+class Broken(Exception):
+    pass
+
+
+def inner(text):
+    raise Broken(text)
+
+
+async def fails(text):
+    inner(text)
+
+
+def fails_on_a_thread(text):
+    inner(text)
+
+
+def unserializable():
+    return {1, 2}
+
+
+def not_a_number():
+    return float("nan")
+
+
+state = {"cancelled": None, "begun": None}
+
+
+def reset():
+    state.update(cancelled=asyncio.Event(), begun=asyncio.Event())
+
+
+async def block():
+    state["begun"].set()
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        state["cancelled"].set()
+        raise
+
+
+async def cancelled():
+    await state["cancelled"].wait()
+    return True
+
+
+async def begun():
+    await state["begun"].wait()
+    return True
+
+
+async def prepare():
+    reset()
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def leave():
+    raise SystemExit(3)
+
+
+def trace():
+    return traceparent.get()
+
+
+def pid():
+    return os.getpid()
+
+
+def large(n):
+    return "x" * n
+
+
+not_callable = 3

@@ -1,0 +1,195 @@
+"""A worker of a Go program that mounts the app. See the Go package pyapp.
+
+The worker serves HTTP on a Unix socket. Its standard input and output carry frames: two
+lengths, a header in JSON, and a body. It says that it is ready, or why it cannot start; then
+come calls, cancellations of calls, and operations. When its input ends, the Go program is gone,
+and the worker stops.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import struct
+import sys
+import urllib.parse
+
+from .calls import Calls
+from .cli import read_config
+from .config import TrustedProxies, _split
+from .importing import AppError
+from .serving import Server, StartError, set_up_logging
+
+CALL_BYTES = "SPINDLE_MOUNTED_CALL_BYTES"  # the largest result of a call
+
+
+def main():
+    control = Control()
+    config = read_config(control.arguments(sys.argv[1:]), os.environ)
+    set_up_logging(config.log_level)
+    errors = Errors()
+    logging.getLogger("spindle.server").addHandler(errors)
+    if config.app == "-":
+        config.app, config.lifespan = no_app, "off"
+    server = MountedServer(config, control)
+    try:
+        code = server.run()
+    except (AppError, StartError) as e:
+        control.fail(getattr(e, "reason", "app"), str(e))
+        return 1
+    if not server.started:
+        control.fail("lifespan", "\n".join(errors.texts))
+    return code
+
+
+async def no_app(scope, receive, send):
+    """The app of a worker that only serves calls."""
+    raise RuntimeError("spindle: there is no app")
+
+
+class Errors(logging.Handler):
+    """Collects what is logged while the app starts."""
+
+    def __init__(self):
+        super().__init__(logging.ERROR)
+        self.texts = []
+
+    def emit(self, record):
+        if len(self.texts) < 10:
+            self.texts.append(self.format(record))
+
+
+class Control:
+    """The pipes to the Go program. What the app prints goes to standard error."""
+
+    def __init__(self):
+        self.input, self.output = os.dup(0), os.dup(1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(2, 1)
+        self._writer = None
+
+    def arguments(self, given):
+        """Return the arguments with "-" for an app that is not named."""
+        return given if given and not given[0].startswith("-") else ["-", *given]
+
+    def send(self, header, body=b""):
+        head = json.dumps(header).encode()
+        frame = struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body
+        if self._writer is not None:
+            self._writer.write(frame)
+            return
+        while frame:  # before the loop runs
+            frame = frame[os.write(self.output, frame):]
+
+    def fail(self, reason, text):
+        self._writer = None
+        self.send({"kind": "failure", "headers": {"reason": reason}}, text.removeprefix("spindle: ").encode())
+
+    async def open(self):
+        """Return a reader of the input. From now on send does not block."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.input, "rb", 0))
+        # The process keeps the descriptor: its end is the end of the process.
+        copy = os.fdopen(os.dup(self.output), "wb", 0)
+        self._writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, copy)
+        return reader
+
+
+class MountedServer(Server):
+    """The server of a worker."""
+
+    stop_signals = (signal.SIGTERM,)
+
+    def __init__(self, config, control):
+        super().__init__(config)
+        self.control = control
+        self.calls = Calls(lambda number, kind, body: control.send({"kind": kind, "id": number}, body),
+                           int(os.environ.get(CALL_BYTES, 16 << 20)))
+        self._commands = None
+        self._orphaned = False
+
+    def run(self, sockets=None):
+        try:
+            return super().run(sockets)
+        finally:
+            if self._orphaned:  # the last worker removes the directory of the sockets
+                try:
+                    os.rmdir(os.path.dirname(self.config.uds))
+                except OSError:
+                    pass
+
+    async def _started(self):
+        reader = await self.control.open()
+        self._commands = asyncio.get_running_loop().create_task(self._read(reader), name="commands")
+        self.control.send({"kind": "reply"})
+
+    def _proxies(self):
+        trusted = TrustedProxies(self.config.forwarded_allow_ips) if self.config.proxy_headers else None
+        return Mount(self.config.root_path, trusted)
+
+    def _event(self, name):
+        if name == "max_requests":
+            self.control.send({"kind": "item", "headers": {"op": "leave"}})  # another worker takes over first
+        else:
+            super()._event(name)
+
+    async def _read(self, reader):
+        try:
+            while True:
+                size, head = struct.unpack(">II", await reader.readexactly(8))
+                header = json.loads(await reader.readexactly(head))
+                body = await reader.readexactly(size - 4 - head)
+                self._command(header, body)
+        except asyncio.IncompleteReadError:  # the Go program is gone
+            self._orphaned = True
+            self.stop()
+            self._cancel()
+
+    def _command(self, header, body):
+        operation = header.get("headers", {}).get("op")
+        if operation == "ping":
+            self.control.send({"kind": "item", "headers": {"op": "ping"}})
+        elif operation == "stop":
+            self.stop()
+        elif operation == "cancel":
+            self.stop()
+            self._cancel()
+        elif header["kind"] == "request":
+            self.calls.start(header["id"], header.get("traceparent", ""), body)
+        elif header["kind"] == "cancel":
+            self.calls.cancel(header["id"])
+
+    def _cancel(self):
+        """End the requests and calls that run."""
+        self._signals = 2  # as two signals do
+        for task in self.calls.tasks():
+            task.cancel()
+
+
+class Mount:
+    """Completes a scope by what only the Go program knows: client, scheme and root path."""
+
+    def __init__(self, root_path, trusted):
+        self.root_path = root_path
+        self.trusted = trusted
+
+    def __call__(self, scope):
+        headers = scope["headers"]
+        for i in range(len(headers) - 1, -1, -1):
+            if headers[i][0] == b"spindle-mount":
+                break
+        else:
+            return
+        client, flags, root = headers.pop(i)[1].decode("latin-1").split(" ", 2)
+        if client != "-":
+            scope["client"] = _split(client)
+        if "s" in flags:
+            scope["scheme"] = "wss" if scope["type"] == "websocket" else "https"
+        if root != "-":
+            scope["root_path"] = self.root_path + (urllib.parse.unquote(root) if "%" in root else root)
+        if "f" in flags and self.trusted is not None:
+            self.trusted(scope)
