@@ -74,7 +74,7 @@ func keepAttached(quit chan struct{}) {
 		if ends {
 			return
 		}
-		tick, stop := after(attachEvery)
+		tick, stop := afterPause(attachEvery)
 		select {
 		case <-tick:
 		case <-quit:

@@ -117,7 +117,7 @@ func pause(r *http.Request, d time.Duration) error {
 	if spindle.Current(ctx) != nil {
 		return spindle.Sleep(ctx, d)
 	}
-	expired, stop := after(d)
+	expired, stop := afterPause(d)
 	defer stop()
 	select {
 	case <-expired:

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,8 @@ type Group struct {
 	first atomic.Uint32      // where the next search for the least loaded loop begins
 }
 
-// NewGroup makes n loops; n <= 0 makes one for each processor that Go may use.
+// NewGroup makes n loops; n <= 0 makes one for each processor that Go may use. If there are
+// several, a number follows Options.Name in the name of each.
 func NewGroup(n int, opts Options) (*Group, error) {
 	g := &Group{}
 	if opts.kernel != nil {
@@ -42,7 +44,11 @@ func NewGroup(n int, opts Options) (*Group, error) {
 				return nil, errors.Join(&OpError{Op: "new", FD: noFD, Err: err}, g.Close())
 			}
 		}
-		l, err := New(opts)
+		named := opts
+		if opts.Name != "" && n > 1 {
+			named.Name = fmt.Sprintf("%s %d", opts.Name, i+1)
+		}
+		l, err := New(named)
 		if err != nil {
 			return nil, errors.Join(err, g.Close())
 		}

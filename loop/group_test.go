@@ -220,3 +220,19 @@ func TestGroupTakesTurnsAmongEquals(t *testing.T) {
 		}
 	}
 }
+
+// The loops of a group have its name and a number, a single loop only the name.
+func TestGroupNamesItsLoops(t *testing.T) {
+	for n, want := range map[int]string{1: "web", 3: "web 3"} {
+		g, err := loop.NewGroup(n, loop.Options{Name: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Loops()[n-1].Internal().Name(); got != want {
+			t.Errorf("the last of %d loops is called %q, want %q", n, got, want)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -132,7 +132,7 @@ func (s *Server) listens(sv *Service) {
 func (s *Server) serveGroup(ctx context.Context, from source) error {
 	// A protocol that panics after it took a connection over loses that connection, like
 	// a handler. Other connections are not affected.
-	o := loop.Options{OnPanic: func(p *loop.PanicError) error {
+	o := loop.Options{Name: "web", OnPanic: func(p *loop.PanicError) error {
 		s.errorLog().Error(withStack("web: callback panicked", p.Value, p.Stack))
 		return nil
 	}}

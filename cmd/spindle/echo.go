@@ -89,7 +89,7 @@ func runEcho(ctx context.Context, args []string, out, _ io.Writer) error {
 			return err
 		}
 	}
-	group, err := loop.NewGroup(*loops, loop.Options{Backend: *backend})
+	group, err := loop.NewGroup(*loops, loop.Options{Name: "echo", Backend: *backend})
 	if err != nil {
 		return err
 	}

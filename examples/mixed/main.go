@@ -35,7 +35,7 @@ type meter struct {
 const samples = 5
 
 func run(ctx context.Context, out io.Writer) error {
-	l, err := loop.New(loop.Options{})
+	l, err := loop.New(loop.Options{Name: "mixed"})
 	if err != nil {
 		return err
 	}

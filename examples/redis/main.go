@@ -17,6 +17,7 @@ import (
 	"os/signal"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -36,7 +37,8 @@ func main() {
 
 // run serves until ctx ends.
 func run(ctx context.Context, addr string, out io.Writer) error {
-	return spindle.Run(ctx, func(ctx context.Context) error {
+	options := spindle.Options{Loop: loop.Options{Name: "redis"}} // for package inspect
+	return spindle.RunWith(ctx, options, func(ctx context.Context) error {
 		ln, err := stream.Listen(ctx, "tcp", addr)
 		if err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/spindleloop/spindle/cmd/spindle/demo"
+	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/browsertest"
 )
 
@@ -146,4 +148,27 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the page shows %q for three sleeps", slept)
 	}
 	picture(t, ctx, "page")
+}
+
+// TestBlockButtonIsSeenInTheInspector follows the page's link to the inspector and blocks the
+// loop with the button. The inspector shows where.
+func TestBlockButtonIsSeenInTheInspector(t *testing.T) {
+	page := browsertest.Start(t)
+	inspector, err := inspect.Serve("127.0.0.1:0", inspect.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inspector.Close()
+	url := serveWith(t, demo.Options{Inspector: inspector.Addr().String()}, 1)
+	tab, closeTab := chromedp.NewContext(page)
+	defer closeTab()
+	var link string
+	browsertest.Look(t, page, chromedp.Navigate(url), chromedp.Evaluate(`document.querySelector('a[target=spindle-inspector]').href`, &link))
+	browsertest.Look(t, tab, chromedp.Navigate(link), browsertest.Until(`document.querySelector('.loop .name')?.textContent === 'web'`))
+	browsertest.Look(t, page, chromedp.Evaluate(`document.getElementById('block').click()`, nil))
+	row := `[...document.querySelectorAll('.line:not([hidden])')].find(l => l.textContent.includes('demo.go:'))`
+	browsertest.Look(t, tab, browsertest.Until(`[...frames.values()].some(f => [...f.loops.values()].some(l => l.wasStuck?.stack?.includes('demo.block')))`),
+		chromedp.Evaluate(`show('blocked')`, nil), browsertest.Until(row), chromedp.Evaluate(row+`.click()`, nil),
+		browsertest.Until(`[...document.querySelectorAll('#details .stack .fn')].some(e => e.textContent.includes('demo.block'))`))
+	picture(t, tab, "inspector-blocked")
 }

@@ -26,8 +26,13 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // serve runs the server until the test ends, and returns its URL.
 func serve(t testing.TB, dir string, loops int) string {
 	t.Helper()
+	return serveWith(t, demo.Options{Dir: dir}, loops)
+}
+
+func serveWith(t testing.TB, o demo.Options, loops int) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := demo.NewServer(ctx, demo.Options{Dir: dir})
+	s := demo.NewServer(ctx, o)
 	s.Loops = loops
 	at, ended := make(chan net.Addr, 1), make(chan error, 1)
 	s.OnListen = func(a net.Addr) { at <- a }

@@ -2,6 +2,7 @@ package pagetest_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -55,18 +56,21 @@ func TestFilterAsksTheProgram(t *testing.T) {
 		chromedp.KeyEvent(kb.Escape), Until(shows("desk")))
 }
 
-// TestManyTasks scrolls through 20,000 tasks: the page has rows for a screen only, and gets
-// those that come into view.
+// TestManyTasks scrolls through 100,000 tasks and filters them: the page has rows for a screen
+// only, and gets those that come into view.
 func TestManyTasks(t *testing.T) {
 	ctx := Start(t)
-	p := start(t, inspect.Options{}, many(20000))
+	p := start(t, inspect.Options{}, many(100000))
 	Look(t, ctx, chromedp.Navigate(p.url), Until(shows("parcel 1")),
-		chromedp.Focus(".body"), chromedp.KeyEvent(kb.End), Until(shows("parcel 19999")))
+		chromedp.Focus(".body"), chromedp.KeyEvent(kb.End), Until(shows("parcel 99999")))
 	if rows := eval[int](t, ctx, `document.querySelectorAll('.line').length`); rows > 100 {
 		t.Errorf("the page has %d rows", rows)
 	}
-	Look(t, ctx, Until(`document.querySelector('#details h2')?.textContent === 'parcel 19999'`), chromedp.KeyEvent(kb.ArrowUp), Until(`document.querySelector('#details h2')?.textContent === 'parcel 19998'`),
-		chromedp.KeyEvent(kb.Home), Until(shows("desk")))
+	Look(t, ctx, Until(`document.querySelector('#details h2')?.textContent === 'parcel 99999'`), chromedp.KeyEvent(kb.ArrowUp), Until(`document.querySelector('#details h2')?.textContent === 'parcel 99998'`),
+		chromedp.KeyEvent(kb.Home), Until(shows("desk")),
+		chromedp.Evaluate(`views.tasks.search.value = 'parcel 77777'; views.tasks.search.dispatchEvent(new Event('input'))`, nil),
+		Until(`document.querySelector('.total').textContent.startsWith('2 of 100,')`), Until(shows("parcel 77777")))
+	shot(t, ctx, "many-filtered")
 }
 
 // TestBlockedLoopShowsItsStack blocks the loop. The page shows the stack while it is blocked,
@@ -200,6 +204,10 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// cutColumns is an expression for the columns that are outside of their table.
+const cutColumns = `[...document.querySelectorAll('.head span')]
+	.filter(e => e.offsetParent && e.getBoundingClientRect().right > e.closest('.table').getBoundingClientRect().right).map(e => e.textContent)`
+
 // TestPageFits checks widths and themes: nothing is wider than the window, and the colours
 // differ.
 func TestPageFits(t *testing.T) {
@@ -210,7 +218,11 @@ func TestPageFits(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			Look(t, ctx, Window(width, 800, scheme), chromedp.Navigate(p.url), Until(shows("order 1")))
 			for _, view := range eval[[]string](t, ctx, `Object.keys(views)`) {
-				Look(t, ctx, chromedp.Evaluate(`show('`+view+`')`, nil))
+				Look(t, ctx, chromedp.Evaluate(`show('`+view+`')`, nil), Until(`views[current].answer`))
+				shot(t, ctx, fmt.Sprintf("%s-%d-%s", view, width, scheme))
+				if cut := eval[[]string](t, ctx, cutColumns); len(cut) > 0 {
+					t.Errorf("%s in a window of %d pixels does not show its columns %v", view, width, cut)
+				}
 				if wide := eval[[]string](t, ctx, Wide); len(wide) > 0 {
 					t.Errorf("%s is wider than a window of %d pixels: %v", view, width, wide)
 				}
