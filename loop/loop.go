@@ -181,6 +181,7 @@ func (l *Loop) Close() error {
 	l.core.BeginClose()
 	lost := l.lost()
 	l.core.MarkClosed()
+	l.core.EndGoWait()
 	l.wheel = wheel.New(0)
 	if lost != nil {
 		l.core.CloseError(lost)

@@ -119,6 +119,8 @@ func (l *Loop) serve() {
 	l.core.Own()
 	l.watchdog = startWatchdog(l)
 	defer l.watchdog.end()
+	l.core.InRun, l.core.AfterWait = true, l.watchdog.look
+	defer func() { l.core.InRun, l.core.AfterWait = false, nil }()
 	for l.goesOn() {
 		l.core.Guard(l.turns)
 	}
@@ -221,6 +223,10 @@ func (l *Loop) hasLeftovers() bool {
 // poll polls the kernel. It waits if there is nothing to do.
 func (l *Loop) poll(timeout time.Duration) {
 	l.core.SincePoll = 0
+	if l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
+		l.waitInGo()
+		return
+	}
 	if timeout = l.waitTime(timeout); timeout == 0 {
 		l.core.Pulse.Add(2)
 	} else {
@@ -235,17 +241,41 @@ func (l *Loop) poll(timeout time.Duration) {
 		l.core.Pulse.Add(1)
 		l.watchdog.look()
 	}
+	l.polled(n, err)
+}
+
+// polled takes the result of the kernel's Wait.
+func (l *Loop) polled(n int, err error) {
 	if err != nil {
 		l.core.Failure = &OpError{Op: "wait", FD: noFD, Err: err}
 		return
 	}
+	l.core.Polled(n)
 	l.events.at, l.events.end = 0, n
 	l.readClock()
 }
 
+// waitInGo is poll if a goroutine is about to post.
+func (l *Loop) waitInGo() {
+	l.core.TrimLanes()
+	if l.core.MustPoll() {
+		l.core.Pulse.Add(2)
+		n, err := l.k.Wait(l.events.all, 0)
+		if l.polled(n, err); n > 0 || err != nil || l.core.TimersDue {
+			return
+		}
+	}
+	next, ok := l.wheel.Next()
+	l.core.WaitInGo(time.Duration(next), ok)
+	l.checkTimers()
+}
+
+// mayWait reports whether there is nothing to do.
+func (l *Loop) mayWait() bool { return !l.core.TimersDue && l.core.Ready() == 0 }
+
 // waitTime returns how long the loop may wait now, at most timeout.
 func (l *Loop) waitTime(timeout time.Duration) time.Duration {
-	if timeout == 0 || l.core.TimersDue || l.core.Ready() > 0 {
+	if timeout == 0 || !l.mayWait() {
 		return 0
 	}
 	if l.ended == nil && l.callbacks() != l.stepped {

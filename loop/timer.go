@@ -28,6 +28,7 @@ func (l *Loop) CallLater(d time.Duration, fn func()) Timer {
 	if when < now {
 		when = math.MaxInt64
 	}
+	l.core.TimersChanged = true
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
@@ -41,6 +42,7 @@ func (l *Loop) CallAt(when time.Duration, fn func()) Timer {
 	// Without this, a callback that always sets itself a time in the past would run
 	// before all other timers for ever.
 	when = max(when, l.k.Mono())
+	l.core.TimersChanged = true
 	return Timer{l, l.wheel.Add(int64(when), fn)}
 }
 
@@ -77,7 +79,13 @@ func (l *Loop) fireTimers() {
 
 // readClock reads the time of this turn and checks whether timers are due.
 func (l *Loop) readClock() {
-	now := l.core.ReadClock()
+	l.core.ReadClock()
+	l.checkTimers()
+}
+
+// checkTimers checks whether timers are due at the time of this turn.
+func (l *Loop) checkTimers() {
+	now := l.core.TurnTime()
 	if next, ok := l.wheel.Next(); ok && next <= int64(now) {
 		l.core.TimersDue = true
 	}

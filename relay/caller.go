@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -21,11 +22,12 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
+	recent  atomic.Pointer[plane] // of the loop that called last
+	outside *plane                // of goroutines
+
 	mu     sync.Mutex
 	reg    registry              // guarded by mu, as all below
 	planes map[*loop.Loop]*plane // of the loops that call
-	spare  *waiter               // waiters of calls that have ended
-	spares int
 	draw   *rand.PCG
 	closed bool
 	stats  CallerStats
@@ -93,7 +95,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 		o.Window = 16
 	}
 	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx)}
-	c.inbox = newInbox(c.draw)
+	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
 	sub, err := bus.Listen(ctx, c.inbox, c.deliver)
 	if err != nil {
 		return nil, fmt.Errorf("relay: NewCaller: %w", err)
@@ -115,7 +117,7 @@ func newInbox(r *rand.PCG) string {
 // failed, with a *TimeoutError at the deadline, with ErrFull, ErrNoResponder or ErrDown if
 // the request could not be sent, and with the error of ctx if that ends first.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	reply, err := c.Do(ctx, Envelope{Subject: subject, Body: body})
+	reply, err := c.do(ctx, &Envelope{Subject: subject, Body: body})
 	if err != nil {
 		return nil, err
 	}
@@ -124,20 +126,22 @@ func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte,
 
 // Do is Call with all fields of an envelope. It uses the Subject, Body, Headers and Deadline
 // of e, and Trace if it is set.
-func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
-	w, err := c.begin(ctx, &e, false)
+func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) { return c.do(ctx, &e) }
+
+func (c *Caller) do(ctx context.Context, e *Envelope) (*Envelope, error) {
+	w, err := c.begin(ctx, e, false)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.wait(ctx); err != nil && c.end(w, canceled) {
-		c.release(w)
+		w.release()
 		return nil, err
 	} // otherwise a reply came together with the cancellation, and counts
 	reply, err := w.reply, w.err
 	if w.ended == expired {
 		err = &TimeoutError{w.req.Subject, w.req.Deadline}
 	}
-	c.release(w)
+	w.release()
 	return reply, err
 }
 
@@ -148,48 +152,79 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	if limit <= 0 {
 		limit = c.o.Timeout
 	}
-	scoped := false
+	scoped := false // the deadline is that of ctx, which ends a call with an error of its own
 	if at, ok := ctx.Deadline(); ok && at.Sub(now) <= limit {
 		limit, scoped = max(at.Sub(now), 1), true
 	}
 	req := &Envelope{
 		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
+		Deadline: limit, due: now.Add(limit),
 	}
 	if req.Trace == (Trace{}) {
 		req.Trace = TraceOf(ctx)
 	}
-	req.expire(now, limit)
 	if stream {
 		req.Seq = uint32(c.o.Window)
 	}
-	c.mu.Lock()
-	switch {
-	case c.closed:
-		c.mu.Unlock()
-		return nil, ErrClosed
-	case c.reg.n >= c.o.MaxWaiters:
-		c.stats.Refused++
-		c.mu.Unlock()
-		return nil, fmt.Errorf("%w: %d calls wait", ErrFull, c.o.MaxWaiters)
+	w, err := c.register(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	c.nextSpan(&req.Trace)
-	w := c.waiter()
-	w.req, w.stream, w.scoped, w.fresh = req, stream, scoped, !stream
-	w.scope = spindle.ScopeOf(ctx)
-	req.ID = c.reg.add(w)
-	c.stats.Calls++
-	c.mu.Unlock()
-	err := c.bus.TryPublish(req)
+	w.limited = limit == c.o.Timeout && !scoped
+	err = c.bus.TryPublish(req)
 	if err == ErrMustWait || err == ErrFull && c.o.WhenFull == WaitWhenFull {
-		w.fresh = false
 		err = c.publishWithin(ctx, w, limit)
+		now = c.clock.now()
 	}
 	if err != nil {
 		c.end(w, failed)
-		c.release(w)
+		w.release()
 		return nil, err
 	}
+	switch {
+	case !w.limited && stream:
+		// The end of ctx should be noticed first, if it has the deadline.
+		w.setAlarm(req.due.Sub(now) + time.Millisecond)
+	case !w.limited && !scoped:
+		w.setAlarm(req.due.Sub(now))
+	case stream:
+		c.limit(w)
+	} // otherwise park does
 	return w, nil
+}
+
+// register makes a waiter for a request.
+func (c *Caller) register(ctx context.Context, req *Envelope) (w *waiter, err error) {
+	p := c.outside
+	if spindle.Current(ctx) != nil {
+		p = c.planeOf(spindle.LoopOf(ctx))
+		w = p.newWaiter()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, ErrClosed
+	case c.reg.n >= c.o.MaxWaiters:
+		c.stats.Refused++
+		return nil, fmt.Errorf("%w: %d calls wait", ErrFull, c.o.MaxWaiters)
+	case w == nil:
+		w = p.newWaiter()
+	}
+	c.nextSpan(&req.Trace)
+	w.req, w.scope, w.stream = req, spindle.ScopeOf(ctx), req.Seq > 0
+	req.ID = c.reg.add(w)
+	c.stats.Calls++
+	return w, nil
+}
+
+// limit ends a stream at its deadline, whether it is read or not.
+func (c *Caller) limit(w *waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.ended == waiting {
+		w.plane.limit(w)
+	}
 }
 
 // publishWithin waits for space in the queue, at most for the time of the call.
@@ -244,10 +279,10 @@ func (c *Caller) deliver(e *Envelope) {
 	}
 	var cancel *Envelope
 	if w != nil {
-		w.wakeIfDue()
 		if w.ended == failed { // a broken stream
 			cancel = c.cancelOf(w)
 		}
+		w.wakeIfDue() // the last: a call that has ended is not ours any more
 	}
 	c.mu.Unlock()
 	c.sendCancel(cancel)
@@ -268,6 +303,9 @@ func (c *Caller) countStray(id uint64) {
 // conclude ends a call that waits. The caller holds c.mu.
 func (c *Caller) conclude(w *waiter, how ending) {
 	w.ended = how
+	if w.listed {
+		w.plane.unlimit(w)
+	}
 	c.reg.remove(w.req.ID, how)
 	switch how {
 	case replied:

@@ -162,7 +162,7 @@ func TestFullQueue(t *testing.T) {
 		defer sub.Close()
 		waits := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second, MaxWaiters: 2})
 		fails := newCaller(t, ctx, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull})
-		_, err = waits.Stream(ctx, "work", nil) // fills the queue
+		_, err = waits.Open(ctx, relay.Envelope{Subject: "work", Deadline: time.Hour}) // fills the queue
 		if err != nil {
 			return err
 		}

@@ -25,3 +25,6 @@ func (c clock) now() time.Time {
 	}
 	return c.l.Internal().Kernel().At(c.l.Time())
 }
+
+// after calls fn on a goroutine of its own after d. It is for goroutines outside of any loop.
+func after(d time.Duration, fn func()) *time.Timer { return time.AfterFunc(d, fn) }

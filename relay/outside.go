@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -25,25 +24,6 @@ func moveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) 
 		return true, nil
 	}
 	return false, err
-}
-
-// timers are timers of waits that have ended. A context for each wait would cost more than
-// the wait.
-var timers sync.Pool
-
-// startTimer returns a timer that fires after d. StopTimer takes it back.
-func startTimer(d time.Duration) *time.Timer {
-	if t, _ := timers.Get().(*time.Timer); t != nil {
-		t.Reset(d)
-		return t
-	}
-	return time.NewTimer(d)
-}
-
-// stopTimer stops a timer. Nothing is left in its channel then.
-func stopTimer(t *time.Timer) {
-	t.Stop()
-	timers.Put(t)
 }
 
 // seeded returns a source of random numbers: seeded by the loop of a task, which may be

@@ -2,45 +2,44 @@ package relay
 
 import (
 	"maps"
-	"runtime"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
-// plane is a loop with tasks that call. Replies come from other goroutines; plane brings
-// them to the loop, many at a time.
-//
-// A loop with nothing to do sleeps in the kernel, and waking it takes a hundred times as long
-// as a short handler. So when a task starts to wait for a reply, the loop lingers: it lets
-// other goroutines run, and looks for replies before it goes to sleep. If lingering does not
-// pay, because handlers take long or other goroutines need the processor, it pauses for a
-// growing number of calls.
+// plane is a loop with tasks that call, or all goroutines that do. Replies come from other
+// goroutines; plane brings them to the loop, many at a time. It also has the deadlines.
 type plane struct {
-	c     *Caller
-	l     *loop.Loop
-	take  func() // wakes the tasks; called on the loop
-	stay  func() // lingers, and then takes
-	stays bool   // the loop may linger: it is not simulated
+	c    *Caller
+	l    *loop.Loop // nil for goroutines
+	take func()     // wakes the tasks; called on the loop
+	tick func()     // ends calls at their deadlines; called on the loop, or on a goroutine
 
 	// Guarded by c.mu.
-	first, last *waiter // to be woken
-	scheduled   bool    // take or stay will be called
+	first, last    *waiter // to be woken
+	scheduled      bool    // take will be called
+	oldest, newest *waiter // calls with the deadline CallerOptions.Timeout
+	ticking        bool    // tick will be called
 
-	// Loop goroutine only.
-	skip   int // calls before the loop lingers again
-	misses int // times that lingering did not pay, in a row
+	// Waiters of calls that have ended. Loop goroutine only; for goroutines, guarded by c.mu.
+	spare  *waiter
+	spares int
 }
 
-const (
-	lingerYields = 10                    // how often the loop lets other goroutines run
-	lingerLimit  = 50 * time.Microsecond // the time that this may take
-	lingerMisses = 12                    // a pause is at most two to the power of this
-)
+func (c *Caller) newPlane(l *loop.Loop) *plane {
+	p := &plane{c: c, l: l}
+	p.take, p.tick = p.wakeAll, p.expireOldest
+	return p
+}
 
-// plane returns the plane of a loop. The caller holds c.mu.
-func (c *Caller) plane(l *loop.Loop) *plane {
+// planeOf returns the plane of a loop. It is called on the loop.
+func (c *Caller) planeOf(l *loop.Loop) *plane {
+	if p := c.recent.Load(); p != nil && p.l == l {
+		return p
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p := c.planes[l]
 	if p == nil {
 		maps.DeleteFunc(c.planes, func(l *loop.Loop, _ *plane) bool {
@@ -51,25 +50,32 @@ func (c *Caller) plane(l *loop.Loop) *plane {
 				return false
 			}
 		})
-		p = &plane{c: c, l: l, stays: l.Internal().Kernel().Real()}
-		p.take, p.stay = p.wakeAll, p.linger
+		p = c.newPlane(l)
 		c.planes[l] = p
 	}
+	c.recent.Store(p)
 	return p
 }
 
-// wake wakes the waiter's goroutine or task, which has been marked by due. The caller holds
-// c.mu.
+// wake wakes the waiter's goroutine or task. The caller holds c.mu.
 func (w *waiter) wake() {
-	if w.l == nil {
+	p := w.plane
+	switch {
+	case w.l == nil:
 		w.signal <- struct{}{}
 		return
-	}
-	if w.l.Owns() {
+	case w.l.Owns():
 		w.waker.Wake(nil)
 		return
+	case w.here:
+		w.here = false
+		w.woken.Store(true)
+		w.l.Internal().Signal()
+		return
+	case w.l != p.l: // a stream that is read on another loop than it was opened on
+		w.parker.wake()
+		return
 	}
-	p := w.plane
 	if p.last != nil {
 		p.last.next = w
 	} else {
@@ -80,37 +86,6 @@ func (w *waiter) wake() {
 		p.scheduled = true
 		_ = p.l.Internal().Post(loopcore.RunAtClose, p.take) // a closed loop has no tasks
 	}
-}
-
-// mayLinger makes the loop linger in a coming turn. The caller holds c.mu, on the loop.
-func (p *plane) mayLinger() {
-	switch {
-	case p.scheduled || !p.stays:
-	case p.skip > 0:
-		p.skip--
-	default:
-		p.scheduled = true
-		p.l.Internal().CallSoon(loopcore.RunAtClose, p.stay)
-	}
-}
-
-// linger lets other goroutines run, until there is a reply.
-func (p *plane) linger() {
-	began := p.l.Time()
-	found := false
-	for i := 0; i < lingerYields && !found && p.l.Time()-began < lingerLimit; i++ {
-		runtime.Gosched()
-		p.c.mu.Lock()
-		found = p.first != nil
-		p.c.mu.Unlock()
-	}
-	if found && p.l.Time()-began < lingerLimit {
-		p.misses = 0
-	} else {
-		p.misses = min(p.misses+1, lingerMisses)
-		p.skip = 1 << p.misses
-	}
-	p.wakeAll()
 }
 
 // wakeAll wakes the tasks with replies.
@@ -125,4 +100,76 @@ func (p *plane) wakeAll() {
 		w = next
 	}
 	p.first, p.last = nil, nil
+}
+
+// limit makes a call end at its deadline, which is that of the Caller: later than those of
+// calls that began before it. So one timer is enough for all. A call that had to wait before
+// it was sent is put in its place. The caller holds c.mu, on the loop.
+func (p *plane) limit(w *waiter) {
+	before := p.newest
+	for before != nil && before.req.due.After(w.req.due) {
+		before = before.older
+	}
+	w.listed, w.older, w.newer = true, before, p.oldest
+	if before != nil {
+		w.newer, before.newer = before.newer, w
+	} else {
+		p.oldest = w
+	}
+	if w.newer != nil {
+		w.newer.older = w
+	} else {
+		p.newest = w
+	}
+	if !p.ticking {
+		p.tickAt(p.c.clock.now())
+	}
+}
+
+// unlimit takes a call out of the list of deadlines. The caller holds c.mu.
+func (p *plane) unlimit(w *waiter) {
+	if w.older != nil {
+		w.older.newer = w.newer
+	} else {
+		p.oldest = w.newer
+	}
+	if w.newer != nil {
+		w.newer.older = w.older
+	} else {
+		p.newest = w.older
+	}
+	w.listed, w.older, w.newer = false, nil, nil
+}
+
+// tickAt makes tick be called at the deadline of the oldest call. It is called on the loop.
+// The caller holds c.mu.
+func (p *plane) tickAt(now time.Time) {
+	p.ticking = true
+	in := p.oldest.req.due.Sub(now)
+	if p.l != nil {
+		p.l.CallLater(in, p.tick)
+	} else {
+		after(in, p.tick)
+	}
+}
+
+// expireOldest ends the calls that are at their deadlines.
+func (p *plane) expireOldest() {
+	c := p.c
+	now := c.clock.now()
+	c.mu.Lock()
+	p.ticking = false
+	var cancels []*Envelope
+	for w := p.oldest; w != nil && !now.Before(w.req.due); w = p.oldest {
+		c.conclude(w, expired)
+		cancels = append(cancels, c.cancelOf(w))
+		w.wakeIfDue()
+	}
+	if p.oldest != nil {
+		p.tickAt(now)
+	}
+	c.mu.Unlock()
+	for _, e := range cancels {
+		c.sendCancel(e)
+	}
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"sync"
+
+	"github.com/spindleloop/spindle"
 )
 
 // queue is the bounded queue of a queue group. Publishers wait while it is full, members
@@ -15,7 +17,6 @@ type queue struct {
 	head, n int
 	putting nodes // publishers that wait, first come first served
 	taking  nodes // members that wait; the last one is served first, because it is warm
-	spare   *node
 	members int
 	ended   bool // the last member has left
 }
@@ -148,10 +149,14 @@ func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 
 // take waits for an envelope, for a member.
 func (q *queue) take(ctx context.Context, m *member) (e *Envelope, err error) {
-	q.mu.Lock()
-	x := q.node()
-	q.mu.Unlock()
-	defer q.release(x)
+	var x *node
+	if own, ok := ctx.(*ownGoroutine); ok {
+		x = &own.node
+		defer x.clear()
+	} else {
+		x = spareNodes.Get().(*node)
+		defer x.release()
+	}
 	if err := x.prepare(ctx, "Next"); err != nil {
 		return nil, err
 	}
@@ -163,7 +168,7 @@ func (q *queue) take(ctx context.Context, m *member) (e *Envelope, err error) {
 	case q.n > 0:
 		e, putter = q.pop(), q.refill()
 	default:
-		x.member = m
+		x.q, x.member = q, m
 		q.taking.push(x)
 		q.mu.Unlock()
 		if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
@@ -190,22 +195,17 @@ func (q *queue) refill() *node {
 	return x
 }
 
-// node returns a node that is not in use. The caller holds q.mu.
-func (q *queue) node() *node {
-	x := q.spare
-	if x == nil {
-		return &node{q: q}
-	}
-	q.spare, x.next = x.next, nil
-	return x
-}
+// spareNodes are nodes that are not in use.
+var spareNodes = sync.Pool{New: func() any { return &node{} }}
 
 // release takes back a node.
-func (q *queue) release(x *node) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	x.e, x.err, x.member = nil, nil, nil
-	x.next, q.spare = q.spare, x
+func (x *node) release() {
+	x.clear()
+	spareNodes.Put(x)
+}
+
+func (x *node) clear() {
+	x.q, x.e, x.err, x.member, x.waker = nil, nil, nil, nil, spindle.Waker{}
 }
 
 // leave takes a member out. Its waiting calls of Next end. If it was the last one, leave

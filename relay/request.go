@@ -22,6 +22,7 @@ type Request struct {
 	allowed uint32  // items that the caller accepts in all
 	credit  *parker // the handler waits for credit
 	gone    bool    // the caller has cancelled the call
+	next    running // in a list of requests
 }
 
 func (r *Request) request() *Request { return r }
@@ -55,12 +56,15 @@ var ErrNotStream = errors.New("relay: Send: the caller waits for a single reply"
 // waits for its end: only then there is a channel and a timer.
 type invocation struct {
 	Request
-	parent context.Context // for values
-	clock  clock
 
-	mu     sync.Mutex
-	err    error
-	std    context.Context
+	mu  sync.Mutex
+	err error     // set at the end, unless there is std
+	std *standard // nil until it is needed
+}
+
+// standard is a context of package context.
+type standard struct {
+	context.Context
 	cancel context.CancelFunc
 }
 
@@ -77,7 +81,7 @@ func (v *invocation) Err() error {
 	switch {
 	case v.std != nil:
 		return v.std.Err()
-	case v.err == nil && !v.due.IsZero() && !v.clock.now().Before(v.due):
+	case v.err == nil && v.late():
 		v.err = context.DeadlineExceeded
 	}
 	return v.err
@@ -92,16 +96,17 @@ func (v *invocation) Value(key any) any {
 	case *int:
 		return v.standard().Value(key)
 	}
-	return v.parent.Value(key)
+	return v.s.values.Value(key)
 }
 
 func (v *invocation) standard() context.Context {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.std == nil {
-		v.std, v.cancel = withDeadline(v.parent, v.due)
+		v.std = &standard{}
+		v.std.Context, v.std.cancel = withDeadline(v.s.values, v.due)
 		if v.err != nil {
-			v.cancel()
+			v.std.cancel()
 		}
 	}
 	return v.std
@@ -112,7 +117,7 @@ func (v *invocation) stop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.std != nil {
-		v.cancel()
+		v.std.cancel()
 	} else if v.err == nil {
 		v.err = context.Canceled
 	}

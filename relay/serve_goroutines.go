@@ -24,12 +24,12 @@ func (s *service) pullOnGoroutine() {
 			s.spawn()
 		}
 	}()
-	s.pull(context.Background(), s.serveOnGoroutine)
+	s.pull(&ownGoroutine{Context: context.Background()}, s.serveOnGoroutine)
 	returned = true
 }
 
 func (s *service) serveOnGoroutine(d Delivery) {
-	v := &invocation{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}, parent: s.values, clock: s.clock}
+	v := &invocation{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}}
 	o := Done
 	defer func() { v.settled(o) }()
 	if s.admit(v) {

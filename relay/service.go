@@ -32,24 +32,18 @@ type service struct {
 	idle atomic.Int32 // pullers that wait for a request
 
 	mu      sync.Mutex
-	running map[callKey]running // guarded by mu, as all below
-	keys    map[string]bool     // idempotency keys of requests that run
+	running requests        // guarded by mu, as all below
+	keys    map[string]bool // idempotency keys of requests that run
 	revoked revocations
 	pullers int
 	failure error // why pullers ended
 	stats   WorkerStats
 }
 
-// running is a request with its handler's context.
-type running interface {
-	request() *Request
-	stop() // ends the context; from any goroutine
-}
-
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
 		bus: bus, subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
-		ended: cosync.NewInbox[struct{}](1), running: map[callKey]running{}, keys: map[string]bool{},
+		ended: cosync.NewInbox[struct{}](1), keys: map[string]bool{},
 	}
 }
 
@@ -178,7 +172,7 @@ func (s *service) admit(v running) bool {
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, twice := s.running[r.key()]
+	twice := s.running.find(r.key()) != nil
 	switch {
 	case late:
 		s.stats.Expired++
@@ -187,7 +181,7 @@ func (s *service) admit(v running) bool {
 	case twice:
 		s.stats.Duplicate++
 	default:
-		s.running[r.key()] = v
+		s.running.add(v)
 		return true
 	}
 	return false
@@ -227,7 +221,7 @@ func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
 func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	_, panicked := err.(*handlerPanic)
 	s.mu.Lock()
-	delete(s.running, r.key())
+	s.running.remove(r)
 	s.stats.Finished++
 	if err != nil {
 		s.stats.Failed++
@@ -297,7 +291,7 @@ func (s *service) send(r *Request, e *Envelope) {
 func (s *service) receive(e *Envelope) {
 	key := callKey{e.ReplyTo, e.ID}
 	s.mu.Lock()
-	v := s.running[key]
+	v := s.running.find(key)
 	var wake *parker
 	switch e.Kind {
 	case KindCancel:
@@ -331,7 +325,7 @@ func (s *service) receive(e *Envelope) {
 func (s *service) stopAll() {
 	s.mu.Lock()
 	var all []running
-	for _, v := range s.running {
+	for v := range s.running.all {
 		all = append(all, v)
 	}
 	s.mu.Unlock()
@@ -344,7 +338,7 @@ func (s *service) counts() WorkerStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.stats
-	st.Running = len(s.running)
+	st.Running = s.running.n
 	return st
 }
 

@@ -14,8 +14,8 @@ type Stream struct {
 }
 
 // Stream sends a request to a handler that answers with any number of items. The deadline is
-// that of the whole stream. Next ends the stream when it has passed; one that is not read
-// waits until it is closed.
+// that of the whole stream: then it ends, whether it is read or not. Items that came before
+// can still be read.
 func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stream, error) {
 	return c.Open(ctx, Envelope{Subject: subject, Body: body})
 }
@@ -99,6 +99,7 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 // that Next has not returned are dropped.
 func (s *Stream) Close() error {
 	s.w.c.end(s.w, canceled)
+	s.w.stopAlarm() // if it cannot, the timer finds that the stream has ended
 	return nil
 }
 

@@ -19,8 +19,9 @@ type parker struct {
 // prepare makes p ready for a wait of the caller. Block must follow. It fails if ctx is
 // cancelled.
 func (p *parker) prepare(ctx context.Context, what string) (err error) {
-	if spindle.Current(ctx) == nil {
-		if loopcore.Current() != nil {
+	_, own := ctx.(*ownGoroutine)
+	if own || spindle.Current(ctx) == nil {
+		if !own && loopcore.Current() != nil {
 			panic("relay: " + what + " would block the loop: in a task, pass the task's context")
 		}
 		p.l = nil
@@ -35,6 +36,13 @@ func (p *parker) prepare(ctx context.Context, what string) (err error) {
 	p.l = spindle.LoopOf(ctx)
 	p.waker, err = spindle.NewWaker(ctx)
 	return err
+}
+
+// ownGoroutine is a context that never ends, of a goroutine that this package has started.
+// It needs no check whether the goroutine may block, and has a node for its waits.
+type ownGoroutine struct {
+	context.Context
+	node node
 }
 
 // block waits for wake. If ctx ends first, it calls abort, which reports false if wake was

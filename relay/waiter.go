@@ -2,9 +2,11 @@ package relay
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -14,131 +16,138 @@ type waiter struct {
 	c      *Caller
 	req    *Envelope
 	scope  *spindle.Scope // of the task that called; nil for a goroutine
-	timer  loop.Timer     // of the task; loop goroutine only
-	expire func()         // the timer's callback; made when first needed
+	plane  *plane         // of the caller
+	alarm  *alarm         // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
-	reply  *Envelope
-	err    error
-	items  []*Envelope // of a stream, not yet read
-	worker string      // the subject of the worker that has sent items
-	next   *waiter     // in the list of spare waiters, or of those to be woken
-	plane  *plane      // of the task that waits
-	got    uint32      // items received
-	ended  ending
-	parked bool // a task or goroutine waits in block
+	reply        *Envelope
+	err          error
+	items        []*Envelope // of a stream, not yet read
+	worker       string      // the subject of the worker that has sent items
+	next         *waiter     // in the list of spare waiters, or of those to be woken
+	older, newer *waiter     // in the plane's list of deadlines
+	got          uint32      // items received
+	ended        ending
+	parked       bool        // a task or goroutine waits
+	here         bool        // it does so by WaitHere
+	woken        atomic.Bool // the wait by WaitHere has ended; set under c.mu
+	listed       bool        // in the plane's list of deadlines
 
 	// Set when the call begins. They are here to save space.
-	stream bool
-	fresh  bool // the request was sent just now, so that all of its time remains
-	scoped bool // the deadline is that of ctx, which ends the wait, with an error of its own
+	stream  bool
+	limited bool // by the plane's list of deadlines
 }
 
-// waiter returns a waiter that is not in use. The caller holds c.mu.
-func (c *Caller) waiter() *waiter {
-	w := c.spare
+// alarm is a timer for the deadline of one call.
+type alarm struct {
+	onLoop loop.Timer // of a task
+	timer  *time.Timer
+}
+
+// newWaiter returns a waiter that is not in use. In a task it is called on the loop;
+// otherwise the caller holds c.mu.
+func (p *plane) newWaiter() *waiter {
+	w := p.spare
 	if w == nil {
-		return &waiter{c: c}
+		return &waiter{c: p.c, plane: p}
 	}
-	c.spare, w.next = w.next, nil
-	c.spares--
+	p.spare, w.next = w.next, nil
+	p.spares--
 	return w
 }
 
-// keepWaiters is how many waiters are kept for later calls.
+// keepWaiters is how many waiters a plane keeps for later calls.
 const keepWaiters = 1024
 
 // release takes back the waiter of a call that has ended.
-func (c *Caller) release(w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (w *waiter) release() {
+	p := w.plane
+	if !w.stopAlarm() {
+		return
+	}
+	if p.l == nil {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+	}
+	if p.spares == keepWaiters {
+		return
+	}
 	w.req, w.reply, w.err, w.scope, w.items, w.worker, w.got = nil, nil, nil, nil, nil, "", 0
 	w.ended, w.stream = waiting, false
-	if c.spares < keepWaiters {
-		w.next, c.spare = c.spare, w
-		c.spares++
+	w.next, p.spare = p.spare, w
+	p.spares++
+}
+
+// setAlarm ends the call at its deadline, unless it is in the plane's list.
+func (w *waiter) setAlarm(in time.Duration) {
+	w.alarm = &alarm{}
+	if w.plane.l != nil {
+		w.alarm.onLoop = w.plane.l.CallLater(in, w.timeout)
+	} else {
+		w.alarm.timer = after(in, w.timeout)
 	}
 }
 
-// wait waits until there is a result or an item, or until the deadline, which ends the call.
-// If ctx ends first, wait fails, and the call goes on.
-func (w *waiter) wait(ctx context.Context) error {
-	if spindle.Current(ctx) == nil {
-		return w.waitOutside(ctx)
+// stopAlarm stops the timer. It reports false if the timer may still call timeout: in a
+// goroutine of its own already, or because only its loop can stop it.
+func (w *waiter) stopAlarm() bool {
+	a := w.alarm
+	w.alarm = nil
+	switch {
+	case a == nil:
+		return true
+	case a.timer != nil:
+		return a.timer.Stop()
+	case w.plane.l.Owns():
+		a.onLoop.Cancel()
+		return true
 	}
+	return false
+}
+
+// wait waits until there is a result or an item. If ctx ends first, wait fails, and the
+// call goes on.
+func (w *waiter) wait(ctx context.Context) error {
 	if err := w.prepare(ctx, "Call"); err != nil {
 		return err
 	}
-	if !w.park() {
+	here := w.l != nil && coro.Waker(w.waker).CanWaitHere(ctx)
+	if !w.park(here) || here && w.waitHere() {
 		w.pass()
 		return nil
 	}
-	if w.scoped && !w.stream {
-		return w.block(ctx, "relay: reply", w)
+	if w.l != nil {
+		w.l.Internal().ExpectPost()
 	}
-	if w.expire == nil {
-		w.expire = w.timeout
-	}
-	w.timer = w.l.CallLater(w.left(), w.expire)
-	err := w.block(ctx, "relay: reply", w)
-	w.timer.Cancel()
-	return err
+	return w.block(ctx, "relay: reply", w)
 }
 
-// left returns how long the caller may wait. If ctx has the deadline, it should end the wait
-// first; but a stream may be read with another ctx.
-func (w *waiter) left() time.Duration {
-	if w.fresh {
-		return w.req.Deadline
-	}
-	left, _ := w.req.remaining(w.c.clock.now())
-	if w.scoped {
-		left += time.Millisecond
-	}
-	return left
-}
-
-// waitOutside is wait for a goroutine.
-func (w *waiter) waitOutside(ctx context.Context) error {
-	if err := w.prepare(ctx, "Call"); err != nil {
-		return err
-	}
-	if !w.park() {
-		return nil
-	}
-	if w.scoped && !w.stream {
-		return w.block(ctx, "relay: reply", w)
-	}
-	timer := startTimer(w.left())
-	defer stopTimer(timer)
-	select {
-	case <-w.signal:
-		return nil
-	case <-ctx.Done():
-		if w.Abort() {
-			return context.Cause(ctx)
-		}
-	case <-timer.C:
-		if w.Abort() {
-			w.c.end(w, expired) // false if a reply came at the same time, which counts
-			return nil
-		}
-	}
-	<-w.signal
-	return nil
-}
-
-// park reports whether there is nothing to read, and the caller has to block.
-func (w *waiter) park() bool {
+// park reports whether there is nothing to read, and the caller has to wait.
+func (w *waiter) park(here bool) bool {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
-	if w.parked = !w.ready(); w.parked && w.l != nil {
-		if w.plane == nil || w.plane.l != w.l {
-			w.plane = w.c.plane(w.l)
+	if w.parked = !w.ready(); w.parked {
+		w.here = here
+		if w.limited && !w.listed {
+			w.plane.limit(w)
 		}
-		w.plane.mayLinger()
 	}
 	return w.parked
+}
+
+// waitHere waits without a switch to the loop, which has nothing else to do. It reports
+// false if there is still nothing to read, and the task must park.
+func (w *waiter) waitHere() bool {
+	w.l.Internal().WaitHere()
+	if w.woken.Load() {
+		w.woken.Store(false)
+		return true
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	w.here = false
+	w.woken.Store(false)
+	return !w.parked
 }
 
 // ready reports whether there is something to read. The caller holds c.mu.
@@ -162,7 +171,7 @@ func (w *waiter) Abort() bool {
 	return was
 }
 
-// timeout ends the call at its deadline, and wakes its task.
+// timeout ends the call at its deadline, and wakes its task or goroutine.
 func (w *waiter) timeout() {
 	if !w.c.end(w, expired) {
 		return

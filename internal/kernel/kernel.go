@@ -164,6 +164,14 @@ type Poller interface {
 	Close() error
 }
 
+// Notifier is a Poller that reports events while nothing waits in it.
+type Notifier interface {
+	// Notify calls ready, on another goroutine, after an event has come that a Wait
+	// would report, if the last Wait before reported none. It may call it without an
+	// event. When stop has returned, ready is not called again.
+	Notify(ready func()) (stop func(), err error)
+}
+
 // Clock reads the time.
 type Clock interface {
 	// Mono returns the time since some fixed moment. It never decreases.

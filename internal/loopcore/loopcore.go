@@ -52,9 +52,14 @@ type Loop struct {
 	workers workers       // any goroutine
 
 	// Loop goroutine only from here. Package loop sets the exported fields.
+	goWait  goWait
 	watches watches
 	lanes   [priorities]lane
 	serving *lane // the lane with the running batch
+
+	InRun         bool   // the loop is in Run, and waits when it has nothing to do
+	AfterWait     func() // called after a wait of goWait; nil for none
+	TimersChanged bool   // a timer was set after the last WaitInGo
 
 	TimersDue bool          // a timer may be due at the turn's time
 	SincePoll int           // callbacks since the kernel was polled
@@ -139,6 +144,10 @@ func (c *Loop) ReadClock() time.Duration {
 // always sees the other. Any goroutine may call it.
 func (c *Loop) Interrupt() {
 	if c.Pulse.Load()&1 == 0 {
+		if c.goWait.active.Load() {
+			c.goWait.notify()
+			return
+		}
 		c.config.Kernel.Wake()
 	}
 }

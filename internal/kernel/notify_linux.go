@@ -1,0 +1,38 @@
+package kernel
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Notify watches the epoll descriptor with Go's own poller, which is an epoll, too.
+func (p *epoll) Notify(ready func()) (stop func(), err error) {
+	fd, err := unix.FcntlInt(uintptr(p.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // otherwise os.File does not poll it
+		unix.Close(fd)
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "epoll")
+	conn, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		first := true
+		conn.Read(func(uintptr) bool {
+			if !first {
+				ready()
+			}
+			first = false
+			return false
+		})
+	}()
+	return func() { f.Close(); <-ended }, nil
+}

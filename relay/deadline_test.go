@@ -1,0 +1,138 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// TestStreamThatIsNotRead ends at its deadline, and its handler with it.
+func TestStreamThatIsNotRead(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"of the Caller": 0, "its own": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				bus := relay.NewLocal(relay.LocalOptions{})
+				sub, err := bus.Subscribe(ctx, "work", "")
+				if err != nil {
+					return err
+				}
+				defer sub.Close()
+				canceled := false
+				if _, err := bus.Listen(ctx, "_cancel.work", func(*relay.Envelope) { canceled = true }); err != nil {
+					return err
+				}
+				c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: 3 * time.Second})
+				began := spindle.Now(ctx)
+				s, err := c.Open(ctx, relay.Envelope{Subject: "work", Deadline: deadline})
+				if err != nil {
+					return err
+				}
+				for len(c.Waiters()) > 0 {
+					if err := spindle.Sleep(ctx, 100*time.Millisecond); err != nil {
+						return err
+					}
+				}
+				took := spindle.Now(ctx).Sub(began)
+				if want := max(deadline, 3*time.Second-deadline); took < want-time.Second || took > 4*time.Second || !canceled {
+					t.Errorf("it ended after %v, cancelled %v", took, canceled)
+				}
+				if _, err := s.Next(ctx); !errors.As(err, new(*relay.TimeoutError)) {
+					t.Error(err)
+				}
+				if s := c.Stats(); s.TimedOut != 1 {
+					t.Errorf("%+v", s)
+				}
+				return c.Close()
+			})
+		})
+	}
+}
+
+// TestDeadlinesOfGoroutines: a call and a stream of a goroutine end at their deadlines.
+func TestDeadlinesOfGoroutines(t *testing.T) {
+	for name, e := range map[string]relay.Envelope{
+		"of the Caller": {Subject: "work"}, "its own": {Subject: "work", Deadline: 2 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus := relay.NewLocal(relay.LocalOptions{})
+			sub, err := bus.Subscribe(t.Context(), "work", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer sub.Close()
+			canceled := make(chan struct{}, 4)
+			if _, err := bus.Listen(t.Context(), "_cancel.work", func(*relay.Envelope) { canceled <- struct{}{} }); err != nil {
+				t.Fatal(err)
+			}
+			c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Millisecond})
+			for range 3 {
+				if _, err := c.Do(t.Context(), e); !errors.As(err, new(*relay.TimeoutError)) {
+					t.Error(err)
+				}
+			}
+			s, err := c.Open(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 4 {
+				<-canceled
+			}
+			if _, err := s.Next(t.Context()); !errors.As(err, new(*relay.TimeoutError)) {
+				t.Error(err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDeadlinesInAnyOrder: calls that end out of order leave no deadline behind, and those
+// that remain end at theirs.
+func TestDeadlinesInAnyOrder(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		sub, err := bus.Subscribe(ctx, "work", "")
+		if err != nil {
+			return err
+		}
+		defer sub.Close()
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second})
+		began := spindle.Now(ctx)
+		ended := map[int]time.Duration{}
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for i := range 6 {
+				n.Go(func(ctx context.Context) error {
+					_, err := spindle.MoveOnAfter(ctx, time.Duration(i%3)*300*time.Millisecond+time.Hour*time.Duration(i%2), func(ctx context.Context) error {
+						_, err := c.Call(ctx, "work", nil)
+						ended[i] = spindle.Now(ctx).Sub(began)
+						if errors.As(err, new(*relay.TimeoutError)) {
+							err = nil
+						}
+						return err
+					})
+					return err
+				})
+				if err := spindle.Sleep(ctx, 10*time.Millisecond); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for i, at := range ended {
+			want := time.Second
+			if i%2 == 0 {
+				want = time.Duration(i%3) * 300 * time.Millisecond
+			}
+			if want += time.Duration(i) * 10 * time.Millisecond; at < want || at > want+5*time.Millisecond {
+				t.Errorf("call %d ended after %v, want %v", i, at, want)
+			}
+		}
+		return errors.Join(err, c.Close())
+	})
+}
