@@ -25,18 +25,23 @@ func TestManyWaiters(t *testing.T) {
 		defer sub.Close()
 		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Hour})
 		streams := make([]*relay.Stream, manyWaiters)
-		before := heap()
+		before, opening := heap(), spindle.Now(ctx)
 		for i := range streams {
 			if streams[i], err = c.Stream(ctx, "work", nil); err != nil {
 				return err
 			}
 		}
+		opened := spindle.Now(ctx).Sub(opening)
 		each := (heap() - before) / manyWaiters
 		began := spindle.Now(ctx)
 		for _, s := range streams {
 			s.Close()
 		}
-		t.Logf("%d bytes each, cancelled in %v", each, spindle.Now(ctx).Sub(began))
+		ended := spindle.Now(ctx).Sub(began)
+		t.Logf("%d bytes each, opened in %v, cancelled in %v", each, opened, ended)
+		if ended > 10*opened { // on an idle machine, less than 100 ms, and about as long as to open them
+			t.Errorf("to cancel them took %v, to open them %v", ended, opened)
+		}
 		if each > 400 {
 			t.Errorf("a waiter takes %d bytes", each)
 		}

@@ -77,6 +77,7 @@ var mayImport = map[string][]string{
 	"examples/fastapi":             {".", "pyapp", "web"},
 	"examples/lines":               {".", "stream"},
 	"examples/mixed":               {".", "cosync", "loop"},
+	"examples/planes":              {".", "relay", "relay/process", "web"},
 	"examples/producer":            {".", "cosync"},
 	"examples/proxy":               {".", "stream"},
 	"examples/redis":               {".", "loop", "stream"},
