@@ -21,6 +21,32 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// TestHealth: with workers that are all blocked, the web plane answers as before. A factor of
+// 20 tells a web plane that waits for its workers, 20 ms for each request, from noise.
+func TestHealth(t *testing.T) {
+	h, err := relaybench.MeasureHealth(t.Context(), 3, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", h)
+	if h.IdleP99 <= 0 || h.Ratio > 20 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// BenchmarkHealth reports how much longer /health takes while all workers are blocked.
+func BenchmarkHealth(b *testing.B) {
+	for b.Loop() {
+		h, err := relaybench.MeasureHealth(b.Context(), 9, 1000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(h.IdleP99.Nanoseconds()), "idle-p99-ns")
+		b.ReportMetric(float64(h.SaturatedP99.Nanoseconds()), "saturated-p99-ns")
+		b.ReportMetric(h.Ratio, "ratio")
+	}
+}
+
 // BenchmarkCallToChannel reports the ratio of a call to a round trip over channels.
 func BenchmarkCallToChannel(b *testing.B) {
 	for b.Loop() {

@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"internal/workerproc":            {".", "proc"},
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "loop", "ws"},
-	"internal/relaybench":            {".", "relay"},
+	"internal/relaybench":            {".", "relay", "web"},
 	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/top":                {"inspect", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "inspect", "internal/loopcore", "loop", "web", "ws"},
