@@ -171,25 +171,42 @@ class MountedServer(Server):
 
 
 class Mount:
-    """Completes a scope by what only the Go program knows: client, scheme and root path."""
+    """Completes a scope by what only the Go program knows: client, scheme and root path.
+
+    They are the same for all requests of a connection, so they are remembered.
+    """
 
     def __init__(self, root_path, trusted):
         self.root_path = root_path
         self.trusted = trusted
+        self._known = {}
 
     def __call__(self, scope):
         headers = scope["headers"]
-        for i in range(len(headers) - 1, -1, -1):
-            if headers[i][0] == b"spindle-mount":
-                break
-        else:
-            return
-        client, flags, root = headers.pop(i)[1].decode("latin-1").split(" ", 2)
-        if client != "-":
-            scope["client"] = _split(client)
-        if "s" in flags:
+        at = len(headers) - 1  # the Go program sends it last; fields of a WebSocket have another order
+        while headers[at][0] != b"spindle-mount":
+            if at == 0:
+                return  # a request of another program
+            at -= 1
+        value = headers.pop(at)[1]
+        known = self._known.get(value)
+        if known is None:
+            known = self._parse(value)
+        client, secure, root, forwarded = known
+        if client is not None:
+            scope["client"] = client
+        if secure:
             scope["scheme"] = "wss" if scope["type"] == "websocket" else "https"
-        if root != "-":
-            scope["root_path"] = self.root_path + (urllib.parse.unquote(root) if "%" in root else root)
-        if "f" in flags and self.trusted is not None:
+        if root is not None:
+            scope["root_path"] = root
+        if forwarded and self.trusted is not None:
             self.trusted(scope)
+
+    def _parse(self, value):
+        client, flags, root = value.decode("latin-1").split(" ", 2)
+        known = (_split(client) if client != "-" else None, "s" in flags,
+                 self.root_path + urllib.parse.unquote(root) if root != "-" else None, "f" in flags)
+        if len(self._known) >= 4096:
+            self._known.clear()
+        self._known[value] = known
+        return known
