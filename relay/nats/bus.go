@@ -112,7 +112,8 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		nats.RetryOnFailedConnect(b.o.WaitForServer),
 	}, b.o.NATS...)
 	options = append(options,
-		nats.ReconnectBufSize(-1), // a bus that is down says so
+		nats.ReconnectBufSize(-1),    // a bus that is down says so
+		nats.SkipSubjectValidation(), // ours is stricter
 		nats.ConnectHandler(b.connected),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			b.reconnects.Add(1)

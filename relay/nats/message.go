@@ -42,15 +42,16 @@ func (e *HeaderError) Error() string {
 	return "relay/nats: header " + strconv.Quote(e.Name) + " cannot be sent"
 }
 
-// encode returns an envelope as a message. The reply subject of one that is stored is in
+// encode makes m the message of an envelope. The reply subject of one that is stored is in
 // the header, because JetStream uses that of the message.
-func encode(e *relay.Envelope, stored bool) (*nats.Msg, error) {
+func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	if err := checkSubject(e.Subject); err != nil {
-		return nil, err
+		return err
 	}
-	m := &nats.Msg{Subject: e.Subject, Data: e.Body}
+	m.Subject, m.Data = e.Subject, e.Body
 	if isInbox(e.Subject) {
-		m.Subject += "." + strconv.FormatUint(e.ID, 10)
+		var room [96]byte
+		m.Subject = string(strconv.AppendUint(append(append(room[:0], e.Subject...), '.'), e.ID, 10))
 	}
 	switch {
 	case e.Kind == relay.KindReply && e.Seq == 0: // the caller knows the rest
@@ -68,19 +69,19 @@ func encode(e *relay.Envelope, stored bool) (*nats.Msg, error) {
 	}
 	if e.ReplyTo != "" {
 		if err := checkSubject(e.ReplyTo); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for name, value := range e.Headers {
 		if !sendable(name, value) {
-			return nil, &HeaderError{name}
+			return &HeaderError{name}
 		}
 		if m.Header == nil {
 			m.Header = make(nats.Header, len(e.Headers))
 		}
 		m.Header[name] = []string{value}
 	}
-	return m, nil
+	return nil
 }
 
 // isInbox reports whether a subject is a reply subject of a Caller or a worker.
@@ -107,8 +108,9 @@ func replySubject(e *relay.Envelope) string {
 func parseReplySubject(e *relay.Envelope, s string) error {
 	address, rest, _ := cutInbox(s)
 	coded, id, whole := strings.Cut(rest, ".")
-	var fields [64]byte
-	b, err := base64.RawURLEncoding.AppendDecode(fields[:0], []byte(coded))
+	var room [96]byte
+	b := append(room[:0], coded...)
+	b, err := base64.RawURLEncoding.AppendDecode(b[:0], b)
 	if !whole || err != nil {
 		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
 	}
@@ -246,21 +248,30 @@ func kindOf(name string) (k relay.Kind, known bool) {
 // checkSubject returns an error if NATS cannot publish to a subject: it must be printable
 // ASCII in parts that are separated by dots, none of them empty or a wildcard.
 func checkSubject(s string) error {
-	if s == "" || len(s) > 255 || isInbox(s) && strings.Contains(s[len(inboxPrefix):], ".") {
+	if s == "" || len(s) > 255 {
 		return &relay.SubjectError{Subject: s}
 	}
-	for part := range strings.SplitSeq(s, ".") {
-		if part == "" || part == "*" || part == ">" {
+	begin, dots := 0, 0 // of the part
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c <= ' ' || c > '~':
 			return &relay.SubjectError{Subject: s}
+		case c == '.':
+			if !isPart(s[begin:i]) {
+				return &relay.SubjectError{Subject: s}
+			}
+			begin = i + 1
+			dots++
 		}
 	}
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return &relay.SubjectError{Subject: s}
-		}
+	if !isPart(s[begin:]) || dots > 1 && isInbox(s) {
+		return &relay.SubjectError{Subject: s}
 	}
 	return nil
 }
+
+// isPart reports whether s is a part of a subject, and not a wildcard.
+func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
 
 // sendable reports whether NATS carries a header unchanged.
 func sendable(name, value string) bool {

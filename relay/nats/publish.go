@@ -14,16 +14,19 @@ import (
 // Publish sends e, and waits while the outbox is full. For a durable subject it waits
 // until the server has stored e.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
-	stored := b.stores(e)
-	m, err := b.message(e, stored)
-	if err != nil {
-		return err
-	}
-	if stored {
+	if b.stores(e) {
+		m, err := b.message(e, true)
+		if err != nil {
+			return err
+		}
 		return blocking(ctx, func() error { return b.store(ctx, m) })
 	}
 	if loopcore.Current() == nil {
-		return b.written(b.nc.PublishMsg(m))
+		return b.write(e)
+	}
+	m, err := b.message(e, false)
+	if err != nil {
+		return err
 	}
 	return b.handed(b.outbox.Put(ctx, m))
 }
@@ -32,6 +35,9 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 // relay.ErrMustWait.
 func (b *Bus) TryPublish(e *relay.Envelope) error {
 	stored := b.stores(e)
+	if !stored && loopcore.Current() == nil {
+		return b.write(e)
+	}
 	m, err := b.message(e, stored)
 	if err != nil {
 		return err
@@ -39,33 +45,39 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	if stored {
 		return relay.ErrMustWait
 	}
-	if loopcore.Current() == nil {
-		return b.written(b.nc.PublishMsg(m))
-	}
 	return b.handed(b.outbox.TryPut(m))
 }
 
 // message checks that the bus can send, and encodes e.
 func (b *Bus) message(e *relay.Envelope, stored bool) (*nats.Msg, error) {
-	if err := b.Ready(); err != nil {
-		return nil, err
-	}
-	m, err := encode(e, stored)
-	if err != nil {
-		return nil, err
-	}
-	if int64(m.Size()-len(m.Subject)-len(m.Reply)) > b.largest.Load() {
-		return nil, relay.ErrTooLarge
-	}
-	return m, nil
+	m := new(nats.Msg)
+	return m, b.encode(m, e, stored)
 }
 
-// written translates the error of the client of NATS.
-func (b *Bus) written(err error) error {
-	if err == nil {
-		b.published.Add(1)
+func (b *Bus) encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
+	if err := b.Ready(); err != nil {
+		return err
 	}
-	return translated(err)
+	if err := encode(m, e, stored); err != nil {
+		return err
+	}
+	if int64(m.Size()-len(m.Subject)-len(m.Reply)) > b.largest.Load() {
+		return relay.ErrTooLarge
+	}
+	return nil
+}
+
+// write passes e to the client of NATS, which may block.
+func (b *Bus) write(e *relay.Envelope) error {
+	var m nats.Msg
+	if err := b.encode(&m, e, false); err != nil {
+		return err
+	}
+	if err := b.nc.PublishMsg(&m); err != nil {
+		return translated(err)
+	}
+	b.published.Add(1)
+	return nil
 }
 
 // handed translates the error of the outbox.

@@ -17,36 +17,47 @@ import (
 // flushTimeout limits the wait for an answer of the server.
 const flushTimeout = 5 * time.Second
 
-// subscription is a membership in a queue group of a subject that is not durable.
+// subscription is a membership in a queue group of a subject that is not durable. The client
+// of NATS puts messages into a channel; see reader for the way from there to Next.
 type subscription struct {
-	b      *Bus
-	sub    *nats.Subscription
-	queue  *cosync.Inbox[arrival]
-	closed atomic.Bool
+	b        *Bus
+	sub      *nats.Subscription
+	messages chan *nats.Msg
+	queue    *cosync.Inbox[arrival]
+	closed   atomic.Bool
+	ended    chan struct{} // closed by Close
+	reader   reader
 
 	mu   sync.Mutex
 	late []arrival // that came after Close; guarded by mu
 	left bool      // the server sends no more; guarded by mu
 }
 
-// arrival is a request in the queue of a subscription.
+// arrival is a request in the queue of a subscription. One without an envelope makes the
+// call of Next that gets it try to lead.
 type arrival struct {
 	e  *relay.Envelope
-	m  *nats.Msg
 	at time.Time
 }
+
+// minMessages is the least capacity of the channel of a subscription. The client drops what
+// does not fit, so there is space for what comes until a pump starts.
+const minMessages = 8192
 
 // Subscribe joins a queue group. It returns when the server has the membership.
 func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
 	if d := b.durable(subject); d != nil {
 		return b.consume(ctx, d, subject, group)
 	}
-	s := &subscription{b: b, queue: cosync.NewInbox[arrival](b.o.Queue)}
+	s := &subscription{
+		b: b, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)), queue: cosync.NewInbox[arrival](b.o.Queue),
+		ended: make(chan struct{}),
+	}
 	err := b.register(ctx, s, subject, func() (err error) {
 		if group == "" {
-			s.sub, err = b.nc.Subscribe(subject, s.receive)
+			s.sub, err = b.nc.ChanSubscribe(subject, s.messages)
 		} else {
-			s.sub, err = b.nc.QueueSubscribe(subject, group, s.receive)
+			s.sub, err = b.nc.ChanQueueSubscribe(subject, group, s.messages)
 		}
 		return err
 	})
@@ -82,10 +93,11 @@ func (s *subscription) receive(m *nats.Msg) {
 		s.b.dropped.Add(1)
 		return
 	}
-	switch err := s.queue.TryPut(arrival{e, m, time.Now()}); {
+	a := arrival{e, time.Now()}
+	switch err := s.queue.TryPut(a); {
 	case err == nil:
 	case errors.Is(err, cosync.ErrClosed):
-		s.hold(arrival{e, m, time.Now()})
+		s.hold(a)
 	default:
 		s.b.dropped.Add(1)
 		if e.Kind == relay.KindRequest && e.ReplyTo != "" {
@@ -96,17 +108,24 @@ func (s *subscription) receive(m *nats.Msg) {
 
 // Next waits for an envelope.
 func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
-	if s.closed.Load() {
-		return relay.Delivery{}, relay.ErrClosed
+	for !s.closed.Load() {
+		if s.lead(ctx) {
+			e, err := s.read(ctx)
+			return relay.Delivery{Envelope: e}, err
+		}
+		a, err := s.queue.Get(ctx)
+		switch {
+		case errors.Is(err, cosync.ErrClosed):
+			return relay.Delivery{}, relay.ErrClosed
+		case err != nil:
+			return relay.Delivery{}, err
+		case a.e != nil:
+			a.age()
+			return relay.Delivery{Envelope: a.e}, nil
+		}
+		s.leadTaken()
 	}
-	a, err := s.queue.Get(ctx)
-	if errors.Is(err, cosync.ErrClosed) {
-		return relay.Delivery{}, relay.ErrClosed
-	} else if err != nil {
-		return relay.Delivery{}, err
-	}
-	a.age()
-	return relay.Delivery{Envelope: a.e}, nil
+	return relay.Delivery{}, relay.ErrClosed
 }
 
 // age subtracts the time in the queue from the deadline.
@@ -122,6 +141,7 @@ func (s *subscription) Close() error {
 	if !s.closed.Swap(true) {
 		s.b.forget(s)
 		s.queue.Close()
+		close(s.ended)
 		s.b.background(s.leave) // it waits for the server
 	}
 	return nil
@@ -146,11 +166,11 @@ func (s *subscription) leave() {
 		drained := make(chan struct{})
 		s.sub.SetClosedHandler(func(string) { close(drained) })
 		if s.sub.Drain() == nil { // without a connection there is no membership
-			select {
-			case <-drained:
-			case <-time.After(flushTimeout):
-			}
+			s.receiveUntil(drained)
 		}
+	}
+	for len(s.messages) > 0 { // no other goroutine reads
+		s.receive(<-s.messages)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,12 +183,31 @@ func (s *subscription) leave() {
 	}
 }
 
+// receiveUntil receives messages until the subscription has ended.
+func (s *subscription) receiveUntil(drained chan struct{}) {
+	limit := time.After(flushTimeout)
+	for {
+		select {
+		case m := <-s.messages:
+			s.receive(m)
+		case <-drained:
+			return
+		case <-limit:
+			return
+		}
+	}
+}
+
 // forward sends a request to the other members of the group.
 func (s *subscription) forward(a arrival) {
+	if a.e == nil {
+		return
+	}
 	a.age()
-	m, err := encode(a.e, false)
+	var m nats.Msg
+	err := encode(&m, a.e, false)
 	if err == nil {
-		err = s.b.nc.PublishMsg(m)
+		err = s.b.nc.PublishMsg(&m)
 	}
 	if err != nil {
 		s.b.dropped.Add(1)

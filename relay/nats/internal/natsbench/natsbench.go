@@ -1,0 +1,213 @@
+// Package natsbench measures calls over NATS beside requests of the plain client, in the same
+// run and on the same server.
+package natsbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+)
+
+// Options configures Measure.
+type Options struct {
+	// Rounds is how often each program is measured, one after the other. Zero means 9.
+	Rounds int
+
+	// Round is how long each program runs in a round. Zero means 150 ms.
+	Round time.Duration
+}
+
+// Figures are medians over all rounds. A ratio is that of the rates: relay's over the plain
+// client's in the same round. 1 is as quick, more is quicker.
+type Figures struct {
+	CallNS  float64 // one call at a time
+	PlainNS float64 // one request at a time
+	Ratio   float64
+
+	CallsPerS float64 // with 64 in flight
+	PlainPerS float64
+	ManyRatio float64
+}
+
+// inFlight is how many calls are made at a time where there are many.
+const inFlight = 64
+
+// program is what is measured: call makes a call and waits for the reply.
+type program struct {
+	call func() error
+	n    int       // calls at a time
+	per  []float64 // nanoseconds for each call, of each round
+}
+
+// Measure measures calls on the servers of a URL. Both sides answer with what they get, on
+// connections of their own: the plain worker in the callback of its subscription, the
+// other one as a relay.Worker with its defaults.
+func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
+	if o.Rounds == 0 {
+		o.Rounds = 9
+	}
+	if o.Round == 0 {
+		o.Round = 150 * time.Millisecond
+	}
+	plain, stopPlain, err := startPlain(servers)
+	if err != nil {
+		return Figures{}, err
+	}
+	defer stopPlain()
+	call, stopRelay, err := startRelay(ctx, servers)
+	if err != nil {
+		return Figures{}, err
+	}
+	defer stopRelay()
+	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}}
+	for round := range o.Rounds + 1 {
+		for i := range programs {
+			p := programs[(i+round*3)%len(programs)] // no program has always the same before it
+			per, err := p.run(ctx, o.Round)
+			if err != nil {
+				return Figures{}, err
+			}
+			if round > 0 { // the first one warms up
+				p.per = append(p.per, per)
+			}
+		}
+	}
+	f := Figures{
+		PlainNS: median(programs[0].per), CallNS: median(programs[1].per), Ratio: ratio(programs[0], programs[1]),
+		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
+	}
+	return f, nil
+}
+
+// run makes calls for d, and returns the time for each.
+func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err error) {
+	var calls atomic.Int64
+	var failure atomic.Pointer[error]
+	var all sync.WaitGroup
+	began := time.Now()
+	for range p.n {
+		all.Go(func() {
+			n := int64(0)
+			for time.Since(began) < d && failure.Load() == nil && ctx.Err() == nil {
+				for range 4 {
+					if err := p.call(); err != nil {
+						failure.CompareAndSwap(nil, &err)
+						break
+					}
+					n++
+				}
+			}
+			calls.Add(n)
+		})
+	}
+	all.Wait()
+	took := time.Since(began)
+	switch err := failure.Load(); {
+	case err != nil:
+		return 0, *err
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	}
+	return float64(took) / float64(calls.Load()), nil
+}
+
+const (
+	subject   = "spindle.bench.relay"
+	plainOnly = "spindle.bench.plain"
+)
+
+// startPlain starts a worker and a requester of the plain client.
+func startPlain(servers string) (call func() error, stop func(), err error) {
+	worker, err := client.Connect(servers)
+	if err != nil {
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
+	}
+	requester, err := client.Connect(servers)
+	if err != nil {
+		worker.Close()
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
+	}
+	stop = func() {
+		worker.Close()
+		requester.Close()
+	}
+	_, err = worker.QueueSubscribe(plainOnly, "workers", func(m *client.Msg) { _ = m.Respond(m.Data) }) // the requester has a time-out
+	if err = errors.Join(err, worker.Flush()); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("natsbench: %w", err)
+	}
+	body := make([]byte, 64)
+	return func() error {
+		_, err := requester.Request(plainOnly, body, 30*time.Second)
+		return err
+	}, stop, nil
+}
+
+// startRelay starts a relay.Worker and a relay.Caller.
+func startRelay(ctx context.Context, servers string) (call func() error, stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, fn := range slices.Backward(stops) {
+			fn()
+		}
+	}
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	var buses [2]*nats.Bus
+	for i := range buses {
+		if buses[i], err = nats.Connect(ctx, servers, nats.Options{}); err != nil {
+			return nil, nil, err
+		}
+		stops = append(stops, func() { buses[i].Close() })
+	}
+	serving, cancel := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- relay.NewWorker(buses[0]).Serve(serving, subject, func(_ context.Context, r *relay.Request) ([]byte, error) {
+			return r.Body, nil
+		}, relay.ServeOptions{Ready: func() { close(ready) }})
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		cancel()
+		return nil, nil, err
+	}
+	stops = append(stops, func() { cancel(); <-ended })
+	caller, err := relay.NewCaller(ctx, buses[1], relay.CallerOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	stops = append(stops, func() { caller.Close() })
+	body := make([]byte, 64)
+	return func() error {
+		_, err := caller.Call(ctx, subject, body)
+		return err
+	}, stop, nil
+}
+
+func median(all []float64) float64 {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+// ratio returns the median of the rounds' ratios.
+func ratio(plain, relay *program) float64 {
+	var all []float64
+	for i := range plain.per {
+		all = append(all, plain.per[i]/relay.per[i])
+	}
+	return median(all)
+}
