@@ -20,6 +20,14 @@ type Results interface {
 	Store(ctx context.Context, key string, body []byte) error
 }
 
+// Releaser is implemented by Results that reserve a key when Load finds nothing, so that no
+// other worker handles a request with the key at the same time.
+type Releaser interface {
+	// Release ends the reservation of a key. It is called instead of Store when the
+	// handler has failed.
+	Release(ctx context.Context, key string)
+}
+
 // NewResults returns Results in memory, for up to most replies. The oldest goes first.
 func NewResults(most int) Results {
 	if most < 1 {
@@ -78,9 +86,16 @@ func (s *service) handle(ctx context.Context, r *Request) (body []byte, err erro
 		s.mu.Unlock()
 		return body, nil
 	}
+	kept := false
+	defer func() {
+		if results, reserves := s.o.Results.(Releaser); reserves && !kept {
+			results.Release(ctx, key)
+		}
+	}()
 	if body, err = s.h(ctx, r); err != nil {
 		return nil, err
 	}
+	kept = true
 	return body, s.o.Results.Store(ctx, key, body)
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,9 +78,13 @@ type Stats struct {
 	Outbox     int // envelopes that wait to be sent
 }
 
+// ErrDenied is the error of Connect when a server does not accept the credentials. Trying
+// again does not help.
+var ErrDenied = errors.New("the server does not accept the credentials")
+
 // Connect connects to servers: a URL, or several with commas between them. In a task it
 // parks the task. It fails with an error that wraps relay.ErrDown if no server can be
-// reached.
+// reached, and with one that wraps ErrDenied if the server does not accept the credentials.
 func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 	if o.Queue < 0 || o.Outbox < 0 {
 		panic("relay/nats: Connect with a negative limit")
@@ -107,8 +114,7 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 	options := append([]nats.Option{
 		nats.Name(b.o.Name),
 		nats.MaxReconnects(-1),
-		nats.ReconnectWait(100 * time.Millisecond),
-		nats.ReconnectJitter(100*time.Millisecond, time.Second),
+		nats.CustomReconnectDelay(reconnectDelay),
 		nats.RetryOnFailedConnect(b.o.WaitForServer),
 	}, b.o.NATS...)
 	options = append(options,
@@ -128,7 +134,11 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		}),
 	)
 	if b.nc, err = nats.Connect(servers, options...); err != nil {
-		return fmt.Errorf("relay/nats: connecting to %s: %w: %w", servers, relay.ErrDown, err)
+		why := relay.ErrDown
+		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
+			why = ErrDenied
+		}
+		return fmt.Errorf("relay/nats: connecting to %s: %w: %w", Redacted(servers), why, err)
 	}
 	if b.nc.IsConnected() {
 		b.connected(b.nc)
@@ -137,6 +147,25 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		return fmt.Errorf("relay/nats: %w", err)
 	}
 	return b.createStreams(ctx)
+}
+
+// reconnectDelay returns how long to wait after all servers have been tried, for the nth
+// time: from 50 ms up to 5 s, and up to half of it by chance less, so that clients do not
+// come all at once.
+func reconnectDelay(n int) time.Duration {
+	d := min(50*time.Millisecond<<min(max(n-1, 0), 10), 5*time.Second)
+	return d - rand.N(d/2)
+}
+
+// Redacted returns the URLs of servers without their passwords, for messages.
+func Redacted(servers string) string {
+	all := strings.Split(servers, ",")
+	for i, s := range all {
+		if u, err := url.Parse(strings.TrimSpace(s)); err == nil && u.User != nil {
+			all[i] = u.Redacted()
+		}
+	}
+	return strings.Join(all, ",")
 }
 
 func (b *Bus) connected(nc *nats.Conn) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -177,37 +176,6 @@ func TestProgramsWithoutRelay(t *testing.T) {
 	got, err := caller(t, bus).Call(t.Context(), "theirs", []byte("hi"))
 	if err != nil || string(got) != "theirs: hi" {
 		t.Errorf("a plain reply: %q, %v", got, err)
-	}
-}
-
-func TestServerThatIsDown(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	ln.Close()
-	if _, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{}); !errors.Is(err, relay.ErrDown) {
-		t.Fatalf("got %v", err)
-	}
-	bus, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{WaitForServer: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer bus.Close()
-	if err := bus.Ready(); !errors.Is(err, relay.ErrDown) {
-		t.Errorf("ready: %v", err)
-	}
-	if _, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{}); !errors.Is(err, relay.ErrDown) {
-		t.Errorf("a caller: %v", err)
-	}
-	b := start(t, broker.Options{Address: address})
-	for bus.Ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
-	serve(t, connect(t, b, nats.Options{}), "echo", echo, relay.ServeOptions{})
-	if got, err := caller(t, bus).Call(t.Context(), "echo", []byte("up")); string(got) != "up" || err != nil {
-		t.Errorf("got %q, %v", got, err)
 	}
 }
 

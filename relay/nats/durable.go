@@ -48,8 +48,10 @@ type Durable struct {
 	// Workers that run keep their requests, however long they take. Zero means 30 s.
 	AckWait time.Duration
 
-	// Dedupe is how long the server remembers idempotency keys: a request that is
-	// published again with the same key in that time is stored once. Zero means 2 minutes.
+	// Dedupe is how long the server remembers idempotency keys: a request without a
+	// ReplyTo that is published again with the same key in that time is stored once.
+	// Calls are stored each time, because each needs its reply: give their workers
+	// Results. Zero means 2 minutes.
 	Dedupe time.Duration
 }
 
@@ -76,20 +78,45 @@ func (d *Durable) setDefaults() {
 
 // createStreams makes the streams of all durable subjects.
 func (b *Bus) createStreams(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
 	for i := range b.o.Durable {
 		d := &b.o.Durable[i]
 		d.setDefaults()
-		_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-			Name: d.Stream, Subjects: d.Subjects, Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
-			Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+		err := provision(ctx, func(ctx context.Context) error {
+			_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+				Name: d.Stream, Subjects: d.Subjects, Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
+				Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+			})
+			return err
 		})
 		if err != nil {
 			return fmt.Errorf("relay/nats: stream %s: %w", d.Stream, translated(err))
 		}
 	}
 	return nil
+}
+
+// Error codes of JetStream for a cluster that has just started or lost its leader.
+const (
+	noPeers   jetstream.ErrorCode = 10005
+	noCluster jetstream.ErrorCode = 10008
+	noLeader  jetstream.ErrorCode = 10009
+)
+
+// provision calls fn, which makes a stream or a bucket, again while the cluster is not ready
+// for it.
+func provision(ctx context.Context, fn func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	for {
+		err := fn(ctx)
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || api.ErrorCode != noPeers && api.ErrorCode != noCluster && api.ErrorCode != noLeader {
+			return err
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			return err
+		}
+	}
 }
 
 // durable returns the description of a durable subject, or nil.
@@ -132,7 +159,11 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
 	defer cancel()
 	var options []jetstream.PublishOpt
 	if key := m.Header.Get(relay.IdempotencyKey); key != "" {
-		options = append(options, jetstream.WithMsgID(m.Subject+" "+key))
+		id := m.Subject + " " + key
+		if call := m.Header.Get(relayHeader); strings.Count(call, " ") == 5 {
+			id += " " + call // a call that is made again needs a reply of its own
+		}
+		options = append(options, jetstream.WithMsgID(id))
 	}
 	_, err := b.js.PublishMsg(ctx, m, options...)
 	var api *jetstream.APIError

@@ -34,6 +34,10 @@ type Options struct {
 	// Address is the address of the first server: host:port. "" means a free port of the
 	// loopback interface.
 	Address string
+
+	// Configure, if set, may change the options of each server before it starts: TLS,
+	// users, limits. It must not change the name, the addresses and the store.
+	Configure func(o *server.Options)
 }
 
 // Broker is a NATS server, or a cluster of some. Make one with Start.
@@ -73,6 +77,9 @@ func Start(o Options) (*Broker, error) {
 			for _, port := range routes {
 				so.Routes = append(so.Routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
 			}
+		}
+		if o.Configure != nil {
+			o.Configure(so)
 		}
 		b.options = append(b.options, so)
 		b.servers = append(b.servers, nil)
@@ -116,7 +123,7 @@ func (b *Broker) settle(n int) error {
 	for time.Now().Before(deadline) {
 		leaders, routed := 0, 0
 		for _, s := range b.servers {
-			if s.JetStreamIsLeader() {
+			if s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n { // otherwise it places no replicas
 				leaders++
 			}
 			if s.NumRoutes() >= n-1 {

@@ -1,0 +1,103 @@
+package nats_test
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+// freeAddress returns an address where nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// ready returns the status and the text of a readiness check.
+func ready(bus relay.Bus) (int, string) {
+	w := httptest.NewRecorder()
+	relay.Ready(bus).ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
+	return w.Code, w.Body.String()
+}
+
+// becomes waits until a readiness check has a status.
+func becomes(t *testing.T, bus relay.Bus, status int) {
+	t.Helper()
+	for {
+		if got, _ := ready(bus); got == status {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestServerThatIsDown: without a server Connect fails, or waits for one and says so.
+func TestServerThatIsDown(t *testing.T) {
+	address := freeAddress(t)
+	_, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{})
+	if !errors.Is(err, relay.ErrDown) || !strings.Contains(err.Error(), address) {
+		t.Fatalf("got %v", err)
+	}
+	bus, err := nats.Connect(t.Context(), "nats://"+address, nats.Options{WaitForServer: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	if status, text := ready(bus); status != http.StatusServiceUnavailable || !strings.Contains(text, "not connected") {
+		t.Errorf("ready: %d %s", status, text)
+	}
+	if _, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{}); !errors.Is(err, relay.ErrDown) {
+		t.Errorf("a caller: %v", err)
+	}
+	b := start(t, broker.Options{Address: address})
+	becomes(t, bus, http.StatusOK)
+	serve(t, connect(t, b, nats.Options{}), "echo", echo, relay.ServeOptions{})
+	if got, err := caller(t, bus).Call(t.Context(), "echo", []byte("up")); string(got) != "up" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestServerThatGoesDown: calls fail while the server is gone, with no waiter left, and
+// succeed when it is back.
+func TestServerThatGoesDown(t *testing.T) {
+	b := start(t, broker.Options{})
+	bus := connect(t, b, nats.Options{})
+	serve(t, bus, "echo", echo, relay.ServeOptions{})
+	c := caller(t, bus)
+	b.Kill(0)
+	becomes(t, bus, http.StatusServiceUnavailable)
+	if _, err := c.Call(t.Context(), "echo", nil); !errors.Is(err, relay.ErrDown) {
+		t.Errorf("got %v", err)
+	}
+	if n := c.Stats().Waiting; n != 0 {
+		t.Errorf("%d waiters", n)
+	}
+	if err := b.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, bus, http.StatusOK)
+	for {
+		_, err := c.Call(t.Context(), "echo", nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, relay.ErrNoResponder) && !errors.Is(err, relay.ErrDown) { // until the worker's subscription is there again
+			t.Fatalf("got %v", err)
+		}
+	}
+	if bus.Stats().Reconnects == 0 {
+		t.Errorf("%+v", bus.Stats())
+	}
+}

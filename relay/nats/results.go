@@ -1,0 +1,233 @@
+package nats
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+// ResultsOptions configures Bus.Results.
+type ResultsOptions struct {
+	// Bucket is the name of the key-value bucket. It is created, or changed to fit. ""
+	// means "SPINDLE_RESULTS".
+	Bucket string
+
+	// Keep is how long replies are kept. Zero means a day.
+	Keep time.Duration
+
+	// Replicas is how many servers of a cluster keep each reply. Zero means 1.
+	Replicas int
+
+	// Lease is how long a key is kept for a worker that has started a request and is not
+	// heard of again. It must be longer than handlers take. Zero means a minute.
+	Lease time.Duration
+}
+
+// Results returns a store of replies for ServeOptions.Results that all workers of a cluster
+// share. It is a key-value bucket of JetStream.
+//
+// Load claims a key that has no reply, for the worker that is about to handle the request.
+// The Load of another worker waits for its reply, so two workers never handle requests with
+// the same key at the same time. If the worker is gone, its claim ends with the lease.
+//
+// While the servers are not reachable, Load and Store try again: an effect without a stored
+// reply would be repeated.
+func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, error) {
+	if o.Bucket == "" {
+		o.Bucket = "SPINDLE_RESULTS"
+	}
+	if o.Keep == 0 {
+		o.Keep = 24 * time.Hour
+	}
+	if o.Lease == 0 {
+		o.Lease = time.Minute
+	}
+	r := &results{lease: o.Lease, claims: map[string]claim{}}
+	err := blocking(ctx, func() error {
+		return provision(ctx, func(ctx context.Context) (err error) {
+			r.kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: o.Bucket, TTL: o.Keep, Replicas: o.Replicas, Description: "replies of relay by idempotency key",
+			})
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("relay/nats: bucket %s: %w", o.Bucket, translated(err))
+	}
+	return r, nil
+}
+
+// results is the relay.Results of a bucket. The value of a key is a claim or a reply; the
+// first byte says which.
+type results struct {
+	kv    jetstream.KeyValue
+	lease time.Duration
+
+	mu     sync.Mutex
+	claims map[string]claim // that this store holds; guarded by mu
+}
+
+// claim is the value of a key while its request is handled. It is unique, so that it is
+// recognized if its confirmation was lost.
+type claim struct {
+	value    []byte
+	revision uint64
+}
+
+const (
+	isClaim = 'c'
+	isReply = 'r'
+)
+
+// Load returns the reply that is kept for a key. If there is none, it claims the key.
+func (r *results) Load(ctx context.Context, key string) (body []byte, ok bool, err error) {
+	err = blocking(ctx, func() (err error) {
+		body, ok, err = r.load(ctx, key)
+		return err
+	})
+	return body, ok, err
+}
+
+func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
+	name := keyName(key)
+	mine := append([]byte{isClaim}, rand.Text()...)
+	var seen uint64 // revision of another worker's claim
+	var since time.Time
+	for {
+		revision, err := r.create(ctx, name, mine)
+		if err == nil {
+			r.hold(key, claim{mine, revision})
+			return nil, false, nil
+		} else if !errors.Is(err, jetstream.ErrKeyExists) {
+			return nil, false, err
+		}
+		e, err := r.get(ctx, name)
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			continue // released
+		case err != nil:
+			return nil, false, err
+		case len(e.Value()) > 0 && e.Value()[0] == isReply:
+			return e.Value()[1:], true, nil
+		case bytes.Equal(e.Value(), mine):
+			r.hold(key, claim{mine, e.Revision()})
+			return nil, false, nil
+		case e.Revision() != seen:
+			seen, since = e.Revision(), time.Now()
+		case time.Since(since) > r.lease:
+			if revision, err := r.kv.Update(ctx, name, mine, seen); err == nil {
+				r.hold(key, claim{mine, revision})
+				return nil, false, nil
+			} // otherwise it has changed, or is tried again
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// Store keeps a reply. It does not end with ctx: the effect of the request has happened.
+func (r *results) Store(ctx context.Context, key string, body []byte) error {
+	return blocking(ctx, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lease)
+		defer cancel()
+		return r.retry(ctx, func(ctx context.Context) error {
+			_, err := r.kv.Put(ctx, keyName(key), append([]byte{isReply}, body...))
+			if err == nil {
+				r.drop(key)
+			}
+			return err
+		})
+	})
+}
+
+// Release ends the claim of a request that has failed.
+func (r *results) Release(ctx context.Context, key string) {
+	c, held := r.drop(key)
+	if !held {
+		return
+	}
+	_ = blocking(ctx, func() error { // if this fails, the claim ends with the lease
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		return r.kv.Delete(ctx, keyName(key), jetstream.LastRevision(c.revision))
+	})
+}
+
+func (r *results) hold(key string, c claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims[key] = c
+}
+
+func (r *results) drop(key string) (c claim, held bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, held = r.claims[key]
+	delete(r.claims, key)
+	return c, held
+}
+
+func (r *results) create(ctx context.Context, name string, value []byte) (revision uint64, err error) {
+	err = r.retry(ctx, func(ctx context.Context) (err error) {
+		revision, err = r.kv.Create(ctx, name, value)
+		return err
+	})
+	return revision, err
+}
+
+func (r *results) get(ctx context.Context, name string) (e jetstream.KeyValueEntry, err error) {
+	err = r.retry(ctx, func(ctx context.Context) (err error) {
+		e, err = r.kv.Get(ctx, name)
+		return err
+	})
+	return e, err
+}
+
+// retry calls fn until it has reached a server, or ctx ends.
+func (r *results) retry(ctx context.Context, fn func(ctx context.Context) error) error {
+	for {
+		limited, cancel := context.WithTimeout(ctx, flushTimeout)
+		err := fn(limited)
+		cancel()
+		if !isUnreachable(err) {
+			return translated(err)
+		}
+		if ended := pause(ctx, 50*time.Millisecond); ended != nil {
+			return fmt.Errorf("relay/nats: results: %w: %w", relay.ErrDown, err)
+		}
+	}
+}
+
+// isUnreachable reports whether an error means that no server has answered.
+func isUnreachable(err error) bool {
+	return errors.Is(translated(err), relay.ErrDown) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
+}
+
+// pause waits, or fails when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// keyName returns the name of a key in a bucket, where few characters are allowed.
+func keyName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,127 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+func resultsOf(t testing.TB, bus *nats.Bus, o nats.ResultsOptions) relay.Results {
+	t.Helper()
+	r, err := bus.Results(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func keyed(subject, key string) relay.Envelope {
+	return relay.Envelope{Subject: subject, Headers: map[string]string{relay.IdempotencyKey: key}}
+}
+
+// TestResultsAreShared has two workers. A call that is made again is answered from the
+// bucket, by whichever of them gets it.
+func TestResultsAreShared(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	var effects atomic.Int64
+	handler := func(context.Context, *relay.Request) ([]byte, error) {
+		effects.Add(1)
+		return []byte("done"), nil
+	}
+	var workers []*relay.Worker
+	for range 2 {
+		bus := connect(t, b, nats.Options{})
+		w, _ := serve(t, bus, "pay", handler, relay.ServeOptions{Results: resultsOf(t, bus, nats.ResultsOptions{})})
+		workers = append(workers, w)
+	}
+	c := caller(t, connect(t, b, nats.Options{}))
+	var calls sync.WaitGroup
+	for range 40 { // at the same time: one claims the key, the others wait for its reply
+		calls.Go(func() {
+			for {
+				reply, err := c.Do(t.Context(), keyed("pay", "order 1: a key with any characters"))
+				var remote *relay.RemoteError
+				if errors.As(err, &remote) && remote.Code == relay.CodeDuplicate {
+					continue // the same worker has it
+				}
+				if err != nil || string(reply.Body) != "done" {
+					t.Errorf("got %v, %v", reply, err)
+				}
+				return
+			}
+		})
+	}
+	calls.Wait()
+	if n := effects.Load(); n != 1 {
+		t.Errorf("%d effects of one key", n)
+	}
+	if workers[0].Stats().Replayed+workers[1].Stats().Replayed < 39 {
+		t.Errorf("%+v, %+v", workers[0].Stats(), workers[1].Stats())
+	}
+}
+
+// TestResultsOfAFailure: a handler that fails gives its key back, also when it panics.
+func TestResultsOfAFailure(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, nats.Options{})
+	var attempts atomic.Int64
+	serve(t, bus, "pay", func(context.Context, *relay.Request) ([]byte, error) {
+		switch attempts.Add(1) {
+		case 1:
+			return nil, errors.New("no")
+		case 2:
+			panic("no")
+		}
+		return []byte("done"), nil
+	}, relay.ServeOptions{Results: resultsOf(t, bus, nats.ResultsOptions{Lease: time.Hour})})
+	c := caller(t, bus)
+	for _, code := range []string{relay.CodeError, relay.CodePanic} {
+		_, err := c.Do(t.Context(), keyed("pay", "1"))
+		var remote *relay.RemoteError
+		if !errors.As(err, &remote) || remote.Code != code {
+			t.Fatalf("got %v", err)
+		}
+	}
+	for range 2 {
+		if reply, err := c.Do(t.Context(), keyed("pay", "1")); err != nil || string(reply.Body) != "done" {
+			t.Fatalf("got %v, %v", reply, err)
+		}
+	}
+	if attempts.Load() != 3 {
+		t.Errorf("%d attempts", attempts.Load())
+	}
+}
+
+// TestResultsOfAWorkerThatIsGone: a claim ends with its lease.
+func TestResultsOfAWorkerThatIsGone(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := nats.ResultsOptions{Lease: 100 * time.Millisecond}
+	gone := resultsOf(t, connect(t, b, nats.Options{}), o)
+	if _, ok, err := gone.Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	other := resultsOf(t, connect(t, b, nats.Options{}), o)
+	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	if err := other.Store(t.Context(), "k", []byte("reply")); err != nil {
+		t.Fatal(err)
+	}
+	if body, ok, err := gone.Load(t.Context(), "k"); string(body) != "reply" || !ok || err != nil {
+		t.Errorf("got %q, %v, %v", body, ok, err)
+	}
+}
+
+func TestResultsWithoutJetStream(t *testing.T) {
+	bus := connect(t, start(t, broker.Options{}), nats.Options{})
+	if _, err := bus.Results(t.Context(), nats.ResultsOptions{}); err == nil {
+		t.Error("a bucket without JetStream")
+	}
+}
