@@ -27,6 +27,7 @@ var commands = []command{
 	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
 	{"proxy", "a TCP proxy: forwards connections from one address to another", runProxy},
+	{"relay", "a web plane and its workers: a page that shows them, and their speed", runRelay},
 	{"top", "show the loops and tasks of a running program", runTop},
 	{"sim", "run a program in simulated worlds until one run fails", runSim},
 	{"bench", "measure callbacks, timers, posts, readiness, idling, tasks and channels", runBench},

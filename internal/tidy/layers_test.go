@@ -61,7 +61,8 @@ var mayImport = map[string][]string{
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "loop", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},
-	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "sim/timeline", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "web"},
 	"cmd/spindle/top":                {"inspect", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "inspect", "internal/loopcore", "loop", "web", "ws"},
 

@@ -1,0 +1,70 @@
+package relaydemo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spindleloop/spindle/internal/relaybench"
+)
+
+// BenchOptions configure Bench.
+type BenchOptions struct {
+	JSON  bool // print JSON instead of a table
+	Quick bool // measure for a moment only
+
+	// NATS, if set, measures calls on a broker.
+	NATS func(ctx context.Context, quick bool) ([]Figure, error)
+}
+
+// Figure is a number that Bench prints.
+type Figure struct {
+	Key   string // for programs; it never changes
+	Value float64
+	What  string // for people
+}
+
+// Bench measures calls and prints the figures.
+func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
+	rounds, each := 200, 2000
+	if o.Quick {
+		rounds, each = 3, 100
+	}
+	f, err := relaybench.MeasureCalls(ctx, rounds, each)
+	if err != nil {
+		return err
+	}
+	figures := []Figure{
+		{"call_ns", f.CallNS, "a call from a task to a goroutine and back, ns"},
+		{"go_channel_ns", f.ChannelNS, "a value to a goroutine and one back by channels, ns"},
+		{"call_channel_ratio", f.Ratio, "a call's time over that of channels"},
+		{"calls_per_s", f.PerSecond, "calls in a second with 64 in flight"},
+	}
+	if o.NATS != nil {
+		more, err := o.NATS(ctx, o.Quick)
+		if err != nil {
+			return err
+		}
+		figures = append(figures, more...)
+	}
+	if o.JSON {
+		all := map[string]float64{}
+		for _, f := range figures {
+			all[f.Key] = f.Value
+		}
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range figures {
+		value := fmt.Sprintf("%.0f", f.Value)
+		if f.Value < 100 {
+			value = fmt.Sprintf("%.2f", f.Value)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Key, value, f.What)
+	}
+	return table.Flush()
+}

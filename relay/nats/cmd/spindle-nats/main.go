@@ -1,0 +1,146 @@
+// Command spindle-nats is "spindle relay" on NATS. It is a command of its own, so that the
+// module of the command spindle does not depend on NATS. "spindle relay --nats" runs it.
+//
+//	spindle-nats demo --nats nats://127.0.0.1:4222
+//	spindle-nats demo --nats embedded
+//	spindle-nats bench --json
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spindleloop/spindle/cmd/spindle/relaydemo"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+	"github.com/spindleloop/spindle/relay/nats/internal/natsbench"
+)
+
+const help = `Spindle-nats runs "spindle relay" on NATS.
+
+  spindle-nats demo    a web plane and two workers, with a page
+  spindle-nats bench   measure calls beside those of the plain client of NATS
+
+'spindle-nats COMMAND --help' lists the flags.
+`
+
+func main() {
+	signaled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(signaled, stop) // a second signal ends the process at once
+	os.Exit(execute(signaled, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// execute runs a command line and returns the exit code: 0, or 2 for an error, which it
+// prints.
+func execute(ctx context.Context, args []string, out, errs io.Writer) int {
+	name := ""
+	if len(args) > 0 {
+		name = args[0]
+	}
+	var err error
+	switch name {
+	case "demo":
+		err = demo(ctx, args[1:], out)
+	case "bench":
+		err = bench(ctx, args[1:], out)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(out, help)
+	case "":
+		fmt.Fprint(errs, help)
+		return 2
+	default:
+		err = fmt.Errorf("no command %q; 'spindle-nats help' lists them", name)
+	}
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(errs, "spindle-nats: %v\n", err)
+	return 2
+}
+
+// parse parses flags. For --help it prints them.
+func parse(flags *flag.FlagSet, args []string, out io.Writer) error {
+	flags.SetOutput(io.Discard)
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(out, "Flags of spindle-nats %s:\n", flags.Name())
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("%s: got the argument %q, want none", flags.Name(), flags.Arg(0))
+	}
+	return err
+}
+
+const natsUsage = "`URL` of a NATS server, or several with commas; embedded starts one"
+
+func demo(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "`HOST:PORT` to listen on")
+	servers := flags.String("nats", "embedded", natsUsage)
+	if err := parse(flags, args, out); err != nil {
+		return err
+	}
+	url, stop, err := open(*servers)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return relaydemo.Serve(ctx, *addr, relaydemo.Options{
+		Bus:     "NATS, " + nats.Redacted(url),
+		Connect: func(ctx context.Context) (relay.Bus, error) { return nats.Connect(ctx, url, nats.Options{}) },
+	}, func(a net.Addr) { fmt.Fprintf(out, "spindle relay demo: http://%v on %s\n", a, nats.Redacted(url)) })
+}
+
+func bench(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "print JSON")
+	quick := flags.Bool("quick", false, "measure for a moment only")
+	servers := flags.String("nats", "embedded", natsUsage)
+	if err := parse(flags, args, out); err != nil {
+		return err
+	}
+	url, stop, err := open(*servers)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return relaydemo.Bench(ctx, out, relaydemo.BenchOptions{JSON: *asJSON, Quick: *quick, NATS: func(ctx context.Context, quick bool) ([]relaydemo.Figure, error) {
+		o := natsbench.Options{}
+		if quick {
+			o = natsbench.Options{Rounds: 1, Round: 5 * time.Millisecond}
+		}
+		f, err := natsbench.Measure(ctx, url, o)
+		return []relaydemo.Figure{
+			{Key: "nats_call_ns", Value: f.CallNS, What: "a call on NATS, ns"},
+			{Key: "nats_plain_ns", Value: f.PlainNS, What: "a request of the plain client, ns"},
+			{Key: "nats_ratio", Value: f.Ratio, What: "the plain client's time over a call's"},
+			{Key: "nats_calls_per_s", Value: f.CallsPerS, What: "calls in a second with 64 in flight"},
+			{Key: "nats_plain_per_s", Value: f.PlainPerS, What: "requests of the plain client, likewise"},
+			{Key: "nats_many_ratio", Value: f.ManyRatio, What: "the rate of calls over that of requests"},
+		}, err
+	}})
+}
+
+// open returns the URL of the servers. For "embedded" it starts one.
+func open(servers string) (url string, stop func(), err error) {
+	if servers != "embedded" {
+		return servers, func() {}, nil
+	}
+	b, err := broker.Start(broker.Options{})
+	if err != nil {
+		return "", nil, err
+	}
+	return b.URL(), b.Close, nil
+}
