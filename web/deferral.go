@@ -77,12 +77,16 @@ func (d *deferral) Resume() {
 	}
 }
 
-func (d *deferral) Write(p []byte) (held bool) {
+func (d *deferral) Write(pieces ...[]byte) (held bool) {
 	c := d.c
 	if c.phase != connOpen {
 		return false
 	}
-	c.tc.Write(p)
+	if len(pieces) == 1 {
+		c.tc.Write(pieces[0])
+	} else {
+		c.tc.Writev(pieces)
+	}
 	if c.tc.Unsent() <= highWater && c.output != outputHeld {
 		return false
 	}

@@ -45,9 +45,9 @@ type Answer interface {
 	Continue()
 	// Resume reads the rest of the body after Data returned true.
 	Resume()
-	// Write sends bytes of the response. It reports whether the handler should wait for
-	// Writable.
-	Write(p []byte) (held bool)
+	// Write sends pieces of the response, which the caller may reuse when Write returns.
+	// It reports whether the handler should wait for Writable.
+	Write(pieces ...[]byte) (held bool)
 	// SendFile sends a file and calls done, which may close it.
 	SendFile(f *os.File, offset, n int64, done func(error))
 	// Finish ends the answer. closes says that the head announced the connection's end.

@@ -35,6 +35,23 @@ async def stream(scope, receive, send):
     await send({"type": "http.response.body", "body": b""})
 
 
+async def websocket(scope, receive, send):
+    if scope["type"] != "websocket":
+        raise RuntimeError("WebSockets only")
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "text": message["text"]})
+
+
+async def work(scope, receive, send):
+    """Needs so much time of its own that the load generator does not count."""
+    if scope["type"] != "http":
+        raise RuntimeError("HTTP only")
+    sum(range(100_000))
+    await plaintext(scope, receive, send)
+
+
 def __getattr__(name):
     if name == "starlette":
         from starlette.applications import Starlette

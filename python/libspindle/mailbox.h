@@ -71,6 +71,7 @@ typedef struct {
 // Records for Go.
 enum {
     SPINDLE_ANSWER = 1,// bytes of the response
+    SPINDLE_PIECE,     // bytes of the response that C keeps until the records are taken; a SpindlePiece
     SPINDLE_FINISH,    // the response is complete; n is its status, the payload its SpindleEnd
     SPINDLE_ABORT,     // the response cannot be completed
     SPINDLE_CONTINUE,  // send a 100
@@ -84,6 +85,11 @@ enum {
     SPINDLE_SEND_BINARY,
     SPINDLE_CLOSE, // of a WebSocket; n is the code, the payload is the reason
 };
+
+typedef struct {
+    const char *data;
+    size_t len;
+} SpindlePiece;
 
 // Flags of SPINDLE_FINISH.
 enum { SPINDLE_CLOSES = 1 }; // the head has announced the end of the connection

@@ -184,8 +184,8 @@ func (r *request) consumed(n int) {
 	}
 }
 
-func (r *request) write(p []byte) {
-	if r.answer.Write(p) {
+func (r *request) write(pieces [][]byte) {
+	if r.answer.Write(pieces...) {
 		r.s.setHeld(r.slot, true)
 	}
 }

@@ -32,6 +32,8 @@ type server struct {
 	box      *C.SpindleMailbox
 	in       inbox
 	requests slots[*request]
+	pieces   [][]byte // of a response, while records are taken
+	sender   *request // whose pieces they are
 	held     int // the size of box.held
 	log      *accessLog
 	counters counters
@@ -131,6 +133,7 @@ func (s *server) setHeld(slot uint32, held bool) {
 func (s *server) take() bool {
 	if s.box.out.len > 0 {
 		records(&s.box.out, s.takeOne)
+		s.send()
 		shrink(&s.box.out)
 	}
 	return s.box.in.len > 0
@@ -143,7 +146,15 @@ func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 	}
 	switch rec.kind {
 	case C.SPINDLE_ANSWER:
-		r.write(payload)
+		s.collect(r, payload)
+		return
+	case C.SPINDLE_PIECE:
+		piece := (*C.SpindlePiece)(unsafe.Pointer(&payload[0]))
+		s.collect(r, unsafe.Slice((*byte)(unsafe.Pointer(piece.data)), piece.len))
+		return
+	}
+	s.send()
+	switch rec.kind {
 	case C.SPINDLE_FINISH:
 		if r.ws != nil {
 			r.ws.finish()
@@ -166,6 +177,24 @@ func (s *server) takeOne(rec *C.SpindleRecord, payload []byte) {
 		r.sendFile(string(payload[unsafe.Sizeof(*file):]), int64(file.size))
 	default:
 		r.ws.take(rec, payload)
+	}
+}
+
+// collect adds a piece of a response to those that are sent together.
+func (s *server) collect(r *request, piece []byte) {
+	if s.sender != r {
+		s.send()
+		s.sender = r
+	}
+	s.pieces = append(s.pieces, piece)
+}
+
+// send sends the pieces of a response that were collected.
+func (s *server) send() {
+	if s.sender != nil {
+		s.sender.write(s.pieces)
+		clear(s.pieces)
+		s.sender, s.pieces = nil, s.pieces[:0]
 	}
 }
 

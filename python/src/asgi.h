@@ -33,6 +33,10 @@ struct Server {
     uint32_t slots;
     Exchange **starting; // the requests of this batch
     size_t starting_len, starting_cap;
+    PyObject **lent; // bytes objects that records in the outbox refer to
+    size_t lent_len, lent_cap;
+    Py_ssize_t lent_bytes;
+    size_t last_record; // in the outbox, if it is not empty
     Py_ssize_t active, total, max_active, max_total;
     bool draining;
     bool dates; // responses have a field Date
@@ -41,13 +45,18 @@ struct Server {
 };
 
 extern PyTypeObject Server_Type;
-
-
-char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload); // never fails
-void server_flush(Server *s);
 void server_release(Exchange *x); // when Go is told that the response is complete
 void server_ended(Exchange *x); // the app has returned and everything was sent
 const char *server_date(Server *s);
+
+// asgi_outbox.c
+int outbox_load(void);
+char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload); // never fails
+char *server_answer(Server *s, uint32_t slot, size_t n);
+bool server_lend(Server *s, uint32_t slot, PyObject *bytes);
+void outbox_taken(Server *s);
+void server_flush(Server *s);
+void outbox_limit(Exchange *x);
 
 // asgi_scope.c
 PyObject *scope_new(Server *s, const SpindleRecord *r);
@@ -79,7 +88,8 @@ struct Exchange {
     PyObject *inbox;   // messages of a WebSocket, a list; NULL if none
     PyObject *reason;  // why a WebSocket was closed
     uint32_t slot;
-    uint16_t flags; // of the request
+    uint32_t lend_most; // bytes that are lent before they are passed to Go; 0 for the default
+    uint16_t flags;     // of the request
     uint8_t phase;
     uint8_t framing;
     int code;        // of a WebSocket that was closed

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#define FLUSH_FROM (64 * 1024) // bytes in the outbox that are passed to Go at once
+#define LEND_FROM (8 * 1024) // bytes of a piece that is lent to Go and not copied
 
 static PyObject *request_message(PyObject *body, bool more) {
     PyObject *message = PyDict_New();
@@ -47,28 +47,34 @@ static int unexpected(PyObject *type, const char *expected) {
 }
 
 // write_out puts bytes of the response into the outbox: the head if it was not sent, and a
-// piece of the body. last says that it is the end.
-static void write_out(Exchange *x, const char *data, Py_ssize_t len, bool last) {
+// piece of the body. last says that it is the end. The piece is lent if it is a large bytes
+// object; other objects can change before they are sent.
+static void write_out(Exchange *x, const Py_buffer *body, bool last) {
     Server *s = x->server;
-    if (x->to_head || x->framing == FRAME_NONE)
-        len = 0;
+    size_t len = x->to_head || x->framing == FRAME_NONE ? 0 : (size_t)body->len;
+    bool chunks = x->framing == FRAME_CHUNKS && !x->to_head;
     char size[20];
-    int size_len = x->framing == FRAME_CHUNKS && len > 0 ? sprintf(size, "%zx\r\n", (size_t)len) : 0;
-    const char *end = "";
-    if (x->framing == FRAME_CHUNKS && !x->to_head)
-        end = last && !x->trailers ? (len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : len > 0 ? "\r\n" : "";
-    size_t end_len = strlen(end), total = x->head_len + size_len + len + end_len;
-    if (total > 0) {
-        char *to = server_out(s, SPINDLE_ANSWER, 0, x->slot, 0, total);
+    size_t size_len = chunks && len > 0 ? (size_t)sprintf(size, "%zx\r\n", len) : 0;
+    const char *end = !chunks ? "" : last && !x->trailers ? (len > 0 ? "\r\n0\r\n\r\n" : "0\r\n\r\n") : len > 0 ? "\r\n" : "";
+    size_t end_len = strlen(end), before = x->head_len + size_len;
+    bool lend = len >= LEND_FROM && PyBytes_CheckExact(body->obj);
+    if (before + len + end_len == 0)
+        return;
+    char *to = server_answer(s, x->slot, lend ? before : before + len + end_len);
+    if (x->head_len > 0)
         memcpy(to, x->head, x->head_len);
-        to += x->head_len;
-        memcpy(to, size, size_len);
-        to += size_len;
-        if (len > 0)
-            memcpy(to, data, len);
-        memcpy(to + len, end, end_len);
-        x->head_len = 0;
+    memcpy(to + x->head_len, size, size_len);
+    x->head_len = 0;
+    to += before;
+    if (lend) {
+        lend = server_lend(s, x->slot, body->obj);
+        to = server_answer(s, x->slot, lend ? end_len : len + end_len);
     }
+    if (!lend && len > 0) {
+        memcpy(to, body->buf, len);
+        to += len;
+    }
+    memcpy(to, end, end_len);
 }
 
 static void finish(Exchange *x) {
@@ -116,11 +122,11 @@ static int send_body(Exchange *x, PyObject *message) {
         goto done;
     }
     x->phase = more ? RESPONSE_BODY : x->trailers ? RESPONSE_TRAILERS : RESPONSE_DONE;
-    write_out(x, body.buf, body.len, !more);
+    if (more)
+        outbox_limit(x); // before the piece, so that the last piece and the end go together
+    write_out(x, &body, !more);
     if (x->phase == RESPONSE_DONE)
         finish(x);
-    if (x->server->box->out.len >= FLUSH_FROM)
-        server_flush(x->server);
     r = more && is_held(x);
 done:
     if (body.obj)
@@ -139,7 +145,7 @@ static int send_trailers(Exchange *x, PyObject *message) {
             return -1;
         }
         if (!more) {
-            char *to = server_out(x->server, SPINDLE_ANSWER, 0, x->slot, 0, x->head_len + 5);
+            char *to = server_answer(x->server, x->slot, x->head_len + 5);
             memcpy(to, "0\r\n", 3);
             memcpy(to + 3, x->head, x->head_len);
             memcpy(to + 3 + x->head_len, "\r\n", 2);
@@ -181,7 +187,7 @@ static int send_path(Exchange *x, PyObject *message) {
         Py_DECREF(encoded);
         return -1;
     }
-    write_out(x, NULL, 0, true);
+    write_out(x, &(Py_buffer){.len = 0}, true);
     if (!x->to_head && x->framing == FRAME_LENGTH && info.st_size > 0) {
         size_t n = PyBytes_GET_SIZE(encoded);
         SpindleFile *file = (SpindleFile *)server_out(x->server, SPINDLE_FILE, 0, x->slot, 0, sizeof *file + n);
@@ -220,7 +226,7 @@ static int send_hints(Exchange *x, PyObject *message) {
         x->head_len = 0;
         return -1;
     }
-    memcpy(server_out(x->server, SPINDLE_ANSWER, 0, x->slot, 0, x->head_len), x->head, x->head_len);
+    memcpy(server_answer(x->server, x->slot, x->head_len), x->head, x->head_len);
     x->head_len = 0;
     return 0;
 }

@@ -9,42 +9,15 @@ void websocket_end(Exchange *x, bool failed); // asgi_websocket.c
 // The Go half. The functions are looked up by the first server.
 static struct {
     SpindleMailbox *(*serve)(int loop, const char *config, int size, char *message, int room);
-    void (*flush)(int loop);
     void (*drain)(int loop);
     void (*abort)(int loop);
 } go;
 
 static int load(void) {
-    return golib_symbol("SpindleServe", (void **)&go.serve) < 0 || golib_symbol("SpindleFlush", (void **)&go.flush) < 0 ||
-                   golib_symbol("SpindleDrain", (void **)&go.drain) < 0 ||
-                   golib_symbol("SpindleAbort", (void **)&go.abort) < 0
+    return golib_symbol("SpindleServe", (void **)&go.serve) < 0 || golib_symbol("SpindleDrain", (void **)&go.drain) < 0 ||
+                   golib_symbol("SpindleAbort", (void **)&go.abort) < 0 || outbox_load() < 0
                ? -1
                : 0;
-}
-
-// The outbox.
-
-// server_out reserves a record in the outbox and returns its payload.
-char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload) {
-    SpindleBuffer *out = &s->box->out;
-    size_t size = sizeof(SpindleRecord) + payload, end = out->len + ((size + 7) & ~(size_t)7);
-    if (end > out->cap) {
-        size_t cap = out->cap * 2 > end ? out->cap * 2 : end < 64 * 1024 ? 64 * 1024 : end;
-        char *data = realloc(out->data, cap); // Go frees it
-        if (!data)
-            Py_FatalError("spindle: out of memory");
-        out->data = data;
-        out->cap = cap;
-    }
-    SpindleRecord *r = (SpindleRecord *)(out->data + out->len);
-    *r = (SpindleRecord){.size = (uint32_t)size, .kind = (uint16_t)kind, .flags = (uint16_t)flags, .slot = slot, .n = n};
-    out->len = end;
-    return (char *)(r + 1);
-}
-
-void server_flush(Server *s) {
-    if (s->box && s->box->out.len > 0)
-        go.flush(s->loop->id);
 }
 
 const char *server_date(Server *s) {
@@ -334,6 +307,7 @@ static void take(Server *s, const SpindleRecord *r) {
 // first, so that an app finds the part of its body that has come with the head.
 int server_deliver(Loop *l) {
     Server *s = (Server *)l->server;
+    outbox_taken(s);
     if (!s->box || s->box->in.len == 0)
         return 0;
     SpindleBuffer *in = &s->box->in;
@@ -362,8 +336,10 @@ int server_deliver(Loop *l) {
 
 void server_loop_closed(Loop *l) {
     Server *s = (Server *)l->server;
-    if (s)
+    if (s) {
         s->box = NULL;
+        outbox_taken(s);
+    }
     Py_CLEAR(l->server);
 }
 
@@ -455,6 +431,8 @@ static int server_clear(Server *s) {
 static void server_dealloc(Server *s) {
     PyObject_GC_UnTrack(s);
     server_clear(s);
+    outbox_taken(s);
+    PyMem_Free(s->lent);
     PyMem_Free(s->by_slot);
     PyMem_Free(s->starting);
     Py_TYPE(s)->tp_free((PyObject *)s);

@@ -188,8 +188,8 @@ static int send_message(Exchange *x, PyObject *message) {
     }
     Py_XDECREF(bytes);
     Py_XDECREF(text);
-    if (r == 0 && x->server->box->out.len >= 64 * 1024)
-        server_flush(x->server);
+    if (r == 0)
+        outbox_limit(x);
     return r < 0 ? -1 : is_held(x);
 }
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import collections
-import concurrent.futures
 import io
+import queue
 import sys
 import threading
 
@@ -16,7 +16,7 @@ class WSGIApp:
 
     def __init__(self, app, threads=32):
         self.app = app
-        self.pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="wsgi")
+        self.pool = _Pool(threads)
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "websocket":
@@ -24,52 +24,100 @@ class WSGIApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"spindle: a WSGI app does not know {scope['type']!r}")
-        loop = asyncio.get_running_loop()
-        first = await receive()
-        call = _Call(self.app, loop, scope, receive, first)
-        await call.run(self.pool, send)
+        call = _Call(self.app, self.pool, scope, receive, await receive())
+        await call.run(send)
+
+
+class _Pool:
+    """Threads that run calls. They are started when they are needed, and do not keep the process alive.
+
+    A concurrent.futures.ThreadPoolExecutor would do, but makes two futures for each call.
+    """
+
+    def __init__(self, most):
+        self.most = most
+        self.calls = queue.SimpleQueue()
+        self.started = self.active = 0  # of the loop's thread
+
+    def begin(self, work):
+        self.active += 1
+        if self.active > self.started and self.started < self.most:
+            self.started += 1
+            threading.Thread(target=self._serve, name=f"wsgi-{self.started}", daemon=True).start()
+        self.calls.put(work)
+
+    def end(self):
+        self.active -= 1
+
+    def _serve(self):
+        while True:
+            self.calls.get()()
 
 
 class _Call:
-    """One request. respond runs in a thread, the rest on the loop."""
+    """One request. work runs in a thread, the rest on the loop."""
 
-    def __init__(self, app, loop, scope, receive, first):
+    def __init__(self, app, pool, scope, receive, first):
         self.app = app
-        self.loop = loop
+        self.pool = pool
+        self.loop = asyncio.get_running_loop()
         self.scope = scope
-        self.input = _Body(loop, receive, first)
-        self.started = None  # status, headers and exc_info of start_response
+        self.input = _Body(self.loop, receive, first)
+        self.started = None  # status and headers of start_response; "sent" when they were sent
+        self.missing = None  # bytes of the body that are to come, if the app has announced its length
+        self.ended = False  # the last message was put
         self.ready = collections.deque()  # messages for send
-        self.waiting = 0  # bytes in ready
-        self.event = asyncio.Event()
+        self.put_bytes = self.sent_bytes = 0  # of bodies; the first belongs to the thread, the second to the loop
         self.room = threading.Condition()
+        self.blocked = False  # the thread waits for room
         self.gone = False
+        self.done = False
+        self.error = None
+        self.waiter = None
 
-    async def run(self, pool, send):
-        work = self.loop.run_in_executor(pool, self.respond)
-        work.add_done_callback(lambda _: self.event.set())
+    async def run(self, send):
+        self.pool.begin(self.work)
         try:
             while True:
                 while self.ready:
                     message = self.ready.popleft()
-                    with self.room:
-                        self.waiting -= len(message.get("body", b""))
-                        self.room.notify()
+                    self.sent_bytes += len(message.get("body", b""))
+                    if self.blocked:
+                        with self.room:
+                            self.room.notify()
                     await send(message)
-                if work.done():
+                if self.done and not self.ready:
                     break
-                self.event.clear()
-                if not self.ready and not work.done():
-                    await self.event.wait()
+                self.waiter = self.loop.create_future()
+                await self.waiter
         finally:
+            self.gone = True
             with self.room:
-                self.gone = True
                 self.room.notify()
-        await work
-        while self.ready:
-            await send(self.ready.popleft())
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+    def wake(self):
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def finish(self):
+        self.pool.end()
+        self.done = True
+        self.wake()
 
     # In the thread.
+
+    def work(self):
+        try:
+            self.respond()
+        except BaseException as e:
+            self.error = e
+        try:
+            self.loop.call_soon_threadsafe(self.finish)
+        except RuntimeError:
+            pass  # the loop was closed: the server has stopped without waiting for the app
 
     def respond(self):
         result = self.app(_environ(self.scope, self.input), self.start_response)
@@ -82,7 +130,8 @@ class _Call:
                 if piece:
                     self.write(piece)
             self.head()
-            self.put({"type": "http.response.body", "body": last})
+            if not self.ended:
+                self.put({"type": "http.response.body", "body": last})
         finally:
             if hasattr(result, "close"):
                 result.close()
@@ -106,22 +155,35 @@ class _Call:
             raise AssertionError("spindle: the app has not called start_response")
         status, headers = self.started
         self.started = "sent"
+        for name, value in headers:
+            if name == b"content-length" and value.isdigit() and self.scope["method"] != "HEAD" and status not in (204, 304):
+                self.missing = int(value)
         self.put({"type": "http.response.start", "status": status, "headers": headers})
 
     def write(self, data):
         self.head()
-        self.put({"type": "http.response.body", "body": data, "more_body": True})
+        more = True
+        if self.missing is not None:  # the piece that completes the body ends the response
+            self.missing -= len(data)
+            more = self.missing > 0
+        if self.ended:
+            raise ValueError("spindle: the response's body is longer than its content-length")
+        self.ended = not more
+        self.put({"type": "http.response.body", "body": data, "more_body": more})
 
     def put(self, message):
-        with self.room:
-            while self.waiting > WRITE_AHEAD and not self.gone:
-                self.room.wait()
-            if self.gone:
-                raise ConnectionError("spindle: the client has disconnected")
-            self.waiting += len(message.get("body", b""))
-            self.ready.append(message)
+        if self.put_bytes - self.sent_bytes > WRITE_AHEAD:
+            with self.room:
+                self.blocked = True
+                while self.put_bytes - self.sent_bytes > WRITE_AHEAD and not self.gone:
+                    self.room.wait()
+                self.blocked = False
+        if self.gone:
+            raise ConnectionError("spindle: the client has disconnected")
+        self.ready.append(message)
         if "body" in message:  # a head alone waits for what follows
-            self.loop.call_soon_threadsafe(self.event.set)
+            self.put_bytes += len(message["body"])
+            self.loop.call_soon_threadsafe(self.wake)
 
 
 class _Body(io.RawIOBase):
@@ -211,13 +273,26 @@ def _environ(scope, body):
     if scope["client"]:
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = scope["client"][0], str(scope["client"][1])
     for name, value in scope["headers"]:
-        key = name.decode("latin-1").upper().replace("-", "_")
-        if b"_" in name:
-            continue  # it could pass for another field
-        if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-            key = "HTTP_" + key
+        key = _keys.get(name) or _key(name)
+        if not key:
+            continue
         value = value.decode("latin-1")
         if key in environ:
             value = environ[key] + (";" if key == "HTTP_COOKIE" else ",") + value
         environ[key] = value
     return environ
+
+
+_keys = {}  # of fields that were seen
+
+
+def _key(name):
+    """Return the key of a field in environ, nothing for a field that is left out."""
+    if b"_" in name:
+        return ""  # it could pass for another field
+    key = name.decode("latin-1").upper().replace("-", "_")
+    if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        key = "HTTP_" + key
+    if len(_keys) < 256:  # clients choose names, so there is a limit
+        _keys[name] = key
+    return key

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import re
+import sys
 import threading
 
 import pytest
 
-from .conftest import wait_until
+from .conftest import LIMIT, wait_until
 
 
 def respond(status=200, headers=(), body=b"", **start):
@@ -433,6 +434,56 @@ def test_large_responses_arrive_whole(serve):
     client = serve(respond(body=body)).connect()
     for _ in range(3):
         assert client.get().body == body
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["fast", "slow"])
+def test_large_pieces_are_sent_as_they_were(serve, slow):
+    pieces = [os.urandom(n) for n in (10, 8191, 8192, 65536, 3, 300_000, 1, 700_000, 2_000_000, 20)]
+    before = [sys.getrefcount(piece) for piece in pieces]
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            changing = bytearray(piece)
+            await send({"type": "http.response.body", "body": changing, "more_body": True})
+            changing[:] = bytes(len(changing))  # it was sent
+        await send({"type": "http.response.body"})
+
+    server = serve(app)
+    clients = [server.connect() for _ in range(3)]
+    for _ in range(2):
+        for client in clients:
+            client.send("GET / HTTP/1.1\nHost: test\n\n")
+        for client in clients:
+            if slow:
+                threading.Event().wait(0.05)  # so that the system's buffers are full
+            assert client.response().body == b"".join(piece + piece for piece in pieces)
+    server.stop()
+    assert [sys.getrefcount(piece) for piece in pieces] == before
+
+
+def test_large_pieces_of_a_client_that_leaves(serve):
+    piece = os.urandom(200_000)
+    before = sys.getrefcount(piece)
+    ended = threading.Event()
+
+    async def app(scope, receive, send):
+        try:
+            await send({"type": "http.response.start", "status": 200})
+            while True:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            ended.set()
+
+    server = serve(app)
+    client = server.connect()
+    client.send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    client.close()
+    assert ended.wait(LIMIT)
+    server.stop()
+    assert sys.getrefcount(piece) == before
 
 
 def test_many_connections(serve):

@@ -167,3 +167,61 @@ def test_apps_run_at_the_same_time(serve):
     server = serve(app)
     clients = [server.connect().send("GET / HTTP/1.1\nHost: test\n\n") for _ in range(2)]
     assert [client.response().body for client in clients] == [b"ok", b"ok"]
+
+
+def test_response_ends_with_the_last_announced_byte(serve):
+    """A framework's work after the response, in close, does not hold the client."""
+    go_on = threading.Event()
+
+    class Body:
+        def __iter__(self):
+            yield b"hel"
+            yield b"lo"
+            yield b""
+
+        def close(self):
+            assert go_on.wait(30)
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "5")])
+        return Body()
+
+    client = serve(app).connect()
+    assert client.get().body == b"hello"
+    go_on.set()
+    assert client.get().body == b"hello"
+
+
+def test_body_longer_than_announced(serve, errors):
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "2")])
+        yield b"ab"
+        yield b"cd"
+
+    client = serve(app).connect()
+    assert client.get().body == b"ab"
+    wait_until(lambda: errors())
+    assert isinstance(errors()[0][1], ValueError)
+
+
+def test_thread_that_serves_a_client_which_left_does_not_hold_others(serve):
+    go_on, began = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        if environ["PATH_INFO"] == "/slow":
+            yield b"x" * 100_000
+            began.set()
+            assert go_on.wait(30)
+            while True:
+                yield b"x" * 100_000
+        yield b"fast"
+
+    server = serve(app, wsgi_threads=2)
+    client = server.connect().send("GET /slow HTTP/1.1\nHost: test\n\n")
+    client.head()
+    assert began.wait(30)
+    client.close()
+    for _ in range(3):
+        assert server.connect().get("/fast").body == b"fast"
+    go_on.set()
