@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 )
@@ -137,8 +138,15 @@ func accepts(r *http.Request, encoding string) bool {
 	for item := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(item), ";")
 		if strings.EqualFold(name, encoding) {
-			return strings.ReplaceAll(quality, " ", "") != "q=0"
+			return !refused(quality)
 		}
 	}
 	return false
+}
+
+// refused reports whether the parameters of an encoding are a quality of zero.
+func refused(parameters string) bool {
+	text, found := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(parameters, " ", "")), "q=")
+	q, err := strconv.ParseFloat(text, 64)
+	return found && err == nil && q == 0
 }

@@ -98,7 +98,7 @@ func (s *server) addRequest(flags uint16, slot uint32, p *http1.RequestParser, p
 	fields := p.FieldCount()
 	size := headSize + fields*fieldSize + len(method) + len(path) + len(query) + len(host)
 	for i := range fields {
-		name, value := p.Field(i)
+		name, value := field(p, i)
 		size += len(name) + len(value)
 	}
 	r, b := s.in.add(C.SPINDLE_REQUEST, flags, slot, size)
@@ -117,11 +117,21 @@ func (s *server) addRequest(flags uint16, slot uint32, p *http1.RequestParser, p
 	b = b[copy(b, query):]
 	b = b[copy(b, host):]
 	for i := range fields {
-		name, value := p.Field(i)
+		name, value := field(p, i)
 		sizes[i] = C.SpindleField{name: C.uint32_t(len(name)), value: C.uint32_t(len(value))}
 		b = b[copy(b, name):]
 		b = b[copy(b, value):]
 	}
+}
+
+// field returns a field of the request. The host of an absolute target takes the place of
+// the field's.
+func field(p *http1.RequestParser, i int) (name, value []byte) {
+	name, value = p.Field(i)
+	if p.Absolute() && len(name) == len("host") && equalFold(name, "host") {
+		value = p.Host()
+	}
+	return name, value
 }
 
 // splitRemote splits an address into host and port. A Unix socket has neither.

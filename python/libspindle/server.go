@@ -34,7 +34,7 @@ type server struct {
 	requests slots[*request]
 	pieces   [][]byte // of a response, while records are taken
 	sender   *request // whose pieces they are
-	held     int // the size of box.held
+	held     int      // the size of box.held
 	log      *accessLog
 	counters counters
 }
@@ -115,6 +115,9 @@ func (s *server) needHeld() {
 	if n := len(s.requests.values); n > s.held {
 		size := max(2*s.held, n, 256)
 		held := (*C.uint8_t)(C.realloc(unsafe.Pointer(s.box.held), C.size_t(size)))
+		if held == nil {
+			panic("libspindle: out of memory")
+		}
 		C.memset(unsafe.Add(unsafe.Pointer(held), s.held), 0, C.size_t(size-s.held))
 		s.box.held, s.held = held, size
 	}

@@ -102,7 +102,11 @@ func (s *server) addSocket(so *socket, req *http.Request) {
 	if s.config.secure() {
 		flags |= C.SPINDLE_SECURE
 	}
-	path, query, _ := strings.Cut(req.RequestURI, "?")
+	target := req.RequestURI
+	if !strings.HasPrefix(target, "/") {
+		target = req.URL.RequestURI() // it was an absolute URL
+	}
+	path, query, _ := strings.Cut(target, "?")
 	host, port := splitRemote(req.RemoteAddr)
 	fields := [][2]string{{"host", req.Host}}
 	for name, values := range req.Header {

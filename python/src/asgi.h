@@ -17,7 +17,8 @@ typedef struct Exchange Exchange;
 struct Server {
     PyObject_HEAD
     Loop *loop;
-    SpindleMailbox *box; // NULL when the loop was closed
+    unsigned long thread; // of the loop; only it may use the mailbox
+    SpindleMailbox *box;  // NULL when the loop was closed
     PyObject *app;
     PyObject *http_scope, *websocket_scope; // what all scopes have in common
     PyObject *root_path;                    // bytes
@@ -146,6 +147,8 @@ int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m)
 PyObject *message_get(PyObject *message, PyObject *key); // a new reference; NULL without an exception if it is missing
 int message_flag(PyObject *message, PyObject *key);      // false if it is missing
 int message_bytes(PyObject *message, PyObject *key, Py_buffer *view); // 0 if it is missing; then view->obj is NULL
+int message_status(PyObject *message); // of a final response; -1 with an exception
+static inline bool same_type(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 int message_fits(Py_ssize_t len); // -1 with an exception if so many bytes are too many for a record
 
 typedef struct {

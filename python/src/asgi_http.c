@@ -231,8 +231,6 @@ static int send_hints(Exchange *x, PyObject *message) {
     return 0;
 }
 
-static inline bool same(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
-
 int http_send(Exchange *x, PyObject *message) {
     PyObject *type = message_get(message, asgi.type);
     if (!type || !PyUnicode_Check(type)) {
@@ -248,18 +246,18 @@ int http_send(Exchange *x, PyObject *message) {
         PyErr_SetString(x->server->disconnected, "spindle: the client has disconnected");
         r = -1;
     } else if (x->phase == RESPONSE_NONE) {
-        if (same(type, asgi.response_start)) {
+        if (same_type(type, asgi.response_start)) {
             if ((r = head_start(x, message)) == 0)
                 x->phase = RESPONSE_STARTED;
-        } else if (same(type, asgi.early_hint))
+        } else if (same_type(type, asgi.early_hint))
             r = send_hints(x, message);
         else
             r = unexpected(type, "'http.response.start'");
     } else if (x->phase == RESPONSE_TRAILERS) {
-        r = same(type, asgi.response_trailers) ? send_trailers(x, message) : unexpected(type, "'http.response.trailers'");
-    } else if (same(type, asgi.response_body)) {
+        r = same_type(type, asgi.response_trailers) ? send_trailers(x, message) : unexpected(type, "'http.response.trailers'");
+    } else if (same_type(type, asgi.response_body)) {
         r = send_body(x, message);
-    } else if (same(type, asgi.pathsend) && x->phase == RESPONSE_STARTED) {
+    } else if (same_type(type, asgi.pathsend) && x->phase == RESPONSE_STARTED) {
         r = send_path(x, message);
     } else {
         r = unexpected(type, "'http.response.body'");

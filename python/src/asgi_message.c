@@ -22,6 +22,24 @@ int message_flag(PyObject *message, PyObject *key) {
     return yes;
 }
 
+int message_status(PyObject *message) {
+    PyObject *status = message_get(message, asgi.status);
+    if (!status) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_KeyError, "status");
+        return -1;
+    }
+    long code = PyLong_AsLong(status);
+    Py_DECREF(status);
+    if (code == -1 && PyErr_Occurred())
+        return -1;
+    if (code < 200 || code > 999) {
+        PyErr_Format(PyExc_ValueError, "spindle: %ld is not the status of a final response", code);
+        return -1;
+    }
+    return (int)code;
+}
+
 int message_fits(Py_ssize_t len) {
     if (len <= 1 << 30)
         return 0;

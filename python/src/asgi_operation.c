@@ -123,6 +123,11 @@ static int attempt(Operation *o, PyObject **result) {
 
 static PySendResult operation_send(Operation *o, PyObject *value, PyObject **result) {
     *result = NULL;
+    if (o->x->server->thread != PyThread_get_thread_ident()) { // Go may be using the mailbox, without the GIL
+        PyErr_SetString(PyExc_RuntimeError, "spindle: receive() and send() were awaited in another thread than the loop's; "
+                                            "use asyncio.run_coroutine_threadsafe");
+        return PYGEN_ERROR;
+    }
     if (o->over) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: cannot await receive() or send() twice");
         return PYGEN_ERROR;

@@ -190,24 +190,13 @@ static const char *reason_of(int status) {
 // the body are written by head_commit.
 int head_start(Exchange *x, PyObject *message) {
     Server *s = x->server;
-    PyObject *status = message_get(message, asgi.status);
-    if (!status) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_KeyError, "status");
+    int code = message_status(message);
+    if (code < 0)
         return -1;
-    }
-    long code = PyLong_AsLong(status);
-    Py_DECREF(status);
-    if (code == -1 && PyErr_Occurred())
-        return -1;
-    if (code < 200 || code > 999) {
-        PyErr_Format(PyExc_ValueError, "spindle: %ld is not the status of a final response", code);
-        return -1;
-    }
     int trailers = message_flag(message, asgi.trailers);
     if (trailers < 0)
         return -1;
-    x->status = (int)code;
+    x->status = code;
     x->trailers = trailers;
     x->head_len = 0;
     x->declared = -1;
@@ -215,7 +204,7 @@ int head_start(Exchange *x, PyObject *message) {
     x->dated = !s->dates;
     x->named = false;
     char line[80];
-    int n = code == 200 ? 17 : snprintf(line, sizeof line, "HTTP/1.1 %ld %s\r\n", code, reason_of((int)code));
+    int n = code == 200 ? 17 : snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n", code, reason_of(code));
     if (head_append(x, code == 200 ? "HTTP/1.1 200 OK\r\n" : line, n) < 0)
         return -1;
     PyObject *headers = message_get(message, asgi.headers);

@@ -372,6 +372,7 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_OSError, message);
         return -1;
     }
+    s->thread = PyThread_get_thread_ident();
     s->loop = (Loop *)Py_NewRef(loop);
     s->app = Py_NewRef(app);
     s->http_scope = Py_NewRef(http);

@@ -2,8 +2,6 @@
 // order. Go does the handshake, once the app has accepted.
 #include "asgi.h"
 
-static inline bool same(PyObject *a, PyObject *b) { return a == b || PyUnicode_Compare(a, b) == 0; }
-
 static PyObject *only_type(PyObject *type) {
     PyObject *message = PyDict_New();
     if (message && PyDict_SetItem(message, asgi.type, type) < 0)
@@ -114,25 +112,14 @@ static int accept_it(Exchange *x, PyObject *message) {
 }
 
 static int deny(Exchange *x, PyObject *message) {
-    PyObject *status = message_get(message, asgi.status);
-    if (!status) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_KeyError, "status");
+    int code = message_status(message);
+    if (code < 0)
         return -1;
-    }
-    long code = PyLong_AsLong(status);
-    Py_DECREF(status);
-    if (code == -1 && PyErr_Occurred())
-        return -1;
-    if (code < 200 || code > 599) {
-        PyErr_Format(PyExc_ValueError, "spindle: %ld is not the status of a final response", code);
-        return -1;
-    }
     PyObject *headers = message_get(message, asgi.headers);
-    int r = PyErr_Occurred() ? -1 : fields_out(x, SPINDLE_DENY, (int)code, headers, NULL);
+    int r = PyErr_Occurred() ? -1 : fields_out(x, SPINDLE_DENY, code, headers, NULL);
     Py_XDECREF(headers);
     if (r == 0) {
-        x->status = (int)code;
+        x->status = code;
         x->phase = WS_DENYING;
     }
     return r;
@@ -201,7 +188,13 @@ static int close_it(Exchange *x, PyObject *message) {
     Py_XDECREF(code);
     if (PyErr_Occurred())
         return -1;
+    if (number < 0 || number > 65535) {
+        PyErr_Format(PyExc_ValueError, "spindle: %ld is not a code to close a WebSocket with", number);
+        return -1;
+    }
     PyObject *reason = message_get(message, asgi.reason);
+    if (PyErr_Occurred())
+        return -1;
     Py_ssize_t n = 0;
     const char *text = reason && reason != Py_None ? PyUnicode_AsUTF8AndSize(reason, &n) : "";
     if (!text) {
@@ -261,22 +254,22 @@ int websocket_send(Exchange *x, PyObject *message) {
     else if (x->gone || !x->server->box)
         PyErr_SetString(x->server->disconnected, "spindle: the client has disconnected");
     else if (x->phase == WS_CONNECTING) {
-        if (same(type, asgi.ws_accept))
+        if (same_type(type, asgi.ws_accept))
             r = accept_it(x, message);
-        else if (same(type, asgi.ws_close))
+        else if (same_type(type, asgi.ws_close))
             r = deny_plainly(x, 403);
-        else if (same(type, asgi.ws_response_start))
+        else if (same_type(type, asgi.ws_response_start))
             r = deny(x, message);
         else
             expected = "'websocket.accept', 'websocket.close' or 'websocket.http.response.start'";
     } else if (x->phase == WS_DENYING) {
-        if (same(type, asgi.ws_response_body))
+        if (same_type(type, asgi.ws_response_body))
             r = deny_body(x, message);
         else
             expected = "'websocket.http.response.body'";
-    } else if (same(type, asgi.ws_send)) {
+    } else if (same_type(type, asgi.ws_send)) {
         r = send_message(x, message);
-    } else if (same(type, asgi.ws_close)) {
+    } else if (same_type(type, asgi.ws_close)) {
         r = close_it(x, message);
     } else {
         expected = "'websocket.send' or 'websocket.close'";

@@ -138,14 +138,27 @@ def from_pyproject(p):
         return {}
     except tomllib.TOMLDecodeError as e:
         p.error(f"pyproject.toml: {e}")
-    known = {action.dest for action in p._actions}
+    known = {action.dest: action for action in p._actions}
     values = {}
     for key, value in table.items():
         name = {"header": "headers", "reload_dir": "reload_dirs"}.get(key.replace("-", "_"), key.replace("-", "_"))
         if name not in known:
             p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")
+        if not fits(known[name], value):
+            p.error(f"pyproject.toml: {key} = {value!r}: not a value for this option")
         values[name] = value
     return values
+
+
+def fits(action, value):
+    """Report whether a value of pyproject.toml has the type of an option."""
+    if isinstance(action, (argparse._StoreTrueAction, argparse.BooleanOptionalAction)):
+        return isinstance(value, bool)
+    if isinstance(action, argparse._AppendAction):
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if isinstance(value, bool) or action.choices and value not in action.choices:
+        return False
+    return isinstance(value, {int: int, float: (int, float)}.get(action.type, str))
 
 
 def read_env_file(path, environment):
@@ -171,7 +184,7 @@ def main():
             from .workers import worker_of
 
             return worker_of(config, os.environ).run()
-        if config.workers > 1 or config.reload:
+        if config.supervised:
             from .workers import Supervisor
 
             return Supervisor(config, sys.argv[1:]).run()

@@ -76,6 +76,11 @@ class Config:
             raise ValueError("spindle: workers must be at least 1")
 
     @property
+    def supervised(self):
+        """Whether another process starts those that serve, and replaces them."""
+        return self.workers > 1 or self.reload or self.limit_memory is not None
+
+    @property
     def secure(self):
         return self.ssl_certfile is not None
 

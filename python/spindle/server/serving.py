@@ -214,7 +214,11 @@ class Server:
             self._drained.set()
         elif name == "max_requests":
             logger.warning("spindle: stopping after %d requests, as configured", self._core.total)
-            self.stop()
+            self._limit_reached()
+
+    def _limit_reached(self):
+        """Called when as many requests were served as may be."""
+        self.stop()
 
     def _report(self, what, error):
         texts = {
@@ -273,9 +277,9 @@ def serve(app, **options):
     """
     config = Config(app=app, **options)
     set_up_logging(config.log_level)
-    if config.workers > 1 or config.reload:
+    if config.supervised:
         if not isinstance(app, str):
-            raise ValueError('spindle: with workers or reload, name the app: "module:attribute"')
+            raise ValueError('spindle: with workers, reload or limit_memory, name the app: "module:attribute"')
         from .workers import Supervisor
 
         return Supervisor(config).run()

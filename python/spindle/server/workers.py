@@ -167,10 +167,7 @@ class Supervisor:
 
     def _retire(self, worker):
         worker.leaving = True
-        if self.config.reload:
-            worker.process.terminate()  # while developing, the old code should not answer any more
-        else:
-            worker.tell("retire")
+        worker.tell("retire")
 
     def _forget(self, worker):
         """Stop reading from a worker that says nothing more."""
@@ -296,12 +293,17 @@ class WorkerServer(Server):
             asyncio.get_running_loop().remove_reader(self.commands)
             self.stop()
         elif b"retire" in text:
-            self.retire()
-            asyncio.get_running_loop().call_later(RETIRE_FOR, self.stop)
+            self._retire_and_stop()
+
+    def _retire_and_stop(self):
+        self.retire()
+        asyncio.get_running_loop().call_later(RETIRE_FOR, self.stop)
+
+    _limit_reached = _retire_and_stop  # so that no client loses a request
 
 
 def worker_of(config, environment):
-    """Return the server of a worker and its socket, None if this process is none."""
+    """Return the server of a worker, None if this process is none."""
     text = environment.pop(CONTROL, None)
     if text is None:
         return None

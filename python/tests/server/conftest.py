@@ -1,9 +1,15 @@
-"""A server in a thread, and a client that sees every byte."""
+"""A server in a thread or a process, and a client that sees every byte."""
 
 import asyncio
 import contextlib
 import logging
+import os
+import re
+import signal
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -183,3 +189,81 @@ def wait_until(condition):
             return
         event.wait(0.01)
     raise AssertionError("the condition did not come true")
+
+
+APP = """
+    import os
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-pid", str(os.getpid()).encode())]})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    def factory():
+        return app
+
+    def wsgi(environ, start_response):
+        start_response("200 OK", [("X-Method", environ["REQUEST_METHOD"])])
+        return [environ["wsgi.input"].read(), b"!"]
+"""
+
+
+class Process:
+    """python -m spindle, in a directory with app.py."""
+
+    def __init__(self, directory, *arguments, env=None, **options):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "spindle", *arguments], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}, **options)
+        self.err, self.out = [], []
+        for stream, into in ((self.process.stderr, self.err), (self.process.stdout, self.out)):
+            threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
+
+    def _read(self, stream, into):
+        with contextlib.suppress(ValueError):
+            for line in stream:
+                into.append(line)
+
+    def url(self):
+        wait_until(lambda: self.process.poll() is not None or self._found())
+        assert self._found(), "".join(self.err)
+        return self._found()
+
+    def _found(self):
+        return re.search(r"serving on http://([\d.]+):(\d+)", "".join(self.err))
+
+    def connect(self):
+        found = self.url()
+        return Client(socket.create_connection((found[1], int(found[2])), LIMIT))
+
+    def wait_for_log(self, text, count=1):
+        wait_until(lambda: "".join(self.err).count(text) >= count or self.process.poll() is not None)
+        assert "".join(self.err).count(text) >= count, "".join(self.err)
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(LIMIT)
+
+
+@pytest.fixture
+def command(tmp_path):
+    (tmp_path / "app.py").write_text(textwrap.dedent(APP))
+    started = []
+
+    def start(*arguments, **options):
+        started.append(Process(tmp_path, *arguments, **options))
+        return started[-1]
+
+    start.directory = tmp_path
+    yield start
+    for process in started:
+        if process.process.poll() is None:
+            process.process.terminate()
+            try:
+                process.process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.process.kill()
+                process.process.wait()
+        process.process.stderr.close()
+        process.process.stdout.close()

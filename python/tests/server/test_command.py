@@ -1,96 +1,15 @@
-"""The command line: options, errors, signals, workers. Every test runs a process."""
+"""The command line: options, errors, signals. Every test runs a process."""
 
 import contextlib
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import textwrap
-import threading
 
 import pytest
 
 from .conftest import LIMIT, Client, wait_until
-
-APP = """
-    import os
-
-    async def app(scope, receive, send):
-        assert scope["type"] == "http"
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-pid", str(os.getpid()).encode())]})
-        await send({"type": "http.response.body", "body": b"hello"})
-
-    def factory():
-        return app
-
-    def wsgi(environ, start_response):
-        start_response("200 OK", [("X-Method", environ["REQUEST_METHOD"])])
-        return [environ["wsgi.input"].read(), b"!"]
-"""
-
-
-class Process:
-    """python -m spindle, in a directory with app.py."""
-
-    def __init__(self, directory, *arguments, env=None, **options):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "spindle", *arguments], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}, **options)
-        self.err, self.out = [], []
-        for stream, into in ((self.process.stderr, self.err), (self.process.stdout, self.out)):
-            threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
-
-    def _read(self, stream, into):
-        with contextlib.suppress(ValueError):
-            for line in stream:
-                into.append(line)
-
-    def url(self):
-        wait_until(lambda: self.process.poll() is not None or self._found())
-        assert self._found(), "".join(self.err)
-        return self._found()
-
-    def _found(self):
-        return re.search(r"serving on http://([\d.]+):(\d+)", "".join(self.err))
-
-    def connect(self):
-        found = self.url()
-        return Client(socket.create_connection((found[1], int(found[2])), LIMIT))
-
-    def wait_for_log(self, text, count=1):
-        wait_until(lambda: "".join(self.err).count(text) >= count or self.process.poll() is not None)
-        assert "".join(self.err).count(text) >= count, "".join(self.err)
-
-    def stop(self, number=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(LIMIT)
-
-
-@pytest.fixture
-def command(tmp_path):
-    (tmp_path / "app.py").write_text(textwrap.dedent(APP))
-    started = []
-
-    def start(*arguments, **options):
-        started.append(Process(tmp_path, *arguments, **options))
-        return started[-1]
-
-    start.directory = tmp_path
-    yield start
-    for process in started:
-        if process.process.poll() is None:
-            process.process.terminate()
-            try:
-                process.process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.process.kill()
-                process.process.wait()
-        process.process.stderr.close()
-        process.process.stdout.close()
 
 
 @pytest.mark.parametrize("arguments", [
@@ -197,118 +116,61 @@ def test_max_requests(command):
     assert process.process.wait(LIMIT) == 0
 
 
-# Workers.
+def test_max_requests_with_jitter(command):
+    process = command("app:app", "--port", "0", "--limit-max-requests", "3", "--limit-max-requests-jitter", "4")
+    served = 0
+    client = process.connect()
+    with contextlib.suppress(OSError, EOFError):
+        while served < 20:
+            client.get()
+            served += 1
+    assert process.process.wait(LIMIT) == 0
+    assert 3 <= served <= 8  # a request that was sent before the end is answered
 
 
-def load(process, count):
-    """Send requests from a client that keeps connections, and return the failures."""
-    failures, pids = [], set()
-    client = None
-    for _ in range(count):
-        try:
-            client = client or process.connect()
-            response = client.get()
-            pids.add(response["x-pid"])
-            assert response.body == b"hello"
-            if response["connection"] == "close":
-                client.close()
-                client = None
-        except (OSError, EOFError, ValueError) as e:
-            failures.append(repr(e))
-            client = None
-    return failures, pids
+def test_asgi2_is_detected(command):
+    (command.directory / "old.py").write_text(textwrap.dedent("""
+        class App:
+            def __init__(self, scope):
+                self.scope = scope
+
+            async def __call__(self, receive, send):
+                message = await receive()
+                text = repr((self.scope["type"], self.scope["asgi"]["version"], message["body"]))
+                await send({"type": "http.response.start", "status": 200})
+                await send({"type": "http.response.body", "body": text.encode()})
+
+        def function(scope):
+            return App(scope)
+    """))
+    for arguments in (["old:App"], ["old:function"], ["old:App", "--interface", "asgi2"]):
+        client = command(*arguments, "--port", "0").connect()
+        response = client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 2\n\nhi").response()
+        assert eval(response.body) == ("http", "2.0", b"hi")
 
 
-def test_workers_share_the_port_and_are_replaced(command):
-    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
-    process.wait_for_log("is ready", 2)
-    pids = set()
-    wait_until(lambda: pids.add(process.connect().get()["x-pid"]) or len(pids) == 2)
-    os.kill(int(min(pids)), signal.SIGKILL)
-    process.wait_for_log("is ready", 3)
-    wait_until(lambda: pids.add(process.connect().get()["x-pid"]) or len(pids) == 3)
-    assert "was killed by signal 9" in "".join(process.err)
-    assert process.stop() == 0
-
-
-def test_interrupt_from_a_terminal_counts_once(command):
-    (command.directory / "slow.py").write_text(textwrap.dedent("""
-        import asyncio
+def test_env_file(command):
+    (command.directory / "settings.env").write_text(
+        "# a comment\nSPINDLE_HEADER=X-From: file\nexport COLOUR='deep blue'\nKEPT=file\nno assignment\n")
+    (command.directory / "shows.py").write_text(textwrap.dedent("""
+        import os
 
         async def app(scope, receive, send):
             await send({"type": "http.response.start", "status": 200})
-            await send({"type": "http.response.body", "body": b"first", "more_body": True})
-            await asyncio.sleep(1)
-            await send({"type": "http.response.body", "body": b"last"})
+            await send({"type": "http.response.body", "body": f"{os.environ['COLOUR']} {os.environ['KEPT']}".encode()})
     """))
-    process = command("slow:app", "--port", "0", "--workers", "2", "--no-access-log", start_new_session=True)
-    process.wait_for_log("is ready", 2)
-    client = process.connect().send("GET / HTTP/1.1\nHost: test\n\n")
-    client.head()
-    assert client.file.readline() + client.file.readline() == b"5\r\nfirst\r\n"
-    os.killpg(process.process.pid, signal.SIGINT)
-    assert client.file.read() == b"4\r\nlast\r\n0\r\n\r\n"
-    assert process.process.wait(LIMIT) == 0
-
-
-def test_reload_by_signal_loses_no_request(command):
-    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
-    process.wait_for_log("is ready", 2)
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(load(process, 2500))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    process.process.send_signal(signal.SIGHUP)
-    for thread in threads:
-        thread.join()
-    assert [failures for failures, _ in results] == [[]] * 4
-    process.wait_for_log("is ready", 4)
-    old = set().union(*(pids for _, pids in results))
-    wait_until(lambda: process.connect().get()["x-pid"] not in old or len(old) > 2)
-    assert process.stop() == 0
-
-
-def test_workers_that_cannot_start(command):
-    process = command("missing:app", "--port", "0", "--workers", "2")
+    process = command("shows:app", "--port", "0", "--env-file", "settings.env", env={"KEPT": "outside"})
+    assert process.connect().get().body == b"deep blue outside"
+    process = command("shows:app", "--port", "0", "--env-file", "missing.env")
     assert process.process.wait(LIMIT) == 1
-    wait_until(lambda: "no worker can start" in "".join(process.err))
-    assert "there is no module 'missing'" in "".join(process.err)
+    wait_until(lambda: "missing.env: No such file" in "".join(process.err))
 
 
-def test_workers_end_with_their_supervisor(command):
-    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
-    process.wait_for_log("is ready", 2)
-    pids = [int(pid) for pid in re.findall(r"worker (\d+) is ready", "".join(process.err))]
-    process.process.kill()
-
-    def gone(pid):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                return f.read().rsplit(")", 1)[1].split()[0] == "Z"
-        except OSError:
-            return True
-
-    wait_until(lambda: all(gone(pid) for pid in pids))
-
-
-def test_reload_on_a_change(command):
-    process = command("app:app", "--port", "0", "--reload")
-    process.wait_for_log("is ready")
-
-    def answers(body):
-        try:
-            return all(process.connect().get().body == body for _ in range(5))
-        except (OSError, EOFError):
-            return False  # by a worker that stops
-
-    assert process.connect().get().body == b"hello"
-    file = command.directory / "app.py"
-    file.write_text(file.read_text().replace('b"hello"', "b'changed'"))
-    process.wait_for_log("is ready", 2)
-    wait_until(lambda: answers(b"changed"))
-    file.write_text("def broken(:\n")
-    process.wait_for_log("SyntaxError")
-    wait_until(lambda: answers(b"changed"))  # the old worker goes on
-    file.write_text(textwrap.dedent(APP))
-    wait_until(lambda: answers(b"hello"))
-    assert process.stop() == 0
+@pytest.mark.parametrize("table, text", [
+    ("port = 'x'", "not a value"), ("nonsense = 1", "no option 'nonsense'"), ("port = ", "pyproject.toml"),
+], ids=["type", "name", "syntax"])
+def test_pyproject_with_mistakes(command, table, text):
+    (command.directory / "pyproject.toml").write_text(f"[tool.spindle.server]\n{table}\n")
+    process = command("app:app")
+    assert process.process.wait(LIMIT) == 2
+    wait_until(lambda: text in "".join(process.err))

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import socket
 import threading
 
 import pytest
 
-from .conftest import wait_until
+from .conftest import LIMIT, wait_until
 
 
 def test_starlette(serve, tmp_path):
@@ -135,6 +136,58 @@ def test_fastapi(serve):
     with websockets.connect(f"ws://127.0.0.1:{server.port}/ws") as ws:
         ws.send("shout")
         assert ws.recv() == "SHOUT"
+
+
+def fastapi_that_blocks(go_on):
+    """Return an app with the same blocking work in a coroutine and in a function."""
+    fastapi = pytest.importorskip("fastapi")
+    app = fastapi.FastAPI()
+
+    @app.get("/coroutine")
+    async def coroutine():
+        go_on.wait(LIMIT)  # the line that blocks
+        return {}
+
+    @app.get("/function")
+    def function():
+        go_on.wait(LIMIT)
+        return {}
+
+    @app.get("/quick")
+    async def quick():
+        return {}
+
+    return app
+
+
+def test_async_01_fastapi_coroutine_that_blocks_is_named_while_it_blocks(serve, caplog):
+    """ASYNC-01: an async def that blocks delays every request. The watchdog names its line meanwhile."""
+    go_on = threading.Event()
+    server = serve(fastapi_that_blocks(go_on))
+    blocking = server.connect().send("GET /coroutine HTTP/1.1\nHost: test\n\n")
+    wait_until(lambda: any("has blocked the loop" in r.getMessage() and "go_on.wait(LIMIT)  # the line that blocks" in r.getMessage()
+                           for r in caplog.records))
+    quick = server.connect().send("GET /quick HTTP/1.1\nHost: test\n\n")
+    quick.sock.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        quick.sock.recv(1, socket.MSG_PEEK)
+    go_on.set()
+    assert blocking.response().status == 200
+    quick.sock.settimeout(LIMIT)
+    assert quick.response().status == 200
+
+
+def test_async_02_fastapi_function_in_the_thread_pool_blocks_no_other(serve, caplog):
+    """ASYNC-02: the same work in a def runs in the thread pool, and other requests pass."""
+    go_on = threading.Event()
+    server = serve(fastapi_that_blocks(go_on))
+    blocking = server.connect().send("GET /function HTTP/1.1\nHost: test\n\n")
+    wait_until(lambda: server.server._core.active == 1)
+    for _ in range(10):
+        assert server.connect().get("/quick").status == 200
+    go_on.set()
+    assert blocking.response().status == 200
+    assert not any("go_on.wait" in r.getMessage() for r in caplog.records)
 
 
 @pytest.mark.parametrize("interface", ["asgi3", "wsgi"])

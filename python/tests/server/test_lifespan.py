@@ -120,6 +120,42 @@ def test_requests_that_take_too_long_are_cancelled():
     assert log == ["startup", "begun", "cancelled", "shutdown"]
 
 
+def test_streams_are_finished_while_the_server_drains_and_then_cancelled():
+    log, go_on = [], threading.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            return await lifespan_app(log)(scope, receive, send)
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        try:
+            if scope["path"] == "/ends":
+                await asyncio.to_thread(go_on.wait, 30)
+            else:
+                await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+        await send({"type": "http.response.body", "body": b"last"})
+        log.append("finished")
+
+    with running(app, lifespan="on") as server:
+        ends = server.connect().send("GET /ends HTTP/1.1\nHost: test\n\n")
+        endless = server.connect().send("GET /endless HTTP/1.1\nHost: test\n\n")
+        for client in (ends, endless):
+            client.head()
+            assert client.file.readline() + client.file.readline() == b"5\r\nfirst\r\n"
+        server.loop.call_soon_threadsafe(server.server.stop)
+        go_on.set()
+        assert ends.file.read() == b"4\r\nlast\r\n0\r\n\r\n"
+        assert ends.closed()
+        wait_until(lambda: "finished" in log)
+        server.loop.call_soon_threadsafe(server.server.stop)  # the end of the drain time is tested above
+        assert endless.closed()
+        server.thread.join(30)
+    assert log == ["startup", "finished", "cancelled", "shutdown"]
+
+
 def test_second_stop_cancels():
     log = []
 

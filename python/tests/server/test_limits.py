@@ -10,6 +10,9 @@ import threading
 
 import pytest
 
+from spindle.server import Config, Server
+from spindle.server.serving import StartError
+
 from .conftest import LIMIT, Client, wait_until
 
 
@@ -120,6 +123,32 @@ def test_tls(serve, certificate):
     client.close()
 
 
+def test_client_certificates(serve, certificate):
+    files = {"ssl_certfile": str(certificate / "cert.pem"), "ssl_keyfile": str(certificate / "key.pem")}
+    server = serve(describe, **files, ssl_ca_certs=str(certificate / "cert.pem"))
+
+    def get(context):
+        context.check_hostname = False
+        client = Client(context.wrap_socket(socket.create_connection(("127.0.0.1", server.port), LIMIT)))
+        try:
+            return client.get().status
+        finally:
+            client.close()
+
+    without = ssl.create_default_context(cafile=certificate / "cert.pem")
+    with pytest.raises((OSError, EOFError)):
+        get(without)
+    having = ssl.create_default_context(cafile=certificate / "cert.pem")
+    having.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    assert get(having) == 200
+
+
+def test_certificate_that_cannot_be_read(tmp_path):
+    config = Config(app=hello, port=0, ssl_certfile=str(tmp_path / "missing.pem"), lifespan="off")
+    with pytest.raises(StartError, match="certificate"):
+        Server(config).run()
+
+
 def test_large_bodies_over_tls(serve, certificate):
     body = bytes(range(256)) * 10_000
 
@@ -152,6 +181,21 @@ def test_static_files(serve, tmp_path):
     assert client.get("/assets/missing").status == 404
     assert client.get("/assets/../../etc/passwd").status in (301, 307, 400, 404)
     assert client.get("/other").body == b"hello"
+
+
+@pytest.mark.parametrize("encoding, suffix", [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")])
+def test_compressed_static_files(serve, tmp_path, encoding, suffix):
+    (tmp_path / "a.js").write_text("plain")
+    (tmp_path / ("a.js" + suffix)).write_bytes(b"packed")
+    client = serve(hello, static=[("/assets/", str(tmp_path))]).connect()
+    packed = client.get("/assets/a.js", headers=f"Accept-Encoding: x, {encoding};q=0.5\n")
+    assert (packed.body, packed["content-encoding"], packed["vary"]) == (b"packed", encoding, "Accept-Encoding")
+    part = client.get("/assets/a.js", headers=f"Accept-Encoding: {encoding}\nRange: bytes=0-1\n")
+    assert (part.status, part.body) == (206, b"pa")
+    for accepted in ("identity", f"{encoding};q=0", f"{encoding};q=0.0"):
+        assert client.get("/assets/a.js", headers=f"Accept-Encoding: {accepted}\n").body == b"plain"
+    assert client.get("/assets/a.js", headers="Range: bytes=9-\n").status == 416
+    assert client.get("/assets/a.js", method="HEAD").body == b""
 
 
 def test_metrics_and_health(serve):

@@ -124,6 +124,24 @@ def test_receive_and_send_are_accepted_as_coroutines(serve):
     assert serve(app).connect().get().body == b"http.request"
 
 
+def test_other_threads_may_not_send_or_receive(serve):
+    async def app(scope, receive, send):
+        start = {"type": "http.response.start", "status": 200}
+
+        async def wrongly(operation):
+            with pytest.raises(RuntimeError, match="another thread"):
+                await operation
+
+        for operation in (send(start), receive()):
+            await asyncio.to_thread(asyncio.run, wrongly(operation))
+        await send(start)
+        loop = asyncio.get_running_loop()
+        message = {"type": "http.response.body", "body": b"from a thread"}
+        await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(send(message), loop).result())
+
+    assert serve(app).connect().get().body == b"from a thread"
+
+
 def test_several_tasks_may_receive(serve):
     seen, waiting = [], []
 

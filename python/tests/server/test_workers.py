@@ -1,0 +1,204 @@
+"""Workers: they share a socket, are replaced, and lose no request. Every test runs processes."""
+
+import os
+import re
+import signal
+import textwrap
+import threading
+
+import pytest
+
+from .conftest import APP, LIMIT, wait_until
+
+
+class Load:
+    """Clients that keep their connections and send requests, until they are stopped."""
+
+    def __init__(self, process, clients=4):
+        self.process = process
+        self.failures = [[] for _ in range(clients)]
+        self.answers = [0] * clients
+        self.pids = set()
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(i,)) for i in range(clients)]
+
+    def _run(self, i):
+        client = None
+        while not self.stopping.is_set():
+            try:
+                client = client or self.process.connect()
+                response = client.get()
+                assert response.body == b"hello"
+                self.pids.add(int(response["x-pid"]))
+                self.answers[i] += 1
+                if response["connection"] == "close":
+                    client.close()
+                    client = None
+            except (OSError, EOFError, ValueError) as e:
+                self.failures[i].append(repr(e))
+                client = None
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+    def wait_for(self, count):
+        """Wait until so many more requests were answered, by every client a part of them."""
+        wanted = [n + count // len(self.answers) for n in self.answers]
+        wait_until(lambda: all(n >= m for n, m in zip(self.answers, wanted)))
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("way", ["SIGHUP", "--reload"])
+def test_reload_under_load_loses_no_request(command, way):
+    arguments = ["--reload"] if way == "--reload" else ["--workers", "2"]
+    count = 1 if way == "--reload" else 2
+    process = command("app:app", "--port", "0", "--no-access-log", *arguments)
+    process.wait_for_log("is ready", count)
+    with Load(process) as load:
+        load.wait_for(1000)
+        old = set(load.pids)
+        if way == "SIGHUP":
+            process.process.send_signal(signal.SIGHUP)
+        else:
+            file = command.directory / "app.py"
+            file.write_text(file.read_text() + "# changed\n")
+        process.wait_for_log("is ready", 2 * count)
+        wait_until(lambda: all(gone(pid) for pid in old))
+        while sum(load.answers) < 10_000:
+            load.wait_for(1000)
+        load.wait_for(100)
+        assert load.pids - old, "the new workers have answered nothing"
+    assert load.failures == [[]] * 4
+    assert process.stop() == 0
+
+
+def test_worker_killed_under_load_loses_only_its_requests(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
+    process.wait_for_log("is ready", 2)
+    with Load(process, clients=6) as load:
+        load.wait_for(600)
+        os.kill(min(load.pids), signal.SIGKILL)
+        load.wait_for(600)  # the other worker answers at once
+        process.wait_for_log("is ready", 3)
+        load.wait_for(600)
+    assert max(len(failures) for failures in load.failures) <= 1, load.failures  # a client has one request in flight
+    assert "was killed by signal 9" in "".join(process.err)
+    assert process.stop() == 0
+
+
+def test_max_requests_under_load_lose_no_request(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log",
+                      "--limit-max-requests", "300", "--limit-max-requests-jitter", "100")
+    process.wait_for_log("is ready", 2)
+    with Load(process) as load:
+        process.wait_for_log("is ready", 5)
+        load.wait_for(100)
+    assert load.failures == [[]] * 4
+    assert process.stop() == 0
+
+
+def test_worker_that_holds_too_much_memory_is_replaced(command):
+    (command.directory / "grows.py").write_text(textwrap.dedent("""
+        import os
+
+        kept = []
+
+        async def app(scope, receive, send):
+            if scope["path"] == "/grow":
+                kept.append(bytes([1]) * 300_000_000)
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": str(os.getpid()).encode()})
+    """))
+    process = command("grows:app", "--port", "0", "--limit-memory", "250", "--no-access-log")
+    process.wait_for_log("is ready")
+    first = process.connect().get().body
+    assert process.connect().get("/grow").body == first
+    process.wait_for_log("MB; replacing it")
+    process.wait_for_log("is ready", 2)
+    wait_until(lambda: gone(int(first)))
+    assert process.connect().get().body != first
+    assert process.stop() == 0
+
+
+def test_workers_share_the_port_and_are_replaced(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
+    process.wait_for_log("is ready", 2)
+    pids = set()
+    wait_until(lambda: pids.add(process.connect().get()["x-pid"]) or len(pids) == 2)
+    os.kill(int(min(pids)), signal.SIGKILL)
+    process.wait_for_log("is ready", 3)
+    wait_until(lambda: pids.add(process.connect().get()["x-pid"]) or len(pids) == 3)
+    assert "was killed by signal 9" in "".join(process.err)
+    assert process.stop() == 0
+
+
+def test_interrupt_from_a_terminal_counts_once(command):
+    (command.directory / "slow.py").write_text(textwrap.dedent("""
+        import asyncio
+
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"first", "more_body": True})
+            await asyncio.sleep(1)
+            await send({"type": "http.response.body", "body": b"last"})
+    """))
+    process = command("slow:app", "--port", "0", "--workers", "2", "--no-access-log", start_new_session=True)
+    process.wait_for_log("is ready", 2)
+    client = process.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    client.head()
+    assert client.file.readline() + client.file.readline() == b"5\r\nfirst\r\n"
+    os.killpg(process.process.pid, signal.SIGINT)
+    assert client.file.read() == b"4\r\nlast\r\n0\r\n\r\n"
+    assert process.process.wait(LIMIT) == 0
+
+
+def test_workers_that_cannot_start(command):
+    process = command("missing:app", "--port", "0", "--workers", "2")
+    assert process.process.wait(LIMIT) == 1
+    wait_until(lambda: "no worker can start" in "".join(process.err))
+    assert "there is no module 'missing'" in "".join(process.err)
+
+
+def test_workers_end_with_their_supervisor(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
+    process.wait_for_log("is ready", 2)
+    pids = [int(pid) for pid in re.findall(r"worker (\d+) is ready", "".join(process.err))]
+    process.process.kill()
+    wait_until(lambda: all(gone(pid) for pid in pids))
+
+
+def test_reload_on_a_change(command):
+    process = command("app:app", "--port", "0", "--reload")
+    process.wait_for_log("is ready")
+
+    def answers(body):
+        try:
+            return all(process.connect().get().body == body for _ in range(5))
+        except (OSError, EOFError):
+            return False  # by a worker that stops
+
+    assert process.connect().get().body == b"hello"
+    file = command.directory / "app.py"
+    file.write_text(file.read_text().replace('b"hello"', "b'changed'"))
+    process.wait_for_log("is ready", 2)
+    wait_until(lambda: answers(b"changed"))
+    file.write_text("def broken(:\n")
+    process.wait_for_log("SyntaxError")
+    wait_until(lambda: answers(b"changed"))  # the old worker goes on
+    file.write_text(textwrap.dedent(APP))
+    wait_until(lambda: answers(b"hello"))
+    assert process.stop() == 0
