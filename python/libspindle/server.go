@@ -33,7 +33,7 @@ type server struct {
 	in       inbox
 	requests slots[*request]
 	pieces   [][]byte // of a response, while records are taken
-	sender   *request // whose pieces they are
+	sender   *request // the request that they answer
 	held     int      // the size of box.held
 	log      *accessLog
 	counters counters
