@@ -137,7 +137,7 @@ func (s *source) abandon(walk *probe.TaskWalk) {
 // begin begins the walk. It returns nil if the loop has no tasks. It runs on the loop.
 func (snap *taskSnapshot) begin(s *source) (walk probe.TaskWalk) {
 	s.core.EachValue(func(v any) {
-		if tasks, ok := v.(probe.Tasks); ok {
+		if tasks, ok := v.(probe.Tasks); ok && snap.tasks == nil { // of a host first, which is there from the beginning
 			snap.tasks = tasks
 			walk = tasks.WalkTasks()
 		}

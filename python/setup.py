@@ -65,13 +65,14 @@ class Sdist(sdist):
         super().make_release_tree(base_dir, files)
         listed = subprocess.run(
             ["go", "list", *GO_FLAGS, "-deps", "-f",
-             "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", GO_PACKAGE],
+             "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{range .EmbedFiles}}\t{{.}}{{end}}{{end}}{{end}}", GO_PACKAGE],
             cwd=MODULE, check=True, capture_output=True, text=True, env={**os.environ, "CGO_ENABLED": "1"})
         sources = ["go.mod", "go.sum", "LICENSE"]
-        for directory in listed.stdout.split():
-            for name in os.listdir(directory):
-                if name.endswith((".go", ".s", ".h", ".c")) and not name.endswith("_test.go"):
-                    sources.append(os.path.relpath(os.path.join(directory, name), MODULE))
+        for line in filter(None, listed.stdout.splitlines()):
+            directory, *embedded = line.split("\t")
+            names = [name for name in os.listdir(directory)
+                     if name.endswith((".go", ".s", ".h", ".c")) and not name.endswith("_test.go")]
+            sources += [os.path.relpath(os.path.join(directory, name), MODULE) for name in names + embedded]
         for source in sources:
             target = os.path.join(base_dir, "go", source)
             os.makedirs(os.path.dirname(target), exist_ok=True)

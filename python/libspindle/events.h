@@ -2,6 +2,8 @@
 #ifndef SPINDLE_EVENTS_H
 #define SPINDLE_EVENTS_H
 
+#include <stdbool.h>
+
 // Directions of a descriptor: what a loop waits for, and what an event reports.
 #define SPINDLE_READ 1
 #define SPINDLE_WRITE 2
@@ -10,5 +12,23 @@ typedef struct {
     int fd;
     int ready;
 } SpindleEvent;
+
+// What the inspector reads of a Python loop. The pointers are valid until the loop is closed.
+typedef struct {
+    void *loop;
+    const unsigned long *pulse; // callbacks so far
+    const bool *running;        // it runs
+    const bool *waiting;        // it runs, and waits for descriptors
+    // Describe tasks, on the thread of the loop: the first ones of all, or further ones. Return
+    // JSON, for the caller to free, or NULL if there are no more.
+    char *(*tasks)(void *loop, bool first);
+} SpindleHost;
+
+// A callback that blocks the loop. The texts are empty if Python cannot be asked.
+typedef struct {
+    unsigned long pulse;
+    double seconds; // so far
+    const char *task, *at, *stack;
+} SpindleBlock;
 
 #endif

@@ -34,6 +34,7 @@ type pyLoop struct {
 	events  []C.SpindleEvent
 	n       int     // events collected in this tick
 	server  *server // nil for most loops
+	host    host
 }
 
 // sharedPoller is the poller of a loop. C polls its descriptor too, see src/poll.c.
@@ -54,12 +55,13 @@ func at(id C.int) *pyLoop { return (*loops.Load())[id] }
 // SpindleNew makes a loop and returns its number.
 //
 //export SpindleNew
-func SpindleNew() C.int {
-	l, err := loop.New(loop.Options{Backend: "epoll"})
+func SpindleNew(of *C.SpindleHost) C.int {
+	l, err := loop.New(loop.Options{Backend: "epoll", Name: "python"})
 	if err != nil {
 		return errno(err)
 	}
 	p := &pyLoop{l: l, poller: l.Internal().Kernel().Poller.(sharedPoller)}
+	p.host.attach(l, of)
 	mu.Lock()
 	defer mu.Unlock()
 	var table []*pyLoop
@@ -85,6 +87,7 @@ func SpindleNew() C.int {
 //export SpindleClose
 func SpindleClose(id C.int) C.int {
 	p := at(id)
+	p.host.close()
 	err := p.l.Close()
 	if p.server != nil {
 		p.server.close()

@@ -20,14 +20,15 @@ import sys as _sys
 import warnings as _warnings
 
 from ._version import __version__
+from .inspector import inspect
 from .loop import Loop
 from .mode import ExecutionMode, detect_mode
 from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
 from .tree import tree
 
 __all__ = [
-    "CancelScope", "EventLoopPolicy", "ExecutionMode", "Loop", "Nursery", "detect_mode", "fail_after", "install",
-    "move_on_after", "move_on_at", "new_event_loop", "run", "tree",
+    "CancelScope", "EventLoopPolicy", "ExecutionMode", "Loop", "Nursery", "detect_mode", "fail_after", "inspect",
+    "install", "move_on_after", "move_on_at", "new_event_loop", "run", "tree",
 ]
 
 

@@ -14,6 +14,7 @@ from asyncio.log import logger
 
 from . import _core
 from .datagram import DatagramTransport
+from .inspector import TaskIDs, TaskWalk, inspect_if_wanted
 from .streams import adopt
 from .transport import SocketTransport
 
@@ -53,6 +54,8 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         if type(self).call_soon is _core.Loop.call_soon:
             # Futures and tasks look it up for every callback; this saves the bound method each time.
             self.__dict__["call_soon"] = self.call_soon
+        if "SPINDLE_INSPECT" in os.environ:
+            inspect_if_wanted()
 
     # Running.
 
@@ -152,7 +155,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         frame = sys._current_frames().get(self._thread_id)
         if frame is None:
             return
-        stack = traceback.extract_stack(frame)
+        stack = list(traceback.extract_stack(frame))
         for i, entry in enumerate(stack):
             if entry.filename == __file__ and entry.name == "run_forever":
                 stack = stack[i + 1 :]  # what is above is how the loop was started
@@ -162,10 +165,25 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         except RuntimeError:
             task = None
         culprit = "a callback" if task is None else f"task {task.get_name()!r} ({task.get_coro().__qualname__})"
+        text = "".join(traceback.format_list(stack))
         # Python has no thread object for this thread; logging would make one that stays.
         threading.Thread(daemon=True, target=logger.warning, args=(
             "spindle: %s has blocked the loop for %.2f s; nothing else can run meanwhile\n%s",
-            culprit, seconds, "".join(traceback.format_list(stack)))).start()
+            culprit, seconds, text)).start()
+        at = f"{os.path.basename(stack[-1].filename)}:{stack[-1].lineno}" if stack else ""
+        return culprit, at, text  # for the inspector
+
+    _task_ids = _task_walk = None  # of the inspector
+
+    def _inspect_tasks(self, first):
+        # Inside a poll, for the inspector. Returns JSON, and None after the last tasks.
+        if first:
+            self._task_ids = self._task_ids or TaskIDs()
+            self._task_walk = TaskWalk(self, self._task_ids)
+        described = self._task_walk.next()
+        if described is None:
+            self._task_walk = None
+        return described
 
     def _extract_stack(self):
         return format_helpers.extract_stack(sys._getframe(1))

@@ -3,8 +3,6 @@
 import asyncio
 import os
 
-from .loop import Loop
-
 __all__ = ["tree"]
 
 
@@ -19,8 +17,8 @@ def tree(loop=None) -> str:
     marked: they wait for ever.
     """
     loop = loop or asyncio.get_running_loop()
-    tasks = sorted(asyncio.all_tasks(loop), key=_number)
-    awaited = {task: _awaited_tasks(task) for task in tasks}
+    tasks = ordered_tasks(loop)
+    awaited = {task: awaited_tasks(task) for task in tasks}
     below = {child for children in awaited.values() for child in children}
     lines, shown = [], set()
 
@@ -29,7 +27,7 @@ def tree(loop=None) -> str:
             lines.append("  " * depth + f"{task.get_name()}: a circle")
             return
         shown.add(task)
-        lines.append("  " * depth + _describe(task, loop))
+        lines.append("  " * depth + _text(Look(task, loop)))
         for child in awaited.get(task, ()):
             show(child, depth + 1, path | {task})
 
@@ -42,13 +40,28 @@ def tree(loop=None) -> str:
     return "\n".join(lines)
 
 
+def _text(look):
+    text = f"{look.name} ({look.function})"
+    if look.line:
+        text += f" at {look.line}"
+    if look.state != "waiting":
+        return f"{text}: {'ready' if look.state == 'fresh' else look.state}"
+    text += f": awaits {look.awaits}" if look.awaits else ": waits"
+    return text if look.waited is None else f"{text}, {look.waited:.1f} s so far"
+
+
+def ordered_tasks(loop):
+    """Return the tasks of a loop, those with asyncio's names first, in the order in which they began."""
+    return sorted(asyncio.all_tasks(loop), key=_number)
+
+
 def _number(task):
     name = task.get_name()
     digits = name.rpartition("-")[2]
     return (0, int(digits), name) if digits.isdigit() else (1, 0, name)
 
 
-def _awaited_tasks(task):
+def awaited_tasks(task):
     """Return the tasks that task awaits, by itself or through asyncio.gather."""
     waiter = task._fut_waiter
     if isinstance(waiter, asyncio.Task):
@@ -57,9 +70,32 @@ def _awaited_tasks(task):
     return [child for child in children if isinstance(child, asyncio.Task) and not child.done()]
 
 
-def _describe(task, loop):
-    coro = task.get_coro()
-    text = f"{task.get_name()} ({getattr(coro, '__qualname__', coro)})"
+class Look:
+    """What a task is doing."""
+
+    __slots__ = ("name", "function", "line", "state", "awaits", "waited")
+
+    def __init__(self, task, loop):
+        coro = task.get_coro()
+        self.name = task.get_name()
+        self.function = str(getattr(coro, "__qualname__", coro))
+        self.line, last = _innermost(coro)
+        self.awaits = None if last is coro else last.__qualname__
+        self.waited = None
+        if task is asyncio.current_task(loop):
+            self.state = "running"
+        elif task._fut_waiter is None:
+            frame = getattr(coro, "cr_frame", None)
+            self.state = "fresh" if frame is not None and frame.f_lasti < 0 else "ready"
+        else:
+            self.state = "waiting"
+            since = loop._last_step(task) if hasattr(loop, "_last_step") else None
+            if since is not None:
+                self.waited = loop.time() - since
+
+
+def _innermost(coro):
+    """Return the line of the program that coro is at, and the coroutine that it awaits in the end."""
     inner = last = coro
     line = None
     while inner is not None:
@@ -72,15 +108,7 @@ def _describe(task, loop):
             line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
         last = inner
         inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None) or getattr(inner, "ag_await", None)
-    if line:
-        text += f" at {line}"
-    if task is asyncio.current_task(loop):
-        return text + ": running"
-    if task._fut_waiter is None:
-        return text + ": ready"
-    text += ": waits" if coro is last else f": awaits {last.__qualname__}"
-    since = loop._last_step(task) if isinstance(loop, Loop) else None
-    return text if since is None else f"{text}, {loop.time() - since:.1f} s so far"
+    return line, last
 
 
 def _in_asyncio(frame):

@@ -13,11 +13,13 @@
 
 // golib.c: the shared library that is written in Go. It is loaded by the first loop.
 typedef struct {
-    int (*new_loop)(void);
+    int (*new_loop)(SpindleHost *host);
     int (*close_loop)(int loop);
     int (*descriptor)(int loop);
     int (*watch)(int loop, int fd, int interest, uint64_t *token);
     int (*poll)(int loop, long long timeout_ns, SpindleEvent *events, int capacity);
+    void (*blocked)(int loop, SpindleBlock *block);
+    int (*inspect)(const char *address, char *text, int room);
 } GoLib;
 
 extern GoLib golib;
@@ -164,6 +166,13 @@ bool steps_learn(PyObject *callback);
 int poll_once(Loop *l, long long timeout_ns);
 int64_t clock_ns(void);
 
+// inspect.c: what the inspector of Go asks for.
+extern bool inspected; // the inspector is served
+PyObject *inspect_serve(PyObject *module, PyObject *address);
+char *inspect_tasks(void *loop, bool first);
+void inspect_blocked(Loop *l, unsigned long pulse, double seconds, PyObject *found);
+void inspect_unblocked(Loop *l);
+
 // loop.c
 #define EVENTS 256
 #define READ_BUFFER (256 * 1024)
@@ -184,9 +193,12 @@ struct Loop {
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
     int64_t last_poll;   // when, in nanoseconds
+    int64_t last_turn;   // of Go's loop
     unsigned long pulse; // callbacks; for the watchdog
     Watchdog *watchdog;  // while it runs
     PyObject *server;    // NULL for most loops; asgi.h
+    PyObject *interrupt; // an exception that ended a call of Python inside a poll
+    bool running;        // in _run
     bool lively;         // the last poll brought several events
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written

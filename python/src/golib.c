@@ -17,7 +17,7 @@ PyObject *golib_path;
 
 // In a forked child, loops of the parent may still be watched, closed and collected. None
 // of that may enter Go.
-static int refuse_new(void) { return -ECHILD; }
+static int refuse_new(SpindleHost *Py_UNUSED(host)) { return -ECHILD; }
 static int ignore_close(int Py_UNUSED(loop)) { return 0; }
 static int no_descriptor(int Py_UNUSED(loop)) { return -ECHILD; }
 static int ignore_watch(int Py_UNUSED(loop), int Py_UNUSED(fd), int Py_UNUSED(interest), uint64_t *Py_UNUSED(token)) {
@@ -31,7 +31,8 @@ static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), Spindl
 void golib_forked(void) {
     if (loaded) {
         forked = true;
-        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll};
+        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll, NULL, NULL};
+        inspected = false; // the last two are not called
     }
 }
 
@@ -88,6 +89,8 @@ int golib_load(void) {
         {"SpindleDescriptor", (void **)&golib.descriptor},
         {"SpindleWatch", (void **)&golib.watch},
         {"SpindlePoll", (void **)&golib.poll},
+        {"SpindleBlocked", (void **)&golib.blocked},
+        {"SpindleInspect", (void **)&golib.inspect},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         if (golib_symbol(symbols[i].name, symbols[i].into) < 0)

@@ -33,7 +33,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObjec
         return NULL;
     l->wake_fd = -1;
     l->thread_id = Py_NewRef(Py_None);
-    l->id = golib.new_loop();
+    l->id = golib.new_loop(&(SpindleHost){l, &l->pulse, &l->running, &l->waiting, inspect_tasks});
     if (l->id < 0) {
         golib_raise(l->id);
         l->id = -1;
@@ -62,6 +62,7 @@ static int loop_traverse(Loop *l, visitproc visit, void *arg) {
     Py_VISIT(l->thread_id);
     Py_VISIT(l->task_factory);
     Py_VISIT(l->server);
+    Py_VISIT(l->interrupt);
     int r = ready_visit(&l->ready, visit, arg);
     if (!r)
         r = timers_visit(&l->timers, visit, arg);
@@ -70,6 +71,7 @@ static int loop_traverse(Loop *l, visitproc visit, void *arg) {
 
 static int loop_clear(Loop *l) {
     Py_CLEAR(l->thread_id);
+    Py_CLEAR(l->interrupt);
     Py_CLEAR(l->task_factory);
     ready_clear(&l->ready);
     timers_clear(&l->timers);
@@ -495,9 +497,11 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
     if (slack > TIMER_SLACK)
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
     int r;
+    l->running = true;
     do
         r = tick(l);
     while (r == 0 && !l->stopping);
+    l->running = false;
     if (slack > TIMER_SLACK)
         prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
     watchdog_stop(l);

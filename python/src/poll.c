@@ -3,7 +3,8 @@
 // Entering Go costs more than a callback, and keeps a thread of Go's runtime awake for a moment.
 // Under load something is nearly always ready, and then the tick need not wait. So a poll that
 // must not wait, and one that probably will not, first asks the epoll instance of Go's loop from
-// here, and enters Go only if nothing is ready, or something that is Go's.
+// here, and enters Go only if nothing is ready, or something that is Go's. Goroutines that post to
+// Go's loop do not wake it then, so Go gets a turn every GO_PAUSE in any case.
 #include "core.h"
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -16,13 +17,15 @@ int64_t clock_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+#define GO_PAUSE 5000000 // nanoseconds
+
 enum { GO = -1 }; // Go has to poll
 
 // fetch stores what is ready now in l->events and returns the number. It returns GO if Go's loop
 // has something to do. The events that it has fetched then come again: watches are
 // level-triggered, and Go knows about the exception, its waker.
 static int fetch(Loop *l) {
-    if (l->server || golib_is_forked())
+    if (l->server || golib_is_forked() || l->last_poll - l->last_turn > GO_PAUSE)
         return GO;
     struct epoll_event got[EVENTS];
     int n = (int)syscall(SYS_epoll_pwait, l->epoll_fd, got, EVENTS, 0, NULL, 0);
@@ -39,10 +42,15 @@ static int fetch(Loop *l) {
     return n < 0 ? GO : n;
 }
 
+static int turn(Loop *l, long long timeout_ns) {
+    l->last_turn = INT64_MAX; // set below, with the clock that poll_once reads
+    return golib.poll(l->id, timeout_ns, l->events, EVENTS);
+}
+
 // poll_at_once polls without waiting, and without letting other threads run.
 static int poll_at_once(Loop *l) {
     int n = fetch(l);
-    return n == GO ? golib.poll(l->id, 0, l->events, EVENTS) : n;
+    return n == GO ? turn(l, 0) : n;
 }
 
 static int poll_and_wait(Loop *l, long long timeout_ns) {
@@ -52,7 +60,7 @@ static int poll_and_wait(Loop *l, long long timeout_ns) {
     if (l->lively)
         n = fetch(l);
     if (n <= 0)
-        n = golib.poll(l->id, timeout_ns, l->events, EVENTS);
+        n = turn(l, timeout_ns);
     Py_END_ALLOW_THREADS
     __atomic_store_n(&l->waiting, false, __ATOMIC_SEQ_CST);
     watchdog_wake(l);
@@ -66,7 +74,14 @@ int poll_once(Loop *l, long long timeout_ns) {
     int n = timeout_ns == 0 ? poll_at_once(l) : poll_and_wait(l, timeout_ns);
     if (timeout_ns != 0 && PyErr_CheckSignals() < 0)
         return -1;
+    if (l->interrupt) {
+        PyErr_SetObject((PyObject *)Py_TYPE(l->interrupt), l->interrupt);
+        Py_CLEAR(l->interrupt);
+        return -1;
+    }
     l->last_poll = clock_ns();
+    if (l->last_turn > l->last_poll)
+        l->last_turn = l->last_poll;
     l->turned = l->virtual_time ? l->now : (double)l->last_poll * 1e-9;
     if (n < 0) {
         golib_raise(n);

@@ -46,16 +46,21 @@ static void park(Watchdog *w) {
 }
 
 // report reports the callback that pulse counted last. C code that holds the GIL cannot be
-// looked at; when it has ended, another callback runs, which is not to blame.
+// looked at; when it has ended, another callback runs, which is not to blame. The inspector
+// shows that the loop is blocked all the same.
 static void report(Watchdog *w, double seconds, unsigned long pulse) {
     if (is_finalizing())
         return;
+    if (inspected)
+        inspect_blocked(w->loop, pulse, seconds, NULL);
     PyGILState_STATE gil = PyGILState_Ensure();
     Loop *l = w->loop;
     if (!w->ending && !l->waiting && l->pulse == pulse && l->thread_id && l->thread_id != Py_None) {
         PyObject *r = PyObject_CallMethod((PyObject *)l, "_report_blocked", "d", seconds);
         if (!r)
             PyErr_WriteUnraisable((PyObject *)l);
+        else if (inspected && r != Py_None)
+            inspect_blocked(l, pulse, seconds, r);
         Py_XDECREF(r);
     }
     PyGILState_Release(gil);
@@ -65,14 +70,21 @@ static void *watch(void *arg) {
     Watchdog *w = arg;
     unsigned long last = 0;
     int same = 0, idle = 0;
+    bool blocked = false;
     pthread_mutex_lock(&w->mu);
     while (!w->ending) {
         nap(w);
         unsigned long pulse = __atomic_load_n(&w->loop->pulse, __ATOMIC_RELAXED);
+        bool waiting = __atomic_load_n(&w->loop->waiting, __ATOMIC_SEQ_CST);
+        if (blocked && (pulse != last || waiting || w->ending)) {
+            blocked = false;
+            if (inspected)
+                inspect_unblocked(w->loop);
+        }
         if (pulse != last) {
             last = pulse;
             same = idle = 0;
-        } else if (__atomic_load_n(&w->loop->waiting, __ATOMIC_SEQ_CST)) {
+        } else if (waiting) {
             same = 0;
             if (++idle > LOOKS)
                 park(w);
@@ -80,9 +92,12 @@ static void *watch(void *arg) {
             pthread_mutex_unlock(&w->mu); // the loop may end it meanwhile
             report(w, w->threshold, pulse);
             pthread_mutex_lock(&w->mu);
+            blocked = true;
         }
     }
     pthread_mutex_unlock(&w->mu);
+    if (blocked && inspected)
+        inspect_unblocked(w->loop);
     return NULL;
 }
 

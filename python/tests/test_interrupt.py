@@ -154,7 +154,7 @@ STATES = {
                 yield 2
             finally:
                 ready()
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(60)
                 say("generator closed")
         async def main():
             global kept
@@ -164,7 +164,7 @@ STATES = {
         """,
     "joins the executor": """
         async def main():
-            asyncio.get_running_loop().run_in_executor(None, lambda: (ready(), time.sleep(0.3)))
+            asyncio.get_running_loop().run_in_executor(None, lambda: (ready(), time.sleep(3)))
         run(main())
         """,
     "handles the signal itself": """

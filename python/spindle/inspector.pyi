@@ -1,0 +1,3 @@
+__all__ = ["inspect"]
+
+def inspect(address: str = "127.0.0.1:0") -> str: ...

@@ -1,0 +1,66 @@
+// What the inspector of Go asks for: the tasks of a loop, on its thread, and what blocks it.
+#include "core.h"
+#include <string.h>
+
+bool inspected;
+
+PyObject *inspect_serve(PyObject *Py_UNUSED(module), PyObject *address) {
+    const char *text = PyUnicode_AsUTF8(address);
+    if (!text || golib_load() < 0)
+        return NULL;
+    char answer[512];
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+    r = golib.inspect(text, answer, sizeof answer);
+    Py_END_ALLOW_THREADS
+    if (r < 0) {
+        PyErr_SetString(PyExc_OSError, answer);
+        return NULL;
+    }
+    inspected = true;
+    return PyUnicode_FromString(answer);
+}
+
+// keep_interrupt keeps the present exception for poll_once, if it is to end the loop. Go, which
+// is between here and there, cannot pass it on.
+static void keep_interrupt(Loop *l) {
+    if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && !PyErr_ExceptionMatches(PyExc_SystemExit)) {
+        PyErr_WriteUnraisable((PyObject *)l);
+        return;
+    }
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    Py_XSETREF(l->interrupt, value);
+}
+
+char *inspect_tasks(void *loop, bool first) {
+    PyGILState_STATE gil = PyGILState_Ensure(); // the thread may or may not hold it
+    Loop *l = loop;
+    char *text = NULL;
+    PyObject *r = PyObject_CallMethod((PyObject *)l, "_inspect_tasks", "O", first ? Py_True : Py_False);
+    if (r && PyUnicode_Check(r)) {
+        const char *utf8 = PyUnicode_AsUTF8(r);
+        text = utf8 ? strdup(utf8) : NULL;
+    }
+    if (PyErr_Occurred())
+        keep_interrupt(l);
+    Py_XDECREF(r);
+    PyGILState_Release(gil);
+    return text;
+}
+
+// inspect_blocked passes on that a callback blocks the loop. found is what _report_blocked
+// returned, or NULL if Python has not been asked.
+void inspect_blocked(Loop *l, unsigned long pulse, double seconds, PyObject *found) {
+    SpindleBlock b = {.pulse = pulse, .seconds = seconds};
+    if (found && !PyArg_ParseTuple(found, "sss", &b.task, &b.at, &b.stack))
+        PyErr_Clear();
+    golib.blocked(l->id, &b);
+}
+
+void inspect_unblocked(Loop *l) { golib.blocked(l->id, NULL); }
