@@ -31,6 +31,7 @@ func (h *fakeHost) set(s loopcore.HostState) {
 
 func (h *fakeHost) WalkTasks() probe.TaskWalk                    { return h }
 func (h *fakeHost) Attach(bool)                                  {}
+func (h *fakeHost) Pin()                                         {}
 func (h *fakeHost) LabelAll(bool)                                {}
 func (h *fakeHost) Ended() []probe.EndedTask                     { return nil }
 func (h *fakeHost) InScope(*probe.Task, uintptr) bool            { return false }
@@ -41,6 +42,8 @@ func (h *fakeHost) Next(_ func() bool, visit func(*probe.Task)) (more bool) {
 	visit(&probe.Task{ID: 1, Name: "Task-1", Function: "app.py:12", Deadline: probe.NoDeadline, State: probe.Waiting, WaitsFor: "sleep"})
 	return false
 }
+
+var _ probe.Tasks = (*fakeHost)(nil)
 
 var hosts loopcore.PerLoop[fakeHost]
 

@@ -13,7 +13,7 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"internal/deferred", "internal/http1", "loop", "web", "ws"},
+	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/loopcore", "internal/probe", "loop", "web", "ws"},
 	"internal/deferred":              {"internal/http1"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},

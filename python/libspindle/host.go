@@ -32,17 +32,19 @@ type host struct {
 	// The callback that was running when HostState was called last, for loops that have no
 	// watchdog; guarded by mu.
 	seen   uint64
-	seenAt time.Time
-	block  *block // that the watchdog has reported and that has not ended; guarded by mu
+	seenAt time.Duration // on the loop's clock; 0 for never
+	block  *block        // that the watchdog has reported and that has not ended; guarded by mu
 }
 
 // block is a callback that blocks the loop.
 type block struct {
 	pulse           uint64
-	since           time.Time
+	since           time.Duration // on the loop's clock
 	task, at, stack string
 	noted           bool
 }
+
+var _ probe.Tasks = (*host)(nil)
 
 var hosts loopcore.PerLoop[host]
 
@@ -76,13 +78,14 @@ func (h *host) HostState() (s loopcore.HostState) {
 	pulse := uint64(*h.of.pulse)
 	s.Waiting = bool(*h.of.waiting)
 	if b := h.block; b != nil && b.pulse == pulse {
-		s.For, s.Task, s.At, s.Stack = time.Since(b.since), b.task, b.at, b.stack
+		s.For, s.Task, s.At, s.Stack = h.l.Time()-b.since, b.task, b.at, b.stack
 		return s
 	}
-	if s.Waiting || h.seen != pulse || h.seenAt.IsZero() {
-		h.seen, h.seenAt = pulse, time.Now()
+	now := h.l.Time()
+	if s.Waiting || h.seen != pulse || h.seenAt == 0 {
+		h.seen, h.seenAt = pulse, now
 	}
-	s.For = time.Since(h.seenAt)
+	s.For = now - h.seenAt
 	return s
 }
 
@@ -94,18 +97,17 @@ func SpindleBlocked(id C.int, b *C.SpindleBlock) {
 	h := &at(id).host
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	core := h.l.Internal()
 	if b == nil {
 		if h.block != nil {
 			h.note()
-			core.EndBlocked(time.Since(h.block.since))
+			h.l.Internal().EndBlocked(h.l.Time() - h.block.since)
 			h.block = nil
 		}
 		return
 	}
 	took := time.Duration(float64(b.seconds) * float64(time.Second))
 	if h.block == nil || h.block.pulse != uint64(b.pulse) {
-		h.block = &block{pulse: uint64(b.pulse), since: time.Now().Add(-took)}
+		h.block = &block{pulse: uint64(b.pulse), since: h.l.Time() - took}
 	}
 	if b.stack != nil {
 		h.block.task, h.block.at, h.block.stack = C.GoString(b.task), C.GoString(b.at), C.GoString(b.stack)
@@ -117,8 +119,9 @@ func SpindleBlocked(id C.int, b *C.SpindleBlock) {
 func (h *host) note() {
 	if b := h.block; !b.noted {
 		b.noted = true
-		h.l.Internal().NoteBlocked(loopcore.BlockedTurn{
-			At: time.Now(), For: time.Since(b.since), Task: b.task, Stack: []byte(b.stack)})
+		core := h.l.Internal()
+		core.NoteBlocked(loopcore.BlockedTurn{
+			At: core.Kernel().Wall(), For: h.l.Time() - b.since, Task: b.task, Stack: []byte(b.stack)})
 	}
 }
 
@@ -181,6 +184,7 @@ func (w *walk) End() {}
 // Python's tasks are not accounted, and have no scopes.
 
 func (h *host) Attach(bool)                                  {}
+func (h *host) Pin()                                         {}
 func (h *host) LabelAll(bool)                                {}
 func (h *host) Ended() []probe.EndedTask                     { return nil }
 func (h *host) InScope(*probe.Task, uintptr) bool            { return false }

@@ -199,6 +199,7 @@ struct Loop {
     PyObject *server;    // NULL for most loops; asgi.h
     PyObject *interrupt; // an exception that ended a call of Python inside a poll
     bool running;        // in _run
+    bool poll_due;       // the next tick polls, even if it has something to run
     bool lively;         // the last poll brought several events
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written

@@ -3,7 +3,8 @@
 //
 // A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.
 // A tick that has something to run polls only once in POLL_EVERY callbacks, and no sooner than
-// POLL_PAUSE after the last poll. In debug mode every tick polls.
+// POLL_PAUSE after the last poll. After a connection was written to or closed, the next tick polls,
+// as asyncio's does: the other end may be on the same loop. In debug mode every tick polls.
 #include "core.h"
 #include <errno.h>
 #include <structmember.h>
@@ -366,7 +367,7 @@ static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
 
 // poll_is_due reports whether a tick that has something to run polls as well.
 static bool poll_is_due(Loop *l) {
-    if (l->stopping || l->debug)
+    if (l->stopping || l->debug || l->poll_due)
         return true;
     if (l->since_poll < POLL_EVERY)
         return false;

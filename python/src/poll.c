@@ -71,6 +71,7 @@ static int poll_and_wait(Loop *l, long long timeout_ns) {
 // is negative.
 int poll_once(Loop *l, long long timeout_ns) {
     l->since_poll = 0;
+    l->poll_due = false;
     int n = timeout_ns == 0 ? poll_at_once(l) : poll_and_wait(l, timeout_ns);
     if (timeout_ns != 0 && PyErr_CheckSignals() < 0)
         return -1;

@@ -196,6 +196,7 @@ static PyObject *write_buffer(Transport *t, PyObject *data, const char *at, Py_s
     ssize_t n = 0;
     if (t->count == 0) {
         n = send_now(t->fd, at, len);
+        t->loop->poll_due = true;
         if (n == len)
             Py_RETURN_NONE;
         if (n < 0) {
@@ -564,6 +565,8 @@ static PyObject *transport_release(Transport *t, PyObject *Py_UNUSED(ignored)) {
     Py_CLEAR(t->buffer_updated);
     Py_CLEAR(t->protocol);
     Py_CLEAR(t->sock);
+    if (t->loop)
+        t->loop->poll_due = true;
     Py_CLEAR(t->loop);
     t->fd = -1; // the number may be given to another connection
     t->closing = true;

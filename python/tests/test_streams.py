@@ -373,3 +373,28 @@ def test_reads_leave_nothing_behind():
         close(writer, out)
 
     spindle.run(main())
+
+
+def test_handlers_of_closed_clients_end_before_the_loop(run, caplog):
+    """The loop looks at descriptors between the end of a client and the end of main."""
+    ended = []
+
+    async def handle(reader, writer):
+        while data := await reader.read(100):
+            writer.write(data)
+        writer.close()
+        ended.append(writer)
+
+    async def main():
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        clients = [await asyncio.open_connection(*server.sockets[0].getsockname()) for _ in range(10)]
+        for reader, writer in clients:
+            writer.write(b"x")
+            assert await reader.read(1) == b"x"
+        for _, writer in clients:
+            writer.close()
+        for _, writer in clients:
+            await writer.wait_closed()
+
+    run(main())
+    assert len(ended) == 10 and not caplog.records
