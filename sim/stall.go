@@ -27,10 +27,10 @@ const (
 // stall watches a world until end is called.
 type stall struct {
 	world atomic.Pointer[simkernel.World] // nil before there is one
+	over  atomic.Bool                     // end was called
 
 	mu       sync.Mutex // guards the fields below
 	timer    *time.Timer
-	over     bool
 	beat     uint64
 	same     int // checks that found the same beat
 	blocked  *simkernel.BlockedError
@@ -53,9 +53,9 @@ func (s *stall) end() {
 	if s == nil {
 		return
 	}
+	s.over.Store(true) // before the lock: a check must not take the wait for it for a block
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
 	s.timer.Stop()
 }
 
@@ -64,7 +64,7 @@ func (s *stall) end() {
 func (s *stall) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.over.Load() {
 		return
 	}
 	defer s.timer.Reset(stallPeriod)
@@ -82,7 +82,7 @@ func (s *stall) check() {
 	case s.same == stallChecks || stalled%time.Second == 0 && s.blocked == nil && stalled < busyReport:
 		// A goroutine that is blocked at two checks in a row has made no progress
 		// in between.
-		if s.blocked = w.Blocked(); s.blocked != nil {
+		if s.blocked = w.Blocked(); s.blocked != nil && !s.over.Load() {
 			w.Report(s.blocked)
 		}
 	case s.blocked != nil && stalled >= stallReport && !s.reported:
