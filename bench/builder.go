@@ -20,8 +20,10 @@ type builder struct {
 	root        string // the directory of the module that Spindle is built from
 	benchPath   string // this binary; built for an older version
 	spindlePath string // given by the user, or built
+	tags        string // build tags
 	beforeRoot  string // a checkout of an older version, if the user gave one
-	older       *builder
+	portable    bool   // also build with portable switching
+	others      map[string]*builder
 
 	built map[string]string // C source to its binary
 }
@@ -32,7 +34,7 @@ type notInstalled string
 
 func (e notInstalled) Error() string { return string(e) }
 
-func newBuilder(spindlePath, beforeRoot string) (*builder, error) {
+func newBuilder(o options) (*builder, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -42,26 +44,31 @@ func newBuilder(spindlePath, beforeRoot string) (*builder, error) {
 		return nil, err
 	}
 	return &builder{
-		dir: dir, root: "..", benchPath: self, spindlePath: spindlePath, beforeRoot: beforeRoot,
-		built: map[string]string{},
+		dir: dir, root: "..", benchPath: self, spindlePath: o.spindle, beforeRoot: o.before, portable: o.portable,
+		others: map[string]*builder{}, built: map[string]string{},
 	}, nil
 }
 
 func (b *builder) close() { os.RemoveAll(b.dir) }
 
-// before returns the builder of the older version to compare with.
-func (b *builder) before() (*builder, error) {
-	if b.beforeRoot == "" {
+// other returns the builder of another version of Spindle to compare with: "before" is an
+// older one, and "portable" switches tasks as on a Go version without direct switching.
+func (b *builder) other(version string) (*builder, error) {
+	o := &builder{dir: filepath.Join(b.dir, version), built: map[string]string{}}
+	switch {
+	case b.others[version] != nil:
+		return b.others[version], nil
+	case version == "before" && b.beforeRoot == "":
 		return nil, notInstalled("no --before DIR")
+	case version == "portable" && !b.portable:
+		return nil, notInstalled("no --portable")
+	case version == "before":
+		o.root = b.beforeRoot
+	default:
+		o.root, o.tags = b.root, "spindle_portable"
 	}
-	if b.older == nil {
-		dir := filepath.Join(b.dir, "before")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
-		b.older = &builder{dir: dir, root: b.beforeRoot, built: map[string]string{}}
-	}
-	return b.older, nil
+	b.others[version] = o
+	return o, os.Mkdir(o.dir, 0o700)
 }
 
 // spindle returns the path of the spindle command.
@@ -95,7 +102,7 @@ func (b *builder) build(dir, command string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(b.dir, filepath.Base(name))
-	build := exec.Command("go", "build", "-o", binary, command)
+	build := exec.Command("go", "build", "-tags", b.tags, "-o", binary, command)
 	build.Dir = dir
 	if err := run(build); err != nil {
 		return "", err

@@ -40,6 +40,7 @@ var benchmarks = []benchmark{
 	{"ws", "echo of WebSocket messages of 64 bytes over 200 connections", inWebSocket, runWS},
 	{"ws-memory", "bytes of an idle WebSocket", inWebSocket, runWSMemory},
 	{"callbacks", "callbacks and turns of a loop, against other runtimes", "", runCallbacks},
+	{"tasks", "switches, starts and channels of tasks, against Go's", "", runTasks},
 	{"timers", "timers added and cancelled, added and fired", "", runTimers},
 }
 

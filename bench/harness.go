@@ -60,7 +60,7 @@ func newHarness(ctx context.Context, o options, progress io.Writer) (*harness, e
 	if need := max(o.high, o.idle+o.active, o.conns, o.slow+o.webConns) + spare; need > limit {
 		return nil, fmt.Errorf("the benchmarks need %d open files, but the limit is %d; lower --high, --idle or --conns: %w", need, limit, errUsage)
 	}
-	if h.builder, err = newBuilder(o.spindle, o.before); err != nil {
+	if h.builder, err = newBuilder(o); err != nil {
 		return nil, err
 	}
 	if o.spindle != "" {

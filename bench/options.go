@@ -37,6 +37,7 @@ type options struct {
 	reference  string
 	spindle    string
 	before     string
+	portable   bool
 	out        string
 	smoke      bool
 	list       bool
@@ -69,6 +70,7 @@ func optionFlags(o *options) (fs *flag.FlagSet, servers *string) {
 	fs.IntVar(&o.loadCPU, "load-cpu", -1, "`core` of the load generator (default the second)")
 	fs.StringVar(&o.reference, "reference", "", "the `server` to compare the others with (default the first of Spindle)")
 	fs.StringVar(&o.before, "before", "", "`directory` of a checkout of an older version, to compare a change with (servers NAME-before)")
+	fs.BoolVar(&o.portable, "portable", false, "also measure Spindle with portable switching of tasks (servers NAME-portable)")
 	fs.StringVar(&o.spindle, "spindle", "", "`path` of a built spindle command (default: build ../cmd/spindle)")
 	fs.StringVar(&o.out, "out", "results", "`directory` for results.md, results.svg and results.json")
 	fs.BoolVar(&o.smoke, "smoke", false, "run everything once, very briefly: checks that it works, not how fast")

@@ -31,6 +31,12 @@ var programs = []program{
 		binary, err := b.spindle()
 		return []string{binary, "bench"}, err
 	}},
+	{name: "spindle-portable", ours: true, effort: spindleEffort, prepare: portableSpindle},
+	{name: "spindle-tasks", ours: true, effort: taskEffort, prepare: func(b *builder) ([]string, error) {
+		binary, err := b.spindle()
+		return []string{binary, "bench"}, err
+	}},
+	{name: "spindle-tasks-portable", ours: true, effort: taskEffort, prepare: portableSpindle},
 	{name: "libuv", effort: peerEffort, prepare: func(b *builder) ([]string, error) {
 		binary, err := b.compileC("uvtimers.c", "-luv")
 		return []string{binary}, err
@@ -54,6 +60,25 @@ func spindleEffort(o options) []string {
 		args = append(args, "--quick")
 	}
 	return append(args, "callbacks", "turns", "timers")
+}
+
+// taskEffort selects the figures of tasks.
+func taskEffort(o options) []string {
+	args := []string{"--json"}
+	if o.smoke {
+		args = append(args, "--quick")
+	}
+	return append(args, "switch", "spawn", "gather", "channel")
+}
+
+// portableSpindle builds the spindle command with portable switching.
+func portableSpindle(b *builder) ([]string, error) {
+	from, err := b.other("portable")
+	if err != nil {
+		return nil, err
+	}
+	binary, err := from.spindle()
+	return []string{binary, "bench"}, err
 }
 
 // peerEffort returns the seconds of each figure and the number of timers that fire. The
@@ -84,6 +109,7 @@ type source struct{ row, program, key string }
 type comparison struct {
 	title, note, column string
 	sources             []source
+	nanoseconds         bool // the figures are durations of one operation
 }
 
 var callbackComparisons = []comparison{
@@ -91,37 +117,61 @@ var callbackComparisons = []comparison{
 		"Callbacks", "A thousand callbacks queued in a turn of the loop, and run.", "callbacks / s",
 		[]source{
 			{"spindle", "spindle", "callbacks_per_s"},
+			{"spindle portable", "spindle-portable", "callbacks_per_s"},
 			{"node setImmediate", "node", "callbacks_per_s"},
 			{"node nextTick", "node", "nexttick_per_s"},
 			{"uvloop", "uvloop", "callbacks_per_s"},
 			{"asyncio", "asyncio", "callbacks_per_s"},
-		},
+		}, false,
 	},
 	{
 		"Turns", "One callback that queues itself again. Spindle asks the kernel for I/O after every 61 callbacks, the others in each turn.", "turns / s",
 		[]source{
 			{"spindle", "spindle", "turns_per_s"},
+			{"spindle portable", "spindle-portable", "turns_per_s"},
 			{"node setImmediate", "node", "turns_per_s"},
 			{"uvloop", "uvloop", "turns_per_s"},
 			{"asyncio", "asyncio", "turns_per_s"},
-		},
+		}, false,
 	},
 }
 
 var timerComparisons = []comparison{
-	{"Timers added and cancelled", "A thousand timers added in a turn of the loop, and then cancelled.", "timers / s", timerSources("timer_cancel_per_s")},
-	{"Timers added and fired", "A million timers with random delays of 0 to 49 ms.", "timers / s", timerSources("timer_fire_per_s")},
+	{"Timers added and cancelled", "A thousand timers added in a turn of the loop, and then cancelled.", "timers / s", timerSources("timer_cancel_per_s"), false},
+	{"Timers added and fired", "A million timers with random delays of 0 to 49 ms.", "timers / s", timerSources("timer_fire_per_s"), false},
 }
 
 func timerSources(key string) []source {
 	return []source{
 		{"spindle", "spindle", key},
+		{"spindle portable", "spindle-portable", key},
 		{"go AfterFunc", "spindle", "go_" + key}, // the spindle command measures it too
 		{"libuv", "libuv", key},
 		{"node", "node", key},
 		{"uvloop", "uvloop", key},
 		{"asyncio", "asyncio", key},
 	}
+}
+
+var taskComparisons = []comparison{
+	{"Switches", "Two tasks that yield to each other, beside a bare iter.Pull there and back.", "switches / s", taskSources("switch_ns", "iter.Pull", "pull_ns"), true},
+	{"Tasks started", "A task started and finished, beside a goroutine.", "tasks / s", taskSources("spawn_ns", "goroutine", "goroutine_ns"), true},
+	{"Tasks gathered", "Ten tasks gathered at a time, beside goroutines and a WaitGroup.", "tasks / s", taskSources("gather_ns", "goroutines", "go_gather_ns"), true},
+	{"Channels", "A value there and one back, unbuffered, beside Go's channels.", "round trips / s", taskSources("channel_ns", "go", "go_channel_ns"), true},
+	{"Buffered channels", "A value through a buffer of 64, beside Go's channels.", "values / s", taskSources("channel_buffered_ns", "go", "go_channel_buffered_ns"), true},
+}
+
+// taskSources compares a figure in both ways of switching with its counterpart in Go.
+func taskSources(key, counterpart, itsKey string) []source {
+	return []source{
+		{"spindle", "spindle-tasks", key},
+		{"spindle portable", "spindle-tasks-portable", key},
+		{counterpart, "spindle-tasks", itsKey},
+	}
+}
+
+func runTasks(h *harness) ([]report.Section, error) {
+	return h.comparePrograms("tasks", taskComparisons)
 }
 
 func runCallbacks(h *harness) ([]report.Section, error) {
@@ -239,7 +289,6 @@ func parseFigures(data []byte) (map[string]float64, error) {
 
 // fill adds a program's figures to the rows that come from it.
 func fill(tallies []tally, comparisons []comparison, program string, figures map[string]float64) error {
-	ours := program == "spindle"
 	for i, c := range comparisons {
 		for _, s := range c.sources {
 			if s.program != program {
@@ -249,7 +298,10 @@ func fill(tallies []tally, comparisons []comparison, program string, figures map
 			if !ok || v <= 0 {
 				return fmt.Errorf("figures: no %s", s.key)
 			}
-			tallies[i].add(s.row, ours && s.row == program, v)
+			if c.nanoseconds {
+				v = 1e9 / v
+			}
+			tallies[i].add(s.row, s.row == "spindle", v)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ type command func(addr string, bufferBytes int) []string
 
 // variants lists the servers in the order in which a round measures them. The first
 // one of Spindle is the reference of all ratios unless --reference names another.
-var variants = withBefore([]variant{
+var variants = withVersions([]variant{
 	{name: "spindle-protocol", ours: true, goRuntime: true, prepare: spindleEcho("protocol", 1)},
 	{name: "spindle-coroutine", ours: true, goRuntime: true, prepare: spindleEcho("coroutine", 1)},
 	{name: "c-epoll", prepare: cServer("epoll.c")},
@@ -60,23 +60,27 @@ var variants = withBefore([]variant{
 	{name: "nbio-ws", speaks: inWebSocket, goRuntime: true, prepare: nbioWebSocket},
 })
 
-// withBefore adds, after each server of Spindle, the same server built from an older
-// version: NAME-before. It takes part if --before names a checkout of that version.
-func withBefore(today []variant) (all []variant) {
+// withVersions adds, after each server of Spindle, the same server in other versions:
+// NAME-before, which takes part if --before names a checkout of an older version, and
+// NAME-portable, which takes part with --portable.
+func withVersions(today []variant) (all []variant) {
 	for _, v := range today {
 		all = append(all, v)
-		if v.ours {
-			now := v.prepare
-			v.name += "-before"
-			v.ours = false
-			v.prepare = func(b *builder) (command, error) {
-				older, err := b.before()
+		if !v.ours {
+			continue
+		}
+		for _, version := range []string{"before", "portable"} {
+			other := v
+			other.name += "-" + version
+			other.ours = false
+			other.prepare = func(b *builder) (command, error) {
+				from, err := b.other(version)
 				if err != nil {
 					return nil, err
 				}
-				return now(older)
+				return v.prepare(from)
 			}
-			all = append(all, v)
+			all = append(all, other)
 		}
 	}
 	return all

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"io"
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/picture"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
@@ -62,6 +64,22 @@ func (w *World) Trace() Trace {
 		trace[i] = Event(e)
 	}
 	return trace
+}
+
+// Draw writes a picture of the trace as SVG. Hosts are lanes, and time runs downward.
+// Messages are arrows from the time of sending to that of arrival. Dropped messages,
+// partitions, pauses and crashes are marked. The picture shows the order of events, not
+// their distance: an hour without events is only a little longer than a millisecond.
+//
+// The title is at the top. The ending is an error's text, drawn at the bottom as a
+// failure; "" is for a run that has not failed. The hosts are the lanes, from the left;
+// other hosts of the trace follow in the order of their first events.
+func (t Trace) Draw(out io.Writer, title, ending string, hosts ...string) error {
+	events := make([]simkernel.Event, len(t))
+	for i, e := range t {
+		events[i] = simkernel.Event(e)
+	}
+	return picture.Draw(out, picture.Picture{Title: title, Hosts: hosts, Trace: events, Ending: ending})
 }
 
 // format returns Format for the kernel's events.

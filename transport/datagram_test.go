@@ -181,7 +181,7 @@ func TestDatagramDualStack(t *testing.T) {
 		left := 2
 		for _, host := range []string{"127.0.0.1", "::1"} {
 			endpoint(t, l, &datagramScript{
-				made: func(e *transport.Endpoint) { e.Send([]byte(host)) },
+				made: func(e *transport.Endpoint) { e.SendTo([]byte(host), transport.Addr{}) },
 				got: func(e *transport.Endpoint, p transport.Packet) {
 					if string(p.Data) != host || p.From.AddrPort.Addr().String() != host {
 						t.Errorf("%q from %v, want %s", p.Data, p.From, host)
@@ -210,7 +210,7 @@ func TestDatagramRefused(t *testing.T) {
 		addr := unused.LocalAddr().String()
 		unused.Close()
 		e := endpoint(t, l, &datagramScript{
-			made: func(e *transport.Endpoint) { e.Send([]byte("hello")) },
+			made: func(e *transport.Endpoint) { e.SendTo([]byte("hello"), transport.Addr{}) },
 			failed: func(e *transport.Endpoint, err error) {
 				var op *net.OpError
 				if !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &op) || op.Addr.String() != addr {
@@ -245,11 +245,11 @@ func TestDatagramAfterRefusalIsSent(t *testing.T) {
 		refused := 0
 		endpoint(t, l, &datagramScript{
 			made: func(e *transport.Endpoint) {
-				e.Send([]byte("lost")) // on loopback the refusal arrives at once
+				e.SendTo([]byte("lost"), transport.Addr{}) // on loopback the refusal arrives at once
 				if peer, err = net.ListenPacket("udp4", addr); err != nil {
 					t.Fatal(err)
 				}
-				if err := e.Send([]byte("sent")); err != nil {
+				if err := e.SendTo([]byte("sent"), transport.Addr{}); err != nil {
 					t.Error(err)
 				}
 				if refused > 0 {
@@ -293,7 +293,7 @@ func TestDatagramTruncated(t *testing.T) {
 		}, transport.DatagramOptions{Network: "unixgram", Local: path})
 		c := endpoint(t, l, &datagramScript{}, transport.DatagramOptions{Network: "unixgram", Remote: path})
 		for _, n := range []int{100 << 10, 64 << 10} {
-			if err := c.Send(make([]byte, n)); err != nil {
+			if err := c.SendTo(make([]byte, n), transport.Addr{}); err != nil {
 				t.Fatal(err)
 			}
 		}

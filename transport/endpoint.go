@@ -209,9 +209,6 @@ func (e *Endpoint) opErrorTo(op string, to Addr, err error) error {
 // Loop returns the loop that the endpoint is on.
 func (e *Endpoint) Loop() *loop.Loop { return e.st.sockets.L }
 
-// IsClosing reports whether the endpoint is closed or closing.
-func (e *Endpoint) IsClosing() bool { return e.is(closing | lost) }
-
 // LocalAddr returns the address that the endpoint receives at. It is never nil: once
 // the endpoint is lost, it is an empty address.
 func (e *Endpoint) LocalAddr() net.Addr {
@@ -238,7 +235,7 @@ func (e *Endpoint) addrs() (local, remote net.Addr) {
 // Info returns the current state of the endpoint. In and Out count bytes of datagrams.
 func (e *Endpoint) Info() Info {
 	e.checkLoop("Info")
-	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.is(closing | lost), Closing: e.IsClosing()}
+	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.is(closing | lost), Closing: e.is(closing | lost)}
 	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
 	return info
 }

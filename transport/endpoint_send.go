@@ -58,9 +58,6 @@ func (e *Endpoint) SendTo(p []byte, to Addr) error {
 	return e.opErrorTo("write", to, err)
 }
 
-// Send sends one datagram to the connected peer.
-func (e *Endpoint) Send(p []byte) error { return e.SendTo(p, Addr{}) }
-
 // send tries to send a datagram. ECONNREFUSED is about an earlier datagram: the system
 // returns it instead of sending this one, so send tries once more.
 func (e *Endpoint) send(p []byte, to kernel.Addr) (earlier, err error) {

@@ -121,7 +121,7 @@ func TestAbortDropsDatagrams(t *testing.T) {
 		e := endpoint(t, l, &datagramScript{
 			made: func(e *transport.Endpoint) {
 				for e.Info().Unsent == 0 {
-					e.Send([]byte("x"))
+					e.SendTo([]byte("x"), transport.Addr{})
 				}
 				e.Close()
 				if e.Info().Local == nil {
@@ -157,7 +157,7 @@ func TestBadDestinations(t *testing.T) {
 		send func() error
 		want error
 	}{
-		{"nowhere", func() error { return open.Send([]byte("x")) }, syscall.EDESTADDRREQ},
+		{"nowhere", func() error { return open.SendTo([]byte("x"), transport.Addr{}) }, syscall.EDESTADDRREQ},
 		{"elsewhere", func() error { return bound.SendTo([]byte("x"), udp("127.0.0.1:10")) }, net.ErrWriteToConnected},
 		{"other family", func() error { return open.SendTo([]byte("x"), udp("[::1]:9")) }, syscall.EAFNOSUPPORT},
 		{"path", func() error { return open.SendTo([]byte("x"), transport.Addr{Path: "/tmp/x"}) }, syscall.EAFNOSUPPORT},

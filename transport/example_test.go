@@ -262,7 +262,7 @@ func ExampleDatagram() {
 		panic(err)
 	}
 	_, err = transport.Datagram(l, &datagramScript{
-		made: func(e *transport.Endpoint) { e.Send([]byte("hello")) },
+		made: func(e *transport.Endpoint) { e.SendTo([]byte("hello"), transport.Addr{}) },
 		got: func(e *transport.Endpoint, p transport.Packet) {
 			fmt.Printf("%s\n", p.Data)
 			l.Stop()

@@ -86,7 +86,7 @@ func (k Kind) op() wsframe.Op {
 // are for libraries and codes from 4000 to 4999 for applications.
 type Code = wsframe.Code
 
-// The codes of RFC 6455 and of the IANA registry.
+// The codes of RFC 6455. The IANA registry has a few more, such as 1012 for a restart.
 const (
 	NormalClosure   = wsframe.NormalClosure
 	GoingAway       = wsframe.GoingAway
@@ -98,8 +98,6 @@ const (
 	PolicyViolation = wsframe.PolicyViolation
 	MessageTooBig   = wsframe.MessageTooBig
 	InternalError   = wsframe.InternalError
-	ServiceRestart  = wsframe.ServiceRestart
-	TryAgainLater   = wsframe.TryAgainLater
 )
 
 // ProtocolError describes a peer's violation and holds the code of the Close sent

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
-	"github.com/spindleloop/spindle/sim/timeline"
 )
 
 func simHelp() string {
@@ -221,21 +220,22 @@ const maxDrawn = 100
 // draw draws the end of a run that failed, or the beginning of one that did not.
 func (s *search) draw(out io.Writer, f *sim.Failure) error {
 	trace := s.sampled.Trace()
-	p := timeline.Picture{Title: fmt.Sprintf("%s, seed %d", s.program.Name, s.sampled.Seed()), Trace: trace}
+	title, ending := fmt.Sprintf("%s, seed %d", s.program.Name, s.sampled.Seed()), ""
+	var hosts []string
 	for _, h := range s.sampled.Hosts() {
-		p.Hosts = append(p.Hosts, h.Name())
+		hosts = append(hosts, h.Name())
 	}
 	if f != nil {
-		p.Ending = f.Err.Error()
+		ending = f.Err.Error()
 	}
 	if all := len(trace); all > maxDrawn {
 		if f != nil {
-			p.Trace = trace[all-maxDrawn:]
-			p.Title += fmt.Sprintf(": the last %d of %s events", maxDrawn, group(uint64(all)))
+			trace = trace[all-maxDrawn:]
+			title += fmt.Sprintf(": the last %d of %s events", maxDrawn, group(uint64(all)))
 		} else {
-			p.Trace = trace[:maxDrawn]
-			p.Title += fmt.Sprintf(": the first %d of %s events", maxDrawn, group(uint64(all)))
+			trace = trace[:maxDrawn]
+			title += fmt.Sprintf(": the first %d of %s events", maxDrawn, group(uint64(all)))
 		}
 	}
-	return timeline.Draw(out, p)
+	return trace.Draw(out, title, ending, hosts...)
 }

@@ -1,5 +1,5 @@
-// Package picture draws a trace of a simulated world as SVG. Package sim/timeline is its
-// interface for users, and sim.Explore draws failures with it.
+// Package picture draws a trace of a simulated world as SVG. Trace.Draw of package sim is
+// its interface for users, and sim.Explore draws failures with it.
 package picture
 
 import (

@@ -1,4 +1,4 @@
-package timeline_test
+package sim_test
 
 import (
 	"context"
@@ -11,13 +11,9 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
-	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/sim"
-	"github.com/spindleloop/spindle/sim/timeline"
 	"github.com/spindleloop/spindle/stream"
 )
-
-func TestMain(m *testing.M) { leak.Main(m) }
 
 // greet sends a datagram to the server.
 func greet(ctx context.Context) error {
@@ -31,7 +27,7 @@ func greet(ctx context.Context) error {
 }
 
 // A picture of one datagram that is lost in a partition.
-func ExampleDraw() {
+func ExampleTrace_Draw() {
 	w := sim.NewWorld(1)
 	server, client := w.Host("server"), w.Host("client")
 	w.Partition(server, client)
@@ -40,7 +36,7 @@ func ExampleDraw() {
 		fmt.Println(err)
 	}
 	var picture strings.Builder
-	if err := timeline.Draw(&picture, timeline.Picture{Title: "a greeting", Hosts: []string{"client", "server"}, Trace: w.Trace()}); err != nil {
+	if err := w.Trace().Draw(&picture, "a greeting", "", "client", "server"); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(strings.HasPrefix(picture.String(), "<svg"), strings.Contains(picture.String(), "hello (partition)"))
@@ -101,7 +97,7 @@ func TestEveryKindOfEventIsDrawn(t *testing.T) {
 		{Kind: "note", At: time.Hour + 6*ms, Sent: time.Hour + 6*ms, Note: "no host in particular"},
 	}
 	var b strings.Builder
-	if err := timeline.Draw(&b, timeline.Picture{Title: "all & everything", Trace: trace, Ending: "it ends\nbadly"}); err != nil {
+	if err := trace.Draw(&b, "all & everything", "it ends\nbadly"); err != nil {
 		t.Fatal(err)
 	}
 	said := texts(t, b.String())
@@ -125,10 +121,10 @@ func TestEveryKindOfEventIsDrawn(t *testing.T) {
 	}
 }
 
-// TestEmptyTrace: the picture has only a title.
-func TestEmptyTrace(t *testing.T) {
+// TestPictureOfAnEmptyTrace: the picture has only a title.
+func TestPictureOfAnEmptyTrace(t *testing.T) {
 	var b strings.Builder
-	if err := timeline.Draw(&b, timeline.Picture{Title: "nothing"}); err != nil || len(texts(t, b.String())) != 1 {
+	if err := sim.Trace(nil).Draw(&b, "nothing", ""); err != nil || len(texts(t, b.String())) != 1 {
 		t.Error(err, b.String())
 	}
 }
@@ -171,7 +167,7 @@ func TestPicturesOfRunsWithFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		if err := timeline.Draw(&b, timeline.Picture{Title: fmt.Sprint(seed), Trace: w.Trace()}); err != nil {
+		if err := w.Trace().Draw(&b, fmt.Sprint(seed), ""); err != nil {
 			t.Fatal(err)
 		}
 		if texts(t, b.String()); strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), `y="0.0"`) || strings.Contains(b.String(), `y1="0.0"`) {
