@@ -81,9 +81,7 @@ func (r *record) finished(t *Task, err error) {
 		at.Outcome = "exit"
 	}
 	if t.co != nil {
-		if sum := t.co.Account(now); sum != nil {
-			at.Account, at.Known = *sum, true
-		}
+		at.Known = t.co.Account(now, &at.Account)
 	}
 }
 
@@ -93,6 +91,7 @@ func (s *sched) Ended() (all []probe.EndedTask) {
 	if r == nil {
 		return nil
 	}
+	all = make([]probe.EndedTask, 0, min(r.next, len(r.ended)))
 	for i := max(r.next-len(r.ended), 0); i < r.next; i++ {
 		e := r.ended[i%len(r.ended)]
 		e.describe()

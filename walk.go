@@ -220,7 +220,7 @@ func (w *walk) describe(t *Task, p *probe.Task) {
 	}
 	if c := t.co; c != nil {
 		p.State, p.Goroutine, p.Priority = probeStates[c.State()], c.Goroutine(), uint8(c.Lane())
-		p.Account = c.Account(t.scope.s.l.Internal().TurnTime())
+		p.Accounted = c.Account(t.scope.s.l.Internal().TurnTime(), &p.Account)
 		if p.State == probe.Waiting {
 			w.describeWait(t, p)
 		}

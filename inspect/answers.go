@@ -42,6 +42,7 @@ func (h *handler) loops(*query) (any, error) {
 func (h *handler) tasks(q *query) (any, error) {
 	began := now()
 	f, loops := readForest(q.loop)
+	defer f.release()
 	tasks, paging := f.page(q)
 	return TasksAnswer{Header: h.header(began), Paging: paging, Loops: loops, Tasks: tasks}, nil
 }
@@ -54,7 +55,7 @@ func (h *handler) snapshot(q *query) (any, error) {
 	a.Tasks, paging = f.page(q)
 	a.More = paging.Matched - len(a.Tasks)
 	rest := &query{loop: q.loop, limit: maxLimit}
-	a.Waits = f.graph.answer()
+	a.Waits = f.graph().answer()
 	a.Sockets = []Socket{}
 	for _, s := range rest.sources() {
 		for _, row := range s.readSockets() {
@@ -64,7 +65,7 @@ func (h *handler) snapshot(q *query) (any, error) {
 		}
 	}
 	a.Requests, _ = readRequests(rest)
-	a.Objects, _ = f.graph.sorted(rest)
+	a.Objects, _ = f.graph().sorted(rest)
 	a.Ended, _ = readEnded(rest)
 	a.Blocked, _ = readBlocked(rest)
 	a.Header = h.header(began)

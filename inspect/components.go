@@ -2,13 +2,13 @@ package inspect
 
 // connected is a strongly connected component of a graph: every node of it can be reached
 // from every other.
-type connected struct{ nodes []string }
+type connected[N comparable] struct{ nodes []N }
 
 // components returns the strongly connected components of a graph by their nodes. It is
 // Tarjan's algorithm with a stack of its own: a chain of waits can be as long as there are
 // tasks.
-func components(next map[string][]string) map[string]*connected {
-	t := &tarjan{next: next, index: map[string]int{}, low: map[string]int{}, of: map[string]*connected{}}
+func components[N comparable](next map[N][]N) map[N]*connected[N] {
+	t := &tarjan[N]{next: next, index: map[N]int{}, low: map[N]int{}, of: map[N]*connected[N]{}}
 	for node := range next {
 		if t.index[node] == 0 {
 			t.visit(node)
@@ -17,18 +17,18 @@ func components(next map[string][]string) map[string]*connected {
 	return t.of
 }
 
-type tarjan struct {
-	next  map[string][]string
-	index map[string]int // in the order of visits, from 1
-	low   map[string]int // the least index that is known to be reachable
-	open  []string       // visited, and in no component yet
-	of    map[string]*connected
+type tarjan[N comparable] struct {
+	next  map[N][]N
+	index map[N]int // in the order of visits, from 1
+	low   map[N]int // the least index that is known to be reachable
+	open  []N       // visited, and in no component yet
+	of    map[N]*connected[N]
 }
 
 // visit visits the nodes that can be reached from a node.
-func (t *tarjan) visit(first string) {
+func (t *tarjan[N]) visit(first N) {
 	type frame struct {
-		node string
+		node N
 		edge int
 	}
 	t.enter(first)
@@ -59,15 +59,15 @@ func (t *tarjan) visit(first string) {
 	}
 }
 
-func (t *tarjan) enter(node string) {
+func (t *tarjan[N]) enter(node N) {
 	t.index[node] = len(t.index) + 1
 	t.low[node] = t.index[node]
 	t.open = append(t.open, node)
 }
 
 // close makes a component of the nodes that were visited since node.
-func (t *tarjan) close(node string) {
-	c := &connected{}
+func (t *tarjan[N]) close(node N) {
+	c := &connected[N]{}
 	for {
 		last := t.open[len(t.open)-1]
 		t.open = t.open[:len(t.open)-1]

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +31,7 @@ import (
 const (
 	costConns = 200
 	costTasks = 10_000
-	costRound = 300 * time.Millisecond
+	costRound = 2 * time.Second
 )
 
 func BenchmarkPageOpenHTTP(b *testing.B) { benchmarkCost(b, serveHTTP, true) }
@@ -80,31 +82,46 @@ func benchmarkCost(b *testing.B, serve service, paired bool) {
 			})
 		})
 	}()
-	load := startLoad(b, <-ready, b.Name() == "BenchmarkPageOpenHTTP" || b.Name() == "BenchmarkOffHTTP")
-	load.round(costRound) // warm up
-	var off, ratios []float64
+	load := startLoad(b, <-ready, strings.HasSuffix(b.Name(), "HTTP"))
+	load.round(costRound / 2) // warm up
+	plain := load.round(costRound)
+	off, ratios, cpu := []sample{plain}, []float64{}, []float64{}
 	for range b.N {
-		plain := load.round(costRound)
-		off = append(off, plain)
-		if paired {
-			closePage := openPage(b)
-			watched := load.round(costRound)
-			closePage()
-			ratios = append(ratios, 2*watched/(plain+load.round(costRound)))
+		if !paired {
+			off = append(off, load.round(costRound))
+			continue
 		}
+		closePage := openPage(b)
+		watched := load.round(costRound)
+		closePage()
+		next := load.round(costRound)
+		off = append(off, next)
+		ratios = append(ratios, 2*watched.rate/(plain.rate+next.rate))
+		cpu = append(cpu, 2*watched.cpu/(plain.cpu+next.cpu))
+		plain = next
 	}
-	slices.Sort(off)
-	b.ReportMetric(off[len(off)/2], "ops/s")
+	rates := make([]float64, len(off))
+	for i, s := range off {
+		rates[i] = s.rate
+	}
+	b.ReportMetric(median(rates), "ops/s")
 	if paired {
-		slices.Sort(ratios)
-		b.ReportMetric(ratios[len(ratios)/2], "ratio")
+		b.ReportMetric(median(ratios), "ratio")
+		b.ReportMetric(median(cpu), "cpu/op-ratio")
 	}
 	load.end()
 	end()
 	<-over
 }
 
-// openPage does what an open page does: it receives events and polls the tasks and sockets.
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// openPage does what page.html does: it receives four events a second, polls the tasks each
+// second, and every two seconds one of the other views. It returns when the first answers
+// have come.
 func openPage(b *testing.B) (closePage func()) {
 	s, err := inspect.Serve("127.0.0.1:0", inspect.Options{})
 	if err != nil {
@@ -119,19 +136,24 @@ func openPage(b *testing.B) (closePage func()) {
 			res.Body.Close()
 		}
 	}
+	const tasks = "/api/v1/tasks?sort=tree&offset=0&limit=200"
+	ask(tasks)
 	ended := make(chan struct{}, 2)
-	go func() { ask("/api/v1/events"); ended <- struct{}{} }()
+	go func() { ask("/api/v1/events?every=250"); ended <- struct{}{} }()
 	go func() {
 		defer func() { ended <- struct{}{} }()
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for {
-			ask("/api/v1/tasks?sort=tree&limit=100")
-			ask("/api/v1/sockets?limit=100")
+		views := []string{"sockets", "waits", "requests", "sync", "blocked", "ended"}
+		for n := 0; ; n++ {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
+			}
+			ask(tasks)
+			if n%2 == 0 {
+				ask("/api/v1/" + views[n/2%len(views)] + "?limit=200")
 			}
 		}
 	}()
@@ -203,11 +225,25 @@ func (l *load) askHTTP(c net.Conn) {
 	}
 }
 
-// round returns how many operations there are each second, over d.
-func (l *load) round(d time.Duration) float64 {
-	before, began := l.done.Load(), time.Now()
+// sample is what was measured in a round.
+type sample struct {
+	rate float64 // operations each second
+	cpu  float64 // seconds of the process for each operation, clients included
+}
+
+// round measures for a time.
+func (l *load) round(d time.Duration) sample {
+	before, began, cpu := l.done.Load(), time.Now(), cpuTime()
 	<-time.NewTimer(d).C
-	return float64(l.done.Load()-before) / time.Since(began).Seconds()
+	n := float64(l.done.Load() - before)
+	return sample{rate: n / time.Since(began).Seconds(), cpu: (cpuTime() - cpu).Seconds() / n}
+}
+
+// cpuTime returns the CPU time of the process.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func (l *load) end() {

@@ -21,6 +21,7 @@ func Dump(w io.Writer) error {
 	var b strings.Builder
 	loops := readLoops()
 	f, how := readForest("")
+	tasks := f.tasks(f.ordered(&query{sort: "tree"}))
 	for i := range loops {
 		l := &loops[i]
 		fmt.Fprintf(&b, "loop %s (%s): %s for %v, %d turns, %d timers, %d descriptors\n",
@@ -36,15 +37,15 @@ func Dump(w io.Writer) error {
 				fmt.Fprintf(&b, "it does not answer; its tasks %v ago:\n", time.Duration(h.AgeNS).Round(time.Millisecond))
 			}
 		}
-		for _, t := range f.inTreeOrder(&query{}) {
-			if t.Loop == l.ID {
-				t.dump(&b)
+		for i := range tasks {
+			if tasks[i].Loop == l.ID {
+				tasks[i].dump(&b)
 			}
 		}
 		b.WriteByte('\n')
 	}
-	for _, c := range f.graph.cycles {
-		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", strings.Join(f.graph.names(c), " -> "))
+	for _, c := range f.cycles.paths {
+		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", strings.Join(f.graph().names(c), " -> "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -69,9 +70,9 @@ func (t *Task) dump(b *strings.Builder) {
 }
 
 // names returns the names of nodes.
-func (g *graph) names(ids []string) (names []string) {
-	for _, id := range ids {
-		names = append(names, g.nodes[id].Name+" ("+id+")")
+func (g *graph) names(path []ref) (names []string) {
+	for _, r := range path {
+		names = append(names, g.nodes[r].Name+" ("+g.nodes[r].ID+")")
 	}
 	return names
 }

@@ -22,6 +22,7 @@ func readEnded(q *query) (all []EndedTask, total int) {
 		if snap == nil {
 			continue
 		}
+		snap.release() // the ended tasks are not in its rows
 		for i := range snap.ended {
 			total++
 			one := snap.endedTask(s.id, i)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -51,7 +52,10 @@ var mask = sync.OnceValue(func() uint64 {
 })
 
 // function is a function as answers name it.
-type function struct{ name, place string }
+type function struct {
+	name, place string
+	lower       string // both in lower case, for filters
+}
 
 // functions caches the names of functions by their address. There are as many as the
 // program has.
@@ -69,15 +73,39 @@ func functionAt(code uintptr) function {
 			named.place = fmt.Sprintf("%s:%d", path.Base(file), line)
 		}
 	}
+	named.lower = strings.ToLower(cmp.Or(named.name, "task") + "\n" + named.place)
 	functions.Store(code, named)
 	return named
 }
 
+// maxSites bounds the memory of sites.
+const maxSites = 4096
+
+// sites caches the lines at which tasks are started. Most programs have few.
+var sites struct {
+	mu    sync.Mutex
+	lines map[[6]uintptr]string // guarded by mu
+}
+
 // callSite returns the innermost line among callers that is not in package spindle.
-func callSite(callers []uintptr) string {
+func callSite(callers [6]uintptr) string {
 	if callers[0] == 0 {
 		return ""
 	}
+	sites.mu.Lock()
+	defer sites.mu.Unlock()
+	line, ok := sites.lines[callers]
+	if !ok {
+		line = findSite(callers[:])
+		if sites.lines == nil || len(sites.lines) >= maxSites {
+			sites.lines = make(map[[6]uintptr]string)
+		}
+		sites.lines[callers] = line
+	}
+	return line
+}
+
+func findSite(callers []uintptr) string {
 	for frames := runtime.CallersFrames(callers); ; {
 		frame, more := frames.Next()
 		if frame.PC != 0 && !strings.HasPrefix(frame.Function, "github.com/spindleloop/spindle.") {

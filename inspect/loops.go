@@ -235,7 +235,8 @@ func (s *source) answers() bool {
 }
 
 // stackReader takes stacks of the goroutine that runs a loop. Taking one stops all
-// goroutines, so it is done once for each turn that blocks, and again only after a while.
+// goroutines, so it is done once for each turn that blocks, again only after a while, and
+// for at most a twentieth of the time.
 type stackReader struct {
 	mu    sync.Mutex
 	pulse uint32        // of the turn; guarded by mu
@@ -249,13 +250,18 @@ type stackReader struct {
 func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if began := now(); r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
+	began := now()
+	if r.pulse != pulse && r.cost > 0 && began-r.at < 20*r.cost {
+		return "", "" // stacks are dear, and the last one was taken a moment ago
+	}
+	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
 		taken := goid.StackOf(goid.NumberOf(s.core.Owner()))
+		r.at = now()
+		r.cost = r.at - began
 		if s.core.Pulse.Load() != pulse {
 			return "", "" // the loop has continued
 		}
-		r.pulse, r.at, r.stack = pulse, now(), string(taken)
-		r.cost = r.at - began
+		r.pulse, r.stack = pulse, string(taken)
 	}
 	return r.stack, goid.Line([]byte(r.stack))
 }

@@ -62,6 +62,7 @@ func readMetrics() string {
 		}
 		if snap, _ := s.readTasks(); snap != nil {
 			m.Tasks = snap.counts
+			snap.release()
 		}
 		all = append(all, m)
 	}

@@ -69,10 +69,7 @@ func recordedLoops(a *SnapshotAnswer, _ *query) any {
 }
 
 func recordedTasks(a *SnapshotAnswer, q *query) any {
-	f := &forest{tasks: of(q, a.Tasks, func(t *Task) string { return t.Loop }), byID: map[string]int{}}
-	for i := range f.tasks {
-		f.byID[f.tasks[i].ID] = i
-	}
+	f := newRecordedForest(of(q, a.Tasks, func(t *Task) string { return t.Loop }))
 	loops := []TaskLoop{}
 	for _, l := range a.Loops {
 		if q.loop == "" || q.loop == l.ID {

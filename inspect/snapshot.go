@@ -52,7 +52,7 @@ type capture struct {
 func assemble(all []capture) *SnapshotAnswer {
 	a := &SnapshotAnswer{
 		Header: Header{Version: Version},
-		Loops:  []Loop{}, Tasks: []Task{}, Sockets: []Socket{}, Requests: []Request{}, Ended: []EndedTask{}, Blocked: []Blocked{},
+		Loops:  []Loop{}, Sockets: []Socket{}, Requests: []Request{}, Ended: []EndedTask{}, Blocked: []Blocked{},
 	}
 	var sources []*source
 	var snaps []*taskSnapshot
@@ -61,11 +61,9 @@ func assemble(all []capture) *SnapshotAnswer {
 		sources, snaps = append(sources, c.source), append(snaps, c.tasks)
 	}
 	f := newForest(sources, snaps)
-	for _, t := range f.inTreeOrder(&query{}) {
-		a.Tasks = append(a.Tasks, *t)
-	}
-	a.Waits = f.graph.answer()
-	a.Objects, _ = f.graph.sorted(&query{})
+	a.Tasks = f.tasks(f.ordered(&query{sort: "tree"}))
+	a.Waits = f.graph().answer()
+	a.Objects, _ = f.graph().sorted(&query{})
 	for _, c := range all {
 		c.describe(a)
 	}

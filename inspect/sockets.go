@@ -41,7 +41,7 @@ func (s *source) readSockets() []socketRow {
 	r := &s.sockets
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.at != 0 && now()-r.at < max(snapshotAge, 20*r.held) {
+	if r.at != 0 && now()-r.at < max(snapshotAge, snapshotShare*r.held) {
 		return r.rows
 	}
 	if !s.answers() {
@@ -234,6 +234,7 @@ func (s *source) tasksByScope(rows []socketRow) map[uintptr]string {
 					byScope[r.Scope] = taskID(s.id, r.ID)
 				}
 			})
+			snap.release()
 			break
 		}
 	}

@@ -8,64 +8,33 @@ import (
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
-// maxEdges is how many edges an answer has.
-const maxEdges = 5000
-
-// graph is what waits for what. Its nodes are tasks and synchronization objects.
-type graph struct {
-	nodes   map[string]*WaitNode
-	edges   []WaitEdge
-	objects map[string]*SyncObject
-	cycles  [][]string
+// ref is a node of the wait-for graph: a task, or an object that tasks wait for.
+type ref struct {
+	loop   *loopTasks
+	object bool
+	id     uint64
 }
 
-func newGraph() *graph {
-	return &graph{nodes: map[string]*WaitNode{}, objects: map[string]*SyncObject{}}
-}
+// ref returns the node of a task.
+func (e *entry) ref() ref { return ref{loop: e.loop, id: e.ID} }
 
-// add adds the waits of a loop.
-func (g *graph) add(loop string, snap *taskSnapshot) {
-	names := map[uint64]string{}
-	joined := map[uint64][]*row{} // tasks that their parent waits for, by the parent
-	snap.each(func(r *row) {
-		names[r.ID] = cmp.Or(r.Name, functionAt(r.Code).name, "task")
-		if r.Joined {
-			joined[r.Parent] = append(joined[r.Parent], r)
-		}
-	})
-	task := func(id uint64) string {
-		name := taskID(loop, id)
-		if g.nodes[name] == nil {
-			g.nodes[name] = &WaitNode{ID: name, Kind: "task", Name: cmp.Or(names[id], "task "+name)}
-		}
-		return name
+// other returns the node of another task of the same loop.
+func (e *entry) other(id uint64) ref { return ref{loop: e.loop, id: id} }
+
+// object returns the object that the task waits for, if there is one.
+func (e *entry) object() (r ref, ok bool) {
+	id := e.row.object.ID
+	if e.byLot() {
+		id = e.Lot
 	}
-	snap.each(func(r *row) {
-		if r.State != probe.Waiting {
-			return
-		}
-		waited := int64(max(snap.clock-r.WaitsSince, 0))
-		if object := g.object(loop, r); object != nil {
-			from := task(r.ID)
-			g.wait(object, from, waited)
-			g.edge(from, object.ID, r.WaitsFor, waited)
-			for _, holder := range r.holders() {
-				g.hold(object, task(holder))
-			}
-			return
-		}
-		if r.WaitsOnTask != 0 {
-			g.edge(task(r.ID), task(r.WaitsOnTask), r.WaitsFor, waited)
-		}
-		if r.WaitsFor == "nursery" {
-			for _, child := range joined[r.ID] {
-				g.edge(task(r.ID), task(child.ID), r.WaitsFor, waited)
-			}
-		}
-	})
+	return ref{loop: e.loop, object: true, id: uint64(id)}, e.State == probe.Waiting && id != 0
 }
 
-// holders returns the tasks that hold what the task of the row waits for.
+// byLot reports whether the object that the task waits for is a Lot. The wait for a future
+// is one for its task.
+func (e *entry) byLot() bool { return e.Lot != 0 && e.WaitsOnTask == 0 }
+
+// holders returns the tasks that hold what the task waits for.
 func (r *row) holders() []uint64 {
 	if r.WaitsOnTask != 0 {
 		return []uint64{r.WaitsOnTask}
@@ -73,88 +42,101 @@ func (r *row) holders() []uint64 {
 	return r.Holders
 }
 
-// object returns the object that the task of a row waits for, nil if there is none.
-func (g *graph) object(loop string, r *row) *SyncObject {
-	id, kind := r.object.ID, r.object.Kind
-	if r.Lot != 0 && r.WaitsOnTask == 0 { // the wait for a future is one for its task
-		id = r.Lot
-		kind, _, _ = strings.Cut(r.WaitsFor, ".")
-	}
-	name := objectID(loop, 'o', id)
-	if name == "" {
-		return nil
-	}
-	o := g.objects[name]
-	if o == nil {
-		o = &SyncObject{ID: name, Loop: loop, Kind: kind, Waiters: []string{}}
-		if r.object.Known {
-			o.Used, o.Capacity = &r.object.Used, &r.object.Capacity
+// hasEdges reports whether edges go from the task.
+func (e *entry) hasEdges() bool {
+	_, ok := e.object()
+	return ok || e.State == probe.Waiting && (e.WaitsOnTask != 0 || e.WaitsFor == joining)
+}
+
+// joining is what a task waits for that joins a nursery.
+const joining = "nursery"
+
+// eachEdge calls fn for every edge of the wait-for graph, with the task that waits. If
+// leaves is false it leaves out edges to tasks that wait for nothing in the graph. An edge
+// may come more than once.
+func (f *forest) eachEdge(leaves bool, fn func(from, to ref, e *entry)) {
+	wanted := func(e *entry, id uint64) bool {
+		if leaves {
+			return true
 		}
-		g.objects[name] = o
-		g.nodes[name] = &WaitNode{ID: name, Kind: kind, Name: kind}
+		at := e.loop.find(id)
+		return at >= 0 && f.entries[at].hasEdges()
 	}
-	return o
-}
-
-// maxWaiters is how many waiters of an object are named.
-const maxWaiters = 100
-
-func (g *graph) wait(o *SyncObject, task string, waited int64) {
-	o.Waiting++
-	o.LongNS = max(o.LongNS, waited)
-	if len(o.Waiters) < maxWaiters {
-		o.Waiters = append(o.Waiters, task)
-	}
-}
-
-func (g *graph) hold(o *SyncObject, task string) {
-	if !slices.Contains(o.Holders, task) {
-		o.Holders = append(o.Holders, task)
-		g.edge(o.ID, task, "held by", 0)
-	}
-}
-
-func (g *graph) edge(from, to, what string, waited int64) {
-	g.edges = append(g.edges, WaitEdge{From: from, To: to, What: what, ForNS: waited})
-}
-
-// findCycles marks the nodes and edges of cycles: the strongly connected components with
-// more than one node, and tasks that wait for themselves.
-func (g *graph) findCycles() {
-	next := map[string][]string{}
-	for _, e := range g.edges {
-		next[e.From] = append(next[e.From], e.To)
-	}
-	component := components(next)
-	for id, c := range component {
-		if len(c.nodes) > 1 || slices.Contains(next[id], id) {
-			g.nodes[id].Cycle = true
+	for i := range f.entries {
+		e := &f.entries[i]
+		if !e.hasEdges() {
+			continue
 		}
-	}
-	seen := map[*connected]bool{}
-	for i := range g.edges {
-		e := &g.edges[i]
-		c := component[e.From]
-		if c == component[e.To] && g.nodes[e.From].Cycle {
-			e.Cycle = true
-			if !seen[c] {
-				seen[c] = true
-				g.cycles = append(g.cycles, round(e.From, next, component))
+		if object, ok := e.object(); ok {
+			fn(e.ref(), object, e)
+			for _, holder := range e.holders() {
+				if wanted(e, holder) {
+					fn(object, e.other(holder), e)
+				}
+			}
+			continue
+		}
+		if e.WaitsOnTask != 0 && wanted(e, e.WaitsOnTask) {
+			fn(e.ref(), e.other(e.WaitsOnTask), e)
+		}
+		if e.WaitsFor != joining {
+			continue
+		}
+		for c := f.branches[i].first; c >= 0; c = f.branches[c].next {
+			if child := &f.entries[c]; child.Joined && (leaves || child.hasEdges()) {
+				fn(e.ref(), child.ref(), e)
 			}
 		}
 	}
 }
 
+// cycles is the cycles of the wait-for graph.
+type cycles struct {
+	of    map[ref]*connected[ref] // the nodes of cycles
+	paths [][]ref                 // a shortest cycle in each of their components
+}
+
+// findCycles finds the cycles: the strongly connected components with more than one node,
+// and tasks that wait for themselves.
+func (f *forest) findCycles() cycles {
+	c := cycles{of: map[ref]*connected[ref]{}}
+	next := map[ref][]ref{}
+	var order []ref
+	f.eachEdge(false, func(from, to ref, _ *entry) {
+		edges := next[from]
+		if edges == nil {
+			order = append(order, from)
+		}
+		if n := len(edges); n == 0 || edges[n-1] != to {
+			next[from] = append(edges, to)
+		}
+	})
+	component := components(next)
+	for node, in := range component {
+		if len(in.nodes) > 1 || slices.Contains(next[node], node) {
+			c.of[node] = in
+		}
+	}
+	seen := map[*connected[ref]]bool{}
+	for _, node := range order {
+		if in := c.of[node]; in != nil && !seen[in] {
+			seen[in] = true
+			c.paths = append(c.paths, round(node, next, component))
+		}
+	}
+	return c
+}
+
 // round returns a shortest cycle through a node of a component.
-func round(from string, next map[string][]string, component map[string]*connected) []string {
-	before := map[string]string{}
-	queue := []string{from}
+func round(from ref, next map[ref][]ref, component map[ref]*connected[ref]) []ref {
+	before := map[ref]ref{}
+	queue := []ref{from}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
 		for _, to := range next[at] {
 			if to == from {
-				path := []string{at}
+				path := []ref{at}
 				for at != from {
 					at = before[at]
 					path = append(path, at)
@@ -168,22 +150,99 @@ func round(from string, next map[string][]string, component map[string]*connecte
 			}
 		}
 	}
-	return []string{from}
+	return []ref{from}
 }
 
-// mark marks the tasks that are in a cycle.
-func (g *graph) mark(tasks []Task) {
-	for i := range tasks {
-		if n := g.nodes[tasks[i].ID]; n != nil {
-			tasks[i].Cycle = n.Cycle
+// maxEdges is how many edges an answer has.
+const maxEdges = 5000
+
+// graph is what waits for what, as answers show it. Its nodes are tasks and synchronization
+// objects.
+type graph struct {
+	f       *forest
+	nodes   map[ref]*WaitNode
+	edges   []WaitEdge
+	objects map[ref]*SyncObject
+}
+
+// newGraph makes the graph of a forest.
+func newGraph(f *forest) *graph {
+	g := &graph{f: f, nodes: map[ref]*WaitNode{}, objects: map[ref]*SyncObject{}}
+	f.eachEdge(true, func(from, to ref, e *entry) {
+		switch {
+		case from.object:
+			g.hold(g.object(from, e), from, to)
+			return
+		case to.object:
+			g.wait(g.object(to, e), from, e.waited(e.loop.snap))
 		}
+		g.edge(from, to, e.WaitsFor, e.waited(e.loop.snap))
+	})
+	return g
+}
+
+// node returns the node of a task or an object that is known.
+func (g *graph) node(r ref) *WaitNode {
+	n := g.nodes[r]
+	if n == nil {
+		id := taskID(r.loop.id, r.id)
+		n = &WaitNode{ID: id, Kind: "task", Name: "task " + id, Cycle: g.f.cycles.of[r] != nil}
+		if at := r.loop.find(r.id); at >= 0 {
+			n.Name = g.f.entries[at].name()
+		}
+		g.nodes[r] = n
 	}
+	return n
+}
+
+// object returns the object that a task waits for.
+func (g *graph) object(r ref, e *entry) *SyncObject {
+	o := g.objects[r]
+	if o == nil {
+		kind := e.row.object.Kind
+		if e.byLot() {
+			kind, _, _ = strings.Cut(e.WaitsFor, ".")
+		}
+		o = &SyncObject{ID: objectID(r.loop.id, 'o', uintptr(r.id)), Loop: r.loop.id, Kind: kind, Waiters: []string{}}
+		if e.row.object.Known {
+			used, capacity := e.row.object.Used, e.row.object.Capacity
+			o.Used, o.Capacity = &used, &capacity
+		}
+		g.objects[r] = o
+		g.nodes[r] = &WaitNode{ID: o.ID, Kind: kind, Name: kind, Cycle: g.f.cycles.of[r] != nil}
+	}
+	return o
+}
+
+// maxWaiters is how many waiters of an object are named.
+const maxWaiters = 100
+
+func (g *graph) wait(o *SyncObject, task ref, waited int64) {
+	o.Waiting++
+	o.LongNS = max(o.LongNS, waited)
+	if len(o.Waiters) < maxWaiters {
+		o.Waiters = append(o.Waiters, g.node(task).ID)
+	}
+}
+
+func (g *graph) hold(o *SyncObject, object, task ref) {
+	if id := g.node(task).ID; !slices.Contains(o.Holders, id) {
+		o.Holders = append(o.Holders, id)
+		g.edge(object, task, "held by", 0)
+	}
+}
+
+func (g *graph) edge(from, to ref, what string, waited int64) {
+	in := g.f.cycles.of[from]
+	g.edges = append(g.edges, WaitEdge{From: g.node(from).ID, To: g.node(to).ID, What: what, ForNS: waited,
+		Cycle: in != nil && in == g.f.cycles.of[to]})
 }
 
 func (h *handler) waits(q *query) (any, error) {
 	began := now()
 	f, _ := readForest(q.loop)
-	a := f.graph.answer()
+	defer f.release()
+	a := f.graph().answer()
 	a.Header = h.header(began)
 	return a, nil
 }
@@ -191,9 +250,13 @@ func (h *handler) waits(q *query) (any, error) {
 // answer returns the graph with at most maxEdges edges, those of cycles first, and their
 // nodes.
 func (g *graph) answer() WaitsAnswer {
-	a := WaitsAnswer{Nodes: []WaitNode{}, Edges: []WaitEdge{}, Cycles: g.cycles}
-	if a.Cycles == nil {
-		a.Cycles = [][]string{}
+	a := WaitsAnswer{Nodes: []WaitNode{}, Edges: []WaitEdge{}, Cycles: [][]string{}}
+	for _, path := range g.f.cycles.paths {
+		var ids []string
+		for _, r := range path {
+			ids = append(ids, g.nodes[r].ID)
+		}
+		a.Cycles = append(a.Cycles, ids)
 	}
 	edges := slices.Clone(g.edges)
 	slices.SortStableFunc(edges, func(x, y WaitEdge) int {
@@ -207,12 +270,15 @@ func (g *graph) answer() WaitsAnswer {
 	})
 	a.Edges = append(a.Edges, edges[:min(len(edges), maxEdges)]...)
 	a.More = len(edges) - len(a.Edges)
-	used := map[string]bool{}
+	byID := make(map[string]*WaitNode, len(g.nodes))
+	for _, n := range g.nodes {
+		byID[n.ID] = n
+	}
 	for _, e := range a.Edges {
 		for _, id := range []string{e.From, e.To} {
-			if !used[id] {
-				used[id] = true
-				a.Nodes = append(a.Nodes, *g.nodes[id])
+			if n := byID[id]; n != nil {
+				a.Nodes = append(a.Nodes, *n)
+				delete(byID, id) // each once
 			}
 		}
 	}
@@ -222,7 +288,8 @@ func (g *graph) answer() WaitsAnswer {
 func (h *handler) sync(q *query) (any, error) {
 	began := now()
 	f, _ := readForest(q.loop)
-	all, total := f.graph.sorted(q)
+	defer f.release()
+	all, total := f.graph().sorted(q)
 	page, paging := pageOf(q, all, total)
 	return SyncAnswer{Header: h.header(began), Paging: paging, Objects: page}, nil
 }

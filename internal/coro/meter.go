@@ -103,14 +103,14 @@ func (m *meter) begin(s *Scheduler, c *Coro) {
 	}
 }
 
-// Account returns how the task has spent its time until now, or nil if accounting is off
-// or has not seen the task yet.
-func (c *Coro) Account(now time.Duration) *probe.Account {
+// Account sets sum to how the task has spent its time until now. It reports false if
+// accounting is off or has not seen the task yet.
+func (c *Coro) Account(now time.Duration, sum *probe.Account) bool {
 	a := c.account
 	if a == nil || c.s.meter == nil || a.of != c.s.meter {
-		return nil
+		return false
 	}
-	sum := a.Account
+	*sum = a.Account
 	switch c.state {
 	case Waiting:
 		sum.Waiting += now - a.Changed
@@ -123,5 +123,5 @@ func (c *Coro) Account(now time.Duration) *probe.Account {
 			sum.Busy += now - c.s.meter.at
 		}
 	}
-	return &sum
+	return true
 }

@@ -104,7 +104,8 @@ type Task struct {
 	Holders     []uint64      // the tasks that hold what it waits for, where there can be several
 	Joined      bool          // its parent waits for it: its nursery is being joined
 
-	Account *Account // nil if the inspector is not attached
+	Account   Account
+	Accounted bool // Account is known: the inspector is attached
 
 	Ref any // for CancelScope
 }
