@@ -134,6 +134,7 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 	if o.Trace {
 		r.traced = make(traced)
 	}
+	r.tracer = tracerIn(ctx)
 	r.root = &Nursery{s: r.s, scope: r.open(ctx)}
 	r.s.runs = append(r.s.runs, r)
 	return r
@@ -196,6 +197,7 @@ type run struct {
 	unawaited  map[*unawaited]uint64 // failures that no code has read, with their order
 	failures   uint64
 	traced     traced // nil without Options.Trace
+	tracer     Tracer // nil without WithTracer
 	service    bool   // made by NurseryOn
 }
 

@@ -101,6 +101,9 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 	if traced := n.scope.run.traced; traced != nil {
 		traced.add(t)
 	}
+	if tracer := n.scope.run.tracer; tracer != nil && o.Values == nil {
+		t.trace(tracer)
+	}
 	if n.s.record != nil {
 		n.s.record.started(t)
 	}

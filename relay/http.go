@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/traceparent"
 )
 
 // Route says how HTTP turns requests into calls.
@@ -130,7 +132,7 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 		}
 	}
 	e := Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
-	if t, err := ParseTrace(r.Header.Get(traceparent)); err == nil {
+	if t, err := ParseTrace(r.Header.Get(traceparent.Header)); err == nil {
 		e.Trace = t
 	}
 	return e

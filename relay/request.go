@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/traceparent"
 )
 
 // Request is a request that a handler serves.
@@ -91,8 +93,8 @@ func (v *invocation) Err() error {
 // *int, so that contexts derived from this one need no goroutine.
 func (v *invocation) Value(key any) any {
 	switch key.(type) {
-	case traceKey:
-		return v.Trace
+	case traceparent.Key:
+		return &traceparent.Value{Span: v.Trace.span()}
 	case *int:
 		return v.standard().Value(key)
 	}

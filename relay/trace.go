@@ -2,9 +2,9 @@ package relay
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
-	"strings"
+	"fmt"
+
+	"github.com/spindleloop/spindle/internal/traceparent"
 )
 
 // Trace is a W3C trace context: the identity of a trace, of the sender's span in it, and
@@ -15,49 +15,32 @@ type Trace struct {
 	Flags byte
 }
 
-// traceparent is the name of the header that carries a Trace between systems.
-const traceparent = "traceparent"
-
-var errTraceparent = errors.New("relay: malformed traceparent")
-
 // ParseTrace parses the value of a traceparent header.
-func ParseTrace(s string) (t Trace, err error) {
-	parts := strings.Split(s, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || parts[0] == "00" && len(parts) != 4 ||
-		len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 || strings.ToLower(s) != s {
-		return Trace{}, errTraceparent
+func ParseTrace(s string) (Trace, error) {
+	sp, err := traceparent.Parse(s)
+	if err != nil {
+		return Trace{}, fmt.Errorf("relay: %w", err)
 	}
-	var version, flags [1]byte
-	for i, to := range [][]byte{version[:], t.ID[:], t.Span[:], flags[:]} {
-		if _, err := hex.Decode(to, []byte(parts[i])); err != nil {
-			return Trace{}, errTraceparent
-		}
-	}
-	if t.ID == [16]byte{} || t.Span == [8]byte{} {
-		return Trace{}, errTraceparent
-	}
-	t.Flags = flags[0]
-	return t, nil
+	return traceOf(sp), nil
+}
+
+func traceOf(sp traceparent.Span) Trace { return Trace{ID: sp.Trace, Span: sp.ID, Flags: sp.Flags} }
+
+func (t Trace) span() traceparent.Span {
+	return traceparent.Span{Trace: t.ID, ID: t.Span, Flags: t.Flags}
 }
 
 // String returns the trace as the value of a traceparent header; "" for none.
-func (t Trace) String() string {
-	if t.ID == [16]byte{} {
-		return ""
-	}
-	return "00-" + hex.EncodeToString(t.ID[:]) + "-" + hex.EncodeToString(t.Span[:]) + "-" + hex.EncodeToString([]byte{t.Flags})
-}
+func (t Trace) String() string { return t.span().String() }
 
-type traceKey struct{}
-
-// WithTrace returns a context with which calls continue t.
+// WithTrace returns a context with which calls, and requests of a web.Transport, continue t.
 func WithTrace(ctx context.Context, t Trace) context.Context {
-	return context.WithValue(ctx, traceKey{}, t)
+	return traceparent.With(ctx, t.span(), "")
 }
 
 // TraceOf returns the trace that ctx carries: that of WithTrace, or in a handler that of
 // the request. It is zero if there is none.
 func TraceOf(ctx context.Context) Trace {
-	t, _ := ctx.Value(traceKey{}).(Trace)
-	return t
+	sp, _ := traceparent.Of(ctx)
+	return traceOf(sp)
 }

@@ -63,6 +63,22 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 	if spindle.ScopeOf(base) == nil {
 		return nil, sock.Error("dial", network, nil, nil, errNoTask)
 	}
+	if tracer := spindle.TracerOf(base); tracer != nil {
+		return d.dialTraced(tracer, base, ctx, network, address)
+	}
+	return d.dial(base, ctx, network, address)
+}
+
+// dialTraced dials in a span.
+func (d Dialer) dialTraced(tracer spindle.Tracer, base, ctx context.Context, network, address string) (*Conn, error) {
+	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanDial, Network: network, Address: address})
+	c, err := d.dial(base, ctx, network, address)
+	end(0, err)
+	return c, err
+}
+
+// dial connects in the run that base belongs to.
+func (d Dialer) dial(base, ctx context.Context, network, address string) (*Conn, error) {
 	nursery := spindle.RootNursery(base)
 	here := coro.Here(spindle.LoopOf(base).Internal())
 	if here != nil && spindle.Current(ctx) != nil {

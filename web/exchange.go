@@ -85,6 +85,9 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	}
 	x.target = p.TargetAndAddTo(header)
 	x.ctx.x, x.ctx.base = x, c.baseContext()
+	if len(header) > 0 {
+		x.ctx.base = withTrace(x.ctx.base, header)
+	}
 	if p.Length() != 0 {
 		x.body = newBody(x, p)
 	}
@@ -148,6 +151,15 @@ func (x *exchange) removeFiles(ctx context.Context) {
 // serve calls the handler and ends the exchange, however the handler ends.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
+	if tracer := x.st.sv.server.Tracer; tracer != nil {
+		x.handleTraced(ctx, tracer)
+		return
+	}
+	x.handle(ctx)
+}
+
+// handle calls the handler.
+func (x *exchange) handle(ctx context.Context) {
 	h := x.st.sv.handler
 	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
 		h = generalOptions

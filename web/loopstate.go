@@ -181,7 +181,11 @@ func (st *loopState) hostString(b []byte) string {
 // runtime.Goexit does not affect others; conclude has logged it.
 func (st *loopState) tasks() *spindle.Nursery {
 	if st.nursery == nil {
-		st.nursery, st.endTasks = spindle.NurseryOn(context.Background(), st.l)
+		ctx := context.Background()
+		if tracer := st.sv.server.Tracer; tracer != nil {
+			ctx = spindle.WithTracer(ctx, tracer)
+		}
+		st.nursery, st.endTasks = spindle.NurseryOn(ctx, st.l)
 		st.nursery.OnFailure(func(error) {})
 	}
 	return st.nursery

@@ -120,6 +120,14 @@ func (c *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errNoTask
 	}
+	if tracer := spindle.TracerOf(base); tracer != nil {
+		return c.tracedTrip(tracer, base, req)
+	}
+	return c.roundTrip(base, req)
+}
+
+// roundTrip makes the request in the run that base belongs to.
+func (c *Transport) roundTrip(base context.Context, req *http.Request) (*http.Response, error) {
 	nursery := spindle.RootNursery(base)
 	if ctx := coro.Here(spindle.LoopOf(base).Internal()); ctx != nil {
 		return c.untilDone(ctx, req, nursery, inTask)

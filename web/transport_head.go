@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/traceparent"
 )
 
 // length returns the length of the body, or http1.Chunked.
@@ -57,6 +58,12 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	if !c.Plain && h.Get("Accept-Encoding") == "" && h.Get("Range") == "" && r.Method != "HEAD" {
 		t.unzip = true
 		add("Accept-Encoding", "gzip")
+	}
+	if sp, state := traceparent.Of(r.Context()); sp.Trace != [16]byte{} && len(h[traceparent.Header]) == 0 {
+		add(traceparent.Header, sp.String())
+		if state != "" {
+			add(traceparent.StateHeader, state)
+		}
 	}
 	length := t.length()
 	if len(r.Trailer) > 0 && length == http1.Chunked {

@@ -121,17 +121,22 @@ func (cc *clientConn) dial(ctx, values context.Context) error {
 	return err
 }
 
-// valued is a task's context with the values of another context too.
+// valued is a task's context with the values of another context.
 type valued struct {
 	context.Context
 	values context.Context
 }
 
+// Value looks key up in values first, except for what makes the context one of a task: its
+// scope, and the standard context, for which the context package has an *int.
 func (v valued) Value(key any) any {
-	if value := v.Context.Value(key); value != nil {
-		return value
+	if _, standard := key.(*int); !standard {
+		value := v.values.Value(key)
+		if _, scope := value.(*spindle.Scope); value != nil && !scope {
+			return value
+		}
 	}
-	return v.values.Value(key)
+	return v.Context.Value(key)
 }
 
 func (cc *clientConn) connect(ctx, values context.Context) error {

@@ -42,6 +42,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
@@ -134,6 +135,10 @@ type Server struct {
 	// AccessLog gets a record for each request, from a worker of the loop. Nil means no
 	// access log.
 	AccessLog *slog.Logger
+	// Tracer makes a span for each request that Handler answers, and for the tasks, dials
+	// and requests that an inline handler makes. Nil means no spans. Requests that Lean
+	// answers have none.
+	Tracer spindle.Tracer
 	// ErrorLog gets panics and other mistakes of handlers, and errors of connections.
 	// Nil means slog.Default().
 	ErrorLog *slog.Logger

@@ -1,0 +1,98 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/traceparent"
+)
+
+// WithTraceparent returns a context with which requests of a Transport have the headers
+// traceparent and tracestate of W3C's trace context, unless they have their own. It returns
+// ctx if the first is malformed. The context of a request that a Server has received carries
+// the headers of that request, so that requests made with it continue the trace.
+func WithTraceparent(ctx context.Context, parent, state string) context.Context {
+	sp, err := traceparent.Parse(parent)
+	if err != nil {
+		return ctx
+	}
+	return traceparent.With(ctx, sp, state)
+}
+
+// Traceparent returns the values of the headers traceparent and tracestate that ctx carries.
+// The first is "" if there are none.
+func Traceparent(ctx context.Context) (parent, state string) {
+	sp, state := traceparent.Of(ctx)
+	return sp.String(), state
+}
+
+// withTrace returns a context that carries the trace in the header of a request. Base may be
+// nil, and is returned if there is no trace.
+func withTrace(base context.Context, h http.Header) context.Context {
+	parents := h[traceparent.Header]
+	if len(parents) != 1 {
+		return base
+	}
+	sp, err := traceparent.Parse(parents[0])
+	if err != nil {
+		return base // as if there were none, as W3C says
+	}
+	if base == nil {
+		base = context.Background()
+	}
+	state := ""
+	if states := h[traceparent.StateHeader]; len(states) == 1 {
+		state = states[0]
+	}
+	return traceparent.With(base, sp, state)
+}
+
+// errHandlerFailed is the error of a span around a handler that panicked or called Goexit.
+var errHandlerFailed = errors.New("web: the handler panicked or called runtime.Goexit")
+
+// handleTraced calls the handler in a span.
+func (x *exchange) handleTraced(ctx context.Context, tracer spindle.Tracer) {
+	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanServer, Method: x.method, Host: x.req.Host, Path: x.url.Path})
+	defer func() {
+		if x.handler != handlerReturned {
+			end(0, errHandlerFailed)
+			return
+		}
+		end(x.w.answered(), nil)
+	}()
+	x.handle(ctx)
+}
+
+// answered returns the status of the response of a handler that has returned.
+func (w *response) answered() int {
+	if w.enter() != nil {
+		return 0
+	}
+	defer w.leave()
+	switch {
+	case w.phase == draftTaken:
+		return http.StatusSwitchingProtocols
+	case w.status == 0:
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// tracedTrip makes a request in a span.
+func (c *Transport) tracedTrip(tracer spindle.Tracer, base context.Context, req *http.Request) (*http.Response, error) {
+	method := req.Method
+	if method == "" {
+		method = "GET"
+	}
+	ctx, end := tracer.Start(req.Context(), spindle.SpanInfo{Kind: spindle.SpanClient, Method: method, Host: req.URL.Host, Path: req.URL.Path})
+	res, err := c.roundTrip(base, req.WithContext(ctx))
+	if err != nil {
+		end(0, err)
+		return nil, err
+	}
+	end(res.StatusCode, nil)
+	res.Request = req
+	return res, nil
+}
