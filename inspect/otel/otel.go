@@ -99,7 +99,7 @@ func end(span trace.Span, kind spindle.SpanKind, status int, err error) {
 	span.End()
 }
 
-// remote returns a context whose span is the one that web.Traceparent names.
+// remote returns a context with the span that web.Traceparent names as that of another process.
 func remote(ctx context.Context) context.Context {
 	parent, state := web.Traceparent(ctx)
 	if parent == "" {

@@ -1,0 +1,130 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/web"
+)
+
+const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// traceThrough sends a request with a header to a server that asks a second one, and
+// returns the header that the second one receives.
+func traceThrough(t *testing.T, header http.Header, change func(*http.Request)) (received http.Header) {
+	t.Helper()
+	second := serve(t, &web.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received = r.Header.Clone() })})
+	first := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		req, err := http.NewRequestWithContext(r.Context(), "GET", "http://"+second.Addr().String(), nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if change != nil {
+			change(req)
+		}
+		res, err := (&web.Transport{}).RoundTrip(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		res.Body.Close()
+	}))})
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+first.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return received
+}
+
+func TestTraceparentIsPassedOn(t *testing.T) {
+	got := traceThrough(t, http.Header{"Traceparent": {parent}, "Tracestate": {"congo=t61rcWkgMzE"}}, nil)
+	if got.Get("Traceparent") != parent || got.Get("Tracestate") != "congo=t61rcWkgMzE" {
+		t.Errorf("the second server received %v", got)
+	}
+}
+
+func TestMalformedTraceparentIsNotPassedOn(t *testing.T) {
+	for _, values := range [][]string{{"00-0-0-0"}, {parent, parent}, {"ff" + parent[2:]}, {parent + "-x"}} {
+		got := traceThrough(t, http.Header{"Traceparent": values, "Tracestate": {"a=b"}}, nil)
+		if got["Traceparent"] != nil || got["Tracestate"] != nil {
+			t.Errorf("%q: the second server received %v", values, got)
+		}
+	}
+}
+
+func TestTraceparentOfRequestIsKept(t *testing.T) {
+	own := "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-00"
+	got := traceThrough(t, http.Header{"Traceparent": {parent}}, func(r *http.Request) { r.Header.Set("Traceparent", own) })
+	if values := got["Traceparent"]; len(values) != 1 || values[0] != own {
+		t.Errorf("the second server received %q", values)
+	}
+}
+
+func TestContextCarriesTraceparent(t *testing.T) {
+	ctx := web.WithTraceparent(context.Background(), parent, "a=b")
+	if p, s := web.Traceparent(ctx); p != parent || s != "a=b" {
+		t.Errorf("the context carries %q and %q", p, s)
+	}
+	if ctx := web.WithTraceparent(context.Background(), "nonsense", ""); ctx != context.Background() {
+		t.Error("a malformed traceparent has changed the context")
+	}
+	if p, s := web.Traceparent(context.Background()); p != "" || s != "" {
+		t.Errorf("an empty context carries %q and %q", p, s)
+	}
+}
+
+// spans records how spans end.
+type spans struct{ ended chan spanEnd }
+
+type spanEnd struct {
+	spindle.SpanInfo
+	status int
+	failed bool
+}
+
+func (s *spans) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(int, error)) {
+	return ctx, func(status int, err error) { s.ended <- spanEnd{info, status, err != nil} }
+}
+
+func TestSpansOfRequestsHaveStatus(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/none", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for name, h := range map[string]http.Handler{"worker": mux, "inline": web.Inline(mux)} {
+		t.Run(name, func(t *testing.T) {
+			tracer := &spans{make(chan spanEnd, 1)}
+			at := serve(t, &web.Server{Handler: h, Tracer: tracer})
+			for path, want := range map[string]spanEnd{"/none": {status: 200}, "/teapot": {status: 418}, "/panic": {failed: true}} {
+				res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(newRequest(t, "http://"+at.Addr().String()+path))
+				if err == nil {
+					res.Body.Close()
+				}
+				want.SpanInfo = spindle.SpanInfo{Kind: spindle.SpanServer, Method: "GET", Host: at.Addr().String(), Path: path}
+				if got := <-tracer.ended; got != want {
+					t.Errorf("the span is %+v, not %+v", got, want)
+				}
+			}
+		})
+	}
+}
+
+func newRequest(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
