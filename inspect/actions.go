@@ -1,9 +1,9 @@
 package inspect
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime/pprof"
 	"runtime/trace"
@@ -166,21 +166,21 @@ var recording sync.Mutex
 
 // profile records a CPU profile. Tasks have the label "task" meanwhile.
 func (h *handler) profile(w http.ResponseWriter, r *http.Request) {
-	h.recordFor(w, r, "profile.pb.gz", func(b *bytes.Buffer) (func(), error) {
+	h.recordFor(w, r, "profile.pb.gz", func(b io.Writer) (func(), error) {
 		return pprof.StopCPUProfile, pprof.StartCPUProfile(b)
 	})
 }
 
 // trace records an execution trace.
 func (h *handler) trace(w http.ResponseWriter, r *http.Request) {
-	h.recordFor(w, r, "trace.out", func(b *bytes.Buffer) (func(), error) { return trace.Stop, trace.Start(b) })
+	h.recordFor(w, r, "trace.out", func(b io.Writer) (func(), error) { return trace.Stop, trace.Start(b) })
 }
 
 // maxSeconds is how long a recording may take.
 const maxSeconds = 60
 
 // recordFor records for some seconds and answers with the file.
-func (h *handler) recordFor(w http.ResponseWriter, r *http.Request, name string, start func(*bytes.Buffer) (stop func(), err error)) {
+func (h *handler) recordFor(w http.ResponseWriter, r *http.Request, name string, start func(io.Writer) (stop func(), err error)) {
 	seconds, err := number(r.URL.Query(), "seconds", 5, maxSeconds)
 	if err != nil || seconds == 0 {
 		fail(w, http.StatusBadRequest, fmt.Sprintf("seconds must be a number from 1 to %d", maxSeconds))
@@ -193,25 +193,30 @@ func (h *handler) recordFor(w http.ResponseWriter, r *http.Request, name string,
 	defer recording.Unlock()
 	profiling.Store(true)
 	defer profiling.Store(false) // the loops notice within a second
-	attachTasks()
+	h.attachTasks()
 	for _, s := range openSources() {
 		s.setAttached(true, s.counts())
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(wallTime().Add(2 * maxSeconds * time.Second))
-	var file bytes.Buffer
-	stop, err := start(&file)
+	file := newRecording(recordingLimit)
+	stop, err := start(file)
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	err = pause(r, time.Duration(seconds)*time.Second)
+	err = file.pause(r, time.Duration(seconds)*time.Second)
 	stop()
 	if err != nil {
 		return // the client is gone
 	}
+	text, err := file.bytes()
+	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	_, _ = w.Write(file.Bytes())
+	_, _ = w.Write(text)
 }
 
 // sourceByID returns the loop with an id, nil if there is none.

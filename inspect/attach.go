@@ -12,90 +12,113 @@ import (
 const attachFor = 30 * time.Second
 
 // attachment is whether the accounting of loops is on. The first request turns it on, and a
-// goroutine that exists only meanwhile turns it off.
+// timer that is set meanwhile turns it off.
 var attachment struct {
 	mu      sync.Mutex
-	tasks   time.Duration // until when accounting of tasks is on; guarded by mu
-	metrics time.Duration // until when requests are counted; guarded by mu
-	running bool          // the goroutine exists; guarded by mu
-	quit    chan struct{} // closed by detach; guarded by mu
+	users   map[*handler]attachedUntil // guarded by mu
+	running bool                       // timer is set, or look runs; guarded by mu
+	timer   interface{ Stop() bool }   // calls look; guarded by mu
+	looking sync.Mutex                 // held by look
 }
+
+// attachedUntil is until when a handler needs accounting, on the inspector's clock.
+type attachedUntil struct{ tasks, metrics time.Duration }
 
 // metricsFor is how long requests are counted after metrics were last read. Collectors read
 // them every minute or more often.
 const metricsFor = 5 * time.Minute
 
 // attachTasks turns accounting of tasks on.
-func attachTasks() { attach(&attachment.tasks, attachFor) }
+func (h *handler) attachTasks() {
+	h.attach(func(u *attachedUntil) { u.tasks = now() + attachFor })
+}
 
 // attachMetrics turns counting of requests on.
-func attachMetrics() { attach(&attachment.metrics, metricsFor) }
+func (h *handler) attachMetrics() {
+	h.attach(func(u *attachedUntil) { u.metrics = now() + metricsFor })
+}
 
-func attach(until *time.Duration, d time.Duration) {
+func (h *handler) attach(extend func(*attachedUntil)) {
 	a := &attachment
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	*until = now() + d
+	until := a.users[h]
+	extend(&until)
+	if a.users == nil {
+		a.users = make(map[*handler]attachedUntil)
+	}
+	a.users[h] = until
 	if !a.running {
-		a.running, a.quit = true, make(chan struct{})
-		quit := a.quit
-		background(func() { keepAttached(quit) })
+		a.running = true
+		background(look)
 	}
 }
 
 // attachEvery is how often new loops are looked for.
 const attachEvery = time.Second
 
-// keepAttached attaches loops until no request has come for a while.
-func keepAttached(quit chan struct{}) {
-	for {
-		a := &attachment
-		a.mu.Lock()
-		tasks, metrics := now() < a.tasks, now() < a.metrics
-		select {
-		case <-quit:
-			tasks, metrics = false, false
-		default:
-		}
-		ends := !tasks && !metrics
-		if ends {
-			a.running = false
-		}
-		a.mu.Unlock()
-		for _, s := range openSources() {
-			s.setAttached(tasks, metrics)
-			if !tasks {
-				s.forget()
-			}
-		}
+// look attaches the loops that are open, and looks again after a while, until no request has
+// come for a longer one.
+func look() {
+	a := &attachment
+	a.looking.Lock()
+	defer a.looking.Unlock()
+	tasks, metrics := wantedAccounting()
+	for _, s := range openSources() {
+		s.setAttached(tasks, metrics)
 		if !tasks {
-			forgetForests()
+			s.forget()
 		}
-		if ends {
-			return
-		}
-		tick, stop := afterPause(attachEvery)
-		select {
-		case <-tick:
-		case <-quit:
-		}
-		stop()
+	}
+	if !tasks {
+		forgetForests()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case tasks || metrics:
+		a.timer = afterFunc(attachEvery, look)
+	case len(a.users) > 0: // since a moment
+		background(look)
+	default:
+		a.running = false
 	}
 }
 
-// detach turns accounting off at once. The next request turns it on again.
-func detach() {
+// wantedAccounting returns which accounting a handler needs. It forgets handlers that need
+// none.
+func wantedAccounting() (tasks, metrics bool) {
 	a := &attachment
 	a.mu.Lock()
-	a.tasks, a.metrics = 0, 0
-	if a.running {
-		select {
-		case <-a.quit:
-		default:
-			close(a.quit)
+	defer a.mu.Unlock()
+	at := now()
+	for h, until := range a.users {
+		if at >= until.tasks && at >= until.metrics {
+			delete(a.users, h)
+			continue
+		}
+		tasks, metrics = tasks || at < until.tasks, metrics || at < until.metrics
+	}
+	return tasks, metrics
+}
+
+// detach turns off at once the accounting that only h needs. Its next request turns it on
+// again.
+func (h *handler) detach() { detach(func(user *handler) bool { return user == h }) }
+
+// detach turns off the accounting that only some handlers need.
+func detach(leaves func(*handler) bool) {
+	a := &attachment
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for h := range a.users {
+		if leaves(h) {
+			delete(a.users, h)
 		}
 	}
-	a.mu.Unlock()
+	if a.timer != nil && a.timer.Stop() { // otherwise look is about to notice
+		background(look)
+	}
 }
 
 // setAttached turns the accounting of a loop on or off. It does not wait for the loop,

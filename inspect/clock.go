@@ -33,3 +33,8 @@ func after(d time.Duration) (c <-chan time.Time, stop func() bool) {
 func afterPause(d time.Duration) (c <-chan time.Time, stop func() bool) {
 	return after(d / time.Duration(max(faster.Load(), 1)))
 }
+
+// afterFunc calls fn on a goroutine after a pause of d, unless it is stopped before.
+func afterFunc(d time.Duration, fn func()) *time.Timer {
+	return time.AfterFunc(d/time.Duration(max(faster.Load(), 1)), fn)
+}

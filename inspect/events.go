@@ -75,7 +75,7 @@ type eventStream struct {
 
 // step sends at most one event, and waits for a while.
 func (s *eventStream) step() error {
-	attachTasks()
+	s.h.attachTasks()
 	if b := nextBlocked(s.blocked); b != nil {
 		s.blocked = b.At
 		if err := s.send("blocked", b); err != nil {

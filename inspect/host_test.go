@@ -17,6 +17,8 @@ type fakeHost struct {
 	state loopcore.HostState // guarded by mu
 }
 
+var _ probe.Tasks = (*fakeHost)(nil)
+
 func (h *fakeHost) HostState() loopcore.HostState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -33,6 +35,7 @@ func (h *fakeHost) WalkTasks() probe.TaskWalk                    { return h }
 func (h *fakeHost) Attach(bool)                                  {}
 func (h *fakeHost) Pin()                                         {}
 func (h *fakeHost) LabelAll(bool)                                {}
+func (h *fakeHost) Pin()                                         {}
 func (h *fakeHost) Ended() []probe.EndedTask                     { return nil }
 func (h *fakeHost) InScope(*probe.Task, uintptr) bool            { return false }
 func (h *fakeHost) End()                                         {}

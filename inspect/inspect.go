@@ -173,7 +173,7 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	if h.Recording == nil {
-		attachTasks()
+		h.attachTasks()
 	}
 	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
 	switch {

@@ -22,7 +22,7 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
 		return
 	}
-	attachMetrics()
+	h.attachMetrics()
 	text, err := offLoop(r, func() (any, error) { return readMetrics(), nil })
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())

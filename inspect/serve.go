@@ -13,6 +13,7 @@ import (
 
 // Server is a running server of the page and the API. Serve makes one.
 type Server struct {
+	h     *handler
 	l     *loop.Loop
 	sv    *web.Service
 	end   context.CancelFunc
@@ -49,14 +50,15 @@ func Serve(addr string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: Serve on %s: %w", addr, err)
 	}
-	ws := &web.Server{Handler: Handler(o), MaxConns: maxConns, MaxWorkers: 2 * maxStreams, MaxBodyBytes: 1 << 16, WriteTimeout: writeWait}
+	h := Handler(o).(*handler)
+	ws := &web.Server{Handler: h, MaxConns: maxConns, MaxWorkers: 2 * maxStreams, MaxBodyBytes: 1 << 16, WriteTimeout: writeWait}
 	sv, err := ws.Listen(l, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("inspect: Serve on %s: %w", addr, err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	s := &Server{l: l, sv: sv, end: end, ended: make(chan struct{})}
+	s := &Server{h: h, l: l, sv: sv, end: end, ended: make(chan struct{})}
 	servers.Store(l, s)
 	background(func() { s.run(ctx) })
 	return s, nil
@@ -83,6 +85,6 @@ func (s *Server) Close() error {
 	s.sv.Close()
 	s.end()
 	<-s.ended
-	detach()
+	s.h.detach()
 	return s.err
 }

@@ -40,7 +40,7 @@ func Dial(ctx context.Context, addr, token string) (*Client, error) {
 	if err != nil || base.Host == "" || base.Port() == "" && whole != addr {
 		return nil, fmt.Errorf("%q: want HOST:PORT, or the URL of an inspector", addr)
 	}
-	c := &Client{base: base, token: token, http: &http.Client{Timeout: 10 * time.Second}}
+	c := &Client{base: base, token: token, http: &http.Client{Timeout: 10 * time.Second, CheckRedirect: keepToken}}
 	if strings.Trim(base.Path, "/") != "" {
 		base.Path = strings.TrimSuffix(base.Path, "/") + "/"
 		return c, c.follow(ctx)
@@ -56,6 +56,18 @@ func Dial(ctx context.Context, addr, token string) (*Client, error) {
 		return nil, fmt.Errorf("%s has no inspector, neither at / nor at /debug/spindle/: %w", base.Host, err)
 	}
 	return c, nil
+}
+
+// keepToken refuses redirects of requests with a token. Package http would send the token
+// along to another port of the same host, or without TLS.
+func keepToken(_ *http.Request, via []*http.Request) error {
+	if via[0].Header.Get("Authorization") != "" {
+		return http.ErrUseLastResponse
+	}
+	if len(via) >= 10 {
+		return errors.New("it redirects too often")
+	}
+	return nil
 }
 
 // follow asks for the page, and makes the address that it redirects to the base.

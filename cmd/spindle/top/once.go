@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spindleloop/spindle/inspect"
 )
@@ -24,12 +25,28 @@ func JSON(ctx context.Context, c *Client, out io.Writer) error {
 	return err
 }
 
-// Once prints tables of loops, tasks and blocked turns.
+// sampleTime is over what time rates are measured. It is longer than what the inspector
+// requires.
+const sampleTime = 500 * time.Millisecond
+
+// Once prints tables of loops, tasks and blocked turns. It asks for the loops twice: the rates
+// in the first answer are those since an inspector asked before, which may be long ago.
 func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer) error {
 	var loops inspect.LoopsAnswer
 	var rows inspect.TasksAnswer
 	var blocked inspect.BlockedAnswer
 	params := url.Values{"sort": {sort}, "limit": {strconv.Itoa(tasks)}}
+	if err := c.Get(ctx, "loops", nil, &loops); err != nil {
+		return err
+	}
+	passed := time.NewTimer(sampleTime)
+	defer passed.Stop()
+	select {
+	case <-passed.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	loops = inspect.LoopsAnswer{}
 	for _, ask := range []struct {
 		name   string
 		params url.Values
