@@ -43,10 +43,10 @@ class Inspected:
         return found
 
     def tasks(self, *names):
-        """Wait until there are tasks with these names, and return all by name."""
+        """Wait until tasks with these names wait, and return all by name."""
         def find():
             tasks = {task["name"]: task for task in self.get(f"tasks?loop={self.loop()['id']}")["tasks"]}
-            return tasks if set(names) <= set(tasks) else None
+            return tasks if all(name in tasks and tasks[name]["state"] == "waiting" for name in names) else None
         return self.until(find)
 
 
