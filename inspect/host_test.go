@@ -35,7 +35,6 @@ func (h *fakeHost) WalkTasks() probe.TaskWalk                    { return h }
 func (h *fakeHost) Attach(bool)                                  {}
 func (h *fakeHost) Pin()                                         {}
 func (h *fakeHost) LabelAll(bool)                                {}
-func (h *fakeHost) Pin()                                         {}
 func (h *fakeHost) Ended() []probe.EndedTask                     { return nil }
 func (h *fakeHost) InScope(*probe.Task, uintptr) bool            { return false }
 func (h *fakeHost) End()                                         {}
