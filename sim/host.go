@@ -122,8 +122,13 @@ func (h *Host) Restart() {
 func (h *Host) Up() bool { return h.core.Up() }
 
 // Pause keeps the host's programs from running until Resume. The host still receives
-// data meanwhile, up to the size of its buffers.
-func (h *Host) Pause() { h.core.Pause() }
+// data meanwhile, up to the size of its buffers. While the world closes, Pause does
+// nothing, so that programs can clean up.
+func (h *Host) Pause() {
+	if !h.w.closing {
+		h.core.Pause()
+	}
+}
 
 // Paused reports whether the host is paused.
 func (h *Host) Paused() bool { return h.core.Paused() }

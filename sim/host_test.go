@@ -81,6 +81,50 @@ func TestRunWaitsForACrashedProgram(t *testing.T) {
 	}
 }
 
+// TestFaultsAfterTheEndOfARun: while programs clean up, a host boots, is paused, or is
+// added. Nothing of that starts or delays a program.
+func TestFaultsAfterTheEndOfARun(t *testing.T) {
+	for name, fault := range map[string]func(w *sim.World, h *sim.Host, begun *int){
+		"restart": func(w *sim.World, h *sim.Host, _ *int) {
+			w.After(time.Second, h.Crash)
+			w.After(3*time.Second, h.Restart)
+		},
+		"restart of a host that is up": func(w *sim.World, h *sim.Host, _ *int) { w.After(3*time.Second, h.Restart) },
+		"pause":                        func(w *sim.World, h *sim.Host, _ *int) { w.After(3*time.Second, h.Pause) },
+		"another program": func(w *sim.World, h *sim.Host, begun *int) {
+			w.After(3*time.Second, func() {
+				h.Go(func(ctx context.Context) error {
+					*begun++
+					return spindle.Sleep(ctx, time.Hour)
+				})
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := sim.NewWorld(1)
+			h, main := w.Host("h"), w.Host("main")
+			begun := 0
+			h.Serve(func(ctx context.Context) error {
+				begun++
+				if err := spindle.Sleep(ctx, time.Hour); err == nil {
+					return nil
+				}
+				return spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, 5*time.Second) })
+			})
+			main.Serve(func(ctx context.Context) error {
+				_ = spindle.Sleep(ctx, time.Hour)
+				return spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, 5*time.Second) })
+			})
+			main.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, 2*time.Second) })
+			fault(w, h, &begun)
+			run(t, w)
+			if begun != 1 || w.Now() != 7*time.Second {
+				t.Errorf("%d programs have begun, and the world ends at %v", begun, w.Now())
+			}
+		})
+	}
+}
+
 // TestAPausedHostMissesNothing: data that arrives meanwhile is read after the pause.
 func TestAPausedHostMissesNothing(t *testing.T) {
 	w := sim.NewWorld(1)

@@ -43,6 +43,10 @@ func (p *program) add() {
 }
 
 func (p *program) start() {
+	if p.host.w.closing { // nothing would cancel it
+		p.state = programCrashed
+		return
+	}
 	process := p.host.core.NewProcess()
 	p.process, p.cancel, p.state, p.err = process, nil, programRuns, nil
 	p.host.w.live++

@@ -53,6 +53,7 @@ type World struct {
 	pending  int        // programs of Go and Exec that have not ended, including crashed ones
 	failure  error      // ends the run
 	driving  bool
+	closing  bool // Close runs
 	checks   []check
 	begun    bool                        // the configuration is applied
 	script   []fault                     // drawn from Faults
@@ -224,10 +225,13 @@ const endGrace = 10 * time.Second
 
 // Close ends the programs that still run. Programs of Go and Serve are cancelled and
 // may take ten seconds of the world's time to clean up. Programs that take longer,
-// and those of Exec, are killed as if their host had crashed. Run calls Close itself.
+// and those of Exec, are killed as if their host had crashed. Meanwhile no program
+// starts, not even on a host that boots, and no host pauses. Run calls Close itself.
 // Closing a world again does nothing.
 func (w *World) Close() error {
 	mustBeUnlocked()
+	w.closing = true
+	defer func() { w.closing = false }()
 	defer w.watch().end()
 	before := w.failure
 	w.core.SetStep(nil)
