@@ -20,6 +20,11 @@ var (
 	// ErrMustWait is the error of Bus.TryPublish for an envelope that Publish takes, but
 	// never without waiting. Calls then use Publish.
 	ErrMustWait = errors.New("relay: the bus has to wait for this envelope")
+
+	// ErrRetry is for handlers: one that fails with an error that wraps ErrRetry gets the
+	// request again, or another worker does, if the bus redelivers. The bus limits the
+	// attempts; see Request.Attempt. On other buses it is an error as any other.
+	ErrRetry = errors.New("relay: try again")
 )
 
 // TimeoutError is the error of a call that had no reply within its deadline. For errors.Is

@@ -3,6 +3,8 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 type redelivering struct {
 	*relay.Local
 	outcomes []relay.Outcome
+	later    bool // it would deliver again after the end of the test
 }
 
 func (b *redelivering) Subscribe(ctx context.Context, subject, group string) (relay.Subscription, error) {
@@ -31,7 +34,7 @@ func (s *redelivery) Next(ctx context.Context) (relay.Delivery, error) {
 	d, err := s.Subscription.Next(ctx)
 	d.Settle = func(o relay.Outcome) {
 		s.b.outcomes = append(s.b.outcomes, o)
-		if o == relay.Retry {
+		if o == relay.Retry && !s.b.later {
 			again := *d.Envelope
 			again.Attempt++
 			_ = s.b.TryPublish(&again) // another worker is there
@@ -84,6 +87,90 @@ func TestRedelivery(t *testing.T) {
 			return errors.Join(err, c.Close())
 		})
 	})
+}
+
+// TestRetry: a handler that fails with ErrRetry, and a delivery of a request that runs, are
+// delivered again.
+func TestRetry(t *testing.T) {
+	for name, c := range map[string]struct {
+		handle   relay.Handler
+		outcomes []relay.Outcome
+	}{
+		"a handler asks for it": {func(_ context.Context, r *relay.Request) ([]byte, error) {
+			if r.Attempt < 3 {
+				return nil, fmt.Errorf("no connection: %w", relay.ErrRetry)
+			}
+			return []byte("done"), nil
+		}, []relay.Outcome{relay.Retry, relay.Retry, relay.Done}},
+		"a handler fails": {func(context.Context, *relay.Request) ([]byte, error) {
+			return nil, errors.New("no")
+		}, []relay.Outcome{relay.Done}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{})}
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					defer n.Scope().Cancel(nil)
+					n.Go(func(ctx context.Context) error {
+						return relay.NewWorker(bus).Serve(ctx, "work", c.handle, relay.ServeOptions{Run: relay.InTasks})
+					})
+					if err := sim.WaitAllBlocked(ctx); err != nil {
+						return err
+					}
+					if err := bus.TryPublish(&relay.Envelope{Subject: "work", Attempt: 1}); err != nil {
+						return err
+					}
+					if err := sim.WaitAllBlocked(ctx); err != nil {
+						return err
+					}
+					if !slices.Equal(bus.outcomes, c.outcomes) {
+						t.Errorf("outcomes %v", bus.outcomes)
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+// TestRedeliveryOfARequestThatRuns: the delivery of a request that this worker has already
+// is given back, so that the request is not lost if its handler dies.
+func TestRedeliveryOfARequestThatRuns(t *testing.T) {
+	for name, e := range map[string]relay.Envelope{
+		"a call": {Subject: "work", ReplyTo: "caller", ID: 7},
+		"a key":  {Subject: "work", Headers: map[string]string{relay.IdempotencyKey: "k"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				bus := &redelivering{Local: relay.NewLocal(relay.LocalOptions{}), later: true}
+				handled := 0
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					defer n.Scope().Cancel(nil)
+					n.Go(func(ctx context.Context) error {
+						return relay.NewWorker(bus).Serve(ctx, "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+							handled++
+							return nil, spindle.Sleep(ctx, time.Second)
+						}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 2, Results: relay.NewResults(1)})
+					})
+					if err := sim.WaitAllBlocked(ctx); err != nil {
+						return err
+					}
+					for range 2 {
+						if err := bus.TryPublish(&e); err != nil {
+							return err
+						}
+					}
+					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+						return err
+					}
+					if handled != 1 || len(bus.outcomes) == 0 || slices.Contains(bus.outcomes, relay.Done) {
+						t.Errorf("handled %d, outcomes %v", handled, bus.outcomes)
+					}
+					return nil
+				})
+			})
+		})
+	}
 }
 
 // TestIdempotencyKeysOfSubjects: the same key on another subject is another request.

@@ -30,9 +30,9 @@ func (s *service) pullOnGoroutine() {
 
 func (s *service) serveOnGoroutine(d Delivery) {
 	v := &invocation{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}}
-	o := Done
+	ok, o := s.admit(v)
 	defer func() { v.settled(o) }()
-	if s.admit(v) {
+	if ok {
 		defer v.stop()
 		o = s.perform(v, &v.Request)
 	}

@@ -43,9 +43,9 @@ func (v *inTask) stop() {
 func (s *service) serveInTask(ctx context.Context, d Delivery) {
 	_ = spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
 		v := &inTask{Request: Request{Envelope: d.Envelope, s: s, settle: d.Settle}, l: spindle.LoopOf(ctx), scope: sc}
-		o := Done
+		ok, o := s.admit(v)
 		defer func() { v.settled(o) }()
-		if s.admit(v) {
+		if ok {
 			if !v.due.IsZero() {
 				sc.SetDeadline(v.due)
 			}

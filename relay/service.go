@@ -161,8 +161,9 @@ func (s *service) took(err error) bool {
 	return true
 }
 
-// admit registers a request that is about to start. It reports false if it must not.
-func (s *service) admit(v running) bool {
+// admit registers a request that is about to start. If the request must not start, admit
+// reports false, and what to tell a bus that redelivers.
+func (s *service) admit(v running) (ok bool, o Outcome) {
 	r := v.request()
 	late := false
 	if r.due = r.Envelope.due; r.due.IsZero() && r.Deadline != 0 {
@@ -172,7 +173,8 @@ func (s *service) admit(v running) bool {
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	twice := s.running.find(r.key()) != nil
+	// A request without a reply address belongs to no call, so its key says nothing.
+	twice := r.ReplyTo != "" && s.running.find(r.key()) != nil
 	switch {
 	case late:
 		s.stats.Expired++
@@ -180,11 +182,12 @@ func (s *service) admit(v running) bool {
 		s.stats.Revoked++
 	case twice:
 		s.stats.Duplicate++
+		return false, Retry // the one that runs may still fail; when it is done, the bus forgets both
 	default:
 		s.running.add(v)
-		return true
+		return true, Done
 	}
-	return false
+	return false, Done
 }
 
 // perform calls the handler and answers. It is called between admit and the end of the
@@ -216,8 +219,9 @@ type handlerPanic struct {
 
 func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
 
-// answer removes the request and sends the reply. If the worker was stopped, and the bus
-// redelivers, another worker will answer.
+// answer removes the request and sends the reply. If the worker was stopped, or the handler
+// failed with ErrRetry, and the bus redelivers, a later attempt will answer. So it is with a
+// request that has no caller to be told that another one with its key runs.
 func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	_, panicked := err.(*handlerPanic)
 	s.mu.Lock()
@@ -235,7 +239,8 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	}
 	s.mu.Unlock()
 	stopped := !gone && errors.Is(err, context.Canceled)
-	if stopped && r.settle != nil {
+	twice := err == error(errTwice)
+	if r.settle != nil && !gone && (stopped || errors.Is(err, ErrRetry) || twice && r.ReplyTo == "") {
 		return Retry
 	}
 	if gone || r.ReplyTo == "" {
@@ -248,7 +253,7 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 		switch {
 		case panicked:
 			code = CodePanic
-		case err == error(errTwice):
+		case twice:
 			code = CodeDuplicate
 		case errors.Is(err, context.DeadlineExceeded) && r.late():
 			code = CodeDeadline

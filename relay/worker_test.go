@@ -280,3 +280,27 @@ func TestQueuedRequestsFail(t *testing.T) {
 		c.Close()
 	}
 }
+
+// TestRequestsWithoutCaller run at the same time: they have no ID, and are different anyway.
+func TestRequestsWithoutCaller(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	started, release := make(chan struct{}), make(chan struct{})
+	w, stop := serve(t, bus, "work", relay.ServeOptions{}, func(context.Context, *relay.Request) ([]byte, error) {
+		started <- struct{}{}
+		<-release
+		return nil, nil
+	})
+	for range 3 {
+		if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		<-started
+	}
+	close(release)
+	stop()
+	if s := w.Stats(); s.Finished != 3 || s.Duplicate != 0 {
+		t.Errorf("%+v", s)
+	}
+}

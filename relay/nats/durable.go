@@ -18,8 +18,8 @@ import (
 // request is removed when a worker has dealt with it. Workers of one subject must be in one
 // queue group.
 //
-// A request may be delivered more than once: when a worker dies, when a handler fails and
-// asks for another attempt, or when an acknowledgement is lost. Handlers with effects need
+// A request may be delivered more than once: when a worker dies, when a handler fails with
+// relay.ErrRetry, or when an acknowledgement is lost. Handlers with effects need
 // idempotency keys.
 type Durable struct {
 	// Stream is the name of the stream. It is created, or changed to fit. "" means
