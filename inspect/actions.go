@@ -94,10 +94,15 @@ var errNoAnswer = errors.New("the loop does not answer")
 // cancelScope cancels the scope that choose returns for a task. It reports whether there is
 // one.
 func (s *source) cancelScope(choose func(*probe.Task) uintptr) (bool, error) {
-	s.tasks.reading.Lock() // a loop has one walk at a time
-	defer s.tasks.reading.Unlock()
 	expired, stop := after(snapshotWait)
 	defer stop()
+	own, begun := s.tasks.begin(true)
+	for ; !begun; own, begun = s.tasks.begin(true) {
+		if !s.waits(own, expired) {
+			return false, errNoAnswer
+		}
+	}
+	defer s.tasks.end(own, nil)
 	snap := &taskSnapshot{}
 	var walk probe.TaskWalk
 	more, found := true, false

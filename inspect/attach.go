@@ -148,9 +148,7 @@ func (s *source) setAttached(tasks, metrics bool) {
 
 // forget releases the snapshots of the loop, which may be large.
 func (s *source) forget() {
-	s.tasks.mu.Lock()
-	s.tasks.last = nil
-	s.tasks.mu.Unlock()
+	s.tasks.forget()
 	s.sockets.mu.Lock()
 	s.sockets.at, s.sockets.rows = 0, nil
 	s.sockets.mu.Unlock()

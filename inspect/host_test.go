@@ -45,8 +45,6 @@ func (h *fakeHost) Next(_ func() bool, visit func(*probe.Task)) (more bool) {
 	return false
 }
 
-var _ probe.Tasks = (*fakeHost)(nil)
-
 var hosts loopcore.PerLoop[fakeHost]
 
 func TestStateOfALoopIsThatOfItsHost(t *testing.T) {

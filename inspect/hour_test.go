@@ -122,7 +122,7 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	laterHeap, laterGoroutines := passed(time.Hour)
 	asked := posted() - before
 	t.Logf("%d events, %d tasks, %d functions posted; heap %d, then %d bytes; %d, then %d goroutines", events.Load(), started.Load(), asked, heap, laterHeap, goroutines, laterGoroutines)
-	if events.Load() < 20 {
+	if until(func() bool { return events.Load() >= 20 }); events.Load() < 20 { // on a busy machine they come later
 		t.Errorf("only %d events came", events.Load())
 	}
 	if grown := int64(laterHeap) - int64(heap); grown > 8<<20 {

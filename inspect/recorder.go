@@ -81,7 +81,7 @@ func (s *source) captureAt(at time.Duration) capture {
 	s.vitals = vitals{}
 	s.vitals.read(s)
 	s.vitals.at = at + 1
-	c := capture{source: s, tasks: s.takeTasks(nil)}
+	c := capture{source: s, tasks: s.takeTasks()}
 	known := s.sockets.ends
 	c.sockets, s.sockets.ends, _, _ = s.takeSockets(nil, known)
 	for token, e := range s.sockets.ends {

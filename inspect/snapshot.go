@@ -27,9 +27,12 @@ func Snapshot(ctx context.Context) SnapshotAnswer {
 		panic("inspect: Snapshot called from a goroutine that is not the loop's; call it in a task")
 	}
 	s := &source{id: loopID(l.Internal().ID()), core: l.Internal(), l: l}
+	if known := knownSource(l.Internal().ID()); known != nil {
+		known.tasks.forget() // the walk below ends one that is in progress
+	}
 	s.vitals.read(s)
 	s.vitals.at = max(now(), 1)
-	c := capture{source: s, tasks: s.takeTasks(nil)}
+	c := capture{source: s, tasks: s.takeTasks()}
 	c.sockets, _, _, _ = s.takeSockets(nil, nil)
 	a := assemble([]capture{c})
 	a.TakenAt = l.Internal().Kernel().Wall()

@@ -61,6 +61,13 @@ func openSources() (all []*source) {
 	return all
 }
 
+// knownSource returns the loop with an id if an inspector has seen it, or nil.
+func knownSource(id uint64) *source {
+	sources.mu.Lock()
+	defer sources.mu.Unlock()
+	return sources.byID[id]
+}
+
 // question is a function that is to run on a loop.
 type question struct {
 	done    chan struct{}

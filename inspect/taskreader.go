@@ -12,7 +12,7 @@ import (
 const (
 	// sliceTime is how long a snapshot of tasks holds the loop at a time.
 	sliceTime = 500 * time.Microsecond
-	// snapshotWait is how long a snapshot may take in all. After that the one before is
+	// snapshotWait is how long a request waits for a snapshot. After that the one before is
 	// shown.
 	snapshotWait = 900 * time.Millisecond
 	// firstWait is the same if there is none before.
@@ -69,102 +69,173 @@ func (snap *taskSnapshot) release() {
 
 // taskReader takes snapshots of the tasks of a loop.
 type taskReader struct {
-	reading sync.Mutex // held during a snapshot
-
 	mu   sync.Mutex
 	last *taskSnapshot // guarded by mu
+	walk *taskWalk     // in progress, or nil; guarded by mu
 }
 
-func (r *taskReader) latest() *taskSnapshot {
+// taskWalk is a walk over the tasks of a loop. A loop has one at a time.
+type taskWalk struct {
+	done chan struct{} // closed at its end
+	void bool          // its end gives no snapshot; guarded by taskReader.mu
+}
+
+// begin begins a walk, and reports true. If there is one in progress, begin returns that.
+func (r *taskReader) begin(void bool) (w *taskWalk, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.last
+	return r.beginLocked(void)
+}
+
+// beginAfter is begin for a snapshot. If one has come since use returned seen, beginAfter
+// returns a walk that has ended.
+func (r *taskReader) beginAfter(seen *taskSnapshot) (w *taskWalk, begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && r.last != seen {
+		done := make(chan struct{})
+		close(done)
+		return &taskWalk{done: done}, false
+	}
+	return r.beginLocked(false)
+}
+
+func (r *taskReader) beginLocked(void bool) (w *taskWalk, begun bool) {
+	if begun = r.walk == nil; begun {
+		r.walk = &taskWalk{done: make(chan struct{}), void: void}
+	}
+	return r.walk, begun
+}
+
+// end ends a walk. Its snapshot is nil if there is none.
+func (r *taskReader) end(w *taskWalk, snap *taskSnapshot) {
+	r.mu.Lock()
+	var before *taskSnapshot
+	if w.void = w.void || snap == nil; !w.void {
+		before, r.last = r.last, snap
+		snap.users.Store(1) // r.last
+	}
+	r.walk = nil
+	r.mu.Unlock()
+	before.release()
+	close(w.done)
+}
+
+// use returns the latest snapshot, or nil. It reports whether that is new enough to be shown
+// again. The caller calls release when it is done with it, if it can.
+func (r *taskReader) use() (snap *taskSnapshot, isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if snap = r.last; snap == nil {
+		return nil, false
+	}
+	snap.users.Add(1)
+	return snap, now()-snap.at < max(snapshotAge, snapshotShare*snap.held)
+}
+
+// gives reports whether the end of w has given a snapshot.
+func (r *taskReader) gives(w *taskWalk) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !w.void
+}
+
+// forget releases the latest snapshot, and that of a walk in progress at its end.
+func (r *taskReader) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = nil
+	if r.walk != nil {
+		r.walk.void = true
+	}
 }
 
 // counts returns the number of tasks in the latest snapshot.
 func (r *taskReader) counts() TaskCounts {
-	if last := r.latest(); last != nil {
-		return last.counts
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return TaskCounts{}
 	}
-	return TaskCounts{}
+	return r.last.counts
 }
 
 // readTasks returns a snapshot of the loop's tasks. If the loop does not answer in time it
-// returns the latest one, which may be nil, and reports that it is stale. The caller calls
-// release when it is done with it, if it can.
+// returns the latest one, which may be nil, and reports that it is stale. The walk then goes
+// on, and a later call returns its snapshot, so that a loop that is always busy shows its
+// tasks, too. The caller calls release when it is done with it, if it can.
 func (s *source) readTasks() (snap *taskSnapshot, stale bool) {
 	r := &s.tasks
-	r.reading.Lock()
-	defer r.reading.Unlock()
-	defer func() {
-		if snap != nil {
-			snap.users.Add(1)
-		}
-	}()
-	last := r.latest()
-	if last != nil && now()-last.at < max(snapshotAge, snapshotShare*last.held) {
-		return last, false
-	}
-	if !s.answers() {
-		return last, true
+	snap, isNew := r.use()
+	if isNew {
+		return snap, false
 	}
 	wait := snapshotWait
-	if last == nil {
+	if snap == nil {
 		wait = firstWait
 	}
 	expired, stop := after(wait)
 	defer stop()
-	snap = s.takeTasks(expired)
-	if snap == nil {
-		return last, true
+	for s.answers() {
+		w, begun := r.beginAfter(snap)
+		if begun && !s.walkTasks(w) || !begun && s.l.Owns() || !s.waits(w, expired) {
+			break // the loop is closed, would wait for itself, or does not answer in time
+		}
+		if r.gives(w) {
+			snap.release()
+			snap, _ = r.use()
+			return snap, snap == nil
+		}
 	}
-	snap.users.Store(1) // r.last
-	r.mu.Lock()
-	r.last = snap
-	r.mu.Unlock()
-	last.release()
-	return snap, false
+	return snap, true
 }
 
-// takeTasks takes a snapshot in slices. It returns nil if the loop does not answer before
-// expired receives a value. The loop runs one slice after the other, with a turn between
-// them, so that the snapshot does not wait for this goroutine to be scheduled.
-func (s *source) takeTasks(expired <-chan time.Time) *taskSnapshot {
-	snap := &taskSnapshot{}
-	var walk probe.TaskWalk
-	if s.l.Owns() {
-		for snap.slice(s, &walk) {
-		}
-		snap.at = now()
-		return snap
-	}
-	done := make(chan struct{})
-	var dropped atomic.Bool // the caller does not wait any more
-	var step func()
-	step = func() {
-		switch {
-		case dropped.Load(): // a walk in progress remembers every task that enters a scope
-			if walk != nil {
-				walk.End()
-			}
-		case snap.slice(s, &walk):
-			s.core.CallSoon(loopcore.DropAtClose, step)
-		default:
-			close(done)
-		}
-	}
-	if s.core.Post(loopcore.DropAtClose, step) != nil {
-		return nil
-	}
+// waits waits for the end of a walk. It reports false if expired receives a value before, or
+// if the loop is closed.
+func (s *source) waits(w *taskWalk, expired <-chan time.Time) bool {
 	select {
-	case <-done:
-		snap.at = now()
-		return snap
+	case <-w.done:
+		return true
 	case <-s.core.Done():
 	case <-expired:
 	}
-	dropped.Store(true)
-	return nil
+	return false
+}
+
+// takeTasks takes a snapshot at once. The caller owns the loop.
+func (s *source) takeTasks() *taskSnapshot {
+	snap := &taskSnapshot{}
+	var walk probe.TaskWalk
+	for snap.slice(s, &walk) {
+	}
+	snap.at = now()
+	return snap
+}
+
+// walkTasks takes a snapshot in slices, and ends w with it. It does not wait. The loop runs
+// one slice after the other, with a turn between them, so that the snapshot does not wait
+// for other goroutines to be scheduled. It reports false if the loop is closed.
+func (s *source) walkTasks(w *taskWalk) bool {
+	if s.l.Owns() {
+		s.tasks.end(w, s.takeTasks())
+		return true
+	}
+	snap := &taskSnapshot{}
+	var walk probe.TaskWalk
+	var step func()
+	step = func() {
+		if snap.slice(s, &walk) {
+			s.core.CallSoon(loopcore.DropAtClose, step)
+			return
+		}
+		snap.at = now()
+		s.tasks.end(w, snap)
+	}
+	if s.core.Post(loopcore.DropAtClose, step) != nil {
+		s.tasks.end(w, nil)
+		return false
+	}
+	return true
 }
 
 // slice visits tasks for the time of a slice. It reports whether there are more. It runs on
