@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/traceparent"
@@ -42,11 +43,7 @@ func withTrace(base context.Context, h http.Header) context.Context {
 	if base == nil {
 		base = context.Background()
 	}
-	state := ""
-	if states := h[traceparent.StateHeader]; len(states) == 1 {
-		state = states[0]
-	}
-	return traceparent.With(base, sp, state)
+	return traceparent.With(base, sp, strings.Join(h[traceparent.StateHeader], ","))
 }
 
 // errHandlerFailed is the error of a span around a handler that panicked or called Goexit.

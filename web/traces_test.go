@@ -54,6 +54,13 @@ func TestTraceparentIsPassedOn(t *testing.T) {
 	}
 }
 
+func TestTracestateOfSeveralFieldsIsJoined(t *testing.T) {
+	got := traceThrough(t, http.Header{"Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}, nil)
+	if got.Get("Tracestate") != "a=1,b=2" {
+		t.Errorf("the second server received %v", got)
+	}
+}
+
 func TestMalformedTraceparentIsNotPassedOn(t *testing.T) {
 	for _, values := range [][]string{{"00-0-0-0"}, {parent, parent}, {"ff" + parent[2:]}, {parent + "-x"}} {
 		got := traceThrough(t, http.Header{"Traceparent": values, "Tracestate": {"a=b"}}, nil)
