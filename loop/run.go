@@ -223,7 +223,7 @@ func (l *Loop) hasLeftovers() bool {
 // poll polls the kernel. It waits if there is nothing to do.
 func (l *Loop) poll(timeout time.Duration) {
 	l.core.SincePoll = 0
-	if l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
+	if timeout != 0 && l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
 		l.waitInGo()
 		return
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,6 +38,9 @@ func (s *search) record(ctx context.Context) (*inspect.Recording, error) {
 		return nil, sim.ErrDiverges
 	}
 	recorded := again.Recording()
+	if recorded == nil {
+		return nil, errors.New("the run has ended before the first snapshot")
+	}
 	recorded.Title = fmt.Sprintf("%s, seed %d", s.program.Name, sampled.Seed())
 	return recorded, nil
 }

@@ -118,7 +118,7 @@ func TestWaitInGoThatTakesLong(t *testing.T) {
 			return
 		}
 		l.Internal().ExpectPost()
-		time.AfterFunc(time.Millisecond, func() { l.Post(round) })
+		time.AfterFunc(5*time.Millisecond, func() { l.Post(round) })
 	}
 	l.CallSoon(round)
 	if err := l.Run(t.Context()); err != nil {
