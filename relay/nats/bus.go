@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ type Bus struct {
 	nc *nats.Conn
 	js jetstream.JetStream
 
-	up       atomic.Bool // connected now
+	up       atomic.Bool // connected now, and streamed; set under mu
 	closed   atomic.Bool
 	stopping chan struct{} // closed by Close
 	largest  atomic.Int64  // message that the server takes
@@ -39,6 +40,9 @@ type Bus struct {
 	subs  map[closer]struct{} // guarded by mu, as all below
 	ended bool                // Close waits for work, and there is no more
 	work  sync.WaitGroup      // goroutines
+
+	streamed    bool  // the streams of durable subjects are there
+	notStreamed error // why they are not
 
 	published, dropped, dead, reconnects atomic.Uint64
 }
@@ -58,7 +62,7 @@ type Options struct {
 	Outbox int
 
 	// WaitForServer makes Connect succeed when no server can be reached. The bus then
-	// fails with relay.ErrDown until one can.
+	// fails with relay.ErrDown until one can, and has the streams of durable subjects.
 	WaitForServer bool
 
 	// Durable subjects have their requests kept by JetStream.
@@ -98,6 +102,10 @@ func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 	if o.Outbox == 0 {
 		o.Outbox = 1024
 	}
+	o.Durable = slices.Clone(o.Durable)
+	for i := range o.Durable {
+		o.Durable[i].setDefaults()
+	}
 	b := &Bus{o: o, outbox: cosync.NewInbox[*nats.Msg](o.Outbox), subs: map[closer]struct{}{}, stopping: make(chan struct{})}
 	err := blocking(ctx, func() error { return b.connect(ctx, servers) })
 	if err != nil {
@@ -107,6 +115,9 @@ func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 		return nil, err
 	}
 	b.background(b.send)
+	if !b.streamed {
+		b.background(b.createStreamsLater)
+	}
 	return b, nil
 }
 
@@ -125,8 +136,8 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 			b.reconnects.Add(1)
 			b.connected(nc)
 		}),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.up.Store(false) }),
-		nats.ClosedHandler(func(*nats.Conn) { b.up.Store(false) }),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) { b.connected(nc) }),
+		nats.ClosedHandler(b.connected),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrSlowConsumer) {
 				b.dropped.Add(1) // and perhaps more: the client reports the first of a row
@@ -138,15 +149,23 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) {
 			why = ErrDenied
 		}
+		var malformed *url.Error
+		if errors.As(err, &malformed) {
+			err = malformed.Err // without the URL, which may have a password
+		}
 		return fmt.Errorf("relay/nats: connecting to %s: %w: %w", Redacted(servers), why, err)
-	}
-	if b.nc.IsConnected() {
-		b.connected(b.nc)
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
 		return fmt.Errorf("relay/nats: %w", err)
 	}
-	return b.createStreams(ctx)
+	if b.nc.IsConnected() || len(b.o.Durable) == 0 {
+		err = b.createStreams(ctx)
+		b.hasStreams(err)
+	}
+	if b.o.WaitForServer && errors.Is(err, relay.ErrDown) {
+		return nil
+	}
+	return err
 }
 
 // reconnectDelay returns how long to wait after all servers have been tried, for the nth
@@ -157,20 +176,40 @@ func reconnectDelay(n int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// Redacted returns the URLs of servers without their passwords, for messages.
+// Redacted returns the URLs of servers without names, passwords and tokens, for messages. It
+// also does so with URLs that are not well-formed.
 func Redacted(servers string) string {
 	all := strings.Split(servers, ",")
 	for i, s := range all {
-		if u, err := url.Parse(strings.TrimSpace(s)); err == nil && u.User != nil {
-			all[i] = u.Redacted()
+		if at := strings.LastIndexByte(s, '@'); at >= 0 {
+			scheme, _, found := strings.Cut(s[:at], "://")
+			if found {
+				scheme += "://"
+			} else {
+				scheme = ""
+			}
+			all[i] = scheme + "xxxxx" + s[at:]
 		}
 	}
 	return strings.Join(all, ",")
 }
 
+// connected notes whether there is a connection.
 func (b *Bus) connected(nc *nats.Conn) {
-	b.largest.Store(nc.MaxPayload())
-	b.up.Store(true)
+	if n := nc.MaxPayload(); n > 0 {
+		b.largest.Store(n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.up.Store(b.streamed && nc.IsConnected())
+}
+
+// hasStreams notes that the streams of durable subjects are there, or why they are not.
+func (b *Bus) hasStreams(err error) {
+	b.mu.Lock()
+	b.streamed, b.notStreamed = err == nil, err
+	b.mu.Unlock()
+	b.connected(b.nc)
 }
 
 // blocking calls fn, which blocks, without blocking the loop of a task.
@@ -188,9 +227,18 @@ func (b *Bus) Ready() error {
 	case b.closed.Load():
 		return relay.ErrClosed
 	case !b.up.Load():
-		return relay.ErrDown
+		return b.whyDown()
 	}
 	return nil
+}
+
+func (b *Bus) whyDown() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.notStreamed != nil && b.nc.IsConnected() {
+		return fmt.Errorf("%w: %w", relay.ErrDown, b.notStreamed)
+	}
+	return relay.ErrDown
 }
 
 // Close ends all subscriptions, sends what waits in the outbox, and closes the connection.

@@ -112,7 +112,7 @@ func TestClusterUnderLoad(t *testing.T) {
 		serve(t, bus, "jobs.a", handler, relay.ServeOptions{Results: resultsOf(t, bus, nats.ResultsOptions{Replicas: 3})})
 	}
 	urls := strings.Split(b.URL(), ",")
-	o.NATS = []client.Option{client.DontRandomize()}
+	o.NATS = []client.Option{client.DontRandomize(), patient}
 	bus, err := nats.Connect(t.Context(), strings.Join([]string{urls[1], urls[2], urls[0]}, ","), o)
 	if err != nil {
 		t.Fatal(err)

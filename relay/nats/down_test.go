@@ -101,3 +101,46 @@ func TestServerThatGoesDown(t *testing.T) {
 		t.Errorf("%+v", bus.Stats())
 	}
 }
+
+// TestServerOfDurableSubjectsThatIsDown: the bus makes its streams when the server is there,
+// and is not ready before.
+func TestServerOfDurableSubjectsThatIsDown(t *testing.T) {
+	address := freeAddress(t)
+	o := durable(nats.Durable{})
+	o.WaitForServer = true
+	bus, err := nats.Connect(t.Context(), "nats://"+address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	if err := bus.Ready(); !errors.Is(err, relay.ErrDown) {
+		t.Errorf("ready: %v", err)
+	}
+	start(t, broker.Options{Address: address, Dir: t.TempDir()})
+	becomes(t, bus, http.StatusOK)
+	publish(t, bus, "1")
+	next(t, subscribe(t, bus), "1", 1).Settle(relay.Done)
+}
+
+// TestServerWithoutJetStream: a readiness check says why durable subjects cannot be used.
+func TestServerWithoutJetStream(t *testing.T) {
+	address := freeAddress(t)
+	o := durable(nats.Durable{})
+	o.WaitForServer = true
+	bus, err := nats.Connect(t.Context(), "nats://"+address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	start(t, broker.Options{Address: address})
+	for {
+		status, text := ready(bus)
+		if status == http.StatusOK {
+			t.Fatal("ready without streams")
+		}
+		if strings.Contains(text, "stream SPINDLE") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

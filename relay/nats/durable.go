@@ -80,7 +80,6 @@ func (d *Durable) setDefaults() {
 func (b *Bus) createStreams(ctx context.Context) error {
 	for i := range b.o.Durable {
 		d := &b.o.Durable[i]
-		d.setDefaults()
 		err := provision(ctx, func(ctx context.Context) error {
 			_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 				Name: d.Stream, Subjects: d.Subjects, Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
@@ -93,6 +92,27 @@ func (b *Bus) createStreams(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// createStreamsLater makes the streams when a server can be reached. Until then the bus is
+// not ready.
+func (b *Bus) createStreamsLater() {
+	for n := 1; ; n++ {
+		select {
+		case <-time.After(reconnectDelay(n)):
+		case <-b.stopping:
+			return
+		}
+		if !b.nc.IsConnected() {
+			n = 0 // the client waits between its attempts
+			continue
+		}
+		err := b.createStreams(context.Background())
+		b.hasStreams(err)
+		if err == nil {
+			return
+		}
+	}
 }
 
 // Error codes of JetStream for a cluster that has just started or lost its leader.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/nats-io/nats.go"
+
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -22,9 +24,14 @@ func start(t testing.TB, o broker.Options) *broker.Broker {
 	return b
 }
 
+// patient lets a connection take its time on a busy machine. The client's own limit is two
+// seconds.
+var patient = client.Timeout(time.Minute)
+
 // connect makes a bus that is closed at the end of the test.
 func connect(t testing.TB, b *broker.Broker, o nats.Options) *nats.Bus {
 	t.Helper()
+	o.NATS = append([]client.Option{patient}, o.NATS...)
 	bus, err := nats.Connect(t.Context(), b.URL(), o)
 	if err != nil {
 		t.Fatal(err)

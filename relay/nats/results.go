@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -139,8 +140,8 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 
 // Store keeps a reply. It does not end with ctx: the effect of the request has happened.
 func (r *results) Store(ctx context.Context, key string, body []byte) error {
-	return blocking(ctx, func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.lease)
+	return shielded(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, r.lease)
 		defer cancel()
 		return r.retry(ctx, func(ctx context.Context) error {
 			_, err := r.kv.Put(ctx, keyName(key), append([]byte{isReply}, body...))
@@ -158,11 +159,22 @@ func (r *results) Release(ctx context.Context, key string) {
 	if !held {
 		return
 	}
-	_ = blocking(ctx, func() error { // if this fails, the claim ends with the lease
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	_ = shielded(ctx, func(ctx context.Context) error { // if this fails, the claim ends with the lease
+		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
 		return r.kv.Delete(ctx, keyName(key), jetstream.LastRevision(c.revision))
 	})
+}
+
+// shielded is blocking for what must be done even if ctx has ended.
+func shielded(ctx context.Context, fn func(ctx context.Context) error) error {
+	run := func(ctx context.Context) error {
+		return blocking(ctx, func() error { return fn(context.WithoutCancel(ctx)) })
+	}
+	if spindle.Current(ctx) == nil {
+		return run(ctx)
+	}
+	return spindle.Shield(ctx, run)
 }
 
 func (r *results) hold(key string, c claim) {

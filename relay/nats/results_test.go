@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -123,5 +124,33 @@ func TestResultsWithoutJetStream(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	if _, err := bus.Results(t.Context(), nats.ResultsOptions{}); err == nil {
 		t.Error("a bucket without JetStream")
+	}
+}
+
+// TestResultsOfATaskThatIsCanceled: the effect has happened, so its reply is kept; and a
+// claim is given back.
+func TestResultsOfATaskThatIsCanceled(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	r := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{Lease: time.Hour})
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithScope(ctx, func(ctx context.Context, sc *spindle.Scope) error {
+			for _, key := range []string{"kept", "released"} {
+				if _, ok, err := r.Load(ctx, key); ok || err != nil {
+					t.Errorf("%s: %v, %v", key, ok, err)
+				}
+			}
+			sc.Cancel(nil)
+			r.(relay.Releaser).Release(ctx, "released")
+			return r.Store(ctx, "kept", []byte("reply"))
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if body, ok, err := r.Load(t.Context(), "kept"); string(body) != "reply" || !ok || err != nil {
+		t.Errorf("kept: %q, %v, %v", body, ok, err)
+	}
+	if _, ok, err := r.Load(t.Context(), "released"); ok || err != nil {
+		t.Errorf("released: %v, %v", ok, err)
 	}
 }

@@ -39,7 +39,7 @@ func TestTLS(t *testing.T) {
 		o.TLSTimeout = 30
 	}})
 	secure := func(c *tls.Config) nats.Options {
-		return nats.Options{NATS: []client.Option{client.Secure(c)}}
+		return nats.Options{NATS: []client.Option{client.Secure(c), patient}}
 	}
 	callOver(t, b, secure(&tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue("client")}}))
 
@@ -57,14 +57,30 @@ func TestPassword(t *testing.T) {
 	b := start(t, broker.Options{Configure: func(o *server.Options) { o.Username, o.Password = "ada", "secret" }})
 	callOver(t, b, nats.Options{NATS: []client.Option{client.UserInfo("ada", "secret")}})
 
-	for _, o := range []nats.Options{{}, {NATS: []client.Option{client.UserInfo("ada", "guess")}}} {
+	for _, o := range []nats.Options{{NATS: []client.Option{patient}}, {NATS: []client.Option{patient, client.UserInfo("ada", "guess")}}} {
 		if _, err := nats.Connect(t.Context(), b.URL(), o); !errors.Is(err, nats.ErrDenied) || !errors.Is(err, client.ErrAuthorization) {
 			t.Errorf("got %v", err)
 		}
 	}
-	_, err := nats.Connect(t.Context(), strings.Replace(b.URL(), "//", "//ada:guess@", 1), nats.Options{})
+	_, err := nats.Connect(t.Context(), strings.Replace(b.URL(), "//", "//ada:guess@", 1), nats.Options{NATS: []client.Option{patient}})
 	if !errors.Is(err, nats.ErrDenied) || strings.Contains(err.Error(), "guess") {
 		t.Errorf("an error with the password: %v", err)
+	}
+}
+
+// TestMessagesShowNoSecrets: not even with URLs that are malformed, or have a token.
+func TestMessagesShowNoSecrets(t *testing.T) {
+	for _, server := range []string{
+		"nats://ada:secret@127.0.0.1:1", "nats://secret@127.0.0.1:1", "ada:secret@127.0.0.1:1",
+		"nats://ada:secret %zz@127.0.0.1:1", "nats://ada:sec@ret@127.0.0.1:1",
+	} {
+		servers := server + ",nats://127.0.0.1:1"
+		if got := nats.Redacted(servers); strings.Contains(got, "sec") || !strings.HasSuffix(got, "@127.0.0.1:1,nats://127.0.0.1:1") {
+			t.Errorf("%s becomes %s", server, got)
+		}
+		if _, err := nats.Connect(t.Context(), servers, nats.Options{}); err == nil || strings.Contains(err.Error(), "sec") {
+			t.Errorf("%s: %v", server, err)
+		}
 	}
 }
 
@@ -86,7 +102,7 @@ func TestKeyFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return nats.Options{NATS: []client.Option{key}}
+		return nats.Options{NATS: []client.Option{key, patient}}
 	}
 	known, err := nkeys.CreateUser()
 	if err != nil {

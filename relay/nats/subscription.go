@@ -169,9 +169,7 @@ func (s *subscription) leave() {
 			s.receiveUntil(drained)
 		}
 	}
-	for len(s.messages) > 0 { // no other goroutine reads
-		s.receive(<-s.messages)
-	}
+	s.receiveRest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
@@ -193,6 +191,19 @@ func (s *subscription) receiveUntil(drained chan struct{}) {
 		case <-drained:
 			return
 		case <-limit:
+			return
+		}
+	}
+}
+
+// receiveRest receives what is in the channel. It does not wait: a call of Next or a pump that
+// has not seen the end yet may take the last message.
+func (s *subscription) receiveRest() {
+	for {
+		select {
+		case m := <-s.messages:
+			s.receive(m)
+		default:
 			return
 		}
 	}
