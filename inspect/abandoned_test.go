@@ -3,8 +3,8 @@ package inspect
 import (
 	"context"
 	"os"
+	"runtime"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/loopcore"
@@ -39,9 +39,9 @@ func (s *slow) Next(func() bool, func(*probe.Task)) bool {
 	return true
 }
 
-// whileReading runs a loop, and calls read. Its time is up while the loop is reading, which
-// goes on after read has returned.
-func whileReading(t *testing.T, read func(s *source, expired <-chan time.Time), walks bool) {
+// whileReading runs a loop, and calls read, which returns while the loop is reading. The loop
+// goes on when read has returned, and whileReading calls then.
+func whileReading(t *testing.T, read func(*source), then func(*source, *slow)) {
 	t.Helper()
 	l, err := loop.New(loop.Options{Name: "abandoned", Watchdog: -1})
 	if err != nil {
@@ -62,16 +62,17 @@ func whileReading(t *testing.T, read func(s *source, expired <-chan time.Time), 
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- l.Run(ctx) }()
-	expired := make(chan time.Time)
-	go func() {
-		<-state.began
-		close(expired)
-	}()
-	read(&source{core: l.Internal(), l: l}, expired)
-	close(state.goOn)
-	if walks {
-		<-state.ended
+	s := &source{core: l.Internal(), l: l}
+	for begun := false; !begun; { // the loop may not run yet
+		read(s)
+		select {
+		case <-state.began:
+			begun = true
+		default:
+		}
 	}
+	close(state.goOn)
+	then(s, state)
 	after := make(chan struct{})
 	if err := l.Post(func() { close(after) }); err != nil {
 		t.Fatal(err)
@@ -85,19 +86,27 @@ func whileReading(t *testing.T, read func(s *source, expired <-chan time.Time), 
 	<-ran
 }
 
-func TestAbandonedSnapshotOfSocketsDoesNotPanic(t *testing.T) {
-	whileReading(t, func(s *source, expired <-chan time.Time) {
-		if _, _, _, ok := s.takeSockets(expired, nil); ok {
-			t.Error("the snapshot is complete")
+// TestSnapshotOfSocketsThatTakesLongGoesOn: it is not begun again for the next request.
+func TestSnapshotOfSocketsThatTakesLongGoesOn(t *testing.T) {
+	whileReading(t, func(s *source) {
+		if rows := s.readSockets(); len(rows) > 0 {
+			t.Errorf("%d sockets are known while the loop is reading them", len(rows))
 		}
-	}, false)
+	}, func(s *source, state *slow) {
+		for len(s.readSockets()) == 0 {
+			runtime.Gosched()
+		}
+		if len(state.began) > 0 {
+			t.Error("the snapshot was begun again")
+		}
+	})
 }
 
 // A walk that is abandoned must end: it remembers every task that enters a scope.
 func TestAbandonedWalkEnds(t *testing.T) {
-	whileReading(t, func(s *source, _ <-chan time.Time) {
+	whileReading(t, func(s *source) {
 		if _, err := s.cancelScope(func(*probe.Task) uintptr { return 0 }); err != errNoAnswer {
 			t.Errorf("cancelScope returned %v", err)
 		}
-	}, true)
+	}, func(_ *source, state *slow) { <-state.ended })
 }

@@ -149,9 +149,7 @@ func (s *source) setAttached(tasks, metrics bool) {
 // forget releases the snapshots of the loop, which may be large.
 func (s *source) forget() {
 	s.tasks.forget()
-	s.sockets.mu.Lock()
-	s.sockets.at, s.sockets.rows = 0, nil
-	s.sockets.mu.Unlock()
+	s.sockets.forget()
 }
 
 // counts reports whether requests are counted.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -95,10 +96,10 @@ func DumpOnQuit() (stop func()) {
 		_ = Dump(os.Stderr)
 		os.Exit(2)
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		signal.Stop(quit)
 		close(ended)
-	}
+	})
 }
 
 // Var is the state of all loops as a variable for package expvar:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 const (
@@ -140,11 +141,19 @@ func newestBlocked() (at time.Time) {
 
 // nextBlocked returns the oldest blocked turn that was noticed after a time, or nil.
 func nextBlocked(after time.Time) *Blocked {
-	rows, _ := readBlocked(&query{})
-	for i := len(rows) - 1; i >= 0; i-- {
-		if rows[i].At.After(after) {
-			return &rows[i]
+	var next *loopcore.BlockedTurn
+	var of *source
+	for _, s := range (&query{}).sources() {
+		turns, _ := s.core.BlockedTurns()
+		for i := range turns {
+			if turns[i].At.After(after) && (next == nil || turns[i].At.Before(next.At)) {
+				next, of = &turns[i], s
+			}
 		}
 	}
-	return nil
+	if next == nil {
+		return nil
+	}
+	b := of.describeBlocked(next)
+	return &b
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/spindleloop/spindle/internal/goid"
+	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
 func (h *handler) ended(q *query) (any, error) {
@@ -60,21 +61,27 @@ func (h *handler) blocked(q *query) (any, error) {
 	return BlockedAnswer{Header: h.header(began), Paging: paging, Blocked: page}, nil
 }
 
+// describeBlocked describes a turn that took too long.
+func (s *source) describeBlocked(b *loopcore.BlockedTurn) Blocked {
+	one := Blocked{
+		Loop: s.id, Name: s.core.Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
+		Task: b.Task, Line: goid.Line(b.Stack), Stack: string(b.Stack),
+	}
+	if !b.Ended {
+		one.ForNS += int64(wallTime().Sub(b.At))
+	}
+	return one
+}
+
 // readBlocked returns the turns that took too long and match, the newest first, and the
 // number of all.
 func readBlocked(q *query) (all []Blocked, total int) {
 	all = []Blocked{}
 	for _, s := range q.sources() {
 		turns, _ := s.core.BlockedTurns()
-		for _, b := range turns {
+		for i := range turns {
 			total++
-			one := Blocked{
-				Loop: s.id, Name: s.core.Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
-				Task: b.Task, Line: goid.Line(b.Stack), Stack: string(b.Stack),
-			}
-			if !b.Ended {
-				one.ForNS += int64(wallTime().Sub(b.At))
-			}
+			one := s.describeBlocked(&turns[i])
 			if q.text == "" || q.found(one.texts()...) {
 				all = append(all, one)
 			}

@@ -83,7 +83,9 @@ func (s *source) captureAt(at time.Duration) capture {
 	s.vitals.at = at + 1
 	c := capture{source: s, tasks: s.takeTasks()}
 	known := s.sockets.ends
-	c.sockets, s.sockets.ends, _, _ = s.takeSockets(nil, known)
+	sockets := newSocketWalk(known)
+	sockets.finish(s)
+	c.sockets, s.sockets.ends = sockets.rows, sockets.fresh
 	for token, e := range s.sockets.ends {
 		if known[token] == nil {
 			e.seen = at

@@ -32,8 +32,9 @@ func Snapshot(ctx context.Context) SnapshotAnswer {
 	}
 	s.vitals.read(s)
 	s.vitals.at = max(now(), 1)
-	c := capture{source: s, tasks: s.takeTasks()}
-	c.sockets, _, _, _ = s.takeSockets(nil, nil)
+	sockets := newSocketWalk(nil)
+	sockets.finish(s)
+	c := capture{source: s, tasks: s.takeTasks(), sockets: sockets.rows}
 	a := assemble([]capture{c})
 	a.TakenAt = l.Internal().Kernel().Wall()
 	a.Waits.Header = a.Header

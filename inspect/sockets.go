@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/internal/sock"
 )
@@ -28,60 +29,140 @@ type ends struct {
 
 // socketReader takes snapshots of the sockets of a loop.
 type socketReader struct {
-	mu   sync.Mutex // held during a snapshot
+	mu   sync.Mutex // guards the fields below
 	at   time.Duration
 	held time.Duration
 	rows []socketRow
-	ends map[uint64]*ends // by token
+	ends map[uint64]*ends // by token; it does not change
+	walk *socketWalk      // in progress, or nil
 }
 
-// readSockets returns the sockets of the loop. If the loop does not answer it returns those
-// of the last time.
+// readSockets returns the sockets of the loop. If the loop does not answer in time it returns
+// those of the last time. The snapshot then goes on, and a later call returns it.
 func (s *source) readSockets() []socketRow {
 	r := &s.sockets
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at != 0 && now()-r.at < max(snapshotAge, snapshotShare*r.held) {
-		return r.rows
-	}
-	if !s.answers() {
-		return r.rows
+	if rows, isNew := r.latest(); isNew || !s.answers() {
+		return rows
 	}
 	expired, stop := after(snapshotWait)
 	defer stop()
-	rows, fresh, held, ok := s.takeSockets(expired, r.ends)
-	if !ok {
-		return r.rows
+	select {
+	case <-s.walkSockets():
+	case <-s.core.Done():
+	case <-expired:
 	}
-	r.at, r.held, r.rows, r.ends = now(), held, rows, fresh
+	rows, _ := r.latest()
 	return rows
 }
 
-// takeSockets takes a snapshot of the sockets in slices. Known has what earlier snapshots
-// have found out about them. It reports false if the loop does not answer before expired
-// receives a value; what it has begun on the loop may then still be running, and has the
-// variables to itself.
-func (s *source) takeSockets(expired <-chan time.Time, known map[uint64]*ends) ([]socketRow, map[uint64]*ends, time.Duration, bool) {
-	var rows []socketRow
-	var held time.Duration
-	fresh := make(map[uint64]*ends, len(known))
-	next, more := 0, true
-	for more {
-		if !s.ask(expired, func() {
-			began := s.l.Time()
-			for n := 0; n%checkSockets != 0 || n == 0 || s.l.Time()-began < sliceTime; n++ {
-				if rows, more = s.addSocket(rows, next, known, fresh); !more {
-					s.addListeners(&rows, known, fresh)
-					break
-				}
-				next++
-			}
-			held += s.l.Time() - began
-		}) {
-			return nil, nil, 0, false
+// latest returns the last snapshot. It reports whether that is new enough to be shown again.
+func (r *socketReader) latest() (rows []socketRow, isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rows, r.isNew()
+}
+
+func (r *socketReader) isNew() bool {
+	return r.at != 0 && now()-r.at < max(snapshotAge, snapshotShare*r.held)
+}
+
+// walkSockets begins a snapshot, unless there is one in progress or a new one. The channel is
+// closed at its end.
+func (s *source) walkSockets() (done <-chan struct{}) {
+	w, begun := s.sockets.begin()
+	var step func()
+	step = func() {
+		if w.slice(s) {
+			s.core.CallSoon(loopcore.DropAtClose, step)
+			return
 		}
+		s.sockets.end(w)
 	}
-	return rows, fresh, held, true
+	switch {
+	case !begun:
+	case s.l.Owns():
+		w.finish(s)
+		s.sockets.end(w)
+	case s.core.Post(loopcore.DropAtClose, step) != nil: // the loop is closed
+		s.sockets.forget()
+		s.sockets.end(w)
+	}
+	return w.done
+}
+
+// begin begins a snapshot, and reports true. It returns the one in progress if there is one,
+// and one that has ended if that is new.
+func (r *socketReader) begin() (w *socketWalk, begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.walk != nil:
+		return r.walk, false
+	case r.isNew():
+		w = newSocketWalk(nil)
+		close(w.done)
+		return w, false
+	}
+	r.walk = newSocketWalk(r.ends)
+	return r.walk, true
+}
+
+// end ends a snapshot.
+func (r *socketReader) end(w *socketWalk) {
+	r.mu.Lock()
+	if !w.void {
+		r.at, r.held, r.rows, r.ends = now(), w.held, w.rows, w.fresh
+	}
+	r.walk = nil
+	r.mu.Unlock()
+	close(w.done)
+}
+
+// forget releases the last snapshot, and one in progress at its end.
+func (r *socketReader) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.rows = 0, nil
+	if r.walk != nil {
+		r.walk.void = true
+	}
+}
+
+// socketWalk is a snapshot of the sockets of a loop, which is taken in slices. Known has what
+// earlier snapshots have found out about them. Loop goroutine only until its end.
+type socketWalk struct {
+	done chan struct{} // closed at its end
+	void bool          // it is not kept; guarded by socketReader.mu
+
+	known, fresh map[uint64]*ends
+	rows         []socketRow
+	held         time.Duration
+	next         int // row in the table of descriptors
+}
+
+func newSocketWalk(known map[uint64]*ends) *socketWalk {
+	return &socketWalk{done: make(chan struct{}), known: known, fresh: make(map[uint64]*ends, len(known))}
+}
+
+// finish reads all sockets at once.
+func (w *socketWalk) finish(s *source) {
+	for w.slice(s) {
+	}
+}
+
+// slice reads sockets for the time of a slice. It reports whether there are more.
+func (w *socketWalk) slice(s *source) (more bool) {
+	began := s.l.Time()
+	more = true
+	for n := 0; n%checkSockets != 0 || n == 0 || s.l.Time()-began < sliceTime; n++ {
+		if w.rows, more = s.addSocket(w.rows, w.next, w.known, w.fresh); !more {
+			s.addListeners(&w.rows, w.known, w.fresh)
+			break
+		}
+		w.next++
+	}
+	w.held += s.l.Time() - began
+	return more
 }
 
 // checkSockets is after how many rows the clock is read.
