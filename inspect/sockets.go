@@ -62,9 +62,7 @@ func (r *socketReader) latest() (rows []socketRow, isNew bool) {
 	return r.rows, r.isNew()
 }
 
-func (r *socketReader) isNew() bool {
-	return r.at != 0 && now()-r.at < max(snapshotAge, snapshotShare*r.held)
-}
+func (r *socketReader) isNew() bool { return r.at != 0 && isRecent(r.at, r.held) }
 
 // walkSockets begins a snapshot, unless there is one in progress or a new one. The channel is
 // closed at its end.

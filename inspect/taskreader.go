@@ -23,9 +23,18 @@ const (
 	// that a loop spends at most a fiftieth of its time on snapshots of tasks, and as much
 	// on those of sockets.
 	snapshotShare = 50
+	// snapshotMost is how old a snapshot may be in any case: on a busy machine a loop that was
+	// suspended during a slice seems to have been held for long.
+	snapshotMost = 10 * time.Second
 	// chunk is how many rows are allocated at a time.
 	chunk = 512
 )
+
+// isRecent reports whether a snapshot is shown again. It was taken at a time of the inspector's
+// clock, and has held the loop for a while.
+func isRecent(at, held time.Duration) bool {
+	return now()-at < min(max(snapshotAge, snapshotShare*held), snapshotMost)
+}
 
 // row is a task as a snapshot has it. Its texts are made outside the loop.
 type row struct {
@@ -130,7 +139,7 @@ func (r *taskReader) use() (snap *taskSnapshot, isNew bool) {
 		return nil, false
 	}
 	snap.users.Add(1)
-	return snap, now()-snap.at < max(snapshotAge, snapshotShare*snap.held)
+	return snap, isRecent(snap.at, snap.held)
 }
 
 // gives reports whether the end of w has given a snapshot.
