@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "internal/probe", "internal/traceparent", "loop", "stream", "transport"},
 	"pyapp":                          {".", "cosync", "internal/workerproc", "loop", "relay"},
 	"relay/process":                  {".", "internal/workerproc", "relay"},
-	"internal/workerproc":            {".", "proc"},
+	"internal/workerproc":            {".", "proc", "stream"},
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/traceparent", "loop", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},

@@ -1,5 +1,6 @@
 // Package workerproc runs worker processes in tasks. A worker leads a process group of its
-// own, reads requests from its standard input, and answers on its standard output.
+// own, reads requests from its standard input, and answers on its standard output, or does
+// both on a Unix socket.
 package workerproc
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/proc"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // Config describes a worker process.
@@ -22,17 +24,66 @@ type Config struct {
 	Env       []string
 	Stderr    io.Writer // nil means the null device
 	MaxMemory int64     // of its address space in bytes; zero means no limit
+
+	// Socket is the path of a Unix socket, which is made before the process starts. The
+	// process is to connect to it within ConnectWithin. Its standard output then goes where
+	// its standard error goes. Empty means standard input and output.
+	Socket        string
+	ConnectWithin time.Duration
 }
 
 // Process is a worker process. It belongs to the scope of Start.
 type Process struct {
 	*proc.Process
-	Out *bufio.Reader // reads Stdout
+	In  *stream.Conn  // Stdin, or the connection
+	Out *bufio.Reader // reads Stdout, or the connection
+
+	socket *socket // nil for standard input and output
 }
 
-// Start starts a worker process. Tasks of n reap it and copy its standard error. With a
-// limit of memory, a shell sets the limit and then becomes the program.
+// Start starts a worker process. Tasks of n reap it, copy its standard error, and wait for its
+// connection; see WaitConnected. With a limit of memory, a shell sets the limit and then
+// becomes the program.
 func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) {
+	p := &Process{}
+	if c.Socket != "" {
+		listener, err := stream.Listen(ctx, "unix", c.Socket)
+		if err != nil {
+			return nil, err
+		}
+		p.socket = &socket{listener: listener}
+	}
+	var err error
+	if p.Process, err = command(c).Start(ctx); err != nil {
+		if p.socket != nil {
+			p.socket.end(nil)
+		}
+		return nil, err
+	}
+	if p.socket != nil {
+		n.Go(func(ctx context.Context) error { return p.socket.accept(ctx, p, c.ConnectWithin) })
+	} else {
+		p.In, p.Out = p.Stdin, bufio.NewReader(p.Stdout)
+	}
+	n.Go(func(ctx context.Context) error {
+		_ = p.Wait(ctx)
+		if p.State() != nil {
+			_ = killOrphans(p.Process)
+		}
+		if p.socket != nil {
+			_ = p.socket.listener.Close() // it cannot connect any more
+		}
+		return nil
+	})
+	copyOutput(n, c.Stderr, p.Stderr)
+	if p.socket != nil {
+		copyOutput(n, c.Stderr, p.Stdout)
+	}
+	return p, nil
+}
+
+// command returns the command of a process.
+func command(c Config) *proc.Cmd {
 	args := c.Command
 	if c.MaxMemory > 0 {
 		limit := strconv.FormatInt((c.MaxMemory+1023)/1024, 10)
@@ -40,40 +91,42 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 	}
 	cmd := proc.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr = c.Dir, c.Env, c.Stderr
-	cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
 	if _, file := c.Stderr.(*os.File); c.Stderr != nil && !file {
-		cmd.Stderr = proc.Pipe // copied here, because Wait would wait for the copying
+		cmd.Stderr = proc.Pipe // copied by copyOutput, because Wait would wait for the copying
+	}
+	if c.Socket != "" {
+		cmd.Stdout = cmd.Stderr
+	} else {
+		cmd.Stdin, cmd.Stdout = proc.Pipe, proc.Pipe
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = killGroup
 	cmd.Grace = -1
-	p, err := cmd.Start(ctx)
-	if err != nil {
-		return nil, err
+	return cmd
+}
+
+// copyOutput copies the output of a process, unless from is nil, until the process is ended.
+func copyOutput(n *spindle.Nursery, to io.Writer, from *stream.Conn) {
+	if from == nil {
+		return
 	}
-	n.Go(func(ctx context.Context) error {
-		_ = p.Wait(ctx)
-		if p.State() != nil {
-			_ = killOrphans(p)
-		}
+	n.Go(func(context.Context) error {
+		_, _ = io.Copy(to, from)
+		_ = from.Close() // fails if the process was ended
 		return nil
 	})
-	if p.Stderr != nil {
-		n.Go(func(context.Context) error {
-			_, _ = io.Copy(c.Stderr, p.Stderr) // ends when the process is ended
-			return p.Stderr.Close()
-		})
-	}
-	return &Process{p, bufio.NewReader(p.Stdout)}, nil
 }
 
 // KillGroup kills the process with its group. It does nothing if the process has exited.
 func (p *Process) KillGroup() { _ = killGroup(p.Process) } // fails if nothing of the group is left
 
-// End kills the process with its group, and closes its pipes.
+// End kills the process with its group, and closes its pipes and its connection.
 func (p *Process) End() {
 	p.KillGroup()
 	_ = p.Close()
+	if p.socket != nil {
+		p.socket.end(p.In)
+	}
 }
 
 // killOrphans kills what is left of the group of a process that has just exited. Later its

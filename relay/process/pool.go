@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -17,6 +22,8 @@ type pool struct {
 	ctx     context.Context // the processes belong to its scope
 	n       *spindle.Nursery
 	idle    []*child // the last one is the next to work
+	dir     string   // of the sockets; "" without Options.Socket
+	sockets int      // that were named
 	backoff workerproc.Backoff
 	resume  time.Time // no process starts before
 }
@@ -25,17 +32,36 @@ type pool struct {
 type child struct {
 	*workerproc.Process
 	answered bool // it has answered a request
-	torn     bool // a frame was cut: what follows on its pipes cannot be understood
+	torn     bool // a frame was cut: what follows cannot be understood
 }
 
 func (p *pool) start() (*child, error) {
-	process, err := workerproc.Start(p.ctx, p.n, workerproc.Config{
-		Command: p.o.Command, Dir: p.o.Dir, Env: p.o.Env, Stderr: p.o.Stderr, MaxMemory: p.o.MaxMemory,
-	})
+	c := workerproc.Config{
+		Command: p.o.Command, Dir: p.o.Dir, Stderr: p.o.Stderr, MaxMemory: p.o.MaxMemory, ConnectWithin: p.o.StartTimeout,
+	}
+	if p.dir != "" {
+		p.sockets++
+		c.Socket = filepath.Join(p.dir, strconv.Itoa(p.sockets))
+	}
+	c.Env = environment(p.o.Env, c.Socket)
+	process, err := workerproc.Start(p.ctx, p.n, c)
 	if err != nil {
 		return nil, err
 	}
 	return &child{Process: process}, nil
+}
+
+// environment returns an environment in which SocketVariable has the path of the socket. It
+// has no such variable if there is no socket: this process may be a worker itself.
+func environment(env []string, socket string) []string {
+	if env == nil {
+		env = os.Environ()
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(s string) bool { return strings.HasPrefix(s, SocketVariable+"=") })
+	if socket != "" {
+		env = append(env, SocketVariable+"="+socket)
+	}
+	return env
 }
 
 // acquire returns a process that is not in use. There is always room for one, because no
@@ -45,21 +71,40 @@ func (p *pool) acquire(ctx context.Context) (*child, error) {
 		last := len(p.idle) - 1
 		c := p.idle[last]
 		p.idle = p.idle[:last]
-		if c.State() == nil {
-			return c, nil
+		if c.Usable() {
+			return c, p.connect(ctx, c)
 		}
-		p.discard(c) // it exited while it was idle
+		p.discard(c) // it exited, or did not connect, while it was idle
 	}
-	if wait := p.resume.Sub(spindle.Now(ctx)); wait > 0 {
-		if err := spindle.Sleep(ctx, wait); err != nil {
+	if wait := p.resume.Sub(p.o.clock.now(ctx)); wait > 0 {
+		if err := p.o.clock.sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
 	c, err := p.start()
 	if err != nil {
 		p.failed()
+		return nil, err
 	}
-	return c, err
+	return c, p.connect(ctx, c)
+}
+
+// connect waits until a process is connected. If it fails, the process is not in use.
+func (p *pool) connect(ctx context.Context, c *child) error {
+	err := c.WaitConnected(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*spindle.Canceled)):
+		p.idle = slices.Insert(p.idle, 0, c) // it goes on to start, for a later request
+		return err
+	case err == workerproc.ErrConnectTimeout:
+		err = fmt.Errorf("%w (%v)", ErrStartTimeout, p.o.StartTimeout)
+	default:
+		err = c.broken(ctx, err)
+	}
+	p.discard(c)
+	return err
 }
 
 // discard ends a process that is of no more use.
@@ -71,7 +116,7 @@ func (p *pool) discard(c *child) {
 }
 
 // failed makes the next process start later.
-func (p *pool) failed() { p.resume = spindle.Now(p.ctx).Add(p.backoff.Next()) }
+func (p *pool) failed() { p.resume = p.o.clock.now(p.ctx).Add(p.backoff.Next()) }
 
 func (p *pool) close() {
 	for _, c := range p.idle {
@@ -122,7 +167,7 @@ func (c *child) write(ctx context.Context, e *relay.Envelope) error {
 	if err != nil {
 		return err
 	}
-	if n, err := c.Stdin.Write(b); err != nil {
+	if n, err := c.In.Write(b); err != nil {
 		c.torn = c.torn || n > 0
 		return c.broken(ctx, err)
 	}

@@ -35,6 +35,28 @@
 //	    if header["kind"] == "request":
 //	        write({"kind": "reply", "id": header["id"]}, body.upper())
 //
+// # Workers with a socket
+//
+// With Options.Socket a worker uses a Unix socket, and may print to its standard output. It
+// connects once, to the path in the environment variable SocketVariable, reads and writes the
+// same frames there, and ends when the connection does. In Go:
+//
+//	conn, err := net.Dial("unix", os.Getenv(process.SocketVariable))
+//	…
+//	err = process.Work(conn, conn, handle)
+//
+// A worker that does not connect within Options.StartTimeout is killed. Serve fails with
+// ErrStartTimeout if it was the first worker. Later, the call that waits for the worker fails;
+// the *relay.RemoteError has the text of ErrStartTimeout. If a call is cancelled before its
+// worker has connected, the worker goes on to start, for a later call.
+//
+// Each worker has its own socket, in a directory that only this user can enter. The socket is
+// removed when the worker has connected or ended, and the directory when Serve returns. On
+// Linux, only connections from the worker's process group are accepted; others are closed. So
+// the command may be a shell that starts the worker. A worker that leaves the group is refused,
+// because it could not be killed. On other systems the mode of the directory is the only
+// protection.
+//
 // # The life of a process
 //
 // Each process is the leader of a process group. When a call is cancelled or its deadline
@@ -54,6 +76,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -72,6 +95,15 @@ type Options struct {
 
 	// Stderr receives the standard error of all processes. Nil means the null device.
 	Stderr io.Writer
+
+	// Socket makes each process use a Unix socket instead of its standard input and output.
+	// The path is in the environment variable SocketVariable. Standard output then goes
+	// where standard error goes.
+	Socket bool
+
+	// StartTimeout is how long a process may take to connect to its socket. Zero means 10
+	// seconds. Without Socket it has no effect.
+	StartTimeout time.Duration
 
 	// Group is the queue group, as in relay.ServeOptions.
 	Group string
@@ -100,14 +132,30 @@ type Options struct {
 	// Drain is how long Serve waits for running requests when it is stopped, as in
 	// relay.ServeOptions.
 	Drain time.Duration
+
+	clock clock // for tests; the zero clock is the loop's
 }
+
+// clock measures the pauses before processes start.
+type clock struct {
+	now   func(ctx context.Context) time.Time
+	sleep func(ctx context.Context, d time.Duration) error
+}
+
+// SocketVariable is the environment variable that has the path of a worker's socket, if
+// Options.Socket is set.
+const SocketVariable = "SPINDLE_RELAY_SOCKET"
+
+// ErrStartTimeout is the error of Serve, or of a request, when a process did not connect to its
+// socket within Options.StartTimeout.
+var ErrStartTimeout = errors.New("process: the worker process did not connect to its socket in time")
 
 // ErrExited is the error of a request when its process ended or broke the protocol.
 var ErrExited = errors.New("process: the worker process ended before it answered")
 
 // Serve serves the requests of a subject with worker processes until ctx ends. Then it
 // finishes the requests that run, and ends the processes. It must be called in a task. It
-// fails if the first process cannot be started.
+// fails if the first process cannot be started, or does not connect to its socket.
 func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error {
 	if len(o.Command) == 0 {
 		panic("process: Serve without a command")
@@ -116,13 +164,24 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 		panic("process: Serve must be called in a task, with the task's context")
 	}
 	o = o.withDefaults()
+	dir := ""
+	if o.Socket {
+		var err error
+		if dir, err = workerproc.SocketDir(ctx); err != nil {
+			return fmt.Errorf("process: Serve %s: %w", subject, err)
+		}
+		defer os.RemoveAll(dir)
+	}
 	// The processes outlive ctx, so that requests can be finished.
 	return spindle.Shield(ctx, func(shielded context.Context) error {
 		return spindle.WithNursery(shielded, func(own context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
-			p := &pool{o: o, ctx: own, n: n, backoff: workerproc.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
+			p := &pool{o: o, ctx: own, n: n, dir: dir, backoff: workerproc.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
 			defer p.close()
 			first, err := p.start()
+			if err == nil {
+				err = p.connect(ctx, first)
+			}
 			if err != nil {
 				return fmt.Errorf("process: Serve %s: %w", subject, err)
 			}
@@ -135,7 +194,8 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 }
 
 func (o Options) withDefaults() Options {
-	if o.Processes < 0 || o.MaxMemory < 0 || o.MaxTime < 0 || o.MaxBody < 0 || o.Grace < 0 || o.Backoff < 0 || o.MaxBackoff < 0 {
+	if o.Processes < 0 || o.MaxMemory < 0 || o.MaxTime < 0 || o.MaxBody < 0 || o.Grace < 0 ||
+		o.Backoff < 0 || o.MaxBackoff < 0 || o.StartTimeout < 0 {
 		panic("process: Serve with a negative limit")
 	}
 	if o.Processes == 0 {
@@ -152,6 +212,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxBackoff == 0 {
 		o.MaxBackoff = 10 * time.Second
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 10 * time.Second
+	}
+	if o.clock.now == nil {
+		o.clock = clock{now: spindle.Now, sleep: spindle.Sleep}
 	}
 	return o
 }
