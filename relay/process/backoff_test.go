@@ -1,0 +1,58 @@
+package process_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/process"
+)
+
+// TestPausesBeforeProcessesStart: they double while processes fail without an answer, up to a
+// limit, and begin again after an answer. The clock only advances by the pauses.
+func TestPausesBeforeProcessesStart(t *testing.T) {
+	const ms = time.Millisecond
+	for name, socket := range map[string]bool{"pipes": false, "socket": true} {
+		t.Run(name, func(t *testing.T) {
+			var pauses []time.Duration
+			now := time.Unix(1, 0)
+			o := process.Options{Socket: socket, Backoff: 100 * ms, MaxBackoff: 500 * ms}.WithClock(
+				func(context.Context) time.Time { return now },
+				func(ctx context.Context, d time.Duration) error {
+					pauses = append(pauses, d)
+					now = now.Add(d)
+					return spindle.Checkpoint(ctx)
+				})
+			serve(t, o, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
+				for i, step := range []struct {
+					body   string
+					pauses []time.Duration
+				}{
+					{"exit", nil}, // the process of the first call, which has answered
+					{"exit", nil},
+					{"exit", []time.Duration{100 * ms}},
+					{"exit", []time.Duration{200 * ms}},
+					{"garbage", []time.Duration{400 * ms}},
+					{"exit", []time.Duration{500 * ms}},
+					{"x", []time.Duration{500 * ms}},
+					{"x", nil},
+					{"exit", nil},
+					{"exit", nil},
+					{"x", []time.Duration{100 * ms}},
+				} {
+					pauses = nil
+					if _, err := c.Call(ctx, "work", []byte(step.body)); (err == nil) != (step.body == "x") {
+						t.Errorf("call %d: %v", i, err)
+					}
+					if !slices.Equal(pauses, step.pauses) {
+						t.Errorf("call %d: %s after pauses %v, want %v", i, step.body, pauses, step.pauses)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
