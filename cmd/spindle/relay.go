@@ -49,11 +49,14 @@ Other paths:
 
 const relayBenchHelp = `
 spindle relay bench [flags] measures calls from a task to a worker's goroutine and
-back, beside two Go channels, in the same run.
+back, beside two Go channels, in the same run. It also measures how quickly the web
+plane answers while all workers are blocked.
 
-  call_ns         one call at a time
-  go_channel_ns   a value sent to a goroutine, and one sent back
-  calls_per_s     with 64 calls in flight
+  call_ns            one call at a time
+  go_channel_ns      a value sent to a goroutine, and one sent back
+  calls_per_s        with 64 calls in flight
+  health_p99_ratio   the 99th percentile of /health with blocked workers over that with
+                     idle ones
 
 With --nats it also measures calls on a broker beside the plain client of NATS:
 nats_ratio is the plain client's time over a call's, nats_many_ratio the ratio of the
@@ -131,7 +134,8 @@ func runRelayBench(ctx context.Context, args []string, out, errs io.Writer) erro
 // this one does not depend on NATS.
 const natsCommand = "spindle-nats"
 
-// runNATS runs natsCommand: the one beside this command, or one in the path.
+// runNATS runs natsCommand: the one beside this command, one in the path, or one that go
+// install has made.
 func runNATS(ctx context.Context, args []string, out, errs io.Writer) error {
 	name, err := findNATS()
 	if err != nil {
@@ -158,5 +162,20 @@ func findNATS() (string, error) {
 			return name, nil
 		}
 	}
-	return exec.LookPath(natsCommand)
+	if name, err := exec.LookPath(natsCommand); err == nil {
+		return name, nil
+	}
+	return exec.LookPath(filepath.Join(goBin(), natsCommand))
+}
+
+// goBin returns the directory that go install writes to. Not every path has it.
+func goBin() string {
+	if dir := os.Getenv("GOBIN"); dir != "" {
+		return dir
+	}
+	if all := filepath.SplitList(os.Getenv("GOPATH")); len(all) > 0 {
+		return filepath.Join(all[0], "bin")
+	}
+	home, _ := os.UserHomeDir() // without one, the command is not found
+	return filepath.Join(home, "go", "bin")
 }

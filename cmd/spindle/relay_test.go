@@ -44,7 +44,7 @@ func TestRelayBench(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &figures); got.code != 0 || err != nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	for _, key := range []string{"call_ns", "go_channel_ns", "call_channel_ratio", "calls_per_s"} {
+	for _, key := range []string{"call_ns", "go_channel_ns", "call_channel_ratio", "calls_per_s", "health_idle_p99_ns", "health_saturated_p99_ns", "health_p99_ratio"} {
 		if figures[key] <= 0 {
 			t.Errorf("%s is %v", key, figures[key])
 		}
@@ -69,6 +69,7 @@ func TestRelayHelp(t *testing.T) {
 
 func TestRelayErrors(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	t.Setenv("GOBIN", t.TempDir())
 	for args, want := range map[string]string{
 		"relay":                             "want demo or bench",
 		"relay dance":                       `no "dance"; want demo or bench`,
@@ -93,13 +94,18 @@ func TestRelayRunsTheCommandOfNATS(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, natsCommand), []byte("#!/bin/sh\necho \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", dir)
-	for args, want := range map[string]string{
-		"relay demo --addr 127.0.0.1:0 --nats embedded":   "demo --addr 127.0.0.1:0 --nats embedded\n",
-		"relay bench --json --nats nats://127.0.0.1:4222": "bench --json=true --quick=false --nats nats://127.0.0.1:4222\n",
-	} {
-		if got := run(t.Context(), strings.Fields(args)...); got.code != 0 || got.out != want {
-			t.Errorf("%s: %+v, want %q", args, got, want)
-		}
+	for _, variable := range []string{"PATH", "GOBIN"} {
+		t.Run(variable, func(t *testing.T) {
+			t.Setenv("PATH", t.TempDir())
+			t.Setenv(variable, dir)
+			for args, want := range map[string]string{
+				"relay demo --addr 127.0.0.1:0 --nats embedded":   "demo --addr 127.0.0.1:0 --nats embedded\n",
+				"relay bench --json --nats nats://127.0.0.1:4222": "bench --json=true --quick=false --nats nats://127.0.0.1:4222\n",
+			} {
+				if got := run(t.Context(), strings.Fields(args)...); got.code != 0 || got.out != want {
+					t.Errorf("%s: %+v, want %q", args, got, want)
+				}
+			}
+		})
 	}
 }

@@ -15,9 +15,12 @@ import (
 )
 
 // Health is how quickly a web plane answers /health, while its workers are idle, and while
-// all of them run handlers that block and more requests are queued. Rounds of both alternate.
+// all of them run handlers that block and more requests are queued. Rounds of both alternate,
+// and every figure is the median of the rounds.
 type Health struct {
+	IdleP50      time.Duration `json:"health_idle_p50_ns"`
 	IdleP99      time.Duration `json:"health_idle_p99_ns"`
+	SaturatedP50 time.Duration `json:"health_saturated_p50_ns"`
 	SaturatedP99 time.Duration `json:"health_saturated_p99_ns"`
 
 	// Ratio is the median of SaturatedP99 / IdleP99 of neighbouring rounds.
@@ -81,14 +84,13 @@ type probe struct {
 }
 
 func (p *probe) measure(ctx context.Context, c *relay.Caller, rounds int) (h Health, err error) {
-	var idle, saturated []time.Duration
-	var ratios []float64
+	var idle50, idle99, saturated50, saturated99, ratios []float64
 	for i := range rounds + 1 {
-		quiet, err := p.p99(ctx)
+		quiet, err := p.round(ctx)
 		if err != nil {
 			return h, err
 		}
-		var busy time.Duration
+		var busy percentiles
 		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range blockingCalls {
 				n.Go(func(ctx context.Context) (err error) {
@@ -104,40 +106,46 @@ func (p *probe) measure(ctx context.Context, c *relay.Caller, rounds int) (h Hea
 					return err
 				}
 			}
-			busy, err = p.p99(ctx)
+			busy, err = p.round(ctx)
 			return err
 		})
 		if err != nil {
 			return h, err
 		}
 		if i > 0 { // the first round has warmed everything up
-			idle, saturated = append(idle, quiet), append(saturated, busy)
-			ratios = append(ratios, float64(busy)/float64(quiet))
+			idle50, idle99 = append(idle50, quiet.p50), append(idle99, quiet.p99)
+			saturated50, saturated99 = append(saturated50, busy.p50), append(saturated99, busy.p99)
+			ratios = append(ratios, busy.p99/quiet.p99)
 		}
 	}
-	slices.Sort(idle)
-	slices.Sort(saturated)
-	return Health{idle[len(idle)/2], saturated[len(saturated)/2], median(ratios)}, nil
+	return Health{
+		IdleP50: time.Duration(median(idle50)), IdleP99: time.Duration(median(idle99)),
+		SaturatedP50: time.Duration(median(saturated50)), SaturatedP99: time.Duration(median(saturated99)),
+		Ratio: median(ratios),
+	}, nil
 }
 
-// p99 sends requests one after the other, and returns the 99th percentile of their times.
-func (p *probe) p99(ctx context.Context) (time.Duration, error) {
-	return spindle.Blocking(ctx, func() (time.Duration, error) {
+// percentiles are of the times of requests, in nanoseconds.
+type percentiles struct{ p50, p99 float64 }
+
+// round sends requests one after the other.
+func (p *probe) round(ctx context.Context) (percentiles, error) {
+	return spindle.Blocking(ctx, func() (percentiles, error) {
 		var took []time.Duration
 		for range p.each {
 			began := time.Now()
 			res, err := p.client.Get(p.url)
 			if err != nil {
-				return 0, err
+				return percentiles{}, err
 			}
 			_, err = io.Copy(io.Discard, res.Body)
 			res.Body.Close()
 			if err != nil || res.StatusCode != http.StatusOK {
-				return 0, fmt.Errorf("relaybench: %s: %s, %w", p.url, res.Status, err)
+				return percentiles{}, fmt.Errorf("relaybench: %s: %s, %w", p.url, res.Status, err)
 			}
 			took = append(took, time.Since(began))
 		}
 		slices.Sort(took)
-		return took[len(took)*99/100], nil
+		return percentiles{p50: float64(took[len(took)/2]), p99: float64(took[len(took)*99/100])}, nil
 	})
 }

@@ -22,14 +22,16 @@ func TestCalls(t *testing.T) {
 }
 
 // TestHealth: with workers that are all blocked, the web plane answers as before. A factor of
-// 20 tells a web plane that waits for its workers, 20 ms for each request, from noise.
+// 20 tells a web plane that waits for its workers, 20 ms for each request, from noise. The
+// test compares medians, because on a busy machine the 99th percentiles are those of the
+// system's scheduler.
 func TestHealth(t *testing.T) {
 	h, err := relaybench.MeasureHealth(t.Context(), 3, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", h)
-	if h.IdleP99 <= 0 || h.Ratio > 20 {
+	if h.IdleP99 <= 0 || h.SaturatedP99 <= 0 || h.Ratio <= 0 || h.SaturatedP50 > 20*h.IdleP50 {
 		t.Errorf("%+v", h)
 	}
 }

@@ -28,11 +28,22 @@ type Figure struct {
 
 // Bench measures calls and prints the figures.
 func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
-	rounds, each := 200, 2000
+	rounds, each, healthRounds, healthEach := 200, 2000, 9, 1000
 	if o.Quick {
-		rounds, each = 3, 100
+		rounds, each, healthRounds, healthEach = 3, 100, 1, 20
+	}
+	var onNATS []Figure
+	if o.NATS != nil { // first, so that a server that is down is reported at once
+		var err error
+		if onNATS, err = o.NATS(ctx, o.Quick); err != nil {
+			return err
+		}
 	}
 	f, err := relaybench.MeasureCalls(ctx, rounds, each)
+	if err != nil {
+		return err
+	}
+	h, err := relaybench.MeasureHealth(ctx, healthRounds, healthEach)
 	if err != nil {
 		return err
 	}
@@ -41,14 +52,11 @@ func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
 		{"go_channel_ns", f.ChannelNS, "a value to a goroutine and one back by channels, ns"},
 		{"call_channel_ratio", f.Ratio, "a call's time over that of channels"},
 		{"calls_per_s", f.PerSecond, "calls in a second with 64 in flight"},
+		{"health_idle_p99_ns", float64(h.IdleP99), "/health with idle workers, 99th percentile, ns"},
+		{"health_saturated_p99_ns", float64(h.SaturatedP99), "/health while all workers are blocked, likewise"},
+		{"health_p99_ratio", h.Ratio, "the second over the first"},
 	}
-	if o.NATS != nil {
-		more, err := o.NATS(ctx, o.Quick)
-		if err != nil {
-			return err
-		}
-		figures = append(figures, more...)
-	}
+	figures = append(figures, onNATS...)
 	if o.JSON {
 		all := map[string]float64{}
 		for _, f := range figures {

@@ -58,16 +58,19 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	if o.Round == 0 {
 		o.Round = 150 * time.Millisecond
 	}
-	plain, stopPlain, err := startPlain(servers)
-	if err != nil {
-		return Figures{}, err
-	}
-	defer stopPlain()
 	call, stopRelay, err := startRelay(ctx, servers)
 	if err != nil {
 		return Figures{}, err
 	}
 	defer stopRelay()
+	plain, stopPlain, err := startPlain(servers)
+	if err != nil {
+		return Figures{}, err
+	}
+	defer stopPlain()
+	if err := errors.Join(await(ctx, plain), await(ctx, call)); err != nil {
+		return Figures{}, err
+	}
 	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}}
 	for round := range o.Rounds + 1 {
 		for i := range programs {
@@ -86,6 +89,26 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
 	}
 	return f, nil
+}
+
+// await makes calls until one finds its worker: in a cluster, other servers learn of a worker a
+// moment later.
+func await(ctx context.Context, call func() error) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(10 * time.Second); ; {
+		err := call()
+		if !errors.Is(err, relay.ErrNoResponder) && !errors.Is(err, client.ErrNoResponders) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // run makes calls for d, and returns the time for each.
@@ -155,14 +178,14 @@ func startPlain(servers string) (call func() error, stop func(), err error) {
 // startRelay starts a relay.Worker and a relay.Caller.
 func startRelay(ctx context.Context, servers string) (call func() error, stop func(), err error) {
 	var stops []func()
-	stop = func() {
+	stopAll := func() {
 		for _, fn := range slices.Backward(stops) {
 			fn()
 		}
 	}
 	defer func() {
 		if err != nil {
-			stop()
+			stopAll()
 		}
 	}()
 	var buses [2]*nats.Bus
@@ -195,7 +218,7 @@ func startRelay(ctx context.Context, servers string) (call func() error, stop fu
 	return func() error {
 		_, err := caller.Call(ctx, subject, body)
 		return err
-	}, stop, nil
+	}, stopAll, nil
 }
 
 func median(all []float64) float64 {

@@ -10,17 +10,19 @@ import (
 
 // TestMeasure checks that all figures are there. What they are is for quiet machines.
 func TestMeasure(t *testing.T) {
-	b, err := broker.Start(broker.Options{})
-	if err != nil {
-		t.Fatal(err)
+	for _, servers := range []int{1, 3} {
+		b, err := broker.Start(broker.Options{Servers: servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		f, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Millisecond})
+		if err != nil {
+			t.Fatalf("%d servers: %v", servers, err)
+		}
+		if f.CallNS <= 0 || f.PlainNS <= 0 || f.Ratio <= 0 || f.CallsPerS <= 0 || f.PlainPerS <= 0 || f.ManyRatio <= 0 {
+			t.Errorf("%+v", f)
+		}
+		t.Logf("%d servers: %+v", servers, f)
 	}
-	defer b.Close()
-	f, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.CallNS <= 0 || f.PlainNS <= 0 || f.Ratio <= 0 || f.CallsPerS <= 0 || f.PlainPerS <= 0 || f.ManyRatio <= 0 {
-		t.Errorf("%+v", f)
-	}
-	t.Logf("%+v", f)
 }
