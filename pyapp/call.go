@@ -60,7 +60,7 @@ func (a *App) call(ctx context.Context, target string, args []any) ([]byte, erro
 	if b.Len() > a.maxCallBytes() {
 		return nil, fmt.Errorf("pyapp: %s: arguments of %d bytes; MaxCallBytes is %d", target, b.Len(), a.maxCallBytes())
 	}
-	w, err := a.acquire(ctx, nil)
+	w, err := a.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,15 +102,15 @@ func (w *worker) cancel(id uint64) {
 	frame, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindCancel, ID: id}, time.Time{})
 	if err == nil && w.out.TryPut(frame) == cosync.ErrWouldBlock {
 		w.a.mu.Lock()
-		w.cancels = append(w.cancels, frame...)
+		w.overflow = append(w.overflow, frame...)
 		w.a.mu.Unlock()
 	}
 }
 
-func (w *worker) takeCancels() []byte {
+func (w *worker) takeOverflow() []byte {
 	w.a.mu.Lock()
 	defer w.a.mu.Unlock()
-	frames := w.cancels
-	w.cancels = nil
+	frames := w.overflow
+	w.overflow = nil
 	return frames
 }

@@ -90,6 +90,7 @@ func TestErrorOfACall(t *testing.T) {
 		"missing":       {"functions:add", "TypeError", nil},
 		"not JSON":      {"functions:unserializable", "TypeError", nil},
 		"not a number":  {"functions:not_a_number", "ValueError", nil},
+		"no text":       {"functions:mute", "functions.Mute", nil},
 		"exits":         {"functions:leave", "SystemExit", nil},
 	} {
 		_, err := pyapp.Call[any](ctx, app, test.target)
@@ -97,6 +98,10 @@ func TestErrorOfACall(t *testing.T) {
 		if !errors.As(err, &failed) || failed.Type != test.kind || test.is != nil && !errors.Is(err, test.is) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	failed := (*pyapp.Error)(nil)
+	if _, err := pyapp.Call[any](ctx, app, "functions:verbose", 5<<20); !errors.As(err, &failed) || len(failed.Message) > 1<<20 {
+		t.Errorf("%.100v", err)
 	}
 	if _, err := pyapp.Call[int](ctx, app, "functions:later", "x"); err == nil || !strings.Contains(err.Error(), "does not fit") {
 		t.Error(err)

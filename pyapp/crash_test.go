@@ -103,6 +103,26 @@ func TestRequestThatCrashes(t *testing.T) {
 	}
 }
 
+// TestCrashDuringAnUpload: the client gets 502 while it has more of the body to send.
+func TestCrashDuringAnUpload(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app"})
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			r, w := io.Pipe()
+			defer w.Close()
+			go w.Write(make([]byte, 100_000))
+			res, err := client(t).Post(start(t, app)+"/crash", "text/plain", r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusBadGateway {
+				t.Error(res.Status)
+			}
+		})
+	}
+}
+
 func TestCallThatCrashes(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
 	if _, err := pyapp.Call[any](t.Context(), app, "functions:crash"); !errors.Is(err, pyapp.ErrCrashed) {

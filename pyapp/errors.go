@@ -69,7 +69,7 @@ func (e *StartError) Unwrap() error { return e.Reason }
 type Error struct {
 	Target    string // the function, as module:function
 	Type      string // the class of the exception, with its module unless that is builtins
-	Message   string // str() of the exception
+	Message   string // str() of the exception, without its middle if that is longer than 64 KB
 	Traceback string // as Python prints it, without the frames of this package
 
 	reason error // ErrNoModule, ErrNoAttribute or nil

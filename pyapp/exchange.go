@@ -87,7 +87,7 @@ func (x *exchange) run() (again bool) {
 
 // failHead answers a request if the worker did not.
 func (x *exchange) failHead() {
-	if x.body != nil && !x.body.finish(x.w) && x.body.failed != nil {
+	if x.body != nil && !x.body.runs() && x.body.failed != nil {
 		failBody(x.w, x.r, x.body.failed)
 		return
 	}
@@ -130,7 +130,9 @@ func (x *exchange) send(upgrade string) error {
 	if x.payload == nil && hasBody(x.r) && x.r.ContentLength != 0 {
 		x.body = newSender(x.c, x.r, x.w)
 	}
-	*buffer = b[:cap(b)]
+	if cap(b) <= 64<<10 { // a large head does not stay in the pool
+		*buffer = b[:cap(b)]
+	}
 	if _, err := x.c.Write(b); err != nil {
 		return err
 	}
@@ -149,9 +151,12 @@ func (x *exchange) pass(res *http.Response) {
 		return
 	}
 	h := x.w.Header()
+	before := maps.Clone(h) // of handlers in front
+	clear(h)
 	maps.Copy(h, res.Header)
 	x.w.WriteHeader(res.StatusCode)
 	clear(h)
+	maps.Copy(h, before)
 }
 
 // respond passes the response on. It reports whether the connection can be used again.
@@ -233,8 +238,9 @@ func (s *sender) start() {
 }
 
 func (s *sender) run() {
-	defer close(s.done)
-	if s.whole = s.copy() == nil; !s.whole {
+	s.whole = s.copy() == nil
+	close(s.done) // before the connection is closed, so that failHead finds the reason
+	if !s.whole {
 		s.c.close() // Python gets a disconnect
 	}
 }
@@ -242,20 +248,28 @@ func (s *sender) run() {
 // finish ends the sending after the response, which may be earlier than the end of the body.
 // It reports whether all of the body was sent.
 func (s *sender) finish(w http.ResponseWriter) bool {
+	if s.runs() {
+		s.c.close()
+		controller := http.NewResponseController(w)
+		_ = controller.Flush()
+		_ = controller.SetReadDeadline(time.Unix(1, 0)) // ends the reading of the client's body
+		<-s.done
+		return false
+	}
+	return s.started && s.whole
+}
+
+// runs reports whether the body is being sent.
+func (s *sender) runs() bool {
 	if !s.started {
 		return false
 	}
 	select {
 	case <-s.done:
-		return s.whole
+		return false
 	default:
+		return true
 	}
-	s.c.close()
-	controller := http.NewResponseController(w)
-	_ = controller.Flush()
-	_ = controller.SetReadDeadline(time.Unix(1, 0)) // ends the reading of the client's body
-	<-s.done
-	return false
 }
 
 // copy copies the body to the worker, in chunks if its length is unknown.

@@ -12,10 +12,51 @@ func Pids(a *App) (pids []int) {
 	return pids
 }
 
+// Active returns how many requests and calls run.
+func Active(a *App) (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, w := range a.all {
+		n += w.active
+	}
+	return n
+}
+
+// Supervised reports whether an App has begun to start its workers.
+func Supervised(a *App) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.s != nil || a.state == closed
+}
+
 // CallDuringDrain calls a function in the first worker of an App that takes no more calls.
 func CallDuringDrain(ctx context.Context, a *App, target string, arg string) {
 	a.mu.Lock()
 	w := a.all[0]
 	a.mu.Unlock()
 	_, _ = w.call(ctx, []byte(`{"target": "`+target+`", "args": ["`+arg+`"]}`))
+}
+
+// StartWhileClosing starts a worker of an App that Shutdown has begun to close, and returns
+// the error.
+func StartWhileClosing(a *App) error {
+	set := func(to state) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.state = to
+	}
+	a.mu.Lock()
+	l, s := a.l, a.s
+	a.mu.Unlock()
+	failed := make(chan error, 1)
+	_ = l.Post(func() {
+		s.n.Go(func(ctx context.Context) error {
+			set(closing)
+			_, err := s.start(ctx)
+			set(running)
+			failed <- err
+			return nil
+		})
+	})
+	return <-failed
 }

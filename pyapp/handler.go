@@ -19,8 +19,8 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic("pyapp: an App serves on goroutines and would block the loop; do not mark it with web.Inline")
 	}
 	x := exchange{app: a, w: w, r: r}
-	for {
-		to, err := a.acquire(r.Context(), x.worker) // not the one that has just ended
+	for range maxAttempts {
+		to, err := a.acquire(r.Context()) // not a worker that has just ended: run suspects it
 		if err != nil {
 			a.refuse(w, r, err)
 			return
@@ -30,7 +30,12 @@ func (a *App) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	a.refuse(w, r, ErrUnavailable)
 }
+
+// maxAttempts is how many workers may break the connection to a request before anything of
+// it was sent.
+const maxAttempts = 10
 
 // refuse answers a request that no worker takes.
 func (a *App) refuse(w http.ResponseWriter, r *http.Request, err error) {

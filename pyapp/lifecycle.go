@@ -24,10 +24,12 @@ func (a *App) Start(ctx context.Context) error {
 	})
 	if err == nil {
 		switch {
-		case a.state != running:
+		case a.state == closing || a.state == closed:
 			err = ErrClosed
-		case len(a.ready) < a.workers():
+		case len(a.ready) < a.workers() && a.failure != nil:
 			err = a.failure
+		case a.state == unused: // another Start was cancelled
+			err = ErrUnavailable
 		}
 		a.mu.Unlock()
 	}
@@ -73,7 +75,10 @@ func (a *App) supervise(ctx context.Context) {
 	if a.state == closing {
 		a.state = closed
 	} else {
-		a.state = unused // Start has failed
+		a.state = unused // Start or the supervisor has failed
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.failure = err
+		}
 	}
 	a.l, a.s, a.ready, a.all = nil, nil, nil, nil
 	a.changed()

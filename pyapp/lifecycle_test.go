@@ -74,6 +74,7 @@ func TestDrain(t *testing.T) {
 		_, err := pyapp.Call[string](t.Context(), app, "raw:wait", "go on")
 		waiting <- err
 	}()
+	until(t, "the request and the call run", func() bool { return pyapp.Active(app) == 2 })
 	go func() { ended <- app.Shutdown(t.Context()) }()
 	until(t, "new requests are refused", func() bool {
 		code, _ := get(t, url+"/pid")
@@ -199,6 +200,35 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 	if err := app.Restart(t.Context()); err != pyapp.ErrClosed {
 		t.Error(err)
+	}
+}
+
+// TestShutdownDuringAStart: a worker that starts while Shutdown waits for another one is ended.
+func TestShutdownDuringAStart(t *testing.T) {
+	app := prepare(t, &pyapp.App{Target: "raw:app"})
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := pyapp.StartWhileClosing(app); err != pyapp.ErrClosed {
+		t.Error(err)
+	}
+}
+
+// TestShutdownAtAnyTime closes Apps while their workers start.
+func TestShutdownAtAnyTime(t *testing.T) {
+	for i := range 8 {
+		app := prepare(t, &pyapp.App{Target: "raw:app", Workers: 2})
+		started := make(chan error)
+		go func() { started <- app.Start(t.Context()) }()
+		if i > 0 {
+			until(t, "a supervisor", func() bool { return pyapp.Supervised(app) })
+		}
+		if err := app.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-started; err != nil && err != pyapp.ErrClosed {
+			t.Error(err)
+		}
 	}
 }
 

@@ -32,6 +32,13 @@ func (a *App) isLeaving(w *worker) bool {
 	return w.leaving
 }
 
+// hasLeft reports whether a worker takes no more requests, or has ended.
+func (a *App) hasLeft(w *worker) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return w.leaving || w.exited
+}
+
 // register notes a process that was started. It reports false if the App is closing.
 func (a *App) register(w *worker) bool {
 	a.mu.Lock()
@@ -96,9 +103,13 @@ func (a *App) withdraw(w *worker) bool {
 func (a *App) suspect(w *worker) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !w.suspected && !w.leaving && !w.exited && w.send(opPing) {
-		w.suspected = true
-		a.ready = without(a.ready, w)
+	if w.suspected || w.leaving || w.exited {
+		return
+	}
+	w.suspected = true
+	a.ready = without(a.ready, w)
+	if !w.send(opPing) {
+		w.overflow = append(w.overflow, operation(opPing)...)
 	}
 }
 
@@ -151,11 +162,11 @@ func (a *App) noteFailure(err error) {
 	a.changed()
 }
 
-// acquire returns the worker with the fewest running requests, except for one that has
-// failed, and starts the App if need be. Release must follow.
-func (a *App) acquire(ctx context.Context, except *worker) (*worker, error) {
+// acquire returns the worker with the fewest running requests, and starts the App if need be.
+// Release must follow.
+func (a *App) acquire(ctx context.Context) (*worker, error) {
 	a.mu.Lock()
-	if w := a.pick(except); w != nil {
+	if w := a.pick(); w != nil {
 		a.mu.Unlock()
 		return w, nil
 	}
@@ -164,26 +175,38 @@ func (a *App) acquire(ctx context.Context, except *worker) (*worker, error) {
 		return nil, err
 	}
 	var w *worker
+	var refusal error
 	err := within(ctx, a.startTimeout(), func(ctx context.Context) error {
-		return a.wait(ctx, func() bool {
-			w = a.pick(except)
+		err := a.wait(ctx, func() bool {
+			w = a.pick()
 			return w != nil || a.state != running || a.failure != nil && len(a.ready) == 0
 		})
+		if err == nil {
+			refusal = a.refusal()
+			a.mu.Unlock()
+		}
+		return err
 	})
 	switch {
-	case err == nil:
-		defer a.mu.Unlock()
-		switch {
-		case w != nil:
-			return w, nil
-		case a.failure != nil:
-			return nil, fmt.Errorf("%w: %w", ErrUnavailable, a.failure)
-		}
-		return nil, ErrClosed
+	case w != nil: // also if the time has passed in the same moment
+		return w, nil
 	case errors.Is(err, errLate):
 		return nil, ErrUnavailable
+	case err != nil:
+		return nil, err
 	}
-	return nil, err
+	return nil, refusal
+}
+
+// refusal returns why there is no worker for a request. It is called with a.mu held.
+func (a *App) refusal() error {
+	switch {
+	case a.state == closing || a.state == closed:
+		return ErrClosed
+	case a.failure != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, a.failure)
+	}
+	return ErrUnavailable // Start was cancelled
 }
 
 var errLate = errors.New("pyapp: late")
@@ -203,12 +226,12 @@ func within(ctx context.Context, d time.Duration, fn func(context.Context) error
 }
 
 // pick returns a worker for a request, or nil. It is called with a.mu held.
-func (a *App) pick(except *worker) (best *worker) {
+func (a *App) pick() (best *worker) {
 	if a.state != running {
 		return nil
 	}
 	for _, w := range a.ready {
-		if w != except && (best == nil || w.active < best.active) {
+		if best == nil || w.active < best.active {
 			best = w
 		}
 	}

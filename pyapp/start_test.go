@@ -76,6 +76,19 @@ func TestNoPython(t *testing.T) {
 	}
 }
 
+// TestNoDirectoryForSockets: Start reports why, and the App is not closed.
+func TestNoDirectoryForSockets(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
+	app := &pyapp.App{Target: "main:app", ErrorLog: slog.New(slog.DiscardHandler)}
+	defer app.Close()
+	if err := app.Start(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := pyapp.Call[int](t.Context(), app, "math:sqrt", 4); !errors.Is(err, pyapp.ErrUnavailable) || !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // TestVirtualEnvironment: $VIRTUAL_ENV names the interpreter.
 func TestVirtualEnvironment(t *testing.T) {
 	env := t.TempDir()
@@ -112,6 +125,26 @@ func TestStartAfterAFailure(t *testing.T) {
 	}
 	if code, _ := get(t, serve(t, app)+"/pid"); code != 200 { // the old one continues
 		t.Error(code)
+	}
+}
+
+// TestOptionsOfAnotherServer: a worker ignores the sockets and certificates that pyproject.toml
+// has for python -m spindle.
+func TestOptionsOfAnotherServer(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
+	text := "[tool.spindle.server]\nport = 443\nfd = 99\nworkers = 4\nssl-certfile = \"nothing.pem\"\nssl-keyfile = \"nothing.key\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "pyproject.toml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	app := prepare(t, &pyapp.App{Dir: dir, Target: "raw:app"})
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if code, text := get(t, serve(t, app)+"/pid"); code != 200 {
+		t.Error(code, text)
 	}
 }
 

@@ -76,6 +76,9 @@ func (s *supervisor) keep(ctx context.Context, w *worker) error {
 			if errors.As(err, new(*spindle.Canceled)) {
 				return err
 			}
+			if !s.a.isRunning() { // Shutdown has ended the process
+				return nil
+			}
 			s.a.noteFailure(err)
 			if err := spindle.Sleep(ctx, backoff.Next()); err != nil {
 				return err
@@ -131,7 +134,7 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 	w.leave = func() { s.n.Go(func(ctx context.Context) error { return s.succeed(ctx, w) }) }
 	if !s.a.register(w) {
 		w.end()
-		return nil, spindle.Checkpoint(ctx)
+		return nil, ErrClosed
 	}
 	err = w.waitReady(ctx, s.a.startTimeout())
 	if err == nil {
@@ -224,7 +227,15 @@ func (s *supervisor) succeed(ctx context.Context, old *worker) error {
 		if errors.As(err, new(*spindle.Canceled)) {
 			return err
 		}
+		if !s.a.isRunning() {
+			return nil
+		}
 		s.a.log().Error("pyapp: a worker cannot be replaced", "target", s.a.Target, "error", err)
+		return nil
+	}
+	if s.a.hasLeft(old) { // it was replaced meanwhile, or has ended and keep starts another
+		s.a.remove(fresh)
+		fresh.end()
 		return nil
 	}
 	s.n.Go(func(ctx context.Context) error { return s.keep(ctx, fresh) })

@@ -33,7 +33,7 @@ type worker struct {
 	active    int  // requests and calls that run, without upgraded connections
 	calls     map[uint64]*cosync.Inbox[answer]
 	lastID    uint64
-	cancels   []byte  // frames that did not fit into out
+	overflow  []byte  // frames of cancellations and pings that did not fit into out
 	idle      []*conn // connections to use again, the last one first
 }
 
@@ -109,7 +109,7 @@ func (w *worker) serve(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				if _, err := w.process.Stdin.Write(append(frame, w.takeCancels()...)); err != nil {
+				if _, err := w.process.Stdin.Write(append(frame, w.takeOverflow()...)); err != nil {
 					return nil // it ends
 				}
 			}
@@ -175,9 +175,15 @@ func (w *worker) end() {
 }
 
 // send sends an operation. It reports false if too many frames wait for the process.
-func (w *worker) send(op string) bool {
+func (w *worker) send(op string) bool { return w.out.TryPut(operation(op)) == nil }
+
+// operation returns the frame of an operation.
+func operation(op string) []byte {
 	frame, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindRequest, Headers: map[string]string{opHeader: op}}, time.Time{})
-	return err == nil && w.out.TryPut(frame) == nil
+	if err != nil {
+		panic("pyapp: " + err.Error()) // a small frame always fits
+	}
+	return frame
 }
 
 // kill kills the process, from any goroutine.

@@ -39,6 +39,19 @@ class Broken(Exception):
     pass
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+async def mute():
+    raise Mute
+
+
+async def verbose(n):
+    raise Broken("x" * n)
+
+
 def inner(text):
     raise Broken(text)
 

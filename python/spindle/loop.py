@@ -180,6 +180,8 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         if first:
             self._task_ids = self._task_ids or TaskIDs()
             self._task_walk = TaskWalk(self, self._task_ids)
+        if self._task_walk is None:
+            return None  # another walk began and ended meanwhile
         described = self._task_walk.next()
         if described is None:
             self._task_walk = None

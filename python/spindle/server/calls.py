@@ -57,7 +57,7 @@ class Calls:
             if len(text) > self._limit:
                 raise ValueError(f"the result has {len(text)} bytes as JSON; the limit is {self._limit}")
         except BaseException as e:  # a function that calls sys.exit does not end the worker
-            self._answer(number, "failure", json.dumps(describe(e)).encode())
+            self._answer(number, "failure", json.dumps(describe(e)).encode())  # always, or the caller waits forever
         else:
             self._answer(number, "reply", text)
 
@@ -122,15 +122,27 @@ def plain(value):
     raise TypeError(f"the result cannot be sent as JSON: it has a {type(value).__name__}")
 
 
+TEXT = 64 * 1024  # characters of a message or a traceback that are sent
+
+
+def cut(text):
+    """Return a text without its middle if it is long."""
+    return text if len(text) <= TEXT else f"{text[:TEXT // 2]}\n[...]\n{text[-TEXT // 2:]}"
+
+
 def describe(error):
     """Return an exception as a dict, with its traceback from the function on."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(error)
+    except Exception:
+        message = "<str() of the exception failed>"
     found = traceback.TracebackException.from_exception(error)
     ours = (__file__, asyncio.to_thread.__code__.co_filename)
     found.stack = traceback.StackSummary.from_list(
         f for f in found.stack if f.filename not in ours and not f.filename.endswith("concurrent/futures/thread.py"))
-    report = {"type": name, "message": str(error), "traceback": "".join(found.format())}
+    report = {"type": name, "message": cut(message), "traceback": cut("".join(found.format()))}
     if isinstance(error, NoFunction):
         missing = {"module": ModuleNotFoundError, "attribute": AttributeError}[error.reason]
         report.update(reason=error.reason, type=missing.__name__)

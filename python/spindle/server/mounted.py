@@ -27,6 +27,8 @@ CALL_BYTES = "SPINDLE_MOUNTED_CALL_BYTES"  # the largest result of a call
 def main():
     control = Control()
     config = read_config(control.arguments(sys.argv[1:]), os.environ)
+    # The environment and pyproject.toml may have options for a server of its own.
+    config.fd = config.ssl_certfile = config.ssl_keyfile = config.ssl_ca_certs = None
     set_up_logging(config.log_level)
     errors = Errors()
     logging.getLogger("spindle.server").addHandler(errors)
@@ -36,7 +38,7 @@ def main():
     try:
         code = server.run()
     except (AppError, StartError) as e:
-        control.fail(getattr(e, "reason", "app"), str(e))
+        control.fail(getattr(e, "reason", "exited"), str(e))
         return 1
     if not server.started:
         control.fail("lifespan", "\n".join(errors.texts))
