@@ -13,9 +13,10 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // traceThrough sends a request with a header to a server that asks a second one, and
 // returns the header that the second one receives.
-func traceThrough(t *testing.T, header http.Header, change func(*http.Request)) (received http.Header) {
+func traceThrough(t *testing.T, header http.Header, change func(*http.Request)) http.Header {
 	t.Helper()
-	second := serve(t, &web.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received = r.Header.Clone() })})
+	received := make(chan http.Header, 1)
+	second := serve(t, &web.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received <- r.Header.Clone() })})
 	first := serve(t, &web.Server{Handler: web.Inline(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		req, err := http.NewRequestWithContext(r.Context(), "GET", "http://"+second.Addr().String(), nil)
 		if err != nil {
@@ -44,7 +45,13 @@ func traceThrough(t *testing.T, header http.Header, change func(*http.Request)) 
 		t.Fatal(err)
 	}
 	res.Body.Close()
-	return received
+	select {
+	case got := <-received:
+		return got
+	default:
+		t.Fatal("the second server has received nothing")
+		return nil
+	}
 }
 
 func TestTraceparentIsPassedOn(t *testing.T) {
