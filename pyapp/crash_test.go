@@ -3,7 +3,10 @@ package pyapp_test
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -145,5 +148,49 @@ func TestWorkerThatHasServedEnough(t *testing.T) {
 		}
 		pids[text] = true
 		return len(pids) == 3
+	})
+}
+
+// notices counts the lines of a log.
+type notices struct{ n atomic.Int64 }
+
+func (c *notices) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return len(p), nil
+}
+
+// TestWorkerThatCannotBeReplaced serves until its code can start again.
+func TestWorkerThatCannotBeReplaced(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "raw.py")
+	good, err := os.ReadFile(filepath.Join("testdata", "raw.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte) {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(good)
+	var failures notices
+	app := prepare(t, &pyapp.App{Dir: dir, Target: "raw:app", Args: []string{"--limit-max-requests=3"},
+		ErrorLog: slog.New(slog.NewTextHandler(&failures, nil))})
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write([]byte("broken("))
+	url := serve(t, app)
+	_, first := get(t, url+"/pid")
+	until(t, "a replacement fails", func() bool {
+		if code, pid := get(t, url+"/pid"); code != 200 || pid != first {
+			t.Fatal(code, pid)
+		}
+		return failures.n.Load() > 0
+	})
+	write(good)
+	until(t, "the worker is replaced", func() bool {
+		code, pid := get(t, url+"/pid")
+		return code == 200 && pid != first
 	})
 }

@@ -1,6 +1,12 @@
 package pyapp
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+// SetGrace sets how long a worker may take to end after it was told to cancel what it does.
+func SetGrace(d time.Duration) { grace = d }
 
 // Pids returns the process IDs of the workers that take requests.
 func Pids(a *App) (pids []int) {

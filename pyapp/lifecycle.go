@@ -9,8 +9,9 @@ import (
 	"github.com/spindleloop/spindle"
 )
 
-// grace is how long a worker may take to end after it was told to cancel what it does.
-const grace = 3 * time.Second
+// grace is how long a worker may take to end after it was told to cancel what it does. Tests
+// on a slow machine set it.
+var grace = 3 * time.Second
 
 // Start starts the workers and waits until all of them serve. If one cannot start, Start ends
 // the others and fails with a *StartError; the App is as before. Without Start, the first

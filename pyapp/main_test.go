@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		runOrphan()
 		return
 	}
+	pyapp.SetGrace(limit)
 	leak.Main(m)
 }
 

@@ -28,9 +28,9 @@
 //
 // If a worker process ends, its requests are answered with 502, or cut if the response has
 // begun. They are not repeated, because they may be the reason. Other requests go to the
-// other workers, or wait for a new one. A new process starts at once, and if processes end
-// soon after their start, after a growing pause. While no worker can start, requests are
-// answered with 503. A request that exceeds the deadline of its context is answered with 504.
+// other workers, or wait for a new one. A new process starts after 100 milliseconds, and if
+// processes end soon after their start, after a growing pause. While no worker can start, requests
+// are answered with 503. A request that exceeds the deadline of its context is answered with 504.
 //
 // # Goroutines
 //

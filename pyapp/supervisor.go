@@ -222,16 +222,19 @@ func (s *supervisor) drain(ctx context.Context, workers ...*worker) error {
 
 // succeed replaces one worker, which serves until the new one is ready.
 func (s *supervisor) succeed(ctx context.Context, old *worker) error {
+	backoff := workerproc.Backoff{First: firstPause, Most: mostPause}
 	fresh, err := s.start(ctx)
-	if err != nil {
+	for ; err != nil; fresh, err = s.start(ctx) {
 		if errors.As(err, new(*spindle.Canceled)) {
 			return err
 		}
 		if !s.a.isRunning() {
 			return nil
 		}
-		s.a.log().Error("pyapp: a worker cannot be replaced", "target", s.a.Target, "error", err)
-		return nil
+		s.a.log().Error("pyapp: a worker cannot be replaced yet", "target", s.a.Target, "error", err)
+		if err := spindle.Sleep(ctx, backoff.Next()); err != nil || s.a.hasLeft(old) {
+			return err
+		}
 	}
 	if s.a.hasLeft(old) { // it was replaced meanwhile, or has ended and keep starts another
 		s.a.remove(fresh)

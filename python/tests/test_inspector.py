@@ -135,7 +135,8 @@ def test_blocked_loop_has_the_stack_of_what_blocks_it(block):
         loop = inspected.until(lambda: (loop := inspected.loop())["state"] == "blocked" and "main" in loop.get("stack", "") and loop)
         assert "culprit" in loop["task"] and loop["at"]
         blocked = inspected.get("blocked")["blocked"]
-        assert len(blocked) == 1 and "culprit" in blocked[0]["task"] and not blocked[0]["ended"]
+        # On a slow machine the start of the program may have blocked the loop too.
+        assert [b["ended"] for b in blocked if "culprit" in b["task"]].count(False) == 1
 
 
 def test_loop_is_shown_while_c_code_holds_the_gil():
