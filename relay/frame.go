@@ -20,7 +20,8 @@ import (
 //
 // The header has the fields "kind", "id" (a string of digits), "seq", "attempt", "subject",
 // "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent" and
-// "headers". Fields that are zero are left out, and unknown ones are ignored.
+// "headers". Fields that are zero are left out, except for the "id" of a request, and unknown
+// ones are ignored.
 
 // MaxFrameHeader is the largest header of a frame in bytes.
 const MaxFrameHeader = 64 << 10
@@ -47,7 +48,7 @@ func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 		Kind: e.Kind.String(), Seq: e.Seq, Attempt: e.Attempt, Subject: e.Subject, ReplyTo: e.ReplyTo,
 		Traceparent: e.Trace.String(), Headers: e.Headers,
 	}
-	if e.ID != 0 {
+	if e.ID != 0 || e.Kind == KindRequest { // a worker repeats the ID of a request, whatever it is
 		h.ID = strconv.FormatUint(e.ID, 10)
 	}
 	if left, ok := e.remaining(now); ok {

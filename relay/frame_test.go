@@ -56,6 +56,16 @@ func TestFrameOfAPassedDeadline(t *testing.T) {
 	}
 }
 
+// TestFrameOfARequestWithoutCaller has an ID: workers repeat the header's "id".
+func TestFrameOfARequestWithoutCaller(t *testing.T) {
+	if b := frame(t, &relay.Envelope{Subject: "a"}); !bytes.Contains(b, []byte(`"id":"0"`)) {
+		t.Errorf("%q", b)
+	}
+	if b := frame(t, &relay.Envelope{Kind: relay.KindReply}); bytes.Contains(b, []byte(`"id"`)) {
+		t.Errorf("%q", b)
+	}
+}
+
 // raw makes a frame of any header.
 func raw(header, body string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(4+len(header)+len(body)))
