@@ -48,9 +48,11 @@ func find(step int, witness func(is func(set bool)), matches func(g uintptr, pla
 }
 
 // Word returns the word at an offset of the goroutine that Current identified, which must
-// be the caller.
+// be the caller. The race detector must not see it: the runtime uses a g again for another
+// goroutine, and does not say so to the detector.
 //
 //go:nocheckptr
+//go:norace
 func Word(current uintptr, place int) uintptr {
 	return *(*uintptr)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place))
 }
@@ -59,6 +61,7 @@ func Word(current uintptr, place int) uintptr {
 // or is suspended. The caller keeps alive what it points to until then.
 //
 //go:nocheckptr
+//go:norace
 func SetWord(current uintptr, place int, value uintptr) {
 	at := unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place)
 	*(*unsafe.Pointer)(at) = *(*unsafe.Pointer)(unsafe.Pointer(&value))
@@ -66,6 +69,8 @@ func SetWord(current uintptr, place int, value uintptr) {
 
 // Flag returns the bool at an offset of the goroutine that Current identified, which must
 // be the caller.
+//
+//go:norace
 func Flag(current uintptr, place int) bool { return *byteAt(current, place) != 0 }
 
 //go:nocheckptr
