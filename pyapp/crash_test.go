@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/pyapp"
 )
@@ -113,7 +114,8 @@ func TestCrashDuringAnUpload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, w := io.Pipe()
 			defer w.Close()
-			go w.Write(make([]byte, 100_000))
+			defer time.AfterFunc(limit, func() { w.Close() }).Stop() // a client that gets no response waits for it
+			go io.WriteString(w, "the beginning")
 			res, err := client(t).Post(start(t, app)+"/crash", "text/plain", r)
 			if err != nil {
 				t.Fatal(err)
