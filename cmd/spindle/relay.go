@@ -147,10 +147,13 @@ func runNATS(ctx context.Context, args []string, out, errs io.Writer) error {
 	child.WaitDelay = 20 * time.Second
 	err = child.Run()
 	var exit *exec.ExitError
+	ended := errors.As(err, &exit)
 	switch {
 	case ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)):
 		return nil
-	case errors.As(err, &exit):
+	case ctx.Err() != nil && ended && exit.ExitCode() == -1:
+		return nil // a terminal interrupts both commands, so ours was its second signal, which ends it
+	case ended:
 		return fmt.Errorf("%s failed: %w", natsCommand, err)
 	}
 	return err

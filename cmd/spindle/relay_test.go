@@ -109,3 +109,24 @@ func TestRelayRunsTheCommandOfNATS(t *testing.T) {
 		})
 	}
 }
+
+// TestRelayIsInterruptedWithTheCommandOfNATS: a command that the signal ends is no failure.
+func TestRelayIsInterruptedWithTheCommandOfNATS(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, natsCommand), []byte("#!/bin/sh\necho started\nexec /bin/sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	go func() {
+		bufio.NewReader(r).ReadString('\n') // it has started
+		cancel()
+		io.Copy(io.Discard, r)
+	}()
+	defer w.Close()
+	var errs strings.Builder
+	if code := execute(ctx, []string{"relay", "demo", "--addr", "127.0.0.1:0", "--nats", "embedded"}, w, &errs); code != 0 {
+		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+}
