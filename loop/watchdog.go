@@ -84,9 +84,9 @@ func (d *watchdog) look() {
 // is reported again if it blocks.
 func (d *watchdog) watch(l *Loop, patience time.Duration) {
 	period := max(patience/2, 1)
+	turn, rest := newSample(l), 0 // before the first tick begins: a turn is not reported too early
 	tick := time.NewTimer(period)
 	defer tick.Stop()
-	turn, rest := newSample(l), 0
 	for {
 		select {
 		case <-d.quit:
