@@ -79,13 +79,6 @@ const (
 	errorCode = "Relay-Error"
 )
 
-// expire sets the envelope's deadline on this machine's clock.
-func (e *Envelope) expire(now time.Time, in time.Duration) {
-	if in > 0 {
-		e.Deadline, e.due = in, now.Add(in)
-	}
-}
-
 // remaining returns the time that remains at now. It reports false if there is no limit.
 func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {
 	switch {
