@@ -151,7 +151,8 @@ func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 		}
 		w.WriteHeader(200)
 		started := make(chan bool, 1)
-		writers.Go(func() {
+		go func() {
+			defer writers.Done()
 			c := http.NewResponseController(w)
 			p := []byte(strings.Repeat("x", 1000))
 			for i := 0; ; i++ {
@@ -166,7 +167,7 @@ func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 					return
 				}
 			}
-		})
+		}()
 		if spindle.Current(r.Context()) != nil {
 			spindle.Sleep(r.Context(), 100*time.Microsecond) // a task must not wait for a goroutine
 		} else {
@@ -177,6 +178,7 @@ func TestHandlerReturnsWhileAGoroutineWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nc, br := dial(t, serve(t, s))
 			for range short.Of(200) {
+				writers.Add(1) // not in the handler: Wait must follow it
 				io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n")
 				if _, body := response(t, br, "GET"); strings.Trim(body, "x") != "" || len(body)%1000 != 0 {
 					t.Fatalf("got %.100q (%d bytes)", body, len(body))
