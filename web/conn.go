@@ -67,13 +67,17 @@ var lingerTime = 500 * time.Millisecond
 func (c *conn) ConnectionMade(tc *transport.Conn) {
 	c.tc = tc
 	c.st = c.st.sv.perLoop.Of(tc.Loop().Internal())
-	if c.st.mode == modeDraining {
+	c.tls = tc.TLS()
+	switch {
+	case c.st.mode != modeDraining:
+		c.st.heads.add(c)
+	case c.st.sv.server.DrainIdle > 0: // accepted before the drain
+		c.st.idle.add(c)
+	default:
 		c.enter(connClosing)
 		tc.Close()
 		return
 	}
-	c.tls = tc.TLS()
-	c.st.heads.add(c)
 	if o := c.st.observer; o != nil {
 		o.made(c)
 	}

@@ -26,6 +26,18 @@ func dial(t testing.TB, sv *web.Service) (net.Conn, *bufio.Reader) {
 	return nc, bufio.NewReader(nc)
 }
 
+// waitUntilRefused waits until the service accepts no connection.
+func waitUntilRefused(t testing.TB, sv *web.Service) {
+	t.Helper()
+	for {
+		nc, err := net.Dial("tcp", sv.Addr().String())
+		if err != nil {
+			return
+		}
+		nc.Close()
+	}
+}
+
 // TestDrainAnswersWhatIsUnderWay checks that idle connections are closed at once, new ones
 // are refused, and the request under way is answered before its connection is closed.
 func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
@@ -69,6 +81,67 @@ func TestDrainAnswersWhatIsUnderWay(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestDrainKeepsConnectionsInUse checks that a request that was on its way when the drain
+// began is answered: on a connection that was used before, and on one that is new.
+func TestDrainKeepsConnectionsInUse(t *testing.T) {
+	t.Parallel()
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "done") }) {
+		t.Run(name, func(t *testing.T) {
+			s.DrainIdle = time.Minute
+			made := make(chan bool, 100)
+			s.ConnState = func(_ net.Conn, state http.ConnState) {
+				if state == http.StateNew {
+					made <- true
+				}
+			}
+			sv := serve(t, s)
+			used, usedReader := dial(t, sv)
+			io.WriteString(used, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			response(t, usedReader, "GET")
+			fresh, freshReader := dial(t, sv)
+			<-made
+			<-made
+			ended := make(chan error, 1)
+			go func() { ended <- sv.Shutdown(context.Background()) }()
+			waitUntilRefused(t, sv)
+			for _, c := range []struct {
+				nc net.Conn
+				br *bufio.Reader
+			}{{used, usedReader}, {fresh, freshReader}} {
+				io.WriteString(c.nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+				if res, body := response(t, c.br, "GET"); body != "done" || !res.Close {
+					t.Errorf("got %q, close %v", body, res.Close)
+				}
+				c.nc.Close()
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDrainClosesUnusedConnections checks that connections without a request are closed
+// after DrainIdle.
+func TestDrainClosesUnusedConnections(t *testing.T) {
+	t.Parallel()
+	sv := serve(t, &web.Server{DrainIdle: 50 * time.Millisecond})
+	_, fresh := dial(t, sv)
+	used, usedReader := dial(t, sv)
+	io.WriteString(used, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, usedReader, "GET")
+	ended := make(chan error, 1)
+	go func() { ended <- sv.Shutdown(context.Background()) }()
+	for _, br := range []*bufio.Reader{fresh, usedReader} {
+		if _, err := br.ReadByte(); err != io.EOF {
+			t.Errorf("a connection without a request: %v", err)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

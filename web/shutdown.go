@@ -85,7 +85,8 @@ func (st *loopState) setKeepAlives(enabled bool) {
 }
 
 // Drain stops accepting connections, answers the requests under way and closes every
-// connection after its response. It calls done on a loop when the last connection has
+// connection after its response. Connections that wait for a request are closed at once, or
+// after DrainIdle. Drain calls done on a loop when the last connection has
 // ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
 // handler has taken with Hijack or Upgrade, except for those that end by themselves: those
 // of ws.Accept get a Close, and protocols can implement Drainer.
@@ -136,16 +137,16 @@ func notifyDrain(tc *transport.Conn) {
 	}
 }
 
-// drain closes the connections that wait for a request. The others close after their
-// responses.
+// drain closes the connections that wait for a request, now or after DrainIdle. The others
+// close after their responses.
 func (st *loopState) drain() {
 	st.mode = modeDraining
-	st.idle.each((*conn).hangUp)
 	st.heads.each(func(c *conn) {
 		if !c.partial() {
-			c.hangUp()
+			st.idle.add(c)
 		}
 	})
+	st.idle.limit(st.sv.server.DrainIdle)
 }
 
 // endLoopStates is called when the last connection has ended.

@@ -65,6 +65,14 @@ func (c *conn) leave() {
 	c.in, c.prev, c.next = nil, nil, nil
 }
 
+// limit changes how long connections of the list wait, also those that wait already. Zero
+// expires them at once.
+func (q *timeoutList) limit(after time.Duration) {
+	q.timer.Cancel()
+	q.after = after
+	q.fire()
+}
+
 // fire expires the connections that have waited long enough, and sets the timer for the
 // next one. An empty list has no timer.
 func (q *timeoutList) fire() {

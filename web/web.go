@@ -78,6 +78,12 @@ type Server struct {
 	// DrainTimeout is how long ListenAndServe waits for requests under way after its
 	// context has ended. Zero means 10 seconds.
 	DrainTimeout time.Duration
+	// DrainIdle is how long a connection that waits for a request is kept while the
+	// server drains, counted from its last response or, if it is new, from the start of
+	// the drain. A client that sends a request in that time gets an answer, which
+	// announces the close. Zero closes such connections at once, as net/http does: a
+	// request that is on its way then fails.
+	DrainIdle time.Duration
 
 	// MaxRequestLineBytes limits the first line of a request: method, target and
 	// version. A longer one is answered with 414. Zero means 8 KB.

@@ -25,6 +25,7 @@ type config struct {
 	HeaderTimeout float64 `json:"header_timeout"`
 	BodyTimeout   float64 `json:"body_timeout"`
 	IdleTimeout   float64 `json:"idle_timeout"`
+	DrainIdle     float64 `json:"drain_idle"`
 	WriteTimeout  float64 `json:"write_timeout"`
 
 	MaxHeaderBytes     int   `json:"max_header_bytes"`
@@ -63,6 +64,7 @@ func (c *config) apply(s *server) error {
 	w := &s.web
 	w.HeaderTimeout, w.BodyTimeout = seconds(c.HeaderTimeout), seconds(c.BodyTimeout)
 	w.IdleTimeout, w.WriteTimeout = seconds(c.IdleTimeout), seconds(c.WriteTimeout)
+	w.DrainIdle = seconds(c.DrainIdle)
 	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
 	w.MaxConns, w.MaxRequestsPerConn = c.MaxConns, c.MaxRequestsPerConn
 	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -450,12 +450,6 @@ static PyObject *server_meth_drain(Server *s, PyObject *Py_UNUSED(ignored)) {
     Py_RETURN_NONE;
 }
 
-// retire makes every response announce the end of its connection.
-static PyObject *server_meth_retire(Server *s, PyObject *Py_UNUSED(ignored)) {
-    s->draining = true;
-    Py_RETURN_NONE;
-}
-
 static PyObject *server_meth_abort(Server *s, PyObject *Py_UNUSED(ignored)) {
     if (s->box) {
         s->draining = true;
@@ -476,7 +470,6 @@ static PyObject *server_meth_tasks(Server *s, PyObject *Py_UNUSED(ignored)) {
 
 static PyMethodDef server_methods[] = {
     {"drain", (PyCFunction)server_meth_drain, METH_NOARGS, NULL},
-    {"retire", (PyCFunction)server_meth_retire, METH_NOARGS, NULL},
     {"abort", (PyCFunction)server_meth_abort, METH_NOARGS, NULL},
     {"tasks", (PyCFunction)server_meth_tasks, METH_NOARGS, NULL},
     {0},

@@ -3,6 +3,8 @@
 import dataclasses
 import ipaddress
 
+DRAIN_IDLE = 1.0  # seconds; see Config._drain_idle
+
 
 @dataclasses.dataclass
 class Config:
@@ -84,6 +86,11 @@ class Config:
     def secure(self):
         return self.ssl_certfile is not None
 
+    def _drain_idle(self):
+        """Return for how many seconds connections in use are kept for one more request when the server stops."""
+        limit = self.timeout_graceful_shutdown
+        return DRAIN_IDLE if limit is None else min(DRAIN_IDLE, limit / 2)
+
     def for_go(self, fds):
         """Return what the Go half needs; see libspindle/config.go."""
 
@@ -98,6 +105,7 @@ class Config:
             "header_timeout": time(self.timeout_header),
             "body_timeout": time(self.timeout_body),
             "idle_timeout": time(self.timeout_keep_alive),
+            "drain_idle": self._drain_idle(),
             "write_timeout": time(self.timeout_write),
             "max_header_bytes": self.limit_header_size or 0,
             "max_body_bytes": self.limit_body_size or 0,

@@ -118,11 +118,6 @@ class Server:
         if self._stop is not None:
             self._stop.set()
 
-    def retire(self):
-        """Announce the end in every response, so that clients connect to another process."""
-        if self._core is not None:
-            self._core.retire()
-
     async def serve(self, sockets=None):
         """Serve until stop is called."""
         loop = asyncio.get_running_loop()

@@ -21,7 +21,6 @@ from .serving import Server, bind, describe
 logger = logging.getLogger("spindle.server")
 
 CONTROL = "SPINDLE_WORKER_CONTROL"  # descriptors of a worker's pipes
-RETIRE_FOR = 1.0  # seconds in which responses announce the end before connections are closed
 BACKOFF = (0.1, 5.0)  # seconds before a worker that fails is started again: first, and at most
 STEADY = 5.0  # seconds after which a worker has not failed at its start
 
@@ -293,13 +292,13 @@ class WorkerServer(Server):
             asyncio.get_running_loop().remove_reader(self.commands)
             self.stop()
         elif b"retire" in text:
-            self._retire_and_stop()
+            self._retire()
 
-    def _retire_and_stop(self):
-        self.retire()
-        asyncio.get_running_loop().call_later(RETIRE_FOR, self.stop)
+    def _retire(self):
+        """Stop, as the only reason to: a signal that follows is the first, and does not force the end."""
+        self._stop.set()
 
-    _limit_reached = _retire_and_stop  # so that no client loses a request
+    _limit_reached = _retire
 
 
 def worker_of(config, environment):
