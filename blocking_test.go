@@ -23,10 +23,14 @@ func blockHere(released <-chan struct{}) { <-released }
 // blocks.
 func TestBlockingCodeDelaysTasks(t *testing.T) {
 	released := make(chan struct{})
-	var report loop.Blocked
+	var once sync.Once
 	o := spindle.Options{Loop: loop.Options{
-		Watchdog:  20 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { report = b; close(released) },
+		Watchdog: 20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if bytes.Contains(b.Stack, []byte("blockHere")) { // on a busy machine other turns are reported too
+				once.Do(func() { close(released) })
+			}
+		},
 	}}
 	var late time.Duration
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
@@ -47,17 +51,18 @@ func TestBlockingCodeDelaysTasks(t *testing.T) {
 	if late < 15*time.Millisecond {
 		t.Errorf("the unrelated task was only %v late", late)
 	}
-	if !bytes.Contains(report.Stack, []byte("blockHere")) {
-		t.Errorf("the watchdog did not name what blocked:\n%s", report.Stack)
-	}
 }
 
 // TestOffloadedCodeDelaysNoTask: the same code in Blocking lets other tasks run.
 func TestOffloadedCodeDelaysNoTask(t *testing.T) {
 	released := make(chan struct{})
 	o := spindle.Options{Loop: loop.Options{
-		Watchdog:  2 * time.Second,
-		OnBlocked: func(b loop.Blocked) { t.Errorf("an offloaded section blocked the loop: %v", b) },
+		Watchdog: 2 * time.Second,
+		OnBlocked: func(b loop.Blocked) {
+			if !b.Starved { // on a busy machine it may be
+				t.Errorf("an offloaded section blocked the loop: %v", b)
+			}
+		},
 	}}
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

@@ -13,16 +13,18 @@ import (
 func TestWatchdogNamesTheTaskThatBlocks(t *testing.T) {
 	reports := make(chan loop.Blocked, 16)
 	o := spindle.Options{Loop: loop.Options{
-		Watchdog:  20 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { reports <- b },
+		Watchdog: 20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if !b.Starved { // on a busy machine any turn may be
+				reports <- b
+			}
+		},
 	}}
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.GoWith(spindle.TaskOptions{Name: "culprit"}, func(ctx context.Context) error {
 				_, err := spindle.MoveOnAfter(ctx, time.Hour, func(context.Context) error {
-					// The report comes while the task blocks here. A starved loop is
-					// reported as well.
-					b := <-reports
+					b := <-reports // it comes while the task blocks here
 					if !strings.HasPrefix(b.Task, "main > culprit (peek_test.go:") || !strings.Contains(b.Task, "in a scope 2 deep with 59m") {
 						t.Errorf("the report names %q", b.Task)
 					}

@@ -17,22 +17,31 @@ import (
 // blockUntil is a callback that blocks the loop.
 func blockUntil(released chan struct{}) { <-released }
 
+// inBlockUntil reports whether b is a report of blockUntil. On a busy machine the loop can
+// starve in any other callback or turn, which is reported too.
+func inBlockUntil(b loop.Blocked) bool { return bytes.Contains(b.Stack, []byte("blockUntil")) }
+
 func TestWatchdogReportsTheBlockingCallback(t *testing.T) {
 	released := make(chan struct{})
 	reports := make(chan loop.Blocked, 10)
 	l := newLoop(t, loop.Options{
-		Watchdog:  20 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { reports <- b; released <- struct{}{} },
+		Watchdog: 20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if inBlockUntil(b) {
+				reports <- b
+				released <- struct{}{}
+			}
+		},
 	})
 	for range 2 { // each blocked turn is reported, once
 		l.CallSoon(func() { blockUntil(released) })
 		l.CallSoon(l.Stop)
 		run(t, l)
 		b := <-reports
-		if b.For < 20*time.Millisecond || !bytes.Contains(b.Stack, []byte("blockUntil")) {
+		if b.For < 20*time.Millisecond {
 			t.Errorf("report %v", b)
 		}
-		if s := b.String(); !strings.Contains(s, "Offload") || !strings.Contains(s, "blockUntil") {
+		if s := b.String(); !strings.Contains(s, "Offload") && !b.Starved || !strings.Contains(s, "blockUntil") {
 			t.Errorf("text %q", s)
 		}
 	}
@@ -83,7 +92,7 @@ func TestWatchdogReportsAWaitOnBusyCPUs(t *testing.T) {
 	l := newLoop(t, loop.Options{
 		Watchdog: 20 * time.Millisecond,
 		OnBlocked: func(b loop.Blocked) {
-			if !b.Starved { // it may have starved before the wait
+			if !b.Starved && inBlockUntil(b) {
 				blocked <- b
 				close(released)
 			}
@@ -102,16 +111,18 @@ func TestWatchdogReportsAWaitOnBusyCPUs(t *testing.T) {
 	run(t, l)
 	stop.Store(true)
 	hogs.Wait()
-	if b := <-blocked; !bytes.Contains(b.Stack, []byte("blockUntil")) {
-		t.Errorf("report %v", b)
-	}
+	<-blocked
 }
 
 func TestWatchdogWakesWithTheLoop(t *testing.T) {
 	released := make(chan struct{})
 	l := newLoop(t, loop.Options{
-		Watchdog:  5 * time.Millisecond,
-		OnBlocked: func(b loop.Blocked) { released <- struct{}{} },
+		Watchdog: 5 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) {
+			if inBlockUntil(b) {
+				released <- struct{}{}
+			}
+		},
 	})
 	// The loop is idle long enough for the watchdog to sleep; it must wake up again.
 	l.CallLater(50*time.Millisecond, func() { blockUntil(released); l.Stop() })
@@ -161,20 +172,22 @@ func TestIdleLoopDoesNothing(t *testing.T) {
 	l.Post(func() { turns <- l.Stats().Turns })
 	before := <-turns
 	timer := time.NewTimer(500 * time.Millisecond)
+	began := time.Now()
 	switches, cpu := usage()
 	<-timer.C
 	moreSwitches, moreCPU := usage()
+	idle := time.Since(began) // longer than the timer's time on a busy machine
 	l.Post(func() { turns <- l.Stats().Turns })
 	if n := <-turns - before; n > 2 { // the end of the last turn, and that of the Post
 		t.Errorf("an idle loop made %d turns", n)
 	}
-	// A watchdog that does not sleep would cause a thousand; Go's own monitor thread,
-	// which slows down in steps, causes a few dozen.
-	if n := moreSwitches - switches; n > 300 {
-		t.Errorf("%d context switches in half a second of idling", n)
+	// A watchdog that does not sleep would cause two for each millisecond; Go's own
+	// monitor thread, which slows down in steps, causes a few dozen in all.
+	if n := moreSwitches - switches; n > 300*idle.Milliseconds()/500 {
+		t.Errorf("%d context switches in %v of idling", n, idle)
 	}
-	if d := moreCPU - cpu; d > 100*time.Millisecond {
-		t.Errorf("%v of CPU in half a second of idling", d)
+	if d := moreCPU - cpu; d > idle/5 {
+		t.Errorf("%v of CPU in %v of idling", d, idle)
 	}
 	l.Stop()
 	if err := <-done; err != nil {
@@ -207,7 +220,11 @@ func TestHandlerMayWaitForTheLoop(t *testing.T) {
 func TestWatchdogReportsATurnOnce(t *testing.T) {
 	const patience = 4 * time.Millisecond
 	reports := make(chan loop.Blocked, 100)
-	l := newLoop(t, loop.Options{Watchdog: patience, OnBlocked: func(b loop.Blocked) { reports <- b }})
+	l := newLoop(t, loop.Options{Watchdog: patience, OnBlocked: func(b loop.Blocked) {
+		if !b.Starved { // the turn may have been reported as starved before
+			reports <- b
+		}
+	}})
 	l.CallSoon(func() {
 		<-reports
 		<-time.NewTimer(10 * patience).C

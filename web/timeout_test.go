@@ -44,13 +44,12 @@ func TestSlowHeaderIsRefused(t *testing.T) {
 }
 
 func TestSilentAndIdleConnectionsAreClosed(t *testing.T) {
-	sv := serve(t, &web.Server{HeaderTimeout: 20 * time.Millisecond, IdleTimeout: 20 * time.Millisecond})
-	silent, br := dial(t, sv)
+	silent, br := dial(t, serve(t, &web.Server{HeaderTimeout: 20 * time.Millisecond}))
 	if _, err := br.ReadByte(); err != io.EOF {
 		t.Errorf("a silent one: %v", err)
 	}
 	silent.Close()
-	idle, br := dial(t, sv)
+	idle, br := dial(t, serve(t, &web.Server{IdleTimeout: 20 * time.Millisecond}))
 	io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if res, _ := response(t, br, "GET"); res.StatusCode != 404 || res.Close {
 		t.Errorf("got %d", res.StatusCode)

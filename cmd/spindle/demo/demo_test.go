@@ -217,6 +217,9 @@ func TestBlockingHandlerIsReported(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	named := make(chan string, 1)
 	l, err := loop.New(loop.Options{Watchdog: 10 * time.Millisecond, OnBlocked: func(b loop.Blocked) {
+		if b.Starved { // on a busy machine any turn may be
+			return
+		}
 		select {
 		case named <- b.String():
 		default:
