@@ -19,10 +19,14 @@ import asyncio as _asyncio
 import sys as _sys
 import warnings as _warnings
 
+if "t" in _sys.abiflags:
+    raise ImportError("spindle: free-threaded builds of Python are not supported yet; use a build with the GIL")
+
 from ._version import __version__
 from .inspector import inspect
 from .loop import Loop
 from .mode import ExecutionMode, detect_mode
+from .runner import run as _run
 from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
 from .tree import tree
 
@@ -39,11 +43,7 @@ def new_event_loop() -> Loop:
 
 def run(main, *, debug=None):
     """Run a coroutine on a new loop and return its result, as asyncio.run does."""
-    if _asyncio._get_running_loop() is not None:
-        raise RuntimeError(
-            "spindle.run cannot be called from a running event loop; in a coroutine or a notebook, await the coroutine")
-    with _asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+    return _run(main, debug, new_event_loop, "spindle.run")
 
 
 def install() -> None:

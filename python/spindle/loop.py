@@ -13,7 +13,7 @@ from asyncio import base_events, constants, events, format_helpers, sslproto, un
 from asyncio.log import logger
 
 from . import _core
-from .datagram import DatagramTransport
+from .datagram import DatagramTransport, reusable_socket
 from .inspector import TaskIDs, TaskWalk, inspect_if_wanted
 from .streams import adopt
 from .transport import SocketTransport
@@ -207,6 +207,25 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
 
     def _make_socket_transport(self, sock, protocol, waiter=None, *, extra=None, server=None):
         return SocketTransport(self, sock, protocol, waiter, extra, server)
+
+    async def create_datagram_endpoint(
+        self, protocol_factory, local_addr=None, remote_addr=None, *, family=0, proto=0, flags=0,
+        reuse_address=None, reuse_port=None, allow_broadcast=None, sock=None,
+    ):
+        """Open a datagram socket, as asyncio does. reuse_address, which asyncio has removed, sets SO_REUSEADDR."""
+        options = dict(family=family, proto=proto, flags=flags, reuse_port=reuse_port, allow_broadcast=allow_broadcast)
+        if not reuse_address or local_addr is None or family == socket.AF_UNIX:
+            return await super().create_datagram_endpoint(protocol_factory, local_addr, remote_addr, sock=sock, **options)
+        if sock is not None:
+            raise ValueError("local_addr and reuse_address cannot be used with sock")
+        sock, address = await reusable_socket(self, local_addr, remote_addr, **options)
+        try:
+            transport, protocol = await super().create_datagram_endpoint(protocol_factory, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        transport._address = address
+        return transport, protocol
 
     def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
         if isinstance(sock, socket.socket) and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -7,7 +7,7 @@ import sys
 class ExecutionMode(enum.Enum):
     """How the threads and interpreters of the process share the interpreter's lock."""
 
-    FREE_THREADED = "free_threaded"  # there is no lock; Spindle refuses to be built for it
+    FREE_THREADED = "free_threaded"  # there is no lock; Spindle refuses to be built or imported there
     SUBINTERP = "subinterp"  # in a subinterpreter; Spindle refuses to be imported there
     SHARED_GIL = "shared_gil"  # one lock: what Python usually has
 

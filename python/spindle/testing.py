@@ -11,10 +11,10 @@ stands still and the loop waits for the thread; it does not know of threads that
 itself. If every task waits and nothing can wake one, the run fails instead of hanging.
 """
 
-import asyncio
 import threading
 
 from .loop import Loop
+from .runner import run as _run
 
 __all__ = ["new_event_loop", "run"]
 
@@ -55,5 +55,4 @@ def new_event_loop():
 
 def run(main, *, debug=None):
     """Run a coroutine on a new loop with virtual time and return its result."""
-    with asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+    return _run(main, debug, new_event_loop, "spindle.testing.run")

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import os
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -31,10 +32,35 @@ def loop():
     assert threading.active_count() <= threads
 
 
+@pytest.fixture(params=[spindle.new_event_loop, asyncio.SelectorEventLoop], ids=["spindle", "asyncio"])
+def run(request):
+    """Runs a coroutine on a loop of ours, and in another test on one of asyncio's: the outcome is the same."""
+
+    def run(main):
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(asyncio.wait_for(main, 30))
+
+    return run
+
+
 @pytest.fixture(scope="session", autouse=True)
 def go_is_loaded():
     """Load Go before the first test counts descriptors: its runtime has some of its own."""
     spindle.new_event_loop().close()
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory):
+    """The contexts of a server and of a client that trusts every server."""
+    path = str(tmp_path_factory.mktemp("tls") / "pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test",
+         "-days", "1", "-keyout", path, "-out", path + ".crt"], check=True, capture_output=True)
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server.load_cert_chain(path + ".crt", path)
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
+    return server, client
 
 
 def open_fds():

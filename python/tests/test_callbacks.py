@@ -1,6 +1,7 @@
 """Callbacks, timers, contexts and errors."""
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import gc
@@ -16,6 +17,7 @@ import weakref
 import pytest
 
 import spindle
+import spindle.testing
 
 
 def run_briefly(loop):
@@ -316,6 +318,26 @@ def test_loops_in_several_threads(loop):
     for thread in threads:
         thread.join()
     assert len(set(map(id, results))) == 4
+
+
+@pytest.mark.parametrize("run", ["spindle.run", "spindle.testing.run"])
+def test_misuse_of_run_is_explained(run):
+    function = {"spindle.run": spindle.run, "spindle.testing.run": spindle.testing.run}[run]
+
+    async def main():
+        coroutine = main()
+        with contextlib.closing(coroutine), pytest.raises(RuntimeError, match=f"^{run} cannot be called from a running"):
+            function(coroutine)
+        return 1
+
+    coroutine = main()
+    assert function(coroutine) == 1
+    with pytest.raises(RuntimeError, match="already awaited"):
+        function(coroutine)
+    with pytest.raises(ValueError, match=rf"^{run} was given the function main; call it: {run}\(main\(\)\)$"):
+        function(main)
+    with pytest.raises((TypeError, ValueError), match="coroutine"):
+        function(None)
 
 
 def test_mode():

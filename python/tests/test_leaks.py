@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import subprocess
 import tempfile
 
@@ -237,21 +236,13 @@ async def datagrams(loop):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def certificate(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tls") / "pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test",
-         "-days", "1", "-keyout", str(path), "-out", str(path) + ".crt"], check=True, capture_output=True)
+def contexts(request):
     global server_context, client_context
-    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server_context.load_cert_chain(str(path) + ".crt", str(path))
-    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client_context.check_hostname = False
-    client_context.verify_mode = ssl.CERT_NONE
+    server_context, client_context = request.getfixturevalue("tls")
 
 
 @part(100)
-async def tls(loop):
+async def tls_connections(loop):
     server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=server_context)
     done = loop.create_future()
     transport, _ = await loop.create_connection(

@@ -61,6 +61,14 @@ def test_free_threaded_python_is_refused(tmp_path):
     assert code == 1 and "free-threaded builds of Python are not supported" in said
 
 
+def test_free_threaded_python_is_refused_by_the_import():
+    """A package that was copied to such a build says so, before its extension module is missed."""
+    program = "import sys; sys.abiflags = 't'; import spindle"
+    done = subprocess.run([sys.executable, "-c", program], cwd="/", capture_output=True, text=True, timeout=60)
+    assert done.stderr.endswith("ImportError: spindle: free-threaded builds of Python are not supported yet; "
+                                "use a build with the GIL\n")
+
+
 def test_source_distribution_builds(tmp_path):
     """It has the Go files that it is built from, so that a wheel can be made of it alone."""
     if shutil.which("go") is None:

@@ -11,16 +11,6 @@ import spindle
 from spindle.streams import StreamReader
 
 
-@pytest.fixture(params=[spindle.new_event_loop, asyncio.SelectorEventLoop], ids=["spindle", "asyncio"])
-def run(request):
-    def run(main):
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            return runner.run(asyncio.wait_for(main, 30))
-
-    run.ours = request.param is spindle.new_event_loop
-    return run
-
-
 async def connected(**kwargs):
     """Return reader and writer of the server's end and those of the client's."""
     ends = asyncio.get_running_loop().create_future()

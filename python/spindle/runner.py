@@ -1,0 +1,15 @@
+"""Runs a coroutine on a new loop, as asyncio.run does."""
+
+import asyncio
+import inspect
+
+
+def run(main, debug, loop_factory, name):
+    """Run main on a loop of loop_factory. name is the function that the program has called."""
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            f"{name} cannot be called from a running event loop; in a coroutine or a notebook, await the coroutine")
+    if inspect.iscoroutinefunction(main):
+        raise ValueError(f"{name} was given the function {main.__name__}; call it: {name}({main.__name__}())")
+    with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
+        return runner.run(main)
