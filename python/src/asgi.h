@@ -154,7 +154,7 @@ int message_fits(Py_ssize_t len); // -1 with an exception if so many bytes are t
 typedef struct {
     PyObject *type, *body, *more_body, *status, *headers, *trailers, *more_trailers, *path, *links, *text, *bytes,
         *code, *reason, *subprotocol, *raw_path, *query_string, *method, *client, *http_version, *scheme, *state,
-        *subprotocols, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *throw_, *cancelled;
+        *subprotocols, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *cancelled;
     PyObject *request, *disconnect, *response_start, *response_body, *response_trailers, *pathsend, *early_hint;
     PyObject *ws_connect, *ws_receive, *ws_disconnect, *ws_accept, *ws_send, *ws_close, *ws_response_start,
         *ws_response_body;

@@ -78,7 +78,7 @@ int asgi_init(PyObject *module) {
         {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
         {&asgi.exception, "exception"}, {&asgi.add_done_callback, "add_done_callback"},
         {&asgi.set_result, "set_result"}, {&asgi.cancel, "cancel"}, {&asgi.result, "result"},
-        {&asgi.throw_, "throw"}, {&asgi.cancelled, "cancelled"},
+        {&asgi.cancelled, "cancelled"},
         {&asgi.request, "http.request"}, {&asgi.disconnect, "http.disconnect"},
         {&asgi.response_start, "http.response.start"}, {&asgi.response_body, "http.response.body"},
         {&asgi.response_trailers, "http.response.trailers"}, {&asgi.pathsend, "http.response.pathsend"},

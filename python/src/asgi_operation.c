@@ -153,51 +153,24 @@ static PySendResult operation_send(Operation *o, PyObject *value, PyObject **res
     }
 }
 
-// as_call returns the result of a send the way that a method does.
-static PyObject *as_call(PySendResult r, PyObject *result) {
-    if (r == PYGEN_RETURN) {
-        if (result == Py_None) {
-            PyErr_SetNone(PyExc_StopIteration);
-        } else {
-            PyObject *stop = PyObject_CallOneArg(PyExc_StopIteration, result);
-            if (stop)
-                PyErr_SetObject(PyExc_StopIteration, stop);
-            Py_XDECREF(stop);
-        }
-        Py_CLEAR(result);
-    }
-    return result;
-}
-
 static PyObject *operation_next(Operation *o) {
     PyObject *result;
     PySendResult r = operation_send(o, Py_None, &result);
-    return as_call(r, result);
+    return coroutine_result(r, result);
 }
 
 static PyObject *operation_meth_send(Operation *o, PyObject *value) {
     PyObject *result;
     PySendResult r = operation_send(o, value, &result);
-    return as_call(r, result);
+    return coroutine_result(r, result);
 }
 
-static PyObject *operation_meth_throw(Operation *o, PyObject *args) {
-    if (o->wait) {
-        PyObject *method = PyObject_GetAttr(o->wait, asgi.throw_);
-        PyObject *r = method ? PyObject_CallObject(method, args) : NULL;
-        Py_XDECREF(method);
-        if (r)
-            return r;
+static PyObject *operation_meth_throw(Operation *o, PyObject *const *args, Py_ssize_t nargs) {
+    PyObject *wait = Py_XNewRef(o->wait), *r = coroutine_throw(wait, args, nargs);
+    Py_XDECREF(wait);
+    if (!r)
         o->over = true;
-        return NULL;
-    }
-    o->over = true;
-    PyObject *type = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : PyExc_TypeError;
-    if (PyExceptionInstance_Check(type))
-        PyErr_SetObject(PyExceptionInstance_Class(type), type);
-    else
-        PyErr_SetObject(type, PyTuple_GET_SIZE(args) > 1 ? PyTuple_GET_ITEM(args, 1) : NULL);
-    return NULL;
+    return r;
 }
 
 static PyObject *operation_meth_close(Operation *o, PyObject *Py_UNUSED(ignored)) {
@@ -208,7 +181,7 @@ static PyObject *operation_meth_close(Operation *o, PyObject *Py_UNUSED(ignored)
 
 static PyMethodDef operation_methods[] = {
     {"send", (PyCFunction)operation_meth_send, METH_O, NULL},
-    {"throw", (PyCFunction)operation_meth_throw, METH_VARARGS, NULL},
+    {"throw", (PyCFunction)(void (*)(void))operation_meth_throw, METH_FASTCALL, NULL},
     {"close", (PyCFunction)operation_meth_close, METH_NOARGS, NULL},
     {0},
 };

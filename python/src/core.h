@@ -11,6 +11,10 @@
 #include <stdint.h>
 #include "../libspindle/events.h"
 
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_HashPointer _Py_HashPointer
+#endif
+
 // golib.c: the shared library that is written in Go. It is loaded by the first loop.
 typedef struct {
     int (*new_loop)(SpindleHost *host);
@@ -233,6 +237,10 @@ PyObject *stream_take(StreamReader *r, Py_ssize_t n);
 int stream_resume(StreamReader *r);
 PyObject *stream_read(StreamReader *r, Py_ssize_t most); // a coroutine
 void stream_free_spare(void);
+
+// coroutine.c: what coroutines have in common.
+PyObject *coroutine_result(PySendResult sent, PyObject *result);
+PyObject *coroutine_throw(PyObject *waiting, PyObject *const *args, Py_ssize_t nargs);
 PyObject *stream_adopt(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 static inline bool is_set(PyObject *o) { return o && o != Py_None; }
 

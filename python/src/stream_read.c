@@ -108,51 +108,24 @@ static PySendResult reading_send(Reading *c, PyObject *value, PyObject **result)
     return finish(c, result);
 }
 
-static PyObject *sent_or_stop(PySendResult sent, PyObject *result) {
-    if (sent != PYGEN_RETURN)
-        return result;
-    PyErr_SetObject(PyExc_StopIteration, result);
-    Py_DECREF(result);
-    return NULL;
-}
-
 static PyObject *reading_meth_send(Reading *c, PyObject *value) {
     PyObject *result;
     PySendResult sent = reading_send(c, value, &result);
-    return sent_or_stop(sent, result);
+    return coroutine_result(sent, result);
 }
 
 static PyObject *reading_next(Reading *c) { return reading_meth_send(c, Py_None); }
 
 static PyObject *reading_throw(Reading *c, PyObject *const *args, Py_ssize_t nargs) {
-    if (nargs < 1 || nargs > 3) {
-        PyErr_Format(PyExc_TypeError, "throw expected 1 to 3 arguments, got %zd", nargs);
-        return NULL;
-    }
-    if (c->state == WAITING) {
-        PyObject *waiting = Py_NewRef(c->waiting), *throw = PyObject_GetAttr(waiting, names.throw_);
-        PyObject *r = throw ? PyObject_Vectorcall(throw, args, nargs, NULL) : NULL;
-        Py_XDECREF(throw);
-        Py_DECREF(waiting);
-        if (!r)
-            end(c);
-        return r;
-    }
     if (c->state == DONE) {
         PyErr_SetString(PyExc_RuntimeError, "cannot reuse already awaited coroutine");
         return NULL;
     }
-    end(c);
-    PyObject *type = args[0], *value = nargs > 1 ? args[1] : NULL, *traceback = nargs > 2 ? args[2] : NULL;
-    if (PyExceptionInstance_Check(type)) {
-        value = type;
-        type = (PyObject *)Py_TYPE(type);
-    } else if (!PyExceptionClass_Check(type)) {
-        PyErr_SetString(PyExc_TypeError, "exceptions must be classes or instances deriving from BaseException");
-        return NULL;
-    }
-    PyErr_Restore(Py_NewRef(type), Py_XNewRef(value), Py_XNewRef(traceback == Py_None ? NULL : traceback));
-    return NULL;
+    PyObject *waiting = Py_XNewRef(c->waiting), *r = coroutine_throw(waiting, args, nargs);
+    Py_XDECREF(waiting);
+    if (!r)
+        end(c);
+    return r;
 }
 
 static PyObject *reading_close(Reading *c, PyObject *Py_UNUSED(ignored)) {
