@@ -81,7 +81,7 @@ func dialHalf(t testing.TB, sv *web.Service, trust *tls.Config) halfCloser {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	if trust == nil {
 		return nc.(*net.TCPConn)
 	}

@@ -215,7 +215,7 @@ func TestDrainDoesNotWaitForOtherProtocols(t *testing.T) {
 			})})
 			idle, _ := dial(t, sv)
 			nc, br := dial(t, sv)
-			nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+			nc.SetReadDeadline(time.Now().Add(time.Minute))
 			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: shout\r\n\r\n")
 			<-begun
 			ended := make(chan bool)
@@ -293,7 +293,7 @@ func TestDrainTellsWhatIsUpgradedLater(t *testing.T) {
 	if _, err := http.ReadResponse(br, nil); err != nil {
 		t.Fatal(err)
 	}
-	nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	nc.SetReadDeadline(time.Now().Add(time.Minute))
 	if all, err := io.ReadAll(br); err != nil || string(all) != "made bye" {
 		t.Errorf("got %q, %v", all, err)
 	}

@@ -226,7 +226,7 @@ func exchangePipeline(r *rand.Rand, address string, secured bool, s string, meth
 		return nil, err
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(30 * time.Second))
+	nc.SetDeadline(time.Now().Add(time.Minute))
 	c := halfCloser(nc.(*net.TCPConn))
 	if secured {
 		c = tls.Client(nc, tlstest.Identity().Client)

@@ -29,7 +29,7 @@ func serve(t testing.TB, s *web.Server) *web.Service {
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(context.Background()) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := sv.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)

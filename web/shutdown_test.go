@@ -87,7 +87,7 @@ func TestShutdownAfterTheLoopWasClosed(t *testing.T) {
 			if err := errors.Join(<-ran, l.Close()); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := sv.Shutdown(ctx); err != nil {
 				t.Errorf("Service.Shutdown: %v", err)

@@ -76,7 +76,7 @@ func TestDrainClosesAcceptedConns(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			c.SetReadDeadline(time.Now().Add(patience))
 			ended := make(chan bool)
 			sv.Drain(func() { close(ended) })
 			if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {

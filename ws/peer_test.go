@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits before it fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // peer is the other side of a tested implementation. It is written from the
 // protocol's specification and uses nothing of the package: it writes bytes, right

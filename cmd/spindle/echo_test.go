@@ -19,7 +19,7 @@ import (
 )
 
 // clientTimeout is how long a client waits before the test fails.
-const clientTimeout = 15 * time.Second
+const clientTimeout = time.Minute
 
 var listening = regexp.MustCompile(`^spindle echo: listening on (\S+) \((\w+), (\w+), (\d+ loops?)\)\n$`)
 

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// grace is how long goroutines may take to end after the tests.
-const grace = 5 * time.Second
+// grace is how long goroutines may take to end, and descriptors and memory to be released,
+// after the tests. Only a failure takes so long.
+const grace = 30 * time.Second
 
 // Main runs the tests of m, a *testing.M or a wrapper of it, and exits. Call it from TestMain.
 func Main(m interface{ Run() int }) {
@@ -38,16 +39,22 @@ func Main(m interface{ Run() int }) {
 
 // leakedGoroutines returns the stacks of the goroutines that still run after grace.
 func leakedGoroutines() [][]byte {
+	var stacks [][]byte
+	untilGrace(func() bool {
+		stacks = otherGoroutines()
+		return len(stacks) == 0
+	})
+	return stacks
+}
+
+// untilGrace calls done until it returns true or grace has passed.
+func untilGrace(done func() bool) {
 	deadline := time.NewTimer(grace)
 	defer deadline.Stop()
-	for {
-		stacks := otherGoroutines()
-		if len(stacks) == 0 {
-			return nil
-		}
+	for !done() {
 		select {
 		case <-deadline.C:
-			return stacks
+			return
 		default:
 			runtime.Gosched()
 		}
@@ -73,14 +80,15 @@ func otherGoroutines() (stacks [][]byte) {
 // them in a finalizer.
 func remainingDescriptors(want int) []string {
 	open := descriptors()
-	// A finalizer runs after the collection that finds the pipe; the pool takes two.
-	for range 10 {
-		if len(open) <= want {
-			break
+	// A finalizer runs some time after the collection that finds the pipe; the pool takes
+	// two.
+	untilGrace(func() bool {
+		if len(open) > want {
+			runtime.GC()
+			open = descriptors()
 		}
-		runtime.GC()
-		open = descriptors()
-	}
+		return len(open) <= want
+	})
 	return open
 }
 
