@@ -231,9 +231,9 @@ func (c *conn) settle() {
 		if c.in != &st.heads {
 			st.heads.add(c)
 		}
-	case c.input == inputHead && st.mode != modeKeepAlive:
+	case c.input == inputHead && st.closesIdle():
 		c.hangUp()
-	case c.input == inputHead:
+	case c.input == inputHead: // while draining: the response was begun before, and has not announced the close
 		c.extra = nil
 		st.idle.add(c)
 		if st.observer != nil {

@@ -145,6 +145,75 @@ func TestDrainClosesUnusedConnections(t *testing.T) {
 	}
 }
 
+// TestDrainKeepsConnectionsOfResponsesBegunBefore checks that a connection is kept for one
+// more request if its response was begun before the drain: it has not announced the close.
+func TestDrainKeepsConnectionsOfResponsesBegunBefore(t *testing.T) {
+	t.Parallel()
+	goOn := make(chan bool)
+	h := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			http.NewResponseController(w).Flush()
+			wait := func() (struct{}, error) { <-goOn; return struct{}{}, nil }
+			if spindle.Current(r.Context()) != nil {
+				spindle.Blocking(r.Context(), wait)
+			} else {
+				wait()
+			}
+		}
+		io.WriteString(w, "done")
+	}
+	for name, s := range kinds(h) {
+		t.Run(name, func(t *testing.T) {
+			s.DrainIdle = time.Minute
+			sv := serve(t, s)
+			nc, br := dial(t, sv)
+			io.WriteString(nc, "GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+			if _, err := br.Peek(1); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- sv.Shutdown(context.Background()) }()
+			waitUntilRefused(t, sv)
+			goOn <- true
+			if res, body := response(t, br, "GET"); body != "done" || res.Close {
+				t.Errorf("got %q, close %v", body, res.Close)
+			}
+			io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+			if res, body := response(t, br, "GET"); body != "done" || !res.Close {
+				t.Errorf("got %q, close %v", body, res.Close)
+			}
+			nc.Close()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestDrainKeepsConnectionsThatWereIdle checks that DrainIdle begins with the drain, also
+// for a connection that was idle for longer.
+func TestDrainKeepsConnectionsThatWereIdle(t *testing.T) {
+	t.Parallel()
+	const keep = 100 * time.Millisecond
+	sv := serve(t, &web.Server{DrainIdle: keep})
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, br, "GET")
+	time.Sleep(2 * keep) // the time that it is idle
+	begun := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- sv.Shutdown(context.Background()) }()
+	if _, err := br.ReadByte(); err != io.EOF {
+		t.Errorf("got %v", err)
+	}
+	if kept := time.Since(begun); kept < keep {
+		t.Errorf("closed after %v", kept)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDrainDeadlineCancelsRequests checks the cause of requests that outlast a shutdown.
 func TestDrainDeadlineCancelsRequests(t *testing.T) {
 	begun := make(chan bool, 1)

@@ -67,7 +67,7 @@ type serviceMode uint8
 const (
 	modeKeepAlive serviceMode = iota // it waits for the next request
 	modeCloseIdle                    // it is closed; keep-alives are disabled
-	modeDraining                     // it is closed, and so are new connections
+	modeDraining                     // it is closed, and so are new connections, at once or after DrainIdle
 )
 
 // newLoopState makes the service's state on a loop. The caller is on the loop, or the loop

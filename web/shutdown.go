@@ -146,7 +146,18 @@ func (st *loopState) drain() {
 			st.idle.add(c)
 		}
 	})
-	st.idle.limit(st.sv.server.DrainIdle)
+	st.idle.restart(st.sv.server.DrainIdle)
+}
+
+// closesIdle reports whether a connection that waits for a request is closed at once.
+func (st *loopState) closesIdle() bool {
+	switch st.mode {
+	case modeKeepAlive:
+		return false
+	case modeDraining:
+		return st.sv.server.DrainIdle <= 0
+	}
+	return true
 }
 
 // endLoopStates is called when the last connection has ended.

@@ -65,11 +65,13 @@ func (c *conn) leave() {
 	c.in, c.prev, c.next = nil, nil, nil
 }
 
-// limit changes how long connections of the list wait, also those that wait already. Zero
-// expires them at once.
-func (q *timeoutList) limit(after time.Duration) {
+// restart changes how long connections of the list wait. Those that wait already do so
+// from now on. Zero expires them at once.
+func (q *timeoutList) restart(after time.Duration) {
 	q.timer.Cancel()
 	q.after = after
+	now := q.l.Time()
+	q.each(func(c *conn) { c.since = now })
 	q.fire()
 }
 

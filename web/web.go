@@ -79,8 +79,8 @@ type Server struct {
 	// context has ended. Zero means 10 seconds.
 	DrainTimeout time.Duration
 	// DrainIdle is how long a connection that waits for a request is kept while the
-	// server drains, counted from its last response or, if it is new, from the start of
-	// the drain. A client that sends a request in that time gets an answer, which
+	// server drains, counted from the start of the drain or, if that is later, from its
+	// last response. A client that sends a request in that time gets an answer, which
 	// announces the close. Zero closes such connections at once, as net/http does: a
 	// request that is on its way then fails.
 	DrainIdle time.Duration

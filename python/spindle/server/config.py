@@ -3,8 +3,6 @@
 import dataclasses
 import ipaddress
 
-DRAIN_IDLE = 1.0  # seconds; see Config._drain_idle
-
 
 @dataclasses.dataclass
 class Config:
@@ -12,6 +10,9 @@ class Config:
 
     Options have uvicorn's names where they mean the same. Times are in seconds.
     """
+
+    # Seconds that connections are kept for one more request when the server stops. Not an option.
+    drain_idle = 1.0
 
     app: object = None  #: an app, or where to import it from: "module:attribute" or "file.py"
     host: str = "127.0.0.1"
@@ -87,9 +88,8 @@ class Config:
         return self.ssl_certfile is not None
 
     def _drain_idle(self):
-        """Return for how many seconds connections in use are kept for one more request when the server stops."""
         limit = self.timeout_graceful_shutdown
-        return DRAIN_IDLE if limit is None else min(DRAIN_IDLE, limit / 2)
+        return self.drain_idle if limit is None else min(self.drain_idle, limit / 2)
 
     def for_go(self, fds):
         """Return what the Go half needs; see libspindle/config.go."""

@@ -29,6 +29,7 @@ def main():
     config = read_config(control.arguments(sys.argv[1:]), os.environ)
     # The environment and pyproject.toml may have options for a server of its own.
     config.fd = config.ssl_certfile = config.ssl_keyfile = config.ssl_ca_certs = None
+    config.drain_idle = 0.0  # Go sends no more requests before it stops the worker
     set_up_logging(config.log_level)
     errors = Errors()
     logging.getLogger("spindle.server").addHandler(errors)

@@ -5,6 +5,8 @@ import contextlib
 import logging
 import os
 import re
+import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -111,6 +113,10 @@ class Client:
             return self.file.read(1) == b""
         except ConnectionError:
             return True
+
+    def ended(self):
+        """Report whether the server has closed the connection, without waiting."""
+        return bool(select.select([self.sock], [], [], 0)[0])
 
     def close(self):
         self.file.close()
@@ -230,7 +236,7 @@ class Process:
         return self._found()
 
     def _found(self):
-        return re.search(r"serving on http://([\d.]+):(\d+)", "".join(self.err))
+        return re.search(r"serving on https?://([\d.]+):(\d+)", "".join(self.err))
 
     def connect(self):
         found = self.url()
@@ -244,6 +250,16 @@ class Process:
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(LIMIT)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    directory = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+                    "-keyout", directory / "key.pem", "-out", directory / "cert.pem"], check=True, capture_output=True)
+    return directory
 
 
 @pytest.fixture

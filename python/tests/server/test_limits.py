@@ -2,10 +2,8 @@
 
 import asyncio
 import gzip
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 
 import pytest
@@ -100,16 +98,6 @@ def test_forwarded_port_that_only_looks_like_a_number(serve):
 def test_forwarding_fields_can_be_ignored(serve):
     client = serve(describe, proxy_headers=False).connect()
     assert eval(client.get(headers="X-Forwarded-For: 1.2.3.4\n").body)[0] == client.sock.getsockname()
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    directory = tmp_path_factory.mktemp("tls")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-                    "-keyout", directory / "key.pem", "-out", directory / "cert.pem"], check=True, capture_output=True)
-    return directory
 
 
 def test_tls(serve, certificate):

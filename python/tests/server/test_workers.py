@@ -3,12 +3,13 @@
 import os
 import re
 import signal
+import ssl
 import textwrap
 import threading
 
 import pytest
 
-from .conftest import APP, LIMIT, wait_until
+from .conftest import APP, LIMIT, Client, wait_until
 
 
 class Load:
@@ -26,7 +27,8 @@ class Load:
         client = None
         while not self.stopping.is_set():
             try:
-                client = client or self.process.connect()
+                if client is None or client.ended():  # a client that was slow sees that its idle connection was closed
+                    client = self.process.connect()
                 response = client.get()
                 assert response.body == b"hello"
                 self.pids.add(int(response["x-pid"]))
@@ -83,6 +85,97 @@ def test_reload_under_load_loses_no_request(command, way):
         load.wait_for(100)
         assert load.pids - old, "the new workers have answered nothing"
     assert load.failures == [[]] * 4
+    assert process.stop() == 0
+
+
+class Kinds:
+    """Clients of several kinds, each of which sends requests until it is stopped."""
+
+    def __init__(self, connect):
+        self.connect = connect
+        self.answers, self.failures = {}, []
+        self.stopping = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(kind,))
+                        for kind in (self.keeps_alive, self.streams, self.pauses, self.http10, self.http10_keeps_alive)]
+
+    def _run(self, kind):
+        client = None
+        self.answers[kind.__name__] = 0
+        while not self.stopping.is_set():
+            try:
+                if client is None or client.ended():
+                    client = self.connect()
+                response = kind(client)
+                assert response.body == b"hello", response.body
+                self.answers[kind.__name__] += 1
+                if response["connection"] == "close" or kind == self.http10:
+                    client.close()
+                    client = None
+            except (OSError, EOFError, ValueError, AssertionError) as e:
+                self.failures.append(f"{kind.__name__}: {e!r}")
+                client = None
+
+    def keeps_alive(self, client):
+        return client.get()
+
+    def streams(self, client):
+        return client.get("/stream")
+
+    def pauses(self, client):
+        self.stopping.wait(0.02)
+        return client.get("/slow")
+
+    def http10(self, client):
+        return client.send("GET / HTTP/1.0\n\n").response()
+
+    def http10_keeps_alive(self, client):
+        return client.send("GET /length HTTP/1.0\nConnection: keep-alive\n\n").response()
+
+    __enter__, __exit__ = Load.__enter__, Load.__exit__
+
+    def wait_for(self, count):
+        """Wait until every client has got so many more answers."""
+        wait_until(lambda: len(self.answers) == len(self.threads))
+        wanted = {kind: n + count for kind, n in self.answers.items()}
+        wait_until(lambda: all(self.answers[kind] >= n for kind, n in wanted.items()))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_no_kind_of_request_is_lost(command, certificate, secure):
+    (command.directory / "kinds.py").write_text(textwrap.dedent("""
+        import asyncio
+
+        async def app(scope, receive, send):
+            headers = [(b"content-length", b"5")] if scope["path"] == "/length" else []
+            if scope["path"] == "/slow":
+                await asyncio.sleep(0.05)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            if scope["path"] == "/stream":
+                for part in (b"h", b"e", b"l", b"l"):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    await asyncio.sleep(0.03)
+                await send({"type": "http.response.body", "body": b"o"})
+            else:
+                await send({"type": "http.response.body", "body": b"hello"})
+    """))
+    files = ["--ssl-certfile", str(certificate / "cert.pem"), "--ssl-keyfile", str(certificate / "key.pem")] if secure else []
+    process = command("kinds:app", "--port", "0", "--workers", "2", "--no-access-log", *files)
+    process.wait_for_log("is ready", 2)
+    context = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+    context.check_hostname = False
+
+    def connect():
+        client = process.connect()
+        return Client(context.wrap_socket(client.sock)) if secure else client
+
+    with Kinds(connect) as kinds:
+        for i in range(3):
+            kinds.wait_for(10)
+            process.process.send_signal(signal.SIGHUP)
+            process.wait_for_log("is ready", 4 + 2 * i)
+        wait_until(lambda: "".join(process.err).count("stopping") >= 6)
+        kinds.wait_for(10)
+    assert kinds.failures == []
     assert process.stop() == 0
 
 
