@@ -199,7 +199,12 @@ func TestDrainKeepsConnectionsThatWereIdle(t *testing.T) {
 	nc, br := dial(t, sv)
 	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	response(t, br, "GET")
-	time.Sleep(2 * keep) // the time that it is idle
+	busy, busyReader := dial(t, sv)
+	for idle := time.Now(); time.Since(idle) < 2*keep; {
+		io.WriteString(busy, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		response(t, busyReader, "GET")
+	}
+	busy.Close()
 	begun := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- sv.Shutdown(context.Background()) }()
