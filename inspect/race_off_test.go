@@ -1,5 +1,5 @@
 //go:build !race
 
-package inspect_test
+package inspect
 
-const manyTasks = 100_000 // of a large snapshot
+const ManyTasks = 100_000 // of a large snapshot

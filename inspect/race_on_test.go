@@ -1,7 +1,7 @@
 //go:build race
 
-package inspect_test
+package inspect
 
-// manyTasks is how many tasks a large snapshot has. With the race detector each takes ten
+// ManyTasks is how many tasks a large snapshot has. With the race detector each takes ten
 // times as long.
-const manyTasks = 20_000
+const ManyTasks = 20_000

@@ -15,7 +15,7 @@ func TestSnapshotOfManyTasksIsTakenInSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short: many tasks")
 	}
-	const tasks = manyTasks
+	const tasks = inspect.ManyTasks
 	run(t, "crowded", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			for range tasks {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,9 @@ const (
 	// suspended during a slice seems to have been held for long.
 	snapshotMost = 10 * time.Second
 	// chunk is how many rows are allocated at a time.
-	chunk = 512
+	chunk = 128
+	// reserveLeast and reserveMost bound how many chunks are allocated for a walk at a time.
+	reserveLeast, reserveMost = 8, 256
 )
 
 // isRecent reports whether a snapshot is shown again. It was taken at a time of the inspector's
@@ -48,6 +51,7 @@ type taskSnapshot struct {
 	at     time.Duration // on the inspector's clock
 	clock  time.Duration // the same on the loop's
 	rows   [][]row       // in chunks
+	spare  []*[chunk]row // for more rows; allocated outside the loop
 	n      int
 	ended  []probe.EndedTask
 	slices int
@@ -74,6 +78,28 @@ func (snap *taskSnapshot) release() {
 		chunks.Put((*[chunk]row)(rows[:chunk]))
 	}
 	snap.rows = nil
+}
+
+// reserve allocates rows for more tasks, as many as there are and at most reserveMost. It
+// does not run on the loop: a large allocation takes milliseconds during a garbage
+// collection, because the collector makes goroutines that allocate help it.
+func (snap *taskSnapshot) reserve() {
+	for range min(max(len(snap.rows), reserveLeast), reserveMost) {
+		snap.spare = append(snap.spare, chunks.Get().(*[chunk]row))
+	}
+	snap.rows = slices.Grow(snap.rows, len(snap.spare))
+}
+
+// isFull reports whether the walk needs more rows soon. The chunk in use has room for the
+// tasks that come before the walk asks again.
+func (snap *taskSnapshot) isFull() bool { return len(snap.spare) == 0 }
+
+// giveBack releases the rows that were reserved and not used.
+func (snap *taskSnapshot) giveBack() {
+	for _, c := range snap.spare {
+		chunks.Put(c)
+	}
+	snap.spare = nil
 }
 
 // taskReader takes snapshots of the tasks of a loop.
@@ -215,15 +241,21 @@ func (s *source) waits(w *taskWalk, expired <-chan time.Time) bool {
 func (s *source) takeTasks() *taskSnapshot {
 	snap := &taskSnapshot{}
 	var walk probe.TaskWalk
-	for snap.slice(s, &walk) {
+	for more := true; more; {
+		if snap.isFull() {
+			snap.reserve()
+		}
+		more = snap.slice(s, &walk)
 	}
+	snap.giveBack()
 	snap.at = now()
 	return snap
 }
 
 // walkTasks takes a snapshot in slices, and ends w with it. It does not wait. The loop runs
-// one slice after the other, with a turn between them, so that the snapshot does not wait
-// for other goroutines to be scheduled. It reports false if the loop is closed.
+// one slice after the other, with a turn between them, so that the snapshot seldom waits
+// for other goroutines to be scheduled: only when it needs more rows. It reports false if
+// the loop is closed.
 func (s *source) walkTasks(w *taskWalk) bool {
 	if s.l.Owns() {
 		s.tasks.end(w, s.takeTasks())
@@ -232,19 +264,27 @@ func (s *source) walkTasks(w *taskWalk) bool {
 	snap := &taskSnapshot{}
 	var walk probe.TaskWalk
 	var step func()
-	step = func() {
-		if snap.slice(s, &walk) {
-			s.core.CallSoon(loopcore.DropAtClose, step)
-			return
+	post := func() bool {
+		snap.reserve()
+		if s.core.Post(loopcore.DropAtClose, step) != nil {
+			s.tasks.end(w, nil)
+			return false
 		}
-		snap.at = now()
-		s.tasks.end(w, snap)
+		return true
 	}
-	if s.core.Post(loopcore.DropAtClose, step) != nil {
-		s.tasks.end(w, nil)
-		return false
+	step = func() {
+		switch more := snap.slice(s, &walk); {
+		case !more:
+			snap.giveBack()
+			snap.at = now()
+			s.tasks.end(w, snap)
+		case snap.isFull():
+			background(func() { post() })
+		default:
+			s.core.CallSoon(loopcore.DropAtClose, step)
+		}
 	}
-	return true
+	return post()
 }
 
 // slice visits tasks for the time of a slice. It reports whether there are more. It runs on
@@ -256,7 +296,7 @@ func (snap *taskSnapshot) slice(s *source, walk *probe.TaskWalk) (more bool) {
 			return false
 		}
 	}
-	more = (*walk).Next(func() bool { return s.l.Time()-began > sliceTime }, snap.add)
+	more = (*walk).Next(func() bool { return snap.isFull() || s.l.Time()-began > sliceTime }, snap.add)
 	if !more {
 		snap.ended = snap.tasks.Ended()
 	}
@@ -293,7 +333,7 @@ func (snap *taskSnapshot) begin(s *source) (walk probe.TaskWalk) {
 func (snap *taskSnapshot) add(t *probe.Task) {
 	last := len(snap.rows) - 1
 	if last < 0 || len(snap.rows[last]) == chunk {
-		snap.rows = append(snap.rows, chunks.Get().(*[chunk]row)[:0])
+		snap.rows = append(snap.rows, snap.nextChunk()[:0])
 		last++
 	}
 	rows := append(snap.rows[last], row{Task: *t})
@@ -319,6 +359,16 @@ func (snap *taskSnapshot) add(t *probe.Task) {
 	case probe.Waiting:
 		snap.counts.Waiting++
 	}
+}
+
+// nextChunk returns an empty chunk.
+func (snap *taskSnapshot) nextChunk() (c *[chunk]row) {
+	last := len(snap.spare) - 1
+	if last < 0 {
+		return chunks.Get().(*[chunk]row) // many tasks have come at once
+	}
+	c, snap.spare = snap.spare[last], snap.spare[:last]
+	return c
 }
 
 // each calls fn with every row.
