@@ -195,6 +195,42 @@ def test_slow_callback_is_logged_in_debug_mode(loop, caplog):
     assert "took 0.0" in caplog.text and "test_callbacks.py" in caplog.text
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_origin_of_a_coroutine_is_reported_in_debug_mode(debug):
+    async def forgotten():
+        pass
+
+    async def main():
+        with pytest.warns(RuntimeWarning, match="never awaited") as caught:
+            forgotten()
+        return str(caught[0].message)
+
+    assert ("Coroutine created at" in spindle.run(main(), debug=debug)) is debug
+    assert sys.get_coroutine_origin_tracking_depth() == 0
+
+
+def test_asynchronous_generators_are_closed_with_the_run():
+    async def numbers():
+        try:
+            yield 1
+            yield 2
+        finally:
+            await asyncio.sleep(0.001)
+            closed.append(asyncio.get_running_loop())
+
+    async def main():
+        kept.append(numbers())
+        assert await anext(kept[0]) == 1
+        async for number in numbers():
+            break
+        while not closed:  # nothing refers to that one
+            await asyncio.sleep(0)
+        return asyncio.get_running_loop()
+
+    kept, closed = [], []
+    assert [spindle.run(main())] * 2 == closed
+
+
 def test_wrong_arguments_are_refused(loop):
     for call in [
         lambda: loop.call_soon(),
