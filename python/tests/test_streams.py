@@ -20,6 +20,27 @@ async def connected(**kwargs):
     return *await ends, *client
 
 
+def connection(**options):
+    """Runs an async test with a connection, on our loop and on asyncio's.
+
+    The test gets the server's reader and writer and the client's writer.
+    """
+
+    def decorate(test):
+        def on_a_loop(run):
+            async def main():
+                reader, writer, _, out = await connected(**options)
+                await test(reader, writer, out)
+                close(writer, out)
+
+            run(main())
+
+        on_a_loop.__name__ = test.__name__
+        return on_a_loop
+
+    return decorate
+
+
 async def until(condition):
     while not condition():
         await asyncio.sleep(0.001)
@@ -40,125 +61,97 @@ def test_reader_of_a_server_is_ours():
     spindle.run(main())
 
 
-def test_reads_of_all_kinds_take_turns(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        out.write(b"abcdefgh\nline\nuntil!exactly123")
-        out.write_eof()
-        assert await reader.read(3) == b"abc"
-        assert await reader.read(2) == b"de"
-        assert await reader.readline() == b"fgh\n"
-        assert not reader.at_eof()
-        assert await reader.readuntil(b"l!") == b"line\nuntil!"
-        assert await reader.readexactly(7) == b"exactly"
-        assert await reader.read(0) == b""
-        assert await reader.read() == b"123"
-        assert await reader.read(10) == b""
-        assert reader.at_eof()
-        with pytest.raises(asyncio.IncompleteReadError):
-            await reader.readexactly(1)
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_reads_of_all_kinds_take_turns(reader, writer, out):
+    out.write(b"abcdefgh\nline\nuntil!exactly123")
+    out.write_eof()
+    assert await reader.read(3) == b"abc"
+    assert await reader.read(2) == b"de"
+    assert await reader.readline() == b"fgh\n"
+    assert not reader.at_eof()
+    assert await reader.readuntil(b"l!") == b"line\nuntil!"
+    assert await reader.readexactly(7) == b"exactly"
+    assert await reader.read(0) == b""
+    assert await reader.read() == b"123"
+    assert await reader.read(10) == b""
+    assert reader.at_eof()
+    with pytest.raises(asyncio.IncompleteReadError):
+        await reader.readexactly(1)
 
 
-def test_a_read_gets_what_arrives_and_not_more_than_it_asks_for(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        for size in (1, 64, 65536, 300_000):
-            out.write(bytes(size))
-            got = 0
-            while got < size:
-                data = await reader.read(100_000)
-                assert type(data) is bytes and 0 < len(data) <= 100_000
-                got += len(data)
-            assert got == size
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_a_read_gets_what_arrives_and_not_more_than_it_asks_for(reader, writer, out):
+    for size in (1, 64, 65536, 300_000):
+        out.write(bytes(size))
+        got = 0
+        while got < size:
+            data = await reader.read(100_000)
+            assert type(data) is bytes and 0 < len(data) <= 100_000
+            got += len(data)
+        assert got == size
 
 
-def test_data_of_a_cancelled_read_is_kept(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        reading = asyncio.create_task(reader.read(10))
-        await asyncio.sleep(0)
-        assert reader._waiter is not None
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert reader._waiter is None
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(reader.read(10), 0.01)
-        out.write(b"later")
-        assert await asyncio.wait_for(reader.read(10), 10) == b"later"
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_data_of_a_cancelled_read_is_kept(reader, writer, out):
+    reading = asyncio.create_task(reader.read(10))
+    await asyncio.sleep(0)
+    assert reader._waiter is not None
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert reader._waiter is None
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(reader.read(10), 0.01)
+    out.write(b"later")
+    assert await asyncio.wait_for(reader.read(10), 10) == b"later"
 
 
-def test_data_that_arrives_in_the_tick_of_a_cancellation_is_kept(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        reading = asyncio.create_task(reader.read(10))
-        await asyncio.sleep(0)
-        reading.cancel()
-        reader.feed_data(b"kept")  # the waiter is cancelled already
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        assert await reader.read(10) == b"kept"
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_data_that_arrives_in_the_tick_of_a_cancellation_is_kept(reader, writer, out):
+    reading = asyncio.create_task(reader.read(10))
+    await asyncio.sleep(0)
+    reading.cancel()
+    reader.feed_data(b"kept")  # the waiter is cancelled already
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await reader.read(10) == b"kept"
 
 
-def test_two_reads_at_once_are_refused(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        first = asyncio.create_task(reader.read(10))
-        await asyncio.sleep(0)
-        for method in (reader.read, reader.readexactly):
-            with pytest.raises(RuntimeError, match="called while another coroutine is already waiting"):
-                await method(10)
-        out.write(b"data")
-        assert await first == b"data"
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_two_reads_at_once_are_refused(reader, writer, out):
+    first = asyncio.create_task(reader.read(10))
+    await asyncio.sleep(0)
+    for method in (reader.read, reader.readexactly):
+        with pytest.raises(RuntimeError, match="called while another coroutine is already waiting"):
+            await method(10)
+    out.write(b"data")
+    assert await first == b"data"
 
 
-def test_an_exception_ends_the_read_that_waits_and_those_after(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        reading = asyncio.create_task(reader.read(10))
-        await asyncio.sleep(0)
-        reader.set_exception(ConnectionResetError("gone"))
-        for read in (reading, reader.read(10), reader.read(0), reader.readline(), writer.drain()):
-            with pytest.raises(ConnectionResetError, match="gone"):
-                await read
-        assert isinstance(reader.exception(), ConnectionResetError)
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_an_exception_ends_the_read_that_waits_and_those_after(reader, writer, out):
+    reading = asyncio.create_task(reader.read(10))
+    await asyncio.sleep(0)
+    reader.set_exception(ConnectionResetError("gone"))
+    for read in (reading, reader.read(10), reader.read(0), reader.readline(), writer.drain()):
+        with pytest.raises(ConnectionResetError, match="gone"):
+            await read
+    assert isinstance(reader.exception(), ConnectionResetError)
 
 
-def test_the_transport_pauses_at_twice_the_limit_and_resumes_at_the_limit(run):
-    async def main():
-        reader, writer, _, out = await connected(limit=1000)
-        out.write(bytes(2001))
-        await until(lambda: len(reader._buffer) == 2001)
-        assert reader._paused and not writer.transport.is_reading()
-        assert len(await reader.read(1000)) == 1000
-        assert reader._paused
-        assert len(await reader.read(1)) == 1
-        assert not reader._paused and writer.transport.is_reading()
-        out.write(bytes(5000))
-        await until(lambda: reader._paused)
-        assert len(await reader.readexactly(6000)) == 6000
-        assert not reader._paused
-        close(writer, out)
-
-    run(main())
+@connection(limit=1000)
+async def test_the_transport_pauses_at_twice_the_limit_and_resumes_at_the_limit(reader, writer, out):
+    out.write(bytes(2001))
+    await until(lambda: len(reader._buffer) == 2001)
+    assert reader._paused and not writer.transport.is_reading()
+    assert len(await reader.read(1000)) == 1000
+    assert reader._paused
+    assert len(await reader.read(1)) == 1
+    assert not reader._paused and writer.transport.is_reading()
+    out.write(bytes(5000))
+    await until(lambda: reader._paused)
+    assert len(await reader.readexactly(6000)) == 6000
+    assert not reader._paused
 
 
 def test_a_transport_that_cannot_pause_is_not_asked_again(run):
@@ -179,77 +172,61 @@ def test_a_transport_that_cannot_pause_is_not_asked_again(run):
     run(main())
 
 
-def test_data_may_be_fed_by_hand(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        reader.feed_data(b"")
-        assert reader._waiter is None and len(reader._buffer) == 0
-        reader.feed_data(bytearray(b"ab"))
-        reader.feed_data(b"cd")
-        reader.feed_data(memoryview(b"ef"))
-        assert reader._buffer == b"abcdef"
-        assert await reader.read(4) == b"abcd"
-        reader.feed_eof()
-        with pytest.raises(AssertionError):
-            reader.feed_data(b"late")
-        assert await reader.read(n=100) == b"ef"
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_data_may_be_fed_by_hand(reader, writer, out):
+    reader.feed_data(b"")
+    assert reader._waiter is None and len(reader._buffer) == 0
+    reader.feed_data(bytearray(b"ab"))
+    reader.feed_data(b"cd")
+    reader.feed_data(memoryview(b"ef"))
+    assert reader._buffer == b"abcdef"
+    assert await reader.read(4) == b"abcd"
+    reader.feed_eof()
+    with pytest.raises(AssertionError):
+        reader.feed_data(b"late")
+    assert await reader.read(n=100) == b"ef"
 
 
-def test_read_is_a_coroutine(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        read = reader.read(5)
-        assert asyncio.iscoroutine(read) and inspect.isawaitable(read)
-        assert read.__name__ == "read" and read.__qualname__ == "StreamReader.read"
-        read.close()
-        with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
-            await read
-        read = reader.read(5)
-        with pytest.raises(TypeError, match="just-started"):
-            read.send(1)
-        with pytest.raises(KeyError):
-            read.throw(KeyError("x"))
-        reader.feed_data(b"12345678")
-        read = reader.read(5)
-        with pytest.raises(StopIteration) as stopped:
-            read.send(None)
-        assert stopped.value.value == b"12345"
-        assert await asyncio.gather(reader.read(1), reader.read(1)) == [b"6", b"7"]
-        with pytest.raises(TypeError):
-            await reader.read("x")
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_read_is_a_coroutine(reader, writer, out):
+    read = reader.read(5)
+    assert asyncio.iscoroutine(read) and inspect.isawaitable(read)
+    assert read.__name__ == "read" and read.__qualname__ == "StreamReader.read"
+    read.close()
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        await read
+    read = reader.read(5)
+    with pytest.raises(TypeError, match="just-started"):
+        read.send(1)
+    with pytest.raises(KeyError):
+        read.throw(KeyError("x"))
+    reader.feed_data(b"12345678")
+    read = reader.read(5)
+    with pytest.raises(StopIteration) as stopped:
+        read.send(None)
+    assert stopped.value.value == b"12345"
+    assert await asyncio.gather(reader.read(1), reader.read(1)) == [b"6", b"7"]
+    with pytest.raises(TypeError):
+        await reader.read("x")
 
 
-def test_close_of_a_read_that_waits_lets_the_next_one_wait(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        read = reader.read(5)
-        assert asyncio.isfuture(read.send(None))
-        assert read.cr_await is not None
-        read.close()
-        assert reader._waiter is None
-        out.write(b"next")
-        assert await reader.read(5) == b"next"
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_close_of_a_read_that_waits_lets_the_next_one_wait(reader, writer, out):
+    read = reader.read(5)
+    assert asyncio.isfuture(read.send(None))
+    assert read.cr_await is not None
+    read.close()
+    assert reader._waiter is None
+    out.write(b"next")
+    assert await reader.read(5) == b"next"
 
 
 @pytest.mark.filterwarnings("default")
-def test_a_read_that_is_not_awaited_is_reported(run):
-    async def main():
-        reader, writer, _, out = await connected()
-        with pytest.warns(RuntimeWarning, match="'StreamReader.read' was never awaited"):
-            reader.read(5)
-            gc.collect()
-        close(writer, out)
-
-    run(main())
+@connection()
+async def test_a_read_that_is_not_awaited_is_reported(reader, writer, out):
+    with pytest.warns(RuntimeWarning, match="'StreamReader.read' was never awaited"):
+        reader.read(5)
+        gc.collect()
 
 
 def test_a_reader_that_the_program_holds_is_not_replaced(run):
