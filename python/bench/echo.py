@@ -45,8 +45,8 @@ async def stream_echo(reader, writer):
         while data := await reader.read(256 * 1024):
             writer.write(data)
             await writer.drain()
-    except ConnectionError:
-        pass  # the load generator has left
+    except (ConnectionError, RuntimeError):
+        pass  # the load generator has left; rloop says so with a RuntimeError
     writer.close()
 
 
