@@ -109,22 +109,28 @@ STATES = {
         say(run(main()))
         """,
     "waits for a thread": """
+        ended = threading.Event()
         async def main():
             try:
                 ready()
-                await asyncio.to_thread(time.sleep, 0.3)
+                await asyncio.to_thread(ended.wait, 60)
             finally:
                 say("finally")
+                ended.set()
         run(main())
         """,
     "looks up a name": """
+        ended = threading.Event()
         def slow(*args, **kwargs):
             ready()
-            time.sleep(0.3)
+            ended.wait(60)
             return []
         socket.getaddrinfo = slow
         async def main():
-            await asyncio.get_running_loop().getaddrinfo("host.invalid", 80)
+            try:
+                await asyncio.get_running_loop().getaddrinfo("host.invalid", 80)
+            finally:
+                ended.set()
         run(main())
         """,
     "has not started": """

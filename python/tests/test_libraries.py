@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -130,9 +131,14 @@ async def test_redis(tmp_path):
     sock = str(tmp_path / "sock")
     server = await asyncio.create_subprocess_exec(
         "redis-server", "--port", "0", "--unixsocket", sock, "--save", "", stdout=subprocess.DEVNULL)
-    while not os.path.exists(sock):
-        await asyncio.sleep(0.02)
     client = redis.Redis(unix_socket_path=sock)
+    while True:
+        try:
+            await client.ping()
+            break
+        except redis.ConnectionError:
+            assert server.returncode is None
+            await asyncio.sleep(0.02)
     await asyncio.gather(*[client.set(f"key{n}", n) for n in range(100)])
     assert int(await client.get("key42")) == 42
     messages = client.pubsub()
@@ -148,13 +154,12 @@ async def test_redis(tmp_path):
     await server.wait()
 
 
-async def test_asyncpg(tmp_path):
+async def test_asyncpg():
     asyncpg = pytest.importorskip("asyncpg")
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not programs or os.getuid() != 0:
         pytest.skip("no PostgreSQL that this user can start")
-    directory = "/tmp/" + tmp_path.parent.parent.name + tmp_path.name  # short, for the socket
-    os.makedirs(directory)
+    directory = tempfile.mkdtemp(dir="/tmp")  # short, for the socket
     shutil.chown(directory, "postgres")
 
     async def pg(*command):
