@@ -377,12 +377,17 @@ def test_misuse_of_run_is_explained(run):
         function(None)
 
 
-def test_mode():
+def test_mode(monkeypatch):
     assert spindle.detect_mode() is spindle.ExecutionMode.SHARED_GIL
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert spindle.detect_mode() is spindle.ExecutionMode.FREE_THREADED
 
 
-def test_subinterpreters_are_refused():
-    code = textwrap.dedent("""
+def test_subinterpreters_are_detected_and_refused():
+    code = textwrap.dedent(f"""
+    import runpy
+    mode = runpy.run_path({spindle.mode.__file__!r})
+    assert mode["detect_mode"]() is mode["ExecutionMode"].SUBINTERP
     try:
         import spindle
     except ImportError as error:
