@@ -18,9 +18,11 @@ OUTPUT = {
 
 TYPED = """
 import asyncio
+import socket
 from typing import assert_type
 
 import spindle
+import spindle.server
 import spindle.testing
 
 async def number() -> int:
@@ -45,6 +47,15 @@ loop.block_report_after = 1
 assert_type(loop.run_until_complete(number()), int)
 assert_type(spindle.detect_mode(), spindle.ExecutionMode)
 policy: asyncio.AbstractEventLoopPolicy = spindle.EventLoopPolicy()
+
+async def datagrams() -> None:
+    transport, protocol = await loop.create_datagram_endpoint(
+        asyncio.DatagramProtocol, ("127.0.0.1", 0), reuse_address=True, family=socket.AF_INET)
+    assert_type(protocol, asyncio.DatagramProtocol)
+    transport.close()
+
+assert_type(spindle.server.Server(spindle.server.Config("main:app", port=80)).run(), int)
+assert_type(spindle.server.serve("main:app", workers=2), int)
 """
 
 
@@ -61,7 +72,7 @@ def test_types(tmp_path):
     program = tmp_path / "typed.py"
     program.write_text(TYPED)
     check(tmp_path, "mypy", "--strict", program, *[EXAMPLES / name for name in OUTPUT])
-    modules = ("_core", "loop", "mode", "policy", "scopes", "testing", "tree")
+    modules = ("_core", "loop", "mode", "policy", "scopes", "server.config", "server.serving", "testing", "tree")
     check(tmp_path, "mypy.stubtest", "--ignore-missing-stub", "--concise", *["spindle." + name for name in modules])
 
 
