@@ -55,8 +55,6 @@ var (
 	// ErrAbandoned means that a run ended before the child's exit was known. The
 	// child was killed.
 	ErrAbandoned = errors.New("proc: the run ended before the process, which was killed")
-	// ErrClosed means that the caller has closed the SignalReceiver.
-	ErrClosed = errors.New("proc: closed")
 )
 
 // Cmd describes a program to run. Its fields mean what they mean in os/exec. A Cmd

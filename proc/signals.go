@@ -133,14 +133,16 @@ func (r *SignalReceiver) deliver(sig os.Signal) {
 	r.waiters.Wake(1)
 }
 
-// Next waits for a signal and returns it. After Close it fails with ErrClosed.
+var errReceiverClosed = fmt.Errorf("proc: Next on a closed SignalReceiver: %w", os.ErrClosed)
+
+// Next waits for a signal and returns it. After Close it fails with os.ErrClosed, by errors.Is.
 func (r *SignalReceiver) Next(ctx context.Context) (os.Signal, error) {
 	if err := spindle.Checkpoint(ctx); err != nil {
 		return nil, err
 	}
 	for len(r.pending) == 0 {
 		if r.sub.closed {
-			return nil, ErrClosed
+			return nil, errReceiverClosed
 		}
 		if err := r.waiters.Wait(ctx, "SignalReceiver.Next"); err != nil {
 			return nil, err
@@ -157,14 +159,14 @@ func (r *SignalReceiver) All(ctx context.Context) iter.Seq2[os.Signal, error] {
 	return func(yield func(os.Signal, error) bool) {
 		for {
 			sig, err := r.Next(ctx)
-			if err == ErrClosed || !yield(sig, err) || err != nil {
+			if err == errReceiverClosed || !yield(sig, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// Close stops receiving. Pending calls of Next fail with ErrClosed. A signal without
+// Close stops receiving. Pending calls of Next fail with os.ErrClosed. A signal without
 // other receivers has its previous effect again.
 func (r *SignalReceiver) Close() error {
 	r.unbind()

@@ -142,7 +142,7 @@ func TestReceiverEnds(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := sigs.Next(ctx); err != proc.ErrClosed { // at the latest when it has waited
+		if _, err := sigs.Next(ctx); !errors.Is(err, os.ErrClosed) { // at the latest when it has waited
 			t.Errorf("after its scope: %v", err)
 		}
 		if sigs, err = proc.Signals(ctx, syscall.SIGUSR1); err != nil {

@@ -106,7 +106,7 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	}
 	cause := c.cause()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		cause = ErrTimeout
+		cause = errTimeout
 	}
 	if c.answering() { // calls that wait fail with the cause, not as cancelled
 		c.failBody(cause)
@@ -138,8 +138,8 @@ func (c *conn) bodyTimedOut() {
 		c.st.bodies.add(c)
 	case c.answering():
 		c.closeAfterAnswer()
-		c.failBody(ErrTimeout)
-		c.cancelRequest(ErrTimeout)
+		c.failBody(errTimeout)
+		c.cancelRequest(errTimeout)
 	default:
 		c.close()
 	}

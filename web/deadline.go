@@ -59,7 +59,7 @@ func (x *exchange) abort() {
 	x.deadlines.missed = true
 	x.body.fail(os.ErrDeadlineExceeded)
 	x.c.wakeWriters(os.ErrDeadlineExceeded)
-	x.cancel(ErrTimeout)
+	x.cancel(errTimeout)
 	x.c.tc.Abort()
 }
 
@@ -72,7 +72,7 @@ func (x *exchange) lost() error {
 	case x.deadlines.late(x.st.l):
 		if !x.deadlines.missed {
 			x.deadlines.missed = true
-			x.cancel(ErrTimeout)
+			x.cancel(errTimeout)
 		}
 		return os.ErrDeadlineExceeded
 	case x.c.phase == connLost:

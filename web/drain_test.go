@@ -237,7 +237,7 @@ func TestDrainDeadlineCancelsRequests(t *testing.T) {
 			if err := sv.Shutdown(ctx); err == nil || err.Error() != "enough" {
 				t.Errorf("shutdown: %v", err)
 			}
-			if err := <-causes; err != web.ErrServerClosed {
+			if err := <-causes; err != http.ErrServerClosed {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -331,7 +331,7 @@ func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-begun
 	sv.Close()
-	if err := <-causes; err != web.ErrServerClosed {
+	if err := <-causes; err != http.ErrServerClosed {
 		t.Errorf("got %v", err)
 	}
 	if _, err := br.ReadByte(); err == nil {

@@ -97,7 +97,7 @@ func ExampleServer_Serve() {
 	fmt.Println(server.Serve(context.Background(), ln))
 	// Output:
 	// hello <nil>
-	// web: server closed
+	// http: Server closed
 }
 
 func fetch(url string) (string, error) {

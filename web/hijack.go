@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -323,7 +324,7 @@ func (h *hijackedConn) setDeadlines(t time.Time, all ...*deadline) error {
 	if l.Owns() {
 		set()
 	} else if l.Internal().Post(loopcore.DropAtClose, set) != nil {
-		return ErrServerClosed
+		return http.ErrServerClosed
 	}
 	return nil
 }

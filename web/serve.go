@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -19,7 +20,7 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 
 // ListenAndServe serves on a TCP address until ctx ends. It then drains for at most
 // DrainTimeout and returns nil or ErrDrainTimeout. After Shutdown or Close it returns
-// ErrServerClosed when the last connection has ended. In a task it serves on the task's
+// http.ErrServerClosed when the last connection has ended. In a task it serves on the task's
 // loop; otherwise it makes as many loops as Loops says, which share the port. It fails if
 // another server listens on the port, whichever options that server has set.
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
@@ -85,7 +86,7 @@ func (s *Server) serve(ctx context.Context, from source) error {
 	return err
 }
 
-// joined is errors.Join that returns a single error unchanged: ErrServerClosed is compared
+// joined is errors.Join that returns a single error unchanged: http.ErrServerClosed is compared
 // with ==.
 func joined(err, other error) error {
 	if other == nil {
@@ -155,7 +156,7 @@ func (s *Server) serveGroup(ctx context.Context, from source) error {
 	if !stop() {
 		err = errors.Join(err, <-drained)
 	} else if err == nil {
-		err = ErrServerClosed
+		err = http.ErrServerClosed
 	}
 	return joined(err, g.Close())
 }
@@ -172,7 +173,7 @@ func (sv *Service) drainWithin(d time.Duration, l *loop.Loop) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if l.Internal().Post(loopcore.DropAtClose, func() { l.CallLater(d, func() { cancel(ErrDrainTimeout) }) }) != nil {
-		return ErrServerClosed
+		return http.ErrServerClosed
 	}
 	return sv.Shutdown(ctx)
 }
@@ -188,7 +189,7 @@ func (s *Server) serveInTask(ctx context.Context, from source) error {
 	over := spindle.NewFuture[struct{}](ctx)
 	sv.whenOver(func() { _ = l.Internal().Post(loopcore.DropAtClose, func() { over.Resolve(struct{}{}) }) })
 	if _, err := over.Await(ctx); err == nil {
-		return ErrServerClosed
+		return http.ErrServerClosed
 	}
 	err = spindle.Grace(ctx, s.drainTimeout(), sv.Shutdown)
 	if errors.Is(err, spindle.ErrTimeout) {

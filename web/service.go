@@ -64,13 +64,13 @@ func (s *Server) ListenGroup(g *loop.Group, network, address string) (*Service, 
 }
 
 // start makes a service on the loops; listen sets its accepts. After Shutdown or Close
-// it fails with ErrServerClosed.
+// it fails with http.ErrServerClosed.
 func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Service, error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		return nil, ErrServerClosed
+		return nil, http.ErrServerClosed
 	}
 	sv := s.begin()
 	if err := listen(sv); err != nil {
@@ -88,7 +88,7 @@ func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Servic
 	}
 	if !s.register(sv) {
 		sv.Close()
-		return nil, ErrServerClosed
+		return nil, http.ErrServerClosed
 	}
 	for _, st := range sv.loopStates { // SetKeepAlivesEnabled knows the service now
 		st.setKeepAlives(!sv.closesConns())

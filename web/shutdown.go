@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/loopcore"
@@ -11,7 +12,7 @@ import (
 
 // Shutdown stops accepting, closes idle connections and waits for the requests under way.
 // When ctx ends first, it closes the remaining connections and returns why ctx has ended.
-// Serve and ListenAndServe return ErrServerClosed after the last connection has ended;
+// Serve and ListenAndServe return http.ErrServerClosed after the last connection has ended;
 // later calls return it at once. Shutdown may be called from any goroutine, and in tasks
 // with the task's context.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -29,7 +30,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the server and its connections at once. The contexts of requests under way
-// end with ErrServerClosed as their cause. Close does not wait, and may be called from
+// end with http.ErrServerClosed as their cause. Close does not wait, and may be called from
 // anywhere. Use Shutdown to wait for the requests.
 func (s *Server) Close() error {
 	for _, sv := range s.end() {
@@ -218,11 +219,11 @@ func (sv *Service) whenOver(fn func()) {
 }
 
 // Close ends the service and its connections at once. The contexts of requests under way
-// end with ErrServerClosed as their cause. Close does not wait; Drain, called before or
+// end with http.ErrServerClosed as their cause. Close does not wait; Drain, called before or
 // after it, calls a function when the service has ended.
 func (sv *Service) Close() {
 	sv.Drain(func() {})
-	sv.each(func(st *loopState) { st.cause, st.mode = ErrServerClosed, modeDraining })
+	sv.each(func(st *loopState) { st.cause, st.mode = http.ErrServerClosed, modeDraining })
 	sv.atAccepts(sv.accepts.AbortConns)
 }
 

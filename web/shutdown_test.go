@@ -211,7 +211,7 @@ func TestServeInATaskUsesItsLoop(t *testing.T) {
 		}))}
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error {
-				if err := s.Serve(ctx, ln); err != web.ErrServerClosed {
+				if err := s.Serve(ctx, ln); err != http.ErrServerClosed {
 					t.Errorf("Serve: %v", err)
 				}
 				return nil
@@ -277,7 +277,7 @@ func TestShutdownWaitsForRequestsUnderWay(t *testing.T) {
 	if err := <-down; err != nil {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if err := <-served; err != web.ErrServerClosed || !errors.Is(err, http.ErrServerClosed) {
+	if err := <-served; err != http.ErrServerClosed || !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("Serve: %v", err)
 	}
 }
@@ -300,11 +300,11 @@ func TestShutdownClosesConnectionsWhenItsContextEnds(t *testing.T) {
 	if err := s.Shutdown(ctx); err != context.Canceled {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if err := <-cause; err != web.ErrServerClosed {
+	if err := <-cause; err != http.ErrServerClosed {
 		t.Errorf("cause: %v", err)
 	}
 	isClosed(t, nc)
-	if err := <-served; err != web.ErrServerClosed {
+	if err := <-served; err != http.ErrServerClosed {
 		t.Errorf("Serve: %v", err)
 	}
 }
@@ -325,11 +325,11 @@ func TestServerCloseCancelsRequestsUnderWay(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := <-cause; err != web.ErrServerClosed {
+	if err := <-cause; err != http.ErrServerClosed {
 		t.Errorf("cause: %v", err)
 	}
 	isClosed(t, nc)
-	if err := <-served; err != web.ErrServerClosed {
+	if err := <-served; err != http.ErrServerClosed {
 		t.Errorf("Serve: %v", err)
 	}
 }
@@ -340,13 +340,13 @@ func TestNothingIsServedAfterShutdown(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	ln := listen(t, "tcp", "127.0.0.1:0")
-	if err := s.Serve(t.Context(), ln); err != web.ErrServerClosed {
+	if err := s.Serve(t.Context(), ln); err != http.ErrServerClosed {
 		t.Errorf("Serve: %v", err)
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener is open: %v", err)
 	}
-	if err := s.ListenAndServe(t.Context(), "127.0.0.1:0"); err != web.ErrServerClosed {
+	if err := s.ListenAndServe(t.Context(), "127.0.0.1:0"); err != http.ErrServerClosed {
 		t.Errorf("ListenAndServe: %v", err)
 	}
 }

@@ -134,7 +134,7 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 }
 
 // errHeaderTimeout is a net.Error. To errors.Is it is also os.ErrDeadlineExceeded.
-var errHeaderTimeout error = &aliasError{"web: timeout awaiting response headers", os.ErrDeadlineExceeded}
+var errHeaderTimeout error = timeoutError("web: timeout awaiting response headers")
 
 // maxInterim limits the interim responses to one request.
 const maxInterim = 16

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"net/http"
+
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/onloop"
@@ -15,7 +17,7 @@ func (st *loopState) await(what string, begin func(done func(error))) error {
 	}
 	result, err := onloop.Call(l, nil, begin)
 	if err != nil {
-		return ErrServerClosed
+		return http.ErrServerClosed
 	}
 	return result
 }

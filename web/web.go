@@ -156,36 +156,27 @@ type Server struct {
 	closed   bool                  // Shutdown or Close was called; guarded by mu
 }
 
-// Causes of the end of a request's context, besides context.Canceled when its handler has
-// returned.
+// Causes of the end of a request's context. The others are context.Canceled when its handler
+// has returned, http.ErrServerClosed if the server ends before that, and a net.Error that
+// errors.Is matches with os.ErrDeadlineExceeded if the client took longer than a time-out
+// allows.
 var (
 	// ErrClientGone is the cause if the client has closed or reset the connection.
 	ErrClientGone = errors.New("web: the client has closed the connection")
-	// ErrServerClosed is the cause if the server ends before the handler returns, and
-	// the error of Serve after Shutdown or Close. errors.Is also matches it with
-	// http.ErrServerClosed.
-	ErrServerClosed error = &aliasError{"web: server closed", http.ErrServerClosed}
-	// ErrTimeout is the cause if the client took longer than a time-out allows.
-	// errors.Is also matches it with os.ErrDeadlineExceeded, and its Timeout method
-	// returns true.
-	ErrTimeout error = &aliasError{"web: the client took too long", os.ErrDeadlineExceeded}
+	// errTimeout is the cause if the client took longer than a time-out allows.
+	errTimeout error = timeoutError("web: the client took too long")
 )
 
-// aliasError is an error that errors.Is also matches with one of the standard library.
-type aliasError struct {
-	text string
-	as   error
-}
+// timeoutError is a net.Error that errors.Is matches with os.ErrDeadlineExceeded.
+type timeoutError string
 
-func (e *aliasError) Error() string { return e.text }
+func (e timeoutError) Error() string { return string(e) }
 
-func (e *aliasError) Unwrap() error { return e.as }
+func (timeoutError) Unwrap() error { return os.ErrDeadlineExceeded }
 
-// Timeout reports whether the error is a time-out, for net.Error.
-func (e *aliasError) Timeout() bool { return e.as == os.ErrDeadlineExceeded }
+func (timeoutError) Timeout() bool { return true }
 
-// Temporary is for net.Error.
-func (e *aliasError) Temporary() bool { return e.Timeout() }
+func (timeoutError) Temporary() bool { return true }
 
 // limited returns the duration of a time-out that is configured as d; 0 means none.
 func limited(d, zero time.Duration) time.Duration {
