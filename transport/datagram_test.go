@@ -12,13 +12,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
 
 // withLoops runs a test with a loop on each poller.
 func withLoops(t *testing.T, test func(t *testing.T, l *loop.Loop)) {
-	for _, backend := range []string{"auto", "poll"} {
+	for _, backend := range short.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			l, err := loop.New(loop.Options{Backend: backend})
 			if err != nil {

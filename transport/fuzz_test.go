@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/sock"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
@@ -35,9 +36,9 @@ const maxScript = 60
 
 // TestRandomScripts runs scripts from a fixed seed.
 func TestRandomScripts(t *testing.T) {
-	n := 2000
-	if underRace || testing.Short() {
-		n = 200
+	n := short.Of(2000)
+	if underRace {
+		n = short.Of(200)
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range n {
