@@ -236,6 +236,51 @@ STATES = {
                 await asyncio.sleep(0)
         run(main())
         """,
+    "has descriptors that are always ready": """
+        async def main():
+            pairs = [socket.socketpair() for _ in range(8)]
+            for ours, theirs in pairs:
+                theirs.send(b"x")
+                asyncio.get_running_loop().add_reader(ours, int)
+            ready()
+            await asyncio.sleep(3600)
+        run(main())
+        """,
+    "waits for a process": """
+        async def main():
+            process = await asyncio.create_subprocess_exec("sleep", "3600")
+            try:
+                ready()
+                await process.wait()
+            finally:
+                process.kill()
+                say("killed", await process.wait())
+        run(main())
+        """,
+    "waits for a TLS handshake": """
+        async def main():
+            import ssl
+            ours, theirs = socket.socketpair()
+            try:
+                ready()
+                await asyncio.open_connection(sock=ours, ssl=ssl.create_default_context(), server_hostname="host.invalid")
+            finally:
+                say("finally")
+        run(main())
+        """,
+    "waits for a peer that does not read": """
+        async def main():
+            ours, theirs = socket.socketpair()
+            reader, writer = await asyncio.open_connection(sock=ours)
+            writer.write(bytes(10_000_000))
+            try:
+                ready()
+                await writer.drain()
+            finally:
+                writer.transport.abort()
+                say("finally")
+        run(main())
+        """,
     "runs its loop in a thread": """
         async def main():
             ready()
