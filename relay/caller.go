@@ -22,6 +22,8 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
+	direct *Caller // this one, if its bus is a Local; otherwise nil
+
 	recent  atomic.Pointer[plane] // of the loop that called last
 	outside *plane                // of goroutines
 
@@ -96,11 +98,18 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	}
 	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx)}
 	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
-	sub, err := bus.Listen(ctx, c.inbox, c.deliver)
+	listen := bus.Listen
+	if b := repliesOf(bus); b != nil {
+		listen = b.ListenReplies
+	}
+	sub, err := listen(ctx, c.inbox, c.deliver)
 	if err != nil {
 		return nil, fmt.Errorf("relay: NewCaller: %w", err)
 	}
 	c.sub = sub
+	if _, local := bus.(*Local); local {
+		c.direct = c
+	}
 	return c, nil
 }
 
@@ -117,18 +126,32 @@ func newInbox(r *rand.PCG) string {
 // failed, with a *TimeoutError at the deadline, with ErrFull, ErrNoResponder or ErrDown if
 // the request could not be sent, and with the error of ctx if that ends first.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
-	reply, err := c.do(ctx, &Envelope{Subject: subject, Body: body})
+	w, err := c.do(ctx, &Envelope{Subject: subject, Body: body})
 	if err != nil {
 		return nil, err
 	}
-	return reply.Body, nil
+	reply := w.body
+	w.release()
+	return reply, nil
 }
 
 // Do is Call with all fields of an envelope. It uses the Subject, Body, Headers and Deadline
 // of e, and Trace if it is set.
-func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) { return c.do(ctx, &e) }
+func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
+	w, err := c.do(ctx, &e)
+	if err != nil {
+		return nil, err
+	}
+	reply := w.reply
+	if reply == nil {
+		reply = &Envelope{Kind: KindReply, Trace: w.req.Trace, ID: w.req.ID, Subject: c.inbox, Body: w.body}
+	}
+	w.release()
+	return reply, nil
+}
 
-func (c *Caller) do(ctx context.Context, e *Envelope) (*Envelope, error) {
+// do makes a call. Unless it fails, it returns the waiter, with the reply.
+func (c *Caller) do(ctx context.Context, e *Envelope) (*waiter, error) {
 	w, err := c.begin(ctx, e, false)
 	if err != nil {
 		return nil, err
@@ -137,12 +160,15 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (*Envelope, error) {
 		w.release()
 		return nil, err
 	} // otherwise a reply came together with the cancellation, and counts
-	reply, err := w.reply, w.err
+	err = w.err
 	if w.ended == expired {
 		err = &TimeoutError{w.req.Subject, w.req.Deadline}
 	}
-	w.release()
-	return reply, err
+	if err != nil {
+		w.release()
+		return nil, err
+	}
+	return w, nil
 }
 
 // begin registers a waiter and publishes the request.
@@ -158,7 +184,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	req := &Envelope{
 		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
-		Deadline: limit, due: now.Add(limit),
+		Deadline: limit, due: now.Add(limit), direct: c.direct,
 	}
 	if req.Trace == (Trace{}) {
 		req.Trace = TraceOf(ctx)
@@ -258,48 +284,6 @@ func putUint64(b []byte, v uint64) {
 	}
 }
 
-// deliver receives replies, from any goroutine.
-func (c *Caller) deliver(e *Envelope) {
-	c.mu.Lock()
-	w := c.reg.find(e.ID)
-	switch {
-	case e.Kind != KindReply && e.Kind != KindItem && e.Kind != KindFailure:
-		c.stats.Unknown++
-	case w == nil:
-		c.countStray(e.ID)
-	case w.stream && w.receive(e):
-	case w.stream, e.Kind == KindItem:
-		c.stats.Duplicate++
-	default:
-		w.reply = e
-		if e.Kind == KindFailure {
-			w.reply, w.err = nil, remoteError(w.req.Subject, e)
-		}
-		c.conclude(w, replied)
-	}
-	var cancel *Envelope
-	if w != nil {
-		if w.ended == failed { // a broken stream
-			cancel = c.cancelOf(w)
-		}
-		w.wakeIfDue() // the last: a call that has ended is not ours any more
-	}
-	c.mu.Unlock()
-	c.sendCancel(cancel)
-}
-
-// countStray counts a reply that belongs to no waiter. The caller holds c.mu.
-func (c *Caller) countStray(id uint64) {
-	switch known, last := c.reg.past(id); {
-	case !known:
-		c.stats.Unknown++
-	case last == replied:
-		c.stats.Duplicate++
-	default:
-		c.stats.Late++
-	}
-}
-
 // conclude ends a call that waits. The caller holds c.mu.
 func (c *Caller) conclude(w *waiter, how ending) {
 	w.ended = how
@@ -341,7 +325,10 @@ func (c *Caller) end(w *waiter, how ending) bool {
 // or for all workers of the subject, because any of them may have the request. The caller
 // holds c.mu.
 func (c *Caller) cancelOf(w *waiter) *Envelope {
-	to := w.worker
+	to := ""
+	if w.in != nil {
+		to = w.in.worker
+	}
 	if to == "" {
 		to = cancelSubject(w.req.Subject)
 	}

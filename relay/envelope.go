@@ -14,10 +14,6 @@ type Envelope struct {
 	// Trace is the W3C trace context of the sender.
 	Trace Trace
 
-	// ID identifies a call among the calls of one Caller. Replies, cancellations and
-	// credits carry the ID of their call. An ID is never used again by the same Caller.
-	ID uint64
-
 	// Kind says what the envelope is for.
 	Kind Kind
 
@@ -27,6 +23,10 @@ type Envelope struct {
 
 	// Attempt counts the deliveries of a request: 1 for the first.
 	Attempt uint32
+
+	// ID identifies a call among the calls of one Caller. Replies, cancellations and
+	// credits carry the ID of their call. An ID is never used again by the same Caller.
+	ID uint64
 
 	// Subject is the address. ReplyTo is the subject for answers, "" for none.
 	Subject, ReplyTo string
@@ -42,7 +42,8 @@ type Envelope struct {
 	// Body is the content.
 	Body []byte
 
-	due time.Time // the deadline on this machine's clock; zero if only Deadline counts
+	due    time.Time // the deadline on this machine's clock; zero if only Deadline counts
+	direct *Caller   // takes the reply without an envelope; nil if the bus is not a Local
 }
 
 // Kind is the role of an envelope.
@@ -78,6 +79,12 @@ const (
 	// errorCode is the header of a Failure with its code.
 	errorCode = "Relay-Error"
 )
+
+// clone returns a copy, with the same headers and body.
+func clone(e *Envelope) *Envelope {
+	c := *e
+	return &c
+}
 
 // remaining returns the time that remains at now. It reports false if there is no limit.
 func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {

@@ -54,6 +54,7 @@ const (
 	CodeDuplicate   = "duplicate"    // another request with the same idempotency key runs
 	CodeFull        = "full"         // the queue of the subject is full
 	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
+	CodeGivenUp     = "given-up"     // the bus delivers the request no more: it was tried too often
 )
 
 // RemoteError is an error that came as a reply.
@@ -92,6 +93,13 @@ func NewFailure(to *Envelope, code, message string) *Envelope {
 // remoteError returns the error that a failure carries.
 func remoteError(subject string, e *Envelope) error {
 	return &RemoteError{subject, e.Headers[errorCode], string(e.Body)}
+}
+
+// HeaderError is the error for a header that a bus cannot carry.
+type HeaderError struct{ Name string }
+
+func (e *HeaderError) Error() string {
+	return "relay: header " + strconv.Quote(e.Name) + " cannot be sent on this bus"
 }
 
 // SubjectError is the error for a subject that is not 1 to 255 printable ASCII characters

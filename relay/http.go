@@ -65,7 +65,8 @@ type HTTPHandler struct {
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
-// fails, the answer is 500.
+// fails, the answer is 500. If the bus cannot carry a header, such as a path with line breaks
+// on NATS, the answer is 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
 func HTTP(c *Caller, route Route) *HTTPHandler {
@@ -185,6 +186,9 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 	case errors.Is(err, ErrTooLarge):
 		h.refused.Add(1)
 		return http.StatusRequestEntityTooLarge
+	case errors.As(err, new(*HeaderError)):
+		h.refused.Add(1)
+		return http.StatusBadRequest
 	case errors.As(err, &remote) && (remote.Code == CodeError || remote.Code == CodePanic):
 		h.failed.Add(1)
 		return http.StatusInternalServerError

@@ -73,6 +73,28 @@ type Bus interface {
 	Close() error
 }
 
+// replyBus is a Bus on which replies cost less. Package nats implements it.
+type replyBus interface {
+	// Reply is TryPublish of a reply that has only an ID and a body.
+	Reply(to string, id uint64, body []byte) error
+
+	// ListenReplies is Listen, but the envelope belongs to deliver only until it returns. Its
+	// Body and Headers may be kept.
+	ListenReplies(ctx context.Context, subject string, deliver func(*Envelope)) (Listener, error)
+
+	// Unwrapped returns the bus that has these methods.
+	Unwrapped() Bus
+}
+
+// repliesOf returns bus if it is a replyBus itself, and otherwise nil. A type that embeds one
+// is not: it may have a Listen or a TryPublish of its own.
+func repliesOf(bus Bus) replyBus {
+	if b, ok := bus.(replyBus); ok && b.Unwrapped() == bus {
+		return b
+	}
+	return nil
+}
+
 // Listener is a registration of Bus.Listen.
 type Listener interface {
 	// Close ends the registration. When it has returned, deliver is not called again.

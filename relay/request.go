@@ -15,7 +15,7 @@ type Request struct {
 	s   *service
 	due time.Time // on this machine's clock; zero for none
 
-	reply Envelope // of the handler; part of the request to save an allocation
+	headers map[string]string // of the reply
 
 	settle func(Outcome) // of the delivery; nil if the bus does not redeliver
 	sent   uint32        // items; only the handler
@@ -33,10 +33,10 @@ func (r *Request) key() callKey { return callKey{r.ReplyTo, r.ID} }
 
 // SetHeader sets a header of the reply.
 func (r *Request) SetHeader(key, value string) {
-	if r.reply.Headers == nil {
-		r.reply.Headers = map[string]string{}
+	if r.headers == nil {
+		r.headers = map[string]string{}
 	}
-	r.reply.Headers[key] = value
+	r.headers[key] = value
 }
 
 // callKey identifies a call among all callers.

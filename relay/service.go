@@ -29,6 +29,8 @@ type service struct {
 	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
 	spawn             func()                  // starts a puller
 
+	replies replyBus // the bus, if it is one
+
 	idle atomic.Int32 // pullers that wait for a request
 
 	mu      sync.Mutex
@@ -42,7 +44,7 @@ type service struct {
 
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
-		bus: bus, subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
+		bus: bus, replies: repliesOf(bus), subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
 		ended: cosync.NewInbox[struct{}](1), keys: map[string]bool{},
 	}
 }
@@ -246,8 +248,10 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	if gone || r.ReplyTo == "" {
 		return Done
 	}
-	r.reply = Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Headers: r.reply.Headers, Body: body}
-	reply := &r.reply
+	if err == nil && r.headers == nil && r.Seq == 0 && s.replyWithBody(r, body) {
+		return Done
+	}
+	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Headers: r.headers, Body: body}
 	if err != nil {
 		code := CodeError
 		switch {
@@ -264,6 +268,15 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	}
 	s.send(r, reply)
 	return Done
+}
+
+// replyWithBody sends the single reply of a call without an envelope: with one, a call in the
+// process allocates half as much again. It reports false if that cannot be done.
+func (s *service) replyWithBody(r *Request, body []byte) bool {
+	if c := r.direct; c != nil && c.bus == s.bus {
+		return c.bus.(*Local).reply(c, r.ID, body)
+	}
+	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, body) == nil
 }
 
 // settled tells a bus that redelivers what became of a request.

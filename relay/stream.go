@@ -29,24 +29,38 @@ func (c *Caller) Open(ctx context.Context, e Envelope) (*Stream, error) {
 	return &Stream{w: w, paid: w.req.Seq}, nil
 }
 
+// incoming is what has come of a stream. Guarded by the Caller's mutex.
+type incoming struct {
+	items  []*Envelope // not yet read
+	worker string      // the subject of the worker that has sent items
+	got    uint32      // items received
+}
+
+// hasItems reports whether there is an item to read. The caller holds c.mu.
+func (w *waiter) hasItems() bool { return w.in != nil && len(w.in.items) > 0 }
+
 // receive takes an answer of a stream. It reports false if the answer is a duplicate. The
 // caller holds c.mu.
 func (w *waiter) receive(e *Envelope) bool {
+	if w.in == nil {
+		w.in = &incoming{}
+	}
+	in := w.in
 	switch {
-	case w.worker != "" && e.ReplyTo != "" && e.ReplyTo != w.worker:
+	case in.worker != "" && e.ReplyTo != "" && e.ReplyTo != in.worker:
 		return false // from another worker, after a redelivery
 	case e.Kind == KindFailure:
 		w.err = remoteError(w.req.Subject, e)
 		w.c.conclude(w, replied)
-	case e.Kind == KindItem && e.Seq <= w.got:
+	case e.Kind == KindItem && e.Seq <= in.got:
 		return false
-	case e.Kind == KindItem && e.Seq == w.got+1 && len(w.items) < int(w.req.Seq):
-		w.got++
-		w.worker = e.ReplyTo
-		w.items = append(w.items, e)
-	case e.Kind == KindReply && e.Seq == w.got:
+	case e.Kind == KindItem && e.Seq == in.got+1 && len(in.items) < int(w.req.Seq):
+		in.got++
+		in.worker = e.ReplyTo
+		in.items = append(in.items, clone(e))
+	case e.Kind == KindReply && e.Seq == in.got:
 		if e.Body != nil {
-			w.items = append(w.items, e)
+			in.items = append(in.items, clone(e))
 		}
 		w.c.conclude(w, replied)
 	default: // a gap, or more than allowed
@@ -65,7 +79,7 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	}
 	c := w.c
 	c.mu.Lock()
-	if len(w.items) == 0 {
+	if !w.hasItems() {
 		defer c.mu.Unlock()
 		switch {
 		case w.err != nil:
@@ -77,11 +91,12 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 		}
 		return nil, ErrClosed
 	}
-	e := w.items[0]
-	w.items[0] = nil
-	w.items = w.items[1:]
+	in := w.in
+	e := in.items[0]
+	in.items[0] = nil
+	in.items = in.items[1:]
 	s.read++
-	worker := w.worker
+	worker := in.worker
 	more := w.ended == waiting && s.paid-s.read <= w.req.Seq/2
 	c.mu.Unlock()
 	if more {

@@ -20,13 +20,12 @@ type waiter struct {
 	alarm  *alarm         // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
-	reply        *Envelope
+	reply        *Envelope // nil if the reply has only a body
+	body         []byte    // of the reply
 	err          error
-	items        []*Envelope // of a stream, not yet read
-	worker       string      // the subject of the worker that has sent items
-	next         *waiter     // in the list of spare waiters, or of those to be woken
-	older, newer *waiter     // in the plane's list of deadlines
-	got          uint32      // items received
+	in           *incoming // of a stream; nil until something has come
+	next         *waiter   // in the list of spare waiters, or of those to be woken
+	older, newer *waiter   // in the plane's list of deadlines
 	ended        ending
 	parked       bool        // a task or goroutine waits
 	here         bool        // it does so by WaitHere
@@ -72,7 +71,7 @@ func (w *waiter) release() {
 	if p.spares == keepWaiters {
 		return
 	}
-	w.req, w.reply, w.err, w.scope, w.items, w.worker, w.got = nil, nil, nil, nil, nil, "", 0
+	w.req, w.reply, w.body, w.err, w.scope, w.in = nil, nil, nil, nil, nil, nil
 	w.ended, w.stream = waiting, false
 	w.next, p.spare = p.spare, w
 	p.spares++
@@ -151,7 +150,7 @@ func (w *waiter) waitHere() bool {
 }
 
 // ready reports whether there is something to read. The caller holds c.mu.
-func (w *waiter) ready() bool { return w.ended != waiting || len(w.items) > 0 }
+func (w *waiter) ready() bool { return w.ended != waiting || w.hasItems() }
 
 // wakeIfDue wakes w if it is parked and has something to read. The caller holds c.mu.
 func (w *waiter) wakeIfDue() {

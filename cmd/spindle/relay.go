@@ -57,6 +57,9 @@ plane answers while all workers are blocked.
   calls_per_s        with 64 calls in flight
   health_p99_ratio   the 99th percentile of /health with blocked workers over that with
                      idle ones
+  waiter_bytes       memory of one of 100,000 calls that wait
+  cancel_all_ms      from the end of the scope of 100,000 tasks until their calls have
+                     returned; cancel_streams_ms is to close as many streams
 
 With --nats it also measures calls on a broker beside the plain client of NATS:
 nats_ratio is the plain client's time over a call's, nats_many_ratio the ratio of the

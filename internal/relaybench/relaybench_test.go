@@ -36,6 +36,31 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestWaiters: every figure is measured.
+func TestWaiters(t *testing.T) {
+	w, err := relaybench.MeasureWaiters(t.Context(), 1, 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", w)
+	if w.Bytes <= 0 || w.CancelStreams <= 0 || w.CancelTasks <= 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// BenchmarkWaiters reports how long it takes to cancel 100,000 calls.
+func BenchmarkWaiters(b *testing.B) {
+	for b.Loop() {
+		w, err := relaybench.MeasureWaiters(b.Context(), 3, 100_000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(w.Bytes, "waiter-bytes")
+		b.ReportMetric(w.CancelStreams.Seconds()*1e3, "streams-ms")
+		b.ReportMetric(w.CancelTasks.Seconds()*1e3, "tasks-ms")
+	}
+}
+
 // BenchmarkHealth reports how much longer /health takes while all workers are blocked.
 func BenchmarkHealth(b *testing.B) {
 	for b.Loop() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -190,10 +192,10 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 		"an empty subject":    {relay.Envelope{}, &relay.SubjectError{}},
 		"a wildcard":          {relay.Envelope{Subject: "a.*"}, &relay.SubjectError{}},
 		"an empty part":       {relay.Envelope{Subject: "a..b"}, &relay.SubjectError{}},
-		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, &nats.HeaderError{}},
-		"a header of ours":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &nats.HeaderError{}},
-		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, &nats.HeaderError{}},
-		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, &nats.HeaderError{}},
+		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, &relay.HeaderError{}},
+		"a header of ours":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &relay.HeaderError{}},
+		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, &relay.HeaderError{}},
+		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, &relay.HeaderError{}},
 		"a wildcard as reply": {relay.Envelope{Subject: "a", ReplyTo: ">"}, &relay.SubjectError{}},
 	} {
 		err := bus.TryPublish(&tt.e)
@@ -214,7 +216,23 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for bus.Stats().Dropped != before+6 {
-		time.Sleep(time.Millisecond)
+	until(func() bool { return bus.Stats().Dropped == before+6 })
+}
+
+// TestHTTPWithAPathThatNATSCannotCarry: headers of NATS have no line breaks, so the request is
+// at fault, and not a worker.
+func TestHTTPWithAPathThatNATSCannotCarry(t *testing.T) {
+	bus := connect(t, start(t, broker.Options{}), nats.Options{})
+	serve(t, bus, "echo", echo, relay.ServeOptions{})
+	h := relay.HTTP(caller(t, bus), relay.Route{Subject: "echo"})
+	for path, want := range map[string]int{"/a": http.StatusOK, "/a%0Ab": http.StatusBadRequest} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+	if s := h.Stats(); s.Refused != 1 || s.Failed != 0 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -35,12 +34,10 @@ func ready(bus relay.Bus) (int, string) {
 // becomes waits until a readiness check has a status.
 func becomes(t *testing.T, bus relay.Bus, status int) {
 	t.Helper()
-	for {
-		if got, _ := ready(bus); got == status {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+	until(func() bool {
+		got, _ := ready(bus)
+		return got == status
+	})
 }
 
 // TestServerThatIsDown: without a server Connect fails, or waits for one and says so.
@@ -133,14 +130,11 @@ func TestServerWithoutJetStream(t *testing.T) {
 	}
 	defer bus.Close()
 	start(t, broker.Options{Address: address})
-	for {
+	until(func() bool {
 		status, text := ready(bus)
 		if status == http.StatusOK {
 			t.Fatal("ready without streams")
 		}
-		if strings.Contains(text, "stream SPINDLE") {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return strings.Contains(text, "stream SPINDLE")
+	})
 }

@@ -86,6 +86,26 @@ func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	}
 }
 
+// TestCallerOfARequestThatIsGivenUp: the caller gets a failure, and does not wait until its
+// deadline.
+func TestCallerOfARequestThatIsGivenUp(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{Attempts: 2, Backoff: []time.Duration{time.Millisecond}}))
+	var tried atomic.Int64
+	serve(t, bus, "jobs.a", func(context.Context, *relay.Request) ([]byte, error) {
+		tried.Add(1)
+		return nil, relay.ErrRetry
+	}, relay.ServeOptions{})
+	_, err := caller(t, bus).Call(t.Context(), "jobs.a", nil)
+	var remote *relay.RemoteError
+	if !errors.As(err, &remote) || remote.Code != relay.CodeGivenUp {
+		t.Errorf("got %v", err)
+	}
+	if n := tried.Load(); n != 2 || bus.Stats().Dead != 1 {
+		t.Errorf("tried %d times, %+v", n, bus.Stats())
+	}
+}
+
 func TestDurableRequestIsStoredOnce(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, durable(nats.Durable{}))
@@ -184,7 +204,7 @@ func TestClusterLosesNoJob(t *testing.T) {
 			if !errors.Is(err, relay.ErrDown) {
 				t.Fatalf("job %d: %v", i, err)
 			}
-			time.Sleep(10 * time.Millisecond) // the same key, so it is stored once
+			until(func() bool { return publisher.Ready() == nil }) // the same key, so it is stored once
 		}
 	}
 	select {

@@ -136,8 +136,7 @@ func (s *jobs) receive(m jetstream.Msg) {
 		s.conclude(m, func() error { return m.TermWithReason("not an envelope") })
 		return
 	case meta.NumDelivered > uint64(s.d.Attempts): // workers died with it
-		s.b.dead.Add(1)
-		s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
+		s.giveUp(m, e)
 		return
 	}
 	e.Attempt = uint32(meta.NumDelivered)
@@ -160,10 +159,19 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 			return j.m.DoubleAck(ctx)
 		})
 	case attempt >= s.d.Attempts:
-		s.b.dead.Add(1)
-		s.conclude(j.m, func() error { return j.m.TermWithReason("too many attempts") })
+		s.giveUp(j.m, j.e)
 	default:
 		s.conclude(j.m, func() error { return j.m.NakWithDelay(s.d.Backoff[min(attempt, len(s.d.Backoff))-1]) })
+	}
+}
+
+// giveUp ends a request that was tried too often. Its caller, if it still waits, gets a failure.
+func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
+	s.b.dead.Add(1)
+	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
+	if e.Kind == relay.KindRequest && e.ReplyTo != "" {
+		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
+		_ = s.b.TryPublish(relay.NewFailure(e, relay.CodeGivenUp, why)) // its caller has a deadline
 	}
 }
 

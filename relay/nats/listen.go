@@ -14,6 +14,7 @@ type listener struct {
 	b       *Bus
 	sub     *nats.Subscription
 	deliver func(*relay.Envelope)
+	reused  *relay.Envelope // for every message; nil if each has one of its own
 
 	mu    sync.RWMutex // held while deliver runs
 	ended bool
@@ -22,7 +23,16 @@ type listener struct {
 // Listen calls deliver for each envelope of a subject, on a goroutine of its own. It
 // returns when the server has the registration.
 func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
-	l := &listener{b: b, deliver: deliver}
+	return b.listen(ctx, subject, &listener{b: b, deliver: deliver})
+}
+
+// ListenReplies is Listen, but the envelope belongs to deliver only until it returns. Callers
+// use it.
+func (b *Bus) ListenReplies(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+	return b.listen(ctx, subject, &listener{b: b, deliver: deliver, reused: &relay.Envelope{}})
+}
+
+func (b *Bus) listen(ctx context.Context, subject string, l *listener) (relay.Listener, error) {
 	pattern := subject
 	if isInbox(subject) {
 		pattern += ".>"
@@ -61,8 +71,11 @@ func (b *Bus) register(ctx context.Context, s closer, subject string, subscribe 
 }
 
 func (l *listener) receive(m *nats.Msg) {
-	e, err := decode(m)
-	if err != nil {
+	e := l.reused
+	if e == nil {
+		e = new(relay.Envelope)
+	}
+	if err := decodeTo(e, m); err != nil {
 		l.b.dropped.Add(1)
 		return
 	}

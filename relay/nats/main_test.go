@@ -65,6 +65,14 @@ func serve(t testing.TB, bus relay.Bus, subject string, h relay.Handler, o relay
 	return w, stop
 }
 
+// until returns when a condition holds. It polls, because the client of NATS has no events for
+// most of what it does.
+func until(holds func() bool) {
+	for !holds() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func caller(t testing.TB, bus relay.Bus) *relay.Caller {
 	t.Helper()
 	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{Timeout: time.Minute})

@@ -34,14 +34,6 @@ const (
 //	_inbox.3fe2….gIDh….42   the reply subject of request 42
 const inboxPrefix = "_inbox."
 
-// HeaderError is the error for a header that NATS cannot carry, or that has a meaning for
-// NATS or for this package.
-type HeaderError struct{ Name string }
-
-func (e *HeaderError) Error() string {
-	return "relay/nats: header " + strconv.Quote(e.Name) + " cannot be sent"
-}
-
 // encode makes m the message of an envelope. The reply subject of one that is stored is in
 // the header, because JetStream uses that of the message.
 func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
@@ -74,7 +66,7 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	}
 	for name, value := range e.Headers {
 		if !sendable(name, value) {
-			return &HeaderError{name}
+			return &relay.HeaderError{Name: name}
 		}
 		if m.Header == nil {
 			m.Header = make(nats.Header, len(e.Headers))
@@ -169,7 +161,15 @@ func encodeFields(e *relay.Envelope, replyTo string) string {
 
 // decode returns a message as an envelope.
 func decode(m *nats.Msg) (*relay.Envelope, error) {
-	e := &relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply}
+	e := new(relay.Envelope)
+	if err := decodeTo(e, m); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func decodeTo(e *relay.Envelope, m *nats.Msg) error {
+	*e = relay.Envelope{Kind: relay.KindRequest, Attempt: 1, Subject: m.Subject, ReplyTo: m.Reply}
 	if len(m.Data) > 0 {
 		e.Body = m.Data
 	}
@@ -177,23 +177,24 @@ func decode(m *nats.Msg) (*relay.Envelope, error) {
 	case isInbox(m.Subject): // of a worker, the server, or a program without relay
 		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("relay/nats: subject %q has no ID", m.Subject)
+			return fmt.Errorf("relay/nats: subject %q has no ID", m.Subject)
 		}
 		e.Kind, e.ID, e.ReplyTo, e.Attempt = relay.KindReply, id, "", 0
 		e.Subject, _, _ = cutInbox(m.Subject)
 		if len(m.Data) == 0 && m.Header != nil && m.Header.Get(statusHeader) == noResponders {
-			return relay.NewFailure(&relay.Envelope{ReplyTo: e.Subject, ID: id}, relay.CodeNoResponder, "no worker serves the subject"), nil
+			*e = *relay.NewFailure(&relay.Envelope{ReplyTo: e.Subject, ID: id}, relay.CodeNoResponder, "no worker serves the subject")
+			return nil
 		}
 	case isInbox(m.Reply):
 		if err := parseReplySubject(e, m.Reply); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for name, values := range m.Header {
 		switch value := values[0]; name {
 		case relayHeader:
 			if err := decodeFields(e, value); err != nil {
-				return nil, err
+				return err
 			}
 		case traceHeader:
 			e.Trace, _ = relay.ParseTrace(value) // one that is malformed is as good as none
@@ -207,7 +208,7 @@ func decode(m *nats.Msg) (*relay.Envelope, error) {
 			e.Headers[name] = value
 		}
 	}
-	return e, nil
+	return nil
 }
 
 // decodeFields parses the header Relay.
@@ -273,7 +274,8 @@ func checkSubject(s string) error {
 // isPart reports whether s is a part of a subject, and not a wildcard.
 func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
 
-// sendable reports whether NATS carries a header unchanged.
+// sendable reports whether NATS carries a header unchanged, and it has no meaning for NATS or
+// for this package.
 func sendable(name, value string) bool {
 	if name == "" || name == relayHeader || name == traceHeader || name == statusHeader || strings.HasPrefix(name, "Nats-") {
 		return false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/relaybench"
 )
@@ -28,9 +29,9 @@ type Figure struct {
 
 // Bench measures calls and prints the figures.
 func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
-	rounds, each, healthRounds, healthEach := 200, 2000, 9, 1000
+	rounds, each, healthRounds, healthEach, waiterRounds, waiters := 200, 2000, 9, 1000, 5, 100_000
 	if o.Quick {
-		rounds, each, healthRounds, healthEach = 3, 100, 1, 20
+		rounds, each, healthRounds, healthEach, waiterRounds, waiters = 3, 100, 1, 20, 1, 1000
 	}
 	var onNATS []Figure
 	if o.NATS != nil { // first, so that a server that is down is reported at once
@@ -47,6 +48,11 @@ func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
 	if err != nil {
 		return err
 	}
+	w, err := relaybench.MeasureWaiters(ctx, waiterRounds, waiters)
+	if err != nil {
+		return err
+	}
+	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	figures := []Figure{
 		{"call_ns", f.CallNS, "a call from a task to a goroutine and back, ns"},
 		{"go_channel_ns", f.ChannelNS, "a value to a goroutine and one back by channels, ns"},
@@ -55,6 +61,10 @@ func Bench(ctx context.Context, out io.Writer, o BenchOptions) error {
 		{"health_idle_p99_ns", float64(h.IdleP99), "/health with idle workers, 99th percentile, ns"},
 		{"health_saturated_p99_ns", float64(h.SaturatedP99), "/health while all workers are blocked, likewise"},
 		{"health_p99_ratio", h.Ratio, "the second over the first"},
+		{"waiters", float64(waiters), "calls that wait at the same time, for these figures:"},
+		{"waiter_bytes", w.Bytes, "memory of a waiter, with its request and stream"},
+		{"cancel_all_ms", milliseconds(w.CancelTasks), "from the end of a scope until the calls of all its tasks have returned, ms"},
+		{"cancel_streams_ms", milliseconds(w.CancelStreams), "to close as many streams, ms"},
 	}
 	figures = append(figures, onNATS...)
 	if o.JSON {

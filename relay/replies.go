@@ -1,0 +1,66 @@
+package relay
+
+// deliver receives replies, from any goroutine. It does not keep e.
+func (c *Caller) deliver(e *Envelope) {
+	c.mu.Lock()
+	w := c.reg.find(e.ID)
+	switch {
+	case e.Kind != KindReply && e.Kind != KindItem && e.Kind != KindFailure:
+		c.stats.Unknown++
+	case w == nil:
+		c.countStray(e.ID)
+	case w.stream && w.receive(e):
+	case w.stream, e.Kind == KindItem:
+		c.stats.Duplicate++
+	default:
+		if e.Kind == KindFailure {
+			w.err = remoteError(w.req.Subject, e)
+		} else {
+			w.body = e.Body
+			if e.Headers != nil { // otherwise Do knows the rest
+				w.reply = clone(e)
+			}
+		}
+		c.conclude(w, replied)
+	}
+	var cancel *Envelope
+	if w != nil {
+		if w.ended == failed { // a broken stream
+			cancel = c.cancelOf(w)
+		}
+		w.wakeIfDue() // the last: a call that has ended is not ours any more
+	}
+	c.mu.Unlock()
+	c.sendCancel(cancel)
+}
+
+// deliverBody receives a reply that is only a body, from any goroutine. It reports false if c
+// is closed. A Local calls it.
+func (c *Caller) deliverBody(id uint64, body []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	w := c.reg.find(id)
+	if w == nil {
+		c.countStray(id)
+		return true
+	}
+	w.body = body
+	c.conclude(w, replied)
+	w.wakeIfDue() // the last: a call that has ended is not ours any more
+	return true
+}
+
+// countStray counts a reply that belongs to no waiter. The caller holds c.mu.
+func (c *Caller) countStray(id uint64) {
+	switch known, last := c.reg.past(id); {
+	case !known:
+		c.stats.Unknown++
+	case last == replied:
+		c.stats.Duplicate++
+	default:
+		c.stats.Late++
+	}
+}
