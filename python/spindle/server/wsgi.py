@@ -24,8 +24,10 @@ class WSGIApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"spindle: a WSGI app does not know {scope['type']!r}")
-        call = _Call(self.app, self.pool, scope, receive, await receive())
-        await call.run(send)
+        first = await receive()
+        if self.pool.loop is None:
+            self.pool.loop = asyncio.get_running_loop()
+        await _Call(self.app, self.pool, scope, receive, first).run(send)
 
 
 class _Pool:
@@ -38,6 +40,9 @@ class _Pool:
         self.most = most
         self.calls = queue.SimpleQueue()
         self.started = self.active = 0  # of the loop's thread
+        self.loop = None
+        self.news = collections.deque()  # calls with something for the loop
+        self.told = False  # the loop will look at news
 
     def begin(self, work):
         self.active += 1
@@ -46,8 +51,25 @@ class _Pool:
             threading.Thread(target=self._serve, name=f"wsgi-{self.started}", daemon=True).start()
         self.calls.put(work)
 
-    def end(self):
-        self.active -= 1
+    def tell(self, call):
+        """Make the loop look at a call, from a thread. One wake-up serves all calls that come before it is handled."""
+        self.news.append(call)
+        if not self.told:
+            self.told = True
+            try:
+                self.loop.call_soon_threadsafe(self._look)
+            except RuntimeError:
+                pass  # the loop was closed: the server has stopped without waiting for the app
+
+    def _look(self):
+        self.told = False  # before the first call is taken: one that is added from now on is seen, or tells again
+        while self.news:
+            call = self.news.popleft()
+            if call.returned and not call.done:
+                call.done = True
+                self.active -= 1
+            if call.waiter is not None and not call.waiter.done():
+                call.waiter.set_result(None)
 
     def _serve(self):
         while True:
@@ -57,21 +79,24 @@ class _Pool:
 class _Call:
     """One request. work runs in a thread, the rest on the loop."""
 
+    __slots__ = ("app", "pool", "scope", "input", "started", "missing", "ended", "ready", "put_bytes", "sent_bytes",
+                 "room", "blocked", "gone", "returned", "done", "error", "waiter")
+
     def __init__(self, app, pool, scope, receive, first):
         self.app = app
         self.pool = pool
-        self.loop = asyncio.get_running_loop()
         self.scope = scope
-        self.input = _Body(self.loop, receive, first)
+        self.input = _Body(pool.loop, receive, first)
         self.started = None  # status and headers of start_response; "sent" when they were sent
         self.missing = None  # bytes of the body that are to come, if the app has announced its length
         self.ended = False  # the last message was put
         self.ready = collections.deque()  # messages for send
         self.put_bytes = self.sent_bytes = 0  # of bodies; the first belongs to the thread, the second to the loop
-        self.room = threading.Condition()
+        self.room = None  # a condition, once the thread had to wait for room
         self.blocked = False  # the thread waits for room
         self.gone = False
-        self.done = False
+        self.returned = False  # the thread has finished
+        self.done = False  # and the loop has noticed
         self.error = None
         self.waiter = None
 
@@ -83,29 +108,23 @@ class _Call:
                     message = self.ready.popleft()
                     self.sent_bytes += len(message.get("body", b""))
                     if self.blocked:
-                        with self.room:
-                            self.room.notify()
+                        self._notify()
                     await send(message)
                 if self.done and not self.ready:
                     break
-                self.waiter = self.loop.create_future()
+                self.waiter = self.pool.loop.create_future()
                 await self.waiter
         finally:
             self.gone = True
-            with self.room:
-                self.room.notify()
+            if self.room is not None:
+                self._notify()
         if self.error is not None:
             error, self.error = self.error, None
             raise error
 
-    def wake(self):
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    def finish(self):
-        self.pool.end()
-        self.done = True
-        self.wake()
+    def _notify(self):
+        with self.room:
+            self.room.notify()
 
     # In the thread.
 
@@ -114,10 +133,8 @@ class _Call:
             self.respond()
         except BaseException as e:
             self.error = e
-        try:
-            self.loop.call_soon_threadsafe(self.finish)
-        except RuntimeError:
-            pass  # the loop was closed: the server has stopped without waiting for the app
+        self.returned = True
+        self.pool.tell(self)
 
     def respond(self):
         result = self.app(_environ(self.scope, self.input), self.start_response)
@@ -173,6 +190,8 @@ class _Call:
 
     def put(self, message):
         if self.put_bytes - self.sent_bytes > WRITE_AHEAD:
+            if self.room is None:
+                self.room = threading.Condition()
             with self.room:
                 self.blocked = True
                 while self.put_bytes - self.sent_bytes > WRITE_AHEAD and not self.gone:
@@ -183,7 +202,7 @@ class _Call:
         self.ready.append(message)
         if "body" in message:  # a head alone waits for what follows
             self.put_bytes += len(message["body"])
-            self.loop.call_soon_threadsafe(self.wake)
+            self.pool.tell(self)
 
 
 class _Body(io.RawIOBase):
