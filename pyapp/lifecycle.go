@@ -14,13 +14,14 @@ import (
 var grace = 3 * time.Second
 
 // Start starts the workers and waits until all of them serve. If one cannot start, Start ends
-// the others and fails with a *StartError; the App is as before. Without Start, the first
-// request or call starts the workers.
+// the others and fails with a *StartError; the App is as before. An App that serves already goes
+// on with the workers that it has. Without Start, the first request or call starts the workers.
 func (a *App) Start(ctx context.Context) error {
-	if err := a.launch(); err != nil {
+	launched, err := a.launch()
+	if err != nil {
 		return err
 	}
-	err := a.wait(ctx, func() bool {
+	err = a.wait(ctx, func() bool {
 		return a.state != running || len(a.ready) >= a.workers() || a.failure != nil
 	})
 	if err == nil {
@@ -34,14 +35,14 @@ func (a *App) Start(ctx context.Context) error {
 		}
 		a.mu.Unlock()
 	}
-	if err != nil && err != ErrClosed {
+	if err != nil && err != ErrClosed && launched {
 		a.abandon(ctx)
 	}
 	return err
 }
 
-// launch starts the supervisor unless it runs.
-func (a *App) launch() error {
+// launch starts the supervisor unless it runs. It reports whether it did.
+func (a *App) launch() (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch a.state {
@@ -51,10 +52,11 @@ func (a *App) launch() error {
 		var ctx context.Context
 		ctx, a.cancel = context.WithCancel(context.Background())
 		go a.supervise(ctx)
+		return true, nil
 	case closing, closed:
-		return ErrClosed
+		return false, ErrClosed
 	}
-	return nil
+	return false, nil
 }
 
 func (a *App) check() {

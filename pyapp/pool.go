@@ -171,7 +171,7 @@ func (a *App) acquire(ctx context.Context) (*worker, error) {
 		return w, nil
 	}
 	a.mu.Unlock()
-	if err := a.launch(); err != nil {
+	if _, err := a.launch(); err != nil {
 		return nil, err
 	}
 	var w *worker

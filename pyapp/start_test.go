@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,6 +128,40 @@ func TestStartAfterAFailure(t *testing.T) {
 	if code, _ := get(t, serve(t, app)+"/pid"); code != 200 { // the old one continues
 		t.Error(code)
 	}
+}
+
+// TestStartOfAnAppThatServes: a Start that fails leaves the workers alone that another one has started.
+func TestStartOfAnAppThatServes(t *testing.T) {
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join("testdata", "raw.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "raw.py")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	app := prepare(t, &pyapp.App{Dir: dir, Target: "raw:app", Workers: 2, ErrorLog: slog.New(slog.DiscardHandler)})
+	if err := app.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("broken("), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, app)
+	_, first := get(t, url+"/pid")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a replacement fails", func() bool { return app.Start(t.Context()) != nil })
+	until(t, "the other worker answers", func() bool { // a request may still meet the one that was killed
+		code, pid := get(t, url+"/pid")
+		return code == 200 && pid != first
+	})
 }
 
 // TestOptionsOfAnotherServer: a worker ignores the sockets and certificates that pyproject.toml

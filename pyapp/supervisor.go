@@ -35,7 +35,7 @@ type supervisor struct {
 // runSupervisor starts the workers and keeps them running until ctx ends.
 func runSupervisor(ctx context.Context, a *App) error {
 	return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		dir, err := socketDir()
+		dir, err := workerproc.SocketDir(ctx)
 		if err != nil {
 			return err
 		}
@@ -51,17 +51,6 @@ func runSupervisor(ctx context.Context, a *App) error {
 		var never cosync.Event
 		return never.Wait(ctx)
 	})
-}
-
-// socketDir makes a directory for sockets that only this user can enter. The path of a
-// socket has a limit of about a hundred bytes.
-func socketDir() (string, error) {
-	dir, err := os.MkdirTemp("", "pyapp-")
-	if err == nil && len(dir) > 90 {
-		_ = os.Remove(dir)
-		dir, err = os.MkdirTemp("/tmp", "pyapp-")
-	}
-	return dir, err
 }
 
 // keep keeps one worker running: w first, unless it is nil.
