@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// accessLog writes a line for each request. Lines are put together on the loop and written
+// accessLog writes a line for each request. That of a WebSocket is its handshake. Lines are put together on the loop and written
 // by a worker, because the output may block. A nil log does nothing.
 type accessLog struct {
 	l      *loop.Loop
@@ -39,12 +40,28 @@ func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
 	if a == nil {
 		return nil
 	}
-	host, _ := splitRemote(remote)
-	e := &logged{remote: host, method: string(p.Method()), target: string(p.Target()), proto: p.Version().String(), at: a.l.Internal().Kernel().Wall(), since: a.l.Time()}
+	e := a.entry(remote, string(p.Method()), string(p.Target()), p.Version().String())
 	if a.format != "common" {
 		e.referer, e.agent = string(p.Get("Referer")), string(p.Get("User-Agent"))
 	}
 	return e
+}
+
+// beginSocket is begin for the handshake of a WebSocket.
+func (a *accessLog) beginSocket(req *http.Request) *logged {
+	if a == nil {
+		return nil
+	}
+	e := a.entry(req.RemoteAddr, req.Method, req.RequestURI, req.Proto)
+	if a.format != "common" {
+		e.referer, e.agent = req.Referer(), req.UserAgent()
+	}
+	return e
+}
+
+func (a *accessLog) entry(remote, method, target, proto string) *logged {
+	host, _ := splitRemote(remote)
+	return &logged{remote: host, method: method, target: target, proto: proto, at: a.l.Internal().Kernel().Wall(), since: a.l.Time()}
 }
 
 // end logs a request. Status 0 means that its response was not completed.

@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -94,7 +95,7 @@ func (c *config) socketOptions() ws.Options {
 
 // addSocket adds the SPINDLE_REQUEST record of a WebSocket, on the loop.
 func (s *server) addSocket(so *socket, req *http.Request) {
-	r := &request{s: s, ws: so}
+	r := &request{s: s, ws: so, log: s.log.beginSocket(req)}
 	so.r = r
 	r.slot = s.requests.add(r)
 	s.needHeld()
@@ -142,14 +143,14 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 	switch rec.kind {
 	case C.SPINDLE_ACCEPT:
 		h, first := fieldsOf(int(rec.n), payload)
-		so.verdict <- verdict{header: h, subprotocol: first}
+		so.decide(verdict{header: h, subprotocol: first})
 	case C.SPINDLE_DENY:
 		so.deny.status = int(rec.flags)
 		so.deny.header, _ = fieldsOf(int(rec.n), payload)
 	case C.SPINDLE_DENY_BODY:
 		so.deny.body = append(so.deny.body, payload...)
 	case C.SPINDLE_DENY_END:
-		so.verdict <- so.deny
+		so.decide(so.deny)
 	default:
 		if so.sock == nil && !so.ended {
 			kind, n, kept := rec.kind, rec.n, slices.Clone(payload)
@@ -161,6 +162,18 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 		}
 		so.act(uint16(rec.kind), int(rec.n), payload)
 	}
+}
+
+// decide passes the app's decision to the worker, and logs it.
+func (so *socket) decide(v verdict) {
+	so.logHandshake(cmp.Or(v.status, http.StatusSwitchingProtocols), int64(len(v.body)))
+	so.verdict <- v
+}
+
+// logHandshake logs the handshake once. Status 0 means that the client was gone before.
+func (so *socket) logHandshake(status int, bytes int64) {
+	so.r.s.log.end(so.r.log, status, bytes)
+	so.r.log = nil
 }
 
 // act does what needs an open socket.
@@ -214,6 +227,7 @@ func (so *socket) closed(code int, reason string) {
 		return
 	}
 	so.ended, so.early = true, nil
+	so.logHandshake(0, 0)
 	if so.over {
 		so.r.s.release(so.r)
 		return

@@ -108,6 +108,43 @@ def test_access_log(command, form):
         assert ('"-" "tests"' in line) == (form == "combined")
 
 
+def test_access_log_has_websockets(command):
+    (command.directory / "sockets.py").write_text(textwrap.dedent("""
+        async def app(scope, receive, send):
+            assert scope["type"] == "websocket"
+            await receive()
+            if scope["path"] == "/denied":
+                await send({"type": "websocket.close"})
+            else:
+                await send({"type": "websocket.accept"})
+                await receive()
+    """))
+    process = command("sockets:app", "--port", "0", "--lifespan", "off")
+    for path, status in ("/open?q=1", 101), ("/denied", 403):
+        client = process.connect().send(f"GET {path} HTTP/1.1\nHost: test\nConnection: Upgrade\nUpgrade: websocket\n"
+                                        "Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n")
+        assert client.head()[0] == status
+        client.close()
+    assert process.stop() == 0
+    wait_until(lambda: len(process.out) == 2)
+    assert '"GET /open?q=1 HTTP/1.1" 101 0' in process.out[0]
+    assert '"GET /denied HTTP/1.1" 403 0' in process.out[1]
+
+
+def test_readiness_while_stopping(command):
+    process = command("app:app", "--port", "0", "--ready", "/ready", "--health", "/health", "--no-access-log")
+    other = process.connect()
+    assert (other.get("/ready").status, other.get("/health").status) == (200, 200)
+    asks = {path: process.connect().send(f"GET {path} HTTP/1.1\n") for path in ("/ready", "/health")}
+    other.get()  # so the server has read the beginning of the others
+    process.process.send_signal(signal.SIGTERM)
+    process.wait_for_log("stopping")
+    answers = {path: client.send("Host: test\n\n").response() for path, client in asks.items()}
+    assert answers["/ready"].status == 503 and answers["/ready"]["connection"] == "close"
+    assert answers["/health"].status == 200
+    assert process.process.wait(LIMIT) == 0
+
+
 def test_max_requests(command):
     process = command("app:app", "--port", "0", "--limit-max-requests", "3")
     client = process.connect()
