@@ -1,15 +1,17 @@
 """Compares the server with uvicorn and Granian, and prints a Markdown table.
 
-    python python/bench/server.py                      # all cases, about 9 minutes
+    python python/bench/server.py                      # all cases, about 10 minutes
+    python python/bench/server.py --part 1/3           # a third of them
     python python/bench/server.py plaintext starlette  # some of them
     python python/bench/server.py --rounds 2 --seconds 2
 
 Most cases count requests per second of the server's CPU time, with one worker. "p99" compares
-latencies while every server gets half the load that the slowest one can bear; "workers" compares
-two workers with one, in requests per second. The servers take turns within each round; a figure
-is the median of the rounds.
+latencies while every server gets requests at the same constant rate: half of what the slowest one can
+bear. "workers" compares two workers with one, and "mounted" a Go program that mounts the app with
+pyapp with the server itself, in requests per second. The servers take turns within each round; a
+figure is the median of the rounds.
 
-Needs wrk, and uvicorn[standard], granian, starlette, fastapi and flask.
+Needs wrk, Go, and uvicorn[standard], granian, starlette, fastapi and flask.
 """
 
 import argparse
@@ -37,12 +39,6 @@ wrk.method = "POST"
 wrk.body = '{"name": "spindle", "price": 12.5, "tags": ["a", "b"]}'
 wrk.headers["Content-Type"] = "application/json"
 """
-# A pause before each request, so that the connections together send at a rate.
-PAUSE = """
-math.randomseed(1)
-function delay() return math.random(0, %d) end
-"""
-
 SERVERS = ("spindle", "uvicorn", "granian")
 UVICORN_WS = ("websockets", "websockets-sansio", "wsproto")
 
@@ -64,7 +60,9 @@ CASES = {
     "websocket": Case("WebSocket, 64 bytes echoed", "websocket", goals={"uvicorn": 2.0}),
     "wsgi": Case("Flask (WSGI)", "wsgi", wsgi=True, goals={"granian": 1.2}),
     "p99": Case("p99 at half load, Starlette", "starlette", "/json", goals={"uvicorn": 1.0, "granian": 1.0}),
-    "workers": Case("two workers against one", "work", goals={"one worker": 1.7}),
+    "workers": Case("two workers against one", "work", goals={"one": 1.7}),
+    "mounted": Case("mounted with pyapp against direct, Starlette", "starlette", "/json", goals={"direct": 0.6}),
+    "mounted-fastapi": Case("mounted with pyapp against direct, FastAPI", "fastapi", "/items", JSON, goals={"direct": 0.6}),
 }
 
 
@@ -143,19 +141,25 @@ class Result:
             print(text, file=sys.stderr)
         self.requests = int(re.search(r"(\d+) requests in", text).group(1))
         self.rate = float(re.search(r"Requests/sec: +([\d.]+)", text).group(1))
-        number, unit = re.search(r"99% +([\d.]+)(us|ms|s)", text).groups()
-        self.p99 = float(number) * {"us": 0.001, "ms": 1, "s": 1000}[unit]  # milliseconds
 
 
-def wrk(port, case, seconds, connections, extra=""):
+def wrk(port, case, seconds, connections):
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as f:
-        f.write(case.script + extra)
+        f.write(case.script)
         f.flush()
-        arguments = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", f.name,
-                     f"http://127.0.0.1:{port}{case.path}"]
-        if not case.script + extra:
-            del arguments[5:7]
-        return Result(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
+        script = ["-s", f.name] if case.script else []
+        return Result(subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", *script,
+                                      f"http://127.0.0.1:{port}{case.path}"], capture_output=True, text=True, check=True).stdout)
+
+
+@contextlib.contextmanager
+def built(package):
+    """Build a program of the module bench, and yield its path."""
+    with tempfile.TemporaryDirectory() as directory:
+        program = os.path.join(directory, package)
+        subprocess.run(["go", "build", "-buildvcs=false", "-o", program, "./" + package],
+                       cwd=os.path.join(HERE, "..", "..", "bench"), check=True)
+        yield program
 
 
 def turns(servers, rounds, measure):
@@ -191,21 +195,54 @@ def per_cpu_second(name, case, args):
 
 
 def p99(name, case, args):
-    with running({s: lambda port, s=s: command(s, case, port) for s in args.servers}) as servers:
-        slowest = min(turns(servers, 1, lambda port, pid: wrk(port, case, args.seconds, args.connections).rate).values())
-        pause = PAUSE % round(2 * args.connections / (slowest / 2) * 1000)
-        medians = turns(servers, args.rounds, lambda port, pid: wrk(port, case, args.seconds, args.connections, pause).p99)
+    with built("rate") as program, running({s: lambda port, s=s: command(s, case, port) for s in args.servers}) as servers:
+        turns(servers, 1, lambda port, pid: wrk(port, case, 1, args.connections).rate)
+        capacity = turns(servers, 3, lambda port, pid: wrk(port, case, 1, args.connections).rate)
+        slowest = min(capacity.values())
+
+        def measure(port, _):
+            text = subprocess.run([program, "-rate", str(slowest / 2), "-conns", str(args.connections), "-for", f"{args.seconds}s",
+                                   f"http://127.0.0.1:{port}{case.path}"], capture_output=True, text=True, check=True).stdout
+            return float(re.search(r"p99 ([\d.]+)", text).group(1))  # milliseconds
+
+        medians = turns(servers, args.rounds, measure)
     for server, value in medians.items():
-        print(f"{name} {server}: {value:.2f} ms at {slowest / 2:.0f} per second", file=sys.stderr)
+        print(f"{name} {server}: {value:.2f} ms at {slowest / 2:.0f} of {capacity[server]:.0f} per second", file=sys.stderr)
     return f"{medians['spindle']:.2f} ms", {s: v / medians["spindle"] for s, v in medians.items() if s != "spindle"}
 
 
-def workers(name, case, args):
-    with running({n: lambda port, n=n: command("spindle", case, port, n) for n in (1, 2)}) as servers:
+def throughput(name, commands, case, args):
+    """Compare the first of two commands with the second, in requests per second."""
+    with running(commands) as servers:
+        turns(servers, 1, lambda port, pid: wrk(port, case, 1, args.connections).rate)
         medians = turns(servers, args.rounds, lambda port, pid: wrk(port, case, args.seconds, args.connections).rate)
-    for count, value in medians.items():
-        print(f"{name} {count}: {value:.0f} per second", file=sys.stderr)
-    return f"{medians[2]:,.0f}/s", {"one worker": medians[2] / medians[1]}
+    for server, value in medians.items():
+        print(f"{name} {server}: {value:.0f} per second", file=sys.stderr)
+    (_, ours), (other, theirs) = medians.items()
+    return f"{ours:,.0f}/s", {other: ours / theirs}
+
+
+def workers(name, case, args):
+    return throughput(name, {"two": lambda port: command("spindle", case, port, 2),
+                             "one": lambda port: command("spindle", case, port, 1)}, case, args)
+
+
+def mounted(name, case, args):
+    with built("mounted") as program:
+        return throughput(name, {
+            "mounted": lambda port: [program, "-python", sys.executable, "-dir", HERE, "-addr", "127.0.0.1:" + port, case.app],
+            "direct": lambda port: command("spindle", case, port)}, case, args)
+
+
+MEASURES = {"p99": p99, "workers": workers, "mounted": mounted, "mounted-fastapi": mounted}
+
+
+def part(names, text):
+    """Return the part of names that 2/3 or so stands for."""
+    number, _, of = text.partition("/")
+    if not (number.isdigit() and of.isdigit() and 1 <= int(number) <= int(of)):
+        sys.exit(f"--part {text}: say for instance 2/3")
+    return names[int(number) - 1::int(of)]
 
 
 def main():
@@ -215,15 +252,17 @@ def main():
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--servers", default=",".join(SERVERS))
+    parser.add_argument("--part", default="1/1", help="which part of the cases: 1/3, 2/3 or 3/3, for instance")
     args = parser.parse_args()
     args.servers = args.servers.split(",")
+    if unknown := set(args.cases) - set(CASES):
+        sys.exit(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     print("| | here | against uvicorn | against Granian | goal |\n|---|---:|---:|---:|---|", flush=True)
-    for name in args.cases or CASES:
+    for name in part(args.cases or list(CASES), args.part):
         case = CASES[name]
-        figure, ratios = {"p99": p99, "workers": workers}.get(name, per_cpu_second)(name, case, args)
+        figure, ratios = MEASURES.get(name, per_cpu_second)(name, case, args)
         columns = [f"{ratios[s]:.2f}" if s in ratios else "" for s in ("uvicorn", "granian")]
-        if "one worker" in ratios:
-            columns[0] = f"{ratios['one worker']:.2f} × one worker"
+        columns[0] += "".join(f"{ratios[s]:.2f} × {s}" for s in ("one", "direct") if s in ratios)
         missed = [s for s, goal in case.goals.items() if s in ratios and ratios[s] < goal]
         goal = ", ".join(f"{s} {g}" for s, g in case.goals.items()) + (" (**missed**)" if missed else "")
         print(f"| {case.title} | {figure} | {columns[0]} | {columns[1]} | {goal} |", flush=True)
