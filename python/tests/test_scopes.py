@@ -1,6 +1,7 @@
 """Cancel scopes and nurseries: the same programs with anyio and with spindle."""
 
 import asyncio
+import inspect
 import types
 
 import pytest
@@ -229,7 +230,7 @@ async def scope_cancelled_before_it_is_entered(api, log):
 
 
 PROGRAMS = [value for value in list(globals().values())
-            if asyncio.iscoroutinefunction(value) and value.__code__.co_varnames[:2] == ("api", "log")]
+            if inspect.iscoroutinefunction(value) and value.__code__.co_varnames[:2] == ("api", "log")]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
