@@ -230,7 +230,7 @@ async def scope_cancelled_before_it_is_entered(api, log):
 
 
 PROGRAMS = [value for value in list(globals().values())
-            if inspect.iscoroutinefunction(value) and value.__code__.co_varnames[:2] == ("api", "log")]
+            if inspect.isfunction(value) and value.__code__.co_varnames[:2] == ("api", "log")]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
