@@ -50,8 +50,9 @@
 // no loop is not noticed. Goroutines that the context package starts to propagate
 // cancellation are allowed: they exit before time passes.
 //
-// State shared with other runs and the iteration order of maps do not follow the
-// seed. Explore runs some seeds twice to find programs that depend on them.
+// State shared with other runs, math/rand and the iteration order of maps do not follow
+// the seed. Explore runs some seeds twice to find programs that depend on them. Test and
+// Run do so if the environment variable SPINDLE_TWICE is set.
 //
 // # What is not simulated
 //
@@ -64,6 +65,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"testing"
 
@@ -99,15 +101,17 @@ var ErrBlocked = simkernel.ErrBlocked
 // and timers of libraries follow the world's time. crypto/rand follows the seed,
 // except while tests run in parallel, because crypto/rand belongs to the whole
 // process.
+//
+// If the environment variable SPINDLE_TWICE is set, Test runs a program that has not
+// failed a second time, and fails with ErrDiverges and the line to blame if the two
+// runs differ: the program uses math/rand, the order of a map, or variables that
+// outlive it.
 func Test(tb testing.TB, program func(context.Context) error) {
 	tb.Helper()
-	var fault *spindle.PanicError
-	var err error
-	exited := true // by Goexit, unless the program returns
-	left := inBubble(tb, 1, func(ctx context.Context, b *bubble) {
-		fault, err = try(func() error { return runAlone(ctx, b, program) })
-		exited = fault != nil && fault.Value == loop.ErrGoexit
-	})
+	w := newAlone(nil)
+	left, err := testAlone(tb, w, program)
+	fault, _ := err.(*spindle.PanicError)
+	exited := fault != nil && fault.Value == loop.ErrGoexit
 	switch {
 	case exited && tb.Failed():
 		tb.FailNow()
@@ -115,11 +119,32 @@ func Test(tb testing.TB, program func(context.Context) error) {
 		tb.SkipNow()
 	case left != nil:
 		tb.Fatal(left)
-	case fault != nil:
-		tb.Fatal(fault) // its text has the stack
 	case err != nil:
-		tb.Fatal(err)
+		tb.Fatal(err) // the text of a panic has the stack
+	case runsTwice() && !tb.Failed():
+		again := newAlone(w)
+		left, err = testAlone(tb, again, program)
+		if f := (&Failure{World: w}).differs(&Failure{World: again, Err: errors.Join(left, err)}); f != nil {
+			tb.Fatal(f.Err)
+		}
+		if tb.Failed() {
+			tb.Fatal("sim: only the second run of the program failed; " + advice)
+		}
 	}
+}
+
+// testAlone runs a program in a world of one host, in a bubble of the test. It returns
+// the error that ended the bubble and the program's, which is a *spindle.PanicError for
+// a panic or a Goexit.
+func testAlone(tb testing.TB, w *World, program func(context.Context) error) (left, err error) {
+	err = &spindle.PanicError{Value: loop.ErrGoexit} // unless the run returns
+	left = inBubble(tb, 1, func(ctx context.Context, b *bubble) {
+		fault, failure := try(func() error { return w.runAlone(ctx, b, program) })
+		if err = failure; fault != nil {
+			err = fault
+		}
+	})
+	return left, err
 }
 
 // try runs fn. It recovers the panic of a task and returns it as fault.
@@ -137,10 +162,22 @@ func try(fn func() error) (fault *spindle.PanicError, err error) {
 	return nil, fn()
 }
 
-// Run runs a program in a world of one host.
+// Run runs a program in a world of one host. If the environment variable SPINDLE_TWICE
+// is set, it runs the program twice and compares the runs, as Test does.
 func Run(ctx context.Context, program func(context.Context) error) error {
-	fault, err := try(func() error { return runAlone(ctx, nil, program) })
+	w := newAlone(nil)
+	fault, err := try(func() error { return w.runAlone(ctx, nil, program) })
 	switch {
+	case fault == nil && err == nil && runsTwice():
+		again := newAlone(w)
+		fault, err = try(func() error { return again.runAlone(ctx, nil, program) })
+		if fault != nil {
+			err = fault
+		}
+		if f := (&Failure{World: w}).differs(&Failure{World: again, Err: err}); f != nil {
+			return f.Err
+		}
+		return nil
 	case fault == nil:
 		return err
 	case fault.Value == loop.ErrGoexit: // of a task; spindle.Run does the same
@@ -150,14 +187,38 @@ func Run(ctx context.Context, program func(context.Context) error) error {
 	return nil
 }
 
-func runAlone(ctx context.Context, b *bubble, program func(context.Context) error) (err error) {
-	w := simkernel.New(1)
-	if b.surround(w); b == nil {
-		defer watchStall(w).end()
+// runsTwice reports whether Test and Run compare two runs. It is not the default:
+// programs may share variables with their test, and would then differ or fail.
+func runsTwice() bool { return os.Getenv("SPINDLE_TWICE") != "" }
+
+// newAlone makes a world for runAlone. It is compared with an earlier run, unless
+// before is nil.
+func newAlone(before *World) *World {
+	w := NewWorld(1)
+	switch {
+	case before != nil:
+		w.core.Record(before.core.Journal())
+	case runsTwice():
+		w.core.Record(nil)
 	}
-	defer func() { err = withReported(w, err) }()
-	k := w.AddHost("sim").NewProcess().Kernel()
-	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf("", k)}, program)
+	return w
+}
+
+// runAlone runs a program in a world of one host.
+func (w *World) runAlone(ctx context.Context, b *bubble, program func(context.Context) error) (err error) {
+	if b.surround(w.core); b == nil {
+		defer watchStall(w.core).end()
+	}
+	defer func() { err = withReported(w.core, err) }()
+	process := w.core.AddHost("sim").NewProcess()
+	main := program
+	if w.core.Journal() != nil {
+		main = func(ctx context.Context) error {
+			process.Describe = func() string { return describe(ctx) }
+			return program(ctx)
+		}
+	}
+	return spindle.RunWith(ctx, spindle.Options{Loop: optionsOf("", process.Kernel())}, main)
 }
 
 // withReported joins err with the error that was reported to the world during the

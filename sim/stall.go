@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,11 +19,17 @@ import (
 
 // The intervals of a stall, in real time.
 const (
-	stallPeriod = 50 * time.Millisecond // between two checks
-	stallChecks = 2                     // checks without progress before the goroutine is inspected
+	stallPeriod = 10 * time.Millisecond // between two checks
+	sleepChecks = 2                     // checks without progress before a goroutine that sleeps is reported
+	stallChecks = 10                    // checks without progress before one that waits is reported
 	stallReport = 2 * time.Second       // after which a block that does not end is printed
 	busyReport  = 10 * time.Second      // after which a program that only computes is printed
 )
+
+// maxSleepScan is the number of goroutines beyond which no stack is taken at sleepChecks:
+// a stack costs a dump of all goroutines, and a program that computes must not pay for it
+// in every turn.
+const maxSleepScan = 256
 
 // stall watches a world until end is called.
 type stall struct {
@@ -79,7 +86,14 @@ func (s *stall) check() {
 	s.same++
 	stalled := time.Duration(s.same) * stallPeriod
 	switch {
-	case s.same == stallChecks || stalled%time.Second == 0 && s.blocked == nil && stalled < busyReport:
+	case s.same == sleepChecks && runtime.NumGoroutine() <= maxSleepScan:
+		// No load makes a goroutine sleep. Any other wait can be a short one, for a
+		// lock or a system call, that a busy machine makes longer.
+		if b := w.Blocked(); b != nil && b.State == "sleep" && !s.over.Load() {
+			s.blocked = b
+			w.Report(b)
+		}
+	case s.same == stallChecks && s.blocked == nil || stalled%time.Second == 0 && s.blocked == nil && stalled < busyReport:
 		// A goroutine that is blocked at two checks in a row has made no progress
 		// in between.
 		if s.blocked = w.Blocked(); s.blocked != nil && !s.over.Load() {

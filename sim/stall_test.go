@@ -115,6 +115,26 @@ func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 	}
 }
 
+// TestShortSleepsAreReportedOutsideOfTests: a sleep of less than the 100 ms after which
+// other blocks are reported. A busy machine may look too late for one of them.
+func TestShortSleepsAreReportedOutsideOfTests(t *testing.T) {
+	err := sim.Run(t.Context(), func(ctx context.Context) error {
+		for range 400 {
+			sleepBriefly()
+			if err := spindle.Sleep(ctx, time.Second); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var blocked *simkernel.BlockedError
+	if !errors.As(err, &blocked) || !strings.HasSuffix(blocked.Line, "(sim_test.sleepBriefly)") {
+		t.Errorf("%+v: %v", blocked, err)
+	}
+}
+
+func sleepBriefly() { time.Sleep(60 * time.Millisecond) }
+
 // TestABlockThatDoesNotEndIsPrinted: no error can be returned, so it is printed.
 func TestABlockThatDoesNotEndIsPrinted(t *testing.T) {
 	if os.Getenv(childSays) != "" {

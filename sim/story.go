@@ -123,4 +123,4 @@ func divergence(a, b *World, failed bool) string {
 
 // advice says what to do about runs that differ.
 const advice = "draw random numbers from spindle.Rand(ctx), read the clock with spindle.Now(ctx), " +
-	"sort the keys of a map before ranging over it, and make all state in setup"
+	"sort the keys of a map before ranging over it, and make all state in setup or in the program"
