@@ -63,7 +63,7 @@ func TestDurableRequestWaitsForAWorker(t *testing.T) {
 
 func TestDurableRequestSurvivesItsWorker(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := durable(nats.Durable{AckWait: 200 * time.Millisecond})
+	o := durable(nats.Durable{AckWait: 2 * time.Second})
 	bus, dying := connect(t, b, o), connect(t, b, o)
 	publish(t, bus, "1")
 	next(t, subscribe(t, dying), "1", 1)

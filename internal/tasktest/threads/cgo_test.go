@@ -49,7 +49,7 @@ func TestThreadLocksOfC(t *testing.T) {
 	for name, want := range cCases {
 		t.Run(name, func(t *testing.T) {
 			child := exec.CommandContext(t.Context(), program, name)
-			hung := time.AfterFunc(30*time.Second, func() { child.Process.Kill() })
+			hung := time.AfterFunc(2*time.Minute, func() { child.Process.Kill() })
 			defer hung.Stop()
 			out, err := child.CombinedOutput()
 			_, outcome, _ := bytes.Cut(out, []byte("outcome: "))
