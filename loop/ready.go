@@ -24,11 +24,7 @@ type Handle struct {
 
 // CallSoon runs fn on the loop in a coming turn: never inside this call.
 func (l *Loop) CallSoon(fn func()) Handle {
-	l.core.Only("CallSoon")
-	if fn == nil {
-		panic("loop: CallSoon with a nil callback")
-	}
-	return Handle{&l.core, Normal, l.core.Push(Normal, fn)}
+	return Handle{&l.core, Normal, l.core.PushNormal(fn)}
 }
 
 // CallSoonPriority is CallSoon into the lane of p.

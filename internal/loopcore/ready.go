@@ -22,6 +22,20 @@ const (
 // the caller is on the loop.
 func (c *Loop) Push(p Priority, fn func()) (seq uint64) { return c.lanes[p].push(fn) }
 
+// PushNormal is Push into the Normal lane for CallSoon of package loop, with its checks. It is
+// one call, because the compiler can inline neither push nor a function that calls it.
+func (c *Loop) PushNormal(fn func()) (seq uint64) {
+	c.Only("CallSoon")
+	if fn == nil {
+		panic("loop: CallSoon with a nil callback")
+	}
+	q := &c.lanes[Normal]
+	if q.full() {
+		q.grow()
+	}
+	return q.append(fn)
+}
+
 // Cancel removes a callback of Push. It reports whether the callback was still pending.
 func (c *Loop) Cancel(p Priority, seq uint64) bool { return c.lanes[p].cancel(seq) }
 
@@ -127,11 +141,20 @@ func (q *lane) ran() uint64 { return q.head - q.skipped }
 
 func (q *lane) at(seq uint64) *entry { return &q.ring[seq&uint64(len(q.ring)-1)] }
 
-// push adds a callback. The co of the place is nil, because removing an entry clears it.
+// full reports whether the lane must grow before an entry is added.
+func (q *lane) full() bool { return q.tail-q.head == uint64(len(q.ring)) }
+
+// push adds a callback.
 func (q *lane) push(fn func()) uint64 {
-	if q.tail-q.head == uint64(len(q.ring)) {
+	if q.full() {
 		q.grow()
 	}
+	return q.append(fn)
+}
+
+// append adds a callback to a lane that is not full. The co of the place is nil, because
+// removing an entry clears it.
+func (q *lane) append(fn func()) uint64 {
 	seq := q.tail
 	q.at(seq).fn = fn
 	q.tail++
@@ -139,7 +162,7 @@ func (q *lane) push(fn func()) uint64 {
 }
 
 func (q *lane) pushCoroutine(co Coroutine) {
-	if q.tail-q.head == uint64(len(q.ring)) {
+	if q.full() {
 		q.grow()
 	}
 	q.at(q.tail).co = co
