@@ -106,6 +106,7 @@ func staticFiles(dir string) http.Handler {
 	plain := http.FileServer(http.Dir(dir))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := path.Clean("/" + r.URL.Path)
+		w.Header().Add("Vary", "Accept-Encoding") // also without an encoding: a cache may ask for both
 		for _, e := range encodings {
 			if strings.HasSuffix(r.URL.Path, "/") || !accepts(r, e.name) {
 				continue
@@ -125,7 +126,6 @@ func staticFiles(dir string) http.Handler {
 			}
 			w.Header().Set("Content-Type", kind)
 			w.Header().Set("Content-Encoding", e.name)
-			w.Header().Add("Vary", "Accept-Encoding")
 			http.ServeContent(w, r, name, info.ModTime(), f)
 			return
 		}

@@ -97,7 +97,10 @@ def read_config(arguments, environment):
                 p.error(f"--{name.rstrip('s')} {item}: write it as {example}")
             pairs.append((key.strip(), value.strip()))
         values[name] = pairs
-    values.setdefault("workers", int(environment.get("WEB_CONCURRENCY", 1)))
+    if "workers" not in values and (text := environment.get("WEB_CONCURRENCY")):
+        if not text.isdecimal():
+            p.error(f"WEB_CONCURRENCY={text}: not a number of workers")
+        values["workers"] = int(text)
     try:
         return Config(**values)
     except (TypeError, ValueError) as e:
@@ -133,14 +136,17 @@ def from_pyproject(p):
         with open("pyproject.toml", "rb") as f:
             import tomllib
 
-            table = tomllib.load(f).get("tool", {}).get("spindle", {}).get("server", {})
+            options = tomllib.load(f).get("tool", {}).get("spindle", {})
     except FileNotFoundError:
         return {}
     except tomllib.TOMLDecodeError as e:
         p.error(f"pyproject.toml: {e}")
     known = {action.dest: action for action in p._actions}
     values = {}
-    for key, value in table.items():
+    for key in options:
+        if key.replace("-", "_") in known:
+            p.error(f"pyproject.toml: tool.spindle has the option {key!r}; options belong into the table tool.spindle.server")
+    for key, value in options.get("server", {}).items():
         name = {"header": "headers", "reload_dir": "reload_dirs"}.get(key.replace("-", "_"), key.replace("-", "_"))
         if name not in known:
             p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")

@@ -77,6 +77,8 @@ class Config:
             raise ValueError(f"spindle: access_log_format must be common, combined or json, not {self.access_log_format!r}")
         if self.workers < 1:
             raise ValueError("spindle: workers must be at least 1")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"spindle: port must be from 0 to 65535, not {self.port}")
 
     @property
     def supervised(self):

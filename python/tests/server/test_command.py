@@ -37,6 +37,7 @@ def test_signals_stop_it(command, number):
     (["needs:app"], "No module named 'not_installed'"),
     (["app:os"], "cannot be called"),
     (["app:app", "--port", "x"], "invalid int value"),
+    (["app:app", "--port", "99999"], "port must be from 0 to 65535"),
     (["app:app", "--workers", "0"], "workers must be at least 1"),
     (["app:app", "--header", "x"], "write it as"),
     (["app:app", "--fd", "77"], "descriptor 77"),
@@ -54,6 +55,16 @@ def test_errors_are_for_people(command, arguments, text):
     assert "spindle/server" not in error and "importlib" not in error
     if "broken" in error:
         assert "in f" in error and "ZeroDivisionError" in error
+
+
+def test_errors_of_environment_and_pyproject(command):
+    process = command("app:app", "--port", "0", env={"WEB_CONCURRENCY": "many"})
+    assert process.process.wait(LIMIT) == 2
+    wait_until(lambda: "WEB_CONCURRENCY=many: not a number of workers" in "".join(process.err))
+    (command.directory / "pyproject.toml").write_text("[tool.spindle]\nport = 0\n")
+    process = command("app:app")
+    assert process.process.wait(LIMIT) == 2
+    wait_until(lambda: "options belong into the table tool.spindle.server" in "".join(process.err))
 
 
 def test_port_that_is_taken(command):
