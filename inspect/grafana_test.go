@@ -37,6 +37,24 @@ type dashboard struct {
 	} `json:"panels"`
 }
 
+// readDashboard reads docs/grafana.json.
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	text, err := os.ReadFile("../docs/grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// withVariables returns an expression with values for its variables, as Grafana sets them.
+func withVariables(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$loop", ".*").Replace(expr)
+}
+
 var (
 	metricIn  = regexp.MustCompile(`spindle_[a-z_]+`)
 	matcherIn = regexp.MustCompile(`([a-z_]+)=~?"`)
@@ -63,14 +81,7 @@ func labelsIn(text string) map[string][]string {
 // TestDashboardNamesMetricsThatExist checks docs/grafana.json: its model, and that every metric
 // and label in it is in /metrics.
 func TestDashboardNamesMetricsThatExist(t *testing.T) {
-	text, err := os.ReadFile("../docs/grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d dashboard
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 || len(d.Panels) == 0 {
 		t.Errorf("the dashboard has the title %q, the uid %q, version %d and %d panels", d.Title, d.UID, d.SchemaVersion, len(d.Panels))
 	}
@@ -93,8 +104,7 @@ func TestDashboardNamesMetricsThatExist(t *testing.T) {
 		ids[p.ID] = true
 		for _, target := range p.Targets {
 			checkTarget(t, labels, p.Title, target.Expr, target.LegendFormat)
-			expr := strings.NewReplacer("$__rate_interval", "1m", "$instance", ".*", "$loop", ".*").Replace(target.Expr)
-			fmt.Fprintf(&rules, "  - record: dashboard:%d:%s\n    expr: %q\n", p.ID, target.RefID, expr)
+			fmt.Fprintf(&rules, "  - record: dashboard:%d:%s\n    expr: %q\n", p.ID, target.RefID, withVariables(target.Expr))
 		}
 	}
 	for _, v := range d.Templating.List {

@@ -21,9 +21,9 @@ const (
 	// snapshotAge is how old a snapshot may be to be shown again.
 	snapshotAge = 250 * time.Millisecond
 	// snapshotShare is how many times longer than it held the loop a snapshot is shown, so
-	// that a loop spends at most a fiftieth of its time on snapshots of tasks, and as much
+	// that a loop spends at most a hundredth of its time on snapshots of tasks, and as much
 	// on those of sockets.
-	snapshotShare = 50
+	snapshotShare = 100
 	// snapshotMost is how old a snapshot may be in any case: on a busy machine a loop that was
 	// suspended during a slice seems to have been held for long.
 	snapshotMost = 10 * time.Second

@@ -2,8 +2,12 @@ package inspect_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +98,88 @@ func TestTasksAreFilteredSortedAndPaged(t *testing.T) {
 				}
 				if a = tasksOf(t, "many", "q=worker-777&sort=tree"); a.Matched != 2 || a.Tasks[0].Name != "main" {
 					t.Errorf("in tree order: %+v", a.Tasks)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+// A task that is cancelled and has not ended yet shows why.
+func TestTaskShowsItsCancelReason(t *testing.T) {
+	run(t, "cancelled", func(ctx context.Context, _ func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			waits := false
+			n.GoWith(spindle.TaskOptions{Name: "victim"}, func(ctx context.Context) error {
+				waits = true
+				return spindle.Sleep(ctx, time.Hour)
+			})
+			for !waits {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			if victim := taskNamed(t, inspect.Snapshot(ctx).Tasks, "victim"); victim.CancelReason != "" || victim.State != "waiting" {
+				t.Errorf("before it is cancelled the task is %+v", victim)
+			}
+			n.Scope().Cancel(errors.New("the shop closes"))
+			if victim := taskNamed(t, inspect.Snapshot(ctx).Tasks, "victim"); !strings.Contains(victim.CancelReason, "the shop closes") || victim.State != "ready" {
+				t.Errorf("when it is cancelled the task is %+v", victim)
+			}
+			return nil
+		})
+	})
+}
+
+// A task that is started while the inspector is attached shows the line that started it.
+func TestTaskShowsWhereItWasStarted(t *testing.T) {
+	run(t, "started", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			started := ""
+			for i := 0; started == ""; i++ { // the inspector is attached soon after the first request
+				name := fmt.Sprintf("child %d", i)
+				n.GoWith(spindle.TaskOptions{Name: name}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })
+				outside(func() {
+					var a inspect.TasksAnswer
+					until(func() bool {
+						a = tasksOf(t, "started", "q="+url.QueryEscape(name))
+						return hasTask(a.Tasks, name)
+					})
+					started = taskNamed(t, a.Tasks, name).Started
+				})
+			}
+			if !strings.Contains(started, "tasks_test.go:") {
+				t.Errorf("the task was started at %q", started)
+			}
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+// sleepsUntilCancelled is a function that stacks can name.
+//
+//go:noinline
+func sleepsUntilCancelled(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) }
+
+func TestTaskShowsItsStack(t *testing.T) {
+	run(t, "stacks", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.GoWith(spindle.TaskOptions{Name: "sleeper"}, sleepsUntilCancelled)
+			outside(func() {
+				var a inspect.TasksAnswer
+				until(func() bool {
+					a = tasksOf(t, "stacks", "q=sleeper")
+					return hasTask(a.Tasks, "sleeper") && taskNamed(t, a.Tasks, "sleeper").State == "waiting"
+				})
+				id := taskNamed(t, a.Tasks, "sleeper").ID
+				s := get[inspect.StackAnswer](t, inspect.Options{}, "/api/v1/stack?force=1&task="+id)
+				if s.Task != id || !strings.Contains(s.Stack, "sleepsUntilCancelled") || !strings.Contains(s.At, "tasks_test.go:") {
+					t.Errorf("the stack of %s at %s:\n%s", s.Task, s.At, s.Stack)
+				}
+				if status, _ := request(inspect.Options{}, "GET", "/api/v1/stack?task="+id+"99", nil); status != http.StatusNotFound {
+					t.Errorf("the stack of a task that does not exist: %d", status)
 				}
 			})
 			n.Scope().Cancel(nil)
