@@ -115,6 +115,7 @@ var endpoints = map[string]endpoint{
 	"blocked":  (*handler).blocked,
 	"waits":    (*handler).waits,
 	"sync":     (*handler).sync,
+	"calls":    (*handler).calls,
 	"snapshot": (*handler).snapshot,
 	"stack":    (*handler).stackOf,
 }

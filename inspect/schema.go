@@ -303,6 +303,24 @@ type EndedTask struct {
 	Time     *TaskTime `json:"time,omitempty"`
 }
 
+// CallsAnswer is the answer of /api/v1/calls.
+type CallsAnswer struct {
+	Header
+	Paging
+	Calls []Call `json:"calls"` // the oldest first
+}
+
+// Call is a call of package relay that waits for its reply.
+type Call struct {
+	ID             string `json:"id"`
+	Subject        string `json:"subject"`
+	AgeNS          int64  `json:"age_ns"`
+	DeadlineLeftNS int64  `json:"deadline_left_ns"`
+	Stream         bool   `json:"stream,omitempty"` // more than one reply may come
+	Task           bool   `json:"task,omitempty"`   // a task waits; otherwise a goroutine does
+	Trace          string `json:"trace,omitempty"`  // the id of its W3C trace, in hexadecimal
+}
+
 // BlockedAnswer is the answer of /api/v1/blocked.
 type BlockedAnswer struct {
 	Header

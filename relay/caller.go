@@ -110,6 +110,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if _, local := bus.(*Local); local {
 		c.direct = c
 	}
+	c.visible()
 	return c, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // WaiterInfo describes a call that waits.
@@ -73,6 +75,7 @@ func (c *Caller) Close() error {
 		return nil
 	}
 	c.closed = true
+	probe.RemoveCaller(probed{c})
 	var cancels []*Envelope
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {

@@ -1,0 +1,62 @@
+package relay_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/relay"
+)
+
+// callsShown returns the calls that an inspector shows, with those of a subject only.
+func callsShown(t *testing.T, subject string) (a inspect.CallsAnswer) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "http://localhost/api/v1/calls?q="+subject, nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	inspect.Handler(inspect.Options{}).ServeHTTP(w, r)
+	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return a
+}
+
+func TestInspectorShowsCallsThatWait(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	begun, release := make(chan struct{}), make(chan struct{})
+	serve(t, bus, "inspected", relay.ServeOptions{}, func(context.Context, *relay.Request) ([]byte, error) {
+		close(begun)
+		<-release
+		return nil, nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
+	if a := callsShown(t, "inspected"); len(a.Calls) != 0 {
+		t.Errorf("before the call there is %+v", a.Calls)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Call(t.Context(), "inspected", nil)
+		ended <- err
+	}()
+	<-begun
+	a := callsShown(t, "inspected")
+	if len(a.Calls) != 1 || a.Total < 1 {
+		t.Fatalf("the inspector shows %+v", a)
+	}
+	if one := a.Calls[0]; one.Subject != "inspected" || one.Task || one.Stream || one.AgeNS < 0 || one.DeadlineLeftNS <= 0 || one.DeadlineLeftNS > int64(time.Hour) {
+		t.Errorf("the call is shown as %+v", one)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if a := callsShown(t, "inspected"); len(a.Calls) != 0 {
+		t.Errorf("after the call there is %+v", a.Calls)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
