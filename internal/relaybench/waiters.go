@@ -2,6 +2,7 @@ package relaybench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -41,22 +42,30 @@ func MeasureWaiters(ctx context.Context, rounds, n int) (f Waiters, err error) {
 				return err
 			}
 			each, streams = append(each, bytes), append(streams, float64(took))
-			for range n { // the queue is full of requests that were cancelled
-				if _, err := sub.Next(ctx); err != nil {
-					return err
-				}
+			if err := drain(ctx, sub, n); err != nil {
+				return err
 			}
 			if took, err = cancelTasks(ctx, c, n); err != nil {
 				return err
 			}
 			tasks = append(tasks, float64(took))
-			return c.Close()
+			return errors.Join(drain(ctx, sub, n), c.Close())
 		})
 		if err != nil {
 			return f, fmt.Errorf("relaybench: %w", err)
 		}
 	}
 	return Waiters{Bytes: median(each), CancelStreams: time.Duration(median(streams)), CancelTasks: time.Duration(median(tasks))}, nil
+}
+
+// drain takes the requests of calls that were cancelled out of the queue.
+func drain(ctx context.Context, sub relay.Subscription, n int) error {
+	for range n {
+		if _, err := sub.Next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cancelStreams opens streams and closes them.
