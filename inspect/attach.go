@@ -168,7 +168,7 @@ func (s *source) attachOnLoop(want attached) {
 	case !want.tasks:
 		s.core.Phases = nil
 	case s.core.Phases == nil:
-		s.core.Phases = &loopcore.Phases{}
+		s.core.Phases = &loopcore.Phases{Began: s.l.Time()}
 	}
 	s.core.EachValue(func(v any) {
 		switch v := v.(type) {

@@ -23,6 +23,7 @@ const rateInterval = 200 * time.Millisecond
 // vitals is what is read on a loop.
 type vitals struct {
 	at          time.Duration // on the inspector's clock; 0 for never
+	clock       time.Duration // the same on the loop's
 	answer      time.Duration // how long the loop took to answer
 	stats       loop.Stats
 	lanes       Lanes
@@ -35,7 +36,7 @@ type vitals struct {
 
 // read reads the vitals. It runs on the loop.
 func (v *vitals) read(s *source) {
-	v.stats = s.l.Stats()
+	v.stats, v.clock = s.l.Stats(), s.l.Time()
 	v.lanes = Lanes{
 		High:   s.core.ReadyIn(loopcore.High),
 		Normal: s.core.ReadyIn(loopcore.Normal),
@@ -140,7 +141,7 @@ func (s *source) describe() Loop {
 		d.CallbackRate = float64(total(st)-total(before.stats)) / took
 	}
 	d.LagP50NS, d.LagP99NS = percentile(&v.lags, &before.lags, 0.50), percentile(&v.lags, &before.lags, 0.99)
-	d.Phases = share(v.phases, before.phases)
+	d.Phases = share(&v, &before)
 	return d
 }
 
@@ -160,24 +161,30 @@ func percentile(lags, before *loopcore.Lags, share float64) int64 {
 	return 0
 }
 
-// share returns the shares of phases in the time since before. It returns nil if too little
-// was measured.
-func share(p, before *loopcore.Phases) *Phases {
-	if p == nil {
+// share returns the shares of phases in the time since before. It returns nil if nothing was
+// measured.
+func share(v, before *vitals) *Phases {
+	if v.phases == nil {
 		return nil
 	}
-	since := *p
-	if before != nil && before.Total() <= p.Total() {
-		since.Sub(before)
+	p, elapsed := *v.phases, v.clock-v.phases.Began
+	if b := before.phases; b != nil && b.Began == p.Began {
+		p.Sub(b)
+		elapsed = v.clock - before.clock
 	}
-	all := float64(since.Total())
-	if all <= 0 {
+	if elapsed <= 0 {
 		return nil
 	}
-	return &Phases{
-		Inbox: float64(since.Inbox) / all, Timers: float64(since.Timers) / all, Ready: float64(since.Ready) / all,
-		Wait: float64(since.Wait) / all, Events: float64(since.Events) / all,
+	shares := &Phases{Wait: min(max(float64(p.Wait)/float64(elapsed), 0), 1)}
+	busy := 1 - shares.Wait
+	measured := float64(p.Inbox + p.Timers + p.Ready + p.Events)
+	if measured <= 0 {
+		shares.Ready = busy // no turn was measured
+		return shares
 	}
+	shares.Inbox, shares.Timers = busy*float64(p.Inbox)/measured, busy*float64(p.Timers)/measured
+	shares.Ready, shares.Events = busy*float64(p.Ready)/measured, busy*float64(p.Events)/measured
+	return shares
 }
 
 func total(st loop.Stats) uint64 { return st.Callbacks + st.Events + st.TimersFired }

@@ -235,10 +235,16 @@ func (l *Loop) poll(timeout time.Duration) {
 		if l.core.InboxWaiting() || l.halted() {
 			timeout = 0
 		}
+		if p := l.core.Phases; p != nil {
+			p.BeginWait(l.k.Mono())
+		}
 	}
 	n, err := l.k.Wait(l.events.all, timeout)
 	if l.core.Pulse.Load()&1 == 0 {
 		l.core.Pulse.Add(1)
+		if p := l.core.Phases; p != nil {
+			p.EndWait(l.k.Mono())
+		}
 		l.watchdog.look()
 	}
 	l.polled(n, err)
@@ -266,7 +272,14 @@ func (l *Loop) waitInGo() {
 		}
 	}
 	next, ok := l.wheel.Next()
+	p := l.core.Phases
+	if p != nil {
+		p.BeginWait(l.k.Mono())
+	}
 	l.core.WaitInGo(time.Duration(next), ok)
+	if p != nil {
+		p.EndWait(l.k.Mono())
+	}
 	l.checkTimers()
 }
 

@@ -78,7 +78,7 @@ func (o *observation) phase(l *Loop, took *time.Duration) {
 
 func (o *observation) end(l *Loop) {
 	if p := l.core.Phases; p != nil {
-		p.Add(o.Inbox, o.Timers, o.Ready, o.Wait, o.Events)
+		p.Add(o.Inbox, o.Timers, o.Ready, o.Events)
 	}
 	if l.opts.OnTurn != nil {
 		o.Callbacks = int(l.callbacks() - o.before)

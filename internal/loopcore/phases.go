@@ -5,12 +5,16 @@ import (
 	"time"
 )
 
-// Phases is how long the phases of turns took, while an inspector is attached. Only one
-// turn of SampleEvery is measured: reading the clock between any two phases would be a
-// tenth of a short turn. Loop goroutine only.
+// Phases is how long the phases of turns took, while an inspector is attached. Waits are
+// measured always, so that the share of time in which the loop waits is exact. Of the other
+// phases only one turn of SampleEvery is measured, which shows their proportions: reading the
+// clock between any two phases would be a tenth of a short turn. Loop goroutine only.
 type Phases struct {
-	Inbox, Timers, Ready, Wait, Events time.Duration // of the measured turns
-	turns                              uint64
+	Began                        time.Duration // when the inspector was attached
+	Wait                         time.Duration // of all turns
+	Inbox, Timers, Ready, Events time.Duration // of the measured turns
+	turns                        uint64
+	waits                        time.Duration // when the present wait began
 }
 
 // SampleEvery is how many turns there are for each one that is measured.
@@ -23,20 +27,23 @@ func (p *Phases) Sample() bool {
 }
 
 // Add adds a measured turn.
-func (p *Phases) Add(inbox, timers, ready, wait, events time.Duration) {
+func (p *Phases) Add(inbox, timers, ready, events time.Duration) {
 	p.Inbox += inbox
 	p.Timers += timers
 	p.Ready += ready
-	p.Wait += wait
 	p.Events += events
 }
 
-// Total returns the sum of the phases.
-func (p *Phases) Total() time.Duration { return p.Inbox + p.Timers + p.Ready + p.Wait + p.Events }
+// BeginWait says that the loop waits from now on.
+func (p *Phases) BeginWait(now time.Duration) { p.waits = now }
+
+// EndWait says that the loop has waited until now.
+func (p *Phases) EndWait(now time.Duration) { p.Wait += now - p.waits }
 
 // Sub subtracts an earlier state.
 func (p *Phases) Sub(before *Phases) {
-	p.Add(-before.Inbox, -before.Timers, -before.Ready, -before.Wait, -before.Events)
+	p.Add(-before.Inbox, -before.Timers, -before.Ready, -before.Events)
+	p.Wait -= before.Wait
 }
 
 // Lags counts how late timers were, by powers of two. Loop goroutine only.

@@ -1,0 +1,42 @@
+package inspect
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/internal/loopcore"
+)
+
+// The shares of phases add up to 1. Waits are measured, the others are in proportion to the
+// turns that were measured, of which there may be none.
+func TestSharesOfPhases(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	for _, c := range []struct {
+		name       string
+		now, then  *loopcore.Phases
+		at, before time.Duration
+		want       *Phases
+	}{
+		{"not attached", nil, nil, s, 0, nil},
+		{"since it was attached", &loopcore.Phases{Began: s, Wait: 900 * ms, Events: ms}, nil, 2 * s, 0, &Phases{Wait: .9, Events: .1}},
+		{"no turn was measured", &loopcore.Phases{Wait: 3 * s}, &loopcore.Phases{Wait: 2 * s}, 5 * s, 3 * s, &Phases{Wait: .5, Ready: .5}},
+		{"attached again", &loopcore.Phases{Began: 4 * s, Wait: s}, &loopcore.Phases{Wait: 2 * s}, 5 * s, 3 * s, &Phases{Wait: 1}},
+		{"since the time before", &loopcore.Phases{Inbox: 2 * ms, Timers: 3 * ms, Ready: 3 * ms, Events: 4 * ms}, &loopcore.Phases{Inbox: ms, Timers: ms}, 2 * s, s,
+			&Phases{Inbox: .1, Timers: .2, Ready: .3, Events: .4}},
+		{"no time has passed", &loopcore.Phases{}, nil, 0, 0, nil},
+	} {
+		got := share(&vitals{clock: c.at, phases: c.now}, &vitals{clock: c.before, phases: c.then})
+		if got == nil || c.want == nil {
+			if got != c.want {
+				t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+			}
+			continue
+		}
+		for _, pair := range [][2]float64{{got.Inbox, c.want.Inbox}, {got.Timers, c.want.Timers}, {got.Ready, c.want.Ready}, {got.Wait, c.want.Wait}, {got.Events, c.want.Events}} {
+			if math.Abs(pair[0]-pair[1]) > 1e-9 {
+				t.Errorf("%s: %+v, want %+v", c.name, *got, *c.want)
+			}
+		}
+	}
+}
