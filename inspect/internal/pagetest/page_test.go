@@ -71,6 +71,9 @@ func TestManyTasks(t *testing.T) {
 		chromedp.Evaluate(`views.tasks.search.value = 'parcel 77777'; views.tasks.search.dispatchEvent(new Event('input'))`, nil),
 		Until(`document.querySelector('.total').textContent.startsWith('2 of 100,')`), Until(shows("parcel 77777")))
 	shot(t, ctx, "many-filtered")
+	// A stack stops all goroutines, so the page takes it when it is told to.
+	Look(t, ctx, Until(`document.querySelector('#details .acts button')?.textContent === 'Take the stack' && !document.querySelector('#details .stack')`),
+		chromedp.Evaluate(`document.querySelector('#details .acts button').click()`, nil), Until(`document.querySelector('#details .stack')`))
 }
 
 // TestBlockedLoopShowsItsStack blocks the loop. The page shows the stack while it is blocked,
