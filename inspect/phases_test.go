@@ -8,8 +8,8 @@ import (
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
-// The shares of phases add up to 1. Waits are measured, the others are in proportion to the
-// turns that were measured, of which there may be none.
+// The shares of phases add up to 1. Waits are measured. The others are in proportion to the
+// turns that were measured; there may be none.
 func TestSharesOfPhases(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	for _, c := range []struct {
