@@ -129,6 +129,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 			{Key: "nats_calls_per_s", Value: f.CallsPerS, What: "calls in a second with 64 in flight"},
 			{Key: "nats_plain_per_s", Value: f.PlainPerS, What: "requests of the plain client, likewise"},
 			{Key: "nats_many_ratio", Value: f.ManyRatio, What: "the rate of calls over that of requests"},
+			{Key: "nats_goroutine_ratio", Value: f.GoroutineRatio, What: "the same, for plain handlers that may block, on goroutines"},
 		}, err
 	}})
 }

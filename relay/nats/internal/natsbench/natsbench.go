@@ -36,6 +36,10 @@ type Figures struct {
 	CallsPerS float64 // with 64 in flight
 	PlainPerS float64
 	ManyRatio float64
+
+	// GoroutineRatio is ManyRatio against plain workers that start a goroutine for each
+	// request, so that their handlers may block, as those of relay may.
+	GoroutineRatio float64
 }
 
 // inFlight is how many calls are made at a time where there are many.
@@ -49,8 +53,8 @@ type program struct {
 }
 
 // Measure measures calls on the servers of a URL. Both sides answer with what they get, on
-// connections of their own: the plain worker in the callback of its subscription, the
-// other one as a relay.Worker with its defaults.
+// connections of their own: the plain worker in the callback of its subscription or on a
+// goroutine for each request, the other one as a relay.Worker with its defaults.
 func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	if o.Rounds == 0 {
 		o.Rounds = 9
@@ -63,15 +67,15 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		return Figures{}, err
 	}
 	defer stopRelay()
-	plain, stopPlain, err := startPlain(servers)
+	plain, spawning, stopPlain, err := startPlain(servers)
 	if err != nil {
 		return Figures{}, err
 	}
 	defer stopPlain()
-	if err := errors.Join(await(ctx, plain), await(ctx, call)); err != nil {
+	if err := errors.Join(await(ctx, plain), await(ctx, spawning), await(ctx, call)); err != nil {
 		return Figures{}, err
 	}
-	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}}
+	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: spawning, n: inFlight}}
 	for round := range o.Rounds + 1 {
 		for i := range programs {
 			p := programs[(i+round*3)%len(programs)] // no program has always the same before it
@@ -87,6 +91,7 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	f := Figures{
 		PlainNS: median(programs[0].per), CallNS: median(programs[1].per), Ratio: ratio(programs[0], programs[1]),
 		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
+		GoroutineRatio: ratio(programs[4], programs[3]),
 	}
 	return f, nil
 }
@@ -144,35 +149,42 @@ func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err err
 }
 
 const (
-	subject   = "spindle.bench.relay"
-	plainOnly = "spindle.bench.plain"
+	subject    = "spindle.bench.relay"
+	inCallback = "spindle.bench.callback"
+	onSpawned  = "spindle.bench.goroutine"
 )
 
-// startPlain starts a worker and a requester of the plain client.
-func startPlain(servers string) (call func() error, stop func(), err error) {
+// startPlain starts a worker and a requester of the plain client. The first function calls
+// the handler in the callback, the second one that on goroutines.
+func startPlain(servers string) (call, spawning func() error, stop func(), err error) {
 	worker, err := client.Connect(servers)
 	if err != nil {
-		return nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	requester, err := client.Connect(servers)
 	if err != nil {
 		worker.Close()
-		return nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	stop = func() {
 		worker.Close()
 		requester.Close()
 	}
-	_, err = worker.QueueSubscribe(plainOnly, "workers", func(m *client.Msg) { _ = m.Respond(m.Data) }) // the requester has a time-out
-	if err = errors.Join(err, worker.Flush()); err != nil {
+	respond := func(m *client.Msg) { _ = m.Respond(m.Data) } // the requester has a time-out
+	_, err1 := worker.QueueSubscribe(inCallback, "workers", respond)
+	_, err2 := worker.QueueSubscribe(onSpawned, "workers", func(m *client.Msg) { go respond(m) })
+	if err = errors.Join(err1, err2, worker.Flush()); err != nil {
 		stop()
-		return nil, nil, fmt.Errorf("natsbench: %w", err)
+		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	body := make([]byte, 64)
-	return func() error {
-		_, err := requester.Request(plainOnly, body, 30*time.Second)
-		return err
-	}, stop, nil
+	request := func(subject string) func() error {
+		return func() error {
+			_, err := requester.Request(subject, body, 30*time.Second)
+			return err
+		}
+	}
+	return request(inCallback), request(onSpawned), stop, nil
 }
 
 // startRelay starts a relay.Worker and a relay.Caller.
