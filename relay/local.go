@@ -185,10 +185,14 @@ func (b *Local) accepted(t *topic, e *Envelope) {
 
 // reply is TryPublish for a reply that is only a body. It reports false if it cannot send it.
 func (b *Local) reply(to *Caller, id uint64, body []byte) bool {
-	if len(body) > b.o.MaxBody || b.closed.Load() || !to.deliverBody(id, body) {
+	if len(body) > b.o.MaxBody || b.closed.Load() {
 		return false
 	}
-	b.published.Add(1)
+	b.published.Add(1) // before the call returns
+	if !to.deliverBody(id, body) {
+		b.published.Add(^uint64(0))
+		return false
+	}
 	return true
 }
 

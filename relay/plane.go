@@ -59,20 +59,20 @@ func (c *Caller) planeOf(l *loop.Loop) *plane {
 
 // wake wakes the waiter's goroutine or task. The caller holds c.mu.
 func (w *waiter) wake() {
-	p := w.plane
+	p, l := w.plane, w.l
 	switch {
-	case w.l == nil:
+	case l == nil:
 		w.signal <- struct{}{}
 		return
-	case w.l.Owns():
+	case l.Owns():
 		w.waker.Wake(nil)
 		return
 	case w.here:
 		w.here = false
-		w.woken.Store(true)
-		w.l.Internal().Signal()
+		w.woken.Store(true) // from here on, the task may use w for another call
+		l.Internal().Signal()
 		return
-	case w.l != p.l: // a stream that is read on another loop than it was opened on
+	case l != p.l: // a stream that is read on another loop than it was opened on
 		w.parker.wake()
 		return
 	}

@@ -35,7 +35,7 @@ func (c *Caller) deliver(e *Envelope) {
 }
 
 // deliverBody receives a reply that is only a body, from any goroutine. It reports false if c
-// is closed. A Local calls it.
+// is closed, or if the call is a stream. A Local calls it.
 func (c *Caller) deliverBody(id uint64, body []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,9 +43,12 @@ func (c *Caller) deliverBody(id uint64, body []byte) bool {
 		return false
 	}
 	w := c.reg.find(id)
-	if w == nil {
+	switch {
+	case w == nil:
 		c.countStray(id)
 		return true
+	case w.stream:
+		return false
 	}
 	w.body = body
 	c.conclude(w, replied)

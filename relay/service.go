@@ -273,7 +273,8 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 // replyWithBody sends the single reply of a call without an envelope: with one, a call in the
 // process allocates half as much again. It reports false if that cannot be done.
 func (s *service) replyWithBody(r *Request, body []byte) bool {
-	if c := r.direct; c != nil && c.bus == s.bus {
+	// A program may pass on a copy of a request with an address of its own for the reply.
+	if c := r.direct; c != nil && c.bus == s.bus && c.inbox == r.ReplyTo {
 		return c.bus.(*Local).reply(c, r.ID, body)
 	}
 	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, body) == nil
@@ -292,10 +293,12 @@ func (r *Request) late() bool { return !r.due.IsZero() && !r.s.clock.now().Befor
 // send publishes an answer.
 func (s *service) send(r *Request, e *Envelope) {
 	err := s.bus.TryPublish(e)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return
-	case ErrTooLarge:
+	case errors.As(err, new(*HeaderError)):
+		err = s.bus.TryPublish(NewFailure(r.Envelope, CodeError, err.Error()))
+	case err == ErrTooLarge:
 		err = s.bus.TryPublish(NewFailure(r.Envelope, CodeTooLarge, fmt.Sprintf("the reply has %d bytes", len(e.Body))))
 	}
 	if err != nil {

@@ -81,6 +81,9 @@ func cancelStreams(ctx context.Context, c *relay.Caller, n int) (bytes float64, 
 		}
 		all[i], err = c.Stream(ctx, "work", nil)
 	}
+	if err != nil {
+		return 0, 0, err
+	}
 	after, err := heap(ctx)
 	if err != nil {
 		return 0, 0, err

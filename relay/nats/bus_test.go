@@ -236,3 +236,18 @@ func TestHTTPWithAPathThatNATSCannotCarry(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestReplyWithAHeaderThatNATSCannotCarry: the caller gets a failure, and does not wait until
+// its deadline.
+func TestReplyWithAHeaderThatNATSCannotCarry(t *testing.T) {
+	bus := connect(t, start(t, broker.Options{}), nats.Options{})
+	w, _ := serve(t, bus, "work", func(_ context.Context, r *relay.Request) ([]byte, error) {
+		r.SetHeader("X", "a\nb")
+		return nil, nil
+	}, relay.ServeOptions{})
+	_, err := caller(t, bus).Call(t.Context(), "work", nil)
+	var remote *relay.RemoteError
+	if !errors.As(err, &remote) || remote.Code != relay.CodeError || w.Stats().RepliesLost != 0 {
+		t.Errorf("%v, %+v", err, w.Stats())
+	}
+}

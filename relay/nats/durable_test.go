@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -103,6 +106,68 @@ func TestCallerOfARequestThatIsGivenUp(t *testing.T) {
 	}
 	if n := tried.Load(); n != 2 || bus.Stats().Dead != 1 {
 		t.Errorf("tried %d times, %+v", n, bus.Stats())
+	}
+}
+
+// TestRequestThatIsGivenUpWhileItRuns: a request that is delivered again while its handler
+// runs may be tried too often, but the handler answers.
+func TestRequestThatIsGivenUpWhileItRuns(t *testing.T) {
+	for _, attempts := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d attempts", attempts), func(t *testing.T) {
+			b := start(t, broker.Options{Dir: t.TempDir()})
+			bus := connect(t, b, durable(nats.Durable{Attempts: attempts, AckWait: time.Minute}))
+			begun, release := make(chan struct{}), make(chan struct{})
+			serve(t, bus, "jobs.a", func(context.Context, *relay.Request) ([]byte, error) {
+				close(begun)
+				<-release
+				return []byte("done"), nil
+			}, relay.ServeOptions{})
+			c := caller(t, bus)
+			ended := make(chan error, 1)
+			go func() {
+				reply, err := c.Call(t.Context(), "jobs.a", nil)
+				if err == nil && string(reply) != "done" {
+					err = fmt.Errorf("the reply is %q", reply)
+				}
+				ended <- err
+			}()
+			<-begun
+			deliverAgain(t, b)
+			until(func() bool { return bus.Stats().Dead == 1 })
+			close(release)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// deliverAgain makes the server deliver the first message of its only consumer again.
+func deliverAgain(t *testing.T, b *broker.Broker) {
+	t.Helper()
+	nc, err := client.Connect(b.URL(), patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := js.StreamNames(t.Context())
+	for name := range streams.Name() {
+		s, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for consumer := range s.ConsumerNames(t.Context()).Name() {
+			if err := nc.Publish("$JS.ACK."+name+"."+consumer+".1.1.1.0.0", []byte("-NAK")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(streams.Err(), nc.Flush()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -165,14 +165,31 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 	}
 }
 
-// giveUp ends a request that was tried too often. Its caller, if it still waits, gets a failure.
+// giveUp ends a request that was tried too often. Its caller, if it still waits, gets a
+// failure, unless an earlier delivery is still worked on here: that one will answer.
 func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
 	s.b.dead.Add(1)
 	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
-	if e.Kind == relay.KindRequest && e.ReplyTo != "" {
+	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
 		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
 		_ = s.b.TryPublish(relay.NewFailure(e, relay.CodeGivenUp, why)) // its caller has a deadline
 	}
+}
+
+// worksOn reports whether another delivery of the same request is not settled.
+func (s *jobs) worksOn(m jetstream.Msg) bool {
+	meta, err := m.Metadata()
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.open {
+		if o, err := other.Metadata(); other != m && err == nil && o.Sequence.Stream == meta.Sequence.Stream {
+			return true
+		}
+	}
+	return false
 }
 
 // conclude sends the last message about m on a goroutine, because that may block. If it is
