@@ -307,7 +307,7 @@ type EndedTask struct {
 type CallsAnswer struct {
 	Header
 	Paging
-	Calls []Call `json:"calls"` // the oldest first
+	Calls []Call `json:"calls"` // the oldest first; of a caller with more than 1,000 any 1,000
 }
 
 // Call is a call of package relay that waits for its reply.

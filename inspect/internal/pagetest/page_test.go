@@ -74,6 +74,8 @@ func TestManyTasks(t *testing.T) {
 	// A stack stops all goroutines, so the page takes it when it is told to.
 	Look(t, ctx, Until(`document.querySelector('#details .acts button')?.textContent === 'Take the stack' && !document.querySelector('#details .stack')`),
 		chromedp.Evaluate(`document.querySelector('#details .acts button').click()`, nil), Until(`document.querySelector('#details .stack')`))
+	// The rest of the details is renewed without a stack.
+	Look(t, ctx, chromedp.Evaluate(`void (chosen.row = {...chosen.row, name: 'stale'})`, nil), Until(`chosen.row.name !== 'stale'`))
 }
 
 // TestBlockedLoopShowsItsStack blocks the loop. The page shows the stack while it is blocked,
