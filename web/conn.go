@@ -71,7 +71,8 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 	switch {
 	case c.st.mode != modeDraining:
 		c.st.heads.add(c)
-	case c.st.sv.server.DrainIdle > 0: // accepted before the drain
+	case !c.st.closesIdle(): // accepted before the drain; notifyDrain may have missed it
+		c.marks |= drainSeen
 		c.st.idle.add(c)
 	default:
 		c.enter(connClosing)

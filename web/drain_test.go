@@ -190,6 +190,29 @@ func TestDrainKeepsConnectionsOfResponsesBegunBefore(t *testing.T) {
 	}
 }
 
+// TestDrainKeepsConnectionsWhenKeepAlivesAreEnabled checks that enabling keep-alives during a
+// drain closes no connection.
+func TestDrainKeepsConnectionsWhenKeepAlivesAreEnabled(t *testing.T) {
+	t.Parallel()
+	s := &web.Server{DrainIdle: time.Minute}
+	sv := serve(t, s)
+	nc, br := dial(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	response(t, br, "GET")
+	ended := make(chan error, 1)
+	go func() { ended <- sv.Shutdown(context.Background()) }()
+	waitUntilRefused(t, sv)
+	s.SetKeepAlivesEnabled(true)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if res, _ := response(t, br, "GET"); !res.Close {
+		t.Error("the response does not announce the close")
+	}
+	nc.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDrainKeepsConnectionsThatWereIdle checks that DrainIdle begins with the drain, also
 // for a connection that was idle for longer.
 func TestDrainKeepsConnectionsThatWereIdle(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
-// Shutdown stops accepting, closes idle connections and waits for the requests under way.
-// When ctx ends first, it closes the remaining connections and returns why ctx has ended.
-// Serve and ListenAndServe return http.ErrServerClosed after the last connection has ended;
-// later calls return it at once. Shutdown may be called from any goroutine, and in tasks
-// with the task's context.
+// Shutdown stops accepting, closes idle connections, at once or after DrainIdle, and waits
+// for the requests under way. When ctx ends first, it closes the remaining connections and
+// returns why ctx has ended. Serve and ListenAndServe return http.ErrServerClosed after the
+// last connection has ended; later calls return it at once. Shutdown may be called from any
+// goroutine, and in tasks with the task's context.
 func (s *Server) Shutdown(ctx context.Context) error {
 	services := s.end()
 	for _, sv := range services {
@@ -62,7 +62,8 @@ func (s *Server) SetKeepAlivesEnabled(enabled bool) {
 	s.noKeepAlives.Store(!enabled)
 	for _, sv := range s.running() {
 		sv.each(func(st *loopState) {
-			if st.setKeepAlives(!sv.closesConns()); st.mode != modeKeepAlive {
+			closes := s.noKeepAlives.Load() // not closesConns: a drain has its own limit for idle connections
+			if st.setKeepAlives(!closes); closes {
 				st.idle.each((*conn).hangUp)
 			}
 		})
@@ -156,7 +157,7 @@ func (st *loopState) closesIdle() bool {
 	case modeKeepAlive:
 		return false
 	case modeDraining:
-		return st.sv.server.DrainIdle <= 0
+		return st.sv.server.DrainIdle <= 0 || st.cause != nil // drained, or closed
 	}
 	return true
 }

@@ -82,7 +82,7 @@ type Server struct {
 	// server drains, counted from the start of the drain or, if that is later, from its
 	// last response. A client that sends a request in that time gets an answer, which
 	// announces the close. Zero closes such connections at once, as net/http does: a
-	// request that is on its way then fails.
+	// request that is on its way then fails. It should be shorter than DrainTimeout.
 	DrainIdle time.Duration
 
 	// MaxRequestLineBytes limits the first line of a request: method, target and
