@@ -220,11 +220,17 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
             raise ValueError("local_addr and reuse_address cannot be used with sock")
         sock, address = await reusable_socket(self, local_addr, remote_addr, **options)
         try:
-            transport, protocol = await super().create_datagram_endpoint(protocol_factory, sock=sock)
+            protocol = protocol_factory()
         except BaseException:
             sock.close()
             raise
-        transport._address = address
+        waiter = self.create_future()
+        transport = self._make_datagram_transport(sock, protocol, address, waiter)
+        try:
+            await waiter
+        except BaseException:
+            transport.close()
+            raise
         return transport, protocol
 
     def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):

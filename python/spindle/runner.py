@@ -10,6 +10,7 @@ def run(main, debug, loop_factory, name):
         raise RuntimeError(
             f"{name} cannot be called from a running event loop; in a coroutine or a notebook, await the coroutine")
     if inspect.iscoroutinefunction(main):
-        raise ValueError(f"{name} was given the function {main.__name__}; call it: {name}({main.__name__}())")
+        function = getattr(main, "__name__", repr(main))  # a functools.partial has no name
+        raise ValueError(f"{name} was given the function {function}; call it: {name}({function}())")
     with asyncio.Runner(debug=debug, loop_factory=loop_factory) as runner:
         return runner.run(main)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
+import functools
 import gc
 import logging
 import re
@@ -373,6 +374,8 @@ def test_misuse_of_run_is_explained(run):
         function(coroutine)
     with pytest.raises(ValueError, match=rf"^{run} was given the function main; call it: {run}\(main\(\)\)$"):
         function(main)
+    with pytest.raises(ValueError, match=rf"^{run} was given the function functools.partial"):
+        function(functools.partial(main))
     with pytest.raises((TypeError, ValueError), match="coroutine"):
         function(None)
 

@@ -235,12 +235,18 @@ def test_reuse_address_shares_a_port(loop):
     loop.run_until_complete(main())
 
 
+class Greeter(asyncio.DatagramProtocol):
+    def connection_made(self, transport):
+        transport.sendto(b"hello")
+
+
 def test_reuse_address_with_other_parameters(loop):
     async def main():
         receiver, protocol = await endpoint(Collector(), "0.0.0.0")
         port = receiver.get_extra_info("sockname")[1]
         sender, _ = await endpoint(
-            Collector(), remote_addr=("127.255.255.255", port), reuse_address=True, allow_broadcast=True, reuse_port=True)
+            Greeter(), remote_addr=("127.255.255.255", port), reuse_address=True, allow_broadcast=True, reuse_port=True)
+        assert (await asyncio.wait_for(protocol.received.get(), 60))[0] == b"hello"
         sender.sendto(b"to all")
         assert (await protocol.received.get())[0] == b"to all"
         for transport in (receiver, sender):

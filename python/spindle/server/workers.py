@@ -37,6 +37,7 @@ class Worker:
         self.started = time.monotonic()
         self.ready = False
         self.leaving = False
+        self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
         self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
         os.close(to_worker)
         os.close(from_worker)
@@ -46,6 +47,10 @@ class Worker:
             os.write(self.commands, command.encode() + b"\n")
         except OSError:
             pass  # it has ended
+
+    def terminate(self):
+        self.leaving = self.terminated = True
+        self.process.send_signal(signal.SIGTERM)
 
     def close(self):
         os.close(self.commands)
@@ -127,9 +132,8 @@ class Supervisor:
                 again = self.stopping
                 self.stopping = True
                 for worker in self.workers:
-                    if not worker.leaving or again:
-                        worker.leaving = True
-                        worker.process.send_signal(signal.SIGTERM)
+                    if not worker.terminated or again:
+                        worker.terminate()
             elif number == signal.SIGHUP and not self.stopping:
                 logger.info("spindle: replacing the workers")
                 self._reload()
@@ -214,8 +218,7 @@ class Supervisor:
                         if other.old:
                             other.old = False
                         else:
-                            other.leaving = True
-                            other.process.terminate()
+                            other.terminate()
                     continue
             if not worker.ready or time.monotonic() - worker.started < STEADY:
                 if worker.ready:

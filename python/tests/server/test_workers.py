@@ -6,8 +6,12 @@ import signal
 import ssl
 import textwrap
 import threading
+import types
 
 import pytest
+
+from spindle.server import Config
+from spindle.server.workers import Supervisor, Worker
 
 from .conftest import APP, LIMIT, Client, wait_until
 
@@ -257,6 +261,22 @@ def test_interrupt_from_a_terminal_counts_once(command):
     os.killpg(process.process.pid, signal.SIGINT)
     assert client.file.read() == b"4\r\nlast\r\n0\r\n\r\n"
     assert process.process.wait(LIMIT) == 0
+
+
+def test_second_signal_reaches_a_worker_that_retires(monkeypatch):
+    """A worker counts SIGTERM: the first one after it was told to retire does not end its requests, the second does."""
+    sent = []
+    worker = Worker.__new__(Worker)
+    worker.leaving = worker.terminated = False
+    worker.process = types.SimpleNamespace(send_signal=sent.append)
+    monkeypatch.setattr(Worker, "tell", lambda self, command: sent.append(command))
+    supervisor = Supervisor(Config(app="app:app"))
+    supervisor.workers = [worker]
+    supervisor._retire(worker)
+    supervisor._take_signals([signal.SIGINT], 1)
+    assert sent == ["retire", signal.SIGTERM]
+    supervisor._take_signals([signal.SIGINT], 1)
+    assert sent == ["retire", signal.SIGTERM, signal.SIGTERM]
 
 
 def test_workers_that_cannot_start(command):
