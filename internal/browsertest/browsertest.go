@@ -33,10 +33,12 @@ func Start(t *testing.T) context.Context {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(900, 1400))
+	// The limits of chromedp are too short for a busy machine. That of ctx is enough.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(900, 1400), chromedp.WSURLReadTimeout(time.Minute))
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(time.Minute)))
 	t.Cleanup(cancel)
 	chromedp.ListenTarget(ctx, func(event any) {
 		if thrown, ok := event.(*runtime.EventExceptionThrown); ok {
