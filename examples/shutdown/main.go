@@ -1,5 +1,5 @@
 // Command shutdown accepts orders and carries them out until SIGINT or SIGTERM. Then it
-// accepts no more and carries out those it has, starting none after two seconds. A second
+// accepts no more and carries out those it has, starting none after half a minute. A second
 // signal ends it at once.
 //
 //	go run ./examples/shutdown        and Ctrl-C
@@ -24,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	s := &shop{pace: 20 * time.Millisecond, grace: 2 * time.Second, out: os.Stdout}
+	s := &shop{pace: 20 * time.Millisecond, grace: 30 * time.Second, out: os.Stdout}
 	err := spindle.Run(ctx, s.open)
 	fmt.Println("ended:", err)
 	fmt.Printf("accepted %d orders, did %d\n", s.accepted, s.done)
