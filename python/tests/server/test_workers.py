@@ -93,7 +93,7 @@ def test_reload_under_load_loses_no_request(command, way):
 
 
 class Kinds:
-    """Clients of several kinds, each of which sends requests until it is stopped."""
+    """Clients of several kinds that send requests until they are stopped."""
 
     def __init__(self, connect):
         self.connect = connect
