@@ -61,6 +61,7 @@ void outbox_limit(Exchange *x);
 
 // asgi_scope.c
 PyObject *scope_new(Server *s, const SpindleRecord *r);
+PyObject *scope_name(const SpindleRecord *r); // "GET /path", for people
 int scope_init(void);
 
 // asgi_exchange.c: a request and its response, or a WebSocket.
@@ -83,6 +84,7 @@ struct Exchange {
     Server *server;
     Exchange *prev, *next; // in server->running
     PyObject *scope;   // until the app is started
+    PyObject *name;    // of the task, until that is made
     PyObject *task;    // while the app runs
     PyObject *waiters; // futures of receive and send; NULL if none
     PyObject *body;    // bytes that receive has yet to return; NULL if none

@@ -46,6 +46,7 @@ static int exchange_traverse(Exchange *x, visitproc visit, void *arg) {
 static int exchange_clear(Exchange *x) {
     Py_CLEAR(x->server);
     Py_CLEAR(x->scope);
+    Py_CLEAR(x->name);
     Py_CLEAR(x->task);
     Py_CLEAR(x->waiters);
     Py_CLEAR(x->body);

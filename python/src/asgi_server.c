@@ -159,7 +159,9 @@ static int start(Server *s, Exchange *x) {
         return 0;
     }
     size_t before = ready_len(&s->loop->ready);
-    x->task = PyObject_CallMethod((PyObject *)s->loop, "create_task", "O", coroutine);
+    PyObject *args[] = {(PyObject *)s->loop, coroutine, x->name};
+    x->task = PyObject_VectorcallMethod(names.create_task, args, 2, names.name_keyword);
+    Py_CLEAR(x->name);
     Py_DECREF(coroutine);
     if (!x->task) {
         settle(x, NULL);
@@ -236,9 +238,11 @@ static void begin(Server *s, const SpindleRecord *r) {
         settle(x, Py_None);
         return;
     }
-    if (x)
+    if (x) {
         x->scope = scope_new(s, r);
-    if (!x || !x->scope) {
+        x->name = scope_name(r);
+    }
+    if (!x || !x->scope || !x->name) {
         PyErr_WriteUnraisable((PyObject *)s);
         Py_XDECREF(x);
         refuse(s, r->slot, 500, websocket);

@@ -253,13 +253,13 @@ typedef struct {
         *data_received, *get_buffer, *buffer_updated, *eof_received, *pause_writing,
         *resume_writing, *protocol_failed, *context,
         *extract_stack, *format_handle, *set_result, *extend, *pause_reading, *resume_reading,
-        *create_future, *throw_, *close, *strong_reader, *reader_ref;
+        *create_future, *create_task, *name, *throw_, *close, *strong_reader, *reader_ref;
     PyObject *buffered_protocol, *future_type, *task_type; // of asyncio
     PyObject *base_create_task;                            // BaseEventLoop.create_task
     PyObject *stream_reader, *stream_protocol;             // of asyncio
     PyObject *base_read;                                   // StreamReader.read
     PyObject *stream_data_received;                        // StreamReaderProtocol.data_received
-    PyObject *loop_keyword;                                // ("loop",)
+    PyObject *loop_keyword, *name_keyword, *loop_and_name_keywords; // ("loop",) and so on
 } Names;
 extern Names names;
 

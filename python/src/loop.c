@@ -278,9 +278,10 @@ static PyObject *loop_meth_create_future(Loop *l, PyObject *Py_UNUSED(ignored)) 
 }
 
 static PyObject *loop_meth_create_task(Loop *l, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames) {
-    if (nargs == 1 && !kwnames && !l->closed && !l->debug && (!l->task_factory || l->task_factory == Py_None)) {
-        PyObject *task[] = {args[0], (PyObject *)l};
-        return PyObject_Vectorcall(names.task_type, task, 1, names.loop_keyword);
+    bool named = kwnames && PyTuple_GET_SIZE(kwnames) == 1 && PyTuple_GET_ITEM(kwnames, 0) == names.name;
+    if (nargs == 1 && (!kwnames || named) && !l->closed && !l->debug && (!l->task_factory || l->task_factory == Py_None)) {
+        PyObject *task[] = {args[0], (PyObject *)l, named ? args[1] : NULL};
+        return PyObject_Vectorcall(names.task_type, task, 1, named ? names.loop_and_name_keywords : names.loop_keyword);
     }
     Py_ssize_t n = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     PyObject *all[8] = {(PyObject *)l};

@@ -65,6 +65,8 @@ static int intern_names(void) {
         {&names.pause_reading, "pause_reading"},
         {&names.resume_reading, "resume_reading"},
         {&names.create_future, "create_future"},
+        {&names.create_task, "create_task"},
+        {&names.name, "name"},
         {&names.throw_, "throw"},
         {&names.close, "close"},
         {&names.strong_reader, "_strong_reader"},
@@ -86,8 +88,11 @@ static int intern_names(void) {
     names.base_read = PyObject_GetAttrString(names.stream_reader, "read");
     names.stream_data_received = PyObject_GetAttr(names.stream_protocol, names.data_received);
     names.loop_keyword = Py_BuildValue("(s)", "loop");
+    names.loop_and_name_keywords = Py_BuildValue("(sO)", "loop", names.name);
+    names.name_keyword = Py_BuildValue("(O)", names.name);
     return names.buffered_protocol && names.future_type && names.task_type && names.base_create_task &&
-                   names.base_read && names.stream_data_received && names.loop_keyword
+                   names.base_read && names.stream_data_received && names.loop_keyword && names.loop_and_name_keywords &&
+                   names.name_keyword
                ? 0
                : -1;
 }

@@ -184,15 +184,19 @@ class Server:
             "http_version": "1.1",
             "server": (address, None) if isinstance(address, str) else address[:2],
             "root_path": config.root_path,
+            # Of each request. A copy that has their keys need not grow.
+            "path": None, "raw_path": None, "query_string": None, "headers": None, "client": None,
         }
+        if state is not None:
+            common["state"] = None
         limit = config.limit_max_requests or 0
         if limit and config.limit_max_requests_jitter:
             limit += random.randint(0, config.limit_max_requests_jitter)
         self._drained = asyncio.Event()
         self._core = _core.Server(
             loop, app, json.dumps(config.for_go([s.fileno() for s in sockets])).encode(),
-            {"type": "http", **common, "scheme": "https" if config.secure else "http", "extensions": EXTENSIONS},
-            {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws",
+            {"type": "http", **common, "scheme": "https" if config.secure else "http", "method": None, "extensions": EXTENSIONS},
+            {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws", "subprotocols": None,
              "extensions": {"websocket.http.response": {}}},
             config.root_path.encode(), state, self._report, self._event,
             self._proxies(), ClientDisconnected,

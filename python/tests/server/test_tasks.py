@@ -30,6 +30,14 @@ def test_current_task_in_the_first_step_and_later(serve):
         assert client.get().body == b"(True, True, True, True, False)"
 
 
+@pytest.mark.parametrize("path", ["/", "/items/%C3%A9", "/" + "long" * 200])
+def test_the_task_is_named_after_the_request(serve, path):
+    async def result():
+        return asyncio.current_task().get_name()
+
+    assert serve(answer(result)).connect().get(path + "?q=1").body == repr("GET " + path).encode()
+
+
 def test_no_task_is_current_afterwards(serve):
     async def result():
         return 1
