@@ -81,6 +81,10 @@ func (n *Nursery) failed(err error) {
 	if err == nil {
 		return
 	}
+	if c := n.scope.canceled; c != nil && err == error(c) {
+		n.scope.caught = true // not worth a place in errs: a cancelled nursery may have many tasks
+		return
+	}
 	if p, ok := err.(*PanicError); ok && n.fault == nil {
 		n.fault = p
 	}

@@ -153,6 +153,9 @@ func (sc *Scope) close() {
 // context.Canceled. Only the first call has an effect.
 func (sc *Scope) Cancel(cause error) {
 	sc.s.only("Scope.Cancel")
+	if sc.canceled != nil || sc.closed {
+		return
+	}
 	if cause == nil {
 		cause = context.Canceled
 	}

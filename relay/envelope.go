@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,8 @@ type Envelope struct {
 
 	// Attempt counts the deliveries of a request: 1 for the first.
 	Attempt uint32
+
+	progress uint32 // of a request on a Local; atomic
 
 	// ID identifies a call among the calls of one Caller. Replies, cancellations and
 	// credits carry the ID of their call. An ID is never used again by the same Caller.
@@ -85,6 +88,22 @@ func clone(e *Envelope) *Envelope {
 	c := *e
 	return &c
 }
+
+// The progress of a request on a Local. A call that ends while no worker has its request
+// withdraws the request: workers refuse it, and need no message.
+const (
+	queued uint32 = iota
+	taken
+	withdrawn
+)
+
+// take notes that a member of a group has the request.
+func (e *Envelope) take() { atomic.CompareAndSwapUint32(&e.progress, queued, taken) }
+
+// withdraw makes workers refuse the request. It reports false if one may have it already.
+func (e *Envelope) withdraw() bool { return atomic.SwapUint32(&e.progress, withdrawn) == queued }
+
+func (e *Envelope) isWithdrawn() bool { return atomic.LoadUint32(&e.progress) == withdrawn }
 
 // remaining returns the time that remains at now. It reports false if there is no limit.
 func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {

@@ -180,7 +180,7 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 	switch {
 	case late:
 		s.stats.Expired++
-	case s.revoked.take(r.key()):
+	case r.isWithdrawn() || s.revoked.take(r.key()):
 		s.stats.Revoked++
 	case twice:
 		s.stats.Duplicate++
