@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -16,13 +18,24 @@ import (
 // accessLog writes a line for each request. That of a WebSocket is its handshake. Lines are put together on the loop and written
 // by a worker, because the output may block. A nil log does nothing.
 type accessLog struct {
-	l      *loop.Loop
-	to     io.Writer
-	format string
+	l       *loop.Loop
+	to      io.Writer
+	format  string
+	proxies *proxies
 
 	lines []byte // to be written
 	lost  int    // lines beyond logLimit
-	busy  bool   // a worker is writing
+	batch *batch // that a worker writes; nil if there is none
+}
+
+// batch is lines that are written once: by a worker, or at the end if none has begun to.
+type batch struct {
+	lines []byte
+	once  sync.Once
+}
+
+func (b *batch) write(to io.Writer) {
+	b.once.Do(func() { _, _ = to.Write(b.lines) })
 }
 
 // logLimit is how many bytes wait at most for an output that is too slow.
@@ -40,27 +53,37 @@ func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
 	if a == nil {
 		return nil
 	}
-	e := a.entry(remote, string(p.Method()), string(p.Target()), p.Version().String())
+	var forwarded []string
+	if a.proxies != nil && p.Get("X-Forwarded-For") != nil {
+		for i := range p.FieldCount() {
+			if name, value := p.Field(i); strings.EqualFold(string(name), "X-Forwarded-For") {
+				forwarded = append(forwarded, string(value))
+			}
+		}
+	}
+	e := a.entry(remote, forwarded, string(p.Method()), string(p.Target()), p.Version().String())
 	if a.format != "common" {
 		e.referer, e.agent = string(p.Get("Referer")), string(p.Get("User-Agent"))
 	}
 	return e
 }
 
-// beginSocket is begin for the handshake of a WebSocket.
-func (a *accessLog) beginSocket(req *http.Request) *logged {
+// beginRequest is begin for a request that the app does not get as one by HTTP: the handshake of a
+// WebSocket, or a request for a file. Any goroutine may call it.
+func (a *accessLog) beginRequest(req *http.Request) *logged {
 	if a == nil {
 		return nil
 	}
-	e := a.entry(req.RemoteAddr, req.Method, req.RequestURI, req.Proto)
+	e := a.entry(req.RemoteAddr, req.Header["X-Forwarded-For"], req.Method, req.RequestURI, req.Proto)
 	if a.format != "common" {
 		e.referer, e.agent = req.Referer(), req.UserAgent()
 	}
 	return e
 }
 
-func (a *accessLog) entry(remote, method, target, proto string) *logged {
+func (a *accessLog) entry(remote string, forwarded []string, method, target, proto string) *logged {
 	host, _ := splitRemote(remote)
+	host = a.proxies.client(host, forwarded)
 	return &logged{remote: host, method: method, target: target, proto: proto, at: a.l.Internal().Kernel().Wall(), since: a.l.Time()}
 }
 
@@ -87,36 +110,41 @@ func (a *accessLog) end(e *logged, status int, bytes int64) {
 }
 
 func (a *accessLog) write() {
-	if a.busy || len(a.lines) == 0 {
+	if a.batch != nil || len(a.lines) == 0 {
 		return
 	}
-	lines, lost := a.lines, a.lost
-	if lost > 0 {
-		lines = append(lines, "spindle: the access log is too slow; lost "+strconv.Itoa(lost)+" lines\n"...)
+	b := &batch{lines: a.lines}
+	if a.lost > 0 {
+		b.lines = append(b.lines, "spindle: the access log is too slow; lost "+strconv.Itoa(a.lost)+" lines\n"...)
 	}
-	_, err := loop.Offload(a.l, func() (int, error) { return a.to.Write(lines) }, func(int, error) {
-		a.busy = false
-		a.write()
+	_, err := loop.Offload(a.l, func() (int, error) { b.write(a.to); return 0, nil }, func(_ int, err error) {
+		if err == nil { // otherwise the loop closes, and flush writes it
+			a.batch = nil
+			a.write()
+		}
 	})
 	if err == nil {
-		a.busy, a.lines, a.lost = true, nil, 0
+		a.batch, a.lines, a.lost = b, nil, 0
 	}
 }
 
 // flush writes what is left, when the loop has ended.
 func (a *accessLog) flush() {
-	if a != nil && len(a.lines) > 0 {
+	if a == nil {
+		return
+	}
+	if a.batch != nil {
+		a.batch.write(a.to)
+		a.batch = nil
+	}
+	if len(a.lines) > 0 {
 		_, _ = a.to.Write(a.lines)
 		a.lines = nil
 	}
 }
 
 func appendCommon(b []byte, e *logged, status int, bytes int64) []byte {
-	remote := e.remote
-	if remote == "" {
-		remote = "-"
-	}
-	b = append(b, remote...)
+	b = appendAddress(b, e.remote)
 	b = append(b, " - - ["...)
 	b = e.at.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, "] "...)
@@ -125,6 +153,21 @@ func appendCommon(b []byte, e *logged, status int, bytes int64) []byte {
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
 	return strconv.AppendInt(b, bytes, 10)
+}
+
+// appendAddress appends the client's address. A proxy may have passed on what a client has sent, so
+// characters that end the column or the line are replaced.
+func appendAddress(b []byte, address string) []byte {
+	if address == "" {
+		return append(b, '-')
+	}
+	for _, c := range []byte(address) {
+		if c <= ' ' || c >= 0x7f || c == '"' {
+			c = '?'
+		}
+		b = append(b, c)
+	}
+	return b
 }
 
 // appendQuoted quotes what clients have sent, so that no line can be forged.

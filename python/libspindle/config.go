@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -34,7 +35,8 @@ type config struct {
 	MaxConns           int   `json:"max_connections"`
 	MaxRequestsPerConn int   `json:"max_requests_per_connection"`
 
-	AccessLog string `json:"access_log"` // common, combined or json; empty for none
+	AccessLog string  `json:"access_log"` // common, combined or json; empty for none
+	Forwarded *string `json:"forwarded"`  // peers with X-Forwarded-For that counts; nil for none
 
 	WSMaxSize      int     `json:"ws_max_size"`
 	WSPingInterval float64 `json:"ws_ping_interval"`
@@ -45,6 +47,10 @@ type config struct {
 	Metrics string      `json:"metrics"` // paths that Go answers; empty for none
 	Health  string      `json:"health"`
 	Ready   string      `json:"ready"`
+
+	Server string      `json:"server"` // the field Server; empty for none
+	Date   bool        `json:"date"`   // responses have the field Date
+	Fields [][2]string `json:"fields"` // for every response: name and value
 
 	own bool // Go answers some paths
 }
@@ -75,6 +81,9 @@ func (c *config) apply(s *server) error {
 	w.Handler = s.handler()
 	if c.AccessLog != "" {
 		s.log = &accessLog{l: s.p.l, to: os.Stdout, format: c.AccessLog}
+		if c.Forwarded != nil {
+			s.log.proxies = newProxies(*c.Forwarded)
+		}
 	}
 	if !c.secure() {
 		return nil
@@ -82,6 +91,19 @@ func (c *config) apply(s *server) error {
 	var err error
 	w.TLS, err = c.tls()
 	return err
+}
+
+// addDefaults adds the fields that every response has to those of one that Go sends.
+func (c *config) addDefaults(h http.Header) {
+	if c.Server != "" && h.Get("Server") == "" {
+		h.Set("Server", c.Server)
+	}
+	for _, f := range c.Fields {
+		h.Add(f[0], f[1])
+	}
+	if !c.Date && h["Date"] == nil {
+		h["Date"] = nil // not even by package web
+	}
 }
 
 func (c *config) tls() (*tls.Config, error) {

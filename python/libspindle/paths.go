@@ -4,12 +4,7 @@ package main
 
 import (
 	"fmt"
-	"mime"
 	"net/http"
-	"os"
-	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 )
@@ -28,7 +23,6 @@ func (c *counters) count(status int, bytes int64) {
 		c.requests[class].Add(1)
 	}
 	c.bytes.Add(uint64(bytes))
-	c.active.Add(-1)
 }
 
 // ownPath reports whether Go answers requests to path itself.
@@ -54,7 +48,7 @@ func (s *server) ownPath(path []byte) bool {
 func (s *server) handler() http.Handler {
 	files := make([]http.Handler, len(s.config.Static))
 	for i, d := range s.config.Static {
-		files[i] = http.StripPrefix(d.Prefix, staticFiles(d.Dir))
+		files[i] = http.StripPrefix(d.Prefix, directory(d.Dir))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &s.config
@@ -62,6 +56,7 @@ func (s *server) handler() http.Handler {
 			s.serveWebSocket(w, r)
 			return
 		}
+		c.addDefaults(w.Header())
 		switch r.URL.Path {
 		case c.Metrics:
 			s.serveMetrics(w)
@@ -76,12 +71,24 @@ func (s *server) handler() http.Handler {
 		default:
 			for i, d := range c.Static {
 				if strings.HasPrefix(r.URL.Path, d.Prefix+"/") {
-					files[i].ServeHTTP(w, r)
+					s.serveFile(w, r, files[i])
 					return
 				}
 			}
 		}
 	})
+}
+
+// serveFile answers a request for a file, which appears in the log and the metrics like one to the app.
+func (s *server) serveFile(w http.ResponseWriter, r *http.Request, files http.Handler) {
+	entry := s.log.beginRequest(r)
+	own := &fileResponse{ResponseWriter: w}
+	files.ServeHTTP(own, r)
+	status, bytes := own.result()
+	s.counters.count(status, bytes)
+	if s.log != nil {
+		_ = s.p.l.Post(func() { s.log.end(entry, status, bytes) }) // fails if the loop has ended
+	}
 }
 
 func (s *server) serveMetrics(w http.ResponseWriter) {
@@ -95,58 +102,4 @@ func (s *server) serveMetrics(w http.ResponseWriter) {
 	fmt.Fprintf(w, "# HELP spindle_requests_active Requests that the app answers.\n# TYPE spindle_requests_active gauge\nspindle_requests_active %d\n", c.active.Load())
 	fmt.Fprintf(w, "# HELP spindle_response_bytes_total Bytes of the bodies of responses.\n# TYPE spindle_response_bytes_total counter\nspindle_response_bytes_total %d\n", c.bytes.Load())
 	fmt.Fprintf(w, "# HELP spindle_websockets_total WebSockets that were opened.\n# TYPE spindle_websockets_total counter\nspindle_websockets_total %d\n", c.sockets.Load())
-}
-
-// encodings are the compressed forms of a file that may stand beside it, the best first.
-var encodings = []struct{ name, suffix string }{{"br", ".br"}, {"zstd", ".zst"}, {"gzip", ".gz"}}
-
-// staticFiles serves a directory. A file that stands beside another one in compressed form
-// is sent instead, to clients that accept it.
-func staticFiles(dir string) http.Handler {
-	plain := http.FileServer(http.Dir(dir))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := path.Clean("/" + r.URL.Path)
-		w.Header().Add("Vary", "Accept-Encoding") // also without an encoding: a cache may ask for both
-		for _, e := range encodings {
-			if strings.HasSuffix(r.URL.Path, "/") || !accepts(r, e.name) {
-				continue
-			}
-			f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)+e.suffix))
-			if err != nil {
-				continue
-			}
-			defer f.Close()
-			info, err := f.Stat()
-			if err != nil || !info.Mode().IsRegular() {
-				continue
-			}
-			kind := mime.TypeByExtension(path.Ext(name))
-			if kind == "" {
-				kind = "application/octet-stream"
-			}
-			w.Header().Set("Content-Type", kind)
-			w.Header().Set("Content-Encoding", e.name)
-			http.ServeContent(w, r, name, info.ModTime(), f)
-			return
-		}
-		plain.ServeHTTP(w, r)
-	})
-}
-
-// accepts reports whether the client accepts an encoding.
-func accepts(r *http.Request, encoding string) bool {
-	for item := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, quality, _ := strings.Cut(strings.TrimSpace(item), ";")
-		if strings.EqualFold(name, encoding) {
-			return !refused(quality)
-		}
-	}
-	return false
-}
-
-// refused reports whether the parameters of an encoding are a quality of zero.
-func refused(parameters string) bool {
-	text, found := strings.CutPrefix(strings.ToLower(strings.ReplaceAll(parameters, " ", "")), "q=")
-	q, err := strconv.ParseFloat(text, 64)
-	return found && err == nil && q == 0
 }

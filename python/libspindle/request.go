@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"syscall"
@@ -60,7 +61,15 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 // upgrades reports whether the request opens a WebSocket.
 func upgrades(lc *web.LeanCtx) bool {
 	u := lc.Header("Upgrade")
-	return len(u) == len("websocket") && string(lc.Method()) == "GET" && equalFold(u, "websocket")
+	if len(u) != len("websocket") || string(lc.Method()) != "GET" || !equalFold(u, "websocket") {
+		return false
+	}
+	for option := range bytes.SplitSeq(lc.Header("Connection"), []byte(",")) {
+		if option = bytes.TrimSpace(option); len(option) == len("upgrade") && equalFold(option, "upgrade") {
+			return true
+		}
+	}
+	return false
 }
 
 func equalFold(b []byte, lower string) bool {
@@ -220,6 +229,7 @@ func (r *request) sendFile(path string, n int64) {
 func (r *request) finish(status int, bytes int64, closes bool) {
 	r.s.log.end(r.log, status, bytes)
 	r.s.counters.count(status, bytes)
+	r.s.counters.active.Add(-1)
 	r.s.release(r)
 	r.answer.Finish(closes)
 }
@@ -227,6 +237,7 @@ func (r *request) finish(status int, bytes int64, closes bool) {
 func (r *request) abort() {
 	r.s.log.end(r.log, 0, 0)
 	r.s.counters.count(0, 0)
+	r.s.counters.active.Add(-1)
 	r.s.release(r)
 	r.answer.Abort()
 }

@@ -46,6 +46,12 @@ type verdict struct {
 // serveWebSocket passes a request for a WebSocket to the app, on a worker.
 func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	so := &socket{verdict: make(chan verdict, 1)}
+	o := s.config.socketOptions()
+	if malformed(req, so, o) {
+		s.config.addDefaults(w.Header())
+		_ = ws.Upgrade(w, req, so, o) // sends the response that refuses it
+		return
+	}
 	err := s.p.l.Post(func() { s.addSocket(so, req) })
 	if err != nil {
 		return
@@ -56,8 +62,11 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 			so.refuse(w, v)
 			return
 		}
-		o := s.config.socketOptions()
 		o.Header = v.header
+		s.config.addDefaults(o.Header)
+		if s.config.Date && o.Header.Get("Date") == "" {
+			o.Header.Set("Date", s.p.l.Internal().Kernel().Wall().UTC().Format(http.TimeFormat))
+		}
 		if v.subprotocol != "" {
 			o.Subprotocols = []string{v.subprotocol}
 		}
@@ -69,11 +78,25 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
+// malformed reports whether a request is not a valid handshake, so that the app need not see it.
+func malformed(req *http.Request, so *socket, o ws.Options) bool {
+	_, refused := errors.AsType[*ws.HandshakeError](ws.Upgrade(noResponse{}, req, so, o))
+	return refused
+}
+
+// noResponse drops a response. It is not of package web, so that ws.Upgrade only checks the request.
+type noResponse struct{}
+
+func (noResponse) Header() http.Header         { return make(http.Header) }
+func (noResponse) Write(p []byte) (int, error) { return len(p), nil }
+func (noResponse) WriteHeader(int)             {}
+
 // refuse answers with the app's response.
 func (so *socket) refuse(w http.ResponseWriter, v verdict) {
 	for name, values := range v.header {
 		w.Header()[name] = values
 	}
+	so.r.s.config.addDefaults(w.Header())
 	w.WriteHeader(v.status)
 	_, _ = w.Write(v.body)
 	_ = so.r.s.p.l.Post(func() { so.closed(1006, "") })
@@ -95,7 +118,7 @@ func (c *config) socketOptions() ws.Options {
 
 // addSocket adds the SPINDLE_REQUEST record of a WebSocket, on the loop.
 func (s *server) addSocket(so *socket, req *http.Request) {
-	r := &request{s: s, ws: so, log: s.log.beginSocket(req)}
+	r := &request{s: s, ws: so, log: s.log.beginRequest(req)}
 	so.r = r
 	r.slot = s.requests.add(r)
 	s.needHeld()

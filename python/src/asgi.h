@@ -142,6 +142,7 @@ static inline bool is_held(Exchange *x) {
 int head_start(Exchange *x, PyObject *message);
 int head_fields(Exchange *x, PyObject *headers, bool trailers);
 void head_commit(Exchange *x, Py_ssize_t first, bool more);
+void answer_error(Server *s, uint32_t slot, int status, bool to_head);
 int head_append(Exchange *x, const char *data, size_t len);
 int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m);
 

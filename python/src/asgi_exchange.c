@@ -107,12 +107,7 @@ void exchange_fail(Exchange *x) {
         return;
     server_release(x);
     if (x->phase == RESPONSE_NONE || x->phase == RESPONSE_STARTED) {
-        static const char text[] = "HTTP/1.1 500 Internal Server Error\r\ncontent-type: text/plain; charset=utf-8\r\n"
-                                   "content-length: 21\r\nconnection: close\r\n\r\nInternal Server Error";
-        size_t n = sizeof text - 1 - (x->to_head ? 21 : 0);
-        memcpy(server_out(s, SPINDLE_ANSWER, 0, x->slot, 0, n), text, n);
-        SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, x->slot, 500, sizeof *end);
-        end->bytes = 21;
+        answer_error(s, x->slot, 500, x->to_head);
         x->status = 500;
     } else {
         server_out(s, SPINDLE_ABORT, 0, x->slot, 0, 0);

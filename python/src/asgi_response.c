@@ -225,6 +225,25 @@ int head_start(Exchange *x, PyObject *message) {
     return r;
 }
 
+// answer_error answers a request with an error of the server itself, and ends its connection. Go may
+// then give the slot to another request.
+void answer_error(Server *s, uint32_t slot, int status, bool to_head) {
+    char line[128], rest[160];
+    const char *reason = reason_of(status);
+    size_t body = to_head ? 0 : strlen(reason), name = PyBytes_GET_SIZE(s->name), fields = PyBytes_GET_SIZE(s->fields);
+    size_t n = snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\n%s", status, reason, s->dates ? server_date(s) : "");
+    size_t m = snprintf(rest, sizeof rest,
+                        "content-type: text/plain; charset=utf-8\r\ncontent-length: %zu\r\nconnection: close\r\n\r\n%s",
+                        strlen(reason), to_head ? "" : reason);
+    char *to = server_out(s, SPINDLE_ANSWER, 0, slot, 0, n + name + fields + m);
+    memcpy(to, line, n);
+    memcpy(to + n, PyBytes_AS_STRING(s->name), name);
+    memcpy(to + n + name, PyBytes_AS_STRING(s->fields), fields);
+    memcpy(to + n + name + fields, rest, m);
+    SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, slot, (uint32_t)status, sizeof *end);
+    end->bytes = (int64_t)body;
+}
+
 // leaves_body reports whether the connection must close because the request's body was not
 // read and is too long to skip, or may never come.
 static bool leaves_body(Exchange *x) {

@@ -187,20 +187,14 @@ static int start(Server *s, Exchange *x) {
 // The inbox.
 
 // refuse answers a request without its app. Go may then give the slot to another one.
-static void refuse(Server *s, uint32_t slot, int status, bool websocket) {
+static void refuse(Server *s, uint32_t slot, int status, bool websocket, bool to_head) {
     if (websocket) {
         server_out(s, SPINDLE_DENY, status, slot, 0, 0);
         server_out(s, SPINDLE_DENY_END, 0, slot, 0, 0);
         server_out(s, SPINDLE_FINISH, 0, slot, 0, sizeof(SpindleEnd));
         return;
     }
-    static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n"
-                               "content-length: 19\r\nconnection: close\r\n\r\nService Unavailable";
-    static const char broken[] = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-    const char *text = status == 503 ? busy : broken;
-    memcpy(server_out(s, SPINDLE_ANSWER, 0, slot, 0, strlen(text)), text, strlen(text));
-    SpindleEnd *end = (SpindleEnd *)server_out(s, SPINDLE_FINISH, SPINDLE_CLOSES, slot, (uint32_t)status, sizeof *end);
-    end->bytes = 0;
+    answer_error(s, slot, status, to_head);
 }
 
 static int grow(Server *s, uint32_t slot) {
@@ -232,7 +226,7 @@ static void begin(Server *s, const SpindleRecord *r) {
     Exchange *x = grow(s, r->slot) == 0 ? exchange_new(s, r) : NULL;
     if (x && s->max_active > 0 && s->active >= s->max_active) {
         add(s, x);
-        refuse(s, r->slot, 503, websocket);
+        refuse(s, r->slot, 503, websocket, x->to_head);
         x->released = true;
         x->phase = websocket ? WS_CLOSED : RESPONSE_DONE;
         settle(x, Py_None);
@@ -244,8 +238,9 @@ static void begin(Server *s, const SpindleRecord *r) {
     }
     if (!x || !x->scope || !x->name) {
         PyErr_WriteUnraisable((PyObject *)s);
+        bool to_head = x && x->to_head;
         Py_XDECREF(x);
-        refuse(s, r->slot, 500, websocket);
+        refuse(s, r->slot, 500, websocket, to_head);
         return;
     }
     add(s, x);

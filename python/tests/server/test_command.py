@@ -119,6 +119,27 @@ def test_access_log(command, form):
         assert ('"-" "tests"' in line) == (form == "combined")
 
 
+@pytest.mark.parametrize("options, address", [
+    ([], "192.0.2.1"), (["--forwarded-allow-ips", "127.0.0.0/8,192.0.2.1"], "198.51.100.9"),
+    (["--forwarded-allow-ips", "*"], "203.0.113.5"), (["--forwarded-allow-ips", "10.0.0.1"], "127.0.0.1"),
+    (["--no-proxy-headers"], "127.0.0.1")])
+def test_access_log_names_the_client_of_a_trusted_proxy(command, options, address):
+    (command.directory / "client.py").write_text(textwrap.dedent("""
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": scope["client"][0].encode()})
+    """))
+    process = command("client:app", "--port", "0", "--lifespan", "off", *options)
+    client = process.connect()
+    fields = "X-Forwarded-For: 203.0.113.5\nX-Forwarded-For: 198.51.100.9:4711, 192.0.2.1\n"
+    assert client.get(headers=fields).body.decode() == address
+    client.get(headers='X-Forwarded-For: 1" 2\n')
+    process.stop()
+    wait_until(lambda: len(process.out) == 2)
+    assert process.out[0].split(" ")[0] == address
+    assert process.out[1].split(" ")[1:3] == ["-", "-"]  # the client has not forged a column
+
+
 def test_access_log_has_websockets(command):
     (command.directory / "sockets.py").write_text(textwrap.dedent("""
         async def app(scope, receive, send):

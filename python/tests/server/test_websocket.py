@@ -365,10 +365,54 @@ def test_message_that_is_too_large(serve):
         assert e.value.rcvd.code == 1009
 
 
-def test_bad_handshake(serve):
-    client = serve(echo).connect()
-    client.send("GET / HTTP/1.1\nHost: test\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 12\n\n")
-    assert client.response().status in (400, 426)
+@pytest.mark.parametrize("fields", [
+    KEY.replace("13", "12"), KEY.replace("dGhlIHNhbXBsZSBub25jZQ==", "short"), KEY.replace("Sec-WebSocket-Key", "X"),
+    KEY + "Content-Length: 1\n", KEY + "Sec-WebSocket-Protocol: ,;\n"])
+def test_bad_handshake_does_not_reach_the_app(serve, fields):
+    called = []
+
+    async def app(scope, receive, send):
+        called.append(scope)
+        await echo(scope, receive, send)
+
+    server = serve(app, headers=[("X-One", "1")])
+    response = server.connect().send(f"GET / HTTP/1.1\nHost: test\n{fields}\n").response()
+    assert response.status in (400, 426)
+    assert (response["server"], response["x-one"]) == ("spindle", "1")
+    assert not called
+
+
+def test_upgrade_that_is_not_for_this_connection_is_a_request(serve):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope["type"].encode()})
+
+    client = serve(app).connect()
+    for connection in ("", "Connection: keep-alive\n", "Connection: upgraded\n"):
+        assert client.get(headers=KEY.replace("Connection: Upgrade\n", connection)).body == b"http"
+
+
+def test_handshake_has_the_default_fields(serve):
+    async def app(scope, receive, send):
+        await receive()
+        if scope["path"] == "/own":
+            await send({"type": "websocket.accept", "headers": [(b"server", b"own"), (b"date", b"today")]})
+        elif scope["path"] == "/deny":
+            await send({"type": "websocket.close"})
+        else:
+            await send({"type": "websocket.accept"})
+
+    server = serve(app, headers=[("X-One", "1")])
+    for path in ("/", "/own", "/deny"):
+        status, fields = server.connect().send(f"GET {path} HTTP/1.1\nHost: test\n{KEY}\n").head()
+        values = dict(fields)
+        assert (status, values["x-one"]) == (403 if path == "/deny" else 101, "1")
+        assert len(fields) == len(values)
+        assert (values["server"], values["date"] == "today") == (("own", True) if path == "/own" else ("spindle", False))
+    bare = serve(app, server_header=False, date_header=False)
+    for path in ("/", "/deny"):
+        _, fields = bare.connect().send(f"GET {path} HTTP/1.1\nHost: test\n{KEY}\n").head()
+        assert not {"server", "date"} & dict(fields).keys()
 
 
 def test_sockets_are_closed_at_the_end(serve):
