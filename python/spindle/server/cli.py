@@ -9,7 +9,7 @@ from .config import Config
 
 def parser():
     p = argparse.ArgumentParser(
-        prog="python -m spindle", description="Serve an ASGI or WSGI app.",
+        prog="python -m spindle", usage="python -m spindle [OPTIONS] APP", description="Serve an ASGI or WSGI app.",
         epilog="Every option can also be set in the environment, as SPINDLE_ and its name in upper case, "
                "or in pyproject.toml, in the table tool.spindle.server.")
     p.add_argument("app", nargs="?", help="module:attribute, or a Python file with an app")
@@ -51,7 +51,7 @@ def parser():
     group.add_argument("--ssl-ca-certs", metavar="FILE", help="require certificates of clients")
     group.add_argument("--proxy-headers", action=argparse.BooleanOptionalAction, default=None,
                        help="believe X-Forwarded-For and X-Forwarded-Proto of trusted proxies (on)")
-    group.add_argument("--forwarded-allow-ips", help="the trusted proxies: addresses, networks or * (127.0.0.1,::1)")
+    group.add_argument("--forwarded-allow-ips", help="the trusted proxies: addresses, networks or * (FORWARDED_ALLOW_IPS, or 127.0.0.1,::1)")
     group.add_argument("--server-header", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--date-header", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--header", action="append", dest="headers", metavar="NAME:VALUE", help="add a field to every response")
@@ -81,7 +81,7 @@ def read_config(arguments, environment):
 
         print(f"Spindle {__version__} with Python {sys.version.split()[0]}")
         raise SystemExit(0)
-    env_file = given.pop("env_file")
+    env_file = given.pop("env_file") or environment.get("SPINDLE_ENV_FILE")
     if env_file:
         read_env_file(env_file, environment)
     values = from_pyproject(p)
@@ -97,6 +97,8 @@ def read_config(arguments, environment):
                 p.error(f"--{name.rstrip('s')} {item}: write it as {example}")
             pairs.append((key.strip(), value.strip()))
         values[name] = pairs
+    if "forwarded_allow_ips" not in values and (text := environment.get("FORWARDED_ALLOW_IPS")) is not None:
+        values["forwarded_allow_ips"] = text
     if "workers" not in values and (text := environment.get("WEB_CONCURRENCY")):
         if not text.isdecimal():
             p.error(f"WEB_CONCURRENCY={text}: not a number of workers")
@@ -107,22 +109,38 @@ def read_config(arguments, environment):
         p.error(str(e))
 
 
+SWITCHES = {**dict.fromkeys(("1", "true", "yes", "on", "t", "y"), True),
+            **dict.fromkeys(("", "0", "false", "no", "off", "f", "n"), False)}
+
+
 def from_environment(p, environment):
     values = {}
     for action in p._actions:
-        text = environment.get(f"SPINDLE_{action.dest.upper()}")
+        name, text = in_environment(action, environment)
         if text is None or action.dest in ("help", "version", "env_file"):
             continue
         try:
             values[action.dest] = convert(action, text)
         except ValueError:
-            p.error(f"SPINDLE_{action.dest.upper()}={text}: not a value for this option")
+            p.error(f"{name}={text}: not a value for this option")
     return values
+
+
+def in_environment(action, environment):
+    """Return the variable of an option, and its value or None. --header has the name that uvicorn gives it, too: HEADERS."""
+    names = [action.dest] + [option[2:].replace("-", "_") for option in action.option_strings
+                              if option.startswith("--") and not option.startswith("--no-")]
+    for name in names:
+        if (text := environment.get(f"SPINDLE_{name.upper()}")) is not None:
+            return f"SPINDLE_{name.upper()}", text
+    return None, None
 
 
 def convert(action, text):
     if isinstance(action, (argparse._StoreTrueAction, argparse.BooleanOptionalAction)):
-        return text.lower() in ("1", "true", "yes", "on")
+        if text.lower() not in SWITCHES:
+            raise ValueError(text)
+        return SWITCHES[text.lower()]
     if isinstance(action, argparse._AppendAction):
         return [part for part in text.split(";") if part]
     value = action.type(text) if action.type else text

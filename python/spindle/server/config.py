@@ -2,6 +2,8 @@
 
 import dataclasses
 import ipaddress
+import os
+import re
 
 
 @dataclasses.dataclass
@@ -79,6 +81,20 @@ class Config:
             raise ValueError("spindle: workers must be at least 1")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"spindle: port must be from 0 to 65535, not {self.port}")
+        if self.ssl_certfile is None and (self.ssl_keyfile is not None or self.ssl_ca_certs is not None):
+            raise ValueError("spindle: TLS needs a certificate: ssl_certfile")
+        for name in ("metrics", "health", "ready"):
+            path = getattr(self, name)
+            if path and not path.startswith("/"):
+                raise ValueError(f"spindle: {name} must be a path that begins with /, not {path!r}")
+        for prefix, directory in self.static:
+            if not prefix.startswith("/"):
+                raise ValueError(f"spindle: static must have a prefix that begins with /, not {prefix!r}")
+            if not os.path.isdir(directory):
+                raise ValueError(f"spindle: static {prefix}: there is no directory {directory}")
+        for name, value in self.headers:
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[^\t -~\x80-\xff]", value):
+                raise ValueError(f"spindle: {name!r}: {value!r} cannot be a header field")
 
     @property
     def supervised(self):

@@ -27,8 +27,10 @@ def load_app(config):
     if config.factory:
         try:
             app = app()
-        except TypeError as e:
-            raise AppError(f"spindle: the factory cannot be called without arguments: {e}") from None
+        except Exception as e:
+            if isinstance(e, TypeError) and e.__traceback__.tb_next is None:  # raised by the call, not in the factory
+                raise AppError(f"spindle: the factory cannot be called without arguments: {e}") from None
+            raise AppError(_failed("calling the factory", e), "import") from None
     interface = config.interface if config.interface != "auto" else detect(app)
     if interface == "asgi2":
         app = _asgi2(app)
@@ -96,12 +98,16 @@ def _import_file(path):
 
 
 def _import_failed(name, error):
-    """Describe a failed import by its traceback, without the frames that are not the user's."""
+    return _failed(f"importing {name}", error)
+
+
+def _failed(what, error):
+    """Describe what failed by its traceback, without the frames that are not the user's."""
     here = os.path.dirname(os.path.abspath(__file__))
     frames = [f for f in traceback.extract_tb(error.__traceback__)
               if not f.filename.startswith((here, "<frozen importlib")) and "/importlib/" not in f.filename]
     lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-    return f"spindle: importing {name} failed\n" + "".join(lines).rstrip()
+    return f"spindle: {what} failed\n" + "".join(lines).rstrip()
 
 
 def detect(app):

@@ -280,10 +280,8 @@ def serve(app, **options):
         if not isinstance(app, str):
             raise ValueError('spindle: with workers, reload or limit_memory, name the app: "module:attribute"')
         from .workers import Supervisor
-
-        return Supervisor(config).run()
     try:
-        return Server(config).run()
+        return Supervisor(config).run() if config.supervised else Server(config).run()
     except (AppError, StartError) as e:
         print(e, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""The command line: options, errors, signals. Every test runs a process."""
+"""The command line: options, errors, signals. Most tests run a process."""
 
 import contextlib
 import json
@@ -8,6 +8,9 @@ import socket
 import textwrap
 
 import pytest
+
+from spindle.server import serve
+from spindle.server.cli import read_config
 
 from .conftest import LIMIT, Client, wait_until
 
@@ -44,10 +47,20 @@ def test_signals_stop_it(command, number):
     (["app:app", "--ssl-certfile", "missing.pem"], "missing.pem"),
     (["app:app", "--host", "nowhere.invalid"], "cannot be resolved"),
     ([], "name the app"),
+    (["app:app", "--ssl-keyfile", "key.pem"], "TLS needs a certificate"),
+    (["app:app", "--ssl-ca-certs", "ca.pem"], "TLS needs a certificate"),
+    (["app:app", "--static", "/a=missing"], "static /a: there is no directory missing"),
+    (["app:app", "--static", "a=."], "a prefix that begins with /"),
+    (["app:app", "--metrics", "metrics"], "metrics must be a path"),
+    (["app:app", "--header", "x y: z"], "'x y': 'z' cannot be a header field"),
+    (["app:app", "--header", "x: a\nb"], "cannot be a header field"),
+    (["factories:fails", "--factory"], "in fails"),
+    (["factories:needs_one", "--factory"], "the factory cannot be called without arguments"),
 ], ids=str)
 def test_errors_are_for_people(command, arguments, text):
     (command.directory / "broken.py").write_text("def f():\n    return 1 / 0\n\nf()\n")
     (command.directory / "needs.py").write_text("import not_installed\n")
+    (command.directory / "factories.py").write_text("def fails():\n    raise TypeError('inside')\n\ndef needs_one(x):\n    pass\n")
     process = command(*arguments)
     assert process.process.wait(LIMIT) != 0
     wait_until(lambda: text in "".join(process.err))
@@ -79,6 +92,32 @@ def test_environment_and_pyproject(command):
     process = command("--port", "0", env={"SPINDLE_SERVER_HEADER": "false"})
     response = process.connect().get()
     assert (response["x-from"], response["server"]) == ("toml", None)
+
+
+def test_names_of_variables(command):
+    process = command("app:app", "--port", "0", env={"SPINDLE_HEADER": "X-One: 1;X-Two: 2", "SPINDLE_NO_SERVER_HEADER": "true"})
+    response = process.connect().get()
+    assert (response["x-one"], response["x-two"], response["server"]) == ("1", "2", "spindle")
+    assert process.stop() == 0
+    process = command("app:app", "--port", "0", env={"SPINDLE_HEADERS": "X-One: 1"})
+    assert process.connect().get()["x-one"] == "1"
+    process = command("app:app", "--port", "0", env={"SPINDLE_ACCESS_LOG": "perhaps"})
+    assert process.process.wait(LIMIT) == 2
+    wait_until(lambda: "SPINDLE_ACCESS_LOG=perhaps: not a value" in "".join(process.err))
+
+
+def test_trusted_proxies_of_the_environment():
+    for arguments, environment, expected in (
+            ([], {}, "127.0.0.1,::1"), ([], {"FORWARDED_ALLOW_IPS": "10.0.0.1"}, "10.0.0.1"),
+            ([], {"FORWARDED_ALLOW_IPS": "10.0.0.1", "SPINDLE_FORWARDED_ALLOW_IPS": "*"}, "*"),
+            (["--forwarded-allow-ips", "10.0.0.2"], {"FORWARDED_ALLOW_IPS": "10.0.0.1"}, "10.0.0.2")):
+        assert read_config(["app:app", *arguments], environment).forwarded_allow_ips == expected
+
+
+def test_serve_with_workers_on_a_port_that_is_taken(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert serve("app:app", port=taken.getsockname()[1], workers=2) == 1
+    assert "another program listens there" in capsys.readouterr().err
 
 
 def test_unix_socket_and_descriptor(command):
@@ -229,6 +268,9 @@ def test_env_file(command):
             await send({"type": "http.response.body", "body": f"{os.environ['COLOUR']} {os.environ['KEPT']}".encode()})
     """))
     process = command("shows:app", "--port", "0", "--env-file", "settings.env", env={"KEPT": "outside"})
+    response = process.connect().get()
+    assert (response.body, response["x-from"]) == (b"deep blue outside", "file")
+    process = command("shows:app", "--port", "0", env={"KEPT": "outside", "SPINDLE_ENV_FILE": "settings.env"})
     assert process.connect().get().body == b"deep blue outside"
     process = command("shows:app", "--port", "0", "--env-file", "missing.env")
     assert process.process.wait(LIMIT) == 1
