@@ -64,8 +64,11 @@ def bind(config):
 
 
 def _bind_unix(config):
+    mode = 0o666  # the directory decides which users can connect
     try:
-        if stat.S_ISSOCK(os.stat(config.uds).st_mode):
+        found = os.stat(config.uds).st_mode
+        if stat.S_ISSOCK(found):
+            mode = stat.S_IMODE(found)
             with socket.socket(socket.AF_UNIX) as probe:
                 try:
                     probe.connect(config.uds)
@@ -78,6 +81,7 @@ def _bind_unix(config):
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.bind(config.uds)
+        os.chmod(config.uds, mode)
         sock.listen(config.backlog)
     except OSError as e:
         sock.close()

@@ -4,7 +4,8 @@ The supervisor is a Python process that neither imports the app nor starts Go: i
 outlive every mistake of the app, and needs nothing but the standard library. It binds the
 socket; workers inherit it, so that connections wait in one queue and none is lost while workers
 change. Each worker has a pair of pipes to the supervisor: it says "ready" when it accepts
-connections, is told to "retire", and stops when the supervisor is gone.
+connections and "leaving" when it stops by itself, is told to "retire", and stops when the
+supervisor is gone.
 """
 
 import asyncio
@@ -22,7 +23,6 @@ logger = logging.getLogger("spindle.server")
 
 CONTROL = "SPINDLE_WORKER_CONTROL"  # descriptors of a worker's pipes
 BACKOFF = (0.1, 5.0)  # seconds before a worker that fails is started again: first, and at most
-STEADY = 5.0  # seconds after which a worker has not failed at its start
 
 
 class Worker:
@@ -34,7 +34,6 @@ class Worker:
         os.set_blocking(self.status, False)
         inherited = [sock.fileno(), to_worker, from_worker]
         environment = {**os.environ, CONTROL: f"{sock.fileno()},{to_worker},{from_worker}"}
-        self.started = time.monotonic()
         self.ready = False
         self.leaving = False
         self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
@@ -64,6 +63,7 @@ class Supervisor:
         self.config = config
         self.command = [sys.executable, "-m", "spindle"] + (list(arguments) if arguments is not None else command_line(config))
         self.workers = []
+        self.wanted = config.workers
         self.delay = BACKOFF[0]
         self.start_at = 0.0
         self.stopping = False
@@ -103,21 +103,20 @@ class Supervisor:
 
     def _supervise(self, signals):
         watcher = Watcher(self.config) if self.config.reload else None
-        wanted = self.config.workers
         while True:
             self._reap()
             if self.stopping and not self.workers:
                 return 0
-            if self.failed_starts and not self.workers and not self.config.reload and self.failed_starts >= 3 * wanted:
+            if self.failed_starts and not self.workers and not self.config.reload and self.failed_starts >= 3 * self.wanted:
                 logger.error("spindle: no worker can start; giving up")
                 return 1
-            self._replace(wanted)
+            self._replace()
             self._check_memory()
             for key, _ in self.selector.select(0.25 if watcher or self.config.limit_memory or time.monotonic() < self.start_at else 1):
                 if key.fd == signals:
-                    wanted = self._take_signals(os.read(signals, 4096), wanted)
-                elif key.data.ready or b"ready" in (os.read(key.fd, 100) or b""):
-                    self._became_ready(key.data)
+                    self._take_signals(os.read(signals, 4096))
+                else:
+                    self._heard(key.data, os.read(key.fd, 100))
             if watcher and (changed := watcher.changed()) and not self.stopping:
                 logger.warning("spindle: %s changed; starting again", changed)
                 self.delay, self.start_at = BACKOFF[0], 0.0
@@ -126,7 +125,7 @@ class Supervisor:
     def _serving(self):
         return [w for w in self.workers if not w.leaving]
 
-    def _take_signals(self, numbers, wanted):
+    def _take_signals(self, numbers):
         for number in numbers:
             if number in (signal.SIGINT, signal.SIGTERM):
                 again = self.stopping
@@ -138,32 +137,36 @@ class Supervisor:
                 logger.info("spindle: replacing the workers")
                 self._reload()
             elif number == signal.SIGTTIN:
-                wanted += 1
-            elif number == signal.SIGTTOU and wanted > 1:
-                wanted -= 1
+                self.wanted += 1
+            elif number == signal.SIGTTOU and self.wanted > 1:
+                self.wanted -= 1
                 newest = self._serving()[-1:]
                 for worker in newest:
                     self._retire(worker)
-        return wanted
 
     def _reload(self):
         """Start new workers. The old ones retire when all of the new ones are ready."""
         for worker in self._serving():
             worker.old = True
         self.reload_wanted = True
-        for _ in range(self.config.workers):
+        for _ in range(self.wanted):
             self._start()
 
-    def _became_ready(self, worker):
-        if worker.ready:
+    def _heard(self, worker, text):
+        if b"ready" in text:
+            self._became_ready(worker)
+        if b"leaving" in text:  # its place is free, however long its last requests take
+            worker.leaving = True
+        if not text:
             self._forget(worker)
-            return
+
+    def _became_ready(self, worker):
         worker.ready = True
         self.delay = BACKOFF[0]
         self.failed_starts = 0
         logger.info("spindle: worker %d is ready", worker.process.pid)
         new = [w for w in self._serving() if not getattr(w, "old", False)]
-        if self.reload_wanted and sum(w.ready for w in new) >= self.config.workers:
+        if self.reload_wanted and sum(w.ready for w in new) >= self.wanted:
             self.reload_wanted = False
             for old in [w for w in self._serving() if getattr(w, "old", False)]:
                 self._retire(old)
@@ -185,11 +188,11 @@ class Supervisor:
         self.workers.append(worker)
         self.selector.register(worker.status, selectors.EVENT_READ, worker)
 
-    def _replace(self, wanted):
+    def _replace(self):
         """Start workers for those that are missing."""
         if self.stopping or time.monotonic() < self.start_at:
             return
-        missing = wanted - len([w for w in self._serving() if not w.old or not self.reload_wanted])
+        missing = self.wanted - len([w for w in self._serving() if not w.old or not self.reload_wanted])
         for _ in range(missing):
             self._start()
 
@@ -220,11 +223,14 @@ class Supervisor:
                         else:
                             other.terminate()
                     continue
-            if not worker.ready or time.monotonic() - worker.started < STEADY:
-                if worker.ready:
-                    continue  # replaced at once
-                self.start_at = time.monotonic() + self.delay
-                self.delay = min(self.delay * 2, BACKOFF[1])
+            if worker.ready:
+                continue  # replaced at once
+            if self.config.reload:
+                logger.error("spindle: waiting for a change")
+                self.start_at = float("inf")
+                continue
+            self.start_at = time.monotonic() + self.delay
+            self.delay = min(self.delay * 2, BACKOFF[1])
 
     def _check_memory(self):
         limit = self.config.limit_memory
@@ -301,7 +307,9 @@ class WorkerServer(Server):
         """Stop, as the only reason to: a signal that follows is the first, and does not force the end."""
         self._stop.set()
 
-    _limit_reached = _retire
+    def _limit_reached(self):
+        os.write(self.status, b"leaving\n")
+        self._retire()
 
 
 def worker_of(config, environment):

@@ -136,6 +136,20 @@ def test_unix_socket_and_descriptor(command):
         assert process.connect().get().body == b"hello"
 
 
+def test_unix_socket_is_for_every_user(command):
+    path = command.directory / "socket"
+    with socket.socket(socket.AF_UNIX) as left:
+        process = command("app:app", "--uds", str(path), umask=0o077)
+        process.wait_for_log("serving on")
+        assert path.stat().st_mode & 0o777 == 0o666
+        assert process.stop() == 0
+        left.bind(str(path))  # and nothing listens there any more
+    path.chmod(0o660)
+    process = command("app:app", "--uds", str(path))
+    process.wait_for_log("serving on")
+    assert path.stat().st_mode & 0o777 == 0o660
+
+
 def test_wsgi_is_detected(command):
     client = command("app:wsgi", "--port", "0").connect()
     response = client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 2\n\nhi").response()

@@ -208,6 +208,45 @@ def test_max_requests_under_load_lose_no_request(command):
     assert process.stop() == 0
 
 
+def test_worker_that_has_served_enough_is_replaced_while_it_finishes(command):
+    (command.directory / "streams.py").write_text(textwrap.dedent("""
+        import os
+
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200})
+            if scope["path"] == "/stream":
+                await send({"type": "http.response.body", "body": b"first", "more_body": True})
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+            await send({"type": "http.response.body", "body": str(os.getpid()).encode()})
+    """))
+    process = command("streams:app", "--port", "0", "--no-access-log", "--limit-max-requests", "2", "--limit-memory", "100000")
+    process.wait_for_log("is ready")
+    stream = process.connect().send("GET /stream HTTP/1.1\nHost: test\n\n")
+    stream.head()
+    first = process.connect().get().body
+    process.wait_for_log("is ready", 2)
+    assert process.connect().get().body != first
+    assert not gone(int(first))  # its stream goes on
+    stream.close()
+    wait_until(lambda: gone(int(first)))
+    assert process.stop() == 0
+
+
+def test_worker_that_was_removed_does_not_return_with_new_workers(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--no-access-log")
+    process.wait_for_log("is ready", 2)
+    process.process.send_signal(signal.SIGTTOU)
+    process.wait_for_log("stopping")
+    process.process.send_signal(signal.SIGHUP)
+    process.wait_for_log("is ready", 3)
+    process.wait_for_log("stopping", 2)
+    pids = [int(pid) for pid in re.findall(r"worker (\d+) is ready", "".join(process.err))]
+    wait_until(lambda: all(gone(pid) for pid in pids[:2]))
+    assert process.stop() == 0
+    assert "".join(process.err).count("is ready") == 3
+
+
 def test_worker_that_holds_too_much_memory_is_replaced(command):
     (command.directory / "grows.py").write_text(textwrap.dedent("""
         import os
@@ -273,9 +312,9 @@ def test_second_signal_reaches_a_worker_that_retires(monkeypatch):
     supervisor = Supervisor(Config(app="app:app"))
     supervisor.workers = [worker]
     supervisor._retire(worker)
-    supervisor._take_signals([signal.SIGINT], 1)
+    supervisor._take_signals([signal.SIGINT])
     assert sent == ["retire", signal.SIGTERM]
-    supervisor._take_signals([signal.SIGINT], 1)
+    supervisor._take_signals([signal.SIGINT])
     assert sent == ["retire", signal.SIGTERM, signal.SIGTERM]
 
 
@@ -292,6 +331,21 @@ def test_workers_end_with_their_supervisor(command):
     pids = [int(pid) for pid in re.findall(r"worker (\d+) is ready", "".join(process.err))]
     process.process.kill()
     wait_until(lambda: all(gone(pid) for pid in pids))
+
+
+def test_reload_waits_for_a_change_of_code_that_cannot_start(command):
+    file = command.directory / "app.py"
+    file.write_text("def broken(:\n")
+    process = command("app:app", "--port", "0", "--reload")
+    process.wait_for_log("waiting for a change")
+    assert "".join(process.err).count("SyntaxError") == 1
+    file.write_text("also broken\n")
+    process.wait_for_log("waiting for a change", 2)
+    file.write_text(textwrap.dedent(APP))
+    process.wait_for_log("is ready")
+    assert process.connect().get().body == b"hello"
+    assert "".join(process.err).count("SyntaxError") == 2
+    assert process.stop() == 0
 
 
 def test_reload_on_a_change(command):
