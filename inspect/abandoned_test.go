@@ -88,6 +88,10 @@ func whileReading(t *testing.T, read func(*source), then func(*source, *slow)) {
 
 // TestSnapshotOfSocketsThatTakesLongGoesOn: it is not begun again for the next request.
 func TestSnapshotOfSocketsThatTakesLongGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: the limit of the wait is a second")
+	}
+	t.Parallel() // most of it is waiting
 	whileReading(t, func(s *source) {
 		if rows := s.readSockets(); len(rows) > 0 {
 			t.Errorf("%d sockets are known while the loop is reading them", len(rows))
@@ -104,6 +108,10 @@ func TestSnapshotOfSocketsThatTakesLongGoesOn(t *testing.T) {
 
 // A walk that is abandoned must end: it remembers every task that enters a scope.
 func TestAbandonedWalkEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: the limit of the wait is a second")
+	}
+	t.Parallel() // most of it is waiting
 	whileReading(t, func(s *source) {
 		if _, err := s.cancelScope(func(*probe.Task) uintptr { return 0 }); err != errNoAnswer {
 			t.Errorf("cancelScope returned %v", err)

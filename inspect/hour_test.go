@@ -14,6 +14,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -70,7 +71,9 @@ func (c counting) Write(p []byte) (int, error) {
 // TestPageLeftOpenForAnHour leaves a page open for an hour of the inspector's clock, which runs
 // a thousand times faster, while the program starts and ends tasks. The memory of the process
 // does not grow after the first ten minutes, and the loop has only done its work and answered.
+// With -short it is six minutes, and the first of them.
 func TestPageLeftOpenForAnHour(t *testing.T) {
+	open := time.Duration(short.Of(int(time.Hour)))
 	ctx, end := context.WithCancel(t.Context())
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	var started atomic.Int64
@@ -117,9 +120,9 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc, runtime.NumGoroutine()
 	}
-	heap, goroutines := passed(10 * time.Minute)
+	heap, goroutines := passed(open / 6)
 	before := posted()
-	laterHeap, laterGoroutines := passed(time.Hour)
+	laterHeap, laterGoroutines := passed(open)
 	asked := posted() - before
 	t.Logf("%d events, %d tasks, %d functions posted; heap %d, then %d bytes; %d, then %d goroutines", events.Load(), started.Load(), asked, heap, laterHeap, goroutines, laterGoroutines)
 	if until(func() bool { return events.Load() >= 20 }); events.Load() < 20 { // on a busy machine they come later

@@ -17,6 +17,7 @@ import (
 var metricLine = regexp.MustCompile(`^([a-z_]+)(\{([a-z]+="(\\.|[^"\\])*",?)*\})? [0-9.e+-]+$`)
 
 func TestMetricsAreInTheTextFormat(t *testing.T) {
+	inspect.ShortPauses(t)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/missing" {
 			http.NotFound(w, r)

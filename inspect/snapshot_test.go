@@ -57,6 +57,7 @@ func TestSnapshotOfManyTasksIsTakenInSlices(t *testing.T) {
 }
 
 func TestEndedTasksShowTheirOutcome(t *testing.T) {
+	inspect.ShortPauses(t)
 	run(t, "ended", func(ctx context.Context, outside func(func())) error {
 		// Accounting begins a little after the first request, and with it the record.
 		id := ""
@@ -104,6 +105,7 @@ func TestEndedTasksShowTheirOutcome(t *testing.T) {
 }
 
 func TestAccountingShowsBusyAndWaitingTime(t *testing.T) {
+	inspect.ShortPauses(t)
 	run(t, "accounts", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.GoWith(spindle.TaskOptions{Name: "waits"}, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Hour) })

@@ -44,6 +44,10 @@ func (l *longWalk) Next(_ func() bool, visit func(*probe.Task)) bool {
 // TestWalkThatTakesLongGoesOn: a request does not wait for a walk that takes long. The walk is
 // not begun again for the next request, which would never end for a busy loop.
 func TestWalkThatTakesLongGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: the limit of the wait is a second")
+	}
+	t.Parallel() // most of it is waiting
 	l, err := loop.New(loop.Options{Name: t.Name(), Watchdog: -1})
 	if err != nil {
 		t.Fatal(err)

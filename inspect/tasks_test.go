@@ -134,6 +134,7 @@ func TestTaskShowsItsCancelReason(t *testing.T) {
 
 // A task that is started while the inspector is attached shows the line that started it.
 func TestTaskShowsWhereItWasStarted(t *testing.T) {
+	inspect.ShortPauses(t)
 	run(t, "started", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			started := ""

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -17,7 +18,7 @@ func TestMemoryIsFreedAfterAFlood(t *testing.T) {
 	nop := func() {}
 	before := heap()
 	for range 2 {
-		for range 1 << 18 {
+		for range short.Of(1 << 18) {
 			l.CallSoon(nop)
 			l.Post(nop)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/stream"
@@ -106,7 +107,7 @@ func record(t *testing.T, name string, seed uint64, every time.Duration) (string
 // The same seed gives the same snapshots, however memory is reused.
 func TestInspectSameSeedSameSnapshots(t *testing.T) {
 	for _, name := range []string{"echo", "counter", "lock"} {
-		for seed := range uint64(2) {
+		for seed := range uint64(short.Of(2)) {
 			once, w := record(t, name, seed, 50*time.Millisecond)
 			if n := len(w.Recording().Snapshots); n < 3 {
 				t.Errorf("%s, seed %d: %d snapshots", name, seed, n)
@@ -126,9 +127,13 @@ func TestInspectSameSeedSameSnapshots(t *testing.T) {
 
 // Snapshots do not influence the run: its hash covers all that happens, and its order.
 func TestInspectDoesNotInfluenceTheRun(t *testing.T) {
+	every := 20 * time.Millisecond
+	if testing.Short() {
+		every = 100 * time.Millisecond
+	}
 	for _, name := range []string{"echo", "counter", "lock"} {
-		for seed := range uint64(2) {
-			_, with := record(t, name, seed, 20*time.Millisecond)
+		for seed := range uint64(short.Of(2)) {
+			_, with := record(t, name, seed, every)
 			_, without := record(t, name, seed, 0)
 			if with.Hash() != without.Hash() || with.Steps() != without.Steps() || with.Now() != without.Now() {
 				t.Errorf("%s, seed %d: with snapshots hash %x, %d steps, %v; without %x, %d steps, %v", name, seed,
@@ -186,17 +191,21 @@ func TestInspectShowsTheDeadlockThatEndsARun(t *testing.T) {
 
 // A recording stays small however long the run is.
 func TestInspectEveryIsBounded(t *testing.T) {
+	lasts := 24 * time.Hour
+	if testing.Short() {
+		lasts = 3 * time.Hour
+	}
 	w := sim.NewWorld(1)
 	w.InspectEvery = time.Second
-	w.Host("a").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, 24*time.Hour) })
+	w.Host("a").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, lasts) })
 	if err := w.Run(); err != nil {
 		t.Fatal(err)
 	}
 	all := w.Recording().Snapshots
 	if n := len(all); n < 1000 || n > 2400 {
-		t.Errorf("a day at intervals of a second has %d snapshots", n)
+		t.Errorf("%v at intervals of a second have %d snapshots", lasts, n)
 	}
-	if took := all[len(all)-1].TakenAt.Sub(all[0].TakenAt); took != 24*time.Hour {
+	if took := all[len(all)-1].TakenAt.Sub(all[0].TakenAt); took != lasts {
 		t.Errorf("they are of %v", took)
 	}
 }

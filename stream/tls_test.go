@@ -49,10 +49,14 @@ func plainPair(ctx context.Context) (*stream.Conn, *net.TCPConn, error) {
 }
 
 // withPeer runs fn with a TLSConn and a crypto/tls client after their handshake, on
-// the best backend and on a level-triggered one.
+// the best backend and, without -short, on a level-triggered one.
 func withPeer(t *testing.T, fn func(ctx context.Context, c *stream.TLSConn, peer *tlstest.Peer) error) {
 	t.Helper()
-	for _, backend := range []string{"auto", "poll"} {
+	backends := []string{"auto", "poll"}
+	if testing.Short() {
+		backends = backends[:1]
+	}
+	for _, backend := range backends {
 		t.Run(backend, func(t *testing.T) {
 			runOn(t, backend, func(ctx context.Context) error {
 				plain, raw, err := plainPair(ctx)

@@ -49,7 +49,7 @@ func TestAcceptOutOfDescriptors(t *testing.T) {
 			}, func() *spy {
 				return &spy{data: func(c *transport.Conn, data []byte) { c.Write(data) }}
 			})
-			for period := 1; period <= 2; period++ {
+			for period := 1; period <= short.Of(2); period++ {
 				on(t, l, func() { *fault, *calls = syscall.EMFILE, 0 })
 				c := dial(t, s)
 				until(t, l, func() bool { return *calls > 3 })

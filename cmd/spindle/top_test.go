@@ -86,6 +86,9 @@ func TestTopOnce(t *testing.T) {
 	if strings.Contains(got.out, "\x1b") {
 		t.Errorf("it prints escape sequences:\n%q", got.out)
 	}
+	if testing.Short() {
+		return // TestTopInATerminal shows a blocked loop as well
+	}
 	release := block()
 	defer release()
 	for !strings.Contains(got.out, "blockedHere") { // until the loop counts as blocked
@@ -131,7 +134,11 @@ func TestTopFindsAMountedInspector(t *testing.T) {
 		t.Errorf("without the token: %+v", got)
 	}
 	t.Setenv("SPINDLE_INSPECT_TOKEN", "secret")
-	for _, at := range []string{addr, "http://" + addr + "/debug/spindle"} {
+	places := []string{addr, "http://" + addr + "/debug/spindle"}
+	if testing.Short() {
+		places = places[:1]
+	}
+	for _, at := range places {
 		if got := run(t.Context(), "top", "--once", at); got.code != 0 || !strings.Contains(got.out, "orders") {
 			t.Errorf("%s: got %+v", at, got)
 		}

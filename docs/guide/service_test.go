@@ -18,6 +18,9 @@ import (
 // TestTheService runs the program of the page "Build a service": an order is accepted,
 // shipped and reported, the tree names the workers, and a signal ends it in order.
 func TestTheService(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short: compiles a program")
+	}
 	all := slices.DeleteFunc(programs(t), func(p program) bool { return p.name != "service" })
 	if len(all) != 1 {
 		t.Fatalf("found %d programs on the page", len(all))

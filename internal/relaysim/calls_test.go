@@ -5,6 +5,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/internal/relaysim"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -13,7 +14,7 @@ func TestMain(m *testing.M) { leak.Main(m) }
 // TestASYNC03: cancellation and time-outs propagate deterministically through correlation
 // waiters. Package mutants has three bugs that it finds.
 func TestASYNC03(t *testing.T) {
-	sim.Explore(t, 100/fewer, relaysim.Calls)
+	sim.Explore(t, short.Of(100/fewer), relaysim.Calls)
 }
 
 // TestASYNC03ManySeeds is TestASYNC03 with 2,000 seeds, on all processors.

@@ -2,6 +2,7 @@
 package short
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -24,4 +25,13 @@ func Of(n int) int {
 		return max(1, n/10)
 	}
 	return n
+}
+
+// Parallel lets more of the tests that call t.Parallel run at a time with -short. It is for
+// packages in which such tests mostly wait. Call it from TestMain.
+func Parallel() {
+	flag.Parse()
+	if testing.Short() {
+		_ = flag.Set("test.parallel", "16") // it exists in every test
+	}
 }

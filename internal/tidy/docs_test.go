@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,8 +68,16 @@ func TestEveryPublicPackageHasARunningExample(t *testing.T) {
 	}
 }
 
-// namesAMachine finds home folders, and the hosts of package registries.
-var namesAMachine = regexp.MustCompile(`/home/\w|/root/|/Users/\w|proxy\.golang\.org|registry\.npmjs|deb\.debian\.org`)
+// namesAMachine finds home folders, and the hosts of package registries. Each of its
+// alternatives contains one of machineParts, which are quicker to look for.
+var (
+	namesAMachine = regexp.MustCompile(`/home/\w|/root/|/Users/\w|proxy\.golang\.org|registry\.npmjs|deb\.debian\.org`)
+	machineParts  = []string{"/home/", "/root/", "/Users/", "proxy.golang.org", "registry.npmjs", "deb.debian.org"}
+)
+
+func mayNameAMachine(text []byte) bool {
+	return slices.ContainsFunc(machineParts, func(part string) bool { return bytes.Contains(text, []byte(part)) })
+}
 
 func TestNoFileNamesAMachine(t *testing.T) {
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
@@ -89,7 +98,7 @@ func TestNoFileNamesAMachine(t *testing.T) {
 			return nil
 		}
 		text, err := os.ReadFile(p)
-		if err == nil && namesAMachine.Match(text) {
+		if err == nil && mayNameAMachine(text) && namesAMachine.Match(text) {
 			t.Errorf("%s names a path of a machine or a registry's host: %q", p, namesAMachine.Find(text))
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/wheel"
 )
 
@@ -164,7 +165,7 @@ func TestCancelledTimersDoNotAccumulate(t *testing.T) {
 		keep[i] = w.Add(1e12+int64(i), nop)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 2_000_000 {
+	for range short.Of(2_000_000) {
 		i := r.IntN(len(keep))
 		w.Cancel(keep[i])
 		keep[i] = w.Add(1e12+r.Int64N(1e12), nop)
