@@ -100,7 +100,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
 	listen := bus.Listen
 	if b := repliesOf(bus); b != nil {
-		listen = b.ListenReplies
+		listen = b.Listen
 	}
 	sub, err := listen(ctx, c.inbox, c.deliver)
 	if err != nil {

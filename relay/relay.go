@@ -35,7 +35,11 @@
 // In a task, pass the task's context; waiting then parks the task.
 package relay
 
-import "context"
+import (
+	"context"
+
+	"github.com/spindleloop/spindle/internal/replies"
+)
 
 // Bus carries envelopes from publishers to subscribers. NewLocal makes one inside the
 // process. Package relaytest tests implementations against this contract:
@@ -73,24 +77,18 @@ type Bus interface {
 	Close() error
 }
 
-// replyBus is a Bus on which replies cost less. Package nats implements it.
-type replyBus interface {
-	// Reply is TryPublish of a reply that has only an ID and a body.
-	Reply(to string, id uint64, body []byte) error
+// replyBus is a bus on which replies cost less.
+type replyBus = replies.Bus[Envelope, Listener]
 
-	// ListenReplies is Listen, but the envelope belongs to deliver only until it returns. Its
-	// Body and Headers may be kept.
-	ListenReplies(ctx context.Context, subject string, deliver func(*Envelope)) (Listener, error)
-
-	// Unwrapped returns the bus that has these methods.
-	Unwrapped() Bus
-}
-
-// repliesOf returns bus if it is a replyBus itself, and otherwise nil. A type that embeds one
-// is not: it may have a Listen or a TryPublish of its own.
-func repliesOf(bus Bus) replyBus {
-	if b, ok := bus.(replyBus); ok && b.Unwrapped() == bus {
-		return b
+// repliesOf returns the functions for replies of a bus. It returns nil if bus has none, or
+// embeds one that has.
+func repliesOf(bus Bus) *replyBus {
+	b, ok := bus.(interface{ Internal() *replyBus })
+	if !ok {
+		return nil
+	}
+	if r := b.Internal(); r != nil && r.Of == any(bus) {
+		return r
 	}
 	return nil
 }

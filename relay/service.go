@@ -29,7 +29,7 @@ type service struct {
 	ended             *cosync.Inbox[struct{}] // has a value when the last puller has ended
 	spawn             func()                  // starts a puller
 
-	replies replyBus // the bus, if it is one
+	replies *replyBus // of the bus; nil if it has none
 
 	idle atomic.Int32 // pullers that wait for a request
 

@@ -48,15 +48,6 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	return b.handed(b.outbox.TryPut(m))
 }
 
-// Reply is TryPublish of a reply that has only an ID and a body. Workers use it.
-func (b *Bus) Reply(to string, id uint64, body []byte) error {
-	return b.TryPublish(&relay.Envelope{Kind: relay.KindReply, ID: id, Subject: to, Body: body})
-}
-
-// Unwrapped returns b. With it, callers and workers recognize a bus that embeds a Bus, and use
-// the methods of the outer one.
-func (b *Bus) Unwrapped() relay.Bus { return b }
-
 // message checks that the bus can send, and encodes e.
 func (b *Bus) message(e *relay.Envelope, stored bool) (*nats.Msg, error) {
 	m := new(nats.Msg)
