@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http/httptest"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -58,5 +60,24 @@ func TestInspectorShowsCallsThatWait(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCallerThatIsNotClosed leaves nothing behind in the inspector.
+func TestCallerThatIsNotClosed(t *testing.T) {
+	shown := func() (n int) {
+		probe.EachCaller(func(int, probe.Caller) { n++ })
+		return n
+	}
+	runtime.GC()
+	before := shown()
+	for range 10 {
+		if _, err := relay.NewCaller(t.Context(), relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for shown() > before {
+		runtime.GC()
+		runtime.Gosched()
 	}
 }

@@ -75,7 +75,7 @@ func (c *Caller) Close() error {
 		return nil
 	}
 	c.closed = true
-	probe.RemoveCaller(probed{c})
+	probe.RemoveCaller(probedCaller(c))
 	var cancels []*Envelope
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {

@@ -48,7 +48,10 @@ type Bus struct {
 }
 
 // closer is a listener or a subscription.
-type closer interface{ Close() error }
+type closer interface {
+	Close() error
+	countDrops() // adds what the client of NATS has dropped to the counts of the bus
+}
 
 // Options configures a Bus.
 type Options struct {
@@ -138,11 +141,7 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		}),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) { b.connected(nc) }),
 		nats.ClosedHandler(b.connected),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrSlowConsumer) {
-				b.dropped.Add(1) // and perhaps more: the client reports the first of a row
-			}
-		}),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // Stats has what is dropped
 	)
 	if b.nc, err = nats.Connect(servers, options...); err != nil {
 		why := relay.ErrDown
@@ -281,6 +280,11 @@ func (b *Bus) background(fn func()) {
 
 // Stats returns the counts of the bus.
 func (b *Bus) Stats() Stats {
+	b.mu.Lock()
+	for s := range b.subs {
+		s.countDrops()
+	}
+	b.mu.Unlock()
 	return Stats{
 		Published: b.published.Load(), Dropped: b.dropped.Load(), Dead: b.dead.Load(),
 		Reconnects: b.reconnects.Load(), Outbox: b.outbox.Statistics().Used,

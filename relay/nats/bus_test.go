@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -249,5 +250,53 @@ func TestReplyWithAHeaderThatNATSCannotCarry(t *testing.T) {
 	var remote *relay.RemoteError
 	if !errors.As(err, &remote) || remote.Code != relay.CodeError || w.Stats().RepliesLost != 0 {
 		t.Errorf("%v, %+v", err, w.Stats())
+	}
+}
+
+// TestDropsOfTheClientAreCounted: a subscription that is not read is full at last, and the
+// client of NATS drops the rest.
+func TestDropsOfTheClientAreCounted(t *testing.T) {
+	b := start(t, broker.Options{})
+	bus, publisher := connect(t, b, nats.Options{}), connect(t, b, nats.Options{})
+	s, err := bus.Subscribe(t.Context(), "unread", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fit, extra = 8192, 100
+	for range fit + extra {
+		if err := publisher.Publish(t.Context(), &relay.Envelope{Subject: "unread"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(func() bool { return bus.Stats().Dropped == extra })
+	s.Close()
+	if n := bus.Stats().Dropped; n < extra {
+		t.Errorf("after Close %d are counted", n)
+	}
+}
+
+// outer is a bus that embeds one, with a method of its own.
+type outer struct {
+	*nats.Bus
+	replies atomic.Int64
+}
+
+func (b *outer) TryPublish(e *relay.Envelope) error {
+	if e.Kind == relay.KindReply {
+		b.replies.Add(1)
+	}
+	return b.Bus.TryPublish(e)
+}
+
+// TestBusThatEmbedsOne is used by its own methods.
+func TestBusThatEmbedsOne(t *testing.T) {
+	b := start(t, broker.Options{})
+	bus := &outer{Bus: connect(t, b, nats.Options{})}
+	serve(t, bus, "echo", echo, relay.ServeOptions{})
+	if _, err := caller(t, bus).Call(t.Context(), "echo", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := bus.replies.Load(); n != 1 {
+		t.Errorf("%d replies passed its TryPublish", n)
 	}
 }

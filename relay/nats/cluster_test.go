@@ -35,6 +35,7 @@ func clusterCalls(t *testing.T) int {
 
 // load makes calls until all have a reply, and counts what happened.
 type load struct {
+	bus      *nats.Bus
 	c        *relay.Caller
 	calls    int           // at least
 	deadline time.Duration // of each call
@@ -79,9 +80,22 @@ func (l *load) call(t *testing.T, subject, key string) {
 		case errors.Is(err, relay.ErrDown), errors.Is(err, relay.ErrNoResponder), errors.Is(err, context.DeadlineExceeded),
 			errors.As(err, &remote):
 			l.retries.Add(1)
-			time.Sleep(10 * time.Millisecond) // the client reconnects
+			l.awaitServer(t)
 		default:
 			t.Errorf("%s: %v", key, err)
+			return
+		}
+	}
+}
+
+// awaitServer waits until the client has reconnected.
+func (l *load) awaitServer(t *testing.T) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for l.bus.Ready() != nil {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
 			return
 		}
 	}
@@ -124,8 +138,8 @@ func TestClusterUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := clusterCalls(t)
-	plain := &load{c: c, calls: calls / 2, deadline: 2 * time.Second, third: make(chan struct{}), enough: func() bool { return bus.Stats().Reconnects > 0 }}
-	stored := &load{c: c, calls: calls / 2, deadline: 10 * time.Second, third: make(chan struct{}), enough: func() bool { return true }}
+	plain := &load{bus: bus, c: c, calls: calls / 2, deadline: 2 * time.Second, third: make(chan struct{}), enough: func() bool { return bus.Stats().Reconnects > 0 }}
+	stored := &load{bus: bus, c: c, calls: calls / 2, deadline: 10 * time.Second, third: make(chan struct{}), enough: func() bool { return true }}
 	began := time.Now()
 	var all sync.WaitGroup
 	all.Go(func() { plain.run(t, 16, "plain") })

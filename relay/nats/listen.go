@@ -15,6 +15,7 @@ type listener struct {
 	sub     *nats.Subscription
 	deliver func(*relay.Envelope)
 	reused  *relay.Envelope // for every message; nil if each has one of its own
+	drops   drops
 
 	mu    sync.RWMutex // held while deliver runs
 	ended bool
@@ -24,12 +25,6 @@ type listener struct {
 // returns when the server has the registration.
 func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
 	return b.listen(ctx, subject, &listener{b: b, deliver: deliver})
-}
-
-// ListenReplies is Listen, but the envelope belongs to deliver only until it returns. Callers
-// use it.
-func (b *Bus) ListenReplies(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
-	return b.listen(ctx, subject, &listener{b: b, deliver: deliver, reused: &relay.Envelope{}})
 }
 
 func (b *Bus) listen(ctx context.Context, subject string, l *listener) (relay.Listener, error) {
@@ -92,8 +87,11 @@ func (l *listener) Close() error {
 	l.mu.Lock()
 	l.ended = true
 	l.mu.Unlock()
+	l.countDrops()
 	if l.sub != nil {
 		l.b.background(func() { _ = l.sub.Unsubscribe() }) // fails only without a connection, and then there is nothing to end
 	}
 	return nil
 }
+
+func (l *listener) countDrops() { l.drops.count(l.b, l.sub) }

@@ -27,6 +27,7 @@ type subscription struct {
 	closed   atomic.Bool
 	ended    chan struct{} // closed by Close
 	reader   reader
+	drops    drops
 
 	mu   sync.Mutex
 	late []arrival // that came after Close; guarded by mu
@@ -162,6 +163,7 @@ func (s *subscription) hold(a arrival) {
 // leave ends the membership, and then forwards what has come. It drains, because the client
 // drops messages that are on their way when a subscription ends.
 func (s *subscription) leave() {
+	s.countDrops()
 	if s.sub != nil {
 		drained := make(chan struct{})
 		s.sub.SetClosedHandler(func(string) { close(drained) })
@@ -188,6 +190,7 @@ func (s *subscription) receiveUntil(drained chan struct{}) {
 		select {
 		case m := <-s.messages:
 			s.receive(m)
+			s.countDrops()
 		case <-drained:
 			return
 		case <-limit:
@@ -208,6 +211,8 @@ func (s *subscription) receiveRest() {
 		}
 	}
 }
+
+func (s *subscription) countDrops() { s.drops.count(s.b, s.sub) }
 
 // forward sends a request to the other members of the group.
 func (s *subscription) forward(a arrival) {
