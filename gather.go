@@ -8,15 +8,12 @@ import (
 // Gather runs the functions concurrently and returns their results in order. The first
 // failure cancels the other functions and is returned. It is asyncio.gather.
 func Gather[T any](ctx context.Context, fns ...func(context.Context) (T, error)) ([]T, error) {
-	results := make([]T, len(fns))
-	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
-		for i, fn := range fns {
-			n.start(&TaskOptions{code: codeOf(fn)}, func(ctx context.Context) (err error) {
-				results[i], err = fn(ctx)
-				return err
-			})
-		}
-		return nil
+	results, next := make([]T, len(fns)), 0
+	err := gather(ctx, fns, func(ctx context.Context) (err error) {
+		i := next
+		next++
+		results[i], err = fns[i](ctx)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -34,20 +31,29 @@ type Settled[T any] struct {
 // order. A failure does not cancel the other functions. GatherAll itself fails only if ctx
 // is cancelled. It is asyncio.gather with return_exceptions.
 func GatherAll[T any](ctx context.Context, fns ...func(context.Context) (T, error)) ([]Settled[T], error) {
-	results := make([]Settled[T], len(fns))
-	err := WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
-		for i, fn := range fns {
-			n.start(&TaskOptions{code: codeOf(fn)}, func(ctx context.Context) error {
-				results[i].Value, results[i].Err = fn(ctx)
-				return nil
-			})
-		}
+	results, next := make([]Settled[T], len(fns)), 0
+	err := gather(ctx, fns, func(ctx context.Context) error {
+		i := next
+		next++
+		results[i].Value, results[i].Err = fns[i](ctx)
 		return nil
 	})
 	if err == nil {
 		err = Checkpoint(ctx)
 	}
 	return results, err
+}
+
+// gather runs one in as many tasks as there are fns, and names each after one of them. One
+// calls the next of fns each time: tasks begin in the order in which they were started. A
+// closure for each task would be most of what Gather allocates.
+func gather[F any](ctx context.Context, fns []F, one func(context.Context) error) error {
+	return WithNursery(ctx, func(ctx context.Context, n *Nursery) error {
+		for _, fn := range fns {
+			n.start(&TaskOptions{code: codeOf(fn)}, one)
+		}
+		return nil
+	})
 }
 
 // ForEach calls fn for every item, in tasks, with at most limit calls at a time, and
@@ -81,21 +87,22 @@ func forEach(ctx context.Context, op string, limit, n int, code uintptr, call fu
 		panic("spindle: " + op + " with a limit below 1")
 	}
 	next := 0
+	worker := func(ctx context.Context) error {
+		for next < n {
+			i := next
+			next++
+			if err := call(ctx, i); err != nil {
+				return err
+			}
+			if err := Checkpoint(ctx); err != nil { // a call need not wait
+				return err
+			}
+		}
+		return nil
+	}
 	return WithNursery(ctx, func(ctx context.Context, nursery *Nursery) error {
 		for range min(limit, n) {
-			nursery.start(&TaskOptions{code: code}, func(ctx context.Context) error {
-				for next < n {
-					i := next
-					next++
-					if err := call(ctx, i); err != nil {
-						return err
-					}
-					if err := Checkpoint(ctx); err != nil { // a call need not wait
-						return err
-					}
-				}
-				return nil
-			})
+			nursery.start(&TaskOptions{code: code}, worker)
 		}
 		return nil
 	})

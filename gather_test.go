@@ -44,6 +44,44 @@ func TestGather(t *testing.T) {
 	})
 }
 
+func firstGathered(ctx context.Context) (string, error) { return spindle.Current(ctx).Name(), nil }
+
+func secondGathered(ctx context.Context) (string, error) { return spindle.Current(ctx).Name(), nil }
+
+func TestGatherNamesTasksAfterTheirFunctions(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		want := []string{"spindle_test.firstGathered", "spindle_test.secondGathered", "spindle_test.firstGathered"}
+		names, err := spindle.Gather(ctx, firstGathered, secondGathered, firstGathered)
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("Gather: %q, %v", names, err)
+		}
+		all, err := spindle.GatherAll(ctx, firstGathered, secondGathered, firstGathered)
+		for i := range all {
+			if all[i].Value != want[i] || err != nil {
+				t.Errorf("GatherAll: %q, %v", all[i].Value, err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestGatherAllocatesNothingForEachFunction(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		fns := slices.Repeat([]func(context.Context) (int, error){after(0, 1, nil)}, 100)
+		allocations := func(fns []func(context.Context) (int, error)) float64 {
+			return testing.AllocsPerRun(20, func() {
+				if _, err := spindle.Gather(ctx, fns...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if one, many := allocations(fns[:1]), allocations(fns); many > one+5 {
+			t.Errorf("%v allocations for %d functions, %v for one", many, len(fns), one)
+		}
+		return nil
+	})
+}
+
 func TestWaitLeavesTheOthersRunning(t *testing.T) {
 	boom := errors.New("boom")
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {

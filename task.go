@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"reflect"
 	"runtime"
 	"strings"
+	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
@@ -271,8 +271,16 @@ func (t *Task) codeOf() uintptr {
 	return codeOf(t.fn)
 }
 
-// codeOf returns the address of a function's code.
-func codeOf(fn any) uintptr { return reflect.ValueOf(fn).Pointer() }
+// codeOf returns the address of the code of fn, a function, or 0 if it is nil. A function
+// value points to that address. Package reflect returns it too, but takes so long that it
+// was a tenth of a Gather.
+func codeOf[F any](fn F) uintptr {
+	at := *(**uintptr)(unsafe.Pointer(&fn))
+	if at == nil {
+		return 0
+	}
+	return *at
+}
 
 // caller returns the task that is calling, and the scope of its ctx. It panics if the
 // caller is not a task of the loop that ctx belongs to.
