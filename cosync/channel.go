@@ -27,8 +27,7 @@ func NewChannel[T any](capacity int) (*Sender[T], *Receiver[T]) {
 
 // channel is the state that the ends share. Loop goroutine only.
 type channel[T any] struct {
-	affinity
-	tasks     *coro.Scheduler // of the loop; nil until a task uses the channel
+	taskAffinity
 	capacity  int
 	values    ring[T]
 	sending   waitQueue[T]
@@ -41,12 +40,24 @@ type channel[T any] struct {
 // waits at either end, and a receiver is open.
 func (c *channel[T]) partlyFull() bool { return 0 < c.values.n && c.values.n < c.capacity }
 
-// checkTask is affinity.checkTask. It also sets tasks, for tryPass.
-func (c *channel[T]) checkTask(w spindle.Waker) {
-	c.affinity.checkTask(w, "Channel")
-	if c.tasks == nil {
-		c.tasks = coro.Waker(w).Scheduler()
+// taskAffinity is an affinity that also knows the tasks of the loop, for tryPass. It is not
+// part of the generic type: the compiler would not inline its methods.
+type taskAffinity struct {
+	affinity
+	tasks *coro.Scheduler // of the loop; nil until a task uses the object
+}
+
+// checkTask is affinity.checkTask.
+func (a *taskAffinity) checkTask(w spindle.Waker, name string) {
+	if coro.Waker(w).Scheduler() != a.tasks {
+		a.bindTask(w, name)
 	}
+}
+
+// bindTask is checkTask for the first task.
+func (a *taskAffinity) bindTask(w spindle.Waker, name string) {
+	a.affinity.checkTask(w, name)
+	a.tasks = coro.Waker(w).Scheduler()
 }
 
 // endpoint is one clone of an end of a channel.
@@ -83,7 +94,7 @@ func (s *Sender[T]) Send(ctx context.Context, v T) error {
 	if err != nil {
 		return err
 	}
-	c.checkTask(waker)
+	c.checkTask(waker, "Channel")
 	if done, err := s.try(v); done {
 		waker.Pass()
 		return err
@@ -169,7 +180,7 @@ func (r *Receiver[T]) Receive(ctx context.Context) (T, error) {
 		var zero T
 		return zero, err
 	}
-	c.checkTask(waker)
+	c.checkTask(waker, "Channel")
 	v, done, err := r.try()
 	if done {
 		waker.Pass()
