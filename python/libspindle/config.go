@@ -43,10 +43,11 @@ type config struct {
 	WSPingTimeout  float64 `json:"ws_ping_timeout"`
 	WSCompress     bool    `json:"ws_compress"`
 
-	Static  []staticDir `json:"static"`
-	Metrics string      `json:"metrics"` // paths that Go answers; empty for none
-	Health  string      `json:"health"`
-	Ready   string      `json:"ready"`
+	Static  []staticDir  `json:"static"`
+	Tally   *sharedTally `json:"tally"`   // nil for a process without a supervisor
+	Metrics string       `json:"metrics"` // paths that Go answers; empty for none
+	Health  string       `json:"health"`
+	Ready   string       `json:"ready"`
 
 	Server string      `json:"server"` // the field Server; empty for none
 	Date   bool        `json:"date"`   // responses have the field Date
@@ -67,6 +68,9 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // apply configures the server.
 func (c *config) apply(s *server) error {
+	if err := s.counters.open(c.Tally); err != nil {
+		return err
+	}
 	w := &s.web
 	w.HeaderTimeout, w.BodyTimeout = seconds(c.HeaderTimeout), seconds(c.BodyTimeout)
 	w.IdleTimeout, w.WriteTimeout = seconds(c.IdleTimeout), seconds(c.WriteTimeout)

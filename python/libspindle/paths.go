@@ -6,24 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 )
-
-// counters are what the metrics show. Any goroutine may use them.
-type counters struct {
-	requests [6]atomic.Uint64 // by the first digit of the status; 0 if there was none
-	bytes    atomic.Uint64    // of bodies of responses
-	active   atomic.Int64     // requests that the app answers
-	sockets  atomic.Uint64    // WebSockets that were opened
-	draining atomic.Bool
-}
-
-func (c *counters) count(status int, bytes int64) {
-	if class := status / 100; class < len(c.requests) {
-		c.requests[class].Add(1)
-	}
-	c.bytes.Add(uint64(bytes))
-}
 
 // ownPath reports whether Go answers requests to path itself.
 func (s *server) ownPath(path []byte) bool {
@@ -89,17 +72,4 @@ func (s *server) serveFile(w http.ResponseWriter, r *http.Request, files http.Ha
 	if s.log != nil {
 		_ = s.p.l.Post(func() { s.log.end(entry, status, bytes) }) // fails if the loop has ended
 	}
-}
-
-func (s *server) serveMetrics(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	c := &s.counters
-	fmt.Fprint(w, "# HELP spindle_requests_total Requests that were answered, by the class of the status.\n# TYPE spindle_requests_total counter\n")
-	for class := 1; class < len(c.requests); class++ {
-		fmt.Fprintf(w, "spindle_requests_total{status=\"%dxx\"} %d\n", class, c.requests[class].Load())
-	}
-	fmt.Fprintf(w, "# HELP spindle_requests_aborted_total Requests with a response that was not completed.\n# TYPE spindle_requests_aborted_total counter\nspindle_requests_aborted_total %d\n", c.requests[0].Load())
-	fmt.Fprintf(w, "# HELP spindle_requests_active Requests that the app answers.\n# TYPE spindle_requests_active gauge\nspindle_requests_active %d\n", c.active.Load())
-	fmt.Fprintf(w, "# HELP spindle_response_bytes_total Bytes of the bodies of responses.\n# TYPE spindle_response_bytes_total counter\nspindle_response_bytes_total %d\n", c.bytes.Load())
-	fmt.Fprintf(w, "# HELP spindle_websockets_total WebSockets that were opened.\n# TYPE spindle_websockets_total counter\nspindle_websockets_total %d\n", c.sockets.Load())
 }

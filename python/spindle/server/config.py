@@ -16,6 +16,9 @@ class Config:
     # Seconds that connections are kept for one more request when the server stops. Not an option.
     drain_idle = 1.0
 
+    # Where a worker counts for the metrics: the descriptor of shared memory, and a slot. Not an option.
+    tally = None
+
     app: object = None  #: an app, or where to import it from: "module:attribute" or "file.py"
     host: str = "127.0.0.1"
     port: int = 8000
@@ -138,6 +141,7 @@ class Config:
             "fields": self.headers,
             "forwarded": self.forwarded_allow_ips if self.proxy_headers else None,
             "static": [{"prefix": prefix, "dir": directory} for prefix, directory in self.static],
+            "tally": {"fd": self.tally[0], "slot": self.tally[1]} if self.tally else None,
             "metrics": self.metrics or "",
             "health": self.health or "",
             "ready": self.ready or "",

@@ -9,31 +9,60 @@ supervisor is gone.
 """
 
 import asyncio
+import heapq
 import logging
 import os
 import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from .serving import Server, bind, describe
 
 logger = logging.getLogger("spindle.server")
 
-CONTROL = "SPINDLE_WORKER_CONTROL"  # descriptors of a worker's pipes
+CONTROL = "SPINDLE_WORKER_CONTROL"  # a worker's descriptors, and its slot
 BACKOFF = (0.1, 5.0)  # seconds before a worker that fails is started again: first, and at most
+
+
+class Tallies:
+    """Memory in which workers count for the metrics, so that each of them can answer for all.
+
+    A worker has a slot. The next one in the same slot goes on counting where it has ended. The layout is that of
+    libspindle/metrics.go.
+    """
+
+    SLOTS, SIZE, ACTIVE = 512, 128, 56
+
+    def __init__(self):
+        self.file = os.fdopen(os.memfd_create("spindle"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+        self.file.truncate(self.SLOTS * self.SIZE)
+        self.free = list(range(self.SLOTS))  # a heap: the lowest first
+
+    def take(self):
+        """Return a free slot. If there is none, workers share the last one."""
+        return heapq.heappop(self.free) if self.free else self.SLOTS - 1
+
+    def give_back(self, slot):
+        """Free the slot of a worker that has ended: it answers no requests any more."""
+        if slot not in self.free:
+            os.pwrite(self.file.fileno(), bytes(8), slot * self.SIZE + self.ACTIVE)
+            heapq.heappush(self.free, slot)
 
 
 class Worker:
     """A process that serves."""
 
-    def __init__(self, command, sock):
+    def __init__(self, command, sock, tallies):
+        self.tallies, self.slot = tallies, tallies.take()
+        tally = tallies.file.fileno()
         to_worker, self.commands = os.pipe()
         self.status, from_worker = os.pipe()
         os.set_blocking(self.status, False)
-        inherited = [sock.fileno(), to_worker, from_worker]
-        environment = {**os.environ, CONTROL: f"{sock.fileno()},{to_worker},{from_worker}"}
+        inherited = [sock.fileno(), to_worker, from_worker, tally]
+        environment = {**os.environ, CONTROL: ",".join(map(str, [*inherited, self.slot]))}
         self.ready = False
         self.leaving = False
         self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
@@ -54,6 +83,7 @@ class Worker:
     def close(self):
         os.close(self.commands)
         os.close(self.status)
+        self.tallies.give_back(self.slot)
 
 
 class Supervisor:
@@ -73,6 +103,7 @@ class Supervisor:
     def run(self):
         self.sock = bind(self.config)
         self.sock.set_inheritable(True)
+        self.tallies = Tallies()
         self.selector = selectors.DefaultSelector()
         read, write = os.pipe()
         os.set_blocking(write, False)
@@ -95,6 +126,7 @@ class Supervisor:
             os.close(read)
             os.close(write)
             self.sock.close()
+            self.tallies.file.close()
             if self.config.uds:
                 try:
                     os.unlink(self.config.uds)
@@ -183,7 +215,7 @@ class Supervisor:
             pass
 
     def _start(self):
-        worker = Worker(self.command, self.sock)
+        worker = Worker(self.command, self.sock, self.tallies)
         worker.old = False
         self.workers.append(worker)
         self.selector.register(worker.status, selectors.EVENT_READ, worker)
@@ -317,9 +349,10 @@ def worker_of(config, environment):
     text = environment.pop(CONTROL, None)
     if text is None:
         return None
-    listener, commands, status = (int(part) for part in text.split(","))
-    for fd in (listener, commands, status):
+    listener, commands, status, tally, slot = (int(part) for part in text.split(","))
+    for fd in (listener, commands, status, tally):
         os.set_inheritable(fd, False)
+    config.tally = (tally, slot)
     # Not SIG_IGN, which the app's own processes would inherit.
     signal.signal(signal.SIGINT, lambda *_: None)
     config.fd = listener

@@ -282,6 +282,40 @@ def test_workers_share_the_port_and_are_replaced(command):
     assert process.stop() == 0
 
 
+def test_metrics_are_those_of_all_workers(command):
+    (command.directory / "waits.py").write_text(textwrap.dedent("""
+        import asyncio, os
+
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"x-pid", str(os.getpid()).encode())]})
+            await send({"type": "http.response.body", "body": b"hello", "more_body": True})
+            if scope["path"] == "/wait":
+                await asyncio.sleep(3600)
+            await send({"type": "http.response.body"})
+    """))
+    process = command("waits:app", "--port", "0", "--workers", "2", "--no-access-log", "--metrics", "/metrics")
+    process.wait_for_log("is ready", 2)
+    pids, served = set(), 0
+
+    def metrics():
+        return process.connect().get("/metrics").body.decode()
+
+    while len(pids) < 2:
+        pids.add(process.connect().get()["x-pid"])
+        served += 1
+    for _ in range(10):  # answered by either of them
+        assert f'spindle_requests_total{{status="2xx"}} {served}\n' in metrics()
+    waiting = process.connect().send("GET /wait HTTP/1.1\nHost: test\n\n")
+    pid = dict(waiting.head()[1])["x-pid"]
+    wait_until(lambda: "spindle_requests_active 1\n" in metrics())
+    os.kill(int(pid), signal.SIGKILL)
+    process.wait_for_log("is ready", 3)
+    assert "spindle_requests_active 0\n" in metrics()
+    for _ in range(10):
+        assert f'spindle_requests_total{{status="2xx"}} {served}\n' in metrics()
+    assert process.stop() == 0
+
+
 def test_interrupt_from_a_terminal_counts_once(command):
     (command.directory / "slow.py").write_text(textwrap.dedent("""
         import asyncio
