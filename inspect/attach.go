@@ -127,11 +127,11 @@ func (s *source) setAttached(tasks, metrics bool) {
 	want := attached{tasks, metrics, true}
 	s.mu.Lock()
 	same := s.attached == want && !tasks && !metrics // state of the loop may have come since
-	asked := s.attaching
+	posted := s.attaching
 	s.wanted = want
 	s.attaching = !same
 	s.mu.Unlock()
-	if same || asked {
+	if same || posted {
 		return
 	}
 	err := s.core.Post(loopcore.DropAtClose, func() {

@@ -51,12 +51,12 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 	defer client.CloseIdleConnections()
 	since := <-began
 	for answers := 0; answers < 3; {
-		asked := time.Since(since)
+		passed := time.Since(since)
 		l := askLoop(t, client, "http://"+s.Addr().String()+"/api/v1/loops", t.Name())
-		if asked < blockedAfter && l.State != "blocked" {
+		if passed < blockedAfter && l.State != "blocked" {
 			continue
 		}
-		if l.State == "blocked" && !strings.Contains(l.Stack, frame) && asked < time.Minute {
+		if l.State == "blocked" && !strings.Contains(l.Stack, frame) && passed < time.Minute {
 			continue // the stack of a moment between two calls, which is kept for a second
 		}
 		if answers++; answers == 1 {
@@ -64,12 +64,12 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 		}
 		switch {
 		case l.State != "blocked":
-			t.Fatalf("asked %v after the block began, the loop is %s", asked, l.State)
+			t.Fatalf("asked %v after the block began, the loop is %s", passed, l.State)
 		case !strings.Contains(l.Stack, frame) || !strings.Contains(l.Stack, "showsBlocked"):
 			t.Fatalf("the stack has no %s:\n%s", frame, l.Stack)
 		case !strings.HasPrefix(l.Task, "main > culprit ("):
 			t.Fatalf("the task is %q", l.Task)
-		case time.Duration(l.StateForNS) < asked || time.Duration(l.StateForNS) > time.Since(launched)+time.Second:
+		case time.Duration(l.StateForNS) < passed || time.Duration(l.StateForNS) > time.Since(launched)+time.Second:
 			t.Fatalf("the block lasts %v, reported as %v", time.Since(since), time.Duration(l.StateForNS))
 		}
 	}

@@ -123,8 +123,8 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	heap, goroutines := passed(open / 6)
 	before := posted()
 	laterHeap, laterGoroutines := passed(open)
-	asked := posted() - before
-	t.Logf("%d events, %d tasks, %d functions posted; heap %d, then %d bytes; %d, then %d goroutines", events.Load(), started.Load(), asked, heap, laterHeap, goroutines, laterGoroutines)
+	functions := posted() - before
+	t.Logf("%d events, %d tasks, %d functions posted; heap %d, then %d bytes; %d, then %d goroutines", events.Load(), started.Load(), functions, heap, laterHeap, goroutines, laterGoroutines)
 	if until(func() bool { return events.Load() >= 20 }); events.Load() < 20 { // on a busy machine they come later
 		t.Errorf("only %d events came", events.Load())
 	}
@@ -136,7 +136,7 @@ func TestPageLeftOpenForAnHour(t *testing.T) {
 	}
 	// A question is at most a slice for vitals, tasks and sockets each, and one for accounting. Each
 	// kind is asked at most four times in a second.
-	if most := uint64(4 * 4 * 3000); asked > most {
-		t.Errorf("%d functions were posted to the loop, want at most %d", asked, most)
+	if most := uint64(4 * 4 * 3000); functions > most {
+		t.Errorf("%d functions were posted to the loop, want at most %d", functions, most)
 	}
 }

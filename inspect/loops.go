@@ -68,7 +68,7 @@ func (s *source) refresh(expired <-chan time.Time) {
 	s.asking = true
 	s.mu.Unlock()
 	var v vitals
-	asked := now()
+	began := now()
 	answered := s.ask(expired, func() { v.read(s) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *source) refresh(expired <-chan time.Time) {
 		return
 	}
 	v.at = now()
-	v.answer = v.at - asked
+	v.answer = v.at - began
 	if v.at-s.before.at >= 2*rateInterval || s.before.at == 0 {
 		s.before = s.vitals
 	}

@@ -127,7 +127,7 @@ func inside(function string) bool {
 // between reports whether a function belongs to a package of the standard library that is
 // called by this module and calls its users, or that runs both.
 func between(function string) bool {
-	for _, name := range []string{"net/http.", "io.", "bufio.", "fmt.", "crypto/tls.", "iter.", "testing.", "internal/"} {
+	for _, name := range []string{"net/http.", "io.", "bufio.", "fmt.", "crypto/tls.", "iter.", "internal/"} {
 		if strings.HasPrefix(function, name) {
 			return true
 		}

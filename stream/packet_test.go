@@ -206,9 +206,9 @@ func TestPacketConnected(t *testing.T) {
 	})
 }
 
-// TestPacketWaitsForRoom checks that Unix sockets lose no datagram. A connected
+// TestPacketWaitsForBufferSpace checks that Unix sockets lose no datagram. A connected
 // sender waits for an event, an unconnected one tries again.
-func TestPacketWaitsForRoom(t *testing.T) {
+func TestPacketWaitsForBufferSpace(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		for _, connected := range []bool{false, true} {
 			b := packets(t, ctx, "unixgram")

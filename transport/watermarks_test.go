@@ -55,8 +55,8 @@ func (p *pump) spy() *spy {
 }
 
 const (
-	high = 64 << 10 // the default
-	room = 1 << 20
+	high  = 64 << 10 // the default
+	slack = 1 << 20  // of a measurement
 )
 
 // TestPeerThatNeverReads: a protocol that stops at PauseWriting writes 1 GB to a peer
@@ -74,7 +74,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 		c := dial(t, s)
 		until(t, l, func() bool { return p.paused })
 		wantIdle(t, l)
-		if after := heapInUse(); after > before+high+room {
+		if after := heapInUse(); after > before+high+slack {
 			t.Errorf("memory grew by %d bytes", after-before)
 		}
 		if n := drainAll(c); n != int64(total) {

@@ -152,8 +152,8 @@ func (w *response) declare(values []string) {
 // write, without fields that must not be trailers: clients refuse such a response.
 func (w *response) declareTrailers(values []string) []string {
 	forbidden := false
-	for _, list := range values {
-		for name := range strings.SplitSeq(list, ",") {
+	for _, value := range values {
+		for name := range strings.SplitSeq(value, ",") {
 			switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); {
 			case http1.MayTrail(name):
 				w.trailers = append(w.trailers, name)

@@ -85,8 +85,8 @@ type clientConn struct {
 // acquire returns an idle connection, or makes one. Dial's context has the values of
 // values, the request's context.
 func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context) (*clientConn, error) {
-	for list := p.idle[to]; len(list) > 0; list = p.idle[to] {
-		cc := list[len(list)-1]
+	for idle := p.idle[to]; len(idle) > 0; idle = p.idle[to] {
+		cc := idle[len(idle)-1]
 		p.remove(cc)
 		cc.watchScope.Cancel(nil)
 		quiet, err := cc.watchEnded.Await(ctx)
@@ -249,11 +249,11 @@ func (cc *clientConn) watch(ctx context.Context) error {
 
 // remove removes a connection from the idle ones, if it is there.
 func (p *pool) remove(cc *clientConn) {
-	list := p.idle[cc.to]
-	for i, other := range list {
+	idle := p.idle[cc.to]
+	for i, other := range idle {
 		if other == cc {
-			p.idle[cc.to] = append(list[:i], list[i+1:]...)
-			if p.idleCount--; len(list) == 1 {
+			p.idle[cc.to] = append(idle[:i], idle[i+1:]...)
+			if p.idleCount--; len(idle) == 1 {
 				delete(p.idle, cc.to)
 			}
 			return
@@ -262,8 +262,8 @@ func (p *pool) remove(cc *clientConn) {
 }
 
 func (p *pool) closeIdle() {
-	for _, list := range p.idle {
-		for _, cc := range list {
+	for _, conns := range p.idle {
+		for _, cc := range conns {
 			cc.close() // its watch ends, and removes it
 		}
 	}

@@ -146,10 +146,10 @@ func TestTransportCancelled(t *testing.T) {
 
 // TestTransportEndsWithTheRun: requests that wait on goroutines fail, and nothing stays open.
 func TestTransportEndsWithTheRun(t *testing.T) {
-	asked, answered := make(chan bool), make(chan error, 1)
+	received, answered := make(chan bool), make(chan error, 1)
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
 		hear(br)
-		asked <- true
+		received <- true
 		io.Copy(io.Discard, br)
 		c.Close()
 	})
@@ -162,7 +162,7 @@ func TestTransportEndsWithTheRun(t *testing.T) {
 			_, _, err := do(ctx, c, "GET", base, nil)
 			answered <- err
 		}()
-		spindle.Blocking(ctx, func() (bool, error) { return <-asked, nil })
+		spindle.Blocking(ctx, func() (bool, error) { return <-received, nil })
 	})
 	if err := <-answered; err == nil {
 		t.Error("an answer after the end")

@@ -50,13 +50,13 @@ var periods = map[string]func(f *sim.Faults) *time.Duration{
 	"for":           func(f *sim.Faults) *time.Duration { return &f.For },
 }
 
-// parseFaults parses --faults. Durations that the list does not set are those of own.
-func parseFaults(list string, own sim.Faults) (sim.Faults, error) {
+// parseFaults parses --faults. Durations that text does not set are those of own.
+func parseFaults(text string, own sim.Faults) (sim.Faults, error) {
 	f := sim.Faults{For: own.For, Lasting: own.Lasting}
-	if list == "none" {
+	if text == "none" {
 		return f, nil
 	}
-	for part := range strings.SplitSeq(list, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
 			return f, fmt.Errorf("%q: want NAME=VALUE", part)

@@ -240,9 +240,9 @@ func (r *run) listen(o transport.Options, s script) bool {
 	return true
 }
 
-func (r *run) newPeer(name string, s script, list *[]*peer) *peer {
+func (r *run) newPeer(name string, s script, peers *[]*peer) *peer {
 	p := &peer{run: r, name: name, script: s}
-	*list = append(*list, p)
+	*peers = append(*peers, p)
 	return p
 }
 

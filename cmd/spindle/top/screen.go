@@ -81,14 +81,14 @@ func (s *screen) draw() string {
 // lines returns exactly s.height lines.
 func (s *screen) lines() []styled {
 	lines := s.head()
-	room := max(1, s.height-len(lines)-1)
+	height := max(1, s.height-len(lines)-1) // without the head and the foot
 	switch s.view {
 	case viewTasks:
-		lines = append(lines, s.taskLines(room)...)
+		lines = append(lines, s.taskLines(height)...)
 	case viewTask:
-		lines = append(lines, s.part(s.oneTask(), room)...)
+		lines = append(lines, s.part(s.oneTask(), height)...)
 	case viewBlocked:
-		lines = append(lines, s.part(s.blockedLines(), room)...)
+		lines = append(lines, s.part(s.blockedLines(), height)...)
 	}
 	if len(lines) > s.height-1 {
 		lines = lines[:max(0, s.height-1)]
@@ -129,8 +129,8 @@ func (s *screen) head() []styled {
 	return append(lines, styled{})
 }
 
-// taskLines returns the table of tasks, in at most room lines.
-func (s *screen) taskLines(room int) []styled {
+// taskLines returns the table of tasks, in at most height lines.
+func (s *screen) taskLines(height int) []styled {
 	t, tree := taskTable(s.width), orders[s.order].sort == "tree"
 	title := fmt.Sprintf("%s tasks, %s", thousands(int64(s.tasks.Total)), orders[s.order].title)
 	if s.filter != "" || s.typing {
@@ -141,13 +141,13 @@ func (s *screen) taskLines(room int) []styled {
 		title = fmt.Sprintf("%s of %s tasks, %s, with: %s%s", thousands(int64(s.tasks.Matched)), thousands(int64(s.tasks.Total)), orders[s.order].title, s.filter, cursor)
 	}
 	lines := []styled{{title, titleStyle}, {t.head(), headStyle}}
-	s.keepInside(room - len(lines))
+	s.keepInside(height - len(lines))
 	if s.tasks.Total == 0 {
 		lines = append(lines, styled{"No tasks. One appears when the program calls spindle.Run or Nursery.Go.", plainStyle})
 	} else if s.tasks.Matched == 0 {
 		lines = append(lines, styled{"No task matches. Press / and change the text, or Esc to remove it.", plainStyle})
 	}
-	for i := s.top; i < s.tasks.Matched && len(lines) < room; i++ {
+	for i := s.top; i < s.tasks.Matched && len(lines) < height; i++ {
 		row := s.rowAt(i)
 		if row == nil {
 			break
@@ -175,23 +175,23 @@ func (s *screen) rowAt(i int) *inspect.Task {
 }
 
 // keepInside moves the chosen row among those that exist, and the first row so that the
-// chosen one is on the screen, which has room for some rows.
-func (s *screen) keepInside(room int) {
+// chosen one is on the screen, which has height rows for them.
+func (s *screen) keepInside(height int) {
 	s.chosen = max(0, min(s.chosen, s.tasks.Matched-1))
 	if s.chosen < s.top {
 		s.top = s.chosen
 	}
-	if room > 0 && s.chosen >= s.top+room {
-		s.top = s.chosen - room + 1
+	if height > 0 && s.chosen >= s.top+height {
+		s.top = s.chosen - height + 1
 	}
 	s.top = max(0, min(s.top, s.tasks.Matched-1))
 }
 
 // part returns the lines of a text that are on the screen.
-func (s *screen) part(lines []styled, room int) []styled {
-	s.scroll = max(0, min(s.scroll, len(lines)-room))
+func (s *screen) part(lines []styled, height int) []styled {
+	s.scroll = max(0, min(s.scroll, len(lines)-height))
 	lines = lines[s.scroll:]
-	return lines[:min(len(lines), room)]
+	return lines[:min(len(lines), height)]
 }
 
 func (s *screen) oneTask() []styled {
