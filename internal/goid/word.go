@@ -54,7 +54,7 @@ func find(step int, witness func(is func(set bool)), matches func(g uintptr, pla
 //go:nocheckptr
 //go:norace
 func Word(current uintptr, place int) uintptr {
-	return *(*uintptr)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place))
+	return *(*uintptr)(unsafe.Add(nil, int(current)+place))
 }
 
 // SetWord sets the word, which is a pointer, at an offset of a goroutine that is the caller
@@ -63,7 +63,7 @@ func Word(current uintptr, place int) uintptr {
 //go:nocheckptr
 //go:norace
 func SetWord(current uintptr, place int, value uintptr) {
-	at := unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place)
+	at := unsafe.Add(nil, int(current)+place)
 	*(*unsafe.Pointer)(at) = *(*unsafe.Pointer)(unsafe.Pointer(&value))
 }
 
@@ -75,5 +75,5 @@ func Flag(current uintptr, place int) bool { return *byteAt(current, place) != 0
 
 //go:nocheckptr
 func byteAt(current uintptr, place int) *byte {
-	return (*byte)(unsafe.Add(*(*unsafe.Pointer)(unsafe.Pointer(&current)), place))
+	return (*byte)(unsafe.Add(nil, int(current)+place))
 }
