@@ -18,19 +18,23 @@ import (
 // one goroutine, and their replies leave together. Other calls of Next wait in the queue.
 //
 // A handler that takes long keeps its goroutine away. Then a pump starts, a goroutine that
-// moves messages from the channel to the queue, for the other calls. Later a goroutine leads
-// again. If that does not work out, the pump stays longer. Tasks cannot read a channel, so
-// with tasks there is always a pump.
+// moves messages from the channel to the queue, for the other calls. Later the pump ends, and puts
+// a baton into the queue. The call of Next that gets the baton leads: what was in the queue before
+// it has been taken, so requests stay in order, and the queue need not be empty at any moment. If
+// that does not work out, the next pump stays longer. Tasks cannot read a channel, so with tasks
+// there is always a pump.
 //
 //	         lead                      takes a message
 //	none ────────────▶ leader ────────────────────────────▶ none
-//	  │
-//	  └─ for a period ──▶ pump ── queue empty, Next waits ──▶ none
+//	  │                   ▲
+//	  │                   └─ baton taken ── offered ── for a period ──┐
+//	  │                                        ▲                      │
+//	  └─ for a period ──▶ pump ── has paused ──┘    ◀─────────────────┘
 type reader struct {
 	mu      sync.Mutex
 	who     readerKind // guarded by mu, as all below
 	tasks   bool       // Next was called in a task
-	offered bool       // the queue has an arrival that makes a goroutine lead
+	baton   bool       // the queue has the baton; while a pump runs, it has no effect
 	turns   int        // messages that leaders took
 	watched bool       // watch will be called
 	seen    int        // turns when watch was scheduled
@@ -45,6 +49,7 @@ type readerKind uint8
 const (
 	noReader readerKind = iota
 	leader              // a call of Next
+	offered             // none until a call of Next gets the baton
 	pump
 )
 
@@ -52,7 +57,8 @@ const (
 	watchPeriod = 2 * time.Millisecond  // how long messages may wait for a leader that is away
 	minPause    = 10 * time.Millisecond // how long a pump runs at least
 	maxPause    = time.Second
-	fewTurns    = 10_000 // a leader that took fewer messages before a pump started was not worth it
+	fewTurns    = 1000 // leaders that took fewer messages before a pump started were not worth it
+	fewQueued   = 64   // a pump ends only if there are no more: messages wait until they are taken
 )
 
 // lead reports whether the caller is to read the channel.
@@ -134,7 +140,7 @@ func (s *subscription) watch() {
 	defer r.mu.Unlock()
 	r.watched = false
 	switch {
-	case r.who != noReader || s.closed.Load():
+	case r.who == leader || r.who == pump || s.closed.Load():
 	case r.turns != r.seen:
 		s.watchOut()
 	default:
@@ -179,25 +185,28 @@ func (s *subscription) pump() {
 	}
 }
 
-// endPump reports whether a goroutine is to lead, and whether there are tasks.
+// endPump reports whether the pump is to end, and whether there are tasks.
 func (s *subscription) endPump() (end, tasks bool) {
 	r := &s.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := s.queue.Statistics(); r.tasks || q.Used > 0 || q.Waiting == 0 {
+	if r.tasks || r.baton || s.queue.Statistics().Used > fewQueued || s.queue.TryPut(arrival{}) != nil {
 		return false, r.tasks
 	}
-	r.who = noReader
-	if !r.offered {
-		r.offered = s.queue.TryPut(arrival{}) == nil
-	}
+	r.who, r.baton = offered, true
 	s.watchOut()
 	return true, false
 }
 
-// leadTaken notes that the offer of the lead has left the queue.
-func (s *subscription) leadTaken() {
-	s.reader.mu.Lock()
-	defer s.reader.mu.Unlock()
-	s.reader.offered = false
+// takeBaton notes that the baton has left the queue, and reports whether the caller leads.
+func (s *subscription) takeBaton() bool {
+	r := &s.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.baton = false
+	if r.who != offered {
+		return false // it took too long, and there is a pump
+	}
+	r.who = leader
+	return true
 }

@@ -121,3 +121,76 @@ func TestNextThatIsCanceled(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// TestPumpEndsUnderLoad: when Next was away for a moment, a pump reads the subscription. Later
+// calls of Next read it again, although the queue is never empty. Requests stay in order.
+func TestPumpEndsUnderLoad(t *testing.T) {
+	bus := connect(t, start(t, broker.Options{}), nats.Options{})
+	s, err := bus.Subscribe(t.Context(), "load", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	sent, taken := 0, 0
+	send := func() {
+		if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "load", Body: fmt.Append(nil, sent)}); err != nil {
+			t.Fatal(err)
+		}
+		sent++
+	}
+	take := func() {
+		d, err := s.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(d.Body) != fmt.Sprint(taken) {
+			t.Fatalf("got %s, want %d", d.Body, taken)
+		}
+		taken++
+	}
+	for range 20 {
+		send()
+	}
+	for range 3 {
+		take()
+		until(func() bool { return nats.PumpReads(s) }) // Next is away
+		for before := nats.Turns(s); nats.Turns(s) == before; {
+			send()
+			until(func() bool { return nats.Queued(s) >= 10 || !nats.PumpReads(s) })
+			take()
+		}
+	}
+}
+
+// TestQueueIsServedWhileNextIsAway: when no call of Next gets the baton, a pump reads again, and a
+// baton that is in the queue since then has no effect.
+func TestQueueIsServedWhileNextIsAway(t *testing.T) {
+	bus := connect(t, start(t, broker.Options{}), nats.Options{})
+	s, err := bus.Subscribe(t.Context(), "away", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := 0
+	for round := range 5 {
+		for i := range 10 {
+			if err := bus.Publish(t.Context(), &relay.Envelope{Subject: "away", Body: fmt.Append(nil, 10*round+i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			d, err := s.Next(t.Context())
+			if err != nil || string(d.Body) != fmt.Sprint(want) {
+				t.Fatalf("got %q, %v, want %d", d.Body, err, want)
+			}
+			want++
+		}
+		// The pump starts, puts the baton into the queue, and starts again.
+		for i := range 2 {
+			until(func() bool { return nats.PumpReads(s) })
+			if i == 0 {
+				until(func() bool { return nats.HasBaton(s) })
+			}
+		}
+	}
+}

@@ -34,8 +34,8 @@ type subscription struct {
 	left bool      // the server sends no more; guarded by mu
 }
 
-// arrival is a request in the queue of a subscription. One without an envelope makes the
-// call of Next that gets it try to lead.
+// arrival is a request in the queue of a subscription. One without an envelope is the baton of
+// the reader.
 type arrival struct {
 	e  *relay.Envelope
 	at time.Time
@@ -51,7 +51,8 @@ func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subsc
 		return b.consume(ctx, d, subject, group)
 	}
 	s := &subscription{
-		b: b, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)), queue: cosync.NewInbox[arrival](b.o.Queue),
+		b: b, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)),
+		queue: cosync.NewInbox[arrival](b.o.Queue + 1), // and the baton
 		ended: make(chan struct{}),
 	}
 	err := b.register(ctx, s, subject, func() (err error) {
@@ -95,7 +96,7 @@ func (s *subscription) receive(m *nats.Msg) {
 		return
 	}
 	a := arrival{e, time.Now()}
-	switch err := s.queue.TryPut(a); {
+	switch err := s.put(a); {
 	case err == nil:
 	case errors.Is(err, cosync.ErrClosed):
 		s.hold(a)
@@ -107,10 +108,22 @@ func (s *subscription) receive(m *nats.Msg) {
 	}
 }
 
+// put puts a request into the queue, which has a place more than it takes requests: the baton
+// takes none of theirs.
+func (s *subscription) put(a arrival) error {
+	s.reader.mu.Lock()
+	defer s.reader.mu.Unlock()
+	if !s.reader.baton && s.queue.Statistics().Used >= s.b.o.Queue && !s.closed.Load() {
+		return cosync.ErrWouldBlock
+	}
+	return s.queue.TryPut(a)
+}
+
 // Next waits for an envelope.
 func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
+	leads := s.lead(ctx)
 	for !s.closed.Load() {
-		if s.lead(ctx) {
+		if leads {
 			e, err := s.read(ctx)
 			return relay.Delivery{Envelope: e}, err
 		}
@@ -124,7 +137,7 @@ func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
 			a.age()
 			return relay.Delivery{Envelope: a.e}, nil
 		}
-		s.leadTaken()
+		leads = s.takeBaton() || s.lead(ctx)
 	}
 	return relay.Delivery{}, relay.ErrClosed
 }

@@ -1,0 +1,30 @@
+package nats
+
+import "github.com/spindleloop/spindle/relay"
+
+// PumpReads reports whether a pump reads the channel of a subscription.
+func PumpReads(s relay.Subscription) bool {
+	r := &s.(*subscription).reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.who == pump
+}
+
+// Turns returns how many messages calls of Next have read from the channel themselves.
+func Turns(s relay.Subscription) int {
+	r := &s.(*subscription).reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.turns
+}
+
+// HasBaton reports whether the baton is in the queue.
+func HasBaton(s relay.Subscription) bool {
+	r := &s.(*subscription).reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.baton
+}
+
+// Queued returns how many requests are in the queue.
+func Queued(s relay.Subscription) int { return s.(*subscription).queue.Statistics().Used }
