@@ -152,14 +152,10 @@ func (x *exchange) removeFiles(ctx context.Context) {
 func (x *exchange) serve(ctx context.Context) {
 	defer x.conclude()
 	if tracer := x.st.sv.server.Tracer; tracer != nil {
-		x.handleTraced(ctx, tracer)
-		return
+		var end func()
+		ctx, end = x.startSpan(ctx, tracer)
+		defer end()
 	}
-	x.handle(ctx)
-}
-
-// handle calls the handler.
-func (x *exchange) handle(ctx context.Context) {
 	h := x.st.sv.handler
 	if x.method == "OPTIONS" && x.target == "*" && !x.st.sv.server.DisableGeneralOptionsHandler {
 		h = generalOptions

@@ -49,17 +49,17 @@ func withTrace(base context.Context, h http.Header) context.Context {
 // errHandlerFailed is the error of a span around a handler that panicked or called Goexit.
 var errHandlerFailed = errors.New("web: the handler panicked or called runtime.Goexit")
 
-// handleTraced calls the handler in a span.
-func (x *exchange) handleTraced(ctx context.Context, tracer spindle.Tracer) {
+// startSpan starts the span of the handler. It returns the context for the handler, and a
+// function to call when the handler has ended.
+func (x *exchange) startSpan(ctx context.Context, tracer spindle.Tracer) (context.Context, func()) {
 	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanServer, Method: x.method, Host: x.req.Host, Path: x.url.Path})
-	defer func() {
+	return ctx, func() {
 		if x.handler != handlerReturned {
 			end(0, errHandlerFailed)
 			return
 		}
 		end(x.w.answered(), nil)
-	}()
-	x.handle(ctx)
+	}
 }
 
 // answered returns the status of the response of a handler that has returned.
