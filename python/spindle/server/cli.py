@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 
 from .config import Config
@@ -195,7 +196,14 @@ def read_env_file(path, environment):
         line = line.strip().removeprefix("export ")
         key, found, value = line.partition("=")
         if found and not line.startswith("#"):
-            environment.setdefault(key.strip(), value.strip().strip("'\""))
+            environment.setdefault(key.strip(), env_value(value.strip()))
+
+
+def env_value(text):
+    """Return a value without its quotes, or without the comment that follows it."""
+    if text[:1] in ("'", '"') and (end := text.find(text[0], 1)) > 0:
+        return text[1:end]
+    return re.split(r"\s#", text, maxsplit=1)[0].rstrip() if not text.startswith("#") else ""
 
 
 def main():

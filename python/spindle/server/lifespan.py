@@ -6,6 +6,9 @@ import logging
 logger = logging.getLogger("spindle.server")
 
 
+CANCEL_WAIT = 5  # seconds that a cancelled app may take
+
+
 class Lifespan:
     """Runs an app's lifespan in a task of its own."""
 
@@ -34,13 +37,23 @@ class Lifespan:
         await self._stopped.wait()
         await asyncio.wait([self._task], timeout=1)
 
+    async def cancel(self):
+        """End a lifespan that does not come to its end."""
+        self._supported = False
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=CANCEL_WAIT)
+
     async def _run(self):
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
         try:
             await self.app(scope, self._messages.get, self._send)
         except BaseException as e:
+            cancelled = not self._supported and isinstance(e, asyncio.CancelledError)
             self._supported = False
-            if self._started.is_set() or self.mode == "on":
+            if cancelled:
+                pass
+            elif self._started.is_set() or self.mode == "on":
                 self.failed = True
                 logger.error("spindle: the app's lifespan failed", exc_info=e)
             elif not self.failed:

@@ -15,7 +15,7 @@ import spindle
 from .. import _core
 from .config import Config, TrustedProxies
 from .importing import AppError, load_app
-from .lifespan import Lifespan
+from .lifespan import CANCEL_WAIT, Lifespan
 
 logger = logging.getLogger("spindle.server")
 
@@ -24,7 +24,6 @@ EXTENSIONS = {
     "http.response.pathsend": {},
     "http.response.early_hint": {},
 }
-CANCEL_WAIT = 5  # seconds that a cancelled app may take
 
 
 class ClientDisconnected(OSError):
@@ -137,7 +136,9 @@ class Server:
         handled = self._handle_signals(loop)
         lifespan = Lifespan(app, "off" if interface in ("wsgi", "asgi2") and self.config.lifespan == "auto" else self.config.lifespan)
         try:
-            await lifespan.startup()
+            await self._starting()
+            if not await self._unless(lifespan, lifespan.startup(), self._stop.wait()):
+                return
             if lifespan.failed:
                 self.exit_code = 3
                 return
@@ -152,7 +153,7 @@ class Server:
             await self._started()
             await self._stop.wait()
             await self._end(sockets)
-            await lifespan.shutdown()
+            await self._unless(lifespan, lifespan.shutdown(), self._until_forced(self._signals + 1))
             if lifespan.failed:
                 self.exit_code = 3
         finally:
@@ -166,8 +167,23 @@ class Server:
                 except OSError:
                     pass
 
+    async def _starting(self):
+        """Called before the app's startup."""
+
     async def _started(self):
         """Called when connections are accepted."""
+
+    async def _unless(self, lifespan, work, ended):
+        """Wait for a part of the lifespan, and cancel it if the server has to end before. Report whether it was completed."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ended)]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        completed = tasks[0].done()
+        for task in tasks:
+            task.cancel()
+        if not completed:
+            logger.warning("spindle: cancelling the app's lifespan")
+            await lifespan.cancel()
+        return completed
 
     def _handle_signals(self, loop):
         handled = []
@@ -268,8 +284,8 @@ class Server:
         while self._core.active:
             await asyncio.sleep(0.02)
 
-    async def _until_forced(self):
-        while self._signals < 2:
+    async def _until_forced(self, signals=2):
+        while self._signals < max(2, signals):
             await asyncio.sleep(0.1)
 
 

@@ -322,10 +322,12 @@ class WorkerServer(Server):
         self.commands = commands
         self.status = status
 
-    async def _started(self):
-        os.write(self.status, b"ready\n")
+    async def _starting(self):
         os.set_blocking(self.commands, False)
         asyncio.get_running_loop().add_reader(self.commands, self._command)
+
+    async def _started(self):
+        os.write(self.status, b"ready\n")
 
     def _command(self):
         text = os.read(self.commands, 1000)

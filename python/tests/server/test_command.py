@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from spindle.server import serve
-from spindle.server.cli import read_config
+from spindle.server.cli import read_config, read_env_file
 
 from .conftest import LIMIT, Client, wait_until
 
@@ -289,6 +289,13 @@ def test_env_file(command):
     process = command("shows:app", "--port", "0", "--env-file", "missing.env")
     assert process.process.wait(LIMIT) == 1
     wait_until(lambda: "missing.env: No such file" in "".join(process.err))
+
+
+def test_values_of_an_env_file(tmp_path):
+    (tmp_path / "env").write_text("""A=1 # comment\nB="x # y" # z\nC='q"q'\n D = spaced\nE=\nF=a#b\nG= # only\nH="open\n#I=1\n""")
+    environment = {}
+    read_env_file(tmp_path / "env", environment)
+    assert environment == {"A": "1", "B": "x # y", "C": 'q"q', "D": "spaced", "E": "", "F": "a#b", "G": "", "H": '"open'}
 
 
 @pytest.mark.parametrize("table, text", [

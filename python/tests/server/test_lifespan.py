@@ -1,6 +1,8 @@
 """Startup, shutdown and their state."""
 
 import asyncio
+import signal
+import textwrap
 import threading
 
 import pytest
@@ -43,6 +45,53 @@ def test_startup_and_shutdown_with_state(mode):
     assert log[0] == "startup" and log[-1] == "shutdown"
     assert [state["db"] for state in log[1:-1]] == ["connected", "connected"]
     assert log[1] is not log[2]
+
+
+HANGS = """
+    import asyncio, os, sys
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "lifespan"
+        await receive()
+        try:
+            if sys.argv[-1] == "--no-access-log":
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            print("hangs", os.getpid(), flush=True)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            print("cancelled", flush=True)
+            raise
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_startup_that_hangs_can_be_stopped(command, workers, number):
+    (command.directory / "hangs.py").write_text(textwrap.dedent(HANGS))
+    process = command("hangs:app", "--port", "0", "--workers", str(workers))
+    wait_until(lambda: "".join(process.out).count("hangs") == workers)
+    assert process.stop(number) == 0
+    wait_until(lambda: "".join(process.out).count("cancelled") == workers)
+    assert "Traceback" not in "".join(process.err)
+
+
+def test_startup_that_hangs_ends_with_the_supervisor(command):
+    (command.directory / "hangs.py").write_text(textwrap.dedent(HANGS))
+    process = command("hangs:app", "--port", "0", "--workers", "2")
+    wait_until(lambda: "".join(process.out).count("hangs") == 2)
+    process.process.kill()
+    wait_until(lambda: "".join(process.out).count("cancelled") == 2)
+
+
+def test_second_signal_ends_a_shutdown_that_hangs(command):
+    (command.directory / "hangs.py").write_text(textwrap.dedent(HANGS))
+    process = command("hangs:app", "--port", "0", "--no-access-log")
+    process.url()
+    process.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "hangs" in "".join(process.out))
+    assert process.stop() == 0
+    wait_until(lambda: "cancelled" in "".join(process.out))
 
 
 def test_failed_startup(errors):
