@@ -1,11 +1,13 @@
 package tidy_test
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -67,4 +69,21 @@ func receiver(typ ast.Expr) string {
 		return at.Name
 	}
 	return ""
+}
+
+// TestEveryInternalPackageIsOnThePage: ARCHITECTURE.md names every package below internal,
+// except for those inside one that it names.
+func TestEveryInternalPackageIsOnThePage(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range mayImport {
+		if name, ok := strings.CutPrefix(dir, "internal/"); ok {
+			name, _, _ = strings.Cut(name, "/")
+			if !bytes.Contains(text, []byte("internal/"+name+" ")) {
+				t.Errorf("ARCHITECTURE.md does not name internal/%s", name)
+			}
+		}
+	}
 }
