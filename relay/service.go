@@ -178,6 +178,8 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 	// A request without a reply address belongs to no call, so its key says nothing.
 	twice := r.ReplyTo != "" && s.running.find(r.key()) != nil
 	switch {
+	case r.Kind != KindRequest:
+		s.stats.Unknown++
 	case late:
 		s.stats.Expired++
 	case r.isWithdrawn() || s.revoked.take(r.key()):

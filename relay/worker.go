@@ -32,6 +32,7 @@ type WorkerStats struct {
 	Expired   uint64 // their deadline had passed
 	Revoked   uint64 // cancelled before
 	Duplicate uint64 // already running
+	Unknown   uint64 // not requests, but replies or other messages that were sent to the subject
 
 	Replayed    uint64 // answered from ServeOptions.Results; also in Finished
 	RepliesLost uint64 // the bus did not take the reply
@@ -155,6 +156,7 @@ func (a *WorkerStats) add(b WorkerStats) {
 	a.Expired += b.Expired
 	a.Revoked += b.Revoked
 	a.Duplicate += b.Duplicate
+	a.Unknown += b.Unknown
 	a.Replayed += b.Replayed
 	a.RepliesLost += b.RepliesLost
 	a.Forgotten += b.Forgotten

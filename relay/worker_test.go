@@ -150,6 +150,27 @@ func TestContextOfAHandler(t *testing.T) {
 	c.Close()
 }
 
+// TestMessagesThatAreNotRequests start no handler.
+func TestMessagesThatAreNotRequests(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	w, _ := serve(t, bus, "work", relay.ServeOptions{}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		t.Errorf("a handler got a %v", r.Kind)
+		return nil, nil
+	})
+	kinds := []relay.Kind{relay.KindReply, relay.KindItem, relay.KindFailure, relay.KindCancel, relay.KindCredit, 200}
+	for _, k := range kinds {
+		if err := bus.Publish(t.Context(), &relay.Envelope{Kind: k, Subject: "work", ReplyTo: "elsewhere", ID: 7}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for w.Stats().Unknown+w.Stats().Finished < uint64(len(kinds)) {
+		runtime.Gosched()
+	}
+	if s := w.Stats(); s.Unknown != uint64(len(kinds)) || s.Running != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestManyCallsCanceledInTheQueue: a worker refuses the requests of all calls that were
 // cancelled before it had them, however many there are.
 func TestManyCallsCanceledInTheQueue(t *testing.T) {
