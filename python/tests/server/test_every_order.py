@@ -1,10 +1,13 @@
 """Every order of up to three messages, against a table of what may follow what."""
 
+import asyncio
 import itertools
 
 import pytest
 
-from .conftest import wait_until
+from spindle.server.lifespan import Lifespan
+
+from .conftest import LIMIT, wait_until
 
 START = {"type": "http.response.start", "status": 200}
 BODY = {"type": "http.response.body", "body": b"x"}
@@ -47,6 +50,20 @@ WEBSOCKET_NEXT = {
     "closed": {}, "refused": {}, "denied": {},
 }
 WEBSOCKET_STATUS = {"new": 500, "open": 101, "closed": 101, "refused": 403, "denying": 418, "denied": 418}
+
+
+LIFESPAN = {
+    "started": {"type": "lifespan.startup.complete"},
+    "not started": {"type": "lifespan.startup.failed", "message": "x"},
+    "stopped": {"type": "lifespan.shutdown.complete"},
+    "not stopped": {"type": "lifespan.shutdown.failed"},
+    "unknown": {"type": "lifespan.nonsense"},
+}
+LIFESPAN_NEXT = {
+    "new": {"started": "running", "not started": "running"},
+    "running": {"stopped": "done", "not stopped": "done"},
+    "done": {},
+}
 
 
 def orders(messages):
@@ -117,3 +134,27 @@ def test_every_order_of_a_websocket(serve):
         wait_until(lambda: results)
         assert results.pop() == allowed, order
     wait_until(lambda: server.server._core.active == 0)
+
+
+def test_every_order_of_a_lifespan():
+    results = []
+    app = app_of(LIFESPAN, results)
+
+    async def run(order):
+        async def lifespan_app(scope, receive, send):
+            await receive()
+            await app({"path": "/" + ",".join(order)}, receive, send)
+
+        lifespan = Lifespan(lifespan_app, "auto")
+        await asyncio.wait_for(lifespan.startup(), LIMIT)
+        await asyncio.wait_for(lifespan.shutdown(), LIMIT)
+        return lifespan.failed
+
+    async def run_all():
+        for order in orders(LIFESPAN):
+            _, allowed = expected(LIFESPAN_NEXT, order)
+            failed = await run(order)
+            assert results.pop() == allowed, order
+            assert failed == any(name.startswith("not ") for name in order[:allowed]), order
+
+    asyncio.run(run_all())
