@@ -59,11 +59,17 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// orphanVariable makes the test binary a program that is killed.
-const orphanVariable = "SPINDLE_TEST_ORPHAN"
+// orphanVariable makes the test binary a program that is killed, and orphanTarget names its app.
+const (
+	orphanVariable = "SPINDLE_TEST_ORPHAN"
+	orphanTarget   = "SPINDLE_TEST_ORPHAN_TARGET"
+)
 
 func runOrphan() {
-	app := &pyapp.App{Dir: "testdata", Target: "raw:app", Workers: 2, Python: os.Getenv(orphanVariable)}
+	app := &pyapp.App{Dir: "testdata", Target: os.Getenv(orphanTarget), Workers: 2, Python: os.Getenv(orphanVariable)}
+	if app.Target == "hangs:app" {
+		app.Stderr = os.Stdout // it prints its pid
+	}
 	if err := app.Start(context.Background()); err != nil {
 		fmt.Println(err)
 		return
@@ -74,9 +80,15 @@ func runOrphan() {
 
 // TestProgramThatIsKilled: its workers end, and remove their sockets.
 func TestProgramThatIsKilled(t *testing.T) {
+	for name, target := range map[string]string{"running": "raw:app", "starting": "hangs:app"} {
+		t.Run(name, func(t *testing.T) { testProgramThatIsKilled(t, target) })
+	}
+}
+
+func testProgramThatIsKilled(t *testing.T, target string) {
 	temporary := t.TempDir()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orphanVariable+"="+python(t), "TMPDIR="+temporary)
+	cmd.Env = append(os.Environ(), orphanVariable+"="+python(t), orphanTarget+"="+target, "TMPDIR="+temporary)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +111,8 @@ func TestProgramThatIsKilled(t *testing.T) {
 		}
 		until(t, "the worker ends", func() bool { return !alive(pid) })
 	}
-	if left, err := filepath.Glob(filepath.Join(temporary, "*")); len(left) > 0 || err != nil {
-		t.Error(left, err)
-	}
+	until(t, "the sockets are removed", func() bool {
+		left, err := filepath.Glob(filepath.Join(temporary, "*"))
+		return len(left) == 0 && err == nil
+	})
 }

@@ -22,17 +22,26 @@ func (p *epoll) Notify(ready func()) (stop func(), err error) {
 		f.Close()
 		return nil, err
 	}
-	ended := make(chan struct{})
+	begun, ended := make(chan struct{}), make(chan struct{})
+	var failure error // when ended
 	go func() {
 		defer close(ended)
 		first := true
-		conn.Read(func(uintptr) bool {
-			if !first {
+		failure = conn.Read(func(uintptr) bool {
+			if first {
+				close(begun)
+			} else {
 				ready()
 			}
 			first = false
 			return false
 		})
 	}()
+	select { // Read forgets the events before its first call
+	case <-begun:
+	case <-ended:
+		f.Close()
+		return nil, failure
+	}
 	return func() { f.Close(); <-ended }, nil
 }

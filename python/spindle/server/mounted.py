@@ -89,6 +89,7 @@ class Control:
 
     def fail(self, reason, text):
         self._writer = None
+        os.set_blocking(self.output, True)
         self.send({"kind": "failure", "headers": {"reason": reason}}, text.removeprefix("spindle: ").encode())
 
     async def open(self):
@@ -125,9 +126,11 @@ class MountedServer(Server):
                 except OSError:
                     pass
 
-    async def _started(self):
+    async def _starting(self):
         reader = await self.control.open()
         self._commands = asyncio.get_running_loop().create_task(self._read(reader), name="commands")
+
+    async def _started(self):
         self.control.send({"kind": "reply"})
 
     def _proxies(self):
