@@ -100,8 +100,10 @@ const (
 // take notes that a member of a group has the request.
 func (e *Envelope) take() { atomic.CompareAndSwapUint32(&e.progress, queued, taken) }
 
-// withdraw makes workers refuse the request. It reports false if one may have it already.
-func (e *Envelope) withdraw() bool { return atomic.SwapUint32(&e.progress, withdrawn) == queued }
+// withdraw makes workers refuse the request. It reports false if one has it already.
+func (e *Envelope) withdraw() bool {
+	return atomic.CompareAndSwapUint32(&e.progress, queued, withdrawn)
+}
 
 func (e *Envelope) isWithdrawn() bool { return atomic.LoadUint32(&e.progress) == withdrawn }
 
