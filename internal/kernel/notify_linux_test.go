@@ -30,11 +30,7 @@ func TestNotifyReportsWhatComesAtOnce(t *testing.T) {
 		must(t, err)
 		for began := time.Now(); time.Since(began) < 15*time.Millisecond; { // Go's poller looks meanwhile
 		}
-		select {
-		case <-called:
-		case <-time.After(10 * time.Second):
-			t.Fatal("the event was not reported")
-		}
+		<-called // or the test never ends
 		stop()
 	}
 }

@@ -24,7 +24,9 @@ from .serving import Server, bind, describe
 logger = logging.getLogger("spindle.server")
 
 CONTROL = "SPINDLE_WORKER_CONTROL"  # a worker's descriptors, and its slot
-BACKOFF = (0.1, 5.0)  # seconds before a worker that fails is started again: first, and at most
+# Seconds before a worker that fails is started again: first, and at most. One that was ready for longer than
+# the latter is replaced at once.
+BACKOFF = (0.1, 5.0)
 
 
 class Tallies:
@@ -193,8 +195,7 @@ class Supervisor:
             self._forget(worker)
 
     def _became_ready(self, worker):
-        worker.ready = True
-        self.delay = BACKOFF[0]
+        worker.ready, worker.ready_at = True, time.monotonic()
         self.failed_starts = 0
         logger.info("spindle: worker %d is ready", worker.process.pid)
         new = [w for w in self._serving() if not getattr(w, "old", False)]
@@ -255,9 +256,10 @@ class Supervisor:
                         else:
                             other.terminate()
                     continue
-            if worker.ready:
+            if worker.ready and time.monotonic() - worker.ready_at > BACKOFF[1]:
+                self.delay = BACKOFF[0]
                 continue  # replaced at once
-            if self.config.reload:
+            if self.config.reload and not worker.ready:
                 logger.error("spindle: waiting for a change")
                 self.start_at = float("inf")
                 continue

@@ -5,6 +5,7 @@ import re
 import signal
 import ssl
 import textwrap
+import time
 import threading
 import types
 
@@ -357,6 +358,24 @@ def test_workers_that_cannot_start(command):
     assert process.process.wait(LIMIT) == 1
     wait_until(lambda: "no worker can start" in "".join(process.err))
     assert "there is no module 'missing'" in "".join(process.err)
+
+
+def test_worker_that_ends_as_soon_as_it_is_ready_is_started_with_pauses(command):
+    (command.directory / "app.py").write_text(textwrap.dedent("""
+        import os, threading
+
+        async def app(scope, receive, send):
+            if scope["type"] == "lifespan":
+                await receive()
+                await send({"type": "lifespan.startup.complete"})
+                threading.Timer(0.1, os._exit, [3]).start()
+                await receive()
+    """))
+    began = time.monotonic()
+    process = command("app:app", "--port", "0", "--workers", "2")
+    process.wait_for_log("ended with 3", 8)
+    assert time.monotonic() - began > 0.2 + 0.8 + 3.2  # every second pause: two workers end together
+    assert process.stop() == 0
 
 
 def test_workers_end_with_their_supervisor(command):
