@@ -78,7 +78,7 @@ type CallerStats struct {
 	Duplicate uint64 // after another reply
 	Unknown   uint64 // with an ID that was never used
 
-	CancelsSent uint64 // or the request was withdrawn before a worker had it
+	CancelsSent uint64
 	CancelsLost uint64 // the bus took no more
 }
 
@@ -157,7 +157,7 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (*waiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.wait(ctx); err != nil && w.leave() {
+	if err := w.wait(ctx); err != nil && c.end(w, canceled) {
 		w.release()
 		return nil, err
 	} // otherwise a reply came together with the cancellation, and counts
@@ -322,39 +322,21 @@ func (c *Caller) end(w *waiter, how ending) bool {
 	return true
 }
 
-// cancelOf returns the message that the call has ended, for the worker that has sent items, or
-// for all workers. It returns nil if none needs it. The caller holds c.mu.
+// cancelOf returns the message that the call has ended: for the worker that has sent items,
+// or for all workers of the subject, because any of them may have the request. The caller
+// holds c.mu.
 func (c *Caller) cancelOf(w *waiter) *Envelope {
-	if c.withdraw(w) {
-		return nil
-	}
-	worker := ""
+	to := ""
 	if w.in != nil {
-		worker = w.in.worker
+		to = w.in.worker
 	}
-	return c.cancellation(w, worker)
+	if to == "" {
+		to = cancelSubject(w.req.Subject)
+	}
+	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
 }
 
-// withdraw takes the request of a call that has ended back. It reports false if a worker may
-// have the request, and must be notified. The caller holds c.mu.
-func (c *Caller) withdraw(w *waiter) bool {
-	if c.direct == nil || !w.req.withdraw() {
-		return false
-	}
-	c.stats.CancelsSent++
-	return true
-}
-
-// cancellation returns the message that a call has ended, for a worker, or with "" for all
-// workers of the subject, because any of them may have the request.
-func (c *Caller) cancellation(w *waiter, worker string) *Envelope {
-	if worker == "" {
-		worker = cancelSubject(w.req.Subject)
-	}
-	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: worker, ReplyTo: c.inbox, Deadline: w.req.Deadline}
-}
-
-// sendCancel sends a cancellation; nil is none.
+// sendCancel sends a message of cancelOf; nil is none.
 func (c *Caller) sendCancel(e *Envelope) {
 	if e == nil {
 		return

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,8 +23,6 @@ type Envelope struct {
 
 	// Attempt counts the deliveries of a request: 1 for the first.
 	Attempt uint32
-
-	progress uint32 // of a request on a Local; atomic
 
 	// ID identifies a call among the calls of one Caller. Replies, cancellations and
 	// credits carry the ID of their call. An ID is never used again by the same Caller.
@@ -88,24 +85,6 @@ func clone(e *Envelope) *Envelope {
 	c := *e
 	return &c
 }
-
-// The progress of a request on a Local. A call that ends while no worker has its request
-// withdraws the request: workers refuse it, and need no message.
-const (
-	queued uint32 = iota
-	taken
-	withdrawn
-)
-
-// take notes that a member of a group has the request.
-func (e *Envelope) take() { atomic.CompareAndSwapUint32(&e.progress, queued, taken) }
-
-// withdraw makes workers refuse the request. It reports false if one has it already.
-func (e *Envelope) withdraw() bool {
-	return atomic.CompareAndSwapUint32(&e.progress, queued, withdrawn)
-}
-
-func (e *Envelope) isWithdrawn() bool { return atomic.LoadUint32(&e.progress) == withdrawn }
 
 // remaining returns the time that remains at now. It reports false if there is no limit.
 func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {

@@ -268,9 +268,6 @@ func (b *Local) Subscribe(_ context.Context, subject, name string) (Subscription
 // Next waits for an envelope.
 func (m *member) Next(ctx context.Context) (Delivery, error) {
 	e, err := m.g.q.take(ctx, m)
-	if e != nil && e.direct != nil {
-		e.take()
-	}
 	return Delivery{Envelope: e}, err
 }
 

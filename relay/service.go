@@ -182,7 +182,7 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 		s.stats.Unknown++
 	case late:
 		s.stats.Expired++
-	case r.isWithdrawn() || s.revoked.take(r.key()):
+	case s.revoked.take(r.key()):
 		s.stats.Revoked++
 	case twice:
 		s.stats.Duplicate++

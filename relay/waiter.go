@@ -35,10 +35,6 @@ type waiter struct {
 	// Set when the call begins. They are here to save space.
 	stream  bool
 	limited bool // by the plane's list of deadlines
-
-	// Set by Abort.
-	aborted bool // the call has ended
-	silent  bool // the worker need not be notified
 }
 
 // alarm is a timer for the deadline of one call.
@@ -76,7 +72,7 @@ func (w *waiter) release() {
 		return
 	}
 	w.req, w.reply, w.body, w.err, w.scope, w.in = nil, nil, nil, nil, nil, nil
-	w.ended, w.stream, w.aborted, w.silent = waiting, false, false, false
+	w.ended, w.stream = waiting, false
 	w.next, p.spare = p.spare, w
 	p.spares++
 }
@@ -114,23 +110,15 @@ func (w *waiter) wait(ctx context.Context) error {
 	if err := w.prepare(ctx, "Call"); err != nil {
 		return err
 	}
-	waker := coro.Waker(w.waker)
-	here := w.l != nil && waker.CanWaitHere(ctx)
+	here := w.l != nil && coro.Waker(w.waker).CanWaitHere(ctx)
 	if !w.park(here) || here && w.waitHere() {
 		w.pass()
 		return nil
 	}
-	if w.l == nil {
-		return w.block(ctx, "relay: reply", w)
+	if w.l != nil {
+		w.l.Internal().ExpectPost()
 	}
-	w.l.Internal().ExpectPost()
-	// Park in parts: when many calls end at once, the stack of each is out of the caches.
-	next, err := waker.Leave(ctx, "relay: reply", w)
-	for next != nil {
-		next()
-		next, err = waker.Back()
-	}
-	return err
+	return w.block(ctx, "relay: reply", w)
 }
 
 // park reports whether there is nothing to read, and the caller has to wait.
@@ -172,31 +160,14 @@ func (w *waiter) wakeIfDue() {
 	}
 }
 
-// Abort ends the wait when ctx ends, and with it the call, unless it is a stream. It reports
-// false if the waiter is being woken: a result is not lost. The worker is notified by leave,
-// because Abort must not call other code.
+// Abort ends the wait when ctx ends. It reports false if the waiter is being woken: a
+// result is not lost.
 func (w *waiter) Abort() bool {
 	w.c.mu.Lock()
 	defer w.c.mu.Unlock()
 	was := w.parked
 	w.parked = false
-	if was && !w.stream {
-		w.c.conclude(w, canceled)
-		w.aborted, w.silent = true, w.c.withdraw(w)
-	}
 	return was
-}
-
-// leave ends a call because the wait for its reply failed. It reports false if the call had
-// ended already, with a result.
-func (w *waiter) leave() bool {
-	switch {
-	case !w.aborted: // ctx had ended before the wait
-		return w.c.end(w, canceled)
-	case !w.silent:
-		w.c.sendCancel(w.c.cancellation(w, ""))
-	}
-	return true
 }
 
 // timeout ends the call at its deadline, and wakes its task or goroutine.

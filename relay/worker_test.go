@@ -171,51 +171,6 @@ func TestMessagesThatAreNotRequests(t *testing.T) {
 	}
 }
 
-// TestManyCallsCanceledInTheQueue: a worker refuses the requests of all calls that were
-// cancelled before it had them, however many there are.
-func TestManyCallsCanceledInTheQueue(t *testing.T) {
-	const calls = 6000 // more cancellations than a worker keeps
-	bus := relay.NewLocal(relay.LocalOptions{Queue: calls})
-	entered, release := make(chan bool, calls), make(chan bool)
-	w, _ := serve(t, bus, "work", relay.ServeOptions{Concurrency: 1}, func(context.Context, *relay.Request) ([]byte, error) {
-		entered <- true
-		<-release
-		return nil, nil
-	})
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
-		c := newCaller(t, ctx, bus, relay.CallerOptions{})
-		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			for range calls {
-				n.Go(func(ctx context.Context) error {
-					_, err := c.Call(ctx, "work", nil)
-					return err
-				})
-			}
-			for c.Stats().Waiting < calls || len(entered) == 0 {
-				if err := spindle.Yield(ctx); err != nil {
-					return err
-				}
-			}
-			n.Scope().Cancel(nil)
-			return nil
-		})
-		if s := c.Stats(); s.Canceled != calls || s.CancelsSent != calls || s.CancelsLost != 0 {
-			t.Errorf("%+v", s)
-		}
-		return errors.Join(err, c.Close())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	close(release)
-	for s := w.Stats(); s.Revoked+s.Finished < calls; s = w.Stats() {
-		runtime.Gosched()
-	}
-	if s := w.Stats(); s.Revoked != calls-1 || s.Canceled != 1 || s.Forgotten != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestDeadlineOfAHandler(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	polled, waited := make(chan error, 1), make(chan error, 1)
