@@ -54,7 +54,7 @@ func (a *taskAffinity) checkTask(w spindle.Waker, name string) {
 	}
 }
 
-// bindTask is checkTask for the first task.
+// bindTask is checkTask for the first task, and for one of another scheduler.
 func (a *taskAffinity) bindTask(w spindle.Waker, name string) {
 	a.affinity.checkTask(w, name)
 	a.tasks = coro.Waker(w).Scheduler()

@@ -80,7 +80,7 @@ func runOrphan() {
 
 // TestProgramThatIsKilled: its workers end, and remove their sockets.
 func TestProgramThatIsKilled(t *testing.T) {
-	for name, target := range map[string]string{"running": "raw:app", "starting": "hangs:app"} {
+	for name, target := range map[string]string{"running": "raw:app", "starting": "hangs:app", "stopping": "lingers:app"} {
 		t.Run(name, func(t *testing.T) { testProgramThatIsKilled(t, target) })
 	}
 }

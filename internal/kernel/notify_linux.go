@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,10 @@ func (p *epoll) Notify(ready func()) (stop func(), err error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "epoll")
+	if err := f.SetReadDeadline(time.Time{}); err != nil { // Go's poller did not take it
+		f.Close()
+		return nil, err
+	}
 	conn, err := f.SyscallConn()
 	if err != nil {
 		f.Close()

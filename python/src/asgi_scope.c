@@ -243,14 +243,14 @@ PyObject *scope_name(const SpindleRecord *r) {
     const SpindleHead *head = (const SpindleHead *)(r + 1);
     const char *method = (const char *)((const SpindleField *)(head + 1) + r->n);
     size_t n = head->method + 1 + head->path;
-    char room[256], *text = n <= sizeof room ? room : PyMem_Malloc(n);
+    char small[256], *text = n <= sizeof small ? small : PyMem_Malloc(n);
     if (!text)
         return PyErr_NoMemory();
     memcpy(text, method, head->method);
     text[head->method] = ' ';
     memcpy(text + head->method + 1, method + head->method, head->path);
     PyObject *name = PyUnicode_DecodeLatin1(text, n, NULL);
-    if (text != room)
+    if (text != small)
         PyMem_Free(text);
     return name;
 }

@@ -232,10 +232,8 @@ static void begin(Server *s, const SpindleRecord *r) {
         settle(x, Py_None);
         return;
     }
-    if (x) {
-        x->scope = scope_new(s, r);
+    if (x && (x->scope = scope_new(s, r)))
         x->name = scope_name(r);
-    }
     if (!x || !x->scope || !x->name) {
         PyErr_WriteUnraisable((PyObject *)s);
         bool to_head = x && x->to_head;

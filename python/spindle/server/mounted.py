@@ -41,7 +41,7 @@ def main():
     except (AppError, StartError) as e:
         control.fail(getattr(e, "reason", "exited"), str(e))
         return 1
-    if not server.started:
+    if not server.started and not server._orphaned:
         control.fail("lifespan", "\n".join(errors.texts))
     return code
 
@@ -114,7 +114,6 @@ class MountedServer(Server):
         self.calls = Calls(lambda number, kind, body: control.send({"kind": kind, "id": number}, body),
                            int(os.environ.get(CALL_BYTES, 16 << 20)))
         self._commands = None
-        self._orphaned = False
 
     def run(self, sockets=None):
         try:
@@ -171,7 +170,7 @@ class MountedServer(Server):
 
     def _cancel(self):
         """End the requests and calls that run."""
-        self._signals = 2  # as two signals do
+        self._signals = max(2, self._signals)  # as two signals do
         for task in self.calls.tasks():
             task.cancel()
 

@@ -109,6 +109,7 @@ class Server:
         self._core = None
         self._stop = None
         self._signals = 0
+        self._orphaned = False  # the process that stops this one is gone
 
     def run(self, sockets=None):
         """Serve until SIGINT or SIGTERM. Return the exit code."""
@@ -145,7 +146,7 @@ class Server:
             try:
                 self._begin(loop, app, interface, lifespan.state, sockets)
             except OSError as e:
-                await lifespan.shutdown()
+                await self._unless(lifespan, lifespan.shutdown(), self._until_given_up(self._signals + 1))
                 raise StartError(str(e)) from None
             for sock in sockets:
                 logger.info("spindle: serving on %s (stop with Ctrl+C)", describe(self.config, sock))
@@ -153,7 +154,7 @@ class Server:
             await self._started()
             await self._stop.wait()
             await self._end(sockets)
-            await self._unless(lifespan, lifespan.shutdown(), self._until_forced(self._signals + 1))
+            await self._unless(lifespan, lifespan.shutdown(), self._until_given_up(self._signals + 1))
             if lifespan.failed:
                 self.exit_code = 3
         finally:
@@ -284,9 +285,17 @@ class Server:
         while self._core.active:
             await asyncio.sleep(0.02)
 
-    async def _until_forced(self, signals=2):
-        while self._signals < max(2, signals):
+    async def _until_forced(self):
+        while self._signals < 2:
             await asyncio.sleep(0.1)
+
+    async def _until_given_up(self, signals):
+        """Wait for so many signals, or for a while if no process is left to send them."""
+        patience = CANCEL_WAIT
+        while self._signals < max(2, signals) and patience > 0:
+            await asyncio.sleep(0.1)
+            if self._orphaned:
+                patience -= 0.1
 
 
 def serve(app, **options):

@@ -153,7 +153,6 @@ class Supervisor:
                     self._heard(key.data, os.read(key.fd, 100))
             if watcher and (changed := watcher.changed()) and not self.stopping:
                 logger.warning("spindle: %s changed; starting again", changed)
-                self.delay, self.start_at = BACKOFF[0], 0.0
                 self._reload()
 
     def _serving(self):
@@ -180,6 +179,7 @@ class Supervisor:
 
     def _reload(self):
         """Start new workers. The old ones retire when all of the new ones are ready."""
+        self.delay, self.start_at = BACKOFF[0], 0.0
         for worker in self._serving():
             worker.old = True
         self.reload_wanted = True
@@ -229,18 +229,26 @@ class Supervisor:
         for _ in range(missing):
             self._start()
 
+    def _hear_last(self, worker):
+        """Read what a worker that has ended said before."""
+        try:
+            while text := os.read(worker.status, 100):
+                self._heard(worker, text)
+        except BlockingIOError:
+            pass  # a process that it has started holds the pipe
+
     def _reap(self):
+        failed = False
         for worker in list(self.workers):
             code = worker.process.poll()
             if code is None:
                 continue
+            self._hear_last(worker)
             self.workers.remove(worker)
             self._forget(worker)
             worker.close()
             if worker.leaving or self.stopping:
                 continue
-            if code == 0 and worker.ready:
-                continue  # it has served as many requests as it may
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             logger.error("spindle: worker %d %s", worker.process.pid, how)
             if worker.old:
@@ -257,14 +265,22 @@ class Supervisor:
                             other.terminate()
                     continue
             if worker.ready and time.monotonic() - worker.ready_at > BACKOFF[1]:
-                self.delay = BACKOFF[0]
                 continue  # replaced at once
-            if self.config.reload and not worker.ready:
+            if self.config.reload and not worker.ready and not self._serving():
                 logger.error("spindle: waiting for a change")
                 self.start_at = float("inf")
                 continue
-            self.start_at = time.monotonic() + self.delay
-            self.delay = min(self.delay * 2, BACKOFF[1])
+            failed = True
+        if failed:
+            self._pause()
+
+    def _pause(self):
+        """Start no worker for a while, and for longer each time, unless the last time is long ago."""
+        now = time.monotonic()
+        if now > self.start_at + BACKOFF[1]:
+            self.delay = BACKOFF[0]
+        self.start_at = now + self.delay
+        self.delay = min(self.delay * 2, BACKOFF[1])
 
     def _check_memory(self):
         limit = self.config.limit_memory
@@ -335,6 +351,7 @@ class WorkerServer(Server):
         text = os.read(self.commands, 1000)
         if not text:  # the supervisor is gone
             asyncio.get_running_loop().remove_reader(self.commands)
+            self._orphaned = True
             self.stop()
         elif b"retire" in text:
             self._retire()

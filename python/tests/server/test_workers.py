@@ -2,10 +2,10 @@
 
 import os
 import re
+import selectors
 import signal
 import ssl
 import textwrap
-import time
 import threading
 import types
 
@@ -360,22 +360,38 @@ def test_workers_that_cannot_start(command):
     assert "there is no module 'missing'" in "".join(process.err)
 
 
-def test_worker_that_ends_as_soon_as_it_is_ready_is_started_with_pauses(command):
-    (command.directory / "app.py").write_text(textwrap.dedent("""
-        import os, threading
+def test_workers_that_end_early_are_replaced_with_growing_pauses(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("spindle.server.workers.time.monotonic", lambda: now)
+    supervisor = Supervisor(Config(app="app:app", workers=2))
+    supervisor.selector = selectors.DefaultSelector()
 
-        async def app(scope, receive, send):
-            if scope["type"] == "lifespan":
-                await receive()
-                await send({"type": "lifespan.startup.complete"})
-                threading.Timer(0.1, os._exit, [3]).start()
-                await receive()
-    """))
-    began = time.monotonic()
-    process = command("app:app", "--port", "0", "--workers", "2")
-    process.wait_for_log("ended with 3", 8)
-    assert time.monotonic() - began > 0.2 + 0.8 + 3.2  # every second pause: two workers end together
-    assert process.stop() == 0
+    def pause(codes, age, said=b"ready\n"):
+        """Let workers end that were ready for so long. Return how long none is started then."""
+        for code in codes:
+            worker = Worker.__new__(Worker)
+            worker.ready = worker.leaving = worker.old = False
+            worker.status, write = os.pipe()
+            os.write(write, said)
+            os.close(write)
+            worker.process = types.SimpleNamespace(pid=1, poll=lambda code=code: code)
+            worker.close = lambda worker=worker: os.close(worker.status)
+            supervisor.workers.append(worker)
+            if age:
+                supervisor._hear_last(worker)
+                worker.ready_at = now - age
+        supervisor._reap()
+        return max(0, round(supervisor.start_at - now, 3))
+
+    assert [pause([3, 3], 0) for _ in range(3)] == [0.1, 0.2, 0.4]  # together they count once
+    now += 1
+    assert pause([0], 0) == 0.8
+    now += 1
+    assert pause([3], 10) == 0 and pause([0], 0, b"ready\nleaving\n") == 0
+    assert pause([3], 0) == 1.6
+    now += 60
+    assert pause([3], 0) == 0.1
+    supervisor.selector.close()
 
 
 def test_workers_end_with_their_supervisor(command):
