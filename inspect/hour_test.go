@@ -73,7 +73,7 @@ func (c counting) Write(p []byte) (int, error) {
 // does not grow after the first ten minutes, and the loop has only done its work and answered.
 // With -short it is six minutes, and the first of them.
 func TestPageLeftOpenForAnHour(t *testing.T) {
-	open := time.Duration(short.Of(int(time.Hour)))
+	open := time.Duration(short.Of(60)) * time.Minute
 	ctx, end := context.WithCancel(t.Context())
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	var started atomic.Int64
