@@ -72,6 +72,7 @@ def child(name, which):
     import warnings
 
     warnings.simplefilter("ignore", DeprecationWarning)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a job in the background; some tests would not end
     made = 0
     if which == "spindle":
         import spindle
