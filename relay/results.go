@@ -1,23 +1,28 @@
 package relay
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"math"
 	"sync"
+	"time"
 )
 
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
 // sent or delivered again is answered without being handled again. Implementations for
-// several machines share their store. The key of a reply is the subject, a space and the
+// several machines share their store. A reply is a frame with the body and the headers;
+// implementations need not look into it. The key of a reply is the subject, a space and the
 // IdempotencyKey of the request. The key alone decides: every client that sends it gets the
 // reply. So keys must be unique among all clients, and hard to guess where clients must not
 // see each other's replies. Methods may be called from any goroutine; with
 // ServeOptions.Run InTasks they must not block.
 type Results interface {
 	// Load returns the reply that is kept for a key.
-	Load(ctx context.Context, key string) (body []byte, ok bool, err error)
+	Load(ctx context.Context, key string) (reply []byte, ok bool, err error)
 
 	// Store keeps a reply.
-	Store(ctx context.Context, key string, body []byte) error
+	Store(ctx context.Context, key string, reply []byte) error
 }
 
 // Releaser is implemented by Results that reserve a key when Load finds nothing, so that no
@@ -47,11 +52,11 @@ type results struct {
 func (r *results) Load(_ context.Context, key string) ([]byte, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	body, ok := r.kept[key]
-	return body, ok, nil
+	reply, ok := r.kept[key]
+	return reply, ok, nil
 }
 
-func (r *results) Store(_ context.Context, key string, body []byte) error {
+func (r *results) Store(_ context.Context, key string, reply []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, ok := r.kept[key]; !ok {
@@ -61,7 +66,7 @@ func (r *results) Store(_ context.Context, key string, body []byte) error {
 		}
 		r.order = append(r.order, key)
 	}
-	r.kept[key] = body
+	r.kept[key] = reply
 	return nil
 }
 
@@ -76,7 +81,7 @@ func (s *service) handle(ctx context.Context, r *Request) (body []byte, err erro
 		return nil, errTwice
 	}
 	defer s.unclaim(key)
-	body, ok, err := s.o.Results.Load(ctx, key)
+	kept, ok, err := s.o.Results.Load(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -84,19 +89,33 @@ func (s *service) handle(ctx context.Context, r *Request) (body []byte, err erro
 		s.mu.Lock()
 		s.stats.Replayed++
 		s.mu.Unlock()
-		return body, nil
+		return r.replay(kept)
 	}
-	kept := false
+	succeeded := false
 	defer func() {
-		if results, reserves := s.o.Results.(Releaser); reserves && !kept {
+		if results, reserves := s.o.Results.(Releaser); reserves && !succeeded {
 			results.Release(ctx, key)
 		}
 	}()
 	if body, err = s.h(ctx, r); err != nil {
 		return nil, err
 	}
-	kept = true
-	return body, s.o.Results.Store(ctx, key, body)
+	reply, err := AppendFrame(nil, &Envelope{Kind: KindReply, Headers: r.headers, Body: body}, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	succeeded = true
+	return body, s.o.Results.Store(ctx, key, reply)
+}
+
+// replay returns the body of a reply that was kept, and sets its headers.
+func (r *Request) replay(kept []byte) ([]byte, error) {
+	e, err := ReadFrame(bytes.NewReader(kept), math.MaxInt)
+	if err != nil {
+		return nil, fmt.Errorf("relay: a kept reply: %w", err)
+	}
+	r.headers = e.Headers
+	return e.Body, nil
 }
 
 // errTwice is the error of a request while another one with its key runs.

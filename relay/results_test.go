@@ -247,3 +247,27 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	c.Close()
 }
+
+// TestReplayedHeaders: a reply that was kept has its headers, such as the content type of an
+// HTTP response.
+func TestReplayedHeaders(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	w, _ := serve(t, bus, "pay", relay.ServeOptions{Results: relay.NewResults(1)}, func(_ context.Context, r *relay.Request) ([]byte, error) {
+		r.SetHeader("Content-Type", "application/json")
+		return []byte("{}"), nil
+	})
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	for range 2 {
+		reply, err := c.Do(t.Context(), relay.Envelope{Subject: "pay", Headers: map[string]string{relay.IdempotencyKey: "k"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply.Headers["Content-Type"] != "application/json" || string(reply.Body) != "{}" {
+			t.Errorf("%v, %q", reply.Headers, reply.Body)
+		}
+	}
+	if s := w.Stats(); s.Replayed != 1 {
+		t.Errorf("%+v", s)
+	}
+	c.Close()
+}
