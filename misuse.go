@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 // notInTask returns the panic message for op when its context does not belong to a task.
@@ -11,7 +13,7 @@ func notInTask(op string) string {
 	return "spindle: " + calledName(op) + " with a context that does not come from a task"
 }
 
-// calledName returns the name of the exported function of this module through which the
+// calledName returns the name of the exported function of the library through which the
 // user's code has reached op: the user has called stream.Dial, not the LoopOf inside it.
 func calledName(op string) string {
 	module := reflect.TypeFor[Scope]().PkgPath()
@@ -19,12 +21,11 @@ func calledName(op string) string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs)])
 	for {
 		frame, more := frames.Next()
-		name, ours := strings.CutPrefix(frame.Function, module)
-		if !ours || strings.HasSuffix(frame.File, "_test.go") {
+		if !goid.OfLibrary(frame.Function) {
 			return op
 		}
 		// ".Sleep", "/stream.(*Dialer).Dial", "/cosync.(*Queue[...]).Get.func1"
-		name, _, _ = strings.Cut(name[1:], ".func")
+		name, _, _ := strings.Cut(frame.Function[len(module)+1:], ".func")
 		if isExported(name) {
 			op = strings.NewReplacer("(*", "", ")", "", "[...]", "").Replace(name)
 		}

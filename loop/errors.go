@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"reflect"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
 
@@ -88,8 +88,8 @@ func (e *PanicError) Error() string {
 }
 
 // place returns where the panic happened: the first frame of the stack after the panic
-// that is not of the runtime. If that frame is in this module, the cause is usually in
-// the calling code, so place adds the line from which the module was called.
+// that is not of the runtime. If that frame is in this library, the cause is usually in
+// the calling code, so place adds the line from which the library was called.
 func (e *PanicError) place() string {
 	lines := strings.Split(string(e.Stack), "\n")
 	panicked, at := false, ""
@@ -104,7 +104,7 @@ func (e *PanicError) place() string {
 		ofRuntime := strings.HasPrefix(function, "panic(") || strings.HasPrefix(function, "runtime.")
 		if panicked && !ofRuntime {
 			file, _, _ := strings.Cut(strings.TrimSpace(lines[i+1]), " ")
-			switch ours := inside(function) && !strings.Contains(file, "_test.go:"); {
+			switch ours := goid.OfLibrary(function); {
 			case at == "" && !ours:
 				return " at " + path.Base(file)
 			case at == "":
@@ -118,14 +118,8 @@ func (e *PanicError) place() string {
 	return at
 }
 
-// inside reports whether a function in a stack belongs to this module.
-func inside(function string) bool {
-	rest, ok := strings.CutPrefix(function, strings.TrimSuffix(reflect.TypeFor[Loop]().PkgPath(), "/loop"))
-	return ok && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "."))
-}
-
 // between reports whether a function belongs to a package of the standard library that is
-// called by this module and calls its users, or that runs both.
+// called by this library and calls its users, or that runs both.
 func between(function string) bool {
 	for _, name := range []string{"net/http.", "io.", "bufio.", "fmt.", "crypto/tls.", "iter.", "internal/"} {
 		if strings.HasPrefix(function, name) {

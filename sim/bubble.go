@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
@@ -32,12 +33,13 @@ func inBubble(tb testing.TB, seed uint64, body func(ctx context.Context, b *bubb
 	outside := watchStall(nil)
 	defer outside.end()
 	err := runSynctest(t, func(t *testing.T) {
+		own := goid.NumberOf(goid.Current())
 		seeded := seedCrypto(t, seed)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			b = newBubble()
-			b.seeded, b.outside = seeded, outside
+			b.own, b.seeded, b.outside = own, seeded, outside
 			if !seeded { // parallel tests start goroutines too, so their number means little
 				b.scansLeft = maxParallelScans
 			}
@@ -88,6 +90,7 @@ func seedCrypto(t *testing.T, seed uint64) (seeded bool) {
 // driving goroutine uses it, except for Poke and overslept.
 type bubble struct {
 	name      string // as in stack traces
+	own       uint64 // number of the test's goroutine in the bubble
 	timer     *time.Timer
 	poked     chan struct{}
 	seen      int   // number of goroutines at the last scan
@@ -227,7 +230,7 @@ func (b *bubble) Strays() error {
 func (b *bubble) scan() error {
 	synctest.Wait() // goroutines that are about to exit must not count
 	for stack := range bytes.SplitSeq(stackOf(true), []byte("\n\n")) {
-		if within(stack) == b.name && !ours(stack) {
+		if within(stack) == b.name && !b.ours(stack) {
 			return &simkernel.StrayError{Stack: bytes.Clone(stack)}
 		}
 	}
@@ -246,9 +249,9 @@ func within(stack []byte) string {
 // ours reports whether a goroutine belongs to a simulated run: it is the bubble's
 // own, a coroutine, started by a package of this module, or runs the callback of a
 // timer or a context. Such callbacks start and return while no program runs.
-func ours(stack []byte) bool {
+func (b *bubble) ours(stack []byte) bool {
 	_, by, ok := bytes.Cut(stack, []byte("\ncreated by "))
-	if !ok || bytes.Contains(stack, []byte(" [synctest.Run")) { // [synctest.Run marks the goroutine that started the bubble
+	if !ok || goid.NumberIn(stack) == b.own || bytes.Contains(stack, []byte(" [synctest.Run")) { // [synctest.Run marks the goroutine that started the bubble
 		return true
 	}
 	for _, starter := range starters {
@@ -262,8 +265,7 @@ func ours(stack []byte) bool {
 // starters are the functions that may start goroutines in a simulated run.
 var starters = [][]byte{
 	[]byte("iter.Pull"),
-	[]byte("testing."),
-	[]byte("internal/synctest."), []byte("testing/synctest."),
+	[]byte("testing/synctest."),
 	[]byte("time.goFunc"),
 	[]byte("context.(*afterFuncCtx)"),
 	[]byte("context.(*cancelCtx).propagateCancel"), // between a scope and a context that WithValue derived from it

@@ -4,10 +4,8 @@
 package goid
 
 import (
-	"bytes"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"unsafe"
 )
@@ -16,10 +14,7 @@ import (
 // ("goroutine 7"). It takes a microsecond: ask once and keep it.
 func Number() uint64 {
 	var buf [64]byte
-	head := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	digits, _, _ := bytes.Cut(head, []byte(" "))
-	n, _ := strconv.ParseUint(string(digits), 10, 64)
-	return n
+	return NumberIn(buf[:runtime.Stack(buf[:], false)])
 }
 
 // NumberOf is the number of a goroutine that Current identified and that is

@@ -26,16 +26,23 @@ func Stacks(numbers ...uint64) map[uint64][]byte {
 	}
 	found := make(map[uint64][]byte, len(numbers))
 	for stack := range bytes.SplitSeq(buf[:n], []byte("\n\n")) {
-		digits, _, _ := bytes.Cut(bytes.TrimPrefix(stack, []byte("goroutine ")), []byte(" "))
-		if number, err := strconv.ParseUint(string(digits), 10, 64); err == nil && slices.Contains(numbers, number) {
+		if number := NumberIn(stack); slices.Contains(numbers, number) {
 			found[number] = bytes.Clone(stack)
 		}
 	}
 	return found
 }
 
+// NumberIn returns the number of the goroutine that a stack belongs to, or 0 if the text is
+// not a stack. The first line has it: "goroutine 9 [running]:".
+func NumberIn(stack []byte) uint64 {
+	digits, _, _ := bytes.Cut(bytes.TrimPrefix(stack, []byte("goroutine ")), []byte(" "))
+	number, _ := strconv.ParseUint(string(digits), 10, 64)
+	return number
+}
+
 // Line is the innermost line of a stack that belongs to the program: not to the
-// standard library, nor to this module below it.
+// standard library, nor to this one.
 func Line(stack []byte) string {
 	lines := strings.Split(string(stack), "\n")
 	for i := 1; i+1 < len(lines); i += 2 {
@@ -54,17 +61,15 @@ func Line(stack []byte) string {
 	return ""
 }
 
+// isLibrary reports whether a function belongs to the standard library or to this one.
 func isLibrary(function, file string) bool {
-	last := strings.LastIndexByte(function, '/') + 1
-	name, _, _ := strings.Cut(function[last:], ".")
-	pkg := function[:last] + name
-	if rest, ok := strings.CutPrefix(pkg, "github.com/spindleloop/spindle"); ok {
-		written := strings.HasPrefix(rest, "/examples/") || strings.HasPrefix(rest, "/cmd/") || strings.HasPrefix(rest, "/internal/simsamples") || strings.HasSuffix(rest, "_test")
-		return !written
+	if OfLibrary(function) {
+		return true
 	}
 	if goRoot != "" {
 		return strings.HasPrefix(file, goRoot)
 	}
+	pkg := packageOf(function)
 	first, _, _ := strings.Cut(pkg, "/")
 	return pkg != "main" && !strings.Contains(first, ".")
 }

@@ -62,13 +62,13 @@ func untilGrace(done func() bool) {
 }
 
 // otherGoroutines returns the stacks of all goroutines but the caller's and those of
-// packages testing and os/signal.
+// package os/signal.
 func otherGoroutines() (stacks [][]byte) {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
 	for i, stack := range bytes.Split(buf, []byte("\n\n")) {
 		// The first stack is the caller's.
-		if i > 0 && !bytes.Contains(stack, []byte("os/signal.")) && !bytes.Contains(stack, []byte("testing.")) {
+		if i > 0 && !bytes.Contains(stack, []byte("os/signal.")) {
 			stacks = append(stacks, stack)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 const module = "github.com/spindleloop/spindle"
@@ -111,6 +113,37 @@ func TestImportsPointDownward(t *testing.T) {
 			ours := name != strings.Trim(im.Path.Value, `"`)
 			if (ours || strings.Contains(first, ".")) && !slices.Contains(allowed, name) {
 				t.Errorf("%s imports %s, which is not below it", s.path, name)
+			}
+		}
+	}
+}
+
+// TestLibraryPackages: stacks tell code of the library from that of its users by a list,
+// which has the public packages and what they import.
+func TestLibraryPackages(t *testing.T) {
+	library := map[string]bool{}
+	var add func(dir string)
+	add = func(dir string) {
+		if library[dir] {
+			return
+		}
+		library[dir] = true
+		for _, imported := range mayImport[dir] {
+			if _, ours := mayImport[imported]; ours {
+				add(imported)
+			}
+		}
+	}
+	for dir := range mayImport {
+		if isPublic(dir) {
+			add(dir)
+		}
+	}
+	for dir := range mayImport {
+		for _, suffix := range []string{"", "_test"} {
+			pkg := strings.TrimSuffix(module+"/"+dir, "/.") + suffix
+			if want := library[dir] && suffix == ""; goid.OfLibrary(pkg+".(*T).F.func1") != want {
+				t.Errorf("goid.OfLibrary of package %s: want %v", pkg, want)
 			}
 		}
 	}

@@ -1,0 +1,61 @@
+package goid
+
+import "strings"
+
+const module = "github.com/spindleloop/spindle"
+
+// OfLibrary reports whether a function, named as in a stack, belongs to a package that
+// programs import, directly or not. The module's own programs and tests are not part of the
+// library: they use it like any other code.
+func OfLibrary(function string) bool {
+	pkg := packageOf(function)
+	inside, ok := strings.CutPrefix(pkg, module+"/")
+	return pkg == module || ok && library[inside]
+}
+
+// packageOf returns the import path of a function's package.
+func packageOf(function string) string {
+	last := strings.LastIndexByte(function, '/') + 1
+	name, _, _ := strings.Cut(function[last:], ".")
+	return function[:last] + name
+}
+
+// library has the packages of the library besides the root, by their paths in the module.
+// A test of internal/tidy compares it with the imports.
+var library = map[string]bool{
+	"cosync":               true,
+	"files":                true,
+	"inspect":              true,
+	"inspect/otel":         true,
+	"internal/coro":        true,
+	"internal/deferred":    true,
+	"internal/deflate":     true,
+	"internal/goid":        true,
+	"internal/http1":       true,
+	"internal/intask":      true,
+	"internal/kernel":      true,
+	"internal/loopcore":    true,
+	"internal/onloop":      true,
+	"internal/picture":     true,
+	"internal/probe":       true,
+	"internal/replies":     true,
+	"internal/simkernel":   true,
+	"internal/sock":        true,
+	"internal/tlsio":       true,
+	"internal/traceparent": true,
+	"internal/wheel":       true,
+	"internal/workerproc":  true,
+	"internal/wsframe":     true,
+	"loop":                 true,
+	"proc":                 true,
+	"pyapp":                true,
+	"relay":                true,
+	"relay/nats":           true,
+	"relay/process":        true,
+	"relay/relaytest":      true,
+	"sim":                  true,
+	"stream":               true,
+	"transport":            true,
+	"web":                  true,
+	"ws":                   true,
+}
