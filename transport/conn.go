@@ -23,31 +23,14 @@ type Conn struct {
 	tls    *tlsLayer  // nil on a plain connection
 	in     uint64     // bytes received
 	out    uint64     // bytes sent
-	state  connState
+
+	phase   phase
+	writing writePhase
+	marks   connMarks
 }
 
 // socket wraps a sock.Conn so that its methods do not become methods of Conn.
 type socket struct{ sock.Conn }
-
-type connState uint16
-
-const (
-	pausedReading connState = 1 << iota
-	pausedWriting           // the queue is above the high water mark
-	closing                 // reads no more; is lost when everything is sent
-	shutting                // the sending side closes when everything is sent
-	lost                    // ConnectionLost was called or is queued
-	hasGathered             // some bytes wait for the end of the turn
-	buffered                // the protocol is a BufferedProtocol
-	readQueued              // a callback that reads is queued
-	unannounced             // ConnectionMade was not called yet
-	lostWithError
-	pauseReported // PauseWriting was called, and ResumeWriting not since then
-	pauserQueued  // a callback that calls PauseWriting or ResumeWriting is queued
-	handshaking   // the TLS handshake is in progress
-)
-
-func (c *Conn) is(s connState) bool { return c.state&s != 0 }
 
 // newConn makes the connection on fd. If it fails, it closes fd.
 func (st *loopState) newConn(fd int, kind sock.Kind, p Protocol, sh *shard) (*Conn, error) {
@@ -75,7 +58,7 @@ func (o *owner) Ready(r loop.Ready) {
 	if c.unsent != nil && c.socket.Writable() {
 		c.drain()
 	}
-	if c.is(handshaking) && !c.is(lost) {
+	if c.is(handshaking) && !c.phase.lost() {
 		c.tls.handshake.advance()
 		returned = true
 		return
@@ -111,8 +94,8 @@ func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
 // SocketOrphaned is called when the loop is closed.
 func (o *owner) SocketOrphaned() {
 	c := (*Conn)(o)
-	if !c.is(lost) {
-		c.state |= lost | lostWithError
+	if !c.phase.lost() {
+		c.phase.enter(phaseFailed)
 		c.releaseResources()
 		c.socket.Close()
 		c.end(net.ErrClosed)
@@ -133,7 +116,12 @@ func (c *Conn) Protocol() Protocol {
 func (c *Conn) SetProtocol(p Protocol) {
 	c.checkLoop("SetProtocol")
 	c.setProtocol(p)
-	c.state &^= pauseReported
+	switch c.writing {
+	case writePaused:
+		c.writing = writePausing
+	case writeResuming:
+		c.writing = writeFlowing
+	}
 	c.notifyPauser()
 }
 
@@ -142,9 +130,9 @@ func (c *Conn) setProtocol(p Protocol) {
 		panic("transport: a nil Protocol")
 	}
 	c.proto = p
-	c.state &^= buffered
+	c.marks &^= buffered
 	if _, ok := p.(BufferedProtocol); ok {
-		c.state |= buffered
+		c.marks |= buffered
 	}
 }
 
@@ -160,7 +148,7 @@ const maxReads = 16
 // read delivers received data to the protocol.
 func (c *Conn) read() {
 	for range maxReads {
-		if c.is(unannounced|pausedReading|handshaking|closing|lost) || !c.readable() {
+		if c.is(unannounced|pausedReading|handshaking) || c.phase.closing() || !c.readable() {
 			return
 		}
 		buf := c.st.sockets.Buf
@@ -168,7 +156,7 @@ func (c *Conn) read() {
 			if buf = c.proto.(BufferedProtocol).Buffer(c); len(buf) == 0 {
 				panic("transport: Buffer returned an empty slice")
 			}
-			if c.is(pausedReading | closing | lost) {
+			if c.is(pausedReading) || c.phase.closing() {
 				return
 			}
 		}
@@ -219,9 +207,9 @@ func (c *Conn) readSoon() {
 	if c.is(readQueued) {
 		return
 	}
-	c.state |= readQueued
+	c.marks |= readQueued
 	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
-		c.state &^= readQueued
+		c.marks &^= readQueued
 		c.proceed()
 	})
 }
@@ -241,7 +229,7 @@ func (c *Conn) PauseReading() {
 	if c.is(pausedReading) {
 		return
 	}
-	c.state |= pausedReading
+	c.marks |= pausedReading
 	if !c.is(handshaking) {
 		c.socket.PauseReading()
 	}
@@ -253,8 +241,8 @@ func (c *Conn) ResumeReading() {
 	if !c.is(pausedReading) {
 		return
 	}
-	c.state &^= pausedReading
-	if c.is(handshaking | closing | lost) {
+	c.marks &^= pausedReading
+	if c.is(handshaking) || c.phase.closing() {
 		return
 	}
 	c.noteResumed()
@@ -270,7 +258,7 @@ func (c *Conn) ResumeReading() {
 // IsClosing reports whether the connection is closed or closing.
 func (c *Conn) IsClosing() bool {
 	c.checkLoop("IsClosing")
-	return c.is(closing | lost)
+	return c.phase.closing()
 }
 
 // Close ends the connection once everything written was sent. Nothing more is received.
@@ -283,10 +271,10 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) beginClose() {
-	if c.is(closing | lost) {
+	if c.phase.closing() {
 		return
 	}
-	c.state |= closing
+	c.phase.enter(phaseClosing)
 	if !c.is(handshaking) {
 		c.socket.PauseReading()
 	}
@@ -303,13 +291,10 @@ func (c *Conn) Abort() {
 
 // lose ends the connection and queues ConnectionLost.
 func (c *Conn) lose(err error) {
-	if c.is(lost) {
+	if c.phase.lost() {
 		return
 	}
-	c.state |= lost
-	if err != nil {
-		c.state |= lostWithError
-	}
+	c.phase.enter(lostPhase(err))
 	c.releaseResources()
 	c.socket.Close()
 	c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { c.end(err) })

@@ -127,7 +127,7 @@ func (co *connecting) dialed(fd int, a kernel.Addr, err error) {
 		co.stopWaiting()
 		co.fail(err)
 	case co.o.TLS != nil:
-		c.state |= unannounced
+		c.marks |= unannounced
 		co.conn = c
 		c.startHandshake(asClient, co.o.TLS, co.o.HandshakeTimeout, nil, co.handshakeDone)
 	default:
@@ -145,7 +145,7 @@ func (co *connecting) handshakeDone(err error) {
 		co.fail(err)
 		return
 	}
-	c.state &^= unannounced
+	c.marks &^= unannounced
 	c.announce()
 }
 

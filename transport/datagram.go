@@ -100,7 +100,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if o.Sock != nil && o != (DatagramOptions{Sock: o.Sock}) {
 		panic("transport: Datagram with a Sock and other options")
 	}
-	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network, state: unannounced}
+	e := &Endpoint{st: loopStateOf("Datagram", l), proto: p, network: o.Network}
 	if e.network == "" {
 		e.network = "udp"
 	}

@@ -28,8 +28,11 @@ type Endpoint struct {
 	retry         loop.Timer // see backOff
 	readAgainFunc func()     // the method value readAgain, allocated once
 
-	in, out uint64 // bytes
-	state   connState
+	in, out    uint64 // bytes
+	phase      phase
+	announced  bool // ConnectionMade was called
+	paused     bool // more than the high water mark was queued, and not yet less than the low one
+	readQueued bool // a callback that reads is queued
 }
 
 // datagram is an unsent datagram.
@@ -37,8 +40,6 @@ type datagram struct {
 	data []byte
 	to   kernel.Addr
 }
-
-func (e *Endpoint) is(s connState) bool { return e.state&s != 0 }
 
 func (e *Endpoint) checkLoop(op string) {
 	if e.st.sockets.L.Internal().Foreign() {
@@ -48,7 +49,7 @@ func (e *Endpoint) checkLoop(op string) {
 
 // start calls ConnectionMade and starts reading, in the turn after Datagram.
 func (e *Endpoint) start() {
-	e.state &^= unannounced
+	e.announced = true
 	e.guard(func() {
 		e.proto.ConnectionMade(e)
 		e.read()
@@ -94,8 +95,8 @@ func (e *Endpoint) proceed() {
 func (o *endpointOwner) SocketOrphaned() {
 	e := (*Endpoint)(o)
 	e.file.Remove(e.st.sockets.K)
-	if !e.is(lost | unannounced) {
-		e.state |= lost
+	if e.announced && !e.phase.lost() {
+		e.phase.enter(phaseFailed)
 		e.proto.ConnectionLost(e, net.ErrClosed)
 	}
 }
@@ -105,7 +106,7 @@ const maxDatagrams = 64
 
 func (e *Endpoint) read() {
 	for range maxDatagrams {
-		if e.is(unannounced|closing|lost) || !e.socket.Readable() {
+		if !e.announced || e.phase.closing() || !e.socket.Readable() {
 			return
 		}
 		buf := e.st.sockets.Buf
@@ -124,14 +125,14 @@ func (e *Endpoint) read() {
 			e.proto.ErrorReceived(e, e.opError("read", err))
 		}
 	}
-	if !e.is(readQueued) {
-		e.state |= readQueued
+	if !e.readQueued {
+		e.readQueued = true
 		e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.readAgainFunc)
 	}
 }
 
 func (e *Endpoint) readAgain() {
-	e.state &^= readQueued
+	e.readQueued = false
 	e.proceed()
 }
 
@@ -157,10 +158,10 @@ func addrOf(a kernel.Addr) Addr {
 // received. Closing again does nothing.
 func (e *Endpoint) Close() error {
 	e.checkLoop("Close")
-	if e.is(closing | lost) {
+	if e.phase.closing() {
 		return nil
 	}
-	e.state |= closing
+	e.phase.enter(phaseClosing)
 	e.socket.PauseReading()
 	if len(e.queue) == 0 {
 		e.lose(nil)
@@ -176,10 +177,10 @@ func (e *Endpoint) Abort() {
 
 // lose ends the endpoint and queues ConnectionLost.
 func (e *Endpoint) lose(err error) {
-	if e.is(lost) {
+	if e.phase.lost() {
 		return
 	}
-	e.state |= lost
+	e.phase.enter(lostPhase(err))
 	e.retry.Cancel()
 	e.socket.Close()
 	if removeErr := e.file.Remove(e.st.sockets.K); err == nil {
@@ -187,7 +188,7 @@ func (e *Endpoint) lose(err error) {
 	}
 	e.queue, e.queuedBytes = nil, 0
 	e.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() {
-		if !e.is(unannounced) {
+		if e.announced {
 			e.proto.ConnectionLost(e, err)
 		}
 	})
@@ -235,7 +236,7 @@ func (e *Endpoint) addrs() (local, remote net.Addr) {
 // Info returns the current state of the endpoint. In and Out count bytes of datagrams.
 func (e *Endpoint) Info() Info {
 	e.checkLoop("Info")
-	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.is(closing | lost), Closing: e.is(closing | lost)}
+	info := Info{In: e.in, Out: e.out, Unsent: e.queuedBytes, Reading: !e.phase.closing(), Closing: e.phase.closing()}
 	info.Local, info.Remote = e.LocalAddr(), e.RemoteAddr()
 	return info
 }

@@ -37,7 +37,7 @@ func (e *Endpoint) destination(to Addr) (kernel.Addr, error) {
 // sent may still be lost.
 func (e *Endpoint) SendTo(p []byte, to Addr) error {
 	e.checkLoop("SendTo")
-	if e.is(closing | lost) {
+	if e.phase.closing() {
 		return e.opError("write", net.ErrClosed)
 	}
 	a, err := e.destination(to)
@@ -74,7 +74,7 @@ func (e *Endpoint) send(p []byte, to kernel.Addr) (earlier, err error) {
 
 // reportError calls ErrorReceived.
 func (e *Endpoint) reportError(err error) {
-	if !e.is(lost) {
+	if !e.phase.lost() {
 		e.guard(func() { e.proto.ErrorReceived(e, e.opError("write", err)) })
 	}
 }
@@ -94,7 +94,7 @@ func (e *Endpoint) drain() {
 		if earlier != nil {
 			e.reportError(earlier)
 		}
-		if e.is(lost) {
+		if e.phase.lost() {
 			return
 		}
 		if err == errAgain {
@@ -109,7 +109,7 @@ func (e *Endpoint) drain() {
 		e.queue = e.queue[1:]
 		e.queuedBytes -= len(d.data)
 		if err != nil {
-			if e.reportError(err); e.is(lost) {
+			if e.reportError(err); e.phase.lost() {
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func (e *Endpoint) drain() {
 		e.lose(err)
 		return
 	}
-	if e.is(closing) {
+	if e.phase == phaseClosing {
 		e.lose(nil)
 	}
 }
@@ -164,19 +164,19 @@ func (e *Endpoint) limits() (high, low int) {
 
 func (e *Endpoint) checkHigh() {
 	high, _ := e.limits()
-	if e.is(pausedWriting) || e.queuedBytes <= high {
+	if e.paused || e.queuedBytes <= high {
 		return
 	}
-	e.state |= pausedWriting
+	e.paused = true
 	e.notifyPauser(func(p DatagramWritePauser) { p.PauseWriting(e) })
 }
 
 func (e *Endpoint) checkLow() {
 	_, low := e.limits()
-	if !e.is(pausedWriting) || e.queuedBytes > low {
+	if !e.paused || e.queuedBytes > low {
 		return
 	}
-	e.state &^= pausedWriting
+	e.paused = false
 	e.notifyPauser(func(p DatagramWritePauser) { p.ResumeWriting(e) })
 }
 
@@ -187,7 +187,7 @@ func (e *Endpoint) notifyPauser(call func(DatagramWritePauser)) {
 		return
 	}
 	e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
-		if !e.is(lost) {
+		if !e.phase.lost() {
 			e.guard(func() { call(p) })
 		}
 	})

@@ -45,11 +45,11 @@ func (c *Conn) AfterFlush(fn func(error)) {
 	if fn == nil {
 		panic("transport: AfterFlush with a nil function")
 	}
-	was := c.state
+	wasLost := c.phase.lost()
 	if c.is(hasGathered) {
 		c.st.flush()
 	}
-	if was&lost != 0 || c.is(lostWithError) {
+	if wasLost || c.phase == phaseFailed {
 		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { fn(net.ErrClosed) })
 		return
 	}
@@ -58,9 +58,9 @@ func (c *Conn) AfterFlush(fn func(error)) {
 		at += uint64(c.unsent.total())
 	}
 	e.flushWaiters = append(e.flushWaiters, flushWaiter{at, fn})
-	if c.unsent == nil && !c.is(lost) {
+	if c.unsent == nil && !c.phase.lost() {
 		c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
-			if !c.is(lost) {
+			if !c.phase.lost() {
 				c.guard(c.runFlushWaiters)
 			}
 		})

@@ -19,7 +19,7 @@ type Info struct {
 // Info returns the current state of the connection.
 func (c *Conn) Info() Info {
 	c.checkLoop("Info")
-	info := Info{In: c.in, Out: c.out, Unsent: c.unsentBytes(), Reading: !c.is(pausedReading), Closing: c.is(closing | lost)}
+	info := Info{In: c.in, Out: c.out, Unsent: c.unsentBytes(), Reading: !c.is(pausedReading), Closing: c.phase.closing()}
 	info.Local, info.Remote = c.addrsOrUnknown()
 	return info
 }

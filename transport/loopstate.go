@@ -53,7 +53,7 @@ func (st *loopState) removeServer(sh *shard) {
 func (st *loopState) gather(c *Conn, p []byte) {
 	if len(st.gatherBuf)+len(p) > cap(st.gatherBuf) {
 		st.flush()
-		if c.unsent != nil || c.is(lost) {
+		if c.unsent != nil || c.phase.lost() {
 			c.enqueue(p)
 			return
 		}
@@ -70,7 +70,7 @@ func (st *loopState) gather(c *Conn, p []byte) {
 		return
 	}
 	st.writes = append(st.writes, gatheredWrite{c, from, len(st.gatherBuf)})
-	c.state |= hasGathered
+	c.marks |= hasGathered
 }
 
 // flush sends what was gathered. Sending calls no callbacks, so nothing is gathered
@@ -79,15 +79,15 @@ func (st *loopState) gather(c *Conn, p []byte) {
 func (st *loopState) flush() {
 	st.flushHandle.Cancel() // if flush was called early; the next write queues it again
 	for _, w := range st.writes {
-		if !w.c.is(lost) {
+		if !w.c.phase.lost() {
 			w.c.send(st.gatherBuf[w.from:w.to])
 		}
 	}
 	for i, w := range st.writes {
 		c := w.c
 		st.writes[i].c = nil
-		c.state &^= hasGathered
-		if c.is(closing|shutting) && c.unsent == nil && !c.is(lost) {
+		c.marks &^= hasGathered
+		if (c.phase == phaseShutting || c.phase == phaseClosing) && c.unsent == nil {
 			c.afterSend()
 		}
 	}

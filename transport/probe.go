@@ -14,9 +14,9 @@ func (o *owner) ProbeSocket(s *probe.Socket) {
 	s.Counted, s.In, s.Out = true, c.in, c.out
 	s.Unsent = c.unsentBytes()
 	s.High, s.Low = c.limits()
-	s.ReadPaused, s.WritePaused = c.is(pausedReading), c.is(pausedWriting)
+	s.ReadPaused, s.WritePaused = c.is(pausedReading), c.writing.paused()
 	switch {
-	case c.is(closing | lost):
+	case c.phase.closing():
 		s.State = "closing"
 	case c.is(handshaking):
 		s.State = "handshaking"
@@ -40,8 +40,8 @@ func (o *endpointOwner) ProbeSocket(s *probe.Socket) {
 	s.Kind = "packet"
 	s.Counted, s.In, s.Out = true, e.in, e.out
 	s.Unsent, s.High, s.Low = e.queuedBytes, e.high, e.low
-	s.ReadPaused, s.WritePaused = e.is(pausedReading), e.is(pausedWriting)
-	if e.is(closing | lost) {
+	s.ReadPaused, s.WritePaused = false, e.paused
+	if e.phase.closing() {
 		s.State = "closing"
 	}
 	probeProtocol(s, e.proto)

@@ -35,7 +35,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 		c.st.flush()
 	}
 	var err error
-	if c.is(closing | shutting | lost) {
+	if c.phase != phaseOpen {
 		err = net.ErrClosed
 	} else {
 		n, err = fileRangeLen(f, offset, n)
@@ -196,7 +196,7 @@ func (s *fileRange) send() (n int, err error) {
 }
 
 func (c *Conn) fileSent(s *fileRange, n int, err error) {
-	if s.busy = false; c.is(lost) {
+	if s.busy = false; c.phase.lost() {
 		return
 	}
 	all := int64(n) == min(s.remaining, sendfileChunk)
@@ -236,7 +236,7 @@ func (s *fileRange) read() ([]byte, error) {
 }
 
 func (c *Conn) fileRead(s *fileRange, buf []byte, err error) {
-	if s.busy = false; c.is(lost) {
+	if s.busy = false; c.phase.lost() {
 		return
 	}
 	if err == io.EOF {
@@ -254,7 +254,7 @@ func (c *Conn) fileRead(s *fileRange, buf []byte, err error) {
 
 // resumeFiles continues sending after a worker has returned.
 func (c *Conn) resumeFiles() {
-	if !c.is(lost) {
+	if !c.phase.lost() {
 		c.proceed()
 	}
 }

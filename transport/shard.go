@@ -180,10 +180,10 @@ func (sh *shard) serve(fd int) {
 		c.announce()
 		return
 	}
-	c.state |= unannounced
+	c.marks |= unannounced
 	c.startHandshake(asServer, s.o.TLS, s.o.HandshakeTimeout, nil, func(err error) {
 		if err == nil {
-			c.state &^= unannounced
+			c.marks &^= unannounced
 			c.announce()
 		} else if s.o.OnError != nil {
 			s.o.OnError(err)

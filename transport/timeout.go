@@ -60,7 +60,7 @@ func (c *Conn) SetWriteTimeout(d time.Duration) {
 }
 
 func (c *Conn) setTimeout(limit *time.Duration, d time.Duration) {
-	if c.is(lost) {
+	if c.phase.lost() {
 		return
 	}
 	*limit = max(d, 0)
@@ -117,7 +117,7 @@ func (c *Conn) deadline() (at time.Duration, op string) {
 		}
 	}
 	limit("read", max(e.lastReceived, e.lastSent), e.idle)
-	if !c.is(pausedReading|closing) && !c.socket.Ended() {
+	if !c.is(pausedReading) && !c.phase.closing() && !c.socket.Ended() {
 		limit("read", e.lastReceived, e.read)
 	}
 	if c.hasUnsent() {
@@ -169,7 +169,7 @@ func (c *Conn) checkTimeouts() {
 		// After a long turn the timer may fire before the events of bytes that
 		// have arrived in time, so read from the system. A write is tried too.
 		c.socket.ForgetReadiness()
-		if c.proceed(); c.is(lost) {
+		if c.proceed(); c.phase.lost() {
 			return
 		}
 	}

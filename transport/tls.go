@@ -165,7 +165,7 @@ func (c *Conn) sendCloseNotify() (queued bool, err error) {
 
 // sendRaw sends or queues bytes that need no encryption, after other such bytes.
 func (c *Conn) sendRaw(p []byte) (err error) {
-	if c.is(lost) || len(p) == 0 {
+	if c.phase.lost() || len(p) == 0 {
 		return nil
 	}
 	n := 0
@@ -270,7 +270,7 @@ func (c *Conn) startTLS(r role, config *tls.Config, o StartTLSOptions, secured f
 		c.st.flush()
 	}
 	switch {
-	case c.is(closing | shutting | lost):
+	case c.phase != phaseOpen:
 		return c.opError("handshake", net.ErrClosed)
 	case c.tls != nil:
 		panic("transport: StartTLS on a connection that is already secured")

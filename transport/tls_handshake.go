@@ -64,7 +64,7 @@ func (c *Conn) startHandshake(r role, config *tls.Config, timeout time.Duration,
 	t.Feed(ahead)
 	t.handshake = h
 	c.tls = t
-	c.state |= handshaking
+	c.marks |= handshaking
 	if timeout == 0 {
 		timeout = tlsio.DefaultHandshakeTimeout
 	}
@@ -140,7 +140,7 @@ func (h *handshake) step() {
 	}
 	h.endStep() // the queue of the workers is full
 	c.Loop().CallLater(offloadRetryDelay, func() {
-		if !c.is(lost) {
+		if !c.phase.lost() {
 			h.step()
 		}
 	})
@@ -180,7 +180,7 @@ func (h *handshake) abandon() {
 // stepDone runs on the loop after a step.
 func (h *handshake) stepDone(ended bool, panicked error) {
 	c := h.layer.c
-	if h.stepping = false; c.is(lost) {
+	if h.stepping = false; c.phase.lost() {
 		return
 	}
 	if panicked != nil {
@@ -219,14 +219,14 @@ func (h *handshake) succeed() {
 	c := h.layer.c
 	h.timer.Cancel()
 	h.layer.handshake = nil
-	c.state &^= handshaking
+	c.marks &^= handshaking
 	if c.unsent != nil {
 		c.drain()
 	}
-	if !c.is(closing | lost) {
+	if !c.phase.closing() {
 		h.done(nil)
 	}
-	if c.is(pausedReading | closing | lost) {
+	if c.is(pausedReading) || c.phase.closing() {
 		return
 	}
 	if err := c.socket.ResumeReading(); err != nil {

@@ -106,7 +106,7 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 		k.CloseFD(fd)
 		return nil, sock.WrapError(err)
 	}
-	c := &Conn{st: st, state: unannounced}
+	c := &Conn{st: st, marks: unannounced}
 	c.setProtocol(p)
 	kind := sock.Pipe
 	if shape.Socket {
@@ -124,7 +124,7 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 		c.socket.CloseRead()
 	}
 	if shape.ReadOnly {
-		c.state |= shutting
+		c.phase.enter(phaseShutting)
 		c.socket.CloseWrite()
 	}
 	st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, c.start)
@@ -133,9 +133,9 @@ func (st *loopState) wrap(fd int, shape kernel.Shape, p Protocol) (*Conn, error)
 
 // start announces a wrapped connection and starts reading.
 func (c *Conn) start() {
-	c.state &^= unannounced
+	c.marks &^= unannounced
 	c.announce()
-	if !c.is(pausedReading|closing|lost) && c.socket.Readable() {
+	if !c.is(pausedReading) && !c.phase.closing() && c.socket.Readable() {
 		c.readSoon()
 	}
 }
@@ -174,7 +174,7 @@ func (c *Conn) Detach() (net.Conn, error) {
 		c.st.flush()
 	}
 	switch {
-	case c.is(closing | lost):
+	case c.phase.closing():
 		return nil, c.opError("detach", net.ErrClosed)
 	case c.unsent != nil && !c.unsent.empty():
 		return nil, c.opError("detach", ErrUnsent)

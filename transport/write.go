@@ -25,7 +25,7 @@ const gatherLimit = 4 << 10
 // when Write returns.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.checkLoop("Write")
-	if c.is(closing | shutting | lost) {
+	if c.phase != phaseOpen {
 		return 0, c.opError("write", net.ErrClosed)
 	}
 	switch {
@@ -46,7 +46,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 // Writev is like Write for several buffers.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 	c.checkLoop("Writev")
-	if c.is(closing | shutting | lost) {
+	if c.phase != phaseOpen {
 		return 0, c.opError("write", net.ErrClosed)
 	}
 	for _, p := range bufs {
@@ -60,7 +60,7 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 		return n, nil
 	}
 	for _, p := range bufs {
-		if c.is(lost) {
+		if c.phase.lost() {
 			break // sending earlier bytes failed; as with Write, ConnectionLost reports that
 		}
 		c.Write(p)
@@ -70,7 +70,7 @@ func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
 
 // send writes p and queues what the socket does not take.
 func (c *Conn) send(p []byte) {
-	if c.unsent != nil || c.is(lost) { // because of earlier gathered bytes
+	if c.unsent != nil || c.phase.lost() { // because of earlier gathered bytes
 		c.enqueue(p)
 		return
 	}
@@ -104,7 +104,7 @@ func (c *Conn) transmitv(bufs [][]byte) (int, error) {
 
 // sendv writes several buffers and queues what the socket does not take.
 func (c *Conn) sendv(bufs [][]byte) {
-	if c.is(lost) {
+	if c.phase.lost() {
 		return
 	}
 	for c.unsent == nil && len(bufs) > 0 {
@@ -138,15 +138,15 @@ func (c *Conn) afterSend() {
 	c.noteSent()
 	switch {
 	case c.is(hasGathered): // more bytes follow; flush calls afterSend again
-	case c.is(closing):
+	case c.phase == phaseClosing:
 		if waits, _ := c.sendCloseNotify(); !waits {
 			c.lose(nil)
 		}
-	case c.is(shutting) && c.tls != nil:
+	case c.phase == phaseShutting && c.tls != nil:
 		if _, err := c.sendCloseNotify(); err != nil {
 			c.lose(c.opError("shutdown", err))
 		}
-	case c.is(shutting) && !c.socket.Shut():
+	case c.phase == phaseShutting && !c.socket.Shut():
 		err := c.socket.CloseWrite()
 		if err == syscall.ENOTCONN && c.socket.Readable() {
 			return // reset by the peer, but bytes that it sent before are still to be read
@@ -163,13 +163,13 @@ func (c *Conn) afterSend() {
 // EOF, and can still send.
 func (c *Conn) WriteEOF() error {
 	c.checkLoop("WriteEOF")
-	if c.is(closing | lost) {
+	if c.phase.closing() {
 		return c.opError("shutdown", net.ErrClosed)
 	}
-	if c.is(shutting) {
+	if c.phase == phaseShutting {
 		return nil
 	}
-	c.state |= shutting
+	c.phase.enter(phaseShutting)
 	if !c.is(hasGathered) && c.unsent == nil {
 		c.afterSend()
 	}
@@ -190,7 +190,7 @@ const queueChunk = 16 << 10
 
 // enqueue appends a copy of p to the queue.
 func (c *Conn) enqueue(p []byte) {
-	if c.is(lost) {
+	if c.phase.lost() {
 		return
 	}
 	if c.unsent == nil {
@@ -224,7 +224,7 @@ func (c *Conn) drain() {
 			return
 		}
 		c.runFlushWaiters()
-		if c.is(lost) {
+		if c.phase.lost() {
 			return
 		}
 		c.checkLow()
@@ -325,40 +325,48 @@ func (c *Conn) SetWriteLimits(high, low int) {
 
 func (c *Conn) checkHigh() {
 	high, _ := c.limits()
-	if c.is(pausedWriting) || c.unsentBytes() <= high {
+	if c.writing.paused() || c.unsentBytes() <= high {
 		return
 	}
-	c.state |= pausedWriting
+	if c.writing == writeResuming {
+		c.writing = writePaused
+	} else {
+		c.writing = writePausing
+	}
 	c.notifyPauser()
 }
 
 func (c *Conn) checkLow() {
 	_, low := c.limits()
-	if !c.is(pausedWriting) || c.unsentBytes() > low {
+	if !c.writing.paused() || c.unsentBytes() > low {
 		return
 	}
-	c.state &^= pausedWriting
+	if c.writing == writePausing {
+		c.writing = writeFlowing
+	} else {
+		c.writing = writeResuming
+	}
 	c.notifyPauser()
 }
 
-// notifyPauser queues PauseWriting or ResumeWriting if that differs from the last of
-// the two that was called. So the two alternate, and a pause that ends before it is
-// reported is not reported.
+// notifyPauser queues PauseWriting or ResumeWriting if the protocol does not know the phase.
 func (c *Conn) notifyPauser() {
-	if _, ok := c.proto.(WritePauser); !ok || c.is(pauserQueued) || c.is(pausedWriting) == c.is(pauseReported) {
+	if _, ok := c.proto.(WritePauser); !ok || c.is(pauserQueued) || c.writing.reported() {
 		return
 	}
-	c.state |= pauserQueued
+	c.marks |= pauserQueued
 	c.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, func() {
-		c.state &^= pauserQueued
+		c.marks &^= pauserQueued
 		p, ok := c.proto.(WritePauser)
-		switch {
-		case !ok || c.is(lost) || c.is(pausedWriting) == c.is(pauseReported):
-		case c.is(pausedWriting):
-			c.state |= pauseReported
+		if !ok || c.phase.lost() {
+			return
+		}
+		switch c.writing {
+		case writePausing:
+			c.writing = writePaused
 			c.guard(func() { p.PauseWriting(c) })
-		default:
-			c.state &^= pauseReported
+		case writeResuming:
+			c.writing = writeFlowing
 			c.guard(func() { p.ResumeWriting(c) })
 		}
 	})
