@@ -100,6 +100,13 @@ func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
 
 // direction is the reading or the writing half of a connection. It admits one call
 // at a time and queues the others. Loop goroutine only.
+//
+//	                      ┌───────wake, Abort────────┐
+//	                      ▼                          │
+//	free ──acquire──▶ held ──beginWait──▶ waiting for the socket
+//	  ▲                │ ▲
+//	  └────release─────┘ └─release, if a call is queued, holds it for that call
+//
 type direction struct {
 	holder *coro.Coro      // nil if free; held if its holder runs; the holder while it waits for the socket
 	extra  *directionExtra // nil until a second call waits or a deadline is set

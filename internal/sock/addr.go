@@ -170,10 +170,10 @@ func (pipeAddr) String() string  { return "pipe" }
 // address that the system no longer knows, because the connection is closed or reset.
 func (c *Conn) UnknownAddr() net.Addr {
 	network := "unix"
-	switch {
-	case c.is(isTCP):
+	switch c.kind {
+	case TCP:
 		network = "tcp"
-	case c.is(isPipe):
+	case Pipe:
 		network = "pipe"
 	}
 	return NetAddr(network, kernel.Addr{})

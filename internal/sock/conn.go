@@ -21,6 +21,7 @@ type Conn struct {
 	reg     *Registry
 	fd      int32
 	watched loop.Interest
+	kind    Kind
 	state   state
 }
 
@@ -35,6 +36,14 @@ type Owner interface {
 	Socket() *Conn
 }
 
+// state is what is known of a socket. Its two directions change independently:
+//
+//	reads:  ready ──EAGAIN, a short read──▶ drained ──Readable──▶ ready
+//	writes: ready ──a partial write────────▶ full ────Writable──▶ ready
+//
+// EOF and CloseRead end the reads, CloseWrite shuts the writes, and Close ends both. All of it
+// is in one word, with the other facts that the loop has reported, so that Readable, Drained
+// and Writable take one test each.
 type state uint16
 
 const (
@@ -44,11 +53,9 @@ const (
 	ended                        // EOF was read, or the reading side is closed
 	shut                         // the writing side is closed
 	readPaused                   // the owner does not read now
-	isPipe                       // not a socket
-	isTCP
-	isClosed // Close or Release was called, or Init failed
-	failed   // a socket error is pending
-	urgent   // urgent data arrived: more data may follow a short read
+	isClosed                     // Close or Release was called, or Init failed
+	failed                       // a socket error is pending
+	urgent                       // urgent data arrived: more data may follow a short read
 )
 
 // Kind is the kind of a descriptor.
@@ -70,13 +77,7 @@ func KindOf(f kernel.Family) Kind {
 
 // Init makes c the connection on fd and starts watching it. If Init fails, it closes fd.
 func (c *Conn) Init(r *Registry, fd int, kind Kind, owner Owner) error {
-	*c = Conn{reg: r, fd: int32(fd), watched: loop.Read}
-	switch kind {
-	case Pipe:
-		c.state = isPipe
-	case TCP:
-		c.state = isTCP
-	}
+	*c = Conn{reg: r, fd: int32(fd), watched: loop.Read, kind: kind}
 	if _, err := r.L.Internal().Watch(fd, loop.Read, loop.Edge, owner); err != nil {
 		r.K.CloseFD(fd)
 		c.state = isClosed
@@ -108,6 +109,18 @@ func (c *Conn) Drained() bool { return c.state&(drained|ended|isClosed) == drain
 // Writable reports whether a write may send something.
 func (c *Conn) Writable() bool { return !c.is(full | shut | isClosed) }
 
+// unwritable returns the error of a write while Writable is false. It is nil if the socket
+// is full: such a write sends nothing.
+func (c *Conn) unwritable() error {
+	switch {
+	case c.is(isClosed):
+		return syscall.EBADF
+	case c.is(shut):
+		return syscall.EPIPE
+	}
+	return nil
+}
+
 // Closed reports whether the connection was closed.
 func (c *Conn) Closed() bool { return c.is(isClosed) }
 
@@ -118,7 +131,7 @@ func (c *Conn) Ended() bool { return c.is(ended | isClosed) }
 func (c *Conn) HungUp() bool { return c.is(hungUp) }
 
 // WriteOnly reports whether c is a pipe from which nothing more can be read.
-func (c *Conn) WriteOnly() bool { return c.is(isPipe) && c.is(ended) }
+func (c *Conn) WriteOnly() bool { return c.kind == Pipe && c.is(ended) }
 
 // Probe describes the connection for an inspector.
 func (c *Conn) Probe(s *probe.Socket) {
@@ -201,7 +214,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	case c.is(drained):
 		return 0, syscall.EAGAIN
 	}
-	if c.is(isPipe) {
+	if c.kind == Pipe {
 		n, err = c.reg.K.Read(int(c.fd), p)
 	} else {
 		n, err = c.reg.K.Recv(int(c.fd), p)
@@ -212,7 +225,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	case err == nil && n == 0:
 		c.state |= ended
 		return 0, io.EOF
-	case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):
+	case n < len(p) && c.kind == TCP && !c.is(hungUp|urgent):
 		// A short read has emptied the socket, and the next bytes cause a new edge.
 		// After a hang-up that does not hold: EOF may have arrived with the bytes,
 		// without an edge of its own. Nor does it hold for a Unix socket, where a
@@ -226,15 +239,10 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 // Write writes as much of p as the socket takes. A partial write is not an error:
 // Owner.Ready is called when the socket is writable again.
 func (c *Conn) Write(p []byte) (n int, err error) {
-	switch {
-	case c.is(isClosed):
-		return 0, syscall.EBADF
-	case c.is(shut):
-		return 0, syscall.EPIPE
-	case c.is(full):
-		return 0, nil
+	if !c.Writable() {
+		return 0, c.unwritable()
 	}
-	if c.is(isPipe) {
+	if c.kind == Pipe {
 		n, err = c.reg.K.Write(int(c.fd), p)
 	} else {
 		n, err = c.reg.K.Send(int(c.fd), p)
@@ -244,16 +252,11 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 
 // Writev is like Write for the first MaxBuffers of bufs.
 func (c *Conn) Writev(bufs [][]byte) (n int, err error) {
-	if c.is(isPipe) || len(bufs) == 1 {
+	if c.kind == Pipe || len(bufs) == 1 {
 		return c.writeEach(bufs)
 	}
-	switch {
-	case c.is(isClosed):
-		return 0, syscall.EBADF
-	case c.is(shut):
-		return 0, syscall.EPIPE
-	case c.is(full):
-		return 0, nil
+	if !c.Writable() {
+		return 0, c.unwritable()
 	}
 	bufs = bufs[:min(len(bufs), MaxBuffers)]
 	size := 0
@@ -333,7 +336,7 @@ func (c *Conn) CloseWrite() error {
 		return nil
 	}
 	c.state |= shut
-	if c.is(isPipe) {
+	if c.kind == Pipe {
 		return nil // a pipe has one side only, and Close ends it
 	}
 	return c.reg.K.Shutdown(int(c.fd), kernel.WriteSide)
@@ -345,7 +348,7 @@ func (c *Conn) CloseRead() error {
 		return nil
 	}
 	c.state |= ended
-	if c.is(isPipe) {
+	if c.kind == Pipe {
 		return nil
 	}
 	return c.reg.K.Shutdown(int(c.fd), kernel.ReadSide)

@@ -31,13 +31,8 @@ func (c *Conn) SpliceIn(pipe, n int) (int, error) {
 // SpliceOut moves the n bytes in a pipe to the socket, like Write. It may move fewer
 // while the socket is still Writable; then no call of Owner.Ready follows.
 func (c *Conn) SpliceOut(pipe, n int) (int, error) {
-	switch {
-	case c.is(isClosed):
-		return 0, syscall.EBADF
-	case c.is(shut):
-		return 0, syscall.EPIPE
-	case c.is(full):
-		return 0, nil
+	if !c.Writable() {
+		return 0, c.unwritable()
 	}
 	moved, err := c.reg.K.Native().Splice(pipe, int(c.fd), n)
 	switch {
