@@ -73,7 +73,9 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 		}
 		add("Trailer", strings.Join(keys, ","))
 	}
-	t.expects = length != 0 && hasToken(h["Expect"], "100-continue")
+	if length != 0 && hasToken(h["Expect"], "100-continue") {
+		t.mode = uploadAwaitsContinue
+	}
 	connection := http1.Unsaid
 	if r.Close {
 		connection = http1.Close
@@ -97,18 +99,20 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 		return nil, invalidHead(method, target, host, h, err)
 	}
 	if length == 0 {
-		t.whole = !t.tunnels()
+		if !t.tunnels() {
+			t.mode = uploadWithHead
+		}
 		return head, nil
 	}
 	// A body with GetBody is in memory.
-	if length < 0 || length > maxInlineBody || r.GetBody == nil || t.expects {
+	if length < 0 || length > maxInlineBody || r.GetBody == nil || t.mode == uploadAwaitsContinue {
 		return head, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, length+1))
 	if err == nil && int64(len(body)) != length {
 		err = wrongLength(length, int64(len(body)))
 	}
-	t.whole = true
+	t.mode = uploadWithHead
 	return append(head, body...), err
 }
 

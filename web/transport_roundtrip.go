@@ -23,12 +23,11 @@ type trip struct {
 	cc     *clientConn
 	req    *http.Request
 	caller caller
+	mode   uploadMode
 
 	received bool // bytes of a response
 	unzip    bool // the Transport asked for gzip, not the request
 	closing  bool // the connection cannot be used again
-	expects  bool // the body waits for a 100 response
-	whole    bool // the body, if there is one, is sent with the header
 	interims int  // the number of interim responses
 
 	bodyClosed atomic.Bool
@@ -38,6 +37,15 @@ type trip struct {
 	bodyErr      error // why the body could not be sent; guarded by mu
 	responseDone bool  // the response has ended, and the connection waits for the body; guarded by mu
 }
+
+// uploadMode is how the body of a request is sent.
+type uploadMode uint8
+
+const (
+	uploadFollows        uploadMode = iota // in the background, after the head
+	uploadAwaitsContinue                   // uploadFollows after a 100 response
+	uploadWithHead                         // with the head, or there is no body
+)
 
 // run sends the request, and returns the response when its header was received.
 func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
@@ -51,10 +59,10 @@ func (t *trip) run(ctx context.Context, head []byte) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	switch {
-	case t.whole:
+	switch t.mode {
+	case uploadWithHead:
 		t.closeBody()
-	case t.expects:
+	case uploadAwaitsContinue:
 		return t.afterContinue(ctx)
 	default:
 		t.sendBody()
@@ -260,7 +268,7 @@ func (t *trip) newResponse(ctx context.Context) *http.Response {
 		}
 	}
 	// A server that did not ask for the body may still wait for it.
-	t.closing = t.closing || res.Close || t.expects
+	t.closing = t.closing || res.Close || t.mode == uploadAwaitsContinue
 	t.receive(ctx, res)
 	return res
 }

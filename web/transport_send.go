@@ -14,7 +14,7 @@ import (
 // read all of it. A task's body is read by a task, another goroutine's by a goroutine,
 // because it may block.
 func (t *trip) sendBody() {
-	t.sending, t.expects = true, false
+	t.sending, t.mode = true, uploadFollows
 	p := t.cc.p
 	if t.caller == inGoroutine {
 		p.l.Internal().Kernel().Start(t.upload)
