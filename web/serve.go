@@ -20,9 +20,12 @@ var ErrDrainTimeout = errors.New("web: requests took longer than the drain time-
 
 // ListenAndServe serves on a TCP address until ctx ends. It then drains for at most
 // DrainTimeout and returns nil or ErrDrainTimeout. After Shutdown or Close it returns
-// http.ErrServerClosed when the last connection has ended. In a task it serves on the task's
-// loop; otherwise it makes as many loops as Loops says, which share the port. It fails if
-// another server listens on the port, whichever options that server has set.
+// http.ErrServerClosed when the last connection has ended. It fails if another server listens
+// on the port, whichever options that server has set.
+//
+// The context also says where to serve. With the context of a task, ListenAndServe serves on
+// the task's loop. With any other, it makes as many loops as Loops says, which share the port.
+// To serve until Shutdown as with http.Server, pass context.Background().
 func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 	lookUp := net.DefaultResolver.LookupNetIP
 	if spindle.Current(ctx) != nil {
@@ -37,9 +40,10 @@ func (s *Server) ListenAndServe(ctx context.Context, address string) error {
 
 // Serve is ListenAndServe on an existing listener: a *net.TCPListener or a
 // *net.UnixListener, for example one that a service manager passed and that comes from
-// net.FileListener. With several loops the first one accepts, and connections go to the
-// loops in turn. Serve closes ln when it stops accepting. For TLS set Server.TLS; Serve
-// refuses a listener of tls.NewListener.
+// net.FileListener. Unlike the method of http.Server, it takes a context, and no listeners of
+// other types: a loop watches sockets. For TLS set Server.TLS instead of using
+// tls.NewListener. With several loops the first one accepts, and connections go to the loops
+// in turn. Serve closes ln when it stops accepting.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if ln == nil {
 		panic("web: Serve with a nil listener")

@@ -11,9 +11,11 @@ import (
 )
 
 // Shutdown stops accepting, closes idle connections, at once or after DrainIdle, and waits
-// for the requests under way. When ctx ends first, it closes the remaining connections and
-// returns why ctx has ended. Serve and ListenAndServe return http.ErrServerClosed after the
-// last connection has ended; later calls return it at once. Shutdown may be called from any
+// for the requests under way. When ctx ends first, it closes the remaining connections, which
+// http.Server would leave open, and returns why ctx has ended. Serve and ListenAndServe return
+// http.ErrServerClosed after the last connection has ended, not at once; later calls return it
+// at once. Like http.Server, Shutdown does not wait for connections that a handler has taken
+// with Hijack or Upgrade; Service.Drain says which ones it notifies. It may be called from any
 // goroutine, and in tasks with the task's context.
 func (s *Server) Shutdown(ctx context.Context) error {
 	services := s.end()
@@ -30,8 +32,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close ends the server and its connections at once. The contexts of requests under way
-// end with http.ErrServerClosed as their cause. Close does not wait, and may be called from
-// anywhere. Use Shutdown to wait for the requests.
+// end with http.ErrServerClosed as their cause. Close does not wait, may be called from
+// anywhere, and returns nil; it has a result because http.Server's has. Use Shutdown to wait
+// for the requests.
 func (s *Server) Close() error {
 	for _, sv := range s.end() {
 		sv.Close()
