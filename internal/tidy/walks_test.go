@@ -6,7 +6,9 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +37,64 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// TestWalksStayShort: a walk has at most so many calls, in so many files.
+func TestWalksStayShort(t *testing.T) {
+	limits := map[string]struct{ calls, files int }{
+		"A byte, from readiness to stream.Read":       {15, 8},
+		"A byte, from readiness to an inline handler": {22, 11},
+	}
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for section := range strings.SplitSeq(string(text), "\n## ") {
+		title, _, _ := strings.Cut(section, "\n")
+		most, ok := limits[title]
+		if !ok {
+			continue
+		}
+		delete(limits, title)
+		rows, files := walkRow.FindAllStringSubmatch(section, -1), map[string]bool{}
+		for _, row := range rows {
+			files[row[2]] = true
+		}
+		if len(rows) > most.calls || len(files) > most.files {
+			t.Errorf("ARCHITECTURE.md: %s: %d calls in %d files, want at most %d and %d", title, len(rows), len(files), most.calls, most.files)
+		}
+	}
+	for title := range limits {
+		t.Errorf("ARCHITECTURE.md has no section %q", title)
+	}
+}
+
+// goFile is the name of a Go file in a text, with or without its directory.
+var goFile = regexp.MustCompile("`([\\w/]+\\.go)`")
+
+// TestDesignPagesNameFilesThatExist in the module or in net/http.
+func TestDesignPagesNameFilesThatExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/design/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "ARCHITECTURE.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range goFile.FindAllStringSubmatch(string(text), -1) {
+			ours := slices.ContainsFunc(sources(t), func(s source) bool {
+				return s.path == match[1] || strings.HasSuffix(s.path, "/"+match[1])
+			})
+			if !ours && !slices.Contains(filesOfNetHTTP, match[1]) {
+				t.Errorf("%s: no file %s", page, match[1])
+			}
+		}
+	}
+}
+
+// filesOfNetHTTP are files of net/http that the design pages name.
+var filesOfNetHTTP = []string{"clientserver_test.go", "client_test.go", "fs_test.go", "responsecontroller_test.go", "serve_test.go", "transport_test.go"}
 
 // functionsOf returns the functions that a file declares: methods as Type.Method and as
 // Method alone.
