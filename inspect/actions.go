@@ -107,7 +107,7 @@ func (s *source) cancelScope(choose func(*probe.Task) uintptr) (bool, error) {
 	var walk probe.TaskWalk
 	more, found := true, false
 	for more && !found {
-		if !s.ask(expired, func() {
+		if !s.callOnLoop(expired, func() {
 			began := s.l.Time()
 			if walk == nil {
 				if walk = snap.begin(s); walk == nil {
@@ -148,7 +148,7 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		expired, stop := after(snapshotWait)
 		defer stop()
 		found := false
-		if !s.ask(expired, func() {
+		if !s.callOnLoop(expired, func() {
 			if row := s.core.WatchAt(kernel.Token(token)); row != nil {
 				if p, ok := row.Watcher.(probe.SocketWatcher); ok {
 					found = true

@@ -148,10 +148,10 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		fail(w, http.StatusUnauthorized, "the bearer token is missing or wrong")
 		return
 	}
-	ask := endpoints[name]
+	endpoint := endpoints[name]
 	switch act := actions[name]; {
 	case h.Recording != nil:
-		ask = recordedEndpoints[name]
+		endpoint = recordedEndpoints[name]
 	case act != nil:
 		h.serveAction(w, r, act)
 		return
@@ -159,7 +159,7 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 		h.serveEvents(w, r)
 		return
 	}
-	if ask == nil {
+	if endpoint == nil {
 		fail(w, http.StatusNotFound, "no such part of the API")
 		return
 	}
@@ -176,7 +176,7 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 	if h.Recording == nil {
 		h.attachTasks()
 	}
-	answer, err := offLoop(r, func() (any, error) { return ask(h, q) })
+	answer, err := offLoop(r, func() (any, error) { return endpoint(h, q) })
 	switch {
 	case err == errNoTask || err == errNoStack:
 		fail(w, http.StatusNotFound, err.Error())

@@ -57,22 +57,22 @@ func (v *vitals) read(s *source) {
 	}
 }
 
-// refresh asks the loop for its vitals, unless a question is on its way already. It waits
+// refresh reads the vitals of the loop, unless another call is doing so. It waits
 // until the loop has answered or expired receives a value.
 func (s *source) refresh(expired <-chan time.Time) {
 	s.mu.Lock()
-	if s.asking || !s.answers() {
+	if s.pending || !s.answers() {
 		s.mu.Unlock()
 		return
 	}
-	s.asking = true
+	s.pending = true
 	s.mu.Unlock()
 	var v vitals
 	began := now()
-	answered := s.ask(expired, func() { v.read(s) })
+	answered := s.callOnLoop(expired, func() { v.read(s) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asking = false
+	s.pending = false
 	if !answered {
 		return
 	}

@@ -16,16 +16,16 @@ type source struct {
 	core *loopcore.Loop
 	l    *loop.Loop
 
-	mu     sync.Mutex
-	vitals vitals // guarded by mu
-	before vitals // the ones that rates are computed from; guarded by mu
-	asking bool   // a question of vitals is on its way; guarded by mu
+	mu      sync.Mutex
+	vitals  vitals // guarded by mu
+	before  vitals // the ones that rates are computed from; guarded by mu
+	pending bool   // vitals are on their way; guarded by mu
 
 	attached  attached // guarded by mu
 	wanted    attached // guarded by mu
 	attaching bool     // wanted is on its way to the loop; guarded by mu
 
-	steps atomic.Uint32 // the pulse of a loop that did not run when it was asked last
+	steps atomic.Uint32 // the pulse of a loop that did not run when it was last looked at
 
 	tasks    taskReader
 	sockets  socketReader
@@ -68,36 +68,32 @@ func knownSource(id uint64) *source {
 	return sources.byID[id]
 }
 
-// question is a function that is to run on a loop.
-type question struct {
-	done    chan struct{}
-	dropped atomic.Bool // the caller does not wait any more
-}
-
-// ask runs fn on the loop and waits for it, at most until expired receives a value. It
+// callOnLoop runs fn on the loop and waits for it, at most until expired receives a value. It
 // reports whether fn has run to its end. If it reports false, fn will not begin any more,
-// or will be running for a while.
-func (s *source) ask(expired <-chan time.Time, fn func()) bool {
+// or will be running for a while: unlike onloop.Call it does not wait for a call that has
+// begun, because an inspector must not hang with the loop that it looks at.
+func (s *source) callOnLoop(expired <-chan time.Time, fn func()) bool {
 	if s.l.Owns() {
 		fn()
 		return true
 	}
-	q := &question{done: make(chan struct{})}
+	done := make(chan struct{})
+	var dropped atomic.Bool // the caller does not wait any more
 	err := s.core.Post(loopcore.DropAtClose, func() {
-		if !q.dropped.Load() {
+		if !dropped.Load() {
 			fn()
-			close(q.done)
+			close(done)
 		}
 	})
 	if err != nil {
 		return false
 	}
 	select {
-	case <-q.done:
+	case <-done:
 		return true
 	case <-s.core.Done():
 	case <-expired:
 	}
-	q.dropped.Store(true)
+	dropped.Store(true)
 	return false
 }

@@ -48,8 +48,8 @@ type group struct {
 	q    queue
 }
 
-// member is a Subscription of a Local.
-type member struct {
+// subscription is a Subscription of a Local.
+type subscription struct {
 	b       *Local
 	subject string
 	g       *group
@@ -247,41 +247,41 @@ func (l *listener) Close() error {
 
 // Subscribe joins a queue group.
 func (b *Local) Subscribe(_ context.Context, subject, name string) (Subscription, error) {
-	m := &member{b: b, subject: subject}
+	s := &subscription{b: b, subject: subject}
 	err := b.change(subject, func(t *topic) {
 		if name != "" {
 			i := slices.IndexFunc(t.groups, func(g *group) bool { return g.name == name })
 			if i >= 0 && t.groups[i].q.join() {
-				m.g = t.groups[i]
+				s.g = t.groups[i]
 				return
 			}
 		}
-		m.g = &group{name: name, q: queue{capacity: b.o.Queue, members: 1}}
-		t.groups = append(t.groups, m.g)
+		s.g = &group{name: name, q: queue{capacity: b.o.Queue, members: 1}}
+		t.groups = append(t.groups, s.g)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return m, nil
+	return s, nil
 }
 
 // Next waits for an envelope.
-func (m *member) Next(ctx context.Context) (Delivery, error) {
-	e, err := m.g.q.take(ctx, m)
+func (s *subscription) Next(ctx context.Context) (Delivery, error) {
+	e, err := s.g.q.take(ctx, s)
 	return Delivery{Envelope: e}, err
 }
 
 // Close leaves the group.
-func (m *member) Close() error {
-	rest := m.g.q.leave(m)
-	if !m.g.q.hasEnded() {
+func (s *subscription) Close() error {
+	rest := s.g.q.leave(s)
+	if !s.g.q.hasEnded() {
 		return nil
 	}
-	err := m.b.change(m.subject, func(t *topic) {
-		t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g == m.g })
+	err := s.b.change(s.subject, func(t *topic) {
+		t.groups = slices.DeleteFunc(t.groups, func(g *group) bool { return g == s.g })
 	})
 	for _, e := range rest {
-		m.b.bounce(e)
+		s.b.bounce(e)
 	}
 	if errors.Is(err, ErrClosed) {
 		err = nil

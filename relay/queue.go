@@ -28,7 +28,7 @@ type node struct {
 	q          *queue
 	in         *nodes // nil once it is taken out
 	prev, next *node
-	member     *member // of one that takes
+	taker      *subscription // nil for a publisher
 	e          *Envelope
 	err        error
 }
@@ -148,7 +148,7 @@ func (q *queue) waitPut(ctx context.Context, e *Envelope) error {
 }
 
 // take waits for an envelope, for a member.
-func (q *queue) take(ctx context.Context, m *member) (e *Envelope, err error) {
+func (q *queue) take(ctx context.Context, s *subscription) (e *Envelope, err error) {
 	var x *node
 	if own, ok := ctx.(*ownGoroutine); ok {
 		x = &own.node
@@ -163,12 +163,12 @@ func (q *queue) take(ctx context.Context, m *member) (e *Envelope, err error) {
 	q.mu.Lock()
 	var putter *node
 	switch {
-	case m.left || q.ended:
+	case s.left || q.ended:
 		err = ErrClosed
 	case q.n > 0:
 		e, putter = q.pop(), q.refill()
 	default:
-		x.q, x.member = q, m
+		x.q, x.taker = q, s
 		q.taking.push(x)
 		q.mu.Unlock()
 		if err := x.block(ctx, "relay: Next, the queue is empty", x); err != nil {
@@ -205,22 +205,22 @@ func (x *node) release() {
 }
 
 func (x *node) clear() {
-	x.q, x.e, x.err, x.member, x.waker = nil, nil, nil, nil, spindle.Waker{}
+	x.q, x.e, x.err, x.taker, x.waker = nil, nil, nil, nil, spindle.Waker{}
 }
 
 // leave takes a member out. Its waiting calls of Next end. If it was the last one, leave
 // ends the queue and returns what is left in it.
-func (q *queue) leave(m *member) (rest []*Envelope) {
+func (q *queue) leave(s *subscription) (rest []*Envelope) {
 	q.mu.Lock()
-	if m.left {
+	if s.left {
 		q.mu.Unlock()
 		return nil
 	}
-	m.left = true
+	s.left = true
 	var wake []*node
 	for x := q.taking.first; x != nil; {
 		next := x.next
-		if x.member == m {
+		if x.taker == s {
 			wake = append(wake, q.fail(x, ErrClosed))
 		}
 		x = next

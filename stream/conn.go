@@ -106,7 +106,6 @@ func (o *owner) Socket() *sock.Conn { return &o.socket.Conn }
 //	free ──acquire──▶ held ──beginWait──▶ waiting for the socket
 //	  ▲                │ ▲
 //	  └────release─────┘ └─release, if a call is queued, holds it for that call
-//
 type direction struct {
 	holder *coro.Coro      // nil if free; held if its holder runs; the holder while it waits for the socket
 	extra  *directionExtra // nil until a second call waits or a deadline is set

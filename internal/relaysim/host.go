@@ -26,14 +26,14 @@ type host struct {
 }
 
 type topic struct {
-	listeners []*member
+	listeners []*subscription
 	groups    []*group
 }
 
 // group is a queue group. Envelopes wait here until a member may get one.
 type group struct {
 	name    string
-	members []*member
+	members []*subscription
 	queue   []queued
 }
 
@@ -42,8 +42,8 @@ type queued struct {
 	at time.Time
 }
 
-// member is a subscription of a client.
-type member struct {
+// subscription is a client's interest in a subject.
+type subscription struct {
 	l       *link
 	sid     uint32
 	subject string
@@ -54,17 +54,17 @@ type member struct {
 // serve serves one client.
 func (h *host) serve(ctx context.Context, c *stream.Conn) error {
 	l := &link{c: c}
-	var members []*member
-	find := func(sid uint32) *member {
-		i := slices.IndexFunc(members, func(m *member) bool { return m.sid == sid })
+	var subscriptions []*subscription
+	find := func(sid uint32) *subscription {
+		i := slices.IndexFunc(subscriptions, func(s *subscription) bool { return s.sid == sid })
 		if i < 0 {
 			return nil
 		}
-		return members[i]
+		return subscriptions[i]
 	}
 	defer func() {
-		for _, m := range members {
-			h.leave(m)
+		for _, s := range subscriptions {
+			h.leave(s)
 		}
 	}()
 	l.run(ctx, func(msg message) {
@@ -72,34 +72,34 @@ func (h *host) serve(ctx context.Context, c *stream.Conn) error {
 		case publish:
 			h.publish(msg.e)
 		case listen, subscribe:
-			m := &member{l: l, sid: msg.sid, subject: msg.e.Subject}
-			h.join(m, msg.op == subscribe, msg.e.Headers[groupHeader])
-			members = append(members, m)
+			s := &subscription{l: l, sid: msg.sid, subject: msg.e.Subject}
+			h.join(s, msg.op == subscribe, msg.e.Headers[groupHeader])
+			subscriptions = append(subscriptions, s)
 		case flush:
 			_ = l.send(message{op: flushed}) // a link that is full or broken loses it
 		case next:
-			if m := find(msg.sid); m != nil && m.group != nil {
-				m.credit++
-				h.dispatch(m.group)
+			if s := find(msg.sid); s != nil && s.group != nil {
+				s.credit++
+				h.dispatch(s.group)
 			}
 		case unsubscribe:
-			if m := find(msg.sid); m != nil {
-				h.leave(m)
-				members = slices.DeleteFunc(members, func(o *member) bool { return o == m })
+			if s := find(msg.sid); s != nil {
+				h.leave(s)
+				subscriptions = slices.DeleteFunc(subscriptions, func(o *subscription) bool { return o == s })
 			}
 		}
 	})
 	return nil
 }
 
-func (h *host) join(m *member, grouped bool, name string) {
-	t := h.topics[m.subject]
+func (h *host) join(s *subscription, grouped bool, name string) {
+	t := h.topics[s.subject]
 	if t == nil {
 		t = &topic{}
-		h.topics[m.subject] = t
+		h.topics[s.subject] = t
 	}
 	if !grouped {
-		t.listeners = append(t.listeners, m)
+		t.listeners = append(t.listeners, s)
 		return
 	}
 	i := slices.IndexFunc(t.groups, func(g *group) bool { return g.name == name && name != "" })
@@ -107,16 +107,16 @@ func (h *host) join(m *member, grouped bool, name string) {
 		i = len(t.groups)
 		t.groups = append(t.groups, &group{name: name})
 	}
-	m.group = t.groups[i]
-	m.group.members = append(m.group.members, m)
+	s.group = t.groups[i]
+	s.group.members = append(s.group.members, s)
 }
 
 // leave removes a member. The requests of a group without members fail.
-func (h *host) leave(m *member) {
-	same := func(o *member) bool { return o == m }
-	t := h.topics[m.subject]
+func (h *host) leave(s *subscription) {
+	same := func(o *subscription) bool { return o == s }
+	t := h.topics[s.subject]
 	t.listeners = slices.DeleteFunc(t.listeners, same)
-	if g := m.group; g != nil {
+	if g := s.group; g != nil {
 		if g.members = slices.DeleteFunc(g.members, same); len(g.members) == 0 {
 			t.groups = slices.DeleteFunc(t.groups, func(o *group) bool { return o == g })
 			for _, q := range g.queue {
@@ -125,7 +125,7 @@ func (h *host) leave(m *member) {
 		}
 	}
 	if len(t.listeners)+len(t.groups) == 0 {
-		delete(h.topics, m.subject)
+		delete(h.topics, s.subject)
 	}
 }
 
@@ -143,8 +143,8 @@ func (h *host) publish(e *relay.Envelope) {
 		g.queue = append(g.queue, queued{e, h.now()})
 		h.dispatch(g)
 	}
-	for _, m := range t.listeners {
-		_ = m.l.send(message{deliver, m.sid, e}) // a link that is full or broken loses it
+	for _, s := range t.listeners {
+		_ = s.l.send(message{deliver, s.sid, e}) // a link that is full or broken loses it
 	}
 }
 
@@ -158,11 +158,11 @@ func (h *host) refuse(e *relay.Envelope, code string) {
 // dispatch gives envelopes to members that may get one, in turn.
 func (h *host) dispatch(g *group) {
 	for len(g.queue) > 0 {
-		i := slices.IndexFunc(g.members, func(m *member) bool { return m.credit > 0 })
+		i := slices.IndexFunc(g.members, func(s *subscription) bool { return s.credit > 0 })
 		if i < 0 {
 			return
 		}
-		m := g.members[i]
+		s := g.members[i]
 		q := g.queue[0]
 		if q.e.Deadline > 0 {
 			kept := h.now().Sub(q.at)
@@ -174,12 +174,12 @@ func (h *host) dispatch(g *group) {
 			aged.Deadline -= kept
 			q.e = &aged
 		}
-		if m.l.send(message{deliver, m.sid, q.e}) != nil {
-			m.credit = 0 // until it has a new connection
+		if s.l.send(message{deliver, s.sid, q.e}) != nil {
+			s.credit = 0 // until it has a new connection
 			continue
 		}
 		g.queue = g.queue[1:]
-		m.credit--
-		g.members = append(slices.Delete(g.members, i, i+1), m)
+		s.credit--
+		g.members = append(slices.Delete(g.members, i, i+1), s)
 	}
 }

@@ -28,7 +28,7 @@ type jobs struct {
 	consumer jetstream.Consumer
 	arrived  *cosync.Inbox[job]
 	wanted   atomic.Int64  // calls of Next that wait
-	asked    chan struct{} // has a value when wanted has grown
+	grown    chan struct{} // has a value when wanted has grown
 	stopped  context.Context
 	stop     context.CancelFunc
 	closed   atomic.Bool
@@ -46,7 +46,7 @@ type job struct {
 // consume joins the queue group of a durable subject.
 func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (relay.Subscription, error) {
 	s := &jobs{
-		b: b, d: d, arrived: cosync.NewInbox[job](1024), asked: make(chan struct{}, 1),
+		b: b, d: d, arrived: cosync.NewInbox[job](1024), grown: make(chan struct{}, 1),
 		open: map[jetstream.Msg]struct{}{},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func (s *jobs) Next(ctx context.Context) (relay.Delivery, error) {
 	s.wanted.Add(1)
 	defer s.wanted.Add(-1)
 	select {
-	case s.asked <- struct{}{}:
+	case s.grown <- struct{}{}:
 	default:
 	}
 	j, err := s.arrived.Get(ctx)
@@ -100,7 +100,7 @@ func (s *jobs) fetch() {
 		n := int(s.wanted.Load()) - s.arrived.Statistics().Used
 		if n <= 0 {
 			select {
-			case <-s.asked:
+			case <-s.grown:
 			case <-s.stopped.Done():
 			}
 			continue

@@ -47,12 +47,12 @@ func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer)
 		return ctx.Err()
 	}
 	loops = inspect.LoopsAnswer{}
-	for _, ask := range []struct {
+	for _, part := range []struct {
 		name   string
 		params url.Values
 		answer any
 	}{{"loops", nil, &loops}, {"tasks", params, &rows}, {"blocked", nil, &blocked}} {
-		if err := c.Get(ctx, ask.name, ask.params, ask.answer); err != nil {
+		if err := c.Get(ctx, part.name, part.params, part.answer); err != nil {
 			return err
 		}
 	}
