@@ -84,6 +84,12 @@ type CallerStats struct {
 
 // NewCaller makes a Caller.
 func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
+	if ctx == nil {
+		panic("relay: NewCaller: nil context")
+	}
+	if bus == nil {
+		panic("relay: NewCaller: nil bus")
+	}
 	if o.Timeout < 0 || o.MaxWaiters < 0 || o.Window < 0 {
 		panic("relay: NewCaller with a negative limit")
 	}

@@ -10,19 +10,6 @@ import (
 	"time"
 )
 
-// A frame is an envelope as bytes, for pipes and connections. It is easy to read and write
-// in any language:
-//
-//	4 bytes   the length of the rest, big-endian
-//	4 bytes   the length of the header, big-endian
-//	header    a JSON object
-//	body      the rest, as it is
-//
-// The header has the fields "kind", "id" (a string of digits), "seq", "attempt", "subject",
-// "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent" and
-// "headers". Fields that are zero are left out, except for the "id" of a request, and unknown
-// ones are ignored.
-
 // MaxFrameHeader is the largest header of a frame in bytes.
 const MaxFrameHeader = 64 << 10
 
@@ -42,7 +29,18 @@ type frameHeader struct {
 var ErrFrame = errors.New("relay: malformed frame")
 
 // AppendFrame appends e as a frame to b. The deadline in the frame is the time that remains
-// at now.
+// at now. A frame is an envelope as bytes, for pipes and connections. It is easy to read and
+// write in any language:
+//
+//	4 bytes   the length of the rest, big-endian
+//	4 bytes   the length of the header, big-endian
+//	header    a JSON object
+//	body      the rest, as it is
+//
+// The header has the fields "kind" (such as "request", "reply", "item", "failure" and
+// "cancel"), "id" (a string of digits), "seq", "attempt", "subject", "reply_to", "deadline_us"
+// (the remaining time in microseconds), "traceparent" and "headers". Fields that are zero are
+// left out, except for the "id" of a request, and unknown ones are ignored.
 func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 	h := frameHeader{
 		Kind: e.Kind.String(), Seq: e.Seq, Attempt: e.Attempt, Subject: e.Subject, ReplyTo: e.ReplyTo,

@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,6 +30,10 @@ type Route struct {
 	// RetryAfter is what a client is told to wait when the plane is full or down. It is
 	// rounded up to seconds. Zero means one second.
 	RetryAfter time.Duration
+
+	// ErrorLog gets the errors of calls that are answered with 500 or 502. Clients do not
+	// see them. Nil means slog.Default().
+	ErrorLog *slog.Logger
 }
 
 // HTTPStats count the requests that an HTTPHandler has answered. Each is in one field.
@@ -53,23 +59,30 @@ type HTTPHandler struct {
 //   - A plain request is answered with the reply. Its content type is the reply's header
 //     Content-Type; see Request.SetHeader.
 //   - With "Accept: text/event-stream", each item of a stream is a server-sent event. An
-//     error is an event of the type "error".
+//     error after the first item is an event of the type "error". One before it is answered
+//     as for a plain request.
 //   - On a WebSocket, each message of the client is a call, one at a time. Its items are
-//     messages to the client. An error closes the connection.
+//     messages to the client, without a mark after the last one. An error closes the
+//     connection: with 1013 if the plane is full or down, and otherwise with 1011.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
-// Idempotency-Key, and the trace of the request's traceparent. With ServeOptions.Results, a
+// Idempotency-Key, and the trace of the request's traceparent. Messages of a WebSocket have no
+// Idempotency-Key. With ServeOptions.Results, a
 // client that sends the Idempotency-Key of another client gets that one's reply. Where this
 // must not happen, let a handler in front put the client's identity before the key.
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
-// fails, the answer is 500. If the bus cannot carry a header, such as a path with line breaks
+// fails, the answer is 500, and its error is logged to route.ErrorLog. While another request
+// with the same Idempotency-Key runs, the answer is 409. If the bus cannot carry a header, such as a path with line breaks
 // on NATS, the answer is 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
 func HTTP(c *Caller, route Route) *HTTPHandler {
+	if c == nil {
+		panic("relay: HTTP: nil Caller")
+	}
 	if err := CheckSubject(route.Subject); err != nil {
 		panic("relay: HTTP: " + err.Error())
 	}
@@ -189,17 +202,28 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 	case errors.As(err, new(*HeaderError)):
 		h.refused.Add(1)
 		return http.StatusBadRequest
-	case errors.As(err, &remote) && (remote.Code == CodeError || remote.Code == CodePanic):
-		h.failed.Add(1)
-		return http.StatusInternalServerError
+	}
+	status := http.StatusBadGateway
+	if errors.As(err, &remote) {
+		switch remote.Code {
+		case CodeDuplicate:
+			h.refused.Add(1)
+			return http.StatusConflict
+		case CodeError, CodePanic:
+			status = http.StatusInternalServerError
+		}
 	}
 	h.failed.Add(1)
-	return http.StatusBadGateway
+	cmp.Or(h.r.ErrorLog, slog.Default()).Error("relay: a call of an HTTP request failed", "status", status, "err", err)
+	return status
 }
 
 // Ready returns a handler for readiness checks: 200 if the bus can be used, and otherwise 503
 // with the reason.
 func Ready(bus Bus) http.Handler {
+	if bus == nil {
+		panic("relay: Ready: nil bus")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := bus.Ready(); err != nil {
 			w.Header().Set("Retry-After", "1")

@@ -94,6 +94,9 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		defer requests.Close()
 		for {
 			_, message, err := c.Read(ctx)
+			if errors.As(err, new(*ws.ProtocolError)) { // such as a message that is too large
+				h.refused.Add(1)
+			}
 			if err == nil {
 				err = requests.Put(ctx, message)
 			}
@@ -107,18 +110,26 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 			if err != nil {
 				return err
 			}
-			err = h.answerSocket(ctx, c, h.envelope(r, message))
+			e := h.envelope(r, message)
+			delete(e.Headers, IdempotencyKey) // of the handshake, not of this message
+			err = h.answerSocket(ctx, c, e)
 			if err == nil {
 				h.ok.Add(1)
 				continue
 			}
-			if h.count(ctx, err) != 0 {
+			switch h.count(ctx, err) {
+			case 0:
+			case http.StatusServiceUnavailable:
+				c.Close(tryAgainLater, reason(err))
+			default:
 				c.Close(ws.InternalError, reason(err))
 			}
 			return err
 		}
 	})
 }
+
+const tryAgainLater ws.Code = 1013
 
 // answerSocket makes a call, and sends its items.
 func (h *HTTPHandler) answerSocket(ctx context.Context, c *ws.Conn, e Envelope) error {

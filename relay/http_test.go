@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -224,6 +225,69 @@ func TestHTTPFull(t *testing.T) {
 			}
 			return err
 		})
+	})
+}
+
+// TestHTTPKeys: a request with the key of one that runs is a conflict. The key of a WebSocket's
+// handshake is not that of its messages.
+func TestHTTPKeys(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	release := make(chan struct{})
+	w, _ := serve(t, bus, "work", relay.ServeOptions{Results: relay.NewResults(10)}, work(release))
+	var h *relay.HTTPHandler
+	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
+		h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute})
+		return web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Set(relay.IdempotencyKey, "k")
+			h.ServeHTTP(w, r)
+		}))
+	}, func(ctx context.Context, url string) error {
+		socket, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), ws.Options{})
+		if err != nil {
+			return err
+		}
+		defer socket.CloseNow()
+		for _, want := range []string{"one", "two"} {
+			if err := socket.Write(ctx, ws.Text, []byte(want)); err != nil {
+				return err
+			}
+			if _, got, err := socket.Read(ctx); err != nil || string(got) != want {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				_, _, err := post(ctx, url, "", "block")
+				return err
+			})
+			for w.Stats().Running < 1 {
+				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+					return err
+				}
+			}
+			res, _, err := post(ctx, url, "", "echo")
+			close(release)
+			if err == nil && (res.StatusCode != http.StatusConflict || h.Stats().Refused != 1) {
+				t.Errorf("%s, %+v", res.Status, h.Stats())
+			}
+			return err
+		})
+	})
+}
+
+// TestHTTPErrorLog: the error of a handler, which its client does not see, is logged.
+func TestHTTPErrorLog(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "work", relay.ServeOptions{}, work(nil))
+	var log strings.Builder // written on the loop
+	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
+		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+	}, func(ctx context.Context, url string) error {
+		_, text, err := post(ctx, url, "", "fail")
+		if strings.Contains(text, "secret") || !strings.Contains(log.String(), "relay: work: error: secret") {
+			t.Errorf("answer %q, log %q", text, log.String())
+		}
+		return err
 	})
 }
 

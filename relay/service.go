@@ -215,7 +215,7 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 	return Done
 }
 
-// handlerPanic is the panic of a handler. Its stack stays here: the caller gets the value.
+// handlerPanic is the panic of a handler. Its stack goes to the log: the caller gets the value.
 type handlerPanic struct {
 	value any
 	stack []byte
@@ -244,7 +244,9 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	s.mu.Unlock()
 	stopped := !gone && errors.Is(err, context.Canceled)
 	twice := err == error(errTwice)
-	if r.settle != nil && !gone && (stopped || errors.Is(err, ErrRetry) || twice && r.ReplyTo == "") {
+	retried := r.settle != nil && !gone && (stopped || errors.Is(err, ErrRetry) || twice && r.ReplyTo == "")
+	s.report(r, err, gone || stopped || twice || r.ReplyTo != "" && !retried)
+	if retried {
 		return Retry
 	}
 	if gone || r.ReplyTo == "" {

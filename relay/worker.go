@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -64,6 +65,11 @@ type ServeOptions struct {
 	// Drain is how long Serve waits for running handlers when it is stopped. After that
 	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
 	Drain time.Duration
+
+	// ErrorLog gets panics of handlers, with their stacks, and errors that no caller is
+	// told: of requests without a ReplyTo, and of attempts that fail with ErrRetry. Nil means
+	// slog.Default().
+	ErrorLog *slog.Logger
 }
 
 // Mode is where the handlers of a worker run.
@@ -77,7 +83,12 @@ const (
 )
 
 // NewWorker makes a Worker.
-func NewWorker(bus Bus) *Worker { return &Worker{bus: bus} }
+func NewWorker(bus Bus) *Worker {
+	if bus == nil {
+		panic("relay: NewWorker: nil bus")
+	}
+	return &Worker{bus: bus}
+}
 
 // StragglerError is the error of Serve when handlers did not return in time after their
 // contexts had ended. On goroutines they still run. With InTasks, Serve waits until they have
@@ -95,6 +106,9 @@ func (e *StragglerError) Error() string {
 // the handlers that run, and fails with the error of ctx. It also returns when the bus closes.
 // A handler that panics ends its own call only.
 func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOptions) error {
+	if ctx == nil {
+		panic("relay: Serve: nil context")
+	}
 	if h == nil {
 		panic("relay: Serve with a nil handler")
 	}

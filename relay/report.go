@@ -1,0 +1,19 @@
+package relay
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+)
+
+// report logs a panic of a handler, because its stack stays here, and an error that no caller
+// is told.
+func (s *service) report(r *Request, err error, told bool) {
+	log := cmp.Or(s.o.ErrorLog, slog.Default())
+	if p, ok := err.(*handlerPanic); ok {
+		// The stack is part of the message: slog would escape the lines of an attribute.
+		log.Error(fmt.Sprintf("relay: handler panicked: %v\n\n%s", p.value, p.stack), "subject", r.Subject)
+	} else if err != nil && !told {
+		log.Error("relay: handler failed", "subject", r.Subject, "attempt", r.Attempt, "err", err)
+	}
+}
