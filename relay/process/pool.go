@@ -150,8 +150,12 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	} else {
 		err = exchange(ctx)
 	}
-	if !c.torn && (errors.As(err, new(*spindle.Canceled)) || errors.Is(err, spindle.ErrTimeout)) {
+	expired := errors.Is(err, spindle.ErrTimeout)
+	if !c.torn && (errors.As(err, new(*spindle.Canceled)) || expired) {
 		done = p.cancel(ctx, c, r)
+	}
+	if expired {
+		err = fmt.Errorf("process: no answer within Options.MaxTime, %v", p.o.MaxTime)
 	}
 	done = done && !c.torn
 	if done {
@@ -180,10 +184,26 @@ func (c *child) read(maxBody int) (*relay.Envelope, error) {
 	if _, err := c.Out.Peek(1); err != nil {
 		return nil, err
 	}
+	var buffer [40]byte
+	begin, _ := c.Out.Peek(min(c.Out.Buffered(), len(buffer)))
+	begin = buffer[:copy(buffer[:], begin)]
 	e, err := relay.ReadFrame(c.Out, maxBody)
-	c.torn = c.torn || err != nil
-	return e, err
+	if err == nil {
+		return e, nil
+	}
+	c.torn = true
+	// Text is a length above half a gigabyte.
+	if invalid(err) && isText(begin[0]) {
+		err = fmt.Errorf("%w: it wrote %q instead of a frame; text goes to standard error", relay.ErrFrame, begin)
+	}
+	return nil, err
 }
+
+func invalid(err error) bool {
+	return errors.Is(err, relay.ErrFrame) || errors.Is(err, relay.ErrTooLarge)
+}
+
+func isText(b byte) bool { return b >= ' ' && b <= '~' || b == '\n' || b == '\r' || b == '\t' }
 
 // answer reads the answers to a request. It reports whether the process has finished it.
 func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []byte, done bool, err error) {
@@ -217,7 +237,7 @@ func (c *child) broken(ctx context.Context, err error) error {
 	if canceled := spindle.Checkpoint(ctx); canceled != nil {
 		return canceled
 	}
-	if errors.Is(err, relay.ErrFrame) || errors.Is(err, relay.ErrTooLarge) {
+	if invalid(err) {
 		return fmt.Errorf("%w: %w", ErrExited, err)
 	}
 	c.KillGroup() // it has closed its output

@@ -10,7 +10,8 @@
 //
 // A worker reads frames from its standard input and writes frames to its standard output; see
 // relay.AppendFrame for their form. It gets one request at a time, and answers with any
-// number of items, if the request has a "seq", and then a reply or a failure. All of them have
+// number of items, if the request has a "seq", and then a reply, or a
+// failure with the text of the error as its body. All of them have
 // the "id" of the request; items are numbered by "seq" from 1, and the reply has the number of
 // items as its "seq". It ends when its input ends. Output for people goes to standard error.
 //
@@ -93,7 +94,8 @@ type Options struct {
 	Dir string
 	Env []string
 
-	// Stderr receives the standard error of all processes. Nil means the null device.
+	// Stderr receives the standard error of all processes. Nil means os.Stderr, so that the
+	// reason why a worker ended is seen.
 	Stderr io.Writer
 
 	// Socket makes each process use a Unix socket instead of its standard input and output.
@@ -112,10 +114,14 @@ type Options struct {
 	// needed, except for the first. Zero means 1.
 	Processes int
 
+	// Ready, if set, is called once, when requests reach the processes.
+	Ready func()
+
 	// MaxMemory limits the address space of each process in bytes. Zero means no limit.
 	MaxMemory int64
 
-	// MaxTime limits the time for a request, besides its deadline. Zero means no limit.
+	// MaxTime limits the time for a request, besides its deadline. A request that takes
+	// longer fails as one that is cancelled does. Zero means no limit.
 	MaxTime time.Duration
 
 	// MaxBody limits the body of an answer in bytes. Zero means 16 MB.
@@ -151,12 +157,15 @@ const SocketVariable = "SPINDLE_RELAY_SOCKET"
 var ErrStartTimeout = errors.New("process: the worker process did not connect to its socket in time")
 
 // ErrExited is the error of a request when its process ended or broke the protocol.
-var ErrExited = errors.New("process: the worker process ended before it answered")
+var ErrExited = errors.New("process: no valid answer from the worker process")
 
 // Serve serves the requests of a subject with worker processes until ctx ends. Then it
 // finishes the requests that run, and ends the processes. It must be called in a task. It
 // fails if the first process cannot be started, or does not connect to its socket.
 func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error {
+	if bus == nil {
+		panic("process: Serve: nil bus")
+	}
 	if len(o.Command) == 0 {
 		panic("process: Serve without a command")
 	}
@@ -187,7 +196,7 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 			}
 			p.idle = append(p.idle, first)
 			return relay.NewWorker(bus).Serve(ctx, subject, p.handle, relay.ServeOptions{
-				Group: o.Group, Concurrency: o.Processes, Run: relay.InTasks, Drain: o.Drain,
+				Group: o.Group, Concurrency: o.Processes, Run: relay.InTasks, Ready: o.Ready, Drain: o.Drain,
 			})
 		})
 	})
@@ -215,6 +224,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = 10 * time.Second
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
 	}
 	if o.clock.now == nil {
 		o.clock = clock{now: spindle.Now, sleep: spindle.Sleep}

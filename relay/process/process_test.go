@@ -52,7 +52,7 @@ func TestItemsArriveInOrder(t *testing.T) {
 func TestProcessThatFails(t *testing.T) {
 	pool(t, process.Options{}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
 		for body, want := range map[string]string{
-			"fail": "it fails", "exit": "exit status 7", "garbage": "relay: envelope too large",
+			"fail": "it fails", "exit": "exit status 7", "garbage": `it wrote "this is not a frame, but long enough to " instead of a frame`,
 		} {
 			_, err := c.Call(ctx, "work", []byte(body))
 			if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || !strings.Contains(remote.Message, want) {
@@ -143,11 +143,11 @@ func TestCutFrame(t *testing.T) {
 
 func TestLimitOfTime(t *testing.T) {
 	pool(t, process.Options{MaxTime: 2 * time.Second, Grace: time.Millisecond}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
-		if _, err := c.Call(ctx, "work", []byte("block")); !strings.Contains(fmt.Sprint(err), "timed out") {
+		if _, err := c.Call(ctx, "work", []byte("block")); !strings.Contains(fmt.Sprint(err), "within Options.MaxTime") {
 			t.Error(err)
 		}
 		for { // a new process may take long to start
-			if _, err := c.Call(ctx, "work", nil); !strings.Contains(fmt.Sprint(err), "timed out") {
+			if _, err := c.Call(ctx, "work", nil); !strings.Contains(fmt.Sprint(err), "within Options.MaxTime") {
 				return err
 			}
 		}
@@ -202,26 +202,24 @@ func ExampleServe() {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
 			bus := relay.NewLocal(relay.LocalOptions{})
+			ready := spindle.NewFuture[struct{}](ctx)
 			n.Go(func(ctx context.Context) error {
 				return process.Serve(ctx, bus, "work", process.Options{
 					Command: []string{os.Args[0]}, Env: append(os.Environ(), workerVariable+"=1"),
+					Ready: func() { ready.Resolve(struct{}{}) },
 				})
 			})
+			if _, err := ready.Await(ctx); err != nil {
+				return err
+			}
 			c, err := relay.NewCaller(ctx, bus, relay.CallerOptions{})
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			for {
-				reply, err := c.Call(ctx, "work", []byte("hello"))
-				if !errors.Is(err, relay.ErrNoResponder) { // until the process has started
-					fmt.Println(string(reply))
-					return err
-				}
-				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
-					return err
-				}
-			}
+			reply, err := c.Call(ctx, "work", []byte("hello"))
+			fmt.Println(string(reply))
+			return err
 		})
 	})
 	fmt.Println(err)
