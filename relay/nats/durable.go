@@ -88,7 +88,7 @@ func (b *Bus) createStreams(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("relay/nats: stream %s: %w", d.Stream, translated(err))
+			return fmt.Errorf("relay/nats: stream %s: %w", d.Stream, unprovided(err))
 		}
 	}
 	return nil
@@ -137,6 +137,14 @@ func provision(ctx context.Context, fn func(ctx context.Context) error) error {
 			return err
 		}
 	}
+}
+
+// unprovided translates an error of provision.
+func unprovided(err error) error {
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) {
+		return fmt.Errorf("the server has no JetStream: %w", err)
+	}
+	return translated(err)
 }
 
 // durable returns the description of a durable subject, or nil.

@@ -31,7 +31,8 @@ type ResultsOptions struct {
 	Replicas int
 
 	// Lease is how long a key is kept for a worker that has started a request and is not
-	// heard of again. It must be longer than handlers take. Zero means a minute.
+	// heard of again. Workers that run renew it, however long their handlers take. Zero
+	// means a minute.
 	Lease time.Duration
 }
 
@@ -54,7 +55,7 @@ func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, err
 	if o.Lease == 0 {
 		o.Lease = time.Minute
 	}
-	r := &results{lease: o.Lease, claims: map[string]claim{}}
+	r := &results{lease: o.Lease, claims: map[string]*claim{}}
 	err := blocking(ctx, func() error {
 		return provision(ctx, func(ctx context.Context) (err error) {
 			r.kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
@@ -64,7 +65,7 @@ func (b *Bus) Results(ctx context.Context, o ResultsOptions) (relay.Results, err
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("relay/nats: bucket %s: %w", o.Bucket, translated(err))
+		return nil, fmt.Errorf("relay/nats: bucket %s: %w", o.Bucket, unprovided(err))
 	}
 	return r, nil
 }
@@ -76,14 +77,18 @@ type results struct {
 	lease time.Duration
 
 	mu     sync.Mutex
-	claims map[string]claim // that this store holds; guarded by mu
+	claims map[string]*claim // that this store holds; guarded by mu
 }
 
 // claim is the value of a key while its request is handled. It is unique, so that it is
 // recognized if its confirmation was lost.
 type claim struct {
-	value    []byte
-	revision uint64
+	value []byte
+	timer *time.Timer // renews the claim
+
+	mu       sync.Mutex
+	revision uint64 // guarded by mu
+	ended    bool   // guarded by mu
 }
 
 const (
@@ -108,7 +113,7 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 	for {
 		revision, err := r.create(ctx, name, mine)
 		if err == nil {
-			r.hold(key, claim{mine, revision})
+			r.hold(key, mine, revision)
 			return nil, false, nil
 		} else if !errors.Is(err, jetstream.ErrKeyExists) {
 			return nil, false, err
@@ -122,13 +127,13 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 		case len(e.Value()) > 0 && e.Value()[0] == isReply:
 			return e.Value()[1:], true, nil
 		case bytes.Equal(e.Value(), mine):
-			r.hold(key, claim{mine, e.Revision()})
+			r.hold(key, mine, e.Revision())
 			return nil, false, nil
 		case e.Revision() != seen:
 			seen, since = e.Revision(), time.Now()
 		case time.Since(since) > r.lease:
 			if revision, err := r.kv.Update(ctx, name, mine, seen); err == nil {
-				r.hold(key, claim{mine, revision})
+				r.hold(key, mine, revision)
 				return nil, false, nil
 			} // otherwise it has changed, or is tried again
 		}
@@ -155,14 +160,14 @@ func (r *results) Store(ctx context.Context, key string, body []byte) error {
 
 // Release ends the claim of a request that has failed.
 func (r *results) Release(ctx context.Context, key string) {
-	c, held := r.drop(key)
-	if !held {
-		return
-	}
 	_ = shielded(ctx, func(ctx context.Context) error { // if this fails, the claim ends with the lease
+		revision, held := r.drop(key)
+		if !held {
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
-		return r.kv.Delete(ctx, keyName(key), jetstream.LastRevision(c.revision))
+		return r.kv.Delete(ctx, keyName(key), jetstream.LastRevision(revision))
 	})
 }
 
@@ -177,18 +182,53 @@ func shielded(ctx context.Context, fn func(ctx context.Context) error) error {
 	return spindle.Shield(ctx, run)
 }
 
-func (r *results) hold(key string, c claim) {
+// hold notes that this store has claimed a key, and renews the claim until drop.
+func (r *results) hold(key string, value []byte, revision uint64) {
+	c := &claim{value: value, revision: revision}
+	c.mu.Lock()
+	c.timer = time.AfterFunc(r.lease/3, func() { r.renew(key, c) })
+	c.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims[key] = c
 }
 
-func (r *results) drop(key string) (c claim, held bool) {
+// renew writes a claim again. Stores that wait for its key see another revision, and count
+// the lease from then. If no server answers, the next renewal may succeed.
+func (r *results) renew(key string, c *claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.lease/3)
+	defer cancel()
+	revision, err := r.kv.Update(ctx, keyName(key), c.value, c.revision)
+	if err == nil {
+		c.revision = revision
+	} else if errors.Is(err, nats.ErrConnectionClosed) {
+		return
+	} else if e, err := r.kv.Get(ctx, keyName(key)); err == nil && bytes.Equal(e.Value(), c.value) {
+		c.revision = e.Revision() // a confirmation was lost
+	}
+	c.timer.Reset(r.lease / 3)
+}
+
+// drop ends the renewal of a claim, and returns its revision. It waits for a renewal that
+// runs.
+func (r *results) drop(key string) (revision uint64, held bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	c, held = r.claims[key]
+	c, held := r.claims[key]
 	delete(r.claims, key)
-	return c, held
+	r.mu.Unlock()
+	if !held {
+		return 0, false
+	}
+	c.timer.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	return c.revision, true
 }
 
 func (r *results) create(ctx context.Context, name string, value []byte) (revision uint64, err error) {

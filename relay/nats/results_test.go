@@ -3,10 +3,15 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
@@ -104,10 +109,12 @@ func TestResultsOfAFailure(t *testing.T) {
 func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	o := nats.ResultsOptions{Lease: 100 * time.Millisecond}
-	gone := resultsOf(t, connect(t, b, nats.Options{}), o)
+	bus := connect(t, b, nats.Options{})
+	gone := resultsOf(t, bus, o)
 	if _, ok, err := gone.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
 	}
+	bus.Close()
 	other := resultsOf(t, connect(t, b, nats.Options{}), o)
 	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
@@ -115,15 +122,64 @@ func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 	if err := other.Store(t.Context(), "k", []byte("reply")); err != nil {
 		t.Fatal(err)
 	}
-	if body, ok, err := gone.Load(t.Context(), "k"); string(body) != "reply" || !ok || err != nil {
+	third := resultsOf(t, connect(t, b, nats.Options{}), o)
+	if body, ok, err := third.Load(t.Context(), "k"); string(body) != "reply" || !ok || err != nil {
 		t.Errorf("got %q, %v, %v", body, ok, err)
+	}
+}
+
+// TestResultsOfAWorkerThatTakesLong: a claim is renewed while its request is handled, so no
+// other worker takes it.
+func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := nats.ResultsOptions{Bucket: "long", Lease: 300 * time.Millisecond}
+	slow, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	if _, ok, err := slow.Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	loaded := make(chan string, 1)
+	go func() {
+		reply, ok, err := other.Load(t.Context(), "k")
+		loaded <- fmt.Sprintf("%s, %v, %v", reply, ok, err)
+	}()
+	plain, err := client.Connect(b.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	js, err := jetstream.New(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), "long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewals, err := bucket.WatchAll(t.Context(), jetstream.UpdatesOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer renewals.Stop()
+	for range 7 { // more than two leases
+		select {
+		case <-renewals.Updates():
+		case got := <-loaded:
+			t.Fatalf("while the request is handled: %s", got)
+		}
+	}
+	if err := slow.Store(t.Context(), "k", []byte("reply")); err != nil {
+		t.Error(err)
+	}
+	if got := <-loaded; got != "reply, true, <nil>" {
+		t.Error(got)
 	}
 }
 
 func TestResultsWithoutJetStream(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
-	if _, err := bus.Results(t.Context(), nats.ResultsOptions{}); err == nil {
-		t.Error("a bucket without JetStream")
+	_, err := bus.Results(t.Context(), nats.ResultsOptions{})
+	if err == nil || !strings.Contains(err.Error(), "the server has no JetStream") {
+		t.Error(err)
 	}
 }
 
