@@ -89,6 +89,8 @@ import (
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/pyapp"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
 )
@@ -96,10 +98,11 @@ import (
 var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
-	_, _, _       = expvar.Publish, inspect.Dump, pyapp.ErrClosed
+	_, _, _, _    = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve
 
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc
+	bus         relay.Bus
 )
 
 func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop) (err error) {
