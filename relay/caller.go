@@ -22,7 +22,8 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
-	direct *Caller // this one, if its bus is a Local; otherwise nil
+	local *Local    // the bus, if it is one; otherwise nil
+	epoch time.Time // when the Caller was made; deadlines count from here
 
 	recent  atomic.Pointer[plane] // of the loop that called last
 	outside *plane                // of goroutines
@@ -38,7 +39,7 @@ type Caller struct {
 // CallerOptions configures a Caller.
 type CallerOptions struct {
 	// Timeout is the deadline of calls that have none of their own. A call also ends with
-	// its context. Zero means 30 seconds.
+	// its context. Zero means 30 seconds. A deadline of more than a year is one of a year.
 	Timeout time.Duration
 
 	// MaxWaiters is how many calls may wait at a time. Another one fails with ErrFull.
@@ -96,6 +97,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
+	o.Timeout = min(o.Timeout, mostDeadline)
 	if o.MaxWaiters == 0 {
 		o.MaxWaiters = 100_000
 	}
@@ -103,6 +105,8 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 		o.Window = 16
 	}
 	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx)}
+	c.epoch = c.clock.now()
+	c.local, _ = bus.(*Local)
 	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
 	listen := bus.Listen
 	if b := repliesOf(bus); b != nil {
@@ -113,9 +117,6 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 		return nil, fmt.Errorf("relay: NewCaller: %w", err)
 	}
 	c.sub = sub
-	if _, local := bus.(*Local); local {
-		c.direct = c
-	}
 	c.visible()
 	return c, nil
 }
@@ -185,13 +186,16 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	if limit <= 0 {
 		limit = c.o.Timeout
 	}
+	limit = min(limit, mostDeadline)
 	scoped := false // the deadline is that of ctx, which ends a call with an error of its own
 	if at, ok := ctx.Deadline(); ok && at.Sub(now) <= limit {
 		limit, scoped = max(at.Sub(now), 1), true
 	}
-	req := &Envelope{
+	out := &outgoing{origin: origin{c: c, due: now.Sub(c.epoch) + limit}}
+	req := &out.Envelope
+	*req = Envelope{
 		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
-		Deadline: limit, due: now.Add(limit), direct: c.direct,
+		Deadline: limit, from: &out.origin,
 	}
 	if req.Trace == (Trace{}) {
 		req.Trace = TraceOf(ctx)
@@ -217,9 +221,9 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	switch {
 	case !w.limited && stream:
 		// The end of ctx should be noticed first, if it has the deadline.
-		w.setAlarm(req.due.Sub(now) + time.Millisecond)
+		w.setAlarm(req.due().Sub(now) + time.Millisecond)
 	case !w.limited && !scoped:
-		w.setAlarm(req.due.Sub(now))
+		w.setAlarm(req.due().Sub(now))
 	case stream:
 		c.limit(w)
 	} // otherwise park does
@@ -294,6 +298,9 @@ func putUint64(b []byte, v uint64) {
 // conclude ends a call that waits. The caller holds c.mu.
 func (c *Caller) conclude(w *waiter, how ending) {
 	w.ended = how
+	if how != replied {
+		w.req.from.abandoned.Store(true)
+	}
 	if w.listed {
 		w.plane.unlimit(w)
 	}
@@ -339,7 +346,7 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 	if to == "" {
 		to = cancelSubject(w.req.Subject)
 	}
-	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
+	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline, from: w.req.from}
 }
 
 // sendCancel sends a message of cancelOf; nil is none.

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -89,6 +90,21 @@ func TestDeadlinesOfGoroutines(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLongestDeadline: a call with the longest deadline that there is does not end at once.
+func TestLongestDeadline(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "echo", relay.ServeOptions{}, echo)
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: math.MaxInt64})
+	for name, deadline := range map[string]time.Duration{"of the Caller": 0, "its own": math.MaxInt64} {
+		if _, err := c.Do(t.Context(), relay.Envelope{Subject: "echo", Deadline: deadline}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

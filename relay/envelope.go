@@ -42,8 +42,7 @@ type Envelope struct {
 	// Body is the content.
 	Body []byte
 
-	due    time.Time // the deadline on this machine's clock; zero if only Deadline counts
-	direct *Caller   // takes the reply without an envelope; nil if the bus is not a Local
+	from *origin // of a request in the process of its Caller, and of its cancellation; otherwise nil
 }
 
 // Kind is the role of an envelope.
@@ -88,13 +87,10 @@ func clone(e *Envelope) *Envelope {
 
 // remaining returns the time that remains at now. It reports false if there is no limit.
 func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {
-	switch {
-	case !e.due.IsZero():
-		return e.due.Sub(now), true
-	case e.Deadline != 0:
-		return e.Deadline, true
+	if due := e.due(); !due.IsZero() {
+		return due.Sub(now), true
 	}
-	return 0, false
+	return e.Deadline, e.Deadline != 0
 }
 
 // CheckSubject returns a *SubjectError if a subject is not valid: it must be 1 to 255 bytes

@@ -107,7 +107,7 @@ func (p *plane) wakeAll() {
 // it was sent is put in its place. The caller holds c.mu, on the loop.
 func (p *plane) limit(w *waiter) {
 	before := p.newest
-	for before != nil && before.req.due.After(w.req.due) {
+	for before != nil && before.req.from.due > w.req.from.due {
 		before = before.older
 	}
 	w.listed, w.older, w.newer = true, before, p.oldest
@@ -145,7 +145,7 @@ func (p *plane) unlimit(w *waiter) {
 // The caller holds c.mu.
 func (p *plane) tickAt(now time.Time) {
 	p.ticking = true
-	in := p.oldest.req.due.Sub(now)
+	in := p.oldest.req.due().Sub(now)
 	if p.l != nil {
 		p.l.CallLater(in, p.tick)
 	} else {
@@ -160,7 +160,7 @@ func (p *plane) expireOldest() {
 	c.mu.Lock()
 	p.ticking = false
 	var cancels []*Envelope
-	for w := p.oldest; w != nil && !now.Before(w.req.due); w = p.oldest {
+	for w := p.oldest; w != nil && !now.Before(w.req.due()); w = p.oldest {
 		c.conclude(w, expired)
 		cancels = append(cancels, c.cancelOf(w))
 		w.wakeIfDue()

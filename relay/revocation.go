@@ -10,7 +10,9 @@ type revocations struct {
 	order []callKey // oldest first; may contain calls that were taken out
 }
 
-const mostRevocations = 4096
+// mostRevocations is enough for many workers with full queues: every worker of a subject gets
+// the cancellations of all calls that no worker has answered.
+const mostRevocations = 1 << 16
 
 // add adds a call. It reports whether another one had to go before its time.
 func (r *revocations) add(key callKey, now time.Time, remaining time.Duration) (forgotten bool) {
@@ -30,6 +32,9 @@ func (r *revocations) add(key callKey, now time.Time, remaining time.Duration) (
 		delete(r.until, r.order[0])
 		r.order = r.order[1:]
 	}
+	if n := len(r.order); n > 0 && r.order[n-1].replyTo == key.replyTo {
+		key.replyTo = r.order[n-1].replyTo // the same memory: the string may be a part of a message
+	}
 	r.until[key] = now.Add(remaining)
 	r.order = append(r.order, key)
 	return forgotten
@@ -38,6 +43,8 @@ func (r *revocations) add(key callKey, now time.Time, remaining time.Duration) (
 // take removes a call, and reports whether it was there.
 func (r *revocations) take(key callKey) bool {
 	_, ok := r.until[key]
-	delete(r.until, key)
+	if delete(r.until, key); ok && len(r.until) == 0 {
+		*r = revocations{} // maps do not shrink
+	}
 	return ok
 }

@@ -168,7 +168,7 @@ func (s *service) took(err error) bool {
 func (s *service) admit(v running) (ok bool, o Outcome) {
 	r := v.request()
 	late := false
-	if r.due = r.Envelope.due; r.due.IsZero() && r.Deadline != 0 {
+	if r.due = r.Envelope.due(); r.due.IsZero() && r.Deadline != 0 {
 		late = r.Deadline < 0
 		r.due = s.clock.now().Add(r.Deadline)
 	} // in the process, the caller's cancellation has come if the deadline has passed
@@ -182,7 +182,7 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 		s.stats.Unknown++
 	case late:
 		s.stats.Expired++
-	case s.revoked.take(r.key()):
+	case s.revoked.take(r.key()) || r.isAbandoned():
 		s.stats.Revoked++
 	case twice:
 		s.stats.Duplicate++
@@ -278,8 +278,8 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 // process allocates half as much again. It reports false if that cannot be done.
 func (s *service) replyWithBody(r *Request, body []byte) bool {
 	// A program may pass on a copy of a request with an address of its own for the reply.
-	if c := r.direct; c != nil && c.bus == s.bus && c.inbox == r.ReplyTo {
-		return c.bus.(*Local).reply(c, r.ID, body)
+	if r.isLocal(s.bus) && r.ReplyTo == r.from.c.inbox {
+		return r.from.c.local.reply(r.from.c, r.ID, body)
 	}
 	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, body) == nil
 }
@@ -321,6 +321,9 @@ func (s *service) receive(e *Envelope) {
 	switch e.Kind {
 	case KindCancel:
 		if v == nil {
+			if e.isLocal(s.bus) {
+				break // admit looks at the request itself
+			}
 			if s.revoked.add(key, s.clock.now(), e.Deadline) {
 				s.stats.Forgotten++
 			}

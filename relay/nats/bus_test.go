@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,6 +79,36 @@ func TestCancelReachesTheWorker(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the handler: %v", err)
+	}
+}
+
+// TestManyCallsCanceledInTheQueue: no handler runs for them.
+func TestManyCallsCanceledInTheQueue(t *testing.T) {
+	const calls = 10_000
+	server := start(t, broker.Options{})
+	entered := make(chan bool, calls)
+	w, _ := serve(t, connect(t, server, nats.Options{Queue: calls}), "work", func(ctx context.Context, _ *relay.Request) ([]byte, error) {
+		entered <- true
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, relay.ServeOptions{Concurrency: 1})
+	c := caller(t, connect(t, server, nats.Options{}))
+	var streams []*relay.Stream
+	for len(streams) < calls {
+		s, err := c.Stream(t.Context(), "work", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if streams = append(streams, s); len(streams) == 1 {
+			<-entered
+		}
+	}
+	for _, s := range slices.Backward(streams) { // the worker is busy until it has all cancellations
+		s.Close()
+	}
+	until(func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	if s := w.Stats(); s.Revoked != calls-1 || s.Canceled != 1 || s.Forgotten != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
