@@ -2,7 +2,7 @@ package relay
 
 import (
 	"context"
-	"encoding/hex"
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -127,7 +127,7 @@ func newInbox(r *rand.PCG) string {
 	for i := range id {
 		id[i] = byte(r.Uint64() >> 32)
 	}
-	return "_inbox." + hex.EncodeToString(id[:])
+	return "_inbox." + base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // Call sends a request and waits for the reply. It fails with a *RemoteError if the worker

@@ -27,12 +27,16 @@ const (
 // inboxPrefix begins the reply subjects of Callers and workers, which have one more part.
 // On the wire they end with the ID of the call, so that an answer without a header of ours,
 // or the server's own, finds its call. In a request, the rest of the envelope is between
-// them: headers are the dearest part of a small message.
+// them: headers are the dearest part of a small message. Clients and servers read every byte of
+// a subject, so numbers are short.
 //
 //	_inbox.3fe2…            to the address of a Caller
 //	_inbox.3fe2….42         a reply to call 42
 //	_inbox.3fe2….gIDh….42   the reply subject of request 42
 const inboxPrefix = "_inbox."
+
+// idBase is the base of an ID in a subject.
+const idBase = 36
 
 // encode makes m the message of an envelope. The reply subject of one that is stored is in
 // the header, because JetStream uses that of the message.
@@ -43,7 +47,7 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	m.Subject, m.Data = e.Subject, e.Body
 	if isInbox(e.Subject) {
 		var room [96]byte
-		m.Subject = string(strconv.AppendUint(append(append(room[:0], e.Subject...), '.'), e.ID, 10))
+		m.Subject = string(strconv.AppendUint(append(append(room[:0], e.Subject...), '.'), e.ID, idBase))
 	}
 	switch {
 	case e.Kind == relay.KindReply && e.Seq == 0: // the caller knows the rest
@@ -93,7 +97,7 @@ func replySubject(e *relay.Envelope) string {
 	var room [160]byte
 	s := append(append(room[:0], e.ReplyTo...), '.')
 	s = base64.RawURLEncoding.AppendEncode(s, b)
-	return string(strconv.AppendUint(append(s, '.'), e.ID, 10))
+	return string(strconv.AppendUint(append(s, '.'), e.ID, idBase))
 }
 
 // parseReplySubject is the opposite of replySubject.
@@ -114,7 +118,7 @@ func parseReplySubject(e *relay.Envelope, s string) error {
 		}
 		b = b[size:]
 	}
-	if e.ID, err = strconv.ParseUint(id, 10, 64); err != nil || len(b) != 0 && len(b) != 25 || n[0] > maxMicros {
+	if e.ID, err = strconv.ParseUint(id, idBase, 64); err != nil || len(b) != 0 && len(b) != 25 || n[0] > maxMicros {
 		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
 	}
 	if len(b) == 25 {
@@ -175,7 +179,7 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 	}
 	switch {
 	case isInbox(m.Subject): // of a worker, the server, or a program without relay
-		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], idBase, 64)
 		if err != nil {
 			return fmt.Errorf("relay/nats: subject %q has no ID", m.Subject)
 		}
