@@ -22,8 +22,9 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
-	local *Local    // the bus, if it is one; otherwise nil
-	epoch time.Time // when the Caller was made; deadlines count from here
+	local  *Local    // the bus, if it is one; otherwise nil
+	reuses bool      // requests, because the bus does not keep them
+	epoch  time.Time // when the Caller was made; deadlines count from here
 
 	recent  atomic.Pointer[plane] // of the loop that called last
 	outside *plane                // of goroutines
@@ -110,7 +111,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
 	listen := bus.Listen
 	if b := repliesOf(bus); b != nil {
-		listen = b.Listen
+		listen, c.reuses = b.Listen, true
 	}
 	sub, err := listen(ctx, c.inbox, c.deliver)
 	if err != nil {
@@ -191,12 +192,9 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	if at, ok := ctx.Deadline(); ok && at.Sub(now) <= limit {
 		limit, scoped = max(at.Sub(now), 1), true
 	}
-	out := &outgoing{origin: origin{c: c, due: now.Sub(c.epoch) + limit}}
-	req := &out.Envelope
-	*req = Envelope{
-		Trace: e.Trace, Subject: e.Subject, ReplyTo: c.inbox, Headers: e.Headers, Body: e.Body, Attempt: 1,
-		Deadline: limit, from: &out.origin,
-	}
+	req := c.newRequest(now, limit)
+	req.Trace, req.Subject, req.Headers, req.Body = e.Trace, e.Subject, e.Headers, e.Body
+	req.ReplyTo, req.Attempt = c.inbox, 1
 	if req.Trace == (Trace{}) {
 		req.Trace = TraceOf(ctx)
 	}
@@ -205,10 +203,11 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	w, err := c.register(ctx, req)
 	if err != nil {
+		req.release()
 		return nil, err
 	}
 	w.limited = limit == c.o.Timeout && !scoped
-	err = c.bus.TryPublish(req)
+	err = c.bus.TryPublish(&req.Envelope)
 	if err == ErrMustWait || err == ErrFull && c.o.WhenFull == WaitWhenFull {
 		err = c.publishWithin(ctx, w, limit)
 		now = c.clock.now()
@@ -231,7 +230,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 }
 
 // register makes a waiter for a request.
-func (c *Caller) register(ctx context.Context, req *Envelope) (w *waiter, err error) {
+func (c *Caller) register(ctx context.Context, req *outgoing) (w *waiter, err error) {
 	p := c.outside
 	if spindle.Current(ctx) != nil {
 		p = c.planeOf(spindle.LoopOf(ctx))
@@ -266,7 +265,7 @@ func (c *Caller) limit(w *waiter) {
 
 // publishWithin waits for space in the queue, at most for the time of the call.
 func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Duration) error {
-	publish := func(ctx context.Context) error { return c.bus.Publish(ctx, w.req) }
+	publish := func(ctx context.Context) error { return c.bus.Publish(ctx, &w.req.Envelope) }
 	var late bool
 	var err error
 	if spindle.Current(ctx) != nil {
@@ -299,7 +298,7 @@ func putUint64(b []byte, v uint64) {
 func (c *Caller) conclude(w *waiter, how ending) {
 	w.ended = how
 	if how != replied {
-		w.req.from.abandoned.Store(true)
+		w.req.origin.abandoned.Store(true)
 	}
 	if w.listed {
 		w.plane.unlimit(w)
@@ -346,7 +345,11 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 	if to == "" {
 		to = cancelSubject(w.req.Subject)
 	}
-	return &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline, from: w.req.from}
+	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
+	if c.local != nil {
+		e.from = w.req.from
+	}
+	return e
 }
 
 // sendCancel sends a message of cancelOf; nil is none.

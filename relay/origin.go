@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -9,14 +10,38 @@ import (
 // envelope, because programs may copy an envelope at any time; copies share their origin.
 type origin struct {
 	c         *Caller
-	due       time.Duration // the deadline, since c.epoch
+	deadline  time.Duration // since c.epoch
 	abandoned atomic.Bool   // the call has ended without a reply; set under c.mu
 }
 
 // outgoing is a request with its origin.
 type outgoing struct {
 	Envelope
-	origin
+	origin origin
+}
+
+// spareRequests are requests that are not in use.
+var spareRequests = sync.Pool{New: func() any { return &outgoing{} }}
+
+// newRequest returns a request with the deadline of a call that begins now.
+func (c *Caller) newRequest(now time.Time, limit time.Duration) *outgoing {
+	var r *outgoing
+	if c.reuses {
+		r = spareRequests.Get().(*outgoing)
+	} else {
+		r = &outgoing{}
+	}
+	r.origin.c, r.origin.deadline = c, now.Sub(c.epoch)+limit
+	r.Deadline, r.from = limit, &r.origin
+	return r
+}
+
+// release takes back the request of a call that has ended.
+func (r *outgoing) release() {
+	if r.origin.c.reuses {
+		*r = outgoing{}
+		spareRequests.Put(r)
+	}
 }
 
 // due returns the deadline on the clock of this machine. It is zero if only Deadline counts.
@@ -24,7 +49,7 @@ func (e *Envelope) due() time.Time {
 	if e.from == nil {
 		return time.Time{}
 	}
-	return e.from.c.epoch.Add(e.from.due)
+	return e.from.c.epoch.Add(e.from.deadline)
 }
 
 // isAbandoned reports whether the call of a request has ended without a reply. The result is

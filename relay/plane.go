@@ -107,7 +107,7 @@ func (p *plane) wakeAll() {
 // it was sent is put in its place. The caller holds c.mu, on the loop.
 func (p *plane) limit(w *waiter) {
 	before := p.newest
-	for before != nil && before.req.from.due > w.req.from.due {
+	for before != nil && before.req.origin.deadline > w.req.origin.deadline {
 		before = before.older
 	}
 	w.listed, w.older, w.newer = true, before, p.oldest

@@ -14,7 +14,7 @@ import (
 type waiter struct {
 	parker // of the task or goroutine that waits, while parked
 	c      *Caller
-	req    *Envelope
+	req    *outgoing
 	scope  *spindle.Scope // of the task that called; nil for a goroutine
 	plane  *plane         // of the caller
 	alarm  *alarm         // nil unless the call has a deadline of its own
@@ -64,6 +64,7 @@ func (w *waiter) release() {
 	if !w.stopAlarm() {
 		return
 	}
+	w.req.release()
 	if p.l == nil {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()

@@ -4,8 +4,8 @@ package replies
 
 import "context"
 
-// Bus has the functions of such a bus. E is relay.Envelope and L is relay.Listener: package
-// relay imports this one.
+// Bus has the functions of such a bus. Its Publish and TryPublish do not keep envelopes. E is
+// relay.Envelope and L is relay.Listener: package relay imports this one.
 type Bus[E, L any] struct {
 	// Of is the bus. A type that embeds it has its methods, but may have a Listen or a
 	// TryPublish of its own, and must not be used by these functions.
