@@ -11,36 +11,36 @@ import (
 	"github.com/spindleloop/spindle/relay"
 )
 
-// reader is how messages get from the channel of a subscription to calls of Next.
+// reader decides what reads the channel of a subscription: calls of Next, or a pump.
 //
 // While handlers are short, one goroutine leads: its call of Next reads the channel itself,
 // and comes back for the next message when it has handled one. So a burst of requests wakes
 // one goroutine, and their replies leave together. Other calls of Next wait in the queue.
 //
 // A handler that takes long keeps its goroutine away. Then a pump starts, a goroutine that
-// moves messages from the channel to the queue, for the other calls. Later the pump ends, and puts
-// a baton into the queue. The call of Next that gets the baton leads: what was in the queue before
-// it has been taken, so requests stay in order, and the queue need not be empty at any moment. If
-// that does not work out, the next pump stays longer. Tasks cannot read a channel, so with tasks
-// there is always a pump.
+// moves messages from the channel to the queue, for the other calls. Later the pump ends, and
+// puts a baton into the queue. The call of Next that gets the baton leads: what was in the queue
+// before it has been taken, so requests stay in order, and the queue need not be empty at any
+// moment. Tasks cannot read a channel, so with tasks there is always a pump.
 //
-//	         lead                      takes a message
-//	none ────────────▶ leader ────────────────────────────▶ none
-//	  │                   ▲
-//	  │                   └─ baton taken ── offered ── for a period ──┐
-//	  │                                        ▲                      │
-//	  └─ for a period ──▶ pump ── has paused ──┘    ◀─────────────────┘
+//	             lead, or the baton
+//	          ┌──────────────────────▶ leader
+//	          │                          │
+//	noReader ◀┼── takes a message ───────┘
+//	          │
+//	          ├── for a period ──────▶ pump
+//	          │                          │
+//	          └◀─ puts the baton ────────┘
 type reader struct {
-	mu      sync.Mutex
-	who     readerKind // guarded by mu, as all below
-	tasks   bool       // Next was called in a task
-	baton   bool       // the queue has the baton; while a pump runs, it has no effect
-	turns   int        // messages that leaders took
-	watched bool       // watch will be called
-	seen    int        // turns when watch was scheduled
-	timer   *time.Timer
-	since   int           // turns when the last pump started
-	pause   time.Duration // of the next pump
+	mu    sync.Mutex
+	who   readerKind // guarded by mu, as all below
+	baton bool       // in the queue: without a reader, the next leader is the call that gets it
+	tasks bool       // Next was called in a task
+
+	watching bool // watch will be called
+	seen     int  // turns when watch was scheduled
+	timer    *time.Timer
+	pace
 }
 
 // readerKind is what reads the channel.
@@ -49,16 +49,7 @@ type readerKind uint8
 const (
 	noReader readerKind = iota
 	leader              // a call of Next
-	offered             // none until a call of Next gets the baton
-	pump
-)
-
-const (
-	watchPeriod = 2 * time.Millisecond  // how long messages may wait for a leader that is away
-	minPause    = 10 * time.Millisecond // how long a pump runs at least
-	maxPause    = time.Second
-	fewTurns    = 1000 // leaders that took fewer messages before a pump started were not worth it
-	fewQueued   = 64   // a pump ends only if there are no more: messages wait until they are taken
+	pump                // a goroutine
 )
 
 // lead reports whether the caller is to read the channel.
@@ -70,12 +61,25 @@ func (s *subscription) lead(ctx context.Context) bool {
 	if task {
 		r.tasks = true
 		if r.who != pump {
-			s.startPump()
+			s.startPump(minPause)
 		}
 		return false
 	}
-	if r.who != noReader {
+	if r.who != noReader || r.baton {
 		return false
+	}
+	r.who = leader
+	return true
+}
+
+// takeBaton notes that the baton has left the queue, and reports whether the caller leads.
+func (s *subscription) takeBaton() bool {
+	r := &s.reader
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.baton = false
+	if r.who != noReader {
+		return false // it took too long, and there is a pump
 	}
 	r.who = leader
 	return true
@@ -119,13 +123,16 @@ func (s *subscription) endLead(n int) {
 	}
 }
 
+// watchPeriod is how long messages may wait for a leader that is away.
+const watchPeriod = 2 * time.Millisecond
+
 // watchOut schedules watch. The caller holds the reader's mutex.
 func (s *subscription) watchOut() {
 	r := &s.reader
-	if r.watched {
+	if r.watching {
 		return
 	}
-	r.watched, r.seen = true, r.turns
+	r.watching, r.seen = true, r.turns
 	if r.timer == nil {
 		r.timer = time.AfterFunc(watchPeriod, s.watch)
 	} else {
@@ -138,75 +145,12 @@ func (s *subscription) watch() {
 	r := &s.reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.watched = false
+	r.watching = false
 	switch {
-	case r.who == leader || r.who == pump || s.closed.Load():
+	case r.who != noReader || s.closed.Load():
 	case r.turns != r.seen:
 		s.watchOut()
 	default:
-		r.pause = min(2*r.pause, maxPause)
-		if r.pause == 0 || r.turns-r.since > fewTurns {
-			r.pause = minPause
-		}
-		r.since = r.turns
-		s.startPump()
+		s.startPump(r.next())
 	}
-}
-
-// startPump starts a pump. The caller holds the reader's mutex.
-func (s *subscription) startPump() {
-	s.reader.who = pump
-	s.b.background(s.pump)
-}
-
-// pump moves messages to the queue, until a goroutine is to lead or the subscription ends.
-func (s *subscription) pump() {
-	s.reader.mu.Lock()
-	pause := max(s.reader.pause, minPause)
-	s.reader.mu.Unlock()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	for {
-		select {
-		case m := <-s.messages:
-			s.receive(m)
-		case <-s.ended:
-			return
-		case <-timer.C:
-			end, tasks := s.endPump()
-			if end {
-				return
-			}
-			if !tasks {
-				pause = min(2*pause, maxPause)
-				timer.Reset(pause)
-			}
-		}
-	}
-}
-
-// endPump reports whether the pump is to end, and whether there are tasks.
-func (s *subscription) endPump() (end, tasks bool) {
-	r := &s.reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tasks || r.baton || s.queue.Statistics().Used > fewQueued || s.queue.TryPut(arrival{}) != nil {
-		return false, r.tasks
-	}
-	r.who, r.baton = offered, true
-	s.watchOut()
-	return true, false
-}
-
-// takeBaton notes that the baton has left the queue, and reports whether the caller leads.
-func (s *subscription) takeBaton() bool {
-	r := &s.reader
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.baton = false
-	if r.who != offered {
-		return false // it took too long, and there is a pump
-	}
-	r.who = leader
-	return true
 }
