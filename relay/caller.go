@@ -72,7 +72,7 @@ type CallerStats struct {
 	Replied  uint64 // ended by a reply, which may be an error
 	TimedOut uint64
 	Canceled uint64 // by their scope or client
-	Failed   uint64 // not sent, or broken
+	Failed   uint64 // refused by the bus, or broken
 	Refused  uint64 // not started, because there were MaxWaiters
 
 	// Replies that reached no call.
@@ -207,16 +207,16 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 		return nil, err
 	}
 	w.limited = limit == c.o.Timeout && !scoped
+	how := failed
 	err = c.bus.TryPublish(&req.Envelope)
 	if err == ErrMustWait || err == ErrFull && c.o.WhenFull == WaitWhenFull {
-		err = c.publishWithin(ctx, w, limit)
+		how, err = c.publishWithin(ctx, w, limit)
 		now = c.clock.now()
 	}
-	if err != nil {
-		c.end(w, failed)
+	if err != nil && c.end(w, how) {
 		w.release()
 		return nil, err
-	}
+	} // a reply may come while the request waits for another group
 	switch {
 	case !w.limited && stream:
 		// The end of ctx should be noticed first, if it has the deadline.
@@ -263,20 +263,23 @@ func (c *Caller) limit(w *waiter) {
 	}
 }
 
-// publishWithin waits for space in the queue, at most for the time of the call.
-func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Duration) error {
+// publishWithin waits for space in the queue, at most for the time of the call. If it fails, it
+// returns how the call ends: some workers may have the request, and must be notified.
+func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Duration) (how ending, err error) {
 	publish := func(ctx context.Context) error { return c.bus.Publish(ctx, &w.req.Envelope) }
 	var late bool
-	var err error
 	if spindle.Current(ctx) != nil {
 		late, err = spindle.MoveOnAfter(ctx, limit, publish)
 	} else {
 		late, err = moveOnAfter(ctx, limit, publish)
 	}
-	if late {
-		return &TimeoutError{w.req.Subject, limit}
+	switch {
+	case late:
+		return expired, &TimeoutError{w.req.Subject, limit}
+	case err != nil && ctx.Err() != nil:
+		return canceled, err
 	}
-	return err
+	return failed, err
 }
 
 // nextSpan gives a call its own span, in a new trace if it has none. The caller holds c.mu.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -203,6 +204,67 @@ func TestFullQueue(t *testing.T) {
 		}
 		return errors.Join(err, waits.Close(), fails.Close())
 	})
+}
+
+// TestCallThatEndsWhileItIsSent: one group has the request, and another one has a full queue. The
+// handler's context ends with the call.
+func TestCallThatEndsWhileItIsSent(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
+	entered, ended := make(chan bool), make(chan error)
+	serve(t, bus, "work", relay.ServeOptions{Group: "idle"}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		switch string(r.Body) {
+		case "cancel":
+			entered <- true
+			<-ctx.Done()
+			ended <- ctx.Err()
+		case "expire":
+			<-ctx.Done()
+		}
+		return nil, ctx.Err()
+	})
+	sub, err := bus.Subscribe(t.Context(), "work", "full")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { <-entered; cancel() }()
+	if _, err := c.Call(ctx, "work", []byte("cancel")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if s := c.Stats(); s.Canceled != 1 || s.CancelsSent != 1 {
+		t.Errorf("%+v", s)
+	}
+	_, err = c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("expire"), Deadline: 20 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) { // of the call, or of its handler if that was first
+		t.Error(err)
+	}
+	if s := c.Stats(); s.TimedOut+s.Replied != 1 || s.Failed != 0 {
+		t.Errorf("%+v", s)
+	}
+	before := c.Stats().Replied
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for c.Stats().Replied == before {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	if _, err := c.Call(ctx, "work", []byte("reply")); err != nil {
+		t.Errorf("a call that was answered: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCloseReportsLeaks, ends the calls that wait, and cancels their handlers.
