@@ -142,9 +142,10 @@ func cutInbox(s string) (address, rest string, found bool) {
 // maxMicros is the longest deadline in microseconds.
 const maxMicros = math.MaxInt64 / 1000
 
-// micros returns the deadline of an envelope. Less than a microsecond is one: 0 is no limit.
+// micros returns the deadline of an envelope. Less than a microsecond is one, also if the
+// deadline has passed: 0 is no limit.
 func micros(e *relay.Envelope) uint64 {
-	if e.Deadline <= 0 {
+	if e.Deadline == 0 {
 		return 0
 	}
 	return uint64(max(1, e.Deadline.Microseconds()))

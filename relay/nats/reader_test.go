@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
@@ -88,6 +89,33 @@ func TestNextOfGoroutinesAndTasks(t *testing.T) {
 	for body, n := range got {
 		if n != 1 {
 			t.Errorf("%s came %d times", body, n)
+		}
+	}
+}
+
+// TestDeadlineInTheQueue: the time in the queue counts, and a deadline that has passed does not
+// become none.
+func TestDeadlineInTheQueue(t *testing.T) {
+	b := connect(t, start(t, broker.Options{}), nats.Options{})
+	s, err := b.Subscribe(t.Context(), "work", "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, deadline := range []time.Duration{time.Hour, time.Millisecond, -time.Second} {
+		if err := b.Publish(t.Context(), &relay.Envelope{Subject: "work", ReplyTo: "reply", Deadline: deadline}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d, err := s.Next(t.Context()); err != nil || d.Deadline != time.Hour { // then no call of Next reads
+		t.Errorf("%v, %v", d.Envelope, err)
+	}
+	until(func() bool { return nats.Queued(s) == 2 })
+	queued := time.Now()
+	until(func() bool { return time.Since(queued) > time.Millisecond })
+	for range 2 {
+		if d, err := s.Next(t.Context()); err != nil || d.Deadline >= 0 {
+			t.Errorf("%v left, %v", d.Deadline, err)
 		}
 	}
 }

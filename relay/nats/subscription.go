@@ -142,10 +142,13 @@ func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
 	return relay.Delivery{}, relay.ErrClosed
 }
 
-// age subtracts the time in the queue from the deadline.
+// age subtracts the time in the queue from the deadline. One that has passed is negative.
 func (a *arrival) age() {
-	if a.e.Deadline > 0 {
-		a.e.Deadline = max(1, a.e.Deadline-time.Since(a.at))
+	if a.e.Deadline == 0 {
+		return
+	}
+	if a.e.Deadline -= time.Since(a.at); a.e.Deadline == 0 {
+		a.e.Deadline = -1
 	}
 }
 
