@@ -34,7 +34,8 @@ type Bus struct {
 
 	// The client of NATS may block while it writes to the connection. Envelopes of tasks
 	// are handed to a goroutine, so that publishing blocks no loop.
-	outbox *cosync.Inbox[*nats.Msg]
+	outbox   *cosync.Inbox[*nats.Msg] // nil is no message
+	overflow overflow
 
 	mu    sync.Mutex
 	subs  map[closer]struct{} // guarded by mu, as all below
@@ -61,7 +62,8 @@ type Options struct {
 	// Queue is how many requests wait in a subscription. Zero means 1,024.
 	Queue int
 
-	// Outbox is how many envelopes of tasks wait to be sent. Zero means 1,024.
+	// Outbox is how many envelopes of tasks wait to be sent, beside cancellations. Zero
+	// means 1,024.
 	Outbox int
 
 	// WaitForServer makes Connect succeed when no server can be reached. The bus then
@@ -287,7 +289,7 @@ func (b *Bus) Stats() Stats {
 	b.mu.Unlock()
 	return Stats{
 		Published: b.published.Load(), Dropped: b.dropped.Load(), Dead: b.dead.Load(),
-		Reconnects: b.reconnects.Load(), Outbox: b.outbox.Statistics().Used,
+		Reconnects: b.reconnects.Load(), Outbox: b.outbox.Statistics().Used + b.overflow.len(),
 	}
 }
 

@@ -112,6 +112,48 @@ func TestManyCallsCanceledInTheQueue(t *testing.T) {
 	}
 }
 
+// TestManyCallsOfTasksAreCanceled at once: all cancellations reach the worker, although there are
+// more than the outbox holds.
+func TestManyCallsOfTasksAreCanceled(t *testing.T) {
+	const calls = 3000
+	server := start(t, broker.Options{})
+	w, _ := serve(t, connect(t, server, nats.Options{Queue: calls}), "work", func(ctx context.Context, _ *relay.Request) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}, relay.ServeOptions{Concurrency: 1})
+	bus := connect(t, server, nats.Options{Outbox: 16})
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		c, err := relay.NewCaller(ctx, bus, relay.CallerOptions{Timeout: time.Hour})
+		if err != nil {
+			return err
+		}
+		streams := make([]*relay.Stream, calls)
+		for i := range streams {
+			if streams[i], err = c.Stream(ctx, "work", nil); err != nil {
+				return err
+			}
+		}
+		for _, s := range streams {
+			s.Close()
+		}
+		if s := c.Stats(); s.CancelsSent != calls || s.CancelsLost != 0 {
+			t.Errorf("%+v", s)
+		}
+		return c.Close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(func() bool { return w.Stats().Revoked+w.Stats().Finished == calls })
+	if s := w.Stats(); s.Finished != s.Canceled {
+		t.Errorf("%+v", s)
+	}
+	until(func() bool { return bus.Stats().Outbox == 0 })
+	if s := bus.Stats(); s.Dropped != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestFullQueueIsAnswered(t *testing.T) {
 	b := start(t, broker.Options{})
 	begun, release := make(chan bool, 3), make(chan bool)

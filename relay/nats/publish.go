@@ -45,7 +45,12 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	if stored {
 		return relay.ErrMustWait
 	}
-	return b.handed(b.outbox.TryPut(m))
+	err = b.outbox.TryPut(m)
+	if errors.Is(err, cosync.ErrWouldBlock) && e.Kind == relay.KindCancel && b.overflow.add(m) {
+		err = nil
+		_ = b.outbox.TryPut(nil) // wakes send, if it has emptied the outbox since
+	}
+	return b.handed(err)
 }
 
 // message checks that the bus can send, and encodes e.
@@ -94,15 +99,25 @@ func (b *Bus) handed(err error) error {
 	return err
 }
 
-// send passes messages from the outbox to the client of NATS.
+// send passes messages from the outbox and the overflow to the client of NATS.
 func (b *Bus) send() {
 	for {
 		m, err := b.outbox.Get(context.Background())
 		if err != nil {
 			return // closed
 		}
-		if err := b.nc.PublishMsg(m); err != nil {
-			b.dropped.Add(1) // the connection was lost; a call ends with its deadline
+		if m != nil {
+			b.pass(m)
 		}
+		for _, m := range b.overflow.take() {
+			b.pass(m)
+		}
+	}
+}
+
+// pass passes a message to the client of NATS.
+func (b *Bus) pass(m *nats.Msg) {
+	if err := b.nc.PublishMsg(m); err != nil {
+		b.dropped.Add(1) // the connection was lost; a call ends with its deadline
 	}
 }
