@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -35,6 +36,44 @@ func TestWatchdogNamesTheTaskThatBlocks(t *testing.T) {
 				})
 				return err
 			})
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWatchdogTakesNoStackAmongManyTasks: taking one would stop all of them for longer than
+// the turn that it reports.
+func TestWatchdogTakesNoStackAmongManyTasks(t *testing.T) {
+	reports := make(chan loop.Blocked, 16)
+	o := spindle.Options{Loop: loop.Options{
+		Watchdog:  20 * time.Millisecond,
+		OnBlocked: func(b loop.Blocked) { reports <- b },
+	}}
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			begun := 0
+			for range goid.MaxUnasked + 1 {
+				n.Go(func(ctx context.Context) error { begun++; return spindle.Sleep(ctx, time.Hour) })
+			}
+			for begun <= goid.MaxUnasked {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			for len(reports) > 0 {
+				<-reports // of the start of the tasks, on a busy machine
+			}
+			b := <-reports // it comes while the task blocks here
+			if b.Stack != nil || b.Starved {
+				t.Errorf("the report has a stack of %d bytes, starved %v", len(b.Stack), b.Starved)
+			}
+			if text := b.String(); !strings.Contains(text, "task main (peek_test.go:") || !strings.Contains(text, "more than 4000") {
+				t.Errorf("the report does not name the task or the reason: %s", text)
+			}
+			n.Scope().Cancel(nil)
 			return nil
 		})
 	})

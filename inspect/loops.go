@@ -242,8 +242,8 @@ func (s *source) answers() bool {
 }
 
 // stackReader takes stacks of the goroutine that runs a loop. Taking one stops all
-// goroutines, so it is done once for each turn that blocks, again only after a while, and
-// for at most a twentieth of the time.
+// goroutines, so it is done once for each turn that blocks, again only after a while, for
+// at most a twentieth of the time, and not in programs with thousands of goroutines.
 type stackReader struct {
 	mu    sync.Mutex
 	pulse uint32        // of the turn; guarded by mu
@@ -262,7 +262,7 @@ func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 		return "", "" // stacks are dear, and the last one was taken a moment ago
 	}
 	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
-		taken := goid.StackOf(goid.NumberOf(s.core.Owner()))
+		taken := goid.StackUnasked(goid.NumberOf(s.core.Owner()))
 		r.at = now()
 		r.cost = r.at - began
 		if s.core.Pulse.Load() != pulse {

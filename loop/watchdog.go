@@ -14,8 +14,13 @@ import (
 
 // Blocked is the watchdog's report of a turn that does not end.
 type Blocked struct {
-	For   time.Duration // how long it has lasted, at least
-	Stack []byte        // of the callback or task that is running now
+	For time.Duration // how long it has lasted, at least
+
+	// Stack is the stack of the callback or task that is running now. It is nil if the
+	// program has more than 4,000 goroutines, tasks included: taking a stack stops all
+	// of them, with 100,000 for seconds. OnBlocked can write a goroutine profile
+	// (runtime/pprof), which does not stop them.
+	Stack []byte
 
 	// Task is the task that is running now, with its scope and the tasks above it in the
 	// tree. It is empty for a callback.
@@ -23,11 +28,15 @@ type Blocked struct {
 
 	// Starved means that the turn does not end because the loop gets too little CPU: its
 	// goroutine could run all the time, and got less than half of it. Other goroutines
-	// or other processes use the CPUs. The code in Stack is not the cause.
+	// or other processes use the CPUs. The code in Stack is not the cause. Without a
+	// stack this is not known, and Starved is false.
 	Starved bool
 }
 
 func (b Blocked) String() string {
+	if b.Stack == nil {
+		return b.withoutStack()
+	}
 	if b.Task != "" {
 		b.Stack = append([]byte("task "+b.Task+"\n"), b.Stack...)
 	}
@@ -37,6 +46,17 @@ func (b Blocked) String() string {
 	}
 	return fmt.Sprintf("loop: blocked for %v so far by a callback (or by many in one turn); "+
 		"blocking work belongs in Offload, or for a task in spindle.Blocking. It is here now:\n%s", b.For, b.Stack)
+}
+
+func (b Blocked) withoutStack() string {
+	task := ""
+	if b.Task != "" {
+		task = "\ntask " + b.Task
+	}
+	return fmt.Sprintf("loop: blocked for %v so far, by a callback, by many in one turn, or because it gets no CPU; "+
+		"blocking work belongs in Offload, or for a task in spindle.Blocking. Taking a stack stops all goroutines, "+
+		"so none is taken of more than %d; to see where the loop is, write a goroutine profile (runtime/pprof) "+
+		"in loop.Options.OnBlocked.%s", b.For, goid.MaxUnasked, task)
 }
 
 // watchdog samples the loop's pulse from another goroutine. The pulse is its only cost
@@ -117,8 +137,8 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 
 // restAfter returns for how many ticks no stack may be taken after one that took cost.
 // Taking a stack stops all goroutines, the loop's too, and takes longer the more there
-// are. With a hundred thousand it takes seconds, and a watchdog without rest would itself
-// block the loop. So it uses at most a twentieth of the time.
+// are. A watchdog without rest would itself block the loop. So it uses at most a twentieth
+// of the time.
 func restAfter(cost, period time.Duration) int { return int(19 * cost / period) }
 
 // sample is what the watchdog knows about a turn.
@@ -146,7 +166,7 @@ func (s *sample) due() bool {
 func (s *sample) judge(l *Loop) (cost time.Duration) {
 	before, _, _ := kernel.ReadUsage().Since(s.began)
 	owner := l.core.Owner()
-	stack, task := goid.StackOf(goid.NumberOf(owner)), l.core.RunningTask()
+	stack, task := goid.StackUnasked(goid.NumberOf(owner)), l.core.RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
 		return wall - before // the loop has continued, and the stack may be of any moment
