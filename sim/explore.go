@@ -27,7 +27,8 @@ import (
 // seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts).
 //
 // Explore runs the first few seeds twice and compares the runs. If they differ, it
-// fails with ErrDiverges, because then a seed does not determine a run.
+// fails with ErrDiverges, because then a seed does not determine a run. It fails so too
+// if a seed that has failed does not fail again.
 //
 // In a test, each world runs in a testing/synctest bubble, as in Test. Seeds are
 // tried one after the other, because crypto/rand, which follows the seed, belongs to

@@ -124,6 +124,12 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 		return f
 	}
 	runs := f.Runs
+	again := world(runs-1, only)
+	again.core.Record(f.World.core.Journal())
+	if g := f.vanishes(run(again)); g != nil {
+		g.Runs = runs
+		return g
+	}
 	f = f.shrink(func(only parts) *Failure { return run(world(runs-1, only)) })
 	f.Runs = runs
 	return f
@@ -135,7 +141,18 @@ func (f *Failure) differs(again *Failure) *Failure {
 	if again.Err == nil && again.World.Hash() == f.World.Hash() && again.World.core.Journal().Difference() == nil {
 		return nil
 	}
-	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f.World, again.World, again.Err != nil)), again.Err)
+	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f, again)), again.Err)
+	return again
+}
+
+// vanishes compares a run that has failed with another run of the same seed. It returns
+// nil if that has failed too. The two are not compared further: a block is noticed at no
+// particular moment.
+func (f *Failure) vanishes(again *Failure) *Failure {
+	if again.Err != nil {
+		return nil
+	}
+	again.Err = errors.Join(ErrDiverges, errors.New(divergence(f, again)), f.Err)
 	return again
 }
 

@@ -101,6 +101,24 @@ func TestDivergenceIsFound(t *testing.T) {
 			},
 			[]string{"the first run does not fail; the second fails with the error below", "host host: the second run"},
 		},
+		"an error of the first run": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				if run == 1 {
+					return errors.New("the first run")
+				}
+				return spindle.Sleep(ctx, time.Second)
+			},
+			[]string{"the first run fails with the error below; the second does not fail", "in Sleep at search_test.go:", "host host: the first run"},
+		},
+		"an error of a later seed": {
+			func(h *sim.Host, ctx context.Context, run int) error {
+				if run == 7 { // the first three seeds are run twice
+					return errors.New("the seventh run")
+				}
+				return nil
+			},
+			[]string{"the first run fails with the error below; the second does not fail", "host host: the seventh run"},
+		},
 		"fewer waits": {
 			func(h *sim.Host, ctx context.Context, run int) error {
 				for range run {
@@ -115,7 +133,7 @@ func TestDivergenceIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := 0
-			f := sim.Search{Runs: 5}.Find(t.Context(), func(w *sim.World) {
+			f := sim.Search{Runs: 5, Parallel: 1}.Find(t.Context(), func(w *sim.World) {
 				run++
 				w.Host("peer")
 				host := w.Host("host")

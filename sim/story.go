@@ -84,11 +84,10 @@ func testedPackage() string {
 	return "."
 }
 
-// divergence describes where two runs with the same seed first differ. Run a has not
-// failed, and failed reports whether run b has.
-func divergence(a, b *World, failed bool) string {
+// divergence describes where two runs with the same seed first differ.
+func divergence(a, b *Failure) string {
 	var text strings.Builder
-	if d := b.core.Journal().Difference(); d != nil {
+	if d := b.World.core.Journal().Difference(); d != nil {
 		fmt.Fprintf(&text, "first difference: at %v on host %s", d.At, d.Host)
 		if d.Tasks != "" {
 			fmt.Fprintf(&text, ", in task %s", d.Tasks)
@@ -98,10 +97,13 @@ func divergence(a, b *World, failed bool) string {
 		}
 		fmt.Fprintf(&text, ": once %s, and once %s\n", d.Once, d.Now)
 	}
-	if failed {
+	switch {
+	case a.Err == nil && b.Err != nil:
 		text.WriteString("the first run does not fail; the second fails with the error below\n")
+	case a.Err != nil && b.Err == nil:
+		text.WriteString("the first run fails with the error below; the second does not fail\n")
 	}
-	before, after := a.Trace(), b.Trace()
+	before, after := a.World.Trace(), b.World.Trace()
 	n := 0
 	for n < min(len(before), len(after)) && before[n] == after[n] {
 		n++
