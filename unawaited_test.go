@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -262,5 +263,25 @@ func TestUnreadFailuresInASimulatedRun(t *testing.T) {
 	})
 	if err != nil || strings.Count(log.String(), "never awaited") != 1 {
 		t.Errorf("%v, logged\n%s", err, log)
+	}
+}
+
+// TestCollectedFuturesAreNoLostWork: the collector drops the future about when the run ends,
+// and the run has logged its failure.
+func TestCollectedFuturesAreNoLostWork(t *testing.T) {
+	for i := range short.Of(50) {
+		var log bytes.Buffer
+		o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+		err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+			spindle.Spawn(spindle.RootNursery(ctx), func(context.Context) (int, error) { return 0, errCause })
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			runtime.GC()
+			return nil
+		})
+		if n := strings.Count(log.String(), "never awaited"); err != nil || n != 1 {
+			t.Fatalf("round %d: %v, logged %d times", i, err, n)
+		}
 	}
 }
