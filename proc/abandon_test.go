@@ -127,3 +127,35 @@ func TestLateProcessIsNoLostWork(t *testing.T) {
 	}
 	noChildren(t)
 }
+
+// TestExitOnAStoppedLoopIsNoLostWork: the process exits after the loop was stopped, so the
+// loop is closed without a turn that could note the exit.
+func TestExitOnAStoppedLoopIsNoLostWork(t *testing.T) {
+	for _, handles := range []bool{true, false} {
+		for i := range short.Of(50) {
+			l, err := loop.New(loop.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var p *proc.Process
+			spindle.RunOn(t.Context(), l, func(ctx context.Context) (err error) {
+				if p, err = (variant{handles: handles}).cmd(proc.Command("true")).Start(ctx); err != nil {
+					return err
+				}
+				l.Stop()
+				return p.Wait(ctx)
+			}, nil)
+			if err := l.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if !handles {
+				gone(p)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatalf("handles %v, round %d: %v", handles, i, err)
+			}
+			gone(p)
+		}
+	}
+	noChildren(t)
+}
