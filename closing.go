@@ -19,7 +19,7 @@ func (s *sched) LoopClosing() error {
 	}
 	s.runOut()
 	var errs []error
-	if late := s.expel(); len(late) > 0 {
+	if late := s.exitRemaining(); len(late) > 0 {
 		errs = append(errs, &StragglerError{late})
 	}
 	for _, r := range s.runs {
@@ -64,11 +64,11 @@ func (s *sched) runOut() {
 	}
 }
 
-// expel makes the remaining tasks exit, and returns their names. A wait that can be
+// exitRemaining makes the remaining tasks exit, and returns their names. A wait that can be
 // aborted fails, and the next one ends the task. Otherwise the task exits where it
 // waits, but not before the tasks of its nurseries have ended: a task cannot be
 // found any more when its nursery is gone.
-func (s *sched) expel() (late []string) {
+func (s *sched) exitRemaining() (late []string) {
 	left := s.tasks()
 	for _, t := range left {
 		late = append(late, t.Name())

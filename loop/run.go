@@ -39,7 +39,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		})
 		defer detach()
 	}
-	for l.goesOn() && contain(l.serve) {
+	for l.continues() && contain(l.serve) {
 	}
 	stopped := l.stop.Swap(false) // for this Run, whatever ended it
 	switch {
@@ -121,22 +121,22 @@ func (l *Loop) serve() {
 	defer l.watchdog.end()
 	l.core.InRun, l.core.AfterWait = true, l.watchdog.look
 	defer func() { l.core.InRun, l.core.AfterWait = false, nil }()
-	for l.goesOn() {
+	for l.continues() {
 		l.core.Guard(l.turns)
 	}
 }
 
 func (l *Loop) turns() {
-	for l.goesOn() {
+	for l.continues() {
 		l.turn(-1)
 	}
 }
 
-func (l *Loop) goesOn() bool { return !l.halted() && l.core.Failure == nil }
+func (l *Loop) continues() bool { return !l.mustReturn() && l.core.Failure == nil }
 
-// halted reports whether Run is to return. A loop that is stepped has no Run to return
+// mustReturn reports whether Run is to return. A loop that is stepped has no Run to return
 // from.
-func (l *Loop) halted() bool {
+func (l *Loop) mustReturn() bool {
 	return l.ended != nil && (l.stop.Load() || l.ended.Load())
 }
 
@@ -232,7 +232,7 @@ func (l *Loop) poll(timeout time.Duration) {
 	} else {
 		l.core.TrimLanes()
 		l.core.Pulse.Add(1)
-		if l.core.InboxWaiting() || l.halted() {
+		if l.core.InboxWaiting() || l.mustReturn() {
 			timeout = 0
 		}
 		if p := l.core.Phases; p != nil {

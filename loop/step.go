@@ -52,7 +52,7 @@ func (l *Loop) Poll(timeout time.Duration) (int, error) {
 	l.enter("Poll")
 	defer l.leave()
 	s := &l.steps
-	s.recall(l)
+	s.endLoan(l)
 	s.collectEvents(l) // what a panic left
 	l.core.TakeInbox()
 	if s.waiting() > 0 {
@@ -136,9 +136,9 @@ func (s *steps) run(l *Loop) {
 
 func (s *steps) waiting() int { return len(s.collected) - s.from }
 
-// recall ends the loan of Pending's slice. In debug mode, running an entry afterwards
+// endLoan ends the loan of Pending's slice. In debug mode, running an entry afterwards
 // panics.
-func (s *steps) recall(l *Loop) {
+func (s *steps) endLoan(l *Loop) {
 	if l.opts.Debug {
 		clear(s.lent)
 	}

@@ -9,7 +9,7 @@ func (o *owner) ProbeSocket(s *probe.Socket) {
 	c.socket.Probe(s)
 	s.Kind = "stream"
 	s.ReadPaused = c.reads.holder == nil
-	s.WritePaused = c.writes.waits()
+	s.WritePaused = c.writes.waiting()
 }
 
 // AbortSocket closes the connection.
@@ -21,11 +21,8 @@ func (o *packetOwner) ProbeSocket(s *probe.Socket) {
 	c.socket.Probe(s)
 	s.Kind = "packet"
 	s.ReadPaused = c.reads.holder == nil
-	s.WritePaused = c.writes.waits()
+	s.WritePaused = c.writes.waiting()
 }
 
 // AbortSocket closes the connection.
 func (o *packetOwner) AbortSocket() { _ = (*PacketConn)(o).Close() }
-
-// waits reports whether a task waits for the socket in this direction.
-func (d *direction) waits() bool { return d.holder != nil && d.holder != held }

@@ -142,7 +142,7 @@ func (w *response) declare(values []string) {
 	}
 	n, err := strconv.ParseInt(values[0], 10, 64)
 	if err != nil || n < 0 {
-		w.mistake("invalid Content-Length " + strconv.Quote(values[0]))
+		w.logMistake("invalid Content-Length " + strconv.Quote(values[0]))
 		return
 	}
 	w.declared = n
@@ -159,7 +159,7 @@ func (w *response) declareTrailers(values []string) []string {
 				w.trailers = append(w.trailers, name)
 			case name != "":
 				forbidden = true
-				w.mistake("forbidden trailer " + strconv.Quote(name))
+				w.logMistake("forbidden trailer " + strconv.Quote(name))
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func hasToken(values []string, token string) bool {
 // reject replaces the response by a 500 because a field cannot be written: clients would
 // not read it as it was meant.
 func (w *response) reject(err error) {
-	w.mistake("header: " + err.Error())
+	w.logMistake("header: " + err.Error())
 	w.fault = err
 	w.status = http.StatusInternalServerError
 	w.facts, w.declared, w.trailers = saysType, -1, nil

@@ -111,7 +111,7 @@ func (w *response) Header() http.Header {
 // another may follow.
 func (w *response) WriteHeader(status int) {
 	if err := w.enter(); err != nil {
-		w.mistake("WriteHeader: " + err.Error())
+		w.logMistake("WriteHeader: " + err.Error())
 		return
 	}
 	defer w.leave()
@@ -122,10 +122,10 @@ func (w *response) WriteHeader(status int) {
 func (w *response) setStatus(status int) {
 	switch {
 	case w.phase == draftTaken:
-		w.mistake("WriteHeader after Hijack")
+		w.logMistake("WriteHeader after Hijack")
 		return
 	case w.phase != draftOpen:
-		w.mistake("superfluous WriteHeader")
+		w.logMistake("superfluous WriteHeader")
 		return
 	case status < 100 || status > 999:
 		panic(fmt.Sprintf("web: WriteHeader with %d", status))
@@ -148,7 +148,7 @@ func (w *response) inform(status int) {
 	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
 	b, err := http1.AppendHeader(b, interim(w.header))
 	if err != nil {
-		w.mistake(err.Error())
+		w.logMistake(err.Error())
 		return
 	}
 	_ = w.send(append(b, "\r\n"...))
@@ -352,7 +352,7 @@ func (w *response) endChunks() {
 func (w *response) dropBadTrailers(trailers http.Header) {
 	for name, values := range trailers {
 		if _, err := http1.AppendLastChunk(nil, http.Header{name: values}); err != nil {
-			w.mistake("trailer " + strconv.Quote(name) + ": " + err.Error())
+			w.logMistake("trailer " + strconv.Quote(name) + ": " + err.Error())
 			delete(trailers, name)
 		}
 	}
@@ -370,8 +370,8 @@ func (w *response) sendLast(tc *transport.Conn) {
 	w.x.st.vec = bufs
 }
 
-// mistake logs a mistake of the handler.
-func (w *response) mistake(what string) {
+// logMistake logs a mistake of the handler.
+func (w *response) logMistake(what string) {
 	w.x.st.sv.server.errorLog().Error("web: "+what, "method", w.x.method, "target", w.x.target)
 }
 

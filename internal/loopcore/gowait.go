@@ -126,7 +126,7 @@ func (c *Loop) WaitInGo(next time.Duration, timers bool) {
 	}
 	w.forget()
 	c.receive()
-	w.judge(c.ReadClock() - began)
+	w.adapt(c.ReadClock() - began)
 }
 
 // arm makes the timer fire at a time. It is not stopped when it is not needed any more:
@@ -164,8 +164,8 @@ func (w *goWait) forget() {
 	}
 }
 
-// judge decides whether the next waits are in Go's scheduler, too.
-func (w *goWait) judge(took time.Duration) {
+// adapt decides whether the next waits are in Go's scheduler, too.
+func (w *goWait) adapt(took time.Duration) {
 	if took < goWaitWorth {
 		w.misses = 0
 		return
@@ -202,7 +202,7 @@ func (c *Loop) WaitHere() {
 	}
 	began := c.config.Kernel.Mono()
 	c.receive()
-	c.goWait.judge(c.config.Kernel.Mono() - began)
+	c.goWait.adapt(c.config.Kernel.Mono() - began)
 }
 
 // Signal ends a wait of WaitHere. Any goroutine may call it.

@@ -44,7 +44,7 @@ func (c *Loop) AfterFunc(ctx context.Context, fn func()) (stop func() bool) {
 
 // PostEntry adds fn to the inbox, or co if fn is nil. Any goroutine may call it.
 func (c *Loop) PostEntry(fn func(), co Coroutine) error {
-	if c.witness != nil && c.elsewhere() {
+	if c.witness != nil && c.runsElsewhere() {
 		c.witness.Foreign()
 	}
 	first, err := c.inbox.put(fn, co)

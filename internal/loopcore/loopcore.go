@@ -116,7 +116,7 @@ func (c *Loop) Init(config Config) {
 	c.register()
 	if w, ok := config.Kernel.Poller.(kernel.Witness); ok {
 		c.witness = w
-		w.Attend(c.elsewhere, c.Owner)
+		w.Attend(c.runsElsewhere, c.Owner)
 	}
 }
 

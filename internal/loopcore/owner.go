@@ -47,8 +47,8 @@ func (c *Loop) Foreign() bool {
 	return owner > closedOwner && !goid.Here(owner)
 }
 
-// elsewhere is Foreign for calls that any goroutine may make.
-func (c *Loop) elsewhere() bool {
+// runsElsewhere is Foreign for calls that any goroutine may make.
+func (c *Loop) runsElsewhere() bool {
 	owner := c.owner.Load()
 	return owner > closedOwner && owner != goid.Current()
 }
