@@ -56,7 +56,7 @@ func (r *record) pin(t *Task, lot *node, wait probe.Object) {
 // one place.
 func (r *record) started(t *Task) {
 	run := t.nursery.scope.run
-	if run.service || run.traced != nil {
+	if run.service || run.origins != nil {
 		return
 	}
 	var callers [6]uintptr
@@ -74,7 +74,7 @@ func (r *record) finished(t *Task, err error) {
 	if t.nursery.owner != nil {
 		at.Parent = t.nursery.owner.id
 	}
-	if from, ok := t.nursery.scope.run.traced[t]; ok {
+	if from, ok := t.nursery.scope.run.origins[t]; ok {
 		at.Code = from.code
 	}
 	if t.mustExit {

@@ -131,7 +131,7 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 	}
 	r := &run{l: l, s: schedOf(l), o: o}
 	if o.Trace {
-		r.traced = make(traced)
+		r.origins = make(origins)
 	}
 	r.tracer = tracerIn(ctx)
 	r.root = &Nursery{s: r.s, scope: r.open(ctx)}
@@ -195,9 +195,9 @@ type run struct {
 	stragglers []string
 	unawaited  map[*unawaited]uint64 // failures that no code has read, with their order
 	failures   uint64
-	traced     traced // nil without Options.Trace
-	tracer     Tracer // nil without WithTracer
-	service    bool   // made by NurseryOn
+	origins    origins // nil without Options.Trace
+	tracer     Tracer  // nil without WithTracer
+	service    bool    // made by NurseryOn
 }
 
 // cancel cancels all tasks of the run.

@@ -98,8 +98,8 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 		t.scope = t.own
 	}
 	t.scope.tasks.push(&t.inScope, t)
-	if traced := n.scope.run.traced; traced != nil {
-		traced.add(t)
+	if origins := n.scope.run.origins; origins != nil {
+		origins.add(t)
 	}
 	if tracer := n.scope.run.tracer; tracer != nil && o.Values == nil {
 		t.trace(tracer)
@@ -180,8 +180,8 @@ func (t *Task) finish(err error) {
 	if r := t.scope.s.record; r != nil {
 		r.finished(t, err)
 	}
-	if traced := t.nursery.scope.run.traced; traced != nil {
-		delete(traced, t)
+	if origins := t.nursery.scope.run.origins; origins != nil {
+		delete(origins, t)
 	}
 	if t.own != nil {
 		err = t.own.absorb(err)
@@ -247,7 +247,7 @@ func functionName(f *runtime.Func) string { return strings.TrimSuffix(path.Base(
 
 // place returns where the task's function is.
 func (t *Task) place() string {
-	if from, ok := t.nursery.scope.run.traced[t]; ok {
+	if from, ok := t.nursery.scope.run.origins[t]; ok {
 		return from.function
 	}
 	f := t.function()

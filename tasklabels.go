@@ -46,7 +46,7 @@ func (ls taskLabels) of(name string, at int) (l taskLabel, ok bool) {
 // many, and are labelled only while a profile is recorded.
 func (r *record) begin(t *Task) {
 	run := t.nursery.scope.run
-	if run.traced != nil || run.service && !r.labelAll {
+	if run.origins != nil || run.service && !r.labelAll {
 		return
 	}
 	if l, ok := r.labels.of(t.labelName(), r.s.traits.labelsAt); ok {

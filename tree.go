@@ -95,7 +95,7 @@ func (r *run) tasks() (tasks []*Task) {
 
 func (r *run) info(t *Task, depth int) TaskInfo {
 	info := TaskInfo{Name: t.Name(), State: t.state(), Canceled: t.scope.canceledBy != nil, Depth: depth}
-	info.Function, info.Started = t.place(), r.traced.started(t)
+	info.Function, info.Started = t.place(), r.origins.started(t)
 	info.task = t
 	if t.waiting() {
 		what, since, ab := t.co.Wait()

@@ -213,7 +213,7 @@ func (w *walk) describe(t *Task, p *probe.Task) {
 	if by := t.scope.canceledBy; by != nil {
 		p.Cancelled = by.canceled
 	}
-	if from, ok := r.traced[t]; ok {
+	if from, ok := r.origins[t]; ok {
 		p.Code, p.Started = from.code, from.callers
 	} else if rec := t.scope.s.record; rec != nil {
 		p.Started = rec.origins[t]

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// traced is the origins of the tasks of a run with Options.Trace. Loop goroutine only.
-type traced map[*Task]origin
+// origins has the origin of each task of a run with Options.Trace. Loop goroutine only.
+type origins map[*Task]origin
 
 // origin is where a task was started.
 type origin struct {
@@ -23,11 +23,11 @@ type origin struct {
 // add records where t is started, and makes its function run with its label and in a
 // region of its own. The label is made here, because making it in the task would double
 // the size of the task's stack.
-func (tr traced) add(t *Task) {
+func (o origins) add(t *Task) {
 	var from origin
 	t.name, from.function, from.code = t.Name(), t.place(), t.codeOf()
 	runtime.Callers(3, from.callers[:])
-	tr[t] = from
+	o[t] = from
 	label := pprof.WithLabels(context.Background(), pprof.Labels("task", t.name))
 	fn := t.fn
 	t.fn = func(ctx context.Context) error {
@@ -40,8 +40,8 @@ func (tr traced) add(t *Task) {
 
 // started returns where t was started: the line in the innermost function outside of this
 // package.
-func (tr traced) started(t *Task) string {
-	from, ok := tr[t]
+func (o origins) started(t *Task) string {
+	from, ok := o[t]
 	if !ok {
 		return ""
 	}
