@@ -42,6 +42,7 @@ Other paths:
 
   /work?ms=500             a call that takes so long
   /state                   what the page shows, as JSON
+  POST /burst?n=100        so many calls at a time
   POST /workers/1/kill     ends a worker; /workers/1/start starts it again
   /health                  the web plane answers
   /ready                   whether the bus is connected

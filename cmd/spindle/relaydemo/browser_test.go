@@ -31,6 +31,10 @@ func TestPageInABrowser(t *testing.T) {
 		shows("replied", "10"),
 		shows("flight", "0"),
 		shows("said", "10 requests were answered, 0 failed."),
+		chromedp.Click("#flood"),
+		browsertest.Until("Number(document.getElementById('waiting').textContent) > 50"), // a browser has six connections
+		shows("flight", "0"),
+		shows("said", "110 requests were answered, 0 failed."),
 		chromedp.Click("#leave"),
 		shows("cancels", "1"),
 		shows("waiting", "0"),

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle/relay"
@@ -42,6 +43,7 @@ type Demo struct {
 	bus     relay.Bus
 	caller  *relay.Caller
 	work    *relay.HTTPHandler
+	flight  atomic.Int64 // requests that are not answered
 	workers [workers]*worker
 }
 
@@ -100,6 +102,7 @@ func Serve(ctx context.Context, address string, o Options, listening func(net.Ad
 // Server returns a server of the page:
 //
 //	/work?ms=500                a call that takes so long
+//	POST /burst?n=100           so many calls at a time; how many succeeded and failed, as JSON
 //	/state                      counts, waiters and workers as JSON
 //	POST /workers/1/kill        ends a worker; its calls fail
 //	POST /workers/1/start       starts it again
@@ -108,6 +111,7 @@ func (d *Demo) Server() *web.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, pages, "index.html") })
 	mux.Handle("GET /work", web.Inline(http.HandlerFunc(d.serveWork)))
+	mux.HandleFunc("POST /burst", d.serveBurst)
 	mux.Handle("GET /health", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })))
 	mux.Handle("GET /ready", web.Inline(relay.Ready(d.bus)))
 	mux.HandleFunc("GET /state", d.serveState)
@@ -137,6 +141,13 @@ func (d *Demo) serveWork(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	d.call(w, r)
+}
+
+// call answers a request with a call of a worker.
+func (d *Demo) call(w http.ResponseWriter, r *http.Request) {
+	d.flight.Add(1)
+	defer d.flight.Add(-1)
 	d.work.ServeHTTP(w, r)
 }
 
@@ -144,6 +155,7 @@ func (d *Demo) serveWork(w http.ResponseWriter, r *http.Request) {
 type state struct {
 	Bus     string
 	Ready   string // why the bus is not ready; "" if it is
+	Flight  int64  // requests that are not answered
 	Calls   relay.CallerStats
 	HTTP    relay.HTTPStats
 	Waiters []waiter // the oldest
@@ -160,7 +172,7 @@ type waiter struct {
 const maxWaiters = 12
 
 func (d *Demo) serveState(w http.ResponseWriter, _ *http.Request) {
-	s := state{Bus: d.o.Bus, Calls: d.caller.Stats(), HTTP: d.work.Stats(), Waiters: []waiter{}}
+	s := state{Bus: d.o.Bus, Flight: d.flight.Load(), Calls: d.caller.Stats(), HTTP: d.work.Stats(), Waiters: []waiter{}}
 	if err := d.bus.Ready(); err != nil {
 		s.Ready = err.Error()
 	}
@@ -176,15 +188,23 @@ func (d *Demo) serveState(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(s) // the client may be gone
 }
 
+// refused answers requests of pages of other sites, which may send a simple POST.
+func refused(w http.ResponseWriter, r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	if site == "" || site == "same-origin" || site == "none" {
+		return false
+	}
+	http.Error(w, "not from another site", http.StatusForbidden)
+	return true
+}
+
 func (d *Demo) serveWorker(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(r.PathValue("n"))
 	if err != nil || n < 1 || n > workers {
 		http.Error(w, fmt.Sprintf("there are workers 1 to %d", workers), http.StatusNotFound)
 		return
 	}
-	// A page of another site may send a simple POST, but not from this origin.
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		http.Error(w, "not from another site", http.StatusForbidden)
+	if refused(w, r) {
 		return
 	}
 	switch r.PathValue("action") {
