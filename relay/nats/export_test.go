@@ -1,6 +1,16 @@
 package nats
 
-import "github.com/spindleloop/spindle/relay"
+import (
+	"github.com/nats-io/nats.go"
+
+	"github.com/spindleloop/spindle/relay"
+)
+
+// Decode returns the envelope of a message.
+func Decode(m *nats.Msg) (*relay.Envelope, error) { return decode(m) }
+
+// Encode makes m the message of an envelope.
+func Encode(m *nats.Msg, e *relay.Envelope) error { return encode(m, e, false) }
 
 // PumpReads reports whether a pump reads the channel of a subscription.
 func PumpReads(s relay.Subscription) bool {
