@@ -287,16 +287,16 @@ func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
 		if len(before) == 0 {
 			return f
 		}
-		f = f.lessen(again).omit(again)
+		f = f.minimizeAmounts(again).omit(again)
 		if slices.Equal(f.Parts(), before) {
 			return f
 		}
 	}
 }
 
-// lessen looks for the smallest amounts that still fail. It searches from below,
+// minimizeAmounts looks for the smallest amounts that still fail. It searches from below,
 // because small worlds run quickly.
-func (f *Failure) lessen(again func(only parts) *Failure) *Failure {
+func (f *Failure) minimizeAmounts(again func(only parts) *Failure) *Failure {
 	for _, a := range f.World.amounts {
 		enough, tooFew := a.n, 0
 		for tooFew+1 < enough {

@@ -127,7 +127,7 @@ type effort struct {
 	replaced  int
 	posts     int
 	bytes     int // written to a sleeping loop
-	naps      int // of 1 ms
+	sleeps    int // of 1 ms
 	switches  int
 	spawns    int
 	parked    int
@@ -138,12 +138,12 @@ type effort struct {
 var (
 	wholeRun = effort{
 		rounds: 5, callbacks: 10e6, turns: 4e6, cancels: 1e6, timers: 1e6, replaced: 1e6,
-		posts: 2e6, bytes: 600, naps: 100, idle: 5 * time.Second,
+		posts: 2e6, bytes: 600, sleeps: 100, idle: 5 * time.Second,
 		switches: 2e6, spawns: 500e3, parked: 20e3, messages: 500e3,
 	}
 	quickRun = effort{
 		rounds: 3, callbacks: 500e3, turns: 200e3, cancels: 100e3, timers: 100e3, replaced: 50e3,
-		posts: 200e3, bytes: 50, naps: 20, idle: time.Second,
+		posts: 200e3, bytes: 50, sleeps: 20, idle: time.Second,
 		switches: 100e3, spawns: 20e3, parked: 2e3, messages: 20e3,
 	}
 )

@@ -69,7 +69,7 @@ func TestBenchPrintsJSON(t *testing.T) {
 // least is the smallest effort with which a benchmark works.
 var least = effort{
 	rounds: 2, callbacks: 2 * batch, turns: batch, cancels: 2 * batch, timers: 2 * batch, replaced: 2 * batch,
-	posts: 2 * batch, bytes: 5, naps: 3, idle: 10 * time.Millisecond,
+	posts: 2 * batch, bytes: 5, sleeps: 3, idle: 10 * time.Millisecond,
 	switches: batch, spawns: batch, parked: 10, messages: batch,
 }
 

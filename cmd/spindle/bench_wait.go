@@ -61,7 +61,7 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 	go func() {
 		defer l.Stop()
 		for range n {
-			doze(readyPause)
+			sleepThread(readyPause)
 			start := time.Now()
 			err := wire.send()
 			if err == nil {
@@ -86,8 +86,8 @@ func readyRound(ctx context.Context, l *loop.Loop, wire pair, arrived <-chan tim
 	return micros, err
 }
 
-// nap is short enough to show the cost of waking up.
-const nap = time.Millisecond
+// shortSleep is short enough to show the cost of waking up.
+const shortSleep = time.Millisecond
 
 func benchSleep(ctx context.Context, s *session) error {
 	var ours, gos []float64
@@ -96,14 +96,14 @@ func benchSleep(ctx context.Context, s *session) error {
 			return err
 		}
 		_, err := inTask(ctx, func(ctx context.Context) error {
-			took, err := napRound(s.naps, func() error { return spindle.Sleep(ctx, nap) })
+			took, err := averageSleep(s.sleeps, func() error { return spindle.Sleep(ctx, shortSleep) })
 			ours = append(ours, took)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		took, _ := napRound(s.naps, func() error { time.Sleep(nap); return nil })
+		took, _ := averageSleep(s.sleeps, func() error { time.Sleep(shortSleep); return nil })
 		gos = append(gos, took)
 	}
 	s.set("sleep_1ms_us", mean(ours))
@@ -111,8 +111,8 @@ func benchSleep(ctx context.Context, s *session) error {
 	return nil
 }
 
-// napRound returns how long a nap takes on average, in microseconds.
-func napRound(n int, sleep func() error) (float64, error) {
+// averageSleep returns how long a sleep takes on average, in microseconds.
+func averageSleep(n int, sleep func() error) (float64, error) {
 	var total time.Duration
 	for range n {
 		start := time.Now()

@@ -24,6 +24,6 @@ func (pair) hangUp() {}
 
 func (pair) close() {}
 
-func doze(time.Duration) {}
+func sleepThread(time.Duration) {}
 
 func usageNow() (resources, error) { return resources{}, errors.ErrUnsupported }

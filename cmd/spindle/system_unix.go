@@ -60,8 +60,8 @@ func (p pair) answered() error {
 // hangUp shuts the pair down, which ends a call of answered.
 func (p pair) hangUp() { unix.Shutdown(p.near, unix.SHUT_RDWR) }
 
-// doze makes the thread sleep, not only the goroutine.
-func doze(d time.Duration) {
+// sleepThread makes the thread sleep, not only the goroutine.
+func sleepThread(d time.Duration) {
 	t := unix.NsecToTimeval(int64(d))
 	unix.Select(0, nil, nil, nil, &t)
 }

@@ -31,9 +31,9 @@ const (
 	broken // reset, refused, timed out
 )
 
-func (c *conn) changed(m mask) { c.file.changed(m) }
-func (c *conn) hostID() int32  { return c.host.id }
-func (c *conn) unaware() bool  { return c.closed && c.state == broken }
+func (c *conn) changed(m mask)   { c.file.changed(m) }
+func (c *conn) hostID() int32    { return c.host.id }
+func (c *conn) ignoresEnd() bool { return c.closed && c.state == broken }
 
 // discards reports whether no program can read bytes that arrive: the socket was closed, or
 // shut down in both directions.

@@ -55,8 +55,8 @@ type flowEnd interface {
 	changed(m mask)
 	// discards reports whether arriving bytes can no longer be read.
 	discards() bool
-	// unaware reports whether not even the end of the stream can be noticed.
-	unaware() bool
+	// ignoresEnd reports whether not even the end of the stream can be noticed.
+	ignoresEnd() bool
 	// rejectArrival answers bytes that cannot be read.
 	rejectArrival(f *flow)
 	// timedOut reports that the other end has not answered for too long.
@@ -170,7 +170,7 @@ func endArrives(on any, _, sent uint64) {
 	f := on.(*flow)
 	switch {
 	case f.stopped:
-	case f.to.unaware():
+	case f.to.ignoresEnd():
 		f.to.rejectArrival(f)
 	case f.end < endArrived:
 		f.end = endArrived

@@ -139,7 +139,7 @@ type pipeEnd struct {
 
 func (e *pipeEnd) changed(m mask)         { e.file.changed(m) }
 func (e *pipeEnd) discards() bool         { return e.file == nil }
-func (e *pipeEnd) unaware() bool          { return false }
+func (e *pipeEnd) ignoresEnd() bool       { return false }
 func (e *pipeEnd) rejectArrival(*flow)    {}
 func (e *pipeEnd) timedOut(syscall.Errno) {}
 func (e *pipeEnd) hostID() int32          { return e.p.host.id }

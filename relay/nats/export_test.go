@@ -17,7 +17,7 @@ func PumpReads(s relay.Subscription) bool {
 	r := &s.(*subscription).reader
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.who == pump
+	return r.kind == pump
 }
 
 // Turns returns how many messages calls of Next have read from the channel themselves.

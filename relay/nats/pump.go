@@ -27,7 +27,7 @@ func (p *pace) next() time.Duration {
 
 // startPump starts a pump. The caller holds the reader's mutex.
 func (s *subscription) startPump(pause time.Duration) {
-	s.reader.who = pump
+	s.reader.kind = pump
 	s.b.background(func() { s.pump(pause) })
 }
 
@@ -66,7 +66,7 @@ func (s *subscription) endPump() (end, tasks bool) {
 	if r.tasks || r.baton || s.queue.Statistics().Used > fewQueued || s.queue.TryPut(arrival{}) != nil {
 		return false, r.tasks
 	}
-	r.who, r.baton = noReader, true
+	r.kind, r.baton = noReader, true
 	s.watchOut()
 	return true, false
 }

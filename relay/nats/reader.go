@@ -33,7 +33,7 @@ import (
 //	          └◀─ puts the baton ────────┘
 type reader struct {
 	mu    sync.Mutex
-	who   readerKind // guarded by mu, as all below
+	kind  readerKind // guarded by mu, as all below
 	baton bool       // in the queue: without a reader, the next leader is the call that gets it
 	tasks bool       // Next was called in a task
 
@@ -60,15 +60,15 @@ func (s *subscription) lead(ctx context.Context) bool {
 	defer r.mu.Unlock()
 	if task {
 		r.tasks = true
-		if r.who != pump {
+		if r.kind != pump {
 			s.startPump(minPause)
 		}
 		return false
 	}
-	if r.who != noReader || r.baton {
+	if r.kind != noReader || r.baton {
 		return false
 	}
-	r.who = leader
+	r.kind = leader
 	return true
 }
 
@@ -78,10 +78,10 @@ func (s *subscription) takeBaton() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.baton = false
-	if r.who != noReader {
+	if r.kind != noReader {
 		return false // it took too long, and there is a pump
 	}
-	r.who = leader
+	r.kind = leader
 	return true
 }
 
@@ -117,8 +117,8 @@ func (s *subscription) endLead(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.turns += n
-	if r.who == leader { // otherwise a task has started a pump
-		r.who = noReader
+	if r.kind == leader { // otherwise a task has started a pump
+		r.kind = noReader
 		s.watchOut()
 	}
 }
@@ -147,7 +147,7 @@ func (s *subscription) watch() {
 	defer r.mu.Unlock()
 	r.watching = false
 	switch {
-	case r.who != noReader || s.closed.Load():
+	case r.kind != noReader || s.closed.Load():
 	case r.turns != r.seen:
 		s.watchOut()
 	default:
