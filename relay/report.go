@@ -13,7 +13,7 @@ func (s *service) report(r *Request, err error, told bool) {
 	if p, ok := err.(*handlerPanic); ok {
 		// The stack is part of the message: slog would escape the lines of an attribute.
 		log.Error(fmt.Sprintf("relay: handler panicked: %v\n\n%s", p.value, p.stack), "subject", r.Subject)
-	} else if err != nil && !told {
+	} else if !told {
 		log.Error("relay: handler failed", "subject", r.Subject, "attempt", r.Attempt, "err", err)
 	}
 }

@@ -245,7 +245,9 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	stopped := !gone && errors.Is(err, context.Canceled)
 	twice := err == error(errTwice)
 	retried := r.settle != nil && !gone && (stopped || errors.Is(err, ErrRetry) || twice && r.ReplyTo == "")
-	s.report(r, err, gone || stopped || twice || r.ReplyTo != "" && !retried)
+	if err != nil {
+		s.report(r, err, gone || stopped || twice || r.ReplyTo != "" && !retried)
+	}
 	if retried {
 		return Retry
 	}

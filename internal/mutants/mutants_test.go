@@ -39,8 +39,8 @@ var mutants = []mutant{
 		// the bytes: no further edge tells of it.
 		name:    "a lost wake-up",
 		file:    "internal/sock/conn.go",
-		old:     "case n < len(p) && c.is(isTCP) && !c.is(hungUp|urgent):",
-		new:     "case n < len(p) && c.is(isTCP) && !c.is(urgent):",
+		old:     "case n < len(p) && c.kind == TCP && !c.is(hungUp|urgent):",
+		new:     "case n < len(p) && c.kind == TCP && !c.is(urgent):",
 		program: lateReader,
 	},
 	{
@@ -48,13 +48,9 @@ var mutants = []mutant{
 		name: "a use of a reused fd",
 		file: "internal/sock/conn.go",
 		old: `func (c *Conn) Write(p []byte) (n int, err error) {
-	switch {
-	case c.is(isClosed):
-		return 0, syscall.EBADF
-	case c.is(shut):`,
+	if !c.Writable() {`,
 		new: `func (c *Conn) Write(p []byte) (n int, err error) {
-	switch {
-	case c.is(shut):`,
+	if c.is(full | shut) {`,
 		program: slowAnswers,
 	},
 	{

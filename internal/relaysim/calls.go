@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -155,7 +156,7 @@ func (a *account) work(ctx context.Context, h *sim.Host) error {
 		defer bus.Close()
 		return relay.NewWorker(bus).Serve(ctx, "work", func(ctx context.Context, r *relay.Request) ([]byte, error) {
 			return a.handle(ctx, h, r)
-		}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 2, Drain: 100 * time.Millisecond})
+		}, relay.ServeOptions{Run: relay.InTasks, Concurrency: 2, Drain: 100 * time.Millisecond, ErrorLog: slog.New(slog.DiscardHandler)})
 	})
 }
 
