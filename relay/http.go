@@ -67,16 +67,16 @@ type HTTPHandler struct {
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
 // Idempotency-Key, and the trace of the request's traceparent. Messages of a WebSocket have no
-// Idempotency-Key. With ServeOptions.Results, a
-// client that sends the Idempotency-Key of another client gets that one's reply. Where this
-// must not happen, let a handler in front put the client's identity before the key.
+// Idempotency-Key. With ServeOptions.Results, a client that sends the Idempotency-Key of
+// another client gets that one's reply. Where this must not happen, let a handler in front put
+// the client's identity before the key.
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
 // call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
 // fails, the answer is 500, and its error is logged to route.ErrorLog. While another request
-// with the same Idempotency-Key runs, the answer is 409. If the bus cannot carry a header, such as a path with line breaks
-// on NATS, the answer is 400.
+// with the same Idempotency-Key runs, the answer is 409. If the bus cannot carry a header, such
+// as a path with line breaks on NATS, the answer is 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
 func HTTP(c *Caller, route Route) *HTTPHandler {
