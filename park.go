@@ -33,7 +33,7 @@ func NewWaker(ctx context.Context) (Waker, error) {
 	if c == nil {
 		return newWaker(ctx)
 	}
-	if c.Context() != context.Context(sc) || c.NeedsCheck() || c.MayHoldThread() {
+	if c.FreeContext() != context.Context(sc) || c.MayHoldThread() {
 		return newWaker(ctx)
 	}
 	return Waker(c.NextWaker()), nil

@@ -104,10 +104,7 @@ func tryPass(ctx context.Context, s *coro.Scheduler) bool {
 	if c == nil {
 		return false
 	}
-	if c.Context() != context.Context(scope) {
-		return false
-	}
-	if c.NeedsCheck() {
+	if c.FreeContext() != context.Context(scope) {
 		return false
 	}
 	return c.TakeBudget()

@@ -53,11 +53,11 @@ type Coro struct {
 	lane   loopcore.Priority
 	budget int8 // immediate completions left until the task lets others run
 	bind   bool // the next wait calls Body.Bind
-	check  bool // the next wait must not begin without a check for cancellation
 
 	s    *Scheduler
 	body Body            // nil without a task
 	ctx  context.Context // of the task
+	free context.Context // ctx while a wait in it may begin without a check for cancellation; otherwise nil
 	g    uintptr
 	lock *uintptr // zero if the goroutine is not locked to its thread, and was not when it was made
 	at   *pull    // where it is suspended
@@ -139,7 +139,7 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
-		c.at, c.body, c.ctx, c.state = nil, nil, nil, Idle // an ended coroutine keeps no other one alive
+		c.at, c.body, c.ctx, c.free, c.state = nil, nil, nil, nil, Idle // an ended coroutine keeps no other one alive
 		if !returned {
 			c.stepAside()
 		}
@@ -255,14 +255,26 @@ func (c *Coro) Context() context.Context { return c.ctx }
 
 // SetContext sets the context of the task. If check is set, the task's next wait must not
 // begin without a check for cancellation.
-func (c *Coro) SetContext(ctx context.Context, check bool) { c.ctx, c.check = ctx, check }
+func (c *Coro) SetContext(ctx context.Context, check bool) {
+	c.ctx = ctx
+	c.SetCheck(check)
+}
 
 // NeedsCheck reports whether the task's next wait must begin with a check for
-// cancellation. While it reports false, the task may wait in its context.
-func (c *Coro) NeedsCheck() bool { return c.check }
+// cancellation.
+func (c *Coro) NeedsCheck() bool { return c.free == nil }
 
 // SetCheck sets the result of NeedsCheck.
-func (c *Coro) SetCheck(check bool) { c.check = check }
+func (c *Coro) SetCheck(check bool) {
+	c.free = c.ctx
+	if check {
+		c.free = nil
+	}
+}
+
+// FreeContext returns the context of the task if a wait in it may begin without a check
+// for cancellation, otherwise nil. So a call that need not wait makes one comparison.
+func (c *Coro) FreeContext() context.Context { return c.free }
 
 // BindNext makes the next wait call Body.Bind: its context may be one that is not the
 // task's.
