@@ -32,6 +32,7 @@ type Caller struct {
 	mu     sync.Mutex
 	reg    registry              // guarded by mu, as all below
 	planes map[*loop.Loop]*plane // of the loops that call
+	queued map[*waiter]func()    // calls that wait for space in a queue, and how to end that wait
 	draw   *rand.PCG
 	closed bool
 	stats  CallerStats
@@ -145,7 +146,8 @@ func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte,
 }
 
 // Do is Call with all fields of an envelope. It uses the Subject, Body, Headers and Deadline
-// of e, and Trace if it is set.
+// of e, and Trace if it is set. If the Deadline is negative, the call fails with a
+// *TimeoutError, and nothing is sent.
 func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
 	w, err := c.do(ctx, &e)
 	if err != nil {
@@ -182,9 +184,15 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (*waiter, error) {
 
 // begin registers a waiter and publishes the request.
 func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, error) {
+	if ctx == nil {
+		panic("relay: a call with a nil context")
+	}
 	now := c.clock.now()
 	limit := e.Deadline
-	if limit <= 0 {
+	switch {
+	case limit < 0:
+		return nil, &TimeoutError{e.Subject, 0}
+	case limit == 0:
 		limit = c.o.Timeout
 	}
 	limit = min(limit, mostDeadline)
@@ -215,7 +223,7 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	}
 	if err != nil && c.end(w, how) {
 		w.release()
-		return nil, err
+		return nil, notSent(err, e)
 	} // a reply may come while the request waits for another group
 	switch {
 	case !w.limited && stream:
@@ -261,25 +269,6 @@ func (c *Caller) limit(w *waiter) {
 	if w.ended == waiting {
 		w.plane.limit(w)
 	}
-}
-
-// publishWithin waits for space in the queue, at most for the time of the call. If it fails, it
-// returns how the call ends: some workers may have the request, and must be notified.
-func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Duration) (how ending, err error) {
-	publish := func(ctx context.Context) error { return c.bus.Publish(ctx, &w.req.Envelope) }
-	var late bool
-	if spindle.Current(ctx) != nil {
-		late, err = spindle.MoveOnAfter(ctx, limit, publish)
-	} else {
-		late, err = moveOnAfter(ctx, limit, publish)
-	}
-	switch {
-	case late:
-		return expired, &TimeoutError{w.req.Subject, limit}
-	case err != nil && ctx.Err() != nil:
-		return canceled, err
-	}
-	return failed, err
 }
 
 // nextSpan gives a call its own span, in a new trace if it has none. The caller holds c.mu.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -151,120 +150,6 @@ func TestStrayReplies(t *testing.T) {
 		}
 		return errors.Join(err, c.Close())
 	})
-}
-
-func TestFullQueue(t *testing.T) {
-	sim.Test(t, func(ctx context.Context) error {
-		bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
-		sub, err := bus.Subscribe(ctx, "work", "")
-		if err != nil {
-			return err
-		}
-		defer sub.Close()
-		waits := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second, MaxWaiters: 2})
-		fails := newCaller(t, ctx, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull})
-		_, err = waits.Open(ctx, relay.Envelope{Subject: "work", Deadline: time.Hour}) // fills the queue
-		if err != nil {
-			return err
-		}
-		if _, err := fails.Call(ctx, "work", nil); !errors.Is(err, relay.ErrFull) {
-			t.Errorf("FailWhenFull: %v", err)
-		}
-		before := spindle.Now(ctx)
-		if _, err := waits.Call(ctx, "work", nil); !errors.As(err, new(*relay.TimeoutError)) {
-			t.Errorf("in a full queue: %v", err)
-		}
-		if took := spindle.Now(ctx).Sub(before); took != time.Second {
-			t.Errorf("it waits %v", took)
-		}
-		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			n.Go(func(ctx context.Context) error {
-				_, err := waits.Call(ctx, "work", nil)
-				return err
-			})
-			if err := spindle.Yield(ctx); err != nil {
-				return err
-			}
-			if _, err := waits.Call(ctx, "work", nil); !errors.Is(err, relay.ErrFull) {
-				t.Errorf("beyond MaxWaiters: %v", err)
-			}
-			for range 2 { // makes space, and takes the second request
-				d, err := sub.Next(ctx)
-				if err != nil {
-					return err
-				}
-				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if s := waits.Stats(); s.Refused != 1 || s.Waiting != 0 || s.Replied != 2 {
-			t.Errorf("%+v", s)
-		}
-		return errors.Join(err, waits.Close(), fails.Close())
-	})
-}
-
-// TestCallThatEndsWhileItIsSent: one group has the request, and another one has a full queue. The
-// handler's context ends with the call.
-func TestCallThatEndsWhileItIsSent(t *testing.T) {
-	bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
-	entered, ended := make(chan bool), make(chan error)
-	serve(t, bus, "work", relay.ServeOptions{Group: "idle"}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
-		switch string(r.Body) {
-		case "cancel":
-			entered <- true
-			<-ctx.Done()
-			ended <- ctx.Err()
-		case "expire":
-			<-ctx.Done()
-		}
-		return nil, ctx.Err()
-	})
-	sub, err := bus.Subscribe(t.Context(), "work", "full")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer sub.Close()
-	if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
-		t.Fatal(err)
-	}
-	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Hour})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { <-entered; cancel() }()
-	if _, err := c.Call(ctx, "work", []byte("cancel")); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if s := c.Stats(); s.Canceled != 1 || s.CancelsSent != 1 {
-		t.Errorf("%+v", s)
-	}
-	_, err = c.Do(t.Context(), relay.Envelope{Subject: "work", Body: []byte("expire"), Deadline: 20 * time.Millisecond})
-	if !errors.Is(err, context.DeadlineExceeded) { // of the call, or of its handler if that was first
-		t.Error(err)
-	}
-	if s := c.Stats(); s.TimedOut+s.Replied != 1 || s.Failed != 0 {
-		t.Errorf("%+v", s)
-	}
-	before := c.Stats().Replied
-	ctx, cancel = context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for c.Stats().Replied == before {
-			runtime.Gosched()
-		}
-		cancel()
-	}()
-	if _, err := c.Call(ctx, "work", []byte("reply")); err != nil {
-		t.Errorf("a call that was answered: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestCloseReportsLeaks, ends the calls that wait, and cancels their handlers.

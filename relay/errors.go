@@ -27,6 +27,17 @@ var (
 	ErrRetry = errors.New("relay: try again")
 )
 
+// notSent adds to an error of a bus which request it refused.
+func notSent(err error, e *Envelope) error {
+	switch err {
+	case ErrNoResponder, ErrFull:
+		return fmt.Errorf("%w: %s", err, e.Subject)
+	case ErrTooLarge:
+		return fmt.Errorf("%w: %s, a body of %d bytes", err, e.Subject, len(e.Body))
+	}
+	return err
+}
+
 // TimeoutError is the error of a call that had no reply within its deadline. For errors.Is
 // it equals context.DeadlineExceeded.
 type TimeoutError struct {

@@ -77,15 +77,22 @@ func (c *Caller) Close() error {
 	c.closed = true
 	probe.RemoveCaller(probedCaller(c))
 	var cancels []*Envelope
+	var queued []func()
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {
 			w.err = ErrClosed
 			c.conclude(w, canceled)
 			cancels = append(cancels, c.cancelOf(w))
 			w.wakeIfDue()
+			if stop := c.queued[w]; stop != nil {
+				queued = append(queued, stop)
+			}
 		}
 	}
 	c.mu.Unlock()
+	for _, stop := range queued {
+		stop()
+	}
 	for _, e := range cancels {
 		c.sendCancel(e)
 	}
