@@ -67,3 +67,36 @@ func TestTickerMisuse(t *testing.T) {
 		return nil
 	})
 }
+
+// TestYieldLetsTimersFire: a task that computes for milliseconds and yields delays others by no
+// more than that.
+func TestYieldLetsTimersFire(t *testing.T) {
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		slept := 0
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				for {
+					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+						return err
+					}
+					slept++
+				}
+			})
+			for range 40 {
+				for began := time.Now(); time.Since(began) < 2*time.Millisecond; {
+				}
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			if slept < 15 { // two yields for each: one until the timer fires, one until it is set again
+				t.Errorf("%d sleeps of 1 ms beside 40 yields, with 2 ms between", slept)
+			}
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -146,7 +146,7 @@ func (l *Loop) caught(value any) {
 		value = ErrGoexit
 	}
 	l.wheel.End() // a timer may have panicked
-	l.pollFirst = l.core.SincePoll >= loopcore.PollEvery
+	l.pollFirst = l.core.PollDue()
 	p := &PanicError{Value: value, Stack: debug.Stack()}
 	l.stats.Panics++
 	l.core.Failure = p // remains if there is no handler, or if the handler exits the goroutine
@@ -200,7 +200,7 @@ func (l *Loop) turn(timeout time.Duration) {
 	if observed {
 		l.observation.phase(l, &l.observation.Ready)
 	}
-	if l.core.SincePoll >= loopcore.PollEvery || l.core.Ready() == 0 {
+	if l.core.PollDue() || l.core.Ready() == 0 {
 		l.poll(timeout)
 		if observed {
 			l.observation.phase(l, &l.observation.Wait)
@@ -222,6 +222,7 @@ func (l *Loop) hasLeftovers() bool {
 
 // poll polls the kernel. It waits if there is nothing to do.
 func (l *Loop) poll(timeout time.Duration) {
+	ran, last := l.core.SincePoll, l.core.TurnTime()
 	l.core.SincePoll = 0
 	if timeout != 0 && l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
 		l.waitInGo()
@@ -240,7 +241,8 @@ func (l *Loop) poll(timeout time.Duration) {
 		}
 	}
 	n, err := l.k.Wait(l.events.all, timeout)
-	if l.core.Pulse.Load()&1 == 0 {
+	waited := l.core.Pulse.Load()&1 == 0
+	if waited {
 		l.core.Pulse.Add(1)
 		if p := l.core.Phases; p != nil {
 			p.EndWait(l.k.Mono())
@@ -248,6 +250,11 @@ func (l *Loop) poll(timeout time.Duration) {
 		l.watchdog.look()
 	}
 	l.polled(n, err)
+	if waited {
+		l.core.AdaptPolling(ran, -1)
+	} else {
+		l.core.AdaptPolling(ran, l.core.TurnTime()-last)
+	}
 }
 
 // polled takes the result of the kernel's Wait.

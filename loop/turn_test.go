@@ -47,6 +47,44 @@ func TestKernelIsPolledUnderAFlood(t *testing.T) {
 	}
 }
 
+// TestLongCallbacksDelayNoDescriptor: after the first of them, the kernel is polled after each,
+// also if short callbacks came before. Then it is polled less often again.
+func TestLongCallbacksDelayNoDescriptor(t *testing.T) {
+	l, clock := newVirtual(t, loop.Options{})
+	fds := socketpair(t)
+	events := 0
+	if err := l.AddWriter(fds[0], func() { events++ }); err != nil { // always ready
+		t.Fatal(err)
+	}
+	eventsAfter := func(callbacks int, each time.Duration) int {
+		before := events
+		var again func()
+		again = func() {
+			clock.now += each
+			if callbacks--; callbacks > 0 {
+				l.CallSoon(again)
+			} else {
+				l.Stop()
+			}
+		}
+		l.CallSoon(again)
+		run(t, l)
+		return events - before
+	}
+	if n := eventsAfter(100, 3*time.Millisecond); n < 98 {
+		t.Errorf("%d events in 100 long callbacks", n)
+	}
+	if n := eventsAfter(6100, time.Microsecond); n < 99 || n > 110 {
+		t.Errorf("%d events in 6100 short callbacks", n)
+	}
+	if n := eventsAfter(1000, 3*time.Millisecond); n < 938 {
+		t.Errorf("%d events in 1000 long callbacks after short ones", n)
+	}
+	if n := eventsAfter(1000, 100*time.Microsecond); n < 99 || n > 250 {
+		t.Errorf("%d events in 1000 callbacks of 100 µs", n)
+	}
+}
+
 // TestTurnsAreShort: a turn runs at most 61 timers, and 61 callbacks of the lanes.
 func TestTurnsAreShort(t *testing.T) {
 	const most, many = 61, 500

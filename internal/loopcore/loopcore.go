@@ -19,10 +19,6 @@ import (
 	"github.com/spindleloop/spindle/internal/kernel"
 )
 
-// PollEvery is the number of callbacks after which the kernel is polled although more
-// callbacks are ready. It is also the most that one phase of a turn runs.
-const PollEvery = 61
-
 // Errors of package loop, which documents them.
 var (
 	ErrClosed = errors.New("loop: closed")
@@ -63,6 +59,7 @@ type Loop struct {
 
 	TimersDue bool          // a timer may be due at the turn's time
 	SincePoll int           // callbacks since the kernel was polled
+	pollAfter int           // callbacks after which PollDue reports true
 	Turns     uint64        // begun so far
 	posted    uint64        // entries taken from the inbox so far
 	now       time.Duration // also read by LastPoll

@@ -196,6 +196,7 @@ struct Loop {
     int epoll_fd;        // the one of Go's loop
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
+    int poll_after;      // callbacks; fewer if they take long
     int64_t last_poll;   // when, in nanoseconds
     int64_t last_turn;   // of Go's loop
     unsigned long pulse; // callbacks; for the watchdog

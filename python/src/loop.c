@@ -2,9 +2,10 @@
 // class Loop inherits from this type and from asyncio's selector loop.
 //
 // A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.
-// A tick that has something to run polls only once in POLL_EVERY callbacks, and no sooner than
-// POLL_PAUSE after the last poll. After a connection was written to or closed, the next tick polls,
-// as asyncio's does: the other end may be on the same loop. In debug mode every tick polls.
+// A tick that has something to run polls only once in many callbacks: in POLL_EVERY of them if they
+// are short, and after each tick if they take longer than LONG_BATCH; but no sooner than POLL_PAUSE
+// after the last poll. After a connection was written to or closed, the next tick polls, as
+// asyncio's does: the other end may be on the same loop. In debug mode every tick polls.
 #include "core.h"
 #include <errno.h>
 #include <structmember.h>
@@ -15,6 +16,7 @@
 
 #define POLL_EVERY 61
 #define POLL_PAUSE 100000          // nanoseconds
+#define LONG_BATCH 1000000         // nanoseconds; after that, descriptors have waited too long
 #define LONGEST_WAIT (24 * 3600.0) // asyncio's
 #define TIMER_SLACK 5000           // nanoseconds; Linux lets a wait end 50,000 too late
 
@@ -370,10 +372,15 @@ static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
 static bool poll_is_due(Loop *l) {
     if (l->stopping || l->debug || l->poll_due)
         return true;
-    if (l->since_poll < POLL_EVERY)
+    if (l->since_poll < l->poll_after)
         return false;
+    int64_t took = clock_ns() - l->last_poll;
+    if (took > LONG_BATCH)
+        l->poll_after = (int)(l->since_poll * LONG_BATCH / took);
+    else if (took < LONG_BATCH / 2)
+        l->poll_after = l->poll_after < POLL_EVERY / 2 ? 2 * l->poll_after + 1 : POLL_EVERY;
     l->since_poll = 0;
-    return clock_ns() - l->last_poll >= POLL_PAUSE;
+    return took >= POLL_PAUSE;
 }
 
 // wait_ns returns how long the loop may wait for descriptors.

@@ -73,8 +73,11 @@ int poll_once(Loop *l, long long timeout_ns) {
     l->since_poll = 0;
     l->poll_due = false;
     int n = timeout_ns == 0 ? poll_at_once(l) : poll_and_wait(l, timeout_ns);
-    if (timeout_ns != 0 && PyErr_CheckSignals() < 0)
-        return -1;
+    if (timeout_ns != 0) {
+        l->poll_after /= 2; // the next callbacks may take longer
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
     if (l->interrupt) {
         PyErr_SetObject((PyObject *)Py_TYPE(l->interrupt), l->interrupt);
         Py_CLEAR(l->interrupt);

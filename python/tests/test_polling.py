@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 
 import pytest
 
@@ -48,6 +49,23 @@ def test_every_ready_descriptor_gets_its_turn(loop, calls):
 
     run(loop, main)
     assert max(calls) - min(calls) <= 1
+
+
+def test_long_callbacks_delay_no_descriptor(loop):
+    """After the first ones, a descriptor is looked for after each, also if short ones came before."""
+
+    async def main():
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        with ready_descriptors(loop, 1) as calls:
+            for _ in range(100):
+                end = time.perf_counter() + 0.002
+                while time.perf_counter() < end:
+                    pass
+                await asyncio.sleep(0)
+            assert calls[0] >= 35  # at most 61 long callbacks before the first poll
+
+    run(loop, main)
 
 
 def test_timers_fire(loop, calls):
