@@ -18,16 +18,24 @@ import (
 // serve runs s on a new loop until the test ends, and then drains it.
 func serve(t testing.TB, s *web.Server) *web.Service {
 	t.Helper()
+	sv, begin := bind(t, s)
+	begin()
+	return sv
+}
+
+// bind is serve for clients that connect, and may write, before the server accepts them:
+// its time-outs count from there.
+func bind(t testing.TB, s *web.Server) (sv *web.Service, begin func()) {
+	t.Helper()
 	l, err := loop.New(loop.Options{Debug: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	sv, err := s.Listen(l, "tcp", "127.0.0.1:0")
+	sv, err = s.Listen(l, "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- l.Run(context.Background()) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -42,7 +50,7 @@ func serve(t testing.TB, s *web.Server) *web.Service {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return sv
+	return sv, func() { go func() { ended <- l.Run(context.Background()) }() }
 }
 
 // kinds returns servers that run h on a goroutine and in a task. Without -short there

@@ -19,14 +19,15 @@ import (
 // byte now and then does not extend it.
 func TestSlowHeaderIsRefused(t *testing.T) {
 	t.Parallel()
-	sv := serve(t, &web.Server{HeaderTimeout: 200 * time.Millisecond})
+	sv, begin := bind(t, &web.Server{HeaderTimeout: 200 * time.Millisecond})
 	nc, br := dial(t, sv)
+	io.WriteString(nc, "GET / HTTP/1.1\r\nX: ")
+	begin()
 	stop := make(chan struct{})
 	var dribble sync.WaitGroup
 	dribble.Go(func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		io.WriteString(nc, "GET / HTTP/1.1\r\nX: ")
 		for {
 			select {
 			case <-tick.C:
@@ -49,8 +50,10 @@ func TestSilentAndIdleConnectionsAreClosed(t *testing.T) {
 		t.Errorf("a silent one: %v", err)
 	}
 	silent.Close()
-	idle, br := dial(t, serve(t, &web.Server{IdleTimeout: 20 * time.Millisecond}))
+	sv, begin := bind(t, &web.Server{IdleTimeout: 20 * time.Millisecond})
+	idle, br := dial(t, sv)
 	io.WriteString(idle, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	begin()
 	if res, _ := response(t, br, "GET"); res.StatusCode != 404 || res.Close {
 		t.Errorf("got %d", res.StatusCode)
 	}
