@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // LeftOpen returns how many descriptors programs of w left open when they ended, not
@@ -28,4 +30,13 @@ func Pipe(ctx context.Context) (r, w int, err error) { return processOf(ctx, "Pi
 // task.
 func SocketPair(ctx context.Context) (a, b int, err error) {
 	return processOf(ctx, "SocketPair").SocketPair()
+}
+
+// Confirms returns which of several looks at a goroutine that makes no progress report it.
+func Confirms(looks ...*simkernel.BlockedError) (reported []bool) {
+	s := &stall{}
+	for _, b := range looks {
+		reported = append(reported, s.confirm(b))
+	}
+	return reported
 }

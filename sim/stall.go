@@ -21,7 +21,7 @@ import (
 const (
 	stallPeriod = 10 * time.Millisecond // between two checks
 	sleepChecks = 2                     // checks without progress before a goroutine that sleeps is reported
-	stallChecks = 10                    // checks without progress before one that waits is reported
+	stallChecks = 10                    // checks without progress before one that waits is suspected
 	stallReport = 2 * time.Second       // after which a block that does not end is printed
 	busyReport  = 10 * time.Second      // after which a program that only computes is printed
 )
@@ -39,8 +39,9 @@ type stall struct {
 	mu       sync.Mutex // guards the fields below
 	timer    *time.Timer
 	beat     uint64
-	same     int // checks that found the same beat
-	blocked  *simkernel.BlockedError
+	same     int                     // checks that found the same beat
+	suspect  *simkernel.BlockedError // what the last look at the goroutine found
+	blocked  *simkernel.BlockedError // what was reported
 	reported bool
 }
 
@@ -80,7 +81,7 @@ func (s *stall) check() {
 		return
 	}
 	if beat := w.Beat(); beat != s.beat {
-		s.beat, s.same, s.blocked, s.reported = beat, 0, nil, false
+		s.beat, s.same, s.suspect, s.blocked, s.reported = beat, 0, nil, nil, false
 		return
 	}
 	s.same++
@@ -93,10 +94,8 @@ func (s *stall) check() {
 			s.blocked = b
 			w.Report(b)
 		}
-	case s.same == stallChecks && s.blocked == nil || stalled%time.Second == 0 && s.blocked == nil && stalled < busyReport:
-		// A goroutine that is blocked at two checks in a row has made no progress
-		// in between.
-		if s.blocked = w.Blocked(); s.blocked != nil && !s.over.Load() {
+	case s.same%stallChecks == 0 && s.same <= 2*stallChecks || stalled%time.Second == 0 && stalled < busyReport:
+		if s.blocked == nil && s.confirm(w.Blocked()) && !s.over.Load() {
 			w.Report(s.blocked)
 		}
 	case s.blocked != nil && stalled >= stallReport && !s.reported:
@@ -107,4 +106,18 @@ func (s *stall) check() {
 		host, stack := w.Runner()
 		fmt.Fprintf(os.Stderr, "sim: a program on host %s has run for %v without waiting, at %s\n%s\n", host, stalled, goid.Line(stack), stack)
 	}
+}
+
+// confirm reports whether a goroutine waits where it waited at the last look, which b
+// describes; nil means that it does not wait. Once is not enough: on a busy machine a
+// goroutine that gets no CPU makes no progress either, and may be found in a short wait for
+// a lock.
+func (s *stall) confirm(b *simkernel.BlockedError) bool {
+	last := s.suspect
+	s.suspect = b
+	if b == nil || last == nil || b.State != last.State || b.Line != last.Line {
+		return false
+	}
+	s.blocked = b
+	return true
 }

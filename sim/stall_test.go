@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,7 +116,27 @@ func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 	}
 }
 
-// TestShortSleepsAreReportedOutsideOfTests: a sleep of less than the 100 ms after which
+// TestShortWaitsAreNotReported: a goroutine that gets no CPU may be found in a short wait.
+// It is blocked if the next look finds it in the same place.
+func TestShortWaitsAreNotReported(t *testing.T) {
+	lock := &simkernel.BlockedError{State: "sync.Mutex.Lock", Line: "a.go:1"}
+	other := &simkernel.BlockedError{State: "sync.Mutex.Lock", Line: "b.go:1"}
+	read := &simkernel.BlockedError{State: "IO wait", Line: "a.go:1"}
+	for _, tc := range []struct {
+		looks []*simkernel.BlockedError
+		want  []bool
+	}{
+		{[]*simkernel.BlockedError{lock, lock}, []bool{false, true}},
+		{[]*simkernel.BlockedError{lock, nil, lock, lock}, []bool{false, false, false, true}},
+		{[]*simkernel.BlockedError{lock, other, read}, []bool{false, false, false}},
+	} {
+		if got := sim.Confirms(tc.looks...); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: %v", tc.looks, got)
+		}
+	}
+}
+
+// TestShortSleepsAreReportedOutsideOfTests: a sleep of less than the 200 ms after which
 // other blocks are reported. A busy machine may look too late for one of them.
 func TestShortSleepsAreReportedOutsideOfTests(t *testing.T) {
 	err := sim.Run(t.Context(), func(ctx context.Context) error {
