@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -68,35 +69,40 @@ func TestTickerMisuse(t *testing.T) {
 	})
 }
 
-// TestYieldLetsTimersFire: a task that computes for milliseconds and yields delays others by no
-// more than that.
-func TestYieldLetsTimersFire(t *testing.T) {
-	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+// TestLongWorkLetsTimersFire: a task that computes for milliseconds between two waits delays
+// others by no more than that, also if its waits need not wait. The first 64 of those may delay
+// them together.
+func TestLongWorkLetsTimersFire(t *testing.T) {
+	for name, wait := range map[string]func(context.Context) error{
+		"Yield":      spindle.Yield,
+		"Checkpoint": spindle.Checkpoint,
+	} {
 		slept := 0
-		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			n.Go(func(ctx context.Context) error {
-				for {
-					if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+		quiet := spindle.Options{Loop: loop.Options{Watchdog: -1}}
+		err := spindle.RunWith(t.Context(), quiet, func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(ctx context.Context) error {
+					for {
+						if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+							return err
+						}
+						slept++
+					}
+				})
+				for range 64 + 40 {
+					for began := time.Now(); time.Since(began) < 2*time.Millisecond; {
+					}
+					if err := wait(ctx); err != nil {
 						return err
 					}
-					slept++
 				}
+				n.Scope().Cancel(nil)
+				return nil
 			})
-			for range 40 {
-				for began := time.Now(); time.Since(began) < 2*time.Millisecond; {
-				}
-				if err := spindle.Yield(ctx); err != nil {
-					return err
-				}
-			}
-			if slept < 15 { // two yields for each: one until the timer fires, one until it is set again
-				t.Errorf("%d sleeps of 1 ms beside 40 yields, with 2 ms between", slept)
-			}
-			n.Scope().Cancel(nil)
-			return nil
 		})
-	})
-	if err != nil {
-		t.Error(err)
+		// Two waits for each: one until the timer fires, one until it is set again.
+		if err != nil || slept < 15 {
+			t.Errorf("%s: %d sleeps of 1 ms beside 104 waits, with 2 ms between: %v", name, slept, err)
+		}
 	}
 }

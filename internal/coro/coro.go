@@ -66,10 +66,6 @@ type Coro struct {
 	account *account // nil unless an inspector is attached
 }
 
-// maxFreeWaits is the number of waits in a row that may complete at once before a task
-// must let others run.
-const maxFreeWaits = 64
-
 func (s *Scheduler) newCoro() *Coro {
 	c := &Coro{s: s}
 	c.own.lock = s.threads.now
@@ -198,7 +194,7 @@ func (c *Coro) leave(seq uint32, ctx context.Context, what string, ab Aborter) (
 	c.seq = seq
 	c.what, c.since, c.aborter = what, c.s.loop.TurnTime(), ab
 	c.state = Waiting
-	c.budget = maxFreeWaits
+	c.budget = c.s.loop.FreeWaits()
 	if c.bind {
 		c.bind = false
 		c.body.Bind(ctx)
@@ -308,12 +304,12 @@ func (c *Coro) Abort(err error) bool {
 
 // Yield lets everything that is ready run. The coroutine must be the running one.
 func (c *Coro) Yield() {
-	c.budget = maxFreeWaits
 	c.state = Ready
 	c.s.loop.ResumeSoon(c.lane, c)
 	for sw, _ := c.back(); sw != nil; sw, _ = c.back() {
 		sw()
 	}
+	c.budget = c.s.loop.FreeWaits() // of now: the loop may have learnt that waits are far apart
 }
 
 // TakeBudget counts a wait that completes at once. It reports false, and counts nothing,

@@ -331,7 +331,7 @@ func TestBudget(t *testing.T) {
 			for c.TakeBudget() {
 				taken++
 			}
-			if taken != maxFreeWaits-1 {
+			if taken != loopcore.MaxFreeWaits-1 {
 				f.t.Errorf("%d waits complete at once", taken)
 			}
 			f.start("b", func(*Coro) { f.note("b", "runs") })

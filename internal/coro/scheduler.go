@@ -117,7 +117,7 @@ func (s *Scheduler) Host(p loopcore.Priority, b Body) *Coro {
 }
 
 func (c *Coro) assign(p loopcore.Priority, b Body) {
-	c.body, c.lane, c.budget = b, p, maxFreeWaits
+	c.body, c.lane, c.budget = b, p, c.s.loop.FreeWaits()
 	c.tasks++
 	if c.account != nil {
 		c.s.meter.begin(c.s, c)

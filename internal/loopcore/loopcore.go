@@ -60,6 +60,7 @@ type Loop struct {
 	TimersDue bool          // a timer may be due at the turn's time
 	SincePoll int           // callbacks since the kernel was polled
 	pollAfter int           // callbacks after which PollDue reports true
+	freeWaits int8          // see FreeWaits
 	Turns     uint64        // begun so far
 	posted    uint64        // entries taken from the inbox so far
 	now       time.Duration // also read by LastPoll
@@ -107,6 +108,7 @@ func (c *Loop) Init(config Config) {
 	goid.Verify()
 	c.config = config
 	c.now = config.Kernel.Mono()
+	c.freeWaits = MaxFreeWaits
 	c.done = make(chan struct{})
 	c.workers.limit, c.workers.most = config.Workers, config.MaxJobs
 	c.Pulse.Store(1)

@@ -12,23 +12,37 @@ import "time"
 // ready.
 const PollEvery = 61
 
+// MaxFreeWaits is the most waits of a task that may complete at once before it must let
+// others run.
+const MaxFreeWaits = 64
+
 // longBatch is the time after which the kernel should be polled again.
 const longBatch = time.Millisecond
 
 // PollDue reports whether the kernel is to be polled although more callbacks are ready.
 func (c *Loop) PollDue() bool { return c.SincePoll >= c.pollAfter }
 
-// AdaptPolling decides when PollDue reports true next. The last poll was ran callbacks ago,
-// and took is the time since then, or negative if the loop has waited: the next callbacks
-// may be of another kind, so fewer of them run before the next poll.
+// FreeWaits returns how many waits of a task may complete at once before it must let others
+// run: one if the last callbacks were long.
+func (c *Loop) FreeWaits() int8 { return c.freeWaits }
+
+// AdaptPolling decides when PollDue reports true next, and on FreeWaits. The last poll was ran
+// callbacks ago, and took is the time since then, or negative if the loop has waited: the next
+// callbacks may be of another kind, so fewer of them run before the next poll.
 func (c *Loop) AdaptPolling(ran int, took time.Duration) {
 	switch {
 	case took < 0:
 		c.pollAfter /= 2
 	case took > longBatch:
 		c.pollAfter = int(time.Duration(ran) * longBatch / took)
+		if c.pollAfter == 0 && ran > 0 {
+			c.freeWaits = 1
+		}
 	case took < longBatch/2 && ran >= c.pollAfter:
 		c.pollAfter *= 2
+		if c.freeWaits < MaxFreeWaits {
+			c.freeWaits *= 2
+		}
 	}
 	c.pollAfter = min(max(c.pollAfter, 1), PollEvery)
 }
