@@ -109,10 +109,12 @@ func TestCopyDeadlines(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
 		source, in := pair(t, ctx, "unix")
 		out, sink := pair(t, ctx, "unix")
+		copied := 0
 		copying := func(n *spindle.Nursery) {
 			n.Go(func(context.Context) error {
 				_, err := io.Copy(out, in)
 				want(t, "Copy", err, os.ErrDeadlineExceeded)
+				copied++
 				return nil
 			})
 		}
@@ -133,7 +135,8 @@ func TestCopyDeadlines(t *testing.T) {
 			waiting(t, ctx, 2, "Conn.Write")
 			check(t, in.SetReadDeadline(time.Unix(1, 0)))
 			n.Go(func(context.Context) error { _, err := io.Copy(io.Discard, sink); return err })
-			until(t, ctx, func() bool { return len(waiters(ctx, "Conn.Write")) == 1 }) // the source's Write
+			until(t, ctx, func() bool { return copied == 2 })
+			waiting(t, ctx, 1, "Conn.Write") // the source's
 			waiting(t, ctx, 1, "Conn.Read")
 			check(t, in.Close())
 			check(t, out.Close())
