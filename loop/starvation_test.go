@@ -48,3 +48,22 @@ func TestWatchdogRests(t *testing.T) {
 		t.Errorf("a rest of %d ticks after a cheap stack", got)
 	}
 }
+
+// TestWatchdogOfAClosedLoop: it may look when the loop is closed, or is between two owners.
+// Then no goroutine runs it.
+func TestWatchdogOfAClosedLoop(t *testing.T) {
+	reports := 0
+	l, err := New(Options{OnBlocked: func(Blocked) { reports++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSample(l)
+	s.judge(l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.judge(l)
+	if reports > 0 {
+		t.Errorf("%d reports of a loop that does not run", reports)
+	}
+}

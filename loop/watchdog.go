@@ -166,6 +166,9 @@ func (s *sample) due() bool {
 func (s *sample) judge(l *Loop) (cost time.Duration) {
 	before, _, _ := kernel.ReadUsage().Since(s.began)
 	owner := l.core.Owner()
+	if owner == 0 {
+		return 0 // the loop has ended
+	}
 	stack, task := goid.StackUnasked(goid.NumberOf(owner)), l.core.RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {

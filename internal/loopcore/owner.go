@@ -28,8 +28,13 @@ const (
 	closed
 )
 
-// Owner returns the goroutine that may use the loop. Any goroutine may call it.
-func (c *Loop) Owner() uintptr { return c.owner.Load() }
+// Owner returns the goroutine that runs the loop, 0 if none does. Any goroutine may call it.
+func (c *Loop) Owner() uintptr {
+	if owner := c.owner.Load(); owner > closedOwner {
+		return owner
+	}
+	return 0
+}
 
 // SetOwner makes g the goroutine that may use the loop. A coroutine is a goroutine of its
 // own: the code that resumes a coroutine sets it as the owner.

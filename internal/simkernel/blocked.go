@@ -85,10 +85,11 @@ func (w *World) runner() (host string, stack []byte) {
 	}
 	if p != nil {
 		host = p.host.name
-		if owner := p.owner.Load(); owner != nil && (*owner)() > 1 {
-			g = (*owner)()
-		} else if own := p.g.Load(); own != 0 {
+		if own := p.g.Load(); own != 0 {
 			g = own
+		}
+		if owner := p.owner.Load(); owner != nil {
+			g = cmp.Or((*owner)(), g)
 		}
 	}
 	if g == 0 {
