@@ -130,6 +130,11 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	if err != nil {
 		return nil, err
 	}
+	frame, err := relay.AppendFrame(nil, r.Envelope, spindle.Now(ctx))
+	if err != nil {
+		p.idle = append(p.idle, c) // it has got nothing
+		return nil, err
+	}
 	done := false
 	defer func() {
 		if done {
@@ -139,7 +144,7 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 		}
 	}()
 	exchange := func(ctx context.Context) error {
-		if err := c.write(ctx, r.Envelope); err != nil {
+		if err := c.write(ctx, frame); err != nil {
 			return err
 		}
 		body, done, err = p.answer(ctx, c, r)
@@ -166,12 +171,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 }
 
 // write sends a frame to the process.
-func (c *child) write(ctx context.Context, e *relay.Envelope) error {
-	b, err := relay.AppendFrame(nil, e, spindle.Now(ctx))
-	if err != nil {
-		return err
-	}
-	if n, err := c.In.Write(b); err != nil {
+func (c *child) write(ctx context.Context, frame []byte) error {
+	if n, err := c.In.Write(frame); err != nil {
 		c.torn = c.torn || n > 0
 		return c.broken(ctx, err)
 	}
@@ -252,7 +253,11 @@ func (c *child) broken(ctx context.Context, err error) error {
 func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done bool) {
 	_ = spindle.Grace(ctx, p.o.Grace, func(ctx context.Context) error { // otherwise it is killed
 		e := relay.Envelope{Kind: relay.KindCancel, ID: r.ID, Trace: r.Trace, Subject: r.Subject}
-		if err := c.write(ctx, &e); err != nil {
+		frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
+		if err == nil {
+			err = c.write(ctx, frame)
+		}
+		if err != nil {
 			return err
 		}
 		for {

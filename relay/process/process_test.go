@@ -66,6 +66,26 @@ func TestProcessThatFails(t *testing.T) {
 	})
 }
 
+// TestRequestThatIsNoFrame fails, and its process goes on: it has got nothing of the request.
+func TestRequestThatIsNoFrame(t *testing.T) {
+	pool(t, process.Options{}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
+		before, err := c.Call(ctx, "work", []byte("pid"))
+		if err != nil {
+			return err
+		}
+		large := map[string]string{"Http-Query": strings.Repeat("x", relay.MaxFrameHeader)}
+		_, err = c.Do(ctx, relay.Envelope{Subject: "work", Headers: large})
+		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || !strings.Contains(remote.Message, relay.ErrTooLarge.Error()) {
+			t.Error(err)
+		}
+		after, err := c.Call(ctx, "work", []byte("pid"))
+		if string(after) != string(before) {
+			t.Errorf("process %s has been replaced by %s", before, after)
+		}
+		return err
+	})
+}
+
 // TestCanceledRequest kills its process with the whole group.
 func TestCanceledRequest(t *testing.T) {
 	pool(t, process.Options{Grace: time.Millisecond}, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
