@@ -64,6 +64,32 @@ func TestDurableRequestWaitsForAWorker(t *testing.T) {
 	next(t, subscribe(t, bus), "1", 1).Settle(relay.Done)
 }
 
+// TestDurableRequestIsNotKeptByABusyWorker: a worker fetches nothing while it has no call of
+// Next, so the request goes to one that has.
+func TestDurableRequestIsNotKeptByABusyWorker(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	busy, free := connect(t, b, durable(nats.Durable{})), connect(t, b, durable(nats.Durable{}))
+	s, other := subscribe(t, busy), subscribe(t, free)
+	for i := range 5 {
+		first, second := fmt.Sprint("first ", i), fmt.Sprint("second ", i)
+		publish(t, free, first)
+		d := next(t, s, first, 1)
+		publish(t, free, second)
+		got := make(chan relay.Delivery, 1)
+		go func() {
+			if d, err := other.Next(t.Context()); err == nil {
+				got <- d
+			}
+		}()
+		until(func() bool { return len(got) > 0 || nats.Arrived(s) > 0 })
+		if nats.Arrived(s) > 0 {
+			t.Fatal("a worker that is busy has fetched a request")
+		}
+		(<-got).Settle(relay.Done)
+		d.Settle(relay.Done)
+	}
+}
+
 func TestDurableRequestSurvivesItsWorker(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	o := durable(nats.Durable{AckWait: 2 * time.Second})

@@ -38,3 +38,6 @@ func HasBaton(s relay.Subscription) bool {
 
 // Queued returns how many requests are in the queue.
 func Queued(s relay.Subscription) int { return s.(*subscription).queue.Statistics().Used }
+
+// Arrived returns how many durable requests were fetched and wait for a call of Next.
+func Arrived(s relay.Subscription) int { return s.(*jobs).arrived.Statistics().Used }

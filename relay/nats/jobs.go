@@ -27,7 +27,7 @@ type jobs struct {
 	d        *Durable
 	consumer jetstream.Consumer
 	arrived  *cosync.Inbox[job]
-	wanted   atomic.Int64  // calls of Next that wait
+	wanted   atomic.Int64  // calls of Next that wait, less what has been fetched for them
 	grown    chan struct{} // has a value when wanted has grown
 	stopped  context.Context
 	stop     context.CancelFunc
@@ -73,12 +73,14 @@ func (s *jobs) Next(ctx context.Context) (relay.Delivery, error) {
 		return relay.Delivery{}, relay.ErrClosed
 	}
 	s.wanted.Add(1)
-	defer s.wanted.Add(-1)
 	select {
 	case s.grown <- struct{}{}:
 	default:
 	}
 	j, err := s.arrived.Get(ctx)
+	if err != nil {
+		s.wanted.Add(-1)
+	}
 	if errors.Is(err, cosync.ErrClosed) {
 		return relay.Delivery{}, relay.ErrClosed
 	} else if err != nil {
@@ -97,7 +99,7 @@ func (s *jobs) fetch() {
 		}
 	}()
 	for s.stopped.Err() == nil {
-		n := int(s.wanted.Load()) - s.arrived.Statistics().Used
+		n := int(s.wanted.Load())
 		if n <= 0 {
 			select {
 			case <-s.grown:
@@ -143,7 +145,9 @@ func (s *jobs) receive(m jetstream.Msg) {
 	s.mu.Lock()
 	s.open[m] = struct{}{}
 	s.mu.Unlock()
+	s.wanted.Add(-1) // before Next returns: nothing is fetched for a call that has a request
 	if s.arrived.TryPut(job{m, e}) != nil {
+		s.wanted.Add(1)
 		s.conclude(m, m.Nak)
 	}
 }
