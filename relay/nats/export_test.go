@@ -41,3 +41,11 @@ func Queued(s relay.Subscription) int { return s.(*subscription).queue.Statistic
 
 // Arrived returns how many durable requests were fetched and wait for a call of Next.
 func Arrived(s relay.Subscription) int { return s.(*jobs).arrived.Statistics().Used }
+
+// Claims returns how many keys a store of replies has claimed and renews.
+func Claims(r relay.Results) int {
+	s := r.(*results)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.claims)
+}

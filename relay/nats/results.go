@@ -41,7 +41,8 @@ type ResultsOptions struct {
 //
 // Load claims a key that has no reply, for the worker that is about to handle the request.
 // The Load of another worker waits for its reply, so two workers never handle requests with
-// the same key at the same time. If the worker is gone, its claim ends with the lease.
+// the same key at the same time. If the worker is gone, or its reply cannot be stored, its
+// claim ends with the lease.
 //
 // While the servers are not reachable, Load and Store try again: an effect without a stored
 // reply would be repeated.
@@ -143,16 +144,15 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 	}
 }
 
-// Store keeps a reply. It does not end with ctx: the effect of the request has happened.
+// Store keeps a reply. It does not end with ctx: the effect of the request has happened. If it
+// fails, the claim ends with the lease.
 func (r *results) Store(ctx context.Context, key string, body []byte) error {
 	return shielded(ctx, func(ctx context.Context) error {
+		defer r.drop(key)
 		ctx, cancel := context.WithTimeout(ctx, r.lease)
 		defer cancel()
 		return r.retry(ctx, func(ctx context.Context) error {
 			_, err := r.kv.Put(ctx, keyName(key), append([]byte{isReply}, body...))
-			if err == nil {
-				r.drop(key)
-			}
 			return err
 		})
 	})

@@ -175,6 +175,25 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 	}
 }
 
+// TestResultsThatCannotBeStored: the claim is not renewed any more, and ends with its lease.
+func TestResultsThatCannotBeStored(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := nats.ResultsOptions{Lease: 100 * time.Millisecond}
+	r, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	if _, ok, err := r.Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	if err := r.Store(t.Context(), "k", make([]byte, 2<<20)); !errors.Is(err, client.ErrMaxPayload) {
+		t.Fatal(err)
+	}
+	if n := nats.Claims(r); n != 0 {
+		t.Fatalf("%d claims are renewed", n)
+	}
+	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
+		t.Errorf("got %v, %v", ok, err)
+	}
+}
+
 func TestResultsWithoutJetStream(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	_, err := bus.Results(t.Context(), nats.ResultsOptions{})
