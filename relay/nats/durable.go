@@ -41,7 +41,7 @@ type Durable struct {
 	Attempts int
 
 	// Backoff is the wait before each further attempt; the last one is used for the rest.
-	// Nil means 1 s, 5 s, 30 s.
+	// None means 1 s, 5 s, 30 s.
 	Backoff []time.Duration
 
 	// AckWait is how long a worker may be silent before its request goes to another one.
@@ -65,7 +65,7 @@ func (d *Durable) setDefaults() {
 	if d.Attempts == 0 {
 		d.Attempts = 5
 	}
-	if d.Backoff == nil {
+	if len(d.Backoff) == 0 {
 		d.Backoff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 	}
 	if d.AckWait == 0 {

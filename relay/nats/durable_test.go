@@ -115,6 +115,16 @@ func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	}
 }
 
+// TestDurableWithAnEmptyBackoff has that of one with none.
+func TestDurableWithAnEmptyBackoff(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{Backoff: []time.Duration{}}))
+	s := subscribe(t, bus)
+	publish(t, bus, "1")
+	next(t, s, "1", 1).Settle(relay.Retry)
+	next(t, s, "1", 2).Settle(relay.Done)
+}
+
 // TestCallerOfARequestThatIsGivenUp: the caller gets a failure, and does not wait until its
 // deadline.
 func TestCallerOfARequestThatIsGivenUp(t *testing.T) {
