@@ -113,6 +113,20 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		}
 		e.ID = next.ID
 		return strconv.AppendInt(nil, int64(os.Getpid()), 10), nil
+	case "pairs": // two items in one piece, and then it waits for the cancellation
+		var out []byte
+		for i := range uint32(2) {
+			var err error
+			item := relay.Envelope{Kind: relay.KindItem, ID: e.ID, Seq: i + 1, Body: strconv.AppendInt(nil, int64(os.Getpid()), 10)}
+			if out, err = relay.AppendFrame(out, &item, time.Time{}); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := output.Write(out); err != nil {
+			return nil, err
+		}
+		_, err := relay.ReadFrame(input, 100)
+		return nil, err
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {

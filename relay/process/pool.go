@@ -156,7 +156,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 		err = exchange(ctx)
 	}
 	expired := errors.Is(err, spindle.ErrTimeout)
-	if !c.torn && (errors.As(err, new(*spindle.Canceled)) || expired) {
+	// Send fails with context.Canceled if it knows of the cancellation before ctx does.
+	if !c.torn && (errors.As(err, new(*spindle.Canceled)) || errors.Is(err, context.Canceled) || expired) {
 		done = p.cancel(ctx, c, r)
 	}
 	if expired {
