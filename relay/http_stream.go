@@ -46,7 +46,10 @@ func (h *HTTPHandler) serveEvents(w http.ResponseWriter, r *http.Request, e Enve
 			eventHeader(w)
 		}
 		_, err = w.Write(event(item))
-		if err = errors.Join(err, rc.Flush()); err != nil {
+		if err == nil {
+			err = rc.Flush()
+		}
+		if err != nil && !errors.Is(err, http.ErrNotSupported) { // without Flush, items are sent later
 			h.clientGone.Add(1)
 			return
 		}
