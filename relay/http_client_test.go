@@ -1,13 +1,21 @@
 package relay_test
 
 import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/web"
+	"github.com/spindleloop/spindle/ws"
 )
 
 // TestHTTPWriterWithoutFlush: a stream is sent whole, if not at once, when something in front of
@@ -29,5 +37,67 @@ func TestHTTPWriterWithoutFlush(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// cutWriter hijacks a connection that can be read, but not written to once cut is set.
+type cutWriter struct {
+	http.ResponseWriter
+	cut *bool
+}
+
+func (w cutWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	return cutConn{c, w.cut}, rw, err
+}
+
+type cutConn struct {
+	net.Conn
+	cut *bool
+}
+
+func (c cutConn) Write(b []byte) (int, error) {
+	if *c.cut {
+		return 0, errors.New("connection reset by peer")
+	}
+	return c.Conn.Write(b)
+}
+
+// TestHTTPSocketThatCannotBeWritten: its client has left. The worker has not failed, and there is
+// nothing to log.
+func TestHTTPSocketThatCannotBeWritten(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "work", relay.ServeOptions{}, work(nil))
+	var h *relay.HTTPHandler
+	var log strings.Builder // written on the loop, as all below
+	var cut, ended bool
+	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
+		h = relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
+		return web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { ended = true }()
+			h.ServeHTTP(cutWriter{w, &cut}, r)
+		}))
+	}, func(ctx context.Context, url string) error {
+		socket, err := ws.Dial(ctx, "ws"+strings.TrimPrefix(url, "http"), ws.Options{})
+		if err != nil {
+			return err
+		}
+		defer socket.CloseNow()
+		cut = true
+		if err := socket.Write(ctx, ws.Text, []byte("items")); err != nil {
+			return err
+		}
+		if _, _, err := socket.Read(ctx); err == nil {
+			t.Error("the client has got an item")
+		}
+		for !ended {
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if s := h.Stats(); s != (relay.HTTPStats{ClientGone: 1}) || log.Len() > 0 {
+		t.Errorf("%+v, %s", s, log.String())
 	}
 }

@@ -116,9 +116,13 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 			e := h.envelope(r, message)
 			delete(e.Headers, IdempotencyKey) // of the handshake, not of this message
 			err = h.answerSocket(ctx, c, e)
-			if err == nil {
+			switch err {
+			case nil:
 				h.ok.Add(1)
 				continue
+			case errNotWritten:
+				h.clientGone.Add(1)
+				return err
 			}
 			switch h.count(ctx, err) {
 			case 0:
@@ -133,6 +137,9 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 }
 
 const tryAgainLater ws.Code = 1013
+
+// errNotWritten is the error of answerSocket when an item cannot be sent to the client.
+var errNotWritten = errors.New("relay: the client has left")
 
 // answerSocket makes a call, and sends its items.
 func (h *HTTPHandler) answerSocket(ctx context.Context, c *ws.Conn, e Envelope) error {
@@ -153,8 +160,8 @@ func (h *HTTPHandler) answerSocket(ctx context.Context, c *ws.Conn, e Envelope) 
 		if utf8.Valid(item) {
 			kind = ws.Text
 		}
-		if err := c.Write(ctx, kind, item); err != nil {
-			return err
+		if c.Write(ctx, kind, item) != nil {
+			return errNotWritten
 		}
 	}
 }
