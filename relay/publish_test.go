@@ -188,6 +188,51 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 	}
 }
 
+// TestCloseEndsACallThatHasItsReply while it waits for space in the queue of another group. The
+// reply is not lost.
+func TestCloseEndsACallThatHasItsReply(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		bus := relay.NewLocal(relay.LocalOptions{Queue: 1})
+		idle, err := bus.Subscribe(ctx, "work", "idle")
+		if err != nil {
+			return err
+		}
+		defer idle.Close()
+		full, err := bus.Subscribe(ctx, "work", "full")
+		if err != nil {
+			return err
+		}
+		defer full.Close()
+		if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
+			return err
+		}
+		if _, err := idle.Next(ctx); err != nil {
+			return err
+		}
+		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Hour})
+		before := spindle.Now(ctx)
+		err = spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error {
+				reply, err := c.Call(ctx, "work", nil)
+				if string(reply) != "reply" {
+					t.Errorf("%q, %v", reply, err)
+				}
+				return err
+			})
+			d, err := idle.Next(ctx)
+			if err != nil {
+				return err
+			}
+			err = bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Body: []byte("reply")})
+			return errors.Join(err, c.Close())
+		})
+		if took := spindle.Now(ctx).Sub(before); took != 0 {
+			t.Errorf("it waits %v", took)
+		}
+		return err
+	})
+}
+
 // TestRefusedRequestsAreNamed in the error, and calls that cannot be made say why.
 func TestRefusedRequestsAreNamed(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{MaxBody: 8})

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -77,17 +78,19 @@ func (c *Caller) Close() error {
 	c.closed = true
 	probe.RemoveCaller(probedCaller(c))
 	var cancels []*Envelope
-	var queued []func()
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {
 			w.err = ErrClosed
 			c.conclude(w, canceled)
 			cancels = append(cancels, c.cancelOf(w))
 			w.wakeIfDue()
-			if stop := c.queued[w]; stop != nil {
-				queued = append(queued, stop)
-			}
 		}
+	}
+	// One that has its reply may still wait for space in the queue of another group.
+	var queued []func()
+	inOrder := func(a, b *waiter) int { return cmp.Compare(a.req.ID, b.req.ID) }
+	for _, w := range slices.SortedFunc(maps.Keys(c.queued), inOrder) {
+		queued = append(queued, c.queued[w])
 	}
 	c.mu.Unlock()
 	for _, stop := range queued {
