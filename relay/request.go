@@ -48,7 +48,7 @@ type callKey struct {
 // Handler serves one request. Its context ends when the caller cancels the call or is gone,
 // at the call's deadline, and when the worker is stopped. The result is the reply; an error
 // is the caller's *RemoteError. A handler of a stream calls Request.Send for each item, and
-// its result is the last item unless it is nil.
+// its result is the last item unless it is empty.
 type Handler func(ctx context.Context, r *Request) ([]byte, error)
 
 // ErrNotStream is the error of Send when the caller waits for one reply.

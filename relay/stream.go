@@ -59,7 +59,7 @@ func (w *waiter) receive(e *Envelope) bool {
 		in.worker = e.ReplyTo
 		in.items = append(in.items, clone(e))
 	case e.Kind == KindReply && e.Seq == in.got:
-		if e.Body != nil {
+		if len(e.Body) > 0 { // most buses do not tell nil from empty
 			in.items = append(in.items, clone(e))
 		}
 		w.c.conclude(w, replied)

@@ -195,7 +195,32 @@ func (s *suite) streams(ctx context.Context) error {
 	if _, err := st.Next(ctx); err != io.EOF {
 		s.Errorf("after the end: %v", err)
 	}
+	if err := s.emptyItems(ctx, c); err != nil {
+		return err
+	}
 	return c.Close()
+}
+
+// emptyItems: an empty item is one as any other, but an empty result is not an item.
+func (s *suite) emptyItems(ctx context.Context, c *relay.Caller) error {
+	_, _, err := s.serve(ctx, "empty", relay.ServeOptions{}, func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		return []byte{}, r.Send(ctx, []byte{})
+	})
+	if err != nil {
+		return err
+	}
+	st, err := c.Stream(ctx, "empty", nil)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	if item, err := st.Next(ctx); len(item) > 0 || err != nil {
+		s.Errorf("an empty item is %q, %v", item, err)
+	}
+	if item, err := st.Next(ctx); err != io.EOF {
+		s.Errorf("after an empty item: %q, %v", item, err)
+	}
+	return nil
 }
 
 func (s *suite) closedStream(ctx context.Context) error {
