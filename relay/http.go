@@ -72,7 +72,8 @@ type HTTPHandler struct {
 // the client's identity before the key.
 //
 // If there is no reply before the deadline, the answer is 504. If the client leaves, the
-// call is cancelled. If the plane is full, or has no worker, or the bus is down, the answer is
+// call is cancelled; on a WebSocket not while two more messages of the client wait, because it
+// is not read then. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
 // fails, the answer is 500, and its error is logged to route.ErrorLog. While another request
 // with the same Idempotency-Key runs, the answer is 409. If the bus cannot carry a header, such

@@ -83,8 +83,8 @@ func reason(err error) string {
 	return "failed"
 }
 
-// serveSocket serves a WebSocket. Its client is read all the time, so that its leaving is
-// noticed while a call runs.
+// serveSocket serves a WebSocket. Its client is read while a call runs, so that its leaving is
+// noticed, but not when two more messages wait: they are kept here.
 func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	c, err := ws.Accept(w, r, ws.Options{MessageLimit: int(h.r.MaxBody)})
 	if err != nil {
