@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 )
 
 // benchmark measures one or more figures.
@@ -286,7 +288,7 @@ func (s *session) table(chosen []benchmark, out io.Writer) error {
 	expand := func(key string) string {
 		switch key {
 		case "timers":
-			return thousands(s.timers)
+			return numbers.Thousands(s.timers)
 		case "idle":
 			return fmt.Sprintf("%g s", s.idle.Seconds())
 		}

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
+
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 )
 
 // unit formats a figure.
@@ -13,25 +14,25 @@ type unit func(value float64) string
 func perSecond(v float64) string {
 	switch {
 	case v >= 1e9:
-		return threeDigits(v/1e9) + " G/s"
+		return numbers.ThreeDigits(v/1e9) + " G/s"
 	case v >= 1e6:
-		return threeDigits(v/1e6) + " M/s"
+		return numbers.ThreeDigits(v/1e6) + " M/s"
 	case v >= 1e3:
-		return threeDigits(v/1e3) + " k/s"
+		return numbers.ThreeDigits(v/1e3) + " k/s"
 	}
-	return threeDigits(v) + " /s"
+	return numbers.ThreeDigits(v) + " /s"
 }
 
 func nanoseconds(v float64) string {
 	switch {
 	case v >= 1e9:
-		return threeDigits(v/1e9) + " s"
+		return numbers.ThreeDigits(v/1e9) + " s"
 	case v >= 1e6:
-		return threeDigits(v/1e6) + " ms"
+		return numbers.ThreeDigits(v/1e6) + " ms"
 	case v >= 1e3:
-		return threeDigits(v/1e3) + " µs"
+		return numbers.ThreeDigits(v/1e3) + " µs"
 	}
-	return threeDigits(v) + " ns"
+	return numbers.ThreeDigits(v) + " ns"
 }
 
 func microseconds(v float64) string { return nanoseconds(v * 1e3) }
@@ -42,28 +43,9 @@ func milliseconds(v float64) string { return fmt.Sprintf("%.1f ms", v) }
 
 func times(v float64) string { return fmt.Sprintf("%.1f ×", v) }
 
-func bytesOf(v float64) string { return thousands(int(v)) + " B" }
+func bytesOf(v float64) string { return numbers.Thousands(int(v)) + " B" }
 
-func count(v float64) string { return thousands(int(v)) }
-
-func threeDigits(v float64) string {
-	switch {
-	case v >= 99.95:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 9.995:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-// thousands writes 1000000 as 1,000,000.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
+func count(v float64) string { return numbers.Thousands(int(v)) }
 
 // roundFigure drops meaningless digits.
 func roundFigure(v float64) float64 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -199,19 +200,10 @@ func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
 		seeds = f.Runs // in parallel, some seeds after it were tried too
 		outcome = fmt.Sprintf("seed %d fails", f.World.Seed())
 	}
-	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, group(uint64(seeds)), group(uint64(s.runs)))
+	fmt.Fprintf(s.out, "%s: %s; %s seeds in %s runs\n", s.program.Name, outcome, numbers.Thousands(seeds), numbers.Thousands(s.runs))
 	seconds := took.Seconds()
-	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", group(s.steps),
-		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), group(uint64(float64(s.steps)/seconds)), group(uint64(60*float64(s.runs)/seconds)))
-}
-
-// group writes a number as 1,234,567.
-func group(n uint64) string {
-	digits := fmt.Sprint(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+	fmt.Fprintf(s.out, "%s events, %v of virtual time in %v: %s events/s, %s runs/min\n", numbers.Thousands(s.steps),
+		s.virtual.Round(time.Millisecond), took.Round(time.Millisecond), numbers.Thousands(uint64(float64(s.steps)/seconds)), numbers.Thousands(uint64(60*float64(s.runs)/seconds)))
 }
 
 // maxDrawn is how many events a picture has; more are not readable.
@@ -231,10 +223,10 @@ func (s *search) draw(out io.Writer, f *sim.Failure) error {
 	if all := len(trace); all > maxDrawn {
 		if f != nil {
 			trace = trace[all-maxDrawn:]
-			title += fmt.Sprintf(": the last %d of %s events", maxDrawn, group(uint64(all)))
+			title += fmt.Sprintf(": the last %d of %s events", maxDrawn, numbers.Thousands(all))
 		} else {
 			trace = trace[:maxDrawn]
-			title += fmt.Sprintf(": the first %d of %s events", maxDrawn, group(uint64(all)))
+			title += fmt.Sprintf(": the first %d of %s events", maxDrawn, numbers.Thousands(all))
 		}
 	}
 	return trace.Draw(out, title, ending, hosts...)

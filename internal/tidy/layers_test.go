@@ -64,9 +64,10 @@ var mayImport = map[string][]string{
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "internal/replies", "internal/traceparent", "loop", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},
-	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "web"},
-	"cmd/spindle/top":                {"inspect", "golang.org/x/sys/unix"},
+	"cmd/spindle/numbers":            {},
+	"cmd/spindle/top":                {"cmd/spindle/numbers", "inspect", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "inspect", "internal/loopcore", "loop", "web", "ws"},
 
 	// What users write, and so nothing that is internal to the module.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 )
 
 // clean removes what a terminal would take for a command: names of tasks and errors may
@@ -79,9 +81,9 @@ func span(ns int64) string {
 	case d < time.Millisecond:
 		return sign + fmt.Sprintf("%.0f µs", v/1e3)
 	case d < time.Second:
-		return sign + digits(v/1e6) + " ms"
+		return sign + numbers.ThreeDigits(v/1e6) + " ms"
 	case d < time.Minute:
-		return sign + digits(v/1e9) + " s"
+		return sign + numbers.ThreeDigits(v/1e9) + " s"
 	case d < time.Hour:
 		return sign + fmt.Sprintf("%d:%02d min", int(d.Minutes()), int(d.Seconds())%60)
 	case d < 24*time.Hour:
@@ -91,36 +93,17 @@ func span(ns int64) string {
 	}
 }
 
-func digits(v float64) string {
-	switch {
-	case v >= 99.5:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 9.95:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
-}
-
-// thousands writes 1000000 as 1,000,000.
-func thousands(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
 func size(n uint64) string {
 	v := float64(n)
 	switch {
 	case n < 1000:
 		return fmt.Sprintf("%d B", n)
 	case n < 1e6:
-		return digits(v/1e3) + " kB"
+		return numbers.ThreeDigits(v/1e3) + " kB"
 	case n < 1e9:
-		return digits(v/1e6) + " MB"
+		return numbers.ThreeDigits(v/1e6) + " MB"
 	}
-	return digits(v/1e9) + " GB"
+	return numbers.ThreeDigits(v/1e9) + " GB"
 }
 
 // column is a column of a table.

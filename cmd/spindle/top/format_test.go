@@ -54,14 +54,6 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-func TestThousands(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -100: "-100"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
-
 func TestStackLines(t *testing.T) {
 	got := stackLines("goroutine 7 [chan receive]:\ngithub.com/x/app.(*server).wait(0xc000, {0x1, 0x2})\n\t/src/app/server.go:12 +0x1d\nmain.main()\n\t/src/main.go:5 +0x2\n")
 	if len(got) != 2 || !strings.HasPrefix(got[0], "app.(*server).wait ") || !strings.HasSuffix(got[0], " server.go:12") || !strings.HasSuffix(got[1], " main.go:5") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/inspect"
 )
 
@@ -79,7 +80,7 @@ func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer)
 		print(t.line(taskRow(&rows.Tasks[i], true, sort == "tree")...))
 	}
 	if n := rows.Matched - len(rows.Tasks); n > 0 {
-		print(fmt.Sprintf("and %s more", thousands(int64(n))))
+		print(fmt.Sprintf("and %s more", numbers.Thousands(n)))
 	}
 	if len(blocked.Blocked) > 0 {
 		print("")

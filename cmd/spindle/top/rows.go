@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/inspect"
 )
 
@@ -31,8 +32,8 @@ func loopRow(l *inspect.Loop, columns int) []string {
 		workers += fmt.Sprintf("+%d", l.Workers.Queued)
 	}
 	n := l.Tasks.Fresh + l.Tasks.Ready + l.Tasks.Running + l.Tasks.Waiting
-	return []string{l.Name, stateOf(l), span(l.LagNS), thousands(int64(l.TurnRate)), busy, thousands(int64(n)),
-		thousands(int64(l.Ready.High + l.Ready.Normal + l.Ready.Low + l.Inbox)), workers, thousands(int64(l.Timers)), thousands(int64(l.FDs))}[:columns]
+	return []string{l.Name, stateOf(l), span(l.LagNS), numbers.Thousands(int64(l.TurnRate)), busy, numbers.Thousands(n),
+		numbers.Thousands(l.Ready.High + l.Ready.Normal + l.Ready.Low + l.Inbox), workers, numbers.Thousands(l.Timers), numbers.Thousands(l.FDs)}[:columns]
 }
 
 func stuck(l *inspect.Loop) bool { return l.State == "blocked" || l.State == "starved" }
@@ -127,7 +128,7 @@ func stackLines(stack string) (lines []string) {
 
 func processLine(h *inspect.Header) string {
 	p := &h.Process
-	return fmt.Sprintf("%s, process %d, %s, %s goroutines, heap %s", p.Program, p.PID, p.GoVersion, thousands(int64(p.Goroutines)), size(p.HeapBytes))
+	return fmt.Sprintf("%s, process %d, %s, %s goroutines, heap %s", p.Program, p.PID, p.GoVersion, numbers.Thousands(p.Goroutines), size(p.HeapBytes))
 }
 
 func blockedLine(b *inspect.Blocked) string {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/inspect"
 )
 
@@ -132,13 +133,13 @@ func (s *screen) head() []styled {
 // taskLines returns the table of tasks, in at most height lines.
 func (s *screen) taskLines(height int) []styled {
 	t, tree := taskTable(s.width), orders[s.order].sort == "tree"
-	title := fmt.Sprintf("%s tasks, %s", thousands(int64(s.tasks.Total)), orders[s.order].title)
+	title := fmt.Sprintf("%s tasks, %s", numbers.Thousands(s.tasks.Total), orders[s.order].title)
 	if s.filter != "" || s.typing {
 		cursor := ""
 		if s.typing {
 			cursor = "█"
 		}
-		title = fmt.Sprintf("%s of %s tasks, %s, with: %s%s", thousands(int64(s.tasks.Matched)), thousands(int64(s.tasks.Total)), orders[s.order].title, s.filter, cursor)
+		title = fmt.Sprintf("%s of %s tasks, %s, with: %s%s", numbers.Thousands(s.tasks.Matched), numbers.Thousands(s.tasks.Total), orders[s.order].title, s.filter, cursor)
 	}
 	lines := []styled{{title, titleStyle}, {t.head(), headStyle}}
 	s.keepInside(height - len(lines))
@@ -217,7 +218,7 @@ func (s *screen) oneTask() []styled {
 	add("nursery", t.Nursery)
 	add("task", t.ID)
 	if t.Time != nil {
-		add("time", fmt.Sprintf("busy %s, ready %s, waiting %s, %s switches", span(t.Time.BusyNS), span(t.Time.ReadyNS), span(t.Time.WaitingNS), thousands(int64(t.Time.Switches))))
+		add("time", fmt.Sprintf("busy %s, ready %s, waiting %s, %s switches", span(t.Time.BusyNS), span(t.Time.ReadyNS), span(t.Time.WaitingNS), numbers.Thousands(t.Time.Switches)))
 	}
 	lines = append(lines, styled{}, styled{"stack", headStyle})
 	for _, line := range stackLines(s.stack.Stack) {
