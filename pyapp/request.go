@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -42,7 +43,7 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 		case name == "X-Forwarded-For" || name == "X-Forwarded-Proto":
 			forwarded = true
 		}
-		if len(nominated) > 0 && hasToken(nominated, name) {
+		if len(nominated) > 0 && http1.HasToken(nominated, name) {
 			continue
 		}
 		for _, value := range values {
@@ -52,7 +53,7 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 	if trace != (relay.Trace{}) {
 		b = appendField(b, "Traceparent", trace.String())
 	}
-	if hasToken(r.Header["Te"], "trailers") {
+	if http1.HasToken(r.Header["Te"], "trailers") {
 		b = appendField(b, "Te", "trailers")
 	}
 	if upgrade != "" {
@@ -138,22 +139,10 @@ func split(r *http.Request) (target, root string) {
 
 // upgradeOf returns the protocol that the client wants to switch to, or "".
 func upgradeOf(r *http.Request) string {
-	if r.ProtoMajor == 1 && hasToken(r.Header["Connection"], "upgrade") {
+	if r.ProtoMajor == 1 && http1.HasToken(r.Header["Connection"], "upgrade") {
 		return r.Header.Get("Upgrade")
 	}
 	return ""
-}
-
-// hasToken reports whether a list of comma-separated tokens has one, in any case.
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for part := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(part), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

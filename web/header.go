@@ -100,7 +100,7 @@ func (w *response) writeField(key string, values []string) (err error) {
 // connection closes and the field says something else.
 func (w *response) writeConnection(values []string) (err error) {
 	w.facts |= saysConnection
-	if hasToken(values, "close") {
+	if http1.HasToken(values, "close") {
 		w.facts |= saysClose
 		w.closes = true
 	}
@@ -170,17 +170,6 @@ func (w *response) declareTrailers(values []string) []string {
 		return nil
 	}
 	return []string{strings.Join(w.trailers, ", ")}
-}
-
-func hasToken(values []string, token string) bool {
-	for _, value := range values {
-		for item := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(item), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // reject replaces the response by a 500 because a field cannot be written: clients would

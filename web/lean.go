@@ -180,7 +180,7 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 	case named(name, "Content-Type"):
 		lc.SetContentType(value)
 	case named(name, "Connection"):
-		if hasToken([]string{value}, "close") {
+		if http1.HasToken([]string{value}, "close") {
 			lc.closes = true
 		}
 	case named(name, "Content-Length"), named(name, "Transfer-Encoding"), named(name, "Date"):

@@ -73,14 +73,14 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 		}
 		add("Trailer", strings.Join(keys, ","))
 	}
-	if length != 0 && hasToken(h["Expect"], "100-continue") {
+	if length != 0 && http1.HasToken(h["Expect"], "100-continue") {
 		t.mode = uploadAwaitsContinue
 	}
 	connection := http1.Unsaid
 	if r.Close {
 		connection = http1.Close
 	}
-	t.closing = r.Close || hasToken(h["Connection"], "close")
+	t.closing = r.Close || http1.HasToken(h["Connection"], "close")
 	method := t.method()
 	host := r.Host
 	if host == "" {

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/http1"
 )
 
 // HandshakeError reports why a handshake failed: the request is not a valid upgrade,
@@ -48,7 +50,7 @@ func (o *Options) checkRequest(r *http.Request) (a negotiated, answer http.Heade
 		return refuse(http.StatusMethodNotAllowed, "the method is not GET")
 	case !r.ProtoAtLeast(1, 1):
 		return refuse(http.StatusBadRequest, "HTTP/1.0 cannot be upgraded")
-	case !hasToken(r.Header["Connection"], "upgrade"), !hasToken(r.Header["Upgrade"], "websocket"):
+	case !http1.HasToken(r.Header["Connection"], "upgrade"), !http1.HasToken(r.Header["Upgrade"], "websocket"):
 		return refuse(http.StatusUpgradeRequired, "this is for WebSocket only")
 	case len(r.Header["Sec-Websocket-Version"]) != 1 || r.Header["Sec-Websocket-Version"][0] != version:
 		return refuse(http.StatusUpgradeRequired, "the version of WebSocket is not 13")
@@ -123,12 +125,6 @@ func isValidKey(s string) bool {
 func acceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-// hasToken reports whether a list contains a token, ignoring case.
-func hasToken(fields []string, token string) bool {
-	list, _ := tokens(fields)
-	return slices.ContainsFunc(list, func(t string) bool { return strings.EqualFold(t, token) })
 }
 
 // tokens returns the elements of a list. Ok is false if one of them is not a token.

@@ -133,7 +133,7 @@ func (q *request) checkResponse() error {
 	switch {
 	case status != http.StatusSwitchingProtocols:
 		return refuse("the server does not switch")
-	case !hasToken(header["Upgrade"], "websocket"), !hasToken(header["Connection"], "upgrade"):
+	case !http1.HasToken(header["Upgrade"], "websocket"), !http1.HasToken(header["Connection"], "upgrade"):
 		return refuse("the server switches to something else")
 	case len(accept) != 1 || accept[0] != acceptKey(q.key):
 		return refuse("Sec-WebSocket-Accept is missing or wrong")

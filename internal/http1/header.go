@@ -194,3 +194,16 @@ func commonNames() map[string]string {
 	}
 	return m
 }
+
+// HasToken reports whether a field that is a list of tokens contains token, in any case.
+// Values are those of all of its lines.
+func HasToken(values []string, token string) bool {
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.Trim(item, " \t"), token) {
+				return true
+			}
+		}
+	}
+	return false
+}

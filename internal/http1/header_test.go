@@ -92,3 +92,24 @@ func TestTextEndsAtControlCharacters(t *testing.T) {
 		}
 	}
 }
+
+func TestHasToken(t *testing.T) {
+	for _, test := range []struct {
+		values []string
+		want   bool
+	}{
+		{nil, false},
+		{[]string{""}, false},
+		{[]string{"close"}, true},
+		{[]string{"Close"}, true},
+		{[]string{"keep-alive,\tCLOSE "}, true},
+		{[]string{"keep-alive", ", close,"}, true},
+		{[]string{"closed"}, false},
+		{[]string{"not close"}, false},
+		{[]string{"close\u00a0"}, false},
+	} {
+		if got := http1.HasToken(test.values, "close"); got != test.want {
+			t.Errorf("HasToken(%q) = %v, want %v", test.values, got, test.want)
+		}
+	}
+}
