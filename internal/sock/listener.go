@@ -18,11 +18,19 @@ type Listener struct {
 	accept   func(fd int)
 	failed   func(error)
 	retry    loop.Timer
+	phase    listenerPhase
+	watching bool // false while accepting is paused, closed or backs off
 	failing  bool // accepting fails, and failed was called
-	paused   bool // also once it is closed
-	watching bool
-	closed   bool
 }
+
+// listenerPhase is what the owner of a Listener wants of it.
+type listenerPhase uint8
+
+const (
+	accepting listenerPhase = iota
+	pausedAccepting
+	closedListener
+)
 
 // Listen starts accepting on fd, a listening socket. It calls accept with every
 // connection, and failed, if not nil, once for each period in which accepting fails.
@@ -106,7 +114,7 @@ func runSteps(steps ...func() error) error {
 
 // FD returns the descriptor, or -1 once it is closed.
 func (ln *Listener) FD() int {
-	if ln.closed {
+	if ln.phase == closedListener {
 		return -1
 	}
 	return ln.fd
@@ -120,7 +128,7 @@ const acceptRetryDelay = 50 * time.Millisecond
 
 func (ln *Listener) ready() {
 	for range acceptBatch {
-		if ln.paused {
+		if ln.phase != accepting {
 			return
 		}
 		fd, err := ln.reg.K.Accept(ln.fd)
@@ -183,28 +191,33 @@ func (ln *Listener) stopWatching() {
 
 // Pause stops accepting until Resume.
 func (ln *Listener) Pause() {
-	ln.paused = true
+	if ln.phase == accepting {
+		ln.stop(pausedAccepting)
+	}
+}
+
+func (ln *Listener) stop(p listenerPhase) {
+	ln.phase = p
 	ln.stopWatching()
 	ln.retry.Cancel()
 }
 
 // Resume starts accepting again.
 func (ln *Listener) Resume() {
-	if !ln.paused || ln.closed {
+	if ln.phase != pausedAccepting {
 		return
 	}
-	ln.paused = false
+	ln.phase = accepting
 	ln.rewatch()
 }
 
 // Close closes the listener. Connections in the backlog are refused. Further calls do
 // nothing.
 func (ln *Listener) Close() error {
-	if ln.closed {
+	if ln.phase == closedListener {
 		return nil
 	}
-	ln.Pause()
-	ln.closed = true
+	ln.stop(closedListener)
 	ln.reg.listeners = slices.DeleteFunc(ln.reg.listeners, func(o *Listener) bool { return o == ln })
 	return ln.reg.K.CloseFD(ln.fd)
 }

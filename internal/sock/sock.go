@@ -68,7 +68,7 @@ func (r *Registry) Traffic() (in, out uint64) { return r.in, r.out }
 // EachListener calls fn for every open listener.
 func (r *Registry) EachListener(fn func(fd int, paused bool)) {
 	for _, ln := range r.listeners {
-		fn(ln.fd, ln.paused)
+		fn(ln.fd, ln.phase == pausedAccepting)
 	}
 }
 
