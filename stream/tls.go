@@ -80,7 +80,7 @@ func (o TLS) Server(c *Conn) *TLSConn {
 func (o TLS) Client(c *Conn) *TLSConn {
 	t := o.secure(c, tls.Client)
 	t.handshake.refuse = cmp.Or(tlsio.CheckRenegotiation(o.Config), tlsio.CheckSimulated(c.registry().K, o.Config, true))
-	t.handshake.needRoots = o.Config == nil || o.Config.RootCAs == nil && !o.Config.InsecureSkipVerify
+	t.handshake.needRoots = tlsio.UsesSystemRoots(o.Config)
 	return t
 }
 

@@ -31,10 +31,16 @@ func CheckSimulated(k *kernel.Kernel, config *tls.Config, client bool) error {
 		return nil
 	case !k.Secret():
 		return fmt.Errorf("tls: a simulation supports TLS only in tests that are not parallel (sim.Test, sim.Explore), where secrets follow from the seed: %w", errors.ErrUnsupported)
-	case client && (config == nil || config.RootCAs == nil && !config.InsecureSkipVerify):
+	case client && UsesSystemRoots(config):
 		return fmt.Errorf("tls: set Config.RootCAs in a simulation, which has no system certificate authorities: %w", errors.ErrUnsupported)
 	}
 	return nil
+}
+
+// UsesSystemRoots reports whether a client with this configuration trusts the certificate
+// authorities of the machine.
+func UsesSystemRoots(config *tls.Config) bool {
+	return config == nil || config.RootCAs == nil && !config.InsecureSkipVerify
 }
 
 // ClientConfig returns the configuration for a client that connects to address. If
