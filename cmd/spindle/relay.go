@@ -40,9 +40,9 @@ With --nats it runs the command spindle-nats, which is in a module of its own:
 
 Other paths:
 
-  /work?ms=500             a call that takes so long
+  /work?ms=500             a call that takes that long
   /state                   what the page shows, as JSON
-  POST /burst?n=100        so many calls at a time
+  POST /burst?n=100        that many calls at a time
   POST /workers/1/kill     ends a worker; /workers/1/start starts it again
   /health                  the web plane answers
   /ready                   whether the bus is connected
@@ -65,7 +65,7 @@ plane answers while all workers are blocked.
 With --nats it also measures calls on a broker beside the plain client of NATS:
 nats_ratio is the plain client's time over a call's, nats_many_ratio the ratio of the
 rates with 64 in flight, and nats_goroutine_ratio the same for a plain worker whose
-handlers may block. More is better.
+handlers may block. For these ratios, higher is better.
 `
 
 func runRelay(ctx context.Context, args []string, out, errs io.Writer) error {

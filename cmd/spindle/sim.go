@@ -64,7 +64,7 @@ func runSim(ctx context.Context, args []string, out, errs io.Writer) error {
 	runs := flags.Int("runs", 1000, "number `N` of seeds to try")
 	faults := flags.String("faults", "", "`LIST` of faults instead of the program's own, or \"none\"")
 	only := flags.String("only", "", "`LIST` of the parts of a shrunk failure, to run it again")
-	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (default: one for each processor)")
+	parallel := flags.Int("parallel", 0, "run `N` worlds at the same time (0: one for each processor)")
 	svg := flags.String("svg", "", "`FILE` for a picture of the run that fails, or of the first")
 	traced := flags.Bool("trace", false, "print the trace of the first run")
 	inspected := flags.Bool("inspect", false, "serve a page that shows the run that fails, or the first, at any virtual time")

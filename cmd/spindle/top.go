@@ -23,7 +23,7 @@ shows them until you press q; elsewhere it prints them once.
   spindle top --json 127.0.0.1:6061   a snapshot, for jq
 
 Keys: up and down choose a task, Enter shows its stack, b, a, w and t sort by busy time,
-age, time of waiting and as a tree, / filters, x shows what blocked a loop, p pauses, q
+age, waiting time and as a tree, / filters, x shows what blocked a loop, p pauses, q
 quits. If the inspector wants a token, set it in the environment variable
 SPINDLE_INSPECT_TOKEN.
 `

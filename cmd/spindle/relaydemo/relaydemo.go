@@ -101,8 +101,8 @@ func Serve(ctx context.Context, address string, o Options, listening func(net.Ad
 
 // Server returns a server of the page:
 //
-//	/work?ms=500                a call that takes so long
-//	POST /burst?n=100           so many calls at a time; how many succeeded and failed, as JSON
+//	/work?ms=500                a call that takes that long
+//	POST /burst?n=100           that many calls at a time; how many succeeded and failed, as JSON
 //	/state                      counts, waiters and workers as JSON
 //	POST /workers/1/kill        ends a worker; its calls fail
 //	POST /workers/1/start       starts it again
