@@ -251,7 +251,7 @@ func (l *Loop) poll(timeout time.Duration) {
 	}
 	l.polled(n, err)
 	if waited {
-		l.core.AdaptPolling(ran, -1)
+		l.core.PollSooner()
 	} else {
 		l.core.AdaptPolling(ran, l.core.TurnTime()-last)
 	}

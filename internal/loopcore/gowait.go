@@ -178,7 +178,8 @@ func (w *goWait) adapt(took time.Duration) {
 }
 
 // CanWaitHere reports whether the running task may call WaitHere: the loop has nothing to
-// do. The caller has ruled out a nested start.
+// do. The caller has ruled out a nested start. Here PollEvery is enough, however long
+// callbacks take: events of the kernel and timers end a WaitHere.
 func (c *Loop) CanWaitHere() bool {
 	w := &c.goWait
 	if w.stop == nil || w.misses > 0 || w.unpolled || c.serving == nil || !c.InRun || c.TimersChanged || c.TimersDue ||

@@ -9,7 +9,7 @@ import "time"
 // timers by a multiple of that.
 
 // PollEvery is the most callbacks after which the kernel is polled although more are
-// ready.
+// ready. It is also the most that one phase of a turn runs.
 const PollEvery = 61
 
 // MaxFreeWaits is the most waits of a task that may complete at once before it must let
@@ -26,13 +26,14 @@ func (c *Loop) PollDue() bool { return c.SincePoll >= c.pollAfter }
 // run: one if the last callbacks were long.
 func (c *Loop) FreeWaits() int8 { return c.freeWaits }
 
+// PollSooner makes fewer callbacks run before the next poll. It is for a loop that has
+// waited: the next callbacks may be of another kind.
+func (c *Loop) PollSooner() { c.pollAfter = max(c.pollAfter/2, 1) }
+
 // AdaptPolling decides when PollDue reports true next, and on FreeWaits. The last poll was ran
-// callbacks ago, and took is the time since then, or negative if the loop has waited: the next
-// callbacks may be of another kind, so fewer of them run before the next poll.
+// callbacks ago, and took is the time since then.
 func (c *Loop) AdaptPolling(ran int, took time.Duration) {
 	switch {
-	case took < 0:
-		c.pollAfter /= 2
 	case took > longBatch:
 		c.pollAfter = int(time.Duration(ran) * longBatch / took)
 		if c.pollAfter == 0 && ran > 0 {
