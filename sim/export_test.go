@@ -32,11 +32,22 @@ func SocketPair(ctx context.Context) (a, b int, err error) {
 	return processOf(ctx, "SocketPair").SocketPair()
 }
 
-// Confirms returns which of several looks at a goroutine that makes no progress report it.
-func Confirms(looks ...*simkernel.BlockedError) (reported []bool) {
+// Looks plays a stall of 200 checks. A look at the goroutine finds what found returns.
+// It returns the checks that look, and the one that reports a block, or 0.
+func Looks(found func() *simkernel.BlockedError) (looks []int, report int) {
 	s := &stall{}
-	for _, b := range looks {
-		reported = append(reported, s.confirm(b))
+	for s.same = 1; s.same <= 200; s.same++ {
+		if !s.lookDue() {
+			continue
+		}
+		looks = append(looks, s.same)
+		if s.confirm(found()) {
+			return looks, s.same
+		}
 	}
-	return reported
+	return looks, 0
 }
+
+// IsReported reports whether the run of the calling task will fail, because a stall or a
+// stray call was reported.
+func IsReported(ctx context.Context) func() bool { return processOf(ctx, "IsReported").IsReported }

@@ -94,8 +94,8 @@ func (s *stall) check() {
 			s.blocked = b
 			w.Report(b)
 		}
-	case s.same%stallChecks == 0 && s.same <= 2*stallChecks || stalled%time.Second == 0 && stalled < busyReport:
-		if s.blocked == nil && s.confirm(w.Blocked()) && !s.over.Load() {
+	case s.blocked == nil && s.lookDue():
+		if s.confirm(w.Blocked()) && !s.over.Load() {
 			w.Report(s.blocked)
 		}
 	case s.blocked != nil && stalled >= stallReport && !s.reported:
@@ -106,6 +106,15 @@ func (s *stall) check() {
 		host, stack := w.Runner()
 		fmt.Fprintf(os.Stderr, "sim: a program on host %s has run for %v without waiting, at %s\n%s\n", host, stalled, goid.Line(stack), stack)
 	}
+}
+
+// lookDue reports whether this check looks at the goroutine: the two that can first report
+// it, then one in each second, and after a look that found it waiting the one that confirms
+// it. A look costs a dump of all goroutines.
+func (s *stall) lookDue() bool {
+	stalled := time.Duration(s.same) * stallPeriod
+	first := s.same <= 2*stallChecks || s.suspect != nil
+	return s.same%stallChecks == 0 && first || stalled%time.Second == 0 && stalled < busyReport
 }
 
 // confirm reports whether a goroutine waits where it waited at the last look, which b

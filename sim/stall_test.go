@@ -18,56 +18,75 @@ import (
 	"github.com/spindleloop/spindle/sim"
 )
 
-// blockers block their loop, each in its own function, which the report must name.
-var blockers = map[string]func(ctx context.Context) error{
-	"blockInSleep": func(ctx context.Context) error { return blockInSleep(ctx) },
-	"blockForEver": func(ctx context.Context) error { return blockForEver(ctx) },
-	"blockInTask": func(ctx context.Context) error {
+// blockers block their loop, each in its own function, which the report must name, until
+// over returns true.
+var blockers = map[string]func(ctx context.Context, over func() bool) error{
+	"blockInSleep": blockInSleep,
+	"blockForEver": blockForEver,
+	"blockInTask": func(ctx context.Context, over func() bool) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Minute) })
-			n.Go(blockInTask)
+			n.Go(func(ctx context.Context) error { return blockInTask(ctx, over) })
 			return nil
 		})
 	},
-	"blockInCallback": func(ctx context.Context) error {
-		spindle.LoopOf(ctx).CallSoon(blockInCallback)
+	"blockInCallback": func(ctx context.Context, over func() bool) error {
+		spindle.LoopOf(ctx).CallSoon(func() { blockInCallback(over) })
 		return spindle.Sleep(ctx, time.Second)
 	},
-	"blockInOffloadedWork": func(ctx context.Context) error {
-		_, err := spindle.Blocking(ctx, blockInOffloadedWork)
+	"blockInOffloadedWork": func(ctx context.Context, over func() bool) error {
+		_, err := spindle.Blocking(ctx, func() (int, error) { return blockInOffloadedWork(over) })
 		return err
 	},
 }
 
-func blockInSleep(ctx context.Context) error {
-	time.Sleep(time.Second)
+func blockInSleep(ctx context.Context, over func() bool) error {
+	for !over() {
+		time.Sleep(time.Second)
+	}
 	return ctx.Err()
 }
 
-func blockForEver(context.Context) error { select {} }
+func blockForEver(context.Context, func() bool) error { select {} }
 
-func blockInTask(ctx context.Context) error {
+func blockInTask(ctx context.Context, over func() bool) error {
 	if err := spindle.Sleep(ctx, time.Second); err != nil {
 		return err
 	}
 	var all sync.WaitGroup
-	all.Add(1)
-	time.AfterFunc(time.Second, all.Done)
+	all.Go(func() {
+		for !over() {
+			time.Sleep(time.Second)
+		}
+	})
 	all.Wait()
 	return nil
 }
 
-func blockInCallback() { time.Sleep(time.Second) }
+func blockInCallback(over func() bool) {
+	for !over() {
+		time.Sleep(time.Second)
+	}
+}
 
-func blockInOffloadedWork() (int, error) {
-	time.Sleep(time.Second)
+func blockInOffloadedWork(over func() bool) (int, error) {
+	for !over() {
+		time.Sleep(time.Second)
+	}
 	return 0, nil
 }
 
 // TestBlockingTheLoopIsReported: the goroutine of a program blocks instead of waiting on its
 // loop. In a bubble, that would move the clock of the standard library but not the loop's.
 func TestBlockingTheLoopIsReported(t *testing.T) {
-	for name, program := range blockers {
+	for name, block := range blockers {
+		program := func(ctx context.Context) error {
+			blocked := false
+			return block(ctx, func() (over bool) {
+				over, blocked = blocked, true
+				return over
+			})
+		}
 		for how, run := range map[string]func(t *testing.T){
 			"Test": func(t *testing.T) { sim.Test(t, program) },
 			"Explore": func(t *testing.T) {
@@ -87,15 +106,16 @@ func TestBlockingTheLoopIsReported(t *testing.T) {
 }
 
 // TestBlockingTheLoopIsReportedOutsideOfTests: without a bubble, it is detected by real
-// time.
+// time. The programs block until it is, because a busy machine may need long.
 func TestBlockingTheLoopIsReportedOutsideOfTests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short: each takes a second")
 	}
-	for name, program := range blockers {
+	for name, block := range blockers {
 		if name == "blockForEver" {
 			continue // it would not return
 		}
+		program := func(ctx context.Context) error { return block(ctx, sim.IsReported(ctx)) }
 		for how, run := range map[string]func() error{
 			"Run": func() error { return sim.Run(t.Context(), program) },
 			"World": func() error {
@@ -123,15 +143,26 @@ func TestShortWaitsAreNotReported(t *testing.T) {
 	other := &simkernel.BlockedError{State: "sync.Mutex.Lock", Line: "b.go:1"}
 	read := &simkernel.BlockedError{State: "IO wait", Line: "a.go:1"}
 	for _, tc := range []struct {
-		looks []*simkernel.BlockedError
-		want  []bool
+		finds  []*simkernel.BlockedError // by one look after the other, then nothing
+		looks  []int
+		report int
 	}{
-		{[]*simkernel.BlockedError{lock, lock}, []bool{false, true}},
-		{[]*simkernel.BlockedError{lock, nil, lock, lock}, []bool{false, false, false, true}},
-		{[]*simkernel.BlockedError{lock, other, read}, []bool{false, false, false}},
+		{nil, []int{10, 20, 100, 200}, 0},
+		{[]*simkernel.BlockedError{lock, lock}, []int{10, 20}, 20},
+		{[]*simkernel.BlockedError{nil, lock, lock}, []int{10, 20, 30}, 30},
+		{[]*simkernel.BlockedError{lock, nil, lock, lock}, []int{10, 20, 100, 110}, 110},
+		{[]*simkernel.BlockedError{lock, other, read}, []int{10, 20, 30, 40, 100, 200}, 0},
 	} {
-		if got := sim.Confirms(tc.looks...); !slices.Equal(got, tc.want) {
-			t.Errorf("%v: %v", tc.looks, got)
+		look := 0
+		looks, report := sim.Looks(func() (b *simkernel.BlockedError) {
+			if look < len(tc.finds) {
+				b = tc.finds[look]
+			}
+			look++
+			return b
+		})
+		if !slices.Equal(looks, tc.looks) || report != tc.report {
+			t.Errorf("%v: looks at %v, reports at %d", tc.finds, looks, report)
 		}
 	}
 }

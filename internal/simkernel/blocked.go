@@ -101,6 +101,14 @@ func (w *World) runner() (host string, stack []byte) {
 // Report makes the run fail with err. It may be called from any goroutine.
 func (w *World) Report(err error) { w.report(err) }
 
+// IsReported reports whether the world of p has an error of Report that Drive has not
+// returned yet. It may be called from any goroutine.
+func (p *Process) IsReported() bool {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	return p.w.stray != nil
+}
+
 // Reported returns an error of Report that Drive has not returned yet, or an error if time
 // has passed in the bubble while a program ran. It is for the end of a run.
 func (w *World) Reported() error {
