@@ -33,6 +33,7 @@ type Caller struct {
 	reg    registry              // guarded by mu, as all below
 	planes map[*loop.Loop]*plane // of the loops that call
 	queued map[*waiter]func()    // calls that wait for space in a queue, and how to end that wait
+	recall [2]string             // the subject of the last cancellation, and cancelSubject of it
 	draw   *rand.PCG
 	closed bool
 	stats  CallerStats
@@ -335,7 +336,10 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 		to = w.in.worker
 	}
 	if to == "" {
-		to = cancelSubject(w.req.Subject)
+		if c.recall[0] != w.req.Subject { // the calls of a scope end together
+			c.recall = [2]string{w.req.Subject, cancelSubject(w.req.Subject)}
+		}
+		to = c.recall[1]
 	}
 	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
 	if c.local != nil {
