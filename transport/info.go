@@ -46,7 +46,7 @@ func (c *Conn) setOption(o kernel.Option, value int) error {
 	c.checkLoop("an option's setting")
 	fd := c.socket.FD()
 	if fd < 0 {
-		return net.ErrClosed
+		return c.opError("set", net.ErrClosed)
 	}
 	return c.opError("set", c.st.sockets.K.SetOption(fd, o, value))
 }

@@ -37,7 +37,9 @@ func TestInfoAndOptions(t *testing.T) {
 				c.Close()
 			})
 		}, lost: func(c *transport.Conn, err error) {
-			if err := c.SetNoDelay(true); !errors.Is(err, net.ErrClosed) {
+			err = c.SetNoDelay(true)
+			var op *net.OpError
+			if !errors.Is(err, net.ErrClosed) || !errors.As(err, &op) || op.Op != "set" {
 				t.Errorf("setting an option of a lost connection: %v", err)
 			}
 		}}

@@ -147,6 +147,7 @@ int head_append(Exchange *x, const char *data, size_t len);
 int check_field(const char *name, Py_ssize_t n, const char *value, Py_ssize_t m);
 
 // asgi_message.c: reading messages of the app.
+PyObject *message_type(PyObject *message); // a new reference; NULL with an exception
 PyObject *message_get(PyObject *message, PyObject *key); // a new reference; NULL without an exception if it is missing
 int message_flag(PyObject *message, PyObject *key);      // false if it is missing
 int message_bytes(PyObject *message, PyObject *key, Py_buffer *view); // 0 if it is missing; then view->obj is NULL

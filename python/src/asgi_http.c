@@ -232,13 +232,9 @@ static int send_hints(Exchange *x, PyObject *message) {
 }
 
 int http_send(Exchange *x, PyObject *message) {
-    PyObject *type = message_get(message, asgi.type);
-    if (!type || !PyUnicode_Check(type)) {
-        Py_XDECREF(type);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "spindle: a message must have a 'type' that is a string");
+    PyObject *type = message_type(message);
+    if (!type)
         return -1;
-    }
     int r;
     if (x->phase == RESPONSE_DONE)
         r = unexpected(type, "nothing more, because the response is complete");

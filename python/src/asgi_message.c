@@ -13,6 +13,16 @@ PyObject *message_get(PyObject *message, PyObject *key) {
     return value;
 }
 
+PyObject *message_type(PyObject *message) {
+    PyObject *type = message_get(message, asgi.type);
+    if (type && PyUnicode_Check(type))
+        return type;
+    Py_XDECREF(type);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "spindle: a message must have a 'type' that is a string");
+    return NULL;
+}
+
 int message_flag(PyObject *message, PyObject *key) {
     PyObject *value = message_get(message, key);
     if (!value)

@@ -63,20 +63,12 @@ static void tell(Server *s, const char *event) {
 // report passes the failure of an app to Python, to be logged. It takes the pending
 // exception, if there is one.
 static void report(Exchange *x, const char *what) {
-    PyObject *type, *value = NULL, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (type) {
-        PyErr_NormalizeException(&type, &value, &traceback);
-        if (traceback)
-            PyException_SetTraceback(value, traceback);
-    }
-    PyObject *r = PyObject_CallFunction(x->server->report, "sO", what, value ? value : Py_None);
+    PyObject *exc = exception_take();
+    PyObject *r = PyObject_CallFunction(x->server->report, "sO", what, exc ? exc : Py_None);
     if (!r)
         PyErr_WriteUnraisable(x->server->report);
     Py_XDECREF(r);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_XDECREF(exc);
 }
 
 // settle ends the exchange. The app has failed if an exception is set.

@@ -240,13 +240,9 @@ void websocket_end(Exchange *x, bool failed) {
 }
 
 int websocket_send(Exchange *x, PyObject *message) {
-    PyObject *type = message_get(message, asgi.type);
-    if (!type || !PyUnicode_Check(type)) {
-        Py_XDECREF(type);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "spindle: a message must have a 'type' that is a string");
+    PyObject *type = message_type(message);
+    if (!type)
         return -1;
-    }
     int r = -1;
     const char *expected = NULL;
     if (x->phase == WS_CLOSED)

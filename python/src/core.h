@@ -44,6 +44,10 @@ static inline PyObject *weak_target(PyObject *ref) {
 #endif
 }
 
+// exceptions.c
+bool exception_ends_loop(void);  // as asyncio does: SystemExit and KeyboardInterrupt
+PyObject *exception_take(void);  // clear the present exception and return it; NULL if there is none
+
 typedef struct Loop Loop;
 typedef struct Handle Handle;
 typedef struct Transport Transport;

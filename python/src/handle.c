@@ -147,17 +147,11 @@ void handle_free_spare(void) {
 }
 
 static int handle_failed(Handle *h) {
-    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    if (exception_ends_loop())
         return -1;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    PyObject *r = PyObject_CallMethodObjArgs((PyObject *)h->loop, names.callback_failed, (PyObject *)h, value, NULL);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    PyObject *exc = exception_take();
+    PyObject *r = PyObject_CallMethodObjArgs((PyObject *)h->loop, names.callback_failed, (PyObject *)h, exc, NULL);
+    Py_XDECREF(exc);
     Py_XDECREF(r);
     return r ? 0 : -1;
 }

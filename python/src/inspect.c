@@ -24,18 +24,11 @@ PyObject *inspect_serve(PyObject *Py_UNUSED(module), PyObject *address) {
 // keep_interrupt keeps the present exception for poll_once, if it is to end the loop. Go, which
 // is between here and there, cannot pass it on.
 static void keep_interrupt(Loop *l) {
-    if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) && !PyErr_ExceptionMatches(PyExc_SystemExit)) {
+    if (!exception_ends_loop()) {
         PyErr_WriteUnraisable((PyObject *)l);
         return;
     }
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    Py_XSETREF(l->interrupt, value);
+    Py_XSETREF(l->interrupt, exception_take());
 }
 
 char *inspect_tasks(void *loop, bool first) {

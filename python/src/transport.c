@@ -104,24 +104,12 @@ static int keep(Transport *t, PyObject *data, const char *at, Py_ssize_t len, Py
     return 0;
 }
 
-// caught returns the present exception, normalized, as a new reference.
-static PyObject *caught(void) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-}
-
 // failed closes the transport with the present exception. It returns -1 if that
 // exception is to end the loop.
 static int failed(Transport *t, const char *message) {
-    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    if (exception_ends_loop())
         return -1;
-    PyObject *exc = caught();
+    PyObject *exc = exception_take();
     PyObject *r = PyObject_CallMethod((PyObject *)t, "_fatal_error", "Os", exc, message);
     Py_XDECREF(exc);
     Py_XDECREF(r);
@@ -134,9 +122,9 @@ static int tell(Transport *t, PyObject *method) {
     PyObject *r = PyObject_CallMethodNoArgs(protocol, method);
     Py_DECREF(protocol);
     if (!r) {
-        if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        if (exception_ends_loop())
             return -1;
-        PyObject *exc = caught();
+        PyObject *exc = exception_take();
         r = PyObject_CallMethodObjArgs((PyObject *)t, names.protocol_failed, method, exc, NULL);
         Py_XDECREF(exc);
     }
@@ -272,7 +260,7 @@ static int write_ready(Transport *t) {
     int all = flush(t);
     if (all < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
-        PyObject *exc = caught();
+        PyObject *exc = exception_take();
         drop_chunks(t);
         int r = update(t, t->interest & ~SPINDLE_WRITE);
         PyObject *called = r < 0 ? NULL : PyObject_CallMethod((PyObject *)t, "_write_failed", "O", exc);
@@ -427,9 +415,9 @@ static int read_into_buffer(Transport *t) {
 // report gives the present exception to the loop's exception handler. It returns -1 if the
 // exception is to end the loop.
 static int report(Transport *t, Loop *l) {
-    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+    if (exception_ends_loop())
         return -1;
-    PyObject *exc = caught();
+    PyObject *exc = exception_take();
     PyObject *r = PyObject_CallMethod((PyObject *)l, "call_exception_handler", "{sssOsO}", "message",
                                       "Exception in a transport's callback", "exception", exc, "transport", t);
     Py_XDECREF(exc);
