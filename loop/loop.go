@@ -34,9 +34,9 @@
 //
 // Each phase processes what is present when it begins, so a callback that always
 // schedules itself again does not stop the others. A turn runs at most 61 timers and 61
-// ready callbacks. The kernel is polled, and the clock read, when nothing is ready or
-// after 61 callbacks, or fewer if they take long, and not between any two of them:
-// polling costs as much as running twenty.
+// ready callbacks. The kernel is polled when nothing is ready, and otherwise after 61
+// callbacks: after fewer if they take long, after up to 244 if they take next to no time. It
+// is not polled between any two of them, because polling costs as much as running twenty.
 //
 // # Order
 //

@@ -60,7 +60,7 @@ func (l *Loop) fireTimers() {
 	now := l.core.TurnTime()
 	l.wheel.Begin(int64(now))
 	fired := 0
-	for fired < loopcore.PollEvery {
+	for fired < loopcore.PhaseSize {
 		fn, when := l.wheel.Due()
 		if fn == nil {
 			l.core.TimersDue = false

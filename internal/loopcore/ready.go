@@ -11,7 +11,7 @@ const (
 	priorities = iota
 )
 
-// Of the PollEvery callbacks of a turn, the lower lanes get at least these if they have
+// Of the PhaseSize callbacks of a turn, the lower lanes get at least these if they have
 // work: a flood of High callbacks slows them but never stops them.
 const (
 	normalShare = 16
@@ -77,7 +77,7 @@ func (c *Loop) RunReady() {
 	high, normal, low := &c.lanes[High], &c.lanes[Normal], &c.lanes[Low]
 	if high.len() == 0 && low.len() == 0 { // nearly always
 		if normal.head == normal.end {
-			n := min(normal.len(), PollEvery)
+			n := min(normal.len(), PhaseSize)
 			c.SincePoll += n
 			normal.take(n)
 		}
@@ -96,9 +96,9 @@ func (c *Loop) RunReady() {
 func (c *Loop) share() {
 	high, normal, low := c.lanes[High].len(), c.lanes[Normal].len(), c.lanes[Low].len()
 	keptForLow := min(low, lowShare)
-	high = min(high, PollEvery-min(normal, normalShare)-keptForLow)
-	normal = min(normal, PollEvery-high-keptForLow)
-	low = min(low, PollEvery-high-normal)
+	high = min(high, PhaseSize-min(normal, normalShare)-keptForLow)
+	normal = min(normal, PhaseSize-high-keptForLow)
+	low = min(low, PhaseSize-high-normal)
 	c.SincePoll += high + normal + low
 	c.lanes[High].take(high)
 	c.lanes[Normal].take(normal)
