@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"ws":                             {".", "internal/coro", "internal/deflate", "internal/http1", "internal/loopcore", "internal/probe", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "internal/probe", "internal/traceparent", "loop", "stream", "transport"},
 	"pyapp":                          {".", "cosync", "internal/http1", "internal/workerproc", "loop", "relay"},
-	"relay/process":                  {".", "internal/workerproc", "relay"},
+	"relay/process":                  {".", "cosync", "internal/workerproc", "relay"},
 	"internal/workerproc":            {".", "proc", "stream"},
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "internal/replies", "internal/traceparent", "loop", "ws"},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
 )
@@ -21,10 +22,10 @@ func TestPausesBeforeProcessesStart(t *testing.T) {
 			now := time.Unix(1, 0)
 			o := process.Options{Socket: socket, Backoff: 100 * ms, MaxBackoff: 500 * ms}.WithClock(
 				func(context.Context) time.Time { return now },
-				func(ctx context.Context, d time.Duration) error {
+				func(ctx context.Context, d time.Duration, _ func(context.Context) error) (bool, error) {
 					pauses = append(pauses, d)
 					now = now.Add(d)
-					return spindle.Checkpoint(ctx)
+					return true, spindle.Checkpoint(ctx)
 				})
 			serve(t, o, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
 				for i, step := range []struct {
@@ -52,6 +53,48 @@ func TestPausesBeforeProcessesStart(t *testing.T) {
 					}
 				}
 				return nil
+			})
+		})
+	}
+}
+
+// TestProcessThatBecomesFreeDuringAPause serves the request that waits for the end of the
+// pause. The clock does not advance.
+func TestProcessThatBecomesFreeDuringAPause(t *testing.T) {
+	for name, socket := range map[string]bool{"pipes": false, "socket": true} {
+		t.Run(name, func(t *testing.T) {
+			var paused cosync.Event
+			o := process.Options{Socket: socket, Processes: 2, Grace: time.Minute}.WithClock(
+				func(context.Context) time.Time { return time.Unix(1, 0) },
+				func(ctx context.Context, _ time.Duration, fn func(context.Context) error) (bool, error) {
+					paused.Set()
+					return false, fn(ctx)
+				})
+			serve(t, o, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
+				s, err := c.Stream(ctx, "work", []byte("pairs")) // uses its process until it is closed
+				if err != nil {
+					return err
+				}
+				pid, err := s.Next(ctx)
+				if err != nil {
+					return err
+				}
+				if _, err := c.Call(ctx, "work", []byte("exit")); err == nil {
+					t.Error("the process has not failed")
+				}
+				return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+					n.Go(func(ctx context.Context) error {
+						got, err := c.Call(ctx, "work", []byte("pid"))
+						if string(got) != string(pid) {
+							t.Errorf("process %q has served the request, and not process %q", got, pid)
+						}
+						return err
+					})
+					if err := paused.Wait(ctx); err != nil {
+						return err
+					}
+					return s.Close()
+				})
 			})
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
 )
@@ -21,9 +22,10 @@ type pool struct {
 	o       Options
 	ctx     context.Context // the processes belong to its scope
 	n       *spindle.Nursery
-	idle    []*child // the last one is the next to work
-	dir     string   // of the sockets; "" without Options.Socket
-	sockets int      // that were named
+	idle    []*child     // the last one is the next to work
+	freed   cosync.Event // a process became idle
+	dir     string       // of the sockets; "" without Options.Socket
+	sockets int          // that were named
 	backoff workerproc.Backoff
 	resume  time.Time // no process starts before
 }
@@ -67,17 +69,16 @@ func environment(env []string, socket string) []string {
 // acquire returns a process that is not in use. There is always room for one, because no
 // more requests run at a time than there may be processes.
 func (p *pool) acquire(ctx context.Context) (*child, error) {
-	for len(p.idle) > 0 {
-		last := len(p.idle) - 1
-		c := p.idle[last]
-		p.idle = p.idle[:last]
-		if c.Usable() {
+	for {
+		if c := p.takeIdle(); c != nil {
 			return c, p.connect(ctx, c)
 		}
-		p.discard(c) // it exited, or did not connect, while it was idle
-	}
-	if wait := p.resume.Sub(p.o.clock.now(ctx)); wait > 0 {
-		if err := p.o.clock.sleep(ctx, wait); err != nil {
+		wait := p.resume.Sub(p.o.clock.now(ctx))
+		if wait <= 0 {
+			break
+		}
+		p.freed.Clear()
+		if _, err := p.o.clock.moveOnAfter(ctx, wait, p.freed.Wait); err != nil {
 			return nil, err
 		}
 	}
@@ -89,6 +90,26 @@ func (p *pool) acquire(ctx context.Context) (*child, error) {
 	return c, p.connect(ctx, c)
 }
 
+// takeIdle returns an idle process that can be used, or nil.
+func (p *pool) takeIdle() *child {
+	for len(p.idle) > 0 {
+		last := len(p.idle) - 1
+		c := p.idle[last]
+		p.idle = p.idle[:last]
+		if c.Usable() {
+			return c
+		}
+		p.discard(c) // it exited, or did not connect, while it was idle
+	}
+	return nil
+}
+
+// release makes a process idle. It is the next to work.
+func (p *pool) release(c *child) {
+	p.idle = append(p.idle, c)
+	p.freed.Set()
+}
+
 // connect waits until a process is connected. If it fails, the process is not in use.
 func (p *pool) connect(ctx context.Context, c *child) error {
 	err := c.WaitConnected(ctx)
@@ -97,6 +118,7 @@ func (p *pool) connect(ctx context.Context, c *child) error {
 		return nil
 	case errors.As(err, new(*spindle.Canceled)):
 		p.idle = slices.Insert(p.idle, 0, c) // it goes on to start, for a later request
+		p.freed.Set()
 		return err
 	case err == workerproc.ErrConnectTimeout:
 		err = fmt.Errorf("%w (%v)", ErrStartTimeout, p.o.StartTimeout)
@@ -132,13 +154,13 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	}
 	frame, err := relay.AppendFrame(nil, r.Envelope, spindle.Now(ctx))
 	if err != nil {
-		p.idle = append(p.idle, c) // it has got nothing
+		p.release(c) // it has got nothing
 		return nil, err
 	}
 	done := false
 	defer func() {
 		if done {
-			p.idle = append(p.idle, c)
+			p.release(c)
 		} else {
 			p.discard(c)
 		}

@@ -65,7 +65,8 @@
 // group is killed, and another process takes its place. So it does when a process exits or
 // writes something else than frames; the call then fails, and is not repeated. A process is
 // also killed if a frame from or to it was cut by a cancellation. If processes
-// fail before they have answered anything, the next one starts after a growing pause.
+// fail before they have answered anything, the next one starts after a growing pause. A
+// request waits for the end of the pause, or for a process that becomes free before.
 //
 // # Goroutines
 //
@@ -144,8 +145,8 @@ type Options struct {
 
 // clock measures the pauses before processes start.
 type clock struct {
-	now   func(ctx context.Context) time.Time
-	sleep func(ctx context.Context, d time.Duration) error
+	now         func(ctx context.Context) time.Time
+	moveOnAfter func(ctx context.Context, d time.Duration, fn func(context.Context) error) (expired bool, err error)
 }
 
 // SocketVariable is the environment variable that has the path of a worker's socket, if
@@ -194,7 +195,7 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 			if err != nil {
 				return fmt.Errorf("process: Serve %s: %w", subject, err)
 			}
-			p.idle = append(p.idle, first)
+			p.release(first)
 			return relay.NewWorker(bus).Serve(ctx, subject, p.handle, relay.ServeOptions{
 				Group: o.Group, Concurrency: o.Processes, Run: relay.InTasks, Ready: o.Ready, Drain: o.Drain,
 			})
@@ -229,7 +230,7 @@ func (o Options) withDefaults() Options {
 		o.Stderr = os.Stderr
 	}
 	if o.clock.now == nil {
-		o.clock = clock{now: spindle.Now, sleep: spindle.Sleep}
+		o.clock = clock{now: spindle.Now, moveOnAfter: spindle.MoveOnAfter}
 	}
 	return o
 }
