@@ -12,6 +12,7 @@ import (
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -313,4 +314,74 @@ func TestClusterLosesNoJob(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		t.Fatalf("%d of %d jobs were done", count.Load(), jobs)
 	}
+}
+
+// silentStream replaces the stream of a bus by a subscriber that never answers, so that requests
+// to durable subjects are neither stored nor refused. It calls arrived for each of them.
+func silentStream(t *testing.T, b *broker.Broker, arrived func()) {
+	t.Helper()
+	nc, err := client.Connect(b.URL(), patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "SPINDLE"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nc.Subscribe("jobs.>", func(*client.Msg) { arrived() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inTasksAndGoroutines runs a test in a task and on a goroutine.
+func inTasksAndGoroutines(t *testing.T, test func(t *testing.T, run func(ctx context.Context, fn func(context.Context) error) error)) {
+	t.Run("in a task", func(t *testing.T) { test(t, spindle.Run) })
+	t.Run("on a goroutine", func(t *testing.T) {
+		test(t, func(ctx context.Context, fn func(context.Context) error) error { return fn(ctx) })
+	})
+}
+
+// TestDeadlineWhileARequestIsStored: the call fails with a *relay.TimeoutError, and workers are
+// notified, because the server may have the request.
+func TestDeadlineWhileARequestIsStored(t *testing.T) {
+	inTasksAndGoroutines(t, func(t *testing.T, run func(context.Context, func(context.Context) error) error) {
+		b := start(t, broker.Options{Dir: t.TempDir()})
+		bus := connect(t, b, durable(nats.Durable{}))
+		silentStream(t, b, func() {})
+		c := caller(t, bus)
+		err := run(t.Context(), func(ctx context.Context) error {
+			_, err := c.Do(ctx, relay.Envelope{Subject: "jobs.a", Deadline: 100 * time.Millisecond})
+			return err
+		})
+		if !errors.As(err, new(*relay.TimeoutError)) || errors.Is(err, relay.ErrDown) {
+			t.Errorf("got %v", err)
+		}
+		if s := c.Stats(); s.TimedOut != 1 || s.CancelsSent != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestContextThatEndsWhileARequestIsStored: Publish fails with its cause.
+func TestContextThatEndsWhileARequestIsStored(t *testing.T) {
+	inTasksAndGoroutines(t, func(t *testing.T, run func(context.Context, func(context.Context) error) error) {
+		b := start(t, broker.Options{Dir: t.TempDir()})
+		bus := connect(t, b, durable(nats.Durable{}))
+		why := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		silentStream(t, b, func() { cancel(why) })
+		err := run(ctx, func(ctx context.Context) error {
+			return bus.Publish(ctx, &relay.Envelope{Subject: "jobs.a"})
+		})
+		if !errors.Is(err, why) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -1,25 +1,32 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/relay"
 )
 
 // Publish sends e, and waits while the outbox is full. For a durable subject it waits
-// until the server has stored e.
+// until the server has stored e. If ctx ends first, it fails with the error of ctx, and e may
+// or may not be stored.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 	if b.stores(e) {
 		m, err := b.message(e, true)
 		if err != nil {
 			return err
 		}
-		return blocking(ctx, func() error { return b.store(ctx, m) })
+		err = blocking(ctx, func() error { return b.store(ctx, m) })
+		if err != nil {
+			err = cmp.Or(ended(ctx), err)
+		}
+		return err
 	}
 	if loopcore.Current() == nil {
 		return b.write(e)
@@ -29,6 +36,15 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 		return err
 	}
 	return b.handed(b.outbox.Put(ctx, m))
+}
+
+// ended returns the error of ctx if it has ended. In a task it is the error of a wait, so that
+// scopes recognize it.
+func ended(ctx context.Context) error {
+	if spindle.Current(ctx) == nil {
+		return context.Cause(ctx)
+	}
+	return spindle.Checkpoint(ctx)
 }
 
 // TryPublish sends e, or fails with relay.ErrFull. For a durable subject it fails with
