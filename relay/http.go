@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/traceparent"
+	"github.com/spindleloop/spindle/web"
 )
 
 // Route says how HTTP turns requests into calls.
@@ -155,7 +156,8 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 
 // unread answers a request with a body that cannot be read.
 func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
+	// The body may fail before the context ends.
+	if r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, web.ErrClientGone) {
 		h.clientGone.Add(1)
 		return
 	}

@@ -2,13 +2,16 @@ package relay_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,5 +102,83 @@ func TestHTTPSocketThatCannotBeWritten(t *testing.T) {
 	})
 	if s := h.Stats(); s != (relay.HTTPStats{ClientGone: 1}) || log.Len() > 0 {
 		t.Errorf("%+v, %s", s, log.String())
+	}
+}
+
+// failingBody is the body of a request that cannot be read.
+type failingBody struct{ err error }
+
+func (b failingBody) Read([]byte) (int, error) { return 0, b.err }
+
+// TestHTTPBodyThatCannotBeRead: a client that has left gets no answer and is counted as such, also
+// if the context of its request has not ended yet.
+func TestHTTPBodyThatCannotBeRead(t *testing.T) {
+	c := newCaller(t, t.Context(), relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{})
+	for name, test := range map[string]struct {
+		err    error
+		status int // 0 if nothing is answered
+		stats  relay.HTTPStats
+	}{
+		"ends early":  {io.ErrUnexpectedEOF, 0, relay.HTTPStats{ClientGone: 1}},
+		"lost":        {web.ErrClientGone, 0, relay.HTTPStats{ClientGone: 1}},
+		"not chunked": {errors.New("invalid chunk"), http.StatusBadRequest, relay.HTTPStats{Refused: 1}},
+	} {
+		h := relay.HTTP(c, relay.Route{Subject: "work"})
+		w := &httptest.ResponseRecorder{Body: new(bytes.Buffer)}
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/", failingBody{test.err}))
+		if s := h.Stats(); w.Code != test.status || s != test.stats {
+			t.Errorf("%s: status %d, %+v", name, w.Code, s)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHTTPClientLeavesWithinItsBody: it is counted, however it leaves.
+func TestHTTPClientLeavesWithinItsBody(t *testing.T) {
+	for name, wrap := range map[string]func(http.Handler) http.Handler{
+		"in tasks":      web.Inline,
+		"on goroutines": func(h http.Handler) http.Handler { return h },
+	} {
+		for how, leave := range map[string]func(*net.TCPConn) error{
+			"closed":      (*net.TCPConn).Close,
+			"reset":       func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+			"half-closed": (*net.TCPConn).CloseWrite,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				var h *relay.HTTPHandler
+				var begun atomic.Bool
+				webPlane(t, relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
+					h = relay.HTTP(c, relay.Route{Subject: "work"})
+					return wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						begun.Store(true)
+						h.ServeHTTP(w, r)
+					}))
+				}, func(ctx context.Context, url string) error {
+					nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+					if err != nil {
+						return err
+					}
+					defer nc.Close()
+					if _, err := io.WriteString(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc"); err != nil {
+						return err
+					}
+					for !begun.Load() {
+						if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+							return err
+						}
+					}
+					err = leave(nc.(*net.TCPConn))
+					for err == nil && h.Stats() == (relay.HTTPStats{}) {
+						err = spindle.Sleep(ctx, time.Millisecond)
+					}
+					if s := h.Stats(); s != (relay.HTTPStats{ClientGone: 1}) {
+						t.Errorf("%+v", s)
+					}
+					return err
+				})
+			})
+		}
 	}
 }

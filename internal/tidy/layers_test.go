@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"relay/process":                  {".", "cosync", "internal/workerproc", "relay"},
 	"internal/workerproc":            {".", "proc", "stream"},
 	"relay/relaytest":                {".", "relay"},
-	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "internal/replies", "internal/traceparent", "loop", "ws"},
+	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "internal/replies", "internal/traceparent", "loop", "web", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},
 	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "web"},
