@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -205,6 +206,35 @@ func TestCloseReportsLeaks(t *testing.T) {
 			return c.Close()
 		})
 	})
+}
+
+// TestCloseListsTheCallsThatItEnds: the list has each call that Close ends, and no other, while
+// goroutines begin and end calls.
+func TestCloseListsTheCallsThatItEnds(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "echo", relay.ServeOptions{}, echo)
+	for range 200 {
+		c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for {
+					if _, err := c.Call(t.Context(), "echo", nil); err != nil {
+						return // it is closed
+					}
+				}
+			})
+		}
+		for c.Stats().Replied == 0 {
+			runtime.Gosched()
+		}
+		leaked := &relay.LeakError{}
+		errors.As(c.Close(), &leaked)
+		all.Wait()
+		if s := c.Stats(); len(leaked.Waiters) != int(s.Canceled) {
+			t.Fatalf("%d calls are listed, and %d were ended", len(leaked.Waiters), s.Canceled)
+		}
+	}
 }
 
 // TestScopeWithADeadline ends a call with its own error, which MoveOnAfter recognizes.

@@ -34,6 +34,11 @@ func (i WaiterInfo) String() string {
 func (c *Caller) Waiters() []WaiterInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.waiters()
+}
+
+// waiters is Waiters. The caller holds c.mu.
+func (c *Caller) waiters() []WaiterInfo {
 	now := c.clock.now()
 	all := make([]WaiterInfo, 0, c.reg.n)
 	for i := range c.reg.slots {
@@ -69,13 +74,13 @@ func (e *LeakError) Error() string {
 // Close ends the Caller. Calls that still wait fail with ErrClosed, their workers are
 // notified, and Close fails with a *LeakError that lists them.
 func (c *Caller) Close() error {
-	leaked := c.Waiters()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		return nil
 	}
 	c.closed = true
+	leaked := c.waiters()
 	probe.RemoveCaller(probedCaller(c))
 	var cancels []*Envelope
 	for i := range c.reg.slots {
