@@ -14,6 +14,7 @@ import (
 	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 	"github.com/spindleloop/spindle/relay/nats/broker"
@@ -79,6 +80,35 @@ func TestCancelReachesTheWorker(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the handler: %v", err)
+	}
+}
+
+// TestCloseSendsTheOverflow: a cancellation that is added while Close empties the outbox is sent.
+// One that comes later is refused, so that the caller counts it as lost.
+func TestCloseSendsTheOverflow(t *testing.T) {
+	server := start(t, broker.Options{})
+	bus, other := connect(t, server, nats.Options{}), connect(t, server, nats.Options{})
+	arrived := make(chan uint64, 2)
+	if _, err := other.Listen(t.Context(), "_cancel.work", func(e *relay.Envelope) { arrived <- e.ID }); err != nil {
+		t.Fatal(err)
+	}
+	cancellation := func(id uint64) *relay.Envelope {
+		return &relay.Envelope{Kind: relay.KindCancel, ID: id, Subject: "_cancel.work", ReplyTo: "_inbox.x"}
+	}
+	if err := nats.Overflow(bus, cancellation(1)); err != nil {
+		t.Error(err)
+	}
+	if err := bus.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := nats.Overflow(bus, cancellation(2)); !errors.Is(err, cosync.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := other.Publish(t.Context(), cancellation(3)); err != nil {
+		t.Error(err)
+	}
+	if id := <-arrived; id != 1 {
+		t.Errorf("cancellation %d has arrived first", id)
 	}
 }
 

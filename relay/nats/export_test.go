@@ -49,3 +49,12 @@ func Claims(r relay.Results) int {
 	defer s.mu.Unlock()
 	return len(s.claims)
 }
+
+// Overflow adds an envelope to the overflow, as TryPublish does in a task if the outbox is full.
+func Overflow(b *Bus, e *relay.Envelope) error {
+	var m nats.Msg
+	if err := encode(&m, e, false); err != nil {
+		return err
+	}
+	return b.overflow.add(&m)
+}

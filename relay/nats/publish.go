@@ -62,8 +62,8 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 		return relay.ErrMustWait
 	}
 	err = b.outbox.TryPut(m)
-	if errors.Is(err, cosync.ErrWouldBlock) && e.Kind == relay.KindCancel && b.overflow.add(m) {
-		err = nil
+	if errors.Is(err, cosync.ErrWouldBlock) && e.Kind == relay.KindCancel {
+		err = b.overflow.add(m)
 		_ = b.outbox.TryPut(nil) // wakes send, if it has emptied the outbox since
 	}
 	return b.handed(err)
@@ -120,7 +120,7 @@ func (b *Bus) send() {
 	for {
 		m, err := b.outbox.Get(context.Background())
 		if err != nil {
-			return // closed
+			break // closed
 		}
 		if m != nil {
 			b.pass(m)
@@ -128,6 +128,9 @@ func (b *Bus) send() {
 		for _, m := range b.overflow.take() {
 			b.pass(m)
 		}
+	}
+	for _, m := range b.overflow.close() { // added since the outbox was empty
+		b.pass(m)
 	}
 }
 
