@@ -178,7 +178,7 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 // TestResultsThatCannotBeStored: the claim is not renewed any more, and ends with its lease.
 func TestResultsThatCannotBeStored(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Lease: 100 * time.Millisecond}
+	o := nats.ResultsOptions{Lease: time.Second} // also the limit of Store
 	r, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
 	if _, ok, err := r.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
