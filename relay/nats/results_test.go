@@ -108,7 +108,7 @@ func TestResultsOfAFailure(t *testing.T) {
 // TestResultsOfAWorkerThatIsGone: a claim ends with its lease.
 func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Lease: 100 * time.Millisecond}
+	o := nats.ResultsOptions{Lease: time.Second}
 	bus := connect(t, b, nats.Options{})
 	gone := resultsOf(t, bus, o)
 	if _, ok, err := gone.Load(t.Context(), "k"); ok || err != nil {
@@ -132,7 +132,7 @@ func TestResultsOfAWorkerThatIsGone(t *testing.T) {
 // other worker takes it.
 func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Bucket: "long", Lease: 300 * time.Millisecond}
+	o := nats.ResultsOptions{Bucket: "long", Lease: time.Second}
 	slow, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
 	if _, ok, err := slow.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
