@@ -36,8 +36,8 @@ func TestInfoAndOptions(t *testing.T) {
 				}
 				c.Close()
 			})
-		}, lost: func(c *transport.Conn, err error) {
-			err = c.SetNoDelay(true)
+		}, lost: func(c *transport.Conn, _ error) {
+			err := c.SetNoDelay(true)
 			var op *net.OpError
 			if !errors.Is(err, net.ErrClosed) || !errors.As(err, &op) || op.Op != "set" {
 				t.Errorf("setting an option of a lost connection: %v", err)
