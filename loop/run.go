@@ -222,8 +222,7 @@ func (l *Loop) hasLeftovers() bool {
 
 // poll polls the kernel. It waits if there is nothing to do.
 func (l *Loop) poll(timeout time.Duration) {
-	ran, last := l.core.SincePoll, l.core.TurnTime()
-	l.core.SincePoll = 0
+	ran, last := l.core.BeginPoll(), l.core.TurnTime()
 	if timeout != 0 && l.core.InRun && l.mayWait() && l.core.WaitsInGo() {
 		l.waitInGo()
 		return

@@ -39,13 +39,21 @@ func (c *Loop) postponePoll() bool {
 	return true
 }
 
+// BeginPoll returns how many callbacks have run since the last poll, and counts from zero
+// again. What postponePoll has granted ends here.
+func (c *Loop) BeginPoll() (ran int) {
+	ran, c.SincePoll = c.SincePoll, 0
+	c.pollAfter = min(c.pollAfter, PhaseSize)
+	return ran
+}
+
 // FreeWaits returns how many waits of a task may complete at once before it must let others
 // run: one if the last callbacks were long.
 func (c *Loop) FreeWaits() int8 { return c.freeWaits }
 
 // PollSooner makes fewer callbacks run before the next poll. It is for a loop that has
 // waited: the next callbacks may be of another kind.
-func (c *Loop) PollSooner() { c.pollAfter = max(min(c.pollAfter, PhaseSize)/2, 1) }
+func (c *Loop) PollSooner() { c.pollAfter = max(c.pollAfter/2, 1) }
 
 // AdaptPolling decides when PollDue reports true next, and on FreeWaits. The last poll was ran
 // callbacks ago, and took is the time since then.
