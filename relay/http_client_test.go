@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 	"github.com/spindleloop/spindle/ws"
 )
@@ -181,4 +183,50 @@ func TestHTTPClientLeavesWithinItsBody(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestSocketMessagesAreKept: a message is read while the call of the one before runs, and
+// changes nothing in its request.
+func TestSocketMessagesAreKept(t *testing.T) {
+	release := make(chan struct{})
+	bus := relay.NewLocal(relay.LocalOptions{})
+	w, _ := serve(t, bus, "work", relay.ServeOptions{}, work(release))
+	webPlane(t, bus, relay.CallerOptions{}, func(c *relay.Caller) http.Handler {
+		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", Timeout: time.Minute}))
+	}, func(ctx context.Context, url string) error {
+		c, err := stream.Dial(ctx, "tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		const text, ping, pong, final = 1, 9, 10, 0x80
+		send := func(opcode byte, payload string) error { // the mask is zero
+			_, err := c.Write(append([]byte{final | opcode, 0x80 | byte(len(payload)), 0, 0, 0, 0}, payload...))
+			return err
+		}
+		from := bufio.NewReader(c)
+		expect := func(opcode byte, payload string) error {
+			got := make([]byte, 2+len(payload))
+			_, err := io.ReadFull(from, got)
+			if want := append([]byte{final | opcode, byte(len(payload))}, payload...); !bytes.Equal(got, want) {
+				t.Errorf("%q; want %q", got, want)
+			}
+			return err
+		}
+		_, err = io.WriteString(c, "GET /work HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		if err != nil {
+			return err
+		}
+		if res, err := http.ReadResponse(from, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			return fmt.Errorf("%+v, %w", res, err)
+		}
+		err = send(text, "block")
+		for err == nil && w.Stats().Running == 0 {
+			err = spindle.Sleep(ctx, time.Millisecond)
+		}
+		err = errors.Join(err, send(text, "other"), send(ping, ""), expect(pong, "")) // both have been read
+		close(release)
+		return errors.Join(err, expect(text, "block"), expect(text, "other"))
+	})
 }

@@ -101,7 +101,7 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 				h.refused.Add(1)
 			}
 			if err == nil {
-				err = requests.Put(ctx, message)
+				err = requests.Put(ctx, bytes.Clone(message)) // the next Read reuses it
 			}
 			if err != nil {
 				return err // ends the call that runs
