@@ -26,7 +26,11 @@ const (
 )
 
 // PollDue reports whether the kernel is to be polled although more callbacks are ready.
-func (c *Loop) PollDue() bool { return c.SincePoll >= c.pollAfter && !c.postponePoll() }
+func (c *Loop) PollDue() bool { return c.pollMayBeDue() && !c.postponePoll() }
+
+// pollMayBeDue reports whether PollDue has to look at the clock. A task asks only for this,
+// and leaves the rest to the loop: reading the clock would make its stack grow for good.
+func (c *Loop) pollMayBeDue() bool { return c.SincePoll >= c.pollAfter }
 
 // postponePoll lets a further PhaseSize of callbacks run before the next poll, and reports
 // whether it did: not if the last ones took long. Reading the clock costs much less than a

@@ -260,7 +260,7 @@ func (c *Loop) NextCoroutine() Coroutine {
 		return nil
 	}
 	if q.head == q.end { // it would be in another turn
-		if c.PollDue() || c.TimersDue || c.inbox.waiting.Load() || c.config.Observed || c.Ready() != q.len() {
+		if c.pollMayBeDue() || c.TimersDue || c.inbox.waiting.Load() || c.config.Observed || c.Ready() != q.len() {
 			return nil
 		}
 	}
