@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import os
+import signal
 import ssl
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import spindle
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a job in the background; some tests would not end
 
 # Go's runtime opens an epoll descriptor and an eventfd of its own when it first needs them.
 # A loop that is left open has five descriptors.
