@@ -137,6 +137,10 @@ func (p Plan) check() error {
 	return nil
 }
 
+// patience is how long a window may become if the server answers nothing: on a busy machine
+// it may get no CPU for a short one.
+const patience = 5 * time.Second
+
 // measure warms the server up and then measures one window.
 func (c *client) measure(p Plan, r *Result) error {
 	active := len(c.conns) - p.Conns
@@ -156,8 +160,10 @@ func (c *client) measure(p Plan, r *Result) error {
 		return err
 	}
 	start := c.now()
-	if err := c.runUntil(start + p.Window); err != nil {
-		return err
+	for end := p.Window; end == p.Window || c.latency.Count() == 0 && end < patience; end += p.Window {
+		if err := c.runUntil(start + end); err != nil {
+			return err
+		}
 	}
 	cpuEnd, err := proc.CPUTime(p.Pid)
 	if err != nil {
@@ -171,7 +177,7 @@ func (c *client) measure(p Plan, r *Result) error {
 	r.P99 = c.latency.Quantile(0.99)
 	r.Max = c.latency.Max()
 	if r.Requests == 0 {
-		return fmt.Errorf("load: the server answered nothing in a window of %v", p.Window)
+		return fmt.Errorf("load: the server answered nothing in %v", r.Wall)
 	}
 	if r.CPU <= 0 {
 		return fmt.Errorf("load: the server's CPU clock did not advance in a window of %v", p.Window)

@@ -68,6 +68,20 @@ func TestRunAgainstEcho(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForTheFirstAnswer: a window becomes longer if the server gets no CPU in it.
+func TestRunWaitsForTheFirstAnswer(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	p := plan(serve(t, func(c net.Conn) {
+		io.CopyN(c, c, 64) // when the connection is opened
+		time.Sleep(delay)
+		echo(c)
+	}))
+	r, err := load.Run(p)
+	if err != nil || r.Requests == 0 || r.Wall < 2*p.Window {
+		t.Errorf("%d requests in %v, %v", r.Requests, r.Wall, err)
+	}
+}
+
 func TestRunReadsMemoryAtEachStep(t *testing.T) {
 	p := plan(serve(t, echo))
 	p.Conns, p.Window = 0, 0
