@@ -196,8 +196,10 @@ func TestRunEndsDuringGoroutineCalls(t *testing.T) {
 			}
 			forever(func() { a.Write([]byte("x")) })
 			forever(func() { b.Read(make([]byte, 10)) })
-			forever(func() { a.SetDeadline(time.Time{}) })
-			forever(func() { b.CloseWrite() })
+			forever(func() {
+				a.SetDeadline(time.Time{})
+				b.CloseWrite() // waits: calls that do not would fill the loop's inbox without limit
+			})
 			forever(func() { c, _ := pairOrNot(ctx); c.Close() })
 			_, err := b.Read(make([]byte, 1))
 			return err
