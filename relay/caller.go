@@ -33,10 +33,11 @@ type Caller struct {
 	reg    registry              // guarded by mu, as all below
 	planes map[*loop.Loop]*plane // of the loops that call
 	queued map[*waiter]func()    // calls that wait for space in a queue, and how to end that wait
-	recall [2]string             // the subject of the last cancellation, and cancelSubject of it
 	draw   *rand.PCG
 	closed bool
 	stats  CallerStats
+
+	lastCancel struct{ subject, to string } // of the last message that cancelOf made for all workers
 }
 
 // CallerOptions configures a Caller.
@@ -336,10 +337,11 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 		to = w.in.worker
 	}
 	if to == "" {
-		if c.recall[0] != w.req.Subject { // the calls of a scope end together
-			c.recall = [2]string{w.req.Subject, cancelSubject(w.req.Subject)}
+		last := &c.lastCancel
+		if last.subject != w.req.Subject { // often the calls of a scope end together
+			last.subject, last.to = w.req.Subject, cancelSubject(w.req.Subject)
 		}
-		to = c.recall[1]
+		to = last.to
 	}
 	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
 	if c.local != nil {

@@ -3,7 +3,7 @@
 //	go -C .ci/typecheck run . ../.. darwin/amd64 linux/386
 //
 // It reads the dependencies and the standard library from source. Go vet compiles them for
-// each system first, which takes ten times as long.
+// each system first, which takes much longer.
 package main
 
 import (

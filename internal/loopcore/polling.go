@@ -34,7 +34,7 @@ func (c *Loop) pollMayBeDue() bool { return c.SincePoll >= c.pollAfter }
 
 // postponePoll lets a further PhaseSize of callbacks run before the next poll, and reports
 // whether it did: not if the last ones took long. Reading the clock costs much less than a
-// poll, which for tasks that only switch would be a tenth of their time.
+// poll, which would be a large part of the time of tasks that only switch.
 func (c *Loop) postponePoll() bool {
 	if c.pollAfter < PhaseSize || c.SincePoll >= PollEvery || c.config.Kernel.Mono()-c.now >= shortBatch {
 		return false

@@ -102,7 +102,7 @@ func (w *World) runner() (host string, stack []byte) {
 func (w *World) Report(err error) { w.report(err) }
 
 // IsReported reports whether the world of p has an error of Report that Drive has not
-// returned yet. It may be called from any goroutine.
+// returned yet. It may be called from any goroutine. It is for tests.
 func (p *Process) IsReported() bool {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
