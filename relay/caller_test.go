@@ -294,3 +294,40 @@ func TestBrokenStream(t *testing.T) {
 		return c.Close()
 	})
 }
+
+// badListener is a bus with listeners that fail to close.
+type badListener struct{ relay.Bus }
+
+var errListener = errors.New("listener: not closed")
+
+func (b badListener) Listen(ctx context.Context, subject string, deliver func(*relay.Envelope)) (relay.Listener, error) {
+	l, err := b.Bus.Listen(ctx, subject, deliver)
+	return failingListener{l}, err
+}
+
+type failingListener struct{ relay.Listener }
+
+func (l failingListener) Close() error {
+	l.Listener.Close()
+	return errListener
+}
+
+// TestCloseReportsEverything: the calls that wait are listed although the listener fails, too.
+func TestCloseReportsEverything(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	serve(t, bus, "work", relay.ServeOptions{}, func(ctx context.Context, _ *relay.Request) ([]byte, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	c, err := relay.NewCaller(t.Context(), badListener{bus}, relay.CallerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stream(t.Context(), "work", nil); err != nil {
+		t.Fatal(err)
+	}
+	leaked := (*relay.LeakError)(nil)
+	if err := c.Close(); !errors.As(err, &leaked) || !errors.Is(err, errListener) {
+		t.Errorf("Close: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -156,16 +157,17 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 
 // unread answers a request with a body that cannot be read.
 func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) {
-	// The body may fail before the context ends.
-	if r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, web.ErrClientGone) {
-		h.clientGone.Add(1)
+	status := http.StatusBadRequest
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded): // of the server, which may end the context with it
+		status = http.StatusRequestTimeout
+	case r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, web.ErrClientGone):
+		h.clientGone.Add(1) // the body may fail before the context ends
 		return
 	}
 	h.refused.Add(1)
-	status := http.StatusBadRequest
-	if errors.As(err, new(*http.MaxBytesError)) {
-		status = http.StatusRequestEntityTooLarge
-	}
 	http.Error(w, http.StatusText(status), status)
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,7 @@ func TestHTTPBodyThatCannotBeRead(t *testing.T) {
 	}{
 		"ends early":  {io.ErrUnexpectedEOF, 0, relay.HTTPStats{ClientGone: 1}},
 		"lost":        {web.ErrClientGone, 0, relay.HTTPStats{ClientGone: 1}},
+		"too slow":    {os.ErrDeadlineExceeded, http.StatusRequestTimeout, relay.HTTPStats{Refused: 1}},
 		"not chunked": {errors.New("invalid chunk"), http.StatusBadRequest, relay.HTTPStats{Refused: 1}},
 	} {
 		h := relay.HTTP(c, relay.Route{Subject: "work"})

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,8 +105,12 @@ func (c *Caller) Close() error {
 	for _, e := range cancels {
 		c.sendCancel(e)
 	}
-	if err := c.sub.Close(); err != nil || len(leaked) == 0 {
+	err := c.sub.Close()
+	switch {
+	case len(leaked) == 0:
 		return err
+	case err != nil:
+		return errors.Join(&LeakError{leaked}, err)
 	}
 	return &LeakError{leaked}
 }

@@ -243,7 +243,8 @@ func (b *Bus) whyDown() error {
 }
 
 // Close ends all subscriptions, sends what waits in the outbox, and closes the connection.
-// It blocks until the server has answered, for some seconds at most.
+// It blocks until the server has answered, for some seconds at most. If the server does not
+// answer, Close fails: some of what was published may be lost.
 func (b *Bus) Close() error {
 	if b.closed.Swap(true) {
 		return nil
@@ -263,10 +264,13 @@ func (b *Bus) Close() error {
 	b.mu.Unlock()
 	b.outbox.Close()
 	b.work.Wait()
-	if b.up.Load() {
-		_ = b.nc.FlushTimeout(time.Second) // what cannot be sent now is lost with the connection
+	defer b.nc.Close()
+	if !b.up.Load() {
+		return nil // what the outbox had was counted as dropped
 	}
-	b.nc.Close()
+	if err := b.nc.FlushTimeout(5 * time.Second); err != nil {
+		return fmt.Errorf("relay/nats: Close: the server may not have all that was published: %w", err)
+	}
 	return nil
 }
 

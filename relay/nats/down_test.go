@@ -6,7 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	client "github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
@@ -137,4 +140,40 @@ func TestServerWithoutJetStream(t *testing.T) {
 		}
 		return strings.Contains(text, "stream SPINDLE")
 	})
+}
+
+// deafDialer makes connections that write nothing while deaf is set, as if the server had stopped.
+type deafDialer struct{ deaf atomic.Bool }
+
+func (d *deafDialer) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return deafConn{c, d}, err
+}
+
+type deafConn struct {
+	net.Conn
+	d *deafDialer
+}
+
+func (c deafConn) Write(p []byte) (int, error) {
+	if c.d.deaf.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// TestCloseWithoutAnAnswer: Close does not hide that the server may not have everything.
+func TestCloseWithoutAnAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the server for seconds")
+	}
+	d := new(deafDialer)
+	bus, err := nats.Connect(t.Context(), start(t, broker.Options{}).URL(), nats.Options{NATS: []client.Option{patient, client.SetCustomDialer(d)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.deaf.Store(true)
+	if err := bus.Close(); !errors.Is(err, client.ErrTimeout) {
+		t.Errorf("Close: %v", err)
+	}
 }
