@@ -125,7 +125,7 @@ var callbackComparisons = []comparison{
 		}, false,
 	},
 	{
-		"Turns", "One callback that queues itself again. Spindle asks the kernel for I/O after every 61 callbacks, the others in each turn.", "turns / s",
+		"Turns", "One callback that queues itself again. Spindle asks the kernel for I/O after 61 to 244 callbacks, the others in each turn.", "turns / s",
 		[]source{
 			{"spindle", "spindle", "turns_per_s"},
 			{"spindle portable", "spindle-portable", "turns_per_s"},
