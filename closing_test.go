@@ -226,3 +226,23 @@ func TestCloseForcesNestedTasks(t *testing.T) {
 		t.Errorf("the tasks ended in the order %v, want %v", ended, want)
 	}
 }
+
+// TestGoexitDuringClose: the loop is closed although a callback ends the goroutine, and the
+// other callbacks are called.
+func TestGoexitDuringClose(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := 0
+	for range 3 {
+		spindle.RunOn(t.Context(), l, forever, func(error) { called++; runtime.Goexit() })
+	}
+	l.RunOnce(0)
+	if !exits(func() { l.Close() }) {
+		t.Error("Close has returned")
+	}
+	if err := l.Close(); err != loop.ErrClosed || called != 3 {
+		t.Errorf("%d were called; Close again: %v", called, err)
+	}
+}

@@ -171,14 +171,34 @@ func New(opts Options) (*Loop, error) {
 //
 // Afterwards Post and Close return ErrClosed, Stop and Cancel do nothing, and everything
 // else panics.
-func (l *Loop) Close() error {
+func (l *Loop) Close() (err error) {
 	if !l.core.TryEnter() {
 		if l.core.Closed() {
 			return ErrClosed
 		}
 		return ErrRunning
 	}
+	defer func() { err = l.endClose() }() // also if a callback calls runtime.Goexit
+	l.beginClose()
+	return nil
+}
+
+// beginClose ends what uses the loop. A callback that calls runtime.Goexit ends the
+// goroutine, but not before the others were called.
+func (l *Loop) beginClose() {
+	exited := true
+	defer func() {
+		if exited {
+			l.core.CloseError(l.core.Failure)
+			l.beginClose()
+		}
+	}()
 	l.core.BeginClose()
+	exited = false
+}
+
+// endClose releases what the loop has, and returns the errors of Close.
+func (l *Loop) endClose() error {
 	lost := l.lost()
 	l.core.MarkClosed()
 	l.core.EndGoWait()

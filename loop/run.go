@@ -186,6 +186,9 @@ func (l *Loop) turn(timeout time.Duration) {
 	}
 	if l.core.InboxWaiting() {
 		l.core.TakeInbox()
+		if l.mustReturn() {
+			l.core.NoticeInbox() // that of Stop is gone; a wait must see it
+		}
 	}
 	if observed {
 		l.observation.phase(l, &l.observation.Inbox)

@@ -148,3 +148,16 @@ func TestRunTwiceIsRefused(t *testing.T) {
 	})
 	run(t, l)
 }
+
+// TestStopBeforeAWaitInGo: the wait notices a Stop that came before the loop took its inbox, here
+// in the second of two events, after the first one has panicked.
+func TestStopBeforeAWaitInGo(t *testing.T) {
+	l := newLoop(t, loop.Options{OnPanic: func(*loop.PanicError) error { return nil }})
+	fds := socketpair(t)
+	write(fds[1], "x")
+	l.AddReader(fds[0], func() { l.RemoveReader(fds[0]); panic("reader") })
+	l.AddWriter(fds[0], func() { l.RemoveWriter(fds[0]); l.Internal().ExpectPost(); l.Stop() })
+	if err := l.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

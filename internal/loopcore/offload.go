@@ -33,6 +33,7 @@ func Offload[T any](c *Loop, at AtClose, work func() (T, error), done func(T, er
 		// Deferred, because a Goexit in work does not come back here.
 		defer func() {
 			if !returned {
+				j.failed = true
 				v := recover()
 				if v == nil {
 					v = ErrGoexit
@@ -61,6 +62,7 @@ type job struct {
 	done    func() // set by work
 	code    uintptr
 	dropped bool // Close does not report it
+	failed  bool // work has panicked, or has called runtime.Goexit; set by work
 
 	// Guarded by the workers' mu.
 	seq        uint64 // in the queue
@@ -85,6 +87,10 @@ func (j Job) Cancel() bool {
 	j.c.Only("Job.Cancel")
 	return j.c.workers.cancel(j.job)
 }
+
+// Panicked reports whether the error of done is a panic of work, and not an error that work
+// has returned. For the time after done was called.
+func (j Job) Panicked() bool { return j.job.failed }
 
 // workers is a pool of goroutines that exist only while there is work.
 type workers struct {
@@ -128,6 +134,7 @@ func (w *workers) remove(j *job) {
 	} else {
 		w.last = j.prev
 	}
+	j.prev, j.next = nil, nil // a job that is kept should not keep others
 }
 
 // serve is a worker: it runs jobs until there are none. If a job ends the goroutine by
