@@ -55,8 +55,8 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	})); err != nil {
 		return value, err
 	}
-	if p, ok := failure.(*PanicError); ok {
-		panic(p)
+	if job.Panicked() {
+		panic(failure)
 	}
 	return result, failure
 }

@@ -325,3 +325,15 @@ func TestFromGoroutineThatGaveUpRunsNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestReturnedPanicIsAnError: only a panic of the code itself is one of the caller.
+func TestReturnedPanicIsAnError(t *testing.T) {
+	other := &spindle.PanicError{Value: "of another loop"}
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		_, err := spindle.Blocking(ctx, func() (int, error) { return 0, other })
+		return err
+	})
+	if err != error(other) {
+		t.Errorf("got %v", err)
+	}
+}

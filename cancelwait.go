@@ -117,7 +117,7 @@ func (t *Task) delayCancelled() {
 	}
 	if !t.slowed {
 		t.slowed = true
-		t.nursery.scope.run.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
+		t.nursery.scope.run.o.log().Warn("spindle: a task ignores its cancellation; from now on its cancelled waits take longer",
 			"task", t.Name(), "function", t.place(), "cancelled waits", t.ignored, "each takes", cancelledDelay)
 	}
 	w := t.waits()

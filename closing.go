@@ -26,6 +26,7 @@ func (s *sched) LoopClosing() error {
 		if r.root.done == nil { // the end of NurseryOn was not called: no other code gets the result
 			r.root.fault = nil // it is among the errors too
 			errs = append(errs, r.root.result())
+			r.root.closed = true
 			r.reportUnawaited()
 		}
 	}

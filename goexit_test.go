@@ -106,6 +106,23 @@ func TestGoexitIsLoggedWithOtherFailures(t *testing.T) {
 	}
 }
 
+// TestGoexitHidesNoLostWork: work that was lost is logged, because Run does not return.
+func TestGoexitHidesNoLostWork(t *testing.T) {
+	var log bytes.Buffer
+	o := spindle.Options{ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}
+	exits(func() {
+		spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+			l := spindle.LoopOf(ctx)
+			defer l.CallSoon(func() { l.CallSoon(func() {}) })
+			runtime.Goexit()
+			return nil
+		})
+	})
+	if !strings.Contains(log.String(), "goexit_test.go") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
 func TestGoexitInABodyEndsItsChildren(t *testing.T) {
 	var child error
 	exits(func() {

@@ -48,7 +48,7 @@ func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *N
 			return
 		}
 		if v := recover(); v != nil {
-			n.failed(asPanic(v))
+			n.panicked(asPanic(v))
 		} else {
 			n.scope.Cancel(nil) // Goexit: the task is ending, and so must its children
 		}
@@ -67,7 +67,7 @@ func (n *Nursery) join(t *Task) {
 	for n.running > 0 { // until its turn comes, a callback may start one more
 		if t.co.HoldsThread() {
 			t.co.RestoreThread()
-			n.failed(asPanic(coro.ThreadChanged))
+			n.panicked(asPanic(coro.ThreadChanged))
 		}
 		n.joining = t
 		t.wait("nursery", unabortable{})
@@ -85,11 +85,34 @@ func (n *Nursery) failed(err error) {
 		n.scope.caught = true // not worth a place in errs: a cancelled nursery may have many tasks
 		return
 	}
-	if p, ok := err.(*PanicError); ok && n.fault == nil {
-		n.fault = p
-	}
 	n.errs = append(n.errs, err)
 	n.scope.Cancel(nil)
+}
+
+// panicked records the panic of a child or of the body.
+func (n *Nursery) panicked(p *PanicError) {
+	if n.fault == nil {
+		n.fault = p
+	}
+	n.failed(p)
+}
+
+// callOnFailure calls the handler of OnFailure. If the handler panics, or calls
+// runtime.Goexit, the nursery fails as if a task had.
+func (n *Nursery) callOnFailure(err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		v := recover()
+		if v == nil {
+			v = loop.ErrGoexit
+		}
+		n.panicked(asPanic(v))
+	}()
+	n.onFailure(err)
+	returned = true
 }
 
 // result joins the errors, without the cancellation by which the nursery ended its own
@@ -122,8 +145,8 @@ func (n *Nursery) Scope() *Scope { return n.scope }
 // OnFailure makes the nursery's tasks independent of each other. If a task fails, the loop
 // calls fn with its error, and neither the nursery nor another task fails. If a task panics
 // or calls runtime.Goexit, the error is a *PanicError. A task that ends because the nursery
-// was cancelled has not failed. OnFailure is for servers. Call it before the first task
-// starts.
+// was cancelled has not failed. A panic in fn fails the nursery. OnFailure is for servers.
+// Call it before the first task starts.
 func (n *Nursery) OnFailure(fn func(err error)) {
 	if fn == nil {
 		panic("spindle: Nursery.OnFailure with a nil function")

@@ -145,6 +145,37 @@ func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
 	}
 }
 
+// TestOnFailureThatPanics: a handler that panics, or calls runtime.Goexit, fails the nursery,
+// whatever the task did.
+func TestOnFailureThatPanics(t *testing.T) {
+	for name, task := range map[string]func(context.Context) error{
+		"fails":  func(context.Context) error { return errors.New("wrong") },
+		"panics": func(context.Context) error { panic("task") },
+		"exits":  func(context.Context) error { runtime.Goexit(); return nil },
+	} {
+		for handled, handler := range map[any]func(error){
+			"handler":      func(error) { panic("handler") },
+			loop.ErrGoexit: func(error) { runtime.Goexit() },
+		} {
+			t.Run(fmt.Sprint(name, ", ", handled), func(t *testing.T) {
+				sim.Test(t, func(ctx context.Context) error {
+					p := panicOf(func() error {
+						return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+							n.OnFailure(handler)
+							n.Go(task)
+							return nil
+						})
+					})
+					if p == nil || p.Value != handled {
+						t.Errorf("got %v", p)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
 // TestOnFailureHearsNothingOfCancellations of the nursery or of a scope around it.
 func TestOnFailureHearsNothingOfCancellations(t *testing.T) {
 	outer := errors.New("outer")

@@ -47,7 +47,8 @@ type Options struct {
 // task. If a task calls runtime.Goexit, as testing.T.FailNow does, so does Run.
 //
 // A panic in a callback of the loop ends the run too, and Run returns it as a
-// *LoopError, unless Options.Loop.OnPanic handles it. Work that was accepted and never
+// *LoopError, unless Options.Loop.OnPanic handles it. So does a call of Stop of the loop
+// before all tasks have ended; they are cancelled then. Work that was accepted and never
 // ran fails the run with a *loop.LostError, which names it.
 //
 // Run is for goroutines that run no loop. In a task it would block the loop until it
@@ -66,6 +67,7 @@ func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (er
 	if err != nil {
 		return err
 	}
+	returned := false
 	defer func() {
 		lost := l.Close()
 		if lost == nil {
@@ -74,14 +76,27 @@ func RunWith(ctx context.Context, o Options, fn func(context.Context) error) (er
 		switch v := recover().(type) {
 		case nil:
 			err = errors.Join(err, lost)
+			if !returned {
+				o.logGoexit(lost)
+			}
 		case *PanicError:
 			withError(v, lost).Repanic()
 		default:
 			panic(v)
 		}
 	}()
-	return runOnLoop(ctx, l, o, fn)
+	err = runOnLoop(ctx, l, o, fn)
+	returned = true
+	return err
 }
+
+// logGoexit logs the error of a run that does not return.
+func (o *Options) logGoexit(err error) {
+	o.log().Error("spindle: the run failed, but a task called runtime.Goexit, so Run does not return", "error", err)
+}
+
+// errStopped is the error of a Run that Loop.Stop was to end.
+var errStopped = errors.New("spindle: the loop was stopped before all tasks had ended; cancel a scope instead")
 
 // runOnLoop runs fn as Run does, on a loop that is not running.
 func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error) error {
@@ -95,7 +110,11 @@ func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Con
 	run.root.done = l.Stop
 	run.start(fn)
 	defer run.follow(ctx)()
-	if err := l.Run(context.Background()); err != nil {
+	err := l.Run(context.Background())
+	if err == nil && run.root.running > 0 {
+		err = errStopped
+	}
+	if err != nil {
 		failure := &LoopError{Err: err, Tree: run.tree()}
 		if killed := (interface{ Killed() bool })(nil); !errors.As(err, &killed) {
 			failure.Tree.locate()
@@ -118,7 +137,7 @@ func (r *run) outcome(ctx context.Context) error {
 	}
 	fault, err := r.end(ctx)
 	if err = errors.Join(fault.Also, err); err != nil {
-		r.log().Error("spindle: the run failed, but a task called runtime.Goexit, so Run does not return", "error", err)
+		r.o.logGoexit(err)
 	}
 	runtime.Goexit()
 	return nil
@@ -183,7 +202,7 @@ func RootNursery(ctx context.Context) *Nursery {
 }
 
 // log returns the run's logger.
-func (r *run) log() *slog.Logger { return cmp.Or(r.o.ErrorLog, slog.Default()) }
+func (o *Options) log() *slog.Logger { return cmp.Or(o.ErrorLog, slog.Default()) }
 
 // run is a call of Run, RunOn or NurseryOn that has not ended.
 type run struct {

@@ -292,3 +292,24 @@ func TestFireAndForgetFailureEndsTheRun(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestStopDuringRun: the run fails, but not before its tasks have ended.
+func TestStopDuringRun(t *testing.T) {
+	cleaned := 0
+	wait := func(ctx context.Context) error {
+		defer func() {
+			spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, time.Millisecond) })
+			cleaned++
+		}()
+		return forever(ctx)
+	}
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		spindle.RootNursery(ctx).Go(wait)
+		spindle.LoopOf(ctx).CallSoon(spindle.LoopOf(ctx).Stop)
+		return wait(ctx)
+	})
+	failure := (*spindle.LoopError)(nil)
+	if !errors.As(err, &failure) || !strings.Contains(err.Error(), "stopped") || len(failure.Tree) != 2 || cleaned != 2 {
+		t.Errorf("%d tasks have cleaned up: %v", cleaned, err)
+	}
+}

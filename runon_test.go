@@ -226,3 +226,14 @@ func TestRunOnFromAnotherGoroutineIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestNurseryOnEndsWithTheLoop(t *testing.T) {
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := spindle.NurseryOn(t.Context(), l)
+	if err := l.Close(); err != nil || !n.Ended() {
+		t.Errorf("ended: %v; Close: %v", n.Ended(), err)
+	}
+}

@@ -296,7 +296,11 @@ type openFunc func(parent *Scope, ctx context.Context) *Scope
 func within(ctx context.Context, op string, open openFunc, fn func(context.Context, *Scope) error) (*Scope, error) {
 	t, scope := caller(ctx, op)
 	parent, unbind := t.scope, func() {}
-	if !scope.reaches(parent) {
+	switch {
+	case scope.reaches(parent):
+	case scope.run != parent.run: // the task stays among those of its own run, which ends it
+		parent, unbind = parent.openWith(scope)
+	default:
 		parent, unbind = scope.openWith(parent)
 	}
 	if !scope.endsWith(ctx) {
@@ -326,7 +330,7 @@ func within(ctx context.Context, op string, open openFunc, fn func(context.Conte
 }
 
 // openWith opens a scope inside sc that is also cancelled with other. It is for a task in
-// other that uses a context of sc, which is not around other.
+// one of them that uses a context of the other.
 func (sc *Scope) openWith(other *Scope) (b *Scope, unbind func()) {
 	b = sc.open(sc)
 	if other.canceledBy != nil {

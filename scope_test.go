@@ -357,3 +357,29 @@ func TestOuterContextCountsInTheInnerScope(t *testing.T) {
 		})
 	})
 }
+
+// TestScopeInAnotherRun is cancelled with that run, and with the task's own.
+func TestScopeInAnotherRun(t *testing.T) {
+	for name, which := range map[string]func(own, other *spindle.Scope) *spindle.Scope{
+		"own":   func(own, _ *spindle.Scope) *spindle.Scope { return own },
+		"other": func(_, other *spindle.Scope) *spindle.Scope { return other },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim.Test(t, func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, other *spindle.Scope) error {
+					cause, got := errors.New("cause"), errors.New("not ended")
+					spindle.RunOn(t.Context(), spindle.LoopOf(ctx), func(own context.Context) error {
+						spindle.LoopOf(own).CallLater(time.Second, func() { which(spindle.ScopeOf(own), other).Cancel(cause) })
+						got = spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error { return forever(ctx) })
+						return nil
+					}, nil)
+					spindle.Grace(ctx, time.Minute, func(ctx context.Context) error { return spindle.Sleep(ctx, 2*time.Second) })
+					if !errors.Is(got, cause) {
+						t.Errorf("got %v", got)
+					}
+					return nil
+				})
+			})
+		})
+	}
+}

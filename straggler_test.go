@@ -288,3 +288,33 @@ func TestStragglersAreEndedAndNamed(t *testing.T) {
 		t.Fatalf("%v, deferred %v", err, deferred)
 	}
 }
+
+// TestStragglerInTheScopeOfAnotherRun: a run ends its tasks wherever they wait.
+func TestStragglerInTheScopeOfAnotherRun(t *testing.T) {
+	sim.Test(t, func(other context.Context) error {
+		l := spindle.LoopOf(other)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		spindle.RunOn(ctx, l, func(ctx context.Context) error {
+			return spindle.Shield(other, forever)
+		}, func(err error) { ended <- err })
+		if err := spindle.Sleep(other, time.Second); err != nil {
+			return err
+		}
+		cancel()
+		if err := spindle.Sleep(other, time.Minute); err != nil {
+			return err
+		}
+		straggler := (*spindle.StragglerError)(nil)
+		select {
+		case err := <-ended:
+			if !errors.As(err, &straggler) {
+				t.Errorf("got %v", err)
+			}
+		default:
+			t.Error("the run has not ended")
+		}
+		return nil
+	})
+}

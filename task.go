@@ -155,7 +155,7 @@ func (b *body) Run(c *coro.Coro) {
 	err := t.fn(scope)
 	c.CheckThread()
 	returned = true
-	t.finish(err)
+	t.finish(err, nil)
 	s.recycle(t)
 }
 
@@ -165,17 +165,20 @@ func (t *Task) failed(v any) {
 	t.co.RestoreThread()
 	switch {
 	case v == nil && t.mustExit:
-		t.finish(nil) // it is reported as a straggler
+		t.finish(nil, nil) // it is reported as a straggler
 	case v == nil:
-		t.finish(asPanic(loop.ErrGoexit))
+		t.finish(nil, asPanic(loop.ErrGoexit))
 	default:
-		t.finish(asPanic(v))
+		t.finish(nil, asPanic(v))
 	}
 	t.scope.s.recycle(t)
 }
 
-// finish ends a task.
-func (t *Task) finish(err error) {
+// finish ends a task with the error that its function returned, or with its panic.
+func (t *Task) finish(err error, fault *PanicError) {
+	if fault != nil {
+		err = fault
+	}
 	t.inScope.remove()
 	if r := t.scope.s.record; r != nil {
 		r.finished(t, err)
@@ -195,10 +198,19 @@ func (t *Task) finish(err error) {
 	switch {
 	case err == nil:
 	case n.onFailure != nil && !n.cancelled(err):
-		n.onFailure(err)
+		defer n.childEnded() // also after a Goexit
+		n.callOnFailure(err)
+		return
+	case fault != nil:
+		n.panicked(fault)
 	default:
 		n.failed(err)
 	}
+	n.childEnded()
+}
+
+// childEnded counts a task that has ended. If it was the last, the nursery can end.
+func (n *Nursery) childEnded() {
 	if n.running--; n.running > 0 {
 		return
 	}

@@ -15,12 +15,13 @@ func MoveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) 
 		sc.setDeadline(after(sc, d))
 		return fn(ctx)
 	})
-	return sc.caught, err
+	return sc.expired(), err
 }
 
 // FailAfter runs fn and cancels it after d. If that ended fn, it fails with a
 // *TimeoutError, which names the wait that was cancelled and wraps the error of fn. Code
-// that does not wait is not interrupted. It is asyncio's wait_for and timeout.
+// that does not wait is not interrupted. If other code cancels the scope of fn, FailAfter
+// returns the error of fn. It is asyncio's wait_for and timeout.
 func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	return withTimeout(ctx, "FailAfter", d, (*Scope).open, fn)
 }
@@ -45,11 +46,18 @@ func withTimeout(ctx context.Context, op string, d time.Duration, open openFunc,
 		inner = fn(ctx)
 		return inner
 	})
-	if !sc.caught {
+	switch {
+	case sc.expired():
+	case sc.caught: // other code has cancelled the scope
+		return inner
+	default:
 		return err
 	}
 	return &TimeoutError{After: d, Waiting: sc.interrupted.String(), Err: inner}
 }
+
+// expired reports whether the deadline of the scope has ended the code inside.
+func (sc *Scope) expired() bool { return sc.caught && sc.canceled.late }
 
 // after returns the time of the loop's clock in d, without overflow.
 func after(sc *Scope, d time.Duration) time.Duration {

@@ -87,3 +87,25 @@ func TestTimeoutIsNotAbsorbedFurtherOut(t *testing.T) {
 		return nil
 	})
 }
+
+// TestCancelIsNoTimeout: a scope that is cancelled before its deadline has not timed out.
+func TestCancelIsNoTimeout(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		cause := errors.New("cause")
+		cancelled := func(ctx context.Context) error {
+			spindle.ScopeOf(ctx).Cancel(cause)
+			return forever(ctx)
+		}
+		for name, timeout := range map[string]func(context.Context, time.Duration, func(context.Context) error) error{
+			"FailAfter": spindle.FailAfter, "Grace": spindle.Grace,
+		} {
+			if err := timeout(ctx, time.Hour, cancelled); !errors.Is(err, cause) || errors.Is(err, spindle.ErrTimeout) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if expired, err := spindle.MoveOnAfter(ctx, time.Hour, cancelled); expired || err != nil {
+			t.Errorf("MoveOnAfter: %v, %v", expired, err)
+		}
+		return nil
+	})
+}

@@ -80,6 +80,6 @@ func (r *run) forget(u *unawaited) {
 func (r *run) report(u *unawaited) {
 	r.forget(u)
 	frame, _ := runtime.CallersFrames([]uintptr{u.spawned}).Next()
-	r.log().Error("spindle: a spawned task failed, and its future was never awaited",
+	r.o.log().Error("spindle: a spawned task failed, and its future was never awaited",
 		"task", u.task, "spawned", fmt.Sprintf("%s:%d", path.Base(frame.File), frame.Line), "error", u.err)
 }
