@@ -109,18 +109,24 @@ type server struct {
 }
 
 // end is deferred around a handler. It replaces the handler's error with the error
-// that Serve returns, or nil.
+// that Serve returns, or nil. It panics if Serve is to panic.
 func (s *server) end(ctx context.Context, c *Conn, err *error) {
+	var p *spindle.PanicError
 	if v := recover(); v != nil {
-		*err = panicError(v)
+		p = panicError(v)
+		*err = p
 	}
 	defer s.release(c)
-	if *err != nil {
-		*err = s.handlerError(ctx, c, *err)
+	if *err == nil {
+		return
+	}
+	*err = s.handlerError(ctx, c, *err)
+	if p != nil && *err == error(p) {
+		panic(p)
 	}
 }
 
-func panicError(v any) error {
+func panicError(v any) *spindle.PanicError {
 	if p, ok := v.(*spindle.PanicError); ok { // from a nursery in the handler
 		return p
 	}
