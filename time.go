@@ -2,6 +2,7 @@ package spindle
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/coro"
@@ -24,18 +25,13 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // SleepUntil waits until when; see Now. It returns at once if that has passed.
 func SleepUntil(ctx context.Context, when time.Time) error {
-	return sleepUntil(ctx, "SleepUntil", sinceStart(LoopOf(ctx), when))
-}
-
-// sleepUntil waits until the loop's clock has reached when.
-func sleepUntil(ctx context.Context, op string, when time.Duration) error {
 	w, err := NewWaker(ctx)
 	if err != nil {
 		return err
 	}
 	waits := w.task().waits()
-	waits.timer = waits.loop().CallAt(when, waits.alarm())
-	return w.Park(ctx, op, (*sleeping)(waits))
+	waits.timer = waits.loop().CallAt(sinceStart(waits.loop(), when), waits.alarm())
+	return w.Park(ctx, "SleepUntil", (*sleeping)(waits))
 }
 
 // sleeping aborts a sleep by cancelling the task's timer.
@@ -80,11 +76,16 @@ func sinceStart(l *loop.Loop, when time.Time) time.Duration {
 //		… // once a second
 //	}
 //
-// A Ticker holds no timer while no task waits for it, and needs no Stop. It is for
-// tasks of one loop.
+// Tasks may share a Ticker, to limit how often they all do something: each tick is for one
+// task, in the order in which they began to wait. They must be tasks of one loop. A Ticker
+// holds no timer while no task waits for it, and needs no Stop.
 type Ticker struct {
-	period time.Duration
-	next   time.Duration // on the loop's clock
+	l       *loop.Loop
+	period  time.Duration
+	next    time.Duration // the time of the next tick, on the loop's clock
+	waiters Lot
+	timer   loop.Timer // calls fire at next, while tasks wait
+	fire    func()     // t.tick, made once
 }
 
 // NewTicker makes a Ticker. Its first tick is one period from now. It panics if the period
@@ -95,33 +96,76 @@ func NewTicker(ctx context.Context, period time.Duration) *Ticker {
 	return t
 }
 
-// Wait waits for the next tick. If ticks have passed since the last Wait, it returns
-// without waiting, once for all of them, as time.Ticker drops ticks for a slow receiver.
+// Wait waits for the next tick. If ticks have passed since the last one that a task
+// waited for, Wait returns without waiting, once for all of them, as time.Ticker drops
+// ticks for a slow receiver.
 func (t *Ticker) Wait(ctx context.Context) error {
 	if t.period == 0 {
 		panic("spindle: Wait of a Ticker that NewTicker did not make")
 	}
-	now := LoopOf(ctx).Time()
-	if now < t.next {
-		if err := sleepUntil(ctx, "Ticker.Wait", t.next); err != nil {
-			return err
-		}
-		t.next += t.period
-		return nil
-	}
 	if err := Checkpoint(ctx); err != nil {
 		return err
 	}
-	t.next += (now-t.next)/t.period*t.period + t.period
-	return nil
+	if t.waiters.Empty() {
+		if now := t.l.Time(); now >= t.next {
+			t.advance(now)
+			return nil
+		}
+		t.setTimer()
+	}
+	err := t.waiters.Wait(ctx, "Ticker.Wait")
+	if err != nil && t.waiters.Empty() {
+		t.timer.Cancel()
+	}
+	return err
 }
 
-// Reset changes the period. The next tick is one period from now.
+// Reset changes the period. The next tick is one period from now, also for tasks that
+// wait already.
 func (t *Ticker) Reset(ctx context.Context, period time.Duration) { t.reset("Reset", ctx, period) }
 
 func (t *Ticker) reset(op string, ctx context.Context, period time.Duration) {
 	if period <= 0 {
 		panic("spindle: " + op + " of a Ticker with a period that is not positive")
 	}
-	t.period, t.next = period, LoopOf(ctx).Time()+period
+	t.l = LoopOf(ctx)
+	t.period, t.next = period, saturatingAdd(t.l.Time(), period)
+	if !t.waiters.Empty() {
+		t.setTimer()
+	}
+}
+
+// setTimer sets the timer to the next tick. A cancelled wait may have left it set.
+func (t *Ticker) setTimer() {
+	if t.fire == nil {
+		t.fire = t.tick
+	}
+	t.timer.Cancel()
+	t.timer = t.l.CallAt(t.next, t.fire)
+}
+
+// tick gives a tick to the first task that waits. If there is none any more, the tick is
+// for the next Wait.
+func (t *Ticker) tick() {
+	if t.waiters.Wake(1) == 0 {
+		return
+	}
+	t.advance(t.l.Time())
+	if !t.waiters.Empty() {
+		t.setTimer()
+	}
+}
+
+// advance makes the first tick after now the next one.
+func (t *Ticker) advance(now time.Duration) {
+	passed := (now - t.next) / t.period
+	t.next = saturatingAdd(t.next+passed*t.period, t.period)
+}
+
+// saturatingAdd returns at+d, or the end of the clock if that is too far.
+func saturatingAdd(at, d time.Duration) time.Duration {
+	if at > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return at + d
 }

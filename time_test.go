@@ -2,6 +2,8 @@ package spindle_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -56,6 +58,128 @@ func TestTickerEndsWithItsScope(t *testing.T) {
 		})
 		if !expired || ticks != 9 {
 			t.Errorf("expired: %v, %d ticks", expired, ticks)
+		}
+		return err
+	})
+}
+
+// TestTickerWithALongPeriod: a tick beyond the end of the clock never comes.
+func TestTickerWithALongPeriod(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		if err := spindle.Sleep(ctx, time.Second); err != nil { // the clock does not show 0
+			return err
+		}
+		for _, reset := range []bool{false, true} {
+			ticker := spindle.NewTicker(ctx, math.MaxInt64)
+			if reset {
+				ticker.Reset(ctx, math.MaxInt64-1)
+			}
+			if expired, err := spindle.MoveOnAfter(ctx, time.Hour, ticker.Wait); !expired || err != nil {
+				t.Errorf("reset %v: expired %v, %v", reset, expired, err)
+			}
+		}
+		// The second tick is beyond the end.
+		ticker := spindle.NewTicker(ctx, math.MaxInt64/2+1)
+		if err := ticker.Wait(ctx); err != nil {
+			return err
+		}
+		if expired, err := spindle.MoveOnAfter(ctx, time.Hour, ticker.Wait); !expired || err != nil {
+			t.Errorf("second tick: expired %v, %v", expired, err)
+		}
+		return nil
+	})
+}
+
+func TestTickerResetMovesAWait(t *testing.T) {
+	for _, c := range []struct{ before, after time.Duration }{{time.Hour, time.Second}, {2 * time.Second, time.Hour}} {
+		sim.Test(t, func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				ticker := spindle.NewTicker(ctx, c.before)
+				var reset time.Time
+				n.Go(func(ctx context.Context) error {
+					for i := range 2 {
+						if err := ticker.Wait(ctx); err != nil {
+							return err
+						}
+						if got, want := spindle.Now(ctx).Sub(reset), time.Duration(i+1)*c.after; got != want {
+							t.Errorf("from %v to %v: tick %d came %v after Reset, want %v", c.before, c.after, i, got, want)
+						}
+					}
+					return nil
+				})
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+				ticker.Reset(ctx, c.after)
+				reset = spindle.Now(ctx)
+				return nil
+			})
+		})
+	}
+}
+
+// TestTickerIsShared: each tick is for one task, in the order in which they wait.
+func TestTickerIsShared(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		begin := spindle.Now(ctx)
+		ticker := spindle.NewTicker(ctx, time.Second)
+		var got []string
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for task := range 3 {
+				n.Go(func(ctx context.Context) error {
+					for range 2 {
+						if err := ticker.Wait(ctx); err != nil {
+							return err
+						}
+						got = append(got, fmt.Sprintf("task %d at %v", task, spindle.Now(ctx).Sub(begin)))
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+		want := []string{"task 0 at 1s", "task 1 at 2s", "task 2 at 3s", "task 0 at 4s", "task 1 at 5s", "task 2 at 6s"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		return err
+	})
+}
+
+// TestTickerOutlivesACancelledWait: if a wait is cancelled, its tick is for the next task,
+// and no timer remains when no task waits.
+func TestTickerOutlivesACancelledWait(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		l := spindle.LoopOf(ctx)
+		ticker := spindle.NewTicker(ctx, time.Second)
+		begin := l.Time()
+		timers := l.Stats().Timers
+		if expired, err := spindle.MoveOnAfter(ctx, time.Millisecond, ticker.Wait); !expired || err != nil {
+			t.Errorf("expired %v, %v", expired, err)
+		}
+		if now := l.Stats().Timers; now != timers {
+			t.Errorf("%d timers, %d before", now, timers)
+		}
+		err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var first *spindle.Scope
+			n.Go(func(ctx context.Context) error {
+				return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+					first = s
+					return ticker.Wait(ctx)
+				})
+			})
+			if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
+				return err
+			}
+			// The first task has left the queue, but has not returned from Wait.
+			first.Cancel(nil)
+			return ticker.Wait(ctx)
+		})
+		if got := l.Time() - begin; got != time.Second {
+			t.Errorf("the tick came after %v", got)
+		}
+		if now := l.Stats().Timers; now != timers {
+			t.Errorf("%d timers at the end, %d before", now, timers)
 		}
 		return err
 	})
