@@ -89,6 +89,11 @@ func forEach(ctx context.Context, op string, limit, n int, code uintptr, call fu
 	next := 0
 	worker := func(ctx context.Context) error {
 		for next < n {
+			// The calls of other tasks may have failed before this one began, and
+			// while the Checkpoint below has let them run.
+			if by := scopeOf(ctx).canceledBy; by != nil {
+				return by.canceled
+			}
 			i := next
 			next++
 			if err := call(ctx, i); err != nil {

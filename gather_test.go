@@ -200,6 +200,22 @@ func TestForEachStopsAtAFailure(t *testing.T) {
 	})
 }
 
+// TestForEachBeginsNothingAfterAFailure: the first call fails before the other tasks begin.
+func TestForEachBeginsNothingAfterAFailure(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		broken := errors.New("broken")
+		var begun []int
+		err := spindle.ForEach(ctx, 3, []int{1, 2, 3, 4, 5}, func(_ context.Context, n int) error {
+			begun = append(begun, n)
+			return broken
+		})
+		if err != broken || !slices.Equal(begun, []int{1}) {
+			t.Errorf("%v; begun %v", err, begun)
+		}
+		return nil
+	})
+}
+
 // TestForEachLetsOthersRun: a function that never waits does not keep the loop.
 func TestForEachLetsOthersRun(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {
