@@ -49,7 +49,7 @@ type capture struct {
 }
 
 func (c *Cmd) capture() *capture {
-	if c.MaxOutput == 0 {
+	if c.MaxOutput < 1 {
 		return &capture{limit: 16 << 20}
 	}
 	return &capture{limit: c.MaxOutput}

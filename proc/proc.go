@@ -104,7 +104,7 @@ type Cmd struct {
 	Grace time.Duration
 
 	// MaxOutput limits the number of bytes that Output and CombinedOutput return. A
-	// process that writes more is killed. Zero means 16 MiB.
+	// process that writes more is killed. A value below 1 means 16 MiB.
 	MaxOutput int
 
 	noPidfd bool // for tests: as on systems without pidfds

@@ -289,6 +289,11 @@ func TestOutputHasALimit(t *testing.T) {
 		if out, err := exact.Output(ctx); len(out) != 4096 || err != nil {
 			t.Errorf("output of the limit's size: %d bytes, %v", len(out), err)
 		}
+		negative := w.role("flood", "4096")
+		negative.MaxOutput = -1
+		if out, err := negative.Output(ctx); len(out) != 4096 || err != nil {
+			t.Errorf("output with a negative limit: %d bytes, %v", len(out), err)
+		}
 		return nil
 	})
 }
