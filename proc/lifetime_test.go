@@ -194,22 +194,6 @@ func TestRunEndsItsChildren(t *testing.T) {
 	})
 }
 
-func TestCloseKillsWithoutWait(t *testing.T) {
-	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
-		p, err := ready(t, ctx, w.role("stubborn"))
-		if err != nil {
-			return err
-		}
-		p.Close()
-		p.Close()
-		p.Wait(ctx)
-		if status(p).Signal() != syscall.SIGKILL {
-			t.Error(p.State())
-		}
-		return nil
-	})
-}
-
 func TestCmdCancel(t *testing.T) {
 	eachVariant(t, func(t *testing.T, w variant, ctx context.Context, n *spindle.Nursery) error {
 		cmd := w.role("forever")

@@ -21,8 +21,9 @@
 //
 // A process belongs to the scope of the context given to Start. When that scope is
 // cancelled or ends, the process gets SIGTERM, or Cmd.Cancel is called. If it has
-// not exited after Cmd.Grace, it is killed. A run does not end before its children
-// have exited. Only the process itself is signalled, not its own children.
+// not exited after Cmd.Grace, it is killed. A deferred Process.Close does not shorten
+// that time. A run does not end before its children have exited. Only the process
+// itself is signalled, not its own children.
 //
 // However a child ends, the package reaps it, so that no zombie remains. On Linux
 // the loop watches a pidfd; on other systems a goroutine waits for each child.

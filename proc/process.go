@@ -110,11 +110,16 @@ func (p *Process) Wait(ctx context.Context) error {
 // Close kills the process if it is still running, and closes its pipes. It does not
 // wait; Wait does. Calling Wait after Close is optional. Close is meant to be
 // deferred.
+//
+// If the scope of the process was cancelled or has ended, Close does nothing: the
+// process and its pipes keep their grace period. Kill ends the process at once.
 func (p *Process) Close() error {
 	if p.l.Internal().Foreign() {
 		panic("proc: Process.Close called from a goroutine that is not its loop's; call Kill instead")
 	}
-	p.unbind()
+	if ending := !p.unbind(); ending && !p.finished && !p.terminated {
+		return nil // cancel has begun the grace period, or is about to
+	}
 	p.terminate()
 	return nil
 }
