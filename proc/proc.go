@@ -25,6 +25,11 @@
 // that time. A run does not end before its children have exited. Only the process
 // itself is signalled, not its own children.
 //
+// A task in the run's root nursery follows each child. If spindle.RootNursery(ctx) has
+// a limit, set by SetLimit, these tasks count. While such a task is held back, the
+// output of its process is not copied, and Run, Output and Process.Wait do not
+// return. To limit your own tasks, use a nursery of your own.
+//
 // However a child ends, the package reaps it, so that no zombie remains. On Linux
 // the loop watches a pidfd; on other systems a goroutine waits for each child.
 //
