@@ -137,6 +137,10 @@ func TestFastPathSwitch(t *testing.T) {
 			tx, rx := cosync.NewChannel[int](1)
 			return holder{func(ctx context.Context) error { return tx.Send(ctx, 1) }, func() { rx.TryReceive() }}
 		},
+		"Inbox": func() holder {
+			b := cosync.NewInbox[int](1)
+			return holder{func(ctx context.Context) error { return b.Put(ctx, 1) }, func() { b.TryGet() }}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for calls := range 130 {

@@ -36,7 +36,7 @@ func NewInbox[T any](capacity int) *Inbox[T] {
 
 // Put waits until v fits into the inbox, and puts it there. If Put fails, v is not in the
 // inbox. It fails with ErrClosed if the inbox is closed. In a task, a Put that need not
-// wait does not switch to other tasks.
+// wait lets other tasks run only after many such calls in a row.
 func (b *Inbox[T]) Put(ctx context.Context, v T) error {
 	if err := checkpoint(ctx); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (b *Inbox[T]) TryPut(v T) error {
 
 // Get waits for a value and removes it from the inbox. If Get fails, it has removed
 // none. It fails with ErrClosed if the inbox is closed and empty. In a task, a Get that
-// need not wait does not switch to other tasks.
+// need not wait lets other tasks run only after many such calls in a row.
 func (b *Inbox[T]) Get(ctx context.Context) (v T, err error) {
 	if err := checkpoint(ctx); err != nil {
 		return v, err
