@@ -10,7 +10,8 @@ import (
 
 // notInTask returns the panic message for op when its context does not belong to a task.
 func notInTask(op string) string {
-	return "spindle: " + calledName(op) + " with a context that does not come from a task"
+	return "spindle: " + calledName(op) + " with a context that does not come from a task;" +
+		" pass on the ctx of the task that calls it, or call it in spindle.Run"
 }
 
 // calledName returns the name of the exported function of the library through which the

@@ -236,7 +236,9 @@ func TestMisuseNamesWhatWasCalled(t *testing.T) {
 		if caught == nil {
 			t.Fatalf("%s: no panic", name)
 		}
-		if want := "spindle: " + name + " with a context that does not come from a task"; caught.Value != want {
+		want := "spindle: " + name + " with a context that does not come from a task;" +
+			" pass on the ctx of the task that calls it, or call it in spindle.Run"
+		if caught.Value != want {
 			t.Errorf("panic %q, want %q", caught.Value, want)
 		}
 		if !strings.Contains(caught.Error(), ", called at misuse_test.go:") {

@@ -258,7 +258,8 @@ func TestMisusePanics(t *testing.T) {
 			panics("ReadBorrow", "stream: ReadBorrow called from a goroutine that is not a task of the connection's loop", func() { a.ReadBorrow() })
 		}()
 		<-done
-		panics("Listen", "spindle: stream.Listen with a context that does not come from a task", func() { stream.Listen(context.Background(), "tcp", "x:1") })
+		panics("Listen", "spindle: stream.Listen with a context that does not come from a task;"+
+			" pass on the ctx of the task that calls it, or call it in spindle.Run", func() { stream.Listen(context.Background(), "tcp", "x:1") })
 	})
 }
 
