@@ -54,7 +54,8 @@ func (t *Task) peekParent() *Task {
 	return nil
 }
 
-// peekName is Name without the method of the task's values, which is for the loop.
+// peekName is Name for another goroutine. The TaskName method of the task's values is for
+// the loop. PeekTaskName is its counterpart for any goroutine, in values of this module.
 //
 //go:norace
 func (t *Task) peekName() string {
@@ -64,6 +65,11 @@ func (t *Task) peekName() string {
 			copied[i] = name[i]
 		}
 		return string(copied)
+	}
+	if own := t.own; own != nil {
+		if named, ok := own.values.(interface{ PeekTaskName() string }); ok {
+			return named.PeekTaskName()
+		}
 	}
 	if f := runtime.FuncForPC(t.peekCode()); f != nil {
 		return functionName(f)

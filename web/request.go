@@ -127,6 +127,16 @@ func (c *requestContext) ensureWatch() *contextWatch {
 // TaskName returns the name of an inline handler's task.
 func (c *requestContext) TaskName() string { return c.x.method + " " + c.x.url.Path }
 
+// PeekTaskName is TaskName for the watchdog, which calls it from another goroutine. The
+// handler may be changing its URL. It cannot change the method and the target of the
+// exchange, which is never reused.
+//
+//go:norace
+func (c *requestContext) PeekTaskName() string {
+	path, _, _ := strings.Cut(c.x.target, "?")
+	return c.x.method + " " + path
+}
+
 // std returns a context of the standard library that ends with c.
 func (c *requestContext) std() context.Context {
 	c.mu.Lock()

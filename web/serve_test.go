@@ -27,7 +27,13 @@ func serve(t testing.TB, s *web.Server) *web.Service {
 // its time-outs count from there.
 func bind(t testing.TB, s *web.Server) (sv *web.Service, begin func()) {
 	t.Helper()
-	l, err := loop.New(loop.Options{Debug: true})
+	return bindWith(t, s, loop.Options{Debug: true})
+}
+
+// bindWith is bind with options for the loop.
+func bindWith(t testing.TB, s *web.Server, o loop.Options) (sv *web.Service, begin func()) {
+	t.Helper()
+	l, err := loop.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
