@@ -329,11 +329,11 @@ func (c *Caller) end(w *waiter, how ending) bool {
 }
 
 // cancelOf returns the message that the call has ended: for the worker that has sent items,
-// or for all workers of the subject, because any of them may have the request. The caller
-// holds c.mu.
+// or for all workers of the subject, because any of them may have the request, or several if
+// it was redelivered. The caller holds c.mu.
 func (c *Caller) cancelOf(w *waiter) *Envelope {
 	to := ""
-	if w.in != nil {
+	if w.in != nil && w.in.attempt <= 1 {
 		to = w.in.worker
 	}
 	if to == "" {

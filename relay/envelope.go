@@ -21,7 +21,8 @@ type Envelope struct {
 	// the caller allows in all.
 	Seq uint32
 
-	// Attempt counts the deliveries of a request: 1 for the first.
+	// Attempt counts the deliveries of a request: 1 for the first. Answers of a worker have
+	// that of their request, so that the caller of a stream knows which is the latest.
 	Attempt uint32
 
 	// ID identifies a call among the calls of one Caller. Replies, cancellations and

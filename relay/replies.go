@@ -23,15 +23,19 @@ func (c *Caller) deliver(e *Envelope) {
 		}
 		c.conclude(w, replied)
 	}
-	var cancel *Envelope
+	var cancel, credit *Envelope
 	if w != nil {
 		if w.ended == failed { // a broken stream
 			cancel = c.cancelOf(w)
 		}
+		credit = w.creditDue()
 		w.wakeIfDue() // the last: a call that has ended is not ours any more
 	}
 	c.mu.Unlock()
 	c.sendCancel(cancel)
+	if credit != nil {
+		w.sendCredit(credit)
+	}
 }
 
 // deliverBody receives a reply that is only a body, from any goroutine. It reports false if c

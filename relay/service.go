@@ -257,7 +257,7 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	if err == nil && r.headers == nil && r.Seq == 0 && s.replyWithBody(r, body) {
 		return Done
 	}
-	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Headers: r.headers, Body: body}
+	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
 	if err != nil {
 		code := CodeError
 		switch {

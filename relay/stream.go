@@ -10,12 +10,15 @@ import (
 type Stream struct {
 	w    *waiter
 	read uint32 // items that Next has returned
-	paid uint32 // items that the worker was allowed to send
 }
 
 // Stream sends a request to a handler that answers with any number of items. The deadline is
 // that of the whole stream: then it ends, whether it is read or not. Items that came before
 // can still be read.
+//
+// If the bus redelivers the request, the stream goes on with the later attempt, whichever
+// worker has it. Its first items, up to the last one that came before, are dropped. So a
+// handler must send the same items in each attempt.
 func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stream, error) {
 	return c.Open(ctx, Envelope{Subject: subject, Body: body})
 }
@@ -26,29 +29,70 @@ func (c *Caller) Open(ctx context.Context, e Envelope) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{w: w, paid: w.req.Seq}, nil
+	return &Stream{w: w}, nil
 }
 
 // incoming is what has come of a stream. Guarded by the Caller's mutex.
+//
+// A bus that redelivers may give the request to another worker, which sends all items again.
+// The latest attempt that has sent an item is the one that counts: its items up to got are
+// duplicates, and those after got are new. What earlier attempts still send is dropped.
 type incoming struct {
-	items  []*Envelope // not yet read
-	worker string      // the subject of the worker that has sent items
-	got    uint32      // items received
+	items   []*Envelope // not yet read
+	worker  string      // the subject of the worker that has sent items
+	attempt uint32      // of that worker
+	got     uint32      // items received
+	paid    uint32      // items that the caller allows
+	granted uint32      // items that the worker has been allowed to send in this attempt
+}
+
+// creditDue returns the message that allows the worker to send as many items as the caller
+// allows, or nil if the worker has that credit. The caller holds c.mu.
+func (w *waiter) creditDue() *Envelope {
+	in := w.in
+	if in == nil || w.ended != waiting || in.granted >= in.paid {
+		return nil
+	}
+	in.granted = in.paid
+	return &Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: in.worker, ReplyTo: w.c.inbox, Seq: in.paid}
+}
+
+// sendCredit sends a message of creditDue; nil is none. If the bus does not take it, the next
+// item tries again; if it is lost, a later one or the deadline ends the wait of the worker.
+func (w *waiter) sendCredit(e *Envelope) {
+	if e == nil || w.c.bus.TryPublish(e) == nil {
+		return
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	w.in.granted = w.req.Seq
 }
 
 // hasItems reports whether there is an item to read. The caller holds c.mu.
 func (w *waiter) hasItems() bool { return w.in != nil && len(w.in.items) > 0 }
 
+// isStale reports whether an answer is of another attempt than the latest.
+func (in *incoming) isStale(e *Envelope) bool {
+	if e.Attempt != 0 && e.Attempt != in.attempt {
+		return e.Attempt < in.attempt
+	}
+	return in.worker != "" && e.ReplyTo != "" && e.ReplyTo != in.worker
+}
+
 // receive takes an answer of a stream. It reports false if the answer is a duplicate. The
 // caller holds c.mu.
 func (w *waiter) receive(e *Envelope) bool {
 	if w.in == nil {
-		w.in = &incoming{}
+		w.in = &incoming{paid: w.req.Seq, granted: w.req.Seq}
 	}
 	in := w.in
 	switch {
-	case in.worker != "" && e.ReplyTo != "" && e.ReplyTo != in.worker:
-		return false // from another worker, after a redelivery
+	case in.isStale(e):
+		return false
+	case e.Kind == KindItem && e.Attempt > in.attempt:
+		in.worker, in.attempt, in.granted = e.ReplyTo, e.Attempt, w.req.Seq
+	}
+	switch {
 	case e.Kind == KindFailure:
 		w.err = remoteError(w.req.Subject, e)
 		w.c.conclude(w, replied)
@@ -96,17 +140,12 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	in.items[0] = nil
 	in.items = in.items[1:]
 	s.read++
-	worker := in.worker
-	more := w.ended == waiting && s.paid-s.read <= w.req.Seq/2
-	c.mu.Unlock()
-	if more {
-		paid := s.read + w.req.Seq
-		// If the bus does not take the credit, the next item tries again; if it is lost, a
-		// later one or the deadline ends the wait of the worker.
-		if c.bus.TryPublish(&Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: worker, ReplyTo: c.inbox, Seq: paid}) == nil {
-			s.paid = paid
-		}
+	if in.paid-s.read <= w.req.Seq/2 {
+		in.paid = s.read + w.req.Seq
 	}
+	credit := w.creditDue()
+	c.mu.Unlock()
+	w.sendCredit(credit)
 	return e.Body, nil
 }
 
@@ -148,7 +187,7 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 			return err
 		}
 	}
-	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Body: body}
+	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Attempt: r.Attempt, Body: body}
 	if err := s.bus.TryPublish(e); err != nil {
 		return err
 	}

@@ -90,6 +90,149 @@ func TestCreditThatIsNotTaken(t *testing.T) {
 	})
 }
 
+// attempt is a delivery of a stream's request to a worker that the test plays.
+type attempt struct {
+	t      *testing.T
+	bus    relay.Bus
+	r      *relay.Envelope
+	worker string
+	n      uint32
+}
+
+func (a attempt) answer(kind relay.Kind, seq int) {
+	a.t.Helper()
+	e := &relay.Envelope{Kind: kind, ID: a.r.ID, Subject: a.r.ReplyTo, ReplyTo: a.worker, Seq: uint32(seq), Attempt: a.n}
+	if kind == relay.KindItem {
+		e.Body = fmt.Append(nil, seq)
+	}
+	if err := a.bus.TryPublish(e); err != nil {
+		a.t.Error(err)
+	}
+}
+
+func (a attempt) items(first, last int) {
+	a.t.Helper()
+	for seq := first; seq <= last; seq++ {
+		a.answer(relay.KindItem, seq)
+	}
+}
+
+// redelivered opens a stream, and returns two attempts at its request on different workers.
+func redelivered(t *testing.T, window int, program func(s *relay.Stream, first, second attempt, c *relay.Caller)) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	sub, err := bus.Subscribe(t.Context(), "count", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Window: window})
+	defer c.Close()
+	s, err := c.Stream(t.Context(), "count", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d, err := sub.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := attempt{t, bus, d.Envelope, "worker.1", 1}
+	second := attempt{t, bus, d.Envelope, "worker.2", 2}
+	program(s, first, second, c)
+}
+
+// read reads items of a stream.
+func read(t *testing.T, s *relay.Stream, first, last int) {
+	t.Helper()
+	for i := first; i <= last; i++ {
+		if item, err := s.Next(t.Context()); err != nil || string(item) != fmt.Sprint(i) {
+			t.Fatalf("item %d is %q, %v", i, item, err)
+		}
+	}
+}
+
+// listen returns a channel for the messages to a worker.
+func listen(t *testing.T, bus relay.Bus, subject string) <-chan relay.Envelope {
+	t.Helper()
+	got := make(chan relay.Envelope, 100)
+	l, err := bus.Listen(t.Context(), subject, func(e *relay.Envelope) { got <- *e })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return got
+}
+
+// TestStreamOnAnotherWorker: a later attempt goes on where the first one has ended, and what
+// the first one still sends is dropped.
+func TestStreamOnAnotherWorker(t *testing.T) {
+	redelivered(t, 16, func(s *relay.Stream, first, second attempt, c *relay.Caller) {
+		first.items(1, 3)
+		second.items(1, 2)
+		first.items(4, 5)
+		first.answer(relay.KindReply, 5)
+		first.answer(relay.KindFailure, 0)
+		second.items(3, 5)
+		second.answer(relay.KindReply, 5)
+		read(t, s, 1, 5)
+		if _, err := s.Next(t.Context()); err != io.EOF {
+			t.Error(err)
+		}
+		if st := c.Stats(); st.Duplicate != 7 || st.Replied != 1 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
+// TestCreditOfALaterAttempt: its worker may send again what the caller has read, and as much
+// more as the first worker was allowed.
+func TestCreditOfALaterAttempt(t *testing.T) {
+	for _, worker := range []string{"worker.1", "worker.2"} {
+		t.Run(worker, func(t *testing.T) {
+			redelivered(t, 4, func(s *relay.Stream, first, second attempt, _ *relay.Caller) {
+				second.worker = worker
+				credits := listen(t, first.bus, "worker.1")
+				first.items(1, 4)
+				read(t, s, 1, 3)
+				if e := <-credits; e.Kind != relay.KindCredit || e.Seq != 6 {
+					t.Errorf("%+v", e)
+				}
+				first.items(5, 6)
+				if worker != "worker.1" {
+					credits = listen(t, first.bus, worker)
+				}
+				second.items(1, 2)
+				if e := <-credits; e.Kind != relay.KindCredit || e.Seq != 6 || e.ID != first.r.ID || e.ReplyTo != first.r.ReplyTo {
+					t.Errorf("%+v", e)
+				}
+				second.items(3, 6)
+				read(t, s, 4, 4)
+				if e := <-credits; e.Seq != 8 {
+					t.Errorf("%+v", e)
+				}
+				second.items(7, 8)
+				read(t, s, 5, 8)
+				if len(credits) != 2 {
+					t.Errorf("%d more credits", len(credits))
+				}
+			})
+		})
+	}
+}
+
+// TestCancelOfALaterAttempt reaches all workers, because more than one may have the request.
+func TestCancelOfALaterAttempt(t *testing.T) {
+	redelivered(t, 16, func(s *relay.Stream, first, second attempt, _ *relay.Caller) {
+		all := listen(t, first.bus, "_cancel.count")
+		first.items(1, 3)
+		second.items(1, 2)
+		s.Close()
+		if e := <-all; e.Kind != relay.KindCancel || e.ID != first.r.ID {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // TestGroupThatEnds while a publisher waits for it does not keep others from the envelope.
 func TestGroupThatEnds(t *testing.T) {
 	sim.Test(t, func(ctx context.Context) error {

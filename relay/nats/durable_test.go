@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +125,44 @@ func TestDurableWithAnEmptyBackoff(t *testing.T) {
 	publish(t, bus, "1")
 	next(t, s, "1", 1).Settle(relay.Retry)
 	next(t, s, "1", 2).Settle(relay.Done)
+}
+
+// TestDurableStreamOnAnotherWorker: a second worker goes on where the first one has stopped,
+// also beyond the window of the stream.
+func TestDurableStreamOnAnotherWorker(t *testing.T) {
+	const items, before = 100, 50
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := durable(nats.Durable{Backoff: []time.Duration{time.Millisecond}})
+	handle := func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		for i := range items {
+			if r.Attempt == 1 && i == before {
+				<-ctx.Done() // the worker is stopped
+				return nil, ctx.Err()
+			}
+			if err := r.Send(ctx, fmt.Append(nil, i)); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	_, stop := serve(t, connect(t, b, o), "jobs.a", handle, relay.ServeOptions{Drain: 100 * time.Millisecond})
+	s, err := caller(t, connect(t, b, o)).Stream(t.Context(), "jobs.a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for i := range items {
+		if i == before {
+			stop()
+			serve(t, connect(t, b, o), "jobs.a", handle, relay.ServeOptions{})
+		}
+		if item, err := s.Next(t.Context()); err != nil || string(item) != fmt.Sprint(i) {
+			t.Fatalf("item %d is %q, %v", i, item, err)
+		}
+	}
+	if _, err := s.Next(t.Context()); err != io.EOF {
+		t.Error(err)
+	}
 }
 
 // TestCallerOfARequestThatIsGivenUp: the caller gets a failure, and does not wait until its

@@ -132,16 +132,16 @@ func (s *jobs) receive(m jetstream.Msg) {
 	if err == nil {
 		e, err = decode(&nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()})
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		s.b.dropped.Add(1)
 		s.conclude(m, func() error { return m.TermWithReason("not an envelope") })
 		return
-	case meta.NumDelivered > uint64(s.d.Attempts): // workers died with it
+	}
+	e.Attempt = uint32(meta.NumDelivered)
+	if meta.NumDelivered > uint64(s.d.Attempts) { // workers died with it
 		s.giveUp(m, e)
 		return
 	}
-	e.Attempt = uint32(meta.NumDelivered)
 	s.mu.Lock()
 	s.open[m] = struct{}{}
 	s.mu.Unlock()
