@@ -46,7 +46,8 @@ type Broker struct {
 	options []*server.Options
 }
 
-// Start starts the servers, and returns when they take connections.
+// Start starts the servers, and returns when they take connections. If a server cannot start,
+// because its address is in use or its directory cannot be written, Start fails with the reason.
 func Start(o Options) (*Broker, error) {
 	b := &Broker{}
 	n := max(o.Servers, 1)
@@ -142,9 +143,17 @@ func (b *Broker) settle(n int) error {
 func (b *Broker) URL() string {
 	var all []string
 	for _, o := range b.options {
-		all = append(all, "nats://"+net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
+		all = append(all, "nats://"+address(o))
 	}
 	return strings.Join(all, ",")
+}
+
+// address returns the address of a server for clients.
+func address(o *server.Options) string {
+	if o.Port <= 0 { // the system has not chosen one
+		return o.Host
+	}
+	return net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
 }
 
 // Kill stops server i, counted from 0, at once.
@@ -161,13 +170,39 @@ func (b *Broker) Restart(i int) error {
 		return fmt.Errorf("broker: %w", err)
 	}
 	b.servers[i] = s
+	fatal := make(fatalLog, 1)
+	s.SetLogger(fatal, false, false)
 	go s.Start()
-	if !s.ReadyForConnections(startTimeout) {
-		return fmt.Errorf("broker: server %s did not start", o.ServerName)
+	for deadline := time.Now().Add(startTimeout); !s.ReadyForConnections(50 * time.Millisecond); {
+		select {
+		case why := <-fatal:
+			return fmt.Errorf("broker: server %s at %s did not start: %s", o.ServerName, address(o), why)
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("broker: server %s at %s did not start in %v", o.ServerName, address(o), startTimeout)
+		}
 	}
 	o.Port = s.Addr().(*net.TCPAddr).Port
 	return nil
 }
+
+// fatalLog is a server's log. It keeps the first reason why the server cannot start: the server
+// itself only logs it.
+type fatalLog chan string
+
+func (l fatalLog) Fatalf(format string, args ...any) {
+	select {
+	case l <- fmt.Sprintf(format, args...):
+	default:
+	}
+}
+
+func (fatalLog) Errorf(string, ...any)  {}
+func (fatalLog) Warnf(string, ...any)   {}
+func (fatalLog) Noticef(string, ...any) {}
+func (fatalLog) Debugf(string, ...any)  {}
+func (fatalLog) Tracef(string, ...any)  {}
 
 // Close stops all servers.
 func (b *Broker) Close() {
