@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,10 @@ import (
 // relay.ErrRetry, or when an acknowledgement is lost. Handlers with effects need
 // idempotency keys.
 type Durable struct {
-	// Stream is the name of the stream. It is created, or changed to fit. "" means
-	// "SPINDLE".
+	// Stream is the name of the stream. If there is none, it is created. Otherwise Subjects
+	// are added to those that it has, so that programs with different subjects can share
+	// it. Subjects are not removed. The other settings of the stream become those of the
+	// program that has connected last. "" means "SPINDLE".
 	Stream string
 
 	// Subjects are subjects, or patterns in the manner of NATS: "jobs.*", "jobs.>".
@@ -80,18 +83,46 @@ func (d *Durable) setDefaults() {
 func (b *Bus) createStreams(ctx context.Context) error {
 	for i := range b.o.Durable {
 		d := &b.o.Durable[i]
-		err := provision(ctx, func(ctx context.Context) error {
-			_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-				Name: d.Stream, Subjects: d.Subjects, Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
-				Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
-			})
-			return err
-		})
+		err := provision(ctx, func(ctx context.Context) error { return b.createStream(ctx, d) })
 		if err != nil {
 			return fmt.Errorf("relay/nats: stream %s: %w", d.Stream, unprovided(err))
 		}
 	}
 	return nil
+}
+
+// createStream makes a stream, or adds its subjects to one that is there.
+func (b *Bus) createStream(ctx context.Context, d *Durable) error {
+	config := jetstream.StreamConfig{
+		Name: d.Stream, Subjects: union(nil, d.Subjects), Replicas: d.Replicas, MaxMsgs: d.MaxRequests, Duplicates: d.Dedupe,
+		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+	}
+	_, err := b.js.CreateStream(ctx, config)
+	if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return err
+	}
+	// A program that does the same at this time may replace these subjects. Then store adds
+	// them again.
+	s, err := b.js.Stream(ctx, d.Stream)
+	if err != nil {
+		return err
+	}
+	config.Subjects = union(s.CachedInfo().Config.Subjects, d.Subjects)
+	_, err = b.js.UpdateStream(ctx, config)
+	return err
+}
+
+// union returns the patterns of a and b, without those that another one includes: a stream
+// must not have them.
+func union(a, b []string) (all []string) {
+	for _, p := range slices.Concat(a, b) {
+		if slices.ContainsFunc(all, func(q string) bool { return matches(q, p) }) {
+			continue
+		}
+		all = slices.DeleteFunc(all, func(q string) bool { return matches(p, q) })
+		all = append(all, p)
+	}
+	return all
 }
 
 // createStreamsLater makes the streams when a server can be reached. Until then the bus is
@@ -129,14 +160,19 @@ func provision(ctx context.Context, fn func(ctx context.Context) error) error {
 	defer cancel()
 	for {
 		err := fn(ctx)
-		var api *jetstream.APIError
-		if !errors.As(err, &api) || api.ErrorCode != noPeers && api.ErrorCode != noCluster && api.ErrorCode != noLeader {
+		if !isElecting(err) {
 			return err
 		}
 		if pause(ctx, 50*time.Millisecond) != nil {
 			return err
 		}
 	}
+}
+
+// isElecting reports whether an error is that of a cluster that is not ready yet.
+func isElecting(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == noPeers || api.ErrorCode == noCluster || api.ErrorCode == noLeader)
 }
 
 // unprovided translates an error of provision.
@@ -164,7 +200,8 @@ func (b *Bus) stores(e *relay.Envelope) bool {
 	return e.Kind == relay.KindRequest && b.durable(e.Subject) != nil
 }
 
-// matches reports whether a subject matches a pattern of NATS.
+// matches reports whether a subject, or all that another pattern stands for, matches a pattern
+// of NATS.
 func matches(pattern, subject string) bool {
 	for {
 		p, restOfPattern, morePattern := strings.Cut(pattern, ".")
@@ -172,7 +209,7 @@ func matches(pattern, subject string) bool {
 		switch {
 		case p == ">":
 			return true
-		case p != "*" && p != s, more != morePattern:
+		case p != "*" && p != s, s == ">", more != morePattern:
 			return false
 		case !more:
 			return true
@@ -194,6 +231,13 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
 		options = append(options, jetstream.WithMsgID(id))
 	}
 	_, err := b.js.PublishMsg(ctx, m, options...)
+	d := b.durable(m.Subject)
+	if errors.Is(err, jetstream.ErrNoStreamResponse) && b.nc.IsConnected() {
+		// The stream was deleted, or has other subjects now, or has no leader.
+		if err = b.createStream(ctx, d); err == nil {
+			_, err = b.js.PublishMsg(ctx, m, options...)
+		}
+	}
 	var api *jetstream.APIError
 	switch {
 	case err == nil:
@@ -201,8 +245,10 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
 		return nil
 	case errors.As(err, &api) && strings.Contains(api.Description, "maximum messages exceeded"):
 		return relay.ErrFull
-	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("relay/nats: the request may not be stored: %w: %w", relay.ErrDown, err)
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), isElecting(err):
+		return fmt.Errorf("relay/nats: stream %s may not have stored the request of %s: %w: %w", d.Stream, m.Subject, relay.ErrDown, err)
+	case errors.As(err, &api):
+		return fmt.Errorf("relay/nats: stream %s cannot store the request of %s: %w", d.Stream, m.Subject, err)
 	}
 	return translated(err)
 }
