@@ -33,8 +33,9 @@ type Route struct {
 	// rounded up to seconds. Zero means one second.
 	RetryAfter time.Duration
 
-	// ErrorLog gets the errors of calls that are answered with 500 or 502. Clients do not
-	// see them. Nil means slog.Default().
+	// ErrorLog gets the errors of calls that are answered with 500 or 502, or end a stream
+	// or WebSocket. Clients do not see them. It also gets a warning when no worker serves
+	// the subject, once until a call succeeds. Nil means slog.Default().
 	ErrorLog *slog.Logger
 }
 
@@ -54,6 +55,8 @@ type HTTPHandler struct {
 	r Route
 
 	ok, timedOut, clientGone, full, failed, refused atomic.Uint64
+
+	unserved atomic.Bool // no worker serves the subject, and that was logged
 }
 
 // HTTP returns a handler that turns each request into a call of route.Subject:
@@ -133,7 +136,7 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(reply.Body)))
-	h.ok.Add(1)
+	h.succeed()
 	w.Write(reply.Body) // a client that has left needs no answer
 }
 
@@ -174,6 +177,7 @@ func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) 
 // fail answers a request when its call has failed.
 func (h *HTTPHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := h.count(r.Context(), err)
+	h.report(status, err, "status", status)
 	switch status {
 	case 0:
 		return
@@ -219,8 +223,26 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 		}
 	}
 	h.failed.Add(1)
-	cmp.Or(h.r.ErrorLog, slog.Default()).Error("relay: a call of an HTTP request failed", "status", status, "err", err)
 	return status
+}
+
+// succeed counts a call that has succeeded.
+func (h *HTTPHandler) succeed() {
+	h.ok.Add(1)
+	if h.unserved.Load() {
+		h.unserved.Store(false)
+	}
+}
+
+// report logs what clients are not told of an error, with what was sent to this one.
+func (h *HTTPHandler) report(status int, err error, sent ...any) {
+	log := cmp.Or(h.r.ErrorLog, slog.Default())
+	switch {
+	case status == http.StatusInternalServerError, status == http.StatusBadGateway:
+		log.Error("relay: a call of an HTTP request failed", append(sent, "err", err)...)
+	case status == http.StatusServiceUnavailable && errors.Is(err, ErrNoResponder) && !h.unserved.Swap(true):
+		log.Warn("relay: no worker serves the subject of a route", "subject", h.r.Subject)
+	}
 }
 
 // Ready returns a handler for readiness checks: 200 if the bus can be used, and otherwise 503

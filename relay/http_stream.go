@@ -30,16 +30,17 @@ func (h *HTTPHandler) serveEvents(w http.ResponseWriter, r *http.Request, e Enve
 			eventHeader(w)
 			fallthrough
 		case err == io.EOF:
-			h.ok.Add(1)
+			h.succeed()
 			return
 		case !began:
 			h.fail(w, r, err)
 			return
-		case h.count(r.Context(), err) != 0:
-			w.Write([]byte("event: error\ndata: " + reason(err) + "\n\n"))
-			rc.Flush()
-			return
 		default:
+			if status := h.count(r.Context(), err); status != 0 {
+				h.report(status, err, "status", http.StatusOK, "event", "error")
+				w.Write([]byte("event: error\ndata: " + reason(err) + "\n\n"))
+				rc.Flush()
+			}
 			return
 		}
 		if !began {
@@ -118,18 +119,19 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 			err = h.answerSocket(ctx, c, e)
 			switch err {
 			case nil:
-				h.ok.Add(1)
+				h.succeed()
 				continue
 			case errNotWritten:
 				h.clientGone.Add(1)
 				return err
 			}
-			switch h.count(ctx, err) {
-			case 0:
-			case http.StatusServiceUnavailable:
-				c.Close(tryAgainLater, reason(err))
-			default:
-				c.Close(ws.InternalError, reason(err))
+			if status := h.count(ctx, err); status != 0 {
+				code := ws.InternalError
+				if status == http.StatusServiceUnavailable {
+					code = tryAgainLater
+				}
+				h.report(status, err, "close", int(code))
+				c.Close(code, reason(err))
 			}
 			return err
 		}
