@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -72,6 +73,9 @@ type Options struct {
 
 	// Durable subjects have their requests kept by JetStream.
 	Durable []Durable
+
+	// ErrorLog gets durable requests that are given up. Nil means slog.Default().
+	ErrorLog *slog.Logger
 
 	// NATS are options of the client: TLS, credentials, time-outs. A Bus sets the handlers
 	// of connection events itself.

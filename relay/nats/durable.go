@@ -39,8 +39,8 @@ type Durable struct {
 	// at the limit. Zero means 1,000,000.
 	MaxRequests int64
 
-	// Attempts is how often a request is delivered before it is given up and counted in
-	// Stats.Dead. Zero means 5.
+	// Attempts is how often a request is delivered before it is given up. Then it is counted
+	// in Stats.Dead of the worker's bus, and logged to its Options.ErrorLog. Zero means 5.
 	Attempts int
 
 	// Backoff is the wait before each further attempt; the last one is used for the rest.

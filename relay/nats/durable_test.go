@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -106,7 +107,10 @@ func TestDurableRequestSurvivesItsWorker(t *testing.T) {
 
 func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	bus := connect(t, b, durable(nats.Durable{Attempts: 3, Backoff: []time.Duration{time.Millisecond}}))
+	o := durable(nats.Durable{Attempts: 3, Backoff: []time.Duration{time.Millisecond}})
+	var log strings.Builder // written by Settle
+	o.ErrorLog = slog.New(slog.NewTextHandler(&log, nil))
+	bus := connect(t, b, o)
 	s := subscribe(t, bus)
 	publish(t, bus, "bad")
 	for attempt := range uint32(3) {
@@ -116,6 +120,10 @@ func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	next(t, s, "good", 1).Settle(relay.Done)
 	if n := bus.Stats().Dead; n != 1 {
 		t.Errorf("%d requests given up", n)
+	}
+	const want = "level=ERROR msg=\"relay/nats: a durable request is given up\" subject=jobs.a attempts=3 key=bad\n"
+	if text := log.String(); !strings.HasSuffix(text, want) || strings.Count(text, "\n") != 1 {
+		t.Errorf("log %q", text)
 	}
 }
 

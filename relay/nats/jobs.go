@@ -1,9 +1,11 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -173,6 +175,8 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 // failure, unless an earlier delivery is still worked on here: that one will answer.
 func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
 	s.b.dead.Add(1)
+	log := cmp.Or(s.b.o.ErrorLog, slog.Default())
+	log.Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
 	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
 	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
 		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
