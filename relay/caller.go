@@ -79,7 +79,7 @@ type CallerStats struct {
 	Refused  uint64 // not started, because there were MaxWaiters
 
 	// Replies that reached no call.
-	Late      uint64 // after the end of their call
+	Late      uint64 // after the end or the deadline of their call
 	Duplicate uint64 // after another reply
 	Unknown   uint64 // with an ID that was never used
 
@@ -136,7 +136,10 @@ func newInbox(r *rand.PCG) string {
 
 // Call sends a request and waits for the reply. It fails with a *RemoteError if the worker
 // failed, with a *TimeoutError at the deadline, with ErrFull, ErrNoResponder or ErrDown if
-// the request could not be sent, and with the error of ctx if that ends first.
+// the request could not be sent, and with the error of ctx if that ends first. If the
+// deadline passes at the worker before it does here, because the worker's clock is faster, the
+// error is a *RemoteError with CodeDeadline. For errors.Is, it equals context.DeadlineExceeded
+// as a *TimeoutError does.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
 	w, err := c.do(ctx, &Envelope{Subject: subject, Body: body})
 	if err != nil {

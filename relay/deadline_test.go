@@ -152,3 +152,48 @@ func TestDeadlinesInAnyOrder(t *testing.T) {
 		return errors.Join(err, c.Close())
 	})
 }
+
+// TestDeadlineThatTheWorkerNoticesFirst: a call ends by its own deadline, or by its context,
+// though the worker's failure comes before its timer. If it has time left, it has the failure.
+func TestDeadlineThatTheWorkerNoticesFirst(t *testing.T) {
+	bus := relay.NewLocal(relay.LocalOptions{})
+	l, err := bus.Listen(t.Context(), "work", func(e *relay.Envelope) {
+		if err := bus.TryPublish(relay.NewFailure(e, relay.CodeDeadline, "late")); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
+	call := func(ctx context.Context, deadline time.Duration) error {
+		_, err := c.Do(ctx, relay.Envelope{Subject: "work", Deadline: deadline})
+		return err
+	}
+	if err := call(t.Context(), 1); !errors.As(err, new(*relay.TimeoutError)) {
+		t.Errorf("at its deadline: %v", err)
+	}
+	s, err := c.Open(t.Context(), relay.Envelope{Subject: "work", Deadline: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Next(t.Context()); !errors.As(err, new(*relay.TimeoutError)) {
+		t.Errorf("at the deadline of a stream: %v", err)
+	}
+	s.Close()
+	past, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	if err := call(past, 0); err != context.DeadlineExceeded {
+		t.Errorf("at that of its context: %v", err)
+	}
+	if err := call(t.Context(), time.Hour); !errors.As(err, new(*relay.RemoteError)) {
+		t.Errorf("before its deadline: %v", err)
+	}
+	if s := c.Stats(); s.TimedOut != 2 || s.Canceled != 1 || s.Replied != 1 || s.Late != 3 {
+		t.Errorf("%+v", s)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

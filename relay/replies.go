@@ -9,6 +9,8 @@ func (c *Caller) deliver(e *Envelope) {
 		c.stats.Unknown++
 	case w == nil:
 		c.countStray(e.ID)
+	case w.isOverdue(e):
+		c.stats.Late++
 	case w.stream && w.receive(e):
 	case w.stream, e.Kind == KindItem:
 		c.stats.Duplicate++
@@ -36,6 +38,17 @@ func (c *Caller) deliver(e *Envelope) {
 	if credit != nil {
 		w.sendCredit(credit)
 	}
+}
+
+// isOverdue reports whether e says that the call's deadline has passed at the worker, and it has
+// passed here, too. Then the call ends by its deadline, or by that of its context, as it would
+// without a worker. The caller holds c.mu.
+func (w *waiter) isOverdue(e *Envelope) bool {
+	if e.Kind != KindFailure || e.Headers[errorCode] != CodeDeadline {
+		return false
+	}
+	left, _ := w.req.remaining(w.c.clock.now())
+	return left <= 0
 }
 
 // deliverBody receives a reply that is only a body, from any goroutine. It reports false if c
