@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -19,10 +20,11 @@ func Example() {
 	}
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var ready cosync.Event
 			n.Go(func(ctx context.Context) error {
-				return relay.NewWorker(bus).Serve(ctx, "upper", upper, relay.ServeOptions{Concurrency: 4})
+				return relay.NewWorker(bus).Serve(ctx, "upper", upper, relay.ServeOptions{Concurrency: 4, Ready: ready.Set})
 			})
-			if err := spindle.Yield(ctx); err != nil { // the worker subscribes
+			if err := ready.Wait(ctx); err != nil { // the worker subscribes
 				return err
 			}
 			caller, err := relay.NewCaller(ctx, bus, relay.CallerOptions{})
@@ -55,10 +57,11 @@ func ExampleCaller_Stream() {
 	err := spindle.Run(context.Background(), func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
+			var ready cosync.Event
 			n.Go(func(ctx context.Context) error {
-				return relay.NewWorker(bus).Serve(ctx, "countdown", countdown, relay.ServeOptions{})
+				return relay.NewWorker(bus).Serve(ctx, "countdown", countdown, relay.ServeOptions{Ready: ready.Set})
 			})
-			if err := spindle.Yield(ctx); err != nil {
+			if err := ready.Wait(ctx); err != nil {
 				return err
 			}
 			caller, err := relay.NewCaller(ctx, bus, relay.CallerOptions{})

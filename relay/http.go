@@ -39,13 +39,14 @@ type Route struct {
 	ErrorLog *slog.Logger
 }
 
-// HTTPStats count the requests that an HTTPHandler has answered. Each is in one field.
+// HTTPStats count the requests that an HTTPHandler has answered. Each is in one field. On a
+// WebSocket, each message is counted, because each is a call.
 type HTTPStats struct {
 	OK         uint64 // a response or a whole stream
 	TimedOut   uint64 // 504: no reply before the deadline
 	ClientGone uint64 // nothing was answered: the client left first (499 in some logs)
 	Full       uint64 // 503: too many calls, or no worker, or no bus
-	Failed     uint64 // 500 or 502: the worker failed
+	Failed     uint64 // 500 or 502: the handler failed, or the call did otherwise
 	Refused    uint64 // 4xx: the request itself
 }
 
@@ -80,9 +81,10 @@ type HTTPHandler struct {
 // call is cancelled; on a WebSocket not while two more messages of the client wait, because it
 // is not read then. If the plane is full, or has no worker, or the bus is down, the answer is
 // 503 with Retry-After; for a queue that is full, give the Caller FailWhenFull. If a handler
-// fails, the answer is 500, and its error is logged to route.ErrorLog. While another request
-// with the same Idempotency-Key runs, the answer is 409. If the bus cannot carry a header, such
-// as a path with line breaks on NATS, the answer is 400.
+// fails or panics, the answer is 500. If the call fails in another way, because its worker was
+// stopped or the reply is too large, the answer is 502. Both are logged to route.ErrorLog.
+// While another request with the same Idempotency-Key runs, the answer is 409. If the bus
+// cannot carry a header, such as a path with line breaks on NATS, the answer is 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
 func HTTP(c *Caller, route Route) *HTTPHandler {

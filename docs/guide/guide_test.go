@@ -103,6 +103,7 @@ var (
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc
 	bus         relay.Bus
+	upper       relay.Handler
 )
 
 func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop) (err error) {

@@ -24,7 +24,8 @@
 // queue of that worker, which is bounded. A request that does not fit is answered at once
 // by a failure with the code relay.CodeFull. When a worker leaves, it sends the requests
 // that wait in its queue to the other members. NATS itself answers requests that have no
-// worker.
+// worker. An envelope without a reply address that has no worker is lost, and Publish
+// succeeds. If a worker's process dies, its calls wait until their deadlines.
 //
 // # Durable subjects
 //
@@ -32,5 +33,6 @@
 // dealt with them: they survive workers, connections, and with replicas servers. Publish
 // returns when the server has stored the request. TryPublish fails with relay.ErrMustWait,
 // because storing takes time. A request with an idempotency key is stored once for each
-// subject.
+// subject. All programs that use a durable subject must have it in their Options; see
+// Durable.
 package nats

@@ -21,7 +21,13 @@ import (
 //
 // A request may be delivered more than once: when a worker dies, when a handler fails with
 // relay.ErrRetry, or when an acknowledgement is lost. Handlers with effects need
-// idempotency keys.
+// idempotency keys. A request is not delivered again when its handler panics, or fails with
+// another error.
+//
+// All programs that use a durable subject must have it in their Options: a message does not
+// show whether its subject is durable. A Caller without it gets JetStream's acknowledgement
+// as its reply, {"stream":"SPINDLE","seq":1} for example. A worker without it handles requests
+// that stay stored, and are delivered again to workers that have it.
 type Durable struct {
 	// Stream is the name of the stream. If there is none, it is created. Otherwise Subjects
 	// are added to those that it has, so that programs with different subjects can share
