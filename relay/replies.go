@@ -35,9 +35,7 @@ func (c *Caller) deliver(e *Envelope) {
 	}
 	c.mu.Unlock()
 	c.sendCancel(cancel)
-	if credit != nil {
-		w.sendCredit(credit)
-	}
+	c.sendCredit(w, credit)
 }
 
 // isOverdue reports whether e says that the call's deadline has passed at the worker, and it has

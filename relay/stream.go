@@ -59,13 +59,15 @@ func (w *waiter) creditDue() *Envelope {
 
 // sendCredit sends a message of creditDue; nil is none. If the bus does not take it, the next
 // item tries again; if it is lost, a later one or the deadline ends the wait of the worker.
-func (w *waiter) sendCredit(e *Envelope) {
-	if e == nil || w.c.bus.TryPublish(e) == nil {
+func (c *Caller) sendCredit(w *waiter, e *Envelope) {
+	if e == nil || c.bus.TryPublish(e) == nil {
 		return
 	}
-	w.c.mu.Lock()
-	defer w.c.mu.Unlock()
-	w.in.granted = w.req.Seq
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reg.find(e.ID) == w { // otherwise the stream has ended, and w may be that of another call
+		w.in.granted = w.req.Seq
+	}
 }
 
 // hasItems reports whether there is an item to read. The caller holds c.mu.
@@ -145,7 +147,7 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	}
 	credit := w.creditDue()
 	c.mu.Unlock()
-	w.sendCredit(credit)
+	c.sendCredit(w, credit)
 	return e.Body, nil
 }
 
