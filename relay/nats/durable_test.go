@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -433,82 +432,4 @@ func TestContextThatEndsWhileARequestIsStored(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-// streamOf returns the stream of durable subjects, by a plain client.
-func streamOf(t testing.TB, b *broker.Broker) (jetstream.JetStream, jetstream.Stream) {
-	t.Helper()
-	nc, err := client.Connect(b.URL(), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.Stream(t.Context(), "SPINDLE")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js, s
-}
-
-// TestProgramsWithDifferentDurableSubjects share a stream.
-func TestProgramsWithDifferentDurableSubjects(t *testing.T) {
-	b := start(t, broker.Options{Dir: t.TempDir()})
-	var buses []*nats.Bus
-	for _, subjects := range [][]string{{"jobs.a"}, {"mail.*"}, {"jobs.>", "jobs.b.*"}, {"mail.c"}} {
-		buses = append(buses, connect(t, b, nats.Options{Durable: []nats.Durable{{Subjects: subjects}}}))
-	}
-	for i, subject := range []string{"jobs.a", "mail.b", "jobs.b.c", "mail.c"} {
-		if err := buses[i].Publish(t.Context(), &relay.Envelope{Subject: subject}); err != nil {
-			t.Errorf("%s: %v", subject, err)
-		}
-	}
-	_, s := streamOf(t, b)
-	if got := s.CachedInfo().Config.Subjects; !slices.Equal(got, []string{"mail.*", "jobs.>"}) {
-		t.Errorf("the stream has %v", got)
-	}
-}
-
-// TestStreamThatHasLostItsSubjects gets them back when a request is published.
-func TestStreamThatHasLostItsSubjects(t *testing.T) {
-	b := start(t, broker.Options{Dir: t.TempDir()})
-	bus := connect(t, b, durable(nats.Durable{}))
-	js, s := streamOf(t, b)
-	config := s.CachedInfo().Config
-	config.Subjects = []string{"mail.*"}
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, bus, "1")
-	if err := js.DeleteStream(t.Context(), "SPINDLE"); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, bus, "2")
-	next(t, subscribe(t, bus), "2", 1).Settle(relay.Done)
-}
-
-// TestSubjectThatNoStreamTakes: the error has the subject, the stream and the cause. The bus is
-// not down.
-func TestSubjectThatNoStreamTakes(t *testing.T) {
-	b := start(t, broker.Options{Dir: t.TempDir()})
-	bus := connect(t, b, durable(nats.Durable{}))
-	js, _ := streamOf(t, b)
-	if err := js.DeleteStream(t.Context(), "SPINDLE"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"jobs.b"}}); err != nil {
-		t.Fatal(err)
-	}
-	err := bus.Publish(t.Context(), &relay.Envelope{Subject: "jobs.a"})
-	if err == nil || errors.Is(err, relay.ErrDown) {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"jobs.a", "SPINDLE", "overlap"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %q lacks %q", err, part)
-		}
-	}
 }
