@@ -97,9 +97,10 @@ func (n *Nursery) panicked(p *PanicError) {
 	n.failed(p)
 }
 
-// callOnFailure calls the handler of OnFailure. If the handler panics, or calls
-// runtime.Goexit, the nursery fails as if a task had.
-func (n *Nursery) callOnFailure(err error) {
+// childFailed is childEnded for a task with an error that is for the handler of OnFailure.
+// If the handler panics, or calls runtime.Goexit, the nursery fails as if a task had.
+func (n *Nursery) childFailed(err error) {
+	defer n.childEnded()
 	returned := false
 	defer func() {
 		if returned {

@@ -198,8 +198,7 @@ func (t *Task) finish(err error, fault *PanicError) {
 	switch {
 	case err == nil:
 	case n.onFailure != nil && !n.cancelled(err):
-		defer n.childEnded() // also after a Goexit
-		n.callOnFailure(err)
+		n.childFailed(err)
 		return
 	case fault != nil:
 		n.panicked(fault)
@@ -209,11 +208,15 @@ func (t *Task) finish(err error, fault *PanicError) {
 	n.childEnded()
 }
 
-// childEnded counts a task that has ended. If it was the last, the nursery can end.
+// childEnded counts a task that has ended.
 func (n *Nursery) childEnded() {
-	if n.running--; n.running > 0 {
-		return
+	if n.running--; n.running == 0 {
+		n.allEnded()
 	}
+}
+
+// allEnded is called when the last task has ended.
+func (n *Nursery) allEnded() {
 	switch {
 	case n.joining != nil:
 		n.joining.wake(nil)
