@@ -45,17 +45,21 @@ func main() {
 func run(ctx context.Context, addr string, out io.Writer) error {
 	bus := relay.NewLocal(relay.LocalOptions{}) // or nats.Connect, for workers on other machines
 	return spindle.Run(ctx, func(ctx context.Context) error {
-		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-			n.Go(func(ctx context.Context) error {
-				return relay.NewWorker(bus).Serve(ctx, "wait", wait, relay.ServeOptions{Concurrency: 8})
-			})
-			n.Go(func(ctx context.Context) error {
-				return process.Serve(ctx, bus, "count", process.Options{
-					Command: []string{"python3", "-c", worker}, Stderr: os.Stderr, Processes: 2,
-					MaxMemory: 1 << 30, MaxTime: 10 * time.Second,
+		// The workers are shielded, because requests need them until the server has drained.
+		return spindle.Shield(ctx, func(work context.Context) error {
+			return spindle.WithNursery(work, func(work context.Context, n *spindle.Nursery) error {
+				defer n.Scope().Cancel(nil)
+				n.Go(func(ctx context.Context) error {
+					return relay.NewWorker(bus).Serve(ctx, "wait", wait, relay.ServeOptions{Concurrency: 8})
 				})
+				n.Go(func(ctx context.Context) error {
+					return process.Serve(ctx, bus, "count", process.Options{
+						Command: []string{"python3", "-c", worker}, Stderr: os.Stderr, Processes: 2,
+						MaxMemory: 1 << 30, MaxTime: 10 * time.Second,
+					})
+				})
+				return serve(ctx, bus, addr, out)
 			})
-			return serve(ctx, bus, addr, out)
 		})
 	})
 }
@@ -78,7 +82,7 @@ func serve(ctx context.Context, bus relay.Bus, addr string, out io.Writer) error
 	}
 	fmt.Fprintln(out, "listening on", sv.Addr())
 	ended := spindle.Sleep(ctx, math.MaxInt64)
-	return errors.Join(ended, spindle.Grace(ctx, 5*time.Second, sv.Shutdown))
+	return errors.Join(ended, spindle.Grace(ctx, 4*time.Second, sv.Shutdown))
 }
 
 // wait blocks its goroutine for as many milliseconds as the request says.
