@@ -5,5 +5,5 @@ import os
 
 
 async def app(scope, receive, send):
-    print(f"[{os.getpid()}]", flush=True)
+    print(f"[{os.getpid()}]\n", end="", flush=True)  # one write, because two workers share the pipe
     await asyncio.sleep(3600)
