@@ -313,6 +313,10 @@ func (b *body) sendContinue() error {
 		}
 		if b.x.receiving() && b.x.wire == wireSilent && !b.closed() {
 			c.tc.Write([]byte(http1.Continue))
+			if c.in == &c.st.bodies { // the time of the body begins now
+				c.leave()
+				c.st.bodies.add(c)
+			}
 		}
 		return nil
 	})
@@ -331,6 +335,8 @@ func (b *body) surrender(p *http1.RequestParser) (rest []byte) {
 	case b.trailers == nil: // not chunked
 	case p != nil:
 		rest = p.AppendUnread(nil, rest)
+	case b.arrival == bodyCut: // without an end, so that it does not look whole
+		rest = http1.AppendChunk(nil, rest)
 	case b.use != bodyAtEnd:
 		rest, _ = http1.AppendLastChunk(http1.AppendChunk(nil, rest), b.trailer)
 	}

@@ -211,8 +211,8 @@ func (c *conn) recoverLean() {
 		return
 	}
 	c.marks &^= parsing
-	c.st.out = c.st.out[:0]
 	c.st.sv.logPanic(recover(), c.remoteAddr())
+	c.flushLean() // the answers to the requests before
 	c.hangUp()
 }
 

@@ -130,11 +130,17 @@ func (c *conn) headTimedOut() {
 	c.answerError(http.StatusRequestTimeout, nil)
 }
 
+// awaitsContinue reports whether the client waits for a 100 before it sends the body.
+func (c *conn) awaitsContinue() bool {
+	return c.x != nil && c.x.body != nil && c.x.body.awaits.Load() == continueAwaited
+}
+
 // bodyTimedOut is called when a request's body did not come in time. While reading is
-// paused because the handler does not read the body, the client gets more time.
+// paused because the handler does not read the body, or the client waits for a 100, the
+// client gets more time.
 func (c *conn) bodyTimedOut() {
 	switch {
-	case c.is(readsPaused):
+	case c.is(readsPaused), c.awaitsContinue():
 		c.st.bodies.add(c)
 	case c.answering():
 		c.closeAfterAnswer()

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"time"
@@ -142,7 +143,9 @@ func (d *deadline) set(l *loop.Loop, t time.Time) {
 		return
 	}
 	left := t.Sub(l.Internal().Kernel().Wall())
-	d.at = max(l.Time()+left, 1)
+	if d.at = max(l.Time()+left, 1); left > 0 && d.at < left {
+		d.at = math.MaxInt64
+	}
 	if left <= 0 {
 		d.expires()
 		return

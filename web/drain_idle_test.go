@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -169,4 +172,34 @@ func TestDrainKeepsConnectionsThatWereIdle(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDrainIdleWithoutALimit: a time beyond the end of the clock never comes.
+func TestDrainIdleWithoutALimit(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		s := &web.Server{DrainIdle: math.MaxInt64, Handler: web.Inline(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))}
+		sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		c, err := stream.Dial(ctx, "tcp", sv.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		br := bufio.NewReader(c)
+		for range 2 {
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+				return err
+			}
+			if _, err := http.ReadResponse(br, nil); err != nil {
+				return err
+			}
+			sv.Drain(func() {})
+			if err := spindle.Sleep(ctx, time.Hour); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

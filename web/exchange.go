@@ -213,7 +213,7 @@ func (x *exchange) finish() {
 	case c.phase == connLost:
 	case c.phase == connSwitched:
 		if h, ok := c.tc.Protocol().(*hijackedConn); ok && x.handler == handlerFailed {
-			h.abandon(c)
+			h.close()
 		}
 	case x.handler == handlerFailed || late: // what was flushed is sent
 		c.hangUp()

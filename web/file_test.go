@@ -2,13 +2,19 @@ package web_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -143,5 +149,64 @@ func TestReaderFromWithoutALength(t *testing.T) {
 				t.Errorf("%d bytes, %v", len(body), res.Header)
 			}
 		})
+	}
+}
+
+// TestFileThatShrinks: the next response does not look like the rest of the file.
+func TestFileThatShrinks(t *testing.T) {
+	const size = 100_000
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := loop.New(loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shrink := func() { // after the handler has looked at the size, and before the loop does
+		for stacks := make([]byte, 1<<20); !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("web.(*response).sendFile")); {
+		}
+		if err := os.Truncate(name, 10); err != nil {
+			t.Error(err)
+		}
+	}
+	sv, err := (&web.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/next" {
+			io.WriteString(w, "next")
+			return
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.Close()
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		if err := l.Post(shrink); err != nil {
+			t.Error(err)
+		}
+		if n, err := io.CopyN(w, f, size); err == nil {
+			t.Errorf("%d bytes were sent", n)
+		}
+	})}).Listen(l, "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- l.Run(context.Background()) }()
+	nc, br := dial(t, sv)
+	if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := io.ReadAll(br); strings.Contains(string(all), "next") {
+		t.Errorf("got %q", all)
+	}
+	if err := sv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	l.Stop()
+	if err := errors.Join(<-ended, l.Close()); err != nil {
+		t.Error(err)
 	}
 }

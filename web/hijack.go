@@ -115,11 +115,20 @@ func (c *conn) surrender(b *body) (rest []byte) {
 	return rest
 }
 
-// abandon closes the connection after its handler has panicked, on the loop.
-func (h *hijackedConn) abandon(c *conn) {
+// hijackedRest is how long a peer may take nothing of what is left after Close, if the server
+// has no write time-out.
+const hijackedRest = 5 * time.Second
+
+// close ends the waits and closes the connection when what was written is sent, on the loop.
+func (h *hijackedConn) close() error {
 	h.fail(net.ErrClosed)
-	c.timeWrites()
-	c.tc.Close()
+	h.wakeWriters(net.ErrClosed)
+	limit := h.st.writeTimeout
+	if limit <= 0 {
+		limit = hijackedRest
+	}
+	h.tc.SetWriteTimeout(limit)
+	return h.tc.Close()
 }
 
 // ConnectionMade is not called for a connection that was taken over.
@@ -272,13 +281,10 @@ func (h *hijackedConn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close sends what was written and closes the connection.
-func (h *hijackedConn) Close() error {
-	return h.st.do(func() error {
-		h.fail(net.ErrClosed)
-		return h.tc.Close()
-	})
-}
+// Close ends Reads and Writes that wait, sends what was written, and closes the connection.
+// A peer that takes none of it for the server's WriteTimeout, or for 5 seconds if there is
+// none, is cut off.
+func (h *hijackedConn) Close() error { return h.st.do(h.close) }
 
 // CloseWrite closes the sending side after what was written, like that of net.TCPConn.
 func (h *hijackedConn) CloseWrite() error { return h.st.do(h.tc.WriteEOF) }

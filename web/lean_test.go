@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -168,5 +169,23 @@ func TestLeanHeaderIsFramedByTheServer(t *testing.T) {
 				t.Errorf("%s: the next one is %q in %q", c.add, body, all)
 			}
 		}
+	}
+}
+
+// TestLeanHandlerThatPanics: the requests before are answered.
+func TestLeanHandlerThatPanics(t *testing.T) {
+	sv := serve(t, &web.Server{ErrorLog: slog.New(slog.DiscardHandler), Lean: func(c *web.LeanCtx) bool {
+		if string(c.Path()) == "/panic" {
+			panic("no")
+		}
+		c.WriteString("fine")
+		return true
+	}})
+	nc, br := dial(t, sv)
+	if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /panic HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := io.ReadAll(br); !strings.HasSuffix(string(all), "fine") || err != nil {
+		t.Errorf("got %q, %v", all, err)
 	}
 }

@@ -313,7 +313,9 @@ func (w *response) end() {
 		w.commit(nil, true)
 	}
 	switch {
-	case w.fault != nil || bodyless(w.status):
+	case w.fault != nil:
+		w.closes = true // likewise, below
+	case bodyless(w.status):
 	case w.toHead():
 		w.buf = w.buf[:0]
 	case w.framing == frameChunks:

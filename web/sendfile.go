@@ -6,7 +6,8 @@ import (
 )
 
 // ReadFrom sends all of src, for io.Copy. The system sends a file directly if its length is
-// declared in the header.
+// declared in the header and io.CopyN copies it, as http.ServeContent does. Copy itself hides
+// the file.
 func (w *response) ReadFrom(src io.Reader) (int64, error) {
 	if err := w.enter(); err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 )
 
 // Service is a Server that listens on an address. Its methods may be called from any
-// goroutine, task and callback.
+// goroutine, task and callback, except Shutdown, which waits.
 type Service struct {
 	server  *Server
 	handler http.Handler

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/loopcore"
@@ -232,9 +233,13 @@ func (sv *Service) Close() {
 }
 
 // Shutdown drains the service and waits until it has ended. When ctx ends first, it closes
-// the service and returns why ctx has ended. It may be called in tasks.
+// the service and returns why ctx has ended. It may be called in tasks, but not in callbacks of
+// the service's loops.
 func (sv *Service) Shutdown(ctx context.Context) error {
 	if spindle.Current(ctx) == nil {
+		if slices.ContainsFunc(sv.loopStates, func(st *loopState) bool { return st.l.Owns() }) {
+			panic("web: Service.Shutdown called on its loop, which it would block; pass on the ctx of the task, or use Drain")
+		}
 		ended := make(chan struct{})
 		sv.Drain(func() { close(ended) })
 		select {

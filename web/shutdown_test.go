@@ -19,6 +19,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/sim"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -362,4 +363,22 @@ func TestWorkersEndWithTheService(t *testing.T) {
 	for strings.Contains(string(buf[:runtime.Stack(buf, true)]), "web.(*workers)") {
 		runtime.Gosched() // it is about to end; if not, the test does not either
 	}
+}
+
+func TestShutdownOnItsLoopIsNamed(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		sv, err := (&web.Server{Handler: http.NotFoundHandler()}).Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.Contains(text, "Shutdown called on its loop") {
+					t.Errorf("recovered %s", text)
+				}
+			}()
+			sv.Shutdown(context.Background())
+		}()
+		return sv.Shutdown(ctx)
+	})
 }

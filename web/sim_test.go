@@ -19,6 +19,28 @@ import (
 	"github.com/spindleloop/spindle/web"
 )
 
+// simulated serves h inline under virtual time, sends it a request, and calls fn with the
+// connection.
+func simulated(t *testing.T, s *web.Server, request string, fn func(ctx context.Context, c *stream.Conn, br *bufio.Reader) error) {
+	t.Helper()
+	sim.Test(t, func(ctx context.Context) error {
+		s.Handler = web.Inline(s.Handler)
+		sv, err := s.Listen(spindle.LoopOf(ctx), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		c, err := stream.Dial(ctx, "tcp", sv.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, request); err != nil {
+			return err
+		}
+		return errors.Join(fn(ctx, c, bufio.NewReader(c)), sv.Shutdown(ctx))
+	})
+}
+
 // TestSimulatedServer serves in a simulation: bytes come late and in pieces, an hour passes in
 // no time, and time-outs are exact.
 func TestSimulatedServer(t *testing.T) {

@@ -80,13 +80,13 @@ func (q *timeoutList) restart(after time.Duration) {
 func (q *timeoutList) fire() {
 	q.armed = false
 	now := q.l.Time()
-	for q.first != nil && q.first.since+q.after <= now {
+	for q.first != nil && now-q.first.since >= q.after {
 		c := q.first
 		c.leave()
 		q.expired(c)
 	}
 	if q.first != nil && !q.armed {
-		q.arm(q.first.since + q.after - now)
+		q.arm(q.after - (now - q.first.since))
 	}
 }
 

@@ -94,6 +94,7 @@ func (w *response) detach() error {
 		o.moved(c, http.StateHijacked)
 	}
 	if c.output != outputFree {
+		c.output = outputFree
 		c.tc.SetWriteTimeout(0)
 	}
 	return nil
@@ -143,6 +144,9 @@ func feed(tc *transport.Conn, p transport.Protocol, data []byte) {
 			return
 		}
 		n := copy(into.Buffer(tc), data)
+		if n == 0 {
+			panic("web: Buffer returned an empty slice")
+		}
 		into.BufferUpdated(tc, n)
 		data = data[n:]
 	}

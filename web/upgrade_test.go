@@ -83,6 +83,21 @@ func (clumsy) DataReceived(*transport.Conn, []byte) { panic("oops") }
 
 // TestUpgradedProtocolThatPanics checks that only its own connection is lost.
 func TestUpgradedProtocolThatPanics(t *testing.T) {
+	for text, protocol := range map[string]func(shout) transport.Protocol{
+		"oops":                                func(s shout) transport.Protocol { return clumsy{s} },
+		"web: Buffer returned an empty slice": func(s shout) transport.Protocol { return noSpace{s} },
+	} {
+		testUpgradedProtocolThatPanics(t, text, protocol)
+	}
+}
+
+// noSpace is a protocol without space for data.
+type noSpace struct{ shout }
+
+func (noSpace) Buffer(*transport.Conn) []byte      { return nil }
+func (noSpace) BufferUpdated(*transport.Conn, int) {}
+
+func testUpgradedProtocolThatPanics(t *testing.T, text string, protocol func(shout) transport.Protocol) {
 	lost := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -91,7 +106,7 @@ func TestUpgradedProtocolThatPanics(t *testing.T) {
 	s := &web.Server{
 		Loops: 1, ErrorLog: slog.New(slog.NewTextHandler(&log, nil)), OnListen: func(a net.Addr) { at <- a },
 		Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := web.Upgrade(w, r, nil, clumsy{shout{lost}}); err != nil {
+			if err := web.Upgrade(w, r, nil, protocol(shout{lost})); err != nil {
 				t.Error(err)
 			}
 		})),
@@ -117,7 +132,7 @@ func TestUpgradedProtocolThatPanics(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "web: callback panicked: oops") {
+	if !strings.Contains(log.String(), "web: callback panicked: "+text) {
 		t.Errorf("the log says %q", log.String())
 	}
 }
