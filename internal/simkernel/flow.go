@@ -34,6 +34,7 @@ type flow struct {
 	writerWaits bool          // a writer waits for space
 	stopped     bool          // nothing more is sent or arrives: the connection was reset or timed out
 	recovering  bool          // something was lost, and a retransmission is scheduled
+	ackLost     bool          // the last acknowledgement was lost, and the sender may know too small a window
 	tries       uint8         // retransmissions since the last progress
 	last        time.Duration // arrival of the last segment; later ones do not overtake it
 }
@@ -114,6 +115,9 @@ func (f *flow) push() {
 		f.sent += uint64(n)
 		f.w.at(f.arrival(n), segmentArrives, f, f.sent, f.w.moment())
 	}
+	if f.ackLost && f.sent == f.sendLimit && f.sent < f.written {
+		f.retry()
+	}
 	if f.end == endWanted && f.sent == f.written && !f.recovering && !f.stopped {
 		if !f.link.passes() {
 			f.retryLater(0)
@@ -182,10 +186,12 @@ func endArrives(on any, _, sent uint64) {
 	}
 }
 
-// acknowledge sends the receiver's position to the sender.
+// acknowledge sends the receiver's position to the sender. A lost acknowledgement is not
+// sent again: the next one replaces it. A sender that the lost one would have given a window
+// makes the receiver send one: see push.
 func (f *flow) acknowledge() {
 	f.advertised = f.read + f.window
-	if f.back.Down { // a lost acknowledgement needs no retransmission: the next one replaces it
+	if f.ackLost = f.back.Down; f.ackLost {
 		f.retryLater(0)
 		return
 	}
@@ -245,6 +251,14 @@ func (f *flow) retryLater(n int) {
 		return
 	}
 	f.w.trace.add(f.w, traceEvent{kind: Dropped, from: f.from.hostID(), to: f.to.hostID(), conn: f.id, size: int32(n), note: "will be retransmitted"})
+	f.retry()
+}
+
+// retry schedules a retransmission.
+func (f *flow) retry() {
+	if f.recovering || f.stopped {
+		return
+	}
 	f.recovering = true
 	f.w.at(f.w.Now()+min(firstRetry<<f.tries, maxRetry), retransmit, f, 0, 0)
 }

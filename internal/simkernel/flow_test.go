@@ -192,3 +192,27 @@ func TestWritersAreWokenOnce(t *testing.T) {
 		t.Errorf("woken %d times", woken)
 	}
 }
+
+// TestALostWindowUpdateIsProbedFor: the sender has filled the window, and the message that
+// the receiver has read it is lost.
+func TestALostWindowUpdateIsProbedFor(t *testing.T) {
+	b := newBench(t)
+	near, far := b.pair()
+	_, err := b.near.Send(near, make([]byte, 64<<10))
+	b.ok(err)
+	b.pass(time.Second)
+	b.back.Cut(true)
+	for range 2 { // the second half of the window is another update
+		_, err := b.far.Recv(far, make([]byte, 32<<10))
+		b.ok(err)
+	}
+	b.pass(time.Second)
+	b.back.Cut(false)
+	b.pass(time.Hour) // a sender that has nothing to send does not time out
+	_, err = b.near.Send(near, []byte("hello"))
+	b.ok(err)
+	b.pass(time.Second)
+	if got := b.recv(b.far, far); got != "hello" {
+		t.Errorf("got %q", got)
+	}
+}
