@@ -2,6 +2,7 @@ package simkernel
 
 import (
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -179,6 +180,7 @@ func unspecified(f kernel.Family) netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
+// broadcast sends a datagram to the first IPv4 address of each host.
 func (d *dgram) broadcast(b []byte, to kernel.Addr) (int, error) {
 	if !d.on(kernel.Broadcast) {
 		return 0, syscall.EACCES
@@ -187,7 +189,11 @@ func (d *dgram) broadcast(b []byte, to kernel.Addr) (int, error) {
 		return 0, err
 	}
 	for _, h := range d.w().hosts {
-		_, target, source := d.host.route(h.addrs[0].Unmap())
+		i := slices.IndexFunc(h.addrs, func(ip netip.Addr) bool { return ip.Unmap().Is4() })
+		if i < 0 {
+			continue
+		}
+		_, target, source := d.host.route(h.addrs[i].Unmap())
 		if !source.IsValid() {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/simkernel"
 )
 
 // datagrams returns a sending socket on near and a receiving one on far.
@@ -161,6 +162,28 @@ func TestBroadcast(t *testing.T) {
 	b.pass(time.Second)
 	if got := b.recv(b.far, to); got != "all" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestBroadcastUsesIPv4: each host gets it at its first IPv4 address. A host without one does
+// not get it.
+func TestBroadcastUsesIPv4(t *testing.T) {
+	w := simkernel.New(1)
+	b := &bench{T: t, w: w}
+	w.AddHost("modern", netip.MustParseAddr("fd00::3"))
+	b.near = w.AddHost("near", netip.MustParseAddr("fd00::1"), netip.MustParseAddr("10.0.0.1")).NewProcess()
+	b.far = w.AddHost("far", netip.MustParseAddr("fd00::2"), netip.MustParseAddr("10.0.0.2")).NewProcess()
+	from, to := b.socket(b.near, kernel.IPv4, kernel.Datagram), b.socket(b.far, kernel.IPv4, kernel.Datagram)
+	b.ok(b.far.Bind(to, kernel.Addr{AddrPort: netip.MustParseAddrPort("0.0.0.0:53")}))
+	b.ok(b.near.SetOption(from, kernel.Broadcast, 1))
+	_, err := b.near.SendTo(from, []byte("all"), kernel.Addr{AddrPort: netip.MustParseAddrPort("255.255.255.255:53")})
+	b.ok(err)
+	b.pass(time.Second)
+	buf := make([]byte, 8)
+	n, sender, _, err := b.far.RecvFrom(to, buf)
+	b.ok(err)
+	if string(buf[:n]) != "all" || sender.Addr() != netip.MustParseAddr("10.0.0.1") {
+		t.Errorf("got %q from %v", buf[:n], sender)
 	}
 }
 
