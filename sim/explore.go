@@ -49,7 +49,8 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		}
 		w := NewWorld(seed)
 		w.only = partsOf(s.Only)
-		if f := playIn(tb, w, setup); f.Err != nil {
+		f := playIn(tb, w, setup)
+		if f.checkParts(); f.Err != nil {
 			f.report(tb)
 		}
 		return

@@ -137,3 +137,24 @@ func TestExploreReportsAReplayCommand(t *testing.T) {
 		t.Errorf("first:\n%s\nagain:\n%s", tell(first), tell(second))
 	}
 }
+
+// TestExploreReportsUnknownParts: a replay with parts that the world does not have fails, in
+// a child process.
+func TestExploreReportsUnknownParts(t *testing.T) {
+	if os.Getenv(childSays) != "" {
+		sim.Explore(t, 20, func(w *sim.World) { w.Amount("clients", 5) })
+		return
+	}
+	for faults, want := range map[string]string{
+		"loss,clients=3":  "",
+		"99,clints=3,los": `no such fault or amount: "99", "clints=3", "los"`,
+		"clients=6":       `no such fault or amount: "clients=6" (want 1 to 5)`,
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), childSays+"=1", "SPINDLE_SEED=7", "SPINDLE_FAULTS="+faults)
+		text, err := cmd.CombinedOutput()
+		if (err != nil) != (want != "") || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, want %q:\n%s", faults, err, want, text)
+		}
+	}
+}

@@ -101,11 +101,7 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 			w.core.Record(nil)
 		}
 		f := run(w)
-		wrong := f.World.unknownParts()
-		switch {
-		case wrong != nil:
-			f.Err = fmt.Errorf("%w: %s", ErrUnknownPart, strings.Join(wrong, ", "))
-			return f
+		switch f.checkParts(); {
 		case f.Err != nil:
 			return f
 		case i < twice:
@@ -157,8 +153,17 @@ func (f *Failure) vanishes(again *Failure) *Failure {
 }
 
 // ErrUnknownPart reports that Search.Only or SPINDLE_FAULTS lists parts that the
-// program does not have: the list is incomplete, or belongs to another program.
+// program does not have, or an amount above its maximum: the list is incomplete, or
+// belongs to another program.
 var ErrUnknownPart = errors.New("sim: no such fault or amount")
+
+// checkParts makes the run fail with ErrUnknownPart if it was limited to parts that its
+// world does not have.
+func (f *Failure) checkParts() {
+	if wrong := f.World.unknownParts(); wrong != nil {
+		f.Err = fmt.Errorf("%w: %s", ErrUnknownPart, strings.Join(wrong, ", "))
+	}
+}
 
 // unknownParts returns the parts of w.only that the world does not have. The world
 // must have run.
@@ -166,17 +171,21 @@ func (w *World) unknownParts() (wrong []string) {
 	for part := range w.only {
 		name, value, isAmount := strings.Cut(part, "=")
 		number, err := strconv.Atoi(cmp.Or(value, name))
-		known := false
+		known, hint := false, ""
 		switch {
 		case isAmount:
-			known = err == nil && slices.ContainsFunc(w.amounts, func(a amount) bool { return a.name == name })
+			i := slices.IndexFunc(w.amounts, func(a amount) bool { return a.name == name })
+			known = err == nil && i >= 0 && number >= min(1, w.amounts[i].most) && number <= w.amounts[i].most
+			if !known && i >= 0 {
+				hint = fmt.Sprintf(" (want 1 to %d)", w.amounts[i].most)
+			}
 		case err == nil:
 			known = number >= 0 && number < len(w.script)
 		default:
 			known = isRate(part) || part == "none"
 		}
 		if !known {
-			wrong = append(wrong, strconv.Quote(part))
+			wrong = append(wrong, strconv.Quote(part)+hint)
 		}
 	}
 	slices.Sort(wrong)
@@ -232,6 +241,7 @@ func (p parts) amount(name string, most int) int {
 type amount struct {
 	name string
 	n    int
+	most int
 }
 
 func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
@@ -246,7 +256,7 @@ func (w *World) Amount(name string, most int) int {
 			return a.n
 		}
 	}
-	a := amount{name, most}
+	a := amount{name, most, most}
 	if w.size < 1 {
 		a.n = max(1, int(w.size*float64(most)))
 	}
@@ -304,7 +314,7 @@ func (f *Failure) minimizeAmounts(again func(only parts) *Failure) *Failure {
 			if n >= enough {
 				n = (tooFew + enough) / 2
 			}
-			if g := again(onlyParts(f.faults(), f.amountsWith(amount{a.name, n}))); g.Err != nil {
+			if g := again(onlyParts(f.faults(), f.amountsWith(amount{a.name, n, a.most}))); g.Err != nil {
 				f, enough = g, n
 			} else {
 				tooFew = n

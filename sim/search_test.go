@@ -191,9 +191,12 @@ func TestUnknownPartsAreNamed(t *testing.T) {
 		want string
 	}{
 		{[]string{"bogus", "loss"}, `"bogus"`},
-		{[]string{"adds=x"}, `"adds=x"`},
+		{[]string{"adds=x"}, `"adds=x" (want 1 to 3)`},
 		{[]string{"subs=1"}, `"subs=1"`},
 		{[]string{"0"}, `"0"`},
+		{[]string{"adds=4"}, `"adds=4" (want 1 to 3)`},
+		{[]string{"adds=0"}, `"adds=0" (want 1 to 3)`},
+		{[]string{"adds=3"}, ""},
 		{[]string{"adds=1", "none"}, ""},
 		{[]string{"spurious"}, ""},
 	} {
@@ -204,6 +207,18 @@ func TestUnknownPartsAreNamed(t *testing.T) {
 		case c.want != "" && (f == nil || !errors.Is(f.Err, sim.ErrUnknownPart) || !strings.HasSuffix(f.Err.Error(), ": "+c.want)):
 			t.Errorf("%q does not fail with %s: %v", c.only, c.want, f)
 		}
+	}
+}
+
+// TestALimitedAmountGrows: the first worlds of a search are smaller than the amount that
+// the search is limited to.
+func TestALimitedAmountGrows(t *testing.T) {
+	most := 0
+	f := sim.Search{Runs: 100, Parallel: 1, Only: []string{"adds=30"}}.Find(t.Context(), func(w *sim.World) {
+		most = max(most, w.Amount("adds", 50))
+	})
+	if f != nil || most != 30 {
+		t.Errorf("%+v, at most %d", f, most)
 	}
 }
 
