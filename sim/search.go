@@ -52,7 +52,8 @@ type Failure struct {
 // Find runs setup's world with many seeds, several at a time, and returns the failure
 // of the lowest seed. The failure is shrunk: faults that it does not need are left
 // out, and every Amount is as low as possible. Find returns nil if no seed fails, or
-// if ctx ends first. As in Explore, some seeds are run twice and compared.
+// if ctx ends first. If ctx ends while a failure is shrunk, Find returns the smallest
+// failure so far. As in Explore, some seeds are run twice and compared.
 func (s Search) Find(ctx context.Context, setup func(w *World)) *Failure {
 	parallel := func() int { return cmp.Or(s.Parallel, runtime.GOMAXPROCS(0)) }
 	return s.find(ctx, func(w *World) *Failure { return play(w, setup) }, parallel, runtime.Goexit)
@@ -116,7 +117,7 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 	if f == nil {
 		f = search(ctx, alone, n, parallel(), try, exit)
 	}
-	if f == nil || errors.Is(f.Err, ErrUnknownPart) || errors.Is(f.Err, ErrDiverges) {
+	if f == nil || ctx.Err() != nil || errors.Is(f.Err, ErrUnknownPart) || errors.Is(f.Err, ErrDiverges) {
 		return f
 	}
 	runs := f.Runs
@@ -126,7 +127,7 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 		g.Runs = runs
 		return g
 	}
-	f = f.shrink(func(only parts) *Failure { return run(world(runs-1, only)) })
+	f = f.shrink(ctx, func(only parts) *Failure { return run(world(runs-1, only)) })
 	f.Runs = runs
 	return f
 }
@@ -290,15 +291,15 @@ func (f *Failure) faults() (names []string) {
 // shrink makes the failure smaller as long as the run still fails. It lowers amounts,
 // then leaves out faults, many at a time and then one by one. It repeats this until
 // nothing more can go: with fewer faults, smaller amounts may suffice, and a smaller
-// world may need other faults.
-func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
+// world may need other faults. It stops early if ctx ends.
+func (f *Failure) shrink(ctx context.Context, again func(only parts) *Failure) *Failure {
 	for {
 		before := f.Parts()
 		if len(before) == 0 {
 			return f
 		}
-		f = f.minimizeAmounts(again).omit(again)
-		if slices.Equal(f.Parts(), before) {
+		f = f.minimizeAmounts(ctx, again).omit(ctx, again)
+		if slices.Equal(f.Parts(), before) || ctx.Err() != nil {
 			return f
 		}
 	}
@@ -306,10 +307,10 @@ func (f *Failure) shrink(again func(only parts) *Failure) *Failure {
 
 // minimizeAmounts looks for the smallest amounts that still fail. It searches from below,
 // because small worlds run quickly.
-func (f *Failure) minimizeAmounts(again func(only parts) *Failure) *Failure {
+func (f *Failure) minimizeAmounts(ctx context.Context, again func(only parts) *Failure) *Failure {
 	for _, a := range f.World.amounts {
 		enough, tooFew := a.n, 0
-		for tooFew+1 < enough {
+		for tooFew+1 < enough && ctx.Err() == nil {
 			n := max(1, 2*tooFew)
 			if n >= enough {
 				n = (tooFew + enough) / 2
@@ -336,10 +337,10 @@ func (f *Failure) amountsWith(other amount) []string {
 }
 
 // omit leaves out the faults that the failure does not need.
-func (f *Failure) omit(again func(only parts) *Failure) *Failure {
+func (f *Failure) omit(ctx context.Context, again func(only parts) *Failure) *Failure {
 	faults := f.faults()
 	for size := len(faults); size > 0 && len(faults) > 0; size /= 2 {
-		for from := 0; from < len(faults); {
+		for from := 0; from < len(faults) && ctx.Err() == nil; {
 			rest := slices.Concat(faults[:from], faults[min(from+size, len(faults)):])
 			if g := again(onlyParts(rest, f.amounts())); g.Err != nil {
 				f, faults = g, rest

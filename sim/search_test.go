@@ -222,6 +222,27 @@ func TestALimitedAmountGrows(t *testing.T) {
 	}
 }
 
+// TestFindEndsWithItsContext: shrinking ends too, and Find returns the failure as far as it
+// is shrunk.
+func TestFindEndsWithItsContext(t *testing.T) {
+	for _, runs := range []int{1, 2, 3, 10} {
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := 0
+		f := sim.Search{Runs: 5, Parallel: 1, Each: func(*sim.World) {
+			if ran++; ran == runs {
+				cancel()
+			}
+		}}.Find(ctx, overload)
+		if f == nil || f.Runs != 1 || ran != runs {
+			t.Errorf("the context ends after %d runs, and Find after %d with %+v", runs, ran, f)
+			continue
+		}
+		if f = (sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts()}).Find(t.Context(), overload); f == nil {
+			t.Errorf("after %d runs, the failure does not fail again", runs)
+		}
+	}
+}
+
 // entangled is a world that fails if c is paused. If b is paused too, it fails only if a
 // is paused as well. So shrinking cannot remove the pause of a before that of b.
 func entangled(w *sim.World) {

@@ -30,7 +30,7 @@ the command that runs it again.
   spindle sim --faults crash=3s,loss=0.05 echo
 
 The exit code is 0 if no run failed, 1 if one failed, and 2 for an error in the command
-line. Programs:
+line or if the search was interrupted. Programs:
 
 `)
 	for _, p := range simsamples.Programs {
@@ -176,8 +176,11 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 			return fmt.Errorf("--inspect: %w", err)
 		}
 	}
-	if failure != nil {
+	switch {
+	case failure != nil:
 		return errFound
+	case len(seen) < s.Runs:
+		return fmt.Errorf("interrupted after %s of %s seeds", numbers.Thousands(len(seen)), numbers.Thousands(s.Runs))
 	}
 	return nil
 }
@@ -196,6 +199,9 @@ func (s *search) again(f *sim.Failure) string {
 
 func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {
 	outcome := "no run fails"
+	if seeds < s.Runs {
+		outcome = "no run has failed so far"
+	}
 	if f != nil {
 		seeds = f.Runs // in parallel, some seeds after it were tried too
 		outcome = fmt.Sprintf("seed %d fails", f.World.Seed())

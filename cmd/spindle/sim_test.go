@@ -60,7 +60,8 @@ func TestSimOfASoundProgram(t *testing.T) {
 func TestSimIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := run(ctx, "sim", "echo"); got.code != 0 || !strings.Contains(got.out, "0 seeds in 0 runs") {
+	got := run(ctx, "sim", "echo")
+	if got.code != 2 || !strings.Contains(got.out, "echo: no run has failed so far; 0 seeds in 0 runs") || got.errs != "spindle sim: interrupted after 0 of 1,000 seeds\n" {
 		t.Errorf("%+v", got)
 	}
 }
