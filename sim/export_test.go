@@ -17,6 +17,14 @@ type ScheduledFault = fault
 // Scheduled returns the faults of w that shrinking has not left out.
 func Scheduled(w *World) []ScheduledFault { return w.scheduled() }
 
+// ReplayCommand returns the command that replays a failure of w, limited to its parts, in a
+// test of the given name.
+func ReplayCommand(w *World, test string) string {
+	f := &Failure{World: w}
+	w.only = partsOf(f.Parts())
+	return f.testCommand(test)
+}
+
 // Lasts returns the duration of the fault.
 func (f fault) Lasts() time.Duration { return f.lasts }
 

@@ -250,8 +250,12 @@ func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
 // Amount returns a number from 1 to most, for example the number of clients or of
 // requests. It is lower than most in the first worlds of a search, and while a
 // failure is shrunk. Calls with the same name in one world return the same number.
-// Call it in setup.
+// Call it in setup. A name must not contain a comma or an equals sign, because
+// Failure.Parts uses them.
 func (w *World) Amount(name string, most int) int {
+	if strings.ContainsAny(name, ",=") {
+		panic(fmt.Sprintf("sim: Amount: name %q contains a comma or an equals sign", name))
+	}
 	for _, a := range w.amounts {
 		if a.name == name {
 			return a.n

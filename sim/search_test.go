@@ -222,6 +222,20 @@ func TestALimitedAmountGrows(t *testing.T) {
 	}
 }
 
+// TestAmountNames: the list of parts separates amounts by commas, and names from numbers by =.
+func TestAmountNames(t *testing.T) {
+	for _, name := range []string{"a,b", "a=b"} {
+		func() {
+			defer func() {
+				if v := fmt.Sprint(recover()); !strings.HasPrefix(v, "sim: Amount: ") || !strings.Contains(v, name) {
+					t.Errorf("%s: %s", name, v)
+				}
+			}()
+			sim.NewWorld(1).Amount(name, 3)
+		}()
+	}
+}
+
 // TestFindEndsWithItsContext: shrinking ends too, and Find returns the failure as far as it
 // is shrunk.
 func TestFindEndsWithItsContext(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -68,10 +69,21 @@ func (f *Failure) writeFaults(b *strings.Builder) {
 func (f *Failure) testCommand(test string) string {
 	faults := ""
 	if f.World.only != nil || f.World.size < 1 {
-		faults = faultsVariable + "=" + cmp.Or(strings.Join(f.Parts(), ","), "none") + " "
+		faults = faultsVariable + "=" + shellWord(cmp.Or(strings.Join(f.Parts(), ","), "none")) + " "
 	}
-	return fmt.Sprintf("%s=%d %sgo test -count=1 -run '^%s$' %s", seedVariable, f.World.Seed(), faults,
-		strings.ReplaceAll(test, "/", "$/^"), testedPackage())
+	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(test), "/", "$/^") + "$"
+	return fmt.Sprintf("%s=%d %sgo test -count=1 -run %s %s", seedVariable, f.World.Seed(), faults, shellWord(pattern), testedPackage())
+}
+
+// plainWord matches what a shell does not interpret.
+var plainWord = regexp.MustCompile(`^[\w,=./:+-]+$`)
+
+// shellWord quotes text for a shell, if it needs quotes.
+func shellWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // testedPackage returns the import path of the package that this process tests.
