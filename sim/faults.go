@@ -32,7 +32,8 @@ type Faults struct {
 	// means never. A partition separates two hosts, in one direction or both. A
 	// slow fault limits the bandwidth from one host to another. A host crashes
 	// and is restarted, is paused, or gets a wrong clock. A call fails for lack
-	// of descriptors or memory.
+	// of descriptors or memory. A run that would have more than 100,000 such
+	// faults fails at once.
 	PartitionEvery, SlowEvery, CrashEvery, PauseEvery, ClockEvery, CallEvery time.Duration
 
 	// Lasting is the mean duration of a fault. Zero means a tenth of For. The
@@ -86,7 +87,12 @@ func (w *World) keeps(part string) bool { return w.only == nil || w.only[part] }
 // beginFaults draws the script and schedules its faults.
 func (w *World) beginFaults() {
 	f := w.Faults.withDefaults()
-	w.script = w.writeScript(&f)
+	script, err := w.writeScript(&f)
+	if err != nil {
+		w.failure = err
+		return
+	}
+	w.script = script
 	for i, fault := range w.script {
 		if w.keeps(fmt.Sprint(i)) {
 			w.After(fault.at, fault.begin)
@@ -141,9 +147,14 @@ func isRate(part string) bool {
 	return false
 }
 
+// maxFaults is how many faults may be drawn for a script. They are drawn in advance, so
+// more would take much memory and time.
+const maxFaults = 100_000
+
 // writeScript draws the scheduled faults. Each kind has its own random source, so
-// that more faults of one kind do not change those of the others.
-func (w *World) writeScript(f *Faults) []fault {
+// that more faults of one kind do not change those of the others. It fails if they are
+// too many.
+func (w *World) writeScript(f *Faults) ([]fault, error) {
 	hosts := f.Hosts
 	if len(hosts) == 0 {
 		hosts = w.hosts
@@ -187,12 +198,16 @@ func (w *World) writeScript(f *Faults) []fault {
 			}
 		}},
 	}
+	drawn := 0
 	for _, kind := range kinds {
 		if kind.every <= 0 {
 			continue
 		}
 		r := w.core.Rand("faults " + kind.name)
 		for at := exponential(r, kind.every); at < f.For; at += exponential(r, kind.every) {
+			if drawn++; drawn > maxFaults {
+				return nil, fmt.Errorf("sim: Faults: more than %d faults in %v: one of kind %s every %v", maxFaults, f.For, kind.name, kind.every)
+			}
 			next := fault{at: at, lasts: min(exponential(r, cmp.Or(kind.lasts, f.Lasting)), f.For-at)}
 			kind.make(r, &next)
 			if next.begin != nil {
@@ -201,7 +216,7 @@ func (w *World) writeScript(f *Faults) []fault {
 		}
 	}
 	slices.SortStableFunc(script, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
-	return script
+	return script, nil
 }
 
 func (w *World) partitionFault(r *rand.Rand, f *fault) {

@@ -44,3 +44,19 @@ func TestEachKindOfFaultHasItsDuration(t *testing.T) {
 		}
 	}
 }
+
+// TestTooManyFaultsFail: faults are drawn in advance, and so many would take all memory. A
+// world of one host has no partitions, but they are drawn.
+func TestTooManyFaultsFail(t *testing.T) {
+	for want, faults := range map[string]sim.Faults{
+		"crash every 1ns":     {CrashEvery: 1, PauseEvery: time.Minute},
+		"partition every 2ns": {PartitionEvery: 2},
+	} {
+		w := sim.NewWorld(1)
+		w.Host("a").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+		w.Faults = faults
+		if err := w.Run(); err == nil || err.Error() != "sim: Faults: more than 100000 faults in 1m0s: one of kind "+want {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -79,5 +81,15 @@ func parseFaults(text string, own sim.Faults) (sim.Faults, error) {
 			return f, fmt.Errorf("unknown fault %q (have %s)", name, strings.Join(known, ", "))
 		}
 	}
+	for _, name := range []string{"partition", "slow", "crash", "pause", "clock", "call"} {
+		all := cmp.Or(f.For, time.Minute) // as in sim.Faults
+		if every := *periods[name](&f); every > 0 && all/every > maxFaults {
+			return f, fmt.Errorf("%s=%v: more than %s faults in %v", name, every, numbers.Thousands(maxFaults), all)
+		}
+	}
 	return f, nil
 }
+
+// maxFaults is how many faults of one kind a run may have on average. Package sim makes all of
+// them in advance, and has a higher limit for all kinds together.
+const maxFaults = 10_000

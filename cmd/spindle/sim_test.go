@@ -68,17 +68,19 @@ func TestSimIsInterrupted(t *testing.T) {
 
 func TestSimErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"sim":                            "no program given (have echo, counter, ",
-		"sim nothing":                    `unknown program "nothing" (have echo, counter, `,
-		"sim echo lock":                  "got 2 arguments, want one program",
-		"sim echo --seed 1":              "flag --seed must come before the program",
-		"sim --runs 0 echo":              "--runs 0: want at least 1",
-		"sim --seed x echo":              `invalid value "x" for flag --seed: want a number`,
-		"sim --faults loss echo":         `--faults: "loss": want NAME=VALUE`,
-		"sim --faults loss=2 echo":       "loss=2: want a share from 0 to 1",
-		"sim --faults crash=2 echo":      "crash=2: want a time such as 500ms",
-		"sim --faults rain=2 echo":       `unknown fault "rain" (have dribble, `,
-		"sim --svg /nowhere/at/all echo": "--svg: open /nowhere/at/all",
+		"sim":                               "no program given (have echo, counter, ",
+		"sim nothing":                       `unknown program "nothing" (have echo, counter, `,
+		"sim echo lock":                     "got 2 arguments, want one program",
+		"sim echo --seed 1":                 "flag --seed must come before the program",
+		"sim --runs 0 echo":                 "--runs 0: want at least 1",
+		"sim --seed x echo":                 `invalid value "x" for flag --seed: want a number`,
+		"sim --faults loss echo":            `--faults: "loss": want NAME=VALUE`,
+		"sim --faults loss=2 echo":          "loss=2: want a share from 0 to 1",
+		"sim --faults crash=2 echo":         "crash=2: want a time such as 500ms",
+		"sim --faults rain=2 echo":          `unknown fault "rain" (have dribble, `,
+		"sim --faults crash=1ns echo":       "--faults: crash=1ns: more than 10,000 faults in ",
+		"sim --faults for=99h,call=1s echo": "--faults: call=1s: more than 10,000 faults in 99h0m0s",
+		"sim --svg /nowhere/at/all echo":    "--svg: open /nowhere/at/all",
 	} {
 		got := run(t.Context(), strings.Fields(args)...)
 		if got.code != 2 || got.out != "" || !strings.Contains(got.errs, want) || strings.Count(got.errs, "\n") != 1 {
