@@ -27,6 +27,12 @@
 // wake up. The run then fails with ErrDeadlock and the tree of tasks, each with
 // the operation it waits for.
 //
+// A heartbeat or another periodic timer prevents that: there is always a next event.
+// If a program that the run waits for then never returns, for example because it
+// missed a wake-up, virtual time passes for ever, and Run, Explore and Search do not
+// return. Give such a world a limit: World.Eventually with a condition that the
+// programs must meet, or spindle.FailAfter in the program.
+//
 // Two tools bring tasks to a certain point without sleeping: WaitAllBlocked waits
 // until every other task waits, and a Sequencer runs steps of several tasks in a
 // given order.

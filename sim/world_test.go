@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -202,6 +203,30 @@ func TestAlwaysAndEventually(t *testing.T) {
 	w.Eventually("nine", 7*time.Second, func() bool { return *n >= 9 })
 	if err := w.Run(); !errors.Is(err, sim.ErrTimeout) || !strings.Contains(err.Error(), "nine") {
 		t.Error(err)
+	}
+}
+
+// TestEventuallyEndsAWaitBesideAHeartbeat: the heartbeat prevents ErrDeadlock.
+func TestEventuallyEndsAWaitBesideAHeartbeat(t *testing.T) {
+	f := sim.Search{Runs: 1}.Find(t.Context(), func(w *sim.World) {
+		w.Host("server").Serve(func(ctx context.Context) error {
+			for {
+				if err := spindle.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+		})
+		done := false
+		w.Host("client").Go(func(ctx context.Context) error {
+			var never cosync.Event
+			err := never.Wait(ctx)
+			done = err == nil
+			return err
+		})
+		w.Eventually("the client has returned", time.Hour, func() bool { return done })
+	})
+	if f == nil || !errors.Is(f.Err, sim.ErrTimeout) || !strings.Contains(f.Err.Error(), "the client has returned") {
+		t.Errorf("%+v", f)
 	}
 }
 
