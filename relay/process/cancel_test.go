@@ -72,3 +72,52 @@ func TestCancellationWhileItemsAreSent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestProcessThatAnswersACancellationTwice: the second answer does not go to the first call of
+// another Caller, which has the same ID, and the process goes on.
+func TestProcessThatAnswersACancellationTwice(t *testing.T) {
+	noFilesLeft(t)
+	err := spindle.Run(t.Context(), func(ctx context.Context) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			defer n.Scope().Cancel(nil)
+			bus := relay.NewLocal(relay.LocalOptions{})
+			ready := spindle.NewFuture[struct{}](ctx)
+			n.Go(func(ctx context.Context) error {
+				return process.Serve(ctx, bus, "work", process.Options{
+					Command: []string{os.Args[0]}, Env: append(os.Environ(), workerVariable+"=1"),
+					Grace: time.Minute, Ready: func() { ready.Resolve(struct{}{}) },
+				})
+			})
+			if _, err := ready.Await(ctx); err != nil {
+				return err
+			}
+			var callers [2]*relay.Caller
+			for i := range callers {
+				var err error
+				if callers[i], err = relay.NewCaller(ctx, bus, relay.CallerOptions{Timeout: time.Minute}); err != nil {
+					return err
+				}
+				defer callers[i].Close()
+			}
+			s, err := callers[0].Stream(ctx, "work", []byte("twice"))
+			if err != nil {
+				return err
+			}
+			pid, err := s.Next(ctx)
+			if err != nil {
+				return err
+			}
+			if err := s.Close(); err != nil {
+				return err
+			}
+			after, err := callers[1].Call(ctx, "work", []byte("pid"))
+			if string(after) != string(pid) {
+				t.Errorf("got %q from process %q", after, pid)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

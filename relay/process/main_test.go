@@ -127,6 +127,20 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		}
 		_, err := relay.ReadFrame(input, 100)
 		return nil, err
+	case "twice": // it answers the cancel frame, and then the request
+		if err := send(strconv.AppendInt(nil, int64(os.Getpid()), 10)); err != nil {
+			return nil, err
+		}
+		cancel, err := relay.ReadFrame(input, 100)
+		if err != nil {
+			return nil, err
+		}
+		out, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindFailure, ID: cancel.ID}, time.Time{})
+		if err != nil {
+			return nil, err
+		}
+		_, err = output.Write(out)
+		return []byte("late"), err
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {

@@ -33,8 +33,10 @@ type pool struct {
 // child is a worker process. One request at a time uses it.
 type child struct {
 	*workerproc.Process
-	answered bool // it has answered a request
-	torn     bool // a frame was cut: what follows cannot be understood
+	request  uint64 // the ID of the latest request in its frames: IDs of two callers may be equal
+	canceled uint64 // the latest request that was cancelled
+	answered bool   // it has answered a request
+	torn     bool   // a frame was cut: what follows cannot be understood
 }
 
 func (p *pool) start() (*child, error) {
@@ -152,7 +154,10 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	if err != nil {
 		return nil, err
 	}
-	frame, err := relay.AppendFrame(nil, r.Envelope, spindle.Now(ctx))
+	e := *r.Envelope
+	c.request++
+	e.ID = c.request
+	frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
 	if err != nil {
 		p.release(c) // it has got nothing
 		return nil, err
@@ -236,8 +241,10 @@ func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []b
 		switch {
 		case err != nil:
 			return nil, false, c.broken(ctx, err)
-		case e.ID != r.ID:
-			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, r.ID)
+		case e.ID != 0 && e.ID <= c.canceled:
+			continue // it had answered when the cancel frame came, and answered that one too
+		case e.ID != c.request:
+			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, c.request)
 		case e.Kind == relay.KindReply:
 			for k, v := range e.Headers {
 				r.SetHeader(k, v)
@@ -274,8 +281,9 @@ func (c *child) broken(ctx context.Context, err error) error {
 
 // cancel asks a process to give a request up. It reports whether the process did.
 func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done bool) {
+	c.canceled = c.request
 	_ = spindle.Grace(ctx, p.o.Grace, func(ctx context.Context) error { // otherwise it is killed
-		e := relay.Envelope{Kind: relay.KindCancel, ID: r.ID, Trace: r.Trace, Subject: r.Subject}
+		e := relay.Envelope{Kind: relay.KindCancel, ID: c.request, Trace: r.Trace, Subject: r.Subject}
 		frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
 		if err == nil {
 			err = c.write(ctx, frame)
@@ -288,7 +296,7 @@ func (p *pool) cancel(ctx context.Context, c *child, r *relay.Request) (done boo
 			if err != nil {
 				return err
 			}
-			if e.ID == r.ID && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure) {
+			if e.ID == c.request && (e.Kind == relay.KindReply || e.Kind == relay.KindFailure) {
 				done = true
 				return nil
 			}

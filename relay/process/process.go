@@ -61,10 +61,11 @@
 // # The life of a process
 //
 // Each process is the leader of a process group. When a call is cancelled or its deadline
-// passes, the process gets a cancel frame. If it does not answer within Options.Grace, the
-// group is killed, and another process takes its place. So it does when a process exits or
-// writes something else than frames; the call then fails, and is not repeated. A process is
-// also killed if a frame from or to it was cut by a cancellation. If processes
+// passes, the process gets a cancel frame with the "id" of the request. If it does not answer
+// within Options.Grace, the group is killed, and another process takes its place. So it does
+// when a process exits or writes something else than frames; the call then fails, and is not
+// repeated. A process is also killed if a frame from or to it was cut by a cancellation. A
+// process may answer both the request and the cancel frame: one answer is ignored. If processes
 // fail before they have answered anything, the next one starts after a growing pause. A
 // request waits for the end of the pause, or for a process that becomes free before.
 //
