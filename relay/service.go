@@ -175,8 +175,8 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 	r.allowed = r.Seq
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A request without a reply address belongs to no call, so its key says nothing.
-	twice := r.ReplyTo != "" && s.running.find(r.key()) != nil
+	// A request without a reply address or an ID is not of a Caller, so its key says nothing.
+	twice := r.ReplyTo != "" && r.ID != 0 && s.running.find(r.key()) != nil
 	switch {
 	case r.Kind != KindRequest:
 		s.stats.Unknown++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -302,26 +303,37 @@ func TestQueuedRequestsFail(t *testing.T) {
 	}
 }
 
-// TestRequestsWithoutCaller run at the same time: they have no ID, and are different anyway.
+// TestRequestsWithoutCaller run at the same time: they have no ID, and are different anyway, also
+// if their answers have the same address.
 func TestRequestsWithoutCaller(t *testing.T) {
-	bus := relay.NewLocal(relay.LocalOptions{})
-	started, release := make(chan struct{}), make(chan struct{})
-	w, stop := serve(t, bus, "work", relay.ServeOptions{}, func(context.Context, *relay.Request) ([]byte, error) {
-		started <- struct{}{}
-		<-release
-		return nil, nil
-	})
-	for range 3 {
-		if err := bus.TryPublish(&relay.Envelope{Subject: "work"}); err != nil {
+	for _, replyTo := range []string{"", "replies"} {
+		bus := relay.NewLocal(relay.LocalOptions{})
+		var replies atomic.Int32
+		l, err := bus.Listen(t.Context(), "replies", func(*relay.Envelope) { replies.Add(1) })
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for range 3 {
-		<-started
-	}
-	close(release)
-	stop()
-	if s := w.Stats(); s.Finished != 3 || s.Duplicate != 0 {
-		t.Errorf("%+v", s)
+		release := make(chan struct{})
+		w, stop := serve(t, bus, "work", relay.ServeOptions{}, func(context.Context, *relay.Request) ([]byte, error) {
+			<-release
+			return nil, nil
+		})
+		for range 3 {
+			if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: replyTo}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for s := w.Stats(); s.Running+int(s.Duplicate) < 3; s = w.Stats() {
+			runtime.Gosched()
+		}
+		close(release)
+		stop()
+		if s := w.Stats(); s.Finished != 3 || s.Duplicate != 0 {
+			t.Errorf("answers to %q: %+v", replyTo, s)
+		}
+		if n := replies.Load(); replyTo != "" && n != 3 {
+			t.Errorf("%d answers", n)
+		}
+		l.Close()
 	}
 }
