@@ -146,18 +146,21 @@ func killGroup(p *proc.Process) error {
 // before, up to Most.
 type Backoff struct {
 	First, Most time.Duration
-	failures    int
+	last        time.Duration // zero if there was no failure
 }
 
 // Next returns the pause after another failure.
 func (b *Backoff) Next() time.Duration {
-	pause := b.Most
-	if b.failures < 30 {
-		pause = min(pause, b.First<<b.failures)
+	switch {
+	case b.last == 0:
+		b.last = min(b.First, b.Most)
+	case b.last > b.Most/2: // twice the pause may overflow
+		b.last = b.Most
+	default:
+		b.last *= 2
 	}
-	b.failures++
-	return pause
+	return b.last
 }
 
 // Reset forgets the failures.
-func (b *Backoff) Reset() { b.failures = 0 }
+func (b *Backoff) Reset() { b.last = 0 }
