@@ -314,8 +314,8 @@ func (b *Local) Close() error {
 	}
 	topics := *b.topics.Load()
 	b.mu.Unlock()
-	for _, t := range topics {
-		for _, g := range t.groups {
+	for _, subject := range slices.Sorted(maps.Keys(topics)) { // a simulated run is the same each time
+		for _, g := range topics[subject].groups {
 			for _, e := range g.q.end() {
 				b.bounce(e)
 			}
