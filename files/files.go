@@ -1,5 +1,5 @@
 // Package files provides files for tasks. The system does not report the readiness of
-// a file, so a loop cannot wait for one. Here a worker makes every call, and only the
+// a file, so a loop cannot wait for one. Here another goroutine makes every call, and only the
 // calling task waits.
 //
 //	f, err := files.Open(ctx, "words.txt")
@@ -22,6 +22,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,16 +171,25 @@ func (f *File) Stat() (info fs.FileInfo, err error) {
 // Sync commits the content of the file to stable storage.
 func (f *File) Sync() error { return f.call("sync", f.f.Sync) }
 
-// Close closes the file, even if the task is cancelled.
+// Close closes the file, even if the task is cancelled. It ends a Read or Write of another task
+// that waits, if os.File.Close does.
 func (f *File) Close() error {
 	ctx := f.taskContext("Close")
 	if ctx == nil {
 		return f.f.Close()
 	}
-	// Close again in case no worker was available or the task exits. A second close
-	// does nothing.
+	// Close again in case the task exits. A second close does nothing.
 	defer f.f.Close()
-	return spindle.Shield(ctx, func(ctx context.Context) error { return work(ctx, "close", f.Name(), f.f.Close) })
+	// A worker cannot do it: all may be in calls that only Close ends.
+	closed := spindle.NewFuture[error](ctx)
+	go func() {
+		err := f.f.Close()
+		_ = f.l.PostDroppable(func() { closed.Resolve(err) }) // a closed loop has no task that waits
+	}()
+	return spindle.Shield(ctx, func(ctx context.Context) error {
+		result, err := closed.Await(ctx)
+		return cmp.Or(err, result)
+	})
 }
 
 // OSFile returns the underlying os.File, for operations that this package lacks. Use it

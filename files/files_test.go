@@ -14,10 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/files"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -177,6 +179,51 @@ func TestCancelledCallsDoNothingExceptClose(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestCloseEndsAReadThatHasTheLastWorker: Close needs no worker, because the one that reads may
+// wait for Close.
+func TestCloseEndsAReadThatHasTheLastWorker(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := spindle.Options{Loop: loop.Options{Workers: 1}}
+	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
+		f, err := files.OpenFile(ctx, name, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(context.Context) error {
+				if _, err := f.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("Read: %v", err)
+				}
+				return nil
+			})
+			for spindle.LoopOf(ctx).Stats().Jobs == 0 {
+				if err := spindle.Yield(ctx); err != nil {
+					return err
+				}
+			}
+			closed := spindle.Spawn(n, func(context.Context) (bool, error) { return true, f.Close() })
+			late, err := spindle.MoveOnAfter(ctx, 10*time.Second, func(ctx context.Context) error {
+				_, err := closed.Await(ctx)
+				return err
+			})
+			if late {
+				t.Error("Close waits for the worker that reads")
+				_, err = f.OSFile().Write([]byte("x")) // ends the read
+			}
+			if err := f.Close(); !late && !errors.Is(err, os.ErrClosed) {
+				t.Errorf("a second Close: %v", err)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func TestOtherGoroutinesMayUseAFile(t *testing.T) {
