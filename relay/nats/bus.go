@@ -74,7 +74,8 @@ type Options struct {
 	// Durable subjects have their requests kept by JetStream.
 	Durable []Durable
 
-	// ErrorLog gets durable requests that are given up. Nil means slog.Default().
+	// ErrorLog gets durable requests that are given up, and consumers of durable subjects
+	// that were deleted and are made again. Nil means slog.Default().
 	ErrorLog *slog.Logger
 
 	// NATS are options of the client: TLS, credentials, time-outs. A Bus sets the handlers

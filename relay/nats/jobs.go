@@ -27,7 +27,9 @@ const fetchTime = 5 * time.Second
 type jobs struct {
 	b        *Bus
 	d        *Durable
-	consumer jetstream.Consumer
+	subject  string
+	group    string
+	consumer jetstream.Consumer // used by fetch
 	arrived  *cosync.Inbox[job]
 	wanted   atomic.Int64  // calls of Next that wait, less what has been fetched for them
 	grown    chan struct{} // has a value when wanted has grown
@@ -48,18 +50,14 @@ type job struct {
 // consume joins the queue group of a durable subject.
 func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (relay.Subscription, error) {
 	s := &jobs{
-		b: b, d: d, arrived: cosync.NewInbox[job](1024), grown: make(chan struct{}, 1),
+		b: b, d: d, subject: subject, group: group, arrived: cosync.NewInbox[job](1024), grown: make(chan struct{}, 1),
 		open: map[jetstream.Msg]struct{}{},
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	err := b.register(ctx, s, subject, func() (err error) {
+	err := b.register(ctx, s, subject, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
-		s.consumer, err = b.js.CreateOrUpdateConsumer(ctx, d.Stream, jetstream.ConsumerConfig{
-			Durable: consumerName(subject, group), FilterSubject: subject,
-			AckPolicy: jetstream.AckExplicitPolicy, AckWait: d.AckWait, MaxAckPending: -1,
-		})
-		return err
+		return s.join(ctx)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("relay/nats: consumer of %s: %w", subject, err)
@@ -68,6 +66,47 @@ func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (r
 	b.background(s.keepOpen)
 	return s, nil
 }
+
+// join makes the consumer, or finds the one that is there.
+func (s *jobs) join(ctx context.Context) error {
+	c, err := s.b.js.CreateOrUpdateConsumer(ctx, s.d.Stream, jetstream.ConsumerConfig{
+		Durable: consumerName(s.subject, s.group), FilterSubject: s.subject,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.d.AckWait, MaxAckPending: -1,
+	})
+	if err == nil {
+		s.consumer = c
+	}
+	return err
+}
+
+// rejoin makes the consumer again if it was deleted, and the stream if that was.
+func (s *jobs) rejoin() error {
+	ctx, cancel := context.WithTimeout(s.stopped, flushTimeout)
+	defer cancel()
+	before := s.consumer.CachedInfo().Created
+	err := s.join(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err = s.b.createStream(ctx, s.d); err == nil {
+			err = s.join(ctx)
+		}
+	}
+	if err != nil || s.consumer.CachedInfo().Created.Equal(before) {
+		return err
+	}
+	s.mu.Lock()
+	clear(s.open) // in the new stream their numbers are those of other requests
+	s.mu.Unlock()
+	s.log().Warn("relay/nats: the consumer of a durable subject was deleted, and is made again", "subject", s.subject, "stream", s.d.Stream)
+	return nil
+}
+
+// isGone reports whether an error of a fetch may be that of a consumer that was deleted.
+func isGone(err error) bool {
+	return errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
+}
+
+func (s *jobs) log() *slog.Logger { return cmp.Or(s.b.o.ErrorLog, slog.Default()) }
 
 // Next waits for a request.
 func (s *jobs) Next(ctx context.Context) (relay.Delivery, error) {
@@ -117,6 +156,9 @@ func (s *jobs) fetch() {
 			}
 			err = batch.Error()
 		}
+		if isGone(err) && s.b.nc.IsConnected() {
+			err = s.rejoin()
+		}
 		if err != nil && ctx.Err() == nil { // no connection, or no leader of the stream
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -154,8 +196,14 @@ func (s *jobs) receive(m jetstream.Msg) {
 	}
 }
 
-// settle tells JetStream what became of a request.
+// settle tells JetStream what became of a request, unless its stream was deleted.
 func (s *jobs) settle(j job, o relay.Outcome) {
+	s.mu.Lock()
+	_, open := s.open[j.m]
+	s.mu.Unlock()
+	if !open {
+		return
+	}
 	attempt := int(j.e.Attempt)
 	switch {
 	case o == relay.Done:
@@ -175,8 +223,7 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 // failure, unless an earlier delivery is still worked on here: that one will answer.
 func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
 	s.b.dead.Add(1)
-	log := cmp.Or(s.b.o.ErrorLog, slog.Default())
-	log.Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
+	s.log().Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
 	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
 	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
 		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)

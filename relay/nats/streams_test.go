@@ -1,10 +1,13 @@
 package nats_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,6 +70,65 @@ func TestStreamThatHasLostItsSubjects(t *testing.T) {
 	}
 	publish(t, bus, "2")
 	next(t, subscribe(t, bus), "2", 1).Settle(relay.Done)
+}
+
+// TestWorkerWhoseStreamIsDeleted gets the requests of the new stream. A request of the old one that
+// ends later does not end the one that has its number now.
+func TestWorkerWhoseStreamIsDeleted(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := durable(nats.Durable{})
+	var log strings.Builder // written until bus is closed
+	o.ErrorLog = slog.New(slog.NewTextHandler(&log, nil))
+	bus := connect(t, b, o)
+	s := subscribe(t, bus)
+	publish(t, bus, "old")
+	old := next(t, s, "old", 1)
+	js, _ := streamOf(t, b)
+	if err := js.DeleteStream(t.Context(), "SPINDLE"); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, bus, "new")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if d, err := s.Next(ctx); err != nil || string(d.Body) != "new" {
+		t.Fatalf("got %+v, %v", d.Envelope, err)
+	}
+	old.Settle(relay.Done)
+	if err := bus.Close(); err != nil { // when it is settled
+		t.Fatal(err)
+	}
+	_, stream := streamOf(t, b)
+	if n := stream.CachedInfo().State.Msgs; n != 1 {
+		t.Errorf("the stream has %d requests", n)
+	}
+	if n := strings.Count(log.String(), "was deleted, and is made again"); n != 1 {
+		t.Errorf("log %q", log.String())
+	}
+}
+
+// TestWorkerWhoseConsumerIsDeleted goes on with a new one.
+func TestWorkerWhoseConsumerIsDeleted(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, durable(nats.Durable{}))
+	s := subscribe(t, bus)
+	_, stream := streamOf(t, b)
+	names := stream.ConsumerNames(t.Context())
+	for name := range names.Name() {
+		if err := stream.DeleteConsumer(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := names.Err(); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, bus, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := s.Next(ctx)
+	if err != nil || string(d.Body) != "1" {
+		t.Fatalf("got %+v, %v", d.Envelope, err)
+	}
+	d.Settle(relay.Done)
 }
 
 // TestSubjectThatNoStreamTakes: the error has the subject, the stream and the cause. The bus is
