@@ -104,6 +104,53 @@ func TestDurableRequestSurvivesItsWorker(t *testing.T) {
 	next(t, subscribe(t, bus), "1", 2).Settle(relay.Done)
 }
 
+// TestDurableRequestThatNoCallTakes goes back when the bus closes, and does not wait for AckWait.
+func TestDurableRequestThatNoCallTakes(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	o := durable(nats.Durable{AckWait: time.Hour})
+	bus, other := connect(t, b, o), connect(t, b, o)
+	s := subscribe(t, bus)
+	_, stream := streamOf(t, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	left := make(chan error)
+	go func() {
+		_, err := s.Next(ctx)
+		left <- err
+	}()
+	until(func() bool { return fetches(t, stream) })
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	publish(t, other, "1")
+	until(func() bool { return nats.Arrived(s) == 1 })
+	if err := bus.Close(); err != nil {
+		t.Fatal(err)
+	}
+	limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	d, err := subscribe(t, other).Next(limited)
+	if err != nil || string(d.Body) != "1" || d.Attempt != 2 {
+		t.Fatalf("got %+v, %v", d.Envelope, err)
+	}
+	d.Settle(relay.Done)
+}
+
+// fetches reports whether a worker waits for a request of a stream.
+func fetches(t *testing.T, s jetstream.Stream) bool {
+	t.Helper()
+	consumers := s.ListConsumers(t.Context())
+	waiting := 0
+	for info := range consumers.Info() {
+		waiting += info.NumWaiting
+	}
+	if err := consumers.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return waiting > 0
+}
+
 func TestDurableRequestIsTriedAgainAndGivenUp(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	o := durable(nats.Durable{Attempts: 3, Backoff: []time.Duration{time.Millisecond}})

@@ -136,7 +136,10 @@ func (s *jobs) fetch() {
 	defer func() {
 		s.arrived.Close()
 		for j, err := s.arrived.TryGet(); err == nil; j, err = s.arrived.TryGet() {
-			s.conclude(j.m, j.m.Nak)
+			s.mu.Lock()
+			delete(s.open, j.m)
+			s.mu.Unlock()
+			_ = j.m.Nak() // here: a bus that closes starts nothing more, but waits for fetch
 		}
 	}()
 	for s.stopped.Err() == nil {
