@@ -31,6 +31,8 @@ type service struct {
 
 	replies *replyBus // of the bus; nil if it has none
 
+	returned bool // Serve has returned; guarded by the mutex of the Worker
+
 	idle atomic.Int32 // pullers that wait for a request
 
 	mu      sync.Mutex
@@ -362,6 +364,13 @@ func (s *service) stopAll() {
 	for _, v := range all {
 		v.stop()
 	}
+}
+
+// hasEnded reports whether all pullers have ended, with their handlers.
+func (s *service) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pullers == 0
 }
 
 func (s *service) counts() WorkerStats {

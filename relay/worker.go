@@ -16,8 +16,8 @@ type Worker struct {
 	bus Bus
 
 	mu       sync.Mutex
-	services []*service // that run; guarded by mu
-	past     WorkerStats
+	services []*service  // that run, or have handlers that do; guarded by mu
+	past     WorkerStats // of other services; guarded by mu
 }
 
 // WorkerStats are counts of a Worker since it was made. A request that was taken from the
@@ -141,8 +141,8 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.services = slices.DeleteFunc(w.services, func(other *service) bool { return other == s })
-		w.past.add(s.counts())
+		s.returned = true
+		w.forgetEnded()
 	}()
 	if o.Run == InTasks {
 		return s.serveInTasks(ctx)
@@ -150,10 +150,23 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 	return s.serveOnGoroutines(ctx)
 }
 
+// forgetEnded adds the counts of services that have ended to past. One with stragglers ends after
+// its Serve. The caller holds w.mu.
+func (w *Worker) forgetEnded() {
+	w.services = slices.DeleteFunc(w.services, func(s *service) bool {
+		if !s.returned || !s.hasEnded() {
+			return false
+		}
+		w.past.add(s.counts())
+		return true
+	})
+}
+
 // Stats returns the counts of the worker.
 func (w *Worker) Stats() WorkerStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.forgetEnded()
 	all := w.past
 	for _, s := range w.services {
 		all.add(s.counts())

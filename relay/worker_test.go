@@ -253,27 +253,35 @@ func TestServeDrains(t *testing.T) {
 	c.Close()
 }
 
-// TestStragglers: a handler that ignores the end of its context does not keep Serve.
+// TestStragglers: a handler that ignores the end of its context does not keep Serve. It is counted
+// as running until it returns.
 func TestStragglers(t *testing.T) {
 	bus := relay.NewLocal(relay.LocalOptions{})
-	entered, release, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	_, stop := serve(t, bus, "work", relay.ServeOptions{Drain: time.Millisecond}, func(_ context.Context, r *relay.Request) ([]byte, error) {
-		if r.ReplyTo != "" {
-			close(entered)
-			<-release
-			close(left)
-		}
+	answered := make(chan struct{})
+	if _, err := bus.Listen(t.Context(), "replies", func(*relay.Envelope) { close(answered) }); err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	w, stop := serve(t, bus, "work", relay.ServeOptions{Drain: time.Millisecond}, func(context.Context, *relay.Request) ([]byte, error) {
+		close(entered)
+		<-release
 		return nil, nil
 	})
-	if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: "gone"}); err != nil {
+	if err := bus.TryPublish(&relay.Envelope{Subject: "work", ReplyTo: "replies"}); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
 	if err := stop(); !errors.As(err, new(*relay.StragglerError)) {
 		t.Error(err)
 	}
+	if s := w.Stats(); s.Running != 1 || s.Finished != 0 {
+		t.Errorf("while it runs: %+v", s)
+	}
 	close(release)
-	<-left
+	<-answered
+	if s := w.Stats(); s.Running != 0 || s.Finished != 1 {
+		t.Errorf("when it has returned: %+v", s)
+	}
 }
 
 // TestQueuedRequestsFail when the last worker leaves or the bus closes.
