@@ -182,10 +182,10 @@ func (f *File) Close() error {
 	defer f.f.Close()
 	// A worker cannot do it: all may be in calls that only Close ends.
 	closed := spindle.NewFuture[error](ctx)
-	go func() {
+	f.l.Internal().Kernel().Start(func() {
 		err := f.f.Close()
 		_ = f.l.PostDroppable(func() { closed.Resolve(err) }) // a closed loop has no task that waits
-	}()
+	})
 	return spindle.Shield(ctx, func(ctx context.Context) error {
 		result, err := closed.Await(ctx)
 		return cmp.Or(err, result)
