@@ -11,8 +11,9 @@ import (
 
 // Close sends a Close, waits for the peer's Close, and closes the connection. If a
 // read is in progress, Close does not wait: that read receives the peer's Close and
-// closes the connection. If the peer does not answer in time (see
-// Options.CloseTimeout), Close closes the connection and fails with an error that wraps os.ErrDeadlineExceeded.
+// closes the connection, even if its context is done before. If the peer does not
+// answer in time (see Options.CloseTimeout), the connection is closed, and Close
+// fails with an error that wraps os.ErrDeadlineExceeded.
 // NoStatus with an empty reason sends a Close without a code.
 //
 // Close fails without any effect if code or reason must not be sent. It fails with
@@ -27,13 +28,14 @@ func (c *Conn) Close(code Code, reason string) error {
 		}
 		return err
 	}
-	c.nc.SetReadDeadline(c.now().Add(c.rules.closeTimeout))
 	return c.awaitPeerClose()
 }
 
 // awaitPeerClose waits for the peer's Close after ours, unless a read is in
-// progress, which does so itself.
+// progress, which does so itself. It sets the deadline in either case, because the end
+// of a read's context clears the one that Close has set.
 func (c *Conn) awaitPeerClose() error {
+	c.nc.SetReadDeadline(c.now().Add(c.rules.closeTimeout))
 	if !c.reading.CompareAndSwap(false, true) {
 		return nil
 	}

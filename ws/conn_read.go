@@ -25,7 +25,7 @@ func (c *Conn) Read(ctx context.Context) (Kind, []byte, error) {
 	}
 	kind, message, err := c.read(ctx)
 	c.reading.Store(false)
-	if err == nil && c.closing.Load() {
+	if c.closing.Load() {
 		message = bytes.Clone(message)
 		c.awaitPeerClose()
 	}

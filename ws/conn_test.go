@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/stream"
@@ -125,6 +126,40 @@ func TestCloseDuringRead(t *testing.T) {
 			return client.Close(4005, "")
 		})
 	})
+}
+
+// TestCloseDuringACancelledRead checks that CloseTimeout holds if the context of the
+// read, which is to receive the peer's Close, is done first.
+func TestCloseDuringACancelledRead(t *testing.T) {
+	for how, read := range map[string]func(ctx context.Context, c *ws.Conn) error{
+		"Read":   func(ctx context.Context, c *ws.Conn) error { _, _, err := c.Read(ctx); return err },
+		"Reader": func(ctx context.Context, c *ws.Conn) error { _, _, err := c.Reader(ctx); return err },
+	} {
+		t.Run(how, func(t *testing.T) {
+			pair(t, ws.Options{CloseTimeout: 10 * time.Millisecond}, func(ctx context.Context, client, server *ws.Conn) error {
+				short, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return both(ctx, func(ctx context.Context) error {
+					if err := read(short, client); !errors.Is(err, context.Canceled) {
+						return fmt.Errorf("the reader: %w", err)
+					}
+					if _, err := client.NetConn().Write(nil); !errors.Is(err, net.ErrClosed) {
+						return fmt.Errorf("the connection is still open: %w", err)
+					}
+					return nil
+				}, func(ctx context.Context) error {
+					for !waits(ctx, "Conn.Read") {
+						if err := spindle.Yield(ctx); err != nil {
+							return err
+						}
+					}
+					err := client.Close(4005, "") // the peer does not answer
+					cancel()
+					return err
+				})
+			})
+		})
+	}
 }
 
 // TestMessageAfterClose checks that Read skips the message and returns the peer's
