@@ -38,8 +38,9 @@ import (
 // closed by the server is not used again. If a kept connection fails before it received
 // any byte of a response, a request that is safe to repeat is made on another one.
 //
-// Transport supports neither HTTP/2 nor proxies. Otherwise it behaves like net/http's
-// Transport unless documented. The zero Transport is ready to use, by any number of
+// Transport supports neither HTTP/2 nor proxies. A request with a trailer that must not be
+// one, such as Content-Type, or that cannot be written, fails. Otherwise Transport behaves
+// like net/http's Transport unless documented. The zero Transport is ready to use, by any number of
 // tasks, loops and goroutines.
 type Transport struct {
 	// TLS is the configuration for https. It must not be changed. Nil means the

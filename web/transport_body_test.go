@@ -197,6 +197,35 @@ func TestTransportTrailers(t *testing.T) {
 	})
 }
 
+// TestTransportInvalidTrailers checks that the request fails and names the trailer,
+// although it is set at the end of the body, declared or not.
+func TestTransportInvalidTrailers(t *testing.T) {
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) { io.Copy(io.Discard, br) })
+	for name, value := range map[string]string{"X-Sum": "a\nb", "Content-Type": "text/plain"} {
+		for how, declared := range map[string]string{"declared": name, "undeclared": "X-Other"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				tasks(t, func(ctx context.Context) {
+					var req *http.Request
+					end := readerFunc(func([]byte) (int, error) {
+						req.Trailer.Set(name, value)
+						return 0, io.EOF
+					})
+					req, _ = http.NewRequestWithContext(ctx, "POST", base, io.MultiReader(strings.NewReader("hello"), end))
+					req.Trailer = http.Header{declared: nil}
+					_, err := (&web.Transport{}).RoundTrip(req)
+					if err == nil || !strings.Contains(err.Error(), "invalid trailer field") || !strings.Contains(err.Error(), name) {
+						t.Errorf("got %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // TestTransportBadRequests are refused before anything is sent, and their bodies closed.
 func TestTransportBadRequests(t *testing.T) {
 	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {

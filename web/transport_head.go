@@ -131,8 +131,13 @@ func invalidHead(method, target, host string, h http.Header, err error) error {
 	return err
 }
 
-// invalidTrailer returns the error of a trailer that cannot be sent.
+// invalidTrailer returns the error of a trailer that cannot or must not be sent.
 func invalidTrailer(h http.Header) error {
+	for name := range h {
+		if !http1.MayTrail(name) {
+			return fmt.Errorf("web: invalid trailer field name %q", name)
+		}
+	}
 	if name, invalid := invalidField(h); invalid != "" {
 		return fmt.Errorf("web: invalid trailer field %s %q", invalid, name)
 	}

@@ -83,10 +83,14 @@ func (t *trip) copyBody() error {
 	case tunnels:
 		return nil
 	case length < 0:
-		last, err := http1.AppendLastChunk(nil, t.req.Trailer)
-		if err == nil {
-			_, err = t.cc.conn.Write(last)
+		if err := invalidTrailer(t.req.Trailer); err != nil { // it may have been set meanwhile
+			return t.failBody(err)
 		}
+		last, err := http1.AppendLastChunk(nil, t.req.Trailer)
+		if err != nil {
+			return t.failBody(err)
+		}
+		_, err = t.cc.conn.Write(last)
 		return err
 	case sent < length:
 		return t.failBody(wrongLength(length, sent))
