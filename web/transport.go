@@ -56,7 +56,7 @@ type Transport struct {
 	DialTimeout time.Duration
 
 	// HeaderTimeout limits the wait for a response's header after the request was
-	// sent. Zero means no limit besides the context's.
+	// sent with its body. Zero means no limit besides the context's.
 	HeaderTimeout time.Duration
 
 	// ContinueTimeout limits how long a request with "Expect: 100-continue" waits

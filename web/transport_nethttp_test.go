@@ -87,10 +87,12 @@ func TestTransportFailsWithTheErrorOfTheBody(t *testing.T) {
 func TestTransportHeaderTimeoutIsANetError(t *testing.T) {
 	base := script(t, func(_ int, c net.Conn, br *bufio.Reader) { hear(br) })
 	transports(t, 20*time.Millisecond, func(t *testing.T, ctx context.Context, rt http.RoundTripper) {
-		req, _ := http.NewRequestWithContext(ctx, "GET", base, nil)
-		_, err := rt.RoundTrip(req)
-		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
-			t.Errorf("%T %v", err, err)
+		for _, body := range []io.Reader{nil, io.MultiReader(strings.NewReader("hello"))} {
+			req, _ := http.NewRequestWithContext(ctx, "POST", base, body)
+			_, err := rt.RoundTrip(req)
+			if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
+				t.Errorf("%T %v", err, err)
+			}
 		}
 	})
 }

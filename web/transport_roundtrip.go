@@ -30,6 +30,8 @@ type trip struct {
 	closing  bool // the connection cannot be used again
 	interims int  // the number of interim responses
 
+	headerWait *spindle.Scope // the wait for the response's header, if HeaderTimeout limits it; loop goroutine only
+
 	bodyClosed atomic.Bool
 
 	mu           sync.Mutex
@@ -122,11 +124,16 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 		}
 		return err
 	}
-	if timeout := t.cc.p.c.HeaderTimeout; timeout > 0 {
-		var late bool
-		if late, err = spindle.MoveOnAfter(ctx, timeout, wait); late {
+	if t.cc.p.c.HeaderTimeout > 0 {
+		err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+			t.headerWait = s
+			t.limitHeaderWait()
+			return wait(ctx)
+		})
+		if t.headerWait.Caught() {
 			err = errHeaderTimeout
 		}
+		t.headerWait = nil
 	} else {
 		err = wait(ctx)
 	}
@@ -139,6 +146,17 @@ func (t *trip) response(ctx context.Context) (res *http.Response, err error) {
 		return nil, t.bodyErr
 	}
 	return nil, err
+}
+
+// limitHeaderWait starts HeaderTimeout if the request was sent and its response is awaited.
+// A tunnel's request is its head.
+func (t *trip) limitHeaderWait() {
+	t.mu.Lock()
+	sent := !t.sending || t.tunnels()
+	t.mu.Unlock()
+	if s := t.headerWait; s != nil && sent {
+		s.SetDeadline(spindle.Now(s).Add(t.cc.p.c.HeaderTimeout))
+	}
 }
 
 // errHeaderTimeout is a net.Error. To errors.Is it is also os.ErrDeadlineExceeded.

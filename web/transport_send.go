@@ -38,10 +38,22 @@ func (t *trip) upload() {
 	t.mu.Unlock()
 	switch {
 	case !over:
+		t.afterUpload()
 	case err == nil:
 		t.cc.release()
 	default:
 		t.cc.close()
+	}
+}
+
+// afterUpload starts HeaderTimeout, if there is one and the response is still awaited.
+func (t *trip) afterUpload() {
+	switch p := t.cc.p; {
+	case p.c.HeaderTimeout <= 0:
+	case p.l.Owns():
+		t.limitHeaderWait()
+	default:
+		_ = p.l.Internal().Post(loopcore.DropAtClose, t.limitHeaderWait)
 	}
 }
 

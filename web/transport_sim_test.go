@@ -3,9 +3,11 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -95,4 +97,43 @@ func TestSimulatedTransport(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestHeaderTimeoutBeginsAfterTheUpload checks that the time a body takes does not count,
+// and that the time of the server does.
+func TestHeaderTimeoutBeginsAfterTheUpload(t *testing.T) {
+	const upload, timeout = 30 * time.Second, 10 * time.Second
+	w := sim.NewWorld(1)
+	host, client := w.Host("server"), w.Host("client")
+	host.Serve(func(ctx context.Context) error {
+		server := &web.Server{BodyTimeout: -1, Handler: web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.URL.Path == "/late" {
+				spindle.Sleep(r.Context(), 2*timeout)
+			}
+		}))}
+		return server.ListenAndServe(ctx, ":80")
+	})
+	client.Go(func(ctx context.Context) error {
+		c := &http.Client{Transport: &web.Transport{HeaderTimeout: timeout}}
+		for path, want := range map[string]error{"/prompt": nil, "/late": os.ErrDeadlineExceeded} {
+			slow := readerFunc(func([]byte) (int, error) {
+				spindle.Sleep(ctx, upload)
+				return 0, io.EOF
+			})
+			began := w.Now()
+			_, _, err := do(ctx, c, "POST", "http://server"+path, slow)
+			took := w.Now() - began - upload
+			if want != nil {
+				took -= timeout
+			}
+			if !errors.Is(err, want) || took < 0 || took > time.Second {
+				return fmt.Errorf("%s: %v after %v", path, err, w.Now()-began)
+			}
+		}
+		return nil
+	})
+	if err := w.Run(); err != nil {
+		t.Fatal(err)
+	}
 }
