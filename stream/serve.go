@@ -59,13 +59,14 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 	err := spindle.WithScope(ctx, func(inner context.Context, handlers *spindle.Scope) error {
 		if sc.Drain > 0 {
 			handlers.Shield(true)
+			stop := spindle.LoopOf(ctx).Internal().AfterFunc(ctx, func() {
+				handlers.SetDeadline(spindle.Now(handlers).Add(sc.Drain))
+			})
+			defer stop()
 		}
 		return spindle.WithNursery(inner, func(_ context.Context, n *spindle.Nursery) error {
 			acceptErr = sc.accept(ctx, ln, n, handler)
 			ln.Close()
-			if sc.Drain > 0 {
-				handlers.SetDeadline(spindle.Now(ctx).Add(sc.Drain))
-			}
 			return nil
 		})
 	})

@@ -148,6 +148,30 @@ func TestServeCancelsHandlersAfterDrain(t *testing.T) {
 	})
 }
 
+// TestServeDrainsWhenCancelledAfterClose checks that Drain begins with the cancellation,
+// not when the listener is closed.
+func TestServeDrainsWhenCancelledAfterClose(t *testing.T) {
+	on(t, func(t *testing.T, ctx context.Context) {
+		var end error
+		err := served(t, ctx, stream.ServeConfig{Drain: time.Nanosecond}, func(ctx context.Context, c *stream.Conn) error {
+			_, end = io.Copy(c, c)
+			return end
+		}, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
+			c := dial(t, ctx, ln)
+			ask(t, c)
+			check(t, ln.Close())
+			for range 3 { // several turns of the loop
+				ask(t, c)
+			}
+			stop.Cancel(nil)
+			_, err := c.Read(make([]byte, 1))
+			want(t, "Read", err, io.EOF)
+		})
+		want(t, "Serve", err, net.ErrClosed)
+		want(t, "the handler", end, context.DeadlineExceeded)
+	})
+}
+
 // TestServeMaxConns checks that further connections wait for a free slot.
 func TestServeMaxConns(t *testing.T) {
 	on(t, func(t *testing.T, ctx context.Context) {
