@@ -327,8 +327,9 @@ func (c *Conn) end(err error) {
 			c.tls.handshake.done(err)
 		}
 	}()
+	flushed := c.flushed()
 	c.unsent = nil
-	c.endFlushWaiters(cmp.Or(err, net.ErrClosed))
+	c.endFlushWaiters(flushed, cmp.Or(err, net.ErrClosed))
 }
 
 // opError returns err as package net would, as a *net.OpError.

@@ -12,9 +12,18 @@ type flushWaiter struct {
 	fn func(error)
 }
 
+// flushed returns how many bytes were handed to the system. out includes the bytes of
+// records that are still queued.
+func (c *Conn) flushed() uint64 {
+	if c.unsentRaw() > 0 {
+		return c.unsent.rawAt
+	}
+	return c.out
+}
+
 // runFlushWaiters calls the waiters that are due.
 func (c *Conn) runFlushWaiters() {
-	for e := c.extra; e != nil && len(e.flushWaiters) > 0 && e.flushWaiters[0].at <= c.out; {
+	for e := c.extra; e != nil && len(e.flushWaiters) > 0 && e.flushWaiters[0].at <= c.flushed(); {
 		fn := e.flushWaiters[0].fn
 		e.flushWaiters = e.flushWaiters[1:]
 		fn(nil)
@@ -22,16 +31,16 @@ func (c *Conn) runFlushWaiters() {
 }
 
 // endFlushWaiters calls every waiter when no more bytes will be sent, with err unless
-// its position was reached. All are called even if one panics.
-func (c *Conn) endFlushWaiters(err error) {
+// its position is among the first flushed bytes. All are called even if one panics.
+func (c *Conn) endFlushWaiters(flushed uint64, err error) {
 	e := c.extra
 	if e == nil || len(e.flushWaiters) == 0 {
 		return
 	}
-	defer func() { c.endFlushWaiters(err) }()
+	defer func() { c.endFlushWaiters(flushed, err) }()
 	w := e.flushWaiters[0]
 	e.flushWaiters = e.flushWaiters[1:]
-	if w.at <= c.out {
+	if w.at <= flushed {
 		w.fn(nil)
 	} else {
 		w.fn(err)

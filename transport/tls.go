@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"crypto/tls"
 	"io"
 	"net"
@@ -108,11 +109,11 @@ func (t *tlsLayer) write(p []byte) (n int, err error) {
 	for len(p) > 0 && t.c.unsentRaw() == 0 && err == nil {
 		var m int
 		m, err = t.Encrypt(p)
+		if e := t.flush(); e != nil {
+			return n, cmp.Or(err, e)
+		}
 		n += m
 		p = p[m:]
-		if e := t.flush(); err == nil {
-			err = e
-		}
 	}
 	return n, err
 }
@@ -177,6 +178,9 @@ func (c *Conn) sendRaw(p []byte) (err error) {
 	first := c.unsent == nil || c.unsent.empty()
 	if c.unsent == nil {
 		c.unsent = &sendQueue{}
+	}
+	if len(c.unsent.raw) == 0 {
+		c.unsent.rawAt = c.out
 	}
 	c.unsent.raw = append(c.unsent.raw, p[n:]...)
 	if first {
@@ -280,6 +284,7 @@ func (c *Conn) startTLS(r role, config *tls.Config, o StartTLSOptions, secured f
 		return c.opError("handshake", ErrUnsent)
 	}
 	if c.unsent != nil {
+		c.unsent.rawAt = c.out
 		c.out += uint64(c.unsent.moveToRaw())
 	}
 	c.startHandshake(r, config, o.HandshakeTimeout, o.Ahead, func(err error) {

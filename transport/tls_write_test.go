@@ -3,9 +3,12 @@ package transport_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +50,39 @@ func TestTLSWaterMarksAndAfterFlush(t *testing.T) {
 			t.Fatal("received bytes differ:", err)
 		}
 		until(t, l, func() bool { return resumed && flushed && c.Unsent() == 0 })
+	})
+}
+
+// TestTLSAfterFlushOfALostConnection: a record that was never handed to the system is not
+// reported as flushed, although all that was written is encrypted.
+func TestTLSAfterFlushOfALostConnection(t *testing.T) {
+	conn := make(chan *transport.Conn, 1)
+	lost := make(chan error, 1)
+	l, s := servingTLS(t, loop.Options{}, func() *spy {
+		return &spy{
+			made: func(c *transport.Conn) { conn <- c },
+			lost: func(c *transport.Conn, err error) { lost <- err },
+		}
+	})
+	dialTLS(t, s) // a client that does not read
+	c := <-conn
+	var called []string
+	say := func(name string) func(error) {
+		return func(err error) { called = append(called, fmt.Sprint(name, " ", err)) }
+	}
+	on(t, l, func() {
+		c.AfterFlush(say("nothing"))
+		for c.Unsent() == 0 {
+			c.Write(make([]byte, 16<<10)) // a record
+		}
+		c.AfterFlush(say("records"))
+		l.CallSoon(c.Abort) // after the callbacks of what was flushed
+	})
+	<-lost
+	on(t, l, func() {
+		if want := []string{"nothing <nil>", "records " + net.ErrClosed.Error()}; !slices.Equal(called, want) {
+			t.Errorf("%q", called)
+		}
 	})
 }
 

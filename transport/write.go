@@ -179,6 +179,7 @@ func (c *Conn) WriteEOF() error {
 // sendQueue holds what could not be sent yet.
 type sendQueue struct {
 	raw      []byte // sent first and unchanged: TLS records, or bytes written before StartTLS
+	rawAt    uint64 // the connection's out before the bytes of raw
 	bufs     [][]byte
 	sentHead int          // bytes of bufs[0] that were sent
 	size     int          // unsent bytes in bufs
