@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -136,9 +137,18 @@ func (c *Transport) roundTrip(base context.Context, req *http.Request) (*http.Re
 	if spindle.LoopOf(base).Owns() {
 		panic("web: Transport.RoundTrip called from a callback of the loop; start a task")
 	}
-	return intask.Run(nursery, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
+	// The run may end before the task starts. Then nothing else closes the body.
+	var taken atomic.Bool
+	res, err := intask.Run(nursery, req.Method+" request", func(ctx context.Context) (*http.Response, error) {
+		if taken.Swap(true) {
+			return nil, net.ErrClosed
+		}
 		return c.untilDone(ctx, req, nursery, inGoroutine)
 	})
+	if err != nil && !taken.Swap(true) {
+		closeBody(req)
+	}
+	return res, err
 }
 
 // caller is the kind of goroutine that made a request. A task's request body is read by a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -34,6 +35,21 @@ func TestTransportWithoutATaskFails(t *testing.T) {
 	}
 	post()
 	tasks(t, func(context.Context) { post() })
+}
+
+// TestTransportClosesTheBodyAfterItsRun: a request in a run that has ended fails, and its
+// body is closed.
+func TestTransportClosesTheBodyAfterItsRun(t *testing.T) {
+	transport := &web.Transport{}
+	tasks(t, func(ctx context.Context) { transport.Context = ctx })
+	body := &closeCounter{Reader: strings.NewReader("hello")}
+	res, err := (&http.Client{Transport: transport}).Post("http://127.0.0.1:1/", "text/plain", body)
+	if !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v, %v", res, err)
+	}
+	if n := body.closed.Load(); n != 1 {
+		t.Errorf("body closed %d times", n)
+	}
 }
 
 // TestTransportDoesNotSendACancelledRequest, whether its connection would be new or kept.
