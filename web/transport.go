@@ -212,9 +212,10 @@ func (c *Transport) send(ctx context.Context, req *http.Request, nursery *spindl
 			res.Request = original
 			return res, nil
 		}
+		again := t.mayRepeat(err) // before closeBody makes the body fail
 		cc.close()
 		t.closeBody() // a Read may be waiting
-		if !t.mayRepeat(err) {
+		if !again {
 			return nil, err
 		}
 		if req.Body != nil && req.Body != http.NoBody {

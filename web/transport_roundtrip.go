@@ -37,6 +37,7 @@ type trip struct {
 	mu           sync.Mutex
 	sending      bool  // the body is being sent; guarded by mu
 	bodyErr      error // why the body could not be sent; guarded by mu
+	bodyFailed   bool  // bodyErr is the body's, not the connection's; guarded by mu
 	responseDone bool  // the response has ended, and the connection waits for the body; guarded by mu
 }
 
@@ -295,10 +296,13 @@ func (t *trip) newResponse(ctx context.Context) *http.Response {
 // connection must have been kept from an earlier request, so that it may have been stale,
 // and the request must be safe to repeat.
 func (t *trip) mayRepeat(err error) bool {
+	t.mu.Lock()
+	bodyFailed := t.bodyFailed
+	t.mu.Unlock()
 	var canceled *spindle.Canceled
 	r := t.req
 	switch {
-	case !t.cc.used || t.received || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
+	case bodyFailed || !t.cc.used || t.received || errors.As(err, &canceled) || errors.Is(err, os.ErrDeadlineExceeded):
 		return false
 	case r.Body != nil && r.Body != http.NoBody && r.GetBody == nil:
 		return false

@@ -114,7 +114,7 @@ func (t *trip) copyBody() error {
 // so that the request fails with it.
 func (t *trip) failBody(err error) error {
 	t.mu.Lock()
-	t.bodyErr = err
+	t.bodyErr, t.bodyFailed = err, true
 	t.mu.Unlock()
 	t.cc.close()
 	return err

@@ -200,6 +200,37 @@ func TestTransportTriesAgain(t *testing.T) {
 	}
 }
 
+// TestTransportDoesNotRepeatABodyThatFails: another connection would not help.
+func TestTransportDoesNotRepeatABodyThatFails(t *testing.T) {
+	base := script(t, func(n int, c net.Conn, br *bufio.Reader) {
+		for {
+			if _, err := hear(br); err != nil {
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	tasks(t, func(ctx context.Context) {
+		c := &http.Client{Transport: &web.Transport{}}
+		if _, _, err := do(ctx, c, "GET", base, nil); err != nil {
+			t.Fatal(err)
+		}
+		idle(t, ctx, 1)
+		req, err := http.NewRequestWithContext(ctx, "GET", base, failingReader{errEnough})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = 1 << 20
+		req.GetBody = func() (io.ReadCloser, error) {
+			t.Error("the request was made again")
+			return io.NopCloser(failingReader{errEnough}), nil
+		}
+		if _, err := c.Transport.RoundTrip(req); !errors.Is(err, errEnough) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 // TestTransportNoticesAClosedConnection while it is idle: a POST that could not be
 // repeated does not meet it.
 func TestTransportNoticesAClosedConnection(t *testing.T) {
