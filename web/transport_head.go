@@ -86,6 +86,7 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	if host == "" {
 		host = r.URL.Host
 	}
+	host = http1.WithoutZone(host)
 	target := r.URL.RequestURI()
 	if method == "CONNECT" && r.URL.Path == "" {
 		if target = host; r.URL.Opaque != "" {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -253,6 +254,30 @@ func TestTransportDial(t *testing.T) {
 		var timeout net.Error
 		if _, _, err := do(ctx, c, "GET", "http://anything/plain", nil); !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestTransportDialsAnAddressWithAZone: the zone is for the dial alone. Host and the
+// target of CONNECT do not have it.
+func TestTransportDialsAnAddressWithAZone(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadGateway) // not a tunnel
+		io.WriteString(w, r.Host+" "+r.RequestURI)
+	}))
+	defer s.Close()
+	tasks(t, func(ctx context.Context) {
+		dialed := ""
+		c := &http.Client{Transport: &web.Transport{Dial: func(ctx context.Context, network, address string) (*stream.Conn, error) {
+			dialed = address
+			return stream.Dial(ctx, network, s.Listener.Addr().String())
+		}}}
+		for method, want := range map[string]string{"GET": "[fe80::1]:8080 /", "CONNECT": "[fe80::1]:8080 [fe80::1]:8080"} {
+			_, got, err := do(ctx, c, method, "http://[fe80::1%25eth0]:8080", nil)
+			if got != want || err != nil || dialed != "[fe80::1%eth0]:8080" {
+				t.Errorf("%s: dialed %q, got %q, %v", method, dialed, got, err)
+			}
+			c.CloseIdleConnections()
 		}
 	})
 }

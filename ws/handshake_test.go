@@ -218,6 +218,15 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
+// TestURLWithAZone checks that an address with a zone is dialed.
+func TestURLWithAZone(t *testing.T) {
+	dialBoth(t, "ws://[::1%25none]:1/", ws.Options{}, func(t *testing.T, err error) {
+		if e, ok := errors.AsType[*net.OpError](err); !ok || e.Op != "dial" {
+			t.Errorf("%v", err)
+		}
+	}, func(*testing.T) {})
+}
+
 // TestURLs checks that other URLs fail before anything is sent.
 func TestURLs(t *testing.T) {
 	for _, address := range []string{"http://host/", "ws://", "ws:///path", "ws://host/#fragment", "ws://host/#", "ws://me:secret@host/", "://", "host:80", "ws://ho st/"} {

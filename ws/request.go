@@ -92,7 +92,7 @@ func (q *request) write(u *url.URL) error {
 	head, err := http1.AppendRequestHead(nil, &http1.RequestHead{
 		Method: http.MethodGet,
 		Target: u.RequestURI(),
-		Host:   host,
+		Host:   http1.WithoutZone(host),
 		Header: header,
 	})
 	q.head = head

@@ -1,6 +1,9 @@
 package http1
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // RequestHead is the head that AppendRequestHead writes.
 type RequestHead struct {
@@ -48,4 +51,14 @@ func AppendRequestHead(dst []byte, r *RequestHead) ([]byte, error) {
 		b = appendFraming(b, r.Length)
 	}
 	return append(b, "\r\n"...), nil
+}
+
+// WithoutZone returns host without the zone of an IPv6 address in brackets. A zone has a
+// meaning only on the machine that uses the address (RFC 6874), and validHost refuses it.
+func WithoutZone(host string) string {
+	end := strings.IndexByte(host, ']')
+	if zone := strings.IndexByte(host, '%'); strings.HasPrefix(host, "[") && 0 < zone && zone < end {
+		return host[:zone] + host[end:]
+	}
+	return host
 }

@@ -56,6 +56,23 @@ func TestRequestHeads(t *testing.T) {
 	}
 }
 
+func TestWithoutZone(t *testing.T) {
+	for host, want := range map[string]string{
+		"[fe80::1%eth0]:80": "[fe80::1]:80",
+		"[fe80::1%eth0]":    "[fe80::1]",
+		"[fe80::1]:80":      "[fe80::1]:80",
+		"a.example:80":      "a.example:80",
+		"a%b]":              "a%b]",
+		"[a]%b":             "[a]%b",
+		"[a%b":              "[a%b",
+		"":                  "",
+	} {
+		if got := http1.WithoutZone(host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+}
+
 // An untrusted name or value must not be able to add a line or a message.
 func TestNamesAndValuesCannotSplitAMessage(t *testing.T) {
 	before := []byte("before")
