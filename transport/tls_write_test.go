@@ -9,9 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/transport"
 )
@@ -146,6 +149,46 @@ func TestTLSSendFile(t *testing.T) {
 			t.Errorf("%d files, %v", sent, err)
 		}
 	})
+}
+
+// laterResettingSender is a kernel in which sending fails once reset is set.
+type laterResettingSender struct {
+	kernel.Sockets
+	reset *atomic.Bool
+}
+
+func (k laterResettingSender) Send(fd int, p []byte) (int, error) {
+	if k.reset.Load() {
+		return 0, syscall.ECONNRESET
+	}
+	return k.Sockets.Send(fd, p)
+}
+
+// TestTLSSendFileWhenSendingFails: a record that the system refuses is not reported as
+// sent.
+func TestTLSSendFileWhenSendingFails(t *testing.T) {
+	k, err := kernel.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reset atomic.Bool
+	k.Sockets = laterResettingSender{k.Sockets, &reset}
+	f, err := os.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	done := make(chan error, 1)
+	_, s := servingTLS(t, loop.Options{}.WithKernel(k), func() *spy {
+		return &spy{made: func(c *transport.Conn) {
+			reset.Store(true)
+			c.SendFile(f, 0, 100, func(err error) { done <- err })
+		}}
+	})
+	dialTLS(t, s)
+	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("done: %v", err)
+	}
 }
 
 // TestTLSWaterMarksCountRecords: queued records count towards the water marks like bytes
