@@ -95,7 +95,9 @@ func TestManyConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short: many connections")
 	}
-	const mostBytes, mostStack = 3180, 2048 + 64
+	// In portable mode a connection needs 16 bytes more of heap. Stacks are counted in large
+	// pieces, so the difference between two counts is not exact.
+	const mostHeap, mostStack = 1140, 2048 + 64
 	check(t, spindle.Run(t.Context(), func(ctx context.Context) error {
 		ln := listen(t, ctx, "tcp")
 		waits := 0
@@ -130,8 +132,8 @@ func TestManyConnections(t *testing.T) {
 			after := idle(manyConns)
 			heap, stack := (after.heap-before.heap)/(manyConns-first), (after.stack-before.stack)/(manyConns-first)
 			t.Logf("%s: %d bytes of heap and %d of stack", when, heap, stack)
-			if !underRace && (heap+stack > mostBytes || stack > mostStack) {
-				t.Errorf("more than %v, or than %v of stack", mostBytes, mostStack)
+			if !underRace && (heap > mostHeap || stack > mostStack) {
+				t.Errorf("more than %v of heap, or than %v of stack", mostHeap, mostStack)
 			}
 		}
 		do(ctx, strconv.Itoa(manyConns-first))
