@@ -164,8 +164,8 @@ func (t *Ticker) advance(now time.Duration) {
 
 // saturatingAdd returns at+d, or the end of the clock if that is too far.
 func saturatingAdd(at, d time.Duration) time.Duration {
-	if at > math.MaxInt64-d {
-		return math.MaxInt64
+	if sum := at + d; d < 0 || sum >= at {
+		return sum
 	}
-	return at + d
+	return math.MaxInt64
 }

@@ -59,14 +59,8 @@ func withTimeout(ctx context.Context, op string, d time.Duration, open openFunc,
 // expired reports whether the deadline of the scope has ended the code inside.
 func (sc *Scope) expired() bool { return sc.caught && sc.canceled.late }
 
-// after returns the time of the loop's clock in d, without overflow.
-func after(sc *Scope, d time.Duration) time.Duration {
-	now := sc.s.l.Time()
-	if when := now + d; d < 0 || when >= now {
-		return when
-	}
-	return noDeadline
-}
+// after returns the time of the loop's clock in d; noDeadline if that is too far.
+func after(sc *Scope, d time.Duration) time.Duration { return saturatingAdd(sc.s.l.Time(), d) }
 
 // ErrTimeout is what errors.Is finds in the errors of FailAfter and Grace when the time
 // has run out. It equals context.DeadlineExceeded for errors.Is.

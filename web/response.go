@@ -314,7 +314,7 @@ func (w *response) end() {
 	}
 	switch {
 	case w.fault != nil:
-		w.closes = true // likewise, below
+		w.closes = true // the client may have got less than the header says
 	case bodyless(w.status):
 	case w.toHead():
 		w.buf = w.buf[:0]
