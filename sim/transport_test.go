@@ -11,7 +11,7 @@ import (
 // TestTransportsOnASimulatedKernel runs the conformance suite of package transport.
 func TestTransportsOnASimulatedKernel(t *testing.T) {
 	traits := transporttest.Traits{OwnTime: true}
-	if testing.Short() {
+	if underRace || testing.Short() { // the tests of package transport run all of it
 		traits.Places, traits.Networks = 2, []string{"unix"}
 	}
 	transporttest.Run(t, traits, func(testing.TB) *kernel.Kernel { return simkernel.NewKernel() })

@@ -280,17 +280,3 @@ func TestSlowFaultsRestoreTheBandwidth(t *testing.T) {
 		}
 	}
 }
-
-func TestBusyTasksAreNamed(t *testing.T) {
-	w := sim.NewWorld(1)
-	w.Host("busy").Go(func(ctx context.Context) error {
-		for {
-			if err := spindle.Yield(ctx); err != nil {
-				return err
-			}
-		}
-	})
-	if err := w.Run(); !errors.Is(err, sim.ErrStandstill) || !strings.Contains(err.Error(), "host busy") {
-		t.Error(err)
-	}
-}
