@@ -104,7 +104,7 @@ func Datagram(l *loop.Loop, p DatagramProtocol, o DatagramOptions) (*Endpoint, e
 	if e.network == "" {
 		e.network = "udp"
 	}
-	e.readAgainFunc = e.readAgain
+	e.againFunc = e.again
 	fd, err := e.open(o)
 	if err == nil {
 		if err = e.socket.Init(e.st.sockets, fd, sock.Socket, (*endpointOwner)(e)); err != nil {

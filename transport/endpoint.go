@@ -22,17 +22,17 @@ type Endpoint struct {
 	connected bool
 	file      sock.File
 
-	queue         []datagram // unsent datagrams
-	queuedBytes   int
-	high, low     int        // water marks; 0 means the defaults
-	retry         loop.Timer // see backOff
-	readAgainFunc func()     // the method value readAgain, allocated once
+	queue       []datagram // unsent datagrams
+	queuedBytes int
+	high, low   int        // water marks; 0 means the defaults
+	retry       loop.Timer // see backOff
+	againFunc   func()     // the method value again, allocated once
 
-	in, out    uint64 // bytes
-	phase      phase
-	announced  bool // ConnectionMade was called
-	paused     bool // more than the high water mark was queued, and not yet less than the low one
-	readQueued bool // a callback that reads is queued
+	in, out     uint64 // bytes
+	phase       phase
+	announced   bool // ConnectionMade was called
+	paused      bool // more than the high water mark was queued, and not yet less than the low one
+	againQueued bool // a call of again is queued
 }
 
 // datagram is an unsent datagram.
@@ -125,14 +125,19 @@ func (e *Endpoint) read() {
 			e.proto.ErrorReceived(e, e.opError("read", err))
 		}
 	}
-	if !e.readQueued {
-		e.readQueued = true
-		e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.readAgainFunc)
+	e.proceedSoon()
+}
+
+// proceedSoon calls proceed after the callbacks that are ready now.
+func (e *Endpoint) proceedSoon() {
+	if !e.againQueued {
+		e.againQueued = true
+		e.st.sockets.L.Internal().CallSoon(loopcore.DropAtClose, e.againFunc)
 	}
 }
 
-func (e *Endpoint) readAgain() {
-	e.readQueued = false
+func (e *Endpoint) again() {
+	e.againQueued = false
 	e.proceed()
 }
 

@@ -85,10 +85,12 @@ func (e *Endpoint) enqueue(p []byte, to kernel.Addr) {
 	e.checkHigh()
 }
 
-// drain sends from the queue as much as the socket takes.
+// drain sends from the queue as much as the socket takes. Datagrams that ErrorReceived adds
+// are sent in another turn: a protocol that sends a failed datagram again would otherwise
+// hold the loop for ever.
 func (e *Endpoint) drain() {
 	progress := false
-	for len(e.queue) > 0 {
+	for range len(e.queue) {
 		d := e.queue[0]
 		earlier, err := e.send(d.data, d.to)
 		if earlier != nil {
@@ -114,8 +116,12 @@ func (e *Endpoint) drain() {
 			}
 		}
 	}
-	e.queue = nil
 	e.checkLow()
+	if len(e.queue) > 0 {
+		e.proceedSoon()
+		return
+	}
+	e.queue = nil
 	if err := e.socket.UnwatchWritable(); err != nil {
 		e.lose(err)
 		return

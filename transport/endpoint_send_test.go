@@ -192,3 +192,50 @@ func TestDatagramBroadcast(t *testing.T) {
 		run(t, l)
 	})
 }
+
+// TestRetryInErrorReceived: a protocol that sends a failed datagram again, from
+// ErrorReceived, does not keep the loop from its other callbacks.
+func TestRetryInErrorReceived(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "s")
+		full, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		missing := transport.Addr{Path: filepath.Join(dir, "missing")}
+		failures := 0
+		otherRan := false
+		endpoint(t, l, &datagramScript{
+			made: func(e *transport.Endpoint) {
+				for e.Info().Unsent == 0 {
+					if err := e.SendTo([]byte("x"), transport.Addr{Path: path}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.SendTo([]byte("y"), missing)
+				e.SendTo([]byte("z"), missing)
+				full.Close()
+			},
+			failed: func(e *transport.Endpoint, err error) {
+				if failures++; failures == 1 {
+					l.CallSoon(func() { otherRan = true })
+				}
+				if failures < 1000 {
+					e.SendTo([]byte("again"), missing)
+					return
+				}
+				if !otherRan {
+					t.Error("no other callback ran")
+				}
+				e.Abort()
+			},
+			lost: func(*transport.Endpoint, error) { l.Stop() },
+		}, transport.DatagramOptions{Network: "unixgram"})
+		run(t, l)
+		if failures != 1000 {
+			t.Errorf("%d failures", failures)
+		}
+	})
+}
