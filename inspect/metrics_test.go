@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/inspect"
+	"github.com/spindleloop/spindle/stream"
 )
 
 // metricLine is a sample in the text format.
@@ -79,6 +81,32 @@ func TestMetricsAreInTheTextFormat(t *testing.T) {
 			}
 		}
 		checkWithPromtool(t, text)
+	})
+}
+
+// TestBytesOfDatagramsAreCounted: spindle_bytes_total has the bytes of datagrams, too.
+func TestBytesOfDatagramsAreCounted(t *testing.T) {
+	run(t, "datagrams", func(ctx context.Context, outside func(func())) error {
+		c, err := stream.ListenPacket(ctx, "udp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if _, err := c.WriteTo(make([]byte, 1000), c.LocalAddr()); err != nil {
+			return err
+		}
+		if n, err := c.Read(make([]byte, 600)); n != 600 || err != nil {
+			t.Errorf("read %d, %v", n, err)
+		}
+		outside(func() {
+			_, text := request(inspect.Options{}, "GET", "/metrics", nil)
+			for _, want := range []string{`name="datagrams",direction="in"} 600`, `name="datagrams",direction="out"} 1000`} {
+				if !bytes.Contains(text, []byte(want+"\n")) {
+					t.Errorf("no sample %s", want)
+				}
+			}
+		})
+		return nil
 	})
 }
 

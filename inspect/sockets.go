@@ -177,7 +177,7 @@ func (s *source) addSocket(rows []socketRow, at int, known, fresh map[uint64]*en
 	if p, ok := w.Watcher.(probe.SocketWatcher); ok {
 		p.ProbeSocket(&row.Socket)
 	}
-	row.ends = s.endsOf(row.Token, row.FD, known, fresh)
+	row.ends = s.endsOf(&row.Socket, known, fresh)
 	return append(rows, row), true
 }
 
@@ -198,29 +198,42 @@ func (s *source) addListeners(rows *[]socketRow, known, fresh map[uint64]*ends) 
 	}
 	for _, fd := range slices.Sorted(maps.Keys(listeners)) { // not watched now
 		row := socketRow{Socket: probe.Socket{Token: uint64(1<<63) | uint64(fd), FD: fd, Kind: "listener", State: "open", ReadPaused: true}}
-		row.ends = s.endsOf(row.Token, fd, known, fresh)
+		row.ends = s.endsOf(&row.Socket, known, fresh)
 		*rows = append(*rows, row)
 	}
 }
 
 // endsOf returns the addresses of a socket. It runs on the loop.
-func (s *source) endsOf(tok uint64, fd int, known, fresh map[uint64]*ends) *ends {
-	e := known[tok]
+func (s *source) endsOf(row *probe.Socket, known, fresh map[uint64]*ends) *ends {
+	e := known[row.Token]
 	if e == nil {
 		e = &ends{seen: now()}
 		k := s.core.Kernel()
 		var local, peer kernel.Addr
 		var err error
-		if local, err = k.LocalAddr(fd); err == nil {
-			e.network = sock.NetworkOf(local.Family())
+		if local, err = k.LocalAddr(row.FD); err == nil {
+			e.network = sock.NetworkOf(local.Family(), s.typeOf(row))
 			e.local = local.String()
 		}
-		if peer, err = k.PeerAddr(fd); err == nil {
+		if peer, err = k.PeerAddr(row.FD); err == nil {
 			e.peer = peer.String()
 		}
 	}
-	fresh[tok] = e
+	fresh[row.Token] = e
 	return e
+}
+
+// typeOf returns the type of a socket. A plain watch does not know it, so the system is asked.
+func (s *source) typeOf(row *probe.Socket) kernel.Type {
+	switch row.Kind {
+	case "packet":
+		return kernel.Datagram
+	case "watch":
+		if shape, err := s.core.Kernel().Native().Shape(row.FD); err == nil {
+			return shape.Type
+		}
+	}
+	return kernel.Stream
 }
 
 // socket makes the Socket of a row.

@@ -15,6 +15,7 @@ import (
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/stream"
+	"github.com/spindleloop/spindle/transport"
 	"github.com/spindleloop/spindle/web"
 )
 
@@ -172,3 +173,58 @@ func TestScopesAreCancelled(t *testing.T) {
 		})
 	})
 }
+
+// TestDatagramSocketsAreShown: a datagram socket has the name of its network, and an endpoint
+// the water marks that apply to it.
+func TestDatagramSocketsAreShown(t *testing.T) {
+	path := t.TempDir() + "/s"
+	plain, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	raw, err := plain.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = spindle.Run(t.Context(), func(ctx context.Context) error {
+		for network, address := range map[string]string{"udp": "127.0.0.1:0", "unixgram": path} {
+			c, err := stream.ListenPacket(ctx, network, address)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+		}
+		l := spindle.LoopOf(ctx)
+		e, err := transport.Datagram(l, quiet{}, transport.DatagramOptions{Local: "127.0.0.1:0"})
+		if err != nil {
+			return err
+		}
+		defer e.Abort()
+		raw.Control(func(fd uintptr) { err = l.AddReader(int(fd), func() {}) })
+		if err != nil {
+			return err
+		}
+		defer raw.Control(func(fd uintptr) { l.RemoveReader(int(fd)) })
+		var got []string
+		for _, s := range inspect.Snapshot(ctx).Sockets {
+			got = append(got, fmt.Sprintf("%s %s, %v", s.Kind, s.Network, s.HighWater > s.LowWater && s.LowWater > 0))
+		}
+		slices.Sort(got)
+		if want := []string{"packet udp, false", "packet udp, true", "packet unixgram, false", "watch udp, false"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quiet is a transport.DatagramProtocol that does nothing.
+type quiet struct{}
+
+func (quiet) ConnectionMade(*transport.Endpoint)                     {}
+func (quiet) DatagramReceived(*transport.Endpoint, transport.Packet) {}
+func (quiet) ErrorReceived(*transport.Endpoint, error)               {}
+func (quiet) ConnectionLost(*transport.Endpoint, error)              {}

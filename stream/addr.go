@@ -39,7 +39,7 @@ func (c *Conn) loadAddrs() *addrs {
 		if fd := c.socket.FD(); fd >= 0 && !c.pipe {
 			network := "tcp"
 			if local, err := c.registry().K.LocalAddr(fd); err == nil {
-				network = sock.NetworkOf(local.Family())
+				network = sock.NetworkOf(local.Family(), kernel.Stream)
 			}
 			a.local, a.remote = c.registry().Addrs(fd, network)
 		}

@@ -75,7 +75,7 @@ func (c *Conn) network() string {
 	if err != nil {
 		return "pipe"
 	}
-	return sock.NetworkOf(a.Family())
+	return sock.NetworkOf(a.Family(), kernel.Stream)
 }
 
 // LocalAddr returns the address of this end. It is never nil: once the connection is

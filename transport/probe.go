@@ -39,7 +39,8 @@ func (o *endpointOwner) ProbeSocket(s *probe.Socket) {
 	e.socket.Probe(s)
 	s.Kind = "packet"
 	s.Counted, s.In, s.Out = true, e.in, e.out
-	s.Unsent, s.High, s.Low = e.queuedBytes, e.high, e.low
+	s.Unsent = e.queuedBytes
+	s.High, s.Low = e.limits()
 	s.ReadPaused, s.WritePaused = false, e.paused
 	if e.phase.closing() {
 		s.State = "closing"

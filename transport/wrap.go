@@ -84,7 +84,7 @@ func (st *loopState) adoptListener(ln syscall.Conn) (fd int, network string, err
 	}
 	network = "tcp"
 	if a, err := st.sockets.K.LocalAddr(fd); err == nil {
-		network = sock.NetworkOf(a.Family())
+		network = sock.NetworkOf(a.Family(), kernel.Stream)
 	}
 	return fd, network, nil
 }

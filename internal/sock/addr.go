@@ -179,10 +179,15 @@ func (c *Conn) UnknownAddr() net.Addr {
 	return NetAddr(network, kernel.Addr{})
 }
 
-// NetworkOf returns the network name of a stream socket of family f.
-func NetworkOf(f kernel.Family) string {
-	if f == kernel.Unix {
+// NetworkOf returns the network name of a socket of family f and type t.
+func NetworkOf(f kernel.Family, t kernel.Type) string {
+	switch {
+	case f == kernel.Unix && t == kernel.Datagram:
+		return "unixgram"
+	case f == kernel.Unix:
 		return "unix"
+	case t == kernel.Datagram:
+		return "udp"
 	}
 	return "tcp"
 }

@@ -21,6 +21,7 @@ func (c *Conn) RecvFrom(p []byte) (n int, from kernel.Addr, truncated bool, err 
 	if err == syscall.EAGAIN {
 		c.state |= drained
 	}
+	c.reg.in += uint64(max(n, 0))
 	return n, from, truncated, err
 }
 
@@ -34,7 +35,10 @@ func (c *Conn) SendTo(p []byte, to kernel.Addr) error {
 		return syscall.EAGAIN
 	}
 	_, err := c.reg.K.SendTo(int(c.fd), p, to)
-	if err == syscall.EAGAIN {
+	switch err {
+	case nil:
+		c.reg.out += uint64(len(p))
+	case syscall.EAGAIN:
 		c.state |= full
 		if err := c.watchFor(c.watched | loop.Write); err != nil {
 			return err

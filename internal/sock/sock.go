@@ -62,7 +62,8 @@ func overwrite(p []byte) {
 // Open returns the number of open connections.
 func (r *Registry) Open() int { return r.open }
 
-// Traffic returns the bytes that connections have received and sent so far.
+// Traffic returns the bytes that connections and datagram sockets have received and sent so
+// far.
 func (r *Registry) Traffic() (in, out uint64) { return r.in, r.out }
 
 // EachListener calls fn for every open listener.
