@@ -97,25 +97,30 @@ func (d *dgram) recvFrom(b []byte) (n int, from kernel.Addr, truncated bool, err
 	d.queue[0] = nil
 	d.queue = d.queue[1:]
 	d.queuedBytes -= len(p.data)
-	if len(d.blockedWriters) > 0 && !d.queueFull() {
-		blockedWriters := d.blockedWriters
-		d.blockedWriters = nil
-		for _, o := range blockedWriters {
-			o.file.changed(out)
-		}
-	}
+	d.wakeWriters()
 	n = copy(b, p.data)
-	return n, d.inFamily(p.from), n < len(p.data), nil
+	from = p.from
+	if d.family != kernel.Unix { // where a sender without a name has no address
+		from = d.inFamily(from)
+	}
+	return n, from, n < len(p.data), nil
+}
+
+// wakeWriters wakes the sockets that wait for space in the queue, if there is some.
+func (d *dgram) wakeWriters() {
+	if d.queueFull() {
+		return
+	}
+	blockedWriters := d.blockedWriters
+	d.blockedWriters = nil
+	for _, o := range blockedWriters {
+		o.file.changed(out)
+	}
 }
 
 func (d *dgram) connect(a kernel.Addr) error {
 	if d.family == kernel.Unix {
-		o, err := d.host.unixDatagram(a.Path)
-		if err != nil {
-			return err
-		}
-		d.peer, d.remote, d.connected = o, a, true
-		return nil
+		return d.connectUnix(a)
 	}
 	a = onWire(a)
 	to, target, source := d.host.route(a.Addr())
@@ -147,6 +152,8 @@ func (d *dgram) sendTo(b []byte, to kernel.Addr) (int, error) {
 		return 0, d.takeError()
 	case d.shutWrite:
 		return 0, syscall.EPIPE
+	case to == kernel.Addr{} && !d.connected && d.family == kernel.Unix:
+		return 0, syscall.ENOTCONN
 	case to == kernel.Addr{} && !d.connected:
 		return 0, syscall.EDESTADDRREQ
 	case to != kernel.Addr{} && to.Family() != d.family:
@@ -333,11 +340,9 @@ func (d *dgram) shutdown(side kernel.Side) error {
 func (d *dgram) release() {
 	d.unbind()
 	d.file = nil
-	d.queue = nil
-	for _, o := range d.blockedWriters {
-		o.file.changed(out)
-	}
-	d.blockedWriters = nil
+	d.queue, d.queuedBytes = nil, 0
+	d.peer = nil
+	d.wakeWriters()
 }
 
 func (d *dgram) reset() {}

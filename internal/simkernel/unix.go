@@ -79,6 +79,46 @@ func (c *conn) connectUnix(path string) error {
 	return nil
 }
 
+// connectUnix connects the socket to the one at an address.
+func (d *dgram) connectUnix(a kernel.Addr) error {
+	o, err := d.host.unixDatagram(a.Path)
+	if err != nil {
+		return err
+	}
+	if !o.receivesFrom(d) {
+		return syscall.EPERM
+	}
+	if d.peer != o {
+		d.disconnectUnix()
+	}
+	d.peer, d.remote, d.connected = o, kernel.Addr{Path: unixPath(a.Path)}, true
+	d.file.changed(d.readiness())
+	return nil
+}
+
+// disconnectUnix ends the connection, if there is one. As on Linux, the socket loses what it
+// has received and not read. Its peer fails if it is connected to this socket.
+func (d *dgram) disconnectUnix() {
+	peer := d.peer
+	if peer == nil {
+		return
+	}
+	d.peer, d.remote, d.connected = nil, kernel.Addr{}, false
+	if len(d.queue) == 0 {
+		return
+	}
+	d.queue, d.queuedBytes = nil, 0
+	d.wakeWriters()
+	if peer.peer == d {
+		peer.err = syscall.ECONNRESET
+		peer.file.changed(failed | in | out)
+	}
+}
+
+// receivesFrom reports whether a Unix socket takes datagrams of another: of any, or of its
+// peer if it is connected.
+func (d *dgram) receivesFrom(o *dgram) bool { return d.peer == nil || d.peer == o }
+
 func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 	peer := d.peer
 	if to != (kernel.Addr{}) {
@@ -88,7 +128,10 @@ func (d *dgram) sendUnix(b []byte, to kernel.Addr) (int, error) {
 		}
 	}
 	switch {
+	case !peer.receivesFrom(d):
+		return 0, syscall.EPERM
 	case peer.file == nil:
+		d.disconnectUnix()
 		return 0, syscall.ECONNREFUSED
 	case len(b) > int(d.options[kernel.SendBuffer]):
 		return 0, syscall.EMSGSIZE
