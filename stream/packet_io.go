@@ -107,8 +107,15 @@ func (c *PacketConn) ReadFromAddrPort(p []byte) (n int, from netip.AddrPort, err
 	return r.n, unmap(r.from.AddrPort), err
 }
 
-// Read reads one datagram and drops the sender's address.
+// Read reads one datagram and drops the sender's address. As in net, an empty Read
+// returns at once and leaves the datagram for the next call.
 func (c *PacketConn) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		if c.closed.Load() {
+			return 0, c.netError("read", kernel.Addr{}, net.ErrClosed)
+		}
+		return 0, nil
+	}
 	r, err := c.read(p)
 	return r.n, err
 }
@@ -116,13 +123,17 @@ func (c *PacketConn) Read(p []byte) (int, error) {
 // Write sends one datagram to the peer given to DialPacket.
 func (c *PacketConn) Write(p []byte) (int, error) { return c.send(p, kernel.Addr{}) }
 
-// WriteTo sends one datagram, waiting while the socket's buffer is full.
+// WriteTo sends one datagram, waiting while the socket's buffer is full. As in net, a
+// *net.UDPAddr without an IP stands for this machine.
 func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 	var a kernel.Addr
 	switch to := to.(type) {
 	case *net.UDPAddr:
 		if to != nil {
 			a.AddrPort = to.AddrPort()
+			if len(to.IP) == 0 {
+				a.AddrPort = netip.AddrPortFrom(c.thisMachine(), uint16(to.Port))
+			}
 		}
 	case *net.UnixAddr:
 		if to != nil {
@@ -133,6 +144,14 @@ func (c *PacketConn) WriteTo(p []byte, to net.Addr) (int, error) {
 		return 0, c.netError("write", kernel.Addr{}, syscall.EINVAL)
 	}
 	return c.sendTo(p, a)
+}
+
+// thisMachine returns the address that stands for this machine in a destination.
+func (c *PacketConn) thisMachine() netip.Addr {
+	if c.family == kernel.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }
 
 // WriteToAddrPort is WriteTo for UDP without an allocation for the address.

@@ -322,3 +322,52 @@ func TestPacketsFromGoroutines(t *testing.T) {
 	})
 	calls.Wait()
 }
+
+// TestEmptyReadOfPackets: as in net, a Read into an empty buffer returns at once and leaves
+// the datagram for the next call.
+func TestEmptyReadOfPackets(t *testing.T) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		a := packets(t, ctx, "udp")
+		read := func() error {
+			if n, err := a.Read(nil); n != 0 || err != nil {
+				t.Errorf("an empty read: %d, %v", n, err)
+			}
+			if _, err := a.WriteTo([]byte("x"), a.LocalAddr()); err != nil {
+				t.Error(err)
+			}
+			if n, err := a.Read(nil); n != 0 || err != nil {
+				t.Errorf("an empty read: %d, %v", n, err)
+			}
+			check(t, a.SetReadDeadline(time.Now().Add(time.Second)))
+			if n, err := a.Read(make([]byte, 2)); n != 1 || err != nil {
+				t.Errorf("the datagram: %d, %v", n, err)
+			}
+			return nil
+		}
+		read()
+		spindle.Blocking(ctx, func() (int, error) { return 0, read() })
+		check(t, a.Close())
+		if _, err := a.Read(nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// TestPacketToUnspecifiedHost: as in net, an address without a host is this machine.
+func TestPacketToUnspecifiedHost(t *testing.T) {
+	onReal(t, func(t *testing.T, ctx context.Context) {
+		for network, address := range map[string]string{"udp": ":0", "udp4": "127.0.0.1:0", "udp6": "[::1]:0"} {
+			a, err := stream.ListenPacket(ctx, network, address)
+			check(t, err)
+			to := &net.UDPAddr{Port: a.LocalAddr().(*net.UDPAddr).Port}
+			if _, err := a.WriteTo([]byte("x"), to); err != nil {
+				t.Errorf("%s: %v", network, err)
+				continue
+			}
+			if n, err := a.Read(make([]byte, 2)); n != 1 || err != nil {
+				t.Errorf("%s: %d, %v", network, n, err)
+			}
+			check(t, a.Close())
+		}
+	})
+}
