@@ -150,7 +150,8 @@ func (e *Endpoint) backOff() {
 }
 
 // SetWriteLimits sets the water marks: PauseWriting is called above high queued bytes,
-// ResumeWriting at low or fewer.
+// ResumeWriting at low or fewer. Each datagram counts 8 bytes more than it has, as in
+// asyncio, so that empty ones count, too.
 func (e *Endpoint) SetWriteLimits(high, low int) {
 	e.checkLoop("SetWriteLimits")
 	if low < 0 || high <= low {
@@ -168,9 +169,16 @@ func (e *Endpoint) limits() (high, low int) {
 	return defaultHigh, defaultLow
 }
 
+// datagramHead is what a queued datagram counts besides its bytes: the size of the header
+// of UDP.
+const datagramHead = 8
+
+// queueSize returns the size of the queue that is compared with the water marks.
+func (e *Endpoint) queueSize() int { return e.queuedBytes + datagramHead*len(e.queue) }
+
 func (e *Endpoint) checkHigh() {
 	high, _ := e.limits()
-	if e.paused || e.queuedBytes <= high {
+	if e.paused || e.queueSize() <= high {
 		return
 	}
 	e.paused = true
@@ -179,7 +187,7 @@ func (e *Endpoint) checkHigh() {
 
 func (e *Endpoint) checkLow() {
 	_, low := e.limits()
-	if !e.paused || e.queuedBytes > low {
+	if !e.paused || e.queueSize() > low {
 		return
 	}
 	e.paused = false

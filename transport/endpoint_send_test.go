@@ -239,3 +239,35 @@ func TestRetryInErrorReceived(t *testing.T) {
 		}
 	})
 }
+
+// TestQueuedEmptyDatagramsPauseWriting: empty datagrams take memory while they are queued,
+// so they count against the water marks.
+func TestQueuedEmptyDatagramsPauseWriting(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		path := filepath.Join(t.TempDir(), "s")
+		full, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		p := &pauseCounter{}
+		p.made = func(e *transport.Endpoint) {
+			for range 10_000 {
+				if err := e.SendTo(nil, transport.Addr{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if e.Info().Unsent != 0 {
+				t.Errorf("%d bytes are unsent", e.Info().Unsent)
+			}
+			l.CallSoon(e.Abort)
+		}
+		p.tell = func(*transport.Endpoint, bool) {}
+		p.lost = func(*transport.Endpoint, error) { l.Stop() }
+		endpoint(t, l, p, transport.DatagramOptions{Network: "unixgram", Remote: path})
+		run(t, l)
+		if p.paused != 1 {
+			t.Errorf("PauseWriting was called %d times", p.paused)
+		}
+	})
+}
