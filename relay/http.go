@@ -35,7 +35,8 @@ type Route struct {
 
 	// ErrorLog gets the errors of calls that are answered with 500 or 502, or end a stream
 	// or WebSocket. Clients do not see them. It also gets a warning when no worker serves
-	// the subject, once until a call succeeds. Nil means slog.Default().
+	// the subject or the bus is down, once until a call succeeds, and when the plane is
+	// full, at most once in a minute. Nil means slog.Default().
 	ErrorLog *slog.Logger
 }
 
@@ -57,7 +58,9 @@ type HTTPHandler struct {
 
 	ok, timedOut, clientGone, full, failed, refused atomic.Uint64
 
-	unserved atomic.Bool // no worker serves the subject, and that was logged
+	unserved atomic.Bool  // no worker serves the subject, and that was logged
+	down     atomic.Bool  // the bus is down, and that was logged
+	nextFull atomic.Int64 // when a full plane is logged again, in Unix nanoseconds
 }
 
 // HTTP returns a handler that turns each request into a call of route.Subject:
@@ -231,8 +234,10 @@ func (h *HTTPHandler) count(ctx context.Context, err error) int {
 // succeed counts a call that has succeeded.
 func (h *HTTPHandler) succeed() {
 	h.ok.Add(1)
-	if h.unserved.Load() {
-		h.unserved.Store(false)
+	for _, logged := range []*atomic.Bool{&h.unserved, &h.down} {
+		if logged.Load() {
+			logged.Store(false)
+		}
 	}
 }
 
@@ -242,9 +247,30 @@ func (h *HTTPHandler) report(status int, err error, sent ...any) {
 	switch {
 	case status == http.StatusInternalServerError, status == http.StatusBadGateway:
 		log.Error("relay: a call of an HTTP request failed", append(sent, "err", err)...)
-	case status == http.StatusServiceUnavailable && errors.Is(err, ErrNoResponder) && !h.unserved.Swap(true):
-		log.Warn("relay: no worker serves the subject of a route", "subject", h.r.Subject)
+	case status != http.StatusServiceUnavailable:
+	case errors.Is(err, ErrNoResponder):
+		if !h.unserved.Swap(true) {
+			log.Warn("relay: no worker serves the subject of a route", "subject", h.r.Subject)
+		}
+	case errors.Is(err, ErrDown):
+		if !h.down.Swap(true) {
+			log.Warn("relay: the bus of a route is not connected", "subject", h.r.Subject, "err", err)
+		}
+	case errors.Is(err, ErrFull):
+		if h.fullIsDue() {
+			log.Warn("relay: calls of a route are refused because the plane is full", "subject", h.r.Subject, "err", err)
+		}
 	}
+}
+
+// fullEvery is the least time between two warnings of a full plane. Some calls succeed while
+// others are refused, so a success does not end it.
+const fullEvery = time.Minute
+
+// fullIsDue reports whether a full plane is to be logged.
+func (h *HTTPHandler) fullIsDue() bool {
+	now, next := h.c.clock.now(), h.nextFull.Load()
+	return now.UnixNano() >= next && h.nextFull.CompareAndSwap(next, now.Add(fullEvery).UnixNano())
 }
 
 // Ready returns a handler for readiness checks: 200 if the bus can be used, and otherwise 503

@@ -90,3 +90,56 @@ func TestHTTPWithoutAWorker(t *testing.T) {
 		return nil
 	})
 }
+
+// refusingBus refuses calls with an error, if there is one.
+type refusingBus struct {
+	relay.Bus
+	err error // set on the loop
+}
+
+func (b *refusingBus) Publish(ctx context.Context, e *relay.Envelope) error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.Bus.Publish(ctx, e)
+}
+
+func (b *refusingBus) TryPublish(e *relay.Envelope) error {
+	if b.err != nil {
+		return b.err
+	}
+	return b.Bus.TryPublish(e)
+}
+
+// TestHTTPRefusalsAreLogged: a bus that is down is logged once until a call succeeds. A full
+// one is logged once in a minute, because calls succeed in between.
+func TestHTTPRefusalsAreLogged(t *testing.T) {
+	local := relay.NewLocal(relay.LocalOptions{})
+	bus := &refusingBus{Bus: local}
+	serve(t, local, "work", relay.ServeOptions{}, echo)
+	var log strings.Builder // written on the loop
+	webPlane(t, bus, relay.CallerOptions{WhenFull: relay.FailWhenFull}, func(c *relay.Caller) http.Handler {
+		return web.Inline(relay.HTTP(c, relay.Route{Subject: "work", ErrorLog: slog.New(slog.NewTextHandler(&log, nil))}))
+	}, func(ctx context.Context, url string) error {
+		for outage := 1; outage <= 2; outage++ {
+			for range 3 {
+				for _, bus.err = range []error{relay.ErrDown, relay.ErrFull} {
+					if res, _, err := post(ctx, url, "", ""); err != nil || res.StatusCode != http.StatusServiceUnavailable {
+						return fmt.Errorf("%+v, %w", res, err)
+					}
+				}
+			}
+			if n := strings.Count(log.String(), `level=WARN msg="relay: the bus of a route is not connected" subject=work`); n != outage {
+				t.Errorf("outage %d: log %q", outage, log.String())
+			}
+			if n := strings.Count(log.String(), `level=WARN msg="relay: calls of a route are refused because the plane is full" subject=work`); n != 1 {
+				t.Errorf("outage %d: log %q", outage, log.String())
+			}
+			bus.err = nil
+			if res, _, err := post(ctx, url, "", ""); err != nil || res.StatusCode != http.StatusOK {
+				return fmt.Errorf("%+v, %w", res, err)
+			}
+		}
+		return nil
+	})
+}
