@@ -29,11 +29,13 @@ type Conn struct {
 	now   func() time.Time
 	rand  func() uint64 // for masking keys; set for clients
 
-	closing    atomic.Bool // our Close was sent
-	broken     atomic.Bool // nothing can be written any more
-	reading    atomic.Bool // a read is in progress
-	writerOpen atomic.Bool // a Writer is open
-	writers    atomic.Int32
+	closing    atomic.Bool  // our Close was sent
+	broken     atomic.Bool  // nothing can be written any more
+	reading    atomic.Bool  // a read is in progress
+	writerOpen atomic.Bool  // a Writer is open
+	writers    atomic.Int32 // writes in progress
+
+	reads, writes deadline
 
 	// Guarded by reading.
 	in         wsframe.Decoder

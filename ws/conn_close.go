@@ -32,10 +32,9 @@ func (c *Conn) Close(code Code, reason string) error {
 }
 
 // awaitPeerClose waits for the peer's Close after ours, unless a read is in
-// progress, which does so itself. It sets the deadline in either case, because the end
-// of a read's context clears the one that Close has set.
+// progress, which does so itself. It sets the deadline in either case.
 func (c *Conn) awaitPeerClose() error {
-	c.nc.SetReadDeadline(c.now().Add(c.rules.closeTimeout))
+	c.reads.setLast(c.nc.SetReadDeadline, c.now().Add(c.rules.closeTimeout))
 	if !c.reading.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -68,7 +67,7 @@ func (c *Conn) sendClose(code Code, reason string) error {
 	if c.closing.Swap(true) {
 		return net.ErrClosed
 	}
-	c.nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
+	c.writes.setLast(c.nc.SetWriteDeadline, c.now().Add(c.rules.closeTimeout))
 	return c.writeFrame(context.Background(), wsframe.OpClose, wsframe.Fin, payload)
 }
 

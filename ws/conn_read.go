@@ -125,8 +125,8 @@ func (c *Conn) handleControl(ctx context.Context, e wsframe.Event) error {
 // progress, its caller is responsible for the deadline.
 func (c *Conn) writeControl(ctx context.Context, op wsframe.Op, payload []byte) error {
 	if c.writers.Load() == 0 {
-		c.nc.SetWriteDeadline(c.now().Add(c.rules.closeTimeout))
-		defer c.nc.SetWriteDeadline(time.Time{})
+		c.setWriteDeadline(c.now().Add(c.rules.closeTimeout))
+		defer c.setWriteDeadline(time.Time{})
 	}
 	return c.writeFrame(ctx, op, wsframe.Fin, payload)
 }
@@ -140,10 +140,14 @@ func (c *Conn) fill(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if wait > 0 && !c.closing.Load() {
-			c.nc.SetReadDeadline(c.now().Add(wait))
+		closing := c.closing.Load()
+		switch {
+		case closing:
+			c.setReadDeadline(c.now().Add(c.rules.closeTimeout)) // Close sets its own when it is sent
+		case wait > 0:
+			c.setReadDeadline(c.now().Add(wait))
 		}
-		release := followContext(ctx, c.nc, c.nc.SetReadDeadline)
+		release := followContext(ctx, c.nc, c.setReadDeadline)
 		n, err := c.nc.Read(c.buf)
 		release()
 		c.to = n
@@ -156,8 +160,10 @@ func (c *Conn) fill(ctx context.Context) error {
 			return contextError(ctx, err)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return c.closeWith(err)
-		case c.closing.Load():
+		case closing:
 			return c.closeWith(errCloseTimeout)
+		case c.closing.Load(): // since then
+			continue
 		case pinged:
 			return c.closeWith(errNoAnswer)
 		}

@@ -73,7 +73,7 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 		size = len(b.frame) + len(payload)
 	}
 	c.writers.Add(1)
-	release := followContext(ctx, c.nc, c.nc.SetWriteDeadline)
+	release := followContext(ctx, c.nc, c.setWriteDeadline)
 	n, err := c.writeBuffers(b, payload, size)
 	release()
 	c.writers.Add(-1)
