@@ -47,13 +47,11 @@ func (e *Endpoint) checkLoop(op string) {
 	}
 }
 
-// start calls ConnectionMade and starts reading, in the turn after Datagram.
+// start calls ConnectionMade and starts to send and receive, in the turn after Datagram.
 func (e *Endpoint) start() {
 	e.announced = true
-	e.guard(func() {
-		e.proto.ConnectionMade(e)
-		e.read()
-	})
+	e.guard(func() { e.proto.ConnectionMade(e) })
+	e.proceed()
 }
 
 // guard calls fn. If a callback in it panics, the endpoint is lost; the panic continues
@@ -81,8 +79,12 @@ func (o *endpointOwner) Ready(r loop.Ready) {
 // Socket returns the socket.
 func (o *endpointOwner) Socket() *sock.Conn { return &o.socket.Conn }
 
-// proceed sends and receives as far as the socket allows.
+// proceed sends and receives as far as the socket allows. It does nothing before
+// ConnectionMade was called.
 func (e *Endpoint) proceed() {
+	if !e.announced {
+		return
+	}
 	e.guard(func() {
 		if len(e.queue) > 0 && e.socket.Writable() {
 			e.drain()
@@ -106,7 +108,7 @@ const maxDatagrams = 64
 
 func (e *Endpoint) read() {
 	for range maxDatagrams {
-		if !e.announced || e.phase.closing() || !e.socket.Readable() {
+		if e.phase.closing() || !e.socket.Readable() {
 			return
 		}
 		buf := e.st.sockets.Buf

@@ -271,3 +271,37 @@ func TestQueuedEmptyDatagramsPauseWriting(t *testing.T) {
 		}
 	})
 }
+
+// TestConnectionMadeComesFirst: datagrams that were queued before ConnectionMade, and fail,
+// are reported after it, even if other callbacks delay it by some turns.
+func TestConnectionMadeComesFirst(t *testing.T) {
+	withLoops(t, func(t *testing.T, l *loop.Loop) {
+		path := filepath.Join(t.TempDir(), "s")
+		full, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 {
+			l.CallSoon(func() {})
+		}
+		var calls []string
+		e := endpoint(t, l, &datagramScript{
+			made: func(*transport.Endpoint) { calls = append(calls, "made") },
+			failed: func(e *transport.Endpoint, err error) {
+				calls = append(calls, "failed")
+				e.Close()
+			},
+			lost: func(*transport.Endpoint, error) { l.Stop() },
+		}, transport.DatagramOptions{Network: "unixgram"})
+		for e.Info().Unsent == 0 {
+			if err := e.SendTo([]byte("x"), transport.Addr{Path: path}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		full.Close()
+		run(t, l)
+		if fmt.Sprint(calls) != "[made failed]" {
+			t.Errorf("calls %v", calls)
+		}
+	})
+}
