@@ -84,6 +84,9 @@ func (g *Group) Run(ctx context.Context) error {
 		}
 	}
 	g.runAll(run)
+	for _, l := range g.loops {
+		l.stop.Store(false) // for this Run, even if the loop had ended before its siblings
+	}
 	// The error of one loop is the cause that ended the others: report it once.
 	var distinct error
 	for _, err := range errs {
@@ -114,7 +117,8 @@ func (g *Group) runAll(run []func()) {
 // errStopped is the cause that ends the loops of a group when one of them was stopped.
 var errStopped = errors.New("loop: stopped")
 
-// Stop makes Run return. Any goroutine may call it.
+// Stop makes Run return. If the group is not running, the next Run returns at once. Any
+// goroutine may call it, any number of times.
 func (g *Group) Stop() { g.loops[0].Stop() }
 
 // Go runs fn on the least loaded loop: the one with the fewest descriptors, posted

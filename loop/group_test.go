@@ -133,6 +133,35 @@ func TestStoppedLoopEndsTheGroup(t *testing.T) {
 	}
 }
 
+// TestGroupStopEndsOneRun: Stop during a Run ends only that one, even if the first loop has
+// ended already and others have not.
+func TestGroupStopEndsOneRun(t *testing.T) {
+	g := newGroup(t, 2)
+	first, second := g.Loops()[0], g.Loops()[1]
+	firstRuns := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	first.CallSoon(func() { close(firstRuns) })
+	second.CallSoon(func() {
+		<-firstRuns
+		cancel()
+		for first.Internal().Running() {
+			runtime.Gosched()
+		}
+		g.Stop()
+	})
+	if err := g.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the first Run returned %v", err)
+	}
+	ran := false
+	first.CallSoon(func() {
+		ran = true
+		g.Stop()
+	})
+	if err := g.Run(context.Background()); err != nil || !ran {
+		t.Errorf("the second Run returned %v; its callback ran: %v", err, ran)
+	}
+}
+
 func TestGroupCloseIsAllOrNothing(t *testing.T) {
 	g := newGroup(t, 2)
 	one := g.Loops()[1]
