@@ -9,10 +9,12 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Dump writes the task tree of every loop of the process to w, with the stack of a loop that
@@ -26,9 +28,9 @@ func Dump(w io.Writer) error {
 	for i := range loops {
 		l := &loops[i]
 		fmt.Fprintf(&b, "loop %s (%s): %s for %v, %d turns, %d timers, %d descriptors\n",
-			l.ID, l.Name, l.State, time.Duration(l.StateForNS).Round(time.Millisecond), l.Turns, l.Timers, l.FDs)
+			l.ID, printable(l.Name), l.State, time.Duration(l.StateForNS).Round(time.Millisecond), l.Turns, l.Timers, l.FDs)
 		if l.Task != "" {
-			fmt.Fprintf(&b, "blocked by %s\n", l.Task)
+			fmt.Fprintf(&b, "blocked by %s\n", printable(l.Task))
 		}
 		if l.Stack != "" {
 			fmt.Fprintf(&b, "%s\n", l.Stack)
@@ -46,7 +48,7 @@ func Dump(w io.Writer) error {
 		b.WriteByte('\n')
 	}
 	for _, c := range f.cycles.paths {
-		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", strings.Join(f.graph().names(c), " -> "))
+		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", printable(strings.Join(f.graph().names(c), " -> ")))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -54,20 +56,34 @@ func Dump(w io.Writer) error {
 
 // dump writes a line for a task.
 func (t *Task) dump(b *strings.Builder) {
-	fmt.Fprintf(b, "%s%s %s (%s): %s", strings.Repeat("  ", t.Depth+1), t.ID, t.Name, t.Function, t.State)
+	fmt.Fprintf(b, "%s%s %s (%s): %s", strings.Repeat("  ", t.Depth+1), t.ID, printable(t.Name), t.Function, t.State)
 	if t.WaitsFor != "" {
-		fmt.Fprintf(b, " for %s (%v)", t.WaitsFor, time.Duration(t.WaitsNS).Round(time.Millisecond))
+		fmt.Fprintf(b, " for %s (%v)", printable(t.WaitsFor), time.Duration(t.WaitsNS).Round(time.Millisecond))
 	}
 	if t.HeldByName != "" {
-		fmt.Fprintf(b, ", held by %s", t.HeldByName)
+		fmt.Fprintf(b, ", held by %s", printable(t.HeldByName))
 	}
 	if t.CancelReason != "" {
-		fmt.Fprintf(b, ", %s", t.CancelReason)
+		fmt.Fprintf(b, ", %s", printable(t.CancelReason))
 	}
 	if t.Started != "" {
 		fmt.Fprintf(b, ", started at %s", t.Started)
 	}
 	b.WriteByte('\n')
+}
+
+// printable escapes what would begin another line or control a terminal. Names and reasons may
+// come from the input of the program.
+func printable(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
 }
 
 // names returns the names of nodes.

@@ -42,6 +42,35 @@ func TestDumpShowsTheTreeOfEveryLoop(t *testing.T) {
 	})
 }
 
+// TestDumpEscapesNames: the names of loops and tasks may come from the input of the program.
+// They can neither forge a line nor control the terminal.
+func TestDumpEscapesNames(t *testing.T) {
+	const hostile = "GET /\nloop 99 (forged): \x1b[2J\u202e"
+	run(t, "dumped "+hostile, func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.GoWith(spindle.TaskOptions{Name: hostile}, func(ctx context.Context) error {
+				return spindle.Sleep(ctx, time.Hour)
+			})
+			outside(func() {
+				var b bytes.Buffer
+				until(func() bool {
+					b.Reset()
+					if err := inspect.Dump(&b); err != nil {
+						t.Error(err)
+					}
+					return strings.Count(b.String(), "forged") == 2
+				})
+				if n := strings.Count(b.String(), `GET /\nloop 99 (forged): \x1b[2J\u202e`); n != 2 ||
+					strings.Contains(b.String(), "\nloop 99") || strings.ContainsAny(b.String(), "\x1b\u202e") {
+					t.Errorf("the dump is %q", &b)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
 // TestQuitPrintsTheTree runs itself as another process, which gets SIGQUIT.
 func TestQuitPrintsTheTree(t *testing.T) {
 	const variable = "SPINDLE_TEST_QUIT"
