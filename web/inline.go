@@ -33,7 +33,7 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	var inside *http.Request
 	ended := false
 	_ = x.st.await("inline handler", func(done func(error)) {
-		x.st.tasks().GoWith(spindle.TaskOptions{Name: r.Method + " " + r.URL.Path, Eager: true, Values: r.Context()}, func(ctx context.Context) error {
+		x.st.tasks().GoWith(spindle.TaskOptions{Name: r.Method + " " + r.URL.EscapedPath(), Eager: true, Values: r.Context()}, func(ctx context.Context) error {
 			defer func() {
 				if !ended {
 					fault = recover()

@@ -59,26 +59,30 @@ func TestGoexitEndsOnlyItsOwnRequest(t *testing.T) {
 	}
 }
 
-// TestTreeHasInlineRequests checks that each has its method and path, and the line at which
-// its handler waits.
+// TestTreeHasInlineRequests checks that each has its method and path, as it was sent, and the
+// line at which its handler waits.
 func TestTreeHasInlineRequests(t *testing.T) {
 	begun := make(chan bool, 1)
 	mux := http.NewServeMux()
-	mux.Handle("/wait/", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	waiting := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- true
 		_ = spindle.Sleep(r.Context(), time.Hour)
-	})))
+	}))
+	mux.Handle("/wait/", waiting)
+	mux.Handle("/behind/", http.HandlerFunc(waiting.ServeHTTP)) // the server does not see that it is inline
 	mux.Handle("/tree", web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, spindle.TreeOf(r.Context()))
 	})))
 	sv := serve(t, &web.Server{ErrorLog: quiet, Handler: mux})
-	waits, _ := dial(t, sv)
-	io.WriteString(waits, "GET /wait/here?a=b HTTP/1.1\r\nHost: a\r\n\r\n")
-	<-begun
+	for _, target := range []string{"/wait/here%0A?a=b", "/behind/it%0A?a=b"} {
+		waits, _ := dial(t, sv)
+		io.WriteString(waits, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-begun
+	}
 	looks, br := dial(t, sv)
 	io.WriteString(looks, "GET /tree HTTP/1.1\r\nHost: a\r\n\r\n")
 	_, tree := response(t, br, "GET")
-	for _, want := range []string{"GET /wait/here (", " at inline_test.go:", "GET /tree ("} {
+	for _, want := range []string{"GET /wait/here%0A (", " at inline_test.go:", "GET /behind/it%0A (", "GET /tree ("} {
 		if !strings.Contains(tree, want) {
 			t.Errorf("%q is not in the tree:\n%s", want, tree)
 		}

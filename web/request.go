@@ -124,8 +124,9 @@ func (c *requestContext) ensureWatch() *contextWatch {
 	return c.watch
 }
 
-// TaskName returns the name of an inline handler's task.
-func (c *requestContext) TaskName() string { return c.x.method + " " + c.x.url.Path }
+// TaskName returns the name of an inline handler's task. The path is as it was sent: an
+// unescaped one could begin another line of a tree.
+func (c *requestContext) TaskName() string { return c.PeekTaskName() }
 
 // PeekTaskName is TaskName for the watchdog, which calls it from another goroutine. The
 // handler may be changing its URL. It cannot change the method and the target of the
