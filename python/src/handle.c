@@ -38,10 +38,17 @@ static void give_back(Handle *h) {
 
 Handle *handle_new(PyTypeObject *type, Loop *loop, PyObject *callback,
                    PyObject *const *args, Py_ssize_t nargs, PyObject *context) {
+    if (context == Py_None)
+        context = NULL;
+    if (context && !PyContext_CheckExact(context)) { // track_context needs an object of that type
+        PyErr_Format(PyExc_TypeError, "context must be a contextvars.Context or None, not '%.200s'",
+                     Py_TYPE(context)->tp_name);
+        return NULL;
+    }
     Handle *h = allocate(type, nargs);
     if (!h)
         return NULL;
-    if (context && context != Py_None) {
+    if (context) {
         Py_INCREF(context);
     } else if ((context = PyContext_CopyCurrent())) {
         PyObject_GC_UnTrack(context);

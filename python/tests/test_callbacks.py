@@ -114,6 +114,18 @@ def test_each_callback_has_a_copy_of_the_context(loop):
     assert own[var] == 3 and var.get() == 7
 
 
+@pytest.mark.parametrize("context", [5, "text", {}, object()])
+def test_context_of_another_type_is_refused(loop, context):
+    for call in (loop.call_soon, loop.call_soon_threadsafe):
+        with pytest.raises(TypeError, match="^context must be a contextvars.Context or None, not "):
+            call(print, context=context)
+    for call in (loop.call_later, loop.call_at):
+        with pytest.raises(TypeError, match="^context must be a contextvars.Context or None, not "):
+            call(0, print, context=context)
+    gc.collect()
+    run_briefly(loop)
+
+
 def test_exception_goes_to_the_exception_handler(loop):
     contexts = []
     loop.set_exception_handler(lambda loop, context: contexts.append(context))
