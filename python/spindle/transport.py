@@ -126,6 +126,8 @@ class SocketTransport(_core.Transport):
         self._loop.call_soon(self._call_connection_lost, exc)
 
     def _call_connection_lost(self, exc):
+        self._conn_lost += 1  # connection_lost may abort
+        self._fail_empty_waiter(exc)
         try:
             self._protocol.connection_lost(exc)
         finally:
@@ -162,8 +164,6 @@ class SocketTransport(_core.Transport):
 
     def _write_failed(self, exc):
         self._fatal_error(exc, "Fatal write error on socket transport")
-        if self._empty_waiter is not None and not self._empty_waiter.done():
-            self._empty_waiter.set_exception(exc)
 
     def _all_sent(self):
         if self._empty_waiter is not None and not self._empty_waiter.done():
@@ -186,6 +186,10 @@ class SocketTransport(_core.Transport):
 
     def _reset_empty_waiter(self):
         self._empty_waiter = None
+
+    def _fail_empty_waiter(self, exc):
+        if self._empty_waiter is not None and not self._empty_waiter.done():
+            self._empty_waiter.set_exception(exc or ConnectionAbortedError("the transport was closed before its buffer was sent"))
 
 
 # The transport uses the descriptor by its number. A program that closes the socket object must

@@ -345,6 +345,32 @@ def test_failing_connection_lost_does_not_end_the_loop(loop):
     loop.run_until_complete(main())
 
 
+def test_connection_lost_may_abort(loop):
+    async def main():
+        contexts = []
+        loop.set_exception_handler(lambda loop, context: contexts.append(context))
+        recorder, peer = await pair()
+        lost = []
+
+        def connection_lost(exc):
+            lost.append(exc)
+            recorder.transport.abort()
+            recorder.transport.close()
+
+        recorder.connection_lost = connection_lost
+        recorder.transport.write(b"x" * 2_000_000)
+        recorder.transport.close()
+        peer.setblocking(False)
+        while await loop.sock_recv(peer, 1 << 20):
+            pass
+        await until(lambda: lost)
+        await asyncio.sleep(0)
+        assert lost == [None] and not contexts
+        peer.close()
+
+    loop.run_until_complete(main())
+
+
 def test_protocol_without_data_received_is_reported(loop):
     async def main():
         contexts = []
@@ -395,6 +421,26 @@ def test_addresses_are_known_after_close(loop):
         assert transport.get_extra_info("sockname")[0] == "127.0.0.1"
         server.close()
         await server.wait_closed()
+
+    loop.run_until_complete(main())
+
+
+@pytest.mark.parametrize("end", ["abort", "reset"])
+def test_sendfile_that_waits_for_the_buffer_ends_with_the_connection(loop, tmp_path, end):
+    path = tmp_path / "data"
+    path.write_bytes(b"data")
+
+    async def main():
+        recorder, peer = await pair()
+        recorder.transport.write(b"x" * 5_000_000)
+        with open(path, "rb") as file:
+            sending = asyncio.ensure_future(loop.sendfile(recorder.transport, file))
+            await until(lambda: recorder.transport._empty_waiter is not None)
+            recorder.transport.abort() if end == "abort" else peer.close()
+            with pytest.raises(ConnectionError):
+                await asyncio.wait_for(sending, 30)
+        await recorder.lost
+        peer.close()
 
     loop.run_until_complete(main())
 
