@@ -4,8 +4,8 @@ The supervisor is a Python process that neither imports the app nor starts Go: i
 outlive every mistake of the app, and needs nothing but the standard library. It binds the
 socket; workers inherit it, so that connections wait in one queue and none is lost while workers
 change. Each worker has a pair of pipes to the supervisor: it says "ready" when it accepts
-connections and "leaving" when it stops by itself, is told to "retire", and stops when the
-supervisor is gone.
+connections, "leaving" when it stops by itself and "stopping" when it has handled a signal, is told
+to "retire", and stops when the supervisor is gone.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+from .lifespan import CANCEL_WAIT
 from .serving import Server, bind, describe
 
 logger = logging.getLogger("spindle.server")
@@ -68,6 +69,7 @@ class Worker:
         self.ready = False
         self.leaving = False
         self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
+        self.stopping = False  # it has handled a SIGTERM
         self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
         os.close(to_worker)
         os.close(from_worker)
@@ -99,6 +101,7 @@ class Supervisor:
         self.delay = BACKOFF[0]
         self.start_at = 0.0
         self.stopping = False
+        self.kill_at = float("inf")  # when workers that block their loop, and so handle no signal, are killed
         self.reload_wanted = False
         self.failed_starts = 0
 
@@ -146,6 +149,7 @@ class Supervisor:
                 return 1
             self._replace()
             self._check_memory()
+            self._kill_blocked()
             for key, _ in self.selector.select(0.25 if watcher or self.config.limit_memory or time.monotonic() < self.start_at else 1):
                 if key.fd == signals:
                     self._take_signals(os.read(signals, 4096))
@@ -163,6 +167,9 @@ class Supervisor:
             if number in (signal.SIGINT, signal.SIGTERM):
                 again = self.stopping
                 self.stopping = True
+                patience = 0 if again else self.config.timeout_graceful_shutdown
+                if patience is not None:
+                    self.kill_at = min(self.kill_at, time.monotonic() + patience + CANCEL_WAIT)
                 for worker in self.workers:
                     if not worker.terminated or again:
                         worker.terminate()
@@ -191,6 +198,8 @@ class Supervisor:
             self._became_ready(worker)
         if b"leaving" in text:  # its place is free, however long its last requests take
             worker.leaving = True
+        if b"stopping" in text:
+            worker.stopping = True
         if not text:
             self._forget(worker)
 
@@ -282,6 +291,16 @@ class Supervisor:
         self.start_at = now + self.delay
         self.delay = min(self.delay * 2, BACKOFF[1])
 
+    def _kill_blocked(self):
+        """Kill workers that were to cancel their requests, but have not even handled the signal."""
+        if time.monotonic() < self.kill_at:
+            return
+        for worker in self.workers:
+            if not worker.stopping:
+                logger.error("spindle: worker %d blocks its loop; killing it", worker.process.pid)
+                worker.process.kill()
+        self.kill_at = float("inf")
+
     def _check_memory(self):
         limit = self.config.limit_memory
         for worker in self._serving() if limit else []:
@@ -345,7 +364,17 @@ class WorkerServer(Server):
         asyncio.get_running_loop().add_reader(self.commands, self._command)
 
     async def _started(self):
-        os.write(self.status, b"ready\n")
+        self._say(b"ready\n")
+
+    def stop(self):
+        super().stop()
+        self._say(b"stopping\n")
+
+    def _say(self, text):
+        try:
+            os.write(self.status, text)
+        except OSError:
+            pass  # the supervisor is gone; the end of its commands stops the worker
 
     def _command(self):
         text = os.read(self.commands, 1000)
@@ -361,7 +390,7 @@ class WorkerServer(Server):
         self._stop.set()
 
     def _limit_reached(self):
-        os.write(self.status, b"leaving\n")
+        self._say(b"leaving\n")
         self._retire()
 
 

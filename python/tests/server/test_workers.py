@@ -12,7 +12,7 @@ import types
 import pytest
 
 from spindle.server import Config
-from spindle.server.workers import Supervisor, Worker
+from spindle.server.workers import Supervisor, Worker, WorkerServer
 
 from .conftest import APP, LIMIT, Client, wait_until
 
@@ -351,6 +351,56 @@ def test_second_signal_reaches_a_worker_that_retires(monkeypatch):
     assert sent == ["retire", signal.SIGTERM]
     supervisor._take_signals([signal.SIGINT])
     assert sent == ["retire", signal.SIGTERM, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("limit", [None, 0.1])
+def test_worker_that_blocks_its_loop_does_not_keep_the_supervisor(command, limit):
+    (command.directory / "blocks.py").write_text(textwrap.dedent("""
+        import time
+
+        async def app(scope, receive, send):
+            assert scope["type"] == "http"
+            print("blocked", flush=True)
+            while True:
+                time.sleep(10)
+    """))
+    options = [] if limit is None else ["--timeout-graceful-shutdown", str(limit)]
+    process = command("blocks:app", "--port", "0", "--workers", "2", "--no-access-log", *options)
+    process.wait_for_log("is ready", 2)
+    client = process.connect().send("GET / HTTP/1.1\nHost: test\n\n")
+    wait_until(lambda: process.out)
+    process.process.terminate()
+    if limit is None:
+        process.wait_for_log("stopping")  # of the other worker: the supervisor has taken the first signal
+        process.process.terminate()
+    assert process.process.wait(LIMIT) == 0
+    assert client.closed()
+    assert "".join(process.err).count("blocks its loop; killing it") == 1
+
+
+def test_worker_whose_supervisor_ends_before_it_is_ready_stops_in_order():
+    ends = []
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "lifespan"
+        for _ in range(2):
+            message = await receive()
+            ends.append(message["type"])
+            await send({"type": message["type"] + ".complete"})
+
+    commands, to_worker = os.pipe()
+    from_worker, status = os.pipe()
+
+    class Server(WorkerServer):
+        async def _started(self):
+            os.close(from_worker)
+            await super()._started()
+            os.close(to_worker)
+
+    assert Server(Config(app=app, port=0), commands, status).run() == 0
+    assert ends == ["lifespan.startup", "lifespan.shutdown"]
+    os.close(commands)
+    os.close(status)
 
 
 def test_workers_that_cannot_start(command):
