@@ -176,6 +176,15 @@ static int start(Server *s, Exchange *x) {
     return 0;
 }
 
+// server_runs lets an app that calls sys.exit fail like one that raises any other exception: other
+// requests go on.
+bool server_runs(Loop *l, PyObject *task) {
+    Exchange *x = l->server ? ((Server *)l->server)->running : NULL;
+    while (x && x->task != task)
+        x = x->next;
+    return x && task;
+}
+
 // The inbox.
 
 // refuse answers a request without its app. Go may then give the slot to another one.

@@ -169,6 +169,7 @@ typedef struct {
 
 extern PyTypeObject *step_type; // once seen, and found to be what TaskStep says
 bool steps_learn(PyObject *callback);
+PyObject *steps_task(PyObject *callback); // the task that callback continues, NULL if it is none; not a new reference
 
 // poll.c
 int poll_once(Loop *l, long long timeout_ns);
@@ -220,6 +221,7 @@ struct Loop {
 extern PyTypeObject Loop_Type;
 int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
 void server_loop_closed(Loop *l);
+bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server
 double loop_time(Loop *l);
 
 // transport.c

@@ -154,8 +154,12 @@ void handle_free_spare(void) {
 }
 
 static int handle_failed(Handle *h) {
-    if (exception_ends_loop())
-        return -1;
+    if (exception_ends_loop()) {
+        if (!PyErr_ExceptionMatches(PyExc_SystemExit) || !server_runs(h->loop, steps_task(h->callback)))
+            return -1;
+        PyErr_Clear(); // the server finds it in the task
+        return 0;
+    }
     PyObject *exc = exception_take();
     PyObject *r = PyObject_CallMethodObjArgs((PyObject *)h->loop, names.callback_failed, (PyObject *)h, exc, NULL);
     Py_XDECREF(exc);

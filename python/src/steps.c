@@ -22,6 +22,12 @@ bool steps_learn(PyObject *callback) {
     return step_type;
 }
 
+PyObject *steps_task(PyObject *callback) {
+    if (step_type && Py_TYPE(callback) == step_type)
+        return ((TaskStep *)callback)->task;
+    return Py_TYPE(callback) == &PyCFunction_Type ? PyCFunction_GET_SELF(callback) : NULL;
+}
+
 // row_of returns the row of a task, or the empty one that is to be its row.
 static inline StepRow *row_of(Steps *s, PyObject *task) {
     size_t i = ((uintptr_t)task >> 4) * 0x9E3779B97F4A7C15u >> s->shift;

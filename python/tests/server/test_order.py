@@ -129,6 +129,25 @@ def test_app_that_fails_after_waiting(serve, errors):
     assert isinstance(errors()[0][1], ValueError)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_app_that_exits_does_not_end_the_server(serve, errors, waits):
+    import asyncio
+    import sys
+
+    async def app(scope, receive, send):
+        if waits:
+            await asyncio.sleep(0)
+        if scope["path"] == "/exit":
+            sys.exit(3)
+        await send(START)
+        await send(BODY)
+
+    server = serve(app)
+    assert server.connect().get("/exit").status == 500
+    assert isinstance(errors()[0][1], SystemExit)
+    assert server.connect().get().body == b"hello"
+
+
 def test_app_that_is_not_a_coroutine(serve, errors):
     def app(scope, receive, send):
         return "text"
