@@ -157,6 +157,9 @@ class Server:
             await self._unless(lifespan, lifespan.shutdown(), self._until_given_up(self._signals + 1))
             if lifespan.failed:
                 self.exit_code = 3
+        except BaseException:
+            await self._give_up(lifespan)
+            raise
         finally:
             for number in handled:
                 loop.remove_signal_handler(number)
@@ -185,6 +188,14 @@ class Server:
             logger.warning("spindle: cancelling the app's lifespan")
             await lifespan.cancel()
         return completed
+
+    async def _give_up(self, lifespan):
+        """End at once, because serve was cancelled or has failed."""
+        if self._core is not None:
+            self._core.abort()
+            for task in self._core.tasks():
+                task.cancel()
+        await lifespan.cancel()
 
     def _handle_signals(self, loop):
         handled = []

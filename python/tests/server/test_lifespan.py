@@ -1,13 +1,18 @@
 """Startup, shutdown and their state."""
 
 import asyncio
+import contextlib
 import signal
 import textwrap
 import threading
 
 import pytest
 
-from .conftest import running, wait_until
+import spindle
+from spindle.server import Config, Server
+from spindle.server.serving import bind
+
+from .conftest import LIMIT, running, wait_until
 
 
 def lifespan_app(log, fail_start=False, fail_stop=False):
@@ -222,6 +227,68 @@ def test_second_stop_cancels():
         server.loop.call_soon_threadsafe(server.server.stop)
         server.thread.join(30)
     assert log == ["begun", "cancelled"]
+
+
+def test_cancelled_server_ends_at_once():
+    log = []
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+        log.append("waits")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append("ended")
+
+    async def main():
+        sock = bind(Config(port=0))
+        address = sock.getsockname()
+        server = Server(Config(app=app, access_log=False))
+        serving = asyncio.create_task(server.serve([sock]))
+        while not server.started:
+            await asyncio.sleep(0)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        while log.count("waits") < 2:
+            await asyncio.sleep(0)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        while log.count("ended") < 2:
+            await asyncio.sleep(0)
+
+    spindle.run(asyncio.wait_for(main(), LIMIT))
+    assert log == ["waits", "waits", "ended", "ended"]
+
+
+def test_server_that_cannot_begin_ends_the_lifespan(monkeypatch):
+    log = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        try:
+            await receive()
+        finally:
+            log.append("ended")
+
+    async def main():
+        def fails(*_):
+            raise RuntimeError("cannot begin")
+
+        monkeypatch.setattr(Server, "_begin", fails)
+        with pytest.raises(RuntimeError, match="cannot begin"):
+            await Server(Config(app=app, port=0)).serve()
+        assert log == ["ended"]
+
+    spindle.run(main())
 
 
 def test_background_work_after_the_response_is_awaited():
