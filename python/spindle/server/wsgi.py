@@ -6,6 +6,7 @@ import io
 import queue
 import sys
 import threading
+import urllib.parse
 
 #: How many bytes of a response may wait between the thread and the loop.
 WRITE_AHEAD = 256 * 1024
@@ -269,13 +270,15 @@ class _Body(io.RawIOBase):
 
 def _environ(scope, body):
     server = scope["server"] or ("localhost", 80)
-    root, path = scope["root_path"], scope["path"]
+    root, path = scope["root_path"].encode(), scope["raw_path"]  # scope["path"] has lost bytes that are not UTF-8
+    if b"%" in path:
+        path = urllib.parse.unquote_to_bytes(path)
     if root and path.startswith(root):
         path = path[len(root):]
     environ = {
         "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": root.encode().decode("latin-1"),
-        "PATH_INFO": path.encode().decode("latin-1"),
+        "SCRIPT_NAME": root.decode("latin-1"),
+        "PATH_INFO": path.decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "SERVER_NAME": server[0],

@@ -23,6 +23,17 @@ def test_environ_and_response(serve):
     assert environ["SERVER_PROTOCOL"] == "HTTP/1.1" and environ["REMOTE_ADDR"] == "127.0.0.1"
 
 
+def test_path_keeps_every_byte(serve):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [f"{environ['SCRIPT_NAME']} {environ['PATH_INFO']}".encode("latin-1")]
+
+    for root in ("", "/r\xf6\xf6t"):
+        client = serve(app, root_path=root).connect()
+        for path, found in (("/%FFa%2Fb", b"/\xffa/b"), ("/", b"/"), ("/%C3%A4", "/\xe4".encode())):
+            assert client.get(path).body == root.encode() + b" " + found
+
+
 def test_input_can_be_read_in_every_way(serve):
     def app(environ, start_response):
         body = environ["wsgi.input"]
