@@ -140,7 +140,9 @@ static int send_trailers(Exchange *x, PyObject *message) {
     if (more < 0 || (!headers && PyErr_Occurred()))
         return -1;
     if (x->framing == FRAME_CHUNKS && !x->to_head && x->written >= 0) {
+        size_t head_len = x->head_len;
         if (headers && head_fields(x, headers, true) < 0) {
+            x->head_len = head_len; // the app may try again
             Py_DECREF(headers);
             return -1;
         }

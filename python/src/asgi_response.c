@@ -200,7 +200,7 @@ int head_start(Exchange *x, PyObject *message) {
     x->trailers = trailers;
     x->head_len = 0;
     x->declared = -1;
-    x->chunked = false;
+    x->chunked = x->closes = false;
     x->dated = !s->dates;
     x->named = false;
     char line[80];

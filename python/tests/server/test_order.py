@@ -167,6 +167,23 @@ def test_app_that_returns_something(serve, errors):
     assert "must return None" in errors()[0][0]
 
 
+def test_message_that_was_refused_leaves_nothing(serve):
+    async def app(scope, receive, send):
+        fields = [(b"connection", b"close"), (b"x-refused", b"1"), (b"na me", b"value")]
+        with pytest.raises(ValueError):
+            await send({**START, "headers": fields})
+        await send(TRAILED)
+        await send(BODY)
+        with pytest.raises(ValueError):
+            await send({**TRAILERS, "headers": fields[1:]})
+        await send({**TRAILERS, "headers": [(b"x-sent", b"1")]})
+
+    client = serve(app).connect()
+    for _ in range(2):
+        response = client.get()
+        assert (response["connection"], response["x-refused"], response.trailers) == (None, None, [("x-sent", "1")])
+
+
 def test_failure_after_the_response_is_logged_only(serve, errors):
     async def app(scope, receive, send):
         await send(START)
