@@ -192,12 +192,12 @@ int handle_run(Handle *h) {
 void handle_cancel(Handle *h) {
     if (h->cancelled)
         return;
+    h->cancelled = true;
     if (h->loop->debug && !h->repr) {
         h->repr = PyObject_Repr((PyObject *)h);
         if (!h->repr)
             PyErr_Clear();
     }
-    h->cancelled = true;
     if (!h->running)
         drop_call(h);
     if (h->slot >= 0) {

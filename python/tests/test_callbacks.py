@@ -35,6 +35,14 @@ def test_callbacks_run_in_order(loop):
     assert seen == list(range(1000))
 
 
+def test_cancelled_handle_says_so(loop):
+    for debug in (False, True):
+        loop.set_debug(debug)
+        for handle in (loop.call_soon(print), loop.call_later(10, print)):
+            handle.cancel()
+            assert repr(handle).startswith(f"<{type(handle).__name__} cancelled")
+
+
 def test_callback_queued_by_a_callback_runs_in_the_next_tick(loop):
     seen = []
     loop.call_soon(lambda: (seen.append("first"), loop.call_soon(seen.append, "third")))
