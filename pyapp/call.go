@@ -85,7 +85,7 @@ func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
 		if a, err = waiting.Get(ctx); err == nil {
 			return a.body, a.err
 		}
-		w.cancel(id)
+		w.post(&relay.Envelope{Kind: relay.KindCancel, ID: id})
 	}
 	if errors.Is(err, cosync.ErrClosed) {
 		err = ErrCrashed
@@ -94,23 +94,4 @@ func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
 	delete(w.calls, id)
 	w.a.mu.Unlock()
 	return nil, err
-}
-
-// cancel cancels a call in the worker. If out is full, the writing task takes the frame with
-// the next one.
-func (w *worker) cancel(id uint64) {
-	frame, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindCancel, ID: id}, time.Time{})
-	if err == nil && w.out.TryPut(frame) == cosync.ErrWouldBlock {
-		w.a.mu.Lock()
-		w.overflow = append(w.overflow, frame...)
-		w.a.mu.Unlock()
-	}
-}
-
-func (w *worker) takeOverflow() []byte {
-	w.a.mu.Lock()
-	defer w.a.mu.Unlock()
-	frames := w.overflow
-	w.overflow = nil
-	return frames
 }

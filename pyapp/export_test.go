@@ -28,6 +28,21 @@ func Active(a *App) (n int) {
 	return n
 }
 
+// Unsent returns how many frames wait for the first worker of an App.
+func Unsent(a *App) int {
+	a.mu.Lock()
+	w := a.all[0]
+	a.mu.Unlock()
+	return w.out.Statistics().Used
+}
+
+// Waits returns how many goroutines wait for a change of an App: Shutdown does, for the end of the workers.
+func Waits(a *App) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.waiters)
+}
+
 // Supervised reports whether an App has begun to start its workers.
 func Supervised(a *App) bool {
 	a.mu.Lock()

@@ -108,9 +108,7 @@ func (a *App) suspect(w *worker) {
 	}
 	w.suspected = true
 	a.ready = without(a.ready, w)
-	if !w.send(opPing) {
-		w.overflow = append(w.overflow, operation(opPing)...)
-	}
+	w.send(opPing)
 }
 
 // trust makes a worker that has answered a ping take requests again.

@@ -33,7 +33,6 @@ type worker struct {
 	active    int  // requests and calls that run, without upgraded connections
 	calls     map[uint64]*cosync.Inbox[answer]
 	lastID    uint64
-	overflow  []byte  // frames of cancellations and pings that did not fit into out
 	idle      []*conn // connections to use again, the last one first
 }
 
@@ -109,7 +108,7 @@ func (w *worker) serve(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				if _, err := w.process.Stdin.Write(append(frame, w.takeOverflow()...)); err != nil {
+				if _, err := w.process.Stdin.Write(frame); err != nil {
 					return nil // it ends
 				}
 			}
@@ -174,16 +173,21 @@ func (w *worker) end() {
 	w.process.End()
 }
 
-// send sends an operation. It reports false if too many frames wait for the process.
-func (w *worker) send(op string) bool { return w.out.TryPut(operation(op)) == nil }
+// send sends an operation.
+func (w *worker) send(op string) {
+	w.post(&relay.Envelope{Kind: relay.KindRequest, Headers: map[string]string{opHeader: op}})
+}
 
-// operation returns the frame of an operation.
-func operation(op string) []byte {
-	frame, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindRequest, Headers: map[string]string{opHeader: op}}, time.Time{})
+// post sends a small frame without waiting for the process. If out is full, a goroutine waits until the
+// frames before it are sent, or the process ends: a cancellation must not overtake its call.
+func (w *worker) post(e *relay.Envelope) {
+	frame, err := relay.AppendFrame(nil, e, time.Time{})
 	if err != nil {
 		panic("pyapp: " + err.Error()) // a small frame always fits
 	}
-	return frame
+	if w.out.TryPut(frame) == cosync.ErrWouldBlock {
+		go func() { _ = w.out.Put(context.Background(), frame) }()
+	}
 }
 
 // kill kills the process, from any goroutine.

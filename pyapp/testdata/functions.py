@@ -6,6 +6,7 @@ import datetime
 import os
 import signal
 import threading
+import time
 
 from spindle.server.calls import traceparent
 
@@ -100,6 +101,29 @@ async def begun():
 
 async def prepare():
     reset()
+
+
+async def stall(begun, end):
+    """Block the loop until a file exists."""
+    open(begun, "w").close()
+    while not os.path.exists(end):
+        time.sleep(0.01)
+
+
+waiting = 0
+
+
+async def wait(padding):
+    global waiting
+    waiting += 1
+    try:
+        await asyncio.Event().wait()
+    finally:
+        waiting -= 1
+
+
+async def count_waiting():
+    return waiting
 
 
 def crash():

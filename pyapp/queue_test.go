@@ -1,0 +1,65 @@
+package pyapp_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spindleloop/spindle/pyapp"
+)
+
+// stall blocks the loop of an App's worker, makes calls until no more frames fit into its queue, and
+// cancels them. The function that it returns lets the worker go on.
+func stall(t *testing.T, app *pyapp.App) (resume func()) {
+	t.Helper()
+	dir := t.TempDir()
+	begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	calls.Go(func() { _, _ = pyapp.Call[any](ctx, app, "functions:stall", begun, end) })
+	until(t, "the worker blocks", func() bool {
+		_, err := os.Stat(begun)
+		return err == nil
+	})
+	padding := strings.Repeat("x", 4<<10)
+	for range 200 {
+		calls.Go(func() { _, _ = pyapp.Call[any](ctx, app, "functions:wait", padding) })
+	}
+	until(t, "the queue is full", func() bool { return pyapp.Unsent(app) == 64 })
+	cancel()
+	calls.Wait()
+	return func() {
+		if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestCancellationBehindAFullQueue: a worker gets the cancellation of a call after the call.
+func TestCancellationBehindAFullQueue(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	stall(t, app)()
+	until(t, "the calls are cancelled", func() bool {
+		n, err := pyapp.Call[int](t.Context(), app, "functions:count_waiting")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0 && pyapp.Unsent(app) == 0
+	})
+}
+
+// TestShutdownBehindAFullQueue: a worker that was busy is told to stop.
+func TestShutdownBehindAFullQueue(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	resume := stall(t, app)
+	ended := make(chan error)
+	go func() { ended <- app.Shutdown(t.Context()) }()
+	until(t, "Shutdown waits", func() bool { return pyapp.Waits(app) == 1 })
+	resume()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
