@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os/exec"
 	"time"
 
@@ -24,6 +25,7 @@ type worker struct {
 	process *workerproc.Process
 	socket  string
 	out     *cosync.Inbox[[]byte] // frames for the process
+	late    *cosync.Inbox[[]byte] // small frames that wait for a place in out
 
 	// guarded by a.mu
 	serving   bool // it is ready
@@ -53,7 +55,8 @@ const (
 
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
 	return &worker{
-		a: a, process: process, socket: socket, out: cosync.NewInbox[[]byte](64),
+		a: a, process: process, socket: socket,
+		out: cosync.NewInbox[[]byte](64), late: cosync.NewInbox[[]byte](math.MaxInt),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
 }
@@ -110,6 +113,17 @@ func (w *worker) serve(ctx context.Context) error {
 				}
 				if _, err := w.process.Stdin.Write(frame); err != nil {
 					return nil // it ends
+				}
+			}
+			return nil
+		})
+		n.Go(func(ctx context.Context) error {
+			for frame, err := range w.late.All(ctx) {
+				if err != nil {
+					return err
+				}
+				if err := w.out.Put(ctx, frame); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -178,15 +192,15 @@ func (w *worker) send(op string) {
 	w.post(&relay.Envelope{Kind: relay.KindRequest, Headers: map[string]string{opHeader: op}})
 }
 
-// post sends a small frame without waiting for the process. If out is full, a goroutine waits until the
-// frames before it are sent, or the process ends: a cancellation must not overtake its call.
+// post sends a small frame without waiting for the process. If out is full, the frame waits
+// until those before it are sent: a cancellation must not overtake its call.
 func (w *worker) post(e *relay.Envelope) {
 	frame, err := relay.AppendFrame(nil, e, time.Time{})
 	if err != nil {
 		panic("pyapp: " + err.Error()) // a small frame always fits
 	}
 	if w.out.TryPut(frame) == cosync.ErrWouldBlock {
-		go func() { _ = w.out.Put(context.Background(), frame) }()
+		_ = w.late.TryPut(frame) // it always fits
 	}
 }
 
