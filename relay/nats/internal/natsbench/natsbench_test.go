@@ -16,7 +16,7 @@ func TestMeasure(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		f, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Millisecond})
+		f, err := natsbench.Measure(t.Context(), b.URL(), natsbench.Options{Rounds: 1, Round: time.Nanosecond})
 		if err != nil {
 			t.Fatalf("%d servers: %v", servers, err)
 		}
