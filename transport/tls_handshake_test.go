@@ -39,7 +39,7 @@ func TestTLSThousandConns(t *testing.T) {
 				},
 				data: func(c *transport.Conn, data []byte) { open += len(data) },
 				lost: func(c *transport.Conn, err error) { lost <- err },
-			}, TLS: tlstest.Identity().Client, OnError: func(err error) { t.Error(err) }})
+			}, TLS: tlstest.Identity().Client, HandshakeTimeout: time.Minute, OnError: func(err error) { t.Error(err) }})
 		}
 	})
 	until(t, l, func() bool { return open == n || t.Failed() })

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/loop"
@@ -16,7 +17,10 @@ import (
 // servingTLS is serving with TLS on TCP.
 func servingTLS(t *testing.T, o loop.Options, make func() *spy) (*loop.Loop, *transport.Server) {
 	t.Helper()
-	return serving(t, o, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server, OnError: func(err error) { t.Error(err) }}, make)
+	return serving(t, o, "tcp", "127.0.0.1:0", transport.Options{
+		TLS: tlstest.Identity().Server, HandshakeTimeout: time.Minute, // a slow machine must not decide
+		OnError: func(err error) { t.Error(err) },
+	}, make)
 }
 
 // dialTLS connects a client of the standard library and does the handshake.
