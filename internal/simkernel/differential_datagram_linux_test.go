@@ -110,13 +110,7 @@ func (s *datagramScript) step() {
 			fmt.Fprintf(&s.log, "%d: close: %v\n", i, s.close(i))
 		}
 	default:
-		var events [8]kernel.Event
-		n, err := s.k.Wait(events[:], 0)
-		ready := map[kernel.Token]kernel.Ready{}
-		for _, ev := range events[:n] {
-			ready[ev.Token] = ev.Ready
-		}
-		fmt.Fprintf(&s.log, "ready: %v %v\n", ready, err)
+		logReady(&s.log, s.k)
 	}
 }
 

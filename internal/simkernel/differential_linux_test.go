@@ -2,6 +2,7 @@ package simkernel_test
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -115,21 +116,21 @@ func (s *script) step() {
 		n, err := s.k.Sendv(fd, [][]byte{buf, nil, buf})
 		fmt.Fprintf(&s.log, "%d: sendv %d: %d %v\n", i, len(buf), n, err)
 	default:
-		s.look()
+		logReady(&s.log, s.k)
 	}
 	var events [8]kernel.Event
 	s.k.Wait(events[:], 0) // lets the sent bytes arrive
 }
 
-// look records what is ready.
-func (s *script) look() {
+// logReady records what is ready.
+func logReady(log io.Writer, k *kernel.Kernel) {
 	var events [8]kernel.Event
-	n, err := s.k.Wait(events[:], 0)
+	n, err := k.Wait(events[:], 0)
 	ready := map[kernel.Token]kernel.Ready{}
 	for _, ev := range events[:n] {
 		ready[ev.Token] = ev.Ready
 	}
-	fmt.Fprintf(&s.log, "ready: %v %v\n", ready, err)
+	fmt.Fprintf(log, "ready: %v %v\n", ready, err)
 }
 
 // TestUnixSocketsDoWhatRealOnesDo: within a host no bytes are in flight, so the results do
