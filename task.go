@@ -134,27 +134,38 @@ func taskOn(c *coro.Coro) *Task {
 // Name returns the task's name.
 func (b *body) Name() string { return (*Task)(b).Name() }
 
-// Run runs the task to its end.
+// Run runs the task to its end. Its frame is on the stack of every task: keep it small.
 func (b *body) Run(c *coro.Coro) {
 	t := (*Task)(b)
-	t.co = c
-	scope, s := t.scope, t.scope.s
-	c.SetContext(scope, t.mustExit || scope.canceledBy != nil)
+	t.begin(c)
 	returned := false
 	defer func() {
 		if !returned {
 			t.failed(recover())
 		}
 	}()
+	err := t.fn(t.scope)
+	c.CheckThread()
+	returned = true
+	t.returned(err)
+}
+
+// begin prepares the task's coroutine.
+func (t *Task) begin(c *coro.Coro) {
+	t.co = c
+	scope, s := t.scope, t.scope.s
+	c.SetContext(scope, t.mustExit || scope.canceledBy != nil)
 	if tr := &s.traits; !tr.fit(c.Goroutine(), scope.run) {
 		tr.reset(t)
 	}
 	if r := s.record; r != nil {
 		r.begin(t)
 	}
-	err := t.fn(scope)
-	c.CheckThread()
-	returned = true
+}
+
+// returned ends a task that has returned err.
+func (t *Task) returned(err error) {
+	s := t.scope.s
 	t.finish(err, nil)
 	s.recycle(t)
 }

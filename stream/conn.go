@@ -135,9 +135,9 @@ func (d *direction) release() {
 
 // beginWait prepares a wait for the socket by the task that holds the direction. The
 // caller parks next. Armed is the error of watching the socket, if that failed.
-func (d *direction) beginWait(ctx context.Context, armed error) error {
+func (d *direction) beginWait(ctx context.Context, armed error) (w spindle.Waker, err error) {
 	if armed != nil {
-		return armed
+		return w, armed
 	}
 	returned := false
 	defer func() {
@@ -145,25 +145,22 @@ func (d *direction) beginWait(ctx context.Context, armed error) error {
 			d.release()
 		}
 	}()
-	w, err := spindle.NewWaker(ctx)
+	w, err = spindle.NewWaker(ctx)
 	returned = true
-	if err != nil {
-		return err
+	if err == nil {
+		d.setWaiter(w)
 	}
-	d.setWaiter(w)
-	return nil
+	return w, err
 }
 
 // wait parks the task that holds the direction until wake is called.
 func (d *direction) wait(ctx context.Context, what string) error {
-	if err := d.beginWait(ctx, nil); err != nil {
+	w, err := d.beginWait(ctx, nil)
+	if err != nil {
 		return err
 	}
-	return d.waker().Park(ctx, what, d)
+	return w.Park(ctx, what, d)
 }
-
-// waker returns the Waker of the wait that beginWait has prepared.
-func (d *direction) waker() spindle.Waker { return spindle.Waker(d.holder.NextWaker()) }
 
 // waitReadable parks the task that holds d until s may be readable. Conn.read and the
 // like do the same inline, because each frame below an idle connection costs stack.
@@ -225,6 +222,14 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 			return 0, c.netError("read", err)
 		}
 		c.reads.setWaiter(w)
+	} else {
+		w.Pass()
+		if n, err = c.readNow(ctx, p); err != syscall.EAGAIN {
+			return n, err
+		}
+		w, err = c.beginReadWait(ctx)
+	}
+	for err == nil {
 		// The switch is made in this frame, not in a callee: idle connections wait
 		// here, and each frame costs stack.
 		var sw coro.Switch
@@ -232,23 +237,13 @@ func (c *Conn) read(ctx context.Context, p []byte) (n int, err error) {
 			sw()
 		}
 		c.socket.PauseReading()
-	} else {
-		w.Pass()
-		if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
-			return 0, err
+		if err != nil {
+			break
 		}
-		if c.reads.expired() && len(p) > 0 {
-			err = os.ErrDeadlineExceeded
-		}
-	}
-	for err == nil {
 		if n, err = c.socket.Read(p); err != syscall.EAGAIN {
 			break
 		}
-		if err = c.beginReadWait(ctx); err == nil {
-			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
-		}
-		c.socket.PauseReading()
+		w, err = c.beginReadWait(ctx)
 	}
 	c.reads.release()
 	return n, c.netError("read", err)
@@ -260,15 +255,33 @@ func (c *Conn) mustWait(p []byte) bool {
 	return c.socket.Drained() && !c.reads.busy() && !c.reads.expired() && len(p) > 0
 }
 
+// readNow reads what the socket holds, when the Reads before it are done. If that is
+// nothing, it returns EAGAIN, and the task still holds c.reads.
+func (c *Conn) readNow(ctx context.Context, p []byte) (n int, err error) {
+	if err := c.reads.acquire(ctx, "Conn.Read"); err != nil {
+		return 0, err
+	}
+	if c.reads.expired() && len(p) > 0 {
+		err = os.ErrDeadlineExceeded
+	} else if n, err = c.socket.Read(p); err == syscall.EAGAIN {
+		return 0, err
+	}
+	c.reads.release()
+	return n, c.netError("read", err)
+}
+
 // beginReadWait prepares a wait until the socket may be readable, by the task that holds
 // c.reads. The caller parks next, and then pauses reading. As in net, the deadline counts
 // where a Read begins and where it waits: bytes that end a wait are returned even if the
 // deadline has passed since then.
-func (c *Conn) beginReadWait(ctx context.Context) error {
+func (c *Conn) beginReadWait(ctx context.Context) (w spindle.Waker, err error) {
 	if c.reads.expired() {
-		return os.ErrDeadlineExceeded
+		return w, os.ErrDeadlineExceeded
 	}
-	return c.reads.beginWait(ctx, c.socket.ResumeReading())
+	if w, err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err != nil {
+		c.socket.PauseReading()
+	}
+	return w, err
 }
 
 // ReadBorrow reads into a buffer that all connections of the loop share and returns

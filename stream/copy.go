@@ -93,10 +93,11 @@ func (c *Conn) readPooled(ctx context.Context, st *loopState) (buf []byte, n int
 		if err != syscall.EAGAIN {
 			break
 		}
-		if err = c.beginReadWait(ctx); err == nil {
-			err = c.reads.waker().Park(ctx, "Conn.Read", &c.reads)
+		var w spindle.Waker
+		if w, err = c.beginReadWait(ctx); err == nil {
+			err = w.Park(ctx, "Conn.Read", &c.reads)
+			c.socket.PauseReading()
 		}
-		c.socket.PauseReading()
 	}
 	c.reads.release()
 	return buf, n, c.netError("read", err)

@@ -22,8 +22,8 @@ import (
 const clientsOf = "SPINDLE_TEST_CLIENTS"
 
 // runClients runs many clients in a process of their own, so that their memory is not the
-// server's. It reads commands: a number opens that many connections; "echo" makes
-// each send a byte and wait for its echo.
+// server's. It reads commands: a number opens that many connections, and every second
+// one sends a byte and waits for its echo; "echo" makes all do so.
 func runClients(address string) {
 	to := netip.MustParseAddrPort(address)
 	var conns []int
@@ -40,20 +40,26 @@ func runClients(address string) {
 				os.Exit(1)
 			}
 			conns = append(conns, fd)
+			if len(conns)%2 == 0 { // some clients speak first
+				echoOf(conns, len(conns)-1)
+			}
 		}
 		if orders.Text() == "echo" {
-			for i, fd := range conns {
-				syscall.Write(fd, []byte{byte(i)})
-			}
-			p := make([]byte, 2)
-			for i, fd := range conns {
-				if n, err := syscall.Read(fd, p); n != 1 || p[0] != byte(i) {
-					fmt.Println("connection", i, n, err)
-					os.Exit(1)
-				}
+			for i := range conns {
+				echoOf(conns, i)
 			}
 		}
 		fmt.Println("done")
+	}
+}
+
+// echoOf sends a byte on a connection and waits for its echo.
+func echoOf(conns []int, i int) {
+	syscall.Write(conns[i], []byte{byte(i)})
+	p := make([]byte, 2)
+	if n, err := syscall.Read(conns[i], p); n != 1 || p[0] != byte(i) {
+		fmt.Println("connection", i, n, err)
+		os.Exit(1)
 	}
 }
 
@@ -103,7 +109,9 @@ func TestManyConnections(t *testing.T) {
 		waits := 0
 		spindle.RootNursery(ctx).Go(func(ctx context.Context) error {
 			return stream.Serve(ctx, ln, func(ctx context.Context, c *stream.Conn) error {
+				var locals [48]byte // a handler has some variables
 				for {
+					use(&locals)
 					waits++
 					p, err := c.ReadBorrow()
 					waits--
@@ -143,6 +151,11 @@ func TestManyConnections(t *testing.T) {
 		return nil
 	}))
 }
+
+// use keeps its argument on the stack.
+//
+//go:noinline
+func use(*[48]byte) {}
 
 // memory is the memory in use after a collection.
 type memory struct{ heap, stack int64 }

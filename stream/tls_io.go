@@ -63,12 +63,13 @@ func (t *TLSConn) read(ctx context.Context, p []byte) (n int, err error) {
 	}
 	n, err = t.tryRead(p)
 	for err == tlsio.ErrNoInput {
-		if err = c.reads.beginWait(ctx, c.socket.ResumeReading()); err != nil {
+		var w spindle.Waker
+		if w, err = c.beginReadWait(ctx); err != nil {
 			break
 		}
 		// Idle connections park here. A helper function would add a frame to each of
 		// their stacks.
-		err = c.reads.waker().Park(ctx, "TLSConn.Read", &c.reads)
+		err = w.Park(ctx, "TLSConn.Read", &c.reads)
 		c.socket.PauseReading()
 		if err == nil {
 			n, err = t.tryRead(p)

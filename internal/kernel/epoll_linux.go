@@ -50,7 +50,7 @@ func (p *epoll) Modify(fd int, tok Token, in Interest, mode Mode) error {
 }
 
 func (p *epoll) Delete(fd int) error {
-	return p.control(unix.EPOLL_CTL_DEL, fd, nil)
+	return unix.EpollCtl(p.fd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
 func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
@@ -76,21 +76,7 @@ func (p *epoll) ctl(op, fd int, tok Token, in Interest, mode Mode) error {
 	case OneShot:
 		ev.Events |= unix.EPOLLONESHOT
 	}
-	return p.control(op, fd, &ev)
-}
-
-// control is unix.EpollCtl, which tasks call where their stack is deepest. It does not check
-// the space, because its caller has enough: a check would let the stack of an idle
-// connection grow from 2 to 4 KB.
-//
-//go:nosplit
-func (p *epoll) control(op, fd int, ev *unix.EpollEvent) error {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.fd), uintptr(op), uintptr(fd),
-		uintptr(unsafe.Pointer(ev)), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return unix.EpollCtl(p.fd, op, fd, &ev)
 }
 
 func (p *epoll) Wait(events []Event, timeout time.Duration) (int, error) {

@@ -53,6 +53,7 @@ const (
 	ended                        // EOF was read, or the reading side is closed
 	shut                         // the writing side is closed
 	readPaused                   // the owner does not read now
+	reported                     // readable was reported since it was paused
 	isClosed                     // Close or Release was called, or Init failed
 	failed                       // a socket error is pending
 	urgent                       // urgent data arrived: more data may follow a short read
@@ -181,11 +182,20 @@ func (c *Conn) Note(r loop.Ready) {
 		c.state |= urgent
 	}
 	if c.is(readPaused|ended) && r&loop.Readable != 0 {
-		// The readiness is cached now. A kernel without edges would report it on
-		// every wait, and EOF forever.
-		if err := c.watchFor(c.watched &^ loop.Read); err != nil {
-			c.state |= hungUp
-		}
+		c.noteUnread()
+	}
+}
+
+// noteUnread records a report of data, or of EOF, that the owner does not read now. Most
+// owners read soon, so the first report leaves the watch as it is. The second one ends it:
+// data keeps arriving, or the kernel has no edges and would report it in every wait.
+func (c *Conn) noteUnread() {
+	if !c.is(reported) {
+		c.state |= reported
+		return
+	}
+	if err := c.watchFor(c.watched &^ loop.Read); err != nil {
+		c.state |= hungUp
 	}
 }
 
@@ -220,7 +230,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 		n, err = c.reg.K.Recv(int(c.fd), p)
 	}
 	switch {
-	case err == syscall.EAGAIN:
+	case isEAGAIN(err):
 		c.state |= drained
 	case err == nil && n == 0:
 		c.state |= ended
@@ -234,6 +244,13 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	}
 	c.reg.in += uint64(max(n, 0))
 	return n, err
+}
+
+// isEAGAIN reports whether err is EAGAIN. A comparison of the interfaces would be a call, on
+// the stack of a task that is about to wait.
+func isEAGAIN(err error) bool {
+	errno, ok := err.(syscall.Errno)
+	return ok && errno == syscall.EAGAIN
 }
 
 // Write writes as much of p as the socket takes. A partial write is not an error:
@@ -285,7 +302,7 @@ func (c *Conn) writeEach(bufs [][]byte) (n int, err error) {
 // noteWrite records that a write sent n of size bytes and returned err.
 func (c *Conn) noteWrite(n, size int, err error) error {
 	c.reg.out += uint64(max(n, 0))
-	if err != nil && err != syscall.EAGAIN {
+	if err != nil && !isEAGAIN(err) {
 		return err
 	}
 	if n < size {
@@ -317,8 +334,8 @@ func (c *Conn) UnwatchWritable() error {
 }
 
 // PauseReading says that the owner does not read until ResumeReading. It makes no
-// system call; the watch ends when the socket next becomes readable.
-func (c *Conn) PauseReading() { c.state |= readPaused }
+// system call; the watch ends when the socket is reported readable twice.
+func (c *Conn) PauseReading() { c.state = c.state&^reported | readPaused }
 
 // ResumeReading says that the owner reads again. If Readable is true afterwards, no
 // call of Owner.Ready follows for it.
