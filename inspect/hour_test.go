@@ -71,9 +71,9 @@ func (c counting) Write(p []byte) (int, error) {
 // TestPageLeftOpenForAnHour leaves a page open for an hour of the inspector's clock, which runs
 // a thousand times faster, while the program starts and ends tasks. The memory of the process
 // does not grow after the first ten minutes, and the loop has only done its work and answered.
-// With -short it is six minutes, and the first of them.
+// Unless tests do all of their work, it is the first minutes of that hour.
 func TestPageLeftOpenForAnHour(t *testing.T) {
-	open := time.Duration(short.Of(60)) * time.Minute
+	open := time.Duration(short.Seeds(60)) * time.Minute
 	ctx, end := context.WithCancel(t.Context())
 	ready, ended := make(chan *loop.Loop), make(chan error, 1)
 	var started atomic.Int64

@@ -109,7 +109,7 @@ func abandonChild(args []string) int {
 func TestLateProcessIsNoLostWork(t *testing.T) {
 	for _, handles := range []bool{true, false} {
 		took := time.Millisecond
-		repeat(t, short.Of(500), func(ctx context.Context) error {
+		repeat(t, short.Seeds(500), func(ctx context.Context) error {
 			cmd := variant{handles: handles}.cmd(proc.Command("true"))
 			begun := spindle.Now(ctx)
 			late, err := spindle.MoveOnAfter(ctx, took, cmd.Run)
@@ -132,7 +132,7 @@ func TestLateProcessIsNoLostWork(t *testing.T) {
 // loop is closed without a turn that could note the exit.
 func TestExitOnAStoppedLoopIsNoLostWork(t *testing.T) {
 	for _, handles := range []bool{true, false} {
-		for i := range short.Of(50) {
+		for i := range short.Seeds(50) {
 			l, err := loop.New(loop.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -241,16 +241,16 @@ func TestSignalsNeedNoClose(t *testing.T) {
 		_, err := proc.Signals(ctx, syscall.SIGUSR1)
 		return err
 	}
-	t.Run("end of the run", func(t *testing.T) { repeat(t, short.Of(1000), receive) })
+	t.Run("end of the run", func(t *testing.T) { repeat(t, short.Seeds(1000), receive) })
 	t.Run("end of a scope", func(t *testing.T) {
-		repeat(t, short.Of(1000), func(ctx context.Context) error {
+		repeat(t, short.Seeds(1000), func(ctx context.Context) error {
 			return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error { return receive(ctx) })
 		})
 	})
 	outer := make(chan os.Signal, 1)
 	notify(t, outer, syscall.SIGUSR1) // a late signal would end the program otherwise
 	t.Run("signal at the end", func(t *testing.T) {
-		repeat(t, short.Of(1000), func(ctx context.Context) error {
+		repeat(t, short.Seeds(1000), func(ctx context.Context) error {
 			if err := receive(ctx); err != nil {
 				return err
 			}
@@ -259,7 +259,7 @@ func TestSignalsNeedNoClose(t *testing.T) {
 		})
 	})
 	t.Run("OnSignal", func(t *testing.T) {
-		for i := range short.Of(1000) {
+		for i := range short.Seeds(1000) {
 			l, err := loop.New(loop.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -70,9 +70,9 @@ func (p tallyClient) ConnectionLost(*transport.Conn, error) {
 	}
 }
 
-// Test50000Clients connects more clients to one server at the same time than a process
-// usually may have descriptors.
-func Test50000Clients(t *testing.T) {
+// TestVeryManyClients connects more clients to one server at the same time than a process
+// usually may have descriptors: up to 50,000.
+func TestVeryManyClients(t *testing.T) {
 	hosts, each := 50, fewer(1000)
 	w := sim.NewWorld(1)
 	count := &tally{}

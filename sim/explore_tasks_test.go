@@ -12,19 +12,17 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
 
-// fewer returns n, or less of it under the race detector and with -short.
+// fewer returns short.Seeds of n, or less under the race detector.
 func fewer(n int) int {
 	if underRace {
-		n /= 10
+		n /= 5
 	}
-	if testing.Short() {
-		n /= 20
-	}
-	return max(1, n)
+	return short.Seeds(n)
 }
 
 // explore runs n seeds, or as many as SPINDLE_EXPLORE sets. It fails the test if a program

@@ -281,7 +281,7 @@ func entangled(w *sim.World) {
 // TestShrinkingAgainFindsNothing: shrinking ends only when nothing more can be removed,
 // also if removing one fault makes an earlier one removable.
 func TestShrinkingAgainFindsNothing(t *testing.T) {
-	found, seeds := 0, short.Of(200)
+	found, seeds := 0, short.Seeds(200)
 	for seed := range uint64(seeds) {
 		f := sim.Search{First: seed, Runs: 1}.Find(t.Context(), entangled)
 		if f == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -53,7 +54,7 @@ var busy = map[string]func(ctx context.Context) error{
 
 // TestBusyLoopsAreReported: otherwise they would hang the run.
 func TestBusyLoopsAreReported(t *testing.T) {
-	brief := underRace || testing.Short() // four million callbacks take long
+	brief := underRace || !short.Full() // four million callbacks take long
 	for name, program := range busy {
 		for how, run := range map[string]func(t *testing.T) error{
 			"Run": func(t *testing.T) error { return sim.Run(t.Context(), program) },

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/simkernel"
 	"github.com/spindleloop/spindle/internal/transporttest"
 )
@@ -11,7 +12,7 @@ import (
 // TestTransportsOnASimulatedKernel runs the conformance suite of package transport.
 func TestTransportsOnASimulatedKernel(t *testing.T) {
 	traits := transporttest.Traits{OwnTime: true}
-	if underRace || testing.Short() { // the tests of package transport run all of it
+	if underRace || !short.Full() { // package transporttest runs more of it
 		traits.Places, traits.Networks = 2, []string{"unix"}
 	}
 	transporttest.Run(t, traits, func(testing.TB) *kernel.Kernel { return simkernel.NewKernel() })

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/stream"
 )
 
@@ -177,10 +178,7 @@ func inUse(t *testing.T, ctx context.Context) memory {
 // counts descriptors.
 func TestShortConnections(t *testing.T) {
 	run(t, spindle.Options{}, func(ctx context.Context) error {
-		conns := shortConns
-		if testing.Short() {
-			conns /= 20
-		}
+		conns := short.Seeds(shortConns)
 		remaining, answered := conns, 0
 		err := served(t, ctx, stream.ServeConfig{}, echo, func(ctx context.Context, ln *stream.Listener, _ *spindle.Scope) {
 			together(t, ctx, func(ctx context.Context, n *spindle.Nursery) {

@@ -36,12 +36,12 @@ const maxScript = 60
 
 // TestRandomScripts runs scripts from a fixed seed.
 func TestRandomScripts(t *testing.T) {
-	n := short.Of(2000)
+	n := 2000
 	if underRace {
-		n = short.Of(200)
+		n = 400
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
-	for range n {
+	for range short.Seeds(n) {
 		script := make([]byte, 1+2*rng.IntN(maxScript/2))
 		for i := range script {
 			script[i] = byte(rng.Uint32())

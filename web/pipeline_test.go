@@ -21,6 +21,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/internal/tlstest"
 	"github.com/spindleloop/spindle/web"
 )
@@ -45,10 +46,7 @@ func TestRandomPipelines(t *testing.T) {
 		p.run(t, *pipelineSeed)
 		return
 	}
-	many := uint64(2500)
-	if testing.Short() {
-		many = 100
-	}
+	many := uint64(short.Seeds(2500))
 	end, patience := time.Now().Add(*pipelineTime), time.Now().Add(10*time.Second)
 	base := rand.Uint64() >> 1
 	var next, failed atomic.Uint64

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/short"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -27,10 +28,10 @@ func fragmented(p *peer, op byte, message string, size int) (frames [][]byte) {
 	return append(frames, p.frame(fin|op, message))
 }
 
-// loads returns fewer sizes under the race detector, which is slow at moving bytes, and
-// with -short.
+// loads returns all sizes, if tests do all of their work and without the race detector, which
+// is slow at moving bytes.
 func loads(all []int) []int {
-	if underRace || testing.Short() {
+	if underRace || !short.Full() {
 		return all[1:2]
 	}
 	return all

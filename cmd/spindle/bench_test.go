@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spindleloop/spindle/internal/short"
 )
 
 // keys are the names that programs rely on. Names may only be added.
@@ -157,7 +159,7 @@ a value through a buffer      16.4 ns  between goroutines: 54.2 ns
 
 func TestBenchIsInterrupted(t *testing.T) {
 	all := benchmarks
-	if testing.Short() {
+	if !short.Full() {
 		all = all[:2] // each takes until the end of a round
 	}
 	for _, m := range all {

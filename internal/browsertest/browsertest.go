@@ -5,21 +5,31 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/spindleloop/spindle/internal/short"
 )
 
-// Start starts a headless Chromium and returns a context for its first tab. If Chromium is
-// not installed, or with -short, the test is skipped; CI installs it. An exception that a script of a page
-// does not catch fails the test.
+// started reports whether a test of the package has started a browser.
+var started atomic.Bool
+
+// Start starts a headless Chromium and returns a context for its first tab. The test is
+// skipped if Chromium is not installed (CI installs it), and with -short. Unless tests do all
+// of their work, only the first test of a package has a browser. An exception that a
+// script of a page does not catch fails the test.
 func Start(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("with -short: starting a browser takes seconds")
+	}
+	if started.Swap(true) && !short.Full() {
+		t.Skip("without SPINDLE_TEST_FULL=1, only the first test of a package starts a browser")
 	}
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {

@@ -1,8 +1,10 @@
-// Package short reduces the work of tests that run with -short.
+// Package short decides how much work tests do: all of it if SPINDLE_TEST_FULL is set, as CI
+// does; enough for the next change without; and little with -short.
 package short
 
 import (
 	"flag"
+	"os"
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/kernel"
@@ -18,6 +20,21 @@ func Backends() []string {
 	return all
 }
 
+// Full reports whether tests do all of their work: every seed, size and fault.
+func Full() bool { return os.Getenv("SPINDLE_TEST_FULL") != "" && !testing.Short() }
+
+// Seeds returns n if Full, otherwise a fifth of it, and a twentieth with -short. It is for
+// explorations.
+func Seeds(n int) int {
+	switch {
+	case Full():
+		return n
+	case testing.Short():
+		return max(1, n/20)
+	}
+	return max(1, n/5)
+}
+
 // Of returns n, or a tenth of it with -short. It is for rounds, seeds, connections and
 // sizes.
 func Of(n int) int {
@@ -27,11 +44,9 @@ func Of(n int) int {
 	return n
 }
 
-// Parallel lets more of the tests that call t.Parallel run at a time with -short. It is for
-// packages in which such tests mostly wait. Call it from TestMain.
+// Parallel lets more of the tests that call t.Parallel run at a time. It is for packages in
+// which such tests mostly wait. Call it from TestMain.
 func Parallel() {
 	flag.Parse()
-	if testing.Short() {
-		_ = flag.Set("test.parallel", "16") // it exists in every test
-	}
+	_ = flag.Set("test.parallel", "16") // it exists in every test
 }

@@ -7,6 +7,22 @@ import (
 	"github.com/spindleloop/spindle/internal/short"
 )
 
+// TestSeeds: all if tests do all of their work, some without, and few with -short.
+func TestSeeds(t *testing.T) {
+	for full, want := range map[string]int{"": 20, "1": 100} {
+		t.Setenv("SPINDLE_TEST_FULL", full)
+		if testing.Short() {
+			want = 5
+		}
+		if got := short.Seeds(100); got != want {
+			t.Errorf("with SPINDLE_TEST_FULL=%q: Seeds(100) is %d, want %d", full, got, want)
+		}
+		if short.Seeds(1) != 1 {
+			t.Error("no seed is left of one")
+		}
+	}
+}
+
 // TestShortRunsDoLess compares both kinds of runs: whichever of them this is.
 func TestShortRunsDoLess(t *testing.T) {
 	backends, rounds, few := len(kernel.Backends()), 100, 5

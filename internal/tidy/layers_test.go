@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/http1":                 {},
 	"internal/deflate":               {},
 	"internal/intask":                {".", "internal/onloop"},
-	"internal/browsertest":           {"github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp"},
+	"internal/browsertest":           {"internal/short", "github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp"},
 	"inspect/internal/pagetest":      {},
 	"internal/leak":                  {},
 	"internal/tasktest/cancelpoints": {},

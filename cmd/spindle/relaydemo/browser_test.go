@@ -16,35 +16,6 @@ func shows(id, text string) chromedp.Action {
 	return browsertest.Until(fmt.Sprintf("document.getElementById(%q).textContent === %q", id, text))
 }
 
-// TestPageInABrowser sends requests, leaves one, kills a worker and starts it again.
-func TestPageInABrowser(t *testing.T) {
-	ctx := browsertest.Start(t)
-	url := serve(t)
-	row := func(n int) string {
-		return fmt.Sprintf("document.querySelectorAll('.worker')[%d].textContent", n-1)
-	}
-	browsertest.Look(t, ctx,
-		chromedp.Navigate(url),
-		shows("bus", "a test"),
-		shows("ready", "ready"),
-		chromedp.Click("#send"),
-		shows("replied", "10"),
-		shows("flight", "0"),
-		shows("said", "10 requests were answered, 0 failed."),
-		chromedp.Click("#flood"),
-		browsertest.Until("Number(document.getElementById('waiting').textContent) > 50"), // a browser has six connections
-		shows("flight", "0"),
-		shows("said", "110 requests were answered, 0 failed."),
-		chromedp.Click("#leave"),
-		shows("cancels", "1"),
-		shows("waiting", "0"),
-		chromedp.Click("[aria-label='Kill worker 1']"),
-		browsertest.Until(row(1)+".includes('killed')"),
-		browsertest.Until(row(2)+".includes('0 busy')"),
-		chromedp.Click("[aria-label='Start worker 1']"),
-		browsertest.Until(row(1)+".includes('0 busy')"))
-}
-
 // sendLong sends requests that wait long enough to be seen on a slow machine too. A browser
 // has six connections to a server, and the page needs some.
 const sendLong = `for (let i = 0; i < 3; i++) fetch('/work?ms=20000', { cache: 'no-store' }); 0`
@@ -75,4 +46,33 @@ func TestPageFitsItsWindow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPageInABrowser sends requests, leaves one, kills a worker and starts it again.
+func TestPageInABrowser(t *testing.T) {
+	ctx := browsertest.Start(t)
+	url := serve(t)
+	row := func(n int) string {
+		return fmt.Sprintf("document.querySelectorAll('.worker')[%d].textContent", n-1)
+	}
+	browsertest.Look(t, ctx,
+		chromedp.Navigate(url),
+		shows("bus", "a test"),
+		shows("ready", "ready"),
+		chromedp.Click("#send"),
+		shows("replied", "10"),
+		shows("flight", "0"),
+		shows("said", "10 requests were answered, 0 failed."),
+		chromedp.Click("#flood"),
+		browsertest.Until("Number(document.getElementById('waiting').textContent) > 50"), // a browser has six connections
+		shows("flight", "0"),
+		shows("said", "110 requests were answered, 0 failed."),
+		chromedp.Click("#leave"),
+		shows("cancels", "1"),
+		shows("waiting", "0"),
+		chromedp.Click("[aria-label='Kill worker 1']"),
+		browsertest.Until(row(1)+".includes('killed')"),
+		browsertest.Until(row(2)+".includes('0 busy')"),
+		chromedp.Click("[aria-label='Start worker 1']"),
+		browsertest.Until(row(1)+".includes('0 busy')"))
 }
