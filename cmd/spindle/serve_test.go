@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spindleloop/spindle/internal/short"
 )
 
 var serving = regexp.MustCompile(`^spindle serve: (https?://\S+)\n$`)
@@ -153,8 +155,8 @@ func TestServeDrains(t *testing.T) {
 // TestServeShowsItsBlockedLoop blocks the only loop of the server. The inspector that
 // /debug/spindle/ leads to says where, while it is blocked.
 func TestServeShowsItsBlockedLoop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with -short: it blocks a loop for seconds")
+	if !short.Full() {
+		t.Skip("without SPINDLE_TEST_FULL=1: it blocks a loop for seconds")
 	}
 	url, end := startServe(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
