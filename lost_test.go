@@ -19,7 +19,7 @@ const rounds = 1000
 // run ends, and none of them is lost work.
 func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 	for name, program := range map[string]func(t *testing.T) error{
-		"Run whose ctx ends with it": func(t *testing.T) error {
+		"Run with a ctx that ends with it": func(t *testing.T) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			err := spindle.Run(ctx, func(ctx context.Context) error {
 				go cancel()
@@ -39,7 +39,7 @@ func TestNothingIsLostThatARunNeedsNoMore(t *testing.T) {
 				return nil
 			})
 		},
-		"RunOn whose ctx ends": func(t *testing.T) error {
+		"RunOn with a ctx that ends": func(t *testing.T) error {
 			l := openLoop(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			spindle.RunOn(ctx, l, func(ctx context.Context) error {

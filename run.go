@@ -101,7 +101,7 @@ var errStopped = errors.New("spindle: the loop was stopped before all tasks had 
 // runOnLoop runs fn as Run does, on a loop that is not running.
 func runOnLoop(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error) error {
 	if sc := scopeOf(ctx); sc != nil && sc.s.l.Owns() {
-		panic("spindle: Run called in a task, whose loop it would block; open a nursery")
+		panic("spindle: Run called in a task would block the loop of that task; open a nursery")
 	}
 	run := newRun(ctx, l, o)
 	// The loop runs on a goroutine of its own. Its coroutines must not end on the

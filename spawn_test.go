@@ -86,8 +86,8 @@ func TestSpawnIntoACancelledNursery(t *testing.T) {
 	}
 }
 
-// TestStartWhoseChildIsCancelled before it calls started: Start fails too.
-func TestStartWhoseChildIsCancelled(t *testing.T) {
+// TestStartOfACancelledChild: if the child is cancelled before it calls started, Start fails too.
+func TestStartOfACancelledChild(t *testing.T) {
 	err := nurse(t, func(ctx context.Context, n *spindle.Nursery) error {
 		other, ended, err := elsewhere(ctx, n)
 		if err != nil {

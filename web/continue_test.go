@@ -32,7 +32,7 @@ func TestExpectContinueIsAnsweredWhenTheBodyIsRead(t *testing.T) {
 	}
 }
 
-func TestExpectContinueOfABodyThatNobodyReads(t *testing.T) {
+func TestExpectContinueOfAnUnreadBody(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403) }) {
 		t.Run(name, func(t *testing.T) {
 			nc, br := dial(t, serve(t, s))

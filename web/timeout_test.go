@@ -117,7 +117,7 @@ func TestLateBodyIsADeadlineExceeded(t *testing.T) {
 	}) {
 		s.BodyTimeout = time.Millisecond
 		t.Run(name, func(t *testing.T) {
-			got := raw(t, serve(t, s), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe", "POST")
+			got := raw(t, serve(t, s), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel", "POST")
 			if got[0] != "200 true true" {
 				t.Errorf("got %q", got)
 			}

@@ -147,8 +147,8 @@ func TestTransportWrongLength(t *testing.T) {
 			"longer":         {3, strings.NewReader("hello"), "ContentLength=3"},
 			"shorter":        {10, strings.NewReader("hello"), "ContentLength=10"},
 			"much shorter":   {1 << 20, strings.NewReader("hello"), "ContentLength=1048576"},
-			"fails":          {10, io.MultiReader(strings.NewReader("he"), failingReader{broken}), broken.Error()},
-			"fails unframed": {-1, io.MultiReader(strings.NewReader("he"), failingReader{broken}), broken.Error()},
+			"fails":          {10, io.MultiReader(strings.NewReader("hel"), failingReader{broken}), broken.Error()},
+			"fails unframed": {-1, io.MultiReader(strings.NewReader("hel"), failingReader{broken}), broken.Error()},
 		} {
 			body := &told{Reader: tc.body}
 			req, _ := http.NewRequestWithContext(ctx, "POST", base, body)
@@ -337,7 +337,7 @@ func TestTransportClosesABodyThatIsNotSent(t *testing.T) {
 			if err == nil {
 				t.Error("no error")
 			}
-			_, err = w.Write([]byte("anybody?"))
+			_, err = w.Write([]byte("hello"))
 			return 0, err
 		}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("the body: %v", err)

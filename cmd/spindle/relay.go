@@ -64,8 +64,8 @@ plane answers while all workers are blocked.
 
 With --nats it also measures calls on a broker beside the plain client of NATS:
 nats_ratio is the plain client's time over a call's, nats_many_ratio the ratio of the
-rates with 64 in flight, and nats_goroutine_ratio the same for a plain worker whose
-handlers may block. For these ratios, higher is better.
+rates with 64 in flight, and nats_goroutine_ratio the same for a plain worker with
+handlers that may block. For these ratios, higher is better.
 `
 
 func runRelay(ctx context.Context, args []string, out, errs io.Writer) error {

@@ -140,7 +140,7 @@ func executed(t *testing.T, first *script) (seen []event) {
 					case yield:
 						err = spindle.Yield(ctx)
 					case wait:
-						err = lot.Wait(ctx, "somebody")
+						err = lot.Wait(ctx, "another task")
 					case wake:
 						lot.Wake(1)
 					default:

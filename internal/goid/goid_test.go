@@ -55,7 +55,7 @@ func TestNumberOf(t *testing.T) {
 		t.Fatalf("NumberOf another is %d, want %d", goid.NumberOf(o.g), o.number)
 	}
 	if goid.NumberOf(0) != 0 {
-		t.Fatal("nobody has a number")
+		t.Fatal("the zero goroutine has a number")
 	}
 }
 

@@ -52,7 +52,7 @@ func lateReader(w *sim.World) {
 			return nil
 		})
 	}
-	w.Eventually("somebody has read everything", time.Minute, func() bool { return read > 0 })
+	w.Eventually("a client has read everything", time.Minute, func() bool { return read > 0 })
 }
 
 // slowAnswers is a server that answers each question with it, after a while; by then
@@ -97,7 +97,7 @@ func slowAnswers(w *sim.World) {
 			}
 			answer, err := bufio.NewReader(c).ReadString('\n')
 			if err == nil && strings.TrimSpace(answer) != client.Name() {
-				return fmt.Errorf("the answer is for somebody else: %q", answer)
+				return fmt.Errorf("the answer is for another client: %q", answer)
 			}
 			return nil
 		})

@@ -38,7 +38,7 @@ func isPublic(dir string) bool {
 	return !within(dir+"/", []string{"internal/", "cmd/", "examples/", "docs/", "python/"}) && !strings.Contains(dir, "/internal/")
 }
 
-// saysItself are methods whose meaning is fixed by the language's interfaces.
+// saysItself are methods with a meaning that the language's interfaces fix.
 func saysItself(name string) bool { return name == "Error" || name == "String" }
 
 func exportedReceiver(d *ast.FuncDecl) bool {

@@ -1,11 +1,14 @@
 package tidy_test
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -35,42 +38,37 @@ func bannedIn(text string) (found []string) {
 	return found
 }
 
-// remaining is how many banned phrases each directory may still have. Numbers only
-// shrink; a directory without a number has none.
-var remaining = map[string]int{
-	"internal/tidy": 1,
-}
-
+// TestEnglishIsPlain reads comments, string literals and the names of functions in Go, and
+// everything in documents and in the sources of the Python package.
 func TestEnglishIsPlain(t *testing.T) {
-	found, first := map[string]int{}, map[string]string{}
-	note := func(path, text string) {
+	check := func(path, text string) {
 		for _, phrase := range bannedIn(text) {
-			dir := filepath.ToSlash(filepath.Dir(path))
-			if found[dir]++; found[dir] > remaining[dir] && first[dir] == "" {
-				first[dir] = path + ": " + phrase
-			}
+			t.Errorf("%s: banned phrase: %s", path, phrase)
 		}
 	}
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "results"):
-			return filepath.SkipDir
-		case strings.HasSuffix(path, ".md"):
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
+		if entry.IsDir() {
+			switch entry.Name() {
+			case ".git", "results", "build":
+				return filepath.SkipDir
 			}
-			note(path, string(text))
-		case strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		switch filepath.Ext(path) {
+		case ".md", ".py", ".c", ".h":
+			text, err := os.ReadFile(path)
+			check(path, string(text))
+			return err
+		case ".go":
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
 			if err != nil {
 				return err
 			}
-			for _, group := range file.Comments {
-				note(path, group.Text())
+			for _, text := range prose(file, path != bannedFile) {
+				check(path, text)
 			}
 		}
 		return nil
@@ -78,14 +76,30 @@ func TestEnglishIsPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, n := range found {
-		if n > remaining[dir] {
-			t.Errorf("%s: %d banned phrases, %d allowed; one is in %s", dir, n, remaining[dir], first[dir])
-		}
+}
+
+// bannedFile is this file. Its strings are the banned phrases.
+var bannedFile = filepath.Join("internal", "tidy", "english_test.go")
+
+// words finds where a word begins inside a name.
+var words = regexp.MustCompile("[A-Z][a-z]")
+
+// prose returns what a file says in English: its comments, the names of its functions and, if
+// literals is set, its strings.
+func prose(file *ast.File, literals bool) (texts []string) {
+	for _, group := range file.Comments {
+		texts = append(texts, group.Text())
 	}
-	for dir, n := range remaining {
-		if found[dir] < n {
-			t.Errorf("%s: %d banned phrases are left, %d are allowed: lower the number", dir, found[dir], n)
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			texts = append(texts, words.ReplaceAllString(n.Name.Name, " $0"))
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING && literals {
+				texts = append(texts, text)
+			}
 		}
-	}
+		return true
+	})
+	return texts
 }

@@ -11,7 +11,7 @@ with warnings.catch_warnings():
 
 
 class EventLoopPolicy(_Base):
-    """A policy whose loops are Spindle's."""
+    """A policy that makes Spindle's loops."""
 
     def _loop_factory(self) -> Loop:
         return Loop()

@@ -57,7 +57,7 @@ static void operation_dealloc(Operation *o) {
         PyObject_GC_Del(o);
 }
 
-// forget_done removes futures whose waits were cancelled, so that they do not pile up.
+// forget_done removes the futures of cancelled waits, so that they do not pile up.
 static int forget_done(Exchange *x) {
     PyObject *pending = PyList_New(0);
     for (Py_ssize_t i = 0; pending && i < PyList_GET_SIZE(x->waiters); i++) {

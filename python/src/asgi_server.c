@@ -26,7 +26,7 @@ const char *server_date(Server *s) {
     if (now.tv_sec != s->date_second) {
         struct tm t;
         gmtime_r(&now.tv_sec, &t);
-        // Not with strftime, whose names depend on the locale.
+        // Not with strftime: its names depend on the locale.
         static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
         snprintf(s->date, sizeof s->date, "date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n", days + 3 * t.tm_wday,
                  t.tm_mday, months + 3 * t.tm_mon, (t.tm_year + 1900) % 10000, t.tm_hour, t.tm_min, t.tm_sec);

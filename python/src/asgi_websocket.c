@@ -219,7 +219,7 @@ static int deny_plainly(Exchange *x, int status) {
     return 0;
 }
 
-// websocket_end ends a WebSocket whose app has returned, or failed.
+// websocket_end ends a WebSocket after its app has returned, or failed.
 void websocket_end(Exchange *x, bool failed) {
     Server *s = x->server;
     if (!s->box || x->released)

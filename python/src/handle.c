@@ -124,7 +124,7 @@ static int handle_traverse(Handle *h, visitproc visit, void *arg) {
     return 0;
 }
 
-// The loop is kept: a handle whose cycle is broken may still be cancelled.
+// The loop is kept: a handle may still be cancelled after its cycle is broken.
 static int handle_clear(Handle *h) {
     h->cancelled = true;
     drop_call(h);

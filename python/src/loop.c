@@ -1,4 +1,4 @@
-// The hot half of a loop: callbacks, timers and the tick. The rest is loop.py, whose
+// The hot half of a loop: callbacks, timers and the tick. The rest is loop.py: its
 // class Loop inherits from this type and from asyncio's selector loop.
 //
 // A tick is asyncio's: poll for descriptors, queue the due timers, run what is queued.

@@ -1,5 +1,5 @@
 // The hot half of a StreamReader. The rest is asyncio's: streams.py makes a class that inherits
-// from this type and from asyncio.StreamReader, whose methods find their attributes here.
+// from this type and from asyncio.StreamReader. The methods of that find their attributes here.
 //
 // Data that arrives while the buffer is empty stays the bytes object that it is, and a read that
 // wants all of it gets that object. It is copied to the buffer when code asks for the buffer.

@@ -1,5 +1,5 @@
 // The transport of a stream socket: receives, sends, and keeps what could not be sent.
-// What is rare (construction, errors, closing, information) is in transport.py, whose class
+// What is rare (construction, errors, closing, information) is in transport.py: its class
 // SocketTransport inherits from this type.
 //
 //            start            pause_reading

@@ -24,7 +24,7 @@ MODULES = [
 ]
 
 # Tests that pass on asyncio's loop and not on ours, and why that is right.
-_MOCKS = "replaces socket in asyncio.base_events by a mock, whose descriptor is no number"
+_MOCKS = "replaces socket in asyncio.base_events by a mock, and its descriptor is no number"
 EXPECTED = {
     f"test.test_asyncio.test_base_events.BaseEventLoopWithSelectorTests.{name}": _MOCKS
     for name in (

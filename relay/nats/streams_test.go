@@ -72,9 +72,9 @@ func TestStreamThatHasLostItsSubjects(t *testing.T) {
 	next(t, subscribe(t, bus), "2", 1).Settle(relay.Done)
 }
 
-// TestWorkerWhoseStreamIsDeleted gets the requests of the new stream. A request of the old one that
+// TestWorkerOfADeletedStream gets the requests of the new stream. A request of the old one that
 // ends later does not end the one that has its number now.
-func TestWorkerWhoseStreamIsDeleted(t *testing.T) {
+func TestWorkerOfADeletedStream(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	o := durable(nats.Durable{})
 	var log strings.Builder // written until bus is closed
@@ -106,8 +106,8 @@ func TestWorkerWhoseStreamIsDeleted(t *testing.T) {
 	}
 }
 
-// TestWorkerWhoseConsumerIsDeleted goes on with a new one.
-func TestWorkerWhoseConsumerIsDeleted(t *testing.T) {
+// TestWorkerOfADeletedConsumer goes on with a new one.
+func TestWorkerOfADeletedConsumer(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, durable(nats.Durable{}))
 	s := subscribe(t, bus)

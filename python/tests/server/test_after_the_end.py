@@ -116,7 +116,7 @@ def test_date_does_not_depend_on_the_locale(serve):
                         r"\d{4} \d\d:\d\d:\d\d GMT", date)
 
 
-def test_file_whose_head_asks_for_chunks(serve, tmp_path):
+def test_file_with_a_head_that_asks_for_chunks(serve, tmp_path):
     (tmp_path / "file").write_bytes(b"hello")
 
     async def app(scope, receive, send):

@@ -158,7 +158,7 @@ def test_request_bodies(serve, size, chunked):
 def test_body_that_comes_slowly(serve):
     client = serve(echo).connect()
     client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\n")
-    for piece in (b"he", b"llo", b"12345"):
+    for piece in (b"hel", b"lo", b"12345"):
         client.send(piece)
     assert client.response().body == b"hello12345"
 

@@ -378,7 +378,7 @@ def test_worker_that_blocks_its_loop_does_not_keep_the_supervisor(command, limit
     assert "".join(process.err).count("blocks its loop; killing it") == 1
 
 
-def test_worker_whose_supervisor_ends_before_it_is_ready_stops_in_order():
+def test_worker_stops_in_order_if_its_supervisor_ends_before_it_is_ready():
     ends = []
 
     async def app(scope, receive, send):
