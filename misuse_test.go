@@ -148,6 +148,29 @@ func TestWaitsWithAForeignContextAreNamed(t *testing.T) {
 	})
 }
 
+// TestNilContextIsNamed in the panic, with the function that was called.
+func TestNilContextIsNamed(t *testing.T) {
+	var none context.Context
+	l := openLoop(t)
+	defer l.Close()
+	fn := func(context.Context) error { return nil }
+	for want, call := range map[string]func(){
+		"spindle: Sleep with a context that does not come from a task": func() { spindle.Sleep(none, 1) },
+		"spindle: LoopOf with a context":                               func() { spindle.LoopOf(none) },
+		"spindle: Run: nil context":                                    func() { spindle.Run(none, fn) },
+		"spindle: RunOn: nil context":                                  func() { spindle.RunOn(none, l, fn, nil) },
+	} {
+		func() {
+			defer func() {
+				if text, _ := recover().(string); !strings.HasPrefix(text, want) {
+					t.Errorf("panic %q, want %q", text, want)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
 // TestScopesCloseInOrder however code leaves them: only the task that opened a scope can
 // leave it, by returning, so that it leaves the scopes inside first.
 func TestScopesCloseInOrder(t *testing.T) {

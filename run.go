@@ -145,6 +145,9 @@ func (r *run) outcome(ctx context.Context) error {
 
 // newRun prepares a run on a loop.
 func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
+	if ctx == nil {
+		panic("spindle: " + calledName("Run") + ": nil context")
+	}
 	if o.Grace == 0 {
 		o.Grace = 5 * time.Second
 	}

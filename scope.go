@@ -65,6 +65,9 @@ func scopeOf(ctx context.Context) *Scope {
 	if s, ok := ctx.(*Scope); ok {
 		return s
 	}
+	if ctx == nil {
+		return nil
+	}
 	s, _ := ctx.Value(scopeKey{}).(*Scope)
 	return s
 }
