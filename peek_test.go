@@ -55,10 +55,10 @@ func TestWatchdogTakesNoStackAmongManyTasks(t *testing.T) {
 	err := spindle.RunWith(t.Context(), o, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			begun := 0
-			for range goid.MaxUnasked + 1 {
+			for range goid.CheapStackLimit + 1 {
 				n.Go(func(ctx context.Context) error { begun++; return spindle.Sleep(ctx, time.Hour) })
 			}
-			for begun <= goid.MaxUnasked {
+			for begun <= goid.CheapStackLimit {
 				if err := spindle.Yield(ctx); err != nil {
 					return err
 				}

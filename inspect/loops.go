@@ -262,7 +262,7 @@ func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 		return "", "" // stacks are dear, and the last one was taken a moment ago
 	}
 	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
-		taken := goid.StackUnasked(goid.NumberOf(s.core.Owner()))
+		taken := goid.CheapStackOf(goid.NumberOf(s.core.Owner()))
 		r.at = now()
 		r.cost = r.at - began
 		if s.core.Pulse.Load() != pulse {

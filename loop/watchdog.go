@@ -56,7 +56,7 @@ func (b Blocked) withoutStack() string {
 	return fmt.Sprintf("loop: blocked for %v so far, by a callback, by many in one turn, or because it gets no CPU; "+
 		"blocking work belongs in Offload, or for a task in spindle.Blocking. Taking a stack stops all goroutines, "+
 		"so none is taken of more than %d; to see where the loop is, write a goroutine profile (runtime/pprof) "+
-		"in loop.Options.OnBlocked.%s", b.For, goid.MaxUnasked, task)
+		"in loop.Options.OnBlocked.%s", b.For, goid.CheapStackLimit, task)
 }
 
 // watchdog samples the loop's pulse from another goroutine. The pulse is its only cost
@@ -169,7 +169,7 @@ func (s *sample) judge(l *Loop) (cost time.Duration) {
 	if owner == 0 {
 		return 0 // the loop has ended
 	}
-	stack, task := goid.StackUnasked(goid.NumberOf(owner)), l.core.RunningTask()
+	stack, task := goid.CheapStackOf(goid.NumberOf(owner)), l.core.RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
 		return wall - before // the loop has continued, and the stack may be of any moment

@@ -279,8 +279,8 @@ func (s *sender) copy() error {
 	chunked := s.r.ContentLength < 0
 	const before = 8 // for the size of a chunk: six digits and a line end
 	for {
-		room := (*buffer)[before : len(*buffer)-2]
-		n, err := s.r.Body.Read(room)
+		chunk := (*buffer)[before : len(*buffer)-2]
+		n, err := s.r.Body.Read(chunk)
 		if n > 0 {
 			if err := s.write(*buffer, before, n, chunked); err != nil {
 				return err

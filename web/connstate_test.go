@@ -28,7 +28,7 @@ func newStates() *states {
 	return &states{conns: map[net.Conn][]http.ConnState{}, ended: make(chan []http.ConnState, 10)}
 }
 
-func (s *states) hook(c net.Conn, state http.ConnState) {
+func (s *states) record(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns[c] = append(s.conns[c], state)
@@ -64,7 +64,7 @@ func TestConnStateFollowsAConnection(t *testing.T) {
 		for name, h := range map[string]http.Handler{"worker": handler, "inline": web.Inline(handler)} {
 			t.Run(c.name+" "+name, func(t *testing.T) {
 				seen := newStates()
-				sv := serve(t, &web.Server{Handler: h, ConnState: seen.hook})
+				sv := serve(t, &web.Server{Handler: h, ConnState: seen.record})
 				nc := connect(t, sv.Addr())
 				buf := make([]byte, 4096)
 				for _, request := range c.requests {
@@ -84,7 +84,7 @@ func TestConnStateFollowsAConnection(t *testing.T) {
 func TestConnStateMayCloseTheConnection(t *testing.T) {
 	seen := newStates()
 	sv := serve(t, &web.Server{Handler: text("hello"), ConnState: func(c net.Conn, state http.ConnState) {
-		seen.hook(c, state)
+		seen.record(c, state)
 		if state == http.StateNew && strings.HasPrefix(c.RemoteAddr().String(), "127.") {
 			c.Close()
 		}

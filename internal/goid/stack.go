@@ -14,15 +14,15 @@ import (
 // from outside.
 func StackOf(number uint64) []byte { return Stacks(number)[number] }
 
-// MaxUnasked is the number of goroutines above which StackUnasked takes no stack. A dump
+// CheapStackLimit is the number of goroutines above which CheapStackOf takes no stack. A dump
 // stops the program for some 50 µs for each goroutine: at this number for a fifth of a
 // second, and for five seconds at 100,000.
-const MaxUnasked = 4000
+const CheapStackLimit = 4000
 
-// StackUnasked is StackOf for reports that a user has not asked for. It returns nil if the
-// program has more than MaxUnasked goroutines.
-func StackUnasked(number uint64) []byte {
-	if runtime.NumGoroutine() > MaxUnasked {
+// CheapStackOf is StackOf for reports that no user has requested. It returns nil if the
+// program has more than CheapStackLimit goroutines.
+func CheapStackOf(number uint64) []byte {
+	if runtime.NumGoroutine() > CheapStackLimit {
 		return nil
 	}
 	return StackOf(number)

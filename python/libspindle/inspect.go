@@ -17,9 +17,9 @@ import (
 // that it listens on to text and returns 0, or writes an error and returns -1.
 //
 //export SpindleInspect
-func SpindleInspect(address, text *C.char, room C.int) C.int {
+func SpindleInspect(address, text *C.char, capacity C.int) C.int {
 	s, err := inspect.Serve(C.GoString(address), inspect.Options{})
-	b := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(room))
+	b := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(capacity))
 	if err != nil {
 		b[copy(b[:len(b)-1], err.Error())] = 0
 		return -1

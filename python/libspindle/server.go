@@ -43,11 +43,11 @@ type server struct {
 // server's mailbox, which exists as long as the loop, or nil and writes an error.
 //
 //export SpindleServe
-func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, room C.int) *C.SpindleMailbox {
+func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, capacity C.int) *C.SpindleMailbox {
 	p := at(id)
 	s, err := newServer(p, C.GoBytes(unsafe.Pointer(text), size))
 	if err != nil {
-		b := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(room))
+		b := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(capacity))
 		b[copy(b[:len(b)-1], err.Error())] = 0
 		return nil
 	}

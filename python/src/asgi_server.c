@@ -8,7 +8,7 @@ void websocket_end(Exchange *x, bool failed); // asgi_websocket.c
 
 // The Go half. The functions are looked up by the first server.
 static struct {
-    SpindleMailbox *(*serve)(int loop, const char *config, int size, char *message, int room);
+    SpindleMailbox *(*serve)(int loop, const char *config, int size, char *message, int capacity);
     void (*drain)(int loop);
     void (*abort)(int loop);
 } go;

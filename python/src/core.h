@@ -23,7 +23,7 @@ typedef struct {
     int (*watch)(int loop, int fd, int interest, uint64_t *token);
     int (*poll)(int loop, long long timeout_ns, SpindleEvent *events, int capacity);
     void (*blocked)(int loop, SpindleBlock *block);
-    int (*inspect)(const char *address, char *text, int room);
+    int (*inspect)(const char *address, char *text, int capacity);
 } GoLib;
 
 extern GoLib golib;

@@ -35,7 +35,7 @@ struct Transport {
     PyObject *empty_waiter;                                // a future, while sendfile needs the buffer empty
     PyObject *server;
     Chunk *chunks;
-    int first, count, room; // of chunks
+    int first, count, capacity; // of chunks
     Py_ssize_t unsent, high, low;
     int fd;
     int expected;  // the size of the last receive, if it was large and may be so again; or 0
@@ -68,7 +68,7 @@ static void drop_chunks(Transport *t) {
         Py_DECREF(t->chunks[t->first++].bytes);
     PyMem_Free(t->chunks);
     t->chunks = NULL;
-    t->first = t->room = 0;
+    t->first = t->capacity = 0;
     t->unsent = 0;
 }
 
@@ -83,20 +83,20 @@ static int keep(Transport *t, PyObject *data, const char *at, Py_ssize_t len, Py
     }
     if (!bytes)
         return -1;
-    if (t->first + t->count == t->room) {
+    if (t->first + t->count == t->capacity) {
         if (t->first > 0) {
             memmove(t->chunks, t->chunks + t->first, t->count * sizeof *t->chunks);
             t->first = 0;
         } else {
-            int room = t->room ? t->room * 2 : 4;
-            Chunk *chunks = PyMem_Realloc(t->chunks, room * sizeof *chunks);
+            int capacity = t->capacity ? t->capacity * 2 : 4;
+            Chunk *chunks = PyMem_Realloc(t->chunks, capacity * sizeof *chunks);
             if (!chunks) {
                 Py_DECREF(bytes);
                 PyErr_NoMemory();
                 return -1;
             }
             t->chunks = chunks;
-            t->room = room;
+            t->capacity = capacity;
         }
     }
     t->chunks[t->first + t->count++] = (Chunk){bytes, sent};
@@ -337,15 +337,15 @@ static int next_size(ssize_t n) { return n >= LARGE_LEAST && n <= LARGE_MOST * 8
 // receive_large receives into a new bytes object. *data is NULL if nothing was received, or with
 // an exception.
 static ssize_t receive_large(Transport *t, PyObject **data) {
-    Py_ssize_t room = t->expected + t->expected / 8;
-    if (!(*data = PyBytes_FromStringAndSize(NULL, room)))
+    Py_ssize_t capacity = t->expected + t->expected / 8;
+    if (!(*data = PyBytes_FromStringAndSize(NULL, capacity)))
         return 1;
-    ssize_t n = receive_some(t->fd, PyBytes_AS_STRING(*data), room);
+    ssize_t n = receive_some(t->fd, PyBytes_AS_STRING(*data), capacity);
     if (n <= 0) {
         int err = errno;
         Py_CLEAR(*data);
         errno = err;
-    } else if (n < room) {
+    } else if (n < capacity) {
         _PyBytes_Resize(data, n); // sets *data to NULL if it fails
         t->expected = next_size(n);
     } else {

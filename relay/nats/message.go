@@ -46,8 +46,8 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	}
 	m.Subject, m.Data = e.Subject, e.Body
 	if isInbox(e.Subject) {
-		var room [96]byte
-		m.Subject = string(strconv.AppendUint(append(append(room[:0], e.Subject...), '.'), e.ID, idBase))
+		var buf [96]byte
+		m.Subject = string(strconv.AppendUint(append(append(buf[:0], e.Subject...), '.'), e.ID, idBase))
 	}
 	switch {
 	case e.Kind == relay.KindReply && e.Seq == 0: // the caller knows the rest
@@ -94,8 +94,8 @@ func replySubject(e *relay.Envelope) string {
 		b = append(b, e.Trace.Span[:]...)
 		b = append(b, e.Trace.Flags)
 	}
-	var room [160]byte
-	s := append(append(room[:0], e.ReplyTo...), '.')
+	var buf [160]byte
+	s := append(append(buf[:0], e.ReplyTo...), '.')
 	s = base64.RawURLEncoding.AppendEncode(s, b)
 	return string(strconv.AppendUint(append(s, '.'), e.ID, idBase))
 }
@@ -104,8 +104,8 @@ func replySubject(e *relay.Envelope) string {
 func parseReplySubject(e *relay.Envelope, s string) error {
 	address, rest, _ := cutInbox(s)
 	coded, id, whole := strings.Cut(rest, ".")
-	var room [96]byte
-	b := append(room[:0], coded...)
+	var buf [96]byte
+	b := append(buf[:0], coded...)
 	b, err := base64.RawURLEncoding.AppendDecode(b[:0], b)
 	if !whole || err != nil {
 		return fmt.Errorf("relay/nats: malformed reply subject %q", s)

@@ -81,7 +81,7 @@ class _Call:
     """One request. work runs in a thread, the rest on the loop."""
 
     __slots__ = ("app", "pool", "scope", "input", "started", "missing", "ended", "ready", "put_bytes", "sent_bytes",
-                 "room", "blocked", "gone", "returned", "done", "error", "waiter")
+                 "caught_up", "blocked", "gone", "returned", "done", "error", "waiter")
 
     def __init__(self, app, pool, scope, receive, first):
         self.app = app
@@ -93,8 +93,8 @@ class _Call:
         self.ended = False  # the last message was put
         self.ready = collections.deque()  # messages for send
         self.put_bytes = self.sent_bytes = 0  # of bodies; the first belongs to the thread, the second to the loop
-        self.room = None  # a condition, once the thread had to wait for room
-        self.blocked = False  # the thread waits for room
+        self.caught_up = None  # a condition, once the thread had to wait until the client has caught up
+        self.blocked = False  # the thread waits for caught_up
         self.gone = False
         self.returned = False  # the thread has finished
         self.done = False  # and the loop has noticed
@@ -117,15 +117,15 @@ class _Call:
                 await self.waiter
         finally:
             self.gone = True
-            if self.room is not None:
+            if self.caught_up is not None:
                 self._notify()
         if self.error is not None:
             error, self.error = self.error, None
             raise error
 
     def _notify(self):
-        with self.room:
-            self.room.notify()
+        with self.caught_up:
+            self.caught_up.notify()
 
     # In the thread.
 
@@ -191,12 +191,12 @@ class _Call:
 
     def put(self, message):
         if self.put_bytes - self.sent_bytes > WRITE_AHEAD:
-            if self.room is None:
-                self.room = threading.Condition()
-            with self.room:
+            if self.caught_up is None:
+                self.caught_up = threading.Condition()
+            with self.caught_up:
                 self.blocked = True
                 while self.put_bytes - self.sent_bytes > WRITE_AHEAD and not self.gone:
-                    self.room.wait()
+                    self.caught_up.wait()
                 self.blocked = False
         if self.gone:
             raise ConnectionError("spindle: the client has disconnected")
