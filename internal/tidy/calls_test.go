@@ -81,3 +81,14 @@ func TestGoroutinesStartWhereTheyMay(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingRunsAtImport: importing a package must not start goroutines or threads.
+func TestNothingRunsAtImport(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.syntax.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && !s.test && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s has an init function; do the work at the first use", s.path)
+			}
+		}
+	}
+}
