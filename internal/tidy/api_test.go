@@ -114,8 +114,8 @@ func listsPackage(dir string) bool {
 	return false
 }
 
-// exported lists the exported names of the package in dir.
-func exported(t *testing.T, dir string) (names []string) {
+// documented returns the documentation of the package in dir.
+func documented(t *testing.T, dir string) *doc.Package {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -137,6 +137,13 @@ func exported(t *testing.T, dir string) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pkg
+}
+
+// exported lists the exported names of the package in dir.
+func exported(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	pkg := documented(t, dir)
 	values := func(vs []*doc.Value) {
 		for _, v := range vs {
 			for _, name := range v.Names {
