@@ -77,7 +77,7 @@ func (r *Registry) Datagram(b DatagramBinding) (fd int, err error) {
 	if err = runSteps(
 		option(kernel.ReusePort, b.ReusePort),
 		option(kernel.Broadcast, b.Broadcast),
-		option(kernel.IPv6Only, b.V6Only && b.Family == kernel.IPv6),
+		func() error { return r.setV6Only(fd, b.Family, b.V6Only) },
 		func() error {
 			if b.Local.Family() == 0 {
 				return nil

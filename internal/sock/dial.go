@@ -143,7 +143,7 @@ func (d *Dialing) attempt(a kernel.Addr) error {
 	}
 	if d.bind.Family() != 0 {
 		if err := runSteps(
-			func() error { return d.reg.reuse(fd, d.bind, Binding{}) },
+			func() error { return d.reg.configure(fd, d.bind, Binding{}) },
 			func() error { return k.Bind(fd, d.bind) },
 		); err != nil {
 			k.CloseFD(fd)

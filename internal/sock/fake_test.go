@@ -27,6 +27,7 @@ type fake struct {
 	accepts []error // one for each Accept; then EAGAIN
 	connect func(a kernel.Addr) error
 	status  map[int]syscall.Errno // SocketError
+	v6Only  int                   // IPv6Only; a test sets the system's default
 	local   kernel.Addr
 	refuse  map[string]error // calls that fail
 	lookup  func(ctx context.Context) ([]netip.Addr, error)
@@ -149,7 +150,12 @@ func (f *fake) CloseFD(fd int) error {
 func (f *fake) Bind(int, kernel.Addr) error { return f.did("Bind") }
 func (f *fake) Listen(int, int) error       { return f.did("Listen") }
 
-func (f *fake) SetOption(fd int, o kernel.Option, value int) error { return f.did("SetOption") }
+func (f *fake) SetOption(fd int, o kernel.Option, value int) error {
+	if o == kernel.IPv6Only {
+		f.v6Only = value
+	}
+	return f.did("SetOption")
+}
 
 func (f *fake) Accept(int) (int, error) {
 	f.did("Accept")

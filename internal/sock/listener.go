@@ -62,7 +62,7 @@ func (r *Registry) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	}
 	bound := false
 	if err = runSteps(
-		func() error { return r.reuse(fd, a, b) },
+		func() error { return r.configure(fd, a, b) },
 		func() error { return k.Bind(fd, a) },
 		func() error {
 			bound = true
@@ -79,7 +79,7 @@ func (r *Registry) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	return fd, nil
 }
 
-func (r *Registry) reuse(fd int, a kernel.Addr, b Binding) error {
+func (r *Registry) configure(fd int, a kernel.Addr, b Binding) error {
 	if a.Family() == kernel.Unix {
 		return nil
 	}
@@ -89,7 +89,6 @@ func (r *Registry) reuse(fd int, a kernel.Addr, b Binding) error {
 	}{
 		{kernel.ReuseAddr, true},
 		{kernel.ReusePort, b.ReusePort},
-		{kernel.IPv6Only, b.V6Only && a.Family() == kernel.IPv6},
 	}
 	for _, o := range options {
 		if !o.on {
@@ -99,6 +98,20 @@ func (r *Registry) reuse(fd int, a kernel.Addr, b Binding) error {
 			return err
 		}
 	}
+	return r.setV6Only(fd, a.Family(), b.V6Only)
+}
+
+// setV6Only makes a socket of IPv6 take only IPv6, or IPv4 too. The default is a setting of
+// the system, so both are set, as package net does. Some systems have no sockets that take
+// both: there the one for IPv6 is what remains.
+func (r *Registry) setV6Only(fd int, f kernel.Family, only bool) error {
+	if f != kernel.IPv6 {
+		return nil
+	}
+	if only {
+		return r.K.SetOption(fd, kernel.IPv6Only, 1)
+	}
+	_ = r.K.SetOption(fd, kernel.IPv6Only, 0)
 	return nil
 }
 

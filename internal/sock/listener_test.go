@@ -2,6 +2,7 @@ package sock_test
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"syscall"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spindleloop/spindle/internal/kernel"
 	"github.com/spindleloop/spindle/internal/sock"
+	"github.com/spindleloop/spindle/loop"
 )
 
 // listening is a listener on descriptor 7 that records its callbacks.
@@ -220,4 +222,66 @@ func TestBind(t *testing.T) {
 		t.Errorf("%d options, %v", f.count("SetOption"), err)
 	}
 	r.K.CloseFD(fd)
+}
+
+// v6OnlyCases are sockets of IPv6, and whether each takes only IPv6.
+var v6OnlyCases = []struct {
+	name string
+	make func(r *sock.Registry) (fd int, err error)
+	want int
+}{
+	{"tcp", func(r *sock.Registry) (int, error) { return r.Bind(anyIPv6, sock.Binding{}) }, 0},
+	{"tcp6", func(r *sock.Registry) (int, error) { return r.Bind(anyIPv6, sock.Binding{V6Only: true}) }, 1},
+	{"udp", func(r *sock.Registry) (int, error) {
+		return r.Datagram(sock.DatagramBinding{Family: kernel.IPv6})
+	}, 0},
+	{"udp6", func(r *sock.Registry) (int, error) {
+		return r.Datagram(sock.DatagramBinding{Family: kernel.IPv6, V6Only: true})
+	}, 1},
+}
+
+var anyIPv6 = kernel.Addr{AddrPort: netip.AddrPortFrom(netip.IPv6Unspecified(), 0)}
+
+// TestV6OnlyDoesNotDependOnTheSystem: the system's default decides nothing, and a system
+// that refuses sockets for both protocols has sockets for IPv6.
+func TestV6OnlyDoesNotDependOnTheSystem(t *testing.T) {
+	for _, c := range v6OnlyCases {
+		f, r := newFake(t)
+		f.v6Only = 1 - c.want
+		fd, err := c.make(r)
+		if err != nil || f.v6Only != c.want {
+			t.Errorf("%s: %v, the option is %d, want %d", c.name, err, f.v6Only, c.want)
+		}
+		r.K.CloseFD(fd)
+	}
+	f, r := newFake(t)
+	f.refuse["SetOption"] = syscall.EINVAL
+	fd, err := r.Datagram(sock.DatagramBinding{Family: kernel.IPv6})
+	if err != nil {
+		t.Errorf("refused: %v", err)
+	}
+	r.K.CloseFD(fd)
+}
+
+// TestV6OnlyInTheKernel reads the option back.
+func TestV6OnlyInTheKernel(t *testing.T) {
+	l, err := loop.New(loop.Options{Watchdog: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := sock.RegistryOf(l)
+	for _, c := range v6OnlyCases {
+		fd, err := c.make(r)
+		if errors.Is(err, syscall.EAFNOSUPPORT) {
+			t.Skipf("no IPv6 here: %v", err)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got, err := r.K.Option(fd, kernel.IPv6Only); err != nil || got != c.want {
+			t.Errorf("%s: %d, %v, want %d", c.name, got, err, c.want)
+		}
+		r.K.CloseFD(fd)
+	}
 }
