@@ -13,8 +13,8 @@ def tree(loop=None) -> str:
           Task-2 (fetch) at app.py:30: awaits Event.wait, 61.3 s so far
           Task-3 (fetch) at app.py:30: awaits sleep, 0.2 s so far
 
-    Without an argument it is the running loop. Tasks that await each other in a circle are
-    marked: they wait for ever.
+    The default is the running loop. Tasks that await each other in a circle are marked: they
+    wait forever. What a task awaits is shown once, even if several tasks await that task.
     """
     loop = loop or asyncio.get_running_loop()
     tasks = ordered_tasks(loop)
@@ -22,21 +22,28 @@ def tree(loop=None) -> str:
     below = {child for children in awaited.values() for child in children}
     lines, shown = [], set()
 
-    def show(task, depth, path):
-        if task in path:
-            lines.append("  " * depth + f"{task.get_name()}: a circle")
-            return
-        shown.add(task)
-        lines.append("  " * depth + _text(Look(task, loop)))
-        for child in awaited.get(task, ()):
-            show(child, depth + 1, path | {task})
+    def show(top):
+        rest, path = [(top, 0)], []
+        while rest:
+            task, depth = rest.pop()
+            del path[depth:]
+            if task in path:
+                lines.append("  " * depth + f"{task.get_name()}: a circle")
+                continue
+            line, children = "  " * depth + _text(Look(task, loop)), awaited.get(task, ())
+            if task in shown and children:
+                line, children = line + "; see above", ()
+            lines.append(line)
+            shown.add(task)
+            path.append(task)
+            rest += [(child, depth + 1) for child in reversed(children)]
 
     for task in tasks:
         if task not in below:
-            show(task, 0, frozenset())
+            show(task)
     for task in tasks:  # those in circles are below each other
         if task not in shown:
-            show(task, 0, frozenset())
+            show(task)
     return "\n".join(lines)
 
 
@@ -51,22 +58,21 @@ def _text(look):
 
 
 def ordered_tasks(loop):
-    """Return the tasks of a loop, those with asyncio's names first, in the order in which they began."""
-    return sorted(asyncio.all_tasks(loop), key=_number)
+    """Return the tasks of a loop: those with numbers in their names first, in the order of the numbers."""
+    return sorted(asyncio.all_tasks(loop), key=_order)
 
 
-def _number(task):
+def _order(task):
     name = task.get_name()
     digits = name.rpartition("-")[2]
-    return (0, int(digits), name) if digits.isdigit() else (1, 0, name)
+    numbered = digits.isdecimal() and len(digits) <= 18
+    return (0, int(digits), name) if numbered else (1, 0, name)
 
 
 def awaited_tasks(task):
-    """Return the tasks that task awaits, by itself or through asyncio.gather."""
+    """Return the tasks that task awaits, directly or through asyncio.gather."""
     waiter = task._fut_waiter
-    if isinstance(waiter, asyncio.Task):
-        return [waiter]
-    children = getattr(waiter, "_children", None) or ()
+    children = [waiter] if isinstance(waiter, asyncio.Task) else getattr(waiter, "_children", None) or ()
     return [child for child in children if isinstance(child, asyncio.Task) and not child.done()]
 
 
@@ -84,7 +90,7 @@ class Look:
         self.waited = None
         if task is asyncio.current_task(loop):
             self.state = "running"
-        elif task._fut_waiter is None:
+        elif task._fut_waiter is None or task._fut_waiter.done():
             frame = getattr(coro, "cr_frame", None)
             self.state = "fresh" if frame is not None and frame.f_lasti < 0 else "ready"
         else:

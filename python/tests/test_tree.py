@@ -54,6 +54,70 @@ def test_circle_is_marked(loop):
     assert text.count("one") >= 1 and text.count("two") >= 1
 
 
+async def gather(tasks):
+    await asyncio.gather(*tasks)
+
+
+def test_tasks_that_many_await_are_shown_once(loop):
+    async def main():
+        end = asyncio.Event()
+        layer = [asyncio.create_task(end.wait(), name=f"leaf-{i}") for i in range(2)]
+        tasks = list(layer)
+        for _ in range(30):  # there are 2**30 ways from the first layer to the last one
+            layer = [asyncio.create_task(gather(layer)) for _ in range(2)]
+            tasks += layer
+        await asyncio.sleep(0)
+        text = spindle.tree()
+        end.set()
+        await gather(tasks)
+        return text
+
+    text = loop.run_until_complete(main())
+    assert len(text.splitlines()) == 1 + 2 + 4 * 30
+    assert text.count("; see above") == 2 * 29
+    assert text.count("leaf-0") == text.count("leaf-1") == 2
+
+
+def test_long_chain_of_tasks(loop):
+    async def main():
+        end = asyncio.Event()
+        last = asyncio.create_task(end.wait())
+        for _ in range(2000):  # more than Python allows calls in each other
+            last = asyncio.create_task(gather([last]))
+        await asyncio.sleep(0)
+        text = spindle.tree()
+        end.set()
+        await last
+        return text
+
+    assert len(loop.run_until_complete(main()).splitlines()) == 2002
+
+
+def test_task_that_has_ended_is_not_awaited(loop):
+    async def main():
+        child = asyncio.create_task(asyncio.sleep(0), name="child")
+        parent = asyncio.create_task(asyncio.wait_for(child, None), name="parent")
+        texts = []
+        child.add_done_callback(lambda _: texts.append(spindle.tree()))
+        await parent
+        return texts[0]
+
+    text = loop.run_until_complete(main())
+    assert "child" not in text
+    assert "parent" in text and ": ready" in text
+
+
+@pytest.mark.parametrize("name", ["job-\u00b2", "job-" + "9" * 5000])
+def test_names_that_end_in_strange_digits(loop, name):
+    async def main():
+        task = asyncio.create_task(asyncio.sleep(0), name=name)
+        text = spindle.tree()
+        await task
+        return text
+
+    assert name in loop.run_until_complete(main())
+
+
 def test_time_that_tasks_have_waited():
     async def wait(seconds, event):
         await asyncio.sleep(seconds)
