@@ -193,8 +193,10 @@ def _can_be_cancelled(task):
     waiter = task._fut_waiter
     if waiter is not None:
         return not waiter.done()
-    # asyncio.sleep(0) has no future.
-    return inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_SUSPENDED
+    # asyncio.sleep(0) has no future. What is not a coroutine, such as anext(generator), has no state either:
+    # it counts as begun.
+    coro = task.get_coro()
+    return not hasattr(coro, "cr_running") or inspect.getcoroutinestate(coro) == inspect.CORO_SUSPENDED
 
 
 def move_on_after(seconds: float, *, shield: bool = False) -> CancelScope:

@@ -271,6 +271,20 @@ def test_a_task_that_ignores_its_cancellation_does_not_burn_a_core():
     assert spindle.testing.run(main()) > 5
 
 
+def test_a_scope_in_a_task_of_an_async_generator():
+    async def generator():
+        with spindle.CancelScope() as scope:
+            scope.cancel()
+            for _ in range(100):
+                await asyncio.sleep(0)
+        yield scope.cancelled_caught
+
+    async def main():
+        return await asyncio.ensure_future(anext(generator()))
+
+    assert spindle.run(main())
+
+
 def test_a_scope_that_was_left_can_be_cancelled():
     async def main():
         with spindle.CancelScope() as scope:
