@@ -17,8 +17,8 @@ type deferral struct {
 }
 
 // Defer is used by Spindle's own packages to answer a request after the lean handler has
-// returned true. It is not for other code: its types are internal and may change in any
-// version.
+// returned true. If the handler returns false, the answer must not be used. Defer is not
+// for other code: its types are internal and may change in any version.
 func (lc *LeanCtx) Defer(h deferred.Handler) deferred.Answer {
 	d := &deferral{c: lc.c, h: h}
 	lc.c.ensureExtra().deferral = d

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -121,6 +122,28 @@ func TestDeferredAnswersKeepTheOrderOfPipelinedRequests(t *testing.T) {
 	defer s.mu.Unlock()
 	if got := strings.Join(s.events, ", "); got != "/1 head, /1 end, /2 head, /2 data, /2 end, /3 head, /3 end" {
 		t.Error(got)
+	}
+}
+
+// TestDeferredRequestGoesToTheHandler: a lean handler looks at the head, and returns false.
+func TestDeferredRequestGoesToTheHandler(t *testing.T) {
+	s := &laterServer{}
+	server := &web.Server{
+		Lean: func(lc *web.LeanCtx) bool {
+			lc.Defer(&later{path: "/", lc: s})
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }),
+	}
+	nc, br := dial(t, serve(t, server))
+	for _, body := range []string{"first", "second"} {
+		fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		if _, got := response(t, br, "POST"); got != body {
+			t.Errorf("got %q, want %q", got, body)
+		}
+	}
+	if len(s.events) > 0 {
+		t.Error(s.events)
 	}
 }
 

@@ -52,8 +52,13 @@ func LeanRoutes(routes map[string]func(*LeanCtx)) func(*LeanCtx) bool {
 func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) bool {
 	lc := &c.st.lean
 	lc.begin(c, p)
-	takes := lean(lc)
-	if takes && c.deferral() != nil {
+	if !lean(lc) {
+		if c.extra != nil {
+			c.extra.lean, c.extra.deferral = nil, nil // the request is for Handler
+		}
+		return false
+	}
+	if c.deferral() != nil {
 		if len(c.st.out) > 0 {
 			c.flushLean() // earlier answers are sent first
 		}
@@ -61,15 +66,8 @@ func (c *conn) answersLean(lean func(*LeanCtx) bool, p *http1.RequestParser) boo
 		return true
 	}
 	if c.extra != nil && c.extra.lean != nil {
-		if !takes {
-			c.extra.lean = nil // the body is for Handler
-			return false
-		}
 		c.awaitLeanBody(p)
 		return true
-	}
-	if !takes {
-		return false
 	}
 	// The answer is sent before the body. After an Expect the body may come or not, and it
 	// may be too much to skip.

@@ -8,7 +8,6 @@ package main
 import "C"
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"syscall"
@@ -37,12 +36,15 @@ type request struct {
 
 // lean takes every request but those that Go answers itself.
 func (s *server) lean(lc *web.LeanCtx) bool {
-	if s.ownPath(lc.Path()) || upgrades(lc) {
+	if s.ownPath(lc.Path()) {
 		return false
 	}
 	r := &request{s: s}
 	r.answer = lc.Defer(r)
 	p := r.answer.Head()
+	if opensWebSocket(p) {
+		return false
+	}
 	r.slot = s.requests.add(r)
 	s.needHeld()
 	s.counters.active.Add(1)
@@ -58,18 +60,10 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	return true
 }
 
-// upgrades reports whether the request opens a WebSocket.
-func upgrades(lc *web.LeanCtx) bool {
-	u := lc.Header("Upgrade")
-	if len(u) != len("websocket") || string(lc.Method()) != "GET" || !equalFold(u, "websocket") {
-		return false
-	}
-	for option := range bytes.SplitSeq(lc.Header("Connection"), []byte(",")) {
-		if option = bytes.TrimSpace(option); len(option) == len("upgrade") && equalFold(option, "upgrade") {
-			return true
-		}
-	}
-	return false
+// opensWebSocket reports whether the request opens a WebSocket.
+func opensWebSocket(p *http1.RequestParser) bool {
+	protocols := p.Upgrade()
+	return protocols != nil && string(p.Method()) == "GET" && http1.HasToken([]string{string(protocols)}, "websocket")
 }
 
 func equalFold(b []byte, lower string) bool {

@@ -50,6 +50,29 @@ def test_scope(serve):
     assert "method" not in scope
 
 
+@pytest.mark.parametrize("fields", [
+    KEY, "Connection: keep-alive\n" + KEY, KEY + "Connection: keep-alive\n",
+    KEY.replace("Connection: Upgrade", "Connection: keep-alive, upgrade").replace("websocket", "other/1, WebSocket")])
+def test_handshake_in_other_words(serve, fields):
+    client = serve(echo).connect()
+    assert client.send(f"GET / HTTP/1.1\nHost: test\n{fields}\n").head()[0] == 101
+
+
+@pytest.mark.parametrize("request_line, fields", [
+    ("GET / HTTP/1.0", KEY), ("POST / HTTP/1.1", KEY), ("GET / HTTP/1.1", KEY.replace("websocket", "h2c")),
+    ("GET / HTTP/1.1", KEY.replace("Connection: Upgrade", "Connection: close"))])
+def test_requests_that_open_no_websocket(serve, request_line, fields):
+    types = []
+
+    async def app(scope, receive, send):
+        types.append(scope["type"])
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+
+    assert serve(app).connect().send(f"{request_line}\nHost: test\n{fields}\n").head()[0] == 200
+    assert types == ["http"]
+
+
 @pytest.mark.parametrize("compression", [None, "deflate"])
 def test_echo(serve, compression):
     with connect(url(serve(echo)), compression=compression, max_size=None) as ws:
