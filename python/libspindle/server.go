@@ -72,6 +72,7 @@ func newServer(p *pyLoop, text []byte) (*server, error) {
 	s.web.Lean = s.lean
 	for _, fd := range s.config.FDs {
 		if err := s.listen(fd); err != nil {
+			s.abort() // the loop goes on, without this server
 			s.close()
 			return nil, err
 		}
@@ -228,14 +229,16 @@ func SpindleDrain(id C.int) {
 // SpindleAbort ends all connections.
 //
 //export SpindleAbort
-func SpindleAbort(id C.int) {
-	s := at(id).server
+func SpindleAbort(id C.int) { at(id).server.abort() }
+
+// abort stops accepting and ends all connections.
+func (s *server) abort() {
 	for _, sv := range s.services {
 		sv.Close()
 	}
 }
 
-// close frees the mailbox, after the loop was closed.
+// close frees the mailbox, when nothing is served any more.
 func (s *server) close() {
 	s.log.flush()
 	for _, b := range []unsafe.Pointer{unsafe.Pointer(s.box.in.data), unsafe.Pointer(s.box.out.data), unsafe.Pointer(s.box.held), unsafe.Pointer(s.box)} {

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import socket
 import textwrap
 import threading
 
@@ -10,7 +11,7 @@ import pytest
 
 import spindle
 from spindle.server import Config, Server
-from spindle.server.serving import bind
+from spindle.server.serving import StartError, bind
 
 from .conftest import LIMIT, running, wait_until
 
@@ -289,6 +290,31 @@ def test_server_that_cannot_begin_ends_the_lifespan(monkeypatch):
         assert log == ["ended"]
 
     spindle.run(main())
+
+
+def test_server_with_a_socket_that_cannot_be_served_serves_none():
+    """The first socket is listened on already when the second one is refused."""
+    log = []
+
+    async def app(scope, receive, send):
+        log.append(scope["type"])
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        with socket.create_connection(good.getsockname(), LIMIT):
+            for _ in range(100):  # the loop would accept the connection
+                await asyncio.sleep(0)
+            good.setblocking(False)
+            with good.accept()[0]:
+                log.append("not accepted")
+        await send({"type": "lifespan.shutdown.complete"})
+
+    config = Config(app=app, port=0)
+    good = bind(config)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bad:
+        with pytest.raises(StartError, match=f"descriptor {bad.fileno()} cannot be listened on"):
+            spindle.run(Server(config).serve([good, bad]))
+    assert log == ["lifespan", "not accepted"]
 
 
 def test_background_work_after_the_response_is_awaited():
