@@ -9,6 +9,7 @@ to "retire", and stops when the supervisor is gone.
 """
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import os
@@ -60,19 +61,23 @@ class Worker:
 
     def __init__(self, command, sock, tallies):
         self.tallies, self.slot = tallies, tallies.take()
-        tally = tallies.file.fileno()
-        to_worker, self.commands = os.pipe()
-        self.status, from_worker = os.pipe()
-        os.set_blocking(self.status, False)
-        inherited = [sock.fileno(), to_worker, from_worker, tally]
-        environment = {**os.environ, CONTROL: ",".join(map(str, [*inherited, self.slot]))}
         self.ready = False
         self.leaving = False
         self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
         self.stopping = False  # it has handled a SIGTERM
-        self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
-        os.close(to_worker)
-        os.close(from_worker)
+        with contextlib.ExitStack() as of_worker, contextlib.ExitStack() as undo:
+            undo.callback(tallies.give_back, self.slot)
+            to_worker, self.commands = os.pipe()
+            of_worker.callback(os.close, to_worker)
+            undo.callback(os.close, self.commands)
+            self.status, from_worker = os.pipe()
+            of_worker.callback(os.close, from_worker)
+            undo.callback(os.close, self.status)
+            os.set_blocking(self.status, False)
+            inherited = [sock.fileno(), to_worker, from_worker, tallies.file.fileno()]
+            environment = {**os.environ, CONTROL: ",".join(map(str, [*inherited, self.slot]))}
+            self.process = subprocess.Popen(command, pass_fds=inherited, env=environment)
+            undo.pop_all()
 
     def tell(self, command):
         try:
@@ -190,8 +195,7 @@ class Supervisor:
         for worker in self._serving():
             worker.old = True
         self.reload_wanted = True
-        for _ in range(self.wanted):
-            self._start()
+        self._start(self.wanted)
 
     def _heard(self, worker, text):
         if b"ready" in text:
@@ -224,19 +228,26 @@ class Supervisor:
         except KeyError:
             pass
 
-    def _start(self):
-        worker = Worker(self.command, self.sock, self.tallies)
-        worker.old = False
-        self.workers.append(worker)
-        self.selector.register(worker.status, selectors.EVENT_READ, worker)
+    def _start(self, count):
+        """Start workers. If the system cannot start one, the others have to wait, as after a crash."""
+        for _ in range(count):
+            try:
+                worker = Worker(self.command, self.sock, self.tallies)
+            except OSError as e:
+                logger.error("spindle: cannot start a worker: %s", e)
+                self.failed_starts += 1
+                self._pause()
+                return
+            worker.old = False
+            self.workers.append(worker)
+            self.selector.register(worker.status, selectors.EVENT_READ, worker)
 
     def _replace(self):
         """Start workers for those that are missing."""
         if self.stopping or time.monotonic() < self.start_at:
             return
         missing = self.wanted - len([w for w in self._serving() if not w.old or not self.reload_wanted])
-        for _ in range(missing):
-            self._start()
+        self._start(missing)
 
     def _hear_last(self, worker):
         """Read what a worker that has ended said before."""

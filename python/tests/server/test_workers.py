@@ -1,9 +1,11 @@
 """Workers: they share a socket, are replaced, and lose no request. Every test runs processes."""
 
+import errno
 import os
 import re
 import selectors
 import signal
+import socket
 import ssl
 import textwrap
 import threading
@@ -12,7 +14,7 @@ import types
 import pytest
 
 from spindle.server import Config
-from spindle.server.workers import Supervisor, Worker, WorkerServer
+from spindle.server.workers import Supervisor, Tallies, Worker, WorkerServer
 
 from .conftest import APP, LIMIT, Client, wait_until
 
@@ -442,6 +444,31 @@ def test_workers_that_end_early_are_replaced_with_growing_pauses(monkeypatch):
     now += 60
     assert pause([3], 0) == 0.1
     supervisor.selector.close()
+
+
+def test_workers_that_the_system_cannot_start_are_tried_again(monkeypatch, caplog):
+    now = 1000.0
+    monkeypatch.setattr("spindle.server.workers.time.monotonic", lambda: now)
+
+    def refuse(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("spindle.server.workers.subprocess.Popen", refuse)
+    supervisor = Supervisor(Config(app="app:app", workers=2))
+    supervisor.tallies = Tallies()
+    with socket.socket() as supervisor.sock, supervisor.tallies.file:
+        open_before = os.listdir("/proc/self/fd")
+        pauses = []
+        for _ in range(3):
+            supervisor._replace()
+            pauses.append(round(supervisor.start_at - now, 3))
+            now = supervisor.start_at
+        supervisor._reload()  # by a signal
+        assert pauses == [0.1, 0.2, 0.4]
+        assert supervisor.workers == [] and supervisor.failed_starts == 4
+        assert os.listdir("/proc/self/fd") == open_before
+        assert sorted(supervisor.tallies.free) == list(range(Tallies.SLOTS))
+    assert caplog.text.count("cannot start a worker: [Errno 11] Resource temporarily unavailable") == 4
 
 
 def test_workers_end_with_their_supervisor(command):
