@@ -38,6 +38,7 @@ func (t *proxies) trust(host string) bool {
 	if err != nil {
 		return t.names[host]
 	}
+	address = address.WithZone("") // networks have none
 	for _, network := range t.networks {
 		if network.Contains(address) {
 			return true
@@ -67,10 +68,19 @@ func (t *proxies) client(host string, forwarded []string) string {
 	return hosts[0]
 }
 
-// withoutPort returns an address without the port that some proxies append.
+// withoutPort returns an address without the port that some proxies append, as _split in config.py
+// does.
 func withoutPort(host string) string {
-	if address, err := netip.ParseAddrPort(host); err == nil {
-		return address.Addr().String()
+	if inside, ok := strings.CutPrefix(host, "["); ok {
+		inside, _, _ = strings.Cut(inside, "]")
+		return inside
 	}
-	return strings.Trim(host, "[]")
+	if name, port, ok := strings.Cut(host, ":"); ok && isPort(port) {
+		return name
+	}
+	return host
+}
+
+func isPort(s string) bool {
+	return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == ""
 }

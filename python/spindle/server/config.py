@@ -191,8 +191,8 @@ class TrustedProxies:
             if host and (not self.trusts(host) or self.all and host == _split(forwarded[0])[0]):
                 scope["client"] = (host, port)
                 return
-        if forwarded and (self.all or forwarded[0]):
-            scope["client"] = _split(forwarded[0])
+        if forwarded and (first := _split(forwarded[0]))[0]:
+            scope["client"] = first
 
 
 def _is_port(text):

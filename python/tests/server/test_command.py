@@ -187,10 +187,13 @@ def test_access_log_names_the_client_of_a_trusted_proxy(command, options, addres
     fields = "X-Forwarded-For: 203.0.113.5\nX-Forwarded-For: 198.51.100.9:4711, 192.0.2.1\n"
     assert client.get(headers=fields).body.decode() == address
     client.get(headers='X-Forwarded-For: 1" 2\n')
+    named = [client.get(headers=f"X-Forwarded-For: {forwarded}\n").body.decode()
+             for forwarded in ("host.test:80", "192.0.2.7:99999", "[::5]:x", "[]", "[::5", "::5]", ":80", "a:b:80")]
     process.stop()
-    wait_until(lambda: len(process.out) == 2)
+    wait_until(lambda: len(process.out) == 2 + len(named))
     assert process.out[0].split(" ")[0] == address
     assert process.out[1].split(" ")[1:3] == ["-", "-"]  # the client has not forged a column
+    assert [line.split(" ")[0] for line in process.out[2:]] == named  # as the app names them
 
 
 def test_access_log_has_websockets(command):

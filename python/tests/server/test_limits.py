@@ -84,6 +84,9 @@ def test_header_limit(serve):
     ("X-Forwarded-For: 1.2.3.4\nX-Forwarded-Proto: https\n", "10.0.0.1", None),
     ("X-Forwarded-Proto: nonsense\n", "127.0.0.1", None),
     ("X-Forwarded-For: [::5]:" + 5000 * "1" + "\n", "*", (("::5", 0), "http")),
+    ("X-Forwarded-For:\n", "*", None),
+    ("X-Forwarded-For: , 1.2.3.4\n", "*", None),
+    ("X-Forwarded-For: [], 127.0.0.1\n", "127.0.0.1", None),
 ])
 def test_forwarding_fields_of_trusted_proxies_only(serve, headers, trusted, expected):
     client = serve(describe, forwarded_allow_ips=trusted).connect()
