@@ -3,8 +3,10 @@ package inspect_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,6 +99,47 @@ func TestRecordingAnswersAsOfATime(t *testing.T) {
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != 404 {
 		t.Errorf("metrics of a recording: status %d", w.Code)
+	}
+}
+
+// TestTasksOfSeveralLoopsAreSortedByAge: the order is not one loop after the other.
+func TestTasksOfSeveralLoopsAreSortedByAge(t *testing.T) {
+	w := sim.NewWorld(1)
+	w.InspectEvery = time.Second
+	for i, host := range []string{"even", "odd"} {
+		w.Host(host).Go(func(ctx context.Context) error {
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				if err := spindle.Sleep(ctx, time.Duration(i)*time.Second); err != nil {
+					return err
+				}
+				for second := i; second < 6; second += 2 {
+					n.GoWith(spindle.TaskOptions{Name: fmt.Sprintf("task %d", second)}, func(ctx context.Context) error {
+						return spindle.Sleep(ctx, time.Minute)
+					})
+					if err := spindle.Sleep(ctx, 2*time.Second); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	if err := w.Run(); err != nil {
+		t.Fatal(err)
+	}
+	h := inspect.Handler(inspect.Options{Recording: w.Recording()})
+	for sort, want := range map[string][]string{
+		"age":  {"task 5", "task 4", "task 3", "task 2", "task 1", "task 0"},
+		"-age": {"task 0", "task 1", "task 2", "task 3", "task 4", "task 5"},
+	} {
+		var got []string
+		a, _ := ofRecording[inspect.TasksAnswer](t, h, "tasks?at=30000000000&q=task+&sort="+sort)
+		for _, task := range a.Tasks {
+			got = append(got, task.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sort=%s: %v, want %v", sort, got, want)
+		}
 	}
 }
 

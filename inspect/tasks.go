@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"math"
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/probe"
@@ -76,6 +77,8 @@ func (e *entry) number(by string) int64 {
 	switch {
 	case by == "waits":
 		return e.waited(e.loop.snap)
+	case by == "age":
+		return e.age()
 	case !e.Accounted:
 		return -1
 	}
@@ -90,6 +93,23 @@ func (e *entry) number(by string) int64 {
 		return int64(e.Account.Switches)
 	}
 	return 0
+}
+
+// The ages of tasks that have not begun, and of tasks that began before the inspector was
+// attached.
+const youngest, oldest = math.MinInt64, math.MaxInt64
+
+// age returns the age of the task as orders compare it: less what has passed since the
+// inspector's clock began, because the snapshots of loops are not of the same moment.
+func (e *entry) age() int64 {
+	snap := e.loop.snap
+	switch {
+	case e.State == probe.Fresh:
+		return youngest
+	case !e.Accounted || !e.Account.Whole:
+		return oldest
+	}
+	return int64(snap.clock - e.Account.Began - snap.at)
 }
 
 // matches reports whether a task passes the filter.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // taskTree is the tree of some tasks, which are in the order of loops and ids.
@@ -63,10 +65,11 @@ func (tt *taskTree) ordered(q *query, of taskRows) (rows []int32) {
 		if q.descending {
 			slices.Reverse(rows)
 		}
-	case "age": // the oldest task has the least id
+	case "age":
 		if !q.descending {
-			slices.Reverse(rows)
+			slices.Reverse(rows) // among tasks of the same age the greater id is younger
 		}
+		sortBy(rows, q, func(i int32) int64 { return of.numberOf(i, "age") })
 	case "name":
 		sortBy(rows, q, of.nameOf)
 	default:
@@ -184,6 +187,17 @@ func (f *recordedForest) matches(q *query, i int) bool {
 	return false
 }
 
+// age returns the age of the task as orders compare it; see entry.age.
+func (t *Task) age() int64 {
+	switch {
+	case t.State == stateNames[probe.Fresh]:
+		return youngest
+	case t.Time == nil || !t.Time.Whole:
+		return oldest
+	}
+	return t.Time.AgeNS
+}
+
 func (f *recordedForest) nameOf(i int32) string { return f.tasks[i].Name }
 
 func (f *recordedForest) numberOf(i int32, by string) int64 {
@@ -191,6 +205,8 @@ func (f *recordedForest) numberOf(i int32, by string) int64 {
 	switch {
 	case by == "waits":
 		return t.WaitsNS
+	case by == "age":
+		return t.age()
 	case t.Time == nil:
 		return -1
 	}
