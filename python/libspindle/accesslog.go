@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -15,8 +16,9 @@ import (
 	"github.com/spindleloop/spindle/loop"
 )
 
-// accessLog writes a line for each request. That of a WebSocket is its handshake. Lines are put together on the loop and written
-// by a worker, because the output may block. A nil log does nothing.
+// accessLog writes a line for each request, for a WebSocket one for its handshake. Lines are put
+// together on the loop and written by a worker, because the output may block. A nil log does
+// nothing.
 type accessLog struct {
 	l       *loop.Loop
 	to      io.Writer
@@ -113,10 +115,7 @@ func (a *accessLog) write() {
 	if a.batch != nil || len(a.lines) == 0 {
 		return
 	}
-	b := &batch{lines: a.lines}
-	if a.lost > 0 {
-		b.lines = append(b.lines, "spindle: the access log is too slow; lost "+strconv.Itoa(a.lost)+" lines\n"...)
-	}
+	b := &batch{lines: a.waiting()}
 	_, err := loop.Offload(a.l, func() (int, error) { b.write(a.to); return 0, nil }, func(_ int, err error) {
 		if err == nil { // otherwise the loop closes, and flush writes it
 			a.batch = nil
@@ -138,9 +137,26 @@ func (a *accessLog) flush() {
 		a.batch = nil
 	}
 	if len(a.lines) > 0 {
-		_, _ = a.to.Write(a.lines)
-		a.lines = nil
+		_, _ = a.to.Write(a.waiting())
+		a.lines, a.lost = nil, 0
 	}
+}
+
+// waiting returns the lines to be written, and a last one that says how many are lost.
+func (a *accessLog) waiting() []byte {
+	if a.lost == 0 {
+		return a.lines
+	}
+	const tooSlow = "spindle: the access log is too slow"
+	if a.format != "json" {
+		return fmt.Appendf(a.lines, "%s; lost %d lines\n", tooSlow, a.lost)
+	}
+	line, _ := json.Marshal(struct {
+		Time  string `json:"time"`
+		Error string `json:"error"`
+		Lost  int    `json:"lost_lines"`
+	}{a.l.Internal().Kernel().Wall().Format(time.RFC3339Nano), tooSlow, a.lost})
+	return append(append(a.lines, line...), '\n')
 }
 
 func appendCommon(b []byte, e *logged, status int, bytes int64) []byte {

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
@@ -170,6 +171,26 @@ def test_access_log(command, form):
     else:
         assert re.match(r'127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:[\d:]{8} [+-]\d{4}\] "GET /path\?q=\\" HTTP/1\.1" 200 5', line)
         assert ('"-" "tests"' in line) == (form == "combined")
+
+
+@pytest.mark.parametrize("form", ["common", "json"])
+def test_access_log_says_how_many_lines_are_lost(command, form):
+    os.mkfifo(command.directory / "log")
+    (command.directory / "slow.py").write_text("import os\nfrom app import app\nos.dup2(os.open('log', os.O_RDWR), 1)\n")
+    process = command("slow:app", "--port", "0", "--access-log-format", form)
+    client = process.connect()
+    with open(command.directory / "log") as log:
+        for _ in range(400):
+            client.get("/" + 4000 * "x")
+        client.close()
+        process.process.send_signal(signal.SIGTERM)
+        lines = log.read().splitlines()
+    if form == "json":
+        lost = json.loads(lines[-1])["lost_lines"]
+        assert all(json.loads(line)["status"] == 200 for line in lines[:-1])
+    else:
+        lost = int(re.fullmatch(r"spindle: the access log is too slow; lost (\d+) lines", lines[-1])[1])
+    assert lost > 0 and len(lines) - 1 + lost == 400
 
 
 @pytest.mark.parametrize("options, address", [
