@@ -110,9 +110,9 @@ var uses = map[string]struct {
 // frozenAfter is for how long a call that takes milliseconds may take.
 const frozenAfter = 3 * time.Second
 
-// TestLibrariesInTasks: each library works from a goroutine and through Blocking; in a
-// task itself only those that the guide says. Each use has a process of its own, because
-// a loop that is frozen cannot be ended.
+// TestLibrariesInTasks: each library works through Blocking, and in a task itself only those
+// that the guide names. Each use has a process of its own, because a loop that is frozen
+// cannot be ended.
 func TestLibrariesInTasks(t *testing.T) {
 	env := slices.Concat(os.Environ(), []string{
 		postgresEnv + "=" + postgresServer(t), redisEnv + "=" + redisServer(t), httpEnv + "=" + httpServer(t), rpcEnv + "=" + rpcServer(t)})

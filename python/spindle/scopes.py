@@ -1,7 +1,7 @@
-"""Cancel scopes and nurseries for asyncio code, with Trio's meaning.
+"""Cancel scopes and nurseries for asyncio code, with Trio's semantics.
 
     with spindle.move_on_after(5):
-        await slow()            # is cancelled after five seconds; the program goes on behind the block
+        await slow()            # is cancelled after five seconds; the program continues after the block
 
     async with spindle.Nursery() as nursery:
         nursery.start_soon(fetch, "a")
@@ -9,8 +9,8 @@
                                 # both have ended here, whatever happened
 
 Cancellation is a state and not an event: in a cancelled scope every wait fails, until the block
-is left. A cancellation by Task.cancel is asyncio's own, is delivered once, and passes through
-scopes.
+is left. A cancellation by Task.cancel is asyncio's own: it is delivered once, and passes through
+scopes and shields.
 """
 
 import asyncio
@@ -200,7 +200,7 @@ def _can_be_cancelled(task):
 
 
 def move_on_after(seconds: float, *, shield: bool = False) -> CancelScope:
-    """Return a scope that is cancelled after some seconds. The program goes on behind it."""
+    """Return a scope that is cancelled after some seconds. The program continues after the block."""
     return CancelScope(deadline=_in(seconds), shield=shield)
 
 
@@ -246,7 +246,8 @@ class Nursery:
     async def start(self, function, *args, name=None):
         """Start a task and wait until it calls task_status.started(value); return value.
 
-        If the task fails before that, start raises its exception, and the nursery goes on.
+        If the task fails before that, start raises its exception, and the nursery continues. If the caller is
+        cancelled before that, start cancels the task with Task.cancel.
         """
         status = _Status(asyncio.get_running_loop().create_future())
         task = self._start(_coroutine("start", function, args, task_status=status), name)
@@ -338,7 +339,7 @@ def _coroutine(method, function, args, **kwargs):
 
 
 class _Status:
-    """What a task that Nursery.start has started is given as task_status."""
+    """The argument task_status of a task that Nursery.start has started."""
 
     def __init__(self, started):
         self._started = started
