@@ -72,11 +72,11 @@ func (a *accessLog) begin(remote string, p *http1.RequestParser) *logged {
 
 // beginRequest is begin for a request that the app does not get as one by HTTP: the handshake of a
 // WebSocket, or a request for a file. Any goroutine may call it.
-func (a *accessLog) beginRequest(req *http.Request) *logged {
+func (a *accessLog) beginRequest(remote string, req *http.Request) *logged {
 	if a == nil {
 		return nil
 	}
-	e := a.entry(req.RemoteAddr, req.Header["X-Forwarded-For"], req.Method, req.RequestURI, req.Proto)
+	e := a.entry(remote, req.Header["X-Forwarded-For"], req.Method, req.RequestURI, req.Proto)
 	if a.format != "common" {
 		e.referer, e.agent = req.Referer(), req.UserAgent()
 	}

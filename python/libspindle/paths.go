@@ -64,7 +64,7 @@ func (s *server) handler() http.Handler {
 
 // serveFile answers a request for a file, which appears in the log and the metrics like one to the app.
 func (s *server) serveFile(w http.ResponseWriter, r *http.Request, files http.Handler) {
-	entry := s.log.beginRequest(r)
+	entry := s.log.beginRequest(s.clientOfRequest(r), r)
 	own := &fileResponse{ResponseWriter: w}
 	files.ServeHTTP(own, r)
 	status, bytes := own.result()

@@ -53,10 +53,11 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	if r.answer.Persists() {
 		flags |= C.SPINDLE_PERSISTS
 	}
+	client := s.clientOf(r.answer.Remote(), lc.Conn().LocalAddr)
 	if s.log != nil {
-		r.log = s.log.begin(r.answer.Remote(), p)
+		r.log = s.log.begin(client, p)
 	}
-	s.addRequest(flags, r.slot, p, lc.Path(), lc.Query(), r.answer.Remote())
+	s.addRequest(flags, r.slot, p, lc.Path(), lc.Query(), client)
 	return true
 }
 
@@ -137,7 +138,7 @@ func field(p *http1.RequestParser, i int) (name, value []byte) {
 	return name, value
 }
 
-// splitRemote splits an address into host and port. A Unix socket has neither.
+// splitRemote splits an address into host and port. An empty one has neither.
 func splitRemote(remote string) (host string, port int) {
 	for i := len(remote) - 1; i >= 0; i-- {
 		if remote[i] == ':' {

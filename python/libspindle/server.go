@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"syscall"
 	"unsafe"
@@ -28,6 +29,7 @@ type server struct {
 	config   config
 	web      web.Server
 	services []*web.Service
+	unix     int // services on Unix sockets
 	drained  int // services that have ended
 	box      *C.SpindleMailbox
 	in       inbox
@@ -102,7 +104,25 @@ func (s *server) listen(fd int) error {
 		return err
 	}
 	s.services = append(s.services, sv)
+	if ln.Addr().Network() == "unix" {
+		s.unix++
+	}
 	return nil
+}
+
+// clientOf returns the address of a client, which is remote unless it came to a Unix socket.
+// There it is empty: a client may give its end any name, also the address of a trusted proxy.
+func (s *server) clientOf(remote string, local func() net.Addr) string {
+	if s.unix > 0 && (s.unix == len(s.services) || local().Network() == "unix") {
+		return ""
+	}
+	return remote
+}
+
+// clientOfRequest is clientOf for a request that the app does not get as one by HTTP. Any
+// goroutine may call it.
+func (s *server) clientOfRequest(req *http.Request) string {
+	return s.clientOf(req.RemoteAddr, func() net.Addr { return req.Context().Value(http.LocalAddrContextKey).(net.Addr) })
 }
 
 // release frees the request's slot. Nothing more is reported about it.

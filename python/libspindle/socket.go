@@ -52,7 +52,8 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 		_ = ws.Upgrade(w, req, so, o) // sends the response that refuses it
 		return
 	}
-	err := s.p.l.Post(func() { s.addSocket(so, req) })
+	client := s.clientOfRequest(req)
+	err := s.p.l.Post(func() { s.addSocket(so, req, client) })
 	if err != nil {
 		return
 	}
@@ -117,8 +118,8 @@ func (c *config) socketOptions() ws.Options {
 }
 
 // addSocket adds the SPINDLE_REQUEST record of a WebSocket, on the loop.
-func (s *server) addSocket(so *socket, req *http.Request) {
-	r := &request{s: s, ws: so, log: s.log.beginRequest(req)}
+func (s *server) addSocket(so *socket, req *http.Request, client string) {
+	r := &request{s: s, ws: so, log: s.log.beginRequest(client, req)}
 	so.r = r
 	r.slot = s.requests.add(r)
 	s.needHeld()
@@ -131,7 +132,7 @@ func (s *server) addSocket(so *socket, req *http.Request) {
 		target = req.URL.RequestURI() // it was an absolute URL
 	}
 	path, query, _ := strings.Cut(target, "?")
-	host, port := splitRemote(req.RemoteAddr)
+	host, port := splitRemote(client)
 	fields := [][2]string{{"host", req.Host}}
 	for name, values := range req.Header {
 		for _, value := range values {

@@ -7,10 +7,14 @@ import threading
 
 import pytest
 
+import spindle
 from spindle.server import Config, Server
-from spindle.server.serving import StartError
+from spindle.server.serving import StartError, bind
 
 from .conftest import LIMIT, Client, wait_until
+
+
+KEY = "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n"
 
 
 async def hello(scope, receive, send):
@@ -92,6 +96,58 @@ def test_forwarding_fields_of_trusted_proxies_only(serve, headers, trusted, expe
     client = serve(describe, forwarded_allow_ips=trusted).connect()
     got = eval(client.get(headers=headers).body)
     assert got == (expected or (client.sock.getsockname(), "http"))
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["unix", "unix and tcp"])
+def test_client_of_a_unix_socket_cannot_be_a_trusted_proxy(alone, tmp_path, monkeypatch, capfd):
+    """Its end can have a name that looks like the address of one."""
+    monkeypatch.chdir(tmp_path)
+    clients = []
+
+    async def app(scope, receive, send):
+        clients.append((scope["client"], scope["scheme"]))
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close"})
+            return
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body"})
+
+    def ask(client, fields=""):
+        client.sendall(f"GET / HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 6.6.6.6\r\n"
+                       f"X-Forwarded-Proto: https\r\n{fields}\r\n".encode())
+        client.recv(1000)
+
+    def ask_all():
+        for number, fields in enumerate(("", KEY.replace("\n", "\r\n"))):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.bind(f"127.0.0.1:{number}")
+                client.connect("socket")
+                ask(client, fields)
+        if not alone:
+            with socket.create_connection(sockets[1].getsockname()) as client:
+                ask(client)
+
+    config = Config(app=app, uds="socket", lifespan="off")
+    sockets = [bind(config)] if alone else [bind(config), bind(Config(port=0))]
+
+    async def main():
+        server, started = Server(config), asyncio.Event()
+
+        async def note():
+            started.set()
+
+        server._started = note
+        task = asyncio.create_task(server.serve(sockets))
+        await started.wait()
+        await asyncio.to_thread(ask_all)
+        server.stop()
+        await task
+
+    spindle.run(asyncio.wait_for(main(), LIMIT))
+    assert clients[:2] == [(None, "http"), (None, "ws")]
+    assert alone or clients[2] == (("6.6.6.6", 0), "https")
+    assert [line[0] for line in capfd.readouterr().out.splitlines()[:2]] == ["-", "-"]
 
 
 def test_forwarded_port_that_only_looks_like_a_number(serve):
