@@ -50,6 +50,7 @@ const beforeList = "## Names by package\n"
 // The exported names of the module are a promise. A change to them is made on
 // purpose: run this test with -update, and read the difference.
 func TestExportedNamesAreListed(t *testing.T) {
+	atRoot(t)
 	listed := filepath.Join("docs", "design", "api.md")
 	var b strings.Builder
 	have, err := os.ReadFile(listed)
@@ -98,6 +99,7 @@ func TestExportedNamesAreListed(t *testing.T) {
 
 // TestEveryPublicPackageIsListed: the list is of all packages that users can import.
 func TestEveryPublicPackageIsListed(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		if !s.test && isPublic(s.dir) && s.syntax.Name.Name != "main" && !listsPackage(s.dir) {
 			t.Errorf("%s: package %s has no stability in api_test.go", s.path, s.dir)

@@ -51,6 +51,7 @@ var goStatements = []string{
 }
 
 func TestCallsStandWhereTheyMay(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
@@ -72,6 +73,7 @@ func TestCallsStandWhereTheyMay(t *testing.T) {
 }
 
 func TestGoroutinesStartWhereTheyMay(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		ast.Inspect(s.syntax, func(n ast.Node) bool {
 			if _, ok := n.(*ast.GoStmt); ok && !s.test && !within(s.path, goStatements) {
@@ -84,6 +86,7 @@ func TestGoroutinesStartWhereTheyMay(t *testing.T) {
 
 // TestNothingRunsAtImport: importing a package must not start goroutines or threads.
 func TestNothingRunsAtImport(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		for _, d := range s.syntax.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && !s.test && f.Recv == nil && f.Name.Name == "init" {

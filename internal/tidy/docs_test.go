@@ -13,6 +13,7 @@ import (
 )
 
 func TestEveryExportedNameIsExplained(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		if s.test {
 			continue
@@ -55,6 +56,7 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 
 // TestEveryPublicPackageHasARunningExample wants an Example with output.
 func TestEveryPublicPackageHasARunningExample(t *testing.T) {
+	atRoot(t)
 	has := map[string]bool{}
 	for _, s := range sources(t) {
 		if s.dir != "." && isPublic(s.dir) {
@@ -80,6 +82,7 @@ func mayNameAMachine(text []byte) bool {
 }
 
 func TestNoFileNamesAMachine(t *testing.T) {
+	atRoot(t)
 	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

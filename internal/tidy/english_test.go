@@ -41,6 +41,7 @@ func bannedIn(text string) (found []string) {
 // TestEnglishIsPlain reads comments, string literals and the names of functions in Go, and
 // everything in documents and in the sources of the Python package.
 func TestEnglishIsPlain(t *testing.T) {
+	atRoot(t)
 	check := func(path, text string) {
 		for _, phrase := range bannedIn(text) {
 			t.Errorf("%s: banned phrase: %s", path, phrase)

@@ -95,6 +95,7 @@ var mayImport = map[string][]string{
 }
 
 func TestImportsPointDownward(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		allowed, ok := mayImport[s.dir]
 		if !ok {
@@ -122,6 +123,7 @@ func TestImportsPointDownward(t *testing.T) {
 // TestLibraryPackages: stacks tell code of the library from that of its users by a list,
 // which has the public packages and what they import.
 func TestLibraryPackages(t *testing.T) {
+	atRoot(t)
 	library := map[string]bool{}
 	var add func(dir string)
 	add = func(dir string) {

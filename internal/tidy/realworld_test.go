@@ -64,6 +64,7 @@ var outside = []string{"cmd/", "inspect/", "examples/", "docs/", "internal/brows
 // TestNothingIsRealInASimulatedWorld reads what the files name. What it cannot see,
 // the tests of determinism do.
 func TestNothingIsRealInASimulatedWorld(t *testing.T) {
+	atRoot(t)
 	for _, s := range sources(t) {
 		if s.test || within(s.path, outside) {
 			continue

@@ -19,6 +19,7 @@ var signatureFile = filepath.Join("internal", "tidy", "testdata", "api.txt")
 
 // TestExportedSignaturesAreListed: a name that stays can still break its users.
 func TestExportedSignaturesAreListed(t *testing.T) {
+	atRoot(t)
 	var b strings.Builder
 	for _, p := range stability {
 		for _, line := range signatures(t, p.dir) {

@@ -16,6 +16,7 @@ const (
 var larger = map[string]int{}
 
 func TestFilesStaySmall(t *testing.T) {
+	atRoot(t)
 	seen := map[string]bool{}
 	for _, s := range sources(t) {
 		lines := bytes.Count(s.text, []byte("\n"))

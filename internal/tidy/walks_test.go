@@ -18,6 +18,7 @@ var walkRow = regexp.MustCompile("(?m)^\\| \\d+ \\| `([\\w.]+)`.* \\| `([\\w/.]+
 
 // TestWalksNameFunctionsThatExist checks the calls that ARCHITECTURE.md lists.
 func TestWalksNameFunctionsThatExist(t *testing.T) {
+	atRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +41,7 @@ func TestWalksNameFunctionsThatExist(t *testing.T) {
 
 // TestWalksStayShort: a walk has at most so many calls, in so many files.
 func TestWalksStayShort(t *testing.T) {
+	atRoot(t)
 	limits := map[string]struct{ calls, files int }{
 		"A byte, from readiness to stream.Read":       {15, 8},
 		"A byte, from readiness to an inline handler": {22, 11},
@@ -73,6 +75,7 @@ var goFile = regexp.MustCompile("`([\\w/]+\\.go)`")
 
 // TestDesignPagesNameFilesThatExist in the module or in net/http.
 func TestDesignPagesNameFilesThatExist(t *testing.T) {
+	atRoot(t)
 	pages, err := filepath.Glob("docs/design/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +137,7 @@ func receiver(typ ast.Expr) string {
 // TestEveryInternalPackageIsOnThePage: ARCHITECTURE.md names every package below internal,
 // except for those inside one that it names.
 func TestEveryInternalPackageIsOnThePage(t *testing.T) {
+	atRoot(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
