@@ -17,6 +17,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	// The pages use these too. The go command must know it, or it returns a cached result
+	// when one of them has changed.
+	_ "github.com/spindleloop/spindle/proc"
+	_ "github.com/spindleloop/spindle/pyapp"
+	_ "github.com/spindleloop/spindle/relay"
+	_ "github.com/spindleloop/spindle/relay/process"
+	_ "github.com/spindleloop/spindle/transport"
+	_ "github.com/spindleloop/spindle/ws"
 )
 
 // block is a fenced block of a page.
