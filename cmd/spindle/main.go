@@ -174,6 +174,8 @@ func wanted(value any) string {
 		return "a time such as 500ms"
 	case bool:
 		return "true or false"
+	case uint64:
+		return "a number from 0"
 	}
 	return "a number"
 }

@@ -74,6 +74,7 @@ func TestSimErrors(t *testing.T) {
 		"sim echo --seed 1":                 "flag --seed must come before the program",
 		"sim --runs 0 echo":                 "--runs 0: want at least 1",
 		"sim --seed x echo":                 `invalid value "x" for flag --seed: want a number`,
+		"sim --seed -1 echo":                `invalid value "-1" for flag --seed: want a number from 0`,
 		"sim --faults loss echo":            `--faults: "loss": want NAME=VALUE`,
 		"sim --faults loss=2 echo":          "loss=2: want a share from 0 to 1",
 		"sim --faults crash=2 echo":         "crash=2: want a time such as 500ms",
