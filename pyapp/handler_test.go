@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -159,6 +160,15 @@ func TestClientOfARequest(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a client of a Unix socket with the name of a trusted proxy", func(t *testing.T) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.1:80" // the path that the client has bound
+		r.Header.Set("X-Forwarded-For", "198.51.100.7")
+		at := context.WithValue(r.Context(), http.LocalAddrContextKey, &net.UnixAddr{Net: "unix", Name: "socket"})
+		if s := scopeOf(t, app, r.WithContext(at)); s.Client != nil || s.Scheme != "http" {
+			t.Errorf("%+v", s)
+		}
+	})
 	t.Run("TLS and a trace of the context", func(t *testing.T) {
 		r := httptest.NewRequest("GET", "https://example.org/", nil) // has TLS
 		trace := relay.Trace{ID: [16]byte{1}, Span: [8]byte{2}, Flags: 1}

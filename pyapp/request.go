@@ -1,6 +1,7 @@
 package pyapp
 
 import (
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -77,7 +78,7 @@ func appendHead(b []byte, r *http.Request, upgrade string) []byte {
 // appendMount appends the field of the mount: address, flags and root path.
 func appendMount(b []byte, r *http.Request, root string, forwarded bool) []byte {
 	b = append(b, mountHeader+": "...)
-	if r.RemoteAddr == "" || strings.ContainsAny(r.RemoteAddr, " \r\n") {
+	if r.RemoteAddr == "" || strings.ContainsAny(r.RemoteAddr, " \r\n") || forwarded && cameToUnixSocket(r) {
 		b = append(b, '-')
 	} else {
 		b = append(b, r.RemoteAddr...)
@@ -95,6 +96,13 @@ func appendMount(b []byte, r *http.Request, root string, forwarded bool) []byte 
 	}
 	b = append(b, root...)
 	return append(b, "\r\n"...)
+}
+
+// cameToUnixSocket reports whether a request came to a Unix socket. A client there may bind its
+// end to any path, also to one that is the address of a trusted proxy.
+func cameToUnixSocket(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && local.Network() == "unix"
 }
 
 // appendField appends a field. A value cannot begin another line.
