@@ -231,12 +231,14 @@ func SpindleFlush(id C.int) {
 }
 
 // SpindleDrain stops accepting, closes idle connections, and puts SPINDLE_DRAINED into the
-// inbox when the last connection has ended.
+// inbox when the last connection has ended. Further calls do nothing.
 //
 //export SpindleDrain
 func SpindleDrain(id C.int) {
 	s := at(id).server
-	s.counters.draining.Store(true)
+	if s.counters.draining.Swap(true) {
+		return
+	}
 	for _, sv := range s.services {
 		sv.Drain(func() {
 			if s.drained++; s.drained == len(s.services) {

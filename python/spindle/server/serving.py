@@ -192,9 +192,11 @@ class Server:
     async def _give_up(self, lifespan):
         """End at once, because serve was cancelled or has failed."""
         if self._core is not None:
+            self._core.drain()  # so that it says when nothing is served any more
             self._core.abort()
             for task in self._core.tasks():
                 task.cancel()
+            await asyncio.wait([asyncio.ensure_future(self._drained.wait())], timeout=1)
         await lifespan.cancel()
 
     def _handle_signals(self, loop):

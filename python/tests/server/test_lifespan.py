@@ -230,8 +230,10 @@ def test_second_stop_cancels():
     assert log == ["begun", "cancelled"]
 
 
-def test_cancelled_server_ends_at_once():
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+def test_cancelled_server_ends_at_once(lifespan):
     log = []
+    apps = 2 if lifespan == "on" else 1
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":
@@ -246,27 +248,27 @@ def test_cancelled_server_ends_at_once():
     async def main():
         sock = bind(Config(port=0))
         address = sock.getsockname()
-        server = Server(Config(app=app, access_log=False))
+        server = Server(Config(app=app, access_log=False, lifespan=lifespan))
         serving = asyncio.create_task(server.serve([sock]))
         while not server.started:
             await asyncio.sleep(0)
         reader, writer = await asyncio.open_connection(*address)
         writer.write(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
-        while log.count("waits") < 2:
+        while log.count("waits") < apps:
             await asyncio.sleep(0)
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*address)
+            socket.create_connection(address, LIMIT)  # before the loop can do anything
         with contextlib.suppress(ConnectionError):
             await reader.read()
         writer.close()
-        while log.count("ended") < 2:
+        while log.count("ended") < apps:
             await asyncio.sleep(0)
 
     spindle.run(asyncio.wait_for(main(), LIMIT))
-    assert log == ["waits", "waits", "ended", "ended"]
+    assert log == ["waits"] * apps + ["ended"] * apps
 
 
 def test_server_that_cannot_begin_ends_the_lifespan(monkeypatch):
