@@ -1,6 +1,7 @@
 """Runs a server on a Spindle loop."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -196,8 +197,12 @@ class Server:
             self._core.abort()
             for task in self._core.tasks():
                 task.cancel()
-            await asyncio.wait([asyncio.ensure_future(self._drained.wait())], timeout=1)
-        await lifespan.cancel()
+        try:
+            if self._core is not None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._drained.wait(), 1)
+        finally:  # also if serve is cancelled again
+            await lifespan.cancel()
 
     def _handle_signals(self, loop):
         handled = []

@@ -271,6 +271,32 @@ def test_cancelled_server_ends_at_once(lifespan):
     assert log == ["waits"] * apps + ["ended"] * apps
 
 
+def test_server_that_is_cancelled_twice_ends_the_lifespan():
+    log = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        try:
+            await receive()
+        finally:
+            log.append("ended")
+
+    async def main():
+        server = Server(Config(app=app, port=0))
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.sleep(0)  # it waits until nothing is served any more
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert log == ["ended"]
+
+    spindle.run(asyncio.wait_for(main(), LIMIT))
+
+
 def test_server_that_cannot_begin_ends_the_lifespan(monkeypatch):
     log = []
 
