@@ -3,7 +3,7 @@
 package stream_test
 
 const (
-	manyConns  = 6000
+	manyConns  = 15_000
 	shortConns = 50_000
 	underRace  = false
 )
