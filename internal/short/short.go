@@ -35,8 +35,7 @@ func Seeds(n int) int {
 	return max(1, n/5)
 }
 
-// Of returns n, or a tenth of it with -short. It is for rounds, seeds, connections and
-// sizes.
+// Of returns n, or a tenth of it with -short. It is for rounds, connections and sizes.
 func Of(n int) int {
 	if testing.Short() {
 		return max(1, n/10)

@@ -21,6 +21,7 @@ func shows(id, text string) chromedp.Action {
 const sendLong = `for (let i = 0; i < 3; i++) fetch('/work?ms=20000', { cache: 'no-store' }); 0`
 
 // TestPageFitsItsWindow checks phone and desktop widths, light and dark, with calls that wait.
+// It is the first test with a browser, which often is the only one, because it is quick.
 func TestPageFitsItsWindow(t *testing.T) {
 	ctx := browsertest.Start(t)
 	url := serve(t)
