@@ -72,7 +72,7 @@ func (r *record) finished(t *Task, err error) {
 	delete(r.origins, t)
 	at := &r.ended[r.next%len(r.ended)]
 	r.next++
-	now := r.s.l.Internal().TurnTime()
+	now := r.s.l.Time() // the task may have begun in this turn
 	*at = endedTask{EndedTask: probe.EndedTask{ID: t.id, Name: t.name, Code: t.codeOf(), At: now}, err: err}
 	if t.nursery.owner != nil {
 		at.Parent = t.nursery.owner.id

@@ -19,12 +19,13 @@ import (
 type walk struct {
 	s      *sched
 	number uint16
-	newest uint64   // the last task that was started before the walk
-	runs   []*run   // to visit
-	levels []*Scope // the places among scopes, outermost first
-	in     *Scope   // its tasks are being visited; nil between two scopes
-	place  node     // among them
-	strays []stray  // tasks that have moved
+	newest uint64        // the last task that was started before the walk
+	runs   []*run        // to visit
+	levels []*Scope      // the places among scopes, outermost first
+	in     *Scope        // its tasks are being visited; nil between two scopes
+	place  node          // among them
+	strays []stray       // tasks that have moved
+	now    time.Duration // when the present part began
 	info   probe.Task
 
 	lots map[*node]*node // the heads of queues, by nodes in them; valid during one part
@@ -80,6 +81,7 @@ func (w *walk) Next(enough func() bool, visit func(*probe.Task)) (more bool) {
 		return false
 	}
 	clear(w.lots)
+	w.now = w.s.l.Time() // tasks may have changed their state in this turn
 	n := 0
 	full := func() bool {
 		n++
@@ -220,9 +222,12 @@ func (w *walk) describe(t *Task, p *probe.Task) {
 	}
 	if c := t.co; c != nil {
 		p.State, p.Goroutine, p.Priority = probeStates[c.State()], c.Goroutine(), uint8(c.Lane())
-		p.Accounted = c.Account(t.scope.s.l.Internal().TurnTime(), &p.Account)
+		p.Accounted = c.Account(w.now, &p.Account)
 		if p.State == probe.Waiting {
 			w.describeWait(t, p)
+		}
+		if p.Accounted {
+			p.WaitsSince = max(p.WaitsSince, p.Account.Changed) // the wait itself knows only its turn
 		}
 	}
 }
