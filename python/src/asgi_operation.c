@@ -5,12 +5,16 @@
 // a future, which the exchange resolves whenever something has happened; then they try
 // again. So a wait that is cancelled loses nothing.
 #include "asgi.h"
+#include <time.h>
+
+#define LONGEST_RUN 5000000 // nanoseconds without a poll
 
 typedef struct {
     PyObject_HEAD
     Exchange *x;
     PyObject *message; // NULL to receive
     PyObject *wait;    // the iterator of the future that it waits for; NULL if none
+    bool begun;
     bool sent;         // the message was taken; only the client has to catch up
     bool over;
 } Operation;
@@ -30,7 +34,7 @@ PyObject *operation_new(Exchange *x, PyObject *message) {
     o->x = (Exchange *)Py_NewRef(x);
     o->message = Py_XNewRef(message);
     o->wait = NULL;
-    o->sent = o->over = false;
+    o->begun = o->sent = o->over = false;
     return (PyObject *)o; // tracked when it waits
 }
 
@@ -121,6 +125,15 @@ static int attempt(Operation *o, PyObject **result) {
     return 0;
 }
 
+// keeps_loop reports whether the loop has not polled for long, because apps do not wait. An
+// operation that begins then lets the loop turn first. Otherwise an app that awaits only send
+// would never learn that the client is gone, and nothing else would run.
+static bool keeps_loop(Loop *l) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - l->last_poll > LONGEST_RUN;
+}
+
 static PySendResult operation_send(Operation *o, PyObject *value, PyObject **result) {
     *result = NULL;
     if (o->x->server->thread != PyThread_get_thread_ident()) { // Go may be using the mailbox, without the GIL
@@ -131,6 +144,14 @@ static PySendResult operation_send(Operation *o, PyObject *value, PyObject **res
     if (o->over) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: cannot await receive() or send() twice");
         return PYGEN_ERROR;
+    }
+    if (!o->begun) {
+        o->begun = true;
+        if (o->x->server->box && keeps_loop(o->x->server->loop)) {
+            o->x->server->loop->poll_due = true;
+            *result = Py_NewRef(Py_None); // as asyncio.sleep(0) does
+            return PYGEN_NEXT;
+        }
     }
     for (;;) {
         if (o->wait) {
