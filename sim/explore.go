@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spindleloop/spindle"
@@ -24,7 +25,10 @@ import (
 // temporary files. The failure is shrunk first: random faults (World.Faults) that
 // it does not need are left out, and every World.Amount is lowered as far as
 // possible. The replay command sets SPINDLE_SEED, which makes Explore run only that
-// seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts).
+// seed, and SPINDLE_FAULTS, the remaining faults and amounts (Failure.Parts). If the test
+// calls Explore several times, SPINDLE_EXPLORE is the number of the call that failed: the
+// others do nothing then. SPINDLE_SEED alone runs what the seed ran before it was shrunk. A
+// seed means one run, whatever n is.
 //
 // Explore runs the first few seeds twice and compares the runs. If they differ, it
 // fails with ErrDiverges, because then a seed does not determine a run. It fails so too
@@ -37,24 +41,12 @@ import (
 // worlds must not share variables.
 func Explore(tb testing.TB, n int, setup func(w *World)) {
 	tb.Helper()
-	s := Search{Runs: n}
+	nth := countExplore(tb)
 	if given := os.Getenv(seedVariable); given != "" {
-		seed, err := strconv.ParseUint(given, 10, 64)
-		if err != nil {
-			tb.Fatalf("sim: %s: %v", seedVariable, err)
-		}
-		tb.Logf("sim: running only seed %d, set by %s", seed, seedVariable)
-		if faults := os.Getenv(faultsVariable); faults != "" {
-			s.Only = strings.Split(faults, ",")
-		}
-		w := NewWorld(seed)
-		w.only = partsOf(s.Only)
-		f := playIn(tb, w, setup)
-		if f.checkParts(); f.Err != nil {
-			f.report(tb)
-		}
+		replay(tb, nth, given, setup)
 		return
 	}
+	s := Search{Runs: n}
 	seeded := false
 	play := func(w *World) *Failure {
 		f := playIn(tb, w, setup)
@@ -75,15 +67,62 @@ func Explore(tb testing.TB, n int, setup func(w *World)) {
 		tb.FailNow()
 	}
 	if f := s.find(context.Background(), func(w *World) *Failure { return play(w) }, parallel, exit); f != nil {
-		f.report(tb)
+		f.report(tb, nth)
 	}
 }
 
 // The environment variables that make Explore replay one failure.
 const (
-	seedVariable   = "SPINDLE_SEED"
-	faultsVariable = "SPINDLE_FAULTS" // Failure.Parts, separated by commas
+	seedVariable    = "SPINDLE_SEED"
+	exploreVariable = "SPINDLE_EXPLORE" // which Explore of the test has failed, if not the first
+	faultsVariable  = "SPINDLE_FAULTS"  // Failure.Parts, separated by commas
 )
+
+// replay runs one seed, in the nth exploration of the test, as the environment says.
+func replay(tb testing.TB, nth int, given string, setup func(w *World)) {
+	tb.Helper()
+	seed, err := strconv.ParseUint(given, 10, 64)
+	if err != nil {
+		tb.Fatalf("sim: %s: %v", seedVariable, err)
+	}
+	w := NewWorld(seed)
+	if faults := os.Getenv(faultsVariable); faults != "" {
+		w.only = partsOf(strings.Split(faults, ","))
+	}
+	// Another exploration of the test may not have the parts that are given.
+	which := os.Getenv(exploreVariable)
+	if which == "" && w.only != nil {
+		which = "1"
+	}
+	if which != "" && which != strconv.Itoa(nth) {
+		return
+	}
+	tb.Logf("sim: running only seed %d, set by %s", seed, seedVariable)
+	f := playIn(tb, w, setup)
+	if f.checkParts(); f.Err != nil {
+		f.report(tb, nth)
+	}
+}
+
+var (
+	exploresMu sync.Mutex
+	explores   = map[string]int{} // calls of Explore, by the name of the test; guarded by exploresMu
+)
+
+// countExplore returns how many times the test has called Explore, this time included.
+func countExplore(tb testing.TB) int {
+	name := tb.Name()
+	exploresMu.Lock()
+	defer exploresMu.Unlock()
+	if explores[name]++; explores[name] == 1 {
+		tb.Cleanup(func() {
+			exploresMu.Lock()
+			defer exploresMu.Unlock()
+			delete(explores, name)
+		})
+	}
+	return explores[name]
+}
 
 // playIn runs a world in a bubble of the test.
 func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
@@ -108,10 +147,10 @@ func playIn(tb testing.TB, w *World, setup func(w *World)) *Failure {
 	return f
 }
 
-// report fails the test with the failure's story.
-func (f *Failure) report(tb testing.TB) {
+// report fails the test with the story of the failure of its nth exploration.
+func (f *Failure) report(tb testing.TB, nth int) {
 	tb.Helper()
-	story := f.Story(f.testCommand(tb.Name()))
+	story := f.Story(f.testCommand(tb.Name(), nth))
 	if errors.Is(f.Err, ErrDiverges) || errors.Is(f.Err, ErrUnknownPart) {
 		tb.Fatalf("sim: seed %d: %v", f.World.Seed(), f.Err)
 	}

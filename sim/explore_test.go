@@ -96,45 +96,86 @@ func fragile(w *sim.World) {
 	}
 }
 
-var againCommand = regexp.MustCompile(`again: SPINDLE_SEED=(\d+) SPINDLE_FAULTS=(\S+) go test -count=1 -run '(\S+)' github.com/spindleloop/spindle/sim\s`)
+var againCommand = regexp.MustCompile(`again: (SPINDLE_SEED=(\d+) .*)go test -count=1 -run (.+) github.com/spindleloop/spindle/sim\s`)
 
-// TestExploreReportsAReplayCommand runs a failing exploration in a child process, and then
-// the replay command of its report.
-func TestExploreReportsAReplayCommand(t *testing.T) {
-	if os.Getenv(childSays) != "" {
-		sim.Explore(t, 20, fragile)
-		return
-	}
-	dir := t.TempDir()
-	playChild := func(run string, env ...string) string {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run="+run)
-		cmd.Env = append(append(os.Environ(), childSays+"=1", "TMPDIR="+dir), env...)
-		text, err := cmd.CombinedOutput()
-		if err == nil {
-			t.Fatalf("the child passes:\n%s", text)
+// crowded fails in worlds with few clients only, which are rare.
+func crowded(w *sim.World) {
+	clients := w.Amount("clients", 40)
+	w.Host("host").Go(func(context.Context) error {
+		if clients < 20 {
+			return fmt.Errorf("%d clients are too few", clients)
 		}
-		return string(text)
-	}
-	first := playChild("^" + t.Name() + "$")
-	command := againCommand.FindStringSubmatch(first)
-	if command == nil {
-		t.Fatalf("no replay command:\n%s", first)
-	}
-	picture, err := os.ReadFile(filepath.Join(dir, "spindle-"+t.Name()+".svg"))
-	if err != nil || !strings.Contains(first, "picture: "+dir) || !strings.Contains(string(picture), "both faults have occurred") {
-		t.Errorf("the picture: %v, %d bytes:\n%s", err, len(picture), first)
-	}
-	if faults := strings.Split(command[2], ","); len(faults) != 2 {
-		t.Errorf("the report has %d faults, want 2:\n%s", len(faults), first)
-	}
-	second := playChild(command[3], "SPINDLE_SEED="+command[1], "SPINDLE_FAULTS="+command[2])
-	tell := func(out string) string {
-		_, story, _ := strings.Cut(out, "sim: seed "+command[1]+" fails")
-		story, _, _ = strings.Cut(story, "--- FAIL")
-		return story
-	}
-	if tell(first) == "" || tell(first) != tell(second) {
-		t.Errorf("first:\n%s\nagain:\n%s", tell(first), tell(second))
+		return nil
+	})
+}
+
+// TestExploreReportsAReplayCommand runs failing explorations in a child process, and then
+// the replay commands of their reports. The seed alone fails too, whatever the length of the
+// search that has found it.
+func TestExploreReportsAReplayCommand(t *testing.T) {
+	for name, test := range map[string]struct {
+		explore func(t *testing.T)
+		want    string // the variables of the command
+	}{
+		"faults":                           {func(t *testing.T) { sim.Explore(t, 20, fragile) }, `^SPINDLE_SEED=\d+ SPINDLE_FAULTS=\d+,\d+ $`},
+		"amounts":                          {func(t *testing.T) { sim.Explore(t, 500, overload) }, `SPINDLE_FAULTS=clients=4,asks=6 $`},
+		"a small world":                    {func(t *testing.T) { sim.Explore(t, 500, crowded) }, `SPINDLE_FAULTS=clients=1 $`},
+		"a small world of a parallel test": {func(t *testing.T) { t.Parallel(); sim.Explore(t, 500, crowded) }, `SPINDLE_FAULTS=clients=1 $`},
+		"no parts": {func(t *testing.T) {
+			sim.Explore(t, 20, func(w *sim.World) {
+				w.Host("host").Go(func(context.Context) error { return errors.New("always") })
+			})
+		}, `^SPINDLE_SEED=0 $`},
+		"no part that it needs": {func(t *testing.T) {
+			sim.Explore(t, 20, func(w *sim.World) {
+				w.Host("host").Go(func(context.Context) error { return errors.New("always") })
+				w.Faults = sim.Faults{Loss: 0.5, PauseEvery: time.Second}
+			})
+		}, `^SPINDLE_SEED=0 SPINDLE_FAULTS=none $`},
+		"the second exploration": {func(t *testing.T) {
+			sim.Explore(t, 5, func(w *sim.World) { w.Amount("others", 3) })
+			sim.Explore(t, 500, crowded)
+		}, `^SPINDLE_SEED=\d+ SPINDLE_EXPLORE=2 SPINDLE_FAULTS=clients=1 $`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if os.Getenv(childSays) != "" {
+				test.explore(t)
+				return
+			}
+			dir := t.TempDir()
+			child := func(command string) string {
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+				cmd.Env = append(os.Environ(), childSays+"=1", "TMPDIR="+dir, "PROGRAM="+os.Args[0])
+				text, err := cmd.CombinedOutput()
+				if err == nil {
+					t.Fatalf("%s passes:\n%s", command, text)
+				}
+				return string(text)
+			}
+			first := child(`"$PROGRAM" -test.run '^` + strings.ReplaceAll(t.Name(), "/", "$/^") + `$'`)
+			again := againCommand.FindStringSubmatch(first)
+			if again == nil || !regexp.MustCompile(test.want).MatchString(again[1]) {
+				t.Fatalf("the replay command does not match %q:\n%s", test.want, first)
+			}
+			run := `"$PROGRAM" -test.run ` + again[3]
+			story := func(out string) string {
+				_, story, _ := strings.Cut(out, "sim: seed "+again[2]+" fails")
+				story, _, _ = strings.Cut(story, "--- FAIL")
+				return story
+			}
+			if second := child(again[1] + run); story(first) == "" || story(first) != story(second) {
+				t.Errorf("first:\n%s\nagain:\n%s", first, second)
+			}
+			if alone := child("SPINDLE_SEED=" + again[2] + " " + run); story(alone) == "" {
+				t.Errorf("the seed alone:\n%s", alone)
+			}
+			_, picture, drawn := strings.Cut(first, "picture: ")
+			file, _, _ := strings.Cut(picture, "\n")
+			text, err := os.ReadFile(file)
+			if drawn != (name == "faults") || drawn && (err != nil || filepath.Dir(file) != dir || !strings.Contains(string(text), "both faults have occurred")) {
+				t.Errorf("the picture %s: %v, %d bytes:\n%s", file, err, len(text), first)
+			}
+		})
 	}
 }
 

@@ -22,7 +22,7 @@ func Scheduled(w *World) []ScheduledFault { return w.scheduled() }
 func ReplayCommand(w *World, test string) string {
 	f := &Failure{World: w}
 	w.only = partsOf(f.Parts())
-	return f.testCommand(test)
+	return f.testCommand(test, 1)
 }
 
 // Lasts returns the duration of the fault.

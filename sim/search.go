@@ -92,7 +92,7 @@ func (s Search) find(ctx context.Context, play player, parallel func() int, exit
 	}
 	world := func(i int, only parts) *World {
 		w := NewWorld(s.First + uint64(i))
-		w.only, w.size = only, size(i, n)
+		w.only = only
 		return w
 	}
 	only := partsOf(s.Only)
@@ -193,13 +193,16 @@ func (w *World) unknownParts() (wrong []string) {
 	return wrong
 }
 
-// size returns the size of the i-th of n worlds, as a share of its amounts. The first
-// worlds are small, because their failures are quick to shrink and short to report.
-func size(i, n int) float64 {
-	if growing := n / 10; i < growing {
-		return float64(i+1) / float64(growing)
+// share returns how large the amounts of a world are, from 0 to 1. It depends on nothing but
+// the seed: a seed means one run, however many seeds a search has. One seed in eight has a
+// smaller world, because some bugs show only in those. The seed is mixed, because programs may
+// use its lowest bits to vary something else.
+func share(seed uint64) float64 {
+	mixed := seed * 0x9e3779b97f4a7c15
+	if mixed>>61 != 7 {
+		return 1
 	}
-	return 1
+	return float64(mixed>>58&7+1) / 9
 }
 
 // twice is the number of seeds that are run twice.
@@ -226,16 +229,16 @@ func onlyParts(faults, amounts []string) parts {
 	return partsOf(append(append([]string{}, faults...), amounts...))
 }
 
-// amount returns the value that p sets for an amount, or most if it sets none.
-func (p parts) amount(name string, most int) int {
+// amount returns the value that p sets for an amount of at most most.
+func (p parts) amount(name string, most int) (n int, ok bool) {
 	for part := range p {
-		if value, ok := strings.CutPrefix(part, name+"="); ok {
+		if value, found := strings.CutPrefix(part, name+"="); found {
 			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= most {
-				return n
+				return n, true
 			}
 		}
 	}
-	return most
+	return 0, false
 }
 
 // amount is a named amount that setup has requested by World.Amount.
@@ -248,8 +251,9 @@ type amount struct {
 func (a amount) String() string { return a.name + "=" + strconv.Itoa(a.n) }
 
 // Amount returns a number from 1 to most, for example the number of clients or of
-// requests. It is lower than most in the first worlds of a search, and while a
-// failure is shrunk. Calls with the same name in one world return the same number.
+// requests. It is most for most seeds. One seed in eight has smaller amounts, and so
+// has a failure that is shrunk. Calls with the same name in one world return the same
+// number.
 // Call it in setup. A name must not contain a comma or an equals sign, because
 // Failure.Parts uses them.
 func (w *World) Amount(name string, most int) int {
@@ -262,18 +266,20 @@ func (w *World) Amount(name string, most int) int {
 		}
 	}
 	a := amount{name, most, most}
-	if w.size < 1 {
-		a.n = max(1, int(w.size*float64(most)))
+	if n, ok := w.only.amount(name, most); ok {
+		a.n = n
+	} else if share := share(w.Seed()); share < 1 {
+		a.n = min(most, max(1, int(share*float64(most))))
 	}
-	a.n = w.only.amount(name, a.n)
 	w.amounts = append(w.amounts, a)
 	return a.n
 }
 
 // Parts returns what the failure needs: the numbers of scheduled faults, the names of
-// other faults, and amounts.
+// other faults, and amounts. It is empty but not nil if the failure needs none of them, so
+// that a Search with these as Only repeats the run.
 func (f *Failure) Parts() []string {
-	return slices.Concat(f.faults(), f.amounts())
+	return append(append([]string{}, f.faults()...), f.amounts()...)
 }
 
 func (f *Failure) amounts() (names []string) {

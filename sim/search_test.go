@@ -210,15 +210,82 @@ func TestUnknownPartsAreNamed(t *testing.T) {
 	}
 }
 
-// TestALimitedAmountGrows: the first worlds of a search are smaller than the amount that
-// the search is limited to.
-func TestALimitedAmountGrows(t *testing.T) {
-	most := 0
+// TestAnAmountThatIsGiven is the same in every world of a search.
+func TestAnAmountThatIsGiven(t *testing.T) {
 	f := sim.Search{Runs: 100, Parallel: 1, Only: []string{"adds=30"}}.Find(t.Context(), func(w *sim.World) {
-		most = max(most, w.Amount("adds", 50))
+		if adds := w.Amount("adds", 50); adds != 30 {
+			t.Errorf("seed %d: %d adds", w.Seed(), adds)
+		}
 	})
-	if f != nil || most != 30 {
-		t.Errorf("%+v, at most %d", f, most)
+	if f != nil {
+		t.Error(f.Err)
+	}
+}
+
+// TestASeedMeansOneRun: it does not depend on the search that the seed is in.
+func TestASeedMeansOneRun(t *testing.T) {
+	type run struct {
+		amount int
+		hash   uint64
+	}
+	setup := func(w *sim.World) {
+		rounds := w.Amount("rounds", 50)
+		w.Host("host").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Duration(rounds)*time.Second) })
+	}
+	const seeds = 100
+	var alone [seeds]run
+	small := 0
+	for seed := range alone {
+		w := sim.NewWorld(uint64(seed))
+		setup(w)
+		if err := w.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if alone[seed] = (run{w.Amount("rounds", 50), w.Hash()}); alone[seed].amount < 50 {
+			small++
+		}
+	}
+	if small < seeds/16 || small > seeds/4 {
+		t.Errorf("%d of %d worlds are small", small, seeds)
+	}
+	for _, search := range []sim.Search{{Runs: seeds}, {Runs: 10 * seeds}, {Runs: 7}, {First: 12, Runs: 1}, {First: 50, Runs: 30}} {
+		search.Parallel = 1
+		search.Each = func(w *sim.World) {
+			if w.Seed() >= seeds {
+				return
+			}
+			if got, want := (run{w.Amount("rounds", 50), w.Hash()}), alone[w.Seed()]; got != want {
+				t.Errorf("seed %d is %v in a search of %d from %d, and %v alone", w.Seed(), got, search.Runs, search.First, want)
+			}
+		}
+		if f := search.Find(t.Context(), setup); f != nil {
+			t.Error(f.Err)
+		}
+	}
+}
+
+// TestPartsRepeatTheRun, even if the failure needs none: Only must not be nil then.
+func TestPartsRepeatTheRun(t *testing.T) {
+	setup := func(w *sim.World) {
+		w.Host("host").Go(func(ctx context.Context) error {
+			if err := spindle.Sleep(ctx, time.Minute); err != nil {
+				return err
+			}
+			return errors.New("always")
+		})
+		w.Faults = sim.Faults{PauseEvery: time.Second}
+	}
+	f := sim.Search{}.Find(t.Context(), setup)
+	if f == nil || len(f.Parts()) != 0 {
+		t.Fatalf("%+v", f)
+	}
+	again := sim.Search{First: f.World.Seed(), Runs: 1, Only: f.Parts(), Each: func(w *sim.World) {
+		if faults := sim.Scheduled(w); len(faults) > 0 || w.Hash() != f.World.Hash() {
+			t.Errorf("the run differs, with %d faults", len(faults))
+		}
+	}}.Find(t.Context(), setup)
+	if again == nil {
+		t.Error("it does not fail again")
 	}
 }
 

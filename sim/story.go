@@ -64,15 +64,19 @@ func (f *Failure) writeFaults(b *strings.Builder) {
 	}
 }
 
-// testCommand returns the command that replays the failure of a test. It works from
-// anywhere in the test's module.
-func (f *Failure) testCommand(test string) string {
-	faults := ""
-	if f.World.only != nil || f.World.size < 1 {
-		faults = faultsVariable + "=" + shellWord(cmp.Or(strings.Join(f.Parts(), ","), "none")) + " "
+// testCommand returns the command that replays the failure of the nth exploration of a test.
+// It works from anywhere in the test's module.
+func (f *Failure) testCommand(test string, nth int) string {
+	variables := fmt.Sprintf("%s=%d", seedVariable, f.World.Seed())
+	if nth > 1 {
+		variables += fmt.Sprintf(" %s=%d", exploreVariable, nth)
+	}
+	if f.World.only != nil {
+		variables += " " + faultsVariable + "=" + shellWord(cmp.Or(strings.Join(f.Parts(), ","), "none"))
 	}
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(test), "/", "$/^") + "$"
-	return fmt.Sprintf("%s=%d %sgo test -count=1 -run %s %s", seedVariable, f.World.Seed(), faults, shellWord(pattern), testedPackage())
+	path, tags := testedPackage()
+	return fmt.Sprintf("%s go test -count=1 %s-run %s %s", variables, tags, shellWord(pattern), path)
 }
 
 // plainWord matches what a shell does not interpret.
@@ -86,14 +90,22 @@ func shellWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// testedPackage returns the import path of the package that this process tests.
-func testedPackage() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if path, isTest := strings.CutSuffix(info.Path, ".test"); isTest {
-			return path
+// testedPackage returns the import path of the package that this process tests, and the flag
+// with its build tags, if it has any.
+func testedPackage() (path, tags string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ".", ""
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "-tags" {
+			tags = "-tags " + shellWord(setting.Value) + " "
 		}
 	}
-	return "."
+	if path, ok = strings.CutSuffix(info.Path, ".test"); !ok {
+		path = "."
+	}
+	return path, tags
 }
 
 // divergence describes where two runs with the same seed first differ.

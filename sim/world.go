@@ -60,12 +60,11 @@ type World struct {
 	slow     map[*simkernel.Link][]int64 // rates of links with slow faults; the first is the link's own
 	only     parts                       // the parts that the run is limited to; nil for no limit
 	amounts  []amount
-	size     float64 // scales the amounts, at most 1
 	recorder recorder
 }
 
 // NewWorld makes a world in which the seed determines every choice.
-func NewWorld(seed uint64) *World { return &World{core: simkernel.New(seed), size: 1} }
+func NewWorld(seed uint64) *World { return &World{core: simkernel.New(seed)} }
 
 // Seed returns the seed that the world was made with.
 func (w *World) Seed() uint64 { return w.core.Seed() }

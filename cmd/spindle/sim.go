@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -187,14 +188,12 @@ func (s *search) run(ctx context.Context, errs io.Writer) error {
 
 // again returns the command that runs a failure again.
 func (s *search) again(f *sim.Failure) string {
-	faults, only := "", ""
+	faults := ""
 	if s.faultList != "" {
 		faults = " --faults " + s.faultList
 	}
-	if parts := f.Parts(); len(parts) > 0 {
-		only = " --only " + strings.Join(parts, ",")
-	}
-	return fmt.Sprintf("spindle sim --seed %d%s%s %s", f.World.Seed(), faults, only, s.program.Name)
+	only := cmp.Or(strings.Join(f.Parts(), ","), "none") // without --only it would have all faults
+	return fmt.Sprintf("spindle sim --seed %d%s --only %s %s", f.World.Seed(), faults, only, s.program.Name)
 }
 
 func (s *search) summary(f *sim.Failure, seeds int, took time.Duration) {

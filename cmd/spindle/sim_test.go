@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/simsamples"
 	"github.com/spindleloop/spindle/sim"
 )
 
@@ -43,6 +46,54 @@ func TestSimFindsTheBug(t *testing.T) {
 	}
 	if again.code != 1 || story(again.out) != story(got.out) {
 		t.Errorf("first\n%s\nthen\n%s", got.out, again.out)
+	}
+}
+
+// TestSimRunsAFailureAgain by the printed command, for programs with failures that need nothing,
+// an amount, or faults from the command line.
+func TestSimRunsAFailureAgain(t *testing.T) {
+	always := simsamples.Program{Name: "always", Faults: sim.Faults{PauseEvery: time.Second, Loss: 0.1}, Setup: func(w *sim.World) {
+		w.Host("host").Go(func(ctx context.Context) error {
+			if err := spindle.Sleep(ctx, time.Minute); err != nil {
+				return err
+			}
+			return errors.New("always")
+		})
+	}}
+	rare := simsamples.Program{Name: "rare", Setup: func(w *sim.World) {
+		few := w.Amount("clients", 40) < 20
+		w.Host("host").Go(func(context.Context) error {
+			if few {
+				return errors.New("too few clients")
+			}
+			return nil
+		})
+	}}
+	before := simsamples.Programs
+	defer func() { simsamples.Programs = before }()
+	simsamples.Programs = append([]simsamples.Program{always, rare}, before...)
+	for args, want := range map[string]string{
+		"sim always":                                 "sim --seed 0 --only none always",
+		"sim --faults pause=2s always":               "sim --seed 0 --faults pause=2s --only none always",
+		"sim --runs 500 rare":                        "sim --seed 16 --only clients=1 rare",
+		"sim --seed 10 --runs 30 rare":               "sim --seed 16 --only clients=1 rare",
+		"sim --faults partition=1s,for=20s counter":  "",
+		"sim --runs 2000 --parallel 1 lock-unfenced": "",
+	} {
+		first := run(t.Context(), strings.Fields(args)...)
+		command := simAgain.FindStringSubmatch(first.out)
+		if command == nil || want != "" && command[1] != want {
+			t.Errorf("%s: want %q:\n%s%s", args, want, first.out, first.errs)
+			continue
+		}
+		again := run(t.Context(), strings.Fields(command[1])...)
+		story := func(out string) string {
+			out, _, _ = strings.Cut(out, " seeds in ")
+			return out[:strings.LastIndex(out, ";")]
+		}
+		if again.code != 1 || story(again.out) != story(first.out) {
+			t.Errorf("%s\n%s\nthen\n%s%s", args, first.out, again.out, again.errs)
+		}
 	}
 }
 
