@@ -30,10 +30,25 @@
 // MoveOnAfter, FailAfter, Grace and Shield are scopes for common needs. For the standard
 // library a scope is a context like its own.
 //
+// # Ending
+//
+// A run is cancelled when its context ends, when the function given to Run has returned, or
+// when a task fails. Its tasks then have time to end:
+//
+//	a task that                        is made to exit
+//	asked for nothing                  Options.Grace after the run was cancelled
+//	is inside Grace(ctx, d, fn)        Options.Grace after d, or after fn has returned
+//	is inside Shield only              Options.Grace after the run was cancelled
+//	owns a nursery                     not before the tasks of the nursery
+//
+// So the longest time that a task asks for is honoured, and the whole takes no longer than
+// that and Options.Grace. A web.Server that drains in a task asks in the same way.
+//
 // # Options
 //
 // A function that takes options is named after the one that does not, with the suffix
-// With, and takes them before the function to run: RunWith, Nursery.GoWith, SpawnWith.
+// With, and takes them before the function to run: RunWith, Nursery.GoWith, SpawnWith,
+// RunOnWith.
 // The zero options are those of the shorter name.
 //
 // # Which goroutine

@@ -25,7 +25,8 @@ type Options struct {
 
 	// Grace is how long tasks may take to clean up after the run was cancelled.
 	// Tasks that take longer are made to exit (their deferred calls run), and
-	// reported by a *StragglerError. Zero means 5 seconds.
+	// reported by a *StragglerError. A task inside the function Grace gets the time
+	// that it asked for, and Options.Grace after it. Zero means 5 seconds.
 	Grace time.Duration
 
 	// Trace makes tasks visible to profilers: each task runs with the pprof label
@@ -149,9 +150,7 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 	if ctx == nil {
 		panic("spindle: " + calledName("Run") + ": nil context")
 	}
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
-	}
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	r := &run{l: l, s: schedOf(l), o: o}
 	if o.Trace {
 		r.origins = make(origins)
@@ -190,7 +189,7 @@ func (r *run) clear(err error) {
 				break
 			}
 		}
-		r.forceExit()
+		r.forceExits()
 	}
 }
 
@@ -214,33 +213,20 @@ type run struct {
 	s          *sched
 	o          Options
 	root       *Nursery
-	grace      loop.Timer // calls forceExit
 	stragglers []string
 	unawaited  map[*unawaited]uint64 // failures that no code has read, with their order
 	failures   uint64
 	origins    origins // nil without Options.Trace
 	tracer     Tracer  // nil without WithTracer
 	service    bool    // made by NurseryOn
+
+	cancelledAt time.Duration // on the loop's clock
+	exits       loop.Timer    // calls exitLate
+	exitsAt     time.Duration
 }
 
 // cancel cancels all tasks of the run.
 func (r *run) cancel(cause error) { r.root.scope.Cancel(cause) }
-
-// cancelled is called when the run's outermost scope was cancelled. Tasks that have not
-// ended after Grace are made to exit.
-func (r *run) cancelled() { r.grace = r.l.CallLater(r.o.Grace, r.forceExit) }
-
-// forceExit makes the remaining tasks exit at their next wait.
-func (r *run) forceExit() {
-	for _, t := range r.tasks() {
-		if !t.mustExit {
-			r.stragglers = append(r.stragglers, t.Name())
-		}
-		t.mustExit = true
-		t.nursery.liftLimit()
-		t.cancelWait(r.root.scope.canceled)
-	}
-}
 
 // result ends the run and returns its error. It panics if a task did.
 func (r *run) result(ctx context.Context) error {
@@ -253,7 +239,7 @@ func (r *run) result(ctx context.Context) error {
 
 // end ends the run. It returns the panic of a task, if there was one, and all other errors.
 func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
-	r.grace.Cancel() // the loop may go on to be used
+	r.exits.Cancel() // the loop may go on to be used
 	r.root.closed = true
 	fault, err = r.root.outcome()
 	if err == nil && fault == nil && r.root.scope.caught {
@@ -279,10 +265,18 @@ func (r *run) end(ctx context.Context) (fault *PanicError, err error) {
 // stopped before that, the tasks stay where they wait. Closing the loop cancels them, and
 // done is called with loop.ErrClosed.
 func RunOn(ctx context.Context, l *loop.Loop, fn func(context.Context) error, done func(error)) {
+	RunOnWith(ctx, l, Options{}, fn, done)
+}
+
+// RunOnWith is RunOn with options. It panics if Options.On is set, and ignores Options.Loop.
+func RunOnWith(ctx context.Context, l *loop.Loop, o Options, fn func(context.Context) error, done func(error)) {
 	if l.Internal().Foreign() {
-		panic("spindle: RunOn called from a goroutine that is not the loop's; Post a function that calls it")
+		panic("spindle: " + calledName("RunOn") + " called from a goroutine that is not the loop's; Post a function that calls it")
 	}
-	run := newRun(ctx, l, Options{})
+	if o.On != nil {
+		panic("spindle: RunOnWith with Options.On; the loop is a parameter")
+	}
+	run := newRun(ctx, l, o)
 	unfollow := run.follow(ctx)
 	run.root.done = func() {
 		unfollow()

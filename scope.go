@@ -325,6 +325,9 @@ func within(ctx context.Context, op string, open openFunc, fn func(context.Conte
 		if outer.canceledBy == nil {
 			t.ignored = 0 // the cancelled waits were those of scopes that the task has left
 		}
+		if sc.shielded.Load() {
+			t.leaveShield()
+		}
 		sc.close()
 		unbind()
 	}()

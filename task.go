@@ -6,6 +6,7 @@ import (
 	"path"
 	"runtime"
 	"strings"
+	"time"
 	"unsafe"
 
 	"github.com/spindleloop/spindle/internal/coro"
@@ -47,6 +48,8 @@ type waits struct {
 	fd          int32      // the task waits for its readiness
 	timer       loop.Timer // ends the wait
 	wake        func()     // the timer's callback
+
+	leftShield time.Duration // when the task last left a shield in a cancelled run
 }
 
 // extras returns the task's extra.

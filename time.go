@@ -192,13 +192,15 @@ func FailAfter(ctx context.Context, d time.Duration, fn func(context.Context) er
 }
 
 // Grace runs fn shielded from cancellation outside, for at most d. It is for cleaning up
-// that has to wait. If the time runs out, it fails with a *TimeoutError.
+// that has to wait. If the time runs out, it fails with a *TimeoutError. A run that ends
+// waits for it, even if d is longer than Options.Grace.
 func Grace(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	return withTimeout(ctx, "Grace", d, (*Scope).openShielded, fn)
 }
 
 // Shield runs fn so that a cancellation outside does not reach it. After fn has returned,
-// the next wait fails if there was one.
+// the next wait fails if there was one. A run that ends does not wait longer for it than
+// Options.Grace; see Grace.
 func Shield(ctx context.Context, fn func(context.Context) error) error {
 	_, err := within(ctx, "Shield", (*Scope).openShielded, func(ctx context.Context, _ *Scope) error { return fn(ctx) })
 	return err

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -192,8 +193,11 @@ func (st *loopState) tasks() *spindle.Nursery {
 }
 
 // LoopClosing is called when the loop is closed, possibly before the service was shut
-// down. The workers get no more work then.
-func (st *loopState) LoopClosing() { st.sv.loopStateEnded(st) }
+// down. The connections are lost then, and the workers get no more work.
+func (st *loopState) LoopClosing() {
+	st.cause = http.ErrServerClosed
+	st.sv.loopStateEnded(st)
+}
 
 // yieldSoon lets other goroutines run at the end of the turn, before the loop sleeps. The
 // loop would otherwise sleep on the workers' processor until the runtime notices. On a

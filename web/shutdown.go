@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/loopcore"
@@ -259,8 +260,12 @@ func (sv *Service) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	sv.Close()
-	return errors.Join(err, spindle.Shield(ctx, func(ctx context.Context) error {
+	return errors.Join(err, spindle.Grace(ctx, handlerGrace, func(ctx context.Context) error {
 		_, err := ended.Await(ctx)
 		return err
 	}))
 }
+
+// handlerGrace is how long inline handlers may take to return after their connections were
+// closed. It is that of NurseryOn, which makes them exit then.
+const handlerGrace = 5 * time.Second
