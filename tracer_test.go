@@ -15,13 +15,13 @@ type spanTree struct{ ended []string }
 
 type spanKey struct{}
 
-func (s *spanTree) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(int, error)) {
+func (s *spanTree) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(spindle.SpanEnd)) {
 	path := info.Task
 	if above, ok := ctx.Value(spanKey{}).(string); ok {
 		path = above + "/" + path
 	}
-	return context.WithValue(ctx, spanKey{}, path), func(_ int, err error) {
-		s.ended = append(s.ended, fmt.Sprintf("%s: %v", path, err != nil))
+	return context.WithValue(ctx, spanKey{}, path), func(end spindle.SpanEnd) {
+		s.ended = append(s.ended, fmt.Sprintf("%s: %v", path, end.Err != nil))
 	}
 }
 

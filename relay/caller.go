@@ -22,9 +22,10 @@ type Caller struct {
 	inbox string // the subject of replies; random, so that no other Caller has it
 	sub   Listener
 
-	local  *Local    // the bus, if it is one; otherwise nil
-	reuses bool      // requests, because the bus does not keep them
-	epoch  time.Time // when the Caller was made; deadlines count from here
+	local  *Local         // the bus, if it is one; otherwise nil
+	reuses bool           // requests, because the bus does not keep them
+	epoch  time.Time      // when the Caller was made; deadlines count from here
+	tracer spindle.Tracer // of NewCaller, for calls with contexts that have none; or nil
 
 	recent  atomic.Pointer[plane] // of the loop that called last
 	outside *plane                // of goroutines
@@ -87,7 +88,8 @@ type CallerStats struct {
 	CancelsLost uint64 // the bus took no more
 }
 
-// NewCaller makes a Caller.
+// NewCaller makes a Caller. Each call has a span of the tracer of its context, or of ctx; see
+// spindle.WithTracer.
 func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if ctx == nil {
 		panic("relay: NewCaller: nil context")
@@ -108,7 +110,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	if o.Window == 0 {
 		o.Window = 16
 	}
-	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx)}
+	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx), tracer: spindle.TracerOf(ctx)}
 	c.epoch = c.clock.now()
 	c.local, _ = bus.(*Local)
 	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
@@ -167,9 +169,13 @@ func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
 }
 
 // do makes a call. Unless it fails, it returns the waiter, with the reply.
-func (c *Caller) do(ctx context.Context, e *Envelope) (*waiter, error) {
-	w, err := c.begin(ctx, e, false)
-	if err != nil {
+func (c *Caller) do(ctx context.Context, e *Envelope) (w *waiter, err error) {
+	if ctx == nil {
+		panic("relay: a call with a nil context")
+	}
+	ctx, end := c.startSpan(ctx, e)
+	defer func() { end(err) }()
+	if w, err = c.begin(ctx, e, false); err != nil {
 		return nil, err
 	}
 	if err := w.wait(ctx); err != nil && c.end(w, canceled) {
@@ -189,9 +195,6 @@ func (c *Caller) do(ctx context.Context, e *Envelope) (*waiter, error) {
 
 // begin registers a waiter and publishes the request.
 func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, error) {
-	if ctx == nil {
-		panic("relay: a call with a nil context")
-	}
 	now := c.clock.now()
 	limit := e.Deadline
 	switch {
@@ -208,9 +211,6 @@ func (c *Caller) begin(ctx context.Context, e *Envelope, stream bool) (*waiter, 
 	req := c.newRequest(now, limit)
 	req.Trace, req.Subject, req.Headers, req.Body = e.Trace, e.Subject, e.Headers, e.Body
 	req.ReplyTo, req.Attempt = c.inbox, 1
-	if req.Trace == (Trace{}) {
-		req.Trace = TraceOf(ctx)
-	}
 	if stream {
 		req.Seq = uint32(c.o.Window)
 	}
@@ -260,8 +260,7 @@ func (c *Caller) register(ctx context.Context, req *outgoing) (w *waiter, err er
 	case w == nil:
 		w = p.newWaiter()
 	}
-	c.nextSpan(&req.Trace)
-	w.req, w.scope, w.stream = req, spindle.ScopeOf(ctx), req.Seq > 0
+	w.req, w.stream = req, req.Seq > 0
 	req.ID = c.reg.add(w)
 	c.stats.Calls++
 	return w, nil
@@ -273,21 +272,6 @@ func (c *Caller) limit(w *waiter) {
 	defer c.mu.Unlock()
 	if w.ended == waiting {
 		w.plane.limit(w)
-	}
-}
-
-// nextSpan gives a call its own span, in a new trace if it has none. The caller holds c.mu.
-func (c *Caller) nextSpan(t *Trace) {
-	if t.ID == [16]byte{} {
-		putUint64(t.ID[:8], c.draw.Uint64())
-		putUint64(t.ID[8:], c.draw.Uint64()|1) // not all zero
-	}
-	putUint64(t.Span[:], c.draw.Uint64()|1)
-}
-
-func putUint64(b []byte, v uint64) {
-	for i := range 8 {
-		b[i] = byte(v >> (8 * i))
 	}
 }
 

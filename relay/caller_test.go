@@ -168,7 +168,11 @@ func TestCloseReportsLeaks(t *testing.T) {
 				return err
 			}
 			c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Minute})
-			s, err := c.Stream(ctx, "work", nil)
+			trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+			if err != nil {
+				return err
+			}
+			s, err := c.Stream(relay.WithTrace(ctx, trace), "work", nil)
 			if err != nil {
 				return err
 			}
@@ -183,7 +187,8 @@ func TestCloseReportsLeaks(t *testing.T) {
 			}
 			all := c.Waiters()
 			if len(all) != 2 || !all[0].Stream || all[1].Stream || all[0].Age != time.Second || all[0].Deadline != 59*time.Second ||
-				all[0].Subject != "work" || !all[0].Task || len(all[0].TraceID) != 32 {
+				all[0].Subject != "work" || !all[0].Task ||
+				all[0].TraceID != "0af7651916cd43dd8448eb211c80319c" || all[1].TraceID != "" {
 				t.Errorf("%+v", all)
 			}
 			leaked := (*relay.LeakError)(nil)

@@ -22,6 +22,7 @@ type frameHeader struct {
 	ReplyTo     string            `json:"reply_to,omitempty"`
 	DeadlineUS  int64             `json:"deadline_us,omitempty"`
 	Traceparent string            `json:"traceparent,omitempty"`
+	Tracestate  string            `json:"tracestate,omitempty"`
 	Headers     map[string]string `json:"headers,omitempty"`
 }
 
@@ -39,12 +40,12 @@ var ErrFrame = errors.New("relay: malformed frame")
 //
 // The header has the fields "kind" (such as "request", "reply", "item", "failure" and
 // "cancel"), "id" (a string of digits), "seq", "attempt", "subject", "reply_to", "deadline_us"
-// (the remaining time in microseconds), "traceparent" and "headers". Fields that are zero are
+// (the remaining time in microseconds), "traceparent", "tracestate" and "headers". Fields that are zero are
 // left out, except for the "id" of a request, and unknown ones are ignored.
 func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 	h := frameHeader{
 		Kind: e.Kind.String(), Seq: e.Seq, Attempt: e.Attempt, Subject: e.Subject, ReplyTo: e.ReplyTo,
-		Traceparent: e.Trace.String(), Headers: e.Headers,
+		Traceparent: e.Trace.String(), Tracestate: e.Trace.State, Headers: e.Headers,
 	}
 	if e.ID != 0 || e.Kind == KindRequest { // a worker repeats the ID of a request, whatever it is
 		h.ID = strconv.FormatUint(e.ID, 10)
@@ -159,7 +160,7 @@ func parseHeader(text []byte) (*Envelope, error) {
 		e.Deadline = time.Duration(h.DeadlineUS) * time.Microsecond
 	}
 	if t, err := ParseTrace(h.Traceparent); err == nil { // otherwise there is none, as W3C says
-		e.Trace = t
+		e.Trace, e.Trace.State = t, h.Tracestate
 	}
 	return e, nil
 }

@@ -75,7 +75,7 @@ type HTTPHandler struct {
 //     connection: with 1013 if the plane is full or down, and otherwise with 1011.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
-// Idempotency-Key, and the trace of the request's traceparent. Messages of a WebSocket have no
+// Idempotency-Key, and the trace of the request's context, or of its traceparent. Messages of a WebSocket have no
 // Idempotency-Key. With ServeOptions.Results, a client that sends the Idempotency-Key of
 // another client gets that one's reply. Where this must not happen, let a handler in front put
 // the client's identity before the key.
@@ -116,6 +116,7 @@ func (h *HTTPHandler) Stats() HTTPStats {
 
 // ServeHTTP answers a request.
 func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = withTrace(r)
 	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		h.serveSocket(w, r)
 		return
@@ -156,11 +157,21 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 			headers[name] = v
 		}
 	}
-	e := Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
-	if t, err := ParseTrace(r.Header.Get(traceparent.Header)); err == nil {
-		e.Trace = t
+	return Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}
+}
+
+// withTrace returns a request with a context that carries a trace: that of the server's span, or
+// what the client has sent if the server has none, as that of net/http.
+func withTrace(r *http.Request) *http.Request {
+	if TraceOf(r.Context()) != (Trace{}) {
+		return r
 	}
-	return e
+	t, err := ParseTrace(r.Header.Get(traceparent.Header))
+	if err != nil {
+		return r
+	}
+	t.State = strings.Join(r.Header[traceparent.StateHeader], ",")
+	return r.WithContext(WithTrace(r.Context(), t))
 }
 
 // unread answers a request with a body that cannot be read.

@@ -133,6 +133,10 @@ func (t *topic) putAll(e *Envelope) error {
 
 // Publish sends e, and waits while a queue of its subject is full.
 func (b *Local) Publish(ctx context.Context, e *Envelope) error {
+	if trace := TraceOf(ctx); e.Kind == KindRequest && e.Trace == (Trace{}) && trace != (Trace{}) {
+		e = clone(e)
+		e.Trace = trace
+	}
 	t, err := b.topic(e)
 	if err != nil {
 		return err

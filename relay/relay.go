@@ -55,7 +55,8 @@ import (
 //     succeed. An envelope that is dropped after it was accepted is counted.
 //   - A bus that is not connected fails with ErrDown, and a closed one with ErrClosed.
 type Bus interface {
-	// Publish sends e. It waits while the queue is full.
+	// Publish sends e. It waits while the queue is full. A request without a Trace gets
+	// that of ctx.
 	Publish(ctx context.Context, e *Envelope) error
 
 	// TryPublish is Publish that fails with ErrFull instead of waiting.

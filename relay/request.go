@@ -94,7 +94,7 @@ func (v *invocation) Err() error {
 func (v *invocation) Value(key any) any {
 	switch key.(type) {
 	case traceparent.Key:
-		return &traceparent.Value{Span: v.Trace.span()}
+		return &traceparent.Value{Span: v.Trace.span(), State: v.Trace.State}
 	case *int:
 		return v.standard().Value(key)
 	}

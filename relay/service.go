@@ -23,6 +23,7 @@ type service struct {
 	o       ServeOptions
 	clock   clock
 	values  context.Context // of Serve
+	tracer  spindle.Tracer  // or nil
 
 	sub               Subscription
 	control, canceler Listener
@@ -46,7 +47,7 @@ type service struct {
 
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
-		bus: bus, replies: repliesOf(bus), subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx,
+		bus: bus, replies: repliesOf(bus), subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
 		ended: cosync.NewInbox[struct{}](1), keys: map[string]bool{},
 	}
 }
@@ -98,73 +99,6 @@ func (s *service) run(ctx context.Context) error {
 	return errors.Join(cause, &StragglerError{s.subject, s.counts().Running})
 }
 
-// pull is a puller: it takes requests and serves them with serve.
-func (s *service) pull(ctx context.Context, serve func(d Delivery)) {
-	for s.waits() {
-		d, err := s.sub.Next(ctx)
-		if !s.took(err) {
-			return
-		}
-		serve(d)
-	}
-}
-
-// keepPullers is how many idle pullers a service keeps.
-const keepPullers = 64
-
-// waits notes that a puller waits for a request. It reports false if there are enough, and
-// the puller ends.
-func (s *service) waits() bool {
-	if s.joinIdle() {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.joinIdle() { // all may have become busy, and found no room for another one
-		return true
-	}
-	s.leave()
-	return false
-}
-
-// joinIdle adds one to idle, unless there are enough. Idle is never more than the pullers
-// that wait: took relies on it.
-func (s *service) joinIdle() bool {
-	for n := s.idle.Load(); n < keepPullers; n = s.idle.Load() {
-		if s.idle.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-	return false
-}
-
-// leave notes that a puller ends. The caller holds s.mu.
-func (s *service) leave() {
-	if s.pullers--; s.pullers == 0 {
-		_ = s.ended.TryPut(struct{}{})
-	}
-}
-
-// took notes that a puller has a request, and starts another one if none is idle. It
-// reports false if there was an error, and the puller ends.
-func (s *service) took(err error) bool {
-	if s.idle.Add(-1) > 0 && err == nil {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.failure = err
-		s.leave()
-		return false
-	}
-	if s.pullers < s.o.Concurrency {
-		s.pullers++
-		s.spawn()
-	}
-	return true
-}
-
 // admit registers a request that is about to start. If the request must not start, admit
 // reports false, and what to tell a bus that redelivers.
 func (s *service) admit(v running) (ok bool, o Outcome) {
@@ -212,9 +146,24 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 		}
 		o = s.answer(r, body, err)
 	}()
+	if s.tracer != nil {
+		var end func(spindle.SpanEnd)
+		ctx, end = s.tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanHandler, Subject: s.subject})
+		defer func() { end(spindle.SpanEnd{Err: spanError(err, returned)}) }()
+	}
 	body, err = s.handle(ctx, r)
 	returned = true
 	return Done
+}
+
+// errHandlerFailed is the error of a span around a handler that did not return.
+var errHandlerFailed = errors.New("relay: the handler panicked or called runtime.Goexit")
+
+func spanError(err error, returned bool) error {
+	if !returned {
+		return errHandlerFailed
+	}
+	return err
 }
 
 // handlerPanic is the panic of a handler. Its stack goes to the log: the caller gets the value.

@@ -8,8 +8,9 @@ import (
 // Stream is a call with a stream of replies. Its methods are for one task or goroutine at a
 // time. Close it.
 type Stream struct {
-	w    *waiter
-	read uint32 // items that Next has returned
+	w       *waiter
+	read    uint32      // items that Next has returned
+	endSpan func(error) // ends the span; has no effect when it has ended
 }
 
 // Stream sends a request to a handler that answers with any number of items. The deadline is
@@ -25,11 +26,16 @@ func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stre
 
 // Open is Stream with all fields of an envelope, as Do is Call.
 func (c *Caller) Open(ctx context.Context, e Envelope) (*Stream, error) {
+	if ctx == nil {
+		panic("relay: a call with a nil context")
+	}
+	ctx, end := c.startSpan(ctx, &e)
 	w, err := c.begin(ctx, &e, true)
 	if err != nil {
+		end(err)
 		return nil, err
 	}
-	return &Stream{w: w}, nil
+	return &Stream{w: w, endSpan: end}, nil
 }
 
 // incoming is what has come of a stream. Guarded by the Caller's mutex.
@@ -126,16 +132,14 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	c := w.c
 	c.mu.Lock()
 	if !w.hasItems() {
-		defer c.mu.Unlock()
-		switch {
-		case w.err != nil:
-			return nil, w.err
-		case w.ended == expired:
-			return nil, &TimeoutError{w.req.Subject, w.req.Deadline}
-		case w.ended == replied:
-			return nil, io.EOF
+		err := w.streamEnd()
+		c.mu.Unlock()
+		if err == io.EOF {
+			s.finish(nil)
+		} else {
+			s.finish(err)
 		}
-		return nil, ErrClosed
+		return nil, err
 	}
 	in := w.in
 	e := in.items[0]
@@ -151,11 +155,31 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	return e.Body, nil
 }
 
+// streamEnd returns the error of Next after the last item. The caller holds c.mu.
+func (w *waiter) streamEnd() error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.ended == expired:
+		return &TimeoutError{w.req.Subject, w.req.Deadline}
+	case w.ended == replied:
+		return io.EOF
+	}
+	return ErrClosed
+}
+
+// finish ends the span.
+func (s *Stream) finish(err error) {
+	s.endSpan(err)
+	s.endSpan = noSpan
+}
+
 // Close ends the stream. If the worker has not finished, its handler is cancelled. Items
 // that Next has not returned are dropped.
 func (s *Stream) Close() error {
 	s.w.c.end(s.w, canceled)
 	s.w.stopAlarm() // if it cannot, the timer finds that the stream has ended
+	s.finish(nil)
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -15,9 +14,8 @@ type waiter struct {
 	parker // of the task or goroutine that waits, while parked
 	c      *Caller
 	req    *outgoing
-	scope  *spindle.Scope // of the task that called; nil for a goroutine
-	plane  *plane         // of the caller
-	alarm  *alarm         // nil unless the call has a deadline of its own
+	plane  *plane // of the caller
+	alarm  *alarm // nil unless the call has a deadline of its own
 
 	// Guarded by c.mu.
 	reply        *Envelope // nil if the reply has only a body
@@ -72,7 +70,7 @@ func (w *waiter) release() {
 	if p.spares == keepWaiters {
 		return
 	}
-	w.req, w.reply, w.body, w.err, w.scope, w.in = nil, nil, nil, nil, nil, nil
+	w.req, w.reply, w.body, w.err, w.in = nil, nil, nil, nil, nil
 	w.ended, w.stream = waiting, false
 	w.next, p.spare = p.spare, w
 	p.spares++

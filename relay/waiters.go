@@ -15,7 +15,7 @@ import (
 // WaiterInfo describes a call that waits.
 type WaiterInfo struct {
 	ID       uint64
-	TraceID  string // in hexadecimal
+	TraceID  string // in hexadecimal; "" for none
 	Subject  string
 	Age      time.Duration
 	Deadline time.Duration // the time that remains
@@ -28,7 +28,11 @@ func (i WaiterInfo) String() string {
 	if i.Stream {
 		kind = "stream"
 	}
-	return fmt.Sprintf("%s %d of %s, age %v, %v left, trace %s", kind, i.ID, i.Subject, i.Age, i.Deadline, i.TraceID)
+	text := fmt.Sprintf("%s %d of %s, age %v, %v left", kind, i.ID, i.Subject, i.Age, i.Deadline)
+	if i.TraceID != "" {
+		text += ", trace " + i.TraceID
+	}
+	return text
 }
 
 // Waiters lists the calls that wait, oldest first.
@@ -55,8 +59,8 @@ func (c *Caller) waiters() []WaiterInfo {
 func (w *waiter) info(now time.Time) WaiterInfo {
 	left, _ := w.req.remaining(now)
 	return WaiterInfo{
-		ID: w.req.ID, TraceID: fmt.Sprintf("%x", w.req.Trace.ID), Subject: w.req.Subject,
-		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.scope != nil,
+		ID: w.req.ID, TraceID: w.req.Trace.id(), Subject: w.req.Subject,
+		Age: w.req.Deadline - left, Deadline: left, Stream: w.stream, Task: w.plane.l != nil,
 	}
 }
 

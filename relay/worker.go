@@ -104,7 +104,8 @@ func (e *StragglerError) Error() string {
 
 // Serve calls h for requests of a subject until ctx ends. Then it takes no more, waits for
 // the handlers that run, and fails with the error of ctx. It also returns when the bus closes.
-// A handler that panics ends its own call only.
+// A handler that panics ends its own call only. Each handler has a span of the tracer of ctx;
+// see spindle.WithTracer.
 func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOptions) error {
 	if ctx == nil {
 		panic("relay: Serve: nil context")

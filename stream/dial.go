@@ -73,7 +73,7 @@ func (d Dialer) Dial(ctx context.Context, network, address string) (*Conn, error
 func (d Dialer) dialTraced(tracer spindle.Tracer, base, ctx context.Context, network, address string) (*Conn, error) {
 	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanDial, Network: network, Address: address})
 	c, err := d.dial(base, ctx, network, address)
-	end(0, err)
+	end(spindle.SpanEnd{Err: err})
 	return c, err
 }
 

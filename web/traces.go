@@ -52,13 +52,16 @@ var errHandlerFailed = errors.New("web: the handler panicked or called runtime.G
 // startSpan starts the span of the handler. It returns the context for the handler, and a
 // function to call when the handler has ended.
 func (x *exchange) startSpan(ctx context.Context, tracer spindle.Tracer) (context.Context, func()) {
+	if spindle.ScopeOf(ctx) == nil {
+		ctx = spindle.WithTracer(ctx, tracer) // for what a handler on a goroutine does
+	}
 	ctx, end := tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanServer, Method: x.method, Host: x.req.Host, Path: x.url.Path})
 	return ctx, func() {
 		if x.handler != handlerReturned {
-			end(0, errHandlerFailed)
+			end(spindle.SpanEnd{Route: x.req.Pattern, Err: errHandlerFailed})
 			return
 		}
-		end(x.w.answered(), nil)
+		end(spindle.SpanEnd{Route: x.req.Pattern, Status: x.w.answered()})
 	}
 }
 
@@ -86,10 +89,10 @@ func (c *Transport) tracedTrip(tracer spindle.Tracer, base context.Context, req 
 	ctx, end := tracer.Start(req.Context(), spindle.SpanInfo{Kind: spindle.SpanClient, Method: method, Host: req.URL.Host, Path: req.URL.Path})
 	res, err := c.roundTrip(base, req.WithContext(ctx))
 	if err != nil {
-		end(0, err)
+		end(spindle.SpanEnd{Err: err})
 		return nil, err
 	}
-	end(res.StatusCode, nil)
+	end(spindle.SpanEnd{Status: res.StatusCode})
 	res.Request = req
 	return res, nil
 }

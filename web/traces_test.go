@@ -104,23 +104,27 @@ type spans struct{ ended chan spanEnd }
 type spanEnd struct {
 	spindle.SpanInfo
 	status int
+	route  string
 	failed bool
 }
 
-func (s *spans) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(int, error)) {
-	return ctx, func(status int, err error) { s.ended <- spanEnd{info, status, err != nil} }
+func (s *spans) Start(ctx context.Context, info spindle.SpanInfo) (context.Context, func(spindle.SpanEnd)) {
+	return ctx, func(e spindle.SpanEnd) { s.ended <- spanEnd{info, e.Status, e.Route, e.Err != nil} }
 }
 
-func TestSpansOfRequestsHaveStatus(t *testing.T) {
+func TestSpansOfRequestsHaveStatusAndRoute(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/none", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/teapot", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	mux.HandleFunc("GET /teapots/{color}", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	for name, h := range map[string]http.Handler{"worker": mux, "inline": web.Inline(mux)} {
 		t.Run(name, func(t *testing.T) {
 			tracer := &spans{make(chan spanEnd, 1)}
 			at := serve(t, &web.Server{Handler: h, Tracer: tracer})
-			for path, want := range map[string]spanEnd{"/none": {status: 200}, "/teapot": {status: 418}, "/panic": {failed: true}} {
+			for path, want := range map[string]spanEnd{
+				"/none": {status: 200, route: "/none"}, "/teapots/red": {status: 418, route: "GET /teapots/{color}"},
+				"/panic": {failed: true, route: "/panic"}, "/unknown": {status: 404},
+			} {
 				res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(newRequest(t, "http://"+at.Addr().String()+path))
 				if err == nil {
 					res.Body.Close()

@@ -142,7 +142,8 @@ type Server struct {
 	// access log.
 	AccessLog *slog.Logger
 	// Tracer makes a span for each request that Handler answers, and for the tasks, dials
-	// and requests that an inline handler makes. Nil means no spans. Requests that Lean
+	// and requests that an inline handler makes. Its Route is that of an http.ServeMux, unless
+	// a handler in front of the mux passes a copy of the request on. Nil means no spans. Requests that Lean
 	// answers have none.
 	Tracer spindle.Tracer
 	// ErrorLog gets panics and other mistakes of handlers, and errors of connections.

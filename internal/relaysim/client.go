@@ -157,6 +157,11 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 
 // Publish sends e to the host. While too much is unsent, it waits.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
+	if e.Kind == relay.KindRequest && e.Trace == (relay.Trace{}) {
+		traced := *e
+		traced.Trace = relay.TraceOf(ctx)
+		e = &traced
+	}
 	for {
 		if err := b.TryPublish(e); err != relay.ErrFull {
 			return err

@@ -9,7 +9,8 @@
 //
 // Subjects are NATS subjects. An envelope is a NATS message: its body is the payload, its
 // headers are headers. The reply subject of a request carries its ID, deadline and trace. A
-// reply has nothing else; other messages have one header named Relay, and traceparent:
+// reply has nothing else; other messages have one header named Relay, and traceparent. A request
+// may have tracestate:
 //
 //	Relay: KIND ID SEQ ATTEMPT DEADLINE_US [REPLY_TO]
 //

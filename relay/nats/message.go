@@ -18,6 +18,7 @@ import (
 const (
 	relayHeader = "Relay"
 	traceHeader = "traceparent"
+	stateHeader = "tracestate"
 
 	// Of the server's answer to a request that no subscription takes.
 	statusHeader = "Status"
@@ -63,6 +64,12 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 			m.Header[traceHeader] = []string{e.Trace.String()}
 		}
 	}
+	if e.Kind == relay.KindRequest && e.Trace.State != "" && carries(e.Trace.State) {
+		if m.Header == nil {
+			m.Header = make(nats.Header, 1+len(e.Headers))
+		}
+		m.Header[stateHeader] = []string{e.Trace.State}
+	}
 	if e.ReplyTo != "" {
 		if err := checkSubject(e.ReplyTo); err != nil {
 			return err
@@ -89,7 +96,7 @@ func replySubject(e *relay.Envelope) string {
 	b := binary.AppendUvarint(fields[:0], micros(e))
 	b = binary.AppendUvarint(b, uint64(e.Seq))
 	b = binary.AppendUvarint(b, uint64(e.Attempt))
-	if e.Trace != (relay.Trace{}) {
+	if e.Trace.ID != [16]byte{} {
 		b = append(b, e.Trace.ID[:]...)
 		b = append(b, e.Trace.Span[:]...)
 		b = append(b, e.Trace.Flags)
@@ -195,6 +202,7 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 			return err
 		}
 	}
+	state := ""
 	for name, values := range m.Header {
 		switch value := values[0]; name {
 		case relayHeader:
@@ -203,6 +211,8 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 			}
 		case traceHeader:
 			e.Trace, _ = relay.ParseTrace(value) // one that is malformed is as good as none
+		case stateHeader:
+			state = value
 		default:
 			if strings.HasPrefix(name, "Nats-") {
 				continue // of the server
@@ -212,6 +222,9 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 			}
 			e.Headers[name] = value
 		}
+	}
+	if e.Trace.ID != [16]byte{} {
+		e.Trace.State = state
 	}
 	return nil
 }
@@ -282,7 +295,7 @@ func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
 // sendable reports whether NATS carries a header unchanged, and it has no meaning for NATS or
 // for this package.
 func sendable(name, value string) bool {
-	if name == "" || name == relayHeader || name == traceHeader || name == statusHeader || strings.HasPrefix(name, "Nats-") {
+	if name == "" || name == relayHeader || name == traceHeader || name == stateHeader || name == statusHeader || strings.HasPrefix(name, "Nats-") {
 		return false
 	}
 	for i := range len(name) {
@@ -290,5 +303,10 @@ func sendable(name, value string) bool {
 			return false
 		}
 	}
+	return carries(value)
+}
+
+// carries reports whether NATS carries the value of a header unchanged.
+func carries(value string) bool {
 	return strings.TrimSpace(value) == value && !strings.ContainsAny(value, "\r\n")
 }

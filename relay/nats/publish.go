@@ -17,6 +17,11 @@ import (
 // until the server has stored e. If ctx ends first, it fails with the error of ctx, and e may
 // or may not be stored.
 func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
+	if e.Kind == relay.KindRequest && e.Trace == (relay.Trace{}) {
+		traced := *e
+		traced.Trace = relay.TraceOf(ctx)
+		e = &traced
+	}
 	if b.stores(e) {
 		m, err := b.message(e, true)
 		if err != nil {

@@ -273,6 +273,7 @@ func (s *suite) headers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	parent.State = "vendor=value,other=1"
 	e := relay.Envelope{Subject: "look", Headers: map[string]string{"Color": "red"}, Trace: parent}
 	if _, err := c.Do(ctx, e); err != nil {
 		return err
@@ -280,8 +281,21 @@ func (s *suite) headers(ctx context.Context) error {
 	if got.Headers["Color"] != "red" || got.Attempt != 1 || got.Subject != "look" {
 		s.Errorf("%+v", got)
 	}
-	if trace.ID != parent.ID || trace.Span == parent.Span || trace.Flags != 1 {
+	if trace != parent {
 		s.Errorf("trace %v, of %v", trace, parent)
+	}
+	bus, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := bus.Publish(relay.WithTrace(ctx, parent), &relay.Envelope{Subject: "look", Headers: map[string]string{"Color": "blue"}}); err != nil {
+		return err
+	}
+	if err := s.until(ctx, "the job was handled", func() bool { return got.Headers["Color"] == "blue" }); err != nil {
+		return err
+	}
+	if trace != parent {
+		s.Errorf("the trace of a job is %v, not that of its context, %v", trace, parent)
 	}
 	return c.Close()
 }
