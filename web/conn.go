@@ -329,10 +329,10 @@ func (c *conn) end(p *http1.RequestParser) {
 		c.expect(inputHold)
 		if d := c.deferral(); d != nil {
 			d.h.End()
-			c.resumeReading() // or the client's leaving would not be noticed
 		} else {
 			c.x.body.end(p)
 		}
+		c.resumeReading() // or the client's leaving would not be noticed
 	case inputCollect:
 		closes := c.collected(p)
 		c.expect(inputHead)

@@ -58,6 +58,34 @@ func TestClientGoneCancelsTheHandler(t *testing.T) {
 	}
 }
 
+// TestClientGoneAfterALargeBodyCancelsTheHandler: reading pauses when a body comes faster than
+// it is read. The end of the body ends the pause, even if the handler reads nothing.
+func TestClientGoneAfterALargeBodyCancelsTheHandler(t *testing.T) {
+	const size = 64 << 10 // reading pauses at its end
+	causes := make(chan error, 1)
+	for name, read := range map[string]bool{"read": true, "unread": false} {
+		for kind, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+			if read {
+				io.Copy(io.Discard, r.Body)
+			}
+			w.(http.Flusher).Flush()
+			causes <- untilEnd(r.Context())
+		}) {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				nc, br := dial(t, serve(t, s))
+				fmt.Fprintf(nc, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, strings.Repeat("x", size))
+				if _, err := http.ReadResponse(br, nil); err != nil {
+					t.Fatal(err)
+				}
+				nc.Close()
+				if err := <-causes; err != web.ErrClientGone {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}
+
 func TestClientGoneMidBodyEndsTheBody(t *testing.T) {
 	leak.Check(t, 2<<20)
 	ends := make(chan error, 2)
