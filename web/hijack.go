@@ -70,7 +70,7 @@ type hijackedConn struct {
 	reader          *waiter       // a Read that waits
 	writers         []func(error) // Writes that wait until the peer has caught up
 	readAt, writeAt deadline
-	draining        bool
+	draining, lost  bool
 	onShutdown      func() // starts the function of OnShutdown; nil for most
 }
 
@@ -158,10 +158,16 @@ func (h *hijackedConn) ConnectionLost(_ *transport.Conn, err error) {
 	if err == nil {
 		err = net.ErrClosed
 	}
-	h.readAt.timer.Cancel()
-	h.writeAt.timer.Cancel()
+	h.lost, h.onShutdown = true, nil
+	h.stopTimers()
 	h.fail(err)
 	h.wakeWriters(err)
+}
+
+// stopTimers stops the timers of the deadlines. A timer would keep the connection in memory.
+func (h *hijackedConn) stopTimers() {
+	h.readAt.timer.Cancel()
+	h.writeAt.timer.Cancel()
 }
 
 // PauseWriting does nothing: Write checks how much is unsent.
@@ -321,6 +327,9 @@ func (h *hijackedConn) setDeadlines(t time.Time, all ...*deadline) error {
 				d.nth = nth
 				d.set(l, t)
 			}
+		}
+		if h.lost {
+			h.stopTimers()
 		}
 		h.mu.Lock()
 		h.unset--
