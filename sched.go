@@ -75,6 +75,9 @@ func (s *sched) recycle(t *Task) {
 		return
 	}
 	extra := t.extra
+	if extra != nil && extra.waits != nil {
+		extra.waits.awaits = nil // of a task that was made to exit in its wait
+	}
 	*t = Task{}
 	t.extra = extra
 	s.spare = append(s.spare, t)
@@ -83,6 +86,9 @@ func (s *sched) recycle(t *Task) {
 // leave ends a run. With the last one the idle coroutines end.
 func (s *sched) leave(r *run) {
 	s.runs = slices.DeleteFunc(s.runs, func(o *run) bool { return o == r })
+	if s.traits.run == r {
+		s.traits.run = nil // the loop may be used for long
+	}
 	if len(s.runs) == 0 {
 		s.endIdle()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 )
 
 // Limiter bounds how many borrowers use something at the same time. A token belongs to the
@@ -17,10 +18,6 @@ type Limiter struct {
 	borrowed  int
 	borrowers map[any]bool // true if the borrower has a token, false if it waits
 	waiting   waitQueue[any]
-
-	// ctx is the context of the last Acquire. Release, which has no context, uses it to
-	// find the calling task: for that, any context of the loop will do.
-	ctx context.Context
 }
 
 // NewLimiter makes a limiter with total tokens.
@@ -38,7 +35,6 @@ func (l *Limiter) Acquire(ctx context.Context) error {
 		return err
 	}
 	l.checkTask(w, "Limiter")
-	l.ctx = ctx
 	return l.acquire(ctx, w, spindle.Current(ctx))
 }
 
@@ -77,7 +73,6 @@ func (l *Limiter) TryAcquire(ctx context.Context) bool {
 	if task == nil {
 		panic("cosync: Limiter.TryAcquire called outside of a task; use TryAcquireFor")
 	}
-	l.ctx = ctx
 	return l.TryAcquireFor(task)
 }
 
@@ -95,10 +90,7 @@ func (l *Limiter) TryAcquireFor(borrower any) bool {
 // Release returns the calling task's token. It panics if the task has none.
 func (l *Limiter) Release() {
 	l.checkCaller("Limiter")
-	if l.ctx == nil {
-		l.ReleaseFor(nil) // panics: no task has used the limiter
-	}
-	l.ReleaseFor(spindle.Current(l.ctx))
+	l.ReleaseFor(spindle.Current(coro.Here(l.l)))
 }
 
 // ReleaseFor returns a borrower's token. It panics if the borrower has none.

@@ -135,7 +135,8 @@ func (c *Coro) main(yield func(struct{}) bool) {
 	returned := false
 	defer func() {
 		c.s.exited, c.s.running = c, nil
-		c.at, c.body, c.ctx, c.free, c.state = nil, nil, nil, nil, Idle // an ended coroutine keeps no other one alive
+		c.at = nil // an ended coroutine keeps no other one alive
+		c.forget()
 		if !returned {
 			c.stepAside()
 		}
@@ -158,6 +159,14 @@ func (c *Coro) main(yield func(struct{}) bool) {
 		}
 	}
 	returned = true
+}
+
+// forget makes the coroutine idle. It may stay in the pool for long, and a Waker may refer to
+// it for longer, so nothing of its last task is kept.
+func (c *Coro) forget() {
+	c.body, c.ctx, c.free = nil, nil, nil
+	c.what, c.aborter, c.outcome, c.afterWait = "", nil, nil, nil
+	c.state = Idle
 }
 
 // stepAside moves the goroutine that is suspended in the coroutine's own pull elsewhere,

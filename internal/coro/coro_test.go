@@ -152,7 +152,7 @@ func TestStates(t *testing.T) {
 			}
 		})
 		expect("ended", Idle)
-		if c.Body() != nil || c.Context() != nil || !slices.Contains(f.idle, c) {
+		if c.Body() != nil || c.Context() != nil || c.FreeContext() != nil || !slices.Contains(f.idle, c) {
 			f.t.Error("an idle coroutine has a task, or is not in the pool")
 		}
 		f.start("b", func(co *Coro) {

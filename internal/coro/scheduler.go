@@ -139,7 +139,7 @@ func (s *Scheduler) startNext(c *Coro) bool {
 			return true // it is still the running one
 		}
 	}
-	c.body, c.ctx, c.state = nil, nil, Idle
+	c.forget()
 	return false
 }
 

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/leak":                  {},
 	"internal/tasktest/cancelpoints": {},
 	"internal/tasktest/contexts":     {},
+	"internal/tasktest/retention":    {},
 	"internal/tasktest/threads":      {},
 	"internal/tidy":                  {},
 	"internal/tlsio":                 {"internal/goid", "internal/kernel"},
