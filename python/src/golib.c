@@ -6,6 +6,7 @@
 #include "core.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 
 GoLib golib;
 static bool loaded, forked;
@@ -75,11 +76,14 @@ int golib_load(void) {
     const char *path = PyUnicode_AsUTF8(golib_path);
     if (!path)
         return -1;
+    struct sigaction pipe; // Go replaces it
+    bool ignored = sigaction(SIGPIPE, NULL, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         PyErr_Format(PyExc_ImportError, "spindle: %s", dlerror());
         return -1;
     }
+    void (*ignore_sigpipe)(void);
     struct {
         const char *name;
         void **into;
@@ -91,11 +95,14 @@ int golib_load(void) {
         {"SpindlePoll", (void **)&golib.poll},
         {"SpindleBlocked", (void **)&golib.blocked},
         {"SpindleInspect", (void **)&golib.inspect},
+        {"SpindleIgnoreSIGPIPE", (void **)&ignore_sigpipe},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         if (golib_symbol(symbols[i].name, symbols[i].into) < 0)
             return -1;
     }
+    if (ignored)
+        ignore_sigpipe();
     loaded = true;
     return 0;
 }

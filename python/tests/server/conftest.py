@@ -218,12 +218,14 @@ class Process:
     """python -m spindle, in a directory with app.py."""
 
     def __init__(self, directory, *arguments, env=None, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spindle", *arguments], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}, **options)
+            [sys.executable, "-m", "spindle", *arguments], cwd=directory, stdin=subprocess.DEVNULL, text=True,
+            env={**os.environ, **(env or {})}, **options)
         self.err, self.out = [], []
         for stream, into in ((self.process.stderr, self.err), (self.process.stdout, self.out)):
-            threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
+            if stream is not None:
+                threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
 
     def _read(self, stream, into):
         with contextlib.suppress(ValueError):
@@ -281,5 +283,6 @@ def command(tmp_path):
             except subprocess.TimeoutExpired:
                 process.process.kill()
                 process.process.wait()
-        process.process.stderr.close()
-        process.process.stdout.close()
+        for stream in (process.process.stderr, process.process.stdout):
+            if stream is not None:
+                stream.close()
