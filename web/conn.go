@@ -304,7 +304,7 @@ func (c *conn) piece(data []byte) {
 	case inputBody:
 		full := false
 		if d := c.deferral(); d != nil {
-			full = d.h.Data(data)
+			full = d.data(data)
 		} else {
 			full = c.x.body.push(data)
 		}

@@ -132,6 +132,9 @@ func (c *conn) headTimedOut() {
 
 // awaitsContinue reports whether the client waits for a 100 before it sends the body.
 func (c *conn) awaitsContinue() bool {
+	if d := c.deferral(); d != nil {
+		return d.awaits
+	}
 	return c.x != nil && c.x.body != nil && c.x.body.awaits.Load() == continueAwaited
 }
 

@@ -11,16 +11,17 @@ import (
 // deferral is a request that is answered after its lean handler has returned. For the
 // connection it takes the place of an exchange. Loop goroutine only.
 type deferral struct {
-	c    *conn
-	h    deferred.Handler
-	gone bool // the handler knows that the client has disconnected
+	c      *conn
+	h      deferred.Handler
+	awaits bool // the client waits for a 100 before it sends the body
+	gone   bool // the handler knows that the client has disconnected
 }
 
 // Defer is used by Spindle's own packages to answer a request after the lean handler has
 // returned true. If the handler returns false, the answer must not be used. Defer is not
 // for other code: its types are internal and may change in any version.
 func (lc *LeanCtx) Defer(h deferred.Handler) deferred.Answer {
-	d := &deferral{c: lc.c, h: h}
+	d := &deferral{c: lc.c, h: h, awaits: lc.p.ExpectsContinue()}
 	lc.c.ensureExtra().deferral = d
 	return d
 }
@@ -68,12 +69,28 @@ func (d *deferral) Persists() bool {
 func (d *deferral) Continue() {
 	if d.c.phase == connOpen && d.c.input == inputBody {
 		d.c.tc.Write([]byte(http1.Continue))
+		d.awaits = false
+		d.restartBodyTimeout()
 	}
 }
 
 func (d *deferral) Resume() {
 	if d.c.phase == connOpen && d.c.input == inputBody {
 		d.c.resumeReading()
+		d.restartBodyTimeout()
+	}
+}
+
+// data passes a piece of the body on. It reports whether reading should pause.
+func (d *deferral) data(p []byte) (full bool) {
+	d.restartBodyTimeout()
+	return d.h.Data(p)
+}
+
+// restartBodyTimeout gives the client the whole time for the next piece of the body.
+func (d *deferral) restartBodyTimeout() {
+	if d.c.in == &d.c.st.bodies {
+		d.c.st.bodies.add(d.c)
 	}
 }
 

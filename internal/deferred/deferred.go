@@ -16,7 +16,8 @@ import (
 // call those of the Answer.
 type Handler interface {
 	// Data passes a piece of the body, which is valid during the call. It reports
-	// whether reading should pause until Answer.Resume.
+	// whether reading should pause until Answer.Resume. The server's BodyTimeout is the
+	// time between two pieces.
 	Data(p []byte) (full bool)
 	// End is called when the whole request has come.
 	End()
