@@ -158,6 +158,15 @@ static int set(PyObject *dict, PyObject *key, PyObject *value) {
     return r;
 }
 
+// copy_dicts copies a dict and the dicts in it, so that an app may change its scope.
+static PyObject *copy_dicts(PyObject *dict) {
+    PyObject *copy = PyDict_Copy(dict), *key, *value;
+    for (Py_ssize_t at = 0; copy && PyDict_Next(dict, &at, &key, &value);)
+        if (PyDict_CheckExact(value) && set(copy, key, copy_dicts(value)) < 0)
+            Py_CLEAR(copy);
+    return copy;
+}
+
 // subprotocols returns what the client offers: a list of strings.
 static PyObject *subprotocols(PyObject *headers) {
     PyObject *list = PyList_New(0);
@@ -200,7 +209,7 @@ PyObject *scope_new(Server *s, const SpindleRecord *r) {
     const SpindleField *fields = (const SpindleField *)(head + 1);
     const char *at = (const char *)(fields + r->n);
     bool websocket = r->flags & SPINDLE_WEBSOCKET, forwards = false;
-    PyObject *scope = PyDict_Copy(websocket ? s->websocket_scope : s->http_scope);
+    PyObject *scope = copy_dicts(websocket ? s->websocket_scope : s->http_scope);
     PyObject *headers = PyList_New(r->n);
     if (!scope || !headers)
         goto failed;

@@ -1,6 +1,7 @@
 """HTTP as clients and apps see it."""
 
 import asyncio
+import copy
 import os
 import re
 import sys
@@ -62,11 +63,13 @@ def test_scopes_are_independent(serve):
     seen = []
 
     async def app(scope, receive, send):
-        seen.append((dict(scope), scope["headers"][:]))
+        seen.append((copy.deepcopy(scope), scope["headers"][:]))
         scope["method"] = scope["path"] = None
         scope["headers"].append((b"x", b"y"))
         scope["state"]["x"] = 1
         scope["added"] = True
+        scope["asgi"]["added"] = scope["extensions"]["added"] = True
+        scope["extensions"]["http.response.trailers"]["added"] = True
         await respond()(scope, receive, send)
 
     client = serve(app).connect()
@@ -77,6 +80,7 @@ def test_scopes_are_independent(serve):
     assert second["state"] == {} or second["state"] is not first["state"]
     assert (first["path"], second["path"]) == ("/a", "/b")
     assert "added" not in second
+    assert (first["asgi"], first["extensions"]) == (second["asgi"], second["extensions"])
 
 
 def test_root_path_precedes_the_path(serve):
