@@ -34,7 +34,7 @@ enum {
     SPINDLE_REQUEST = 1, // SpindleHead, n SpindleFields, and the bytes that they count
     SPINDLE_BODY,        // a piece of the request's body
     SPINDLE_END,         // the request is complete
-    SPINDLE_GONE,        // the client has disconnected; it may still read
+    SPINDLE_GONE,        // the client has disconnected, and may still read; or n is the status for its bad body
     SPINDLE_LOST,        // the connection has ended
     SPINDLE_WRITABLE,    // the client has caught up
     SPINDLE_DRAINED,     // the last connection has ended

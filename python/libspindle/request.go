@@ -8,6 +8,10 @@ package main
 import "C"
 
 import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"syscall"
@@ -172,16 +176,34 @@ func (r *request) End() {
 	}
 }
 
-// Failed is a disconnect for Python: the body will not come.
-func (r *request) Failed(error) { r.gone() }
+// Failed reports that the body will not come. If the client is to blame, Python is told the status of
+// the answer.
+func (r *request) Failed(err error) { r.gone(statusOf(err)) }
 
 // Gone reports that the client has disconnected.
-func (r *request) Gone(error) { r.gone() }
+func (r *request) Gone(error) { r.gone(0) }
 
 // Lost reports that nothing more can be sent.
 func (r *request) Lost() { r.s.in.add(C.SPINDLE_LOST, 0, r.slot, 0) }
 
-func (r *request) gone() { r.s.in.add(C.SPINDLE_GONE, 0, r.slot, 0) }
+func (r *request) gone(status int) {
+	rec, _ := r.s.in.add(C.SPINDLE_GONE, 0, r.slot, 0)
+	rec.n = C.uint32_t(status)
+}
+
+// statusOf returns the status for a request with a body that failed, 0 if the client has left.
+func statusOf(err error) int {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return http.StatusRequestEntityTooLarge
+	}
+	if fault, ok := errors.AsType[*http1.Error](err); ok && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fault.Status
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return http.StatusRequestTimeout
+	}
+	return 0
+}
 
 // Writable reports that the client has caught up.
 func (r *request) Writable() {

@@ -23,6 +23,7 @@ struct Server {
     PyObject *http_scope, *websocket_scope; // what all scopes have in common
     PyObject *root_path;                    // bytes
     PyObject *state;                        // of lifespan; NULL if it has none
+    PyObject *awaiting;                     // makes a coroutine of any awaitable
     PyObject *report;                       // called with an exchange's failure
     PyObject *event;                        // called with the name of an event
     PyObject *proxy;                        // called with a scope that has forwarding fields
@@ -106,6 +107,7 @@ struct Exchange {
     bool delivered;   // receive has returned the end of the body
     bool continued;   // a 100 was sent
     bool gone, lost;
+    bool told;        // receive has returned http.disconnect
     bool closes;      // the connection closes after the response
     bool chunked;     // the app wants chunks
     bool trailers;    // the app will send trailers
@@ -120,7 +122,8 @@ extern PyTypeObject Exchange_Type, Receive_Type, Send_Type, Operation_Type;
 Exchange *exchange_new(Server *s, const SpindleRecord *r);
 void exchange_body(Exchange *x, const char *data, size_t len);
 void exchange_wake(Exchange *x);
-void exchange_fail(Exchange *x); // end a response that the app has not completed
+void exchange_refuse(Exchange *x, int status); // answer in place of the app
+void exchange_fail(Exchange *x, bool failed); // end a response that the app has not completed
 
 // asgi_operation.c: what receive() and send() return.
 PyObject *operation_new(Exchange *x, PyObject *message); // message NULL to receive

@@ -99,14 +99,25 @@ void exchange_wake(Exchange *x) {
     Py_XDECREF(waiters);
 }
 
+// exchange_refuse answers a request with a body that is too long, too slow or malformed, unless the app has begun
+// to. To the app the client is lost.
+void exchange_refuse(Exchange *x, int status) {
+    if (x->released || !x->server->box || (x->phase != RESPONSE_NONE && x->phase != RESPONSE_STARTED))
+        return;
+    server_release(x);
+    answer_error(x->server, x->slot, status, x->to_head);
+    x->lost = true;
+}
+
 // exchange_fail ends a response that the app has not completed: with a 500 if nothing was
-// sent, otherwise by closing the connection.
-void exchange_fail(Exchange *x) {
+// sent, otherwise by closing the connection. An app that returns after a disconnect has
+// nothing to answer.
+void exchange_fail(Exchange *x, bool failed) {
     Server *s = x->server;
     if (x->released || !s->box)
         return;
     server_release(x);
-    if (x->phase == RESPONSE_NONE || x->phase == RESPONSE_STARTED) {
+    if ((x->phase == RESPONSE_NONE || x->phase == RESPONSE_STARTED) && !(x->told && !failed)) {
         answer_error(s, x->slot, 500, x->to_head);
         x->status = 500;
     } else {

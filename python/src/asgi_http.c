@@ -29,6 +29,7 @@ PyObject *http_receive(Exchange *x) {
         return message;
     }
     if (x->gone || x->phase == RESPONSE_DONE) {
+        x->told = x->gone;
         PyObject *message = PyDict_New();
         if (message && PyDict_SetItem(message, asgi.type, asgi.disconnect) < 0)
             Py_CLEAR(message);

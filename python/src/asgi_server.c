@@ -89,9 +89,9 @@ static void settle(Exchange *x, PyObject *result) {
             report(x, "no handshake");
         websocket_end(x, failed);
     } else {
-        if (!failed && x->phase != RESPONSE_DONE && !x->lost)
+        if (!failed && x->phase != RESPONSE_DONE && !x->lost && !x->told)
             report(x, x->phase == RESPONSE_NONE ? "no response" : "incomplete response");
-        exchange_fail(x);
+        exchange_fail(x, failed);
     }
     if (s->box)
         exchange_wake(x); // tasks of the app may still wait
@@ -146,6 +146,8 @@ static int start(Server *s, Exchange *x) {
     Py_XDECREF(receive);
     Py_XDECREF(send);
     Py_CLEAR(x->scope);
+    if (coroutine && !PyCoro_CheckExact(coroutine)) // another awaitable
+        Py_SETREF(coroutine, PyObject_CallOneArg(s->awaiting, coroutine));
     if (!coroutine) {
         settle(x, NULL);
         return 0;
@@ -285,6 +287,8 @@ static void take(Server *s, const SpindleRecord *r) {
         x->lost = true; // fall through
     case SPINDLE_GONE:
         x->gone = true;
+        if (r->n > 0)
+            exchange_refuse(x, (int)r->n);
         break;
     case SPINDLE_TEXT:
     case SPINDLE_BINARY:
@@ -344,9 +348,9 @@ void server_loop_closed(Loop *l) {
 // The type.
 
 static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
-    static char *keywords[] = {"loop", "app", "config", "http_scope", "websocket_scope", "root_path", "state", "report",
-                               "event", "proxy", "disconnected", "name", "fields", "dates", "max_active", "max_total", NULL};
-    PyObject *loop, *app, *http, *websocket, *root, *state, *reports, *event, *proxy, *disconnected, *name, *fields;
+    static char *keywords[] = {"loop", "app", "config", "http_scope", "websocket_scope", "root_path", "state", "awaiting",
+                               "report", "event", "proxy", "disconnected", "name", "fields", "dates", "max_active", "max_total", NULL};
+    PyObject *loop, *app, *http, *websocket, *root, *state, *awaiting, *reports, *event, *proxy, *disconnected, *name, *fields;
     const char *config;
     Py_ssize_t size, max_active, max_total;
     int dates;
@@ -354,8 +358,8 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: the server was started already");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oy#O!O!SOOOOOSSpnn", keywords, &Loop_Type, &loop, &app, &config, &size,
-                                     &PyDict_Type, &http, &PyDict_Type, &websocket, &root, &state, &reports, &event, &proxy,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oy#O!O!SOOOOOOSSpnn", keywords, &Loop_Type, &loop, &app, &config, &size,
+                                     &PyDict_Type, &http, &PyDict_Type, &websocket, &root, &state, &awaiting, &reports, &event, &proxy,
                                      &disconnected, &name, &fields, &dates, &max_active, &max_total) ||
         load() < 0)
         return -1;
@@ -377,6 +381,7 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
     s->websocket_scope = Py_NewRef(websocket);
     s->root_path = Py_NewRef(root);
     s->state = state == Py_None ? NULL : Py_NewRef(state);
+    s->awaiting = Py_NewRef(awaiting);
     s->report = Py_NewRef(reports);
     s->event = Py_NewRef(event);
     s->proxy = proxy == Py_None ? NULL : Py_NewRef(proxy);
@@ -396,6 +401,7 @@ static int server_traverse(Server *s, visitproc visit, void *arg) {
     Py_VISIT(s->http_scope);
     Py_VISIT(s->websocket_scope);
     Py_VISIT(s->state);
+    Py_VISIT(s->awaiting);
     Py_VISIT(s->report);
     Py_VISIT(s->event);
     Py_VISIT(s->proxy);
@@ -412,6 +418,7 @@ static int server_clear(Server *s) {
     Py_CLEAR(s->websocket_scope);
     Py_CLEAR(s->root_path);
     Py_CLEAR(s->state);
+    Py_CLEAR(s->awaiting);
     Py_CLEAR(s->report);
     Py_CLEAR(s->event);
     Py_CLEAR(s->proxy);

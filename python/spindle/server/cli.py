@@ -42,7 +42,7 @@ def parser():
     group.add_argument("--limit-body-size", type=int, metavar="BYTES")
     group.add_argument("--timeout-keep-alive", type=float, metavar="SECONDS", help="for the next request (5)")
     group.add_argument("--timeout-header", type=float, metavar="SECONDS", help="for a request's header (10)")
-    group.add_argument("--timeout-body", type=float, metavar="SECONDS", help="for a request's body (300)")
+    group.add_argument("--timeout-body", type=float, metavar="SECONDS", help="for the next piece of a request's body (300)")
     group.add_argument("--timeout-write", type=float, metavar="SECONDS", help="for a client that does not read (30)")
     group.add_argument("--timeout-graceful-shutdown", type=float, metavar="SECONDS",
                        help="for requests under way at the end; then they are cancelled (no limit)")

@@ -54,7 +54,7 @@ class Config:
 
     timeout_keep_alive: float = 5  #: for the next request of a connection
     timeout_header: float | None = None  #: for the header of a request
-    timeout_body: float | None = None  #: for the body of a request
+    timeout_body: float | None = None  #: for the next piece of a request's body
     timeout_write: float | None = None  #: for a client that does not read
     timeout_graceful_shutdown: float | None = None  #: for requests under way when the server stops
 

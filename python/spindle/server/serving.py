@@ -107,6 +107,7 @@ class Server:
         self.config = config
         self.started = False
         self.exit_code = 0
+        self._loaded = None  # the app, and its interface
         self._core = None
         self._stop = None
         self._signals = 0
@@ -114,8 +115,14 @@ class Server:
 
     def run(self, sockets=None):
         """Serve until SIGINT or SIGTERM. Return the exit code."""
+        self._load()  # not in the loop: the app may call asyncio.run, or what refuses to run in a coroutine
         spindle.run(self.serve(sockets))
         return self.exit_code
+
+    def _load(self):
+        if self._loaded is None:
+            self._loaded = load_app(self.config)
+        return self._loaded
 
     def stop(self):
         """Stop in order: finish the requests under way. A second call ends them."""
@@ -131,7 +138,7 @@ class Server:
         self._stop = asyncio.Event()
         loop._report_blocked = lambda seconds: None  # an import blocks the loop; nothing else could run
         try:
-            app, interface = load_app(self.config)
+            app, interface = self._load()
         finally:
             del loop._report_blocked
         sockets = sockets or [bind(self.config)]
@@ -237,7 +244,7 @@ class Server:
             {"type": "http", **common, "scheme": "https" if config.secure else "http", "method": None, "extensions": EXTENSIONS},
             {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws", "subprotocols": None,
              "extensions": {"websocket.http.response": {}}},
-            config.root_path.encode(), state, self._report, self._event,
+            config.root_path.encode(), state, _await, self._report, self._event,
             self._proxies(), ClientDisconnected,
             b"server: spindle\r\n" if config.server_header else b"",
             b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in config.headers),
@@ -268,12 +275,9 @@ class Server:
         }
         if isinstance(error, asyncio.CancelledError):
             return
-        cause = error
-        while cause is not None:
-            if isinstance(cause, ClientDisconnected):  # a framework's exception in its place
-                logger.debug("spindle: the client has disconnected: %r", error)
-                return
-            cause = cause.__cause__ or cause.__context__
+        if _is_disconnect(error):
+            logger.debug("spindle: the client has disconnected: %r", error)
+            return
         logger.error("spindle: %s", texts[what], exc_info=error)
 
     async def _end(self, sockets):
@@ -314,6 +318,22 @@ class Server:
             await asyncio.sleep(0.1)
             if self._orphaned:
                 patience -= 0.1
+
+
+async def _await(awaitable):
+    """Make a coroutine of what an app has returned."""
+    return await awaitable
+
+
+def _is_disconnect(error):
+    """Report whether an exception is a disconnect, or a framework's in its place, or a group of such."""
+    while error is not None:
+        if isinstance(error, ClientDisconnected):
+            return True
+        if isinstance(error, BaseExceptionGroup) and all(map(_is_disconnect, error.exceptions)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def serve(app, **options):

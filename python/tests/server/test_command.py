@@ -32,6 +32,39 @@ def test_signals_stop_it(command, number):
     assert process.stop(number) == 0
 
 
+LOADING = '''
+    import asyncio
+
+    async def prepare():
+        await asyncio.sleep(0)
+
+    asyncio.run(prepare())
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    def factory():
+        asyncio.run(prepare())
+        return app
+
+    def wsgi(environ, start_response):
+        start_response("200 OK", [])
+        return [b"hello"]
+'''
+
+
+@pytest.mark.parametrize("arguments", [
+    ["loading:app"], ["loading.py"], ["loading:factory", "--factory"], ["loading:wsgi"], ["loading:app", "--workers", "2"],
+], ids=" ".join)
+def test_app_is_imported_before_the_loop_runs(command, arguments):
+    """So that the import may call asyncio.run, or Django's ORM, which refuses to run in a coroutine."""
+    (command.directory / "loading.py").write_text(textwrap.dedent(LOADING))
+    process = command(*arguments, "--port", "0")
+    assert process.connect().get().body == b"hello"
+    assert process.stop() == 0
+
+
 @pytest.mark.parametrize("arguments, text", [
     (["missing:app"], "there is no module 'missing'"),
     (["app:missing"], "no attribute 'missing'; it has app, factory, wsgi"),

@@ -123,6 +123,45 @@ def test_task_factory_is_used(serve):
     server.call(server.loop.set_task_factory, None)
 
 
+class Endpoint:
+    """An app of three arguments that is awaited, as Starlette's HTTPEndpoint is."""
+
+    def __init__(self, scope, receive, send):
+        self.send = send
+
+    def __await__(self):
+        return self.dispatch().__await__()
+
+    async def dispatch(self):
+        await asyncio.sleep(0)
+        await self.send({"type": "http.response.start", "status": 200})
+        await self.send({"type": "http.response.body", "body": asyncio.current_task().get_name().encode()})
+
+
+class Proxy:
+    """Stands for a coroutine, as wrapt's and Werkzeug's objects do."""
+
+    def __init__(self, coroutine):
+        self.coroutine = coroutine
+
+    def __await__(self):
+        return self.coroutine.__await__()
+
+
+@pytest.mark.parametrize("app", [
+    Endpoint,
+    lambda scope, receive, send: Endpoint(scope, receive, send),
+    lambda scope, receive, send: Proxy(Endpoint(scope, receive, send).dispatch()),
+    lambda scope, receive, send: asyncio.ensure_future(Endpoint(scope, receive, send).dispatch()),
+], ids=["class", "instance", "proxy", "future"])
+def test_app_that_returns_an_awaitable(serve, app):
+    client = serve(app).connect()
+    for _ in range(2):
+        response = client.get("/x")
+        assert response.status == 200
+        assert response.body == b"GET /x" or response.body.startswith(b"Task-")
+
+
 def test_receive_and_send_are_accepted_as_coroutines(serve):
     async def app(scope, receive, send):
         message = await asyncio.create_task(receive())
