@@ -34,7 +34,7 @@ type Caller struct {
 	reg    registry              // guarded by mu, as all below
 	planes map[*loop.Loop]*plane // of the loops that call
 	queued map[*waiter]func()    // calls that wait for space in a queue, and how to end that wait
-	draw   *rand.PCG
+	draw   *rand.ChaCha8
 	closed bool
 	stats  CallerStats
 
@@ -113,7 +113,7 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	c := &Caller{bus: bus, o: o, clock: clockOf(ctx), planes: map[*loop.Loop]*plane{}, draw: seeded(ctx), tracer: spindle.TracerOf(ctx)}
 	c.epoch = c.clock.now()
 	c.local, _ = bus.(*Local)
-	c.inbox, c.outside = newInbox(c.draw), c.newPlane(nil)
+	c.inbox, c.outside = "_inbox."+drawName(c.draw), c.newPlane(nil)
 	listen := bus.Listen
 	if b := repliesOf(bus); b != nil {
 		listen, c.reuses = b.Listen, true
@@ -127,13 +127,11 @@ func NewCaller(ctx context.Context, bus Bus, o CallerOptions) (*Caller, error) {
 	return c, nil
 }
 
-// newInbox draws a subject for replies.
-func newInbox(r *rand.PCG) string {
+// drawName draws a part of a subject that no other Caller or worker has.
+func drawName(r *rand.ChaCha8) string {
 	var id [12]byte
-	for i := range id {
-		id[i] = byte(r.Uint64() >> 32)
-	}
-	return "_inbox." + base64.RawURLEncoding.EncodeToString(id[:])
+	r.Read(id[:]) // does not fail
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // Call sends a request and waits for the reply. It fails with a *RemoteError if the worker
@@ -162,7 +160,7 @@ func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
 	}
 	reply := w.reply
 	if reply == nil {
-		reply = &Envelope{Kind: KindReply, Trace: w.req.Trace, ID: w.req.ID, Subject: c.inbox, Body: w.body}
+		reply = &Envelope{Kind: KindReply, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: c.inbox, Body: w.body}
 	}
 	w.release()
 	return reply, nil
@@ -261,7 +259,7 @@ func (c *Caller) register(ctx context.Context, req *outgoing) (w *waiter, err er
 		w = p.newWaiter()
 	}
 	w.req, w.stream = req, req.Seq > 0
-	req.ID = c.reg.add(w)
+	req.ID, req.Token = c.reg.add(w), max(c.draw.Uint64(), 1)
 	c.stats.Calls++
 	return w, nil
 }
@@ -330,7 +328,7 @@ func (c *Caller) cancelOf(w *waiter) *Envelope {
 		}
 		to = last.to
 	}
-	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
+	e := &Envelope{Kind: KindCancel, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: to, ReplyTo: c.inbox, Deadline: w.req.Deadline}
 	if c.local != nil {
 		e.from = w.req.from
 	}

@@ -110,7 +110,7 @@ func TestStrayReplies(t *testing.T) {
 		c := newCaller(t, ctx, bus, relay.CallerOptions{Timeout: time.Second})
 		reply := func(to *relay.Envelope, body string) {
 			t.Helper()
-			if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: to.ReplyTo, ID: to.ID, Body: []byte(body)}); err != nil {
+			if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: to.ReplyTo, ID: to.ID, Token: to.Token, Body: []byte(body)}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -137,16 +137,18 @@ func TestStrayReplies(t *testing.T) {
 				t.Errorf("the calls have the slots %d and %d", uint32(first.ID), uint32(second.ID))
 			}
 			reply(first.Envelope, "late")
-			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: second.ID + 1<<32}, "from the future")
-			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 1<<64 - 1}, "unknown")
-			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 0}, "unknown")
-			bus.TryPublish(&relay.Envelope{Kind: relay.KindRequest, Subject: second.ReplyTo, ID: second.ID})
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: second.ID + 1<<32, Token: second.Token}, "from the future")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 1<<64 - 1, Token: second.Token}, "unknown")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: 0, Token: second.Token}, "unknown")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: second.ID}, "without the token")
+			reply(&relay.Envelope{ReplyTo: second.ReplyTo, ID: second.ID, Token: second.Token + 1}, "with another token")
+			bus.TryPublish(&relay.Envelope{Kind: relay.KindRequest, Subject: second.ReplyTo, ID: second.ID, Token: second.Token})
 			reply(second.Envelope, "right")
 			reply(second.Envelope, "again")
 			return nil
 		})
 		s := c.Stats()
-		if s.Late != 1 || s.Unknown != 4 || s.Duplicate != 1 || s.Replied != 1 || s.TimedOut != 1 {
+		if s.Late != 1 || s.Unknown != 6 || s.Duplicate != 1 || s.Replied != 1 || s.TimedOut != 1 {
 			t.Errorf("%+v", s)
 		}
 		return errors.Join(err, c.Close())
@@ -285,7 +287,7 @@ func TestBrokenStream(t *testing.T) {
 				return err
 			}
 			for _, seq := range seqs {
-				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindItem, Subject: d.ReplyTo, ID: d.ID, Seq: seq, ReplyTo: "_w"}); err != nil {
+				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindItem, Subject: d.ReplyTo, ID: d.ID, Token: d.Token, Seq: seq, ReplyTo: "_worker.w"}); err != nil {
 					return err
 				}
 			}

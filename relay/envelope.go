@@ -29,7 +29,13 @@ type Envelope struct {
 	// credits carry the ID of their call. An ID is never used again by the same Caller.
 	ID uint64
 
-	// Subject is the address. ReplyTo is the subject for answers, "" for none.
+	// Token belongs to ID. The Caller draws it at random and accepts only answers that have
+	// it, so only a program that has seen the request can answer it. It is never 0 in a
+	// request of a Caller.
+	Token uint64
+
+	// Subject is the address. ReplyTo is the subject for answers, "" for none. Workers
+	// publish answers to the ReplyTo of their request, with its ID and Token.
 	Subject, ReplyTo string
 
 	// Deadline is the time that remains when the envelope is sent, or 0 for no limit. It
@@ -111,3 +117,7 @@ func CheckSubject(s string) error {
 // cancelSubject returns the subject on which workers of a subject receive cancellations of
 // calls that no worker has answered yet.
 func cancelSubject(subject string) string { return "_cancel." + subject }
+
+// workerPrefix begins the subjects on which one worker receives cancellations and credits of
+// calls that it has answered.
+const workerPrefix = "_worker."

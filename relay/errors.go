@@ -96,7 +96,7 @@ func (e *RemoteError) Is(target error) bool {
 // NewFailure returns an answer to a request that says what went wrong. It is for buses.
 func NewFailure(to *Envelope, code, message string) *Envelope {
 	return &Envelope{
-		Kind: KindFailure, Trace: to.Trace, ID: to.ID, Subject: to.ReplyTo, Attempt: to.Attempt,
+		Kind: KindFailure, Trace: to.Trace, ID: to.ID, Token: to.Token, Subject: to.ReplyTo, Attempt: to.Attempt,
 		Headers: map[string]string{errorCode: code}, Body: []byte(message),
 	}
 }

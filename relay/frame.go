@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -39,8 +40,9 @@ var ErrFrame = errors.New("relay: malformed frame")
 //	body      the rest, as it is
 //
 // The header has the fields "kind" (such as "request", "reply", "item", "failure" and
-// "cancel"), "id" (a string of digits), "seq", "attempt", "subject", "reply_to", "deadline_us"
-// (the remaining time in microseconds), "traceparent", "tracestate" and "headers". Fields that are zero are
+// "cancel"), "id" (a string of digits, and with a Token "-" and its digits), "seq", "attempt",
+// "subject", "reply_to", "deadline_us" (the remaining time in microseconds), "traceparent",
+// "tracestate" and "headers". Fields that are zero are
 // left out, except for the "id" of a request, and unknown ones are ignored.
 func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 	h := frameHeader{
@@ -49,6 +51,9 @@ func AppendFrame(b []byte, e *Envelope, now time.Time) ([]byte, error) {
 	}
 	if e.ID != 0 || e.Kind == KindRequest { // a worker repeats the ID of a request, whatever it is
 		h.ID = strconv.FormatUint(e.ID, 10)
+		if e.Token != 0 {
+			h.ID += "-" + strconv.FormatUint(e.Token, 10)
+		}
 	}
 	if left, ok := e.remaining(now); ok {
 		h.DeadlineUS = max(left.Microseconds(), 1) // 0 would be no limit
@@ -145,11 +150,14 @@ func parseHeader(text []byte) (*Envelope, error) {
 		}
 	}
 	if h.ID != "" {
-		id, err := strconv.ParseUint(h.ID, 10, 64)
+		id, token, both := strings.Cut(h.ID, "-")
+		var err error
+		if e.ID, err = strconv.ParseUint(id, 10, 64); err == nil && both {
+			e.Token, err = strconv.ParseUint(token, 10, 64)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: id %q", ErrFrame, h.ID)
 		}
-		e.ID = id
 	}
 	switch {
 	case h.DeadlineUS < 0:

@@ -30,7 +30,7 @@ func TestFrameKeepsTheEnvelope(t *testing.T) {
 	for _, e := range []*relay.Envelope{
 		{Subject: "a"},
 		{
-			Kind: relay.KindItem, Trace: trace, ID: 1<<64 - 1, Seq: 3, Attempt: 2, Subject: "work", ReplyTo: "_inbox.1",
+			Kind: relay.KindItem, Trace: trace, ID: 1<<64 - 1, Token: 1 << 63, Seq: 3, Attempt: 2, Subject: "work", ReplyTo: "_inbox.1",
 			Deadline: 1500 * time.Millisecond, Headers: map[string]string{"k": "v", "Ünï": "\x00\n"}, Body: []byte{0, 1, 255},
 		},
 	} {

@@ -26,16 +26,19 @@ func moveOnAfter(ctx context.Context, d time.Duration, fn func(context.Context) 
 	return false, err
 }
 
-// seeded returns a source of random numbers: seeded by the loop of a task, which may be
-// simulated, or by the machine.
-func seeded(ctx context.Context) *rand.PCG {
+// seeded returns a source of random numbers that cannot be predicted from earlier ones: seeded
+// by the loop of a task, which may be simulated, or by the machine.
+func seeded(ctx context.Context) *rand.ChaCha8 {
+	var seed [32]byte
 	if spindle.ScopeOf(ctx) != nil {
 		k := spindle.LoopOf(ctx).Internal().Kernel()
-		return rand.NewPCG(k.Uint64(), k.Uint64())
+		for i := 0; i < len(seed); i += 8 {
+			binary.LittleEndian.PutUint64(seed[i:], k.Uint64())
+		}
+	} else {
+		crand.Read(seed[:]) // does not fail
 	}
-	var seed [16]byte
-	crand.Read(seed[:]) // does not fail
-	return rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:]))
+	return rand.NewChaCha8(seed)
 }
 
 // withDeadline returns a context with the values of parent, but not its end.

@@ -52,7 +52,7 @@ func TestFullQueue(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID}); err != nil {
+				if err := bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Token: d.Token}); err != nil {
 					return err
 				}
 			}
@@ -223,7 +223,7 @@ func TestCloseEndsACallThatHasItsReply(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			err = bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Body: []byte("reply")})
+			err = bus.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Token: d.Token, Body: []byte("reply")})
 			return errors.Join(err, c.Close())
 		})
 		if took := spindle.Now(ctx).Sub(before); took != 0 {

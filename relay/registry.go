@@ -31,13 +31,17 @@ func (r *registry) add(w *waiter) uint64 {
 	return uint64(s.generation)<<32 | uint64(at)
 }
 
-// find returns the waiter of a call; nil if the call has ended or never was.
-func (r *registry) find(id uint64) *waiter {
+// find returns the waiter of a call. It is nil if the call has ended or never was, or has
+// another token.
+func (r *registry) find(id, token uint64) *waiter {
 	at := uint32(id)
 	if int(at) >= len(r.slots) || r.slots[at].generation != uint32(id>>32) {
 		return nil
 	}
-	return r.slots[at].w
+	if w := r.slots[at].w; w != nil && w.req.Token == token {
+		return w
+	}
+	return nil
 }
 
 // remove frees the slot of a call that has ended.
@@ -57,7 +61,7 @@ func (r *registry) past(id uint64) (known bool, e ending) {
 	}
 	s := &r.slots[at]
 	switch {
-	case generation == 0 || generation > s.generation:
+	case generation == 0 || generation > s.generation, generation == s.generation && s.w != nil: // the last: it has another token
 		return false, waiting
 	case generation == s.generation, generation == s.generation-1 && s.w != nil:
 		return true, s.last

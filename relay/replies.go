@@ -3,7 +3,7 @@ package relay
 // deliver receives replies, from any goroutine. It does not keep e.
 func (c *Caller) deliver(e *Envelope) {
 	c.mu.Lock()
-	w := c.reg.find(e.ID)
+	w := c.reg.find(e.ID, e.Token)
 	switch {
 	case e.Kind != KindReply && e.Kind != KindItem && e.Kind != KindFailure:
 		c.stats.Unknown++
@@ -51,13 +51,13 @@ func (w *waiter) isOverdue(e *Envelope) bool {
 
 // deliverBody receives a reply that is only a body, from any goroutine. It reports false if c
 // is closed, or if the call is a stream. A Local calls it.
-func (c *Caller) deliverBody(id uint64, body []byte) bool {
+func (c *Caller) deliverBody(id, token uint64, body []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
 	}
-	w := c.reg.find(id)
+	w := c.reg.find(id, token)
 	switch {
 	case w == nil:
 		c.countStray(id)

@@ -45,7 +45,7 @@ func TestReplyToAProxy(t *testing.T) {
 	requests := make(chan *relay.Envelope, 1)
 	l, err := bus.Listen(t.Context(), "proxy.replies", func(e *relay.Envelope) {
 		first := <-requests
-		reply := &relay.Envelope{Kind: relay.KindReply, ID: first.ID, Subject: first.ReplyTo, Body: append([]byte("by proxy: "), e.Body...)}
+		reply := &relay.Envelope{Kind: relay.KindReply, ID: first.ID, Token: first.Token, Subject: first.ReplyTo, Body: append([]byte("by proxy: "), e.Body...)}
 		if err := bus.TryPublish(reply); err != nil || e.ID != 7 {
 			t.Errorf("%v, a reply to %d", err, e.ID)
 		}
@@ -57,7 +57,7 @@ func TestReplyToAProxy(t *testing.T) {
 	forward(t, bus, func(e *relay.Envelope) {
 		first := *e
 		requests <- &first
-		e.ReplyTo, e.ID = "proxy.replies", 7
+		e.ReplyTo, e.ID, e.Token = "proxy.replies", 7, 0
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{Timeout: time.Minute})
 	defer c.Close()

@@ -29,7 +29,7 @@ type Request struct {
 
 func (r *Request) request() *Request { return r }
 
-func (r *Request) key() callKey { return callKey{r.ReplyTo, r.ID} }
+func (r *Request) key() callKey { return keyOf(r.Envelope) }
 
 // SetHeader sets a header of the reply.
 func (r *Request) SetHeader(key, value string) {
@@ -39,10 +39,19 @@ func (r *Request) SetHeader(key, value string) {
 	r.headers[key] = value
 }
 
-// callKey identifies a call among all callers.
+// callKey identifies a call among all callers. With a token it needs no reply subject: on some
+// buses that of a request has more parts than that of its cancellation.
 type callKey struct {
-	replyTo string
-	id      uint64
+	replyTo   string // "" if there is a token
+	id, token uint64
+}
+
+// keyOf returns the key of a request, or of a message about one.
+func keyOf(e *Envelope) callKey {
+	if e.Token != 0 {
+		return callKey{"", e.ID, e.Token}
+	}
+	return callKey{e.ReplyTo, e.ID, 0}
 }
 
 // Handler serves one request. Its context ends when the caller cancels the call or is gone,

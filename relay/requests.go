@@ -25,7 +25,7 @@ func (t *requests) find(key callKey) running {
 		return nil
 	}
 	for v := *t.list(key.id); v != nil; v = v.request().next {
-		if r := v.request(); r.ID == key.id && r.ReplyTo == key.replyTo {
+		if v.request().key() == key {
 			return v
 		}
 	}

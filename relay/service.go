@@ -47,7 +47,7 @@ type service struct {
 
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
 	return &service{
-		bus: bus, replies: repliesOf(bus), subject: subject, inbox: newInbox(seeded(ctx)), h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
+		bus: bus, replies: repliesOf(bus), subject: subject, inbox: workerPrefix + drawName(seeded(ctx)) + "." + subject, h: h, o: o, clock: clockOf(ctx), values: ctx, tracer: spindle.TracerOf(ctx),
 		ended: cosync.NewInbox[struct{}](1), keys: map[string]bool{},
 	}
 }
@@ -208,7 +208,7 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	if err == nil && r.headers == nil && r.Seq == 0 && s.replyWithBody(r, body) {
 		return Done
 	}
-	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
+	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
 	if err != nil {
 		code := CodeError
 		switch {
@@ -232,9 +232,9 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 func (s *service) replyWithBody(r *Request, body []byte) bool {
 	// A program may pass on a copy of a request with an address of its own for the reply.
 	if r.isLocal(s.bus) && r.ReplyTo == r.from.c.inbox {
-		return r.from.c.local.reply(r.from.c, r.ID, body)
+		return r.from.c.local.reply(r.from.c, r.ID, r.Token, body)
 	}
-	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, body) == nil
+	return s.replies != nil && s.replies.Reply(r.ReplyTo, r.ID, r.Token, body) == nil
 }
 
 // settled tells a bus that redelivers what became of a request.
@@ -267,7 +267,7 @@ func (s *service) send(r *Request, e *Envelope) {
 
 // receive handles cancellations and credits, from any goroutine.
 func (s *service) receive(e *Envelope) {
-	key := callKey{e.ReplyTo, e.ID}
+	key := keyOf(e)
 	s.mu.Lock()
 	v := s.running.find(key)
 	var wake *parker

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"io"
+	"strings"
 )
 
 // Stream is a call with a stream of replies. Its methods are for one task or goroutine at a
@@ -56,11 +57,11 @@ type incoming struct {
 // allows, or nil if the worker has that credit. The caller holds c.mu.
 func (w *waiter) creditDue() *Envelope {
 	in := w.in
-	if in == nil || w.ended != waiting || in.granted >= in.paid {
+	if in == nil || w.ended != waiting || in.granted >= in.paid || in.worker == "" {
 		return nil
 	}
 	in.granted = in.paid
-	return &Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Subject: in.worker, ReplyTo: w.c.inbox, Seq: in.paid}
+	return &Envelope{Kind: KindCredit, Trace: w.req.Trace, ID: w.req.ID, Token: w.req.Token, Subject: in.worker, ReplyTo: w.c.inbox, Seq: in.paid}
 }
 
 // sendCredit sends a message of creditDue; nil is none. If the bus does not take it, the next
@@ -71,7 +72,7 @@ func (c *Caller) sendCredit(w *waiter, e *Envelope) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reg.find(e.ID) == w { // otherwise the stream has ended, and w may be that of another call
+	if c.reg.find(e.ID, e.Token) == w { // otherwise the stream has ended, and w may be that of another call
 		w.in.granted = w.req.Seq
 	}
 }
@@ -87,6 +88,15 @@ func (in *incoming) isStale(e *Envelope) bool {
 	return in.worker != "" && e.ReplyTo != "" && e.ReplyTo != in.worker
 }
 
+// workerOf returns the subject of the worker that has sent an answer. A worker cannot make the
+// caller publish to other subjects.
+func workerOf(e *Envelope) string {
+	if strings.HasPrefix(e.ReplyTo, workerPrefix) {
+		return e.ReplyTo
+	}
+	return ""
+}
+
 // receive takes an answer of a stream. It reports false if the answer is a duplicate. The
 // caller holds c.mu.
 func (w *waiter) receive(e *Envelope) bool {
@@ -98,7 +108,7 @@ func (w *waiter) receive(e *Envelope) bool {
 	case in.isStale(e):
 		return false
 	case e.Kind == KindItem && e.Attempt > in.attempt:
-		in.worker, in.attempt, in.granted = e.ReplyTo, e.Attempt, w.req.Seq
+		in.worker, in.attempt, in.granted = workerOf(e), e.Attempt, w.req.Seq
 	}
 	switch {
 	case e.Kind == KindFailure:
@@ -108,7 +118,7 @@ func (w *waiter) receive(e *Envelope) bool {
 		return false
 	case e.Kind == KindItem && e.Seq == in.got+1 && len(in.items) < int(w.req.Seq):
 		in.got++
-		in.worker = e.ReplyTo
+		in.worker = workerOf(e)
 		in.items = append(in.items, clone(e))
 	case e.Kind == KindReply && e.Seq == in.got:
 		if len(e.Body) > 0 { // most buses do not tell nil from empty
@@ -213,7 +223,7 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 			return err
 		}
 	}
-	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Attempt: r.Attempt, Body: body}
+	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Attempt: r.Attempt, Body: body}
 	if err := s.bus.TryPublish(e); err != nil {
 		return err
 	}

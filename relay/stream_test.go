@@ -101,7 +101,7 @@ type attempt struct {
 
 func (a attempt) answer(kind relay.Kind, seq int) {
 	a.t.Helper()
-	e := &relay.Envelope{Kind: kind, ID: a.r.ID, Subject: a.r.ReplyTo, ReplyTo: a.worker, Seq: uint32(seq), Attempt: a.n}
+	e := &relay.Envelope{Kind: kind, ID: a.r.ID, Token: a.r.Token, Subject: a.r.ReplyTo, ReplyTo: a.worker, Seq: uint32(seq), Attempt: a.n}
 	if kind == relay.KindItem {
 		e.Body = fmt.Append(nil, seq)
 	}
@@ -136,8 +136,8 @@ func redelivered(t *testing.T, window int, program func(s *relay.Stream, first, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := attempt{t, bus, d.Envelope, "worker.1", 1}
-	second := attempt{t, bus, d.Envelope, "worker.2", 2}
+	first := attempt{t, bus, d.Envelope, "_worker.1", 1}
+	second := attempt{t, bus, d.Envelope, "_worker.2", 2}
 	program(s, first, second, c)
 }
 
@@ -187,18 +187,18 @@ func TestStreamOnAnotherWorker(t *testing.T) {
 // TestCreditOfALaterAttempt: its worker may send again what the caller has read, and as much
 // more as the first worker was allowed.
 func TestCreditOfALaterAttempt(t *testing.T) {
-	for _, worker := range []string{"worker.1", "worker.2"} {
+	for _, worker := range []string{"_worker.1", "_worker.2"} {
 		t.Run(worker, func(t *testing.T) {
 			redelivered(t, 4, func(s *relay.Stream, first, second attempt, _ *relay.Caller) {
 				second.worker = worker
-				credits := listen(t, first.bus, "worker.1")
+				credits := listen(t, first.bus, "_worker.1")
 				first.items(1, 4)
 				read(t, s, 1, 3)
 				if e := <-credits; e.Kind != relay.KindCredit || e.Seq != 6 {
 					t.Errorf("%+v", e)
 				}
 				first.items(5, 6)
-				if worker != "worker.1" {
+				if worker != "_worker.1" {
 					credits = listen(t, first.bus, worker)
 				}
 				second.items(1, 2)

@@ -11,8 +11,8 @@ type Bus[E, L any] struct {
 	// TryPublish of its own, and must not be used by these functions.
 	Of any
 
-	// Reply is TryPublish of a reply that has only an ID and a body.
-	Reply func(to string, id uint64, body []byte) error
+	// Reply is TryPublish of a reply that has only an ID, a token and a body.
+	Reply func(to string, id, token uint64, body []byte) error
 
 	// Listen is Listen, but the envelope belongs to deliver only until it returns. Its Body
 	// and Headers may be kept.

@@ -242,7 +242,7 @@ func TestRequestsOfAWorkerThatLeaves(t *testing.T) {
 	}
 	go func() {
 		for d, err := member.Next(t.Context()); err == nil; d, err = member.Next(t.Context()) {
-			other.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Body: []byte("second")})
+			other.TryPublish(&relay.Envelope{Kind: relay.KindReply, Subject: d.ReplyTo, ID: d.ID, Token: d.Token, Body: []byte("second")})
 		}
 	}()
 	go stop()

@@ -8,11 +8,11 @@
 // # Messages
 //
 // Subjects are NATS subjects. An envelope is a NATS message: its body is the payload, its
-// headers are headers. The reply subject of a request carries its ID, deadline and trace. A
-// reply has nothing else; other messages have one header named Relay, and traceparent. A request
-// may have tracestate:
+// headers are headers. The reply subject of a request carries its ID, token, deadline and
+// trace. A reply has nothing else; other messages have one header named Relay, and traceparent.
+// A request may have tracestate:
 //
-//	Relay: KIND ID SEQ ATTEMPT DEADLINE_US [REPLY_TO]
+//	Relay: KIND ID-TOKEN SEQ ATTEMPT DEADLINE_US [REPLY_TO]
 //
 // Programs that know nothing of relay can take part. A message without the header that has
 // a reply subject is a request, and one on the reply subject of a call is its reply. So a
@@ -27,6 +27,33 @@
 // that wait in its queue to the other members. NATS itself answers requests that have no
 // worker. An envelope without a reply address that has no worker is lost, and Publish
 // succeeds. If a worker's process dies, its calls wait until their deadlines.
+//
+// # Permissions
+//
+// A worker answers on the reply subject of each request, so a server with allow_responses
+// confines it: it can answer what it was asked, and nothing else. The ID of a call has a random
+// token that only the request shows. For the subject pay, a role needs:
+//
+//	role    publish                            subscribe
+//	caller  pay, _cancel.pay, _worker.*.pay    _inbox.>
+//	worker  pay, and allow_responses           pay, _cancel.pay, _worker.*.pay
+//
+// A worker publishes to its own subject only when it leaves: it hands on what waits in its queue.
+// By default allow_responses permits one response within two minutes. Set its max to -1 for
+// streams, and its expires to the longest deadline.
+//
+// For a durable subject, a worker needs _inbox.*.* to publish to, because a stored request keeps
+// its reply subject in a header. Callers and workers also need the API of JetStream:
+//
+//	both    publish    $JS.API.STREAM.CREATE.SPINDLE, and the same with UPDATE and INFO
+//	        subscribe  _INBOX.>, or the client's CustomInboxPrefix
+//	worker  publish    $JS.API.CONSUMER.CREATE.SPINDLE.>, $JS.API.CONSUMER.MSG.NEXT.SPINDLE.>,
+//	                   $JS.ACK.SPINDLE.>
+//	with Results       $JS.API.STREAM.CREATE.KV_SPINDLE_RESULTS, and the same with UPDATE and INFO;
+//	                   $KV.SPINDLE_RESULTS.>, $JS.API.DIRECT.GET.KV_SPINDLE_RESULTS.>
+//
+// A program that may subscribe to _inbox.> can read the replies to all callers. Give that to
+// callers only, and accounts of their own to callers that must not see each other's replies.
 //
 // # Durable subjects
 //

@@ -29,7 +29,7 @@ func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.En
 
 func (b *Bus) listen(ctx context.Context, subject string, l *listener) (relay.Listener, error) {
 	pattern := subject
-	if isInbox(subject) {
+	if isAddress(subject) {
 		pattern += ".>"
 	}
 	err := b.register(ctx, l, subject, func() (err error) {

@@ -25,19 +25,43 @@ const (
 	noResponders = "503"
 )
 
-// inboxPrefix begins the reply subjects of Callers and workers, which have one more part.
-// On the wire they end with the ID of the call, so that an answer without a header of ours,
-// or the server's own, finds its call. In a request, the rest of the envelope is between
-// them: headers are the dearest part of a small message. Clients and servers read every byte of
-// a subject, so numbers are short.
+// inboxPrefix begins the addresses of Callers, which have one more part. On the wire a reply
+// subject ends with the ID and the token of the call, so that an answer without a header of
+// ours, or the server's own, finds its call. In a request, the rest of the envelope is between
+// them: headers are the most expensive part of a small message. Clients and servers read every
+// byte of a subject, so numbers are short.
 //
-//	_inbox.3fe2…            to the address of a Caller
-//	_inbox.3fe2….42         a reply to call 42
-//	_inbox.3fe2….gIDh….42   the reply subject of request 42
+//	_inbox.3fe2…                  the address of a Caller
+//	_inbox.3fe2….gIDh….42-9z…     the reply subject of request 42
+//	_inbox.3fe2….42-9z…           the same of a request that is stored
+//
+// Answers are published to the reply subject as it is: a server with allow_responses lets
+// workers publish there and nowhere else.
 const inboxPrefix = "_inbox."
 
-// idBase is the base of an ID in a subject.
-const idBase = 36
+// callBase is the base of the ID and the token of a call in text.
+const callBase = 36
+
+// appendCall appends the ID and the token of a call to b.
+func appendCall(b []byte, e *relay.Envelope) []byte {
+	b = strconv.AppendUint(b, e.ID, callBase)
+	if e.Token != 0 {
+		b = strconv.AppendUint(append(b, '-'), e.Token, callBase)
+	}
+	return b
+}
+
+// parseCall is the opposite of appendCall.
+func parseCall(e *relay.Envelope, s string) (err error) {
+	id, token, both := strings.Cut(s, "-")
+	if e.ID, err = strconv.ParseUint(id, callBase, 64); err == nil && both {
+		e.Token, err = strconv.ParseUint(token, callBase, 64)
+	}
+	if err != nil {
+		return fmt.Errorf("relay/nats: %q is not the ID of a call", s)
+	}
+	return nil
+}
 
 // encode makes m the message of an envelope. The reply subject of one that is stored is in
 // the header, because JetStream uses that of the message.
@@ -46,18 +70,20 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 		return err
 	}
 	m.Subject, m.Data = e.Subject, e.Body
-	if isInbox(e.Subject) {
-		var buf [96]byte
-		m.Subject = string(strconv.AppendUint(append(append(buf[:0], e.Subject...), '.'), e.ID, idBase))
+	if isAddress(e.Subject) {
+		m.Subject = withCall(e.Subject, e)
 	}
 	switch {
 	case e.Kind == relay.KindReply && e.Seq == 0: // the caller knows the rest
-	case e.Kind == relay.KindRequest && isInbox(e.ReplyTo) && !stored:
+	case e.Kind == relay.KindRequest && isAddress(e.ReplyTo) && !stored:
 		m.Reply = replySubject(e)
 	default:
 		replyTo := e.ReplyTo
-		if e.Kind == relay.KindRequest && replyTo != "" && !stored {
+		switch {
+		case e.Kind == relay.KindRequest && replyTo != "" && !stored:
 			m.Reply, replyTo = replyTo, "" // the server answers there if there is no worker
+		case e.Kind == relay.KindRequest && isAddress(replyTo):
+			replyTo = withCall(replyTo, e)
 		}
 		m.Header = nats.Header{relayHeader: {encodeFields(e, replyTo)}}
 		if e.Trace != (relay.Trace{}) {
@@ -87,8 +113,19 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	return nil
 }
 
-// isInbox reports whether a subject is a reply subject of a Caller or a worker.
+// isInbox reports whether a subject is the address of a Caller, or a reply subject.
 func isInbox(subject string) bool { return strings.HasPrefix(subject, inboxPrefix) }
+
+// isAddress reports whether a subject is the address of a Caller, without a call.
+func isAddress(subject string) bool {
+	return isInbox(subject) && strings.IndexByte(subject[len(inboxPrefix):], '.') < 0
+}
+
+// withCall returns the subject for answers to a call at an address.
+func withCall(address string, e *relay.Envelope) string {
+	var buf [96]byte
+	return string(appendCall(append(append(buf[:0], address...), '.'), e))
+}
 
 // replySubject returns the reply subject of a request, which carries its numbers and trace.
 func replySubject(e *relay.Envelope) string {
@@ -104,17 +141,20 @@ func replySubject(e *relay.Envelope) string {
 	var buf [160]byte
 	s := append(append(buf[:0], e.ReplyTo...), '.')
 	s = base64.RawURLEncoding.AppendEncode(s, b)
-	return string(strconv.AppendUint(append(s, '.'), e.ID, idBase))
+	return string(appendCall(append(s, '.'), e))
 }
 
 // parseReplySubject is the opposite of replySubject.
 func parseReplySubject(e *relay.Envelope, s string) error {
-	address, rest, _ := cutInbox(s)
-	coded, id, whole := strings.Cut(rest, ".")
+	_, rest, _ := cutInbox(s)
+	coded, call, whole := strings.Cut(rest, ".")
+	if !whole { // of a request that is not from a Caller of this bus
+		return parseCall(e, rest)
+	}
 	var buf [96]byte
 	b := append(buf[:0], coded...)
 	b, err := base64.RawURLEncoding.AppendDecode(b[:0], b)
-	if !whole || err != nil {
+	if err != nil {
 		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
 	}
 	var n [3]uint64
@@ -125,7 +165,7 @@ func parseReplySubject(e *relay.Envelope, s string) error {
 		}
 		b = b[size:]
 	}
-	if e.ID, err = strconv.ParseUint(id, idBase, 64); err != nil || len(b) != 0 && len(b) != 25 || n[0] > maxMicros {
+	if parseCall(e, call) != nil || len(b) != 0 && len(b) != 25 || n[0] > maxMicros {
 		return fmt.Errorf("relay/nats: malformed reply subject %q", s)
 	}
 	if len(b) == 25 {
@@ -133,11 +173,11 @@ func parseReplySubject(e *relay.Envelope, s string) error {
 		copy(e.Trace.Span[:], b[16:])
 		e.Trace.Flags = b[24]
 	}
-	e.ReplyTo, e.Deadline, e.Seq, e.Attempt = address, time.Duration(n[0])*time.Microsecond, uint32(n[1]), uint32(n[2])
+	e.Deadline, e.Seq, e.Attempt = time.Duration(n[0])*time.Microsecond, uint32(n[1]), uint32(n[2])
 	return nil
 }
 
-// cutInbox splits a subject of the wire after the address of a Caller or worker.
+// cutInbox splits a subject of the wire after the address of a Caller.
 func cutInbox(s string) (address, rest string, found bool) {
 	if i := strings.IndexByte(s[len(inboxPrefix):], '.'); i >= 0 {
 		i += len(inboxPrefix)
@@ -162,7 +202,8 @@ func micros(e *relay.Envelope) uint64 {
 func encodeFields(e *relay.Envelope, replyTo string) string {
 	fields := make([]byte, 0, 64+len(replyTo))
 	fields = append(fields, e.Kind.String()...)
-	for _, n := range [...]uint64{e.ID, uint64(e.Seq), uint64(e.Attempt), micros(e)} {
+	fields = appendCall(append(fields, ' '), e)
+	for _, n := range [...]uint64{uint64(e.Seq), uint64(e.Attempt), micros(e)} {
 		fields = strconv.AppendUint(append(fields, ' '), n, 10)
 	}
 	if replyTo != "" {
@@ -187,14 +228,14 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 	}
 	switch {
 	case isInbox(m.Subject): // of a worker, the server, or a program without relay
-		id, err := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], idBase, 64)
-		if err != nil {
-			return fmt.Errorf("relay/nats: subject %q has no ID", m.Subject)
+		if err := parseCall(e, m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]); err != nil {
+			return err
 		}
-		e.Kind, e.ID, e.ReplyTo, e.Attempt = relay.KindReply, id, "", 0
+		e.Kind, e.ReplyTo, e.Attempt = relay.KindReply, "", 0
 		e.Subject, _, _ = cutInbox(m.Subject)
 		if len(m.Data) == 0 && m.Header != nil && m.Header.Get(statusHeader) == noResponders {
-			*e = *relay.NewFailure(&relay.Envelope{ReplyTo: e.Subject, ID: id}, relay.CodeNoResponder, "no worker serves the subject")
+			e.ReplyTo = e.Subject
+			*e = *relay.NewFailure(e, relay.CodeNoResponder, "no worker serves the subject")
 			return nil
 		}
 	case isInbox(m.Reply):
@@ -236,18 +277,21 @@ func decodeFields(e *relay.Envelope, s string) error {
 		return fmt.Errorf("relay/nats: malformed header %s: %q", relayHeader, s)
 	}
 	kind, known := kindOf(fields[0])
-	var n [4]uint64
-	for i, bits := range [...]int{64, 32, 32, 64} {
+	var n [3]uint64
+	for i, bits := range [...]int{32, 32, 64} {
 		var err error
-		if n[i], err = strconv.ParseUint(fields[1+i], 10, bits); err != nil {
+		if n[i], err = strconv.ParseUint(fields[2+i], 10, bits); err != nil {
 			known = false
 		}
 	}
-	if !known || n[3] > maxMicros {
+	if !isInbox(e.Subject) && parseCall(e, fields[1]) != nil { // otherwise the subject has it, which the server has checked
+		known = false
+	}
+	if !known || n[2] > maxMicros {
 		return fmt.Errorf("relay/nats: malformed header %s: %q", relayHeader, s)
 	}
-	e.Kind, e.ID, e.Seq, e.Attempt = kind, n[0], uint32(n[1]), uint32(n[2])
-	e.Deadline = time.Duration(n[3]) * time.Microsecond
+	e.Kind, e.Seq, e.Attempt = kind, uint32(n[0]), uint32(n[1])
+	e.Deadline = time.Duration(n[2]) * time.Microsecond
 	if len(fields) == 6 {
 		e.ReplyTo = fields[5]
 	}
@@ -283,7 +327,7 @@ func checkSubject(s string) error {
 			dots++
 		}
 	}
-	if !isPart(s[begin:]) || dots > 1 && isInbox(s) {
+	if !isPart(s[begin:]) || dots > 3 && isInbox(s) {
 		return &relay.SubjectError{Subject: s}
 	}
 	return nil

@@ -13,9 +13,9 @@ func (b *Bus) Internal() *replies.Bus[relay.Envelope, relay.Listener] {
 	return &replies.Bus[relay.Envelope, relay.Listener]{Of: b, Reply: b.reply, Listen: b.listenReplies}
 }
 
-// reply is TryPublish of a reply that has only an ID and a body.
-func (b *Bus) reply(to string, id uint64, body []byte) error {
-	return b.TryPublish(&relay.Envelope{Kind: relay.KindReply, ID: id, Subject: to, Body: body})
+// reply is TryPublish of a reply that has only an ID, a token and a body.
+func (b *Bus) reply(to string, id, token uint64, body []byte) error {
+	return b.TryPublish(&relay.Envelope{Kind: relay.KindReply, ID: id, Token: token, Subject: to, Body: body})
 }
 
 // listenReplies is Listen, but the envelope belongs to deliver only until it returns.

@@ -156,7 +156,7 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 	}
 	e := *r.Envelope
 	c.request++
-	e.ID, e.Trace = c.request, relay.TraceOf(ctx)
+	e.ID, e.Token, e.Trace = c.request, 0, relay.TraceOf(ctx)
 	frame, err := relay.AppendFrame(nil, &e, spindle.Now(ctx))
 	if err != nil {
 		p.release(c) // it has got nothing
