@@ -129,23 +129,7 @@ func (e *endedTask) describe() {
 
 // InScope reports whether a task is in the scope with an id.
 func (s *sched) InScope(p *probe.Task, id uintptr) bool {
-	for sc := p.Ref.(*Task).scope; sc != nil; sc = sc.parent {
-		if identify(sc) == id {
-			return true
-		}
-	}
-	return false
-}
-
-// CancelScope cancels the scope with an id, if the task is in it.
-func (s *sched) CancelScope(p *probe.Task, id uintptr, cause error) bool {
-	for sc := p.Ref.(*Task).scope; sc != nil; sc = sc.parent {
-		if identify(sc) == id {
-			sc.Cancel(cause)
-			return true
-		}
-	}
-	return false
+	return p.Ref.(*Task).scope.around(id) != nil
 }
 
 // identify returns a number for an object of this package.

@@ -321,6 +321,9 @@ func within(ctx context.Context, op string, open openFunc, fn func(context.Conte
 		if t.scope != sc {
 			panic("spindle: a scope was left while one inside it is open")
 		}
+		if t.own != nil && outer == t.nursery.scope {
+			outer = t.own // the task was isolated meanwhile
+		}
 		t.enter(outer)
 		if outer.canceledBy == nil {
 			t.ignored = 0 // the cancelled waits were those of scopes that the task has left

@@ -113,8 +113,8 @@ func TestAbandonedWalkEnds(t *testing.T) {
 	}
 	t.Parallel() // most of it is waiting
 	whileReading(t, func(s *source) {
-		if _, err := s.cancelScope(func(*probe.Task) uintptr { return 0 }); err != errNoAnswer {
-			t.Errorf("cancelScope returned %v", err)
+		if _, err := s.cancel(&cancellation{task: "1.1"}); err != errNoAnswer {
+			t.Errorf("cancel returned %v", err)
 		}
 	}, func(_ *source, state *slow) { <-state.ended })
 }

@@ -41,97 +41,25 @@ func (h *handler) serveAction(w http.ResponseWriter, r *http.Request, act func(*
 	}
 }
 
-// errCancelled is the cause of a cancellation by an inspector.
-var errCancelled = errors.New("inspect: cancelled by an inspector")
+var errNoAnswer = errors.New("the loop does not answer")
 
 // ActionAnswer is the answer to an action that succeeded.
 type ActionAnswer struct {
 	Version int    `json:"version"`
-	Done    string `json:"done"` // what was done
+	Done    string `json:"done"`            // what was done
+	Tasks   int    `json:"tasks,omitempty"` // how many tasks were cancelled
 }
 
-// cancel cancels a scope: the one with an id, or the innermost one of a task.
-func (h *handler) cancel(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	scope, task := q.Get("scope"), q.Get("task")
-	loop, address, ok := parseObjectID(scope, 's')
-	if scope == "" {
-		loop, _, ok = strings.Cut(task, ".")
-	}
-	s := sourceByID(loop)
-	if !ok || s == nil || (scope == "") == (task == "") {
-		fail(w, http.StatusBadRequest, "cancel needs scope=ID or task=ID")
-		return
-	}
-	done, err := offLoop(r, func() (any, error) {
-		return s.cancelScope(func(t *probe.Task) uintptr {
-			switch {
-			case scope != "":
-				return address
-			case taskID(s.id, t.ID) == task:
-				return t.Scope
-			}
-			return 0
-		})
-	})
-	h.acted(w, done, err, "cancelled "+scope+task)
-}
-
-// acted answers an action.
-func (h *handler) acted(w http.ResponseWriter, done any, err error, what string) {
+// acted answers an action. It has done nothing if done is "".
+func (h *handler) acted(w http.ResponseWriter, done string, tasks int, err error) {
 	switch {
 	case err != nil:
 		fail(w, http.StatusServiceUnavailable, err.Error())
-	case done != true:
+	case done == "":
 		fail(w, http.StatusNotFound, "there is no such object any more")
 	default:
-		respond(w, http.StatusOK, ActionAnswer{Version: Version, Done: what})
+		respond(w, http.StatusOK, ActionAnswer{Version: Version, Done: done, Tasks: tasks})
 	}
-}
-
-var errNoAnswer = errors.New("the loop does not answer")
-
-// cancelScope cancels the scope that choose returns for a task. It reports whether there is
-// one.
-func (s *source) cancelScope(choose func(*probe.Task) uintptr) (bool, error) {
-	expired, stop := after(snapshotWait)
-	defer stop()
-	own, begun := s.tasks.begin(true)
-	for ; !begun; own, begun = s.tasks.begin(true) {
-		if !s.waits(own, expired) {
-			return false, errNoAnswer
-		}
-	}
-	defer s.tasks.end(own, nil)
-	snap := &taskSnapshot{}
-	var walk probe.TaskWalk
-	more, found := true, false
-	for more && !found {
-		if !s.callOnLoop(expired, func() {
-			began := s.l.Time()
-			if walk == nil {
-				if walk = snap.begin(s); walk == nil {
-					more = false
-					return
-				}
-			}
-			var chosen probe.Task
-			var scope uintptr
-			more = walk.Next(func() bool { return scope != 0 || s.l.Time()-began > sliceTime }, func(t *probe.Task) {
-				if id := choose(t); scope == 0 && id != 0 && snap.tasks.InScope(t, id) {
-					chosen, scope = *t, id
-				}
-			})
-			if scope != 0 {
-				found = snap.tasks.CancelScope(&chosen, scope, errCancelled)
-				walk.End()
-			}
-		}) {
-			s.abandon(&walk)
-			return false, errNoAnswer
-		}
-	}
-	return found, nil
 }
 
 // closeSocket closes a connection.
@@ -144,7 +72,7 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, "close needs socket=ID")
 		return
 	}
-	done, err := offLoop(r, func() (any, error) {
+	closed, err := offLoop(r, func() (bool, error) {
 		expired, stop := after(snapshotWait)
 		defer stop()
 		found := false
@@ -160,7 +88,11 @@ func (h *handler) closeSocket(w http.ResponseWriter, r *http.Request) {
 		}
 		return found, nil
 	})
-	h.acted(w, done, err, "closed "+id)
+	said := ""
+	if closed {
+		said = "closed " + id
+	}
+	h.acted(w, said, 0, err)
 }
 
 // profiling is whether a profile is recorded, so that all tasks are labelled.

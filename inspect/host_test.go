@@ -31,14 +31,14 @@ func (h *fakeHost) set(s loopcore.HostState) {
 	h.state = s
 }
 
-func (h *fakeHost) WalkTasks() probe.TaskWalk                    { return h }
-func (h *fakeHost) Attach(bool)                                  {}
-func (h *fakeHost) Pin()                                         {}
-func (h *fakeHost) LabelAll(bool)                                {}
-func (h *fakeHost) Ended() []probe.EndedTask                     { return nil }
-func (h *fakeHost) InScope(*probe.Task, uintptr) bool            { return false }
-func (h *fakeHost) End()                                         {}
-func (h *fakeHost) CancelScope(*probe.Task, uintptr, error) bool { return false }
+func (h *fakeHost) WalkTasks() probe.TaskWalk              { return h }
+func (h *fakeHost) Attach(bool)                            {}
+func (h *fakeHost) Pin()                                   {}
+func (h *fakeHost) LabelAll(bool)                          {}
+func (h *fakeHost) Ended() []probe.EndedTask               { return nil }
+func (h *fakeHost) InScope(*probe.Task, uintptr) bool      { return false }
+func (h *fakeHost) End()                                   {}
+func (h *fakeHost) Cancel(*probe.Task, uintptr, error) int { return 0 }
 
 func (h *fakeHost) Next(_ func() bool, visit func(*probe.Task)) (more bool) {
 	visit(&probe.Task{ID: 1, Name: "Task-1", Function: "app.py:12", Deadline: probe.NoDeadline, State: probe.Waiting, WaitsFor: "sleep"})

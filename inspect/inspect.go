@@ -71,7 +71,7 @@ type Options struct {
 	// protection against DNS rebinding.
 	Hosts []string
 
-	// AllowActions allows requests that change the program: cancel a scope, close a
+	// AllowActions allows requests that change the program: cancel a task or a scope, close a
 	// connection, record a profile or a trace.
 	AllowActions bool
 
@@ -190,7 +190,7 @@ func (h *handler) serveAPI(w http.ResponseWriter, r *http.Request, name string) 
 
 // offLoop calls fn, which may block. If the handler runs in a task, fn runs on a worker
 // goroutine.
-func offLoop(r *http.Request, fn func() (any, error)) (any, error) {
+func offLoop[T any](r *http.Request, fn func() (T, error)) (T, error) {
 	if spindle.Current(r.Context()) != nil {
 		return spindle.Blocking(r.Context(), fn)
 	}

@@ -30,9 +30,10 @@ type Tasks interface {
 	Ended() []EndedTask
 	// InScope reports whether the task of a walk in progress is in the scope with that id.
 	InScope(t *Task, id uintptr) bool
-	// CancelScope cancels the scope with that id, if the task of a walk in progress is
-	// in it. It reports whether it is.
-	CancelScope(t *Task, id uintptr, cause error) bool
+	// Cancel cancels the scope with that id if the task of a walk in progress is in it, or
+	// the task, with those that it has started, if the id is 0. It returns the number of
+	// tasks that the cancellation reaches. It only counts them if cause is nil.
+	Cancel(t *Task, scope uintptr, cause error) (tasks int)
 }
 
 // KeepEnded is the number of ended tasks that are remembered for each loop.
@@ -107,7 +108,7 @@ type Task struct {
 	Account   Account
 	Accounted bool // Account is known: the inspector is attached
 
-	Ref any // for CancelScope
+	Ref any // for Cancel
 }
 
 // NoDeadline is the Deadline of a task without one.

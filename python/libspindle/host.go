@@ -183,9 +183,9 @@ func (w *walk) End() {}
 
 // Python's tasks are not accounted, and have no scopes.
 
-func (h *host) Attach(bool)                                  {}
-func (h *host) Pin()                                         {}
-func (h *host) LabelAll(bool)                                {}
-func (h *host) Ended() []probe.EndedTask                     { return nil }
-func (h *host) InScope(*probe.Task, uintptr) bool            { return false }
-func (h *host) CancelScope(*probe.Task, uintptr, error) bool { return false }
+func (h *host) Attach(bool)                            {}
+func (h *host) Pin()                                   {}
+func (h *host) LabelAll(bool)                          {}
+func (h *host) Ended() []probe.EndedTask               { return nil }
+func (h *host) InScope(*probe.Task, uintptr) bool      { return false }
+func (h *host) Cancel(*probe.Task, uintptr, error) int { return 0 }

@@ -14,13 +14,13 @@ import (
 	"github.com/spindleloop/spindle/stream"
 )
 
-// press clicks the button with a text in the details, twice: the first click asks for the
-// second.
-func press(label string) chromedp.Action {
+// press clicks the button with a text in the details, twice: the first click says what the
+// second one does.
+func press(label, says string) chromedp.Action {
 	find := `[...document.querySelectorAll('#details .acts button')].find(b => b.textContent === '` + label + `')`
 	return chromedp.Tasks{
 		Until(find), chromedp.Evaluate(find+`.click()`, nil),
-		Until(`document.querySelector('#details .note').textContent.startsWith('Click again')`), chromedp.Evaluate(find+`.click()`, nil),
+		Until(`document.querySelector('#details .note').textContent.startsWith('Click again to do it. It ` + says + `')`), chromedp.Evaluate(find+`.click()`, nil),
 	}
 }
 
@@ -29,20 +29,19 @@ func row(text string) chromedp.Action {
 	return chromedp.Tasks{Until(shows(text)), chromedp.Evaluate(`[...document.querySelectorAll('.line:not([hidden])')].find(l => l.textContent.includes('`+text+`')).click()`, nil)}
 }
 
-// TestScopeIsCancelledFromThePage cancels the scope of a task. A single click does nothing.
-func TestScopeIsCancelledFromThePage(t *testing.T) {
+// TestTaskIsCancelledFromThePage cancels a task. The first click only says what the second
+// one does.
+func TestTaskIsCancelledFromThePage(t *testing.T) {
 	ctx := Start(t)
 	ended := make(chan error, 1)
 	p := start(t, inspect.Options{AllowActions: true}, func(_ context.Context, n *spindle.Nursery) {
 		n.GoWith(spindle.TaskOptions{Name: "import"}, func(ctx context.Context) error {
-			return spindle.WithScope(ctx, func(ctx context.Context, _ *spindle.Scope) error {
-				err := spindle.Sleep(ctx, time.Hour)
-				ended <- err
-				return err
-			})
+			err := spindle.Sleep(ctx, time.Hour)
+			ended <- err
+			return err
 		})
 	})
-	Look(t, ctx, chromedp.Navigate(p.url), row("import"), Until(`document.querySelector('#details h2')?.textContent === 'import'`), press("Cancel its scope"),
+	Look(t, ctx, chromedp.Navigate(p.url), row("import"), Until(`document.querySelector('#details h2')?.textContent === 'import'`), press("Cancel the task", "would cancel task "),
 		Until(`!(`+shows("import")+`)`), Until(shows("order 1")))
 	if err := <-ended; err == nil {
 		t.Error("the task was not cancelled")
@@ -71,7 +70,7 @@ func TestConnectionIsClosedFromThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	Look(t, ctx, chromedp.Navigate(p.url), chromedp.KeyEvent("3"), row(client.LocalAddr().String()), press("Close the connection"))
+	Look(t, ctx, chromedp.Navigate(p.url), chromedp.KeyEvent("3"), row(client.LocalAddr().String()), press("Close the connection", "changes the running program"))
 	if _, err := client.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is not closed")
 	}
