@@ -250,7 +250,17 @@ func (w *walk) describeWait(t *Task, p *probe.Task) {
 		for _, holder := range lock.Holders() {
 			p.Holders = append(p.Holders, holder.id)
 		}
+	}
+	if lock, ok := ab.(interface{ Readers() []coro.Ref }); ok {
+		for _, reader := range lock.Readers() {
+			if b, _ := reader.Body().(*body); b != nil {
+				p.Holders = append(p.Holders, b.id)
+			}
+		}
+	}
+	if len(p.Holders) > 0 {
 		slices.Sort(p.Holders)
+		p.Holders = slices.Compact(p.Holders)
 		p.Holders = p.Holders[:min(len(p.Holders), maxHolders)]
 	}
 	if in, ok := ab.(*lotWait); ok {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/probe"
 )
 
@@ -40,6 +41,17 @@ func (w *waiter[T]) Holders() []*spindle.Task {
 	return nil
 }
 
+// Readers returns the tasks that share the lock that w waits for, as far as they are known.
+func (w *waiter[T]) Readers() []coro.Ref {
+	if w.remote != nil || w.queue == nil {
+		return nil
+	}
+	if m, ok := w.queue.object.(*rwmutexProbe); ok {
+		return m.known
+	}
+	return nil
+}
+
 // Objects as an inspector sees them, so that their exported types have no methods for it.
 type (
 	mutexProbe        Mutex
@@ -58,9 +70,9 @@ func (m *mutexProbe) ProbeObject() probe.ObjectInfo {
 	return describe("Mutex", m, s)
 }
 
-// ProbeObject describes the mutex. Its readers are counted, not known.
+// ProbeObject describes the mutex.
 func (m *rwmutexProbe) ProbeObject() probe.ObjectInfo {
-	s := Statistics{Used: m.readers}
+	s := Statistics{Used: m.readers, Capacity: Unlimited}
 	if m.writing {
 		s.Used = 1
 	}
@@ -104,7 +116,7 @@ func (c *channel[T]) ProbeObject() probe.ObjectInfo { return describe("Channel",
 // describe describes the object at address.
 func describe(kind string, address any, s Statistics) probe.ObjectInfo {
 	if s.Capacity == Unlimited {
-		s.Capacity = 0
+		s.Capacity = probe.Unlimited
 	}
 	return probe.ObjectInfo{ID: reflect.ValueOf(address).Pointer(), Kind: kind, Used: s.Used, Capacity: s.Capacity, Known: true}
 }

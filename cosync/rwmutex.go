@@ -2,6 +2,7 @@ package cosync
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
@@ -14,9 +15,10 @@ import (
 // As with sync.RWMutex, a task must not read-lock it twice: a writer that comes in between
 // waits for the first lock, and the second lock waits for the writer.
 type RWMutex struct {
-	affinity
+	taskAffinity
 	readers int
 	writing bool
+	known   []coro.Ref        // readers that are tasks, at most maxKnown, for an inspector
 	writer  coro.Ref          // the holder; zero after TryLock and while readers hold it
 	waiting waitQueue[access] // readers and writers, in order
 }
@@ -65,7 +67,13 @@ func (m *RWMutex) TryLock() bool {
 // reports whether it did.
 func (m *RWMutex) TryRLock() bool {
 	m.checkCaller("RWMutex")
-	return m.take(toRead)
+	if !m.take(toRead) {
+		return false
+	}
+	if m.tasks != nil {
+		m.reads(m.tasks.Running().Ref())
+	}
+	return true
 }
 
 // take takes the lock for a new caller, unless other tasks wait.
@@ -88,6 +96,36 @@ func (m *RWMutex) grant(a access) bool {
 func (m *RWMutex) held(a access, w spindle.Waker) {
 	if a == toWrite {
 		m.writer = coro.Waker(w).Ref()
+		return
+	}
+	m.reads(coro.Waker(w).Ref())
+}
+
+// maxKnown is how many readers are known.
+const maxKnown = 16
+
+// reads notes that a task has the lock for reading.
+func (m *RWMutex) reads(task coro.Ref) {
+	if task != (coro.Ref{}) && len(m.known) < maxKnown {
+		m.known = append(m.known, task)
+	}
+}
+
+// hasRead notes that the caller gives the lock up. If it is none of the readers, any of
+// them may have told it to, so that none is known any more.
+func (m *RWMutex) hasRead() {
+	if len(m.known) == 0 {
+		return
+	}
+	caller := m.tasks.Running().Ref()
+	for i, task := range m.known {
+		if task == caller {
+			m.known = slices.Delete(m.known, i, i+1)
+			return
+		}
+	}
+	if len(m.known) == m.readers {
+		m.known = m.known[:0]
 	}
 }
 
@@ -108,6 +146,7 @@ func (m *RWMutex) RUnlock() {
 	if m.readers == 0 {
 		panic("cosync: RUnlock of an RWMutex that is not read-locked")
 	}
+	m.hasRead()
 	m.readers--
 	m.admitWaiting()
 }

@@ -48,7 +48,12 @@ func Dump(w io.Writer) error {
 		b.WriteByte('\n')
 	}
 	for _, c := range f.cycles.paths {
-		fmt.Fprintf(&b, "deadlock: these wait for each other: %s\n", printable(strings.Join(f.graph().names(c), " -> ")))
+		d := f.graph().detail(c)
+		verdict := "deadlock"
+		if d.DeadlineLeftNS != nil {
+			verdict = fmt.Sprintf("cycle, until a deadline in %v", time.Duration(*d.DeadlineLeftNS).Round(time.Millisecond))
+		}
+		fmt.Fprintf(&b, "%s: %s\n", verdict, printable(d.Text))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -84,14 +89,6 @@ func printable(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// names returns the names of nodes.
-func (g *graph) names(path []ref) (names []string) {
-	for _, r := range path {
-		names = append(names, g.nodes[r].Name+" ("+g.nodes[r].ID+")")
-	}
-	return names
 }
 
 // DumpOnQuit makes SIGQUIT print the task tree of every loop to standard error, after the

@@ -24,6 +24,7 @@ type forest struct {
 type loopTasks struct {
 	id      string
 	snap    *taskSnapshot
+	numbers *objectNumbers
 	from    int     // the index of the first in forest.entries
 	entries []entry // in the order of ids
 }
@@ -117,7 +118,7 @@ func newForest(all []*source, snaps []*taskSnapshot) *forest {
 	}
 	f.entries, f.taskTree = make([]entry, 0, n), newTaskTree(n)
 	for i, s := range all {
-		f.add(&loopTasks{id: s.id, snap: snaps[i]})
+		f.add(&loopTasks{id: s.id, snap: snaps[i], numbers: &s.numbers})
 	}
 	f.cycles = f.findCycles()
 	f.graph = sync.OnceValue(func() *graph { return newGraph(f) })

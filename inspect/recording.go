@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 )
@@ -88,7 +87,12 @@ func recordedWaits(a *SnapshotAnswer, q *query) any {
 	inLoop := func(id string) bool { return strings.HasPrefix(id, q.loop+".") }
 	w.Nodes = of(q, w.Nodes, func(n *WaitNode) string { loop, _, _ := strings.Cut(n.ID, "."); return loop })
 	w.Edges = of(q, w.Edges, func(e *WaitEdge) string { loop, _, _ := strings.Cut(e.From, "."); return loop })
-	w.Cycles = slices.DeleteFunc(slices.Clone(w.Cycles), func(c []string) bool { return !inLoop(c[0]) })
+	w.Cycles, w.CycleDetails = [][]string{}, []CycleDetail{}
+	for i, cycle := range a.Waits.Cycles {
+		if inLoop(cycle[0]) {
+			w.Cycles, w.CycleDetails = append(w.Cycles, cycle), append(w.CycleDetails, a.Waits.CycleDetails[i])
+		}
+	}
 	return w
 }
 

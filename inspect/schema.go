@@ -192,6 +192,17 @@ type WaitsAnswer struct {
 	Edges  []WaitEdge `json:"edges"`
 	Cycles [][]string `json:"cycles"` // each the ids of its nodes, in order
 	More   int        `json:"more"`   // edges left out
+
+	CycleDetails []CycleDetail `json:"cycle_details"` // of each of Cycles
+}
+
+// CycleDetail says what waits for what in a cycle.
+type CycleDetail struct {
+	Text string `json:"text"` // A waits for Mutex 1, held by B, which waits for A
+
+	// DeadlineLeftNS is the time until the first deadline of a task in the cycle ends its
+	// wait. Without one the tasks do not continue by themselves.
+	DeadlineLeftNS *int64 `json:"deadline_left_ns,omitempty"`
 }
 
 // WaitNode is a task or a synchronization object.
@@ -275,12 +286,16 @@ type SyncObject struct {
 	ID       string   `json:"id"`
 	Loop     string   `json:"loop"`
 	Kind     string   `json:"kind"` // Mutex, Queue, …
+	Name     string   `json:"name"` // its kind, and a number in the order of appearance
 	Used     *int     `json:"used,omitempty"`
-	Capacity *int     `json:"capacity,omitempty"`
-	Holders  []string `json:"holders,omitempty"` // tasks, where the object knows them
-	Waiters  []string `json:"waiters"`           // tasks, at most 100
-	Waiting  int      `json:"waiting"`           // how many wait
-	LongNS   int64    `json:"long_ns"`           // how long the first of them has waited
+	Capacity *int     `json:"capacity,omitempty"` // 0 of a channel without a buffer; absent if there is no limit
+	Holders  []string `json:"holders,omitempty"`  // tasks, where the object knows them
+	Waiters  []string `json:"waiters"`            // tasks, at most 100
+	Waiting  int      `json:"waiting"`            // how many wait
+	LongNS   int64    `json:"long_ns"`            // how long the first of them has waited
+
+	HolderNames []string `json:"holder_names,omitempty"`
+	WaiterNames []string `json:"waiter_names"` // of the first 10 waiters
 }
 
 // EndedAnswer is the answer of /api/v1/ended.

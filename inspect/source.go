@@ -28,6 +28,7 @@ type source struct {
 	steps atomic.Uint32 // the pulse of a loop that did not run when it was last looked at
 
 	tasks    taskReader
+	numbers  objectNumbers
 	sockets  socketReader
 	stack    stackReader
 	requests probe.RequestMeter // loop goroutine only

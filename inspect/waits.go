@@ -163,11 +163,13 @@ type graph struct {
 	nodes   map[ref]*WaitNode
 	edges   []WaitEdge
 	objects map[ref]*SyncObject
+	numbers map[*loopTasks]*numbering // until the graph is made
 }
 
 // newGraph makes the graph of a forest.
 func newGraph(f *forest) *graph {
-	g := &graph{f: f, nodes: map[ref]*WaitNode{}, objects: map[ref]*SyncObject{}}
+	g := &graph{f: f, nodes: map[ref]*WaitNode{}, objects: map[ref]*SyncObject{}, numbers: map[*loopTasks]*numbering{}}
+	defer g.numbered()
 	f.eachEdge(true, func(from, to ref, e *entry) {
 		switch {
 		case from.object:
@@ -203,19 +205,26 @@ func (g *graph) object(r ref, e *entry) *SyncObject {
 		if e.byLot() {
 			kind, _, _ = strings.Cut(e.WaitsFor, ".")
 		}
-		o = &SyncObject{ID: objectID(r.loop.id, 'o', uintptr(r.id)), Loop: r.loop.id, Kind: kind, Waiters: []string{}}
+		o = &SyncObject{
+			ID: objectID(r.loop.id, 'o', uintptr(r.id)), Loop: r.loop.id, Kind: kind, Name: kind + " " + g.number(r),
+			Waiters: []string{}, WaiterNames: []string{},
+		}
 		if e.row.object.Known {
-			used, capacity := e.row.object.Used, e.row.object.Capacity
-			o.Used, o.Capacity = &used, &capacity
+			info := e.row.object // rows are used again
+			o.Used = &info.Used
+			if info.Capacity != probe.Unlimited {
+				o.Capacity = &info.Capacity
+			}
 		}
 		g.objects[r] = o
-		g.nodes[r] = &WaitNode{ID: o.ID, Kind: kind, Name: kind, Cycle: g.f.cycles.of[r] != nil}
+		g.nodes[r] = &WaitNode{ID: o.ID, Kind: kind, Name: o.Name, Cycle: g.f.cycles.of[r] != nil}
 	}
 	return o
 }
 
-// maxWaiters is how many waiters of an object are named.
-const maxWaiters = 100
+// maxWaiters is how many waiters of an object have their ids in an answer, and namedWaiters
+// how many have their names.
+const maxWaiters, namedWaiters = 100, 10
 
 func (g *graph) wait(o *SyncObject, task ref, waited int64) {
 	o.Waiting++
@@ -223,11 +232,14 @@ func (g *graph) wait(o *SyncObject, task ref, waited int64) {
 	if len(o.Waiters) < maxWaiters {
 		o.Waiters = append(o.Waiters, g.node(task).ID)
 	}
+	if len(o.WaiterNames) < namedWaiters {
+		o.WaiterNames = append(o.WaiterNames, g.node(task).Name)
+	}
 }
 
 func (g *graph) hold(o *SyncObject, object, task ref) {
 	if id := g.node(task).ID; !slices.Contains(o.Holders, id) {
-		o.Holders = append(o.Holders, id)
+		o.Holders, o.HolderNames = append(o.Holders, id), append(o.HolderNames, g.node(task).Name)
 		g.edge(object, task, "held by", 0)
 	}
 }
@@ -250,13 +262,14 @@ func (h *handler) waits(q *query) (any, error) {
 // answer returns the graph with at most maxEdges edges, those of cycles first, and their
 // nodes.
 func (g *graph) answer() WaitsAnswer {
-	a := WaitsAnswer{Nodes: []WaitNode{}, Edges: []WaitEdge{}, Cycles: [][]string{}}
+	a := WaitsAnswer{Nodes: []WaitNode{}, Edges: []WaitEdge{}, Cycles: [][]string{}, CycleDetails: []CycleDetail{}}
 	for _, path := range g.f.cycles.paths {
 		var ids []string
 		for _, r := range path {
 			ids = append(ids, g.nodes[r].ID)
 		}
 		a.Cycles = append(a.Cycles, ids)
+		a.CycleDetails = append(a.CycleDetails, g.detail(path))
 	}
 	edges := slices.Clone(g.edges)
 	slices.SortStableFunc(edges, func(x, y WaitEdge) int {

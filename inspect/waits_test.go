@@ -59,6 +59,148 @@ func TestDeadlockOfMutexAndNurseryIsACycle(t *testing.T) {
 	}, "parent", "child", "Mutex")
 }
 
+// A task that reads wants to write: it waits for itself.
+func TestUpgradeOfRWMutexIsACycle(t *testing.T) {
+	deadlocks(t, "upgrade", func(ctx context.Context, n *spindle.Nursery) {
+		var mu cosync.RWMutex
+		n.GoWith(spindle.TaskOptions{Name: "upgrade"}, func(ctx context.Context) error {
+			if err := mu.RLock(ctx); err != nil {
+				return err
+			}
+			defer mu.RUnlock()
+			if err := mu.Lock(ctx); err != nil {
+				return err
+			}
+			mu.Unlock()
+			return nil
+		})
+	}, "upgrade", "RWMutex")
+}
+
+// A reader that has given the lock up does not hold it, even if another task did that for
+// it.
+func TestReadersOfRWMutexAreThoseThatHoldIt(t *testing.T) {
+	named := func(name string) spindle.TaskOptions { return spindle.TaskOptions{Name: name} }
+	run(t, "readers", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var mu cosync.RWMutex
+			reader := func(ctx context.Context) error {
+				if err := mu.RLock(ctx); err != nil {
+					return err
+				}
+				return forever(ctx)
+			}
+			n.GoWith(named("reader 1"), reader)
+			n.GoWith(named("past reader"), func(ctx context.Context) error {
+				if err := mu.RLock(ctx); err != nil {
+					return err
+				}
+				mu.RUnlock()
+				return forever(ctx)
+			})
+			n.GoWith(named("reader 2"), reader)
+			n.GoWith(named("writer"), mu.Lock)
+			holders := func(want ...string) {
+				outside(func() {
+					var objects []inspect.SyncObject
+					until(func() bool {
+						objects = get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "readers").ID).Objects
+						return len(objects) == 1 && slices.Equal(objects[0].HolderNames, want)
+					})
+					if len(objects) != 1 || !slices.Equal(objects[0].HolderNames, want) || objects[0].Capacity != nil {
+						t.Errorf("want the holders %q: %+v", want, objects)
+					}
+				})
+			}
+			holders("reader 1", "reader 2")
+			mu.RUnlock() // for any of them
+			holders()
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+// A cycle is told in words. A deadline in it ends it.
+func TestCycleIsToldInWords(t *testing.T) {
+	run(t, "words", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			var a, b cosync.Mutex
+			lock := func(first, second *cosync.Mutex) func(context.Context) error {
+				return func(ctx context.Context) error {
+					if err := first.Lock(ctx); err != nil {
+						return err
+					}
+					if err := spindle.Yield(ctx); err != nil {
+						return err
+					}
+					return second.Lock(ctx)
+				}
+			}
+			n.GoWith(spindle.TaskOptions{Name: "there"}, lock(&a, &b))
+			n.GoWith(spindle.TaskOptions{Name: "back"}, func(ctx context.Context) error {
+				_, err := spindle.MoveOnAfter(ctx, time.Hour, lock(&b, &a))
+				return err
+			})
+			outside(func() {
+				var a inspect.WaitsAnswer
+				until(func() bool {
+					a = get[inspect.WaitsAnswer](t, inspect.Options{}, "/api/v1/waits?loop="+loopNamed(t, "words").ID)
+					return len(a.Cycles) == 1
+				})
+				const want = "there waits for Mutex 1, held by back, which waits for Mutex 2, held by there"
+				if len(a.CycleDetails) != 1 || a.CycleDetails[0].Text != want {
+					t.Fatalf("it says %+v, want %q", a.CycleDetails, want)
+				}
+				if left := a.CycleDetails[0].DeadlineLeftNS; left == nil || *left <= 0 || *left > int64(time.Hour) {
+					t.Errorf("it ends in %v", left)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
+// TestObjectsKeepTheirNames has a channel without a buffer and a queue without a limit. They
+// have the same names in each answer.
+func TestObjectsKeepTheirNames(t *testing.T) {
+	run(t, "names", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			tx, _ := cosync.NewChannel[int](0)
+			queue := cosync.NewQueue[int](cosync.Unlimited)
+			n.GoWith(spindle.TaskOptions{Name: "sender"}, func(ctx context.Context) error { return tx.Send(ctx, 1) })
+			n.GoWith(spindle.TaskOptions{Name: "getter"}, func(ctx context.Context) error { _, err := queue.Get(ctx); return err })
+			outside(func() {
+				byKind := map[string]inspect.SyncObject{}
+				for range 3 {
+					until(func() bool {
+						for _, o := range get[inspect.SyncAnswer](t, inspect.Options{}, "/api/v1/sync?loop="+loopNamed(t, "names").ID).Objects {
+							if known, ok := byKind[o.Kind]; ok && known.Name != o.Name {
+								t.Errorf("%s becomes %s", known.Name, o.Name)
+							}
+							byKind[o.Kind] = o
+						}
+						return len(byKind) == 2
+					})
+				}
+				channel, queue := byKind["Channel"], byKind["Queue"]
+				if channel.Name != "Channel 1" || queue.Name != "Queue 2" || !slices.Equal(channel.WaiterNames, []string{"sender"}) {
+					t.Errorf("the objects are %+v", byKind)
+				}
+				if channel.Capacity == nil || *channel.Capacity != 0 {
+					t.Errorf("the capacity of the channel is %v, want 0", channel.Capacity)
+				}
+				if queue.Capacity != nil || queue.Used == nil {
+					t.Errorf("the queue is %+v, want no capacity", queue)
+				}
+			})
+			n.Scope().Cancel(nil)
+			return nil
+		})
+	})
+}
+
 // deadlocks starts tasks that deadlock, and checks that the API shows a cycle with exactly
 // the nodes of these names. Their names are those of tasks, or kinds of objects.
 func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.Nursery), names ...string) {
@@ -74,8 +216,11 @@ func deadlocks(t *testing.T, name string, start func(context.Context, *spindle.N
 				}
 				inCycle := []string{}
 				for _, n := range a.Nodes {
-					if n.Cycle {
+					switch {
+					case n.Cycle && n.Kind == "task":
 						inCycle = append(inCycle, n.Name)
+					case n.Cycle:
+						inCycle = append(inCycle, n.Kind)
 					}
 				}
 				slices.Sort(inCycle)

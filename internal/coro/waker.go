@@ -104,7 +104,7 @@ func (w Waker) Wake(err error) bool {
 
 // Ref refers to a task without keeping it alive. The zero Ref refers to none. An Aborter
 // with a method Holder() Ref names, in the task tree, the task that holds the lock that
-// another one waits for.
+// another one waits for. One with a method Readers() []Ref names the tasks that share it.
 type Ref struct {
 	c    *Coro
 	task uint32 // Coro.tasks of it
@@ -112,6 +112,14 @@ type Ref struct {
 
 // Ref returns a reference to the Waker's task, which must be running.
 func (w Waker) Ref() Ref { return Ref{w.c, w.c.tasks} }
+
+// Ref returns a reference to the task of c. It is zero if c is nil.
+func (c *Coro) Ref() Ref {
+	if c == nil {
+		return Ref{}
+	}
+	return Ref{c, c.tasks}
+}
 
 // Body returns the task, or nil if it has ended.
 func (r Ref) Body() Body {

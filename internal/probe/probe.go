@@ -134,6 +134,9 @@ type Object interface {
 type ObjectInfo struct {
 	ID             uintptr // identifies the object
 	Kind           string  // its type: "Mutex"
-	Used, Capacity int
-	Known          bool // Used and Capacity are known
+	Used, Capacity int     // the capacity may be Unlimited
+	Known          bool    // Used and Capacity are known
 }
+
+// Unlimited is the Capacity of an object that has none.
+const Unlimited = -1
