@@ -67,6 +67,8 @@ func showsBlocked(t *testing.T, block func(), release func(), frame string) {
 			t.Fatalf("asked %v after the block began, the loop is %s", passed, l.State)
 		case !strings.Contains(l.Stack, frame) || !strings.Contains(l.Stack, "showsBlocked"):
 			t.Fatalf("the stack has no %s:\n%s", frame, l.Stack)
+		case l.LagNS < l.StateForNS || l.MaxLagNS < l.LagNS || l.TurnRate != 0 || l.CallbackRate != 0:
+			t.Fatalf("blocked for %d ns it has the lag %d ns, at most %d ns, and %v turns and %v callbacks a second", l.StateForNS, l.LagNS, l.MaxLagNS, l.TurnRate, l.CallbackRate)
 		case !strings.HasPrefix(l.Task, "main > culprit ("):
 			t.Fatalf("the task is %q", l.Task)
 		case time.Duration(l.StateForNS) < passed || time.Duration(l.StateForNS) > time.Since(launched)+time.Second:

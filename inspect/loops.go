@@ -112,8 +112,9 @@ func readLoops() []Loop {
 
 // describe describes the loop with what it has answered last and what can be read without
 // it.
-func (s *source) describe() Loop {
-	d := Loop{ID: s.id, Name: s.core.Name(), Backend: s.l.Backend()}
+func (s *source) describe() (d Loop) {
+	defer d.correct()
+	d = Loop{ID: s.id, Name: s.core.Name(), Backend: s.l.Backend()}
 	_, d.Inspector = servers.Load(s.l)
 	s.describeState(&d)
 	d.Inbox, d.FDs = s.core.InboxLen(), s.core.Watched()
@@ -140,9 +141,26 @@ func (s *source) describe() Loop {
 		d.TurnRate = float64(st.Turns-before.stats.Turns) / took
 		d.CallbackRate = float64(total(st)-total(before.stats)) / took
 	}
+	if before.at != 0 && st.TimersFired == before.stats.TimersFired {
+		d.LagNS = 0 // the last timer was late long ago
+	}
 	d.LagP50NS, d.LagP99NS = percentile(&v.lags, &before.lags, 0.50), percentile(&v.lags, &before.lags, 0.99)
 	d.Phases = share(&v, &before)
 	return d
+}
+
+// correct makes the figures that the loop answered last agree with its present state. The
+// percentiles are the bounds of buckets, which the longest lag may not reach.
+func (d *Loop) correct() {
+	switch d.State {
+	case "blocked":
+		d.TurnRate, d.CallbackRate = 0, 0
+		d.LagNS = max(d.LagNS, d.StateForNS)
+		d.MaxLagNS = max(d.MaxLagNS, d.LagNS)
+	case "idle":
+		d.TurnRate, d.CallbackRate, d.LagNS = 0, 0, 0
+	}
+	d.LagP50NS, d.LagP99NS = min(d.LagP50NS, d.MaxLagNS), min(d.LagP99NS, d.MaxLagNS)
 }
 
 // percentile returns the upper bound of the bucket in which a share of the lags since

@@ -75,6 +75,31 @@ func act(path string) (status int, body []byte, again bool) {
 	return status, body, again
 }
 
+// TestLagIsThatOfTheLastInterval has a timer that was late once, and no other one.
+func TestLagIsThatOfTheLastInterval(t *testing.T) {
+	const late = 20 * time.Millisecond
+	run(t, "late", func(ctx context.Context, outside func(func())) error {
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			n.Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Millisecond) })
+			if err := spindle.Yield(ctx); err != nil {
+				return err
+			}
+			spin(ctx, late)
+			outside(func() {
+				var l inspect.Loop
+				until(func() bool {
+					l = loopNamed(t, "late")
+					return l.MaxLagNS >= int64(late/2) && l.LagNS == 0
+				})
+				if l.MaxLagNS < int64(late/2) || l.LagNS != 0 || l.LagP99NS > l.MaxLagNS || l.LagP50NS > l.MaxLagNS {
+					t.Errorf("the lag is %v, at most %v, percentiles %v and %v", l.LagNS, l.MaxLagNS, l.LagP50NS, l.LagP99NS)
+				}
+			})
+			return nil
+		})
+	})
+}
+
 // loopNamed returns the loop with a name.
 func loopNamed(t testing.TB, name string) inspect.Loop {
 	t.Helper()

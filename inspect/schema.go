@@ -66,9 +66,9 @@ type Loop struct {
 	TurnRate     float64 `json:"turn_rate"`     // per second, over the last interval
 	CallbackRate float64 `json:"callback_rate"` // of all kinds, per second
 
-	LagNS    int64 `json:"lag_ns"`     // how late the last timer was
+	LagNS    int64 `json:"lag_ns"`     // how late the last timer of the last interval was; if the loop is blocked, for how long at least
 	MaxLagNS int64 `json:"max_lag_ns"` // the largest one so far
-	LagP50NS int64 `json:"lag_p50_ns"` // over the last interval, an upper bound within a factor of two
+	LagP50NS int64 `json:"lag_p50_ns"` // over the last interval, an upper bound within a factor of two, at most MaxLagNS
 	LagP99NS int64 `json:"lag_p99_ns"`
 
 	Phases *Phases `json:"phases"` // null until the inspector is attached for one interval
