@@ -139,6 +139,46 @@ func TestStreamsAreShownAndClosed(t *testing.T) {
 	})
 }
 
+// TestUnsentBytesAreThoseOfAWriterThatWaits has a peer that does not read.
+func TestUnsentBytesAreThoseOfAWriterThatWaits(t *testing.T) {
+	const size = 64 << 20
+	for name, write := range map[string]func(c *stream.Conn, p []byte) error{
+		"Write":  func(c *stream.Conn, p []byte) error { _, err := c.Write(p); return err },
+		"Writev": func(c *stream.Conn, p []byte) error { _, err := c.Writev([][]byte{p[:1], p[1:]}); return err },
+	} {
+		run(t, "writer", func(ctx context.Context, outside func(func())) error {
+			ln, err := stream.Listen(ctx, "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer ln.Close()
+			return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+				n.Go(func(ctx context.Context) error {
+					return stream.Serve(ctx, ln, func(_ context.Context, c *stream.Conn) error { return write(c, make([]byte, size)) })
+				})
+				outside(func() {
+					c, err := net.Dial("tcp", ln.Addr().String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer c.Close()
+					var sockets []inspect.Socket
+					until(func() bool {
+						sockets = get[inspect.SocketsAnswer](t, inspect.Options{}, "/api/v1/sockets?loop="+loopNamed(t, "writer").ID+"&q="+c.LocalAddr().String()).Sockets
+						return len(sockets) == 1 && sockets[0].WritePaused
+					})
+					if len(sockets) != 1 || sockets[0].UnsentBytes <= size/2 || sockets[0].UnsentBytes >= size {
+						t.Errorf("%s: the sockets are %+v, want one with %d unsent bytes or a little less", name, sockets, size)
+					}
+				})
+				n.Scope().Cancel(nil)
+				return nil
+			})
+		})
+	}
+}
+
 func TestScopesAreCancelled(t *testing.T) {
 	run(t, "cancels", func(ctx context.Context, outside func(func())) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {

@@ -12,9 +12,10 @@ import (
 // sock.Registry. Loop goroutine only.
 type loopState struct {
 	registry  *sock.Registry
-	listeners []*Listener // open ones, oldest first
-	buffers   [][]byte    // free
-	pipes     []pipe      // free and empty
+	listeners []*Listener   // open ones, oldest first
+	buffers   [][]byte      // free
+	pipes     []pipe        // free and empty
+	unsent    map[*Conn]int // the bytes of tasks that wait to write
 
 	cannotSplice bool
 	rootsLoaded  bool // see loadRoots

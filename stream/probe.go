@@ -10,6 +10,7 @@ func (o *owner) ProbeSocket(s *probe.Socket) {
 	s.Kind = "stream"
 	s.ReadPaused = c.reads.holder == nil
 	s.WritePaused = c.writes.waiting()
+	s.Unsent = loopStateOf(c.loop()).unsent[c]
 }
 
 // AbortSocket closes the connection.

@@ -111,10 +111,10 @@ func (c *Conn) spliceIn(ctx context.Context, st *loopState) (p pipe, n int, err 
 
 // spliceOut writes the bytes in a pipe to the socket.
 func (c *Conn) spliceOut(ctx context.Context, p pipe, size int) (n int, err error) {
-	err = c.writeAll(ctx, "Conn.Write", func() (bool, error) {
+	err = c.writeAll(ctx, "Conn.Write", func() (int, error) {
 		m, err := c.socket.SpliceOut(p.r, size-n)
 		n += m
-		return n == size, err
+		return size - n, err
 	})
 	return n, err
 }

@@ -176,7 +176,7 @@ func (t *TLSConn) flush(ctx context.Context) (err error) {
 		if t.pending = t.pending[n:]; len(t.pending) == 0 || t.flushing && c.writes.contended() {
 			break
 		}
-		err = c.writes.wait(ctx, "TLSConn.Write")
+		err = c.waitToWrite(ctx, "TLSConn.Write", len(t.pending))
 		if err == os.ErrDeadlineExceeded && t.flushing {
 			err = nil
 		}

@@ -60,7 +60,7 @@ func (c *Conn) tryWrite(p []byte) (int, error) {
 // writeRest writes all of p after the socket's buffer was found full.
 func (c *Conn) writeRest(ctx context.Context, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		if err = c.writes.wait(ctx, "Conn.Write"); err == nil {
+		if err = c.waitToWrite(ctx, "Conn.Write", len(p)-n); err == nil {
 			var m int
 			m, err = c.tryWrite(p[n:])
 			n += m
@@ -71,6 +71,18 @@ func (c *Conn) writeRest(ctx context.Context, p []byte) (n int, err error) {
 		err = e
 	}
 	return n, err
+}
+
+// waitToWrite parks the task that holds c.writes until the socket may be writable. The task
+// has left more bytes to write, which an inspector shows.
+func (c *Conn) waitToWrite(ctx context.Context, what string, left int) error {
+	st := loopStateOf(c.loop())
+	if st.unsent == nil {
+		st.unsent = make(map[*Conn]int)
+	}
+	st.unsent[c] = left
+	defer delete(st.unsent, c)
+	return c.writes.wait(ctx, what)
 }
 
 // writeBorrowed is writeRest for bytes in the shared buffer: it copies them first,
@@ -109,38 +121,42 @@ func (c *Conn) writev(ctx context.Context, bufs [][]byte) (n int64, err error) {
 		return 0, err
 	}
 	rest := c.copyBuffers(bufs)
-	err = c.writeAll(ctx, "Conn.Writev", func() (bool, error) {
+	left := 0
+	for _, p := range rest {
+		left += len(p)
+	}
+	err = c.writeAll(ctx, "Conn.Writev", func() (int, error) {
 		m, err := c.socket.Writev(rest)
 		n += int64(max(m, 0))
 		rest = consume(rest, max(m, 0))
-		return len(rest) == 0, err
+		return left - int(n), err
 	})
 	return n, c.netError("write", err)
 }
 
-// writeAll calls step until it reports that everything is written, or fails. It waits
+// writeAll calls step until it reports that no bytes are left to write, or fails. It waits
 // while the socket's buffer is full.
-func (c *Conn) writeAll(ctx context.Context, what string, step func() (done bool, err error)) error {
+func (c *Conn) writeAll(ctx context.Context, what string, step func() (left int, err error)) error {
 	err := c.writes.acquire(ctx, what)
 	if err != nil {
 		return err
 	}
 	waited := false
 	for {
-		done := false
+		left := 0
 		if c.writes.expired() {
 			err = os.ErrDeadlineExceeded
 		} else {
-			done, err = step()
+			left, err = step()
 		}
-		if done || err != nil {
+		if left == 0 || err != nil {
 			break
 		}
 		if c.socket.Writable() { // a step writes as much as one system call takes
 			continue
 		}
 		waited = true
-		if err = c.writes.wait(ctx, what); err != nil {
+		if err = c.waitToWrite(ctx, what, left); err != nil {
 			break
 		}
 	}
