@@ -2,6 +2,8 @@ package process_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,8 +14,9 @@ import (
 	"github.com/spindleloop/spindle/relay/process"
 )
 
-// TestPausesBeforeProcessesStart: they double while processes fail without an answer, up to a
-// limit, and begin again after an answer. The clock only advances by the pauses.
+// TestPausesBeforeProcessesStart: requests that make their processes crash cause a short pause
+// each, which does not grow, so that they do not hold up other requests. The clock only advances
+// by the pauses.
 func TestPausesBeforeProcessesStart(t *testing.T) {
 	const ms = time.Millisecond
 	for name, socket := range map[string]bool{"pipes": false, "socket": true} {
@@ -35,10 +38,10 @@ func TestPausesBeforeProcessesStart(t *testing.T) {
 					{"exit", nil}, // the process of the first call, which has answered
 					{"exit", nil},
 					{"exit", []time.Duration{100 * ms}},
-					{"exit", []time.Duration{200 * ms}},
-					{"garbage", []time.Duration{400 * ms}},
-					{"exit", []time.Duration{500 * ms}},
-					{"x", []time.Duration{500 * ms}},
+					{"exit", []time.Duration{100 * ms}},
+					{"garbage", []time.Duration{100 * ms}},
+					{"exit", []time.Duration{100 * ms}},
+					{"x", []time.Duration{100 * ms}},
 					{"x", nil},
 					{"exit", nil},
 					{"exit", nil},
@@ -56,6 +59,44 @@ func TestPausesBeforeProcessesStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPausesBeforeProcessesThatDoNotStart: they double while processes end before they can get a
+// request, up to a limit, and begin again after an answer.
+func TestPausesBeforeProcessesThatDoNotStart(t *testing.T) {
+	const ms = time.Millisecond
+	var pauses []time.Duration
+	now := time.Unix(1, 0)
+	fails := filepath.Join(t.TempDir(), "fails")
+	script := "if [ -e '" + fails + "' ]; then exit 5; fi; exec '" + os.Args[0] + "'"
+	o := process.Options{Command: []string{"/bin/sh", "-c", script}, Socket: true, Backoff: 100 * ms, MaxBackoff: 500 * ms}.WithClock(
+		func(context.Context) time.Time { return now },
+		func(ctx context.Context, d time.Duration, _ func(context.Context) error) (bool, error) {
+			pauses = append(pauses, d)
+			now = now.Add(d)
+			return true, spindle.Checkpoint(ctx)
+		})
+	serve(t, o, func(t *testing.T, ctx context.Context, c *relay.Caller) error {
+		if err := os.WriteFile(fails, nil, 0o600); err != nil {
+			return err
+		}
+		for range 6 {
+			if _, err := c.Call(ctx, "work", []byte("exit")); err == nil {
+				t.Error("the process has not failed")
+			}
+		}
+		if err := os.Remove(fails); err != nil {
+			return err
+		}
+		for _, body := range []string{"x", "exit", "exit", "x"} {
+			_, _ = c.Call(ctx, "work", []byte(body))
+		}
+		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 500 * ms, 500 * ms, 100 * ms}
+		if !slices.Equal(pauses, want) {
+			t.Errorf("the pauses are %v, want %v", pauses, want)
+		}
+		return nil
+	})
 }
 
 // TestProcessThatBecomesFreeDuringAPause serves the request that waits for the end of the

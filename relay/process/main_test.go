@@ -141,6 +141,31 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		}
 		_, err = output.Write(out)
 		return []byte("late"), err
+	case "double": // it answers twice at once
+		answer := relay.Envelope{Kind: relay.KindReply, ID: e.ID, Body: strconv.AppendInt(nil, int64(os.Getpid()), 10)}
+		out, err := relay.AppendFrame(nil, &answer, time.Time{})
+		if err == nil {
+			_, err = output.Write(append(out, out...))
+		}
+		if err != nil {
+			return nil, err
+		}
+		select {}
+	case "again": // it answers again when it has the next request
+		if err := reply(e, strconv.AppendInt(nil, int64(os.Getpid()), 10)); err != nil {
+			return nil, err
+		}
+		request, err := relay.ReadFrame(input, 100)
+		if err != nil {
+			return nil, err
+		}
+		if err := reply(e, []byte("second")); err != nil {
+			return nil, err
+		}
+		if err := reply(request, strconv.AppendInt(nil, int64(os.Getpid()), 10)); err != nil {
+			return nil, err
+		}
+		select {}
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {
@@ -150,6 +175,15 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		return nil, nil
 	}
 	return append([]byte("re: "), e.Body...), nil
+}
+
+// reply writes a reply of a worker process.
+func reply(e *relay.Envelope, body []byte) error {
+	out, err := relay.AppendFrame(nil, &relay.Envelope{Kind: relay.KindReply, ID: e.ID, Body: body}, time.Time{})
+	if err == nil {
+		_, err = output.Write(out)
+	}
+	return err
 }
 
 // pool runs fn with a caller of worker processes, once with pipes and once with sockets.

@@ -37,6 +37,7 @@ type child struct {
 	canceled uint64 // the latest request that was cancelled
 	answered bool   // it has answered a request
 	torn     bool   // a frame was cut: what follows cannot be understood
+	verbose  bool   // it has sent more than one answer to a request
 }
 
 func (p *pool) start() (*child, error) {
@@ -131,16 +132,29 @@ func (p *pool) connect(ctx context.Context, c *child) error {
 	return err
 }
 
-// discard ends a process that is of no more use.
+// discard ends a process that is of no more use. If it got a request and did not answer, that
+// may be the fault of the request: the pause is short, so that others do not wait for long. It
+// only limits how often processes start.
 func (p *pool) discard(c *child) {
 	c.End()
-	if !c.answered {
+	switch {
+	case c.answered:
+	case c.request > 0:
+		p.pause(p.o.Backoff)
+	default:
 		p.failed()
 	}
 }
 
-// failed makes the next process start later.
-func (p *pool) failed() { p.resume = p.o.clock.now(p.ctx).Add(p.backoff.Next()) }
+// failed makes the next process start later, because one could not be used at all.
+func (p *pool) failed() { p.pause(p.backoff.Next()) }
+
+// pause makes the next process start after d, unless it is to start later.
+func (p *pool) pause(d time.Duration) {
+	if at := p.o.clock.now(p.ctx).Add(d); at.After(p.resume) {
+		p.resume = at
+	}
+}
 
 func (p *pool) close() {
 	for _, c := range p.idle {
@@ -195,6 +209,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 		c.answered = true
 		p.backoff.Reset()
 	}
+	// What the process has sent after its answer belongs to no request, and must not meet the next.
+	done = done && !c.verbose && c.Out.Buffered() == 0
 	return body, err
 }
 
@@ -243,6 +259,9 @@ func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []b
 			return nil, false, c.broken(ctx, err)
 		case e.ID != 0 && e.ID <= c.canceled:
 			continue // it had answered when the cancel frame came, and answered that one too
+		case e.ID != 0 && e.ID < c.request:
+			c.verbose = true // this request is not to blame, and is answered
+			continue
 		case e.ID != c.request:
 			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, c.request)
 		case e.Kind == relay.KindReply:

@@ -65,9 +65,12 @@
 // within Options.Grace, the group is killed, and another process takes its place. So it does
 // when a process exits or writes something else than frames; the call then fails, and is not
 // repeated. A process is also killed if a frame from or to it was cut by a cancellation. A
-// process may answer both the request and the cancel frame: one answer is ignored. If processes
-// fail before they have answered anything, the next one starts after a growing pause. A
-// request waits for the end of the pause, or for a process that becomes free before.
+// process may answer both the request and the cancel frame: one answer is ignored. A process that
+// answers a request twice is replaced; no other call fails. If processes end before they get a
+// request, or do not connect, the next one starts after a growing pause. If a process has got a
+// request and failed before it has answered anything, the pause is short and does not grow: the
+// request may be the reason. A request waits for the end of the pause, or for a process that
+// becomes free before.
 //
 // # Goroutines
 //
@@ -134,7 +137,8 @@ type Options struct {
 	Grace time.Duration
 
 	// Backoff is the pause after a process has failed without an answer. It doubles with
-	// each failure in a row, up to MaxBackoff. Zero means 100 milliseconds and 10 seconds.
+	// each process in a row that fails before it gets a request, up to MaxBackoff. Zero means
+	// 100 milliseconds and 10 seconds.
 	Backoff, MaxBackoff time.Duration
 
 	// Drain is how long Serve waits for running requests when it is stopped, as in
