@@ -5,15 +5,25 @@ import collections
 import io
 import queue
 import sys
+import tempfile
 import threading
 import urllib.parse
 
 #: How many bytes of a response may wait between the thread and the loop.
 WRITE_AHEAD = 256 * 1024
+#: How many bytes of a request's body are kept in memory. A longer body is put into a file.
+IN_MEMORY = 512 * 1024
+#: A longer body is refused, whatever the limit of the server is.
+LONGEST_BODY = 1 << 30
+#: How many threads may wait for slow clients in addition to those that run the app.
+WAITING = 512
 
 
 class WSGIApp:
-    """An ASGI app that calls a WSGI app in a thread. Bodies stream in both directions."""
+    """An ASGI app that calls a WSGI app in a thread. The request has come as a whole by then; the response is streamed.
+
+    So a slow client occupies no thread that could run the app.
+    """
 
     def __init__(self, app, threads=32):
         self.app = app
@@ -25,32 +35,79 @@ class WSGIApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"spindle: a WSGI app does not know {scope['type']!r}")
-        first = await receive()
+        body = await _receive_body(receive)
+        if body is None:
+            return
+        if body is False:
+            await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
+            await send({"type": "http.response.body", "body": b"Content Too Large"})
+            return
         if self.pool.loop is None:
             self.pool.loop = asyncio.get_running_loop()
-        await _Call(self.app, self.pool, scope, receive, first).run(send)
+        await _Call(self.app, self.pool, scope, body).run(send)
 
 
 class _Pool:
     """Threads that run calls. They are started when they are needed, and do not keep the process alive.
 
-    A concurrent.futures.ThreadPoolExecutor would do, but makes two futures for each call.
+    A thread that takes calls has one of a number of places. One that waits for a slow client lends its place to
+    another thread, and takes the place of a thread that has ended its call when it goes on.
+
+    A concurrent.futures.ThreadPoolExecutor would do for the rest, but makes two futures for each call.
     """
 
     def __init__(self, most):
         self.most = most
-        self.calls = queue.SimpleQueue()
-        self.started = self.active = 0  # of the loop's thread
+        self.calls = queue.SimpleQueue()  # what a thread does next; it ends if that returns true
+        self.active = 0  # calls that have not ended; of the loop's thread
+        self.lock = threading.Lock()
+        self.places = 0  # threads that have one; guarded by lock
+        self.lent = 0  # threads that have lent theirs; guarded by lock
         self.loop = None
         self.news = collections.deque()  # calls with something for the loop
         self.told = False  # the loop will look at news
 
     def begin(self, work):
         self.active += 1
-        if self.active > self.started and self.started < self.most:
-            self.started += 1
-            threading.Thread(target=self._serve, name=f"wsgi-{self.started}", daemon=True).start()
         self.calls.put(work)
+        if self.places < self.most and self.active - self.lent > self.places:
+            self._grow()
+
+    def _grow(self):
+        """Start a thread, if there is a place for it."""
+        with self.lock:
+            if self.places == self.most:
+                return
+            self.places += 1
+        try:
+            threading.Thread(target=self._serve, name="wsgi", daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            with self.lock:
+                self.places -= 1
+            if self.places == 0 and self.lent == 0:
+                raise
+
+    def lend(self):
+        """Give up the place of this thread. Report whether that was done."""
+        with self.lock:
+            if self.lent == WAITING:
+                return False
+            self.lent += 1
+            self.places -= 1
+        if not self.calls.empty():
+            self._grow()
+        return True
+
+    def take_back(self):
+        """Wait for a place."""
+        with self.lock:
+            self.lent -= 1
+            if self.places < self.most:
+                self.places += 1
+                return
+        left = threading.Event()
+        self.calls.put(lambda: left.set() or True)
+        left.wait()
 
     def tell(self, call):
         """Make the loop look at a call, from a thread. One wake-up serves all calls that come before it is handled."""
@@ -73,8 +130,8 @@ class _Pool:
                 call.waiter.set_result(None)
 
     def _serve(self):
-        while True:
-            self.calls.get()()
+        while not self.calls.get()():
+            pass
 
 
 class _Call:
@@ -83,11 +140,11 @@ class _Call:
     __slots__ = ("app", "pool", "scope", "input", "started", "missing", "ended", "ready", "put_bytes", "sent_bytes",
                  "caught_up", "blocked", "gone", "returned", "done", "error", "waiter")
 
-    def __init__(self, app, pool, scope, receive, first):
+    def __init__(self, app, pool, scope, body):
         self.app = app
         self.pool = pool
         self.scope = scope
-        self.input = _Body(pool.loop, receive, first)
+        self.input = body
         self.started = None  # status and headers of start_response; "sent" when they were sent
         self.missing = None  # bytes of the body that are to come, if the app has announced its length
         self.ended = False  # the last message was put
@@ -134,22 +191,24 @@ class _Call:
             self.respond()
         except BaseException as e:
             self.error = e
+        self.input.close()
         self.returned = True
         self.pool.tell(self)
 
     def respond(self):
         result = self.app(_environ(self.scope, self.input), self.start_response)
         try:
-            if isinstance(result, (list, tuple)):
+            whole = isinstance(result, (list, tuple))
+            if whole:
                 *pieces, last = [piece for piece in result if piece] or [b""]  # the last one ends the response
             else:
                 pieces, last = result, b""  # each may take its time, so none is held back
             for piece in pieces:
                 if piece:
-                    self.write(piece)
+                    self.write(piece, waits=not whole)
             self.head()
             if not self.ended:
-                self.put({"type": "http.response.body", "body": last})
+                self.put({"type": "http.response.body", "body": last}, waits=False)
         finally:
             if hasattr(result, "close"):
                 result.close()
@@ -178,7 +237,7 @@ class _Call:
                 self.missing = int(value)
         self.put({"type": "http.response.start", "status": status, "headers": headers})
 
-    def write(self, data):
+    def write(self, data, waits=True):
         self.head()
         more = True
         if self.missing is not None:  # the piece that completes the body ends the response
@@ -187,17 +246,12 @@ class _Call:
         if self.ended:
             raise ValueError("spindle: the response's body is longer than its content-length")
         self.ended = not more
-        self.put({"type": "http.response.body", "body": data, "more_body": more})
+        self.put({"type": "http.response.body", "body": data, "more_body": more}, waits and more)
 
-    def put(self, message):
-        if self.put_bytes - self.sent_bytes > WRITE_AHEAD:
-            if self.caught_up is None:
-                self.caught_up = threading.Condition()
-            with self.caught_up:
-                self.blocked = True
-                while self.put_bytes - self.sent_bytes > WRITE_AHEAD and not self.gone:
-                    self.caught_up.wait()
-                self.blocked = False
+    def put(self, message, waits=False):
+        """Pass a message to the loop. If waits is true, the app can make more, so the client has to catch up first."""
+        if waits and self.put_bytes - self.sent_bytes > WRITE_AHEAD:
+            self.wait()
         if self.gone:
             raise ConnectionError("spindle: the client has disconnected")
         self.ready.append(message)
@@ -205,67 +259,41 @@ class _Call:
             self.put_bytes += len(message["body"])
             self.pool.tell(self)
 
+    def wait(self):
+        """Wait until the client has caught up, without a place in the pool."""
+        lent = self.pool.lend()
+        if self.caught_up is None:
+            self.caught_up = threading.Condition()
+        with self.caught_up:
+            self.blocked = True
+            while self.put_bytes - self.sent_bytes > WRITE_AHEAD and not self.gone:
+                self.caught_up.wait()
+            self.blocked = False
+        if lent:
+            self.pool.take_back()
 
-class _Body(io.RawIOBase):
-    """wsgi.input: reads in the thread what the loop receives."""
 
-    def __init__(self, loop, receive, first):
-        self.loop = loop
-        self.receive = receive
-        self.data = first.get("body", b"")
-        self.more = first.get("more_body", False)
-
-    def readable(self):
-        return True
-
-    def fill(self):
-        """Receive the next piece. Return nothing at the end."""
-        while self.more:
-            message = asyncio.run_coroutine_threadsafe(self._next(), self.loop).result()
-            if message["type"] == "http.disconnect":
-                self.more = False
-                raise ConnectionError("spindle: the client has disconnected")
-            self.more = message.get("more_body", False)
-            if piece := message.get("body"):
-                return piece
-        return b""
-
-    def collect(self, enough):
-        """Receive until enough(length, last piece), or to the end."""
-        pieces, length = [self.data], len(self.data)
-        try:
-            while not enough(length, pieces[-1]) and (piece := self.fill()):
-                pieces.append(piece)
-                length += len(piece)
-        finally:
-            if len(pieces) > 1:
-                self.data = b"".join(pieces)
-
-    async def _next(self):
-        return await self.receive()
-
-    def read(self, size=-1):
-        limited = size is not None and size >= 0
-        self.collect(lambda length, _: limited and length >= size)
-        if not limited or size >= len(self.data):
-            out, self.data = self.data, b""
-            return out
-        out, self.data = self.data[:size], self.data[size:]
-        return out
-
-    def readinto(self, buffer):
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def readline(self, size=-1):
-        limited = size is not None and size >= 0
-        self.collect(lambda length, piece: b"\n" in piece or limited and length >= size)
-        end = self.data.find(b"\n") + 1 or len(self.data)
-        if limited:
-            end = min(end, size)
-        out, self.data = self.data[:end], self.data[end:]
-        return out
+async def _receive_body(receive):
+    """Return the body of a request as a file, None if the client has left, and False if the body is too long."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        return io.BytesIO(message.get("body", b""))
+    body = io.BytesIO()
+    while message["type"] == "http.request":
+        body.write(message.get("body", b""))
+        if isinstance(body, io.BytesIO) and body.tell() > IN_MEMORY:
+            file = tempfile.TemporaryFile()
+            file.write(body.getbuffer())
+            body = file
+        if body.tell() > LONGEST_BODY:
+            body.close()
+            return False
+        if not message.get("more_body"):
+            body.seek(0)
+            return body
+        message = await receive()
+    body.close()
+    return None
 
 
 def _environ(scope, body):

@@ -1,6 +1,11 @@
 """WSGI apps on threads."""
 
+import hashlib
+import tempfile
 import threading
+import time
+
+import pytest
 
 from .conftest import wait_until
 
@@ -58,20 +63,128 @@ def test_large_input(serve):
     assert (eval(response.body), response["content-length"]) == ([500_000, 1_000_000, 2_500_000], "26")
 
 
-def test_body_is_streamed_while_it_comes(serve):
-    first = threading.Event()
+def test_app_begins_when_the_body_has_come(serve):
+    begun = []
 
     def app(environ, start_response):
-        one = environ["wsgi.input"].read(5)
-        first.set()
+        begun.append(environ["PATH_INFO"])
         start_response("200 OK", [])
-        return [one, environ["wsgi.input"].read()]
+        return [environ["wsgi.input"].read()]
 
-    client = serve(app).connect()
-    client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 10\n\n").send(b"first")
-    assert first.wait(30)
+    server = serve(app)
+    client = server.connect()
+    client.send("POST /slow HTTP/1.1\nHost: test\nExpect: 100-continue\nContent-Length: 10\n\n")
+    assert client.head()[0] == 100
+    client.send(b"first")
+    assert server.connect().get("/other").body == b""
+    assert begun == ["/other"]
     client.send(b"other")
     assert client.response().body == b"firstother"
+
+
+@pytest.mark.parametrize("length", [600_000, 4_000_000])
+def test_long_body_is_in_a_file(serve, monkeypatch, length):
+    files = []
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: files.append(make()) or files[-1])
+
+    def app(environ, start_response):
+        data = environ["wsgi.input"].read()
+        start_response("200 OK", [])
+        return [hashlib.sha256(data).digest()]
+
+    body = bytes(range(251)) * (length // 251)
+    server = serve(app)
+    client = server.connect().send(f"POST / HTTP/1.1\nHost: test\nContent-Length: {len(body)}\n\n").send(body)
+    assert client.response().body == hashlib.sha256(body).digest()
+    half = server.connect().send("POST / HTTP/1.1\nHost: test\nContent-Length: 5000000\n\n").send(body)
+    half.close()
+    wait_until(lambda: len(files) == 2 and all(f.closed for f in files))
+
+
+def test_body_that_is_too_long_for_any_app(serve, monkeypatch):
+    monkeypatch.setattr("spindle.server.wsgi.LONGEST_BODY", 100_000)
+    client = serve(lambda environ, start_response: 1 / 0, interface="wsgi").connect()
+    client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 200000\n\n").send(b"x" * 150_000)
+    assert client.response().status == 413
+
+
+def test_short_lines_are_read_in_linear_time(serve):
+    """A reader that copies its rest for each line copies 4 GB here."""
+
+    def app(environ, start_response):
+        body = environ["wsgi.input"]
+        begun = time.thread_time()
+        lines = sum(1 for _ in iter(body.readline, b""))
+        took = time.thread_time() - begun
+        start_response("200 OK", [])
+        return [repr((lines, took)).encode()]
+
+    client = serve(app).connect()
+    response = client.send("POST / HTTP/1.1\nHost: test\nContent-Length: 1000000\n\n").send(b"1234567\n" * 125_000).response()
+    lines, took = eval(response.body)
+    assert lines == 125_000
+    assert took < 1
+
+
+@pytest.mark.parametrize("result", ["iterator", "list", "one piece", "write"])
+def test_slow_readers_do_not_hold_others(serve, result):
+    """Nor do clients that stop in the middle of their upload."""
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        if environ["PATH_INFO"] == "/fast":
+            return [b"fast"]
+        pieces = (b"x" * 100_000 for _ in range(100))
+        if result == "write":
+            for piece in pieces:
+                write(piece)
+            return []
+        return pieces if result == "iterator" else list(pieces) if result == "list" else iter([b"x" * 10_000_000])
+
+    server = serve(app, wsgi_threads=2)
+    slow = [server.connect().send("GET /slow HTTP/1.1\nHost: test\n\n") for _ in range(10)]
+    slow += [server.connect().send("POST /half HTTP/1.1\nHost: test\nContent-Length: 10\n\nhello") for _ in range(10)]
+    for client in slow[:10]:
+        client.head()
+        assert server.connect().get("/fast").body == b"fast"
+    for client in slow[:10]:  # and all get what they are to get
+        size = b""
+        total = 0
+        while size != b"0\r\n":
+            size = client.file.readline()
+            total += len(client.file.read(int(size, 16)))
+            client.file.readline()
+        assert total == 10_000_000
+
+
+def test_no_more_calls_run_than_there_are_threads(serve):
+    """A call that has waited for its client waits for a place too."""
+    running, most = [0], [0]
+    lock = threading.Lock()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        for _ in range(20):
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            threading.Event().wait(0.001)  # the app works
+            with lock:
+                running[0] -= 1
+            yield b"x" * 200_000
+
+    server = serve(app, wsgi_threads=2)
+    clients = [server.connect().send("GET / HTTP/1.1\nHost: test\nConnection: close\n\n") for _ in range(12)]
+    readers = [threading.Thread(target=client.file.read) for client in clients]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    wait_until(lambda: server.server._core.active == 0)
+    assert most[0] <= 2
+    pool = server.server._loaded[0].pool
+    assert (pool.places <= 2, pool.lent, pool.active) == (True, 0, 0)
 
 
 def test_response_is_streamed_and_closed(serve):
@@ -100,7 +213,7 @@ def test_response_is_streamed_and_closed(serve):
     assert told == [True]
 
 
-def test_slow_client_holds_the_thread(serve):
+def test_slow_client_holds_the_app(serve):
     made = []
 
     def app(environ, start_response):
