@@ -251,7 +251,7 @@ func (c *Caller) register(ctx context.Context, req *outgoing) (w *waiter, err er
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		return nil, ErrClosed
+		return nil, callerClosed(req.Subject)
 	case c.reg.n >= c.o.MaxWaiters:
 		c.stats.Refused++
 		return nil, fmt.Errorf("%w: %d calls wait", ErrFull, c.o.MaxWaiters)

@@ -30,12 +30,19 @@ var (
 // notSent adds to an error of a bus which request it refused.
 func notSent(err error, e *Envelope) error {
 	switch err {
-	case ErrNoResponder, ErrFull:
+	case ErrNoResponder, ErrFull, ErrDown:
 		return fmt.Errorf("%w: %s", err, e.Subject)
+	case ErrClosed:
+		return fmt.Errorf("%w: the bus, for a call of %s", err, e.Subject)
 	case ErrTooLarge:
 		return fmt.Errorf("%w: %s, a body of %d bytes", err, e.Subject, len(e.Body))
 	}
 	return err
+}
+
+// callerClosed is the error of a call of a Caller that is closed.
+func callerClosed(subject string) error {
+	return fmt.Errorf("%w: the Caller, for a call of %s", ErrClosed, subject)
 }
 
 // TimeoutError is the error of a call that had no reply within its deadline. For errors.Is

@@ -75,7 +75,8 @@ type HTTPHandler struct {
 //     connection: with 1013 if the plane is full or down, and otherwise with 1011.
 //
 // The envelope has the body, the headers Http-Method, Http-Path, Http-Query, Content-Type and
-// Idempotency-Key, and the trace of the request's context, or of its traceparent. Messages of a WebSocket have no
+// Idempotency-Key. The path is as the client has sent it, with escapes such as %20. It also has
+// the trace of the request's context, or of its traceparent. Messages of a WebSocket have no
 // Idempotency-Key. With ServeOptions.Results, a client that sends the Idempotency-Key of
 // another client gets that one's reply. Where this must not happen, let a handler in front put
 // the client's identity before the key.
@@ -87,7 +88,8 @@ type HTTPHandler struct {
 // fails or panics, the answer is 500. If the call fails in another way, because its worker was
 // stopped or the reply is too large, the answer is 502. Both are logged to route.ErrorLog.
 // While another request with the same Idempotency-Key runs, the answer is 409. If the bus
-// cannot carry a header, such as a path with line breaks on NATS, the answer is 400.
+// cannot carry a header, such as a Content-Type with a control character on NATS, the answer is
+// 400.
 //
 // The handler may run on goroutines, and in tasks with web.Inline.
 func HTTP(c *Caller, route Route) *HTTPHandler {
@@ -148,7 +150,7 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // envelope returns the request as an envelope.
 func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
-	headers := map[string]string{"Http-Method": r.Method, "Http-Path": r.URL.Path}
+	headers := map[string]string{"Http-Method": r.Method, "Http-Path": r.URL.EscapedPath()}
 	if r.URL.RawQuery != "" {
 		headers["Http-Query"] = r.URL.RawQuery
 	}
@@ -193,7 +195,7 @@ func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, err error) 
 // fail answers a request when its call has failed.
 func (h *HTTPHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := h.count(r.Context(), err)
-	h.report(status, err, "status", status)
+	h.report(r.Context(), status, err, "status", status)
 	switch status {
 	case 0:
 		return
@@ -253,23 +255,24 @@ func (h *HTTPHandler) succeed() {
 }
 
 // report logs what clients are not told of an error, with what was sent to this one.
-func (h *HTTPHandler) report(status int, err error, sent ...any) {
+func (h *HTTPHandler) report(ctx context.Context, status int, err error, sent ...any) {
+	trace := TraceOf(ctx)
 	log := cmp.Or(h.r.ErrorLog, slog.Default())
 	switch {
 	case status == http.StatusInternalServerError, status == http.StatusBadGateway:
-		log.Error("relay: a call of an HTTP request failed", append(sent, "err", err)...)
+		log.Error("relay: a call of an HTTP request failed", traced(trace, append(sent, "err", err)...)...)
 	case status != http.StatusServiceUnavailable:
 	case errors.Is(err, ErrNoResponder):
 		if !h.unserved.Swap(true) {
-			log.Warn("relay: no worker serves the subject of a route", "subject", h.r.Subject)
+			log.Warn("relay: no worker serves the subject of a route", traced(trace, "subject", h.r.Subject)...)
 		}
 	case errors.Is(err, ErrDown):
 		if !h.down.Swap(true) {
-			log.Warn("relay: the bus of a route is not connected", "subject", h.r.Subject, "err", err)
+			log.Warn("relay: the bus of a route is not connected", traced(trace, "subject", h.r.Subject, "err", err)...)
 		}
 	case errors.Is(err, ErrFull):
 		if h.fullIsDue() {
-			log.Warn("relay: calls of a route are refused because the plane is full", "subject", h.r.Subject, "err", err)
+			log.Warn("relay: calls of a route are refused because the plane is full", traced(trace, "subject", h.r.Subject, "err", err)...)
 		}
 	}
 }

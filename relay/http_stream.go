@@ -37,7 +37,7 @@ func (h *HTTPHandler) serveEvents(w http.ResponseWriter, r *http.Request, e Enve
 			return
 		default:
 			if status := h.count(r.Context(), err); status != 0 {
-				h.report(status, err, "status", http.StatusOK, "event", "error")
+				h.report(r.Context(), status, err, "status", http.StatusOK, "event", "error")
 				w.Write([]byte("event: error\ndata: " + reason(err) + "\n\n"))
 				rc.Flush()
 			}
@@ -130,7 +130,7 @@ func (h *HTTPHandler) serveSocket(w http.ResponseWriter, r *http.Request) {
 				if status == http.StatusServiceUnavailable {
 					code = tryAgainLater
 				}
-				h.report(status, err, "close", int(code))
+				h.report(ctx, status, err, "close", int(code))
 				c.Close(code, reason(err))
 			}
 			return err

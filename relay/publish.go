@@ -16,14 +16,14 @@ func (c *Caller) publishWithin(ctx context.Context, w *waiter, limit time.Durati
 		late, err = spindle.MoveOnAfter(ctx, limit, func(ctx context.Context) error {
 			l, scope := spindle.LoopOf(ctx).Internal(), spindle.ScopeOf(ctx)
 			return c.publish(ctx, w, func() {
-				_ = l.Post(loopcore.RunAtClose, func() { scope.Cancel(ErrClosed) }) // a closed loop has no tasks
+				_ = l.Post(loopcore.RunAtClose, func() { scope.Cancel(callerClosed(w.req.Subject)) }) // a closed loop has no tasks
 			})
 		})
 	} else {
 		late, err = moveOnAfter(ctx, limit, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
-			return c.publish(ctx, w, func() { cancel(ErrClosed) })
+			return c.publish(ctx, w, func() { cancel(callerClosed(w.req.Subject)) })
 		})
 	}
 	switch {
@@ -40,7 +40,7 @@ func (c *Caller) publish(ctx context.Context, w *waiter, stop func()) error {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return ErrClosed
+		return callerClosed(w.req.Subject)
 	}
 	if c.queued == nil {
 		c.queued = map[*waiter]func(){}

@@ -143,17 +143,17 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			c := full(ctx)
 			n.Go(func(ctx context.Context) error {
-				if _, err := c.Call(ctx, "work", nil); err != relay.ErrClosed {
+				if _, err := c.Call(ctx, "work", nil); !errors.Is(err, relay.ErrClosed) {
 					t.Errorf("Call: %v", err)
 				}
 				return nil
 			})
 			n.Go(func(ctx context.Context) error {
 				if s, err := c.Stream(ctx, "work", nil); err == nil {
-					if _, err := s.Next(ctx); err != relay.ErrClosed {
+					if _, err := s.Next(ctx); !errors.Is(err, relay.ErrClosed) {
 						t.Errorf("Next: %v", err)
 					}
-				} else if err != relay.ErrClosed {
+				} else if !errors.Is(err, relay.ErrClosed) {
 					t.Errorf("Stream: %v", err)
 				}
 				return nil
@@ -183,7 +183,7 @@ func TestCloseEndsCallsThatWaitForSpace(t *testing.T) {
 	if err := c.Close(); !errors.As(err, &leaked) {
 		t.Errorf("Close: %v", err)
 	}
-	if err := <-ended; err != relay.ErrClosed {
+	if err := <-ended; !errors.Is(err, relay.ErrClosed) {
 		t.Errorf("Call of a goroutine: %v", err)
 	}
 }

@@ -12,8 +12,16 @@ func (s *service) report(r *Request, err error, told bool) {
 	log := cmp.Or(s.o.ErrorLog, slog.Default())
 	if p, ok := err.(*handlerPanic); ok {
 		// The stack is part of the message: slog would escape the lines of an attribute.
-		log.Error(fmt.Sprintf("relay: handler panicked: %v\n\n%s", p.value, p.stack), "subject", r.Subject)
+		log.Error(fmt.Sprintf("relay: handler panicked: %v\n\n%s", p.value, p.stack), traced(r.Trace, "subject", r.Subject)...)
 	} else if !told {
-		log.Error("relay: handler failed", "subject", r.Subject, "attempt", r.Attempt, "err", err)
+		log.Error("relay: handler failed", traced(r.Trace, "subject", r.Subject, "attempt", r.Attempt, "err", err)...)
 	}
+}
+
+// traced adds the ID of a trace to the attributes of a record, if there is one.
+func traced(t Trace, attributes ...any) []any {
+	if id := t.id(); id != "" {
+		attributes = append(attributes, "trace", id)
+	}
+	return attributes
 }

@@ -28,8 +28,12 @@ func TestErrorLog(t *testing.T) {
 	})
 	c := newCaller(t, t.Context(), bus, relay.CallerOptions{})
 	defer c.Close()
+	trace, err := relay.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, body := range []string{"call", "panic"} {
-		if _, err := c.Call(t.Context(), "work", []byte(body)); err == nil {
+		if _, err := c.Call(relay.WithTrace(t.Context(), trace), "work", []byte(body)); err == nil {
 			t.Errorf("%s does not fail", body)
 		}
 	}
@@ -40,7 +44,7 @@ func TestErrorLog(t *testing.T) {
 	}
 	<-ended
 	text := log.String()
-	for _, want := range []string{"relay: handler panicked: here", "panicHere", "subject=work", "the error of job"} {
+	for _, want := range []string{"relay: handler panicked: here", "panicHere", "subject=work", "trace=0af7651916cd43dd8448eb211c80319c", "the error of job"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the log:\n%s", want, text)
 		}

@@ -210,18 +210,18 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	}
 	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
 	if err != nil {
-		code := CodeError
+		code, message := CodeError, err.Error()
 		switch {
 		case panicked:
 			code = CodePanic
 		case twice:
-			code = CodeDuplicate
+			code, message = CodeDuplicate, errTwice.Message
 		case errors.Is(err, context.DeadlineExceeded) && r.late():
 			code = CodeDeadline
 		case stopped:
-			code = CodeCanceled
+			code, message = CodeCanceled, "the worker was stopped"
 		}
-		reply = NewFailure(r.Envelope, code, err.Error())
+		reply = NewFailure(r.Envelope, code, message)
 	}
 	s.send(r, reply)
 	return Done

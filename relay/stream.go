@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -175,7 +176,7 @@ func (w *waiter) streamEnd() error {
 	case w.ended == replied:
 		return io.EOF
 	}
-	return ErrClosed
+	return fmt.Errorf("%w: the stream of %s", ErrClosed, w.req.Subject)
 }
 
 // finish ends the span.

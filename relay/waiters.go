@@ -90,7 +90,7 @@ func (c *Caller) Close() error {
 	var cancels []*Envelope
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {
-			w.err = ErrClosed
+			w.err = callerClosed(w.req.Subject)
 			c.conclude(w, canceled)
 			cancels = append(cancels, c.cancelOf(w))
 			w.wakeIfDue()

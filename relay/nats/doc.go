@@ -19,6 +19,11 @@
 // program in any language can serve a subject by responding to requests, and can call a
 // worker by requesting.
 //
+// An answer that is an error has the header Relay-Error, and the text of the error as its payload.
+// The value is a code: "error" if the handler failed, and others such as "panic", "full" and
+// "deadline"; see relay.CodeError. A program that calls a worker without relay must look for it. One that
+// serves a subject sends it with its response, to fail a call.
+//
 // # Queues
 //
 // NATS gives each request to a random member of the queue group. It then waits in the

@@ -19,6 +19,7 @@ const (
 	relayHeader = "Relay"
 	traceHeader = "traceparent"
 	stateHeader = "tracestate"
+	errorHeader = "Relay-Error" // the code of a failure
 
 	// Of the server's answer to a request that no subscription takes.
 	statusHeader = "Status"
@@ -266,6 +267,9 @@ func decodeTo(e *relay.Envelope, m *nats.Msg) error {
 	}
 	if e.Trace.ID != [16]byte{} {
 		e.Trace.State = state
+	}
+	if e.Kind == relay.KindReply && e.Headers[errorHeader] != "" {
+		e.Kind = relay.KindFailure // of a program without relay
 	}
 	return nil
 }

@@ -188,10 +188,12 @@ func (d *Demo) serveState(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(s) // the client may be gone
 }
 
+// sameSite refuses requests of pages of other sites, by Sec-Fetch-Site or by Origin.
+var sameSite = http.NewCrossOriginProtection()
+
 // refused answers requests of pages of other sites, which may send a simple POST.
 func refused(w http.ResponseWriter, r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	if site == "" || site == "same-origin" || site == "none" {
+	if sameSite.Check(r) == nil {
 		return false
 	}
 	http.Error(w, "not from another site", http.StatusForbidden)

@@ -188,17 +188,19 @@ func TestWorkersAreKilled(t *testing.T) {
 // TestOtherSitesKillNothing: a page of another site cannot use the buttons.
 func TestOtherSitesKillNothing(t *testing.T) {
 	url := serve(t)
-	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"/workers/1/kill", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusForbidden || !stateOf(t, url).Workers[0].Running {
-		t.Errorf("status %d", answer.StatusCode)
+	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://other.example"} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", url+"/workers/1/kill", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(name, value)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusForbidden || !stateOf(t, url).Workers[0].Running {
+			t.Errorf("%s: %s: status %d", name, value, answer.StatusCode)
+		}
 	}
 }
