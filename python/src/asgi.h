@@ -31,6 +31,7 @@ struct Server {
     PyObject *name;                         // bytes: the field Server as a line, or empty
     PyObject *fields;                       // bytes: other fields of every response
     Exchange *running;   // a list; it has a reference to each
+    Exchange *heads;     // a list of those with a head that waits; asgi_heads.c
     Exchange **by_slot;  // until Go knows that the response is complete
     uint32_t slots;
     Exchange **starting; // the requests of this batch
@@ -60,6 +61,10 @@ void outbox_taken(Server *s);
 void server_flush(Server *s);
 void outbox_limit(Exchange *x);
 
+// asgi_heads.c
+void heads_add(Exchange *x);
+void heads_remove(Exchange *x); // if it is in the list
+
 // asgi_scope.c
 PyObject *scope_new(Server *s, const SpindleRecord *r);
 PyObject *scope_name(const SpindleRecord *r); // "GET /path", for people
@@ -84,6 +89,7 @@ struct Exchange {
     PyObject_HEAD
     Server *server;
     Exchange *prev, *next; // in server->running
+    Exchange *head_prev, *head_next; // in server->heads
     PyObject *scope;   // until the app is started
     PyObject *name;    // of the task, until that is made
     PyObject *task;    // while the app runs
@@ -113,6 +119,9 @@ struct Exchange {
     bool trailers;    // the app will send trailers
     bool dated, named; // the response has a field Date, Server
     bool connected;   // websocket.connect was received
+    bool head_waits;  // in server->heads
+    bool head_polled; // the loop has polled since
+    bool head_alone;  // the head was sent before the body
     bool released;    // Go knows that the response is complete
     char *head;       // of the response, until it is sent
     size_t head_len, head_cap;
@@ -134,6 +143,7 @@ PyObject *send_new(Exchange *x);
 // is done, 1 to wait for the client, and -1 with an exception.
 PyObject *http_receive(Exchange *x);
 int http_send(Exchange *x, PyObject *message);
+void http_send_head(Exchange *x); // before the body
 PyObject *websocket_receive(Exchange *x);
 int websocket_send(Exchange *x, PyObject *message);
 static inline bool is_websocket(Exchange *x) { return x->flags & SPINDLE_WEBSOCKET; }

@@ -78,6 +78,16 @@ static void write_out(Exchange *x, const Py_buffer *body, bool last) {
     memcpy(to, end, end_len);
 }
 
+void http_send_head(Exchange *x) {
+    heads_remove(x);
+    if (!x->server->box || x->lost)
+        return;
+    head_commit(x, 0, true);
+    x->phase = RESPONSE_BODY;
+    x->head_alone = true;
+    write_out(x, &(Py_buffer){.len = 0}, false);
+}
+
 static void finish(Exchange *x) {
     x->phase = RESPONSE_DONE;
     exchange_wake(x); // receive returns http.disconnect
@@ -122,6 +132,8 @@ static int send_body(Exchange *x, PyObject *message) {
         r = -1;
         goto done;
     }
+    heads_remove(x);
+    x->head_alone = false;
     x->phase = more ? RESPONSE_BODY : x->trailers ? RESPONSE_TRAILERS : RESPONSE_DONE;
     if (more)
         outbox_limit(x); // before the piece, so that the last piece and the end go together
@@ -161,6 +173,12 @@ static int send_trailers(Exchange *x, PyObject *message) {
     return 0;
 }
 
+static void answer_text(Exchange *x, const char *format, long long number) {
+    char text[32];
+    int n = snprintf(text, sizeof text, format, number);
+    memcpy(server_answer(x->server, x->slot, n), text, n);
+}
+
 // send_path sends a file as the body.
 static int send_path(Exchange *x, PyObject *message) {
     PyObject *path = message_get(message, asgi.path), *encoded = NULL;
@@ -182,7 +200,8 @@ static int send_path(Exchange *x, PyObject *message) {
     size_t head_len = x->head_len;
     bool chunked = x->chunked, trailers = x->trailers;
     x->chunked = x->trailers = false; // the length is known
-    head_commit(x, info.st_size, false);
+    if (!x->head_alone)
+        head_commit(x, info.st_size, false);
     if (count_body(x, info.st_size, false) < 0) {
         x->head_len = head_len; // the app may try again
         x->chunked = chunked;
@@ -190,13 +209,19 @@ static int send_path(Exchange *x, PyObject *message) {
         Py_DECREF(encoded);
         return -1;
     }
-    write_out(x, &(Py_buffer){.len = 0}, true);
-    if (!x->to_head && x->framing == FRAME_LENGTH && info.st_size > 0) {
+    bool chunks = x->framing == FRAME_CHUNKS && !x->to_head, sends = !x->to_head && x->framing != FRAME_NONE && info.st_size > 0;
+    if (!x->head_alone)
+        write_out(x, &(Py_buffer){.len = 0}, true);
+    else if (chunks && sends)
+        answer_text(x, "%llx\r\n", (long long)info.st_size);
+    if (sends) {
         size_t n = PyBytes_GET_SIZE(encoded);
         SpindleFile *file = (SpindleFile *)server_out(x->server, SPINDLE_FILE, 0, x->slot, 0, sizeof *file + n);
         file->size = info.st_size;
         memcpy(file + 1, PyBytes_AS_STRING(encoded), n);
     }
+    if (chunks)
+        answer_text(x, sends ? "\r\n0\r\n\r\n" : "0\r\n\r\n", 0);
     Py_DECREF(encoded);
     finish(x);
     return 0;
@@ -246,8 +271,10 @@ int http_send(Exchange *x, PyObject *message) {
         r = -1;
     } else if (x->phase == RESPONSE_NONE) {
         if (same_type(type, asgi.response_start)) {
-            if ((r = head_start(x, message)) == 0)
+            if ((r = head_start(x, message)) == 0) {
                 x->phase = RESPONSE_STARTED;
+                heads_add(x);
+            }
         } else if (same_type(type, asgi.early_hint))
             r = send_hints(x, message);
         else
@@ -256,7 +283,7 @@ int http_send(Exchange *x, PyObject *message) {
         r = same_type(type, asgi.response_trailers) ? send_trailers(x, message) : unexpected(type, "'http.response.trailers'");
     } else if (same_type(type, asgi.response_body)) {
         r = send_body(x, message);
-    } else if (same_type(type, asgi.pathsend) && x->phase == RESPONSE_STARTED) {
+    } else if (same_type(type, asgi.pathsend) && (x->phase == RESPONSE_STARTED || x->head_alone)) {
         r = send_path(x, message);
     } else {
         r = unexpected(type, "'http.response.body'");

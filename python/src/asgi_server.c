@@ -37,6 +37,7 @@ const char *server_date(Server *s) {
 
 void server_release(Exchange *x) {
     x->released = true;
+    heads_remove(x);
     if (x->slot < x->server->slots && x->server->by_slot[x->slot] == x)
         x->server->by_slot[x->slot] = NULL;
 }
@@ -425,6 +426,7 @@ static int server_clear(Server *s) {
     Py_CLEAR(s->disconnected);
     Py_CLEAR(s->name);
     Py_CLEAR(s->fields);
+    s->heads = NULL;
     while (s->running) {
         Exchange *x = s->running;
         s->running = x->next;

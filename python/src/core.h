@@ -219,6 +219,7 @@ struct Loop {
 };
 
 extern PyTypeObject Loop_Type;
+void server_send_heads(Loop *l, bool waits); // asgi_heads.c: before a poll, if there is l->server
 int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
 void server_loop_closed(Loop *l);
 bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server

@@ -72,6 +72,8 @@ static int poll_and_wait(Loop *l, long long timeout_ns) {
 int poll_once(Loop *l, long long timeout_ns) {
     l->since_poll = 0;
     l->poll_due = false;
+    if (l->server)
+        server_send_heads(l, timeout_ns != 0);
     int n = timeout_ns == 0 ? poll_at_once(l) : poll_and_wait(l, timeout_ns);
     if (timeout_ns != 0) {
         l->poll_after /= 2; // the next callbacks may take longer
