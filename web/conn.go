@@ -124,8 +124,8 @@ func (c *conn) consume(data []byte) {
 	for c.parses() {
 		n, event, err := p.Parse(data)
 		if err != nil {
+			c.refuse(p, err)
 			p.Reset()
-			c.refuse(err)
 			data = nil
 			break
 		}
@@ -256,7 +256,7 @@ func (c *conn) settleEOF() {
 	case c.answering():
 		c.cutOff()
 	case c.partial() && c.input == inputHead:
-		c.answerError(http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF)
+		c.answerError(c.extra.parser, http1.ErrUnexpectedEOF.Status, http1.ErrUnexpectedEOF)
 	default:
 		c.hangUp()
 	}
@@ -284,7 +284,7 @@ func (c *conn) head(p *http1.RequestParser) *exchange {
 	}
 	x, ok := newExchange(c, p)
 	if !ok {
-		c.refuse(http1.ErrTarget)
+		c.refuse(p, http1.ErrTarget)
 		return nil
 	}
 	c.expect(inputBody)

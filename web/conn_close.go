@@ -10,10 +10,18 @@ import (
 	"github.com/spindleloop/spindle/transport"
 )
 
+// Refusal describes a request that was answered without a handler.
+type Refusal struct {
+	Conn   *transport.Conn
+	Method string // as far as the request line was understood
+	Target string // the same
+	Status int    // of the answer
+}
+
 // refuse handles bytes that cannot be parsed. Nothing behind them is read as a request. A
 // request gets one answer: if a handler is running, its read of the body fails and the
 // answer is the handler's; if the request was answered already, there is no other answer.
-func (c *conn) refuse(err error) {
+func (c *conn) refuse(p *http1.RequestParser, err error) {
 	var fault *http1.Error
 	errors.As(err, &fault)
 	switch c.input {
@@ -26,7 +34,7 @@ func (c *conn) refuse(err error) {
 	case inputSkip, inputSkipLast:
 		c.close()
 	default:
-		c.answerError(fault.Status, fault)
+		c.answerError(p, fault.Status, fault)
 	}
 }
 
@@ -127,7 +135,7 @@ func (c *conn) headTimedOut() {
 		c.hangUp()
 		return
 	}
-	c.answerError(http.StatusRequestTimeout, nil)
+	c.answerError(c.extra.parser, http.StatusRequestTimeout, nil)
 }
 
 // awaitsContinue reports whether the client waits for a 100 before it sends the body.
@@ -155,8 +163,12 @@ func (c *conn) bodyTimedOut() {
 }
 
 // answerError answers a request that cannot be served and closes the connection. The
-// answer includes why, which may be nil.
-func (c *conn) answerError(status int, why error) {
+// answer includes why, which may be nil. p has what was parsed of the request; it is nil if
+// a lean handler has seen the request.
+func (c *conn) answerError(p *http1.RequestParser, status int, why error) {
+	if refused := c.st.sv.server.Refused; refused != nil && p != nil {
+		refused(Refusal{Conn: c.tc, Method: string(p.Method()), Target: string(p.Target()), Status: status})
+	}
 	text := strconv.Itoa(status) + " " + http.StatusText(status)
 	if why != nil {
 		text += ": " + why.Error()

@@ -271,7 +271,7 @@ func (c *conn) collect(data []byte) {
 // refuseLeanBody refuses a body that is larger than the lean handler's limit.
 func (c *conn) refuseLeanBody() {
 	c.extra.lean = nil
-	c.refuse(http1.ErrBodyTooLarge)
+	c.refuse(nil, http1.ErrBodyTooLarge)
 }
 
 // collected calls the lean handler that waits for the body. It reports whether the

@@ -57,6 +57,11 @@ type Server struct {
 	// must not block, or keep its argument. Nil takes no requests.
 	Lean func(*LeanCtx) bool
 
+	// Refused is called for each request that is answered without Lean or Handler, because
+	// it is malformed, too long or late. It runs in the connection's callback and must not
+	// block.
+	Refused func(Refusal)
+
 	// TLS secures the connections. Its NextProtos are ignored: the only protocol is
 	// HTTP/1.1. Nil means plain connections.
 	TLS *tls.Config
@@ -91,6 +96,9 @@ type Server struct {
 	// MaxHeaderBytes limits the header of a request. A longer one is answered with
 	// 431. Zero means 64 KB.
 	MaxHeaderBytes int
+	// MaxHeaderFields limits the number of fields in the header of a request. More are
+	// answered with 431. Zero means 128.
+	MaxHeaderFields int
 	// MaxBodyBytes limits the body of a request. A longer Content-Length is answered
 	// with 413; reading a chunked body that is longer fails with an
 	// *http.MaxBytesError. Zero means no limit.
@@ -191,7 +199,10 @@ func limited(d, zero time.Duration) time.Duration {
 }
 
 func (s *Server) limits() http1.Limits {
-	return http1.Limits{RequestLine: s.MaxRequestLineBytes, HeaderBytes: s.MaxHeaderBytes, BodyBytes: s.MaxBodyBytes}
+	return http1.Limits{
+		RequestLine: s.MaxRequestLineBytes, HeaderBytes: s.MaxHeaderBytes, FieldCount: s.MaxHeaderFields,
+		BodyBytes: s.MaxBodyBytes,
+	}
 }
 
 func (s *Server) errorLog() *slog.Logger {

@@ -164,7 +164,7 @@ func appendCommon(b []byte, e *logged, status int, bytes int64) []byte {
 	b = append(b, " - - ["...)
 	b = e.at.AppendFormat(b, "02/Jan/2006:15:04:05 -0700")
 	b = append(b, "] "...)
-	b = appendQuoted(b, e.method+" "+e.target+" "+e.proto)
+	b = appendQuoted(b, strings.TrimSpace(e.method+" "+e.target+" "+e.proto))
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')

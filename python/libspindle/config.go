@@ -30,6 +30,7 @@ type config struct {
 	WriteTimeout  float64 `json:"write_timeout"`
 
 	MaxHeaderBytes     int   `json:"max_header_bytes"`
+	MaxHeaderFields    int   `json:"max_header_fields"`
 	MaxRequestLine     int   `json:"max_request_line"`
 	MaxBodyBytes       int64 `json:"max_body_bytes"`
 	MaxConns           int   `json:"max_connections"`
@@ -76,7 +77,8 @@ func (c *config) apply(s *server) error {
 	w.IdleTimeout, w.WriteTimeout = seconds(c.IdleTimeout), seconds(c.WriteTimeout)
 	w.DrainIdle = seconds(c.DrainIdle)
 	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
-	w.MaxConns, w.MaxRequestsPerConn = c.MaxConns, c.MaxRequestsPerConn
+	w.MaxConns, w.MaxRequestsPerConn, w.MaxHeaderFields = c.MaxConns, c.MaxRequestsPerConn, c.MaxHeaderFields
+	w.Refused = s.refused
 	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	for i := range c.Static {
 		c.Static[i].Prefix = strings.TrimSuffix(c.Static[i].Prefix, "/")

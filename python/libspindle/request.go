@@ -65,6 +65,19 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	return true
 }
 
+// refused notes a request that was answered without the app.
+func (s *server) refused(r web.Refusal) {
+	s.counters.count(r.Status, 0)
+	if s.log != nil {
+		target := r.Target
+		if len(target) > 1024 { // it may be what is too long
+			target = target[:1024] + "..."
+		}
+		client := s.clientOf(r.Conn.RemoteAddr().String(), r.Conn.LocalAddr)
+		s.log.end(s.log.entry(client, nil, r.Method, target, ""), r.Status, 0)
+	}
+}
+
 // opensWebSocket reports whether the request opens a WebSocket.
 func opensWebSocket(p *http1.RequestParser) bool {
 	protocols := p.Upgrade()

@@ -39,6 +39,8 @@ def parser():
     group.add_argument("--limit-concurrency", type=int, metavar="N", help="apps that run at a time; others get 503")
     group.add_argument("--limit-connections", type=int, metavar="N", help="open connections; others wait")
     group.add_argument("--limit-header-size", type=int, metavar="BYTES")
+    group.add_argument("--limit-header-fields", type=int, metavar="N", help="fields of a header (128)")
+    group.add_argument("--limit-request-line", type=int, metavar="BYTES", help="of the first line, which has the URL (8 KB)")
     group.add_argument("--limit-body-size", type=int, metavar="BYTES")
     group.add_argument("--timeout-keep-alive", type=float, metavar="SECONDS", help="for the next request (5)")
     group.add_argument("--timeout-header", type=float, metavar="SECONDS", help="for a request's header (10)")

@@ -49,6 +49,8 @@ class Config:
     limit_max_requests_jitter: int = 0  #: up to so many more, by chance
     limit_connections: int | None = None  #: open connections; others wait
     limit_header_size: int | None = None  #: bytes of a request's header
+    limit_header_fields: int | None = None  #: fields of a request's header
+    limit_request_line: int | None = None  #: bytes of a request's first line, which has the URL
     limit_body_size: int | None = None  #: bytes of a request's body
     limit_memory: int | None = None  #: megabytes that a worker may hold before it is replaced
 
@@ -129,6 +131,8 @@ class Config:
             "drain_idle": self._drain_idle(),
             "write_timeout": time(self.timeout_write),
             "max_header_bytes": self.limit_header_size or 0,
+            "max_header_fields": self.limit_header_fields or 0,
+            "max_request_line": self.limit_request_line or 0,
             "max_body_bytes": self.limit_body_size or 0,
             "max_connections": self.limit_connections or 0,
             "access_log": self.access_log_format if self.access_log else "",

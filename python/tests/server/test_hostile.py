@@ -40,7 +40,8 @@ def test_bad_chunks_end_the_body(serve, errors, chunks):
     client = serve(app, limit_body_size=10).connect()
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks.encode("latin-1"))
     response = client.response()
-    assert (response.status, response["connection"]) == (400, "close")
+    status = 413 if chunks.startswith("b\r") else 400  # eleven bytes are too many
+    assert (response.status, response["connection"]) == (status, "close")
     assert client.closed()
     assert False not in received, "the app got the end of the body"
     assert errors() == []

@@ -1,6 +1,8 @@
 """Limits, time-outs, TLS, proxies, and what Go answers itself."""
 
 import asyncio
+import json
+import re
 import socket
 import ssl
 import threading
@@ -78,6 +80,45 @@ def test_body_limit(serve):
 def test_header_limit(serve):
     client = serve(hello, limit_header_size=1000).connect()
     assert client.get(headers="X: " + "x" * 2000 + "\n").status == 431
+
+
+def test_limits_can_be_raised(serve):
+    client = serve(hello, limit_request_line=100_000, limit_header_fields=1000, limit_header_size=1_000_000).connect()
+    assert client.get("/" + "x" * 90_000).status == 200
+    assert client.get(headers="X: y\n" * 900).status == 200
+
+
+REFUSED = [
+    ("GET /" + "x" * 9000 + " HTTP/1.1\nHost: test\n\n", 414, None),
+    ("GET /path HTTP/1.1\nHost: test\n" + "X: y\n" * 200 + "\n", 431, "GET /path"),
+    ("GET /path HTTP/1.1\nHost: test\nX: " + "x" * 70_000 + "\n\n", 431, "GET /path"),
+    ("POST /path HTTP/1.1\nHost: test\nContent-Length: 11\n\n", 413, "POST /path"),
+    ("GET /path HTTP/1.1\n\n", 400, "GET /path"),
+    ("nonsense\n\n", 400, None),
+    ("GET /path HTTP/1.1\nHost", 408, "GET /path"),
+]
+
+
+@pytest.mark.parametrize("form", ["common", "json"])
+def test_refused_requests_are_logged_and_counted(serve, capfd, form):
+    server = serve(hello, access_log=True, access_log_format=form, metrics="/metrics", timeout_header=0.2, limit_body_size=10)
+    for text, status, _ in REFUSED:
+        assert server.connect().send(text).response().status == status
+    assert f'{{status="4xx"}} {len(REFUSED)}\n' in server.connect().get("/metrics").body.decode()
+    server.stop()
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == len(REFUSED)
+    for line, (_, status, request) in zip(lines, REFUSED, strict=True):
+        assert len(line) < 2000
+        if form == "json":
+            found = json.loads(line)
+            found = found["status"], f"{found['method']} {found['target']}".strip() or None, found["remote"]
+        else:
+            remote, text, code = re.fullmatch(r'(\S+) - - \[.*\] "(.*)" (\d+) 0', line).groups()
+            found = int(code), text if text != "-" else None, remote
+        if status == 414:  # the line may have come at once
+            request = found[1] if found[1] in ("GET", "GET /" + "x" * 1023 + "...") else "GET"
+        assert found == (status, request, "127.0.0.1")
 
 
 @pytest.mark.parametrize("headers, trusted, expected", [
