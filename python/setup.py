@@ -21,6 +21,10 @@ GO_NEEDED = (1, 26)
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
     sys.exit("spindle: free-threaded builds of Python are not supported yet; use a build with the GIL")
 
+if "musl" in (sysconfig.get_config_var("HOST_GNU_TYPE") or ""):
+    sys.exit("spindle: musl cannot load a shared library that is written in Go (it refuses the library's thread-local "
+             "storage); use a system with glibc, such as an image of Debian instead of Alpine")
+
 
 def need(program, remedy):
     if shutil.which(program) is None:
