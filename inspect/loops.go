@@ -260,8 +260,8 @@ func (s *source) answers() bool {
 }
 
 // stackReader takes stacks of the goroutine that runs a loop. Taking one stops all
-// goroutines, so it is done once for each turn that blocks, again only after a while, for
-// at most a twentieth of the time, and not in programs with thousands of goroutines.
+// goroutines, for long in builds that need a dump, so it is done once for each turn that
+// blocks, again only after a while, and for at most a twentieth of the time.
 type stackReader struct {
 	mu    sync.Mutex
 	pulse uint32        // of the turn; guarded by mu
@@ -280,7 +280,7 @@ func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 		return "", "" // stacks are dear, and the last one was taken a moment ago
 	}
 	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
-		taken := goid.CheapStackOf(goid.NumberOf(s.core.Owner()))
+		taken := goid.CheapStackOf(s.core.Owner())
 		r.at = now()
 		r.cost = r.at - began
 		if s.core.Pulse.Load() != pulse {

@@ -8,8 +8,9 @@ import (
 	"github.com/spindleloop/spindle/internal/goid"
 )
 
-// maxGoroutines is up to how many goroutines a stack is taken without force: taking one
-// stops the program for some microseconds for each goroutine.
+// maxGoroutines is up to how many goroutines a dump of all stacks is taken without force: it
+// stops the program for some microseconds for each goroutine. Where the runtime is known, the
+// stack of one goroutine needs no dump.
 const maxGoroutines = 20_000
 
 var (
@@ -20,9 +21,6 @@ var (
 // stackOf returns the stack of a task.
 func (h *handler) stackOf(q *query) (any, error) {
 	began := now()
-	if runtime.NumGoroutine() > maxGoroutines && !q.force {
-		return nil, errTooMany
-	}
 	for _, s := range openSources() {
 		snap, _ := s.readTasks()
 		var g uintptr
@@ -34,7 +32,13 @@ func (h *handler) stackOf(q *query) (any, error) {
 		if g == 0 {
 			continue
 		}
-		stack := goid.StackOf(goid.NumberOf(g))
+		stack := goid.CheapStackOf(g)
+		if stack == nil {
+			if runtime.NumGoroutine() > maxGoroutines && !q.force {
+				return nil, errTooMany
+			}
+			stack = goid.StackOf(goid.NumberOf(g))
+		}
 		return StackAnswer{Header: h.header(began), Task: q.task, At: goid.Line(stack), Stack: string(stack)}, nil
 	}
 	return nil, errNoTask

@@ -16,10 +16,12 @@ import (
 type Blocked struct {
 	For time.Duration // how long it has lasted, at least
 
-	// Stack is the stack of the callback or task that is running now. It is nil if the
-	// program has more than 4,000 goroutines, tasks included: taking a stack stops all
-	// of them, with 100,000 for seconds. OnBlocked can write a goroutine profile
-	// (runtime/pprof), which does not stop them.
+	// Stack is the stack of the callback or task that is running now. Taking it stops the
+	// program for some 50 µs, however many goroutines there are. With a version of Go that
+	// Spindle does not know, on processors other than amd64 and arm64, and with the build tag
+	// spindle_portable, it stops all goroutines for longer the more there are. So it is nil
+	// there if the program has more than 4,000, tasks included. OnBlocked can write a
+	// goroutine profile (runtime/pprof), which does not stop them.
 	Stack []byte
 
 	// Task is the task that is running now, with its scope and the tasks above it in the
@@ -54,7 +56,7 @@ func (b Blocked) withoutStack() string {
 		task = "\ntask " + b.Task
 	}
 	return fmt.Sprintf("loop: blocked for %v so far, by a callback, by many in one turn, or because it gets no CPU; "+
-		"blocking work belongs in Offload, or for a task in spindle.Blocking. Taking a stack stops all goroutines, "+
+		"blocking work belongs in Offload, or for a task in spindle.Blocking. In this build taking a stack stops all goroutines, "+
 		"so none is taken of more than %d; to see where the loop is, write a goroutine profile (runtime/pprof) "+
 		"in loop.Options.OnBlocked.%s", b.For, goid.CheapStackLimit, task)
 }
@@ -136,9 +138,9 @@ func (d *watchdog) watch(l *Loop, patience time.Duration) {
 }
 
 // restAfter returns for how many ticks no stack may be taken after one that took cost.
-// Taking a stack stops all goroutines, the loop's too, and takes longer the more there
-// are. A watchdog without rest would itself block the loop. So it uses at most a twentieth
-// of the time.
+// Where the runtime is not known, taking a stack stops all goroutines, the loop's too, and
+// takes longer the more there are. A watchdog without rest would itself block the loop. So it
+// uses at most a twentieth of the time.
 func restAfter(cost, period time.Duration) int { return int(19 * cost / period) }
 
 // sample is what the watchdog knows about a turn.
@@ -169,7 +171,7 @@ func (s *sample) judge(l *Loop) (cost time.Duration) {
 	if owner == 0 {
 		return 0 // the loop has ended
 	}
-	stack, task := goid.CheapStackOf(goid.NumberOf(owner)), l.core.RunningTask()
+	stack, task := goid.CheapStackOf(owner), l.core.RunningTask()
 	wall, cpu, ok := kernel.ReadUsage().Since(s.began)
 	if l.core.Pulse.Load() != s.pulse || l.core.Owner() != owner {
 		return wall - before // the loop has continued, and the stack may be of any moment

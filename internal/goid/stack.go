@@ -14,18 +14,22 @@ import (
 // from outside.
 func StackOf(number uint64) []byte { return Stacks(number)[number] }
 
-// CheapStackLimit is the number of goroutines above which CheapStackOf takes no stack. A dump
-// stops the program for some 50 µs for each goroutine: at this number for a fifth of a
-// second, and for five seconds at 100,000.
+// CheapStackLimit is the number of goroutines above which CheapStackOf takes no dump. A dump
+// stops the program for 10 to 50 µs for each goroutine: at this number for a tenth of a
+// second, and for seconds at 100,000.
 const CheapStackLimit = 4000
 
-// CheapStackOf is StackOf for reports that no user has requested. It returns nil if the
-// program has more than CheapStackLimit goroutines.
-func CheapStackOf(number uint64) []byte {
+// CheapStackOf is the stack of a goroutine that Current identified, for reports that no user
+// has requested. Where the runtime is known it looks at that goroutine only. Elsewhere it
+// takes a dump, and returns nil if the program has more than CheapStackLimit goroutines.
+func CheapStackOf(g uintptr) []byte {
+	if stack := peekStack(g); stack != nil {
+		return stack
+	}
 	if runtime.NumGoroutine() > CheapStackLimit {
 		return nil
 	}
-	return StackOf(number)
+	return StackOf(NumberOf(g))
 }
 
 // Stacks are the stacks of several goroutines, all at one moment.
