@@ -199,6 +199,10 @@ func (t *Task) mustCheck() {
 // cancelledBy ends the task's wait because of a cancelled scope.
 func (t *Task) cancelledBy(by *Scope) {
 	why := by.canceled
+	if t.co == nil {
+		t.nursery.cancelHeld(t, why)
+		return
+	}
 	if t.cancelWait(why) && why.late {
 		why.Scope.interrupted = why.Scope.interrupted.add(t)
 	}

@@ -66,6 +66,9 @@ func spawn[T any](n *Nursery, o TaskOptions, fn func(context.Context) (T, error)
 	f := &Future[T]{s: n.s}
 	o.own, o.code = n.scope.open(cmp.Or[context.Context](o.Values, n.scope)), codeOf(fn)
 	f.scope = o.own
+	if n.holds() {
+		o.cancelled = func(err error) { f.Reject(err) }
+	}
 	f.task = n.start(&o, func(context.Context) error {
 		f.task = f.s.running() // an eager task runs before start returns
 		returned := false
@@ -205,14 +208,15 @@ var ErrNotStarted = errors.New("spindle: task ended before it had started")
 // Start runs fn as a task of the nursery and waits until fn calls started, which it does
 // when it is ready. Start returns the argument of started. If fn returns before that, Start
 // fails with its error, or with ErrNotStarted, and the nursery does not fail. If the caller
-// is cancelled before that, so is the task, and Start waits for its end. It is Trio's
-// nursery.start.
+// is cancelled before that, so is the task, and Start waits for its end; if the nursery is full
+// (see SetLimit), fn is not called. It is Trio's nursery.start.
 func Start[T any](ctx context.Context, n *Nursery, fn func(ctx context.Context, started func(T)) error) (T, error) {
 	caller(ctx, "Start")
 	n.s.only("Start")
 	f := NewFuture[T](ctx)
 	own := n.scope.open(n.scope)
-	n.start(&TaskOptions{own: own, code: codeOf(fn)}, func(context.Context) error {
+	cancelled := func(err error) { f.Reject(err) }
+	n.start(&TaskOptions{own: own, code: codeOf(fn), cancelled: cancelled}, func(context.Context) error {
 		defer f.Reject(errTaskPanicked) // unless it is done
 		err := fn(own, func(v T) {
 			if !f.Resolve(v) {

@@ -3,7 +3,6 @@ package spindle
 import (
 	"context"
 	"errors"
-	"math"
 
 	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
@@ -180,8 +179,9 @@ type TaskOptions struct {
 	// that method names the task. It is called only when the name is needed.
 	Values context.Context
 
-	own  *Scope  // a scope of the task's own that was opened already
-	code uintptr // of the function that names the task; 0 for the one that runs
+	own       *Scope      // a scope of the task's own that was opened already
+	code      uintptr     // of the function that names the task; 0 for the one that runs
+	cancelled func(error) // called instead of the function if the task is cancelled while the nursery is full; nil for none
 }
 
 // check panics if the options are not valid.
@@ -205,62 +205,4 @@ func (n *Nursery) GoWith(o TaskOptions, fn func(ctx context.Context) error) {
 func (n *Nursery) cancelled(err error) bool {
 	var c *Canceled
 	return errors.As(err, &c) && isOnly(c.Scope, err) && c.Scope.reaches(n.scope)
-}
-
-// limit is how many tasks of a nursery may run at a time.
-type limit struct {
-	tasks   int
-	running int        // tasks that have been given to the scheduler and have not ended
-	held    []heldTask // tasks that begin when others have ended, in order
-}
-
-// heldTask is a task that the scheduler does not know yet.
-type heldTask struct {
-	t        *Task
-	priority loop.Priority
-}
-
-// SetLimit limits how many tasks of the nursery run at a time. Further ones begin when
-// others have ended, in the order in which they were started. A limit below 1 removes it.
-//
-// Go does not wait, unlike that of errgroup.Group: callbacks, which cannot wait, start
-// tasks too. To hold back the code that starts tasks as well, use ForEach or Map. A task
-// must not wait for another one of its nursery that may be held back.
-func (n *Nursery) SetLimit(tasks int) {
-	n.s.only("Nursery.SetLimit")
-	if n.limit == nil {
-		n.limit = &limit{}
-		for _, t := range n.scope.run.tasks() {
-			if t.nursery == n {
-				n.limit.running++
-			}
-		}
-	}
-	if tasks < 1 {
-		tasks = math.MaxInt
-	}
-	n.limit.tasks = tasks
-	n.beginHeld()
-}
-
-// holds reports whether a task that is started now has to wait for others.
-func (n *Nursery) holds() bool {
-	return n.limit != nil && n.limit.running >= n.limit.tasks
-}
-
-// beginHeld begins as many tasks as may run.
-func (n *Nursery) beginHeld() {
-	for len(n.limit.held) > 0 && !n.holds() {
-		next := n.limit.held[0]
-		n.limit.held = n.limit.held[1:]
-		n.limit.running++
-		n.s.core.Start(next.priority, (*body)(next.t))
-	}
-}
-
-// liftLimit begins all tasks that are held back: the run is being ended by force.
-func (n *Nursery) liftLimit() {
-	if n.limit != nil {
-		n.SetLimit(0)
-	}
 }

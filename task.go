@@ -16,21 +16,22 @@ import (
 // Task is a running piece of straight-line code: a function that pauses where
 // it waits, and goes on when the loop resumes it.
 type Task struct {
-	fn       func(context.Context) error
-	code     uintptr    // of the function that names the task; 0 for fn's
-	nursery  *Nursery   // the task is its child
-	scope    *Scope     // the innermost one it is in
-	own      *Scope     // the task's own; nil for most
-	co       *coro.Coro // its coroutine, with its wait; nil before it has begun
-	name     string
-	id       uint64 // in the order of starting
-	ignored  uint8  // cancellations in a row that it has ignored
-	mustExit bool   // its next wait ends it
-	slowed   bool   // it was logged that it ignores its cancellation
-	known    bool   // other code may keep it: it cannot be used for another task
-	walked   uint16 // the number of the last walk that has visited it
-	inScope  node   // among the tasks of scope
-	extra    *extra // nil for most
+	fn        func(context.Context) error
+	code      uintptr    // of the function that names the task; 0 for fn's
+	nursery   *Nursery   // the task is its child
+	scope     *Scope     // the innermost one it is in
+	own       *Scope     // the task's own; nil for most
+	co        *coro.Coro // its coroutine, with its wait; nil before it has begun
+	name      string
+	id        uint64 // in the order of starting
+	ignored   uint8  // cancellations in a row that it has ignored
+	mustExit  bool   // its next wait ends it
+	slowed    bool   // it was logged that it ignores its cancellation
+	known     bool   // other code may keep it: it cannot be used for another task
+	uncounted bool   // it is not among the tasks that its nursery's limit counts
+	walked    uint16 // the number of the last walk that has visited it
+	inScope   node   // among the tasks of scope
+	extra     *extra // nil for most
 }
 
 // extra is what the waits of few tasks need. It is kept when the task is reused. It is
@@ -94,8 +95,12 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 	t.fn, t.code, t.name = fn, o.code, o.Name
 	t.nursery, t.id = n, n.s.started
 	t.own, t.scope = o.own, n.scope
-	if o.own == nil && o.Values != nil {
-		t.own = n.scope.open(o.Values)
+	values := o.Values
+	if helper, ok := values.(coro.Helper); ok {
+		t.uncounted, values = true, helper.Context
+	}
+	if o.own == nil && values != nil {
+		t.own = n.scope.open(values)
 	}
 	if t.own != nil {
 		t.scope = t.own
@@ -104,15 +109,15 @@ func (n *Nursery) start(o *TaskOptions, fn func(context.Context) error) *Task {
 	if origins := n.scope.run.origins; origins != nil {
 		origins.add(t)
 	}
-	if tracer := n.scope.run.tracer; tracer != nil && o.Values == nil {
+	if tracer := n.scope.run.tracer; tracer != nil && values == nil {
 		t.trace(tracer)
 	}
 	if n.s.record != nil {
 		n.s.record.started(t)
 	}
-	if n.limit != nil {
+	if n.limit != nil && !t.uncounted {
 		if n.holds() {
-			n.limit.held = append(n.limit.held, heldTask{t, o.Priority})
+			n.hold(t, o)
 			return t
 		}
 		n.limit.running++
@@ -205,7 +210,7 @@ func (t *Task) finish(err error, fault *PanicError) {
 		t.own.close()
 	}
 	n := t.nursery
-	if n.limit != nil {
+	if n.limit != nil && !t.uncounted {
 		n.limit.running--
 		n.beginHeld()
 	}

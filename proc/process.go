@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 )
@@ -50,7 +51,7 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	p.exitWatch.start(p)
 	p.unbind = p.l.Internal().AfterFunc(ctx, p.cancel) // if the loop closes first, LoopClosing ends the process
 	name := "process " + filepath.Base(p.cmd.Path)
-	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true}, p.supervise)
+	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true, Values: coro.Helper{}}, p.supervise)
 }
 
 // exposePipes sets the exported fields for the pipes that the Cmd requested.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/tlsio"
 	"github.com/spindleloop/spindle/loop"
 )
@@ -230,7 +231,7 @@ func (t *TLSConn) flushSoon() {
 		return
 	}
 	c.writes.holder, t.flushing = held, true
-	c.nursery.GoWith(spindle.TaskOptions{Name: "TLSConn flush", Eager: true}, func(ctx context.Context) error {
+	c.nursery.GoWith(spindle.TaskOptions{Name: "TLSConn flush", Eager: true, Values: coro.Helper{}}, func(ctx context.Context) error {
 		defer func() {
 			t.flushing = false
 			if c.closed.Load() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
@@ -240,7 +241,7 @@ func (b *responseBody) Close() error {
 				b.abandon()
 				return
 			}
-			nursery.GoWith(spindle.TaskOptions{Name: "rest of a response", Eager: true}, b.drain)
+			nursery.GoWith(spindle.TaskOptions{Name: "rest of a response", Eager: true, Values: coro.Helper{}}, b.drain)
 		}
 		if l.Owns() {
 			drain()

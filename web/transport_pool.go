@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
@@ -219,7 +220,7 @@ func (p *pool) put(cc *clientConn) {
 	p.idle[cc.to] = append(p.idle[cc.to], cc)
 	p.idleCount++
 	cc.watchEnded = spindle.NewFuture[bool](p.nursery.Scope())
-	p.nursery.GoWith(spindle.TaskOptions{Name: "idle connection to " + cc.to.address, Eager: true, Values: context.Background()}, cc.watch)
+	p.nursery.GoWith(spindle.TaskOptions{Name: "idle connection to " + cc.to.address, Eager: true, Values: coro.Helper{Context: context.Background()}}, cc.watch)
 }
 
 // watch reads from an idle connection, and closes it if the server closes it or sends

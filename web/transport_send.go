@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/internal/loopcore"
 )
@@ -20,7 +21,7 @@ func (t *trip) sendBody() {
 		p.l.Internal().Kernel().Start(t.upload)
 		return
 	}
-	p.nursery.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.to.address}, func(context.Context) error {
+	p.nursery.GoWith(spindle.TaskOptions{Name: "request body to " + t.cc.to.address, Values: coro.Helper{}}, func(context.Context) error {
 		t.upload()
 		return nil
 	})

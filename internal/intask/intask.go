@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/onloop"
 )
 
@@ -27,7 +28,7 @@ func Run[T any](n *spindle.Nursery, name string, fn func(context.Context) (T, er
 			done(r)
 			return
 		}
-		n.GoWith(spindle.TaskOptions{Name: name + " for a goroutine", Eager: true}, func(ctx context.Context) error {
+		n.GoWith(spindle.TaskOptions{Name: name + " for a goroutine", Eager: true, Values: coro.Helper{}}, func(ctx context.Context) error {
 			defer func() { done(r) }()
 			value, err := fn(ctx)
 			if canceled := (*spindle.Canceled)(nil); errors.As(err, &canceled) {
