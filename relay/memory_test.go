@@ -42,7 +42,7 @@ func TestManyWaiters(t *testing.T) {
 		if ended > 10*opened { // on an idle machine, less than 100 ms, and about as long as to open them
 			t.Errorf("to cancel them took %v, to open them %v", ended, opened)
 		}
-		if each > 400 {
+		if each > 416 {
 			t.Errorf("a waiter takes %d bytes", each)
 		}
 		if s := c.Stats(); s.Waiting != 0 || s.Canceled != manyWaiters {
