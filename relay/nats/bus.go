@@ -46,13 +46,17 @@ type Bus struct {
 	streamed    bool  // the streams of durable subjects are there
 	notStreamed error // why they are not
 
-	published, dropped, dead, reconnects atomic.Uint64
+	published, dropped, dead, reconnects, disconnects, errors atomic.Uint64
+	noisy                                                     noisy
 }
 
 // closer is a listener or a subscription.
 type closer interface {
 	Close() error
 	countDrops() // adds what the client of NATS has dropped to the counts of the bus
+
+	pattern() string  // of the subscription of the client; "" if there is none
+	refuse(err error) // the server does not permit the subscription
 }
 
 // Options configures a Bus.
@@ -74,8 +78,9 @@ type Options struct {
 	// Durable subjects have their requests kept by JetStream.
 	Durable []Durable
 
-	// ErrorLog gets durable requests that are given up, and consumers of durable subjects
-	// that were deleted and are made again. Nil means slog.Default().
+	// ErrorLog gets disconnections, errors of the connection such as violations of
+	// permissions, durable requests that are given up, and consumers of durable subjects that
+	// were deleted and are made again. Nil means slog.Default().
 	ErrorLog *slog.Logger
 
 	// NATS are options of the client: TLS, credentials, time-outs. A Bus sets the handlers
@@ -89,12 +94,17 @@ type Stats struct {
 	Dropped    uint64 // accepted or received, and then lost: no connection, a full queue, not an envelope
 	Dead       uint64 // durable requests given up after Durable.Attempts
 	Reconnects uint64
-	Outbox     int // envelopes that wait to be sent
+
+	Disconnects uint64
+	Errors      uint64 // of the connection: violations of permissions, refused credentials, full channels
+
+	Outbox int // envelopes that wait to be sent
 }
 
-// ErrDenied is the error of Connect when a server does not accept the credentials. Trying
-// again does not help.
-var ErrDenied = errors.New("the server does not accept the credentials")
+// ErrDenied is the error of Connect when a server does not accept the credentials, and of
+// Listen and Subscribe when the permissions do not allow the subject. Trying again does not
+// help.
+var ErrDenied = errors.New("the server does not allow it")
 
 // Connect connects to servers: a URL, or several with commas between them. In a task it
 // parks the task. It fails with an error that wraps relay.ErrDown if no server can be
@@ -137,18 +147,14 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(reconnectDelay),
 		nats.RetryOnFailedConnect(b.o.WaitForServer),
+		nats.IgnoreAuthErrorAbort(), // credentials may be accepted later, as with any other failure
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
 	}, b.o.NATS...)
+	options = append(options, b.events()...)
 	options = append(options,
 		nats.ReconnectBufSize(-1),    // a bus that is down says so
 		nats.SkipSubjectValidation(), // ours is stricter
-		nats.ConnectHandler(b.connected),
-		nats.ReconnectHandler(func(nc *nats.Conn) {
-			b.reconnects.Add(1)
-			b.connected(nc)
-		}),
-		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) { b.connected(nc) }),
-		nats.ClosedHandler(b.connected),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // Stats has what is dropped
 	)
 	if b.nc, err = nats.Connect(servers, options...); err != nil {
 		why := relay.ErrDown
@@ -244,7 +250,7 @@ func (b *Bus) whyDown() error {
 	if b.notStreamed != nil && b.nc.IsConnected() {
 		return fmt.Errorf("%w: %w", relay.ErrDown, b.notStreamed)
 	}
-	return relay.ErrDown
+	return b.whyNotConnected()
 }
 
 // Close ends all subscriptions, sends what waits in the outbox, and closes the connection.
@@ -298,7 +304,7 @@ func (b *Bus) Stats() Stats {
 	b.mu.Unlock()
 	return Stats{
 		Published: b.published.Load(), Dropped: b.dropped.Load(), Dead: b.dead.Load(),
-		Reconnects: b.reconnects.Load(), Outbox: b.outbox.Statistics().Used + b.overflow.len(),
+		Reconnects: b.reconnects.Load(), Disconnects: b.disconnects.Load(), Errors: b.errors.Load(), Outbox: b.outbox.Statistics().Used + b.overflow.len(),
 	}
 }
 

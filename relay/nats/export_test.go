@@ -58,3 +58,6 @@ func Overflow(b *Bus, e *relay.Envelope) error {
 	}
 	return b.overflow.add(&m)
 }
+
+// NoticedAfter is when a server that does not answer is noticed.
+const NoticedAfter = (maxPings + 1) * pingInterval

@@ -1,11 +1,9 @@
 package nats
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -96,7 +94,7 @@ func (s *jobs) rejoin() error {
 	s.mu.Lock()
 	clear(s.open) // in the new stream their numbers are those of other requests
 	s.mu.Unlock()
-	s.log().Warn("relay/nats: the consumer of a durable subject was deleted, and is made again", "subject", s.subject, "stream", s.d.Stream)
+	s.b.log().Warn("relay/nats: the consumer of a durable subject was deleted, and is made again", "subject", s.subject, "stream", s.d.Stream)
 	return nil
 }
 
@@ -105,8 +103,6 @@ func isGone(err error) bool {
 	return errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) ||
 		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrNoResponders)
 }
-
-func (s *jobs) log() *slog.Logger { return cmp.Or(s.b.o.ErrorLog, slog.Default()) }
 
 // Next waits for a request.
 func (s *jobs) Next(ctx context.Context) (relay.Delivery, error) {
@@ -226,7 +222,7 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 // failure, unless an earlier delivery is still worked on here: that one will answer.
 func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
 	s.b.dead.Add(1)
-	s.log().Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
+	s.b.log().Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
 	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
 	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
 		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
@@ -296,3 +292,6 @@ func (s *jobs) Close() error {
 
 // countDrops does nothing: what is fetched has a call of Next that waits for it.
 func (s *jobs) countDrops() {}
+
+func (s *jobs) pattern() string { return "" }
+func (s *jobs) refuse(error)    {}

@@ -13,6 +13,7 @@ import (
 type listener struct {
 	b       *Bus
 	sub     *nats.Subscription
+	subject string // of sub
 	deliver func(*relay.Envelope)
 	reused  *relay.Envelope // for every message; nil if each has one of its own
 	drops   drops
@@ -28,12 +29,12 @@ func (b *Bus) Listen(ctx context.Context, subject string, deliver func(*relay.En
 }
 
 func (b *Bus) listen(ctx context.Context, subject string, l *listener) (relay.Listener, error) {
-	pattern := subject
+	l.subject = subject
 	if isAddress(subject) {
-		pattern += ".>"
+		l.subject += ".>"
 	}
 	err := b.register(ctx, l, subject, func() (err error) {
-		l.sub, err = b.nc.Subscribe(pattern, l.receive)
+		l.sub, err = b.nc.Subscribe(l.subject, l.receive)
 		return err
 	})
 	if err != nil {
@@ -51,13 +52,20 @@ func (b *Bus) register(ctx context.Context, s closer, subject string, subscribe 
 		return err
 	}
 	err := blocking(ctx, func() error {
+		before := b.nc.LastError()
 		if err := subscribe(); err != nil {
 			return err
 		}
 		if !b.keep(s) {
 			return relay.ErrClosed
 		}
-		return b.flush(ctx)
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+		if err := b.nc.LastError(); err != before && isRefusal(err, s.pattern()) { // if another error hides it, refuse is called
+			return denied(err)
+		}
+		return nil
 	})
 	if err != nil {
 		s.Close()
@@ -95,3 +103,8 @@ func (l *listener) Close() error {
 }
 
 func (l *listener) countDrops() { l.drops.count(l.b, l.sub) }
+
+func (l *listener) pattern() string { return l.subject }
+
+// refuse does nothing: nothing waits for a listener.
+func (l *listener) refuse(error) {}

@@ -96,7 +96,7 @@ func (s *subscription) read(ctx context.Context) (*relay.Envelope, error) {
 			case m = <-s.messages:
 			case <-s.ended:
 				s.endLead(0)
-				return nil, relay.ErrClosed
+				return nil, s.whyEnded()
 			case <-ctx.Done():
 				s.endLead(0)
 				return nil, context.Cause(ctx)

@@ -21,6 +21,7 @@ const flushTimeout = 5 * time.Second
 // of NATS puts messages into a channel; see reader for the way from there to Next.
 type subscription struct {
 	b        *Bus
+	subject  string
 	sub      *nats.Subscription
 	messages chan *nats.Msg
 	queue    *cosync.Inbox[arrival]
@@ -32,6 +33,7 @@ type subscription struct {
 	mu   sync.Mutex
 	late []arrival // that came after Close; guarded by mu
 	left bool      // the server sends no more; guarded by mu
+	why  error     // of the end, if the server has refused the subscription; guarded by mu
 }
 
 // arrival is a request in the queue of a subscription. One without an envelope is the baton of
@@ -51,7 +53,7 @@ func (b *Bus) Subscribe(ctx context.Context, subject, group string) (relay.Subsc
 		return b.consume(ctx, d, subject, group)
 	}
 	s := &subscription{
-		b: b, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)),
+		b: b, subject: subject, messages: make(chan *nats.Msg, max(minMessages, 2*b.o.Queue)),
 		queue: cosync.NewInbox[arrival](b.o.Queue + 1), // and the baton
 		ended: make(chan struct{}),
 	}
@@ -130,7 +132,7 @@ func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
 		a, err := s.queue.Get(ctx)
 		switch {
 		case errors.Is(err, cosync.ErrClosed):
-			return relay.Delivery{}, relay.ErrClosed
+			return relay.Delivery{}, s.whyEnded()
 		case err != nil:
 			return relay.Delivery{}, err
 		case a.e != nil:
@@ -139,7 +141,27 @@ func (s *subscription) Next(ctx context.Context) (relay.Delivery, error) {
 		}
 		leads = s.takeBaton() || s.lead(ctx)
 	}
-	return relay.Delivery{}, relay.ErrClosed
+	return relay.Delivery{}, s.whyEnded()
+}
+
+// whyEnded returns the error of Next after Close.
+func (s *subscription) whyEnded() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil {
+		return s.why
+	}
+	return relay.ErrClosed
+}
+
+func (s *subscription) pattern() string { return s.subject }
+
+// refuse ends the subscription: no request would ever come.
+func (s *subscription) refuse(err error) {
+	s.mu.Lock()
+	s.why = fmt.Errorf("relay/nats: %s: %w", s.subject, err)
+	s.mu.Unlock()
+	s.Close()
 }
 
 // age subtracts the time in the queue from the deadline. One that has passed is negative.
