@@ -168,21 +168,34 @@ func (c *Transport) untilDone(ctx context.Context, req *http.Request, nursery *s
 	}
 	if theirs.Err() != nil { // AfterFunc would cancel too late
 		closeBody(req)
-		return nil, context.Cause(theirs)
+		return nil, ended(theirs)
 	}
+	canceled := false // with theirs
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
 		l := spindle.LoopOf(ctx)
 		stop := l.Internal().AfterFunc(theirs, func() { s.Cancel(context.Cause(theirs)) })
 		defer stop()
 		var err error
 		res, err = c.send(ctx, req, nursery, from)
-		var canceled *spindle.Canceled
-		if errors.As(err, &canceled) && canceled.Scope == s {
-			return context.Cause(theirs)
-		}
+		why, ok := errors.AsType[*spindle.Canceled](err)
+		canceled = ok && why.Scope == s
 		return err
 	})
+	if canceled {
+		err = ended(theirs)
+	}
 	return res, err
+}
+
+// ended returns the error of a wait with ctx, which is done. In a task it is that of a
+// cancelled wait: a scope absorbs its own cancellation, and only that.
+func ended(ctx context.Context) error {
+	if spindle.Current(ctx) != nil {
+		if err := spindle.Checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // send makes the request, and repeats it if that is safe and its connection was stale.

@@ -38,7 +38,7 @@ func (t *trip) receive(ctx context.Context, res *http.Response) {
 	b.data, b.err = data, err
 	res.Body = b
 	if theirs := t.req.Context(); theirs != ctx && theirs.Done() != nil {
-		b.stop = spindle.LoopOf(ctx).Internal().Kernel().AfterFunc(theirs, func() { b.abort(context.Cause(theirs)) })
+		b.stop = spindle.LoopOf(ctx).Internal().Kernel().AfterFunc(theirs, b.abort)
 	}
 	if t.unzip && strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
 		res.Header.Del("Content-Encoding")
@@ -59,11 +59,11 @@ type responseBody struct {
 	data []byte // parsed, and not read yet
 	err  error  // returned by Read when data is empty
 
-	mu       sync.Mutex
-	busy     bool  // a Read is running; guarded by mu
-	closed   bool  // by Close; guarded by mu
-	ended    bool  // the connection was released or closed; guarded by mu
-	abortErr error // why the body was aborted; guarded by mu
+	mu      sync.Mutex
+	busy    bool // a Read is running; guarded by mu
+	closed  bool // by Close; guarded by mu
+	ended   bool // the connection was released or closed; guarded by mu
+	aborted bool // because the request's context has ended; guarded by mu
 }
 
 // tryNext returns the next event of the bytes that were received. It does not wait.
@@ -83,25 +83,28 @@ func (b *responseBody) tryNext() (http1.Event, []byte, error) {
 // Read reads what was received, and waits if that is nothing.
 func (b *responseBody) Read(p []byte) (n int, err error) {
 	b.mu.Lock()
+	aborted := b.aborted && !b.closed
 	switch {
 	case b.closed:
 		err = http.ErrBodyReadAfterClose
-	case b.abortErr != nil:
-		err = b.abortErr
-	case b.busy:
+	case b.busy && !aborted:
 		err = errors.New("web: two reads of a response's body at once")
 	}
-	b.busy = b.busy || err == nil
+	b.busy = b.busy || err == nil && !aborted
 	b.mu.Unlock()
+	if aborted {
+		return 0, ended(b.t.req.Context())
+	}
 	if err != nil {
 		return 0, err
 	}
 	n, err = b.read(p)
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.busy = false
-	if err != nil && err != io.EOF && b.abortErr != nil {
-		err = b.abortErr
+	aborted = b.aborted && err != nil && err != io.EOF
+	b.mu.Unlock()
+	if aborted {
+		err = ended(b.t.req.Context())
 	}
 	return n, err
 }
@@ -207,11 +210,9 @@ func (b *responseBody) finish(err error) {
 }
 
 // abort ends the body because the request's context has ended.
-func (b *responseBody) abort(cause error) {
+func (b *responseBody) abort() {
 	b.mu.Lock()
-	if !b.ended {
-		b.abortErr = cause
-	}
+	b.aborted = b.aborted || !b.ended
 	b.ended = true
 	b.mu.Unlock()
 	b.t.cc.close()

@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -20,7 +21,8 @@ import (
 //
 // One caller at a time may read, while others write. Messages written by Write never
 // mix. Pings and the peer's Close are answered only during a read. When the context
-// of a call is done, the call fails with the context's cause. A cancelled Read has
+// of a call is done, the call fails with the context's cause, or in a task like any
+// other cancelled wait. A cancelled Read has
 // lost nothing, and the next one continues. A Write that is cancelled within a
 // message ends the connection, because nothing can follow a partial message.
 type Conn struct {
@@ -115,13 +117,28 @@ func calledInScope(ctx context.Context, nc net.Conn) bool {
 	return ok && coro.Here(spindle.LoopOf(ctx).Internal()) == ctx
 }
 
-// contextError returns the cause of ctx if err is due to followContext, and err
+// contextError returns the error of ctx if err is due to followContext, and err
 // otherwise.
 func contextError(ctx context.Context, err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return cmp.Or(ended(ctx), err)
 	}
 	return err
+}
+
+// ended returns the error of a call if its context is done, otherwise nil. In
+// a task it is that of a cancelled wait: a scope absorbs its own cancellation, and only
+// that.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	if spindle.Current(ctx) != nil {
+		if err := spindle.Checkpoint(ctx); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // maskKey returns the masking key for one frame.

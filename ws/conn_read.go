@@ -137,8 +137,8 @@ func (c *Conn) fill(ctx context.Context) error {
 	c.from, c.to = 0, 0
 	wait, pinged := c.rules.pingInterval, false
 	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		if err := ended(ctx); err != nil {
+			return err
 		}
 		closing := c.closing.Load()
 		switch {

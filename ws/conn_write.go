@@ -59,8 +59,8 @@ func (c *Conn) writeFrame(ctx context.Context, op wsframe.Op, flags wsframe.Flag
 	if c.closing.Load() && op != wsframe.OpClose || c.broken.Load() {
 		return net.ErrClosed
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := ended(ctx); err != nil {
+		return err
 	}
 	b := buffers.Get().(*buffer)
 	defer b.free()
