@@ -8,6 +8,9 @@
 #define SPINDLE_READ 1
 #define SPINDLE_WRITE 2
 
+// The result of a function of Go that has panicked; SpindleFailure has the text.
+#define SPINDLE_PANIC (-100000)
+
 typedef struct {
     int fd;
     int ready;

@@ -93,7 +93,8 @@ func (h *host) HostState() (s loopcore.HostState) {
 // so has ended. It is called by the thread of the watchdog.
 //
 //export SpindleBlocked
-func SpindleBlocked(id C.int, b *C.SpindleBlock) {
+func SpindleBlocked(id C.int, b *C.SpindleBlock) (result C.int) {
+	defer guard(&result)
 	h := &at(id).host
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,7 @@ func SpindleBlocked(id C.int, b *C.SpindleBlock) {
 			h.l.Internal().EndBlocked(h.l.Time() - h.block.since)
 			h.block = nil
 		}
-		return
+		return 0
 	}
 	took := time.Duration(float64(b.seconds) * float64(time.Second))
 	if h.block == nil || h.block.pulse != uint64(b.pulse) {
@@ -113,6 +114,7 @@ func SpindleBlocked(id C.int, b *C.SpindleBlock) {
 		h.block.task, h.block.at, h.block.stack = C.GoString(b.task), C.GoString(b.at), C.GoString(b.stack)
 		h.note()
 	}
+	return 0
 }
 
 // note adds the block to the blocked turns of the loop. The caller holds mu.

@@ -7,23 +7,20 @@ package main
 */
 import "C"
 
-import (
-	"unsafe"
-
-	"github.com/spindleloop/spindle/inspect"
-)
+import "github.com/spindleloop/spindle/inspect"
 
 // SpindleInspect serves the inspector of the process on an address. It writes the address
 // that it listens on to text and returns 0, or writes an error and returns -1.
 //
 //export SpindleInspect
-func SpindleInspect(address, text *C.char, capacity C.int) C.int {
+func SpindleInspect(address, text *C.char, capacity C.int) (result C.int) {
+	result = -1
+	defer guardText(text, capacity)
 	s, err := inspect.Serve(C.GoString(address), inspect.Options{})
-	b := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(capacity))
 	if err != nil {
-		b[copy(b[:len(b)-1], err.Error())] = 0
+		write(text, capacity, err.Error())
 		return -1
 	}
-	b[copy(b[:len(b)-1], s.Addr().String())] = 0
+	write(text, capacity, s.Addr().String())
 	return 0
 }

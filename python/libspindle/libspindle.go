@@ -2,9 +2,10 @@
 
 // Command libspindle is the half of the Python package that is written in Go. It is built
 // as a C shared library. Its loops wait for descriptors; one call of SpindlePoll is one
-// tick. Its functions return 0 or a count, or a negative errno.
+// tick. Its functions return 0 or a count, a negative errno, or SPINDLE_PANIC.
 //
-// Everything but SpindleNew is called by the thread that runs the loop.
+// SpindleNew may be called by any thread. The other functions of a loop are called by one thread
+// at a time: the one that polls, or one that holds the GIL while no thread polls.
 package main
 
 /*
@@ -55,7 +56,8 @@ func at(id C.int) *pyLoop { return (*loops.Load())[id] }
 // SpindleNew makes a loop and returns its number.
 //
 //export SpindleNew
-func SpindleNew(of *C.SpindleHost) C.int {
+func SpindleNew(of *C.SpindleHost) (result C.int) {
+	defer guard(&result)
 	l, err := loop.New(loop.Options{Backend: "epoll", Name: "python"})
 	if err != nil {
 		return errno(err)
@@ -85,7 +87,8 @@ func SpindleNew(of *C.SpindleHost) C.int {
 // SpindleClose closes a loop. Its number may be given to another one.
 //
 //export SpindleClose
-func SpindleClose(id C.int) C.int {
+func SpindleClose(id C.int) (result C.int) {
+	defer guard(&result)
 	p := at(id)
 	p.host.close()
 	err := p.l.Close()
@@ -103,14 +106,18 @@ func SpindleClose(id C.int) C.int {
 // SpindleDescriptor returns the descriptor of the loop's epoll instance.
 //
 //export SpindleDescriptor
-func SpindleDescriptor(id C.int) C.int { return C.int(at(id).poller.Descriptor()) }
+func SpindleDescriptor(id C.int) (result C.int) {
+	defer guard(&result)
+	return C.int(at(id).poller.Descriptor())
+}
 
 // SpindleWatch makes interest, a set of SPINDLE_READ and SPINDLE_WRITE, what the loop
 // waits for on fd. No interest ends the watch. It sets *token to the data of fd's epoll
 // events.
 //
 //export SpindleWatch
-func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) C.int {
+func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) (result C.int) {
+	defer guard(&result)
 	p := at(id)
 	for int(fd) >= len(p.watches) {
 		p.watches = append(p.watches, loop.Watch{})
@@ -162,7 +169,8 @@ func (p *pyLoop) collect(fd C.int, r loop.Ready) {
 // limit if that is negative, stores up to capacity events, and returns their number.
 //
 //export SpindlePoll
-func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity C.int) C.int {
+func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity C.int) (result C.int) {
+	defer guard(&result)
 	p := at(id)
 	p.events = unsafe.Slice(events, capacity)
 	p.n = 0

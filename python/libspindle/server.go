@@ -46,11 +46,11 @@ type server struct {
 //
 //export SpindleServe
 func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, capacity C.int) *C.SpindleMailbox {
+	defer guardText(message, capacity)
 	p := at(id)
 	s, err := newServer(p, C.GoBytes(unsafe.Pointer(text), size))
 	if err != nil {
-		b := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(capacity))
-		b[copy(b[:len(b)-1], err.Error())] = 0
+		write(message, capacity, err.Error())
 		return nil
 	}
 	p.server = s
@@ -225,19 +225,21 @@ func (s *server) send() {
 // SpindleFlush does at once what Python has asked for.
 //
 //export SpindleFlush
-func SpindleFlush(id C.int) {
-	p := at(id)
-	p.server.take()
+func SpindleFlush(id C.int) (result C.int) {
+	defer guard(&result)
+	at(id).server.take()
+	return 0
 }
 
 // SpindleDrain stops accepting, closes idle connections, and puts SPINDLE_DRAINED into the
 // inbox when the last connection has ended. Further calls do nothing.
 //
 //export SpindleDrain
-func SpindleDrain(id C.int) {
+func SpindleDrain(id C.int) (result C.int) {
+	defer guard(&result)
 	s := at(id).server
 	if s.counters.draining.Swap(true) {
-		return
+		return 0
 	}
 	for _, sv := range s.services {
 		sv.Drain(func() {
@@ -246,12 +248,17 @@ func SpindleDrain(id C.int) {
 			}
 		})
 	}
+	return 0
 }
 
 // SpindleAbort ends all connections.
 //
 //export SpindleAbort
-func SpindleAbort(id C.int) { at(id).server.abort() }
+func SpindleAbort(id C.int) (result C.int) {
+	defer guard(&result)
+	at(id).server.abort()
+	return 0
+}
 
 // abort stops accepting and ends all connections.
 func (s *server) abort() {

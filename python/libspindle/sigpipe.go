@@ -13,4 +13,7 @@ import (
 // reader of standard output or standard error is gone.
 //
 //export SpindleIgnoreSIGPIPE
-func SpindleIgnoreSIGPIPE() { signal.Ignore(syscall.SIGPIPE) }
+func SpindleIgnoreSIGPIPE() {
+	defer guardText(nil, 0)
+	signal.Ignore(syscall.SIGPIPE)
+}

@@ -54,11 +54,13 @@ static int operation_clear(Operation *o) {
 
 static void operation_dealloc(Operation *o) {
     PyObject_GC_UnTrack(o);
+    Py_TRASHCAN_BEGIN(o, operation_dealloc) // the message may be another operation
     operation_clear(o);
     if (spare_len < SPARE)
         spare[spare_len++] = o;
     else
         PyObject_GC_Del(o);
+    Py_TRASHCAN_END
 }
 
 // forget_done removes the futures of cancelled waits, so that they do not pile up.

@@ -8,7 +8,7 @@
 #define FLUSH_LENT_SLOW (64 * 1024) // for a client that reads slowly: Go copies what the socket does not take
 #define FLUSH_LENT_MOST (1024 * 1024)
 
-static void (*go_flush)(int loop);
+static int (*go_flush)(int loop);
 
 int outbox_load(void) { return golib_symbol("SpindleFlush", (void **)&go_flush); }
 
@@ -78,7 +78,11 @@ void outbox_taken(Server *s) {
 
 void server_flush(Server *s) {
     if (s->box && s->box->out.len > 0) {
-        go_flush(s->loop->id);
+        int r = go_flush(s->loop->id);
+        if (r < 0) {
+            golib_raise(r);
+            PyErr_WriteUnraisable((PyObject *)s);
+        }
         outbox_taken(s);
     }
 }

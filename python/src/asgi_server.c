@@ -9,8 +9,8 @@ void websocket_end(Exchange *x, bool failed); // asgi_websocket.c
 // The Go half. The functions are looked up by the first server.
 static struct {
     SpindleMailbox *(*serve)(int loop, const char *config, int size, char *message, int capacity);
-    void (*drain)(int loop);
-    void (*abort)(int loop);
+    int (*drain)(int loop);
+    int (*abort)(int loop);
 } go;
 
 static int load(void) {
@@ -313,18 +313,23 @@ int server_deliver(Loop *l) {
     outbox_taken(s);
     if (!s->box || s->box->in.len == 0)
         return 0;
-    SpindleBuffer *in = &s->box->in;
-    for (size_t at = 0; at < in->len;) {
-        const SpindleRecord *r = (const SpindleRecord *)(in->data + at);
+    Py_INCREF(s);
+    // Python may run meanwhile, and have Go add records, or close the loop. So the batch is ours.
+    SpindleBuffer batch = s->box->in;
+    s->box->in = (SpindleBuffer){0};
+    for (size_t at = 0; at < batch.len && s->box;) {
+        const SpindleRecord *r = (const SpindleRecord *)(batch.data + at);
         take(s, r);
         at += (r->size + 7) & ~(size_t)7;
     }
-    in->len = 0;
-    Py_INCREF(s);
+    if (s->box && !s->box->in.data)
+        s->box->in = (SpindleBuffer){batch.data, 0, batch.cap};
+    else
+        free(batch.data);
     int result = 0;
     size_t n = s->starting_len;
     for (size_t i = 0; i < n; i++) {
-        if (result == 0)
+        if (result == 0 && s->box)
             result = start(s, s->starting[i]);
         Py_DECREF(s->starting[i]);
     }
@@ -367,6 +372,11 @@ static int server_init(Server *s, PyObject *args, PyObject *kwargs) {
     Loop *l = (Loop *)loop;
     if (l->server) {
         PyErr_SetString(PyExc_RuntimeError, "spindle: the loop has a server already");
+        return -1;
+    }
+    if (l->id < 0 || l->poller) {
+        PyErr_SetString(PyExc_RuntimeError, l->poller ? "spindle: the server was started in another thread than its loop's"
+                                                      : "Event loop is closed");
         return -1;
     }
     char message[1024] = "";
@@ -446,22 +456,42 @@ static void server_dealloc(Server *s) {
     Py_TYPE(s)->tp_free((PyObject *)s);
 }
 
+// off_thread raises if the caller is not on the thread of the loop: Go may be using the mailbox.
+static bool off_thread(Server *s) {
+    if (s->thread == PyThread_get_thread_ident())
+        return false;
+    PyErr_SetString(PyExc_RuntimeError, "spindle: the server was used in another thread than its loop's");
+    return true;
+}
+
+static PyObject *done(int result) {
+    if (result < 0) {
+        golib_raise(result);
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 // drain stops accepting and closes idle connections. The event "drained" follows when the
 // last connection has ended.
 static PyObject *server_meth_drain(Server *s, PyObject *Py_UNUSED(ignored)) {
     if (s->box) {
+        if (off_thread(s))
+            return NULL;
         s->draining = true;
         server_flush(s);
-        go.drain(s->loop->id);
+        return done(go.drain(s->loop->id));
     }
     Py_RETURN_NONE;
 }
 
 static PyObject *server_meth_abort(Server *s, PyObject *Py_UNUSED(ignored)) {
     if (s->box) {
+        if (off_thread(s))
+            return NULL;
         s->draining = true;
         server_flush(s);
-        go.abort(s->loop->id);
+        return done(go.abort(s->loop->id));
     }
     Py_RETURN_NONE;
 }

@@ -1,6 +1,10 @@
 // The types of the extension module, and what its files offer to one another.
 //
-// Everything here is guarded by the GIL. A loop releases it only inside golib.poll.
+// Everything here is guarded by the GIL. A loop releases it only inside golib.poll; the functions of
+// Go that concern a loop must not be called by another thread meanwhile (Loop.poller).
+//
+// Giving up a reference may run any code of Python, which may close the loop. So a function takes
+// what it gives up out of the loop's tables first, and gives it up last.
 #ifndef SPINDLE_CORE_H
 #define SPINDLE_CORE_H
 
@@ -22,8 +26,9 @@ typedef struct {
     int (*descriptor)(int loop);
     int (*watch)(int loop, int fd, int interest, uint64_t *token);
     int (*poll)(int loop, long long timeout_ns, SpindleEvent *events, int capacity);
-    void (*blocked)(int loop, SpindleBlock *block);
+    int (*blocked)(int loop, SpindleBlock *block);
     int (*inspect)(const char *address, char *text, int capacity);
+    void (*failure)(char *text, int capacity);
 } GoLib;
 
 extern GoLib golib;
@@ -117,7 +122,9 @@ typedef struct {
     Transport *transport; // if it waits for something
     int transport_interest;
     int interest; // what Go waits for
+    bool stale;   // Go is to be told anew, see watch_catch_up
     uint64_t token; // the data of its epoll events
+    unsigned poll;  // the one that has delivered it last, see Loop.polls
 } Watcher;
 
 typedef struct {
@@ -126,14 +133,18 @@ typedef struct {
     int used;  // descriptors that are watched
     int *fds;  // by the lower half of the token
     int rows;  // of fds
+    bool stale; // some are
 } Watchers;
 
-int watch_set(Loop *l, int fd, int direction, Handle *h); // h NULL ends it; -1 with an exception
-void watch_file(Loop *l, int fd, PyObject *file); // remember the file object of a watch
+// watch_set sets the reader or the writer of a descriptor; h NULL ends it. file is what the program
+// calls the descriptor. It returns -1 with an exception.
+int watch_set(Loop *l, int fd, int direction, Handle *h, PyObject *file);
 int watch_find(Loop *l, PyObject *file);          // its descriptor, -1 if there is none
 int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
+void watch_catch_up(Loop *l); // tell Go what other threads have changed during a poll
 int watch_wake_fd(Loop *l);                       // the loop's own descriptor
 int watch_fd(Loop *l, uint64_t token);            // the descriptor of an epoll event, -1 if it is not one of ours
+// watch_deliver queues what waits for an event. It returns 0 if this poll has done so already.
 int watch_deliver(Loop *l, SpindleEvent *e);
 int watch_visit(Loop *l, visitproc visit, void *arg);
 void watch_clear(Loop *l);
@@ -202,6 +213,9 @@ struct Loop {
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
     int poll_after;      // callbacks; fewer if they take long
+    unsigned long poller; // the thread that polls, 0 if none does
+    unsigned long runner; // the thread that is in _run, 0 if none is
+    unsigned polls;      // so far
     int64_t last_poll;   // when, in nanoseconds
     int64_t last_turn;   // of Go's loop
     unsigned long pulse; // callbacks; for the watchdog
@@ -224,6 +238,9 @@ int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->se
 void server_loop_closed(Loop *l);
 bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server
 double loop_time(Loop *l);
+void loop_wake(Loop *l); // end a poll of another thread
+// loop_check_thread raises in debug mode, if another thread runs the loop.
+int loop_check_thread(Loop *l);
 
 // transport.c
 PyObject *transport_type(void); // a new reference

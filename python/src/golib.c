@@ -32,8 +32,8 @@ static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), Spindl
 void golib_forked(void) {
     if (loaded) {
         forked = true;
-        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll, NULL, NULL};
-        inspected = false; // the last two are not called
+        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll, NULL, NULL, NULL};
+        inspected = false; // the last ones are not called
     }
 }
 
@@ -45,6 +45,12 @@ void golib_raise(int negative_errno) {
                         "spindle: this process was forked from one that had used a Spindle loop already; "
                         "fork before the first loop, or start processes with the spawn or forkserver "
                         "method of multiprocessing");
+        return;
+    }
+    if (negative_errno == SPINDLE_PANIC) {
+        char text[4096] = "";
+        golib.failure(text, sizeof text);
+        PyErr_SetString(PyExc_RuntimeError, text);
         return;
     }
     errno = -negative_errno;
@@ -96,6 +102,7 @@ int golib_load(void) {
         {"SpindleBlocked", (void **)&golib.blocked},
         {"SpindleInspect", (void **)&golib.inspect},
         {"SpindleIgnoreSIGPIPE", (void **)&ignore_sigpipe},
+        {"SpindleFailure", (void **)&golib.failure},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         if (golib_symbol(symbols[i].name, symbols[i].into) < 0)

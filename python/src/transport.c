@@ -55,6 +55,10 @@ static bool awaits_empty(Transport *t) { return t->empty_waiter && t->empty_wait
 static int update(Transport *t, int interest) {
     if (t->interest == interest || !t->loop)
         return 0;
+    if (t->loop->debug && loop_check_thread(t->loop) < 0)
+        return -1;
+    if (!t->loop)
+        return 0;
     int before = t->interest;
     t->interest = interest;
     int r = watch_transport(t->loop, t->fd, t, interest);
@@ -118,6 +122,8 @@ static int failed(Transport *t, const char *message) {
 
 // tell calls pause_writing or resume_writing of the protocol.
 static int tell(Transport *t, PyObject *method) {
+    if (!t->protocol)
+        return 0;
     PyObject *protocol = Py_NewRef(t->protocol); // the call may set another one
     PyObject *r = PyObject_CallMethodNoArgs(protocol, method);
     Py_DECREF(protocol);
@@ -176,7 +182,7 @@ static PyObject *write_buffer(Transport *t, PyObject *data, const char *at, Py_s
         return NULL;
     if (len == 0)
         Py_RETURN_NONE;
-    if (t->conn_lost) {
+    if (t->conn_lost || !t->loop) {
         if (t->conn_lost++ < 5)
             Py_RETURN_NONE;
         return PyObject_CallMethod((PyObject *)t, "_write_after_loss", NULL);
@@ -479,13 +485,15 @@ static PyObject *transport_set_protocol(Transport *t, PyObject *protocol) {
             return NULL;
         PyErr_Clear(); // it may never receive
     }
-    Py_XSETREF(t->reader, reader_of(protocol, data));
-    Py_XSETREF(t->data_received, data);
-    Py_XSETREF(t->get_buffer, get);
-    Py_XSETREF(t->buffer_updated, updated);
-    Py_INCREF(protocol);
-    Py_XSETREF(t->protocol, protocol);
+    PyObject *old[] = {t->reader, t->data_received, t->get_buffer, t->buffer_updated, t->protocol};
+    t->reader = reader_of(protocol, data);
+    t->data_received = data;
+    t->get_buffer = get;
+    t->buffer_updated = updated;
+    t->protocol = Py_NewRef(protocol);
     t->buffered = buffered;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        Py_XDECREF(old[i]);
     Py_RETURN_NONE;
 }
 
@@ -547,19 +555,19 @@ static PyObject *transport_release(Transport *t, PyObject *Py_UNUSED(ignored)) {
     drop_chunks(t);
     if (update(t, 0) < 0)
         return NULL;
+    t->fd = -1; // the number may be given to another connection
+    t->closing = true;
+    if (t->conn_lost == 0)
+        t->conn_lost = 1;
+    if (t->loop)
+        t->loop->poll_due = true;
     Py_CLEAR(t->data_received);
     Py_CLEAR(t->reader);
     Py_CLEAR(t->get_buffer);
     Py_CLEAR(t->buffer_updated);
     Py_CLEAR(t->protocol);
     Py_CLEAR(t->sock);
-    if (t->loop)
-        t->loop->poll_due = true;
     Py_CLEAR(t->loop);
-    t->fd = -1; // the number may be given to another connection
-    t->closing = true;
-    if (t->conn_lost == 0)
-        t->conn_lost = 1;
     Py_RETURN_NONE;
 }
 
@@ -582,11 +590,14 @@ static PyObject *transport_attach(Transport *t, PyObject *args) {
     PyObject *loop, *sock, *protocol;
     if (!PyArg_ParseTuple(args, "O!OO", &Loop_Type, &loop, &sock, &protocol))
         return NULL;
+    if (t->loop) {
+        PyErr_SetString(PyExc_RuntimeError, "spindle: the transport has a socket already");
+        return NULL;
+    }
     if ((t->fd = PyObject_AsFileDescriptor(sock)) < 0)
         return NULL;
-    Py_INCREF(loop);
-    t->loop = (Loop *)loop;
-    t->sock = Py_NewRef(sock);
+    t->loop = (Loop *)Py_NewRef(loop);
+    Py_XSETREF(t->sock, Py_NewRef(sock));
     return transport_set_protocol(t, protocol);
 }
 
@@ -624,12 +635,14 @@ static int transport_clear(Transport *t) {
 
 static void transport_dealloc(Transport *t) {
     PyObject_GC_UnTrack(t);
+    Py_TRASHCAN_BEGIN(t, transport_dealloc)
     if (t->weakrefs)
         PyObject_ClearWeakRefs((PyObject *)t);
     transport_clear(t);
     PyTypeObject *type = Py_TYPE(t);
     type->tp_free((PyObject *)t);
     Py_DECREF(type);
+    Py_TRASHCAN_END
 }
 
 static PyMethodDef transport_methods[] = {

@@ -1,7 +1,14 @@
 // What is called when a descriptor is ready: a reader and a writer, as in
 // loop.add_reader, or a transport. Go is told only of changes.
+//
+// Any thread may change a watch: the collector finalizes forgotten connections in whichever thread
+// allocates. While another thread polls, Go's loop is that thread's. Then the change is noted, the
+// poll is ended, and the thread that polled tells Go.
 #include "core.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 static Watcher *watcher(Loop *l, int fd) {
     if (fd >= l->watchers.len) {
@@ -56,31 +63,73 @@ int watch_wake_fd(Loop *l) {
     return 0;
 }
 
-// update tells Go what to wait for on fd, if that has changed.
-static int update(Loop *l, Watcher *w, int fd) {
-    int interest = w->transport_interest | (w->reader ? SPINDLE_READ : 0) | (w->writer ? SPINDLE_WRITE : 0);
-    if (w->interest == interest || l->id < 0)
-        return 0;
+// wanted returns what the program waits for.
+static int wanted(Watcher *w) {
+    return w->transport_interest | (w->reader ? SPINDLE_READ : 0) | (w->writer ? SPINDLE_WRITE : 0);
+}
+
+// tell tells Go to wait for interest on fd. It returns a negative errno.
+static int tell(Loop *l, Watcher *w, int fd, int interest) {
     uint64_t token = w->token;
     int r = golib.watch(l->id, fd, interest, &token);
+    if (r < 0)
+        interest = 0; // nothing is watched
     l->watchers.used += (interest != 0) - (w->interest != 0);
     w->interest = interest;
-    if (r < 0 && interest) {
-        golib_raise(r);
-        return -1;
-    }
-    if (token != w->token)
+    if (r == 0 && token != w->token)
         know(l, token, fd);
-    return 0;
+    return r;
 }
 
-// forget makes the row agree with Go after a failure: nothing is watched.
-static void forget(Loop *l, Watcher *w) {
-    l->watchers.used -= w->interest != 0;
-    w->interest = 0;
+// try_out returns a negative errno if fd cannot be watched.
+static int try_out(int fd) {
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (epoll < 0)
+        return -errno;
+    int r = epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &(struct epoll_event){0}) < 0 ? -errno : 0;
+    close(epoll);
+    return r;
 }
 
-int watch_set(Loop *l, int fd, int direction, Handle *h) {
+static bool polled_elsewhere(Loop *l) {
+    return l->poller && l->poller != PyThread_get_thread_ident() && !golib_is_forked();
+}
+
+// update tells Go what to wait for on fd, if that has changed. It returns a negative errno, and
+// runs no code of Python.
+static int update(Loop *l, Watcher *w, int fd) {
+    int interest = wanted(w);
+    if (l->id < 0 || (w->interest == interest && !w->stale))
+        return 0;
+    if (polled_elsewhere(l)) {
+        int r = interest ? try_out(fd) : 0;
+        w->stale = l->watchers.stale = true;
+        loop_wake(l);
+        return r;
+    }
+    if (w->stale) { // the number may be another file's by now
+        tell(l, w, fd, 0);
+        w->stale = false;
+    }
+    int r = tell(l, w, fd, interest);
+    return interest ? r : 0;
+}
+
+void watch_catch_up(Loop *l) {
+    if (!l->watchers.stale)
+        return;
+    l->watchers.stale = false;
+    for (int fd = 0; fd < l->watchers.len; fd++) {
+        Watcher *w = &l->watchers.by_fd[fd];
+        int r = w->stale ? update(l, w, fd) : 0;
+        if (r < 0 && r != -EBADF) { // it was tried out, and closed since if it is not a descriptor
+            golib_raise(r);
+            PyErr_WriteUnraisable((PyObject *)l);
+        }
+    }
+}
+
+int watch_set(Loop *l, int fd, int direction, Handle *h, PyObject *file) {
     if (fd >= l->watchers.len) {
         if (!h)
             return 0;
@@ -93,37 +142,47 @@ int watch_set(Loop *l, int fd, int direction, Handle *h) {
     if (!w)
         return -1;
     Handle **at = direction == SPINDLE_READ ? &w->reader : &w->writer;
-    Handle *old = *at;
+    Handle *old = *at, *refused = NULL;
     *at = (Handle *)Py_XNewRef((PyObject *)h);
     if (h)
         handle_track(h); // it stays for long
     int r = update(l, w, fd);
     if (r < 0) { // the descriptor cannot be watched
-        Py_CLEAR(*at);
-        forget(l, w);
+        refused = *at;
+        *at = NULL;
     }
-    if (old) {
+    PyObject *old_file = w->file;
+    w->file = wanted(w) && !PyLong_Check(file) ? Py_NewRef(file) : NULL;
+    if (old)
         handle_cancel(old);
-        Py_DECREF(old);
-    }
-    return r;
+    Py_XDECREF(old);
+    Py_XDECREF(refused);
+    Py_XDECREF(old_file);
+    if (r < 0)
+        golib_raise(r);
+    return r < 0 ? -1 : 0;
 }
 
 int watch_transport(Loop *l, int fd, Transport *t, int interest) {
+    if (l->id < 0)
+        return 0; // the loop is closed
     Watcher *w = watcher(l, fd);
     if (!w)
         return -1;
-    Transport *old = w->transport;
+    Transport *old = w->transport, *refused = NULL;
     w->transport = interest ? (Transport *)Py_NewRef((PyObject *)t) : NULL;
     w->transport_interest = interest;
     int r = update(l, w, fd);
     if (r < 0) {
-        forget(l, w);
+        refused = w->transport;
+        w->transport = NULL;
         w->transport_interest = 0;
-        Py_CLEAR(w->transport);
     }
     Py_XDECREF((PyObject *)old);
-    return r;
+    Py_XDECREF((PyObject *)refused);
+    if (r < 0)
+        golib_raise(r);
+    return r < 0 ? -1 : 0;
 }
 
 int watch_find(Loop *l, PyObject *file) {
@@ -133,25 +192,22 @@ int watch_find(Loop *l, PyObject *file) {
     return -1;
 }
 
-void watch_file(Loop *l, int fd, PyObject *file) {
-    Watcher *w = &l->watchers.by_fd[fd];
-    if (!w->interest || PyLong_Check(file))
-        file = NULL;
-    Py_XINCREF(file);
-    Py_XSETREF(w->file, file);
-}
-
 int watch_deliver(Loop *l, SpindleEvent *e) {
+    if (e->fd >= l->watchers.len)
+        return 0; // the loop was closed since
     Watcher *w = &l->watchers.by_fd[e->fd];
+    if (w->poll == l->polls)
+        return 0;
+    w->poll = l->polls;
     for (int direction = SPINDLE_READ; direction <= SPINDLE_WRITE; direction <<= 1) {
-        if (!(e->ready & w->interest & direction))
+        if (!(e->ready & wanted(w) & direction))
             continue;
         Handle *h = direction == SPINDLE_READ ? w->reader : w->writer;
         if (h ? ready_push(&l->ready, (PyObject *)h, 0) < 0
               : ready_push(&l->ready, (PyObject *)w->transport, direction) < 0)
             return -1;
     }
-    return 0;
+    return 1;
 }
 
 int watch_visit(Loop *l, visitproc visit, void *arg) {
@@ -165,13 +221,14 @@ int watch_visit(Loop *l, visitproc visit, void *arg) {
 }
 
 void watch_clear(Loop *l) {
-    for (int fd = 0; fd < l->watchers.len; fd++) {
-        Py_CLEAR(l->watchers.by_fd[fd].transport);
-        Py_CLEAR(l->watchers.by_fd[fd].file);
-        Py_CLEAR(l->watchers.by_fd[fd].reader);
-        Py_CLEAR(l->watchers.by_fd[fd].writer);
-    }
-    PyMem_Free(l->watchers.by_fd);
-    PyMem_Free(l->watchers.fds);
+    Watchers all = l->watchers;
     l->watchers = (Watchers){0};
+    for (int fd = 0; fd < all.len; fd++) {
+        Py_CLEAR(all.by_fd[fd].transport);
+        Py_CLEAR(all.by_fd[fd].file);
+        Py_CLEAR(all.by_fd[fd].reader);
+        Py_CLEAR(all.by_fd[fd].writer);
+    }
+    PyMem_Free(all.by_fd);
+    PyMem_Free(all.fds);
 }

@@ -7,6 +7,7 @@ import weakref
 import pytest
 
 import spindle
+from conftest import python
 
 variable = contextvars.ContextVar("variable")
 
@@ -77,3 +78,45 @@ def test_collections_while_callbacks_are_queued_keep_their_contexts(loop):
     loop.call_soon(loop.stop)
     loop.run_forever()
     assert seen == list(range(2000))
+
+
+CHAINS = {
+    "callbacks": "lambda last: loop.call_soon(nothing, last)",
+    "timers": "lambda last: loop.call_later(3600, nothing, last)",
+    "callbacks with many arguments": "lambda last: loop.call_soon(nothing, 1, 2, 3, 4, last)",
+    "tuples": "lambda last: loop.call_soon(nothing, (last,))",
+    "partials": "lambda last: loop.call_soon(functools.partial(nothing, last))",
+    "contexts": "lambda last: (context := contextvars.copy_context()).run(variable.set, last) and context.run(loop.call_soon, nothing)",
+    "readers": "reader_after",
+    "transports": "transport_after",
+}
+
+
+@pytest.mark.parametrize("link", CHAINS.values(), ids=CHAINS.keys())
+def test_a_long_chain_is_freed(link):
+    code, out, err = python(f"""
+        import contextvars, functools, spindle
+        from spindle import _core
+
+        variable = contextvars.ContextVar("variable")
+        nothing = lambda *args: None
+
+        def reader_after(last):
+            reader = _core.StreamReader()
+            reader._exception = last
+            return reader
+
+        def transport_after(last):
+            transport = _core.Transport.__new__(_core.Transport)
+            transport._server = last
+            return transport
+
+        loop = spindle.new_event_loop()
+        link, last = {link}, None
+        for _ in range(200_000):
+            last = link(last)
+        loop.close()
+        del last
+        print("freed")
+    """)
+    assert (code, out) == (0, "freed\n"), err

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from conftest import python
+
 
 @contextlib.contextmanager
 def ready_descriptors(loop, count=8):
@@ -154,3 +156,47 @@ def test_loop_waits_again_when_nothing_is_ready(loop):
         return os.times().user + os.times().system - before.user - before.system
 
     assert run(loop, wait) < 0.25
+
+
+def test_one_tick_calls_all_readers_that_are_ready(loop):
+    with ready_descriptors(loop, 600) as calls:
+        loop._run_once()
+        assert set(calls) == {1}
+
+
+def test_handlers_of_many_connections_see_the_end_before_the_loop_ends():
+    """The connections end together with main, and asyncio.run cancels what still waits then."""
+    code, out, err = python("""
+        import asyncio, resource, socket, sys
+        import spindle
+
+        count = 1500
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        ended = cancelled = 0
+
+        async def handle(reader, writer):
+            global ended, cancelled
+            try:
+                await reader.read()
+                ended += 1
+            except asyncio.CancelledError:
+                cancelled += 1
+                raise
+            finally:
+                writer.close()
+
+        async def main():
+            server = await asyncio.start_server(handle, "127.0.0.1", 0, backlog=count)
+            writers = [(await asyncio.open_connection(*server.sockets[0].getsockname()))[1] for _ in range(count)]
+            while len(asyncio.all_tasks()) <= count:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for writer in writers:
+                writer.close()
+            await asyncio.gather(*[writer.wait_closed() for writer in writers])
+            await asyncio.sleep(0)
+
+        {"spindle": spindle.run, "asyncio": asyncio.run}[sys.argv[1]](main())
+        print(ended, cancelled)
+    """, "spindle")
+    assert (code, out) == (0, "1500 0\n"), err

@@ -1,0 +1,62 @@
+//go:build spindle_python
+
+package main
+
+/*
+#include "events.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"unsafe"
+)
+
+// A panic that leaves an exported function ends the process, with Python and all that it has not
+// written. So every exported function defers guard or guardText, and Python raises a RuntimeError.
+
+var failure struct {
+	mu   sync.Mutex
+	text string
+}
+
+// guard is deferred by an exported function. After a panic it makes the function return
+// SPINDLE_PANIC, and keeps the text for SpindleFailure.
+func guard(result *C.int) {
+	if v := recover(); v != nil {
+		failure.mu.Lock()
+		defer failure.mu.Unlock()
+		failure.text = describe(v)
+		*result = C.SPINDLE_PANIC
+	}
+}
+
+// guardText is guard for functions that write an error to text.
+func guardText(text *C.char, capacity C.int) {
+	if v := recover(); v != nil {
+		write(text, capacity, describe(v))
+	}
+}
+
+func describe(v any) string { return fmt.Sprintf("spindle: panic in Go: %v\n%s", v, debug.Stack()) }
+
+// write stores s in text as a string of C, as much of it as there is space for.
+func write(text *C.char, capacity C.int, s string) {
+	if text == nil || capacity <= 0 {
+		return
+	}
+	b := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(capacity))
+	b[copy(b[:len(b)-1], s)] = 0
+}
+
+// SpindleFailure writes the text of the last panic that guard has met.
+//
+//export SpindleFailure
+func SpindleFailure(text *C.char, capacity C.int) {
+	defer guardText(nil, 0)
+	failure.mu.Lock()
+	defer failure.mu.Unlock()
+	write(text, capacity, failure.text)
+}
