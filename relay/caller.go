@@ -55,6 +55,11 @@ type CallerOptions struct {
 	// waits, within its deadline.
 	WhenFull WhenFull
 
+	// Intercept, if set, is called around each call: it may change the request, make the call
+	// with next, once, several times or not at all, and change the reply. For a stream, next
+	// returns when the request is sent, with a nil envelope.
+	Intercept func(ctx context.Context, e *Envelope, next func(context.Context, *Envelope) (*Envelope, error)) (*Envelope, error)
+
 	// Window is how many items of a stream may be on their way. Zero means 16.
 	Window int
 }
@@ -141,6 +146,13 @@ func drawName(r *rand.ChaCha8) string {
 // error is a *RemoteError with CodeDeadline. For errors.Is, it equals context.DeadlineExceeded
 // as a *TimeoutError does.
 func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte, error) {
+	if c.o.Intercept != nil {
+		reply, err := c.Do(ctx, Envelope{Subject: subject, Body: body})
+		if err != nil {
+			return nil, err
+		}
+		return reply.Body, nil
+	}
 	w, err := c.do(ctx, &Envelope{Subject: subject, Body: body})
 	if err != nil {
 		return nil, err
@@ -154,6 +166,18 @@ func (c *Caller) Call(ctx context.Context, subject string, body []byte) ([]byte,
 // of e, and Trace if it is set. If the Deadline is negative, the call fails with a
 // *TimeoutError, and nothing is sent.
 func (c *Caller) Do(ctx context.Context, e Envelope) (*Envelope, error) {
+	if c.o.Intercept == nil {
+		return c.whole(ctx, e)
+	}
+	reply, err := c.o.Intercept(ctx, &e, func(ctx context.Context, e *Envelope) (*Envelope, error) { return c.whole(ctx, *e) })
+	if reply == nil && err == nil {
+		err = fmt.Errorf("relay: CallerOptions.Intercept has returned no reply of %s", e.Subject)
+	}
+	return reply, err
+}
+
+// whole makes a call, and returns its reply as an envelope.
+func (c *Caller) whole(ctx context.Context, e Envelope) (*Envelope, error) {
 	w, err := c.do(ctx, &e)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -29,6 +30,14 @@ type Route struct {
 	// 413. It also limits messages of a WebSocket. Zero means a megabyte.
 	MaxBody int64
 
+	// Headers are names of further header fields of a request that the worker gets, such as
+	// "Authorization". Values of a field are joined by ", ".
+	Headers []string
+
+	// ReplyHeaders are names of header fields of a reply that the client gets besides
+	// Content-Type, such as "Location". See Request.SetHeader.
+	ReplyHeaders []string
+
 	// RetryAfter is what a client is told to wait when the plane is full or down. It is
 	// rounded up to seconds. Zero means one second.
 	RetryAfter time.Duration
@@ -43,7 +52,7 @@ type Route struct {
 // HTTPStats count the requests that an HTTPHandler has answered. Each is in one field. On a
 // WebSocket, each message is counted, because each is a call.
 type HTTPStats struct {
-	OK         uint64 // a response or a whole stream
+	OK         uint64 // a response, whatever status its worker has chosen, or a whole stream
 	TimedOut   uint64 // 504: no reply before the deadline
 	ClientGone uint64 // nothing was answered: the client left first (499 in some logs)
 	Full       uint64 // 503: too many calls, or no worker, or no bus
@@ -66,7 +75,8 @@ type HTTPHandler struct {
 // HTTP returns a handler that turns each request into a call of route.Subject:
 //
 //   - A plain request is answered with the reply. Its content type is the reply's header
-//     Content-Type; see Request.SetHeader.
+//     Content-Type, and its status is the header Http-Status, "404" for example; see
+//     Request.SetHeader. Without them they are application/octet-stream and 200.
 //   - With "Accept: text/event-stream", each item of a stream is a server-sent event. An
 //     error after the first item is an event of the type "error". One before it is answered
 //     as for a plain request.
@@ -138,13 +148,33 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	kind := reply.Headers["Content-Type"]
-	if kind == "" {
-		kind = "application/octet-stream"
+	h.answer(w, r, reply)
+}
+
+// answer answers a request with a reply.
+func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, reply *Envelope) {
+	status := http.StatusOK
+	if text := reply.Headers["Http-Status"]; text != "" {
+		var err error
+		if status, err = strconv.Atoi(text); err != nil || status < 200 || status > 599 {
+			h.fail(w, r, fmt.Errorf("relay: %s: the reply has the header Http-Status %q, which is not a status", h.r.Subject, text))
+			return
+		}
 	}
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Content-Length", strconv.Itoa(len(reply.Body)))
+	for _, name := range h.r.ReplyHeaders {
+		if v := reply.Headers[name]; v != "" {
+			w.Header().Set(name, v)
+		}
+	}
+	w.Header().Set("Content-Type", cmp.Or(reply.Headers["Content-Type"], "application/octet-stream"))
 	h.succeed()
+	if status == http.StatusNoContent || status == http.StatusNotModified {
+		w.Header().Del("Content-Type")
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(reply.Body)))
+	w.WriteHeader(status)
 	w.Write(reply.Body) // a client that has left needs no answer
 }
 
@@ -157,6 +187,11 @@ func (h *HTTPHandler) envelope(r *http.Request, body []byte) Envelope {
 	for _, name := range []string{"Content-Type", IdempotencyKey} {
 		if v := r.Header.Get(name); v != "" {
 			headers[name] = v
+		}
+	}
+	for _, name := range h.r.Headers {
+		if v := r.Header.Values(name); len(v) > 0 {
+			headers[name] = strings.Join(v, ", ")
 		}
 	}
 	return Envelope{Subject: h.r.Subject, Deadline: h.r.Timeout, Headers: headers, Body: body}

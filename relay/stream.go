@@ -27,7 +27,28 @@ func (c *Caller) Stream(ctx context.Context, subject string, body []byte) (*Stre
 }
 
 // Open is Stream with all fields of an envelope, as Do is Call.
-func (c *Caller) Open(ctx context.Context, e Envelope) (*Stream, error) {
+func (c *Caller) Open(ctx context.Context, e Envelope) (s *Stream, err error) {
+	if c.o.Intercept == nil {
+		return c.open(ctx, e)
+	}
+	_, err = c.o.Intercept(ctx, &e, func(ctx context.Context, e *Envelope) (*Envelope, error) {
+		if s != nil {
+			s.Close() // of an attempt before
+		}
+		s, err = c.open(ctx, *e)
+		return nil, err
+	})
+	switch {
+	case err != nil && s != nil:
+		s.Close()
+		return nil, err
+	case err == nil && s == nil:
+		return nil, fmt.Errorf("relay: CallerOptions.Intercept has not opened the stream of %s", e.Subject)
+	}
+	return s, err
+}
+
+func (c *Caller) open(ctx context.Context, e Envelope) (*Stream, error) {
 	if ctx == nil {
 		panic("relay: a call with a nil context")
 	}
