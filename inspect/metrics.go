@@ -23,6 +23,7 @@ func (h *handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.attachMetrics()
+	probe.Measuring.Store(true)
 	text, err := offLoop(r, func() (any, error) { return readMetrics(), nil })
 	if err != nil {
 		fail(w, http.StatusServiceUnavailable, err.Error())
@@ -133,6 +134,11 @@ func (w *metricWriter) write() {
 		"out": func(m *loopMetrics) float64 { return float64(m.v.out) },
 	})
 	w.requests()
+	var all []probe.Sample
+	for _, m := range probe.AllMetered() {
+		all = append(all, m.ProbeMetrics()...)
+	}
+	w.metered(all)
 }
 
 func (w *metricWriter) head(name, kind, help string) {
@@ -187,9 +193,11 @@ func (w *metricWriter) requests() {
 	w.head(name, "histogram", "How long HTTP requests took, from the header to the end of the handler.")
 	for i := range w.loops {
 		m := &w.loops[i].v.requests
-		w.histogram(name, w.loops[i].labels, m.Took[:], func(b int) time.Duration { return probe.RequestBuckets[b] }, m.Sum)
+		w.histogram(name, w.loops[i].labels, m.Took[:], requestBucket, m.Sum)
 	}
 }
+
+func requestBucket(i int) time.Duration { return probe.RequestBuckets[i] }
 
 // histogram writes a histogram. The last count is of values without an upper bound.
 func (w *metricWriter) histogram(name, labels string, counts []uint64, limit func(int) time.Duration, sum time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -37,6 +38,7 @@ type Caller struct {
 	draw   *rand.ChaCha8
 	closed bool
 	stats  CallerStats
+	took   durations // nil until metrics are read
 
 	lastCancel struct{ subject, to string } // of the last message that cancelOf made for all workers
 }
@@ -310,6 +312,9 @@ func (c *Caller) conclude(w *waiter, how ending) {
 	switch how {
 	case replied:
 		c.stats.Replied++
+		if probe.Measuring.Load() {
+			c.measure(w)
+		}
 	case expired:
 		c.stats.TimedOut++
 	case canceled:

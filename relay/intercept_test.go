@@ -14,7 +14,10 @@ import (
 func ExampleCallerOptions_intercept() {
 	bus := relay.NewLocal(relay.LocalOptions{})
 	ctx, stop := context.WithCancel(context.Background())
-	greet := func(_ context.Context, r *relay.Request) ([]byte, error) { return []byte("hello " + r.Headers["User"]), nil }
+	defer stop()
+	greet := func(_ context.Context, r *relay.Request) ([]byte, error) {
+		return []byte("hello " + r.Headers["User"]), nil
+	}
 	logged := func(h relay.Handler) relay.Handler {
 		return func(ctx context.Context, r *relay.Request) ([]byte, error) {
 			fmt.Println("request of", r.Subject)

@@ -11,8 +11,15 @@ import (
 func (c *Caller) visible() {
 	if l := c.clock.l; l == nil || l.Internal().Kernel().Real() {
 		probe.AddCaller(probedCaller(c))
-		runtime.AddCleanup(c, func(p probed) { probe.RemoveCaller(p) }, probedCaller(c)) // if it is not closed
+		probe.AddMetered(probedCaller(c))
+		runtime.AddCleanup(c, hide, probedCaller(c)) // if it is not closed
 	}
+}
+
+// hide reverses visible.
+func hide(p probed) {
+	probe.RemoveCaller(p)
+	probe.RemoveMetered(p)
 }
 
 // probed is a Caller as package inspect sees it. It does not keep the Caller alive.

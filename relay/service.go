@@ -11,6 +11,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // service is one Serve: pullers take requests from the subscription and call the handler.
@@ -43,6 +44,9 @@ type service struct {
 	pullers int
 	failure error // why pullers ended
 	stats   WorkerStats
+	spent   probe.Durations // by handlers, since metrics are read
+
+	lastError string
 }
 
 func newService(ctx context.Context, bus Bus, subject string, h Handler, o ServeOptions) *service {
@@ -133,6 +137,10 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 // perform calls the handler and answers. It is called between admit and the end of the
 // handler's context.
 func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
+	measuring, began := probe.Measuring.Load(), time.Time{}
+	if measuring {
+		began = s.clock.now()
+	}
 	returned := false
 	var body []byte
 	var err error
@@ -143,6 +151,9 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 				v = "runtime.Goexit"
 			}
 			err = &handlerPanic{v, debug.Stack()}
+		}
+		if measuring {
+			s.measure(began)
 		}
 		o = s.answer(r, body, err)
 	}()
@@ -184,6 +195,7 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	s.stats.Finished++
 	if err != nil {
 		s.stats.Failed++
+		s.lastError = err.Error()
 	}
 	if panicked {
 		s.stats.Panics++

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/spindleloop/spindle/internal/probe"
 )
 
 // WaiterInfo describes a call that waits.
@@ -86,7 +84,7 @@ func (c *Caller) Close() error {
 	}
 	c.closed = true
 	leaked := c.waiters()
-	probe.RemoveCaller(probedCaller(c))
+	hide(probedCaller(c))
 	var cancels []*Envelope
 	for i := range c.reg.slots {
 		if w := c.reg.slots[i].w; w != nil {

@@ -139,6 +139,7 @@ func (w *Worker) Serve(ctx context.Context, subject string, h Handler, o ServeOp
 	w.mu.Lock()
 	w.services = append(w.services, s)
 	w.mu.Unlock()
+	defer s.visible()()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

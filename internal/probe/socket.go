@@ -75,9 +75,8 @@ var RequestBuckets = [...]time.Duration{
 
 // RequestMeter counts HTTP requests. Loop goroutine only.
 type RequestMeter struct {
-	Classes [6]uint64                       // by the first digit of the status; 0 for none
-	Took    [len(RequestBuckets) + 1]uint64 // by bucket; the last has no bound
-	Sum     time.Duration
+	Classes [6]uint64 // by the first digit of the status; 0 for none
+	Durations
 }
 
 // Add counts an answered request.
@@ -87,10 +86,5 @@ func (m *RequestMeter) Add(status int, took time.Duration) {
 		class = 0
 	}
 	m.Classes[class]++
-	m.Sum += took
-	i := 0
-	for i < len(RequestBuckets) && took > RequestBuckets[i] {
-		i++
-	}
-	m.Took[i]++
+	m.Durations.Add(took)
 }
