@@ -82,6 +82,11 @@ const (
 	// ServeOptions.Results.
 	IdempotencyKey = "Idempotency-Key"
 
+	// Delay is the header with the time for which a bus keeps a request before it delivers the
+	// request, in the syntax of time.ParseDuration. Buses that do not store requests refuse it
+	// with a *HeaderError.
+	Delay = "Relay-Delay"
+
 	// errorCode is the header of a Failure with its code.
 	errorCode = "Relay-Error"
 )

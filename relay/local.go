@@ -164,6 +164,9 @@ func (b *Local) topic(e *Envelope) (*topic, error) {
 	if len(e.Body) > b.o.MaxBody {
 		return nil, ErrTooLarge
 	}
+	if e.Headers != nil && e.Headers[Delay] != "" {
+		return nil, &HeaderError{Delay}
+	}
 	if t := (*b.topics.Load())[e.Subject]; t != nil {
 		return t, nil
 	}

@@ -12,9 +12,16 @@ type registry struct {
 type slot struct {
 	w          *waiter // nil if the slot is free
 	generation uint32
-	next       uint32 // in the list of free slots
-	last       ending // how the call of the previous generation ended
+	packed     uint32 // next and last, to save space
 }
+
+// next returns the next slot in the list of free slots.
+func (s *slot) next() uint32 { return s.packed >> 3 }
+
+// last returns how the call of the previous generation ended.
+func (s *slot) last() ending { return ending(s.packed & 7) }
+
+func (s *slot) set(next uint32, last ending) { s.packed = next<<3 | uint32(last) }
 
 // add takes a slot for w and returns the ID of its call.
 func (r *registry) add(w *waiter) uint64 {
@@ -24,7 +31,8 @@ func (r *registry) add(w *waiter) uint64 {
 	}
 	at := r.free - 1
 	s := &r.slots[at]
-	r.free, s.next = s.next, 0
+	r.free = s.next()
+	s.set(0, s.last())
 	s.generation++
 	s.w = w
 	r.n++
@@ -48,7 +56,8 @@ func (r *registry) find(id, token uint64) *waiter {
 func (r *registry) remove(id uint64, e ending) {
 	at := uint32(id)
 	s := &r.slots[at]
-	s.w, s.last, s.next = nil, e, r.free
+	s.w = nil
+	s.set(r.free, e)
 	r.free = at + 1
 	r.n--
 }
@@ -64,7 +73,7 @@ func (r *registry) past(id uint64) (known bool, e ending) {
 	case generation == 0 || generation > s.generation, generation == s.generation && s.w != nil: // the last: it has another token
 		return false, waiting
 	case generation == s.generation, generation == s.generation-1 && s.w != nil:
-		return true, s.last
+		return true, s.last()
 	}
 	return true, waiting // too long ago to know
 }

@@ -37,6 +37,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/replies"
 )
@@ -122,9 +123,19 @@ type Delivery struct {
 }
 
 // Outcome is what became of a delivery.
-type Outcome uint8
+type Outcome struct {
+	// Again means that the envelope is to be delivered again, here or to another member,
+	// after the time After at the earliest. Zero means what the bus does by itself.
+	Again bool
+	After time.Duration
 
-const (
-	Done  Outcome = iota // the envelope is dealt with
-	Retry                // deliver it again, here or to another member
+	// Err is why a request without a caller has failed for good. A bus with a queue for such
+	// requests puts it there.
+	Err error
+}
+
+// Done means that an envelope is dealt with, and Retry that it is to be delivered again.
+var (
+	Done  = Outcome{}
+	Retry = Outcome{Again: true}
 )

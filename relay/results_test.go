@@ -92,6 +92,7 @@ func TestRedelivery(t *testing.T) {
 // TestRetry: a handler that fails with ErrRetry, and a delivery of a request that runs, are
 // delivered again.
 func TestRetry(t *testing.T) {
+	no := errors.New("no")
 	for name, c := range map[string]struct {
 		handle   relay.Handler
 		outcomes []relay.Outcome
@@ -103,8 +104,8 @@ func TestRetry(t *testing.T) {
 			return []byte("done"), nil
 		}, []relay.Outcome{relay.Retry, relay.Retry, relay.Done}},
 		"a handler fails": {func(context.Context, *relay.Request) ([]byte, error) {
-			return nil, errors.New("no")
-		}, []relay.Outcome{relay.Done}},
+			return nil, no
+		}, []relay.Outcome{{Err: no}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim.Test(t, func(ctx context.Context) error {

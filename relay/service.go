@@ -207,15 +207,21 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	s.mu.Unlock()
 	stopped := !gone && errors.Is(err, context.Canceled)
 	twice := err == error(errTwice)
-	retried := r.settle != nil && !gone && (stopped || errors.Is(err, ErrRetry) || twice && r.ReplyTo == "")
+	o := Done
+	if r.settle != nil && !gone && err != nil {
+		if o.Again = stopped || twice && r.ReplyTo == ""; !o.Again && !twice {
+			o.Again, o.After = s.retry(r, err)
+		}
+	}
+	retried := o.Again
 	if err != nil {
 		s.report(r, err, gone || stopped || twice || r.ReplyTo != "" && !retried)
 	}
-	if retried {
-		return Retry
+	if retried || gone {
+		return o
 	}
-	if gone || r.ReplyTo == "" {
-		return Done
+	if r.ReplyTo == "" {
+		return Outcome{Err: err}
 	}
 	if err == nil && r.headers == nil && r.Seq == 0 && s.replyWithBody(r, body) {
 		return Done
@@ -237,6 +243,14 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	}
 	s.send(r, reply)
 	return Done
+}
+
+// retry returns whether a request that has failed is delivered again, and when.
+func (s *service) retry(r *Request, err error) (again bool, after time.Duration) {
+	if s.o.Retry != nil {
+		return s.o.Retry(r, err)
+	}
+	return errors.Is(err, ErrRetry), 0
 }
 
 // replyWithBody sends the single reply of a call without an envelope: with one, a call in the

@@ -11,7 +11,6 @@ import (
 // time. Close it.
 type Stream struct {
 	w       *waiter
-	read    uint32      // items that Next has returned
 	endSpan func(error) // ends the span; has no effect when it has ended
 }
 
@@ -71,6 +70,7 @@ type incoming struct {
 	worker  string      // the subject of the worker that has sent items
 	attempt uint32      // of that worker
 	got     uint32      // items received
+	read    uint32      // items that Next has returned
 	paid    uint32      // items that the caller allows
 	granted uint32      // items that the worker has been allowed to send in this attempt
 }
@@ -177,9 +177,9 @@ func (s *Stream) Next(ctx context.Context) ([]byte, error) {
 	e := in.items[0]
 	in.items[0] = nil
 	in.items = in.items[1:]
-	s.read++
-	if in.paid-s.read <= w.req.Seq/2 {
-		in.paid = s.read + w.req.Seq
+	in.read++
+	if in.paid-in.read <= w.req.Seq/2 {
+		in.paid = in.read + w.req.Seq
 	}
 	credit := w.creditDue()
 	c.mu.Unlock()

@@ -62,6 +62,11 @@ type ServeOptions struct {
 	// Nil means that keys have no effect.
 	Results Results
 
+	// Retry decides what becomes of a request when its handler has failed with err, if the bus
+	// redelivers: whether it is delivered again, and after which time. Zero means the pause of
+	// the bus. The bus limits the attempts. Nil means again if err wraps ErrRetry.
+	Retry func(r *Request, err error) (again bool, after time.Duration)
+
 	// Drain is how long Serve waits for running handlers when it is stopped. After that
 	// their contexts end, and Serve waits as long again. Zero means 10 seconds.
 	Drain time.Duration

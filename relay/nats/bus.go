@@ -138,6 +138,11 @@ func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 	if !b.streamed {
 		b.background(b.createStreamsLater)
 	}
+	for _, d := range b.o.Durable {
+		for subject, every := range d.Every {
+			b.background(func() { b.publishEvery(subject, every) })
+		}
+	}
 	return b, nil
 }
 

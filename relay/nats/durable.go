@@ -53,6 +53,19 @@ type Durable struct {
 	// None means 1 s, 5 s, 30 s.
 	Backoff []time.Duration
 
+	// DeadLetter is a subject for requests that are given up, and for those that fail and have
+	// no caller. It becomes one of Subjects. A worker of it gets them with the headers
+	// Relay-Dead-Subject, their subject before, and Relay-Dead-Reason. Publishing one
+	// to that subject tries it again. "" means that they are deleted.
+	DeadLetter string
+
+	// Every has subjects with a job that is published periodically, in each period at a
+	// multiple of the period since the beginning of Unix time. Several programs may have the
+	// same: the server stores one job for each period, if their clocks differ by less than
+	// Dedupe. The IdempotencyKey of the job has its time. Periods while no program runs
+	// are left out.
+	Every map[string]time.Duration
+
 	// AckWait is how long a worker may be silent before its request goes to another one.
 	// Workers that run keep their requests, however long they take. Zero means 30 s.
 	AckWait time.Duration
@@ -70,6 +83,17 @@ func (d *Durable) setDefaults() {
 	}
 	if d.MaxRequests == 0 {
 		d.MaxRequests = 1_000_000
+	}
+	if d.DeadLetter != "" && !slices.ContainsFunc(d.Subjects, func(p string) bool { return matches(p, d.DeadLetter) }) {
+		d.Subjects = append(slices.Clone(d.Subjects), d.DeadLetter)
+	}
+	for subject, every := range d.Every {
+		if every <= 0 {
+			panic("relay/nats: Durable.Every with a period that is not positive")
+		}
+		if !slices.ContainsFunc(d.Subjects, func(p string) bool { return matches(p, subject) }) {
+			panic("relay/nats: Durable.Every has a subject that is not in Subjects: " + subject)
+		}
 	}
 	if d.Attempts == 0 {
 		d.Attempts = 5
@@ -229,7 +253,7 @@ func (b *Bus) store(ctx context.Context, m *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	var options []jetstream.PublishOpt
-	if key := m.Header.Get(relay.IdempotencyKey); key != "" {
+	if key := m.Header.Get(relay.IdempotencyKey); key != "" && m.Header.Get(deadSubject) == "" {
 		id := m.Subject + " " + key
 		if call := m.Header.Get(relayHeader); strings.Count(call, " ") == 5 {
 			id += " " + call // a call that is made again needs a reply of its own

@@ -181,8 +181,14 @@ func (s *jobs) receive(m jetstream.Msg) {
 		return
 	}
 	e.Attempt = uint32(meta.NumDelivered)
-	if meta.NumDelivered > uint64(s.d.Attempts) { // workers died with it
-		s.giveUp(m, e)
+	if wait, delayed := delayOf(e, meta); wait > 0 {
+		s.conclude(m, func() error { return m.NakWithDelay(wait) })
+		return
+	} else if delayed {
+		e.Attempt = max(1, e.Attempt-1) // the first delivery was put off
+	}
+	if e.Attempt > uint32(s.d.Attempts) { // workers died with it
+		s.giveUp(m, e, "its workers were gone")
 		return
 	}
 	s.mu.Lock()
@@ -205,28 +211,19 @@ func (s *jobs) settle(j job, o relay.Outcome) {
 	}
 	attempt := int(j.e.Attempt)
 	switch {
-	case o == relay.Done:
+	case !o.Again && o.Err != nil && s.d.DeadLetter != "" && j.e.Subject != s.d.DeadLetter:
+		s.bury(j.m, j.e, o.Err.Error())
+	case !o.Again:
 		s.conclude(j.m, func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 			defer cancel()
 			return j.m.DoubleAck(ctx)
 		})
 	case attempt >= s.d.Attempts:
-		s.giveUp(j.m, j.e)
+		s.giveUp(j.m, j.e, "its handler failed")
 	default:
-		s.conclude(j.m, func() error { return j.m.NakWithDelay(s.d.Backoff[min(attempt, len(s.d.Backoff))-1]) })
-	}
-}
-
-// giveUp ends a request that was tried too often. Its caller, if it still waits, gets a
-// failure, unless an earlier delivery is still worked on here: that one will answer.
-func (s *jobs) giveUp(m jetstream.Msg, e *relay.Envelope) {
-	s.b.dead.Add(1)
-	s.b.log().Error("relay/nats: a durable request is given up", "subject", e.Subject, "attempts", s.d.Attempts, "key", e.Headers[relay.IdempotencyKey])
-	s.conclude(m, func() error { return m.TermWithReason("too many attempts") })
-	if e.Kind == relay.KindRequest && e.ReplyTo != "" && !s.worksOn(m) {
-		why := fmt.Sprintf("the request was tried %d times", s.d.Attempts)
-		_ = s.b.TryPublish(relay.NewFailure(e, relay.CodeGivenUp, why)) // its caller has a deadline
+		wait := cmp.Or(o.After, s.d.Backoff[min(attempt, len(s.d.Backoff))-1])
+		s.conclude(j.m, func() error { return j.m.NakWithDelay(wait) })
 	}
 }
 

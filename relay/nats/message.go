@@ -70,6 +70,9 @@ func encode(m *nats.Msg, e *relay.Envelope, stored bool) error {
 	if err := checkSubject(e.Subject); err != nil {
 		return err
 	}
+	if err := checkDelay(e, stored); err != nil {
+		return err
+	}
 	m.Subject, m.Data = e.Subject, e.Body
 	if isAddress(e.Subject) {
 		m.Subject = withCall(e.Subject, e)
