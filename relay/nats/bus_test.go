@@ -323,17 +323,18 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 	until(func() bool { return bus.Stats().Dropped == before+6 })
 }
 
-// TestHTTPWithAPathThatNATSCannotCarry: headers of NATS have no line breaks, so the request is
+// TestHTTPWithAHeaderThatNATSCannotCarry: headers of NATS have no line breaks, so the request is
 // at fault, and not a worker.
-func TestHTTPWithAPathThatNATSCannotCarry(t *testing.T) {
+func TestHTTPWithAHeaderThatNATSCannotCarry(t *testing.T) {
 	bus := connect(t, start(t, broker.Options{}), nats.Options{})
 	serve(t, bus, "echo", echo, relay.ServeOptions{})
 	h := relay.HTTP(caller(t, bus), relay.Route{Subject: "echo"})
-	for path, want := range map[string]int{"/a": http.StatusOK, "/a%0Ab": http.StatusBadRequest} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	for kind, want := range map[string]int{"text/plain": http.StatusOK, "text/\nplain": http.StatusBadRequest} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Content-Type", kind)
+		h.ServeHTTP(w, r)
 		if w.Code != want {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("%q: %d", kind, w.Code)
 		}
 	}
 	if s := h.Stats(); s.Refused != 1 || s.Failed != 0 {
