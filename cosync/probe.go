@@ -92,7 +92,7 @@ func (l *limiterProbe) holders() (tasks []*spindle.Task) {
 	if len(l.borrowers) > maxHolders {
 		return nil
 	}
-	for borrower, has := range l.borrowers {
+	for borrower, has := range l.borrowers { // any order: inspectors show them side by side
 		if t, ok := borrower.(*spindle.Task); ok && has {
 			tasks = append(tasks, t)
 		}

@@ -26,11 +26,11 @@ func loopStateOf(l *loop.Loop) *loopState {
 // LoopClosing ends the processes and subscriptions that remain if the loop is
 // stopped before the run has ended.
 func (st *loopState) LoopClosing() {
-	for p := range st.children {
+	for p := range st.children { // any order: simulated loops have none
 		p.abandon()
 		p.exited.Wake(1) // lets supervise finish
 	}
-	for s := range st.subscriptions {
+	for s := range st.subscriptions { // any order: simulated loops have none
 		s.close()
 	}
 }

@@ -335,7 +335,7 @@ func (b *Local) Close() error {
 // Stats returns the counts of the bus.
 func (b *Local) Stats() LocalStats {
 	s := LocalStats{Published: b.published.Load(), Dropped: b.dropped.Load()}
-	for _, t := range *b.topics.Load() {
+	for _, t := range *b.topics.Load() { // any order: a sum
 		for _, g := range t.groups {
 			s.Queued += g.q.len()
 		}

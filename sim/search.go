@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -169,7 +170,7 @@ func (f *Failure) checkParts() {
 // unknownParts returns the parts of w.only that the world does not have. The world
 // must have run.
 func (w *World) unknownParts() (wrong []string) {
-	for part := range w.only {
+	for part := range w.only { // any order: sorted below
 		name, value, isAmount := strings.Cut(part, "=")
 		number, err := strconv.Atoi(cmp.Or(value, name))
 		known, hint := false, ""
@@ -231,7 +232,7 @@ func onlyParts(faults, amounts []string) parts {
 
 // amount returns the value that p sets for an amount of at most most.
 func (p parts) amount(name string, most int) (n int, ok bool) {
-	for part := range p {
+	for _, part := range slices.Sorted(maps.Keys(p)) {
 		if value, found := strings.CutPrefix(part, name+"="); found {
 			if n, err := strconv.Atoi(value); err == nil && n >= 1 && n <= most {
 				return n, true

@@ -30,7 +30,7 @@ func (w *response) writeSingle() {
 		w.writeFieldOrReject("Content-Type", values)
 		return
 	}
-	for key, values := range w.header {
+	for key, values := range w.header { // any order: there is one
 		w.writeFieldOrReject(key, values)
 	}
 }
@@ -38,7 +38,7 @@ func (w *response) writeSingle() {
 // writeSorted writes the fields in the order of their names.
 func (w *response) writeSorted() {
 	keys := make([]string, 0, 16)
-	for key := range w.header {
+	for key := range w.header { // any order: sorted below
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)

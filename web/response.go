@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -322,41 +320,6 @@ func (w *response) end() {
 		w.endChunks()
 	case w.declared >= 0 && w.written != w.declared:
 		w.closes = true // the client would take the next response for the rest
-	}
-}
-
-// endChunks writes the last chunk and the trailers.
-func (w *response) endChunks() {
-	if n := len(w.buf); n > 0 {
-		w.head = http1.AppendChunkHead(w.head, n)
-		w.buf = append(w.buf, chunkEnd...)
-	}
-	trailers := make(http.Header)
-	for _, name := range w.trailers {
-		if values := w.header[name]; len(values) > 0 {
-			trailers[name] = values
-		}
-	}
-	for key, values := range w.header {
-		if name, ok := strings.CutPrefix(key, http.TrailerPrefix); ok {
-			trailers[http.CanonicalHeaderKey(name)] = values
-		}
-	}
-	b, err := http1.AppendLastChunk(w.buf, trailers)
-	if err != nil {
-		w.dropBadTrailers(trailers)
-		b, _ = http1.AppendLastChunk(w.buf, trailers)
-	}
-	w.buf = b
-}
-
-// dropBadTrailers removes the trailers that cannot be written, and only those.
-func (w *response) dropBadTrailers(trailers http.Header) {
-	for name, values := range trailers {
-		if _, err := http1.AppendLastChunk(nil, http.Header{name: values}); err != nil {
-			w.logMistake("trailer " + strconv.Quote(name) + ": " + err.Error())
-			delete(trailers, name)
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -104,10 +105,7 @@ func (s *Server) register(sv *Service) bool {
 	if s.closed {
 		return false
 	}
-	if s.services == nil {
-		s.services = make(map[*Service]struct{})
-	}
-	s.services[sv] = struct{}{}
+	s.services = append(s.services, sv)
 	return true
 }
 
@@ -115,18 +113,14 @@ func (s *Server) register(sv *Service) bool {
 func (s *Server) forget(sv *Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.services, sv)
+	s.services = slices.DeleteFunc(s.services, func(o *Service) bool { return o == sv })
 }
 
-// running returns the services that have not ended.
+// running returns the services that have not ended, the oldest first.
 func (s *Server) running() []*Service {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	services := make([]*Service, 0, len(s.services))
-	for sv := range s.services {
-		services = append(services, sv)
-	}
-	return services
+	return slices.Clone(s.services)
 }
 
 // WrapListener is Listen on an existing listener: a *net.TCPListener or a *net.UnixListener,

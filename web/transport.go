@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -86,7 +87,8 @@ type Transport struct {
 	Context context.Context
 
 	mu    sync.Mutex
-	pools map[*spindle.Nursery]*pool // pools with connections; guarded by mu
+	pools map[*spindle.Nursery]*pool // of runs that have not ended; guarded by mu
+	made  uint64                     // pools so far; guarded by mu
 }
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -253,6 +255,16 @@ type endpoint struct {
 	address string // host and port
 }
 
+// compare orders endpoints.
+func (e endpoint) compare(o endpoint) int {
+	if e.secure != o.secure && o.secure {
+		return -1
+	} else if e.secure != o.secure {
+		return 1
+	}
+	return cmp.Compare(e.address, o.address)
+}
+
 func endpointOf(req *http.Request) (endpoint, error) {
 	switch {
 	case req.URL == nil:
@@ -276,7 +288,7 @@ func endpointOf(req *http.Request) (endpoint, error) {
 // any goroutine, and does not wait.
 func (c *Transport) CloseIdleConnections() {
 	c.mu.Lock()
-	pools := slices.Collect(maps.Values(c.pools))
+	pools := slices.SortedFunc(maps.Values(c.pools), func(a, b *pool) int { return cmp.Compare(a.number, b.number) })
 	c.mu.Unlock()
 	for _, p := range pools {
 		if p.l.Owns() {

@@ -1,6 +1,6 @@
 package web
 
-// Runs is in how many runs the client has connections.
+// Runs is how many runs the client knows.
 func (c *Transport) Runs() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

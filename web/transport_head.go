@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -68,9 +69,10 @@ func (t *trip) head(c *Transport) (head []byte, err error) {
 	length := t.length()
 	if len(r.Trailer) > 0 && length == http1.Chunked {
 		keys := make([]string, 0, len(r.Trailer))
-		for key := range r.Trailer {
+		for key := range r.Trailer { // any order: sorted below
 			keys = append(keys, textproto.CanonicalMIMEHeaderKey(key))
 		}
+		slices.Sort(keys)
 		add("Trailer", strings.Join(keys, ","))
 	}
 	if length != 0 && http1.HasToken(h["Expect"], "100-continue") {
@@ -134,7 +136,7 @@ func invalidHead(method, target, host string, h http.Header, err error) error {
 
 // invalidTrailer returns the error of a trailer that cannot or must not be sent.
 func invalidTrailer(h http.Header) error {
-	for name := range h {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if !http1.MayTrail(name) {
 			return fmt.Errorf("web: invalid trailer field name %q", name)
 		}
@@ -147,11 +149,11 @@ func invalidTrailer(h http.Header) error {
 
 // invalidField returns the name of a field that cannot be sent, and what is wrong with it.
 func invalidField(h http.Header) (name, invalid string) {
-	for name, values := range h {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if _, err := http1.AppendField(nil, name, ""); err != nil {
 			return name, "name"
 		}
-		for _, value := range values {
+		for _, value := range h[name] {
 			if _, err := http1.AppendField(nil, name, value); err != nil {
 				return name, "value for"
 			}

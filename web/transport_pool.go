@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,39 +26,34 @@ type pool struct {
 	c         *Transport
 	l         *loop.Loop
 	nursery   *spindle.Nursery
-	conns     int                        // including those that are being made
+	number    uint64                     // in the order of making
 	idle      map[endpoint][]*clientConn // the last was used last
 	idleCount int
 }
 
-// pool returns the pool of a run. The map has it while it has connections, so that it does
-// not outlive the run.
+// pool returns the pool of a run. The map has it until the run ends.
 func (c *Transport) pool(nursery *spindle.Nursery) *pool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pools[nursery]
 	if p == nil {
-		p = &pool{c: c, l: spindle.LoopOf(nursery.Scope()), nursery: nursery, idle: make(map[endpoint][]*clientConn)}
+		c.made++
+		p = &pool{c: c, l: spindle.LoopOf(nursery.Scope()), nursery: nursery, number: c.made, idle: make(map[endpoint][]*clientConn)}
 		if c.pools == nil {
 			c.pools = make(map[*spindle.Nursery]*pool)
 		}
 		c.pools[nursery] = p
+		p.l.Internal().Kernel().AfterFunc(nursery.Scope(), func() { c.forget(nursery) })
 	}
 	return p
 }
 
-// count adds n to the number of connections, and keeps the map of pools up to date.
-func (p *pool) count(n int) {
-	if p.conns += n; p.conns > 0 && n < 0 {
-		return
-	}
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.conns > 0 {
-		p.c.pools[p.nursery] = p // it may have been removed since
-	} else {
-		delete(p.c.pools, p.nursery)
-	}
+// forget removes the pool of a run that ends, from any goroutine. The run may have left bodies
+// of responses open, so the number of connections does not tell.
+func (c *Transport) forget(nursery *spindle.Nursery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pools, nursery)
 }
 
 // wireConn is a connection with or without TLS.
@@ -101,9 +98,7 @@ func (p *pool) acquire(ctx context.Context, to endpoint, values context.Context)
 		cc.close()
 	}
 	cc := &clientConn{p: p, to: to}
-	p.count(1)
 	if err := cc.dial(ctx, values); err != nil {
-		p.count(-1)
 		return nil, err
 	}
 	cc.parser = http1.NewResponseParser(http1.Limits{HeaderBytes: p.c.MaxHeaderBytes})
@@ -177,19 +172,8 @@ func (cc *clientConn) connect(ctx, values context.Context) error {
 
 // close closes the connection. It may be called from any goroutine, and repeatedly.
 func (cc *clientConn) close() {
-	if cc.closed.Swap(true) {
-		return
-	}
-	cc.conn.Close()
-	if cc.p.l.Owns() {
-		cc.p.count(-1)
-		return
-	}
-	if cc.p.l.Internal().Post(loopcore.DropAtClose, func() { cc.p.count(-1) }) != nil { // the pool ends with the loop
-		c := cc.p.c
-		c.mu.Lock()
-		delete(c.pools, cc.p.nursery)
-		c.mu.Unlock()
+	if !cc.closed.Swap(true) {
+		cc.conn.Close()
 	}
 }
 
@@ -263,8 +247,8 @@ func (p *pool) remove(cc *clientConn) {
 }
 
 func (p *pool) closeIdle() {
-	for _, conns := range p.idle {
-		for _, cc := range conns {
+	for _, to := range slices.SortedFunc(maps.Keys(p.idle), endpoint.compare) {
+		for _, cc := range p.idle[to] {
 			cc.close() // its watch ends, and removes it
 		}
 	}

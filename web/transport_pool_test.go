@@ -10,13 +10,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/short"
+	"github.com/spindleloop/spindle/loop"
 	"github.com/spindleloop/spindle/stream"
 	"github.com/spindleloop/spindle/web"
 )
@@ -171,9 +175,50 @@ func TestTransportEndsWithTheRun(t *testing.T) {
 	if _, _, err := do(after, c, "GET", base, nil); err == nil {
 		t.Error("a request after the end")
 	}
-	if n := ours.Runs(); n != 0 {
-		t.Errorf("connections in %d runs that have ended", n)
+	forgotten(t, func() bool { return ours.Runs() == 0 })
+}
+
+// forgotten waits until runs that have ended are forgotten. The collector runs meanwhile.
+func forgotten(t *testing.T, are func() bool) {
+	t.Helper()
+	for began := time.Now(); ; {
+		runtime.GC()
+		if are() {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("runs that have ended are kept")
+		}
 	}
+}
+
+// TestTransportForgetsRuns: a run that leaves the body of a response open is not kept, nor is
+// its loop.
+func TestTransportForgetsRuns(t *testing.T) {
+	ours := &web.Transport{}
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte("x"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}, func(t *testing.T, base string) {
+		var kept []weak.Pointer[loop.Loop]
+		for range 3 {
+			tasks(t, func(ctx context.Context) {
+				req, err := http.NewRequestWithContext(ctx, "GET", base, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := ours.RoundTrip(req); err != nil {
+					t.Error(err)
+				}
+				kept = append(kept, weak.Make(spindle.LoopOf(ctx)))
+			})
+		}
+		forgotten(t, func() bool {
+			return ours.Runs() == 0 && !slices.ContainsFunc(kept, func(l weak.Pointer[loop.Loop]) bool { return l.Value() != nil })
+		})
+	})
 }
 
 // TestTransportIdleLimits: no more are kept than may be, nor for longer; and those that

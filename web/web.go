@@ -161,8 +161,8 @@ type Server struct {
 	noKeepAlives atomic.Bool
 
 	mu       sync.Mutex
-	services map[*Service]struct{} // that have not ended; guarded by mu
-	closed   bool                  // Shutdown or Close was called; guarded by mu
+	services []*Service // that have not ended, the oldest first; guarded by mu
+	closed   bool       // Shutdown or Close was called; guarded by mu
 }
 
 // Causes of the end of a request's context. The others are context.Canceled when its handler

@@ -152,7 +152,7 @@ func (o omit) has(key string) bool {
 func appendHeader(dst []byte, h http.Header, skip omit) ([]byte, error) {
 	var stack [24]string
 	keys := stack[:0]
-	for key := range h {
+	for key := range h { // any order: sorted below
 		if !skip.has(canonical(key)) {
 			keys = append(keys, key)
 		}

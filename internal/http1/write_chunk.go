@@ -34,7 +34,7 @@ func AppendChunkHead(dst []byte, n int) []byte {
 func AppendLastChunk(dst []byte, trailers http.Header) ([]byte, error) {
 	b := append(dst, "0\r\n"...)
 	if len(trailers) > 0 {
-		for key := range trailers {
+		for key := range trailers { // any order: the error is the same
 			if neverTrailer([]byte(key)) {
 				return dst, ErrTrailerField
 			}

@@ -16,7 +16,7 @@ func Current() *Loop {
 	g := goid.Current()
 	open.mu.Lock()
 	defer open.mu.Unlock()
-	for ref := range open.loops {
+	for ref := range open.loops { // any order: a goroutine runs at most one
 		switch c := ref.Value(); {
 		case c == nil: // it was dropped without Close
 			delete(open.loops, ref)
@@ -32,7 +32,7 @@ func Current() *Loop {
 func OpenLoops() (all []*Loop) {
 	open.mu.Lock()
 	defer open.mu.Unlock()
-	for ref := range open.loops {
+	for ref := range open.loops { // any order: sorted below
 		if c := ref.Value(); c != nil {
 			all = append(all, c)
 		}

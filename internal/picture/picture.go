@@ -119,7 +119,7 @@ func (d *drawing) place() {
 		}
 	}
 	moments := make([]*moment, 0, len(byTime))
-	for _, m := range byTime {
+	for _, m := range byTime { // any order: sorted below
 		moments = append(moments, m)
 	}
 	slices.SortFunc(moments, func(a, b *moment) int { return cmp.Compare(a.at, b.at) })

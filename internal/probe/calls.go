@@ -53,7 +53,7 @@ func RemoveCaller(c Caller) {
 func EachCaller(fn func(id int, c Caller)) {
 	callers.mu.Lock()
 	byID := make(map[int]Caller, len(callers.ids))
-	for c, id := range callers.ids {
+	for c, id := range callers.ids { // any order: each has an ID of its own
 		byID[id] = c
 	}
 	callers.mu.Unlock()

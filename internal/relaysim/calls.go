@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -110,7 +112,8 @@ func (a *account) check() error {
 		a.wasPaused[i] = h.Paused()
 	}
 	a.checked = a.w.Now()
-	for body, h := range a.running {
+	for _, body := range slices.Sorted(maps.Keys(a.running)) {
+		h := a.running[body]
 		if over := h.timer.elapsed() - h.limit; over > slack(h.limit) {
 			return fmt.Errorf("the context of %s did not end: %v over its deadline", body, over)
 		}

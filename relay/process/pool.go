@@ -265,7 +265,7 @@ func (p *pool) answer(ctx context.Context, c *child, r *relay.Request) (body []b
 		case e.ID != c.request:
 			return nil, false, fmt.Errorf("%w: an answer to request %d instead of %d", ErrExited, e.ID, c.request)
 		case e.Kind == relay.KindReply:
-			for k, v := range e.Headers {
+			for k, v := range e.Headers { // any order: each is set on its own
 				r.SetHeader(k, v)
 			}
 			return e.Body, true, nil

@@ -53,13 +53,16 @@ func (s *suite) failures(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for body, want := range map[string]relay.RemoteError{
-		"panic": {Subject: "fail", Code: relay.CodePanic, Message: "it panics"},
-		"error": {Subject: "fail", Code: relay.CodeError, Message: "it fails"},
+	for _, failing := range []struct {
+		body string
+		want relay.RemoteError
+	}{
+		{"panic", relay.RemoteError{Subject: "fail", Code: relay.CodePanic, Message: "it panics"}},
+		{"error", relay.RemoteError{Subject: "fail", Code: relay.CodeError, Message: "it fails"}},
 	} {
-		_, err := c.Call(ctx, "fail", []byte(body))
-		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || *remote != want {
-			s.Errorf("%s: %v", body, err)
+		_, err := c.Call(ctx, "fail", []byte(failing.body))
+		if remote := (*relay.RemoteError)(nil); !errors.As(err, &remote) || *remote != failing.want {
+			s.Errorf("%s: %v", failing.body, err)
 		}
 	}
 	return c.Close()

@@ -46,7 +46,7 @@ func (s *suite) groups(ctx context.Context) error {
 	if err := s.until(ctx, "all are handled", func() bool { return by[0]+by[1] >= calls && by[2] >= calls }); err != nil {
 		return err
 	}
-	for body, n := range handled {
+	for body, n := range handled { // any order: only messages
 		if n != 1 {
 			s.Errorf("%q was handled %d times", body, n)
 		}
@@ -192,7 +192,7 @@ func (s *suite) closed(ctx context.Context) error {
 	}
 	_, listen := bus.Listen(ctx, "a", func(*relay.Envelope) {})
 	_, subscribe := bus.Subscribe(ctx, "a", "")
-	for name, err := range map[string]error{
+	for name, err := range map[string]error{ // any order: only messages
 		"Next": next, "Ready": bus.Ready(), "Listen": listen, "Subscribe": subscribe,
 		"Publish":    bus.Publish(ctx, &relay.Envelope{Subject: "work"}),
 		"TryPublish": bus.TryPublish(&relay.Envelope{Subject: "work"}),
@@ -212,7 +212,7 @@ func (s *suite) subjects(ctx context.Context) error {
 	for _, subject := range []string{"", "a b", "a\n", string(make([]byte, 300))} {
 		_, listen := bus.Listen(ctx, subject, func(*relay.Envelope) {})
 		_, subscribe := bus.Subscribe(ctx, subject, "")
-		for name, err := range map[string]error{
+		for name, err := range map[string]error{ // any order: only messages
 			"Listen": listen, "Subscribe": subscribe, "TryPublish": bus.TryPublish(&relay.Envelope{Subject: subject}),
 		} {
 			if bad := (*relay.SubjectError)(nil); !errors.As(err, &bad) {
