@@ -172,6 +172,7 @@ class Supervisor:
             if number in (signal.SIGINT, signal.SIGTERM):
                 again = self.stopping
                 self.stopping = True
+                self.sock.close()  # or new connections would wait until the last request has ended
                 patience = 0 if again else self.config.timeout_graceful_shutdown
                 if patience is not None:
                     self.kill_at = min(self.kill_at, time.monotonic() + patience + CANCEL_WAIT)
@@ -376,6 +377,11 @@ class WorkerServer(Server):
 
     async def _started(self):
         self._say(b"ready\n")
+
+    async def _end(self, sockets):
+        if self.config.fd is not None:
+            os.close(self.config.fd)  # the sockets are copies of it
+        await super()._end(sockets)
 
     def stop(self):
         super().stop()
