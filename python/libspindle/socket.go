@@ -47,7 +47,12 @@ type verdict struct {
 func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	so := &socket{verdict: make(chan verdict, 1)}
 	o := s.config.socketOptions()
-	if malformed(req, so, o) {
+	if fault := malformed(req, so, o); fault != nil {
+		entry := s.log.beginRequest(s.clientOfRequest(req), req)
+		_ = s.p.l.Post(func() {
+			s.log.end(entry, fault.Status, 0)
+			s.counters.count(fault.Status, 0)
+		})
 		s.config.addDefaults(w.Header())
 		_ = ws.Upgrade(w, req, so, o) // sends the response that refuses it
 		return
@@ -79,10 +84,10 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// malformed reports whether a request is not a valid handshake, so that the app need not see it.
-func malformed(req *http.Request, so *socket, o ws.Options) bool {
-	_, refused := errors.AsType[*ws.HandshakeError](ws.Upgrade(noResponse{}, req, so, o))
-	return refused
+// malformed returns what is wrong with a handshake, so that the app need not see it, or nil.
+func malformed(req *http.Request, so *socket, o ws.Options) *ws.HandshakeError {
+	fault, _ := errors.AsType[*ws.HandshakeError](ws.Upgrade(noResponse{}, req, so, o))
+	return fault
 }
 
 // noResponse drops a response. It is not of package web, so that ws.Upgrade only checks the request.

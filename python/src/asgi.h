@@ -41,6 +41,7 @@ struct Server {
     Py_ssize_t lent_bytes;
     size_t last_record; // in the outbox, if it is not empty
     Py_ssize_t active, total, max_active, max_total;
+    unsigned operations; // that have begun
     bool draining;
     bool dates; // responses have a field Date
     long long date_second;
@@ -171,7 +172,7 @@ int message_fits(Py_ssize_t len); // -1 with an exception if so many bytes are t
 typedef struct {
     PyObject *type, *body, *more_body, *status, *headers, *trailers, *more_trailers, *path, *links, *text, *bytes,
         *code, *reason, *subprotocol, *raw_path, *query_string, *method, *client, *http_version, *scheme, *state,
-        *subprotocols, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *cancelled;
+        *subprotocols, *asgi, *extensions, *done, *exception, *add_done_callback, *set_result, *cancel, *result, *cancelled;
     PyObject *request, *disconnect, *response_start, *response_body, *response_trailers, *pathsend, *early_hint;
     PyObject *ws_connect, *ws_receive, *ws_disconnect, *ws_accept, *ws_send, *ws_close, *ws_response_start,
         *ws_response_body;

@@ -85,7 +85,7 @@ int asgi_init(PyObject *module) {
         {&asgi.code, "code"}, {&asgi.reason, "reason"}, {&asgi.subprotocol, "subprotocol"},
         {&asgi.raw_path, "raw_path"}, {&asgi.query_string, "query_string"}, {&asgi.method, "method"},
         {&asgi.client, "client"}, {&asgi.http_version, "http_version"}, {&asgi.scheme, "scheme"},
-        {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
+        {&asgi.asgi, "asgi"}, {&asgi.extensions, "extensions"}, {&asgi.state, "state"}, {&asgi.subprotocols, "subprotocols"}, {&asgi.done, "done"},
         {&asgi.exception, "exception"}, {&asgi.add_done_callback, "add_done_callback"},
         {&asgi.set_result, "set_result"}, {&asgi.cancel, "cancel"}, {&asgi.result, "result"},
         {&asgi.cancelled, "cancelled"},

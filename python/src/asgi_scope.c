@@ -158,15 +158,6 @@ static int set(PyObject *dict, PyObject *key, PyObject *value) {
     return r;
 }
 
-// copy_dicts copies a dict and the dicts in it, so that an app may change its scope.
-static PyObject *copy_dicts(PyObject *dict) {
-    PyObject *copy = PyDict_Copy(dict), *key, *value;
-    for (Py_ssize_t at = 0; copy && PyDict_Next(dict, &at, &key, &value);)
-        if (PyDict_CheckExact(value) && set(copy, key, copy_dicts(value)) < 0)
-            Py_CLEAR(copy);
-    return copy;
-}
-
 // subprotocols returns what the client offers: a list of strings.
 static PyObject *subprotocols(PyObject *headers) {
     PyObject *list = PyList_New(0);
@@ -209,9 +200,13 @@ PyObject *scope_new(Server *s, const SpindleRecord *r) {
     const SpindleField *fields = (const SpindleField *)(head + 1);
     const char *at = (const char *)(fields + r->n);
     bool websocket = r->flags & SPINDLE_WEBSOCKET, forwards = false;
-    PyObject *scope = copy_dicts(websocket ? s->websocket_scope : s->http_scope);
+    PyObject *common = websocket ? s->websocket_scope : s->http_scope, *scope = PyDict_Copy(common);
     PyObject *headers = PyList_New(r->n);
     if (!scope || !headers)
+        goto failed;
+    // The app may change its scope. The dicts in extensions cannot be changed.
+    if (set(scope, asgi.asgi, PyDict_Copy(PyDict_GetItem(common, asgi.asgi))) < 0 ||
+        set(scope, asgi.extensions, PyDict_Copy(PyDict_GetItem(common, asgi.extensions))) < 0)
         goto failed;
     const char *method = at, *path = method + head->method, *query = path + head->path, *remote = query + head->query;
     at = remote + head->remote;

@@ -20,11 +20,18 @@ from .lifespan import CANCEL_WAIT, Lifespan
 
 logger = logging.getLogger("spindle.server")
 
-EXTENSIONS = {
-    "http.response.trailers": {},
-    "http.response.pathsend": {},
-    "http.response.early_hint": {},
-}
+
+class _Nothing(dict):
+    """An empty dict that stays empty, since all requests share it."""
+
+    def _refuse(self, *args, **kwargs):
+        raise TypeError("spindle: the options of an extension cannot be changed; replace them in scope[\"extensions\"]")
+
+    __setitem__ = __ior__ = setdefault = update = _refuse
+
+
+NOTHING = _Nothing()
+EXTENSIONS = dict.fromkeys(("http.response.trailers", "http.response.pathsend", "http.response.early_hint"), NOTHING)
 
 
 class ClientDisconnected(OSError):
@@ -243,7 +250,7 @@ class Server:
             loop, app, json.dumps(config.for_go([s.fileno() for s in sockets])).encode(),
             {"type": "http", **common, "scheme": "https" if config.secure else "http", "method": None, "extensions": EXTENSIONS},
             {"type": "websocket", **common, "scheme": "wss" if config.secure else "ws", "subprotocols": None,
-             "extensions": {"websocket.http.response": {}}},
+             "extensions": {"websocket.http.response": NOTHING}},
             config.root_path.encode(), state, _await, self._report, self._event,
             self._proxies(), ClientDisconnected,
             b"server: spindle\r\n" if config.server_header else b"",

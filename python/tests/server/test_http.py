@@ -69,7 +69,8 @@ def test_scopes_are_independent(serve):
         scope["state"]["x"] = 1
         scope["added"] = True
         scope["asgi"]["added"] = scope["extensions"]["added"] = True
-        scope["extensions"]["http.response.trailers"]["added"] = True
+        with pytest.raises(TypeError):
+            scope["extensions"]["http.response.trailers"]["added"] = True
         await respond()(scope, receive, send)
 
     client = serve(app).connect()
