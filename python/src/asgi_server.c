@@ -423,6 +423,7 @@ static int server_traverse(Server *s, visitproc visit, void *arg) {
 }
 
 static int server_clear(Server *s) {
+    s->box = NULL; // what outlives the server sends nothing
     Py_CLEAR(s->loop);
     Py_CLEAR(s->app);
     Py_CLEAR(s->http_scope);
@@ -439,6 +440,7 @@ static int server_clear(Server *s) {
     s->heads = NULL;
     while (s->running) {
         Exchange *x = s->running;
+        x->head_waits = false;
         s->running = x->next;
         x->prev = x->next = NULL;
         Py_DECREF(x);
