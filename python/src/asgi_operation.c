@@ -5,9 +5,8 @@
 // a future, which the exchange resolves whenever something has happened; then they try
 // again. So a wait that is cancelled loses nothing.
 #include "asgi.h"
-#include <time.h>
 
-#define LONGEST_RUN 5000000 // nanoseconds without a poll
+#define LONGEST_RUN 2000000 // nanoseconds without a poll
 
 typedef struct {
     PyObject_HEAD
@@ -130,11 +129,7 @@ static int attempt(Operation *o, PyObject **result) {
 // keeps_loop reports whether the loop has not polled for long, because apps do not wait. An
 // operation that begins then lets the loop turn first. Otherwise an app that awaits only send
 // would never learn that the client is gone, and nothing else would run.
-static bool keeps_loop(Loop *l) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - l->last_poll > LONGEST_RUN;
-}
+static bool keeps_loop(Loop *l) { return clock_ns() - l->last_poll > LONGEST_RUN; }
 
 static PySendResult operation_send(Operation *o, PyObject *value, PyObject **result) {
     *result = NULL;
