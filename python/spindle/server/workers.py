@@ -101,6 +101,7 @@ class Supervisor:
     def __init__(self, config, arguments=None):
         self.config = config
         self.command = [sys.executable, "-m", "spindle"] + (list(arguments) if arguments is not None else command_line(config))
+        self.sock = None  # while run does
         self.workers = []
         self.wanted = config.workers
         self.delay = BACKOFF[0]
@@ -172,7 +173,8 @@ class Supervisor:
             if number in (signal.SIGINT, signal.SIGTERM):
                 again = self.stopping
                 self.stopping = True
-                self.sock.close()  # or new connections would wait until the last request has ended
+                if self.sock is not None:
+                    self.sock.close()  # or new connections would wait until the last request has ended
                 patience = 0 if again else self.config.timeout_graceful_shutdown
                 if patience is not None:
                     self.kill_at = min(self.kill_at, time.monotonic() + patience + CANCEL_WAIT)
