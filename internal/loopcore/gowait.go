@@ -42,10 +42,10 @@ type goWait struct {
 }
 
 const (
-	goWaitWorth  = 50 * time.Microsecond // a wait that takes longer was not worth it
-	goWaitMisses = 12                    // the loop skips at most two to the power of this
-	goWaitKeep   = 3                     // with more misses in a row, the notifications end
-	goWaitSample = 8                     // one of so many waits of WaitHere is measured
+	goWaitWorth  = 250 * time.Microsecond // a wait that takes longer was not worth it
+	goWaitMisses = 12                     // the loop skips at most two to the power of this
+	goWaitKeep   = 3                      // with more misses in a row, the notifications end
+	goWaitSample = 8                      // one of so many waits of WaitHere is measured
 )
 
 // ExpectPost says that a goroutine will probably post very soon. The loop's next wait may

@@ -34,8 +34,11 @@ type Bus struct {
 	largest  atomic.Int64  // message that the server takes
 
 	// The client of NATS may block while it writes to the connection. Envelopes of tasks
-	// are handed to a goroutine, so that publishing blocks no loop.
+	// are handed to a goroutine where that would block their loop.
+	// Most need not be: see conn.
 	outbox   *cosync.Inbox[*nats.Msg] // nil is no message
+	handing  atomic.Int64             // messages in the outbox, and the one that send has taken
+	conn     atomic.Pointer[conn]     // the latest; nil if the program dials itself
 	overflow overflow
 
 	mu    sync.Mutex
@@ -160,6 +163,7 @@ func (b *Bus) connect(ctx context.Context, servers string) (err error) {
 	options = append(options,
 		nats.ReconnectBufSize(-1),    // a bus that is down says so
 		nats.SkipSubjectValidation(), // ours is stricter
+		b.dialing(),
 	)
 	if b.nc, err = nats.Connect(servers, options...); err != nil {
 		why := relay.ErrDown

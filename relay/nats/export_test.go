@@ -1,6 +1,9 @@
 package nats
 
 import (
+	"net"
+	"sync/atomic"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/spindleloop/spindle/relay"
@@ -61,3 +64,14 @@ func Overflow(b *Bus, e *relay.Envelope) error {
 
 // NoticedAfter is when a server that does not answer is noticed.
 const NoticedAfter = (maxPings + 1) * pingInterval
+
+// Dial makes a connection with a Write that does not wait.
+func Dial(address string) (net.Conn, error) {
+	return (&dialer{latest: &atomic.Pointer[conn]{}}).Dial("tcp", address)
+}
+
+// AwaitSpace waits until a connection of Dial has space.
+func AwaitSpace(c net.Conn) { c.(*conn).await() }
+
+// Unsent returns how many bytes wait in a connection of Dial.
+func Unsent(c net.Conn) int64 { return c.(*conn).unsent.Load() }

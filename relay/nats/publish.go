@@ -33,14 +33,27 @@ func (b *Bus) Publish(ctx context.Context, e *relay.Envelope) error {
 		}
 		return err
 	}
-	if loopcore.Current() == nil {
+	if b.writes() {
 		return b.write(e)
 	}
 	m, err := b.message(e, false)
 	if err != nil {
 		return err
 	}
+	b.handing.Add(1)
 	return b.handed(b.outbox.Put(ctx, m))
+}
+
+// writes reports whether the caller may pass an envelope to the client of NATS: it is not on a
+// loop, or publishing does not wait. Outside of a loop it waits until the connection has space.
+func (b *Bus) writes() bool {
+	if loopcore.Current() != nil {
+		return b.isDirect()
+	}
+	if c := b.conn.Load(); c != nil {
+		c.await()
+	}
+	return true
 }
 
 // ended returns the error of ctx if it has ended. In a task it is the error of a wait, so that
@@ -56,7 +69,7 @@ func ended(ctx context.Context) error {
 // relay.ErrMustWait.
 func (b *Bus) TryPublish(e *relay.Envelope) error {
 	stored := b.stores(e)
-	if !stored && loopcore.Current() == nil {
+	if !stored && b.writes() {
 		return b.write(e)
 	}
 	m, err := b.message(e, stored)
@@ -66,6 +79,7 @@ func (b *Bus) TryPublish(e *relay.Envelope) error {
 	if stored {
 		return relay.ErrMustWait
 	}
+	b.handing.Add(1)
 	err = b.outbox.TryPut(m)
 	if errors.Is(err, cosync.ErrWouldBlock) && e.Kind == relay.KindCancel {
 		err = b.overflow.add(m)
@@ -112,6 +126,9 @@ func (b *Bus) handed(err error) error {
 	case err == nil:
 		b.published.Add(1)
 		return nil
+	}
+	b.handing.Add(-1)
+	switch {
 	case errors.Is(err, cosync.ErrWouldBlock):
 		return relay.ErrFull
 	case errors.Is(err, cosync.ErrClosed):
@@ -141,6 +158,10 @@ func (b *Bus) send() {
 
 // pass passes a message to the client of NATS.
 func (b *Bus) pass(m *nats.Msg) {
+	defer b.handing.Add(-1)
+	if c := b.conn.Load(); c != nil {
+		c.await()
+	}
 	if err := b.nc.PublishMsg(m); err != nil {
 		b.dropped.Add(1) // the connection was lost; a call ends with its deadline
 	}

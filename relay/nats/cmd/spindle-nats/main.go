@@ -129,6 +129,9 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 			{Key: "nats_calls_per_s", Value: f.CallsPerS, What: "calls in a second with 64 in flight"},
 			{Key: "nats_plain_per_s", Value: f.PlainPerS, What: "requests of the plain client, likewise"},
 			{Key: "nats_many_ratio", Value: f.ManyRatio, What: "the rate of calls over that of requests"},
+			{Key: "nats_task_ns", Value: f.TaskNS, What: "a call from a task, ns"},
+			{Key: "nats_task_ratio", Value: f.TaskRatio, What: "the plain client's time over a task's call"},
+			{Key: "nats_task_many_ratio", Value: f.TaskManyRatio, What: "the rate of tasks' calls over that of requests, 64 in flight"},
 			{Key: "nats_goroutine_ratio", Value: f.GoroutineRatio, What: "the same, for plain handlers that may block, on goroutines"},
 		}, err
 	}})

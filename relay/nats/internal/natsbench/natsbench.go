@@ -13,6 +13,7 @@ import (
 
 	client "github.com/nats-io/nats.go"
 
+	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/nats"
 )
@@ -37,6 +38,11 @@ type Figures struct {
 	PlainPerS float64
 	ManyRatio float64
 
+	// The same with calls from tasks of one loop, as a web plane makes them.
+	TaskNS        float64
+	TaskRatio     float64
+	TaskManyRatio float64
+
 	// GoroutineRatio is ManyRatio against plain workers that start a goroutine for each
 	// request, so that their handlers may block, as those of relay may.
 	GoroutineRatio float64
@@ -47,9 +53,10 @@ const inFlight = 64
 
 // program is what is measured: call makes a call and waits for the reply.
 type program struct {
-	call func() error
-	n    int       // calls at a time
-	per  []float64 // nanoseconds for each call, of each round
+	call  func(ctx context.Context) error
+	n     int       // calls at a time
+	tasks bool      // they are made by tasks of a loop; otherwise by goroutines
+	per   []float64 // nanoseconds for each call, of each round
 }
 
 // Measure measures calls on the servers of a URL. Both sides answer with what they get, on
@@ -75,7 +82,8 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	if err := errors.Join(await(ctx, plain), await(ctx, spawning), await(ctx, call)); err != nil {
 		return Figures{}, err
 	}
-	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: spawning, n: inFlight}}
+	programs := []*program{{call: plain, n: 1}, {call: call, n: 1}, {call: plain, n: inFlight}, {call: call, n: inFlight}, {call: spawning, n: inFlight},
+		{call: call, n: 1, tasks: true}, {call: call, n: inFlight, tasks: true}}
 	for round := range o.Rounds + 1 {
 		for i := range programs {
 			p := programs[(i+round*3)%len(programs)] // no program has always the same before it
@@ -92,17 +100,18 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 		PlainNS: median(programs[0].per), CallNS: median(programs[1].per), Ratio: ratio(programs[0], programs[1]),
 		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
 		GoroutineRatio: ratio(programs[4], programs[3]),
+		TaskNS:         median(programs[5].per), TaskRatio: ratio(programs[0], programs[5]), TaskManyRatio: ratio(programs[2], programs[6]),
 	}
 	return f, nil
 }
 
 // await makes calls until one finds its worker: in a cluster, other servers learn of a worker a
 // moment later.
-func await(ctx context.Context, call func() error) error {
+func await(ctx context.Context, call func(context.Context) error) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for limit := time.After(10 * time.Second); ; {
-		err := call()
+		err := call(ctx)
 		if !errors.Is(err, relay.ErrNoResponder) && !errors.Is(err, client.ErrNoResponders) {
 			return err
 		}
@@ -118,6 +127,9 @@ func await(ctx context.Context, call func() error) error {
 
 // run makes calls for d, and returns the time for each.
 func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err error) {
+	if p.tasks {
+		return p.runTasks(ctx, d)
+	}
 	var calls atomic.Int64
 	var failure atomic.Pointer[error]
 	var all sync.WaitGroup
@@ -127,7 +139,7 @@ func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err err
 			n := int64(0)
 			for { // at least once: on a busy machine d may have passed before
 				for range 4 {
-					if err := p.call(); err != nil {
+					if err := p.call(ctx); err != nil {
 						failure.CompareAndSwap(nil, &err)
 						break
 					}
@@ -151,6 +163,38 @@ func (p *program) run(ctx context.Context, d time.Duration) (ns float64, err err
 	return float64(took) / float64(calls.Load()), nil
 }
 
+// runTasks is run with tasks of one loop.
+func (p *program) runTasks(ctx context.Context, d time.Duration) (ns float64, err error) {
+	calls, took := 0, time.Duration(0)
+	err = spindle.Run(ctx, func(ctx context.Context) error {
+		began := time.Now()
+		err := spindle.WithNursery(ctx, func(_ context.Context, n *spindle.Nursery) error {
+			for range p.n {
+				n.Go(func(ctx context.Context) error {
+					for { // at least once, as in run
+						for range 4 {
+							if err := p.call(ctx); err != nil {
+								return err
+							}
+							calls++
+						}
+						if time.Since(began) >= d {
+							return nil
+						}
+					}
+				})
+			}
+			return nil
+		})
+		took = time.Since(began)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return float64(took) / float64(calls), nil
+}
+
 const (
 	subject    = "spindle.bench.relay"
 	inCallback = "spindle.bench.callback"
@@ -159,7 +203,7 @@ const (
 
 // startPlain starts a worker and a requester of the plain client. The first function calls
 // the handler in the callback, the second one that on goroutines.
-func startPlain(servers string) (call, spawning func() error, stop func(), err error) {
+func startPlain(servers string) (call, spawning func(context.Context) error, stop func(), err error) {
 	worker, err := client.Connect(servers)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
@@ -181,8 +225,8 @@ func startPlain(servers string) (call, spawning func() error, stop func(), err e
 		return nil, nil, nil, fmt.Errorf("natsbench: %w", err)
 	}
 	body := make([]byte, 64)
-	request := func(subject string) func() error {
-		return func() error {
+	request := func(subject string) func(context.Context) error {
+		return func(context.Context) error {
 			_, err := requester.Request(subject, body, 30*time.Second)
 			return err
 		}
@@ -191,7 +235,7 @@ func startPlain(servers string) (call, spawning func() error, stop func(), err e
 }
 
 // startRelay starts a relay.Worker and a relay.Caller.
-func startRelay(ctx context.Context, servers string) (call func() error, stop func(), err error) {
+func startRelay(ctx context.Context, servers string) (call func(context.Context) error, stop func(), err error) {
 	var stops []func()
 	stopAll := func() {
 		for _, fn := range slices.Backward(stops) {
@@ -230,7 +274,7 @@ func startRelay(ctx context.Context, servers string) (call func() error, stop fu
 	}
 	stops = append(stops, func() { caller.Close() })
 	body := make([]byte, 64)
-	return func() error {
+	return func(ctx context.Context) error {
 		_, err := caller.Call(ctx, subject, body)
 		return err
 	}, stopAll, nil

@@ -1,0 +1,169 @@
+package nats
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// conn is a connection to a server with a Write that does not wait. The client of NATS writes
+// while it holds the mutex that publishing needs. So tasks can publish without a goroutine
+// between them and the client, and do not block their loop when the server is slow: what the
+// socket does not take is written later.
+type conn struct {
+	net.Conn
+	raw syscall.RawConn
+
+	unsent atomic.Int64 // bytes in pending, and those that flush writes
+	lost   atomic.Bool  // the client will connect again, with its mutex held
+
+	mu      sync.Mutex
+	pending []byte // guarded by mu, as all below
+	writing bool   // a goroutine is in flush
+	err     error
+	space   sync.Cond
+}
+
+// dialer makes connections of the type conn.
+type dialer struct {
+	net.Dialer
+	latest *atomic.Pointer[conn]
+}
+
+// Dial is for the client of NATS.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	made, err := d.Dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := made.(syscall.Conn).SyscallConn() // TCP has it
+	if err != nil {
+		made.Close()
+		return nil, err
+	}
+	c := &conn{Conn: made, raw: raw}
+	c.space.L = &c.mu
+	d.latest.Store(c)
+	return c, nil
+}
+
+// dialing returns the option that makes the client use conns. It has no effect if the program has
+// its own way to connect.
+func (b *Bus) dialing() nats.Option {
+	return func(o *nats.Options) error {
+		if o.CustomDialer == nil && o.InProcessServer == nil {
+			o.CustomDialer = &dialer{net.Dialer{Timeout: o.Timeout}, &b.conn}
+		}
+		return nil
+	}
+}
+
+// Write writes what the socket takes now, and keeps the rest for flush.
+func (c *conn) Write(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && !c.writing {
+		n, c.err = c.tryWrite(p)
+	}
+	if c.err != nil {
+		c.lost.Store(true)
+		return n, c.err
+	}
+	if n == len(p) {
+		return n, nil
+	}
+	c.pending = append(c.pending, p[n:]...)
+	c.unsent.Add(int64(len(p) - n))
+	if !c.writing {
+		c.writing = true
+		go c.flush()
+	}
+	return len(p), nil
+}
+
+// tryWrite writes what the socket takes without waiting.
+func (c *conn) tryWrite(p []byte) (n int, err error) {
+	failed := c.raw.Write(func(fd uintptr) bool {
+		n, err = syscall.Write(int(fd), p)
+		return true // do not wait
+	})
+	if failed != nil {
+		return 0, failed
+	}
+	if err == syscall.EAGAIN || err == syscall.EINTR {
+		return max(n, 0), nil
+	}
+	return max(n, 0), err
+}
+
+// flush writes what is pending, and waits for the socket.
+func (c *conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.pending) > 0 && c.err == nil {
+		b := c.pending
+		c.pending = nil
+		c.mu.Unlock()
+		_, err := c.Conn.Write(b)
+		c.mu.Lock()
+		c.unsent.Add(-int64(len(b)))
+		if err != nil {
+			c.err = err
+			c.lost.Store(true)
+		}
+		c.space.Broadcast()
+	}
+	c.writing = false
+}
+
+// SetWriteDeadline does nothing: Write does not wait, and a deadline must not end flush. The
+// client notices by its pings that a server reads nothing.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// Read notes the end of the connection, before the client does.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.lost.Store(true)
+	}
+	return n, err
+}
+
+// Close closes the connection. What is pending is lost.
+func (c *conn) Close() error {
+	c.lost.Store(true)
+	err := c.Conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = net.ErrClosed
+	}
+	c.space.Broadcast()
+	return err
+}
+
+// mostUnsent is how many bytes wait for the socket before publishers do.
+const mostUnsent = 1 << 20
+
+// await waits until there is space for more. It is not for tasks.
+func (c *conn) await() {
+	if c.unsent.Load() < mostUnsent {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.unsent.Load() >= mostUnsent && c.err == nil {
+		c.space.Wait()
+	}
+}
+
+// isDirect reports whether a task may publish by the client itself: that does not wait now, and
+// no envelope is before it in the outbox.
+func (b *Bus) isDirect() bool {
+	c := b.conn.Load()
+	return c != nil && !c.lost.Load() && c.unsent.Load() == 0 && b.handing.Load() == 0
+}

@@ -1,0 +1,67 @@
+package nats_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/spindleloop/spindle/relay/nats"
+)
+
+// TestWritesToAServerThatDoesNotRead do not wait. What they have written arrives in order when
+// the server reads, and publishers on goroutines wait until then.
+func TestWritesToAServerThatDoesNotRead(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := nats.Dial(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var want bytes.Buffer
+	chunk := make([]byte, 64<<10)
+	for i := byte(0); nats.Unsent(c) < 2<<20; i++ {
+		for k := range chunk {
+			chunk[k] = i
+		}
+		want.Write(chunk)
+		if n, err := c.Write(chunk); n != len(chunk) || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+	}
+	waited := make(chan struct{})
+	go func() {
+		nats.AwaitSpace(c)
+		close(waited)
+	}()
+	select {
+	case <-waited:
+		t.Error("there is space although the server reads nothing")
+	default:
+	}
+	got := make([]byte, want.Len())
+	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("what was written has not arrived: %v", err)
+	}
+	<-waited
+	// After the end, neither waits.
+	for nats.Unsent(c) < 2<<20 {
+		if _, err := c.Write(chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	nats.AwaitSpace(c)
+	if _, err := c.Write(chunk); err == nil {
+		t.Error("a write after Close has succeeded")
+	}
+}
