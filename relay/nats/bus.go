@@ -81,6 +81,10 @@ type Options struct {
 	// Durable subjects have their requests kept by JetStream.
 	Durable []Durable
 
+	// Service, if it has a name, makes the bus answer tools for services of NATS: which subjects
+	// its workers serve, and with which counts.
+	Service Service
+
 	// ErrorLog gets disconnections, errors of the connection such as violations of
 	// permissions, durable requests that are given up, and consumers of durable subjects that
 	// were deleted and are made again. Nil means slog.Default().
@@ -135,6 +139,10 @@ func Connect(ctx context.Context, servers string, o Options) (*Bus, error) {
 		if b.nc != nil {
 			b.nc.Close()
 		}
+		return nil, err
+	}
+	if err := b.describe(); err != nil {
+		b.nc.Close()
 		return nil, err
 	}
 	b.background(b.send)

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/spindleloop/spindle/cosync"
+	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/relay"
 )
 
@@ -61,6 +62,7 @@ func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (r
 	if err != nil {
 		return nil, fmt.Errorf("relay/nats: consumer of %s: %w", subject, err)
 	}
+	probe.AddMetered(s)
 	b.background(s.fetch)
 	b.background(s.keepOpen)
 	return s, nil
@@ -182,6 +184,9 @@ func (s *jobs) receive(m jetstream.Msg) {
 		return
 	}
 	e.Attempt = uint32(meta.NumDelivered)
+	if e.ReplyTo == "" {
+		e.ID = meta.Sequence.Stream // for CancelJob
+	}
 	if wait, delayed := delayOf(e, meta); wait > 0 {
 		s.conclude(m, func() error { return m.NakWithDelay(wait) })
 		return
@@ -282,6 +287,7 @@ func (s *jobs) keepOpen() {
 // Close leaves the group. Requests that Next has not returned go to other members.
 func (s *jobs) Close() error {
 	if !s.closed.Swap(true) {
+		probe.RemoveMetered(s)
 		s.b.forget(s)
 		s.stop()
 	}
