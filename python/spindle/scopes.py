@@ -9,8 +9,9 @@
                                 # both have ended here, whatever happened
 
 Cancellation is a state and not an event: in a cancelled scope every wait fails, until the block
-is left. A cancellation by Task.cancel is asyncio's own: it is delivered once, and passes through
-scopes and shields.
+is left. A wait is what suspends the task; a lock that is free, or a queue that has an item, does not.
+A cancellation by Task.cancel is asyncio's own: it is delivered once, and passes through scopes and
+shields.
 """
 
 import asyncio
@@ -21,11 +22,20 @@ import weakref
 
 __all__ = ["CancelScope", "Nursery", "fail_after", "move_on_after", "move_on_at"]
 
-_innermost = weakref.WeakKeyDictionary()  # task → the scope it is in
+_places = weakref.WeakKeyDictionary()  # task → _Place
 
-# A task that ignores its cancellation is cancelled again in every tick at first, then slowly.
-_EAGER_ROUNDS = 16
-_SLOW_ROUND = 0.01
+_POLL = 0.01  # seconds
+
+
+class _Place:
+    """Where a task is."""
+
+    __slots__ = ("scope", "cancelled_wait", "in_nursery_exit")
+
+    def __init__(self, scope):
+        self.scope = scope  # the innermost one
+        self.cancelled_wait = None  # the future that a scope has cancelled last, while the task waits for it
+        self.in_nursery_exit = False  # the task waits for tasks that are cancelled themselves
 
 
 class CancelScope:
@@ -43,11 +53,12 @@ class CancelScope:
         self._tasks = set()
         self._calls = {}  # task → how often this scope has called its cancel
         self._timer = self._delivery = None
-        self._rounds = 0
 
     @property
     def cancel_called(self) -> bool:
         """Whether the scope was cancelled, by a call or by its deadline."""
+        if self._active and self._has_passed():
+            self.cancel()
         return self._cancel_called
 
     @property
@@ -94,12 +105,16 @@ class CancelScope:
             raise RuntimeError("spindle: a CancelScope is entered outside a task")
         self._host, self._active = task, True
         self._cancelling = task.cancelling()
-        self._parent = _innermost.get(task)
+        place = _places.get(task)
+        if place is None:
+            place = _places[task] = _Place(None)
+        self._parent, place.scope = place.scope, self
         if self._parent is not None:
             self._parent._tasks.discard(task)
             self._parent._children.add(self)
         self._tasks.add(task)
-        _innermost[task] = self
+        if self._has_passed():
+            self._cancel_called = True
         self._arm()
         blamed = self._blame()
         if blamed is not None:
@@ -108,16 +123,14 @@ class CancelScope:
 
     def __exit__(self, kind, error, traceback):
         task, parent = self._host, self._parent
-        if asyncio.current_task() is not task or _innermost.get(task) is not self:
+        if asyncio.current_task() is not task or _places[task].scope is not self:
             raise RuntimeError("spindle: a CancelScope is left by another task, or not as the innermost one")
         self._active = False
         if self._timer is not None:
             self._timer.cancel()
         self._tasks.discard(task)
-        if parent is None:
-            del _innermost[task]
-        else:
-            _innermost[task] = parent
+        _places[task].scope = parent
+        if parent is not None:
             parent._children.discard(self)
             parent._tasks.add(task)
             blamed = parent._blame()
@@ -125,8 +138,9 @@ class CancelScope:
                 blamed._deliver_soon()  # it may have found no task outside a shield
         if not self._tasks and not self._children and self._delivery is not None:
             self._delivery.cancel()
-        for _ in range(self._calls.pop(task, 0)):
+        for _ in range(self._calls.get(task, 0)):
             task.uncancel()
+        self._calls.clear()
         if not self._cancel_called or not isinstance(error, asyncio.CancelledError):
             return False
         if parent is not None and not self._shield and parent._blame() is not None:
@@ -147,56 +161,83 @@ class CancelScope:
             scope = scope._parent
         return blamed
 
+    def _has_passed(self):
+        return self._deadline != math.inf and asyncio.get_running_loop().time() >= self._deadline
+
     def _arm(self):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._deadline != math.inf and not self._cancel_called:
-            loop = asyncio.get_running_loop()
-            if loop.time() >= self._deadline:
-                self.cancel()
-            else:
-                self._timer = loop.call_at(self._deadline, self.cancel)
+            self._timer = asyncio.get_running_loop().call_at(self._deadline, self.cancel)
 
-    def _deliver_soon(self):
-        if self._delivery is None:
-            self._rounds = 0
+    def _deliver_soon(self, _=None):
+        if self._delivery is None and self._active:
             self._delivery = asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self):
-        """Cancel every wait in the scope, and again until no task is left in it."""
+        """Cancel every wait in the scope, and the next wait of each task, until no task is left in it."""
         self._delivery = None
-        if not self._reach():
-            return
-        self._rounds += 1
-        loop = asyncio.get_running_loop()
-        if self._rounds <= _EAGER_ROUNDS:
-            self._delivery = loop.call_soon(self._deliver)
-        else:
-            self._delivery = loop.call_later(_SLOW_ROUND, self._deliver)
-
-    def _reach(self):
-        """Cancel the waits in this scope and below it. Report whether there are tasks."""
-        present, scopes = False, [self]
+        again, scopes = False, [self]
         while scopes:
             scope = scopes.pop()
             scopes += [child for child in scope._children if not child._shield]
             for task in list(scope._tasks):
-                present = True
-                if _can_be_cancelled(task) and task.cancel():
-                    self._calls[task] = self._calls.get(task, 0) + 1
-        return present
+                if self._cancel_wait(task, _places[task]):
+                    again = True
+        if again:
+            self._deliver_soon()
+
+    def _cancel_wait(self, task, place):
+        """Cancel what a task waits for. Report whether its next wait may begin in this tick.
+
+        If the cancellation is under way, _deliver_soon is called when it has ended.
+        """
+        if place.in_nursery_exit:
+            return False
+        waiter = task._fut_waiter
+        if waiter is not None and waiter.done():
+            return True  # the wait has its result, and the next one fails
+        if waiter is not None and waiter is place.cancelled_wait:
+            self._follow(waiter)
+            return False
+        if waiter is None and not _is_suspended(task):
+            return True  # it has not begun
+        place.cancelled_wait = waiter
+        if task.cancel():
+            self._calls[task] = self._calls.get(task, 0) + 1
+        return True
+
+    def _follow(self, waiter):
+        """Follow a wait that was cancelled and has not ended: it is for other tasks, which clean up.
+
+        Their waits fail too, as they would if the code were called directly.
+        """
+        waiter.remove_done_callback(self._deliver_soon)
+        waiter.add_done_callback(self._deliver_soon)
+        for task in [waiter] if isinstance(waiter, asyncio.Task) else getattr(waiter, "_children", ()):
+            if not isinstance(task, asyncio.Task) or task.done():
+                continue
+            place = _places.get(task)
+            if place is None:
+                place = _places[task] = _Place(None)
+            if place.scope is not None and place.scope._is_shielded():
+                asyncio.get_running_loop().call_later(_POLL, self._deliver_soon)
+            elif self._cancel_wait(task, place):
+                self._deliver_soon()
+
+    def _is_shielded(self):
+        scope = self
+        while scope is not None and not scope._shield:
+            scope = scope._parent
+        return scope is not None
 
 
-def _can_be_cancelled(task):
-    """Report whether a task waits. One that has its result, or has not begun, is left alone."""
-    waiter = task._fut_waiter
-    if waiter is not None:
-        return not waiter.done()
-    # asyncio.sleep(0) has no future. What is not a coroutine, such as anext(generator), has no state either:
-    # it counts as begun.
-    coro = task.get_coro()
-    return not hasattr(coro, "cr_running") or inspect.getcoroutinestate(coro) == inspect.CORO_SUSPENDED
+def _is_suspended(task):
+    """Report whether a task without a future has begun: it is in asyncio.sleep(0)."""
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    # What is no coroutine of Python, such as anext(generator) or a coroutine in C, has no frame.
+    return frame is None or frame.f_lasti >= 0 and inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_SUSPENDED
 
 
 def move_on_after(seconds: float, *, shield: bool = False) -> CancelScope:
@@ -236,6 +277,7 @@ class Nursery:
         self._running = set()  # tasks
         self._starting = {}  # task → the _Status that Nursery.start awaits
         self._errors = []
+        self._cancelled = False  # a task was ended by the cancellation of a scope
         self._open = False
         self._empty = None
 
@@ -269,7 +311,7 @@ class Nursery:
         task = asyncio.Task(coro, loop=asyncio.get_running_loop(), name=name)  # never begins at once
         self._running.add(task)
         scope._tasks.add(task)
-        _innermost[task] = scope
+        _places[task] = _Place(scope)
         task.add_done_callback(self._ended)
         blamed = scope._blame()
         if blamed is not None:
@@ -290,8 +332,11 @@ class Nursery:
         elif error is not None:
             self._errors.append(error)
             self.cancel_scope.cancel()
-        if self._empty is not None and not self._running and not self._empty.done():
-            self._empty.set_result(None)
+        elif task.cancelled() and self.cancel_scope._blame() is not None:
+            self._cancelled = True
+            self.cancel_scope.cancel()
+        if self._empty is not None and not self._running:
+            _complete(self._empty)
 
     async def __aenter__(self):
         self.cancel_scope.__enter__()
@@ -306,17 +351,13 @@ class Nursery:
             if cancelled is None:
                 self._errors.append(error)
             scope.cancel()
-        while self._running:
-            self._empty = asyncio.get_running_loop().create_future()
-            try:
-                await self._empty
-            except asyncio.CancelledError as caught:
-                scope.cancel()  # also if it was the task itself that was cancelled
-                cancelled = cancelled or caught
+        cancelled = await self._wait() or cancelled
         self._open = False
         if self._errors:
             scope.__exit__(None, None, None)
             raise BaseExceptionGroup("unhandled errors in a Nursery", self._errors) from None
+        if cancelled is None and self._cancelled:
+            cancelled = asyncio.CancelledError()  # as if the code of the task had been called directly
         if cancelled is None or not ours:
             scope.__exit__(None, None, None)
         elif scope.__exit__(type(cancelled), cancelled, cancelled.__traceback__):
@@ -324,6 +365,32 @@ class Nursery:
         if cancelled is not None:
             raise cancelled
         return False
+
+    async def _wait(self):
+        """Wait for the tasks. Return the cancellation by Task.cancel that came meanwhile, or None.
+
+        Scopes do not cancel this wait: it ends when they have cancelled the tasks.
+        """
+        cancelled, place = None, _places[asyncio.current_task()]
+        place.in_nursery_exit = True
+        while True:  # at least once: other tasks run, and deadlines that have passed count
+            self._empty = asyncio.get_running_loop().create_future()
+            if not self._running:
+                asyncio.get_running_loop().call_soon(_complete, self._empty)
+            try:
+                await self._empty
+            except asyncio.CancelledError as caught:
+                self.cancel_scope.cancel()
+                cancelled = caught
+            if not self._running:
+                break
+        place.in_nursery_exit = False
+        return cancelled
+
+
+def _complete(future):
+    if not future.done():
+        future.set_result(None)
 
 
 def _coroutine(method, function, args, **kwargs):
