@@ -232,6 +232,23 @@ func TestOptionsProtocolPanics(t *testing.T) {
 	})
 }
 
+// TestCloseWhileTheLoopHoldsConnectionsBack: Close from another goroutine does not race with
+// a loop that pauses its listener at MaxConns. The race detector checks it.
+func TestCloseWhileTheLoopHoldsConnectionsBack(t *testing.T) {
+	for range 20 {
+		made := make(chan bool, 1)
+		_, s := serving(t, loop.Options{}, "tcp", "127.0.0.1:0", transport.Options{MaxConns: 1}, func() *spy {
+			return &spy{made: func(*transport.Conn) { made <- true }}
+		})
+		c := dial(t, s)
+		<-made // the listener is paused after that
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	}
+}
+
 // TestDrain: the callbacks of all calls of Drain are called once, after the last
 // connection has ended.
 func TestDrain(t *testing.T) {

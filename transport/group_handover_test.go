@@ -37,7 +37,7 @@ func closeWithBacklog(t *testing.T, g *loop.Group, network, address string) {
 	front.CallSoon(func() {
 		late = dialGroup(t, s)
 		closed := make(chan error)
-		go func() { closed <- s.Drain(func() { close(drained) }) }()
+		go func() { closed <- errors.Join(s.Close(), s.Drain(func() { close(drained) })) }()
 		if err := <-closed; err != nil {
 			t.Error(err)
 		}
@@ -54,6 +54,67 @@ func closeWithBacklog(t *testing.T, g *loop.Group, network, address string) {
 	if n := len(p.made); n != 0 {
 		t.Errorf("%d connections were made", n)
 	}
+}
+
+// TestDrainAcceptsBacklog: connections that are in the backlog when a drain begins are made,
+// in every loop, whether the drain begins on the loop, elsewhere, or before the loops run.
+func TestDrainAcceptsBacklog(t *testing.T) {
+	const peers = 20
+	for name, spread := range map[string]transport.Spread{"reuse port": transport.ReusePort, "round robin": transport.RoundRobin} {
+		for where, begin := range map[string]func(l *loop.Loop, drain func()){
+			"on a loop":       func(l *loop.Loop, drain func()) { l.CallSoon(drain) },
+			"elsewhere":       func(l *loop.Loop, drain func()) { l.CallSoon(func() { elsewhere(drain) }) },
+			"before they run": func(l *loop.Loop, drain func()) { elsewhere(drain) },
+		} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				withGroups(t, 2, func(t *testing.T, g *loop.Group) {
+					p := newConnCounter()
+					s := listenGroup(t, g, "tcp", "127.0.0.1:0", p.options(spread))
+					var all []net.Conn
+					for range peers {
+						all = append(all, dialGroup(t, s))
+					}
+					drained := make(chan struct{})
+					begin(g.Loops()[0], func() {
+						if err := s.Drain(func() { close(drained) }); err != nil {
+							t.Error(err)
+						}
+					})
+					stop := startGroup(t, g)
+					for _, nc := range all {
+						nc.Write([]byte("x"))
+						if _, err := nc.Read(make([]byte, 1)); err != nil {
+							t.Error(err)
+						}
+					}
+					select {
+					case <-drained:
+						t.Error("the drain ended before the connections")
+					default:
+					}
+					for _, nc := range all {
+						nc.Close()
+					}
+					<-drained
+					if nc, err := net.Dial("tcp", s.Addr().String()); err == nil {
+						nc.Close()
+						t.Error("a drained server still listens")
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// elsewhere calls fn in a goroutine that belongs to no loop.
+func elsewhere(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	<-done
 }
 
 // TestHandOverToClosedLoop: a connection handed over to a loop that closes before it

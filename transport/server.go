@@ -75,11 +75,24 @@ type Server struct {
 	group     bool         // made for a group; other goroutines may start its loops
 	nextShard int          // accepting loop only: where the next search starts
 	open      atomic.Int64 // connections, including those being handed over
-	closed    atomic.Bool
+	phase     atomic.Int32 // a serverPhase
+	emptying  atomic.Int32 // shards that still accept what is queued, in serverDrains
 
 	mu      sync.Mutex
 	drained []func() // callbacks of Drain; guarded by mu
 }
+
+// serverPhase is whether a server accepts.
+//
+//	accepts ──Drain──▶ drains ──Close──▶ closed
+//	   └────────────────Close──────────────┘
+type serverPhase = int32
+
+const (
+	serverAccepts serverPhase = iota
+	serverDrains              // each shard accepts what is queued, and then closes its listener
+	serverClosed              // no connection is accepted
+)
 
 // Listen accepts connections on an address of network "tcp", "tcp4", "tcp6" or "unix".
 // It corresponds to asyncio's create_server. The host must be an address, not a name,
@@ -147,20 +160,26 @@ func (s *Server) Conns() int { return int(s.open.Load()) }
 // socket has taken its place. A socket of WrapListener is left to its other owners; a
 // loop that is not running stops accepting when it runs next. Closing again does nothing.
 func (s *Server) Close() error {
-	if s.closed.Swap(true) {
+	if s.phase.Swap(serverClosed) == serverClosed {
 		return nil
 	}
+	return s.eachListener((*shard).closeListener)
+}
+
+func (s *Server) eachListener(fn func(*shard) error) error {
 	var errs []error
 	for _, sh := range s.shards {
 		if sh.ln != nil {
-			errs = append(errs, sh.closeListener())
+			errs = append(errs, fn(sh))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Drain closes the server like Close and calls done, on one of its loops, once the last
-// connection is lost. Call CloseConns or AbortConns to end the connections.
+// Drain accepts the connections that the system has queued and then closes the server, like
+// Close, on each loop when it runs. At MaxConns queued connections are refused. It calls
+// done, on one of its loops, once the last connection is lost. Call CloseConns or AbortConns
+// to end the connections.
 func (s *Server) Drain(done func()) error {
 	if done == nil {
 		panic("transport: Drain with a nil function")
@@ -168,7 +187,12 @@ func (s *Server) Drain(done func()) error {
 	s.mu.Lock()
 	s.drained = append(s.drained, done)
 	s.mu.Unlock()
-	err := s.Close()
+	var err error
+	s.emptying.Add(1) // until every shard has been counted
+	if s.phase.CompareAndSwap(serverAccepts, serverDrains) {
+		err = s.eachListener((*shard).emptyQueue)
+	}
+	s.emptying.Add(-1)
 	for _, done := range s.takeDrained() {
 		if s.shards[0].st.sockets.L.Internal().Post(loopcore.RunAtClose, done) != nil {
 			done() // the loop is closed
@@ -179,7 +203,7 @@ func (s *Server) Drain(done func()) error {
 
 // takeDrained removes and returns the callbacks of Drain if no connection is left.
 func (s *Server) takeDrained() []func() {
-	if !s.closed.Load() || s.open.Load() != 0 {
+	if s.phase.Load() == serverAccepts || s.emptying.Load() != 0 || s.open.Load() != 0 {
 		return nil
 	}
 	s.mu.Lock()

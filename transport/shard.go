@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ type shard struct {
 	s  *Server
 	st *loopState
 	ln *sock.Listener // nil if another loop accepts; its methods are loop goroutine only
+	fd int            // of ln, valid until stopped is set
 
 	shared bool // the socket has other owners and must not be shut down
 
@@ -24,6 +26,7 @@ type shard struct {
 	mu         sync.Mutex
 	file       sock.File // guarded by mu
 	fds        []int     // handed over, and not served yet; guarded by mu
+	emptying   bool      // counted in Server.emptying until stopped; guarded by mu
 	stopped    bool      // the listener is closed; guarded by mu
 	loopClosed bool      // guarded by mu
 }
@@ -46,6 +49,7 @@ func (sh *shard) listen(network, address string) error {
 // watch accepts on fd, a listening socket. If it fails, it closes fd.
 func (sh *shard) watch(fd int) (err error) {
 	s, sockets := sh.s, sh.st.sockets
+	sh.fd = fd
 	if s.addr, err = sockets.K.LocalAddr(fd); err == nil {
 		sh.ln, err = sockets.Listen(fd, sh.accept, sh.failed)
 	}
@@ -79,15 +83,47 @@ func (sh *shard) closeListener() error {
 	}
 	err := sh.file.Remove(sh.st.sockets.K)
 	l := sh.st.sockets.L
-	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.ln.FD()) != nil) && l.Internal().Running() {
+	if (sh.shared || sh.st.sockets.K.Native().Unlisten(sh.fd) != nil) && l.Internal().Running() {
 		_ = l.Internal().Post(loopcore.DropAtClose, func() { sh.stop() }) // on a loop that does not run, accept or loopClosing does it
 	}
 	return err
 }
 
+// emptyQueue accepts what the system has queued and closes the listener, on its loop. If the
+// loop is closed before it runs, loopClosing closes the listener.
+func (sh *shard) emptyQueue() error {
+	if !sh.beginEmptying() {
+		return nil
+	}
+	if sh.onLoop() {
+		return sh.empty()
+	}
+	_ = sh.st.sockets.L.Internal().Post(loopcore.DropAtClose, func() { sh.empty() })
+	return nil
+}
+
+// beginEmptying counts the shard among those that Drain waits for, until stop. It reports
+// false if the listener is closed.
+func (sh *shard) beginEmptying() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.stopped {
+		return false
+	}
+	sh.emptying = true
+	sh.s.emptying.Add(1)
+	return true
+}
+
+func (sh *shard) empty() (err error) {
+	defer func() { err = sh.stop() }() // even if a protocol panics
+	sh.ln.AcceptQueued(cmp.Or(sh.s.o.Backlog, sock.DefaultBacklog))
+	return nil
+}
+
 // failed is called when nothing can be accepted.
 func (sh *shard) failed(err error) {
-	if sh.s.closed.Load() {
+	if sh.s.phase.Load() == serverClosed {
 		sh.stop()
 		return
 	}
@@ -103,12 +139,21 @@ func (sh *shard) report(err error) {
 
 // stop closes the listener. It is called on its loop, or before the loop runs.
 func (sh *shard) stop() error {
+	err := sh.stopListener()
+	sh.callDrained()
+	return err
+}
+
+func (sh *shard) stopListener() error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.ln == nil || sh.stopped {
 		return nil
 	}
 	sh.stopped = true
+	if sh.emptying {
+		sh.s.emptying.Add(-1)
+	}
 	sh.st.removeServer(sh)
 	return errors.Join(sh.ln.Close(), sh.file.Remove(sh.st.sockets.K))
 }
@@ -121,7 +166,7 @@ func (sh *shard) accept(fd int) {
 	to.conns.Add(1)
 	sh.s.open.Add(1)
 	switch {
-	case sh.s.closed.Load():
+	case sh.s.phase.Load() == serverClosed:
 		sh.stop()
 		fallthrough
 	case to != sh && !to.handOver(fd):

@@ -1,6 +1,7 @@
 package sock
 
 import (
+	"cmp"
 	"slices"
 	"syscall"
 	"time"
@@ -44,9 +45,12 @@ func (r *Registry) Listen(fd int, accept func(fd int), failed func(error)) (*Lis
 	return ln, nil
 }
 
+// DefaultBacklog is how many connections wait to be accepted if nothing else is set.
+const DefaultBacklog = 4096
+
 // Binding configures a listening socket.
 type Binding struct {
-	Backlog   int // 0 means 4096
+	Backlog   int // 0 means DefaultBacklog
 	ReusePort bool
 	V6Only    bool
 }
@@ -57,9 +61,7 @@ func (r *Registry) Bind(a kernel.Addr, b Binding) (fd int, err error) {
 	if fd, err = k.Socket(a.Family(), kernel.Stream); err != nil {
 		return -1, err
 	}
-	if b.Backlog == 0 {
-		b.Backlog = 4096
-	}
+	b.Backlog = cmp.Or(b.Backlog, DefaultBacklog)
 	bound := false
 	if err = runSteps(
 		func() error { return r.configure(fd, a, b) },
@@ -199,6 +201,25 @@ func (ln *Listener) stopWatching() {
 	if ln.watching {
 		ln.watching = false
 		ln.reg.L.RemoveReader(ln.fd)
+	}
+}
+
+// AcceptQueued accepts the connections that are in the system's backlog now, unless the
+// listener is paused. It is for a listener that is about to be closed, which refuses them.
+// At most limit are accepted, so that clients that keep connecting do not occupy the loop.
+func (ln *Listener) AcceptQueued(limit int) {
+	for range limit {
+		if ln.phase != accepting {
+			return
+		}
+		fd, err := ln.reg.K.Accept(ln.fd)
+		switch err {
+		case nil:
+			ln.accept(fd)
+		case syscall.ECONNABORTED:
+		default:
+			return
+		}
 	}
 }
 
