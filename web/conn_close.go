@@ -98,8 +98,8 @@ func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
 
 // cause returns why requests of the connection end when the connection does.
 func (c *conn) cause() error {
-	if c.st.cause != nil {
-		return c.st.cause
+	if c.st.closed || c.st.sv.closed.Load() {
+		return http.ErrServerClosed
 	}
 	return ErrClientGone
 }

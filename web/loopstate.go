@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -50,8 +49,8 @@ type loopState struct {
 	yields        bool   // yield is scheduled for the end of the turn
 	yieldFunc     func() // the method yield, made once
 
-	mode  serviceMode
-	cause error // why requests end when their connections are aborted
+	mode   serviceMode
+	closed bool // the loop is closed
 
 	mu       sync.Mutex
 	finished []*exchange // by workers, not taken yet; guarded by mu
@@ -195,7 +194,7 @@ func (st *loopState) tasks() *spindle.Nursery {
 // LoopClosing is called when the loop is closed, possibly before the service was shut
 // down. The connections are lost then, and the workers get no more work.
 func (st *loopState) LoopClosing() {
-	st.cause = http.ErrServerClosed
+	st.closed = true
 	st.sv.loopStateEnded(st)
 }
 

@@ -31,6 +31,7 @@ type Service struct {
 	accepts *transport.Server
 
 	draining atomic.Bool
+	closed   atomic.Bool // Close was called
 
 	loopStates []*loopState                // one for each loop
 	perLoop    loopcore.PerLoop[loopState] // the same by loop

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -162,7 +161,7 @@ func (st *loopState) closesIdle() bool {
 	case modeKeepAlive:
 		return false
 	case modeDraining:
-		return st.sv.server.DrainIdle <= 0 || st.cause != nil // drained, or closed
+		return st.sv.server.DrainIdle <= 0 || st.sv.closed.Load()
 	}
 	return true
 }
@@ -228,8 +227,9 @@ func (sv *Service) whenOver(fn func()) {
 // end with http.ErrServerClosed as their cause. Close does not wait; Drain, called before or
 // after it, calls a function when the service has ended.
 func (sv *Service) Close() {
+	sv.closed.Store(true) // before a connection ends: its request's cause depends on it
 	sv.Drain(func() {})
-	sv.each(func(st *loopState) { st.cause, st.mode = http.ErrServerClosed, modeDraining })
+	sv.each(func(st *loopState) { st.mode = modeDraining })
 	sv.atAccepts(sv.accepts.AbortConns)
 }
 
