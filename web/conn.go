@@ -212,8 +212,7 @@ func (c *conn) recoverLean() {
 	}
 	c.marks &^= parsing
 	c.st.sv.logPanic(recover(), c.remoteAddr())
-	c.flushLean() // the answers to the requests before
-	c.hangUp()
+	c.close() // after the answers to the requests before
 }
 
 // settle makes the connection wait for what comes next, with the time-out for that.
@@ -233,7 +232,7 @@ func (c *conn) settle() {
 			st.heads.add(c)
 		}
 	case c.input == inputHead && st.closesIdle():
-		c.hangUp()
+		c.close() // the response before may not have arrived yet
 	case c.input == inputHead: // while draining: the response was begun before, and has not announced the close
 		c.extra = nil
 		st.idle.add(c)

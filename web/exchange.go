@@ -215,8 +215,8 @@ func (x *exchange) finish() {
 		if h, ok := c.tc.Protocol().(*hijackedConn); ok && x.handler == handlerFailed {
 			h.close()
 		}
-	case x.handler == handlerFailed || late: // what was flushed is sent
-		c.hangUp()
+	case x.handler == handlerFailed || late: // what was flushed is sent, and the responses before
+		c.close()
 	default:
 		w.sendLast(c.tc)
 	}

@@ -1,9 +1,11 @@
 package web_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -16,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/leak"
 	"github.com/spindleloop/spindle/web"
@@ -189,5 +192,63 @@ func TestPanicsEndTheConnection(t *testing.T) {
 				t.Errorf("afterwards: %q", body)
 			}
 		})
+	}
+}
+
+// TestPanicDoesNotCutEarlierResponses checks that a response that is complete arrives as a
+// whole, although the handler of the request behind it panics and leaves its body unread.
+func TestPanicDoesNotCutEarlierResponses(t *testing.T) {
+	large := strings.Repeat("x", 2<<20)
+	server, trust := certified(t)
+	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/panic":
+			panic("oh dear")
+		case "/flushed":
+			w.(http.Flusher).Flush()
+			panic("oh dear")
+		case "/late":
+			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Second))
+		}
+		io.WriteString(w, large)
+	}) {
+		s.ErrorLog = quiet
+		s.Lean = web.LeanRoutes(map[string]func(*web.LeanCtx){
+			"/lean":       func(c *web.LeanCtx) { c.WriteString(large) },
+			"/lean/panic": func(*web.LeanCtx) { panic("oh lean") },
+			"/lean/body": func(c *web.LeanCtx) {
+				c.ReadBody(1<<20, func(*web.LeanCtx, []byte) { panic("oh lean") })
+			},
+		})
+		for _, secured := range []bool{false, true} {
+			if s.TLS = nil; secured {
+				s.TLS = server
+			}
+			for _, path := range []string{"/panic", "/flushed", "/late", "/lean/panic", "/lean/body"} {
+				t.Run(fmt.Sprintf("%s%s, TLS %v", name, path, secured), func(t *testing.T) {
+					sv := serve(t, s)
+					for _, first := range []string{"/", "/lean"} {
+						nc := connect(t, sv.Addr())
+						if secured {
+							nc = tls.Client(nc, &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com"})
+						}
+						sent := make(chan bool)
+						go func() {
+							defer close(sent)
+							fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: a\r\n\r\nPOST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n%010000d", first, path, 0)
+						}()
+						res, err := http.ReadResponse(bufio.NewReader(nc), nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if body, err := io.ReadAll(res.Body); err != nil || len(body) != len(large) {
+							t.Errorf("%s: got %d bytes, %v", first, len(body), err)
+						}
+						<-sent
+						nc.Close()
+					}
+				})
+			}
+		}
 	}
 }
