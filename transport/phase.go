@@ -76,6 +76,7 @@ const (
 	hasGathered                         // some bytes wait for the end of the turn
 	readQueued                          // a callback that reads is queued
 	pauserQueued                        // a callback that calls PauseWriting or ResumeWriting is queued
+	fileMissing                         // SendFile has failed, and the program did not know when it last wrote or closed
 )
 
 func (c *Conn) is(m connMarks) bool { return c.marks&m != 0 }

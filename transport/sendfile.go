@@ -20,7 +20,8 @@ import (
 //
 // Errors that are known at once are passed to done, and the connection stays open: a
 // negative offset or a file that is not regular (os.ErrInvalid), or a file that is too
-// short (io.ErrUnexpectedEOF). If the file cannot be read later, or has become shorter,
+// short (io.ErrUnexpectedEOF). If the connection was closed before done is called, it ends
+// without a close_notify of TLS, so that the peer notices. If the file cannot be read later, or has become shorter,
 // the connection ends with that error, because the peer would take the next bytes for
 // the rest of the file. done, which may be nil, gets the error, as for any other end.
 //
@@ -42,8 +43,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	}
 	switch {
 	case err != nil:
-		err = c.opError("sendfile", err)
-		c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() { done(err) })
+		c.failFile(c.opError("sendfile", err), done)
 		return
 	case n == 0:
 		c.AfterFlush(done)
@@ -62,6 +62,19 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 		c.noteQueued()
 		c.startFileJob(s)
 	}
+}
+
+// failFile calls done for a file of which nothing is sent. If the program closes the
+// connection before that, the peer must not take what it got for all there is: it gets no
+// close_notify.
+func (c *Conn) failFile(err error, done func(error)) {
+	c.marks |= fileMissing
+	c.st.sockets.L.Internal().CallSoon(loopcore.RunAtClose, func() {
+		if c.phase == phaseOpen {
+			c.marks &^= fileMissing
+		}
+		done(err)
+	})
 }
 
 // fileRangeLen returns how many bytes of f SendFile is to send.

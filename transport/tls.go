@@ -154,7 +154,7 @@ func (t *tlsLayer) flush() error {
 // sendCloseNotify sends the close_notify alert once. It reports whether the alert is
 // queued.
 func (c *Conn) sendCloseNotify() (queued bool, err error) {
-	if c.tls == nil || c.tls.handshake != nil {
+	if c.tls == nil || c.tls.handshake != nil || c.is(fileMissing) {
 		return false, nil
 	}
 	if made, _ := c.tls.CloseWrite(); !made {

@@ -202,3 +202,41 @@ func TestTLSDataAfterCloseNotify(t *testing.T) {
 		}
 	})
 }
+
+// TestTLSSendFileThatFails: a peer can tell a file that was cut from one that ended, by the
+// missing close_notify, even if the connection was to be closed after the file.
+func TestTLSSendFileThatFails(t *testing.T) {
+	for name, then := range map[string]func(c *transport.Conn){
+		"Close":    func(c *transport.Conn) { c.Close() },
+		"WriteEOF": func(c *transport.Conn) { c.WriteEOF() },
+	} {
+		for _, fault := range []string{"shorter", "closed", "too short"} {
+			t.Run(name+", "+fault, func(t *testing.T) {
+				f := tempFile(t, make([]byte, 1<<20))
+				failed := make(chan error, 1)
+				_, s := servingTLS(t, loop.Options{}, func() *spy {
+					return &spy{data: func(c *transport.Conn, data []byte) {
+						c.Write([]byte("begin"))
+						if fault == "too short" {
+							f.Truncate(1 << 10)
+						}
+						c.SendFile(f, 0, 1<<20, func(err error) { failed <- err })
+						if fault == "closed" {
+							f.Close()
+						}
+						f.Truncate(1 << 10)
+						then(c)
+					}}
+				})
+				peer := dialTLS(t, s)
+				peer.Write([]byte("go"))
+				if got, _ := io.ReadAll(peer); peer.Raw.EndsWithAlert() {
+					t.Errorf("the peer got %d bytes, which look complete", len(got))
+				}
+				if err := <-failed; err == nil {
+					t.Error("SendFile succeeded")
+				}
+			})
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"net"
 	"syscall"
 
@@ -142,6 +143,8 @@ func (c *Conn) afterSend() {
 		if waits, _ := c.sendCloseNotify(); !waits {
 			c.lose(nil)
 		}
+	case c.phase == phaseShutting && c.tls != nil && c.is(fileMissing):
+		c.lose(c.opError("sendfile", io.ErrUnexpectedEOF))
 	case c.phase == phaseShutting && c.tls != nil:
 		if _, err := c.sendCloseNotify(); err != nil {
 			c.lose(c.opError("shutdown", err))
