@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -152,14 +153,18 @@ func (w *response) inform(status int) {
 	_ = w.send(append(b, "\r\n"...))
 }
 
-// interim returns h without the fields that frame a body.
+// interim returns h without the fields that frame a body and without trailers.
 func interim(h http.Header) http.Header {
-	if h == nil || h["Content-Length"] == nil && h["Transfer-Encoding"] == nil {
-		return h
+	cloned := false
+	for key := range h {
+		if !named(key, "Content-Length") && !named(key, "Transfer-Encoding") && !strings.HasPrefix(key, http.TrailerPrefix) {
+			continue
+		}
+		if !cloned {
+			h, cloned = maps.Clone(h), true
+		}
+		delete(h, key)
 	}
-	h = h.Clone()
-	h.Del("Content-Length")
-	h.Del("Transfer-Encoding")
 	return h
 }
 

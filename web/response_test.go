@@ -58,6 +58,8 @@ func TestStatusesWithoutABody(t *testing.T) {
 
 func TestInterimResponses(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(http.TrailerPrefix+"X-Sum", "1") // not for an interim response
+		w.Header()["content-length"] = []string{"3"}
 		w.Header().Set("Link", "</style.css>")
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Set("Link", "</other.css>")
