@@ -90,6 +90,48 @@ func TestCompressionBombIsCutOff(t *testing.T) {
 	}
 }
 
+// TestCompressionBombInFragmentsIsCutOff checks that the connection ends although the last
+// fragment never comes.
+func TestCompressionBombInFragmentsIsCutOff(t *testing.T) {
+	bomb := pack(string(make([]byte, 16<<20)))
+	for _, s := range implementations {
+		t.Run(s.name, func(t *testing.T) {
+			p := s.open(t, ws.Options{CompressFrom: 1, MessageLimit: 1 << 20})
+			const size = 500
+			p.send(p.frame(rsv1|binry, bomb[:size]))
+			for at := size; at+size < len(bomb); at += size {
+				p.send(p.frame(cont, bomb[at:at+size]))
+			}
+			p.wantsFault(1009)
+		})
+	}
+}
+
+// TestCompressedFragmentsUpToTheLimit checks that a message of exactly the limit arrives,
+// in fragments of any size.
+func TestCompressedFragmentsUpToTheLimit(t *testing.T) {
+	for name, message := range map[string]string{"zeros": string(make([]byte, 1<<20)), "text": strings.Repeat("0123456789abcdef", 1<<16)} {
+		for _, size := range []int{1, 7, 100, 1000} {
+			t.Run(fmt.Sprintf("%s, %d", name, size), func(t *testing.T) {
+				for _, s := range implementations {
+					packed := pack(message)
+					p := s.open(t, ws.Options{CompressFrom: 1 << 30, MessageLimit: 1 << 20})
+					head := byte(rsv1 | binry)
+					for at := 0; at < len(packed); at += size {
+						end := min(at+size, len(packed))
+						if end == len(packed) {
+							head |= fin
+						}
+						p.send(p.frame(head, packed[at:end]))
+						head = cont
+					}
+					p.wants(fin|binry, message)
+				}
+			})
+		}
+	}
+}
+
 // Section 13: a server's response to offers.
 func TestCompressionOffers(t *testing.T) {
 	const plain = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/bits"
 	"net"
 	"os"
 	"time"
@@ -44,8 +45,12 @@ func (c *Conn) read(ctx context.Context) (Kind, []byte, error) {
 		if e.Final && len(c.message) == 0 && !e.Compressed {
 			return Kind(e.Op), e.Payload, nil
 		}
+		before := len(c.message)
 		c.message = append(c.message, e.Payload...)
 		if !e.Final {
+			if e.Compressed && exceeds(c.message, before, c.rules.limits.Message) {
+				return 0, nil, c.fail(wsframe.ErrMessageTooLarge)
+			}
 			continue
 		}
 		message := c.message
@@ -55,6 +60,13 @@ func (c *Conn) read(ctx context.Context) (Kind, []byte, error) {
 		}
 		return Kind(e.Op), message, err
 	}
+}
+
+// exceeds reports whether the fragments of a compressed message inflate to more than limit
+// bytes, so that the connection is not kept until the last one. It looks each time their
+// size has about quadrupled since before.
+func exceeds(fragments []byte, before, limit int) bool {
+	return bits.Len(uint(len(fragments)))/2 != bits.Len(uint(before))/2 && deflate.Exceeds(fragments, limit)
 }
 
 func (c *Conn) inflate(op wsframe.Op, message []byte) ([]byte, error) {

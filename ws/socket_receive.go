@@ -78,8 +78,12 @@ func (s *Socket) handleData(e wsframe.Event) error {
 	message := e.Payload
 	if !e.Final || s.extra != nil && len(s.extra.message) > 0 {
 		k := s.ensureExtra()
+		before := len(k.message)
 		k.message = append(k.message, message...)
 		if !e.Final {
+			if e.Compressed && exceeds(k.message, before, s.rules.limits.Message) {
+				return wsframe.ErrMessageTooLarge
+			}
 			return nil
 		}
 		message = k.message

@@ -105,6 +105,29 @@ func Inflate(dst, p []byte, limit int) ([]byte, error) {
 	}
 }
 
+// Exceeds reports whether p, the beginning of a compressed message, inflates to more than
+// limit bytes. The last bytes of p may not count, because what follows them is not known.
+func Exceeds(p []byte, limit int) bool {
+	if len(p) <= limit/maxRatio {
+		return false
+	}
+	r := newReader(bytes.NewReader(p), "")
+	defer r.Close()
+	buf := make([]byte, 4<<10)
+	for size := 0; ; {
+		n, err := r.Read(buf)
+		if size += n; size > limit {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
+}
+
+// maxRatio is how many times larger than the compressed bytes the inflated ones can be.
+const maxRatio = 1032
+
 // Reader inflates one message.
 type Reader struct {
 	src   io.Reader
@@ -114,8 +137,10 @@ type Reader struct {
 
 // NewReader returns a Reader of the compressed message in src. Close returns its
 // memory to the pool.
-func NewReader(src io.Reader) *Reader {
-	r := &Reader{src: src, end: tail + finalBlock}
+func NewReader(src io.Reader) *Reader { return newReader(src, tail+finalBlock) }
+
+func newReader(src io.Reader, end string) *Reader {
+	r := &Reader{src: src, end: end}
 	if f, ok := readers.Get().(io.ReadCloser); ok {
 		f.(flate.Resetter).Reset((*source)(r), nil)
 		r.flate = f
