@@ -64,7 +64,7 @@ func (c *Conn) SendFile(f *os.File, offset, n int64, done func(error)) {
 	}
 }
 
-// failFile calls done for a file of which nothing is sent. If the program closes the
+// failFile calls done for a file that cannot be sent at all. If the program closes the
 // connection before that, the peer must not take what it got for all there is: it gets no
 // close_notify.
 func (c *Conn) failFile(err error, done func(error)) {

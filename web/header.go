@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -271,6 +272,21 @@ func (w *response) prefixedTrailers() bool {
 		}
 	}
 	return false
+}
+
+// interim returns h without the fields that frame a body and without trailers.
+func interim(h http.Header) http.Header {
+	cloned := false
+	for key := range h {
+		if !named(key, "Content-Length") && !named(key, "Transfer-Encoding") && !strings.HasPrefix(key, http.TrailerPrefix) {
+			continue
+		}
+		if !cloned {
+			h, cloned = maps.Clone(h), true
+		}
+		delete(h, key)
+	}
+	return h
 }
 
 // leavesBody reports whether the connection must close because of the request's body: too

@@ -3,7 +3,6 @@ package web
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"time"
 
@@ -151,21 +150,6 @@ func (w *response) inform(status int) {
 		return
 	}
 	_ = w.send(append(b, "\r\n"...))
-}
-
-// interim returns h without the fields that frame a body and without trailers.
-func interim(h http.Header) http.Header {
-	cloned := false
-	for key := range h {
-		if !named(key, "Content-Length") && !named(key, "Transfer-Encoding") && !strings.HasPrefix(key, http.TrailerPrefix) {
-			continue
-		}
-		if !cloned {
-			h, cloned = maps.Clone(h), true
-		}
-		delete(h, key)
-	}
-	return h
 }
 
 // bodyless reports whether a response with that status has no body.
