@@ -27,6 +27,12 @@ type Nursery struct {
 // WithNursery opens a nursery, calls fn with it, and waits for all its tasks. If fn or a
 // task fails, the others are cancelled. Several errors are returned as an *Errors. If one
 // panics, the others are cancelled, and WithNursery panics with a *PanicError.
+//
+// The deferred calls of fn run when fn returns, and tasks may still be running then. What
+// the tasks use is opened and closed outside of the nursery:
+//
+//	defer bus.Close()
+//	return spindle.WithNursery(ctx, …)
 func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) error) error {
 	t, scope := caller(ctx, "WithNursery")
 	t.co.CheckThread() // where it is opened it is also joined
