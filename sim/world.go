@@ -219,11 +219,12 @@ func (w *World) deadlock() error {
 }
 
 // endGrace is how long cancelled programs may take to return, in the world's time,
-// before they are killed.
-const endGrace = 10 * time.Second
+// before they are killed. It is more than the drain of a web.Server and the grace of a run
+// together.
+const endGrace = time.Minute
 
 // Close ends the programs that still run. Programs of Go and Serve are cancelled and
-// may take ten seconds of the world's time to clean up. Programs that take longer,
+// may take a minute of the world's time to clean up. Programs that take longer,
 // and those of Exec, are killed as if their host had crashed. Meanwhile no program
 // starts, not even on a host that boots, and no host pauses. Run calls Close itself.
 // Closing a world again does nothing.

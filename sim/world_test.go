@@ -280,3 +280,22 @@ func TestSlowFaultsRestoreTheBandwidth(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsMayAskForTimeAtTheEnd: a program that is cancelled at the end of its world gets
+// the time that it asks for with Grace.
+func TestProgramsMayAskForTimeAtTheEnd(t *testing.T) {
+	w := sim.NewWorld(1)
+	cleaned := false
+	w.Host("server").Serve(func(ctx context.Context) error {
+		err := spindle.Sleep(ctx, time.Hour)
+		return errors.Join(err, spindle.Grace(ctx, 30*time.Second, func(ctx context.Context) error {
+			err := spindle.Sleep(ctx, 15*time.Second)
+			cleaned = err == nil
+			return err
+		}))
+	})
+	w.Host("client").Go(func(ctx context.Context) error { return spindle.Sleep(ctx, time.Second) })
+	if err := w.Run(); err != nil || !cleaned {
+		t.Errorf("%v, cleaned up: %v", err, cleaned)
+	}
+}
