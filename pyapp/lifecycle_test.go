@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/gorilla/websocket"
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/pyapp"
+	"github.com/spindleloop/spindle/web"
 )
 
 // withJournal returns an App that writes a journal, and a function that reads it.
@@ -146,6 +148,47 @@ func TestShutdownClosesWebSockets(t *testing.T) {
 	}
 	if text := journal(); text != "websocket.disconnect\nshutdown\n" {
 		t.Errorf("%q", text)
+	}
+}
+
+// TestServerShutdownClosesWebSockets: a server that ends before its app, which is the order of
+// the guide, closes WebSockets in order too.
+func TestServerShutdownClosesWebSockets(t *testing.T) {
+	for _, place := range []string{"in a task", "on loops of its own"} {
+		t.Run(place, func(t *testing.T) {
+			app, journal := withJournal(t, &pyapp.App{Target: "raw:app"})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			listening, served := make(chan net.Addr, 1), make(chan error, 1)
+			server := &web.Server{Handler: app, DrainTimeout: limit, OnListen: func(a net.Addr) { listening <- a }}
+			serve := func(ctx context.Context) error { return server.ListenAndServe(ctx, "127.0.0.1:0") }
+			go func() {
+				if place == "in a task" {
+					served <- spindle.Run(ctx, serve)
+				} else {
+					served <- serve(ctx)
+				}
+			}()
+			c, _, err := websocket.DefaultDialer.Dial("ws://"+(<-listening).String()+"/ws", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			wait(t, app, "/ws")
+			cancel()
+			if _, _, err := c.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
+				t.Error(err)
+			}
+			if err := <-served; err != nil && err != context.Canceled {
+				t.Error(err)
+			}
+			if err := app.Close(); err != nil {
+				t.Error(err)
+			}
+			if text := journal(); text != "websocket.disconnect\nshutdown\n" {
+				t.Errorf("%q", text)
+			}
+		})
 	}
 }
 

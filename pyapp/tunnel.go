@@ -1,8 +1,11 @@
 package pyapp
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"strings"
+	"time"
 )
 
 // tunnel passes bytes both ways after the worker has switched protocols, for a WebSocket. The
@@ -24,19 +27,39 @@ func (x *exchange) tunnel(res *http.Response) {
 	if _, err := client.Write(append(head, "\r\n"...)); err != nil {
 		return
 	}
+	to := &framesTo{w: x.c.Conn}
+	ended := make(chan struct{})
+	defer close(ended)
+	if server, ok := client.(interface{ OnShutdown(func()) }); ok && isWebSocket(x.r) {
+		server.OnShutdown(func() {
+			defer client.Close()
+			to.goAway()
+			ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+			defer cancel()
+			select { // the worker answers, and ends the tunnel
+			case <-ended:
+			case <-ctx.Done():
+			}
+		})
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if n := buffered.Reader.Buffered(); n > 0 {
 			early, _ := buffered.Reader.Peek(n)
-			if _, err := x.c.Write(early); err != nil {
+			if _, err := to.Write(early); err != nil {
 				return
 			}
 		}
-		_, _ = io.Copy(x.c.Conn, client)
+		_, _ = io.Copy(to, client)
 		x.c.close()
 	}()
 	_, _ = io.Copy(client, x.c.in)
 	_ = client.Close()
 	<-done
 }
+
+// closeTimeout is how long a WebSocket may take to close when the server shuts down.
+const closeTimeout = 5 * time.Second
+
+func isWebSocket(r *http.Request) bool { return strings.EqualFold(upgradeOf(r), "websocket") }
