@@ -105,19 +105,42 @@ func (e *Envelope) remaining(now time.Time) (time.Duration, bool) {
 	return e.Deadline, e.Deadline != 0
 }
 
-// CheckSubject returns a *SubjectError if a subject is not valid: it must be 1 to 255 bytes
-// of printable ASCII without spaces. It is for buses.
+// maxSubject is the length of the longest subject. Callers and workers prefix it for
+// cancellations, and with the prefix it is as long as maxControl at most.
+const (
+	maxSubject = maxControl - len(workerPrefix) - 16 - 1 // see drawName
+	maxControl = 255
+)
+
+// CheckSubject returns a *SubjectError if a subject is not valid. A subject is up to 230 bytes
+// of printable ASCII without spaces, in parts that are separated by dots. No part is empty, or
+// "*" or ">", which are wildcards of brokers, and the first one does not begin with "$": such
+// subjects are the interface of a broker. Subjects that begin with "_" are for callers and
+// workers, and may have 255 bytes. CheckSubject is for buses.
 func CheckSubject(s string) error {
-	if s == "" || len(s) > 255 {
+	if s == "" || s[0] == '$' || len(s) > maxControl || len(s) > maxSubject && s[0] != '_' {
 		return &SubjectError{s}
 	}
+	begin := 0 // of the part
 	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
+		switch c := s[i]; {
+		case c <= ' ' || c > '~':
 			return &SubjectError{s}
+		case c == '.':
+			if !isPart(s[begin:i]) {
+				return &SubjectError{s}
+			}
+			begin = i + 1
 		}
+	}
+	if !isPart(s[begin:]) {
+		return &SubjectError{s}
 	}
 	return nil
 }
+
+// isPart reports whether s is a part of a subject, and not a wildcard.
+func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
 
 // cancelSubject returns the subject on which workers of a subject receive cancellations of
 // calls that no worker has answered yet.

@@ -120,8 +120,7 @@ func (e *HeaderError) Error() string {
 	return "relay: header " + strconv.Quote(e.Name) + " cannot be sent on this bus"
 }
 
-// SubjectError is the error for a subject that is not 1 to 255 printable ASCII characters
-// without spaces.
+// SubjectError is the error for a subject that is not valid; see CheckSubject.
 type SubjectError struct{ Subject string }
 
 func (e *SubjectError) Error() string {

@@ -58,6 +58,9 @@ func newService(ctx context.Context, bus Bus, subject string, h Handler, o Serve
 
 // open subscribes. Cancellations come first, so that none is missed.
 func (s *service) open(ctx context.Context) (err error) {
+	if err := CheckSubject(s.subject); err != nil {
+		return err
+	}
 	if s.control, err = s.bus.Listen(ctx, s.inbox, s.receive); err != nil {
 		return err
 	}

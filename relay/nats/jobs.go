@@ -36,6 +36,7 @@ type jobs struct {
 	stopped  context.Context
 	stop     context.CancelFunc
 	closed   atomic.Bool
+	ahead    atomic.Int64 // how much the clock of the server is ahead of this machine's
 
 	mu   sync.Mutex
 	open map[jetstream.Msg]struct{} // not settled; guarded by mu
@@ -70,12 +71,14 @@ func (b *Bus) consume(ctx context.Context, d *Durable, subject, group string) (r
 
 // join makes the consumer, or finds the one that is there.
 func (s *jobs) join(ctx context.Context) error {
+	began := time.Now()
 	c, err := s.b.js.CreateOrUpdateConsumer(ctx, s.d.Stream, jetstream.ConsumerConfig{
 		Durable: consumerName(s.subject, s.group), FilterSubject: s.subject,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.d.AckWait, MaxAckPending: -1,
 	})
 	if err == nil {
 		s.consumer = c
+		s.ahead.Store(int64(c.CachedInfo().TimeStamp.Sub(began.Add(time.Since(began) / 2))))
 	}
 	return err
 }
@@ -193,6 +196,7 @@ func (s *jobs) receive(m jetstream.Msg) {
 	} else if delayed {
 		e.Attempt = max(1, e.Attempt-1) // the first delivery was put off
 	}
+	s.age(e, meta.Timestamp)
 	if e.Attempt > uint32(s.d.Attempts) { // workers died with it
 		s.giveUp(m, e, "its workers were gone")
 		return
@@ -204,6 +208,18 @@ func (s *jobs) receive(m jetstream.Msg) {
 	if s.arrived.TryPut(job{m, e}) != nil {
 		s.wanted.Add(1)
 		s.conclude(m, m.Nak)
+	}
+}
+
+// age subtracts the time since a request was stored from its deadline. Times of the server are
+// compared with its own clock only. A deadline that has passed is negative.
+func (s *jobs) age(e *relay.Envelope, stored time.Time) {
+	if e.Deadline == 0 {
+		return
+	}
+	age := time.Now().Add(time.Duration(s.ahead.Load())).Sub(stored)
+	if e.Deadline -= max(age, 0); e.Deadline <= 0 {
+		e.Deadline = -1
 	}
 }
 

@@ -315,33 +315,14 @@ func kindOf(name string) (k relay.Kind, known bool) {
 	return 0, false
 }
 
-// checkSubject returns an error if NATS cannot publish to a subject: it must be printable
-// ASCII in parts that are separated by dots, none of them empty or a wildcard.
+// checkSubject returns an error if a subject is not valid. A reply subject has at most four
+// parts.
 func checkSubject(s string) error {
-	if s == "" || len(s) > 255 {
+	if isInbox(s) && strings.Count(s, ".") > 3 {
 		return &relay.SubjectError{Subject: s}
 	}
-	begin, dots := 0, 0 // of the part
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c <= ' ' || c > '~':
-			return &relay.SubjectError{Subject: s}
-		case c == '.':
-			if !isPart(s[begin:i]) {
-				return &relay.SubjectError{Subject: s}
-			}
-			begin = i + 1
-			dots++
-		}
-	}
-	if !isPart(s[begin:]) || dots > 3 && isInbox(s) {
-		return &relay.SubjectError{Subject: s}
-	}
-	return nil
+	return relay.CheckSubject(s)
 }
-
-// isPart reports whether s is a part of a subject, and not a wildcard.
-func isPart(s string) bool { return s != "" && s != "*" && s != ">" }
 
 // sendable reports whether NATS carries a header unchanged, and it has no meaning for NATS or
 // for this package.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spindleloop/spindle"
@@ -209,7 +210,8 @@ func (s *suite) subjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, subject := range []string{"", "a b", "a\n", string(make([]byte, 300))} {
+	long := strings.Repeat("a", 231)
+	for _, subject := range []string{"", "a b", "a\n", long, "$JS.API.STREAM.DELETE.JOBS", "$a", "a.*", "a.>", ">", "*", "a..b", ".a", "a."} {
 		_, listen := bus.Listen(ctx, subject, func(*relay.Envelope) {})
 		_, subscribe := bus.Subscribe(ctx, subject, "")
 		for name, err := range map[string]error{ // any order: only messages
@@ -220,5 +222,26 @@ func (s *suite) subjects(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return s.longest(ctx, long[1:])
+}
+
+// longest serves and calls the longest subject, and cancels: workers and callers use subjects
+// that are longer.
+func (s *suite) longest(ctx context.Context, subject string) error {
+	var h hold
+	if _, _, err := s.serve(ctx, subject, relay.ServeOptions{}, h.handle); err != nil {
+		return err
+	}
+	c, err := s.caller(ctx, relay.CallerOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = c.Do(ctx, relay.Envelope{Subject: subject, Deadline: 50 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("a call of the longest subject: %v", err)
+	}
+	if st := c.Stats(); st.CancelsLost > 0 {
+		s.Errorf("%+v", st)
+	}
+	return c.Close()
 }
