@@ -25,6 +25,9 @@ var (
 	// request again, or another worker does, if the bus redelivers. The bus limits the
 	// attempts; see Request.Attempt. On other buses it is an error as any other.
 	ErrRetry = errors.New("relay: try again")
+
+	// ErrLostClaim is for Results: another worker has the key; see Claimer.
+	ErrLostClaim = errors.New("relay: another worker has the key")
 )
 
 // notSent adds to an error of a bus which request it refused.
@@ -71,7 +74,8 @@ const (
 	CodeDeadline    = "deadline"     // the call's deadline has passed at the worker first
 	CodeDuplicate   = "duplicate"    // another request with the same idempotency key runs
 	CodeFull        = "full"         // the queue of the subject is full
-	CodeTooLarge    = "too-large"    // the reply is larger than the bus allows
+	CodeLostClaim   = "lost-claim"   // another worker has the idempotency key; the effect may have happened
+	CodeTooLarge    = "too-large"    // the reply is larger than the bus or the Results allow
 	CodeGivenUp     = "given-up"     // the bus delivers the request no more: it was tried too often
 )
 

@@ -19,6 +19,8 @@ type Request struct {
 
 	settle func(Outcome) // of the delivery; nil if the bus does not redeliver
 	sent   uint32        // items; only the handler
+	items  *kept         // that were sent, if they are kept; only the handler
+	fence  uint64
 
 	// Guarded by s.mu.
 	allowed uint32  // items that the caller accepts in all

@@ -1,12 +1,8 @@
 package relay
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"math"
 	"sync"
-	"time"
 )
 
 // Results keeps the replies of requests with an IdempotencyKey, so that a request that is
@@ -21,7 +17,8 @@ type Results interface {
 	// Load returns the reply that is kept for a key.
 	Load(ctx context.Context, key string) (reply []byte, ok bool, err error)
 
-	// Store keeps a reply.
+	// Store keeps a reply. It fails with an error that wraps ErrTooLarge if the reply can
+	// never be kept, and with one that wraps ErrLostClaim if another worker has the key.
 	Store(ctx context.Context, key string, reply []byte) error
 }
 
@@ -31,6 +28,15 @@ type Releaser interface {
 	// Release ends the reservation of a key. It is called instead of Store when the
 	// handler has failed.
 	Release(ctx context.Context, key string)
+}
+
+// Claimer is implemented by Results that reserve a key, and may lose the reservation to another
+// worker when this one was not heard of for too long.
+type Claimer interface {
+	// Claimed is called after Load has reserved a key. It returns the fencing token of the
+	// reservation: a number that is larger than those of all earlier ones of the key. It
+	// calls lost, on any goroutine, if the reservation is lost before Store or Release.
+	Claimed(key string, lost func()) (fence uint64)
 }
 
 // NewResults returns Results in memory, for up to most replies. The oldest goes first.
@@ -68,72 +74,4 @@ func (r *results) Store(_ context.Context, key string, reply []byte) error {
 	}
 	r.kept[key] = reply
 	return nil
-}
-
-// handle calls the handler, unless the reply to the request is known.
-func (s *service) handle(ctx context.Context, r *Request) (body []byte, err error) {
-	key := r.Headers[IdempotencyKey]
-	if s.o.Results == nil || key == "" {
-		return s.h(ctx, r)
-	}
-	key = r.Subject + " " + key
-	if !s.claim(key) {
-		return nil, errTwice
-	}
-	defer s.unclaim(key)
-	kept, ok, err := s.o.Results.Load(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	if ok {
-		s.mu.Lock()
-		s.stats.Replayed++
-		s.mu.Unlock()
-		return r.replay(kept)
-	}
-	succeeded := false
-	defer func() {
-		if results, reserves := s.o.Results.(Releaser); reserves && !succeeded {
-			results.Release(ctx, key)
-		}
-	}()
-	if body, err = s.h(ctx, r); err != nil {
-		return nil, err
-	}
-	reply, err := AppendFrame(nil, &Envelope{Kind: KindReply, Headers: r.headers, Body: body}, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	succeeded = true
-	return body, s.o.Results.Store(ctx, key, reply)
-}
-
-// replay returns the body of a reply that was kept, and sets its headers.
-func (r *Request) replay(kept []byte) ([]byte, error) {
-	e, err := ReadFrame(bytes.NewReader(kept), math.MaxInt)
-	if err != nil {
-		return nil, fmt.Errorf("relay: a kept reply: %w", err)
-	}
-	r.headers = e.Headers
-	return e.Body, nil
-}
-
-// errTwice is the error of a request while another one with its key runs.
-var errTwice = &RemoteError{Code: CodeDuplicate, Message: "a request with the same idempotency key runs"}
-
-// claim reports whether no other request with the key runs.
-func (s *service) claim(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keys[key] {
-		return false
-	}
-	s.keys[key] = true
-	return true
-}
-
-func (s *service) unclaim(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.keys, key)
 }

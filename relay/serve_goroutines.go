@@ -34,6 +34,6 @@ func (s *service) serveOnGoroutine(d Delivery) {
 	defer func() { v.settled(o) }()
 	if ok {
 		defer v.stop()
-		o = s.perform(v, &v.Request)
+		o = s.perform(v, v)
 	}
 }

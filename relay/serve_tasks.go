@@ -49,7 +49,7 @@ func (s *service) serveInTask(ctx context.Context, d Delivery) {
 			if !v.due.IsZero() {
 				sc.SetDeadline(v.due)
 			}
-			o = s.perform(WithTrace(ctx, v.Trace), &v.Request)
+			o = s.perform(WithTrace(ctx, v.Trace), v)
 		}
 		return nil
 	})

@@ -139,7 +139,8 @@ func (s *service) admit(v running) (ok bool, o Outcome) {
 
 // perform calls the handler and answers. It is called between admit and the end of the
 // handler's context.
-func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
+func (s *service) perform(ctx context.Context, v running) (o Outcome) {
+	r := v.request()
 	measuring, began := probe.Measuring.Load(), time.Time{}
 	if measuring {
 		began = s.clock.now()
@@ -149,11 +150,11 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 	var err error
 	defer func() {
 		if !returned {
-			v := recover()
-			if v == nil {
-				v = "runtime.Goexit"
+			value := recover()
+			if value == nil {
+				value = "runtime.Goexit"
 			}
-			err = &handlerPanic{v, debug.Stack()}
+			err = &handlerPanic{value, debug.Stack()}
 		}
 		if measuring {
 			s.measure(began)
@@ -165,7 +166,7 @@ func (s *service) perform(ctx context.Context, r *Request) (o Outcome) {
 		ctx, end = s.tracer.Start(ctx, spindle.SpanInfo{Kind: spindle.SpanHandler, Subject: s.subject})
 		defer func() { end(spindle.SpanEnd{Err: spanError(err, returned)}) }()
 	}
-	body, err = s.handle(ctx, r)
+	body, err = s.handle(ctx, v)
 	returned = true
 	return Done
 }
@@ -212,7 +213,7 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	twice := err == error(errTwice)
 	o := Done
 	if r.settle != nil && !gone && err != nil {
-		if o.Again = stopped || twice && r.ReplyTo == ""; !o.Again && !twice {
+		if o.Again = stopped || err == errLost || twice && r.ReplyTo == ""; !o.Again && !twice {
 			o.Again, o.After = s.retry(r, err)
 		}
 	}
@@ -232,6 +233,9 @@ func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	reply := &Envelope{Kind: KindReply, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent, Attempt: r.Attempt, Headers: r.headers, Body: body}
 	if err != nil {
 		code, message := CodeError, err.Error()
+		if coded, ok := err.(*codedError); ok {
+			code = coded.code
+		}
 		switch {
 		case panicked:
 			code = CodePanic

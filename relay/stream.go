@@ -250,6 +250,9 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 		return err
 	}
 	r.sent++
+	if r.items != nil {
+		r.items.add(&Envelope{Kind: KindItem, Body: body})
+	}
 	return nil
 }
 

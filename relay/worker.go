@@ -58,8 +58,8 @@ type ServeOptions struct {
 
 	// Results keeps replies by the header IdempotencyKey. A request with a key that is
 	// there is answered without the handler. While a request with a key runs, another
-	// one here fails with CodeDuplicate. Errors are not kept, nor are items of streams.
-	// Nil means that keys have no effect.
+	// one here fails with CodeDuplicate. Errors are not kept. Items of a stream
+	// are kept with its reply, up to 16 MB. Nil means that keys have no effect.
 	Results Results
 
 	// Retry decides what becomes of a request when its handler has failed with err, if the bus

@@ -40,9 +40,12 @@ type ResultsOptions struct {
 // share. It is a key-value bucket of JetStream.
 //
 // Load claims a key that has no reply, for the worker that is about to handle the request.
-// The Load of another worker waits for its reply, so two workers never handle requests with
-// the same key at the same time. If the worker is gone, or its reply cannot be stored, its
-// claim ends with the lease.
+// The Load of another worker waits for its reply, so two workers do not handle requests with
+// the same key at the same time. If the worker is gone, its claim ends with the lease. A worker
+// that lives, but was paused or cut off for longer than the lease, loses its claim: its handler's
+// context ends, and its reply is not stored. Until it notices, two handlers may run; see
+// relay.Request.Fence. A reply that is larger than the server's messages is not kept, but a
+// request that is sent again fails with relay.CodeTooLarge instead of repeating the effect.
 //
 // While the servers are not reachable, Load and Store try again: an effect without a stored
 // reply would be repeated.
@@ -81,17 +84,6 @@ type results struct {
 	claims map[string]*claim // that this store holds; guarded by mu
 }
 
-// claim is the value of a key while its request is handled. It is unique, so that it is
-// recognized if its confirmation was lost.
-type claim struct {
-	value []byte
-	timer *time.Timer // renews the claim
-
-	mu       sync.Mutex
-	revision uint64 // guarded by mu
-	ended    bool   // guarded by mu
-}
-
 const (
 	isClaim = 'c'
 	isReply = 'r'
@@ -112,9 +104,10 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 	var seen uint64 // revision of another worker's claim
 	var since time.Time
 	for {
+		began := time.Now()
 		revision, err := r.create(ctx, name, mine)
 		if err == nil {
-			r.hold(key, mine, revision)
+			r.hold(key, mine, revision, began)
 			return nil, false, nil
 		} else if !errors.Is(err, jetstream.ErrKeyExists) {
 			return nil, false, err
@@ -128,13 +121,14 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 		case len(e.Value()) > 0 && e.Value()[0] == isReply:
 			return e.Value()[1:], true, nil
 		case bytes.Equal(e.Value(), mine):
-			r.hold(key, mine, e.Revision())
+			r.hold(key, mine, e.Revision(), began)
 			return nil, false, nil
 		case e.Revision() != seen:
 			seen, since = e.Revision(), time.Now()
 		case time.Since(since) > r.lease:
+			began := time.Now()
 			if revision, err := r.kv.Update(ctx, name, mine, seen); err == nil {
-				r.hold(key, mine, revision)
+				r.hold(key, mine, revision, began)
 				return nil, false, nil
 			} // otherwise it has changed, or is tried again
 		}
@@ -145,16 +139,25 @@ func (r *results) load(ctx context.Context, key string) ([]byte, bool, error) {
 }
 
 // Store keeps a reply. It does not end with ctx: the effect of the request has happened. If it
-// fails, the claim ends with the lease.
+// fails, the claim ends with the lease, unless the reply is too large: then another one can be
+// stored.
 func (r *results) Store(ctx context.Context, key string, body []byte) error {
 	return shielded(ctx, func(ctx context.Context) error {
-		defer r.drop(key)
 		ctx, cancel := context.WithTimeout(ctx, r.lease)
 		defer cancel()
-		return r.retry(ctx, func(ctx context.Context) error {
-			_, err := r.kv.Put(ctx, keyName(key), append([]byte{isReply}, body...))
-			return err
-		})
+		value := append([]byte{isReply}, body...)
+		c := r.claimOf(key)
+		if c == nil {
+			return r.retry(ctx, func(ctx context.Context) error {
+				_, err := r.kv.Put(ctx, keyName(key), value)
+				return err
+			})
+		}
+		err := c.replace(ctx, r, key, value)
+		if !errors.Is(err, relay.ErrTooLarge) {
+			r.drop(key)
+		}
+		return err
 	})
 }
 
@@ -180,55 +183,6 @@ func shielded(ctx context.Context, fn func(ctx context.Context) error) error {
 		return run(ctx)
 	}
 	return spindle.Shield(ctx, run)
-}
-
-// hold notes that this store has claimed a key, and renews the claim until drop.
-func (r *results) hold(key string, value []byte, revision uint64) {
-	c := &claim{value: value, revision: revision}
-	c.mu.Lock()
-	c.timer = time.AfterFunc(r.lease/3, func() { r.renew(key, c) })
-	c.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.claims[key] = c
-}
-
-// renew writes a claim again. Stores that wait for its key see another revision, and count
-// the lease from then. If no server answers, the next renewal may succeed.
-func (r *results) renew(key string, c *claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), r.lease/3)
-	defer cancel()
-	revision, err := r.kv.Update(ctx, keyName(key), c.value, c.revision)
-	if err == nil {
-		c.revision = revision
-	} else if errors.Is(err, nats.ErrConnectionClosed) {
-		return
-	} else if e, err := r.kv.Get(ctx, keyName(key)); err == nil && bytes.Equal(e.Value(), c.value) {
-		c.revision = e.Revision() // a confirmation was lost
-	}
-	c.timer.Reset(r.lease / 3)
-}
-
-// drop ends the renewal of a claim, and returns its revision. It waits for a renewal that
-// runs.
-func (r *results) drop(key string) (revision uint64, held bool) {
-	r.mu.Lock()
-	c, held := r.claims[key]
-	delete(r.claims, key)
-	r.mu.Unlock()
-	if !held {
-		return 0, false
-	}
-	c.timer.Stop()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	return c.revision, true
 }
 
 func (r *results) create(ctx context.Context, name string, value []byte) (revision uint64, err error) {

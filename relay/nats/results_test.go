@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -175,22 +176,131 @@ func TestResultsOfAWorkerThatTakesLong(t *testing.T) {
 	}
 }
 
-// TestResultsThatCannotBeStored: the claim is not renewed any more, and ends with its lease.
-func TestResultsThatCannotBeStored(t *testing.T) {
+// TestResultsThatAreTooLarge: the claim stays, for a reply that can be stored.
+func TestResultsThatAreTooLarge(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
-	o := nats.ResultsOptions{Lease: time.Second} // also the limit of Store
-	r, other := resultsOf(t, connect(t, b, nats.Options{}), o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	r := resultsOf(t, connect(t, b, nats.Options{}), nats.ResultsOptions{})
 	if _, ok, err := r.Load(t.Context(), "k"); ok || err != nil {
 		t.Fatalf("got %v, %v", ok, err)
 	}
-	if err := r.Store(t.Context(), "k", make([]byte, 2<<20)); !errors.Is(err, client.ErrMaxPayload) {
+	if err := r.Store(t.Context(), "k", make([]byte, 1<<20)); !errors.Is(err, relay.ErrTooLarge) {
+		t.Fatal(err)
+	}
+	if err := r.Store(t.Context(), "k", []byte("too large")); err != nil {
 		t.Fatal(err)
 	}
 	if n := nats.Claims(r); n != 0 {
 		t.Fatalf("%d claims are renewed", n)
 	}
+	if got, ok, err := r.Load(t.Context(), "k"); string(got) != "too large" || !ok || err != nil {
+		t.Errorf("got %q, %v, %v", got, ok, err)
+	}
+}
+
+// TestResultOfAMegabyte: a call that is made again does not repeat the effect.
+func TestResultOfAMegabyte(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir(), Configure: func(o *server.Options) { o.MaxPayload = 1 << 20 }})
+	bus := connect(t, b, nats.Options{})
+	var effects atomic.Int64
+	serve(t, bus, "big", func(context.Context, *relay.Request) ([]byte, error) {
+		effects.Add(1)
+		return make([]byte, 1<<20), nil
+	}, relay.ServeOptions{Results: resultsOf(t, bus, nats.ResultsOptions{})})
+	c := caller(t, bus)
+	if got, err := c.Do(t.Context(), keyed("big", "1")); err != nil || len(got.Body) != 1<<20 {
+		t.Errorf("the first call: %v", err)
+	}
+	for range 2 {
+		_, err := c.Do(t.Context(), keyed("big", "1"))
+		if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != relay.CodeTooLarge {
+			t.Errorf("a call that is made again: %v", err)
+		}
+	}
+	if n := effects.Load(); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// TestClaimThatIsTaken ends the context of the handler, and its reply does not replace that of
+// the other worker.
+func TestClaimThatIsTaken(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	bus := connect(t, b, nats.Options{})
+	r := resultsOf(t, bus, nats.ResultsOptions{Bucket: "taken", Lease: time.Second})
+	fence := make(chan uint64, 1)
+	serve(t, bus, "pay", func(ctx context.Context, r *relay.Request) ([]byte, error) {
+		fence <- r.Fence()
+		<-ctx.Done()
+		return []byte("late"), nil
+	}, relay.ServeOptions{Results: r})
+	c := caller(t, bus)
+	failed := make(chan error)
+	go func() {
+		_, err := c.Do(t.Context(), keyed("pay", "1"))
+		failed <- err
+	}()
+	first := <-fence
+	plain, err := client.Connect(b.URL(), patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	js, err := jetstream.New(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), "taken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := bucket.Keys(t.Context())
+	if err != nil || len(keys) != 1 {
+		t.Fatal(keys, err)
+	}
+	second, err := bucket.PutString(t.Context(), keys[0], "cof another worker")
+	if err != nil || second <= first {
+		t.Errorf("fences %d and %d, %v", first, second, err)
+	}
+	err = <-failed
+	if remote := new(relay.RemoteError); !errors.As(err, &remote) || remote.Code != relay.CodeLostClaim {
+		t.Errorf("the call: %v", err)
+	}
+	if e, err := bucket.Get(t.Context(), keys[0]); err != nil || string(e.Value()) != "cof another worker" {
+		t.Errorf("the key has %q, %v", e.Value(), err)
+	}
+}
+
+// TestClaimOfAWorkerThatIsCutOff is lost when the lease has passed, and another worker takes it.
+// When the first one is back, its reply is not stored.
+func TestClaimOfAWorkerThatIsCutOff(t *testing.T) {
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	f := new(freezer)
+	o := nats.ResultsOptions{Lease: 500 * time.Millisecond}
+	bus := connect(t, b, nats.Options{ErrorLog: new(text).logger(), NATS: []client.Option{client.SetCustomDialer(f)}})
+	cut, other := resultsOf(t, bus, o), resultsOf(t, connect(t, b, nats.Options{}), o)
+	if _, ok, err := cut.Load(t.Context(), "k"); ok || err != nil {
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	lost := make(chan bool)
+	first := cut.(relay.Claimer).Claimed("k", func() { close(lost) })
+	f.frozen.Store(true)
+	<-lost
 	if _, ok, err := other.Load(t.Context(), "k"); ok || err != nil {
-		t.Errorf("got %v, %v", ok, err)
+		t.Fatalf("got %v, %v", ok, err)
+	}
+	if second := other.(relay.Claimer).Claimed("k", func() {}); second <= first {
+		t.Errorf("fences %d and %d", first, second)
+	}
+	f.frozen.Store(false)
+	until(func() bool { return bus.Ready() == nil })
+	if err := cut.Store(t.Context(), "k", []byte("late")); !errors.Is(err, relay.ErrLostClaim) {
+		t.Errorf("Store: %v", err)
+	}
+	if err := other.Store(t.Context(), "k", []byte("reply")); err != nil {
+		t.Error(err)
+	}
+	if got, ok, err := cut.Load(t.Context(), "k"); string(got) != "reply" || !ok || err != nil {
+		t.Errorf("got %q, %v, %v", got, ok, err)
 	}
 }
 

@@ -83,6 +83,8 @@ func translated(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrConnectionClosed):
 		return relay.ErrClosed
+	case errors.Is(err, nats.ErrMaxPayload):
+		return fmt.Errorf("%w: %w", relay.ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrNoServers),
 		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrStaleConnection), errors.Is(err, nats.ErrConnectionReconnecting):
 		return fmt.Errorf("%w: %w", relay.ErrDown, err)
