@@ -79,8 +79,8 @@ var mutants = []mutant{
 		// A late reply reaches the next call in its slot.
 		name:    "a reply to a reused id",
 		file:    "relay/registry.go",
-		old:     "if int(at) >= len(r.slots) || r.slots[at].generation != uint32(id>>32) {",
-		new:     "if int(at) >= len(r.slots) {",
+		old:     "|| r.slots[at].generation != uint32(id>>32) {\n\t\treturn nil\n\t}\n\tif w := r.slots[at].w; w != nil && w.req.Token == token {",
+		new:     "{\n\t\treturn nil\n\t}\n\tif w := r.slots[at].w; w != nil {",
 		program: relaysim.Calls,
 		events:  1000,
 	},

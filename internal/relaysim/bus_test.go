@@ -26,5 +26,6 @@ func TestBus(t *testing.T) {
 			}
 		},
 		Background: true,
+		Unseen:     true,
 	})
 }

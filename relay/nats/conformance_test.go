@@ -12,7 +12,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	b := start(t, broker.Options{})
-	relaytest.Run(t, relaytest.Config{Connect: func(ctx context.Context) (relay.Bus, error) {
+	relaytest.Run(t, relaytest.Config{Unseen: true, Connect: func(ctx context.Context) (relay.Bus, error) {
 		return nats.Connect(ctx, b.URL(), nats.Options{})
 	}})
 }

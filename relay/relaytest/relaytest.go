@@ -32,6 +32,11 @@ type Config struct {
 	// Background is whether Listen and Subscribe may return before the registration is in
 	// force. By default an envelope that is published afterwards must arrive.
 	Background bool
+
+	// Unseen is whether Publish does not wait for the queues of a subject, because they are
+	// elsewhere. A request that does not fit must then be answered by a Failure with
+	// relay.CodeFull.
+	Unseen bool
 }
 
 // Run runs all tests.
@@ -57,6 +62,11 @@ func Run(t *testing.T, c Config) {
 		{"a closed bus refuses", (*suite).closed},
 		{"headers and trace arrive", (*suite).headers},
 		{"bad subjects are refused", (*suite).subjects},
+		{"no request in a full queue is lost", (*suite).fullQueues},
+		{"Publish waits while the queue is full", (*suite).fullPublish},
+		{"bodies arrive whole", (*suite).bodies},
+		{"a body that is too large is refused", (*suite).tooLarge},
+		{"nothing is delivered after Close", (*suite).closedListener},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c.Run(t, func(ctx context.Context) error {
