@@ -170,7 +170,7 @@ func (c *Transport) untilDone(ctx context.Context, req *http.Request, nursery *s
 	}
 	if theirs.Err() != nil { // AfterFunc would cancel too late
 		closeBody(req)
-		return nil, ended(theirs)
+		return nil, from.ended(theirs)
 	}
 	canceled := false // with theirs
 	err = spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
@@ -184,9 +184,18 @@ func (c *Transport) untilDone(ctx context.Context, req *http.Request, nursery *s
 		return err
 	})
 	if canceled {
-		err = ended(theirs)
+		err = from.ended(theirs)
 	}
 	return res, err
+}
+
+// ended is the function ended for the caller, on the loop. A goroutine that uses the context
+// of a task is in no scope.
+func (from caller) ended(ctx context.Context) error {
+	if from == inGoroutine {
+		return context.Cause(ctx)
+	}
+	return ended(ctx)
 }
 
 // ended returns the error of a wait with ctx, which is done. In a task it is that of a

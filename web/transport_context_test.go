@@ -52,6 +52,44 @@ func TestTransportClosesTheBodyAfterItsRun(t *testing.T) {
 	}
 }
 
+// TestTransportOfAGoroutineFailsWithTheCause: a goroutine is in no scope, even if it uses the
+// context of a task.
+func TestTransportOfAGoroutineFailsWithTheCause(t *testing.T) {
+	cause := errors.New("on purpose")
+	for name, before := range map[string]bool{"before the request": true, "during the request": false} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan bool, 1)
+			both(t, func(w http.ResponseWriter, r *http.Request) {
+				asked <- true
+				<-r.Context().Done()
+			}, func(t *testing.T, base string) {
+				tasks(t, func(ctx context.Context) {
+					spindle.WithScope(ctx, func(inner context.Context, s *spindle.Scope) error {
+						l := spindle.LoopOf(ctx)
+						cancel := func() (int, error) { s.Cancel(cause); return 0, nil }
+						_, err := spindle.Blocking(ctx, func() (int, error) {
+							if before {
+								spindle.FromGoroutine(ctx, l, cancel)
+							} else {
+								go func() {
+									<-asked
+									l.Post(func() { cancel() })
+								}()
+							}
+							_, _, err := do(inner, &http.Client{Transport: &web.Transport{}}, "GET", base, nil)
+							return 0, err
+						})
+						if !errors.Is(err, cause) {
+							t.Errorf("got %v", err)
+						}
+						return nil
+					})
+				})
+			})
+		})
+	}
+}
+
 // TestTransportDoesNotSendACancelledRequest, whether its connection would be new or kept.
 func TestTransportDoesNotSendACancelledRequest(t *testing.T) {
 	var served atomic.Int64
