@@ -55,7 +55,7 @@ func (p probed) ProbeMetrics() (all []probe.Sample) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for subject, took := range c.took {
+	for subject, took := range c.took { // any order: each sample has its own labels
 		copied := *took
 		all = append(all, probe.Sample{
 			Name: "spindle_relay_call_duration_seconds", Help: "How long calls took that have a reply, since metrics were first read.",

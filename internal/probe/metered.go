@@ -75,7 +75,7 @@ func RemoveMetered(m Metered) {
 func AllMetered() (all []Metered) {
 	metered.mu.Lock()
 	defer metered.mu.Unlock()
-	for m := range metered.all {
+	for m := range metered.all { // any order: for inspectors, outside of the program
 		all = append(all, m)
 	}
 	return all
