@@ -25,7 +25,7 @@ shows them until you press q; elsewhere it prints them once.
 Keys: up and down choose a task, Enter shows its stack, b, a, w and t sort by busy time,
 age, waiting time and as a tree, / filters, x shows what blocked a loop, p pauses, q
 quits. If the inspector wants a token, set it in the environment variable
-SPINDLE_INSPECT_TOKEN.
+SPINDLE_INSPECT_TOKEN. If NO_COLOR is set, it uses no colours.
 `
 
 func runTop(ctx context.Context, args []string, out, errs io.Writer) error {

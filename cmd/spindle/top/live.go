@@ -24,7 +24,7 @@ func Live(ctx context.Context, c *Client, interval time.Duration, in *os.File, o
 	defer term.restore()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &screen{}
+	s := &screen{mono: os.Getenv("NO_COLOR") != ""}
 	s.width, s.height = term.size()
 	s.load(ctx, c)
 	keys := readKeys(ctx, in)
@@ -86,6 +86,7 @@ func readKeys(ctx context.Context, in io.Reader) <-chan string {
 func (s *screen) load(ctx context.Context, c *Client) {
 	err := get(ctx, c, "loops", nil, &s.loops)
 	if err == nil {
+		s.answer = time.Now()
 		err = s.loadView(ctx, c)
 	}
 	s.problem = ""

@@ -79,6 +79,9 @@ func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer)
 	for i := range rows.Tasks {
 		print(t.line(taskRow(&rows.Tasks[i], true, sort == "tree")...))
 	}
+	if rows.Total == 0 {
+		print(noTasks(&rows))
+	}
 	if n := rows.Matched - len(rows.Tasks); n > 0 {
 		print(fmt.Sprintf("and %s more", numbers.Thousands(n)))
 	}

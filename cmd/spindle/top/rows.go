@@ -103,6 +103,16 @@ func taskRow(t *inspect.Task, wide, tree bool) []string {
 	return []string{name, t.State, waits, since, busy, age}
 }
 
+// noTasks says why there are no tasks. A loop that is blocked cannot describe them.
+func noTasks(a *inspect.TasksAnswer) string {
+	for _, l := range a.Loops {
+		if l.Stale {
+			return fmt.Sprintf("The tasks of %s are not known: it has not answered since it was first looked at.", clean(l.Name))
+		}
+	}
+	return "No tasks. One appears when the program calls spindle.Run or Nursery.Go."
+}
+
 // stackLines shortens a stack to a line for each function.
 func stackLines(stack string) (lines []string) {
 	rows := strings.Split(strings.TrimSpace(stack), "\n")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spindleloop/spindle/cmd/spindle/numbers"
 	"github.com/spindleloop/spindle/inspect"
@@ -42,6 +43,8 @@ type screen struct {
 	top     int // the first row on the screen
 	scroll  int // of the other views
 	problem string
+	answer  time.Time // when the program answered last
+	mono    bool      // without colours
 
 	loops   inspect.LoopsAnswer
 	tasks   inspect.TasksAnswer
@@ -62,6 +65,18 @@ const (
 	clearToRight = "\x1b[K"
 )
 
+// styleOf returns the style in which a line is drawn. Without colours an alarm is bold. What
+// a program that does not answer has said is dim.
+func (s *screen) styleOf(line styled) string {
+	switch {
+	case s.problem != "" && line.text != s.problem:
+		return headStyle
+	case s.mono:
+		return strings.Replace(line.style, "31", "1", 1)
+	}
+	return line.style
+}
+
 // styled is a line and its style.
 type styled struct{ text, style string }
 
@@ -73,7 +88,7 @@ func (s *screen) draw() string {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		b.WriteString(line.style + fit(line.text, s.width, false) + resetStyle + clearToRight)
+		b.WriteString(s.styleOf(line) + fit(line.text, s.width, false) + resetStyle + clearToRight)
 	}
 	b.WriteString("\x1b[J")
 	return b.String()
@@ -108,6 +123,9 @@ func (s *screen) head() []styled {
 	at := s.loops.TakenAt.Local().Format("15:04:05")
 	if s.paused {
 		at += " paused"
+	}
+	if s.problem != "" && !s.answer.IsZero() {
+		at += ", " + span(int64(time.Since(s.answer))) + " ago"
 	}
 	title := fit(processLine(&s.loops.Header), max(0, s.width-len(at)-2), false) + "  " + at
 	t := loopTable(s.width)
@@ -144,7 +162,7 @@ func (s *screen) taskLines(height int) []styled {
 	lines := []styled{{title, titleStyle}, {t.head(), headStyle}}
 	s.keepInside(height - len(lines))
 	if s.tasks.Total == 0 {
-		lines = append(lines, styled{"No tasks. One appears when the program calls spindle.Run or Nursery.Go.", plainStyle})
+		lines = append(lines, styled{noTasks(&s.tasks), plainStyle})
 	} else if s.tasks.Matched == 0 {
 		lines = append(lines, styled{"No task matches. Press / and change the text, or Esc to remove it.", plainStyle})
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spindleloop/spindle/inspect"
 	"github.com/spindleloop/spindle/internal/leak"
@@ -61,6 +62,47 @@ func TestScreenShowsWhatBlocks(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the screen lacks %q:\n%s", want, got)
 		}
+	}
+}
+
+// TestScreenHasNoColoursIfToldSo: an alarm is bold then. See https://no-color.org.
+func TestScreenHasNoColoursIfToldSo(t *testing.T) {
+	s := filled(100, 24, 3)
+	s.tasks.Tasks[0].Cycle, s.tasks.Tasks[1].Cycle = true, true
+	if got := s.draw(); !strings.Contains(got, alarmStyle+"main") || !strings.Contains(got, alarmChosen+"task 0") {
+		t.Fatalf("with colours: %q", got)
+	}
+	s.mono = true
+	got := s.draw()
+	if strings.Contains(got, "\x1b[3") || !strings.Contains(got, "\x1b[1mmain") || !strings.Contains(got, "\x1b[1;7mtask 0") || !strings.Contains(got, "\x1b[1mtask 1") {
+		t.Errorf("without colours: %q", got)
+	}
+}
+
+// TestScreenOfADeadProcessIsDim: what it has said last is not mistaken for the present.
+func TestScreenOfADeadProcessIsDim(t *testing.T) {
+	s := filled(100, 24, 3)
+	s.answer = time.Now().Add(-75 * time.Second)
+	s.problem = "no answer from 127.0.0.1:6061: connection refused"
+	for i, line := range strings.Split(s.draw(), "\r\n") {
+		if last := i == s.height-1; strings.Contains(line, headStyle) == last || strings.Contains(line, alarmStyle) != last {
+			t.Errorf("line %d is %q", i, line)
+		}
+	}
+	if got := text(s); !strings.Contains(got, " min ago\n") {
+		t.Errorf("the screen does not say how old it is:\n%s", got)
+	}
+}
+
+// TestScreenSaysWhyThereAreNoTasks: a loop that was blocked from the beginning has tasks.
+func TestScreenSaysWhyThereAreNoTasks(t *testing.T) {
+	s := filled(100, 24, 0)
+	if got := text(s); !strings.Contains(got, "No tasks. One appears") {
+		t.Errorf("of a program without tasks it says\n%s", got)
+	}
+	s.tasks.Loops = []inspect.TaskLoop{{Name: "orders", Stale: true}}
+	if got := text(s); strings.Contains(got, "No tasks") || !strings.Contains(got, "The tasks of orders are not known") {
+		t.Errorf("of a program with a blocked loop it says\n%s", got)
 	}
 }
 
