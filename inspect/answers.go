@@ -19,6 +19,7 @@ func (h *handler) header(began time.Duration) Header {
 		Goroutines:    runtime.NumGoroutine(),
 		HeapBytes:     heapBytes(),
 		ActionAllowed: h.AllowActions,
+		Inspector:     h.substitute(),
 	}}
 }
 

@@ -123,6 +123,7 @@ var endpoints = map[string]endpoint{
 // ServeHTTP answers a request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
+	showItself(w, r)
 	if status, why := h.refuse(r); status != 0 {
 		fail(w, status, why)
 		return

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,10 +17,19 @@ var page string
 
 // pagePolicy returns the policy of the page. It allows the script and the style that are in
 // the page, by their hashes, and requests to its own origin. So a name that became markup
-// by mistake could not run anything.
-var pagePolicy = sync.OnceValue(func() string {
-	return "default-src 'none'; script-src '" + hashOf("script") + "'; style-src '" + hashOf("style") + "'; img-src data:; " +
-		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// by mistake could not run anything. The page also asks the inspector that it moves to, if
+// there is one, whether it can be reached.
+func pagePolicy(inspector string) string {
+	from := "'self'"
+	if _, port, err := net.SplitHostPort(inspector); err == nil {
+		from += " http://127.0.0.1:" + port + " http://localhost:" + port
+	}
+	return "default-src 'none'; " + pageHashes() + "; img-src data:; connect-src " + from + "; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+var pageHashes = sync.OnceValue(func() string {
+	return "script-src '" + hashOf("script") + "'; style-src '" + hashOf("style") + "'"
 })
 
 // hashOf returns the hash of the content of an element that the page has once.
@@ -36,7 +46,7 @@ func (h *handler) servePage(w http.ResponseWriter, _ *http.Request) {
 		text = recordedPage()
 	}
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Security-Policy", pagePolicy())
+	header.Set("Content-Security-Policy", pagePolicy(h.substitute()))
 	_, _ = w.Write([]byte(text))
 }
 

@@ -23,6 +23,11 @@ type Process struct {
 	Goroutines    int    `json:"goroutines"`
 	HeapBytes     uint64 `json:"heap_bytes"`     // of live and unswept objects
 	ActionAllowed bool   `json:"action_allowed"` // Options.AllowActions
+
+	// Inspector is the address of a Server in the process that can take the place of the
+	// handler that answers. Unlike the handler, it answers while all other loops are
+	// blocked. It is empty if there is none.
+	Inspector string `json:"inspector,omitempty"`
 }
 
 // LoopsAnswer is the answer of /api/v1/loops.

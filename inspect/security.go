@@ -20,6 +20,21 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
+// isPage reports whether a path is that of the page.
+func isPage(path string) bool { return strings.HasSuffix(path, "/") && !strings.Contains(path, "/api/v1/") }
+
+// showItself lets another page of this machine find out whether the page is here. That of a
+// mounted handler moves to a server on another port. The page has no data.
+func showItself(w http.ResponseWriter, r *http.Request) {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil || !isPage(r.URL.Path) {
+		return
+	}
+	if host := origin.Hostname(); host == "localhost" || host == "127.0.0.1" {
+		w.Header().Set("Access-Control-Allow-Origin", origin.Scheme+"://"+origin.Host)
+	}
+}
+
 // refuse returns the status and the reason with which a request is refused, or 0.
 func (h *handler) refuse(r *http.Request) (status int, why string) {
 	switch {
@@ -82,8 +97,7 @@ func sameOrigin(r *http.Request) bool {
 	case "", "same-origin", "none":
 	case "cross-site", "same-site":
 		// A link on another page may lead to the page of the inspector, which has no data.
-		if !isRead(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" || !strings.HasSuffix(r.URL.Path, "/") ||
-			strings.Contains(r.URL.Path, "/api/v1/") {
+		if !isRead(r) || r.Header.Get("Sec-Fetch-Mode") != "navigate" || !isPage(r.URL.Path) {
 			return false
 		}
 		switch r.Header.Get("Sec-Fetch-Dest") {

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -75,6 +76,28 @@ func (s *Server) run(ctx context.Context) {
 	if err := s.l.Close(); s.err == nil {
 		s.err = err
 	}
+}
+
+// substitute returns the address of the oldest running server that shows and allows what h
+// does, or "" if h is that of a server itself. A client has no token for another address.
+func (h *handler) substitute() (addr string) {
+	oldest := uint64(math.MaxUint64)
+	servers.Range(func(_, value any) bool {
+		s := value.(*Server)
+		if s.h == h {
+			addr = ""
+			return false
+		}
+		if id := s.l.Internal().ID(); id < oldest && s.h.canReplace(h) {
+			oldest, addr = id, s.Addr().String()
+		}
+		return true
+	})
+	return addr
+}
+
+func (h *handler) canReplace(other *handler) bool {
+	return h.Token == "" && other.Token == "" && h.Recording == nil && other.Recording == nil && (h.AllowActions || !other.AllowActions)
 }
 
 // Addr returns the address that the server listens on.

@@ -38,6 +38,9 @@ Other paths:
   /ws                    sends WebSocket messages back
   /chat                  a chat room
   /debug/spindle/        the inspector: loops, tasks, sockets; only for this machine
+
+The inspector also has an address of its own, which is printed. There it answers while
+the loops of the server are blocked.
 `
 
 func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
@@ -88,7 +91,9 @@ func runServe(ctx context.Context, args []string, out, errs io.Writer) error {
 	if *log {
 		s.AccessLog = logger
 	}
-	s.OnListen = func(a net.Addr) { fmt.Fprintf(out, "spindle serve: %s://%v\n", scheme, a) }
+	s.OnListen = func(a net.Addr) {
+		fmt.Fprintf(out, "spindle serve: %s://%v, inspector http://%v/\n", scheme, a, inspector.Addr())
+	}
 	announced := announceDrain(ctx, out, "serve", *drain)
 	err = s.ListenAndServe(ctx, at)
 	announced()

@@ -18,10 +18,17 @@ import (
 	"github.com/spindleloop/spindle/internal/short"
 )
 
-var serving = regexp.MustCompile(`^spindle serve: (https?://\S+)\n$`)
+var serving = regexp.MustCompile(`^spindle serve: (https?://\S+), inspector (http://127\.0\.0\.1:\d+/)\n$`)
 
 // startServe runs the command until end is called, which returns its standard error.
 func startServe(t *testing.T, args ...string) (url string, end func() (errs string)) {
+	t.Helper()
+	url, _, end = startInspected(t, args...)
+	return url, end
+}
+
+// startInspected is startServe that also returns the address of the inspector.
+func startInspected(t *testing.T, args ...string) (url, inspector string, end func() (errs string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -39,7 +46,7 @@ func startServe(t *testing.T, args ...string) (url string, end func() (errs stri
 	if said == nil {
 		t.Fatalf("the command prints %q, %v, and on stderr %q", line, err, errs.String())
 	}
-	return said[1], func() string {
+	return said[1], said[2], func() string {
 		cancel()
 		rest, _ := io.ReadAll(lines)
 		if code := <-exit; code != 0 {
@@ -150,6 +157,19 @@ func TestServeDrains(t *testing.T) {
 	if got := <-errs; got != "" {
 		t.Errorf("it prints %q", got)
 	}
+}
+
+// TestServePrintsItsInspector asks the inspector at the address that is printed, and lets
+// 'spindle top' find it.
+func TestServePrintsItsInspector(t *testing.T) {
+	url, inspector, end := startInspected(t)
+	if got := get(t, inspector+"api/v1/loops", nil); !strings.Contains(got, `"name":"web"`) || strings.Contains(got, `"inspector":"`) {
+		t.Errorf("the inspector answers %s", got)
+	}
+	if got, want := get(t, url+"/debug/spindle/api/v1/loops", nil), `"inspector":"`+strings.Trim(inspector, "htp:/")+`"`; !strings.Contains(got, want) {
+		t.Errorf("the server answers %s, without %s", got, want)
+	}
+	end()
 }
 
 // TestServeShowsItsBlockedLoop blocks the only loop of the server. The inspector that

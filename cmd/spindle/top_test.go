@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +112,25 @@ func TestTopJSON(t *testing.T) {
 	}
 	if len(snapshot.Loops) == 0 || len(snapshot.Tasks) < 31 {
 		t.Errorf("the snapshot has %d loops and %d tasks", len(snapshot.Loops), len(snapshot.Tasks))
+	}
+}
+
+// TestTopMovesToTheInspector looks at a handler in a program that also calls inspect.Serve.
+// After the first answer of the handler the command asks the server, which answers even if
+// the handler does not.
+func TestTopMovesToTheInspector(t *testing.T) {
+	inspected(t)
+	h, asked := inspect.Handler(inspect.Options{}), atomic.Int32{}
+	mounted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > 1 {
+			http.Error(w, "blocked", http.StatusServiceUnavailable)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer mounted.Close()
+	if got := run(t.Context(), "top", "--once", mounted.Listener.Addr().String()); got.code != 0 || !strings.Contains(got.out, "orders") || asked.Load() != 1 {
+		t.Errorf("after %d requests to the handler: %+v", asked.Load(), got)
 	}
 }
 
