@@ -65,7 +65,7 @@ func (h *handler) blocked(q *query) (any, error) {
 func (s *source) describeBlocked(b *loopcore.BlockedTurn) Blocked {
 	one := Blocked{
 		Loop: s.id, Name: s.core.Name(), At: b.At, ForNS: int64(b.For), Ended: b.Ended, Starved: b.Starved,
-		Task: b.Task, Line: goid.Line(b.Stack), Stack: string(b.Stack),
+		Task: b.Task, Line: cmp.Or(b.Line, goid.Line(b.Stack)), Stack: string(b.Stack),
 	}
 	if !b.Ended {
 		one.ForNS += int64(wallTime().Sub(b.At))

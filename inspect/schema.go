@@ -21,13 +21,9 @@ type Process struct {
 	GoVersion     string `json:"go_version"` // go1.26
 	GOMAXPROCS    int    `json:"gomaxprocs"`
 	Goroutines    int    `json:"goroutines"`
-	HeapBytes     uint64 `json:"heap_bytes"`     // of live and unswept objects
-	ActionAllowed bool   `json:"action_allowed"` // Options.AllowActions
-
-	// Inspector is the address of a Server in the process that can take the place of the
-	// handler that answers. Unlike the handler, it answers while all other loops are
-	// blocked. It is empty if there is none.
-	Inspector string `json:"inspector,omitempty"`
+	HeapBytes     uint64 `json:"heap_bytes"`          // of live and unswept objects
+	ActionAllowed bool   `json:"action_allowed"`      // Options.AllowActions
+	Inspector     string `json:"inspector,omitempty"` // the address of a Server that can take the place of the handler that answers
 }
 
 // LoopsAnswer is the answer of /api/v1/loops.
@@ -203,11 +199,8 @@ type WaitsAnswer struct {
 
 // CycleDetail says what waits for what in a cycle.
 type CycleDetail struct {
-	Text string `json:"text"` // A waits for Mutex 1, held by B, which waits for A
-
-	// DeadlineLeftNS is the time until the first deadline of a task in the cycle ends its
-	// wait. Without one the tasks do not continue by themselves.
-	DeadlineLeftNS *int64 `json:"deadline_left_ns,omitempty"`
+	Text           string `json:"text"`                       // A waits for Mutex 1, held by B, which waits for A
+	DeadlineLeftNS *int64 `json:"deadline_left_ns,omitempty"` // until the first deadline of a task ends it; absent if it does not end by itself
 }
 
 // WaitNode is a task or a synchronization object.

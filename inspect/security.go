@@ -21,7 +21,9 @@ func harden(h http.Header) {
 }
 
 // isPage reports whether a path is that of the page.
-func isPage(path string) bool { return strings.HasSuffix(path, "/") && !strings.Contains(path, "/api/v1/") }
+func isPage(path string) bool {
+	return strings.HasSuffix(path, "/") && !strings.Contains(path, "/api/v1/")
+}
 
 // showItself lets another page of this machine find out whether the page is here. That of a
 // mounted handler moves to a server on another port. The page has no data.

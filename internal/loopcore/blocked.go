@@ -15,6 +15,7 @@ type BlockedTurn struct {
 	Starved bool          // the loop got too little CPU
 	Task    string        // that was running; "" for a callback
 	Stack   []byte
+	Line    string // the innermost one of the program; "" if Stack, which is of Go, says it
 }
 
 // keepBlocked is how many blocked turns a loop remembers.

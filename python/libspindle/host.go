@@ -123,7 +123,7 @@ func (h *host) note() {
 		b.noted = true
 		core := h.l.Internal()
 		core.NoteBlocked(loopcore.BlockedTurn{
-			At: core.Kernel().Wall(), For: h.l.Time() - b.since, Task: b.task, Stack: []byte(b.stack)})
+			At: core.Kernel().Wall(), For: h.l.Time() - b.since, Task: b.task, Line: b.at, Stack: []byte(b.stack)})
 	}
 }
 

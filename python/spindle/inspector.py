@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import sys
+import sysconfig
 import weakref
 
 from . import _core
@@ -87,3 +88,20 @@ class TaskIDs:
         if number is None:
             number = self._ids[task] = next(self._next)
         return number
+
+
+# The paths of code that is not the program's.
+_LIBRARIES = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen ",)
+
+
+def inspected_stack(frame, depth):
+    """Return where the program is in a stack, and the stack, innermost frame first, as Go writes those of its own."""
+    places = []
+    while frame is not None and len(places) < depth:
+        code = frame.f_code
+        name = f"{frame.f_globals.get('__name__', '?')}.{getattr(code, 'co_qualname', code.co_name)}"
+        places.append((name, code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    own = [place for place in places if not place[1].startswith(_LIBRARIES)] or places
+    at = "".join(f"{os.path.basename(file)}:{line} ({name})" for name, file, line in own[:1])
+    return at, "".join(f"{name}()\n\t{file}:{line}\n" for name, file, line in places)

@@ -14,7 +14,7 @@ from asyncio.log import logger
 
 from . import _core
 from .datagram import DatagramTransport, reusable_socket
-from .inspector import TaskIDs, TaskWalk, inspect_if_wanted
+from .inspector import TaskIDs, TaskWalk, inspect_if_wanted, inspected_stack
 from .streams import adopt
 from .transport import SocketTransport
 
@@ -170,8 +170,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
         threading.Thread(daemon=True, target=logger.warning, args=(
             "spindle: %s has blocked the loop for %.2f s; nothing else can run meanwhile\n%s",
             culprit, seconds, text)).start()
-        at = f"{os.path.basename(stack[-1].filename)}:{stack[-1].lineno}" if stack else ""
-        return culprit, at, text  # for the inspector
+        return culprit, *inspected_stack(frame, len(stack))
 
     _task_ids = _task_walk = None  # of the inspector
 

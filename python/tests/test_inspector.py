@@ -139,6 +139,28 @@ def test_blocked_loop_has_the_stack_of_what_blocks_it(block):
         assert [b["ended"] for b in blocked if "culprit" in b["task"]].count(False) == 1
 
 
+def test_stack_names_functions_and_lines(tmp_path):
+    # The innermost frame is that of a library; the line is the innermost one of the program.
+    (tmp_path / "shop.py").write_text("import threading\n\n\ndef pay():\n    threading.Event().wait()\n")
+    with program(f"""
+        sys.path.insert(0, {str(tmp_path)!r})
+        import shop
+
+        async def main():
+            shop.pay()
+
+        spindle.run(main())
+    """) as inspected:
+        loop = inspected.until(lambda: (loop := inspected.loop())["state"] == "blocked" and "pay" in loop.get("stack", "") and loop)
+        blocked = inspected.until(lambda: [b for b in inspected.get("blocked")["blocked"] if "pay" in b["stack"]])[0]
+        assert loop["at"] == blocked["line"] == "shop.py:5 (shop.pay)"
+        frames = loop["stack"].splitlines()
+        assert frames[0] == "threading.Condition.wait()" and frames[1].startswith("\t") and "threading.py:" in frames[1]
+        names = frames[::2]
+        assert names.index("shop.pay()") < names.index("__main__.main()")
+        assert f"\t{tmp_path}/shop.py:5" in frames[1::2] and 'File "' not in loop["stack"]
+
+
 def test_loop_is_shown_while_c_code_holds_the_gil():
     with program("""
         async def main():
