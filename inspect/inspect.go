@@ -23,7 +23,9 @@
 //	/api/v1/blocked    the last callbacks that blocked a loop, with their stack
 //	/api/v1/snapshot   all of these
 //	/api/v1/events     live, as server-sent events
+//	/api/v1/calls      calls of package relay that wait for their reply
 //	/api/v1/history    the moments of a recording
+//	/api/v1/messages   what the hosts of a simulated world sent to each other
 //	/metrics           for Prometheus
 //
 // The types of this package are the schema; docs/design/023-inspect.md explains each field.

@@ -13,6 +13,7 @@ type Recording struct {
 	Title     string            // shown on the page
 	Begin     time.Time         // when the time of the recording begins
 	Snapshots []*SnapshotAnswer // oldest first; there is at least one
+	Messages  []Message         // what the hosts of a simulated world sent, oldest first
 }
 
 // at returns the last snapshot that is not later than d after the beginning. It returns the
@@ -31,6 +32,7 @@ func (r *Recording) at(d time.Duration) *SnapshotAnswer {
 // recordedEndpoints are the endpoints for a recording.
 var recordedEndpoints = map[string]endpoint{
 	"history":  (*handler).history,
+	"messages": (*handler).messages,
 	"loops":    onRecorded(recordedLoops),
 	"tasks":    onRecorded(recordedTasks),
 	"waits":    onRecorded(recordedWaits),

@@ -51,7 +51,21 @@ func (w *World) Recording() *inspect.Recording {
 	if len(w.recorder.kept) == 0 {
 		return nil
 	}
-	return &inspect.Recording{Title: fmt.Sprintf("simulated world, seed %d", w.Seed()), Begin: simkernel.Begin, Snapshots: slices.Clone(w.recorder.kept)}
+	return &inspect.Recording{
+		Title: fmt.Sprintf("simulated world, seed %d", w.Seed()), Begin: simkernel.Begin,
+		Snapshots: slices.Clone(w.recorder.kept), Messages: w.messages(),
+	}
+}
+
+// messages returns the trace for a recording.
+func (w *World) messages() (all []inspect.Message) {
+	for i, e := range w.Trace() {
+		all = append(all, inspect.Message{
+			Number: i + 1, AtNS: int64(e.At), SentNS: int64(e.Sent), Kind: e.Kind, From: e.From, To: e.To,
+			SizeBytes: e.Size, Text: cmp.Or(e.Text, e.Note), Note: e.Note,
+		})
+	}
+	return all
 }
 
 // recorder is the observer of a world.

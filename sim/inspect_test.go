@@ -233,3 +233,26 @@ func TestInspectInABubble(t *testing.T) {
 		})
 	})
 }
+
+// A recording has the messages of the run.
+func TestRecordingHasTheMessages(t *testing.T) {
+	w := sim.NewWorld(3)
+	w.InspectEvery = time.Second
+	host := w.Host("a")
+	host.Go(func(ctx context.Context) error {
+		host.Note("half way")
+		return spindle.Sleep(ctx, 2*time.Second)
+	})
+	if err := w.Run(); err != nil {
+		t.Fatal(err)
+	}
+	recorded, trace := w.Recording().Messages, w.Trace()
+	if len(recorded) != len(trace) || len(trace) == 0 {
+		t.Fatalf("the recording has %d messages, the trace %d", len(recorded), len(trace))
+	}
+	for i, m := range recorded {
+		if e := trace[i]; m.Number != i+1 || m.Kind != e.Kind || m.From != e.From || m.AtNS != int64(e.At) || m.Note != e.Note {
+			t.Errorf("message %d is %+v, the event %+v", i, m, e)
+		}
+	}
+}

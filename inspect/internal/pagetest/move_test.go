@@ -1,6 +1,8 @@
 package pagetest_test
 
 import (
+	"context"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -19,8 +21,21 @@ func TestPageMovesToTheInspector(t *testing.T) {
 	mounted := httptest.NewServer(inspect.Handler(inspect.Options{}))
 	defer mounted.Close()
 	for _, at := range []string{mounted.URL, strings.Replace(mounted.URL, "127.0.0.1", "localhost", 1)} {
-		Look(t, ctx, chromedp.Navigate(at), Until(`location.port === new URL('`+p.url+`').port`), Until(shows("order 3")))
+		Look(t, ctx, chromedp.Navigate(at), eventually(`location.port === new URL('`+p.url+`').port && `+shows("order 3")))
 	}
+}
+
+// eventually is Until for a page that goes elsewhere meanwhile, during which nothing can be
+// evaluated.
+func eventually(expression string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for Until(expression).Do(ctx) != nil {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("waiting until %s: %w", expression, err)
+			}
+		}
+		return nil
+	})
 }
 
 // TestPageStaysIfTheInspectorCannotBeReached answers with the address of a server that is
