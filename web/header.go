@@ -277,7 +277,7 @@ func (w *response) prefixedTrailers() bool {
 // interim returns h without the fields that frame a body and without trailers.
 func interim(h http.Header) http.Header {
 	cloned := false
-	for key := range h {
+	for key := range h { // any order: each key is decided alone
 		if !named(key, "Content-Length") && !named(key, "Transfer-Encoding") && !strings.HasPrefix(key, http.TrailerPrefix) {
 			continue
 		}
