@@ -16,6 +16,8 @@ COPY = os.path.join(HERE, "go")  # the Go module in a source distribution
 MODULE = COPY if os.path.isdir(COPY) else os.path.dirname(HERE)
 GO_PACKAGE = "./python/libspindle"
 GO_FLAGS = ["-tags", "spindle_python"]
+# Go's preemption uses SIGURG, which belongs to the program here.
+GO_LINK = "-s -w -X=runtime.godebugDefault=asyncpreemptoff=1"
 GO_NEEDED = (1, 26)
 
 if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -54,7 +56,7 @@ class BuildExt(build_ext):
         super().run()
         library = os.path.join(os.path.dirname(self.get_ext_fullpath("spindle._core")), "libspindle.so")
         subprocess.run(
-            ["go", "build", *GO_FLAGS, "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o",
+            ["go", "build", *GO_FLAGS, "-buildmode=c-shared", "-trimpath", "-ldflags=" + GO_LINK, "-o",
              os.path.abspath(library), GO_PACKAGE],
             cwd=MODULE, check=True, env={**os.environ, "CGO_ENABLED": "1"})
         header = os.path.splitext(library)[0] + ".h"

@@ -1,6 +1,7 @@
 """The loop: what is hot is in C (_core.Loop), what is rare is asyncio's selector loop."""
 
 import asyncio
+import gc
 import os
 import selectors
 import signal
@@ -20,6 +21,12 @@ from .transport import SocketTransport
 
 _core.set_library(os.path.join(os.path.dirname(__file__), "libspindle.so"))
 os.register_at_fork(after_in_child=_core.forked)
+gc.callbacks.append(_core.track_held)
+
+
+def _name_of(coroutine):
+    # An object that is awaited may have neither name: that of anext(generator) has not.
+    return getattr(coroutine, "__qualname__", None) or getattr(coroutine, "__name__", None) or type(coroutine).__qualname__
 
 
 class _Watches:
@@ -164,7 +171,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
             task = asyncio.current_task(self)
         except RuntimeError:
             task = None
-        culprit = "a callback" if task is None else f"task {task.get_name()!r} ({task.get_coro().__qualname__})"
+        culprit = "a callback" if task is None else f"task {task.get_name()!r} ({_name_of(task.get_coro())})"
         text = "".join(traceback.format_list(stack))
         # Python has no thread object for this thread; logging would make one that stays.
         threading.Thread(daemon=True, target=logger.warning, args=(

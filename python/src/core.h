@@ -38,6 +38,10 @@ bool golib_is_forked(void);
 void golib_raise(int negative_errno); // set the exception for a failed call
 int golib_symbol(const char *name, void **into); // -1 with an exception
 
+// gostart.c
+int golib_may_start(void);           // -1 with an exception if the process has too little for Go's runtime
+void *golib_start(const char *path); // the library, once Go's runtime has started; NULL with dlerror
+
 // weak_target returns a new reference to what ref refers to, NULL if that is gone.
 static inline PyObject *weak_target(PyObject *ref) {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -227,7 +231,9 @@ struct Loop {
     bool lively;         // the last poll brought several events
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written
+    bool own_clock;      // the program has replaced the method time
     bool stopping, closed, debug, virtual_time;
+    Loop *prev, *next; // of all loops
     char *buffer; // READ_BUFFER bytes for receiving
     SpindleEvent events[EVENTS];
 };
@@ -237,10 +243,15 @@ void server_send_heads(Loop *l, bool waits); // asgi_heads.c: before a poll, if 
 int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
 void server_loop_closed(Loop *l);
 bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server
-double loop_time(Loop *l);
+double loop_time(Loop *l); // with an exception if own_clock is set and the program's clock fails
 void loop_wake(Loop *l); // end a poll of another thread
 // loop_check_thread raises in debug mode, if another thread runs the loop.
 int loop_check_thread(Loop *l);
+
+// loops.c
+void loops_add(Loop *l);
+void loops_remove(Loop *l);
+PyObject *loops_track_held(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 // transport.c
 PyObject *transport_type(void); // a new reference

@@ -84,7 +84,9 @@ int golib_load(void) {
         return -1;
     struct sigaction pipe; // Go replaces it
     bool ignored = sigaction(SIGPIPE, NULL, &pipe) == 0 && pipe.sa_handler == SIG_IGN;
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (golib_may_start() < 0)
+        return -1;
+    library = golib_start(path);
     if (!library) {
         PyErr_Format(PyExc_ImportError, "spindle: %s", dlerror());
         return -1;

@@ -74,6 +74,8 @@ static int tell(Loop *l, Watcher *w, int fd, int interest) {
     int r = golib.watch(l->id, fd, interest, &token);
     if (r < 0)
         interest = 0; // nothing is watched
+    if (interest & ~w->interest)
+        l->poll_due = true; // it may be ready already, and the next tick of asyncio would see it
     l->watchers.used += (interest != 0) - (w->interest != 0);
     w->interest = interest;
     if (r == 0 && token != w->token)

@@ -4,6 +4,7 @@
 #include "core.h"
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <time.h>
 
 struct Watchdog {
@@ -115,7 +116,11 @@ int watchdog_start(Loop *l, double threshold) {
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attr);
     pthread_condattr_destroy(&attr);
+    sigset_t all, mask; // signals are for the threads of the program
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
     int err = pthread_create(&w->thread, NULL, watch, w);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (err) {
         PyMem_RawFree(w);
         errno = err;

@@ -457,3 +457,52 @@ def test_timer_slack_of_the_thread_is_small_only_while_the_loop_runs(loop):
     before = slack()
     assert loop.run_until_complete(main()) <= 5000
     assert slack() == before
+
+
+@pytest.mark.parametrize("method", ["call_later", "call_at"])
+def test_a_time_that_is_no_number_is_refused(loop, method):
+    fired = []
+    with pytest.raises(ValueError, match="nan"):
+        getattr(loop, method)(float("nan"), fired.append, "never")
+    loop.call_later(0.001, fired.append, "later")
+    loop.call_later(0.002, loop.stop)
+    loop.run_forever()
+    assert fired == ["later"]
+
+
+def test_a_clock_that_the_program_sets_moves_the_timers(loop):
+    fired, real = [], loop.time()
+    loop.call_later(3600, fired.append, "an hour")
+    loop.time = lambda: real + 7200
+    loop.call_later(3600, fired.append, "three hours")
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    assert fired == ["an hour"]
+    del loop.time
+    assert loop.time() - real < 3600
+
+
+def test_a_clock_of_a_subclass_moves_the_timers():
+    class Late(spindle.loop.Loop):
+        late = 0
+
+        def time(self):
+            return super().time() + self.late
+
+    loop, fired = Late(), []
+    loop.call_later(3600, fired.append, "an hour")
+    loop.late = 3600
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert fired == ["an hour"]
+
+
+def test_a_clock_that_fails_ends_the_run(loop):
+    loop.call_later(3600, print)
+    loop.time = lambda: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        loop.call_later(1, print)
+    with pytest.raises(ZeroDivisionError):
+        loop.run_forever()
+    del loop.time

@@ -1,13 +1,15 @@
 """Queued handles and their contexts are hidden from the collector; cycles through them must not leak."""
 
+import asyncio
 import contextvars
 import gc
+import socket
 import weakref
 
 import pytest
 
 import spindle
-from conftest import python
+from conftest import echo_server, open_fds, python
 
 variable = contextvars.ContextVar("variable")
 
@@ -78,6 +80,61 @@ def test_collections_while_callbacks_are_queued_keep_their_contexts(loop):
     loop.call_soon(loop.stop)
     loop.run_forever()
     assert seen == list(range(2000))
+
+
+def abandoned_by_a_task(loop):
+    async def sleeps():
+        await asyncio.sleep(3600)
+
+    loop.create_task(sleeps())
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+
+
+def abandoned_by_a_connection(loop):
+    class Client(asyncio.Protocol):
+        def connection_made(self, transport):
+            self.transport, self.loop = transport, loop
+
+    async def connect():
+        server, address = await echo_server()
+        transport, _ = await loop.create_connection(Client, *address)
+        return transport
+
+    loop.run_until_complete(connect())
+
+
+def abandoned_by_a_held_timer(loop):
+    loop.timer = loop.call_later(3600, nothing)
+
+
+def abandoned_by_a_held_callback(loop):
+    loop.callback = loop.call_soon(nothing, loop)
+
+
+def abandoned_by_a_reader(loop):
+    ends = socket.socketpair()
+    loop.add_reader(ends[0], nothing, loop, ends)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("abandon", [
+    abandoned_by_a_task, abandoned_by_a_connection, abandoned_by_a_held_timer, abandoned_by_a_held_callback,
+    abandoned_by_a_reader])
+def test_a_loop_that_is_dropped_gives_its_descriptors_back(abandon):
+    def drop():
+        loop = spindle.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)
+        abandon(loop)
+        return weakref.ref(loop)
+
+    drop()
+    gc.collect()
+    before = open_fds()
+    dropped = [drop() for _ in range(3)]
+    gc.collect()
+    assert [loop() for loop in dropped] == [None] * 3
+    assert open_fds() == before
 
 
 CHAINS = {

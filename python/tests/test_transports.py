@@ -502,3 +502,31 @@ def test_random_resets(loop):
         await until(lambda: len(loop._transports) == 0)
 
     loop.run_until_complete(main())
+
+
+def test_data_that_waits_arrives_in_the_tick_after_resume_reading(run):
+    async def main():
+        loop, ticks = asyncio.get_running_loop(), []
+
+        class Paused(asyncio.Protocol):
+            def connection_made(self, transport):
+                self.transport = transport
+                transport.pause_reading()
+
+            def data_received(self, data):
+                ticks.append("data")
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            transport, _ = await loop.create_connection(Paused, sock=ours)
+            theirs.send(b"x")
+            for _ in range(3):
+                await asyncio.sleep(0)
+            transport.resume_reading()
+            loop.call_soon(lambda: loop.call_soon(ticks.append, "second tick"))
+            while len(ticks) < 2:
+                await asyncio.sleep(0)
+            transport.abort()
+        assert ticks == ["data", "second tick"]
+
+    run(main())

@@ -91,3 +91,17 @@ def test_report_can_be_turned_off(loop, log):
 
     loop.run_until_complete(main())
     assert log.messages == []
+
+
+def test_blocking_step_of_an_async_generator_is_reported(loop, log):
+    """The awaitable of anext has no name."""
+
+    async def generate():
+        sleep_until_reported(log)
+        yield
+
+    async def main():
+        await loop.create_task(anext(generate()))
+
+    loop.run_until_complete(main())
+    assert len(log.reports()) == 1

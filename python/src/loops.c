@@ -1,0 +1,49 @@
+// All loops, for the collector.
+//
+// The collector does not see handles while they are queued (handle.c). A handle that the program
+// holds as well, as a task in asyncio.sleep does, may be part of a cycle with its loop, which
+// would never be freed. Those handles are shown when a collection of all generations begins.
+#include "core.h"
+
+#if PY_VERSION_HEX >= 0x030E0000
+#define OLDEST 1 // the collector is incremental
+#else
+#define OLDEST 2 // generation
+#endif
+
+static Loop *loops;
+
+void loops_add(Loop *l) {
+    if ((l->next = loops))
+        loops->prev = l;
+    loops = l;
+}
+
+void loops_remove(Loop *l) {
+    if (l->next)
+        l->next->prev = l->prev;
+    if (l->prev)
+        l->prev->next = l->next;
+    else if (loops == l)
+        loops = l->next;
+    l->prev = l->next = NULL;
+}
+
+// loops_track_held is a callback of the collector.
+PyObject *loops_track_held(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs) {
+    if (nargs != 2 || !PyDict_Check(args[1]) || PyUnicode_CompareWithASCIIString(args[0], "start") != 0)
+        Py_RETURN_NONE;
+    PyObject *generation = PyDict_GetItemString(args[1], "generation");
+    if (!generation || PyLong_AsLong(generation) < OLDEST)
+        Py_RETURN_NONE;
+    for (Loop *l = loops; l; l = l->next) {
+        for (size_t i = l->ready.head; i != l->ready.tail; i++) {
+            PyObject *what = l->ready.items[i & l->ready.mask].what;
+            if (Handle_Check(what))
+                handle_track((Handle *)what);
+        }
+        for (Py_ssize_t i = 0; i < l->timers.len; i++)
+            handle_track(l->timers.heap[i]);
+    }
+    Py_RETURN_NONE;
+}
