@@ -21,8 +21,10 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    marker = pyfuncitem.get_closest_marker("spindle")
-    if marker is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+    marker, function = pyfuncitem.get_closest_marker("spindle"), pyfuncitem.obj
+    if type(pyfuncitem).__module__.startswith("pytest_asyncio."):  # its auto mode takes every async test, and wraps it
+        function = getattr(function, "__wrapped__", function)
+    if marker is None or not inspect.iscoroutinefunction(function):
         return None
     if marker.args or set(marker.kwargs) - {"virtual_time"}:
         pytest.fail(f"{marker!r}: the only argument of the marker spindle is virtual_time=True", pytrace=False)
@@ -31,5 +33,5 @@ def pytest_pyfunc_call(pyfuncitem):
     else:
         from . import run
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    run(pyfuncitem.obj(**arguments))
+    run(function(**arguments))
     return True

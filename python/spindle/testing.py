@@ -6,15 +6,23 @@
         spindle.testing.run(retries_for_an_hour())
 
 The clock of the loop stands still while code runs, and moves to the next timer when every task
-waits. Sockets work as usual. While a thread works for the loop, as in asyncio.to_thread, the clock
-stands still and the loop waits for the thread; it does not know of threads that the program starts
-itself. If every task waits and nothing can wake one, the run fails instead of hanging.
+waits. If nothing can wake a task, the run fails instead of hanging, with the tasks and what each
+awaits.
+
+What is outside of the test takes real time. While a thread works for the loop, as in
+asyncio.to_thread, the clock stands still and the loop waits for the thread. While a descriptor is
+watched that another process may make ready (a connection to a database, the pipe of a
+subprocess), a time-out takes as long as it says. Connections within the process, listeners and
+datagram sockets without a peer do not count. The loop does not know of threads that the program
+starts itself.
 """
 
 import threading
 
 from .loop import Loop
+from .outside import reached_from_outside
 from .runner import run as _run
+from .tree import tree
 
 __all__ = ["new_event_loop", "run"]
 
@@ -35,10 +43,19 @@ class _VirtualLoop(Loop):
     def _thread_done(self, future):
         self._threads -= 1
 
-    def _other_threads(self):
-        """Report whether threads that the loop does not count could wake it."""
-        return any(thread is not threading.current_thread() and not thread.name.startswith("asyncio_")
-                   for thread in threading.enumerate())
+    def _others_may_wake(self, has_timer):
+        """Report whether the loop has to wait in reality, when every task waits."""
+        fds = [fd for fd in self._watched_fds() if fd != self._ssock.fileno()]
+        threads = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
+        if any("waitpid-" in name for name in threads) or reached_from_outside(fds):
+            return True
+        # Without a timer there is nothing else to do.
+        return not has_timer and bool(fds or any(not name.startswith("asyncio_") for name in threads))
+
+    def _deadlock(self):
+        raise RuntimeError(
+            "spindle: deadlock: every task waits, and there is no timer, descriptor or thread that could wake one\n"
+            + tree(self))
 
     async def shutdown_default_executor(self, *args, **kwargs):
         self._threads += 1  # a thread joins the executor's

@@ -211,6 +211,7 @@ struct Loop {
     Steps steps;
     double turned;       // the time of the last poll
     double now;          // of a virtual clock
+    double waited;       // in reality, since the virtual clock has moved
     int threads;         // that work for it, if the clock is virtual
     int id;              // in libspindle; -1 if closed
     int epoll_fd;        // the one of Go's loop

@@ -18,6 +18,7 @@
 #define POLL_PAUSE 100000          // nanoseconds
 #define LONG_BATCH 1000000         // nanoseconds; after that, descriptors have waited too long
 #define LONGEST_WAIT (24 * 3600.0) // asyncio's
+#define SLICE 0.02                 // seconds; then a thread may have ended without waking the loop
 #define TIMER_SLACK 5000           // nanoseconds; Linux lets a wait end 50,000 too late
 
 // program_time asks the clock that the program has put in place of the loop's.
@@ -399,6 +400,18 @@ static PyObject *loop_meth_watched(Loop *l, PyObject *fd_object) {
     return PyLong_FromLong(fd >= 0 && fd < l->watchers.len ? l->watchers.by_fd[fd].interest : 0);
 }
 
+// watched_fds returns the descriptors that are watched.
+static PyObject *loop_meth_watched_fds(Loop *l, PyObject *Py_UNUSED(ignored)) {
+    PyObject *list = PyList_New(0);
+    for (int fd = 0; list && fd < l->watchers.len; fd++) {
+        PyObject *number = l->watchers.by_fd[fd].interest ? PyLong_FromLong(fd) : NULL;
+        if (number && PyList_Append(list, number) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    return list;
+}
+
 static PyObject *loop_meth_last_step(Loop *l, PyObject *task) {
     double at = steps_last(l, task);
     if (at < 0)
@@ -484,30 +497,56 @@ static int run_timed(Loop *l, ReadyItem item) {
     return r ? 0 : -1;
 }
 
-// skip_wait polls, and if that brings nothing, moves a virtual clock to the next timer.
-// While threads work, it waits for them instead: virtual time stands still.
+// next_timer returns the time of the next timer that will fire, or infinity.
+static double next_timer(Loop *l) { return l->timers.len > 0 ? l->timers.heap[0]->when : Py_HUGE_VAL; }
+
+static void move_clock(Loop *l, double to) {
+    if (l->now < to)
+        l->turned = l->now = to;
+    l->waited = 0;
+}
+
+// wait_really waits for what is outside of the process, for SLICE at most. The clock moves to the
+// next timer when the loop has really waited for as long.
+static int wait_really(Loop *l) {
+    double left = next_timer(l) - l->now - l->waited;
+    if (left > 0) {
+        double slice = left < SLICE ? left : SLICE;
+        int64_t began = clock_ns();
+        if (poll_once(l, (long long)(slice * 1e9) + 1) < 0)
+            return -1;
+        l->waited += (double)(clock_ns() - began) * 1e-9;
+    }
+    if (ready_len(&l->ready) == 0 && l->waited >= next_timer(l) - l->now)
+        move_clock(l, next_timer(l));
+    return 0;
+}
+
+// skip_wait polls, and if that brings nothing, moves a virtual clock to the next timer. While
+// threads work, it waits for them instead: virtual time stands still.
 static int skip_wait(Loop *l) {
     if (poll_once(l, 0) < 0)
         return -1;
     if (ready_len(&l->ready) > 0)
         return 0;
-    bool timer = l->timers.len > 0 && l->timers.heap[0]->when < Py_HUGE_VAL;
-    if (!timer && l->threads == 0 && l->watchers.used <= 1) { // the self-pipe
-        PyObject *others = PyObject_CallMethod((PyObject *)l, "_other_threads", NULL);
-        int wait = others ? PyObject_IsTrue(others) : -1;
-        Py_XDECREF(others);
-        if (wait)
-            return wait < 0 ? -1 : poll_once(l, -1);
-        PyErr_SetString(PyExc_RuntimeError,
-                        "spindle: deadlock: every task waits, and there is no timer, descriptor or "
-                        "thread that could wake one");
-        return -1;
-    }
-    if (!timer || l->threads > 0)
+    if (l->threads > 0)
         return poll_once(l, -1);
-    if (l->now < l->timers.heap[0]->when)
-        l->turned = l->now = l->timers.heap[0]->when;
-    return 0;
+    PyObject *r = PyObject_CallMethod((PyObject *)l, "_others_may_wake", "O",
+                                      next_timer(l) < Py_HUGE_VAL ? Py_True : Py_False);
+    int others = r ? PyObject_IsTrue(r) : -1;
+    Py_XDECREF(r);
+    if (others < 0)
+        return -1;
+    if (ready_len(&l->ready) > 0)
+        return 0; // a thread has woken the loop meanwhile, and may have ended
+    if (others)
+        return wait_really(l);
+    if (next_timer(l) < Py_HUGE_VAL) {
+        move_clock(l, next_timer(l));
+        return 0;
+    }
+    Py_XDECREF(PyObject_CallMethod((PyObject *)l, "_deadlock", NULL)); // raises
+    return -1;
 }
 
 static int tick(Loop *l) {
@@ -624,6 +663,7 @@ static PyMethodDef loop_methods[] = {
     {"_remove_writer", (PyCFunction)loop_meth_remove_writer, METH_O, NULL},
     {"_last_step", (PyCFunction)loop_meth_last_step, METH_O, NULL},
     {"_watched", (PyCFunction)loop_meth_watched, METH_O, NULL},
+    {"_watched_fds", (PyCFunction)loop_meth_watched_fds, METH_NOARGS, NULL},
     {"_run_once", (PyCFunction)loop_meth_run_once, METH_NOARGS, NULL},
     {"_run", (PyCFunction)loop_meth_run, METH_O, NULL},
     {"_release", (PyCFunction)loop_meth_release, METH_NOARGS, NULL},

@@ -52,6 +52,33 @@ def test_pytest_plugin_refuses_other_arguments(tmp_path):
     assert "the only argument of the marker spindle is virtual_time=True" in done.stdout
 
 
+def test_marker_under_the_auto_mode_of_pytest_asyncio(tmp_path):
+    pytest.importorskip("pytest_asyncio")
+    out = run_pytest(tmp_path, "", """
+    import asyncio, functools, time
+    def decorated(function):
+        @functools.wraps(function)
+        async def call(*args, **kwargs): return await function(*args, 7, **kwargs)
+        return call
+    @pytest.fixture
+    def fixture(): return 7
+    @pytest.mark.spindle
+    async def test_plain(fixture): check(); assert fixture == 7
+    class TestMethods:
+        @pytest.mark.spindle(virtual_time=True)
+        async def test_method(self):
+            check()
+            self.began = time.monotonic()
+            await asyncio.sleep(3600)
+        @pytest.mark.spindle
+        @decorated
+        async def test_decorated(self, argument=None): check(); assert argument == 7
+    async def test_of_asyncio():
+        with pytest.raises(AssertionError): check()
+    """, "-p", "no:anyio", "-o", "asyncio_mode=auto")
+    assert "4 passed" in out
+
+
 def test_pytest_asyncio_hook(tmp_path):
     plugin = pytest.importorskip("pytest_asyncio.plugin")
     if not hasattr(plugin, "_collect_hook_loop_factories"):

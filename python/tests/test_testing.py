@@ -1,6 +1,8 @@
 """Virtual time and the marker for pytest."""
 
 import asyncio
+import os
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ import pytest
 
 import spindle
 import spindle.testing
+from conftest import python
 
 
 def test_an_hour_takes_no_time():
@@ -76,6 +79,90 @@ def test_deadlock_is_an_error():
     # In a process of its own: a thread that another test has left could wake the loop.
     done = subprocess.run([sys.executable, "-c", DEADLOCK], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "RuntimeError" in done.stderr and "deadlock" in done.stderr
+    assert done.stderr.count("(main.<locals>.take)") == 2 and "awaits Lock.acquire" in done.stderr
+
+
+def test_deadlock_after_a_thread_of_the_program_has_ended_is_an_error():
+    code, out, err = python("""
+        import asyncio, threading, time
+        import spindle.testing
+
+        async def main():
+            thread = threading.Thread(target=time.sleep, args=(0.3,))
+            thread.start()
+            await asyncio.Event().wait()
+
+        spindle.testing.run(main())
+    """)
+    assert code == 1 and "deadlock" in err
+
+
+SLOW_SERVER = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    connection = server.accept()[0]
+    connection.recv(1)
+    time.sleep(0.2)
+    connection.send(b"answer")
+"""
+
+
+def test_a_time_out_around_a_connection_to_another_process_takes_its_time():
+    async def main(port):
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"x")
+            answer = await reader.read(100)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await reader.read(100)
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.sleep(3600)
+        return answer
+
+    with subprocess.Popen([sys.executable, "-c", SLOW_SERVER], stdout=subprocess.PIPE) as server:
+        port = int(server.stdout.readline())
+        assert spindle.testing.run(main(port)) == b"answer"
+        server.kill()
+
+
+def test_a_time_out_around_a_subprocess_takes_its_time():
+    async def main():
+        async with asyncio.timeout(60):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", "import time; time.sleep(0.2); print('done')", stdout=subprocess.PIPE)
+            out, _ = await process.communicate()
+            quiet = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(0.2)")
+            assert await quiet.wait() == 0
+        await asyncio.sleep(3600)
+        return out
+
+    assert spindle.testing.run(main()) == b"done\n"
+
+
+def test_connections_within_the_process_take_no_time():
+    async def main():
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        connections = [await asyncio.open_connection(*server.sockets[0].getsockname())]
+        connections += [await asyncio.open_connection(sock=end) for end in socket.socketpair()]
+        read, write = os.pipe()
+        pipe, _ = await loop.connect_read_pipe(asyncio.Protocol, os.fdopen(read, "rb"))
+        datagrams, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+        before, began = loop.time(), time.monotonic()
+        await asyncio.sleep(3600)
+        passed = loop.time() - before, time.monotonic() - began
+        for closeable in [server, pipe, datagrams, *(writer for _, writer in connections)]:
+            closeable.close()
+        os.close(write)
+        await asyncio.sleep(1)
+        return passed
+
+    virtual, real = spindle.testing.run(main())
+    assert virtual == 3600 and real < 60
 
 
 def test_time_stands_still_while_a_thread_works():
