@@ -65,7 +65,7 @@ class BuildExt(build_ext):
 
 
 class Sdist(sdist):
-    """Adds the files of the Go module that libspindle.so is built from."""
+    """Adds the files of the Go module that libspindle.so is built from, and those of other modules."""
 
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
@@ -83,6 +83,8 @@ class Sdist(sdist):
             target = os.path.join(base_dir, "go", source)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copyfile(os.path.join(MODULE, source), target)
+        # So that the build needs no proxy for modules.
+        subprocess.run(["go", "mod", "vendor"], cwd=os.path.join(base_dir, "go"), check=True)
 
 
 core = Extension(

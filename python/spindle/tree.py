@@ -70,10 +70,39 @@ def _order(task):
 
 
 def awaited_tasks(task):
-    """Return the tasks that task awaits, directly or through asyncio.gather."""
+    """Return the tasks that task awaits, directly or through a function of asyncio."""
     waiter = task._fut_waiter
-    children = [waiter] if isinstance(waiter, asyncio.Task) else getattr(waiter, "_children", None) or ()
+    if isinstance(waiter, asyncio.Task):
+        children = [waiter]
+    else:
+        children = getattr(waiter, "_children", None) or _shielded(waiter) or _in_frames(task.get_coro())  # or of gather
     return [child for child in children if isinstance(child, asyncio.Task) and not child.done()]
+
+
+def _shielded(waiter):
+    """Return what asyncio.shield protects, if waiter is its future."""
+    for callback, _ in getattr(waiter, "_callbacks", None) or ():
+        if getattr(callback, "__name__", "") == "_outer_done_callback" and callback.__closure__:
+            return [cell.cell_contents for cell in callback.__closure__]
+    return []
+
+
+# Functions of asyncio that wait for tasks, and the local variables that hold those.
+_HOLDERS = {"_wait": "fs", "wait_for": "fut", "__aexit__": "self", "_aexit": "self"}
+
+
+def _in_frames(coro):
+    """Return the tasks that a function of asyncio waits for, in wait, wait_for or at the end of a TaskGroup."""
+    while coro is not None:
+        frame = getattr(coro, "cr_frame", None)
+        if frame is not None and _in_asyncio(frame) and frame.f_code.co_name in _HOLDERS:
+            held = frame.f_locals.get(_HOLDERS[frame.f_code.co_name])
+            if isinstance(held, asyncio.TaskGroup):
+                held = held._tasks
+            tasks = [held] if isinstance(held, asyncio.Task) else held if isinstance(held, (set, list, tuple, frozenset)) else ()
+            return sorted((task for task in tasks if isinstance(task, asyncio.Task)), key=_order)
+        coro = getattr(coro, "cr_await", None)
+    return []
 
 
 class Look:

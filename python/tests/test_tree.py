@@ -177,3 +177,43 @@ def test_time_of_eager_tasks():
 
     line, = [line for line in spindle.testing.run(main()).splitlines() if line.startswith("eager")]
     assert line.endswith(", 20.0 s so far")
+
+
+async def in_task_group(child):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(child, name="child")
+
+
+async def in_wait(child):
+    await asyncio.wait([asyncio.create_task(child, name="child")])
+
+
+async def in_shield(child):
+    await asyncio.shield(asyncio.create_task(child, name="child"))
+
+
+async def in_wait_for(child):
+    await asyncio.wait_for(asyncio.create_task(child, name="child"), 3600)
+
+
+async def in_gather(child):
+    await asyncio.gather(asyncio.create_task(child, name="child"))
+
+
+@pytest.mark.parametrize("parent", [in_task_group, in_wait, in_shield, in_wait_for, in_gather])
+def test_a_child_is_below_the_task_that_waits_for_it(loop, parent):
+    async def main():
+        task = asyncio.create_task(parent(asyncio.Event().wait()), name="parent")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        text = spindle.tree()
+        task.cancel()
+        for other in asyncio.all_tasks() - {asyncio.current_task()}:
+            other.cancel()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+        return text
+
+    lines = loop.run_until_complete(main()).splitlines()
+    at, = [i for i, line in enumerate(lines) if line.startswith("parent ")]
+    assert lines[at + 1].startswith("  child ")
+    assert not any(line.startswith("child ") for line in lines)
