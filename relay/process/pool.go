@@ -210,7 +210,8 @@ func (p *pool) handle(ctx context.Context, r *relay.Request) (body []byte, err e
 		p.backoff.Reset()
 	}
 	// What the process has sent after its answer belongs to no request, and must not meet the next.
-	done = done && !c.verbose && c.Out.Buffered() == 0
+	// It may be the second answer to a request that was cancelled, which is allowed.
+	done = done && !c.verbose && (c.canceled == c.request || c.Out.Buffered() == 0)
 	return body, err
 }
 
