@@ -124,6 +124,9 @@ class InLoop:
         self.thread.join(LIMIT)
         return not self.thread.is_alive() and self.server.exit_code == 0
 
+    def kill(self):
+        pass  # the thread is a daemon
+
 
 class InProcess:
     """A server of its own process, or with workers."""
@@ -143,6 +146,14 @@ class InProcess:
 
     def ended(self):
         return self.process.process.wait(LIMIT) == 0
+
+    def kill(self):
+        """End a process that a failed test leaves; its workers end with it."""
+        if self.process.process.poll() is None:
+            self.process.process.kill()
+            self.process.process.wait()
+        self.process.process.stderr.close()
+        self.process.process.stdout.close()
 
 
 def open_connections(connect):
@@ -194,7 +205,7 @@ def quick_cancel(monkeypatch):
 
 
 @pytest.mark.parametrize("where, grace, stop", list(itertools.product(WHERE, GRACE, STOP)))
-def test_shutdown(tmp_path, quick_cancel, where, grace, stop):
+def test_shutdown(request, tmp_path, quick_cancel, where, grace, stop):
     path = tmp_path / "app.py"
     path.write_text(textwrap.dedent(APP))
 
@@ -202,6 +213,7 @@ def test_shutdown(tmp_path, quick_cancel, where, grace, stop):
         return (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
 
     running = (InProcess if where in ("process", "workers") else InLoop)(path, where, GRACE[grace])
+    request.addfinalizer(running.kill)
     clients = open_connections(lambda: Client(socket.create_connection(running.address, LIMIT)))
     wait_until(lambda: all(f"{kind} begun" in log() for kind in [*WAITING, "websocket"]))
     stopped_at = time.monotonic()
