@@ -100,7 +100,8 @@ func (e *CircleError) Error() string {
 // notInTask returns the panic message for op when its context does not belong to a task.
 func notInTask(op string) string {
 	return "spindle: " + calledName(op) + " with a context that does not come from a task;" +
-		" pass on the ctx of the task that calls it, or call it in spindle.Run"
+		" pass on the ctx of the task that calls it, or call it in spindle.Run;" +
+		" an HTTP handler is a task only if it is marked with web.Inline and served by web.Server"
 }
 
 // calledName returns the name of the exported function of the library through which the

@@ -260,7 +260,8 @@ func TestMisuseNamesWhatWasCalled(t *testing.T) {
 			t.Fatalf("%s: no panic", name)
 		}
 		want := "spindle: " + name + " with a context that does not come from a task;" +
-			" pass on the ctx of the task that calls it, or call it in spindle.Run"
+			" pass on the ctx of the task that calls it, or call it in spindle.Run;" +
+			" an HTTP handler is a task only if it is marked with web.Inline and served by web.Server"
 		if caught.Value != want {
 			t.Errorf("panic %q, want %q", caught.Value, want)
 		}

@@ -134,7 +134,7 @@ func TestServeMuxAndMiddleware(t *testing.T) {
 	for path, want := range map[string]string{
 		"/items/7":   "GET /items/{id} 7 task=true",
 		"/work/8":    "GET /work/{id} 8 task=false",
-		"/api/9":     "GET /api/{id} 9 task=false",
+		"/api/9":     "GET /api/{id} 9 task=true",
 		"/x/items/1": "GET /items/{id} 1 task=true",
 	} {
 		if _, body := get(t, c, url(sv, path)); body != want {

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"runtime"
 
 	"github.com/spindleloop/spindle"
@@ -11,24 +12,32 @@ import (
 // Inline marks a handler to run in a task on the loop instead of on a goroutine. The handler
 // must not block; spindle.Blocking runs what does. The request's context is the task's
 // scope.
+//
+// Middleware goes around Inline, not into it: http.TimeoutHandler(web.Inline(h), …). Then it
+// may block and start goroutines, as it does with net/http. Inline(http.TimeoutHandler(…)) would
+// block the loop, and panics.
 func Inline(h http.Handler) http.Handler {
 	if h == nil {
 		panic("web: Inline with a nil handler")
 	}
+	if reflect.TypeOf(h) == timeoutHandler {
+		panic("web: Inline(http.TimeoutHandler(h, …)) would block the loop; write http.TimeoutHandler(web.Inline(h), …)")
+	}
 	return &inline{h}
 }
+
+var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(http.NotFoundHandler(), 0, ""))
 
 type inline struct{ h http.Handler }
 
 // ServeHTTP calls the handler if it runs in a task already. On a worker, behind a router or
 // middleware that the server does not know, it starts a task and waits for it.
 func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := responseOf(rw)
-	if w == nil || w.x.st.l.Owns() {
+	x := exchangeOf(rw, r)
+	if x == nil || x.st.l.Owns() {
 		in.h.ServeHTTP(rw, r)
 		return
 	}
-	x := w.x
 	var fault any
 	var inside *http.Request
 	ended := false
@@ -59,6 +68,19 @@ func (in *inline) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	default:
 		panic(fault)
 	}
+}
+
+// exchangeOf returns the exchange of a request, or nil if it is not one of this package. The
+// context leads to it if middleware has replaced the response, as http.TimeoutHandler does, and
+// the response if middleware has replaced the context.
+func exchangeOf(rw http.ResponseWriter, r *http.Request) *exchange {
+	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	if w := responseOf(rw); w != nil {
+		return w.x
+	}
+	return nil
 }
 
 // follow cancels the scope when ctx ends, until unfollow is called. Middleware may have set
