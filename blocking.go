@@ -11,6 +11,9 @@ import (
 // Blocking runs work, which may block, on another goroutine, and waits for its result. A
 // cancellation cannot stop work: Blocking waits for its end, and the next wait of the task
 // fails. If work panics, so does Blocking.
+//
+// At most loop.Options.Workers calls run at a time, 32 unless it is set, and the others wait
+// in order: slow calls delay all others. Calls that may be slow belong in a Pool of their own.
 func Blocking[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return offload(ctx, "Blocking", work, false)
 }
@@ -36,7 +39,7 @@ func offload[T any](ctx context.Context, op string, work func() (T, error), leav
 	over := false
 	var result T
 	var failure error
-	job, err := loopcore.Offload(LoopOf(ctx).Internal(), at, work, func(v T, e error) {
+	job, err := loopcore.Offload(LoopOf(ctx).Internal(), poolOf(ctx), at, work, func(v T, e error) {
 		if !over {
 			over = true
 			result, failure = v, e

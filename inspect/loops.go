@@ -118,8 +118,7 @@ func (s *source) describe() (d Loop) {
 	_, d.Inspector = servers.Load(s.l)
 	s.describeState(&d)
 	d.Inbox, d.FDs = s.core.InboxLen(), s.core.Watched()
-	w := s.core.WorkerCounts()
-	d.Workers = Workers{Limit: w.Limit, Busy: w.Busy, Queued: w.Queued, Done: w.Delivered}
+	d.Workers, d.Pools = s.workers()
 	d.Tasks = s.tasks.counts()
 
 	s.mu.Lock()

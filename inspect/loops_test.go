@@ -3,9 +3,11 @@ package inspect_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,4 +132,44 @@ func TestLoopsAreFoundByName(t *testing.T) {
 			t.Errorf("a closed loop is listed: %+v", l)
 		}
 	}
+}
+
+// TestPoolsAreShown: each pool that a loop has used has its numbers, in the API and in the
+// metrics, while it is full. Pools of one name are one row.
+func TestPoolsAreShown(t *testing.T) {
+	pools := []*spindle.Pool{{Name: "db \"1\"", Limit: 2}, {Name: "same", Limit: 3}, {Name: "same", Limit: 4}, {Limit: 1}}
+	run(t, "pools", func(ctx context.Context, outside func(func())) error {
+		release := make(chan struct{})
+		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
+			for _, pool := range pools {
+				for range 5 {
+					n.GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
+						_, err := spindle.Blocking(pool.In(ctx), func() (int, error) { <-release; return 0, nil })
+						return err
+					})
+				}
+			}
+			outside(func() {
+				want := []inspect.Pool{
+					{Name: `db "1"`, Workers: inspect.Workers{Limit: 2, Busy: 2, Queued: 3}},
+					{Name: "same", Workers: inspect.Workers{Limit: 7, Busy: 7, Queued: 3}},
+					{Name: "unnamed", Workers: inspect.Workers{Limit: 1, Busy: 1, Queued: 4}},
+				}
+				var got []inspect.Pool
+				until(func() bool { got = loopNamed(t, "pools").Pools; return slices.Equal(got, want) })
+				if !slices.Equal(got, want) {
+					t.Errorf("the pools are %+v, want %+v", got, want)
+				}
+				_, text := request(inspect.Options{}, "GET", "/metrics", nil)
+				for _, want := range []string{`spindle_pool_queued{%s,pool="db \"1\""} 3`, `spindle_pool_limit{%s,pool="same"} 7`,
+					`spindle_pool_busy{%s,pool="unnamed"} 1`, `spindle_pool_jobs_total{%s,pool="same"} 0`} {
+					if want = fmt.Sprintf(want, `name="pools"`); !strings.Contains(string(text), want[strings.Index(want, "name="):]) {
+						t.Errorf("the metrics do not have %s", want)
+					}
+				}
+			})
+			close(release)
+			return nil
+		})
+	})
 }

@@ -32,10 +32,10 @@ type LoopsAnswer struct {
 	Loops []Loop `json:"loops"`
 }
 
-// Loop describes a loop. State, StateForNS, Stack, Task, Polls, Inbox, FDs and Workers are
-// read without the loop, and are right even while it is blocked. The rest is read on the
-// loop. If the loop did not answer in time, the rest is what it answered last, and Stale
-// is set.
+// Loop describes a loop. State, StateForNS, Stack, Task, Polls, Inbox, FDs, Workers and
+// Pools are read without the loop, and are right even while it is blocked. The rest is read
+// on the loop. If the loop did not answer in time, the rest is what it answered last, and
+// Stale is set.
 type Loop struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -50,9 +50,10 @@ type Loop struct {
 	Task       string `json:"task,omitempty"`  // the task that blocks it, with those above it in the tree and its scope
 	Polls      uint64 `json:"polls"`           // how often the kernel was polled, modulo 2^31
 
-	Inbox   int     `json:"inbox"` // posted, not taken
-	FDs     int     `json:"fds"`   // watched descriptors
-	Workers Workers `json:"workers"`
+	Inbox   int     `json:"inbox"`   // posted, not taken
+	FDs     int     `json:"fds"`     // watched descriptors
+	Workers Workers `json:"workers"` // the loop's own
+	Pools   []Pool  `json:"pools"`   // others that it has used
 
 	Stale     bool   `json:"stale"`
 	AgeNS     int64  `json:"age_ns"`      // of what follows
@@ -79,14 +80,6 @@ type Loop struct {
 	Tasks  TaskCounts `json:"tasks"`  // of the last task snapshot
 
 	Connections int `json:"connections"` // open
-}
-
-// Workers are the goroutines of Offload and Blocking.
-type Workers struct {
-	Limit  int    `json:"limit"`
-	Busy   int    `json:"busy"`
-	Queued int    `json:"queued"` // jobs that no worker has begun
-	Done   uint64 `json:"done"`   // jobs delivered
 }
 
 // Phases is how the loop has spent the last interval, in shares that add up to 1.

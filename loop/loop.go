@@ -152,6 +152,9 @@ func New(opts Options) (*Loop, error) {
 		Caught:     l.caught,
 		PanicError: newPanicError,
 	}
+	if k.Real() {
+		config.PoolFull = logFull
+	}
 	if config.Workers <= 0 {
 		config.Workers = 32
 	}

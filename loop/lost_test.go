@@ -265,7 +265,7 @@ func TestCloseDropsJobs(t *testing.T) {
 	begun, release, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	never := func(int, error) { t.Error("delivered after Close") }
 	offload := func(work func()) loopcore.Job {
-		job, err := loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
+		job, err := loopcore.Offload(l.Internal(), nil, loopcore.DropAtClose, func() (int, error) { work(); return 0, nil }, never)
 		if err != nil {
 			t.Fatal(err)
 		}

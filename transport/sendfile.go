@@ -155,6 +155,10 @@ const (
 	copyChunk     = 64 << 10
 )
 
+// sentFiles is the pool of files that are sent: blocking work of the program does not delay
+// them.
+var sentFiles = loopcore.Pool{Name: "sent files"}
+
 // startFileJob lets a worker send or read the next bytes. The loop does not watch for
 // writability meanwhile, so that the edge is not used up before the worker returns.
 func (c *Conn) startFileJob(s *fileRange) {
@@ -175,9 +179,9 @@ func (c *Conn) startFileJob(s *fileRange) {
 	// loop may drop the result when it closes.
 	var err error
 	if s.copying {
-		_, err = loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
+		_, err = loopcore.Offload(c.Loop().Internal(), &sentFiles, loopcore.DropAtClose, s.read, func(buf []byte, err error) { c.fileRead(s, buf, err) })
 	} else {
-		_, err = loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
+		_, err = loopcore.Offload(c.Loop().Internal(), &sentFiles, loopcore.DropAtClose, s.send, func(n int, err error) { c.fileSent(s, n, err) })
 	}
 	if err != nil { // the queue of the workers is full
 		c.Loop().CallLater(offloadRetryDelay, func() {

@@ -125,6 +125,9 @@ func (h *handshake) advance() {
 	h.step()
 }
 
+// handshakes is the pool of handshakes: blocking work of the program does not delay them.
+var handshakes = loopcore.Pool{Name: "TLS handshakes"}
+
 // step lets a worker continue the handshake. Nothing is read meanwhile.
 func (h *handshake) step() {
 	c := h.layer.c
@@ -133,7 +136,7 @@ func (h *handshake) step() {
 	h.mu.Lock()
 	h.running = true
 	h.mu.Unlock()
-	job, err := loopcore.Offload(c.Loop().Internal(), loopcore.DropAtClose, h.runStep, h.stepDone)
+	job, err := loopcore.Offload(c.Loop().Internal(), &handshakes, loopcore.DropAtClose, h.runStep, h.stepDone)
 	if err == nil {
 		h.job = job
 		return

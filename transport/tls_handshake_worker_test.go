@@ -81,7 +81,7 @@ func TestTLSCloseWithQueuedStep(t *testing.T) {
 	<-g.has // the first step is done
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
-		loopcore.Offload(l.Internal(), loopcore.DropAtClose, func() (int, error) {
+		loopcore.Offload(l.Internal(), transport.Handshakes(), loopcore.DropAtClose, func() (int, error) {
 			close(busy)
 			<-release
 			return 0, nil
@@ -127,6 +127,27 @@ func TestTLSSlowHandshakes(t *testing.T) {
 	until(t, l, func() bool { return s.Conns() == 0 })
 }
 
+// TestTLSHandshakeBesideBlockingWork: a handshake does not wait for the loop's own workers.
+func TestTLSHandshakeBesideBlockingWork(t *testing.T) {
+	lost := make(chan error, 1)
+	l, s := serving(t, loop.Options{Workers: 1}, "tcp", "127.0.0.1:0", transport.Options{TLS: tlstest.Identity().Server}, func() *spy { return echoSpy(lost) })
+	release := make(chan bool)
+	on(t, l, func() {
+		for range 3 {
+			loop.Offload(l, func() (int, error) { <-release; return 0, nil }, func(int, error) {})
+		}
+	})
+	peer := tlstest.NewPeer(dial(t, s).(*net.TCPConn), tls.Client, tlstest.Identity().Client)
+	if err := peer.Handshake(); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	peer.Close()
+	if err := <-lost; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTLSBusyWorkers: a handshake waits until a worker is free.
 func TestTLSBusyWorkers(t *testing.T) {
 	lost := make(chan error, 1)
@@ -134,7 +155,7 @@ func TestTLSBusyWorkers(t *testing.T) {
 	busy, release := make(chan bool), make(chan bool)
 	on(t, l, func() {
 		for i := range 2 {
-			loop.Offload(l, func() (int, error) {
+			loopcore.Offload(l.Internal(), transport.Handshakes(), loopcore.DropAtClose, func() (int, error) {
 				if i == 0 {
 					close(busy)
 				}

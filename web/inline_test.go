@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -145,4 +146,56 @@ func TestTreeOfATaskHasInlineRequests(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestServerPool: calls of Blocking in inline handlers use the server's pool, unless the handler
+// chooses another one. They do not wait for the loop's own workers.
+func TestServerPool(t *testing.T) {
+	own, other := &spindle.Pool{Name: "own"}, &spindle.Pool{Name: "other"}
+	used := func(ctx context.Context) string {
+		for _, c := range spindle.LoopOf(ctx).Internal().WorkerCounts() {
+			if c.Busy > 0 && c.Pool != "" {
+				return c.Pool
+			}
+		}
+		return "none"
+	}
+	release, ended := make(chan struct{}), make(chan bool, 2)
+	h := web.Inline(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := r.Context()
+		switch r.URL.Path {
+		case "/other":
+			ctx = other.In(ctx)
+		case "/fill":
+			end := release
+			for range 2 {
+				loop.Offload(spindle.LoopOf(ctx), func() (int, error) { <-end; return 0, nil }, func(int, error) { ended <- true })
+			}
+		}
+		text, err := spindle.Blocking(ctx, func() (string, error) { return used(ctx), nil })
+		if err != nil {
+			t.Error(err)
+		}
+		io.WriteString(w, text)
+	}))
+	for name, s := range map[string]*web.Server{
+		"plain":        {Handler: h, Pool: own},
+		"base context": {Handler: h, Pool: own, BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), key("a"), 1) }},
+		"middleware":   {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }), Pool: own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sv, begin := bindWith(t, s, loop.Options{Workers: 1})
+			begin()
+			release = make(chan struct{})
+			get(t, client(t), url(sv, "/fill"))
+			for path, want := range map[string]string{"/": "own", "/other": "other"} {
+				if _, body := get(t, client(t), url(sv, path)); body != want {
+					t.Errorf("%s uses pool %q, want %q", path, body, want)
+				}
+			}
+			close(release)
+			<-ended
+			<-ended
+		})
+	}
 }

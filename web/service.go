@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -84,6 +85,9 @@ func (s *Server) start(loops []*loop.Loop, listen func(*Service) error) (*Servic
 		if sv.base == nil {
 			panic("web: BaseContext returned a nil context")
 		}
+	}
+	if s.Pool != nil {
+		sv.base = s.Pool.In(cmp.Or(sv.base, context.Background()))
 	}
 	for _, l := range loops {
 		sv.loopStates = append(sv.loopStates, newLoopState(sv, l))

@@ -113,6 +113,11 @@ type Server struct {
 	// requests wait. Zero means 10,000.
 	MaxWorkers int
 
+	// Pool is where inline handlers run their calls of spindle.Blocking, unless they
+	// choose another one. Nil means the loop's own workers, which the program's other
+	// tasks use too.
+	Pool *spindle.Pool
+
 	// Loops is how many loops ListenAndServe makes. Zero means one for each
 	// processor that Go may use.
 	Loops int

@@ -34,23 +34,6 @@ func (c *Loop) LastPoll() time.Duration { return c.now }
 // ReadyIn returns the number of entries in the lane of p that will run.
 func (c *Loop) ReadyIn(p Priority) int { return c.lanes[p].waiting() }
 
-// WorkerCounts are the numbers of the worker pool.
-type WorkerCounts struct {
-	Limit      int // the most workers
-	Busy       int // workers that exist
-	Queued     int // jobs that no worker has begun
-	Unfinished int // jobs that are not delivered
-	Delivered  uint64
-}
-
-// WorkerCounts returns the numbers of the worker pool. Any goroutine may call it.
-func (c *Loop) WorkerCounts() WorkerCounts {
-	w := &c.workers
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return WorkerCounts{w.limit, w.busy, w.queue.waiting(), w.unfinished, w.delivered}
-}
-
 // WatchRow returns the row at index i of the table of watched descriptors, or nil if it is
 // free. It reports false beyond the last row. Rows do not move.
 func (c *Loop) WatchRow(i int) (row *Watch, tok kernel.Token, ok bool) {

@@ -46,6 +46,7 @@ type Loop struct {
 	host    host          // any goroutine
 	inbox   inbox         // any goroutine
 	workers workers       // any goroutine
+	pools   pools         // any goroutine
 
 	// Loop goroutine only from here. Package loop sets the exported fields.
 	goWait  goWait
@@ -93,7 +94,11 @@ type Config struct {
 	Observed bool // an observer receives every turn
 
 	Workers int // the most goroutines of Offload
-	MaxJobs int // the most jobs that wait for a worker
+	MaxJobs int // the most jobs that wait for a worker, in each pool
+
+	// PoolFull is called once for each pool in which jobs have waited for long: pool is nil
+	// for the loop's own. Nil if it is not to be reported.
+	PoolFull func(pool *Pool, limit, waiting int, since time.Duration)
 
 	// Caught sets Failure after a panic in a callback, or after a Goexit if
 	// recovered is nil.

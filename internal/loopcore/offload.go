@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/spindleloop/spindle/internal/goid"
 )
@@ -15,9 +16,10 @@ type Job struct {
 }
 
 // Offload runs work on a goroutine and then calls done on the loop with its result; see
-// loop.Offload. Close reports an unfinished job as lost, or drops it, as at says.
-// RunAtClose panics, because Close does not wait for jobs.
-func Offload[T any](c *Loop, at AtClose, work func() (T, error), done func(T, error)) (Job, error) {
+// loop.Offload. The goroutine is one of the pool; nil is the loop's own pool. Close reports an
+// unfinished job as lost, or drops it, as at says. RunAtClose panics, because Close does not
+// wait for jobs.
+func Offload[T any](c *Loop, pool *Pool, at AtClose, work func() (T, error), done func(T, error)) (Job, error) {
 	c.Only("Offload")
 	if work == nil || done == nil {
 		panic("loop: Offload with a nil function")
@@ -25,7 +27,7 @@ func Offload[T any](c *Loop, at AtClose, work func() (T, error), done func(T, er
 	if at > DropAtClose {
 		panic("loop: Offload with RunAtClose: Close does not wait for jobs")
 	}
-	j := &job{w: &c.workers, code: CodeOf(work), dropped: at == DropAtClose}
+	j := &job{w: c.workersOf(pool), code: CodeOf(work), dropped: at == DropAtClose}
 	j.work = func() {
 		var value T
 		var err error
@@ -46,7 +48,7 @@ func Offload[T any](c *Loop, at AtClose, work func() (T, error), done func(T, er
 		value, err = work()
 		returned = true
 	}
-	if err := c.workers.add(c, j); err != nil {
+	if err := j.w.add(c, j); err != nil {
 		return Job{}, err
 	}
 	return Job{c, j}, nil
@@ -85,7 +87,7 @@ func (j Job) Cancel() bool {
 		return false
 	}
 	j.c.Only("Job.Cancel")
-	return j.c.workers.cancel(j.job)
+	return j.job.w.cancel(j.job)
 }
 
 // Panicked reports whether the error of done is a panic of work, and not an error that work
@@ -94,7 +96,8 @@ func (j Job) Panicked() bool { return j.job.failed }
 
 // workers is a pool of goroutines that exist only while there is work.
 type workers struct {
-	limit, most int // set by Init
+	pool        *Pool // nil for the loop's own
+	limit, most int   // set before the first job
 
 	mu         sync.Mutex
 	queue      lane   // jobs that no worker has begun; guarded by mu
@@ -102,6 +105,9 @@ type workers struct {
 	unfinished int    // jobs not yet delivered; guarded by mu
 	last       *job   // the newest of these; guarded by mu
 	delivered  uint64 // jobs with done called; guarded by mu
+
+	full     time.Duration // since when jobs wait for a worker; guarded by mu
+	reported bool          // that they do, for long; guarded by mu
 }
 
 func (w *workers) add(c *Loop, j *job) error {
@@ -109,6 +115,9 @@ func (w *workers) add(c *Loop, j *job) error {
 	defer w.mu.Unlock()
 	if w.queue.waiting() >= w.most {
 		return ErrBusy
+	}
+	if w.busy == w.limit {
+		w.noteFull(c)
 	}
 	j.seq = w.queue.push(j.work)
 	w.unfinished++
@@ -185,33 +194,4 @@ func (w *workers) cancel(j *job) bool {
 		w.remove(j)
 	}
 	return ok
-}
-
-// Jobs returns how many jobs are unfinished, and how many were delivered. Any goroutine
-// may call it.
-func (c *Loop) Jobs() (unfinished int, delivered uint64) {
-	w := &c.workers
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unfinished, w.delivered
-}
-
-// CloseWorkers drops the jobs that no worker has begun. It calls lost with the code of
-// each unfinished job that is to be reported. A job is unfinished until done is called,
-// wherever it is. For package loop.
-func (c *Loop) CloseWorkers(lost func(code uintptr)) {
-	w := &c.workers
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = lane{}
-	first := w.last
-	for first != nil && first.prev != nil {
-		first = first.prev
-	}
-	for j := first; j != nil; j = j.next {
-		if !j.dropped {
-			lost(j.code)
-		}
-	}
-	w.last = nil
 }

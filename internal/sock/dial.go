@@ -61,7 +61,7 @@ func (r *Registry) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.A
 	d.stopLookup = stop
 	// Cancel and LoopClosing end the Dialing without waiting for the result, so the
 	// loop may drop it.
-	job, err := loopcore.Offload(r.L.Internal(), loopcore.DropAtClose, func() ([]kernel.Addr, error) {
+	job, err := loopcore.Offload(r.L.Internal(), &lookups, loopcore.DropAtClose, func() ([]kernel.Addr, error) {
 		return t.Lookup(ctx, r.K.Resolver)
 	}, d.resolved)
 	if err != nil {
@@ -70,6 +70,9 @@ func (r *Registry) Dial(t Target, bind kernel.Addr, done func(fd int, a kernel.A
 	d.lookup = job
 	return d
 }
+
+// lookups is the pool of name lookups, which take seconds if a name server does not answer.
+var lookups = loopcore.Pool{Name: "name lookups"}
 
 func (d *Dialing) resolved(addrs []kernel.Addr, err error) {
 	if d.finished {
