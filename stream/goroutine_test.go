@@ -259,7 +259,7 @@ func TestMisusePanics(t *testing.T) {
 		}()
 		<-done
 		panics("Listen", "spindle: stream.Listen with a context that does not come from a task;"+
-			" pass on the ctx of the task that calls it, or call it in spindle.Run", func() { stream.Listen(context.Background(), "tcp", "x:1") })
+			" pass on the ctx of the task that calls it, or call it in spindle.Run; an HTTP handler is a task only if it is marked with web.Inline and served by web.Server", func() { stream.Listen(context.Background(), "tcp", "x:1") })
 	})
 }
 
