@@ -26,7 +26,10 @@ func TestDrainKeepsConnectionsInUse(t *testing.T) {
 			made := make(chan bool, 100)
 			s.ConnState = func(_ net.Conn, state http.ConnState) {
 				if state == http.StateNew {
-					made <- true
+					select {
+					case made <- true:
+					default: // the drain accepts what waitUntilRefused has queued
+					}
 				}
 			}
 			sv := serve(t, s)

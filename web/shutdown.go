@@ -108,6 +108,9 @@ func (sv *Service) Drain(done func()) {
 		sv.ln.Close() // the transport has a descriptor of its own
 	}
 	sv.atAccepts(func() {
+		if sv.closed.Load() {
+			_ = sv.accepts.Close() // what is queued is not accepted, and stays for other owners of the socket
+		}
 		_ = sv.accepts.Drain(sv.endLoopStates)
 		sv.accepts.EachConn(notifyDrain)
 		sv.each((*loopState).drain)
