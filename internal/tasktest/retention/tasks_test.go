@@ -238,6 +238,6 @@ var taskOperations = []operation{
 }
 
 // failure is an error that can be watched.
-type failure struct{ load }
+type failure struct{ _ load }
 
 func (*failure) Error() string { return "on purpose" }
