@@ -100,6 +100,8 @@ class Config:
         for name, value in self.headers:
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[^\t -~\x80-\xff]", value):
                 raise ValueError(f"spindle: {name!r}: {value!r} cannot be a header field")
+            if name.lower() in ("connection", "content-length", "transfer-encoding"):
+                raise ValueError(f"spindle: {name} differs from response to response, so it cannot be a field of all")
 
     @property
     def supervised(self):
@@ -113,6 +115,21 @@ class Config:
     def _drain_idle(self):
         limit = self.timeout_graceful_shutdown
         return self.drain_idle if limit is None else min(self.drain_idle, limit / 2)
+
+    @property
+    def server_name(self):
+        """The field Server of a response if the app does not set it; empty for none."""
+        named = [value for name, value in self.headers if name.lower() == "server"]
+        return named[-1] if named else "spindle" if self.server_header else ""
+
+    @property
+    def dated(self):
+        """Whether the server adds the field Date."""
+        return self.date_header and not any(name.lower() == "date" for name, _ in self.headers)
+
+    @property
+    def other_headers(self):
+        return [(name, value) for name, value in self.headers if name.lower() != "server"]
 
     def for_go(self, fds):
         """Return what the Go half needs; see libspindle/config.go."""
@@ -140,9 +157,9 @@ class Config:
             "ws_ping_interval": self.ws_ping_interval or 0,
             "ws_ping_timeout": self.ws_ping_timeout or 0,
             "ws_compress": self.ws_per_message_deflate,
-            "server": "spindle" if self.server_header else "",
-            "date": self.date_header,
-            "fields": self.headers,
+            "server": self.server_name,
+            "date": self.dated,
+            "fields": self.other_headers,
             "forwarded": self.forwarded_allow_ips if self.proxy_headers else None,
             "static": [{"prefix": prefix, "dir": directory} for prefix, directory in self.static],
             "tally": {"fd": self.tally[0], "slot": self.tally[1]} if self.tally else None,

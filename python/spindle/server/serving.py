@@ -253,9 +253,8 @@ class Server:
              "extensions": {"websocket.http.response": NOTHING}},
             config.root_path.encode(), state, _await, self._report, self._event,
             self._proxies(), ClientDisconnected,
-            b"server: spindle\r\n" if config.server_header else b"",
-            b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in config.headers),
-            config.date_header, config.limit_concurrency or 0, limit)
+            _fields([("server", config.server_name)] if config.server_name else []), _fields(config.other_headers),
+            config.dated, config.limit_concurrency or 0, limit)
 
     def _proxies(self):
         """Return what corrects the scopes of requests with fields of proxies, or None."""
@@ -325,6 +324,10 @@ class Server:
             await asyncio.sleep(0.1)
             if self._orphaned:
                 patience -= 0.1
+
+
+def _fields(pairs):
+    return b"".join(f"{name}: {value}\r\n".encode("latin-1") for name, value in pairs)
 
 
 async def _await(awaitable):

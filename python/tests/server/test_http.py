@@ -124,6 +124,25 @@ def test_own_date_and_server_replace_the_defaults(serve):
     assert (response.all("date"), response.all("server")) == (["today"], ["mine"])
 
 
+@pytest.mark.parametrize("path", ["/", "/own", "/health", "/fails"])
+def test_configured_server_and_date_replace_the_defaults(serve, path):
+    async def app(scope, receive, send):
+        assert scope["path"] != "/fails"
+        own = [(b"server", b"own")] if scope["path"] == "/own" else []
+        await respond(headers=own)(scope, receive, send)
+
+    server = serve(app, headers=[("Server", "mine"), ("Date", "today"), ("X-One", "1")], health="/health")
+    response = server.connect().get(path)
+    assert response.all("server") == ["own" if path == "/own" else "mine"]
+    assert (response.all("date"), response.all("x-one")) == (["today"], ["1"])
+
+
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Connection"])
+def test_fields_that_differ_cannot_be_configured(serve, name):
+    with pytest.raises(ValueError, match=name):
+        serve(respond(), headers=[(name, "1")])
+
+
 def test_default_fields_can_be_turned_off(serve):
     response = serve(respond(), server_header=False, date_header=False, headers=[("X-All", "yes")]).connect().get()
     assert (response["date"], response["server"], response["x-all"]) == (None, None, "yes")
