@@ -52,6 +52,7 @@ enum {
     SPINDLE_SECURE = 16,    // by TLS
     SPINDLE_COMPLETE = 32,  // there is no body
     SPINDLE_KEEPALIVE = 64, // the client wants to keep the connection
+    SPINDLE_TRAILERS = 128, // the client takes trailers
 };
 
 typedef struct {

@@ -109,7 +109,19 @@ func (s *server) flags(p *http1.RequestParser) (flags uint16) {
 	if s.config.secure() {
 		flags |= C.SPINDLE_SECURE
 	}
+	if takesTrailers(p) {
+		flags |= C.SPINDLE_TRAILERS
+	}
 	return flags
+}
+
+func takesTrailers(p *http1.RequestParser) bool {
+	for i := range p.FieldCount() {
+		if name, value := p.Field(i); len(name) == len("te") && equalFold(name, "te") && http1.HasToken([]string{string(value)}, "trailers") {
+			return true
+		}
+	}
+	return false
 }
 
 // addRequest adds a SPINDLE_REQUEST record.

@@ -159,6 +159,8 @@ static int send_trailers(Exchange *x, PyObject *message) {
             Py_DECREF(headers);
             return -1;
         }
+        if (!(x->flags & SPINDLE_TRAILERS))
+            x->head_len = head_len; // nothing would read them
         if (!more) {
             char *to = server_answer(x->server, x->slot, x->head_len + 5);
             memcpy(to, "0\r\n", 3);
@@ -227,6 +229,7 @@ static int send_path(Exchange *x, PyObject *message) {
     return 0;
 }
 
+// send_hints sends an interim response. A head that waits for its body stays in x->head.
 static int send_hints(Exchange *x, PyObject *message) {
     if (x->flags & SPINDLE_HTTP10)
         return 0; // such a client does not know interim responses
@@ -237,7 +240,8 @@ static int send_hints(Exchange *x, PyObject *message) {
     Py_DECREF(links);
     if (!list)
         return -1;
-    x->head_len = 0;
+    size_t before = x->phase == RESPONSE_STARTED ? x->head_len : 0;
+    x->head_len = before;
     int r = head_append(x, "HTTP/1.1 103 Early Hints\r\n", 26);
     for (Py_ssize_t i = 0; r == 0 && i < PySequence_Fast_GET_SIZE(list); i++) {
         PyObject *link = PySequence_Fast_GET_ITEM(list, i);
@@ -251,11 +255,12 @@ static int send_hints(Exchange *x, PyObject *message) {
     }
     Py_DECREF(list);
     if (r < 0 || head_append(x, "\r\n", 2) < 0) {
-        x->head_len = 0;
+        x->head_len = before;
         return -1;
     }
-    memcpy(server_answer(x->server, x->slot, x->head_len), x->head, x->head_len);
-    x->head_len = 0;
+    size_t len = x->head_len - before;
+    memcpy(server_answer(x->server, x->slot, len), x->head + before, len);
+    x->head_len = before;
     return 0;
 }
 
@@ -283,6 +288,8 @@ int http_send(Exchange *x, PyObject *message) {
         r = same_type(type, asgi.response_trailers) ? send_trailers(x, message) : unexpected(type, "'http.response.trailers'");
     } else if (same_type(type, asgi.response_body)) {
         r = send_body(x, message);
+    } else if (same_type(type, asgi.early_hint) && (x->phase == RESPONSE_STARTED || x->head_alone)) {
+        r = x->head_alone ? 0 : send_hints(x, message); // the app cannot know that its head was sent
     } else if (same_type(type, asgi.pathsend) && (x->phase == RESPONSE_STARTED || x->head_alone)) {
         r = send_path(x, message);
     } else {

@@ -26,8 +26,8 @@ HTTP = {
 # state: the messages that are allowed, and the state after each
 HTTP_NEXT = {
     "new": {"start": "head", "start+trailers": "head, trailers", "hint": "new"},
-    "head": {"more": "body", "body": "done", "path": "done"},
-    "head, trailers": {"more": "body, trailers", "body": "trailers", "path": "done"},
+    "head": {"more": "body", "body": "done", "path": "done", "hint": "head"},
+    "head, trailers": {"more": "body, trailers", "body": "trailers", "path": "done", "hint": "head, trailers"},
     "body": {"more": "body", "body": "done"},
     "body, trailers": {"more": "body, trailers", "body": "trailers"},
     "trailers": {"trailers": "done", "more trailers": "trailers"},

@@ -275,9 +275,12 @@ def test_trailers(serve):
         await send({"type": "http.response.trailers", "headers": [(b"x-more", b"2")]})
 
     client = serve(app).connect()
-    for _ in range(2):
-        response = client.get()
+    for te in ("TE: trailers\n", "te: deflate;q=0.5, Trailers\n"):
+        response = client.get(headers=te)
         assert (response.body, response.trailers) == (b"hello", [("x-sum", "1"), ("x-more", "2")])
+    for te in ("", "TE: deflate\n", "X-TE: trailers\n"):  # such a client does not read them
+        response = client.get(headers=te)
+        assert (response.body, response.trailers) == (b"hello", [])
 
 
 def test_pathsend(serve, tmp_path):
@@ -307,6 +310,30 @@ def test_early_hints(serve):
     assert client.response().body == b"page"
     client.send("GET / HTTP/1.0\n\n")
     assert client.head()[0] == 200
+
+
+def test_early_hints_after_the_start_of_the_response(serve):
+    hint = {"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload"]}
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"x-one", b"1")]})
+        await send(hint)
+        with pytest.raises(TypeError):
+            await send({**hint, "links": [b"</b.css>", 7]})
+        await asyncio.sleep(0)  # sends the head
+        while scope["path"] == "/waits" and not sent.is_set():
+            await asyncio.sleep(0)
+        await send(hint)
+        await send({"type": "http.response.body", "body": b"page"})
+
+    sent = threading.Event()
+    client = serve(app).connect()
+    client.send("GET /waits HTTP/1.1\nHost: test\n\n")
+    assert client.head() == (103, [("link", "</a.css>; rel=preload")])
+    status, fields = client.head()
+    assert (status, dict(fields)["x-one"], dict(fields)["transfer-encoding"]) == (201, "1", "chunked")
+    sent.set()
+    assert client.file.read(14) == b"4\r\npage\r\n0\r\n\r\n"
 
 
 def test_body_types(serve):
