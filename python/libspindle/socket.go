@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/spindleloop/spindle/ws"
@@ -103,6 +104,9 @@ func (so *socket) refuse(w http.ResponseWriter, v verdict) {
 		w.Header()[name] = values
 	}
 	so.r.s.config.addDefaults(w.Header())
+	if w.Header().Get("Content-Type") == "" {
+		w.Header()["Content-Type"] = nil // the app has not said what it is
+	}
 	w.WriteHeader(v.status)
 	_, _ = w.Write(v.body)
 	_ = so.r.s.p.l.Post(func() { so.closed(1006, "") })
@@ -174,8 +178,8 @@ func (so *socket) take(rec *C.SpindleRecord, payload []byte) {
 		h, first := fieldsOf(int(rec.n), payload)
 		so.decide(verdict{header: h, subprotocol: first})
 	case C.SPINDLE_DENY:
-		so.deny.status = int(rec.flags)
-		so.deny.header, _ = fieldsOf(int(rec.n), payload)
+		h, _ := fieldsOf(int(rec.n), payload)
+		so.deny = verdict{status: int(rec.flags), header: h}
 	case C.SPINDLE_DENY_BODY:
 		so.deny.body = append(so.deny.body, payload...)
 	case C.SPINDLE_DENY_END:
@@ -217,7 +221,7 @@ func (so *socket) act(kind uint16, n int, payload []byte) {
 	case C.SPINDLE_SEND_BINARY:
 		err = so.sock.Send(ws.Binary, payload)
 	case C.SPINDLE_CLOSE:
-		if err = so.sock.Close(ws.Code(n), string(payload)); err != nil {
+		if err = so.sock.Close(ws.Code(n), shortened(payload)); err != nil {
 			err = so.sock.Close(ws.InternalError, "")
 		}
 	}
@@ -226,6 +230,19 @@ func (so *socket) act(kind uint16, n int, payload []byte) {
 		so.hold()
 		c.AfterFlush(func(error) { so.caughtUp() })
 	}
+}
+
+// shortened returns as much of a reason as a Close can have, in whole characters.
+func shortened(reason []byte) string {
+	const limit = 123
+	if len(reason) <= limit {
+		return string(reason)
+	}
+	n := limit
+	for n > 0 && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return string(reason[:n])
 }
 
 // hold makes the app wait before it sends more.

@@ -86,8 +86,8 @@ static void settle(Exchange *x, PyObject *result) {
         report(x, "returned");
     }
     if (is_websocket(x)) {
-        if (x->phase == WS_CONNECTING && !x->gone && !failed)
-            report(x, "no handshake");
+        if ((x->phase == WS_CONNECTING || x->phase == WS_DENYING) && !x->gone && !failed)
+            report(x, x->phase == WS_CONNECTING ? "no handshake" : "incomplete response");
         websocket_end(x, failed);
     } else {
         if (!failed && x->phase != RESPONSE_DONE && !x->lost && !x->told)

@@ -226,10 +226,8 @@ void websocket_end(Exchange *x, bool failed) {
         return;
     if (!x->gone) {
         if (x->phase == WS_CONNECTING || x->phase == WS_DENYING) {
-            if (x->phase == WS_CONNECTING && deny_plainly(x, 500) < 0)
+            if (deny_plainly(x, 500) < 0) // in place of a denial that is incomplete: Go has not sent it
                 PyErr_Clear();
-            else if (x->phase == WS_DENYING)
-                server_out(s, SPINDLE_DENY_END, 0, x->slot, 0, 0);
         } else if (x->phase == WS_OPEN) {
             server_out(s, SPINDLE_CLOSE, 0, x->slot, failed ? 1011 : 1000, 0);
         }

@@ -49,7 +49,7 @@ WEBSOCKET_NEXT = {
     "denying": {"more": "denying", "body": "denied"},
     "closed": {}, "refused": {}, "denied": {},
 }
-WEBSOCKET_STATUS = {"new": 500, "open": 101, "closed": 101, "refused": 403, "denying": 418, "denied": 418}
+WEBSOCKET_STATUS = {"new": 500, "open": 101, "closed": 101, "refused": 403, "denying": 500, "denied": 418}
 
 
 LIFESPAN = {

@@ -185,6 +185,46 @@ def test_denial_response(serve):
     assert (response.status_code, response.headers["x-why"], response.body) == (418, "teapot", b"short and stout")
 
 
+def test_denial_has_the_type_that_the_app_gives(serve):
+    async def app(scope, receive, send):
+        await receive()
+        typed = [(b"content-type", b"text/x-tea")] if scope["path"] == "/typed" else []
+        await send({"type": "websocket.http.response.start", "status": 418, "headers": typed})
+        await send({"type": "websocket.http.response.body", "body": b"<html>"})
+
+    server = serve(app)
+    for path, types in (("/", []), ("/typed", ["text/x-tea"])):
+        response = server.connect().send(f"GET {path} HTTP/1.1\nHost: test\n{KEY}\n").response()
+        assert (response.status, response.all("content-type"), response.body) == (418, types, b"<html>")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_denial_that_is_incomplete_is_a_500(serve, errors, fails):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.http.response.start", "status": 418, "headers": [(b"x-why", b"teapot")]})
+        await send({"type": "websocket.http.response.body", "body": b"short ", "more_body": True})
+        if fails:
+            raise ValueError("broken")
+
+    response = refused(serve(app))
+    assert (response.status_code, response.headers.get("x-why"), response.body) == (500, None, b"")
+    wait_until(errors)
+
+
+@pytest.mark.parametrize("begin, letter, count, kept", [
+    ("", "x", 123, 123), ("", "x", 124, 123), ("x", "é", 100, 61), ("", "é", 100, 61), ("", "\N{BALLOON}", 100, 30)])
+def test_long_reasons_are_shortened(serve, begin, letter, count, kept):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.close", "code": 4001, "reason": begin + letter * count})
+
+    with connect(url(serve(app))) as ws, pytest.raises(ConnectionClosed) as e:
+        ws.recv()
+    assert (e.value.rcvd.code, e.value.rcvd.reason) == (4001, begin + letter * kept)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_app_that_does_not_answer(serve, errors, fails):
     async def app(scope, receive, send):
