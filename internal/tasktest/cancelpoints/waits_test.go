@@ -149,7 +149,7 @@ func endWait(ctx context.Context, w wait, end func(context.Context, func(context
 // reason.
 var notWaits = map[string]string{
 	"returns what the context has": ".Current .LoopOf .ScopeOf .RootNursery .Rand .Now .TracerOf .TasksOf .TreeOf web.Traceparent relay.TraceOf",
-	"makes an object":              ".NewFuture .NewTicker .WithTracer web.WithTraceparent relay.WithTrace",
+	"makes an object":              ".NewFuture .NewTicker .WithTracer .Pool.In web.WithTraceparent relay.WithTrace",
 	"changes an object":            ".Ticker.Reset",
 	"starts tasks":                 ".Nursery.Go .Nursery.GoWith",
 	"makes a run":                  ".Run .RunWith .RunOn .RunOnWith .NurseryOn",
