@@ -5,11 +5,19 @@ import os
 import re
 import sys
 
-from .config import Config
+from .config import CHOICES, Config
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message):
+        text = " ".join(message.splitlines()).removeprefix("spindle: ")
+        self.exit(2, f"spindle: {text}\n".encode(errors="backslashreplace").decode())
 
 
 def parser():
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m spindle", usage="python -m spindle [OPTIONS] APP", description="Serve an ASGI or WSGI app.",
         epilog="Every option can also be set in the environment, as SPINDLE_ and its name in upper case, "
                "or in pyproject.toml, in the table tool.spindle.server.")
@@ -23,8 +31,8 @@ def parser():
     group = p.add_argument_group("app")
     group.add_argument("--factory", action="store_true", default=None, help="APP is a function that returns the app")
     group.add_argument("--app-dir", metavar="DIR", help="where to look for modules (the working directory)")
-    group.add_argument("--interface", choices=["auto", "asgi3", "asgi2", "wsgi"])
-    group.add_argument("--lifespan", choices=["auto", "on", "off"])
+    group.add_argument("--interface", choices=CHOICES["interface"])
+    group.add_argument("--lifespan", choices=CHOICES["lifespan"])
     group.add_argument("--root-path", help="path under which a proxy offers the app")
     group.add_argument("--env-file", metavar="FILE", help="set environment variables from a file before importing the app")
     group.add_argument("--wsgi-threads", type=int, help="threads for a WSGI app (32)")
@@ -68,9 +76,9 @@ def parser():
     group.add_argument("--health", metavar="PATH", help="answers 200 while the process lives")
     group.add_argument("--ready", metavar="PATH", help="answers 200 until the server stops")
     group = p.add_argument_group("logs")
-    group.add_argument("--log-level", choices=["critical", "error", "warning", "info", "debug", "trace"])
+    group.add_argument("--log-level", choices=CHOICES["log_level"])
     group.add_argument("--access-log", action=argparse.BooleanOptionalAction, default=None)
-    group.add_argument("--access-log-format", choices=["common", "combined", "json"])
+    group.add_argument("--access-log-format", choices=CHOICES["access_log_format"])
     p.add_argument("--version", action="store_true")
     return p
 
@@ -86,7 +94,7 @@ def read_config(arguments, environment):
         raise SystemExit(0)
     env_file = given.pop("env_file") or environment.get("SPINDLE_ENV_FILE")
     if env_file:
-        read_env_file(env_file, environment)
+        read_env_file(p, env_file, environment)
     values = from_pyproject(p)
     values.update(from_environment(p, environment))
     values.update({k: v for k, v in given.items() if v is not None})
@@ -103,7 +111,7 @@ def read_config(arguments, environment):
     if "forwarded_allow_ips" not in values and (text := environment.get("FORWARDED_ALLOW_IPS")) is not None:
         values["forwarded_allow_ips"] = text
     if "workers" not in values and (text := environment.get("WEB_CONCURRENCY")):
-        if not text.isdecimal():
+        if not (text.isascii() and text.isdecimal()):
             p.error(f"WEB_CONCURRENCY={text}: not a number of workers")
         values["workers"] = int(text)
     try:
@@ -116,11 +124,14 @@ SWITCHES = {**dict.fromkeys(("1", "true", "yes", "on", "t", "y"), True),
             **dict.fromkeys(("", "0", "false", "no", "off", "f", "n"), False)}
 
 
+NOT_SET = ("help", "version", "env_file")  # options of the command line that are not in the configuration
+
+
 def from_environment(p, environment):
     values = {}
     for action in p._actions:
         name, text = in_environment(action, environment)
-        if text is None or action.dest in ("help", "version", "env_file"):
+        if text is None or action.dest in NOT_SET:
             continue
         try:
             values[action.dest] = convert(action, text)
@@ -157,17 +168,19 @@ def from_pyproject(p):
         with open("pyproject.toml", "rb") as f:
             import tomllib
 
-            options = tomllib.load(f).get("tool", {}).get("spindle", {})
+            options = table(p, table(p, tomllib.load(f), "tool"), "spindle")
     except FileNotFoundError:
         return {}
-    except tomllib.TOMLDecodeError as e:
+    except OSError as e:
+        p.error(f"pyproject.toml: {e.strerror}")
+    except ValueError as e:  # not TOML, or not UTF-8
         p.error(f"pyproject.toml: {e}")
-    known = {action.dest: action for action in p._actions}
+    known = {action.dest: action for action in p._actions if action.dest not in NOT_SET}
     values = {}
     for key in options:
         if key.replace("-", "_") in known:
             p.error(f"pyproject.toml: tool.spindle has the option {key!r}; options belong into the table tool.spindle.server")
-    for key, value in options.get("server", {}).items():
+    for key, value in table(p, options, "server").items():
         name = {"header": "headers", "reload_dir": "reload_dirs"}.get(key.replace("-", "_"), key.replace("-", "_"))
         if name not in known:
             p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")
@@ -175,6 +188,13 @@ def from_pyproject(p):
             p.error(f"pyproject.toml: {key} = {value!r}: not a value for this option")
         values[name] = value
     return values
+
+
+def table(p, parent, name):
+    found = parent.get(name, {})
+    if not isinstance(found, dict):
+        p.error(f"pyproject.toml: {name} is not a table")
+    return found
 
 
 def fits(action, value):
@@ -188,17 +208,22 @@ def fits(action, value):
     return isinstance(value, {int: int, float: (int, float)}.get(action.type, str))
 
 
-def read_env_file(path, environment):
+def read_env_file(p, path, environment):
     try:
-        with open(path) as f:
+        with open(path, encoding="utf-8") as f:
             lines = f.read().splitlines()
     except OSError as e:
-        raise SystemExit(f"spindle: {path}: {e.strerror}") from None
+        p.error(f"env_file: {path}: {e.strerror}")
+    except UnicodeDecodeError:
+        p.error(f"env_file: {path}: not a text in UTF-8")
     for line in lines:
         line = line.strip().removeprefix("export ")
         key, found, value = line.partition("=")
-        if found and not line.startswith("#"):
-            environment.setdefault(key.strip(), env_value(value.strip()))
+        if not found or line.startswith("#"):
+            continue
+        if not key.strip() or "\0" in line:
+            p.error(f"env_file: {path}: {line!r} cannot be a variable")
+        environment.setdefault(key.strip(), env_value(value.strip()))
 
 
 def env_value(text):
@@ -209,7 +234,13 @@ def env_value(text):
 
 
 def main():
-    config = read_config(sys.argv[1:], os.environ)
+    try:
+        return serve(read_config(sys.argv[1:], os.environ))
+    except KeyboardInterrupt:  # before the server handles signals, as while it imports the app
+        return 130
+
+
+def serve(config):
     from .serving import AppError, Server, StartError, set_up_logging
 
     set_up_logging(config.log_level)

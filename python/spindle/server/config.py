@@ -5,6 +5,26 @@ import ipaddress
 import os
 import re
 
+COUNT = 2**31 - 1
+SIZE = 2**53
+FOREVER = 1e9  # seconds; more than Go's times can have is an error there
+
+# The least and the greatest value of each option that is a number. A limit of 0 means none.
+RANGES = {
+    "port": (0, 65535), "fd": (0, COUNT), "backlog": (1, COUNT), "workers": (1, 1024), "wsgi_threads": (1, COUNT),
+    "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
+    "limit_connections": (0, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
+    "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE),
+    **dict.fromkeys(("timeout_keep_alive", "timeout_header", "timeout_body", "timeout_write", "timeout_graceful_shutdown",
+                     "ws_ping_interval", "ws_ping_timeout"), (0, FOREVER)),
+}
+CHOICES = {
+    "interface": ("auto", "asgi3", "asgi2", "wsgi"),
+    "lifespan": ("auto", "on", "off"),
+    "log_level": ("critical", "error", "warning", "info", "debug", "trace"),
+    "access_log_format": ("common", "combined", "json"),
+}
+
 
 @dataclasses.dataclass
 class Config:
@@ -76,16 +96,12 @@ class Config:
     ready: str | None = None  #: path where Go answers 200 unless the server is stopping
 
     def __post_init__(self):
-        if self.interface not in ("auto", "asgi3", "asgi2", "wsgi"):
-            raise ValueError(f"spindle: interface must be auto, asgi3, asgi2 or wsgi, not {self.interface!r}")
-        if self.lifespan not in ("auto", "on", "off"):
-            raise ValueError(f"spindle: lifespan must be auto, on or off, not {self.lifespan!r}")
-        if self.access_log_format not in ("common", "combined", "json"):
-            raise ValueError(f"spindle: access_log_format must be common, combined or json, not {self.access_log_format!r}")
-        if self.workers < 1:
-            raise ValueError("spindle: workers must be at least 1")
-        if not 0 <= self.port <= 65535:
-            raise ValueError(f"spindle: port must be from 0 to 65535, not {self.port}")
+        for field in dataclasses.fields(self):
+            self._check(field)
+        for name, directories in (("app_dir", [self.app_dir] if self.app_dir else []), ("reload_dirs", self.reload_dirs)):
+            for directory in directories:
+                if not os.path.isdir(directory):
+                    raise ValueError(f"spindle: {name}: there is no directory {directory}")
         if self.ssl_certfile is None and (self.ssl_keyfile is not None or self.ssl_ca_certs is not None):
             raise ValueError("spindle: TLS needs a certificate: ssl_certfile")
         for name in ("metrics", "health", "ready"):
@@ -102,6 +118,27 @@ class Config:
                 raise ValueError(f"spindle: {name!r}: {value!r} cannot be a header field")
             if name.lower() in ("connection", "content-length", "transfer-encoding"):
                 raise ValueError(f"spindle: {name} differs from response to response, so it cannot be a field of all")
+
+    def _check(self, field):
+        """Check one option by itself."""
+        name, value = field.name, getattr(self, field.name)
+        if isinstance(value, os.PathLike) and name != "app":
+            value = os.fspath(value)
+            setattr(self, name, value)
+        if not _fits(value, field.type):
+            raise TypeError(f"spindle: {name} cannot be {value!r}")
+        if value is None:
+            return
+        if name in RANGES:
+            least, greatest = RANGES[name]
+            if not least <= value <= greatest:  # as NaN is not
+                raise ValueError(f"spindle: {name} must be from {least:.0f} to {greatest:.0f}, not {value}")
+        if name in CHOICES and value not in CHOICES[name]:
+            raise ValueError(f"spindle: {name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
+        if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs") and not value:
+            raise ValueError(f"spindle: {name} must not be empty")
+        if isinstance(value, str) and ("\0" in value or name in ("host", "root_path") and not _is_unicode(value)):
+            raise ValueError(f"spindle: {name} cannot be {value!r}")
 
     @property
     def supervised(self):
@@ -214,6 +251,18 @@ class TrustedProxies:
                 return
         if forwarded and (first := _split(forwarded[0]))[0]:
             scope["client"] = first
+
+
+def _fits(value, kind):
+    """Report whether a value has the type of an option. An int will do for a float; True and False are no numbers."""
+    if isinstance(value, bool):
+        return kind in (bool, object)
+    return isinstance(value, (list, tuple) if kind is list else kind) or isinstance(value, int) and isinstance(0.0, kind)
+
+
+def _is_unicode(text):
+    """Report whether a text has no bytes that the command line or the environment could not decode."""
+    return not re.search("[\ud800-\udfff]", text)
 
 
 def _is_port(text):

@@ -54,8 +54,8 @@ def bind(config):
         return _bind_unix(config)
     try:
         found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as e:
-        raise StartError(f"spindle: the host {config.host!r} cannot be resolved: {e.strerror}") from None
+    except (socket.gaierror, UnicodeError) as e:
+        raise StartError(f"spindle: the host {config.host!r} cannot be resolved: {getattr(e, 'strerror', e)}") from None
     family, kind, protocol, _, address = found[0]
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -85,6 +85,8 @@ def _bind_unix(config):
                     raise StartError(f"spindle: another program listens on {config.uds}")
     except FileNotFoundError:
         pass
+    except OSError as e:
+        raise StartError(f"spindle: cannot listen on {config.uds}: {e.strerror}") from None
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.bind(config.uds)
@@ -92,7 +94,7 @@ def _bind_unix(config):
         sock.listen(config.backlog)
     except OSError as e:
         sock.close()
-        raise StartError(f"spindle: cannot listen on {config.uds}: {e.strerror}") from None
+        raise StartError(f"spindle: cannot listen on {config.uds}: {e.strerror or e}") from None
     return sock
 
 

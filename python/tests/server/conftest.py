@@ -222,15 +222,21 @@ class Process:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "spindle", *arguments], cwd=directory, stdin=subprocess.DEVNULL, text=True,
             env={**os.environ, **(env or {})}, **options)
-        self.err, self.out = [], []
+        self.err, self.out, self.readers = [], [], []
         for stream, into in ((self.process.stderr, self.err), (self.process.stdout, self.out)):
             if stream is not None:
-                threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
+                self.readers.append(threading.Thread(target=self._read, args=(stream, into), daemon=True))
+                self.readers[-1].start()
 
     def _read(self, stream, into):
         with contextlib.suppress(ValueError):
             for line in stream:
                 into.append(line)
+
+    def readers_end(self):
+        """Wait until all that the process has written is in err and out."""
+        for reader in self.readers:
+            reader.join(LIMIT)
 
     def url(self):
         wait_until(lambda: self.process.poll() is not None or self._found())

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from spindle.server import serve
-from spindle.server.cli import read_config, read_env_file
+from spindle.server.cli import parser, read_config, read_env_file
 
 from .conftest import LIMIT, Client, wait_until
 
@@ -75,7 +75,7 @@ def test_app_is_imported_before_the_loop_runs(command, arguments):
     (["app:os"], "cannot be called"),
     (["app:app", "--port", "x"], "invalid int value"),
     (["app:app", "--port", "99999"], "port must be from 0 to 65535"),
-    (["app:app", "--workers", "0"], "workers must be at least 1"),
+    (["app:app", "--workers", "0"], "workers must be from 1 to 1024"),
     (["app:app", "--header", "x"], "write it as"),
     (["app:app", "--fd", "77"], "descriptor 77"),
     (["app:app", "--ssl-certfile", "missing.pem"], "missing.pem"),
@@ -344,14 +344,14 @@ def test_env_file(command):
     process = command("shows:app", "--port", "0", env={"KEPT": "outside", "SPINDLE_ENV_FILE": "settings.env"})
     assert process.connect().get().body == b"deep blue outside"
     process = command("shows:app", "--port", "0", "--env-file", "missing.env")
-    assert process.process.wait(LIMIT) == 1
+    assert process.process.wait(LIMIT) == 2
     wait_until(lambda: "missing.env: No such file" in "".join(process.err))
 
 
 def test_values_of_an_env_file(tmp_path):
     (tmp_path / "env").write_text("""A=1 # comment\nB="x # y" # z\nC='q"q'\n D = spaced\nE=\nF=a#b\nG= # only\nH="open\n#I=1\n""")
     environment = {}
-    read_env_file(tmp_path / "env", environment)
+    read_env_file(parser(), tmp_path / "env", environment)
     assert environment == {"A": "1", "B": "x # y", "C": 'q"q', "D": "spaced", "E": "", "F": "a#b", "G": "", "H": '"open'}
 
 
