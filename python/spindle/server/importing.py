@@ -124,7 +124,8 @@ def detect(app):
     except (TypeError, ValueError):
         return "asgi3"
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return "asgi3"
+        # The standard library's check of WSGI apps does not name its parameters.
+        return "wsgi" if getattr(call, "__module__", None) == "wsgiref.validate" else "asgi3"
     needed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
     if len(needed) == 2:
         return "wsgi"

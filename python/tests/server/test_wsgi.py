@@ -29,6 +29,18 @@ def test_environ_and_response(serve):
     assert environ["SERVER_PROTOCOL"] == "HTTP/1.1" and environ["REMOTE_ADDR"] == "127.0.0.1"
 
 
+def test_validated_app_is_detected(serve, errors):
+    import wsgiref.validate
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [environ["wsgi.input"].read(2)]
+
+    client = serve(wsgiref.validate.validator(app)).connect()
+    response = client.send("POST /?q HTTP/1.1\nHost: test\nContent-Length: 2\n\nhi").response()
+    assert (response.status, response.body, errors()) == (200, b"hi", [])
+
+
 def test_path_keeps_every_byte(serve):
     def app(environ, start_response):
         start_response("200 OK", [])
