@@ -96,7 +96,7 @@ static void finish(Exchange *x) {
     server_release(x);
     SpindleEnd *end = (SpindleEnd *)server_out(x->server, SPINDLE_FINISH, x->closes ? SPINDLE_CLOSES : 0, x->slot,
                                                (uint32_t)x->status, sizeof *end);
-    end->bytes = x->written;
+    end->bytes = x->to_head || x->framing == FRAME_NONE ? 0 : x->written;
 }
 
 static int count_body(Exchange *x, Py_ssize_t len, bool more) {

@@ -250,6 +250,15 @@ def test_access_log_names_the_client_of_a_trusted_proxy(command, options, addres
     assert [line.split(" ")[0] for line in process.out[2:]] == named  # as the app names them
 
 
+def test_access_log_counts_the_bytes_that_were_sent(command):
+    process = command("app:app", "--port", "0", "--access-log-format", "json")
+    client = process.connect()
+    client.get(method="HEAD")
+    client.get()
+    wait_until(lambda: len(process.out) == 2)
+    assert [json.loads(line)["bytes"] for line in process.out] == [0, 5]
+
+
 def test_access_log_has_websockets(command):
     (command.directory / "sockets.py").write_text(textwrap.dedent("""
         async def app(scope, receive, send):
