@@ -18,6 +18,7 @@ class Lifespan:
         self.state = {}
         self.failed = False  # the app cannot be served
         self._supported = mode != "off"
+        self._serves = False  # startup is complete, and shutdown has not begun
         self._task = None
 
     async def startup(self):
@@ -33,6 +34,7 @@ class Lifespan:
     async def shutdown(self):
         if not self._supported or self._task is None:
             return
+        self._serves = False
         self._messages.put_nowait({"type": "lifespan.shutdown"})
         await self._stopped.wait()
         await asyncio.wait([self._task], timeout=1)
@@ -54,7 +56,7 @@ class Lifespan:
             if cancelled:
                 pass
             elif self._started.is_set() or self.mode == "on":
-                self.failed = True
+                self.failed = self.failed or not self._serves  # an app that serves goes on without its lifespan
                 logger.error("spindle: the app's lifespan failed", exc_info=e)
             elif not self.failed:
                 logger.info("spindle: the app has no lifespan: it raised %s", type(e).__name__)
@@ -70,6 +72,7 @@ class Lifespan:
     async def _send(self, message):
         kind = message["type"]
         if kind == "lifespan.startup.complete" and not self._started.is_set():
+            self._serves = True
             self._started.set()
         elif kind == "lifespan.startup.failed" and not self._started.is_set():
             self._fail("start", message)

@@ -114,6 +114,26 @@ def test_failed_shutdown(errors):
     assert server.server.exit_code == 3
 
 
+@pytest.mark.parametrize("mode", ["auto", "on"])
+@pytest.mark.parametrize("when, code", [("serving", 0), ("stopping", 3)])
+def test_lifespan_that_raises_after_its_startup(errors, mode, when, code):
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            if when == "stopping":
+                await receive()
+            raise ValueError("broken")
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    with running(app, lifespan=mode) as server:
+        assert server.connect().get().status == 204
+    assert server.server.exit_code == code
+    (text, error), = errors()
+    assert "lifespan failed" in text and isinstance(error, ValueError)
+
+
 def test_app_without_lifespan():
     async def app(scope, receive, send):
         assert scope["type"] == "http"
