@@ -179,8 +179,8 @@ static int start(Server *s, Exchange *x) {
     return 0;
 }
 
-// server_runs lets an app that calls sys.exit fail like one that raises any other exception: other
-// requests go on.
+// server_runs lets an app that calls sys.exit, or raises KeyboardInterrupt, fail like one that raises any other
+// exception: other requests go on. A Ctrl-C is a signal, which the server handles.
 bool server_runs(Loop *l, PyObject *task) {
     Exchange *x = l->server ? ((Server *)l->server)->running : NULL;
     while (x && x->task != task)

@@ -171,6 +171,7 @@ class MountedServer(Server):
     def _cancel(self):
         """End the requests and calls that run."""
         self._signals = max(2, self._signals)  # as two signals do
+        self._cancelling = True
         for task in self.calls.tasks():
             task.cancel()
 

@@ -120,6 +120,7 @@ class Server:
         self._core = None
         self._stop = None
         self._signals = 0
+        self._cancelling = False  # requests are cancelled, because the server ends
         self._orphaned = False  # the process that stops this one is gone
 
     def run(self, sockets=None):
@@ -211,6 +212,7 @@ class Server:
         if self._core is not None:
             self._core.drain()  # so that it says when nothing is served any more
             self._core.abort()
+            self._cancelling = True
             for task in self._core.tasks():
                 task.cancel()
         try:
@@ -276,13 +278,16 @@ class Server:
     def _report(self, what, error):
         texts = {
             "failed": "the app raised an exception",
+            "cancelled": "the app was cancelled, but not by the server",
             "returned": "the app must return None",
             "no response": "the app returned without a response",
             "incomplete response": "the app returned before its response was complete",
             "no handshake": "the app returned without accepting or closing the WebSocket",
         }
         if isinstance(error, asyncio.CancelledError):
-            return
+            if self._cancelling:
+                return
+            what = "cancelled"
         if _is_disconnect(error):
             logger.debug("spindle: the client has disconnected: %r", error)
             return
@@ -302,6 +307,7 @@ class Server:
         if not waiting.done():
             tasks = core.tasks()
             logger.warning("spindle: cancelling %d requests that took longer than the shutdown may take", len(tasks))
+            self._cancelling = True
             for task in tasks:
                 task.cancel()
             await asyncio.wait([waiting], timeout=CANCEL_WAIT)

@@ -129,22 +129,38 @@ def test_app_that_fails_after_waiting(serve, errors):
     assert isinstance(errors()[0][1], ValueError)
 
 
-@pytest.mark.parametrize("waits", [False, True])
-def test_app_that_exits_does_not_end_the_server(serve, errors, waits):
+@pytest.mark.parametrize("itself", [False, True])
+def test_app_that_is_cancelled_is_logged(serve, errors, itself):
     import asyncio
-    import sys
+
+    async def app(scope, receive, send):
+        if itself:
+            raise asyncio.CancelledError
+        asyncio.current_task().cancel()
+        await receive()
+        await asyncio.sleep(0)
+
+    assert serve(app).connect().get().status == 500
+    (text, error), = errors()
+    assert "cancelled" in text and isinstance(error, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("exception", [SystemExit, KeyboardInterrupt])
+def test_app_that_exits_does_not_end_the_server(serve, errors, waits, exception):
+    import asyncio
 
     async def app(scope, receive, send):
         if waits:
             await asyncio.sleep(0)
         if scope["path"] == "/exit":
-            sys.exit(3)
+            raise exception
         await send(START)
         await send(BODY)
 
     server = serve(app)
     assert server.connect().get("/exit").status == 500
-    assert isinstance(errors()[0][1], SystemExit)
+    assert isinstance(errors()[0][1], exception)
     assert server.connect().get().body == b"hello"
 
 
@@ -180,7 +196,7 @@ def test_message_that_was_refused_leaves_nothing(serve):
 
     client = serve(app).connect()
     for _ in range(2):
-        response = client.get()
+        response = client.get(headers="TE: trailers\n")
         assert (response["connection"], response["x-refused"], response.trailers) == (None, None, [("x-sent", "1")])
 
 
