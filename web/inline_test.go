@@ -184,9 +184,9 @@ func TestServerPool(t *testing.T) {
 		"middleware":   {Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }), Pool: own},
 	} {
 		t.Run(name, func(t *testing.T) {
+			release = make(chan struct{}) // before the loop runs
 			sv, begin := bindWith(t, s, loop.Options{Workers: 1})
 			begin()
-			release = make(chan struct{})
 			get(t, client(t), url(sv, "/fill"))
 			for path, want := range map[string]string{"/": "own", "/other": "other"} {
 				if _, body := get(t, client(t), url(sv, path)); body != want {
