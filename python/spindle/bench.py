@@ -219,7 +219,7 @@ def loops():
 
         found["uvloop"] = uvloop.new_event_loop
     except ImportError:
-        pass
+        print("uvloop is not installed, and takes no part", file=sys.stderr)
     found["asyncio"] = asyncio.SelectorEventLoop
     return found
 
