@@ -95,7 +95,7 @@ func (st *loopState) setKeepAlives(enabled bool) {
 // after DrainIdle. Drain calls done on a loop when the last connection has
 // ended. Close ends the wait. Like net/http, Drain does not wait for connections that a
 // handler has taken with Hijack or Upgrade, except for those that end by themselves: those
-// of ws.Accept get a Close, and protocols can implement Drainer.
+// of package ws get a Close, and protocols can implement Drainer.
 func (sv *Service) Drain(done func()) {
 	if done == nil {
 		panic("web: Drain with a nil function")
