@@ -17,6 +17,7 @@ class Lifespan:
         self.mode = mode
         self.state = {}
         self.failed = False  # the app cannot be served
+        self._reported = False  # the app has said why, and it is logged
         self._supported = mode != "off"
         self._serves = False  # startup is complete, and shutdown has not begun
         self._task = None
@@ -53,7 +54,7 @@ class Lifespan:
         except BaseException as e:
             cancelled = not self._supported and isinstance(e, asyncio.CancelledError)
             self._supported = False
-            if cancelled:
+            if cancelled or self._reported:
                 pass
             elif self._started.is_set() or self.mode == "on":
                 self.failed = self.failed or not self._serves  # an app that serves goes on without its lifespan
@@ -86,5 +87,5 @@ class Lifespan:
             raise RuntimeError(f"spindle: the app sent {kind!r}, which cannot be sent now")
 
     def _fail(self, what, message):
-        self.failed = True
+        self.failed = self._reported = True
         logger.error("spindle: the app could not %s%s", what, ": " + message["message"] if message.get("message") else "")

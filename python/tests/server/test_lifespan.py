@@ -365,6 +365,19 @@ def test_server_with_a_socket_that_cannot_be_served_serves_none():
     assert log == ["lifespan", "not accepted"]
 
 
+def test_failed_startup_is_logged_once(caplog):
+    """Starlette sends its traceback as the message, and raises the exception too."""
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+        raise ValueError("no database")
+
+    server = Server(Config(app=app, port=0))
+    spindle.run(server.serve())
+    assert server.exit_code == 3
+    assert [r.message for r in caplog.records if r.levelname == "ERROR"] == ["spindle: the app could not start: no database"]
+
+
 def test_background_work_after_the_response_is_awaited():
     log, go_on = [], threading.Event()
 
