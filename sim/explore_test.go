@@ -96,7 +96,7 @@ func fragile(w *sim.World) {
 	}
 }
 
-var againCommand = regexp.MustCompile(`again: (SPINDLE_SEED=(\d+) .*)go test -count=1 -run (.+) github.com/spindleloop/spindle/sim\s`)
+var againCommand = regexp.MustCompile(`again: (SPINDLE_SEED=(\d+) .*)go test -count=1 (?:-tags \S+ )?-run (.+) github.com/spindleloop/spindle/sim\s`)
 
 // crowded fails in worlds with few clients only, which are rare.
 func crowded(w *sim.World) {
