@@ -46,6 +46,7 @@ var mutants = []mutant{
 		new: `func (c *Conn) Write(p []byte) (n int, err error) {
 	if c.is(full | shut) {`,
 		program: slowAnswers,
+		events:  20,
 	},
 	{
 		name:    "a missing flush on close",
@@ -61,6 +62,7 @@ var mutants = []mutant{
 		old:     "err := waker.Park(ctx, what, w)\n",
 		new:     "err := waker.Park(ctx, what, w)\n\tif err == nil {\n\t\terr = spindle.Checkpoint(ctx)\n\t}\n",
 		program: impatientConsumer,
+		events:  50,
 	},
 	{
 		name:    "a retry without idempotence",
@@ -68,6 +70,7 @@ var mutants = []mutant{
 		old:     "if !r.seen[addition] || !r.c.fixed {",
 		new:     "{",
 		program: replicas,
+		events:  20,
 	},
 	{
 		// A late reply reaches the next call in its slot.
@@ -98,6 +101,8 @@ var mutants = []mutant{
 	},
 }
 
+// The first seed that fails need not be the one with the shortest run, so some mutants have
+// a limit of their own.
 const (
 	mostSeeds  = 2000
 	mostEvents = 10
