@@ -226,7 +226,9 @@ func TestTrailersAndEarlyHints(t *testing.T) {
 	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			url := start(t, app)
-			res, err := client(t).Get(url + "/trailers")
+			trailers, _ := http.NewRequestWithContext(t.Context(), "GET", url+"/trailers", nil)
+			trailers.Header.Set("TE", "trailers") // else the worker leaves them out
+			res, err := client(t).Do(trailers)
 			if err != nil {
 				t.Fatal(err)
 			}
