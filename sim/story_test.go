@@ -22,7 +22,7 @@ func TestReplayCommandIsQuoted(t *testing.T) {
 			w.Amount("small clients", 3)
 			command := sim.ReplayCommand(w, t.Name())
 			before, after, _ := strings.Cut(command, "go test -count=1 ")
-			_, after, _ = strings.Cut(after, "-run ") // behind the tags, if there are some
+			_, after, _ = strings.Cut(after, "-run ")        // behind the tags, if there are some
 			pattern := after[:strings.LastIndex(after, " ")] // without the package
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", before+`"$PROGRAM" -test.v -test.run `+pattern)
 			cmd.Env = append(os.Environ(), childSays+"=1", "PROGRAM="+os.Args[0])
