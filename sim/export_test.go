@@ -59,3 +59,6 @@ func Looks(found func() *simkernel.BlockedError) (looks []int, report int) {
 // IsReported reports whether the run of the calling task will fail, because a stall or a
 // stray call was reported.
 func IsReported(ctx context.Context) func() bool { return processOf(ctx, "IsReported").IsReported }
+
+// Share is share.
+func Share(seed uint64) float64 { return share(seed) }
