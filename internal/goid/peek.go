@@ -122,9 +122,11 @@ func walk(g uintptr, pcs *[128]uintptr) (n int, status uint32, number uint64) {
 		frame := *(*[2]uintptr)(unsafe.Add(nil, bp)) // the caller's frame pointer, and where it continues
 		pcs[n] = frame[1]
 		n++
-		if isInterrupted(pcs[n-2]) && isFrameless(frame[1]) && within(bp+16) {
-			pcs[n] = *(*uintptr)(unsafe.Add(nil, bp+16))
-			n++
+		if isInterrupted(pcs[n-2]) {
+			if caller := skippedCaller(bp, frame, within); caller != 0 {
+				pcs[n] = caller
+				n++
+			}
 		}
 		if frame[0] <= bp {
 			break

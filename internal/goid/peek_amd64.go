@@ -9,6 +9,19 @@ import (
 	"unsafe"
 )
 
+// skippedCaller returns where the caller of a function that a signal has stopped continues, if
+// frame pointers do not lead there, and 0 if they do. The function of the signal has the frame
+// at bp.
+//
+//go:norace
+//go:nocheckptr
+func skippedCaller(bp uintptr, frame [2]uintptr, within func(uintptr) bool) uintptr {
+	if !isFrameless(frame[1]) || !within(bp+16) {
+		return 0
+	}
+	return *(*uintptr)(unsafe.Add(nil, bp+16))
+}
+
 // isFrameless reports whether a function that was stopped at pc has no frame, or not yet:
 // the instructions that make one are not among those before pc. The return address is then
 // where the stack ends.

@@ -27,7 +27,7 @@ type action struct {
 	at   time.Duration
 	what actionKind
 	host int32
-	size int
+	size int64  // of bytes, or a time
 	sum  uint32 // checksum of bytes, an address or a text
 }
 
@@ -88,7 +88,7 @@ func (j *Journal) Difference() *Difference {
 }
 
 // record adds an action to the journal, if there is one.
-func (p *Process) record(what actionKind, size int, bytes []byte) {
+func (p *Process) record(what actionKind, size int64, bytes []byte) {
 	if j := p.w.journal; j != nil {
 		j.add(p.w, p.host, p, action{p.w.Now(), what, p.host.id, size, crc32.Checksum(bytes, castagnoli)})
 	}

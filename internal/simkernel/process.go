@@ -317,7 +317,7 @@ func (p *Process) await(timeout time.Duration) error {
 	if timeout < 0 {
 		p.record(waits, -1, nil)
 	} else {
-		p.record(waits, int(p.w.Now()+timeout), nil)
+		p.record(waits, int64(p.w.Now()+timeout), nil)
 	}
 	if timeout > 0 {
 		c, now := p.host.clock.Load(), p.w.Now()

@@ -172,7 +172,7 @@ func (p *Process) Send(fd int, b []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.record(sends, len(b), b)
+	p.record(sends, int64(len(b)), b)
 	if d, ok := o.(*dgram); ok {
 		return d.sendTo(b, kernel.Addr{})
 	}
@@ -189,7 +189,7 @@ func (p *Process) Sendv(fd int, bufs [][]byte) (int, error) {
 		return 0, syscall.EMSGSIZE
 	}
 	for _, b := range bufs {
-		p.record(sends, len(b), b)
+		p.record(sends, int64(len(b)), b)
 	}
 	if c, ok := o.(*conn); ok {
 		return c.sendv(bufs)
@@ -220,7 +220,7 @@ func (p *Process) SendTo(fd int, b []byte, to kernel.Addr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.record(sends, len(b), b)
+	p.record(sends, int64(len(b)), b)
 	if c, ok := o.(*conn); ok {
 		if to != (kernel.Addr{}) && c.state == connected {
 			return 0, syscall.EISCONN

@@ -191,7 +191,7 @@ func (w *World) Note(h *Host, text string) {
 	sum := crc32.Checksum([]byte(text), castagnoli)
 	w.trace.mix(uint64(sum))
 	if j := w.journal; j != nil {
-		j.add(w, h, w.current.Load(), action{w.Now(), notes, e.from, len(text), sum})
+		j.add(w, h, w.current.Load(), action{w.Now(), notes, e.from, int64(len(text)), sum})
 	}
 	w.trace.add(w, e)
 }
