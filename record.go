@@ -7,6 +7,7 @@ import (
 	"runtime/pprof"
 	"unsafe"
 
+	"github.com/spindleloop/spindle/internal/coro"
 	"github.com/spindleloop/spindle/internal/goid"
 	"github.com/spindleloop/spindle/internal/probe"
 )
@@ -160,11 +161,10 @@ func (ls taskLabels) of(name string, at int) (l taskLabel, ok bool) {
 	}
 	l.ctx = pprof.WithLabels(context.Background(), pprof.Labels("task", name))
 	if at >= 0 {
-		g := goid.Current()
-		before := goid.Word(g, at)
-		pprof.SetGoroutineLabels(l.ctx)
-		l.word = goid.Word(g, at)
-		goid.SetWord(g, at, before)
+		coro.OnGoroutine(func() { // of its own: the labels of this one would be kept by a word alone
+			pprof.SetGoroutineLabels(l.ctx)
+			l.word = goid.Word(goid.Current(), at)
+		})
 	}
 	ls[name] = l
 	return l, true

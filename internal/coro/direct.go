@@ -3,13 +3,15 @@ package coro
 import (
 	"iter"
 	"sync"
+
+	"github.com/spindleloop/spindle/internal/goid"
 )
 
 // switchesDirectly reports whether a coroutine can switch to any other one. That depends
 // on undocumented behaviour of iter.Pull: yield may be called by a goroutine other than
 // the one it was made for. So the version of Go must be a tested one, and the test below
 // must pass in this process.
-var switchesDirectly = sync.OnceValue(func() bool { return directProven && directWorks() })
+var switchesDirectly = sync.OnceValue(func() bool { return goid.Proven && directWorks() })
 
 // directWorks reports whether goroutines can pass control around in a circle, which no
 // nesting of next and yield can do, and can end in another order than they began.

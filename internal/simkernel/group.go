@@ -43,7 +43,7 @@ func (p *Process) Together(run []func()) {
 			if err := p.checkUnlocked(); err != nil {
 				panic(err)
 			}
-			p.yield(struct{}{})
+			p.yield()
 		} else if err := p.w.Drive(func() bool { return left == 0 }); err != nil {
 			p.w.Fail(err) // so that the siblings end
 		}

@@ -1,7 +1,6 @@
 package simkernel
 
 import (
-	"iter"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -32,10 +31,10 @@ type Process struct {
 	polledAt    time.Duration
 	closed      bool
 
-	main  func() // nil if the process drives the world itself
-	next  func() (struct{}, bool)
-	yield func(struct{}) bool
-	dead  bool // ended by Goexit
+	main  func()      // nil if the process drives the world itself
+	next  func() bool // continues main until it yields; it reports false when main has returned
+	yield func()      // returns to the caller of next
+	dead  bool        // ended by Goexit
 
 	files *files // shared with siblings
 	ready readyList
@@ -104,9 +103,7 @@ func (p *Process) Lives(w *World) bool { return p.w == w && p.state != ended && 
 
 // Exec makes main the process's program. It starts when the world is next driven. Main
 // runs on its own goroutine and may start others, as a loop does for its turns: the
-// goroutine that calls Wait is the one that continues when Wait returns. The coroutine is
-// that of iter.Pull, which passes control between the goroutine that calls next and the
-// one that calls yield, whichever they are.
+// goroutine that calls Wait is the one that continues when Wait returns.
 func (p *Process) Exec(main func()) {
 	p.main = main
 	p.w.alone.CompareAndSwap(p, nil)
@@ -118,7 +115,7 @@ func (p *Process) Exec(main func()) {
 // coroutine is made and resumed under the same thread lock, or none.
 func (p *Process) begin() {
 	main := p.main
-	p.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+	p.next = newSwitch(func(yield func()) {
 		p.yield = yield
 		p.g.Store(goid.Current())
 		returned := false
@@ -126,7 +123,7 @@ func (p *Process) begin() {
 			goid.ThreadLock{}.Restore() // the threads of a real process end with it
 			if !returned {              // otherwise Goexit would end the driver too
 				p.dead = true
-				yield(struct{}{})
+				yield()
 			}
 		}()
 		main()
@@ -161,7 +158,7 @@ func (p *Process) resume() {
 	}
 	p.state = running
 	p.w.current.Store(p)
-	_, more := p.next()
+	more := p.next()
 	p.w.current.Store(nil)
 	if p.dead {
 		go p.next() // to finish the exit
@@ -329,7 +326,7 @@ func (p *Process) await(timeout time.Duration) error {
 		p.w.at(p.w.Now()+time.Duration(p.w.order.Int64N(int64(maxSpurious))), spuriousWake, p, 0, 0)
 	}
 	if p.yield != nil {
-		p.yield(struct{}{})
+		p.yield()
 	} else if err := p.w.Drive(func() bool { return p.state != waiting }); err != nil {
 		p.state = running
 		return err

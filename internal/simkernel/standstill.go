@@ -22,6 +22,6 @@ func (p *Process) yieldTurn() error {
 	}
 	p.state = waiting
 	p.makeRunnable()
-	p.yield(struct{}{})
+	p.yield()
 	return nil
 }

@@ -36,6 +36,7 @@ var goStatements = []string{
 	"loop/watchdog.go",              // the watchdog
 	"internal/coro/shutdown.go",     // ends coroutines where no thread is locked
 	"internal/simkernel/process.go", // the same
+	"internal/simkernel/switch.go",  // tries the switch, and is the process where it does not work
 	"sim/bubble.go",                 // a test may end by Goexit in a bubble
 	"sim/parallel.go",               // worlds of several seeds at a time
 	"internal/goid/",                // looks at goroutines of its own, once
