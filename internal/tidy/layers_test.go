@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"internal/browsertest":           {"internal/short", "github.com/chromedp/cdproto/emulation", "github.com/chromedp/cdproto/runtime", "github.com/chromedp/chromedp"},
 	"inspect/internal/pagetest":      {},
 	"internal/leak":                  {},
+	"internal/tasktest/behaviour":    {},
 	"internal/tasktest/cancelpoints": {},
 	"internal/tasktest/contexts":     {},
 	"internal/tasktest/helpers":      {},
