@@ -42,8 +42,10 @@ type heldTask struct {
 // must not wait for another one of its nursery that may be held back.
 //
 // A task that waits for its turn is cancelled like any other that waits: its function is not
-// called, and the task ends with the cancellation. Tasks that packages of this module start in
-// the nursery, for example for a connection of a web.Transport, do not count.
+// called, and the task ends with the cancellation. The function that Run calls does not count
+// in the RootNursery, like the function of WithNursery in its own. Tasks that packages of this
+// module start in the nursery, for example for a connection of a web.Transport, do not count
+// either.
 func (n *Nursery) SetLimit(tasks int) {
 	n.s.only("Nursery.SetLimit")
 	if n.limit == nil {

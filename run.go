@@ -161,12 +161,13 @@ func newRun(ctx context.Context, l *loop.Loop, o Options) *run {
 	return r
 }
 
-// start starts fn as the run's first task. When it returns, the run is cancelled.
+// start starts fn as the run's first task. When it returns, the run is cancelled. It is the
+// body of the root nursery, so it does not count against that nursery's limit.
 func (r *run) start(fn func(context.Context) error) {
 	if ctx := r.root.scope.values; ctx.Err() != nil {
 		r.root.scope.cancelWith(ctx)
 	}
-	r.root.start(&TaskOptions{Name: "main", code: codeOf(fn)}, func(ctx context.Context) error {
+	r.root.start(&TaskOptions{Name: "main", code: codeOf(fn), Values: coro.Helper{}}, func(ctx context.Context) error {
 		err := fn(ctx)
 		r.cancel(context.Canceled)
 		return err

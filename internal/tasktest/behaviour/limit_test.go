@@ -77,6 +77,29 @@ func TestLimitMoves(t *testing.T) {
 	}
 }
 
+// TestLimitOfTheRootNursery: the function that Run calls does not count, so it can wait for
+// tasks that it starts there.
+func TestLimitOfTheRootNursery(t *testing.T) {
+	sim.Test(t, func(ctx context.Context) error {
+		n, order := spindle.RootNursery(ctx), []int{}
+		n.SetLimit(1)
+		var all []spindle.Awaitable
+		for i := range 3 {
+			all = append(all, spindle.Spawn(n, func(ctx context.Context) (int, error) {
+				order = append(order, i)
+				err := spindle.Yield(ctx)
+				order = append(order, i)
+				return i, err
+			}))
+		}
+		_, _, err := spindle.Wait(ctx, spindle.AllDone, all...)
+		if want := []int{0, 0, 1, 1, 2, 2}; !slices.Equal(order, want) {
+			t.Errorf("the order is %v, want %v", order, want)
+		}
+		return err
+	})
+}
+
 // TestLimitOfAFailedNursery: the futures of tasks that are held back are completed.
 func TestLimitOfAFailedNursery(t *testing.T) {
 	boom := errors.New("boom")
@@ -127,7 +150,7 @@ func TestHeldTaskIsCancelledLikeAnyWait(t *testing.T) {
 	full := func(ctx context.Context) *spindle.Nursery {
 		n := spindle.RootNursery(ctx)
 		n.Go(forever)
-		n.SetLimit(2) // the test, and the other task
+		n.SetLimit(1)
 		return n
 	}
 	never := func(context.Context) (int, error) {
