@@ -47,15 +47,13 @@ func TestPanicLeavesNoChild(t *testing.T) {
 	}
 }
 
-// TestStragglerLeavesNoChild: the child ignores SIGTERM, and the run's grace period
-// is over.
+// TestStragglerLeavesNoChild: the child's context never ends, and the run's grace period is
+// over.
 func TestStragglerLeavesNoChild(t *testing.T) {
 	for _, handles := range []bool{true, false} {
 		var p *proc.Process
 		err := spindle.RunWith(t.Context(), spindle.Options{Grace: time.Millisecond}, func(ctx context.Context) (err error) {
-			cmd := variant{"", handles}.role("stubborn")
-			cmd.Grace = time.Hour
-			p, err = ready(t, ctx, cmd)
+			p, err = ready(t, context.WithoutCancel(ctx), variant{"", handles}.role("stubborn"))
 			return err
 		})
 		if late := (*spindle.StragglerError)(nil); !errors.As(err, &late) {

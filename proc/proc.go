@@ -25,10 +25,9 @@
 // that time. A run does not end before its children have exited. Only the process
 // itself is signalled, not its own children.
 //
-// A task in the run's root nursery follows each child. If spindle.RootNursery(ctx) has
-// a limit, set by SetLimit, these tasks count. While such a task is held back, the
-// output of its process is not copied, and Run, Output and Process.Wait do not
-// return. To limit your own tasks, use a nursery of your own.
+// A task in the run's root nursery follows each child. It does not count against a limit
+// that spindle.RootNursery(ctx) has. When the run is cancelled, its Options.Grace begins
+// for that task and for Cmd.Run when Cmd.Grace is over, so the run does not cut it.
 //
 // However a child ends, the package reaps it, so that no zombie remains. On Linux
 // the loop watches a pidfd; on other systems a goroutine waits for each child.
@@ -105,8 +104,8 @@ type Cmd struct {
 
 	// Grace is how long the process may then continue, and any process that has
 	// inherited its pipes. After that, the process is killed and the pipes are
-	// closed. Zero means 3 seconds, which is less than a run's own Grace; negative
-	// means no grace period.
+	// closed. Zero means 3 seconds; negative means no grace period. The run waits that
+	// long, whatever its own Grace is.
 	Grace time.Duration
 
 	// MaxOutput limits the number of bytes that Output and CombinedOutput return. A
@@ -132,8 +131,7 @@ var errPipe = errors.New("proc: Pipe cannot be read or written; use Process.Stdi
 func (pipe) Read([]byte) (int, error)  { return 0, errPipe }
 func (pipe) Write([]byte) (int, error) { return 0, errPipe }
 
-// defaultGrace is less than a run's grace period, so that in a cancelled run a child
-// that ignores SIGTERM is killed and reaped in time.
+// defaultGrace is Cmd.Grace if it is not set.
 const defaultGrace = 3 * time.Second
 
 func (c *Cmd) grace() time.Duration {
@@ -157,7 +155,7 @@ func (c *Cmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.Close()
-	err = spindle.Shield(ctx, p.Wait)
+	err = p.shield(ctx, p.Wait)
 	if p.canceled {
 		if canceled := spindle.Checkpoint(ctx); canceled != nil {
 			return canceled

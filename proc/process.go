@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/coro"
@@ -37,6 +38,8 @@ type Process struct {
 	terminated bool              // terminate or abandon was called
 	waitErr    error             // why its exit state is unknown
 	copyErr    error             // first error of a copying task
+	endsBy     time.Time         // when it is killed at the latest; zero if that is not known
+	shields    []*spindle.Scope  // for which the run waits until endsBy
 	pipes      [3]*stream.Conn   // our ends
 	copyScopes [3]*spindle.Scope // of the running copying tasks
 	grace      loop.Timer
@@ -49,6 +52,9 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	loopStateOf(p.l).children[p] = true
 	p.exposePipes()
 	p.exitWatch.start(p)
+	if when, ok := ctx.Deadline(); ok {
+		p.endBy(when.Add(p.cmd.grace()))
+	}
 	p.unbind = p.l.Internal().AfterFunc(ctx, p.cancel) // if the loop closes first, LoopClosing ends the process
 	name := "process " + filepath.Base(p.cmd.Path)
 	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true, Values: coro.Helper{}}, p.supervise)
@@ -135,6 +141,7 @@ func (p *Process) cancel() {
 		return
 	}
 	p.canceled = true
+	p.endBy(p.l.Internal().Kernel().At(p.l.Time()).Add(p.cmd.grace()))
 	p.grace = p.l.CallLater(p.cmd.grace(), p.terminate)
 	if p.state.Load() != nil { // processes that inherited its pipes are still running
 		return
@@ -169,6 +176,26 @@ func (p *Process) closePipes() {
 	}
 }
 
+// endBy makes a cancelled run wait for the process until when; see shield.
+func (p *Process) endBy(when time.Time) {
+	p.endsBy = when
+	for _, s := range p.shields {
+		s.SetDeadline(when)
+	}
+}
+
+// shield runs fn without cancellation. If the run is cancelled, its own grace period begins when
+// that of the process is over: a shield asks for time by its deadline. The shield inside
+// keeps out the end of that time, because the process must still be reaped.
+func (p *Process) shield(ctx context.Context, fn func(context.Context) error) error {
+	return spindle.WithScope(ctx, func(ctx context.Context, s *spindle.Scope) error {
+		s.Shield(true)
+		p.shields = append(p.shields, s)
+		s.SetDeadline(p.endsBy)
+		return spindle.Shield(ctx, fn)
+	})
+}
+
 // onExit records that the child has exited and was reaped.
 func (p *Process) onExit(state *os.ProcessState, err error) {
 	if p.finished {
@@ -183,7 +210,7 @@ func (p *Process) onExit(state *os.ProcessState, err error) {
 // because a child has to be reaped.
 func (p *Process) supervise(ctx context.Context) error {
 	defer p.finish()
-	return spindle.Shield(ctx, func(ctx context.Context) error {
+	return p.shield(ctx, func(ctx context.Context) error {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			p.copyAll(n)
 			for p.State() == nil && p.waitErr == nil {
