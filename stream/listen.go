@@ -181,6 +181,23 @@ func (ln *Listener) nextFD(ctx context.Context) (int, error) {
 	return fd, nil
 }
 
+// drain closes the listener, and returns the descriptors of the connections that were queued,
+// which Close would reset. There are at most about as many as fit into a backlog, so that
+// clients that keep connecting do not occupy the loop. Loop goroutine only.
+func (ln *Listener) drain() (queued []int) {
+	for !ln.closed.Load() && len(queued) < sock.DefaultBacklog {
+		ln.listener.Resume()
+		ln.listener.AcceptQueued(maxPending)
+		if len(ln.pending) == 0 {
+			break
+		}
+		queued = append(queued, ln.pending...)
+		ln.pending = nil
+	}
+	ln.Close()
+	return queued
+}
+
 func (ln *Listener) newConn(fd int) (*Conn, error) {
 	unix := ln.addr.Family() == kernel.Unix
 	if !unix {
@@ -226,9 +243,14 @@ func (ln *Listener) closeOnLoop() {
 	st := loopStateOf(ln.registry.L)
 	st.listeners = slices.DeleteFunc(st.listeners, func(o *Listener) bool { return o == ln })
 	ln.listener.Close()
-	for _, fd := range ln.pending {
-		ln.registry.K.CloseFD(fd)
-	}
+	ln.closeAll(ln.pending)
 	ln.pending = nil
 	ln.acceptors.Wake(1 << 30)
+}
+
+// closeAll closes connections that were accepted, and have no Conn.
+func (ln *Listener) closeAll(fds []int) {
+	for _, fd := range fds {
+		ln.registry.K.CloseFD(fd)
+	}
 }

@@ -21,7 +21,8 @@ type ServeConfig struct {
 	MaxConns int
 
 	// Drain is how long handlers may continue after Serve's context is cancelled.
-	// Then they are cancelled, too. Zero cancels them at once.
+	// Then they are cancelled, too. Zero cancels them at once. Connections that were
+	// queued when the context was cancelled are served, too.
 	Drain time.Duration
 
 	// OnError decides what a handler's error or panic means for the server. If it
@@ -64,8 +65,12 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 			})
 			defer stop()
 		}
-		return spindle.WithNursery(inner, func(_ context.Context, n *spindle.Nursery) error {
-			acceptErr = sc.accept(ctx, ln, n, handler)
+		return spindle.WithNursery(inner, func(inner context.Context, n *spindle.Nursery) error {
+			s := sc.newServer(ln, n, handler)
+			acceptErr = s.accept(ctx)
+			if sc.Drain > 0 && ctx.Err() != nil {
+				s.drain(inner)
+			}
 			ln.Close()
 			return nil
 		})
@@ -76,33 +81,62 @@ func (sc ServeConfig) Serve(ctx context.Context, ln *Listener, handler func(ctx 
 	return acceptErr
 }
 
-// accept starts a handler for each connection, until ctx is cancelled or the
-// listener closed. Handlers run in n and may outlive ctx.
-func (sc ServeConfig) accept(ctx context.Context, ln *Listener, n *spindle.Nursery, handler func(context.Context, *Conn) error) error {
-	s := &server{onError: sc.OnError, log: sc.ErrorLog, handler: handler}
+func (sc ServeConfig) newServer(ln *Listener, n *spindle.Nursery, handler func(context.Context, *Conn) error) *server {
+	s := &server{ln: ln, n: n, onError: sc.OnError, log: sc.ErrorLog, handler: handler}
 	if sc.MaxConns > 0 {
 		s.slots = cosync.NewSemaphore(sc.MaxConns)
 	}
+	return s
+}
+
+// accept starts a handler for each connection, until ctx is cancelled or the
+// listener closed. Handlers may outlive ctx.
+func (s *server) accept(ctx context.Context) error {
 	for {
-		if s.slots != nil {
-			if err := s.slots.Acquire(ctx); err != nil {
-				return err
-			}
-		}
-		c, err := ln.accept(ctx)
-		if err != nil {
+		if err := s.acquire(ctx); err != nil {
 			return err
 		}
-		// This frame is on the stack of every idle connection: keep it small.
-		n.Go(func(ctx context.Context) (err error) {
-			defer s.end(ctx, c, &err)
-			return s.handler(ctx, c)
-		})
+		c, err := s.ln.accept(ctx)
+		if err != nil {
+			s.free()
+			return err
+		}
+		s.start(c)
 	}
+}
+
+// drain closes the listener, and starts handlers for the connections that were queued until
+// then: their peers are connected, and closing the listener would reset them. If MaxConns
+// are served, they wait until ctx ends.
+func (s *server) drain(ctx context.Context) {
+	queued := s.ln.drain()
+	for i, fd := range queued {
+		if s.acquire(ctx) != nil {
+			s.ln.closeAll(queued[i:])
+			return
+		}
+		c, err := s.ln.newConn(fd)
+		if err != nil {
+			s.free()
+			continue
+		}
+		s.start(c)
+	}
+}
+
+// start starts the handler of a connection.
+func (s *server) start(c *Conn) {
+	// This frame is on the stack of every idle connection: keep it small.
+	s.n.Go(func(ctx context.Context) (err error) {
+		defer s.end(ctx, c, &err)
+		return s.handler(ctx, c)
+	})
 }
 
 // server is the state that the handlers of one Serve call share.
 type server struct {
+	ln      *Listener
+	n       *spindle.Nursery // of the handlers
 	handler func(context.Context, *Conn) error
 	onError func(c *Conn, err error) error
 	log     *slog.Logger      // nil for slog.Default
@@ -136,6 +170,19 @@ func panicError(v any) *spindle.PanicError {
 
 func (s *server) release(c *Conn) {
 	c.Close()
+	s.free()
+}
+
+// acquire waits until fewer than MaxConns connections are served.
+func (s *server) acquire(ctx context.Context) error {
+	if s.slots == nil {
+		return nil
+	}
+	return s.slots.Acquire(ctx)
+}
+
+// free is the opposite of acquire.
+func (s *server) free() {
 	if s.slots != nil {
 		s.slots.Release()
 	}

@@ -334,3 +334,49 @@ func (m *lastMessage) Handle(_ context.Context, r slog.Record) error {
 }
 func (m *lastMessage) WithAttrs([]slog.Attr) slog.Handler { return m }
 func (m *lastMessage) WithGroup(string) slog.Handler      { return m }
+
+// TestServeDrainsTheBacklog checks that connections that were queued when the server was
+// cancelled are served, even if they have to wait for others.
+func TestServeDrainsTheBacklog(t *testing.T) {
+	const peers = 3*64 + 5 // more than a listener accepts ahead
+	for name, conns := range map[string]int{"no limit": 0, "one at a time": 1} {
+		t.Run(name, func(t *testing.T) {
+			onReal(t, func(t *testing.T, ctx context.Context) {
+				err := served(t, ctx, stream.ServeConfig{Drain: time.Hour, MaxConns: conns}, echo, func(ctx context.Context, ln *stream.Listener, stop *spindle.Scope) {
+					var queued []net.Conn
+					for range peers { // the loop accepts none of them meanwhile
+						c, err := net.Dial("tcp", ln.Addr().String())
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						queued = append(queued, c)
+					}
+					stop.Cancel(nil)
+					until(t, ctx, func() bool { _, err := stream.Dial(ctx, "tcp", ln.Addr().String()); return err != nil })
+					_, err := spindle.Blocking(ctx, func() (int, error) { return 0, askAll(queued) })
+					check(t, err)
+				})
+				want(t, "Serve", err, context.Canceled)
+			})
+		})
+	}
+}
+
+// askAll sends a line on each connection, waits for its echo and closes it.
+func askAll(conns []net.Conn) error {
+	var failed []error
+	for i, c := range conns {
+		c.SetDeadline(time.Now().Add(time.Minute))
+		got := make([]byte, 5)
+		_, err := c.Write([]byte("hello"))
+		if err == nil {
+			_, err = io.ReadFull(c, got)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("connection %d: %w", i, err))
+		}
+		c.Close()
+	}
+	return errors.Join(failed...)
+}
