@@ -216,8 +216,8 @@ func (s *Stream) Close() error {
 }
 
 // Send sends an item of a stream. It waits while the caller has not read enough of those
-// before. It fails if ctx ends or the caller leaves, and with ErrNotStream if the caller
-// waits for a single reply.
+// before. It fails if ctx ends, with ErrClosed if the caller has left, and with ErrNotStream
+// if the caller waits for a single reply.
 func (r *Request) Send(ctx context.Context, body []byte) error {
 	if r.Seq == 0 {
 		return ErrNotStream
@@ -232,7 +232,7 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 		if r.gone {
 			s.mu.Unlock()
 			p.pass()
-			return context.Canceled
+			return fmt.Errorf("%w: the caller of %s has left: %w", ErrClosed, r.Subject, context.Canceled)
 		}
 		if r.sent < r.allowed {
 			s.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *Request) Send(ctx context.Context, body []byte) error {
 	}
 	e := &Envelope{Kind: KindItem, Trace: r.Trace, ID: r.ID, Token: r.Token, Subject: r.ReplyTo, ReplyTo: s.inbox, Seq: r.sent + 1, Attempt: r.Attempt, Body: body}
 	if err := s.bus.TryPublish(e); err != nil {
-		return err
+		return notSent(err, &Envelope{Subject: r.Subject, Body: body})
 	}
 	r.sent++
 	if r.items != nil {
