@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,11 +31,16 @@ func withStack(what string, v any, stack []byte) string {
 	return fmt.Sprintf("%s: %v\n\n%s", what, v, stack)
 }
 
+var errPlain = errors.New("the client sent an HTTP request to an HTTPS port")
+
 // logListen logs that connections cannot be accepted, or that a client's TLS handshake
 // has failed. Any scanner can cause the latter, so it is a warning.
 func (s *Server) logListen(err error) {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op != "accept" {
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && refusePlain(plain.RecordHeader[:]) != nil {
+			err = errPlain
+		}
 		s.errorLog().Warn("web: TLS handshake failed", "remote", fmt.Sprint(op.Addr), "err", err)
 		return
 	}

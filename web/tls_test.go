@@ -102,11 +102,8 @@ func TestPlainRequestToASecuredServer(t *testing.T) {
 func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
 	for name, attempt := range map[string]func(net.Conn) error{
 		"alert": func(nc net.Conn) error { return tls.Client(nc, &tls.Config{ServerName: "a"}).Handshake() },
-		"not TLS": func(nc net.Conn) error {
-			io.WriteString(nc, "hello, this is no handshake")
-			_, err := nc.Read(make([]byte, 1000))
-			return errors.Join(err, errors.New("closed or answered"))
-		},
+		"not TLS":    func(nc net.Conn) error { return closedOrAnswered(nc, "hello, this is no handshake") },
+		"plain HTTP": func(nc net.Conn) error { return closedOrAnswered(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			records := make(recordChannel, 10)
@@ -118,18 +115,26 @@ func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
 			}
 			nc.Close()
 			r := <-records
-			found := ""
+			found := map[string]string{}
 			r.Attrs(func(a slog.Attr) bool {
-				if a.Key == "remote" {
-					found = a.Value.String()
-				}
+				found[a.Key] = a.Value.String()
 				return true
 			})
-			if r.Level != slog.LevelWarn || found != nc.LocalAddr().String() {
-				t.Errorf("level %v, remote %q: %s", r.Level, found, r.Message)
+			if r.Level != slog.LevelWarn || found["remote"] != nc.LocalAddr().String() {
+				t.Errorf("level %v, %q: %s", r.Level, found, r.Message)
+			}
+			if plain := strings.Contains(found["err"], "HTTP request to an HTTPS port"); plain != (name == "plain HTTP") {
+				t.Errorf("the reason is %q", found["err"])
 			}
 		})
 	}
+}
+
+// closedOrAnswered sends what is no handshake, and returns an error when the server has reacted.
+func closedOrAnswered(nc net.Conn, text string) error {
+	io.WriteString(nc, text)
+	_, err := nc.Read(make([]byte, 1000))
+	return errors.Join(err, errors.New("closed or answered"))
 }
 
 // recordChannel is a log handler that sends the records to a channel.
