@@ -72,6 +72,9 @@ func Once(ctx context.Context, c *Client, sort string, tasks int, out io.Writer)
 				print("    " + clean(line))
 			}
 		}
+		if pools, _ := poolsOf(l); pools != "" {
+			print(pools)
+		}
 	}
 	print("")
 	t = taskTable(onceWidth)

@@ -27,13 +27,36 @@ func loopRow(l *inspect.Loop, columns int) []string {
 	if l.Phases != nil {
 		busy = fmt.Sprintf("%.0f %%", 100*(1-l.Phases.Wait))
 	}
-	workers := fmt.Sprintf("%d/%d", l.Workers.Busy, l.Workers.Limit)
-	if l.Workers.Queued > 0 {
-		workers += fmt.Sprintf("+%d", l.Workers.Queued)
-	}
 	n := l.Tasks.Fresh + l.Tasks.Ready + l.Tasks.Running + l.Tasks.Waiting
 	return []string{l.Name, stateOf(l), span(l.LagNS), numbers.Thousands(int64(l.TurnRate)), busy, numbers.Thousands(n),
-		numbers.Thousands(l.Ready.High + l.Ready.Normal + l.Ready.Low + l.Inbox), workers, numbers.Thousands(l.Timers), numbers.Thousands(l.FDs)}[:columns]
+		numbers.Thousands(l.Ready.High + l.Ready.Normal + l.Ready.Low + l.Inbox), workersOf(&l.Workers), numbers.Thousands(l.Timers), numbers.Thousands(l.FDs)}[:columns]
+}
+
+// workersOf returns how many workers of a pool are busy, of how many, and the jobs that wait.
+func workersOf(w *inspect.Workers) string {
+	if w.Queued > 0 {
+		return fmt.Sprintf("%d/%d+%d", w.Busy, w.Limit, w.Queued)
+	}
+	return fmt.Sprintf("%d/%d", w.Busy, w.Limit)
+}
+
+// poolsOf says in a line how busy the pools of a loop are, the full ones first. It returns ""
+// if the loop has used none but its own.
+func poolsOf(l *inspect.Loop) (line string, full bool) {
+	var first, others []string
+	for i := range l.Pools {
+		p := &l.Pools[i]
+		text := clean(p.Name) + " " + workersOf(&p.Workers)
+		if p.Queued > 0 {
+			first = append(first, text+" full")
+		} else {
+			others = append(others, text)
+		}
+	}
+	if len(l.Pools) == 0 {
+		return "", false
+	}
+	return "  pools: " + strings.Join(append(first, others...), ", "), len(first) > 0
 }
 
 func stuck(l *inspect.Loop) bool { return l.State == "blocked" || l.State == "starved" }

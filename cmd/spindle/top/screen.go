@@ -144,6 +144,11 @@ func (s *screen) head() []styled {
 		if stuck(l) {
 			lines = append(lines, styled{whereOf(l), style})
 		}
+		if line, full := poolsOf(l); full {
+			lines = append(lines, styled{line, alarmStyle})
+		} else if line != "" {
+			lines = append(lines, styled{line, plainStyle})
+		}
 	}
 	return append(lines, styled{})
 }

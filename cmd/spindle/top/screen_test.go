@@ -65,6 +65,25 @@ func TestScreenShowsWhatBlocks(t *testing.T) {
 	}
 }
 
+// TestScreenShowsPools: a full pool is first, and its line is an alarm.
+func TestScreenShowsPools(t *testing.T) {
+	s := filled(100, 24, 3)
+	files := inspect.Pool{Name: "files", Workers: inspect.Workers{Limit: 4, Busy: 1}}
+	db := inspect.Pool{Name: "db\x1b", Workers: inspect.Workers{Limit: 2, Busy: 2, Queued: 3}}
+	s.loops.Loops[0].Pools = []inspect.Pool{files, db}
+	s.loops.Loops[1].Pools = []inspect.Pool{files}
+	got := s.draw()
+	for _, want := range []string{alarmStyle + "  pools: db· 2/2+3 full, files 1/4 ", "\r\n  pools: files 1/4 "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the screen lacks %q:\n%q", want, got)
+		}
+	}
+	s.height = 6
+	if n := len(s.lines()); n != 6 {
+		t.Errorf("%d lines on a terminal of 6", n)
+	}
+}
+
 // TestScreenHasNoColoursIfToldSo: an alarm is bold then. See https://no-color.org.
 func TestScreenHasNoColoursIfToldSo(t *testing.T) {
 	s := filled(100, 24, 3)
