@@ -1,0 +1,7 @@
+"""Functions to call."""
+
+import asyncio
+
+
+async def forever():
+    await asyncio.Event().wait()

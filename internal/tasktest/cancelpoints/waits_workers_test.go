@@ -1,0 +1,67 @@
+package cancelpoints_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/pyapp"
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/process"
+	"github.com/spindleloop/spindle/sim"
+)
+
+// processing is a call that serves a subject with worker processes.
+func processing(o process.Options) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		return process.Serve(ctx, relay.NewLocal(relay.LocalOptions{}), "test", o)
+	}
+}
+
+// mounting prepares an App with an interpreter. If it serves, the App has started.
+func mounting(python func() string, serves bool, call func(ctx context.Context, n *spindle.Nursery, app *pyapp.App) error) prepareFunc {
+	return func(ctx context.Context, n *spindle.Nursery, after func(func())) (func(context.Context) error, error) {
+		app := &pyapp.App{Python: python(), Dir: "testdata", DrainTimeout: time.Millisecond, StartTimeout: time.Hour, ErrorLog: slog.New(slog.DiscardHandler)}
+		after(func() { _ = spindle.Grace(ctx, time.Millisecond, app.Shutdown) })
+		if serves {
+			if err := app.Start(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return func(ctx context.Context) error { return call(ctx, n, app) }, nil
+	}
+}
+
+// silentPython is an interpreter. Its workers never get ready.
+func silentPython() string { return "testdata/silent-python" }
+
+// realPython is the interpreter of rows that need one.
+func realPython() string { return os.Getenv("SPINDLE_PYTHON") }
+
+// callForever calls a Python function that does not return.
+func callForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
+	_, err := pyapp.Call[int](ctx, app, "functions:forever")
+	return err
+}
+
+// workerWaits are the waits of packages relay/process, pyapp and sim.
+var workerWaits = []wait{
+	{name: "relay/process.Serve", ends: true, prepare: ready(processing(process.Options{Command: []string{"cat"}}))},
+	{name: "relay/process.Serve, a worker that does not connect", prepare: ready(processing(process.Options{Command: []string{"sleep", "1000"}, Socket: true}))},
+	{name: "pyapp.App.Start", prepare: mounting(silentPython, false, func(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error { return app.Start(ctx) })},
+	{name: "pyapp.Call, no worker is ready", prepare: mounting(silentPython, false, callForever)},
+	{name: "pyapp.Call", python: true, prepare: mounting(realPython, true, callForever)},
+	{name: "pyapp.App.Restart", python: true, prepare: mounting(realPython, true, func(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
+		return app.Restart(ctx)
+	})},
+	{name: "pyapp.App.Shutdown", python: true, prepare: mounting(realPython, true, func(ctx context.Context, n *spindle.Nursery, app *pyapp.App) error {
+		n.GoWith(spindle.TaskOptions{Eager: true}, func(ctx context.Context) error {
+			callForever(ctx, n, app) // ended by Shutdown
+			return nil
+		})
+		return app.Shutdown(ctx)
+	})},
+	{name: "sim.WaitAllBlocked", simulated: true, ends: true, prepare: ready(sim.WaitAllBlocked)},
+}
