@@ -1,7 +1,9 @@
 package otel_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -205,6 +207,34 @@ func TestRequestThroughRelayToPythonIsOneTrace(t *testing.T) {
 			t.Errorf("the process has the trace %q, but its handler has the span %v", answer, s.SpanContext.SpanID())
 		}
 	}
+}
+
+// The span that OpenTelemetry for Python makes in a worker process, as the guide shows it, is a child
+// of the handler's span.
+func TestSpanOfPythonIsPartOfTheTrace(t *testing.T) {
+	python := cmp.Or(os.Getenv("SPINDLE_PYTHON"), "python3")
+	if out, err := exec.Command(python, "-c", "import opentelemetry.sdk.trace").CombinedOutput(); err != nil {
+		t.Skipf("%s cannot import opentelemetry.sdk: %v\n%s", python, err, out)
+	}
+	tracer, exporter := recorded()
+	answer := plane(t, tracer, true, func(ctx context.Context, bus relay.Bus, ready func()) error {
+		return process.Serve(ctx, bus, "work", process.Options{Command: []string{python, "testdata/worker.py"}, Ready: ready})
+	})
+	type span struct{ Name, Trace, Parent, State string }
+	var got []span
+	if err := json.Unmarshal([]byte(answer), &got); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	for _, s := range exporter.GetSpans() {
+		if s.Name != "handle work" {
+			continue
+		}
+		if want := []span{{"upper", traceID, s.SpanContext.SpanID().String(), traceState}}; !slices.Equal(got, want) {
+			t.Errorf("Python exports %q, want %q", got, want)
+		}
+		return
+	}
+	t.Error("the handler has no span")
 }
 
 // Without a tracer in front, the trace of a client passes through a web server of net/http and a
