@@ -98,6 +98,10 @@ static int note_field(Exchange *x, const char *name, Py_ssize_t n, const char *v
     case 6:
         x->named |= is_name(name, n, "server");
         break;
+    case 7:
+        if (is_name(name, n, "trailer") && !(x->flags & SPINDLE_TRAILERS))
+            return FIELD_SKIP; // the trailers are left out
+        break;
     case 10:
         if (is_name(name, n, "connection")) {
             x->closes |= has_token(value, m, "close");

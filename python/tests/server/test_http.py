@@ -278,9 +278,11 @@ def test_trailers(serve):
     for te in ("TE: trailers\n", "te: deflate;q=0.5, Trailers\n"):
         response = client.get(headers=te)
         assert (response.body, response.trailers) == (b"hello", [("x-sum", "1"), ("x-more", "2")])
+        assert response["trailer"] == "x-sum"
     for te in ("", "TE: deflate\n", "X-TE: trailers\n"):  # such a client does not read them
         response = client.get(headers=te)
         assert (response.body, response.trailers) == (b"hello", [])
+        assert response["trailer"] is None  # nothing is announced that is left out
 
 
 def test_pathsend(serve, tmp_path):
