@@ -59,7 +59,7 @@ func Start(o Options) (*Broker, error) {
 		so := &server.Options{
 			ServerName: "s" + strconv.Itoa(i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			NoSigs: true, NoLog: true, MaxPayload: 1 << 20,
-			PingInterval: time.Second, MaxPingsOut: 2, // a client that does not answer gets no requests after three seconds
+			PingInterval: time.Second, MaxPingsOut: 2, // a client that does not answer gets no requests after about three seconds
 		}
 		if o.Address != "" && i == 0 {
 			host, port, err := net.SplitHostPort(o.Address)

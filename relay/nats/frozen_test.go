@@ -1,0 +1,126 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/nats"
+	"github.com/spindleloop/spindle/relay/nats/broker"
+)
+
+// workerVariable makes the test binary a worker of the server that it names.
+const workerVariable = "SPINDLE_TEST_NATS"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(workerVariable); url != "" {
+		if err := workUntilInputEnds(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	m.Run()
+}
+
+// workUntilInputEnds serves the subject "name", and prints a line when it does.
+func workUntilInputEnds(url string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	bus, err := nats.Connect(ctx, url, nats.Options{})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- relay.NewWorker(bus).Serve(ctx, "name", named("process"), relay.ServeOptions{Ready: func() { fmt.Println("ready") }})
+	}()
+	io.Copy(io.Discard, os.Stdin)
+	cancel()
+	<-ended
+	return bus.Close()
+}
+
+func named(name string) relay.Handler {
+	return func(context.Context, *relay.Request) ([]byte, error) { return []byte(name), nil }
+}
+
+// startWorker starts a process that serves "name" until the test ends.
+func startWorker(t *testing.T, b *broker.Broker) *os.Process {
+	t.Helper()
+	worker := exec.Command(os.Args[0])
+	worker.Env = append(os.Environ(), workerVariable+"="+b.URL())
+	worker.Stderr = os.Stderr
+	in, err := worker.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := worker.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		worker.Process.Signal(syscall.SIGCONT)
+		in.Close()
+		worker.Wait()
+	})
+	if line := make([]byte, 6); !readsReady(out, line) {
+		t.Fatalf("the worker printed %q", line)
+	}
+	return worker.Process
+}
+
+func readsReady(r io.Reader, line []byte) bool {
+	_, err := io.ReadFull(r, line)
+	return err == nil && string(line) == "ready\n"
+}
+
+// TestFrozenWorkerLosesItsCalls: a worker that is stopped gets no calls once the server has
+// noticed that it does not answer, and gets its share again when it continues.
+func TestFrozenWorkerLosesItsCalls(t *testing.T) {
+	b := start(t, broker.Options{})
+	serve(t, connect(t, b, nats.Options{}), "name", named("test"), relay.ServeOptions{})
+	process := startWorker(t, b)
+	c := caller(t, connect(t, b, nats.Options{}))
+	ask := func() (string, error) {
+		reply, err := c.Do(t.Context(), relay.Envelope{Subject: "name", Deadline: 250 * time.Millisecond})
+		if err != nil {
+			return "", err
+		}
+		return string(reply.Body), nil
+	}
+	answers := func() bool { name, _ := ask(); return name == "process" }
+	until(answers)
+
+	process.Signal(syscall.SIGSTOP)
+	frozen, last, lost := time.Now(), time.Duration(0), 0
+	const inARow = 60 // of two workers, both have had one
+	for answered := 0; answered < inARow; {
+		at := time.Since(frozen)
+		switch _, err := ask(); {
+		case err == nil:
+			answered++
+		case errors.Is(err, context.DeadlineExceeded):
+			answered, last = 0, at
+			lost++
+		default:
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d calls were lost; the last was made %v after the worker was frozen", lost, last)
+	if last > 15*time.Second { // a server with its own defaults takes more than four minutes
+		t.Errorf("the worker got calls for %v", last)
+	}
+	process.Signal(syscall.SIGCONT)
+	until(answers)
+}
