@@ -153,7 +153,8 @@ func (a *App) Shutdown(ctx context.Context) error {
 	return failed
 }
 
-// Close is Shutdown with DrainTimeout as its limit.
+// Close is Shutdown with DrainTimeout as its limit. It is for goroutines: in a task, call
+// Shutdown with the task's context.
 func (a *App) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.drainTimeout())
 	defer cancel()

@@ -5,7 +5,6 @@ package guide_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/snippets"
+
 	// The pages use these too. The go command must know it, or it returns a cached result
 	// when one of them has changed.
 	_ "github.com/spindleloop/spindle/proc"
@@ -28,22 +29,16 @@ import (
 	_ "github.com/spindleloop/spindle/ws"
 )
 
-// block is a fenced block of a page.
-type block struct {
-	page string
-	line int // of its first line, from 1
-	kind string
-	text string
-}
-
-// pages are the pages of the guide, and the README, by path.
+// pages are the pages of the guide, and others for users, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*.md")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no pages found", err)
 	}
-	files = append(files, "../../README.md")
+	for _, other := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md", "python/README.md", "docs/figures.md"} {
+		files = append(files, filepath.Join("../..", other))
+	}
 	all := map[string]string{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -55,25 +50,10 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-func blocks(t *testing.T) (all []block) {
+func blocks(t *testing.T) (all []snippets.Block) {
 	t.Helper()
 	for page, text := range pages(t) {
-		var open *block
-		for i, line := range strings.SplitAfter(text, "\n") {
-			fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
-			switch {
-			case isFence && open == nil:
-				open = &block{page: page, line: i + 2, kind: fence}
-			case isFence:
-				all = append(all, *open)
-				open = nil
-			case open != nil:
-				open.text += line
-			}
-		}
-		if open != nil {
-			t.Fatalf("%s:%d: the block does not end", page, open.line)
-		}
+		all = append(all, snippets.Blocks(t, page, text)...)
 	}
 	return all
 }
@@ -111,13 +91,18 @@ var (
 
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc
+	mux         http.Handler
 	bus         relay.Bus
+	caller      *relay.Caller
 	upper       relay.Handler
+	w           *sim.World
+	seed        uint64
+	setup       func(*sim.World)
+	ask         func(context.Context) error
 )
 
 func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop) (err error) {
 	{
-//line %s:%d
 %s
 	}
 	return
@@ -126,34 +111,34 @@ func _(ctx context.Context, n *spindle.Nursery, l *loop.Loop) (err error) {
 
 // program is one file to build, and the output that it must print.
 type program struct {
-	name   string
-	text   string
-	output *block // nil if the page does not show any
+	snippets.Program
+	output *snippets.Block // nil if the page does not show any
 }
 
 // programs are the go blocks of all pages. A block is a program, a snippet, or, as
-// "go part", a part of the one program that all parts of the page form together.
+// "go part", a part of the one program that all parts of the page form together. Blocks of
+// other kinds, such as "go nats", are compiled by tests of their modules.
 func programs(t *testing.T) (all []program) {
 	t.Helper()
 	bs := blocks(t)
 	parts := map[string]int{} // index in all, by page
 	for i, b := range bs {
-		text := fmt.Sprintf("//line %s:%d\n%s", b.page, b.line, b.text)
-		switch at, begun := parts[b.page]; {
-		case b.kind == "go part" && begun:
-			all[at].text += text
+		text := b.Located()
+		switch at, begun := parts[b.Page]; {
+		case b.Kind == "go part" && begun:
+			all[at].Text += text
 			continue
-		case b.kind == "go part":
-			parts[b.page] = len(all)
-			all = append(all, program{name: strings.TrimSuffix(filepath.Base(b.page), ".md"), text: text})
+		case b.Kind == "go part":
+			parts[b.Page] = len(all)
+			all = append(all, program{Program: snippets.Program{Name: strings.TrimSuffix(filepath.Base(b.Page), ".md"), Text: text}})
 			continue
-		case b.kind != "go":
+		case b.Kind != "go":
 			continue
-		case !strings.HasPrefix(b.text, "package main\n"):
-			text = fmt.Sprintf(snippet, b.page, b.line, b.text)
+		case !strings.HasPrefix(b.Text, "package main\n"):
+			text = fmt.Sprintf(snippet, text)
 		}
-		p := program{name: fmt.Sprintf("block%d", i), text: text}
-		if i+1 < len(bs) && bs[i+1].kind == "output" && bs[i+1].page == b.page {
+		p := program{Program: snippets.Program{Name: fmt.Sprintf("block%d", i), Text: text}}
+		if i+1 < len(bs) && bs[i+1].Kind == "output" && bs[i+1].Page == b.Page {
 			p.output = &bs[i+1]
 		}
 		all = append(all, p)
@@ -161,38 +146,14 @@ func programs(t *testing.T) (all []program) {
 	return all
 }
 
-// build compiles the programs and returns the folder of the executables. The files exist
-// only for the go command, through its -overlay, inside the module, so that they import
-// the packages as any user does.
+// build compiles the programs and returns the directory of the executables.
 func build(t *testing.T, all []program) (bin string) {
 	t.Helper()
-	tmp := t.TempDir()
-	root, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
-	bin = filepath.Join(tmp, "bin") + string(filepath.Separator)
-	args := []string{"build", "-overlay", filepath.Join(tmp, "overlay.json"), "-o", bin, "-ldflags=-w"}
+	var files []snippets.Program
 	for _, p := range all {
-		file := filepath.Join(tmp, p.name+".go")
-		if err := os.WriteFile(file, []byte(p.text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root, p.name, "main.go")] = file
-		args = append(args, "./"+p.name)
+		files = append(files, p.Program)
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err == nil {
-		err = os.WriteFile(args[2], overlay, 0o666)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return bin
+	return snippets.Build(t, files)
 }
 
 // TestCodeCompiles builds every go block, and runs the programs that an output block
@@ -208,15 +169,15 @@ func TestCodeCompiles(t *testing.T) {
 			continue
 		}
 		want := *p.output
-		t.Run(fmt.Sprintf("%s:%d", want.page, want.line), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s:%d", want.Page, want.Line), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			run := exec.CommandContext(ctx, filepath.Join(bin, p.name))
+			run := exec.CommandContext(ctx, filepath.Join(bin, p.Name))
 			var errs bytes.Buffer
 			run.Stderr = &errs
 			got, err := run.Output()
-			if err != nil || string(got) != want.text {
-				t.Errorf("%v; it prints\n%swant\n%s%s", err, got, want.text, errs.Bytes())
+			if err != nil || string(got) != want.Text {
+				t.Errorf("%v; it prints\n%swant\n%s%s", err, got, want.Text, errs.Bytes())
 			}
 		})
 	}

@@ -21,7 +21,7 @@ func TestTheService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("with -short: compiles a program")
 	}
-	all := slices.DeleteFunc(programs(t), func(p program) bool { return p.name != "service" })
+	all := slices.DeleteFunc(programs(t), func(p program) bool { return p.Name != "service" })
 	if len(all) != 1 {
 		t.Fatalf("found %d programs on the page", len(all))
 	}

@@ -45,6 +45,7 @@ var mayImport = map[string][]string{
 	"internal/kernel/kerneltest":     {"internal/kernel"},
 	"cosync":                         {".", "internal/coro", "internal/loopcore", "internal/probe", "loop"},
 	"internal/short":                 {"internal/kernel"},
+	"internal/snippets":              {},
 	"internal/simkernel":             {"internal/goid", "internal/kernel"},
 	"internal/picture":               {"internal/simkernel"},
 	"sim":                            {".", "inspect", "internal/goid", "internal/kernel", "internal/loopcore", "internal/picture", "internal/simkernel", "loop"},
