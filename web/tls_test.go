@@ -101,7 +101,7 @@ func TestPlainRequestToASecuredServer(t *testing.T) {
 // clients that do not speak TLS.
 func TestFailedHandshakeIsAWarningWithThePeersAddress(t *testing.T) {
 	for name, attempt := range map[string]func(net.Conn) error{
-		"alert": func(nc net.Conn) error { return tls.Client(nc, &tls.Config{ServerName: "a"}).Handshake() },
+		"alert":      func(nc net.Conn) error { return tls.Client(nc, &tls.Config{ServerName: "a"}).Handshake() },
 		"not TLS":    func(nc net.Conn) error { return closedOrAnswered(nc, "hello, this is no handshake") },
 		"plain HTTP": func(nc net.Conn) error { return closedOrAnswered(nc, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") },
 	} {
