@@ -39,7 +39,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/replies"
+	"github.com/spindleloop/spindle/relay/internal/replies"
 )
 
 // Bus carries envelopes from publishers to subscribers. NewLocal makes one inside the

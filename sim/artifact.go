@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spindleloop/spindle/internal/picture"
+	"github.com/spindleloop/spindle/sim/internal/picture"
 )
 
 // maxDrawn limits the events in a picture: more are unreadable.

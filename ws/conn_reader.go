@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // Reader starts reading a message in chunks, so that it need not be in memory at

@@ -7,8 +7,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // Write writes a message, waiting while the connection's buffer is full. Text must

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spindleloop/spindle/internal/deflate"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // extension is the negotiated extension: permessage-deflate without context

@@ -3,10 +3,10 @@ package ws
 import (
 	"encoding/binary"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/wsframe"
 	"github.com/spindleloop/spindle/loop"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // loopState holds the buffers that the Sockets of one loop share. They use them one

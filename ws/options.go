@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // Options configures a connection. The zero value means no compression, messages of

@@ -3,8 +3,8 @@ package ws
 import (
 	"sync"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // Prepared is a message for many receivers. It is framed once, and compressed once

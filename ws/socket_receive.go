@@ -4,8 +4,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // receive decodes incoming data.

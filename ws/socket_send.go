@@ -3,8 +3,8 @@ package ws
 import (
 	"net"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/wsframe"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 // Send sends a message, now or later; it never waits. Text must be UTF-8; Send does

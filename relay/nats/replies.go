@@ -3,8 +3,8 @@ package nats
 import (
 	"context"
 
-	"github.com/spindleloop/spindle/internal/replies"
 	"github.com/spindleloop/spindle/relay"
+	"github.com/spindleloop/spindle/relay/internal/replies"
 )
 
 // Internal returns what callers and workers use instead of envelopes for replies. It is not for

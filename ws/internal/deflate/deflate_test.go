@@ -10,8 +10,8 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/spindleloop/spindle/internal/deflate"
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/ws/internal/deflate"
 )
 
 func TestMain(m *testing.M) { leak.Main(m) }
