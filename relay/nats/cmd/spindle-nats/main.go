@@ -133,6 +133,7 @@ func bench(ctx context.Context, args []string, out io.Writer) error {
 			{Key: "nats_task_ratio", Value: f.TaskRatio, What: "the plain client's time over a task's call"},
 			{Key: "nats_task_many_ratio", Value: f.TaskManyRatio, What: "the rate of tasks' calls over that of requests, 64 in flight"},
 			{Key: "nats_goroutine_ratio", Value: f.GoroutineRatio, What: "the same, for plain handlers that may block, on goroutines"},
+			{Key: "nats_task_goroutine_ratio", Value: f.TaskGoroutineRatio, What: "the same for tasks' calls"},
 		}, err
 	}})
 }

@@ -46,6 +46,9 @@ type Figures struct {
 	// GoroutineRatio is ManyRatio against plain workers that start a goroutine for each
 	// request, so that their handlers may block, as those of relay may.
 	GoroutineRatio float64
+
+	// TaskGoroutineRatio is the same with calls from tasks.
+	TaskGoroutineRatio float64
 }
 
 // inFlight is how many calls are made at a time where there are many.
@@ -99,8 +102,8 @@ func Measure(ctx context.Context, servers string, o Options) (Figures, error) {
 	f := Figures{
 		PlainNS: median(programs[0].per), CallNS: median(programs[1].per), Ratio: ratio(programs[0], programs[1]),
 		PlainPerS: 1e9 / median(programs[2].per), CallsPerS: 1e9 / median(programs[3].per), ManyRatio: ratio(programs[2], programs[3]),
-		GoroutineRatio: ratio(programs[4], programs[3]),
-		TaskNS:         median(programs[5].per), TaskRatio: ratio(programs[0], programs[5]), TaskManyRatio: ratio(programs[2], programs[6]),
+		GoroutineRatio: ratio(programs[4], programs[3]), TaskGoroutineRatio: ratio(programs[4], programs[6]),
+		TaskNS: median(programs[5].per), TaskRatio: ratio(programs[0], programs[5]), TaskManyRatio: ratio(programs[2], programs[6]),
 	}
 	return f, nil
 }
