@@ -45,7 +45,7 @@ func WithNursery(ctx context.Context, fn func(ctx context.Context, n *Nursery) e
 	return err
 }
 
-// body runs fn and waits for the children, also if fn panics.
+// body runs fn and waits for the children, even if fn panics.
 func (n *Nursery) body(t *Task, ctx context.Context, fn func(context.Context, *Nursery) error) {
 	returned := false
 	defer func() {

@@ -39,7 +39,7 @@ func NewCond(m *Mutex) *Cond {
 }
 
 // Wait unlocks the mutex, waits for a notification, and locks the mutex again. The mutex
-// is locked when Wait returns, also if Wait fails: a cancelled Wait returns only when the
+// is locked when Wait returns, even if Wait fails: a cancelled Wait returns only when the
 // mutex is free. The state may have changed between the notification and the return, so
 // check the condition again.
 //

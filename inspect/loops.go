@@ -276,7 +276,7 @@ func (r *stackReader) read(s *source, pulse uint32) (stack, line string) {
 	defer r.mu.Unlock()
 	began := now()
 	if r.pulse != pulse && r.cost > 0 && began-r.at < 20*r.cost {
-		return "", "" // stacks are dear, and the last one was taken a moment ago
+		return "", "" // stacks are expensive, and the last one was taken a moment ago
 	}
 	if r.pulse != pulse || began-r.at > max(time.Second, 20*r.cost) {
 		taken := goid.CheapStackOf(s.core.Owner())

@@ -181,7 +181,7 @@ func (l *Loop) Close() (err error) {
 		}
 		return ErrRunning
 	}
-	defer func() { err = l.endClose() }() // also if a callback calls runtime.Goexit
+	defer func() { err = l.endClose() }() // even if a callback calls runtime.Goexit
 	l.beginClose()
 	return nil
 }

@@ -191,7 +191,7 @@ func TestLagIsMeasured(t *testing.T) {
 	}
 }
 
-// TestTooLongDelayNeverEnds: also if the clock does not begin at zero.
+// TestTooLongDelayNeverEnds: even if the clock does not begin at zero.
 func TestTooLongDelayNeverEnds(t *testing.T) {
 	l, v := newVirtual(t, loop.Options{})
 	v.now = time.Hour

@@ -60,7 +60,7 @@ func turnsOfEvents(t *testing.T, flood func(*loop.Loop, func()), each time.Durat
 }
 
 // TestLongCallbacksDelayNoDescriptor: after the first of them, the kernel is polled after each,
-// also if short callbacks came before. Then it is polled less often again.
+// even if short callbacks came before. Then it is polled less often again.
 func TestLongCallbacksDelayNoDescriptor(t *testing.T) {
 	l, clock := newVirtual(t, loop.Options{})
 	fds := socketpair(t)

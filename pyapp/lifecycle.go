@@ -108,7 +108,7 @@ func (a *App) waitEnd(ctx context.Context) {
 	})
 }
 
-// uncancelled runs fn for at most d, also if ctx has ended.
+// uncancelled runs fn for at most d, even if ctx has ended.
 func uncancelled(ctx context.Context, d time.Duration, fn func(context.Context) error) error {
 	if spindle.Current(ctx) != nil {
 		return spindle.Grace(ctx, d, fn)

@@ -113,7 +113,7 @@ type failingBody struct{ err error }
 
 func (b failingBody) Read([]byte) (int, error) { return 0, b.err }
 
-// TestHTTPBodyThatCannotBeRead: a client that has left gets no answer and is counted as such, also
+// TestHTTPBodyThatCannotBeRead: a client that has left gets no answer and is counted as such, even
 // if the context of its request has not ended yet.
 func TestHTTPBodyThatCannotBeRead(t *testing.T) {
 	c := newCaller(t, t.Context(), relay.NewLocal(relay.LocalOptions{}), relay.CallerOptions{})

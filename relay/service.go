@@ -190,8 +190,8 @@ type handlerPanic struct {
 func (p *handlerPanic) Error() string { return fmt.Sprint(p.value) }
 
 // answer removes the request and sends the reply. If the worker was stopped, or the handler
-// failed with ErrRetry, and the bus redelivers, a later attempt will answer. So it is with a
-// request that has no caller to be told that another one with its key runs.
+// failed with ErrRetry, and the bus redelivers, a later attempt will answer. The
+// same holds for a request without a caller, if another one with its key runs.
 func (s *service) answer(r *Request, body []byte, err error) Outcome {
 	_, panicked := err.(*handlerPanic)
 	s.mu.Lock()

@@ -311,7 +311,7 @@ func TestQueuedRequestsFail(t *testing.T) {
 	}
 }
 
-// TestRequestsWithoutCaller run at the same time: they have no ID, and are different anyway, also
+// TestRequestsWithoutCaller run at the same time: they have no ID, and are different anyway, even
 // if their answers have the same address.
 func TestRequestsWithoutCaller(t *testing.T) {
 	for _, replyTo := range []string{"", "replies"} {

@@ -346,7 +346,7 @@ func entangled(w *sim.World) {
 }
 
 // TestShrinkingAgainFindsNothing: shrinking ends only when nothing more can be removed,
-// also if removing one fault makes an earlier one removable.
+// even if removing one fault makes an earlier one removable.
 func TestShrinkingAgainFindsNothing(t *testing.T) {
 	found, seeds := 0, short.Seeds(200)
 	for seed := range uint64(seeds) {

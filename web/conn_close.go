@@ -82,7 +82,7 @@ func (c *conn) hangUp() {
 		return
 	}
 	c.enter(connClosing)
-	c.timeWrites() // also if nothing waits yet: small writes are sent at the end of the turn
+	c.timeWrites() // even if nothing waits yet: small writes are sent at the end of the turn
 	c.tc.Close()
 }
 

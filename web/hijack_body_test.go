@@ -94,7 +94,7 @@ func TestPanicAfterHijackClosesTheConnection(t *testing.T) {
 			return
 		}
 		io.WriteString(nc, "mine")
-		panic("oh dear")
+		panic("oh no")
 	}) {
 		s.ErrorLog = quiet
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestPanicAfterUpgradeLeavesTheProtocol(t *testing.T) {
 		if err := web.Upgrade(w, r, nil, shout{lost}); err != nil {
 			t.Error(err)
 		}
-		panic("oh dear")
+		panic("oh no")
 	}) {
 		s.ErrorLog = quiet
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestTreeHasInlineRequests(t *testing.T) {
 	}
 }
 
-// TestWatchdogNamesTheInlineRequest that blocks the loop as the tree does, also if the
+// TestWatchdogNamesTheInlineRequest that blocks the loop as the tree does, even if the
 // handler has changed the URL of its request.
 func TestWatchdogNamesTheInlineRequest(t *testing.T) {
 	reports := make(chan loop.Blocked, 16)

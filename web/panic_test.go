@@ -42,7 +42,7 @@ func abortions(backend *neturl.URL) map[string]http.HandlerFunc {
 	}
 	return map[string]http.HandlerFunc{
 		"chunked":      func(w http.ResponseWriter, r *http.Request) { begin(w); panic(http.ErrAbortHandler) },
-		"other panic":  func(w http.ResponseWriter, r *http.Request) { begin(w); panic("oh dear") },
+		"other panic":  func(w http.ResponseWriter, r *http.Request) { begin(w); panic("oh no") },
 		"in a request": func(w http.ResponseWriter, r *http.Request) { begin(w); panic(errors.New("some error")) },
 		"Content-Length": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -151,7 +151,7 @@ func TestPanicsEndTheConnection(t *testing.T) {
 		case "/behind":
 			t.Error("a request behind a panic was served")
 		case "/panic":
-			panic("oh dear")
+			panic("oh no")
 		case "/abort":
 			panic(http.ErrAbortHandler)
 		case "/exit":
@@ -171,7 +171,7 @@ func TestPanicsEndTheConnection(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
-			for path, says := range map[string]string{"/panic": "oh dear", "/abort": "", "/exit": "Goexit", "/flushed": "", "/lean": "oh lean"} {
+			for path, says := range map[string]string{"/panic": "oh no", "/abort": "", "/exit": "Goexit", "/flushed": "", "/lean": "oh lean"} {
 				before := len(log.String())
 				nc, _ := dial(t, sv)
 				io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\nGET /behind HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -203,10 +203,10 @@ func TestPanicDoesNotCutEarlierResponses(t *testing.T) {
 	for name, s := range kinds(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/panic":
-			panic("oh dear")
+			panic("oh no")
 		case "/flushed":
 			w.(http.Flusher).Flush()
-			panic("oh dear")
+			panic("oh no")
 		case "/late":
 			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Second))
 		}

@@ -26,7 +26,7 @@ func routes() http.Handler {
 	r.Use(middleware.RequestID, middleware.Recoverer, middleware.Compress(5), middleware.Timeout(time.Minute))
 	r.Get("/work/{id}", show)
 	r.Method("GET", "/inline/{id}", web.Inline(http.HandlerFunc(show)))
-	r.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("oh dear") })
+	r.Get("/panic", func(http.ResponseWriter, *http.Request) { panic("oh no") })
 	return r
 }
 

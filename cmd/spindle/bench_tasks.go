@@ -30,7 +30,7 @@ func inTask(ctx context.Context, fn func(context.Context) error) (time.Duration,
 // phase of the machine affects both.
 const alternations = 8
 
-// pair measures n operations of ours and of Go's in each round, alternately. It sets both keys
+// pair measures n operations of Spindle and n of Go in each round, alternately. It sets both keys
 // to the nanoseconds of one operation, in the pair with the median ratio.
 func (s *session) pair(ctx context.Context, n int, ourKey string, ours func(context.Context, int) error, goKey string, gos func(int)) error {
 	type pair struct{ ours, gos float64 }

@@ -172,7 +172,7 @@ func (c *Coro) forget() {
 // stepAside moves the goroutine that is suspended in the coroutine's own pull elsewhere,
 // before a Goexit ends the coroutine. That goroutine may have come there by next, and
 // would have to exit too. A new coroutine takes its place: it continues the goroutine,
-// and exits in its stead. The exiting coroutine is suspended in the pull of the new one
+// and exits in place of it. The exiting coroutine is suspended in the pull of the new one
 // until takeOver lets it end.
 func (c *Coro) stepAside() {
 	if c.s.portable {
@@ -180,13 +180,13 @@ func (c *Coro) stepAside() {
 		c.own.yield() // finishExit continues it
 		return
 	}
-	stead := &pull{}
-	stead.next, _ = iter.Pull(func(yield func(struct{}) bool) {
-		stead.yield = directSwitch(yield)
+	other := &pull{}
+	other.next, _ = iter.Pull(func(yield func(struct{}) bool) {
+		other.yield = directSwitch(yield)
 		c.own.swap()()
 	})
-	c.s.exiting = stead
-	stead.swap()()
+	c.s.exiting = other
+	other.swap()()
 }
 
 // leave begins the wait seq. The caller makes the switch that it returns, and then calls

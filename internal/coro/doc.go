@@ -60,7 +60,7 @@
 //   - Panic. Body.Run recovers it. A panic in the loop's own callbacks is the loop's.
 //
 // In portable mode, which every Go version allows, base resumes each coroutine by next
-// and the coroutine yields to base, also if another coroutine is due: base resumes that
+// and the coroutine yields to base, even if another coroutine is due: base resumes that
 // one then. Return needs nothing. Goexit: the coroutine yields once more from its last
 // deferred function, and a goroutine made for that resumes it and exits with it
 // (finishExit).

@@ -179,7 +179,7 @@ type Clock interface {
 	// Wall returns the time of day.
 	Wall() time.Time
 	// At returns the time at which Mono returns, or returned, mono. It returns the
-	// same time for the same mono, also when the time of day is set.
+	// same time for the same mono, even when the time of day is set.
 	At(mono time.Duration) time.Time
 }
 

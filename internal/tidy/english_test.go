@@ -14,26 +14,34 @@ import (
 	"unicode"
 )
 
-// banned are words and pairs of words that a reader of technical English stumbles over: code
-// is no person, and there is a plainer word for each.
+// banned are words and phrases that a reader of technical English stumbles over: code is no
+// person, and there is a plainer word for each.
 var banned = map[string]bool{
 	"who": true, "whose": true, "whoever": true, "whom": true, "whomever": true,
 	"somebody": true, "nobody": true, "everybody": true, "anybody": true,
 	"he": true, "him": true, "of his": true, "of which": true,
 	"tell whether": true, "tells whether": true, "told whether": true,
 	"abroad": true, "heed": true, "heeds": true, "heeded": true, "doomed": true,
+	"also if": true, "also when": true, "of ours": true, "dear": true, "so it is with": true,
+	"in its stead": true, "sees to it": true, "see to it": true,
 }
+
+// longestBanned is the number of words in the longest banned phrase.
+const longestBanned = 4
 
 // bannedIn returns the banned phrases of a text.
 func bannedIn(text string) (found []string) {
-	before := ""
+	var last []string
 	for word := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		for _, phrase := range [2]string{word, before + " " + word} {
-			if banned[phrase] {
+		last = append(last, word)
+		if len(last) > longestBanned {
+			last = last[1:]
+		}
+		for i := range last {
+			if phrase := strings.Join(last[i:], " "); banned[phrase] {
 				found = append(found, phrase)
 			}
 		}
-		before = word
 	}
 	return found
 }

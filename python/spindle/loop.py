@@ -100,7 +100,7 @@ class Loop(_core.Loop, unix_events._UnixSelectorEventLoop):
             return False
         old = signal.set_wakeup_fd(self._csock.fileno(), warn_on_full_buffer=False)
         if old != -1 and old != self._csock.fileno():
-            signal.set_wakeup_fd(old)  # another package's: it sees to it
+            signal.set_wakeup_fd(old)  # another package's, which handles the signals
             return False
         return True
 

@@ -147,7 +147,7 @@ int watch_find(Loop *l, PyObject *file);          // its descriptor, -1 if there
 int watch_transport(Loop *l, int fd, Transport *t, int interest); // what t waits for on fd
 void watch_catch_up(Loop *l); // tell Go what other threads have changed during a poll
 int watch_wake_fd(Loop *l);                       // the loop's own descriptor
-int watch_fd(Loop *l, uint64_t token);            // the descriptor of an epoll event, -1 if it is not one of ours
+int watch_fd(Loop *l, uint64_t token);            // the descriptor of an epoll event, -1 if this loop does not watch it
 // watch_deliver queues what waits for an event. It returns 0 if this poll has done so already.
 int watch_deliver(Loop *l, SpindleEvent *e);
 int watch_visit(Loop *l, visitproc visit, void *arg);

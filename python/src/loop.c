@@ -294,7 +294,7 @@ static PyObject *loop_meth_call_at(Loop *l, PyObject *const *args, Py_ssize_t na
 
 static PyObject *loop_meth_time(Loop *l, PyObject *Py_UNUSED(ignored)) { return PyFloat_FromDouble(own_time(l)); }
 
-// add_callback queues a handle that exists: one of ours, or asyncio's.
+// add_callback queues a handle that exists: Spindle's or asyncio's.
 static PyObject *loop_meth_add_callback(Loop *l, PyObject *handle) {
     if (ready_push(&l->ready, handle, 0) < 0)
         return NULL;

@@ -27,7 +27,7 @@ static PyMethodDef methods[] = {
      "Show the collector the handles of loops that the program holds; for gc.callbacks."},
     {"receive_datagram", datagram_receive, METH_O, "Receive a datagram and its sender's address, or None."},
     {"adopt", (PyCFunction)(void (*)(void))stream_adopt, METH_FASTCALL,
-     "Replace the StreamReader of a new protocol by one of a type of ours."},
+     "Replace the StreamReader of a new protocol by one of the module's own type."},
     {0},
 };
 

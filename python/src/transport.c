@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-// chunk is data to be sent: a bytes object of the caller's, or a copy of ours.
+// chunk is data to be sent: the caller's bytes object, or a copy.
 typedef struct {
     PyObject *bytes;
     Py_ssize_t sent;
@@ -31,7 +31,7 @@ struct Transport {
     Loop *loop;
     PyObject *sock, *protocol, *context, *weakrefs;
     PyObject *data_received, *get_buffer, *buffer_updated; // bound methods of the protocol
-    PyObject *reader;                                      // a weak reference to a StreamReader of ours, see receive
+    PyObject *reader;                                      // a weak reference to Spindle's StreamReader, see receive
     PyObject *empty_waiter;                                // a future, while sendfile needs the buffer empty
     PyObject *server;
     Chunk *chunks;
@@ -314,7 +314,7 @@ static int received_nothing(Transport *t, ssize_t n) {
     return failed(t, "Fatal read error on socket transport");
 }
 
-// receive gives data to the protocol. A StreamReader of ours gets it without the two methods of
+// receive gives data to the protocol. Spindle's StreamReader gets it without the two methods of
 // Python between.
 static int receive(Transport *t, PyObject *data) {
     if (t->reader) {
@@ -454,7 +454,7 @@ int transport_ready(Transport *t, int ready) {
 
 // Methods.
 
-// reader_of returns a weak reference to the StreamReader of ours that protocol feeds, NULL if
+// reader_of returns a weak reference to Spindle's StreamReader that protocol feeds, NULL if
 // there is none or if data_received is not asyncio's.
 static PyObject *reader_of(PyObject *protocol, PyObject *data_received) {
     if ((PyObject *)Py_TYPE(protocol) != names.stream_protocol || !data_received ||

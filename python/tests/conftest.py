@@ -36,7 +36,7 @@ def loop():
 
 @pytest.fixture(params=[spindle.new_event_loop, asyncio.SelectorEventLoop], ids=["spindle", "asyncio"])
 def run(request):
-    """Runs a coroutine on a loop of ours, and in another test on one of asyncio's: the outcome is the same."""
+    """Runs a coroutine on Spindle's loop, and in another test on asyncio's: the outcome is the same."""
 
     def run(main):
         with asyncio.Runner(loop_factory=request.param) as runner:

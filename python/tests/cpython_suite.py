@@ -4,7 +4,7 @@
 
 Each module runs in a process of its own. A test that passes on asyncio's loop and not on
 ours is an error, unless EXPECTED names it with the reason. The run counts the loops made, so
-that a module that never makes one of ours is seen.
+that a module that never makes a loop of Spindle is seen.
 """
 
 import concurrent.futures

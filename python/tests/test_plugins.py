@@ -138,7 +138,7 @@ def test_anyio_run():
 
 @pytest.mark.parametrize("base", ["asyncio", "spindle"])
 def test_fastapi_test_client(base):
-    """It runs the application on a loop of its own in a thread, also beside a loop of ours."""
+    """It runs the application on a loop of its own in a thread, also beside a loop of Spindle."""
     testclient, fastapi = pytest.importorskip("fastapi.testclient"), pytest.importorskip("fastapi")
 
     @contextlib.asynccontextmanager

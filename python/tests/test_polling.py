@@ -54,7 +54,7 @@ def test_every_ready_descriptor_gets_its_turn(loop, calls):
 
 
 def test_long_callbacks_delay_no_descriptor(loop):
-    """After the first ones, a descriptor is looked for after each, also if short ones came before."""
+    """After the first ones, a descriptor is looked for after each, even if short ones came before."""
 
     async def main():
         for _ in range(1000):

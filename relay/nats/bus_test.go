@@ -297,7 +297,7 @@ func TestLargeAndMalformedEnvelopes(t *testing.T) {
 		"a wildcard":          {relay.Envelope{Subject: "a.*"}, &relay.SubjectError{}},
 		"an empty part":       {relay.Envelope{Subject: "a..b"}, &relay.SubjectError{}},
 		"a line break":        {relay.Envelope{Subject: "a", Headers: map[string]string{"X": "a\r\nb"}}, &relay.HeaderError{}},
-		"a header of ours":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &relay.HeaderError{}},
+		"a reserved header":   {relay.Envelope{Subject: "a", Headers: map[string]string{"Relay": "x"}}, &relay.HeaderError{}},
 		"a header of NATS":    {relay.Envelope{Subject: "a", Headers: map[string]string{"Nats-Msg-Id": "x"}}, &relay.HeaderError{}},
 		"no header name":      {relay.Envelope{Subject: "a", Headers: map[string]string{"": "x"}}, &relay.HeaderError{}},
 		"a wildcard as reply": {relay.Envelope{Subject: "a", ReplyTo: ">"}, &relay.SubjectError{}},

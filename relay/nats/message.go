@@ -27,8 +27,8 @@ const (
 )
 
 // inboxPrefix begins the addresses of Callers, which have one more part. On the wire a reply
-// subject ends with the ID and the token of the call, so that an answer without a header of
-// ours, or the server's own, finds its call. In a request, the rest of the envelope is between
+// subject ends with the ID and the token of the call, so that an answer without the
+// package's header, or the server's own, finds its call. In a request, the rest of the envelope is between
 // them: headers are the most expensive part of a small message. Clients and servers read every
 // byte of a subject, so numbers are short.
 //
@@ -193,7 +193,7 @@ func cutInbox(s string) (address, rest string, found bool) {
 // maxMicros is the longest deadline in microseconds.
 const maxMicros = math.MaxInt64 / 1000
 
-// micros returns the deadline of an envelope. Less than a microsecond is one, also if the
+// micros returns the deadline of an envelope. Less than a microsecond is one, even if the
 // deadline has passed: 0 is no limit.
 func micros(e *relay.Envelope) uint64 {
 	if e.Deadline == 0 {

@@ -74,7 +74,7 @@ func TestResultsAreShared(t *testing.T) {
 	}
 }
 
-// TestResultsOfAFailure: a handler that fails gives its key back, also when it panics.
+// TestResultsOfAFailure: a handler that fails gives its key back, even when it panics.
 func TestResultsOfAFailure(t *testing.T) {
 	b := start(t, broker.Options{Dir: t.TempDir()})
 	bus := connect(t, b, nats.Options{})

@@ -123,7 +123,7 @@ func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
 		return spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
 			n.OnFailure(func(err error) { failed = append(failed, err) })
 			n.Go(func(context.Context) error { return wrong })
-			n.Go(func(context.Context) error { panic("oh dear") })
+			n.Go(func(context.Context) error { panic("oh no") })
 			n.Go(func(context.Context) error { runtime.Goexit(); return nil })
 			n.Go(func(ctx context.Context) error {
 				if err := spindle.Sleep(ctx, time.Millisecond); err != nil {
@@ -138,7 +138,7 @@ func TestOnFailureLetsTheOthersGoOn(t *testing.T) {
 		t.Error(err)
 	}
 	var panicked, exited *spindle.PanicError
-	if len(failed) != 3 || failed[0] != wrong || !errors.As(failed[1], &panicked) || panicked.Value != "oh dear" ||
+	if len(failed) != 3 || failed[0] != wrong || !errors.As(failed[1], &panicked) || panicked.Value != "oh no" ||
 		!errors.As(failed[2], &exited) || exited.Value != loop.ErrGoexit {
 		t.Errorf("told of %v", failed)
 	}

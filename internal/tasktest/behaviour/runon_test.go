@@ -44,7 +44,7 @@ func TestNurseryOnEndsItsTasks(t *testing.T) {
 	}
 }
 
-// TestNurseryOnWithoutTasksEnds, also if no task was ever started.
+// TestNurseryOnWithoutTasksEnds, even if no task was ever started.
 func TestNurseryOnWithoutTasksEnds(t *testing.T) {
 	l, err := loop.New(loop.Options{})
 	if err != nil {
@@ -69,13 +69,13 @@ func TestNurseryOnReturnsPanics(t *testing.T) {
 	n.Go(func(context.Context) error {
 		l.CallSoon(func() {
 			end(func(err error) {
-				if p := (*spindle.PanicError)(nil); !errors.As(err, &p) || p.Value != "oh dear" {
+				if p := (*spindle.PanicError)(nil); !errors.As(err, &p) || p.Value != "oh no" {
 					t.Errorf("got %v", err)
 				}
 				l.Stop()
 			})
 		})
-		panic("oh dear")
+		panic("oh no")
 	})
 	if err := l.Run(t.Context()); err != nil {
 		t.Fatal(err)

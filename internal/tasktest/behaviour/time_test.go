@@ -194,7 +194,7 @@ func TestTickerMisuse(t *testing.T) {
 }
 
 // TestLongWorkLetsTimersFire: a task that computes for milliseconds between two waits delays
-// others by no more than that, also if its waits need not wait. The first 64 of those may delay
+// others by no more than that, even if its waits need not wait. The first 64 of those may delay
 // them together.
 func TestLongWorkLetsTimersFire(t *testing.T) {
 	for name, wait := range map[string]func(context.Context) error{

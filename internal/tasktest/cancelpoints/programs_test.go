@@ -233,7 +233,7 @@ func nestedNurseries(st *stage) func() error {
 				outer.Go(st.task(st.target(1+i, func(ctx context.Context) error {
 					return spindle.WithNursery(ctx, func(ctx context.Context, inner *spindle.Nursery) error {
 						inner.Go(st.task(tidily(tidily(naps))))
-						outer.Go(st.task(tidily(naps))) // also when it is being cancelled
+						outer.Go(st.task(tidily(naps))) // even when it is being cancelled
 						if err := naps(ctx); err != nil {
 							return err
 						}

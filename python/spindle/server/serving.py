@@ -219,7 +219,7 @@ class Server:
             if self._core is not None:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._drained.wait(), 1)
-        finally:  # also if serve is cancelled again
+        finally:  # even if serve is cancelled again
             await lifespan.cancel()
 
     def _handle_signals(self, loop):
