@@ -24,6 +24,7 @@ type command struct {
 }
 
 var commands = []command{
+	{"new", "write a small project, with tests and a simulation", runNew},
 	{"serve", "a web server: files, or a page that shows the loop at work", runServe},
 	{"echo", "an echo server: send it bytes, get them back", runEcho},
 	{"proxy", "a TCP proxy: forwards connections from one address to another", runProxy},

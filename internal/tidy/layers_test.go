@@ -68,9 +68,10 @@ var mayImport = map[string][]string{
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "relay/internal/replies", "internal/traceparent", "loop", "web", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},
-	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/project", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "web"},
 	"cmd/spindle/numbers":            {},
+	"cmd/spindle/project":            {},
 	"cmd/spindle/top":                {"cmd/spindle/numbers", "inspect", "golang.org/x/sys/unix"},
 	"cmd/spindle/demo":               {".", "inspect", "internal/loopcore", "loop", "web", "ws"},
 
