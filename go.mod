@@ -2,7 +2,10 @@ module github.com/spindleloop/spindle
 
 go 1.26.0
 
-require golang.org/x/sys v0.49.0
+require (
+	github.com/fxamacker/cbor/v2 v2.9.6
+	golang.org/x/sys v0.49.0
+)
 
 require golang.org/x/net v0.48.0
 
@@ -18,4 +21,5 @@ require (
 	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/gobwas/ws v1.4.0 // indirect
+	github.com/x448/float16 v0.8.4 // indirect
 )

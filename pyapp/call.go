@@ -1,12 +1,9 @@
 package pyapp
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
@@ -19,8 +16,9 @@ type Named map[string]any
 
 // Call calls a Python function in a worker of app and returns its result. Target names the
 // function, as "module:function"; the function may be an attribute of an attribute. Arguments
-// and result are passed as JSON: T is what encoding/json decodes the result into. A result may
-// also be a dataclass, a Pydantic model, a date or bytes.
+// and result are converted as the table in the guide says: bytes, integers of any size, times,
+// sets and structs have counterparts. An argument that has none, or a result that does not fit
+// into T, is an error with the path of the value, such as "args[1].Items[3]".
 //
 // A coroutine function runs on the worker's loop, as the handlers of its app do. Any other
 // function runs on a thread, and may block.
@@ -33,39 +31,52 @@ func Call[T any](ctx context.Context, app *App, target string, args ...any) (res
 	if err != nil {
 		return result, err
 	}
-	if err := json.Unmarshal(body, &result); err != nil {
-		return result, fmt.Errorf("pyapp: %s: the result does not fit: %w", target, err)
+	if err := decode("result", body, &result); err != nil {
+		return result, fmt.Errorf("pyapp: %s: %w", target, err)
 	}
 	return result, nil
 }
 
-// call is a call without the decoding of its result.
-func (a *App) call(ctx context.Context, target string, args []any) ([]byte, error) {
-	request := struct {
-		Target string `json:"target"`
-		Args   []any  `json:"args"`
-		Named  Named  `json:"named,omitempty"`
-	}{Target: target, Args: args}
+// request is the body of a request.
+type request struct {
+	_      struct{} `cbor:",toarray"`
+	Target string
+	Args   []any
+	Named  Named
+}
+
+// body returns the body of a call.
+func (a *App) body(target string, args []any) ([]byte, error) {
+	r := request{Target: target, Args: args}
 	if n := len(args); n > 0 {
 		if named, ok := args[n-1].(Named); ok {
-			request.Args, request.Named = args[:n-1], named
+			r.Args, r.Named = args[:n-1], named
 		}
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(&request); err != nil {
-		return nil, fmt.Errorf("pyapp: %s: arguments: %w", target, err)
+	b, err := encoding.Marshal(&r)
+	if err != nil {
+		err = locateArguments(&r, err)
+	} else if len(b) > a.maxCallBytes() {
+		err = fmt.Errorf("arguments of %d bytes; MaxCallBytes is %d", len(b), a.maxCallBytes())
 	}
-	if b.Len() > a.maxCallBytes() {
-		return nil, fmt.Errorf("pyapp: %s: arguments of %d bytes; MaxCallBytes is %d", target, b.Len(), a.maxCallBytes())
+	if err != nil {
+		return nil, fmt.Errorf("pyapp: %s: %w", target, err)
+	}
+	return b, nil
+}
+
+// call is a call without the decoding of its result.
+func (a *App) call(ctx context.Context, target string, args []any) ([]byte, error) {
+	body, err := a.body(target, args)
+	if err != nil {
+		return nil, err
 	}
 	w, err := a.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer a.release(w)
-	body, err := w.call(ctx, b.Bytes())
+	body, err = w.call(ctx, body)
 	if failed := (*Error)(nil); errors.As(err, &failed) {
 		failed.Target = target
 	}
@@ -74,11 +85,12 @@ func (a *App) call(ctx context.Context, target string, args []any) ([]byte, erro
 
 // call sends a call to the worker and waits for its answer.
 func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
-	id, waiting := w.a.newCall(w)
-	e := relay.Envelope{Kind: relay.KindRequest, ID: id, Trace: relay.TraceOf(ctx), Body: body}
-	frame, err := relay.AppendFrame(nil, &e, time.Time{})
+	id, waiting := w.a.newCall(w, 1)
+	e := relay.Envelope{Kind: relay.KindRequest, ID: id}
+	chain(ctx, &e)
+	f, err := newFrame(&e, body)
 	if err == nil {
-		err = w.out.Put(ctx, frame)
+		err = w.out.Put(ctx, f)
 	}
 	if err == nil {
 		var a answer
@@ -90,8 +102,13 @@ func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
 	if errors.Is(err, cosync.ErrClosed) {
 		err = ErrCrashed
 	}
-	w.a.mu.Lock()
-	delete(w.calls, id)
-	w.a.mu.Unlock()
+	w.forget(id)
 	return nil, err
+}
+
+// forget drops the answers to a call.
+func (w *worker) forget(id uint64) {
+	w.a.mu.Lock()
+	defer w.a.mu.Unlock()
+	delete(w.calls, id)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"log/slog"
 	"net/http"
 
+	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/pyapp"
 	"github.com/spindleloop/spindle/web"
 )
@@ -49,6 +51,84 @@ func ExampleCall() {
 		log.Print(raised.Traceback)
 	}
 	fmt.Println(matches, err)
+}
+
+// Python calls it with spindle.call("price", "tea", 2), or await spindle.async_call("price", "tea", 2).
+func ExampleHandle() {
+	app := &pyapp.App{Dir: "service", Target: "main:app"}
+	defer app.Close()
+	type item struct {
+		Name  string
+		Count int
+	}
+	pyapp.Handle(app, "price", func(ctx context.Context, i item) (float64, error) {
+		if i.Name != "tea" {
+			return 0, fmt.Errorf("there is no %s", i.Name)
+		}
+		return 2.5 * float64(i.Count), nil
+	})
+}
+
+// Python sends with spindle.send("events", "some event").
+func ExampleReceive() {
+	app := &pyapp.App{Dir: "service", Target: "main:app"}
+	defer app.Close()
+	events := cosync.NewInbox[string](100)
+	pyapp.Receive(app, "events", events)
+	print := func(ctx context.Context) error {
+		for event, err := range events.All(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(event)
+		}
+		return nil
+	}
+	_ = print
+}
+
+func ExampleStream() {
+	app := &pyapp.App{Dir: "service"}
+	defer app.Close()
+	for word, err := range pyapp.Stream[string](context.Background(), app, "text:words", "some file") {
+		if err != nil {
+			log.Print(err)
+			break
+		}
+		fmt.Println(word)
+	}
+}
+
+// Python iterates with: async for square in spindle.stream("squares", 10).
+func ExampleHandleStream() {
+	app := &pyapp.App{Dir: "service", Target: "main:app"}
+	defer app.Close()
+	pyapp.HandleStream(app, "squares", func(ctx context.Context, n int) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			for i := range n {
+				if !yield(i*i, nil) {
+					return
+				}
+			}
+		}
+	})
+}
+
+func ExampleParseDecimal() {
+	d, err := pyapp.ParseDecimal("-12.50")
+	fmt.Println(d, d.Coefficient, d.Exponent, err)
+	// Output: -12.50 -1250 -2 <nil>
+}
+
+func ExampleUUID() {
+	fmt.Println(pyapp.UUID{0: 0x12, 15: 0x34})
+	// Output: 12000000-0000-0000-0000-000000000034
+}
+
+func ExampleSetOf() {
+	s := pyapp.SetOf("a", "b", "a")
+	fmt.Println(len(s))
+	// Output: 2
 }
 
 // The reason of a failed start can be asked for.

@@ -55,7 +55,11 @@ func CallDuringDrain(ctx context.Context, a *App, target string, arg string) {
 	a.mu.Lock()
 	w := a.all[0]
 	a.mu.Unlock()
-	_, _ = w.call(ctx, []byte(`{"target": "`+target+`", "args": ["`+arg+`"]}`))
+	body, err := a.body(target, []any{arg})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = w.call(ctx, body)
 }
 
 // StartWhileClosing starts a worker of an App that Shutdown has begun to close, and returns
@@ -80,4 +84,13 @@ func StartWhileClosing(a *App) error {
 		})
 	})
 	return <-failed
+}
+
+// CallInto is Call with a pointer for the result.
+func CallInto(ctx context.Context, a *App, target string, result any, args ...any) error {
+	body, err := a.call(ctx, target, args)
+	if err != nil {
+		return err
+	}
+	return decode("result", body, result)
 }

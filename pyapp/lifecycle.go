@@ -60,7 +60,7 @@ func (a *App) launch() (bool, error) {
 }
 
 func (a *App) check() {
-	if a.Workers < 0 || a.StartTimeout < 0 || a.DrainTimeout < 0 || a.MaxCallBytes < 0 {
+	if a.Workers < 0 || a.StartTimeout < 0 || a.DrainTimeout < 0 || a.MaxCallBytes < 0 || a.MaxGoCalls < 0 {
 		panic("pyapp: App with a negative limit")
 	}
 }
@@ -97,10 +97,11 @@ func (a *App) abandon(ctx context.Context) {
 	a.waitEnd(ctx)
 }
 
-// waitEnd waits until the supervisor has ended. It ends soon, because its processes are killed.
+// waitEnd waits until the supervisor and the functions that Python has called have ended. That is soon,
+// because the processes are killed, and the contexts of the functions have ended.
 func (a *App) waitEnd(ctx context.Context) {
 	_ = uncancelled(ctx, 2*grace, func(ctx context.Context) error {
-		if err := a.wait(ctx, func() bool { return a.state == closed || a.state == unused }); err != nil {
+		if err := a.wait(ctx, func() bool { return (a.state == closed || a.state == unused) && a.hosting == 0 }); err != nil {
 			return err
 		}
 		a.mu.Unlock()

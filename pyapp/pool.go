@@ -143,6 +143,7 @@ func (a *App) remove(w *worker) {
 	for _, waiting := range calls {
 		_ = waiting.TryPut(answer{err: ErrCrashed})
 	}
+	w.die(ErrCrashed)
 	for _, c := range idle {
 		c.close()
 	}
@@ -164,15 +165,17 @@ func (a *App) noteFailure(err error) {
 // Release must follow.
 func (a *App) acquire(ctx context.Context) (*worker, error) {
 	a.mu.Lock()
-	if w := a.pick(); w != nil {
-		a.mu.Unlock()
-		return w, nil
+	w := a.pick()
+	if h := chainOf(ctx); w == nil && h != nil {
+		w = a.rejoin(h.w)
 	}
 	a.mu.Unlock()
+	if w != nil {
+		return w, nil
+	}
 	if _, err := a.launch(); err != nil {
 		return nil, err
 	}
-	var w *worker
 	var refusal error
 	err := within(ctx, a.startTimeout(), func(ctx context.Context) error {
 		err := a.wait(ctx, func() bool {
@@ -239,6 +242,17 @@ func (a *App) pick() (best *worker) {
 	return best
 }
 
+// rejoin returns a worker that has called Go, for a call back, even if the App is closing: the call
+// from the worker would otherwise fail. It is nil if the worker has ended. It is called with
+// a.mu held.
+func (a *App) rejoin(w *worker) *worker {
+	if w.a != a || !w.leaving || w.exited || w.active == 0 {
+		return nil
+	}
+	w.active++
+	return w
+}
+
 // release ends a request or call of a worker.
 func (a *App) release(w *worker) {
 	a.mu.Lock()
@@ -249,9 +263,9 @@ func (a *App) release(w *worker) {
 	}
 }
 
-// newCall registers a call of a worker.
-func (a *App) newCall(w *worker) (id uint64, waiting *cosync.Inbox[answer]) {
-	waiting = cosync.NewInbox[answer](1)
+// newCall registers a call of a worker that has up to so many answers.
+func (a *App) newCall(w *worker, answers int) (id uint64, waiting *cosync.Inbox[answer]) {
+	waiting = cosync.NewInbox[answer](answers)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w.lastID++

@@ -1,5 +1,5 @@
 // Package pyapp runs Python inside a Go program: ASGI and WSGI apps as http.Handlers, and
-// Python functions as calls. Python runs in worker processes, so the program needs no cgo,
+// Python functions as calls. Python can call functions of Go, too; see Handle. Python runs in worker processes, so the program needs no cgo,
 // and a crash of Python does not end it.
 //
 //	app := &pyapp.App{Dir: "service", Target: "main:app", Workers: 2}
@@ -34,7 +34,7 @@
 //
 // # Goroutines
 //
-// All functions may be called from any goroutine, and Call, Start, Shutdown and Restart also
+// All functions may be called from any goroutine, and Call, Stream, Start, Shutdown and Restart also
 // in tasks, which wait without blocking their loop. An App serves on goroutines: with package
 // web, do not mark it with web.Inline. An App supervises its processes on a loop of its own.
 package pyapp
@@ -90,9 +90,13 @@ type App struct {
 	// a worker that Restart replaces may take to finish. Zero means 10 seconds.
 	DrainTimeout time.Duration
 
-	// MaxCallBytes limits the size of a call's arguments and of its result, as JSON. Zero
+	// MaxCallBytes limits the size of a call's arguments and of its result, as CBOR. Zero
 	// means 16 MB.
 	MaxCallBytes int
+
+	// MaxGoCalls limits how many calls of Go functions run at a time; see Handle. Further ones wait. Calls
+	// that a Go function causes by calling Python count on their own. Zero means 1,024.
+	MaxGoCalls int
 
 	// ErrorLog is the logger for processes that end or cannot be started. Nil means
 	// slog.Default().
@@ -107,6 +111,10 @@ type App struct {
 	all     []*worker          // those with a process that runs
 	failure error              // why the last process could not start; nil if it did
 	waiters []*waiter
+
+	functions map[string]*function  // that Python can call
+	limits    map[int]chan struct{} // of calls of Go functions, by their depth
+	hosting   int                   // goroutines that run for Python
 }
 
 // state is what an App does.
@@ -169,6 +177,7 @@ func (a *App) workers() int                { return max(a.Workers, 1) }
 func (a *App) startTimeout() time.Duration { return orDefault(a.StartTimeout, 30*time.Second) }
 func (a *App) drainTimeout() time.Duration { return orDefault(a.DrainTimeout, 10*time.Second) }
 func (a *App) maxCallBytes() int           { return orDefault(a.MaxCallBytes, 16<<20) }
+func (a *App) maxGoCalls() int             { return orDefault(a.MaxGoCalls, 1024) }
 
 func (a *App) log() *slog.Logger {
 	if a.ErrorLog != nil {

@@ -24,7 +24,7 @@ func stall(t *testing.T, app *pyapp.App) (resume func()) {
 		_, err := os.Stat(begun)
 		return err == nil
 	})
-	padding := strings.Repeat("x", 4<<10)
+	padding := strings.Repeat("x", 64<<10)
 	for range 200 {
 		calls.Go(func() { _, _ = pyapp.Call[any](ctx, app, "functions:wait", padding) })
 	}

@@ -125,6 +125,8 @@ func (s *supervisor) start(ctx context.Context) (*worker, error) {
 		w.end()
 		return nil, ErrClosed
 	}
+	s.n.Go(w.write)
+	s.n.Go(w.writeLate)
 	err = w.waitReady(ctx, s.a.startTimeout())
 	if err == nil {
 		return w, nil

@@ -24,8 +24,12 @@ type worker struct {
 	leave   func() // called when the process has served as many requests as it may
 	process *workerproc.Process
 	socket  string
-	out     *cosync.Inbox[[]byte] // frames for the process
-	late    *cosync.Inbox[[]byte] // small frames that wait for a place in out
+	out     *cosync.Inbox[frame] // frames for the process
+	late    *cosync.Inbox[frame] // small frames that wait for a place in out
+	sent    chan sent            // values for inboxes; nil if there were none; loop goroutine only
+
+	life context.Context         // of Go functions that the process has called; ends with the process
+	die  context.CancelCauseFunc // ends life
 
 	// guarded by a.mu
 	serving   bool // it is ready
@@ -34,14 +38,16 @@ type worker struct {
 	suspected bool // it may have crashed, and was sent a ping
 	active    int  // requests and calls that run, without upgraded connections
 	calls     map[uint64]*cosync.Inbox[answer]
+	hosted    map[uint64]*hosted
 	lastID    uint64
 	idle      []*conn // connections to use again, the last one first
 }
 
-// answer is the end of a call.
+// answer is the end of a call, or a batch of items of a stream.
 type answer struct {
 	body []byte
 	err  error
+	item bool
 }
 
 // opHeader is the header of a frame that is an operation, and not a call.
@@ -54,29 +60,35 @@ const (
 )
 
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
+	life, die := context.WithCancelCause(context.Background())
 	return &worker{
-		a: a, process: process, socket: socket,
-		out: cosync.NewInbox[[]byte](64), late: cosync.NewInbox[[]byte](math.MaxInt),
+		a: a, process: process, socket: socket, life: life, die: die, hosted: map[uint64]*hosted{},
+		out: cosync.NewInbox[frame](64), late: cosync.NewInbox[frame](math.MaxInt),
 		calls: map[uint64]*cosync.Inbox[answer]{},
 	}
 }
 
 // waitReady waits until the worker serves. It fails with a *StartError if it does not.
 func (w *worker) waitReady(ctx context.Context, limit time.Duration) error {
-	var frame *relay.Envelope
+	var first *relay.Envelope
 	err := spindle.FailAfter(ctx, limit, func(ctx context.Context) (err error) {
-		frame, err = relay.ReadFrame(w.process.Out, 1<<20)
-		return err
+		for {
+			first, err = w.readFrame()
+			if err != nil || first.Kind == relay.KindReply || first.Kind == relay.KindFailure {
+				return err
+			}
+			w.receive(first) // the startup of the app calls Go
+		}
 	})
 	switch {
-	case err == nil && frame.Kind == relay.KindReply:
+	case err == nil && first.Kind == relay.KindReply:
 		return nil
 	case err == nil:
-		reason, ok := reasons[frame.Headers["reason"]]
+		reason, ok := reasons[first.Headers["reason"]]
 		if !ok {
 			reason = ErrExited
 		}
-		return &StartError{Reason: reason, Text: string(frame.Body)}
+		return &StartError{Reason: reason, Text: string(first.Body)}
 	case errors.Is(err, spindle.ErrTimeout):
 		return &StartError{Reason: ErrStartTimeout, Text: fmt.Sprintf("it took longer than %v", limit)}
 	case errors.As(err, new(*spindle.Canceled)):
@@ -100,36 +112,11 @@ func (w *worker) waitExit(ctx context.Context) error {
 	return exit
 }
 
-// serve exchanges frames with the process until it ends, and returns how it has ended.
+// serve reads frames of the process until it ends, and returns how it has ended.
 func (w *worker) serve(ctx context.Context) error {
 	defer w.end()
 	defer w.a.remove(w)
-	err := spindle.WithNursery(ctx, func(ctx context.Context, n *spindle.Nursery) error {
-		defer n.Scope().Cancel(nil)
-		n.Go(func(ctx context.Context) error {
-			for frame, err := range w.out.All(ctx) {
-				if err != nil {
-					return err
-				}
-				if _, err := w.process.Stdin.Write(frame); err != nil {
-					return nil // it ends
-				}
-			}
-			return nil
-		})
-		n.Go(func(ctx context.Context) error {
-			for frame, err := range w.late.All(ctx) {
-				if err != nil {
-					return err
-				}
-				if err := w.out.Put(ctx, frame); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		return w.read()
-	})
+	err := w.read()
 	if errors.As(err, new(*spindle.Canceled)) {
 		return err
 	}
@@ -142,33 +129,51 @@ func (w *worker) serve(ctx context.Context) error {
 	return errors.Join(err, w.waitExit(ctx))
 }
 
-// read passes answers to their calls until the process closes its output.
+// read passes frames on until the process closes its output.
 func (w *worker) read() error {
 	for {
-		e, err := relay.ReadFrame(w.process.Out, w.a.maxCallBytes()+1<<20)
+		e, err := w.readFrame()
 		if err != nil {
 			return err
 		}
-		switch e.Headers[opHeader] {
-		case opLeave:
-			w.leave()
-			continue
-		case opPing:
-			w.a.trust(w)
-			continue
-		}
-		w.a.mu.Lock()
-		waiting := w.calls[e.ID]
+		w.receive(e)
+	}
+}
+
+func (w *worker) readFrame() (*relay.Envelope, error) {
+	return relay.ReadFrame(w.process.Out, w.a.maxCallBytes()+1<<20)
+}
+
+// receive passes a frame of the process on.
+func (w *worker) receive(e *relay.Envelope) {
+	switch e.Headers[opHeader] {
+	case opLeave:
+		w.leave()
+		return
+	case opPing:
+		w.a.trust(w)
+		return
+	}
+	if e.Kind == relay.KindRequest {
+		w.host(e)
+		return
+	}
+	w.a.mu.Lock()
+	waiting, h := w.calls[e.ID], w.hosted[e.ID]
+	if e.Kind == relay.KindReply || e.Kind == relay.KindFailure {
 		delete(w.calls, e.ID)
-		w.a.mu.Unlock()
-		if waiting == nil {
-			continue // the call was cancelled
-		}
-		a := answer{body: e.Body}
-		if e.Kind == relay.KindFailure {
-			a = answer{err: errorOf(e.Body)}
-		}
-		_ = waiting.TryPut(a)
+	}
+	w.a.mu.Unlock()
+	switch {
+	case e.Kind == relay.KindCancel && h != nil:
+		h.cancel(context.Canceled)
+	case e.Kind == relay.KindCredit && h != nil && h.flow != nil:
+		h.flow.allow(e.Seq)
+	case waiting == nil: // the call was cancelled
+	case e.Kind == relay.KindFailure:
+		_ = waiting.TryPut(answer{err: errorOf(e.Body)})
+	case e.Kind == relay.KindItem || e.Kind == relay.KindReply:
+		_ = waiting.TryPut(answer{body: e.Body, item: e.Kind == relay.KindItem})
 	}
 }
 
@@ -184,6 +189,7 @@ func errorOf(body []byte) error {
 // end ends the process. Loop goroutine only.
 func (w *worker) end() {
 	w.out.Close()
+	w.late.Close()
 	w.process.End()
 }
 
@@ -195,12 +201,12 @@ func (w *worker) send(op string) {
 // post sends a small frame without waiting for the process. If out is full, the frame waits
 // until those before it are sent: a cancellation must not overtake its call.
 func (w *worker) post(e *relay.Envelope) {
-	frame, err := relay.AppendFrame(nil, e, time.Time{})
+	f, err := newFrame(e, nil)
 	if err != nil {
 		panic("pyapp: " + err.Error()) // a small frame always fits
 	}
-	if w.out.TryPut(frame) == cosync.ErrWouldBlock {
-		_ = w.late.TryPut(frame) // it always fits
+	if w.out.TryPut(f) == cosync.ErrWouldBlock {
+		_ = w.late.TryPut(f) // it always fits
 	}
 }
 

@@ -108,15 +108,20 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	body := make([]byte, 0, min(n, step))
-	for len(body) < n {
-		from := len(body)
-		body = append(body, make([]byte, min(n-from, step))...)
+	body := make([]byte, min(n, step))
+	for from := 0; ; {
 		if _, err := io.ReadFull(r, body[from:]); err != nil {
 			return nil, err
 		}
+		if from = len(body); from == n {
+			return body, nil
+		}
+		size := n
+		if from < n/4 {
+			size = 4 * from
+		}
+		body = append(make([]byte, 0, size), body...)[:size]
 	}
-	return body, nil
 }
 
 func unexpected(err error) error {

@@ -68,6 +68,7 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"iter"
 	"log"
 	"net/http"
 	"os"
@@ -88,6 +89,8 @@ var (
 	_, _, _, _, _ = errors.New, fmt.Sprint, log.Fatal, os.Open, time.Now
 	_, _, _, _, _ = spindle.Run, cosync.Select, loop.New, sim.Run, web.Inline
 	_, _, _, _    = expvar.Publish, inspect.Dump, pyapp.ErrClosed, process.Serve
+
+	_ iter.Seq2[int, error]
 
 	fetch, work func(context.Context) error
 	delay       http.HandlerFunc

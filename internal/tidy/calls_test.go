@@ -45,6 +45,8 @@ var goStatements = []string{
 	"pyapp/lifecycle.go",            // the supervisor's loop
 	"pyapp/exchange.go",             // sends a body while the response is read, for handlers on goroutines
 	"pyapp/tunnel.go",               // the same for upgraded connections
+	"pyapp/host.go",                 // functions that Python calls, which may block
+	"pyapp/flow.go",                 // sends items while such a function makes more
 	"cmd/",
 	"inspect/background.go",         // observes loops from outside
 	"examples/mixed/main.go",        // shows how

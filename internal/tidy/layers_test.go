@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/relaysim":              {".", "relay", "sim", "stream"},
 	"ws":                             {".", "internal/coro", "ws/internal/deflate", "internal/http1", "internal/loopcore", "internal/probe", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/intask", "internal/loopcore", "internal/onloop", "internal/probe", "internal/traceparent", "loop", "stream", "transport"},
-	"pyapp":                          {".", "cosync", "internal/http1", "internal/workerproc", "loop", "relay"},
+	"pyapp":                          {".", "cosync", "internal/http1", "internal/workerproc", "loop", "relay", "github.com/fxamacker/cbor/v2"},
 	"relay/process":                  {".", "cosync", "internal/workerproc", "relay"},
 	"internal/workerproc":            {".", "proc", "stream"},
 	"relay/relaytest":                {".", "relay"},

@@ -32,6 +32,9 @@ type Config struct {
 	ConnectWithin time.Duration
 }
 
+// readBuffer is the size of the buffer in front of a process's output: that of a pipe on Linux.
+const readBuffer = 64 << 10
+
 // Process is a worker process. It belongs to the scope of Start.
 type Process struct {
 	*proc.Process
@@ -63,7 +66,7 @@ func Start(ctx context.Context, n *spindle.Nursery, c Config) (*Process, error) 
 	if p.socket != nil {
 		n.Go(func(ctx context.Context) error { return p.socket.accept(ctx, p, c.ConnectWithin) })
 	} else {
-		p.In, p.Out = p.Stdin, bufio.NewReader(p.Stdout)
+		p.In, p.Out = p.Stdin, bufio.NewReaderSize(p.Stdout, readBuffer)
 	}
 	n.Go(func(ctx context.Context) error {
 		_ = p.Wait(ctx)

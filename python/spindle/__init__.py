@@ -31,9 +31,11 @@ from .scopes import CancelScope, Nursery, fail_after, move_on_after, move_on_at
 from .tree import tree
 
 __all__ = [
-    "CancelScope", "EventLoopPolicy", "ExecutionMode", "Loop", "Nursery", "detect_mode", "fail_after", "inspect",
-    "install", "move_on_after", "move_on_at", "new_event_loop", "run", "tree",
+    "CancelScope", "EventLoopPolicy", "ExecutionMode", "GoError", "Loop", "Nursery", "async_call", "call", "detect_mode",
+    "fail_after", "inspect", "install", "move_on_after", "move_on_at", "new_event_loop", "run", "send", "stream", "tree",
 ]
+
+_HOST = ("GoError", "async_call", "call", "send", "stream")  # imported when they are first used
 
 
 def new_event_loop() -> Loop:
@@ -64,6 +66,10 @@ def install() -> None:
 
 
 def __getattr__(name):
+    if name in _HOST:
+        from . import host
+
+        return getattr(host, name)
     # Policies are deprecated from Python 3.14 on: only a program that uses one is warned.
     if name != "EventLoopPolicy":
         raise AttributeError(f"module 'spindle' has no attribute {name!r}")

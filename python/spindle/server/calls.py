@@ -1,19 +1,20 @@
 """Calls of functions from a Go program. See the Go package pyapp."""
 
 import asyncio
-import base64
+import concurrent.futures
 import contextvars
-import dataclasses
-import datetime
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import os
+import time
 import traceback
 
-#: the W3C traceparent of the call that runs, or ""
-traceparent = contextvars.ContextVar("traceparent", default="")
+from ..host import Call, current, traceparent
+from . import values
+from .outflow import Outflow
 
 
 class NoFunction(Exception):
@@ -25,48 +26,89 @@ class NoFunction(Exception):
 
 
 class Calls:
-    """The calls that run. answer(number, kind, body) sends an answer."""
+    """The calls that run. post(header, body) sends a frame."""
 
-    def __init__(self, answer, limit):
-        self._answer = answer
+    def __init__(self, post, limit):
+        self._post = post
         self._limit = limit
-        self._tasks = {}
+        self._running = {}  # the task, the Call and the Outflow of a call, by its number
 
-    def start(self, number, trace, body):
-        task = asyncio.get_running_loop().create_task(self._run(number, trace, body), name=f"call {number}")
-        self._tasks[number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+    def start(self, header, body):
+        number = header["id"]
+        due = header.get("deadline_us")
+        call = Call(int(header.get("headers", {}).get("depth", 0)), due and time.monotonic() + due / 1e6)
+        flow = None
+        if "seq" in header:
+            flow = Outflow(asyncio.get_running_loop(), header["seq"], self._limit,
+                           lambda n, data: self._post({"kind": "item", "id": number, "seq": n}, data))
+        task = asyncio.get_running_loop().create_task(
+            self._run(number, header.get("traceparent", ""), call, flow, body), name=f"call {number}")
+        self._running[number] = task, call, flow
+        task.add_done_callback(lambda _: self._running.pop(number, None))
 
     def cancel(self, number):
-        task = self._tasks.get(number)
-        if task is not None:
+        if number in self._running:
+            task, call, flow = self._running[number]
             task.cancel()
+            call.cancel()
+            if flow is not None:
+                flow.cancel()
 
-    def tasks(self):
-        return list(self._tasks.values())
+    def credit(self, number, allowed):
+        if number in self._running:
+            self._running[number][2].allow(allowed)
 
-    async def _run(self, number, trace, body):
+    def numbers(self):
+        return list(self._running)
+
+    async def _run(self, number, trace, call, flow, body):
+        data = b""
         try:
             traceparent.set(trace)
-            request = json.loads(body)
-            function = find(request["target"])
+            current.set(call)
+            target, args, named = values.decode(body)
+            function = find(target)
             if function is None:  # an import may take long
-                function = await asyncio.to_thread(load, request["target"])
-            result = await run(function, request.get("args") or (), request.get("named") or {})
-            text = json.dumps(result, default=plain, allow_nan=False, separators=(",", ":")).encode()
-            if len(text) > self._limit:
-                raise ValueError(f"the result has {len(text)} bytes as JSON; the limit is {self._limit}")
+                function = await asyncio.to_thread(load, target)
+            args, named = function.arguments(args, named)
+            if flow is not None:
+                await run_generator(function, args, named, flow)
+            else:
+                data = values.encode(await run(function, args, named))
+                if len(data) > self._limit:
+                    raise ValueError(f"the result has {len(data)} bytes; the limit is {self._limit}")
         except BaseException as e:  # a function that calls sys.exit does not end the worker
-            self._answer(number, "failure", json.dumps(describe(e)).encode())  # always, or the caller waits forever
+            if flow is not None:
+                flow.flush()
+            # always, or the caller waits forever
+            self._post({"kind": "failure", "id": number}, json.dumps(describe(e)).encode())
         else:
-            self._answer(number, "reply", text)
+            self._post({"kind": "reply", "id": number}, data)
+
+
+class Function:
+    """A function that can be called."""
+
+    def __init__(self, function):
+        self.call = function
+        self.is_coroutine = is_coroutine_function(function)
+        self._converters = values.converters(function)
+        self._parameters = list(inspect.signature(function).parameters) if self._converters else ()
+
+    def arguments(self, args, named):
+        """Return the arguments, with dataclasses where the function has them as annotations."""
+        if self._converters:
+            kinds = self._converters
+            args = [values.convert(v, kinds.get(p), f"args[{i}]") for i, (v, p) in enumerate(itertools.zip_longest(args, self._parameters[:len(args)]))]
+            named = {name: values.convert(v, kinds.get(name), name) for name, v in named.items()}
+        return args, named
 
 
 _loaded = {}
 
 
 def find(target):
-    """Return a function that was called before, or None."""
+    """Return the Function of a target that was called before, or None."""
     return _loaded.get(target)
 
 
@@ -88,38 +130,56 @@ def load(target):
             raise NoFunction("attribute", f"module {module_name!r} has no attribute {attribute!r}") from None
     if not callable(found):
         raise NoFunction("attribute", f"{target} is not a function: {found!r}")
-    _loaded[target] = found
-    return found
+    _loaded[target] = Function(found)
+    return _loaded[target]
 
 
 async def run(function, args, named):
     """Call a coroutine function on the loop, and any other on a thread."""
-    if is_coroutine_function(function):
-        result = await function(*args, **named)
+    if function.is_coroutine:
+        result = await function.call(*args, **named)
     else:
-        result = await asyncio.to_thread(function, *args, **named)
+        result = await on_thread(function.call, *args, **named)
         if inspect.isawaitable(result):
             result = await result
     return result
+
+
+async def run_generator(function, args, named, flow):
+    """Send the items of an asynchronous generator on the loop, and those of any other on a thread."""
+    items = function.call(*args, **named)
+    if inspect.isawaitable(items):
+        items = await items
+    if hasattr(items, "__aiter__"):
+        await flow.send_async(items)
+    elif hasattr(items, "__iter__"):
+        await on_thread(flow.send_all, items)
+    else:
+        raise TypeError(f"{function.call.__qualname__} is called as a stream, and is not a generator function")
+
+
+_pools = {}  # of threads, by the depth of calls
+
+
+async def on_thread(function, *args, **named):
+    """Call a function on a thread.
+
+    A call that Go makes while Python waits for it has threads of its own: those of the calls around it may
+    all be in use, waiting for it.
+    """
+    depth = current.get().depth
+    if depth == 0:
+        return await asyncio.to_thread(function, *args, **named)
+    if depth not in _pools:
+        _pools[depth] = concurrent.futures.ThreadPoolExecutor(thread_name_prefix=f"call_{depth}")
+    work = functools.partial(contextvars.copy_context().run, function, *args, **named)
+    return await asyncio.get_running_loop().run_in_executor(_pools[depth], work)
 
 
 def is_coroutine_function(function):
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))
-
-
-def plain(value):
-    """Return a value that JSON has for one that it has not."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode()
-    raise TypeError(f"the result cannot be sent as JSON: it has a {type(value).__name__}")
 
 
 TEXT = 64 * 1024  # characters of a message or a traceback that are sent
@@ -139,7 +199,7 @@ def describe(error):
     except Exception:
         message = "<str() of the exception failed>"
     found = traceback.TracebackException.from_exception(error)
-    ours = (__file__, asyncio.to_thread.__code__.co_filename)
+    ours = (__file__, values.__file__, asyncio.to_thread.__code__.co_filename)
     found.stack = traceback.StackSummary.from_list(
         f for f in found.stack if f.filename not in ours and not f.filename.endswith("concurrent/futures/thread.py"))
     report = {"type": name, "message": cut(message), "traceback": cut("".join(found.format()))}

@@ -1,23 +1,23 @@
 """A worker of a Go program that mounts the app. See the Go package pyapp.
 
-The worker serves HTTP on a Unix socket. Its standard input and output carry frames: two
-lengths, a header in JSON, and a body. It says that it is ready, or why it cannot start; then
-come calls, cancellations of calls, and operations. When its input ends, the Go program is gone,
-and the worker stops.
+The worker serves HTTP on a Unix socket. Its standard input and output carry frames. It says that it
+is ready, or why it cannot start; then come calls, cancellations of calls, and operations. When its
+input ends, the Go program is gone, and the worker stops.
 """
 
 import asyncio
-import json
+import contextlib
 import logging
 import os
 import signal
-import struct
 import sys
 import urllib.parse
 
+from .. import host
 from .calls import Calls
 from .cli import read_config
 from .config import TrustedProxies, _split
+from .frames import Frames, frame
 from .importing import AppError
 from .serving import Server, StartError, set_up_logging
 
@@ -43,6 +43,7 @@ def main():
         return 1
     if not server.started and not server._orphaned:
         control.fail("lifespan", "\n".join(errors.texts))
+    control.finish()
     return code
 
 
@@ -72,35 +73,30 @@ class Control:
         os.dup2(null, 0)
         os.close(null)
         os.dup2(2, 1)
-        self._writer = None
+        self.frames = None  # while the loop runs
 
     def arguments(self, given):
         """Return the arguments with "-" for an app that is not named."""
         return given if given and not given[0].startswith("-") else ["-", *given]
 
     def send(self, header, body=b""):
-        head = json.dumps(header).encode()
-        frame = struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body
-        if self._writer is not None:
-            self._writer.write(frame)
+        if self.frames is not None:
+            self.frames.send(header, body)
             return
-        while frame:  # before the loop runs
-            frame = frame[os.write(self.output, frame):]
+        data = frame(header, body)
+        while data:  # before the loop runs
+            data = data[os.write(self.output, data):]
+
+    def finish(self):
+        """Write what is left when the loop does not run any more."""
+        if self.frames is not None:
+            frames, self.frames = self.frames, None
+            with contextlib.suppress(OSError):  # the Go program is gone
+                frames.finish()
 
     def fail(self, reason, text):
-        self._writer = None
-        os.set_blocking(self.output, True)
+        self.finish()
         self.send({"kind": "failure", "headers": {"reason": reason}}, text.removeprefix("spindle: ").encode())
-
-    async def open(self):
-        """Return a reader of the input. From now on send does not block."""
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(self.input, "rb", 0))
-        # The process keeps the descriptor: its end is the end of the process.
-        copy = os.fdopen(os.dup(self.output), "wb", 0)
-        self._writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, copy)
-        return reader
 
 
 class MountedServer(Server):
@@ -111,9 +107,7 @@ class MountedServer(Server):
     def __init__(self, config, control):
         super().__init__(config)
         self.control = control
-        self.calls = Calls(lambda number, kind, body: control.send({"kind": kind, "id": number}, body),
-                           int(os.environ.get(CALL_BYTES, 16 << 20)))
-        self._commands = None
+        self.calls = Calls(control.send, int(os.environ.get(CALL_BYTES, 16 << 20)))
 
     def run(self, sockets=None):
         try:
@@ -126,8 +120,9 @@ class MountedServer(Server):
                     pass
 
     async def _starting(self):
-        reader = await self.control.open()
-        self._commands = asyncio.get_running_loop().create_task(self._read(reader), name="commands")
+        loop = asyncio.get_running_loop()
+        self.control.frames = Frames(loop, self.control.input, self.control.output, self._command, self._orphan)
+        host._host = host.Host(loop, self.control.send)
 
     async def _started(self):
         self.control.send({"kind": "reply"})
@@ -142,17 +137,12 @@ class MountedServer(Server):
         else:
             super()._event(name)
 
-    async def _read(self, reader):
-        try:
-            while True:
-                size, head = struct.unpack(">II", await reader.readexactly(8))
-                header = json.loads(await reader.readexactly(head))
-                body = await reader.readexactly(size - 4 - head)
-                self._command(header, body)
-        except asyncio.IncompleteReadError:  # the Go program is gone
-            self._orphaned = True
-            self.stop()
-            self._cancel()
+    def _orphan(self):
+        """End, because the Go program is gone."""
+        self._orphaned = True
+        self.stop()
+        self._cancel()
+        host._host.end()
 
     def _command(self, header, body):
         operation = header.get("headers", {}).get("op")
@@ -164,16 +154,20 @@ class MountedServer(Server):
             self.stop()
             self._cancel()
         elif header["kind"] == "request":
-            self.calls.start(header["id"], header.get("traceparent", ""), body)
+            self.calls.start(header, body)
         elif header["kind"] == "cancel":
             self.calls.cancel(header["id"])
+        elif header["kind"] == "credit":
+            self.calls.credit(header["id"], header["seq"])
+        else:
+            host._host.receive(header, body)
 
     def _cancel(self):
         """End the requests and calls that run."""
         self._signals = max(2, self._signals)  # as two signals do
         self._cancelling = True
-        for task in self.calls.tasks():
-            task.cancel()
+        for number in self.calls.numbers():
+            self.calls.cancel(number)
 
 
 class Mount:

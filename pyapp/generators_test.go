@@ -1,0 +1,209 @@
+package pyapp_test
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/pyapp"
+)
+
+func exists(file string) func() bool {
+	return func() bool { _, err := os.Stat(file); return err == nil }
+}
+
+func TestStreamsOfPython(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	for _, target := range []string{"back:count", "back:async_count", "back:async_pages"} {
+		for _, n := range []int{0, 1, 255, 256, 257, 5000} {
+			next := 0
+			for got, err := range pyapp.Stream[int](t.Context(), app, target, n) {
+				if err != nil || got != next {
+					t.Fatalf("%s(%d): %d instead of %d, %v", target, n, got, next, err)
+				}
+				next++
+			}
+			if next != n {
+				t.Errorf("%s(%d): %d items", target, n, next)
+			}
+		}
+	}
+	err := spindle.Run(t.Context(), func(ctx context.Context) error { // in a task
+		sum := 0
+		for got, err := range pyapp.Stream[int](ctx, app, "back:async_count", 1000) {
+			if err != nil {
+				return err
+			}
+			sum += got
+		}
+		if sum != 1000*999/2 {
+			t.Error(sum)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEndOfAStream: the generator is closed when the loop ends, or its context.
+func TestEndOfAStream(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	for _, target := range []string{"back:endless", "back:async_endless"} {
+		note := filepath.Join(t.TempDir(), "note")
+		n := 0
+		for got, err := range pyapp.Stream[int](t.Context(), app, target, note) {
+			if n++; err != nil || got != n-1 {
+				t.Fatal(got, n, err)
+			}
+			if n == 1000 {
+				break
+			}
+		}
+		until(t, target+" is closed", exists(note))
+	}
+	for _, target := range []string{"back:endless", "back:async_endless", "back:waits"} {
+		note := filepath.Join(t.TempDir(), "note")
+		ctx, cancel := context.WithCancel(t.Context())
+		var failed error
+		for _, err := range pyapp.Stream[int](ctx, app, target, note) {
+			cancel()
+			failed = err
+		}
+		cancel()
+		if !errors.Is(failed, context.Canceled) {
+			t.Error(target, failed)
+		}
+		until(t, target+" is closed", exists(note))
+	}
+}
+
+// TestStreamSendsWhatThereIs: an item does not wait for the next one.
+func TestStreamSendsWhatThereIs(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	note := filepath.Join(t.TempDir(), "note")
+	n := 0
+	for got, err := range pyapp.Stream[int](t.Context(), app, "back:blocks", note) {
+		if n++; err != nil || got != n {
+			t.Fatal(got, n, err)
+		}
+		if err := os.WriteFile(note, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 2 {
+		t.Error(n)
+	}
+}
+
+func TestErrorsOfStreams(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	last := func(target string, args ...any) (n int, err error) {
+		for _, err = range pyapp.Stream[int](t.Context(), app, target, args...) {
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		return n, nil
+	}
+	failed := (*pyapp.Error)(nil)
+	if n, err := last("back:fails", 300); n != 300 || !errors.As(err, &failed) || failed.Type != "ValueError" || failed.Target != "back:fails" {
+		t.Error(n, err)
+	}
+	if n, err := last("back:mixed"); n != 2 || err == nil || err.Error() != "pyapp: items[2]: a CBOR UTF-8 text string does not fit into a int" {
+		t.Error(n, err)
+	}
+	if _, err := last("functions:add", 1, 2); !errors.As(err, &failed) || failed.Type != "TypeError" {
+		t.Error(err)
+	}
+	if _, err := last("back:nothing_such"); !errors.Is(err, pyapp.ErrNoAttribute) {
+		t.Error(err)
+	}
+}
+
+func counting(ctx context.Context, n int) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		for i := range n {
+			if !yield(i, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestStreamsOfGo(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	pyapp.HandleStream(app, "count", counting)
+	for _, n := range []int{0, 1, 256, 257, 5000} {
+		if sum, err := pyapp.Call[int](t.Context(), app, "back:total", "count", n); err != nil || sum != n*(n-1)/2 {
+			t.Error(n, sum, err)
+		}
+	}
+	ended := make(chan error, 1)
+	var ahead atomic.Int64
+	pyapp.HandleStream(app, "endless", func(ctx context.Context, _ any) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			defer func() { ended <- context.Cause(ctx) }()
+			for i := 0; yield(i, nil); i++ {
+				ahead.Store(int64(i))
+			}
+		}
+	})
+	if items, err := pyapp.Call[[]int](t.Context(), app, "back:first", "endless", 3); err != nil || len(items) != 3 || items[2] != 2 {
+		t.Error(items, err)
+	}
+	if err := <-ended; err != context.Canceled {
+		t.Error(err)
+	}
+	ahead.Store(0)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := pyapp.Call[any](ctx, app, "back:slow", "endless")
+		failed <- err
+	}()
+	until(t, "the function waits", func() bool { return ahead.Load() >= 200 })
+	if _, err := pyapp.Call[any](t.Context(), app, "functions:prepare"); err != nil { // others are served
+		t.Error(err)
+	}
+	cancel()
+	<-failed
+	<-ended
+	if n := ahead.Load(); n > 257 {
+		t.Error(n, "items were sent without being allowed")
+	}
+}
+
+func TestErrorsOfStreamsOfGo(t *testing.T) {
+	app := prepare(t, &pyapp.App{})
+	provide(app)
+	pyapp.HandleStream(app, "count", counting)
+	pyapp.HandleStream(app, "failing", func(ctx context.Context, n int) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			for i := range n {
+				if !yield(i, nil) {
+					return
+				}
+			}
+			yield(0, errors.New("no more"))
+		}
+	})
+	for want, call := range map[string][]any{
+		"no more": {"back:total", "failing", 10},
+		"spindle.stream is for functions of HandleStream": {"back:total", "add", 1, 2},
+		"has no function": {"back:total", "nothing"},
+		"spindle.stream is for functions of HandleStream, and only": {"back:call", "count", 1},
+	} {
+		_, err := pyapp.Call[any](t.Context(), app, call[0].(string), call[1:]...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}

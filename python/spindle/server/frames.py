@@ -1,0 +1,147 @@
+"""Frames on two pipes, as the Go package relay has them: two lengths, a header in JSON, and a body."""
+
+import collections
+import errno
+import fcntl
+import json
+import os
+import struct
+
+SIZES = struct.Struct(">II")
+READ = 256 << 10  # bytes that are read at a time
+WRITE = 64  # frames that are written at a time
+PIPE = 1 << 20  # the capacity of the pipes, if the system allows it
+
+
+def frame(header, body=b""):
+    """Return a frame. Header is a dict, or JSON."""
+    head = header if type(header) is bytes else json.dumps(header, separators=(",", ":")).encode()
+    return SIZES.pack(4 + len(head) + len(body), len(head)) + head + body
+
+
+def enlarge(fd):
+    """Let a pipe hold more."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, PIPE)
+    except (OSError, AttributeError):
+        pass  # another system, or the user's pipes have as much as they may
+
+
+class Frames:
+    """The frames of two pipes, on a loop. receive(header, body) gets each frame, and ended() the end.
+
+    All methods are for the thread of the loop.
+    """
+
+    def __init__(self, loop, input, output, receive, ended):
+        self._loop, self._input, self._output = loop, input, output
+        self._receive, self._ended = receive, ended
+        self._rest = b""  # of what was read
+        self._large = None  # the buffer of a large frame, and how much of it has come
+        self._got = 0
+        self._out = collections.deque()
+        self._flushing = False  # _flush is called soon, or when the pipe can be written
+        for fd in (input, output):
+            os.set_blocking(fd, False)
+            enlarge(fd)
+        loop.add_reader(input, self._readable)
+
+    # Writing
+
+    def send(self, header, body=b""):
+        """Send a frame. The first frame of a turn of the loop is written at once, and the others together."""
+        if len(body) < READ:
+            self._out.append(frame(header, body))
+        else:  # not copied
+            head = header if type(header) is bytes else json.dumps(header, separators=(",", ":")).encode()
+            self._out.append(SIZES.pack(4 + len(head) + len(body), len(head)) + head)
+            self._out.append(body)
+        if not self._flushing and self._flush():
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self):
+        """Write what the pipe takes. Report whether that was all."""
+        self._flushing = False
+        out = self._out
+        while out:
+            some = [out[i] for i in range(min(len(out), WRITE))]
+            try:
+                n = os.writev(self._output, some)
+            except BlockingIOError:
+                n = 0
+            except OSError:  # the Go program is gone; the end of the input says so, too
+                out.clear()
+                break
+            if not self._sent(n):
+                self._flushing = True
+                self._loop.add_writer(self._output, self._writable)
+                return False
+        return True
+
+    def _sent(self, n):
+        """Forget n bytes of what is to be written. Report whether they end a frame."""
+        out = self._out
+        while out and n >= len(out[0]):
+            n -= len(out.popleft())
+            if n == 0:
+                return True
+        out[0] = memoryview(out[0])[n:]
+        return False
+
+    def _writable(self):
+        self._loop.remove_writer(self._output)
+        self._flush()
+
+    def finish(self):
+        """Write what is left. The loop does not run any more."""
+        os.set_blocking(self._output, True)
+        while self._out:
+            self._sent(os.write(self._output, self._out[0]))
+
+    # Reading
+
+    def _readable(self):
+        try:
+            if self._large is not None:
+                data = os.readv(self._input, [memoryview(self._large)[self._got:]])
+            else:
+                data = os.read(self._input, READ)
+        except BlockingIOError:
+            return
+        except OSError as e:
+            if e.errno == errno.EINTR:
+                return
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._input)
+            self._ended()
+        elif self._large is not None:
+            self._got += data
+            self._read_large()
+        else:
+            self._rest = self._parse(self._rest + data if self._rest else data)
+
+    def _parse(self, data):
+        """Pass the frames on. Return the beginning of one that has not come as a whole."""
+        at, end = 0, len(data)
+        while end - at >= 8:
+            size, head = SIZES.unpack_from(data, at)
+            begin, after = at + 8 + head, at + 4 + size
+            if after > end:
+                if size > READ:
+                    self._large = bytearray(4 + size)
+                    self._got = end - at
+                    self._large[:self._got] = memoryview(data)[at:]
+                    return b""
+                break
+            self._receive(json.loads(data[at + 8:begin]), data[begin:after])
+            at = after
+        return data[at:] if at else data
+
+    def _read_large(self):
+        if self._got < len(self._large):
+            return
+        data, self._large = self._large, None
+        _, head = SIZES.unpack_from(data, 0)
+        self._receive(json.loads(data[8:8 + head]), memoryview(data)[8 + head:])
