@@ -22,7 +22,8 @@ require (
 	github.com/klauspost/compress v1.18.1 // indirect
 	github.com/lesismal/llib v1.2.2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
-	golang.org/x/crypto v0.43.0 // indirect
+	golang.org/x/crypto v0.46.0 // indirect
+	golang.org/x/net v0.48.0 // indirect
 )
 
 require (

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 )
 
 // body is a request's body: the loop appends what is received, the handler reads it. It has
@@ -27,7 +28,8 @@ import (
 // every request accept nil.
 type body struct {
 	x      *exchange
-	length int64 // as declared; negative if the body is chunked
+	s      *h2Stream // nil for HTTP/1.1
+	length int64     // as declared; negative if the body is chunked
 
 	mu        sync.Mutex
 	buf       []byte  // received; guarded by mu
@@ -36,6 +38,7 @@ type body struct {
 	total     int64   // bytes received; guarded by mu
 	skipUntil int64   // the total at which skip gives up; guarded by mu
 	full      bool    // the loop has paused reading because of buf; guarded by mu
+	credit    int     // bytes of a stream that were read, and not reported to it; guarded by mu
 	arrival   arrival // guarded by mu
 	use       bodyUse // guarded by mu
 
@@ -74,6 +77,10 @@ const (
 
 // bodyLimit is how much is received ahead of the handler.
 const bodyLimit = 64 << 10
+
+// creditStep is how much a handler reads of a stream before the loop is told, which then lets
+// the client send more. It is less than the smallest window.
+const creditStep = 32 << 10
 
 func newBody(x *exchange, p *http1.RequestParser) *body {
 	b := &body{x: x, length: p.Length()}
@@ -120,6 +127,22 @@ func (b *body) end(p *http1.RequestParser) {
 		b.mu.Unlock()
 	}
 	b.fail(io.EOF)
+}
+
+// finish is end for a stream.
+func (b *body) finish() { b.fail(io.EOF) }
+
+// discard fails the body and drops what was not read, on the loop.
+func (b *body) discard(err error) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	if b.err == nil {
+		b.buf, b.at = nil, 0
+	}
+	b.mu.Unlock()
+	b.fail(err)
 }
 
 // fail makes Read return err after what was received, on the loop. The first error counts.
@@ -248,11 +271,15 @@ func (b *body) take(p []byte) (n int, err error, resume bool) {
 	defer b.mu.Unlock()
 	n = copy(p, b.buf[b.at:])
 	b.at += n
+	if b.s != nil {
+		b.credit += n
+		resume = b.credit >= creditStep && b.arrival == bodyComing
+	}
 	if b.at < len(b.buf) {
-		return n, nil, false
+		return n, nil, resume
 	}
 	b.buf, b.at = b.buf[:0], 0
-	resume, b.full = b.full, false
+	resume, b.full = b.full || resume, false
 	if n == 0 || b.err == io.EOF {
 		err = b.err
 	}
@@ -290,6 +317,15 @@ var errTwoBodyReaders = errors.New("web: two reads of a request's body at once")
 
 // resume makes the connection read again, on the loop.
 func (b *body) resume() error {
+	if b.s != nil {
+		b.mu.Lock()
+		n := b.credit
+		b.credit = 0
+		b.mu.Unlock()
+		b.s.h.touch()
+		b.s.h.fc.Consume(&b.s.Stream, n)
+		return nil
+	}
 	if b.x.receiving() {
 		b.x.c.resumeReading()
 	}
@@ -310,6 +346,12 @@ func (b *body) sendContinue() error {
 		c := b.x.c
 		if c.phase == connLost {
 			return c.cause()
+		}
+		if b.s != nil {
+			if b.s.Receiving() && b.s.Sending() && b.x.wire == wireSilent && !b.closed() {
+				b.s.writeHead(http2.AppendStatus(nil, http.StatusContinue), false)
+			}
+			return nil
 		}
 		if b.x.receiving() && b.x.wire == wireSilent && !b.closed() {
 			c.tc.Write([]byte(http1.Continue))

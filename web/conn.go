@@ -43,6 +43,7 @@ type connExtra struct {
 	writers  []func(error)        // called when output is not held any more
 	lean     *leanBody            // of inputCollect
 	deferral *deferral            // the request that is being answered, if it is deferred
+	h2       *h2Conn              // of an HTTP/2 connection, while it lasts
 }
 
 func (c *conn) ensureExtra() *connExtra {
@@ -82,6 +83,9 @@ func (c *conn) ConnectionMade(tc *transport.Conn) {
 	if o := c.st.observer; o != nil {
 		o.made(c)
 	}
+	if c.tls != nil || c.st.sv.protocols.UnencryptedHTTP2() {
+		c.chooseProtocol(c.tls)
+	}
 }
 
 // DataReceived parses data, or keeps it for later.
@@ -90,6 +94,10 @@ func (c *conn) DataReceived(_ *transport.Conn, data []byte) {
 	case c.phase == connLingering || c.phase == connClosing: // dropped
 	case c.parses():
 		c.consume(data)
+	case c.input == inputFrames:
+		c.extra.h2.dataReceived(data)
+	case c.input == inputPreface:
+		c.sniff(data)
 	default:
 		c.keep(data)
 	}
@@ -372,6 +380,9 @@ func (c *conn) answered(b *body) {
 func (c *conn) proceed() {
 	switch {
 	case c.phase != connOpen || c.answering() || c.input == inputYield:
+		return
+	case c.input == inputFrames:
+		c.extra.h2.resume()
 		return
 	case c.output == outputHeld:
 		c.settle()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -77,6 +78,10 @@ func (c *conn) close() {
 // hangUp closes the connection once everything was sent. The peer has to read that within
 // the write time-out.
 func (c *conn) hangUp() {
+	if h := c.h2(); h != nil && c.phase == connOpen && !c.is(peerEOF) {
+		h.leave() // the peer is told first
+		return
+	}
 	c.leave()
 	if c.phase == connLost {
 		return
@@ -92,7 +97,14 @@ func (c *conn) EOFReceived(*transport.Conn) (keepOpen bool) {
 	if c.phase == connLingering || c.phase == connClosing {
 		return false
 	}
-	c.settle()
+	switch c.input {
+	case inputFrames:
+		c.extra.h2.settle()
+	case inputPreface:
+		c.hangUp()
+	default:
+		c.settle()
+	}
 	return true
 }
 
@@ -124,6 +136,9 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 	if d := c.deferral(); d != nil {
 		d.h.Lost()
 	}
+	if h := c.h2(); h != nil {
+		h.lost(cause)
+	}
 	c.dropParser()
 	c.extra = nil
 }
@@ -131,6 +146,10 @@ func (c *conn) ConnectionLost(_ *transport.Conn, err error) {
 // headTimedOut is called when a request's head did not come in time. A client that has
 // sent nothing at all gets no answer.
 func (c *conn) headTimedOut() {
+	if h := c.h2(); h != nil {
+		h.quit(http2.NoError)
+		return
+	}
 	if !c.partial() {
 		c.hangUp()
 		return

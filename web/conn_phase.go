@@ -55,6 +55,11 @@ func (c *conn) enter(next connPhase) {
 //	│   └──128 requests at once──▶ yield
 //	└──────────next turn─────────────┘
 //
+// A plain connection that may be one of HTTP/2 begins with preface, and one that is has
+// frames as its input to the end. Its streams are drawn in package http2.
+//
+//	preface ──▶ head    head, preface ──▶ frames
+//
 // Two more phases end the connection with the answer under way: a body that cannot be
 // parsed, is late or ends early is broken; and a request that has come as a whole turns
 // from hold to holdLast when its read deadline passes.
@@ -72,11 +77,13 @@ const (
 	inputSkip                       // the rest of a body; its request was answered
 	inputSkipLast                   // like inputSkip; the connection closes after it
 	inputYield                      // the next request; kept until other connections had a turn
+	inputPreface                    // the preface of HTTP/2, or a request's head
+	inputFrames                     // frames of HTTP/2
 )
 
 // inputNext has the phases that can follow each phase, as bits.
 var inputNext = [...]uint16{
-	inputHead:     1<<inputBody | 1<<inputCollect | 1<<inputSkip | 1<<inputSkipLast | 1<<inputYield,
+	inputHead:     1<<inputBody | 1<<inputCollect | 1<<inputSkip | 1<<inputSkipLast | 1<<inputYield | 1<<inputPreface | 1<<inputFrames,
 	inputBody:     1<<inputHold | 1<<inputSkip | 1<<inputBroken,
 	inputHold:     1<<inputHead | 1<<inputHoldLast,
 	inputHoldLast: 0,
@@ -85,6 +92,8 @@ var inputNext = [...]uint16{
 	inputSkip:     1 << inputHead,
 	inputSkipLast: 0,
 	inputYield:    1 << inputHead,
+	inputPreface:  1<<inputHead | 1<<inputFrames,
+	inputFrames:   0,
 }
 
 // expect changes what the next bytes are. It panics if that is a change that cannot

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/loop"
 )
 
@@ -40,6 +41,12 @@ func (x *exchange) failRead() {
 // writeExpired ends the connection if the client has not taken what was written. If it
 // has, the next write fails, unless the handler sets a later deadline first.
 func (x *exchange) writeExpired() {
+	if s := x.stream(); s != nil {
+		if s.queued {
+			x.abort()
+		}
+		return
+	}
 	if x.wire == wireFile || x.c.output == outputHeld || x.c.tc.Unsent() > 0 {
 		x.abort()
 	}
@@ -59,6 +66,11 @@ func (d *deadlines) cancel() {
 func (x *exchange) abort() {
 	x.deadlines.missed = true
 	x.body.fail(os.ErrDeadlineExceeded)
+	if s := x.stream(); s != nil {
+		s.reset(http2.InternalError, os.ErrDeadlineExceeded)
+		x.cancel(errTimeout)
+		return
+	}
 	x.c.wakeWriters(os.ErrDeadlineExceeded)
 	x.cancel(errTimeout)
 	x.c.tc.Abort()
@@ -69,6 +81,7 @@ func (x *exchange) abort() {
 // deadline that was missed once cannot be moved any more, and ends the request's context,
 // as a failed write does in net/http.
 func (x *exchange) lost() error {
+	s := x.stream()
 	switch {
 	case x.deadlines.late(x.st.l):
 		if !x.deadlines.missed {
@@ -76,6 +89,8 @@ func (x *exchange) lost() error {
 			x.cancel(errTimeout)
 		}
 		return os.ErrDeadlineExceeded
+	case s != nil && s.Closed():
+		return s.ended()
 	case x.c.phase == connLost:
 		return x.c.cause()
 	}

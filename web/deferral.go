@@ -21,6 +21,9 @@ type deferral struct {
 // returned true. If the handler returns false, the answer must not be used. Defer is not
 // for other code: its types are internal and may change in any version.
 func (lc *LeanCtx) Defer(h deferred.Handler) deferred.Answer {
+	if lc.s != nil {
+		panic("web: Defer on a stream of HTTP/2")
+	}
 	d := &deferral{c: lc.c, h: h, awaits: lc.p.ExpectsContinue()}
 	lc.c.ensureExtra().deferral = d
 	return d

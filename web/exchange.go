@@ -210,6 +210,8 @@ func (x *exchange) finish() {
 	x.deadlines.cancel()
 	x.body.wakeReader()
 	switch {
+	case w.s != nil:
+		x.finishStream(late)
 	case c.phase == connLost:
 	case c.phase == connSwitched:
 		if h, ok := c.tc.Protocol().(*hijackedConn); ok && x.handler == handlerFailed {
@@ -224,9 +226,13 @@ func (x *exchange) finish() {
 	if m := x.st.meter; m != nil {
 		x.count(m)
 	}
-	closes := w.closes
+	closes, s := w.closes, w.s
 	x.st.giveDraft(w.draft)
 	w.draft = nil
+	if s != nil {
+		s.h.settle()
+		return
+	}
 	c.x = nil
 	switch {
 	case c.phase != connOpen:
@@ -246,4 +252,9 @@ func (x *exchange) cancel(cause error) {
 }
 
 // receiving reports whether the request's body is still coming, on the loop.
-func (x *exchange) receiving() bool { return x.c.x == x && x.c.input == inputBody }
+func (x *exchange) receiving() bool {
+	if b := x.body; b != nil && b.s != nil {
+		return b.s.Receiving()
+	}
+	return x.c.x == x && x.c.input == inputBody
+}

@@ -13,7 +13,7 @@ import (
 // writeHeader writes the status line and the header. Later changes of the header are for
 // trailers. The fields that depend on the body are written by commit.
 func (w *response) writeHeader() {
-	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
+	w.appendStatus()
 	w.fields = uint32(len(w.header))
 	switch w.fields {
 	case 0:
@@ -69,6 +69,9 @@ func named(key, name string) bool {
 // noted.
 func (w *response) writeField(key string, values []string) (err error) {
 	switch {
+	case w.s != nil && ofConnection(key):
+		w.noteOfConnection(key, values)
+		return nil
 	case named(key, "Content-Type"):
 		w.facts |= saysType
 	case named(key, "Content-Length"):
@@ -90,7 +93,7 @@ func (w *response) writeField(key string, values []string) (err error) {
 		return nil
 	}
 	for _, value := range values {
-		if w.head, err = http1.AppendField(w.head, key, value); err != nil {
+		if err = w.appendField(key, value); err != nil {
 			return err
 		}
 	}
@@ -180,14 +183,18 @@ func (w *response) reject(err error) {
 	w.fault = err
 	w.status = http.StatusInternalServerError
 	w.facts, w.declared, w.trailers = saysType, -1, nil
-	w.closes = true
-	w.head = http1.AppendStatusLine(w.head[:0], w.x.version, w.status)
+	w.closes = w.s == nil
+	w.appendStatus()
 	w.buf = w.buf[:0]
 }
 
 // commit completes the head. first is what is sent after the collected part of the body.
 // final says that the handler has returned, so that the body is complete.
 func (w *response) commit(first []byte, final bool) {
+	if w.s != nil {
+		w.commitStream(first, final)
+		return
+	}
 	w.phase = draftCommitted
 	x := w.x
 	if !w.facts.has(saysDate) {
@@ -225,9 +232,7 @@ func (w *response) writeType(first []byte) {
 	if len(start) < sniffed && len(first) > 0 {
 		start = slices.Concat(start, first[:min(len(first), sniffed-len(start))])
 	}
-	w.head = append(w.head, "Content-Type: "...)
-	w.head = append(w.head, http.DetectContentType(start)...)
-	w.head = append(w.head, "\r\n"...)
+	_ = w.appendField("Content-Type", http.DetectContentType(start))
 }
 
 // frame decides how the client finds the end of the body.

@@ -25,6 +25,9 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	defer w.leave()
+	if w.s != nil {
+		return nil, nil, errStream
+	}
 	if w.phase == draftHeaded || w.phase == draftCommitted {
 		if err := w.flush(nil); err != nil {
 			return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/transport"
 )
 
@@ -23,7 +24,14 @@ type LeanCtx struct {
 	toHead bool   // the request is HEAD
 	closes bool   // the connection closes after the response
 	fault  error
-	record *record // nil without an access log
+
+	// Of a request on a stream of HTTP/2. The parser is nil then.
+	s      *h2Stream
+	hd     *http2.Header // nil in a function of ReadBody
+	text   []byte        // copies of what methods return
+	method int           // how many bytes of text are the method
+	block  []byte        // the encoded header of the response
+	record *record       // nil without an access log
 }
 
 // leanBody is the body of a request to a lean handler that called ReadBody.
@@ -118,11 +126,20 @@ var root = []byte("/")
 func (lc *LeanCtx) reset() {
 	lc.status, lc.fault = http.StatusOK, nil
 	lc.fields, lc.ctype, lc.body = lc.fields[:0], lc.ctype[:0], lc.body[:0]
+	if lc.s != nil {
+		lc.closes = false
+		return
+	}
 	lc.closes = !lc.p.KeepAlive() || lc.c.st.mode != modeKeepAlive || lc.c.reachedLimit()
 }
 
 // Method returns the request's method.
-func (lc *LeanCtx) Method() []byte { return lc.p.Method() }
+func (lc *LeanCtx) Method() []byte {
+	if lc.s != nil {
+		return lc.text[:lc.method:lc.method]
+	}
+	return lc.p.Method()
+}
 
 // Path returns the path of the request's target as it was sent: escapes are not decoded.
 // For a target that is a URL, as clients send to a proxy, it is the path of that URL. It is
@@ -133,11 +150,21 @@ func (lc *LeanCtx) Path() []byte { return lc.path }
 func (lc *LeanCtx) Query() []byte { return lc.query }
 
 // Host returns the host that the request is for.
-func (lc *LeanCtx) Host() []byte { return lc.p.Host() }
+func (lc *LeanCtx) Host() []byte {
+	if lc.s != nil {
+		return lc.streamHost()
+	}
+	return lc.p.Host()
+}
 
 // Header returns the value of the first field with that name in the request's header, nil
 // if there is none.
-func (lc *LeanCtx) Header(name string) []byte { return lc.p.Get(name) }
+func (lc *LeanCtx) Header(name string) []byte {
+	if lc.s != nil {
+		return lc.streamField(name)
+	}
+	return lc.p.Get(name)
+}
 
 // Conn returns the connection.
 func (lc *LeanCtx) Conn() *transport.Conn { return lc.c.tc }
@@ -163,7 +190,7 @@ func (lc *LeanCtx) SetStatus(status int) {
 // SetContentType sets the response's Content-Type. The default is text/plain.
 func (lc *LeanCtx) SetContentType(value string) {
 	var err error
-	if lc.ctype, err = http1.AppendField(lc.ctype[:0], "Content-Type", value); err != nil {
+	if lc.ctype, err = lc.appendField(lc.ctype[:0], "Content-Type", value); err != nil {
 		lc.fault = err
 	}
 }
@@ -183,7 +210,7 @@ func (lc *LeanCtx) AddHeader(name, value string) {
 		}
 	case named(name, "Content-Length"), named(name, "Transfer-Encoding"), named(name, "Date"):
 	default:
-		lc.fields, err = http1.AppendField(lc.fields, name, value)
+		lc.fields, err = lc.appendField(lc.fields, name, value)
 	}
 	if err != nil {
 		lc.fault = err
@@ -209,7 +236,38 @@ func (lc *LeanCtx) finish() {
 		lc.reset()
 		lc.status, lc.closes = http.StatusInternalServerError, true
 	}
-	c, st := lc.c, lc.c.st
+	st := lc.c.st
+	if lc.s != nil {
+		lc.finishStream()
+	} else {
+		lc.finishLines()
+	}
+	lc.log()
+	if m := st.meter; m != nil {
+		m.Add(lc.status, st.l.Time()-st.l.Internal().TurnTime()) // since the request came, or before
+	}
+	if cap(lc.body) > keepLean {
+		lc.body = nil
+	}
+	if len(st.out) >= bufferSize {
+		lc.c.flushLean()
+	}
+}
+
+// appendField appends a field as the connection's protocol encodes it.
+func (lc *LeanCtx) appendField(dst []byte, name, value string) ([]byte, error) {
+	switch {
+	case lc.s == nil:
+		return http1.AppendField(dst, name, value)
+	case ofConnection(name):
+		return dst, nil
+	}
+	return http2.AppendField(dst, name, value)
+}
+
+// finishLines is finish for HTTP/1.1.
+func (lc *LeanCtx) finishLines() {
+	st := lc.c.st
 	b := http1.AppendStatusLine(st.out, lc.p.Version(), lc.status)
 	b = append(b, st.dateLine()...)
 	b = append(b, lc.fields...)
@@ -231,16 +289,6 @@ func (lc *LeanCtx) finish() {
 		b = append(b, lc.body...)
 	}
 	st.out = b
-	lc.log()
-	if m := st.meter; m != nil {
-		m.Add(lc.status, st.l.Time()-st.l.Internal().TurnTime()) // since the request came, or before
-	}
-	if cap(lc.body) > keepLean {
-		lc.body = nil
-	}
-	if len(st.out) >= bufferSize {
-		c.flushLean()
-	}
 }
 
 // keepLean is the largest buffer that is kept for the next lean response.

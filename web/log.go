@@ -133,7 +133,7 @@ func (x *exchange) log() {
 		return
 	}
 	r := record{
-		remote: x.remote, method: x.method, host: x.w.host, target: x.target, proto: x.version.String(),
+		remote: x.remote, method: x.method, host: x.w.host, target: x.target, proto: x.proto(),
 		status: x.w.status, bytes: x.w.written, took: x.st.l.Time() - x.w.since,
 	}
 	if x.w.phase == draftTaken {
@@ -142,10 +142,27 @@ func (x *exchange) log() {
 	x.st.log.add(r)
 }
 
+// proto returns the version of HTTP.
+func (x *exchange) proto() string {
+	if x.w.s != nil {
+		return protoHTTP2
+	}
+	return x.version.String()
+}
+
+const protoHTTP2 = "HTTP/2.0"
+
 // note copies what the access log needs of a request to a lean handler.
 func (lc *LeanCtx) note() {
 	a := &lc.c.st.log
 	if a.to == nil {
+		return
+	}
+	if hd := lc.hd; hd != nil {
+		lc.record = &record{
+			remote: lc.c.remoteAddr(), method: hd.Method, host: hd.Authority,
+			target: hd.Path, proto: protoHTTP2, took: a.l.Time(),
+		}
 		return
 	}
 	lc.record = &record{

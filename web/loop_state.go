@@ -8,6 +8,7 @@ import (
 
 	"github.com/spindleloop/spindle"
 	"github.com/spindleloop/spindle/internal/http1"
+	"github.com/spindleloop/spindle/internal/http2"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/internal/probe"
 	"github.com/spindleloop/spindle/loop"
@@ -34,7 +35,20 @@ type loopState struct {
 	date   string        // the field Date as a line
 	dateAt time.Duration // when the second of date began
 
+	// For HTTP/2.
+	h2         *http2.Shared // nil before the first connection
+	dirty      []*h2Conn     // have frames to send at the end of the turn
+	flushFunc  func()        // the method flushDirty, made once
+	frameBufs  [][]byte
+	dataHeads  []byte // of DATA frames that are sent together
+	leanStream h2Stream
+	maxStreams int    // handlers of one connection that run at the same time
+	maxTarget  int    // bytes of a method and a path
+	h2Date     string // the field Date, encoded
+	h2DateLine string // the line that h2Date is made from
+
 	heads, idle, bodies, lingering timeoutList
+	leaving                        timeoutList // HTTP/2 connections that have announced their end
 	writeTimeout                   time.Duration
 
 	log   accessLog
@@ -80,6 +94,15 @@ func newLoopState(sv *Service, l *loop.Loop) *loopState {
 	st.idle.init(l, limited(s.IdleTimeout, 2*time.Minute), (*conn).hangUp)
 	st.bodies.init(l, limited(s.BodyTimeout, 5*time.Minute), (*conn).bodyTimedOut)
 	st.lingering.init(l, lingerTime, (*conn).hangUp)
+	st.leaving.init(l, leaveTime, (*conn).hangUp)
+	st.flushFunc = st.flushDirty
+	st.maxStreams = 250
+	if o := s.HTTP2; o != nil && o.MaxConcurrentStreams > 0 {
+		st.maxStreams = o.MaxConcurrentStreams
+	}
+	if st.maxTarget = s.MaxRequestLineBytes; st.maxTarget <= 0 {
+		st.maxTarget = 8 << 10
+	}
 	st.writeTimeout = limited(s.WriteTimeout, 30*time.Second)
 	st.log = accessLog{l: l, to: s.AccessLog}
 	st.onlyProcessor = runtime.GOMAXPROCS(0) == 1
@@ -167,6 +190,15 @@ func (st *loopState) dateLine() string {
 		st.date = string(http1.AppendDate(nil, wall))
 	}
 	return st.date
+}
+
+// dateField returns the field Date, encoded for HTTP/2.
+func (st *loopState) dateField() string {
+	if line := st.dateLine(); line != st.h2DateLine {
+		st.h2DateLine = line
+		st.h2Date = encodedField("Date", line[len("Date: "):len(line)-len("\r\n")])
+	}
+	return st.h2Date
 }
 
 // hostString returns b as a string, mostly without a copy.

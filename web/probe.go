@@ -11,6 +11,9 @@ import (
 // worker uses the response meanwhile, so its status is not looked at.
 func (c *conn) ProbeProtocol(s *probe.Socket) {
 	s.Protocol = "http"
+	if c.h2() != nil {
+		s.Protocol = "h2"
+	}
 	x := c.x
 	if x == nil || x.w.draft == nil {
 		return

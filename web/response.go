@@ -26,8 +26,10 @@ type response struct {
 // draft is a response while it is written. Drafts are reused: unlike the response, a
 // handler cannot keep one.
 type draft struct {
-	head []byte // of the response, as far as it is known and not sent
-	buf  []byte // of the body, with what ends it, not sent
+	head []byte    // of the response, as far as it is known and not sent
+	buf  []byte    // of the body, with what ends it, not sent
+	tail []byte    // the trailers of a stream
+	s    *h2Stream // nil for HTTP/1.1; never changes
 
 	since    time.Duration // when the request came; within a turn unless it is logged or counted
 	host     string        // the request's; only for the log
@@ -143,6 +145,10 @@ func (w *response) inform(status int) {
 	if status == http.StatusContinue && w.x.body != nil {
 		w.x.body.awaits.Store(continueSent)
 	}
+	if w.s != nil {
+		w.informStream(status)
+		return
+	}
 	b := http1.AppendStatusLine(nil, http1.HTTP11, status)
 	b, err := http1.AppendHeader(b, interim(w.header))
 	if err != nil {
@@ -218,6 +224,9 @@ func (w *response) admit(n int64) error {
 func (w *response) flush(p []byte) error {
 	if w.phase == draftHeaded {
 		w.commit(p, false)
+	}
+	if w.s != nil {
+		return w.flushStream(p)
 	}
 	if w.toHead() {
 		w.buf = w.buf[:0]
@@ -303,6 +312,10 @@ func (w *response) end() {
 	case w.fault != nil:
 		w.closes = true // the client may have got less than the header says
 	case bodyless(w.status):
+	case w.s != nil:
+		if w.framing == frameChunks {
+			w.endStream()
+		}
 	case w.toHead():
 		w.buf = w.buf[:0]
 	case w.framing == frameChunks:

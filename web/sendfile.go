@@ -30,7 +30,7 @@ func (w *response) asFile(src io.Reader) (f *os.File, n int64, ok bool) {
 		src = limited.R
 	}
 	f, ok = src.(*os.File)
-	if !ok || w.phase == draftTaken || w.toHead() {
+	if !ok || w.phase == draftTaken || w.toHead() || w.s != nil {
 		return nil, 0, false
 	}
 	info, err := f.Stat()

@@ -23,11 +23,13 @@ type Service struct {
 	handler http.Handler
 	mux     router // the handler, if it is a router
 	inline  bool   // every request is inline
-	workers workers
-	addr    net.Addr
-	std     *http.Server    // for http.ServerContextKey; it serves nothing
-	ln      net.Listener    // that Serve was called with; nil otherwise
-	base    context.Context // of all requests; nil for context.Background()
+
+	protocols http.Protocols
+	workers   workers
+	addr      net.Addr
+	std       *http.Server    // for http.ServerContextKey; it serves nothing
+	ln        net.Listener    // that Serve was called with; nil otherwise
+	base      context.Context // of all requests; nil for context.Background()
 
 	accepts *transport.Server
 
@@ -173,7 +175,7 @@ func socketOf(ln net.Listener) (syscall.Conn, error) {
 
 // begin makes a service that does not listen yet.
 func (s *Server) begin() *Service {
-	sv := &Service{server: s, handler: s.handler()}
+	sv := &Service{server: s, handler: s.handler(), protocols: s.protocols()}
 	sv.std = s.standard(sv.handler)
 	sv.mux, _ = sv.handler.(router)
 	if in, ok := sv.handler.(*inline); ok {

@@ -139,6 +139,9 @@ func notifyDrain(tc *transport.Conn) {
 	switch p := tc.Protocol().(type) {
 	case *conn:
 		p.marks |= drainSeen
+		if h := p.h2(); h != nil && !h.idle() {
+			h.leave()
+		}
 	case Drainer:
 		p.Draining(tc)
 	default:
@@ -178,7 +181,7 @@ func (sv *Service) endLoopStates() {
 // end ends timers, tasks and the log. The loop keeps the state until then, to end it if the
 // loop is closed earlier.
 func (st *loopState) end() {
-	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering} {
+	for _, q := range []*timeoutList{&st.heads, &st.idle, &st.bodies, &st.lingering, &st.leaving} {
 		q.timer.Cancel()
 	}
 	last := func(error) {

@@ -36,7 +36,8 @@ func TestTLS(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%d %s", len(body), r.Proto)
 	}) {
-		s.TLS = server
+		s.TLS, s.Protocols = server, new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
 		t.Run(name, func(t *testing.T) {
 			sv := serve(t, s)
 			tr := &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}

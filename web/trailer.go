@@ -16,6 +16,17 @@ func (w *response) endChunks() {
 		w.head = http1.AppendChunkHead(w.head, n)
 		w.buf = append(w.buf, chunkEnd...)
 	}
+	trailers := w.collectTrailers()
+	b, err := http1.AppendLastChunk(w.buf, trailers)
+	if err != nil {
+		w.dropBadTrailers(trailers)
+		b, _ = http1.AppendLastChunk(w.buf, trailers)
+	}
+	w.buf = b
+}
+
+// collectTrailers returns the fields that follow the body.
+func (w *response) collectTrailers() http.Header {
 	trailers := make(http.Header)
 	for _, name := range w.trailers {
 		if values := w.header[name]; len(values) > 0 {
@@ -32,12 +43,7 @@ func (w *response) endChunks() {
 	for _, key := range prefixed {
 		trailers[http.CanonicalHeaderKey(key[len(http.TrailerPrefix):])] = w.header[key]
 	}
-	b, err := http1.AppendLastChunk(w.buf, trailers)
-	if err != nil {
-		w.dropBadTrailers(trailers)
-		b, _ = http1.AppendLastChunk(w.buf, trailers)
-	}
-	w.buf = b
+	return trailers
 }
 
 // dropBadTrailers removes the trailers that cannot be written, and only those.

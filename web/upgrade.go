@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/spindleloop/spindle/internal/http1"
@@ -33,6 +34,9 @@ func Upgrade(w http.ResponseWriter, r *http.Request, header http.Header, p trans
 		return err
 	}
 	defer rw.leave()
+	if rw.s != nil {
+		return errStream
+	}
 	if rw.phase == draftHeaded || rw.phase == draftCommitted {
 		return errWritten
 	}
@@ -71,6 +75,7 @@ func upgradeHead(r *http.Request, header http.Header) ([]byte, error) {
 
 // Why a connection cannot be taken away from the server.
 var (
+	errStream     = fmt.Errorf("web: a stream of HTTP/2 is not a connection: %w", errors.ErrUnsupported)
 	errWritten    = errors.New("web: the response has begun")
 	errIncomplete = errors.New("web: the request's body has not come as a whole")
 )

@@ -1,4 +1,4 @@
-// Package web is an HTTP/1.1 server and client on the loop. It runs any http.Handler. An idle
+// Package web is an HTTP server and client on the loop: HTTP/1.1, and HTTP/2 for the server. It runs any http.Handler. An idle
 // connection takes a few hundred bytes: no goroutine, no stack, no buffer.
 //
 //	s := &web.Server{Handler: mux}
@@ -62,9 +62,19 @@ type Server struct {
 	// block.
 	Refused func(Refusal)
 
-	// TLS secures the connections. Its NextProtos are ignored: the only protocol is
-	// HTTP/1.1. Nil means plain connections.
+	// TLS secures the connections. Its NextProtos are ignored: Protocols decides. Nil means
+	// plain connections.
 	TLS *tls.Config
+
+	// Protocols are the versions of HTTP that the server speaks, as in net/http: HTTP2 is
+	// HTTP/2 over TLS, and UnencryptedHTTP2 is HTTP/2 on plain connections, for clients that
+	// know it (h2c with prior knowledge). Nil means HTTP/1.1 and HTTP/2 over TLS.
+	Protocols *http.Protocols
+	// HTTP2 limits HTTP/2 connections. MaxConcurrentStreams, MaxReadFrameSize,
+	// MaxReceiveBufferPerConnection, MaxReceiveBufferPerStream and MaxDecoderHeaderTableSize
+	// are used. Nil means 250 streams, frames of 16 KB, and 1 MB and 256 KB of bodies that
+	// handlers have not read.
+	HTTP2 *http.HTTP2Config
 
 	// HeaderTimeout is how long a client may take for the whole header, from its
 	// first byte or, for the first request, from the start of the connection.
@@ -217,13 +227,13 @@ func (s *Server) errorLog() *slog.Logger {
 	return slog.Default()
 }
 
-// tls returns the TLS configuration with HTTP/1.1 as its only protocol, nil without TLS.
+// tls returns the TLS configuration with the server's protocols, nil without TLS.
 func (s *Server) tls() *tls.Config {
 	if s.TLS == nil {
 		return nil
 	}
 	config := s.TLS.Clone()
-	config.NextProtos = []string{"http/1.1"}
+	config.NextProtos = nextProtos(s.protocols())
 	return config
 }
 
@@ -233,6 +243,8 @@ func (s *Server) standard(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		TLSConfig:         s.TLS,
+		Protocols:         s.Protocols,
+		HTTP2:             s.HTTP2,
 		ReadHeaderTimeout: limited(s.HeaderTimeout, 10*time.Second),
 		IdleTimeout:       limited(s.IdleTimeout, 2*time.Minute),
 		MaxHeaderBytes:    s.MaxHeaderBytes,

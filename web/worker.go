@@ -142,6 +142,9 @@ func (st *loopState) takeFinished() {
 		all[i] = nil
 		x.finish()
 	}
+	if len(st.dirty) > 0 {
+		st.flushDirty()
+	}
 	st.mu.Lock()
 	st.taken = all[:0]
 	st.mu.Unlock()

@@ -32,6 +32,7 @@ var library = map[string]bool{
 	"ws/internal/deflate":    true,
 	"internal/goid":          true,
 	"internal/http1":         true,
+	"internal/http2":         true,
 	"internal/intask":        true,
 	"internal/kernel":        true,
 	"internal/loopcore":      true,

@@ -154,6 +154,9 @@ func canonical(name string) string {
 	return string(key)
 }
 
+// Canonical returns a name in the form of a key of http.Header.
+func Canonical(name string) string { return canonical(name) }
+
 func isCanonical(name string) bool {
 	upper := true
 	for i := range len(name) {

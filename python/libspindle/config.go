@@ -79,6 +79,8 @@ func (c *config) apply(s *server) error {
 	w.MaxHeaderBytes, w.MaxRequestLineBytes, w.MaxBodyBytes = c.MaxHeaderBytes, c.MaxRequestLine, c.MaxBodyBytes
 	w.MaxConns, w.MaxRequestsPerConn, w.MaxHeaderFields = c.MaxConns, c.MaxRequestsPerConn, c.MaxHeaderFields
 	w.Refused = s.refused
+	w.Protocols = new(http.Protocols)
+	w.Protocols.SetHTTP1(true) // apps answer in the form of HTTP/1.1
 	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	for i := range c.Static {
 		c.Static[i].Prefix = strings.TrimSuffix(c.Static[i].Prefix, "/")

@@ -1,0 +1,38 @@
+package http2
+
+import "time"
+
+// calm limits frames that make work and no progress: PING, SETTINGS, PRIORITY, empty DATA,
+// small WINDOW_UPDATEs, and streams that are begun and reset. It is a bucket of tokens that
+// fills with time, and with what is really sent and received, so a busy peer never meets its
+// end.
+type calm struct {
+	tokens int32
+	since  time.Duration // when tokens were added last
+}
+
+const (
+	calmBurst = 10_000                // tokens of a new connection, and at most
+	calmEvery = 2 * time.Millisecond  // time for one more token
+	resetCost = 10                    // of a stream that is reset
+	calmWhole = calmBurst * calmEvery // time that fills the bucket
+)
+
+func (b *calm) init() { b.tokens = calmBurst }
+
+// spend takes n tokens. It fails if there are none left.
+func (c *Conn) spend(n int) error {
+	b := &c.calm
+	if b.tokens -= int32(n); b.tokens > 0 {
+		return nil
+	}
+	passed := min(c.Now-b.since, calmWhole)
+	b.since = c.Now
+	if b.tokens = min(b.tokens+int32(passed/calmEvery), calmBurst); b.tokens > 0 {
+		return nil
+	}
+	return ErrFlood
+}
+
+// earn adds n tokens.
+func (c *Conn) earn(n int32) { c.calm.tokens = min(c.calm.tokens+n, calmBurst) }
