@@ -6,9 +6,6 @@ func (p *parser) BufferSize() int { return cap(p.buf) }
 // Common returns the names that canonical knows.
 func Common() map[string]string { return common }
 
-// Canonical is canonical.
-func Canonical(name string) string { return canonical(name) }
-
 // TextEnd is textEnd.
 func TextEnd(b []byte, i int) int { return textEnd(b, i) }
 
