@@ -90,10 +90,10 @@ func (e *StragglerError) Error() string {
 	return fmt.Sprintf("spindle: %d tasks did not end when cancelled: %q", len(e.Tasks), e.Tasks)
 }
 
-// CircleError reports tasks that await each other's results, or one that awaits its own.
-type CircleError struct{ Tasks []string }
+// CycleError reports tasks that await each other's results, or one that awaits its own.
+type CycleError struct{ Tasks []string }
 
-func (e *CircleError) Error() string {
+func (e *CycleError) Error() string {
 	return "spindle: tasks await each other: " + strings.Join(e.Tasks, " → ")
 }
 

@@ -67,11 +67,11 @@ func TestCirclesAreNamed(t *testing.T) {
 		self = spindle.Spawn(n, func(ctx context.Context) (int, error) { return self.Await(ctx) })
 		a = spindle.Spawn(n, func(ctx context.Context) (int, error) { return b.Await(ctx) })
 		b = spindle.Spawn(n, func(ctx context.Context) (int, error) { return a.Await(ctx) })
-		var circle *spindle.CircleError
-		if _, err := self.Await(ctx); !errors.As(err, &circle) || len(circle.Tasks) != 2 {
+		var cycle *spindle.CycleError
+		if _, err := self.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != 2 {
 			t.Errorf("self: %v", err)
 		}
-		if _, err := a.Await(ctx); !errors.As(err, &circle) || len(circle.Tasks) != 3 || !strings.Contains(err.Error(), "→") {
+		if _, err := a.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != 3 || !strings.Contains(err.Error(), "→") {
 			t.Errorf("circle: %v", err)
 		}
 		return nil
@@ -125,8 +125,8 @@ func TestLongCircleIsNamed(t *testing.T) {
 		}
 		outside := spindle.Spawn(n, func(ctx context.Context) (int, error) { return ring[0].Await(ctx) })
 		for _, f := range append(ring[:], outside) {
-			var circle *spindle.CircleError
-			if _, err := f.Await(ctx); !errors.As(err, &circle) || len(circle.Tasks) != long+1 || circle.Tasks[0] != circle.Tasks[long] {
+			var cycle *spindle.CycleError
+			if _, err := f.Await(ctx); !errors.As(err, &cycle) || len(cycle.Tasks) != long+1 || cycle.Tasks[0] != cycle.Tasks[long] {
 				t.Errorf("%v", err)
 			}
 		}
