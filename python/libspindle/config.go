@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -81,7 +80,7 @@ func (c *config) apply(s *server) error {
 	w.Refused = s.refused
 	w.Protocols = new(http.Protocols)
 	w.Protocols.SetHTTP1(true) // apps answer in the form of HTTP/1.1
-	w.ErrorLog = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	w.ErrorLog = newPythonLog("spindle.server")
 	for i := range c.Static {
 		c.Static[i].Prefix = strings.TrimSuffix(c.Static[i].Prefix, "/")
 	}

@@ -3,6 +3,7 @@
 #define SPINDLE_EVENTS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 // Directions of a descriptor: what a loop waits for, and what an event reports.
 #define SPINDLE_READ 1
@@ -26,6 +27,12 @@ typedef struct {
     // JSON, for the caller to free, or NULL if there are no more.
     char *(*tasks)(void *loop, bool first);
 } SpindleHost;
+
+// A record of Go's log.
+typedef struct {
+    int level; // Python's
+    char *logger, *text;
+} SpindleLogRecord;
 
 // A callback that blocks the loop. The texts are empty if Python cannot be asked.
 typedef struct {

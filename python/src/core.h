@@ -29,6 +29,7 @@ typedef struct {
     int (*blocked)(int loop, SpindleBlock *block);
     int (*inspect)(const char *address, char *text, int capacity);
     void (*failure)(char *text, int capacity);
+    int (*take_log)(SpindleLogRecord *record);
 } GoLib;
 
 extern GoLib golib;
@@ -41,6 +42,11 @@ int golib_symbol(const char *name, void **into); // -1 with an exception
 // gostart.c
 int golib_may_start(void);           // -1 with an exception if the process has too little for Go's runtime
 void *golib_start(const char *path); // the library, once Go's runtime has started; NULL with dlerror
+
+// golog.c
+extern uint32_t golog_waits; // Go has logged something; written by Go
+int golog_deliver(void);     // pass it to Python's logging; -1 with an exception that is to end the loop
+static inline bool golog_has(void) { return __atomic_load_n(&golog_waits, __ATOMIC_RELAXED); }
 
 // weak_target returns a new reference to what ref refers to, NULL if that is gone.
 static inline PyObject *weak_target(PyObject *ref) {

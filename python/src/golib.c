@@ -32,8 +32,9 @@ static int refuse_poll(int Py_UNUSED(loop), long long Py_UNUSED(timeout), Spindl
 void golib_forked(void) {
     if (loaded) {
         forked = true;
-        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll, NULL, NULL, NULL};
+        golib = (GoLib){refuse_new, ignore_close, no_descriptor, ignore_watch, refuse_poll, NULL, NULL, NULL, NULL};
         inspected = false; // the last ones are not called
+        golog_waits = 0;
     }
 }
 
@@ -92,6 +93,7 @@ int golib_load(void) {
         return -1;
     }
     void (*ignore_sigpipe)(void);
+    int (*log_to)(uint32_t *waits);
     struct {
         const char *name;
         void **into;
@@ -105,6 +107,8 @@ int golib_load(void) {
         {"SpindleInspect", (void **)&golib.inspect},
         {"SpindleIgnoreSIGPIPE", (void **)&ignore_sigpipe},
         {"SpindleFailure", (void **)&golib.failure},
+        {"SpindleTakeLog", (void **)&golib.take_log},
+        {"SpindleLogTo", (void **)&log_to},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         if (golib_symbol(symbols[i].name, symbols[i].into) < 0)
@@ -112,6 +116,7 @@ int golib_load(void) {
     }
     if (ignored)
         ignore_sigpipe();
+    log_to(&golog_waits);
     loaded = true;
     return 0;
 }

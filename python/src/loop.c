@@ -635,6 +635,8 @@ static PyObject *loop_meth_release(Loop *l, PyObject *Py_UNUSED(ignored)) {
     timers_clear(&l->timers);
     watch_clear(l);
     release(l);
+    if (golog_has() && golog_deliver() < 0) // no other loop may take it
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -143,5 +143,7 @@ int poll_once(Loop *l, long long timeout_ns) {
     }
     if (fresh < 0)
         return -1;
-    return l->server ? server_deliver(l) : 0;
+    if (l->server && server_deliver(l) < 0)
+        return -1;
+    return golog_has() ? golog_deliver() : 0;
 }

@@ -373,9 +373,10 @@ def serve(app, **options):
 
 
 def set_up_logging(level):
-    """Log to standard error, unless the program has configured logging."""
-    logger.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
-    if not logger.handlers and not logging.getLogger().handlers:
+    """Log to standard error, unless the program has configured logging. That goes for the log of the Go half too."""
+    package = logging.getLogger("spindle")
+    package.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
+    if not any(log.handlers for log in (logger, package, logging.getLogger())):
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-        logger.addHandler(handler)
+        package.addHandler(handler)
