@@ -65,6 +65,8 @@ func (d *deferral) Head() *http1.RequestParser { return d.c.st.lean.p }
 
 func (d *deferral) Remote() string { return d.c.remoteAddr() }
 
+func (d *deferral) Pass(value any) { d.c.st.lean.passed = value }
+
 func (d *deferral) Persists() bool {
 	return !d.c.reachedLimit() && !d.c.st.sv.closesConns()
 }

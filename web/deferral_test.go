@@ -147,6 +147,27 @@ func TestDeferredRequestGoesToTheHandler(t *testing.T) {
 	}
 }
 
+func TestLeanHandlerPassesAValueWithItsRequest(t *testing.T) {
+	server := &web.Server{
+		Lean: func(lc *web.LeanCtx) bool {
+			if string(lc.Path()) != "/" {
+				lc.Defer(&later{}).Pass(string(lc.Path()))
+			}
+			return false
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, r.Context().Value(deferred.Passed))
+		}),
+	}
+	nc, br := dial(t, serve(t, server))
+	for path, want := range map[string]string{"/a": "/a", "/": "<nil>", "/b": "/b"} {
+		fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: a\r\n\r\n", path)
+		if _, got := response(t, br, "GET"); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestDeferredBodyIsHeldUntilItIsWanted(t *testing.T) {
 	s := &laterServer{full: true}
 	sv := serveLater(t, s, &web.Server{})

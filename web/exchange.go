@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/deferred"
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
@@ -87,6 +88,13 @@ func newExchange(c *conn, p *http1.RequestParser) (*exchange, bool) {
 	x.ctx.x, x.ctx.base = x, c.baseContext()
 	if len(header) > 0 {
 		x.ctx.base = withTrace(x.ctx.base, header)
+	}
+	if passed := st.lean.passed; passed != nil {
+		st.lean.passed = nil
+		if x.ctx.base == nil {
+			x.ctx.base = context.Background()
+		}
+		x.ctx.base = context.WithValue(x.ctx.base, deferred.Passed, passed)
 	}
 	if p.Length() != 0 {
 		x.body = newBody(x, p)

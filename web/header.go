@@ -20,7 +20,7 @@ func (w *response) writeHeader() {
 	case 1:
 		w.writeSingle()
 	default:
-		w.writeSorted()
+		w.writeOrdered()
 	}
 }
 
@@ -36,14 +36,13 @@ func (w *response) writeSingle() {
 	}
 }
 
-// writeSorted writes the fields in the order of their names.
-func (w *response) writeSorted() {
+// writeOrdered writes the fields in the order of their names, or in that of http1.FieldOrder.
+func (w *response) writeOrdered() {
 	keys := make([]string, 0, 16)
 	for key := range w.header { // any order: sorted below
 		keys = append(keys, key)
 	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range http1.InOrder(w.header, keys) {
 		if !w.writeFieldOrReject(key, w.header[key]) {
 			return
 		}

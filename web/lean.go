@@ -24,6 +24,7 @@ type LeanCtx struct {
 	toHead bool   // the request is HEAD
 	closes bool   // the connection closes after the response
 	fault  error
+	passed any // with the request, to Handler; nil for nothing
 
 	// Of a request on a stream of HTTP/2. The parser is nil then.
 	s      *h2Stream
@@ -107,7 +108,7 @@ func (c *conn) awaitLeanBody(p *http1.RequestParser) {
 }
 
 func (lc *LeanCtx) begin(c *conn, p *http1.RequestParser) {
-	lc.c, lc.p = c, p
+	lc.c, lc.p, lc.passed = c, p, nil
 	target := p.OriginForm()
 	lc.path, lc.query = target, nil
 	if i := bytes.IndexByte(target, '?'); i >= 0 {

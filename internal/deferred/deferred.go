@@ -12,6 +12,11 @@ import (
 	"github.com/spindleloop/spindle/internal/http1"
 )
 
+// Passed is the key of the value of Answer.Pass in the context of a request.
+var Passed = passed{}
+
+type passed struct{}
+
 // Handler receives what becomes of a request while it is answered. Its methods must not
 // call those of the Answer.
 type Handler interface {
@@ -40,6 +45,9 @@ type Answer interface {
 	Head() *http1.RequestParser
 	// Remote returns the client's address.
 	Remote() string
+	// Pass passes a value to the server's Handler with the request, if the lean handler returns
+	// false.
+	Pass(value any)
 	// Persists reports whether the connection can serve another request.
 	Persists() bool
 	// Continue sends a 100 response.

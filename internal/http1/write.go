@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -122,7 +123,29 @@ func AppendField[Value string | []byte](dst []byte, name string, value Value) ([
 	return append(b, "\r\n"...), nil
 }
 
-// AppendHeader appends all fields of h, in the order of their keys.
+// FieldOrder is the key of a header that has the order of its other keys. It is not written.
+// Keys that it does not name come first, sorted. No field of a message has this name.
+const FieldOrder = "\x00order"
+
+// InOrder returns the keys of h in the order that h gives them, or sorted if it gives none.
+// keys are those to be ordered.
+func InOrder(h http.Header, keys []string) []string {
+	slices.Sort(keys)
+	if len(keys) == 0 || keys[0] != FieldOrder {
+		return keys
+	}
+	place := make(map[string]int)
+	for i, key := range h[FieldOrder] {
+		if place[key] == 0 {
+			place[key] = i + 1
+		}
+	}
+	keys = keys[1:]
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(place[a], place[b]) })
+	return keys
+}
+
+// AppendHeader appends all fields of h, in the order of InOrder.
 func AppendHeader(dst []byte, h http.Header) ([]byte, error) {
 	return appendHeader(dst, h, 0)
 }
@@ -157,9 +180,8 @@ func appendHeader(dst []byte, h http.Header, skip omit) ([]byte, error) {
 			keys = append(keys, key)
 		}
 	}
-	slices.Sort(keys)
 	b := dst
-	for _, key := range keys {
+	for _, key := range InOrder(h, keys) {
 		for _, value := range h[key] {
 			var err error
 			if b, err = AppendField(b, key, value); err != nil {

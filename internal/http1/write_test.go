@@ -32,6 +32,8 @@ func TestResponseHeads(t *testing.T) {
 		{"304", http1.ResponseHead{Status: 304, Length: http1.Chunked}, "HTTP/1.1 304 Not Modified\r\n\r\n"},
 		{"a header in order", http1.ResponseHead{Status: 200, Date: noon, Header: http.Header{"B": {"2", "3"}, "A": {"1"}, "Date": {"x"}, "Content-Length": {"9"}, "content-length": {"8"}, "Transfer-Encoding": {"x"}, "C": nil}},
 			"HTTP/1.1 200 OK\r\nDate: Thu, 29 Feb 2024 12:00:00 GMT\r\nA: 1\r\nB: 2\r\nB: 3\r\nContent-Length: 0\r\n\r\n"},
+		{"a header with an order", http1.ResponseHead{Status: 200, Header: http.Header{"A": {"1"}, "B": {"2", "3"}, "C": {"4"}, "D": {"5"}, http1.FieldOrder: {"C", "B", "E", "A", "B"}}},
+			"HTTP/1.1 200 OK\r\nD: 5\r\nC: 4\r\nB: 2\r\nB: 3\r\nA: 1\r\nContent-Length: 0\r\n\r\n"},
 		{"a date of the handler", http1.ResponseHead{Status: 200, Header: http.Header{"Date": {"x"}}}, "HTTP/1.1 200 OK\r\nDate: x\r\nContent-Length: 0\r\n\r\n"},
 		{"a connection of the handler", http1.ResponseHead{Status: 200, Connection: http1.KeepAlive, Header: http.Header{"Connection": {"close"}}}, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"},
 	} {

@@ -100,13 +100,14 @@ func (c *config) apply(s *server) error {
 	return err
 }
 
-// addDefaults adds the fields that every response has to those of one that Go sends.
+// addDefaults adds the fields that every response has to those of one that Go sends. They follow
+// those of the app.
 func (c *config) addDefaults(h http.Header) {
 	if c.Server != "" && h.Get("Server") == "" {
-		h.Set("Server", c.Server)
+		addInOrder(h, "Server", c.Server)
 	}
 	for _, f := range c.Fields {
-		h.Add(f[0], f[1])
+		addInOrder(h, f[0], f[1])
 	}
 	if !c.Date && h["Date"] == nil {
 		h["Date"] = nil // not even by package web

@@ -47,6 +47,7 @@ func (s *server) lean(lc *web.LeanCtx) bool {
 	r.answer = lc.Defer(r)
 	p := r.answer.Head()
 	if opensWebSocket(p) {
+		r.answer.Pass(fieldsInOrder(p)) // the header of Go's request has no order
 		return false
 	}
 	r.slot = s.requests.add(r)
@@ -155,6 +156,16 @@ func (s *server) addRequest(flags uint16, slot uint32, p *http1.RequestParser, p
 		b = b[copy(b, name):]
 		b = b[copy(b, value):]
 	}
+}
+
+// fieldsInOrder returns the fields of the request as the client has sent them.
+func fieldsInOrder(p *http1.RequestParser) [][2]string {
+	fields := make([][2]string, p.FieldCount())
+	for i := range fields {
+		name, value := field(p, i)
+		fields[i] = [2]string{string(name), string(value)}
+	}
+	return fields
 }
 
 // field returns a field of the request. The host of an absolute target takes the place of

@@ -16,6 +16,8 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/spindleloop/spindle/internal/deferred"
+	"github.com/spindleloop/spindle/internal/http1"
 	"github.com/spindleloop/spindle/ws"
 )
 
@@ -72,7 +74,7 @@ func (s *server) serveWebSocket(w http.ResponseWriter, req *http.Request) {
 		o.Header = v.header
 		s.config.addDefaults(o.Header)
 		if s.config.Date && o.Header.Get("Date") == "" {
-			o.Header.Set("Date", s.p.l.Internal().Kernel().Wall().UTC().Format(http.TimeFormat))
+			addInOrder(o.Header, "Date", s.p.l.Internal().Kernel().Wall().UTC().Format(http.TimeFormat))
 		}
 		if v.subprotocol != "" {
 			o.Subprotocols = []string{v.subprotocol}
@@ -142,13 +144,7 @@ func (s *server) addSocket(so *socket, req *http.Request, client string) {
 	}
 	path, query, _ := strings.Cut(target, "?")
 	host, port := splitRemote(client)
-	fields := [][2]string{{"host", req.Host}}
-	for name, values := range req.Header {
-		for _, value := range values {
-			fields = append(fields, [2]string{name, value})
-		}
-	}
-	slices.SortStableFunc(fields[1:], func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	fields, _ := req.Context().Value(deferred.Passed).([][2]string)
 	size := headSize + len(fields)*fieldSize + len(req.Method) + len(path) + len(query) + len(host)
 	for _, f := range fields {
 		size += len(f[0]) + len(f[1])
@@ -337,7 +333,7 @@ func (so *socket) OnClose(_ *ws.Socket, err error) {
 	so.closed(code, reason)
 }
 
-// fieldsOf reads n fields. The first value without a name is returned apart: the
+// fieldsOf reads n fields, and keeps their order. The first value without a name is returned apart: the
 // subprotocol.
 func fieldsOf(n int, b []byte) (h http.Header, unnamed string) {
 	h = make(http.Header)
@@ -353,7 +349,13 @@ func fieldsOf(n int, b []byte) (h http.Header, unnamed string) {
 			unnamed = value
 			continue
 		}
-		h.Add(name, value)
+		addInOrder(h, name, value)
 	}
 	return h, unnamed
+}
+
+// addInOrder adds a field that is written after those that h has.
+func addInOrder(h http.Header, name, value string) {
+	h.Add(name, value)
+	h[http1.FieldOrder] = append(h[http1.FieldOrder], http.CanonicalHeaderKey(name))
 }

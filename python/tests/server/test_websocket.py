@@ -478,6 +478,44 @@ def test_handshake_has_the_default_fields(serve):
         assert not {"server", "date"} & dict(fields).keys()
 
 
+SENT = [("Z-One", "1"), ("Host", "test"), ("A-Two", "2"), ("z-one", "3"), ("Upgrade", "websocket"), ("M-Three", "4"),
+        ("Sec-WebSocket-Version", "13"), ("Connection", "Upgrade"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")]
+
+
+@pytest.mark.parametrize("target", ["/", "http://test/"])
+def test_order_of_the_request_s_fields(serve, target):
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope["headers"])
+        await echo(scope, receive, send)
+
+    client = serve(app).connect()
+    client.send(f"GET {target} HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in SENT) + "\n")
+    assert client.head()[0] == 101
+    assert [list(map(bytes, pair)) for pair in seen[0]] == [[name.lower().encode(), value.encode()] for name, value in SENT]
+
+
+@pytest.mark.parametrize("denied", [False, True])
+def test_order_of_the_response_s_fields(serve, denied):
+    own = [("z-one", "1"), ("a-two", "2"), ("set-cookie", "b=1"), ("m-three", "3")]
+
+    async def app(scope, receive, send):
+        await receive()
+        headers = [(name.encode(), value.encode()) for name, value in own]
+        if denied:
+            await send({"type": "websocket.http.response.start", "status": 403, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": b"no"})
+        else:
+            await send({"type": "websocket.accept", "headers": headers})
+
+    server = serve(app, headers=[("B-All", "4")])
+    status, fields = server.connect().send(f"GET / HTTP/1.1\nHost: test\n{KEY}\n").head()
+    assert status == (403 if denied else 101)
+    ours = [pair for pair in fields if pair in own or pair[0] in ("server", "b-all")]
+    assert ours == [*own, ("server", "spindle"), ("b-all", "4")]
+
+
 def test_sockets_are_closed_at_the_end(serve):
     server = serve(echo)
     with connect(url(server)) as ws:
