@@ -10,7 +10,7 @@ def test_signals_that_the_program_has_blocked_wait_for_it():
         import asyncio, os, signal
         import spindle
 
-        waited_for = [signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGRTMIN + 5]
+        waited_for = [signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGRTMIN, signal.SIGRTMIN + 5, signal.SIGCHLD, signal.SIGPROF]
 
         async def main():
             signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)  # threads of Go and the watchdog exist already
@@ -21,6 +21,46 @@ def test_signals_that_the_program_has_blocked_wait_for_it():
             print("done")
 
         spindle.run(main())
+    """)
+    assert (code, out) == (0, "done\n"), err
+
+
+def test_end_of_a_child_waits_for_the_program():
+    code, out, err = python("""
+        import asyncio, os, signal
+        import spindle
+
+        async def main():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+            for _ in range(5):
+                child = await asyncio.create_subprocess_exec("true")
+                await child.wait()
+                assert signal.sigtimedwait([signal.SIGCHLD], 10).si_pid == child.pid
+            print("done")
+
+        spindle.run(main())
+    """)
+    assert (code, out) == (0, "done\n"), err
+
+
+def test_threads_of_go_block_the_signals_of_the_program():
+    code, out, err = python("""
+        import os, signal, threading
+        import spindle
+
+        loop = spindle.new_event_loop()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        faults = {signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP, 16,
+                  signal.SIGKILL, signal.SIGSTOP, 32, 33}  # 16 is SIGSTKFLT; the last two are those of threads in libc
+        for thread in os.listdir("/proc/self/task"):
+            if int(thread) == threading.main_thread().native_id:
+                continue
+            with open(f"/proc/self/task/{thread}/status") as file:
+                mask, = (int(line.split()[1], 16) for line in file if line.startswith("SigBlk:"))
+            open_to = {number for number in range(1, 65) if not mask & 1 << number - 1}
+            assert open_to <= faults, (thread, open_to - faults)
+        loop.close()
+        print("done")
     """)
     assert (code, out) == (0, "done\n"), err
 
