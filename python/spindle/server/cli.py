@@ -6,6 +6,7 @@ import re
 import sys
 
 from .config import CHOICES, Config
+from .standard import open_missing
 
 
 class Parser(argparse.ArgumentParser):
@@ -234,6 +235,7 @@ def env_value(text):
 
 
 def main():
+    open_missing()
     try:
         return serve(read_config(sys.argv[1:], os.environ))
     except KeyboardInterrupt:  # before the server handles signals, as while it imports the app

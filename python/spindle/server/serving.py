@@ -17,6 +17,7 @@ from .. import _core
 from .config import Config, TrustedProxies
 from .importing import AppError, load_app
 from .lifespan import CANCEL_WAIT, Lifespan
+from .standard import open_missing
 
 logger = logging.getLogger("spindle.server")
 
@@ -359,6 +360,7 @@ def serve(app, **options):
 
     The options are those of Config.
     """
+    open_missing()
     config = Config(app=app, **options)
     set_up_logging(config.log_level)
     if config.supervised:

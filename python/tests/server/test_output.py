@@ -1,8 +1,11 @@
-"""The server outlives the readers of its output."""
+"""The server outlives the readers of its output, and needs no output."""
 
 import os
-import ssl
+import signal
 import socket
+import ssl
+import subprocess
+import sys
 
 import pytest
 
@@ -52,3 +55,23 @@ def test_reader_of_the_output_goes_away(command, certificate, output, workers):
     assert "was killed" not in "".join(process.err)
     assert len(pids) <= workers  # none was replaced
     process.stop()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_standard_descriptors_are_closed(command, workers):
+    """The access log must not be written to what has got the number of a closed descriptor, such as the metrics."""
+    path = str(command.directory / "socket")
+    process = subprocess.Popen(
+        ["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", sys.executable, "-m", "spindle", "app:app", "--uds", path,
+         "--workers", str(workers), "--metrics", "/metrics"], cwd=command.directory)
+    try:
+        wait_until(lambda: os.path.exists(path))
+        requests(path, None)
+        pids = {process.pid, int(connect(path).get()["x-pid"])}
+        for pid in pids:
+            assert {os.readlink(f"/proc/{pid}/fd/{number}") for number in range(3)} == {"/dev/null"}
+        counted = connect(path).get("/metrics").body.decode()
+        assert 'status="2xx"} 21\n' in counted and "spindle_websockets_total 0\n" in counted
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT) == 0
