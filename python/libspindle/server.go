@@ -57,6 +57,25 @@ func SpindleServe(id C.int, text *C.char, size C.int, message *C.char, capacity 
 	return s.box
 }
 
+// SpindleCheck checks a configuration before anything is started: it loads the certificates. It
+// returns 0, or -1 and writes an error.
+//
+//export SpindleCheck
+func SpindleCheck(text *C.char, size C.int, message *C.char, capacity C.int) (result C.int) {
+	result = -1
+	defer guardText(message, capacity)
+	var c config
+	err := json.Unmarshal(C.GoBytes(unsafe.Pointer(text), size), &c)
+	if err == nil && c.secure() {
+		_, err = c.tls()
+	}
+	if err != nil {
+		write(message, capacity, err.Error())
+		return -1
+	}
+	return 0
+}
+
 func newServer(p *pyLoop, text []byte) (*server, error) {
 	if p.server != nil {
 		return nil, errors.New("spindle: the loop has a server already")

@@ -53,6 +53,9 @@ void server_release(Exchange *x); // when Go is told that the response is comple
 void server_ended(Exchange *x); // the app has returned and everything was sent
 const char *server_date(Server *s);
 
+// asgi_check.c
+PyObject *server_check(PyObject *module, PyObject *config);
+
 // asgi_outbox.c
 int outbox_load(void);
 char *server_out(Server *s, int kind, int flags, uint32_t slot, uint32_t n, size_t payload); // never fails

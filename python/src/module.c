@@ -23,6 +23,7 @@ static PyMethodDef methods[] = {
     {"set_library", set_library, METH_O, "Set the path of libspindle.so."},
     {"forked", forked, METH_NOARGS, "Refuse loops from now on, in the child of a fork."},
     {"inspect", inspect_serve, METH_O, "Serve the inspector on an address, and return the address."},
+    {"check_server", server_check, METH_O, "Raise OSError if a server cannot be started with a configuration."},
     {"track_held", (PyCFunction)(void (*)(void))loops_track_held, METH_FASTCALL,
      "Show the collector the handles of loops that the program holds; for gc.callbacks."},
     {"receive_datagram", datagram_receive, METH_O, "Receive a datagram and its sender's address, or None."},

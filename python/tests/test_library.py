@@ -17,6 +17,7 @@ CALLS = {
     "SpindleDescriptor": "99999",
     "SpindleWatch": "99999, 0, 1, None",
     "SpindlePoll": "99999, 0, None, -1",
+    "SpindleCheck": "ctypes.c_void_p(1), 2, text, len(text)",
     "SpindleServe": "99999, b'{}', 2, text, len(text)",
     "SpindleFlush": "99999",
     "SpindleDrain": "99999",

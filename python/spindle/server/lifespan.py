@@ -7,6 +7,7 @@ logger = logging.getLogger("spindle.server")
 
 
 CANCEL_WAIT = 5  # seconds that a cancelled app may take
+UNUSED = "spindle: the app does not use lifespan events"
 
 
 class Lifespan:
@@ -60,12 +61,13 @@ class Lifespan:
                 self.failed = self.failed or not self._serves  # an app that serves goes on without its lifespan
                 logger.error("spindle: the app's lifespan failed", exc_info=e)
             elif not self.failed:
-                logger.info("spindle: the app has no lifespan: it raised %s", type(e).__name__)
+                logger.info(UNUSED)
+                logger.debug("spindle: what the app raised when it was called for lifespan", exc_info=e)
             if not isinstance(e, Exception):
                 raise
         finally:
             if not self._started.is_set() and self._supported and not self.failed:
-                logger.info("spindle: the app has no lifespan: it returned at once")
+                logger.info(UNUSED)
                 self._supported = False
             self._started.set()
             self._stopped.set()

@@ -99,6 +99,14 @@ def _bind_unix(config):
     return sock
 
 
+def check_files(config):
+    """Raise StartError if a file of TLS is missing. The supervisor, which has no Go, can check no more."""
+    for name in ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs"):
+        path = getattr(config, name)
+        if path is not None and not os.access(path, os.R_OK):
+            raise StartError(f"spindle: {name}: {path} does not exist or cannot be read")
+
+
 def describe(config, sock):
     """Return where a socket listens, for people."""
     address = sock.getsockname()
@@ -156,6 +164,7 @@ class Server:
         handled = self._handle_signals(loop)
         lifespan = Lifespan(app, "off" if interface in ("wsgi", "asgi2") and self.config.lifespan == "auto" else self.config.lifespan)
         try:
+            self._check()
             await self._starting()
             if not await self._unless(lifespan, lifespan.startup(), self._stop.wait()):
                 return
@@ -189,6 +198,14 @@ class Server:
                     os.unlink(self.config.uds)
                 except OSError:
                     pass
+
+    def _check(self):
+        """Find out before the app starts whether the certificates can be used."""
+        if self.config.secure:
+            try:
+                _core.check_server(json.dumps(self.config.for_go([])).encode())
+            except OSError as e:
+                raise StartError(str(e)) from None
 
     async def _starting(self):
         """Called before the app's startup."""

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 from .lifespan import CANCEL_WAIT
-from .serving import Server, bind, describe
+from .serving import Server, bind, check_files, describe
 
 logger = logging.getLogger("spindle.server")
 
@@ -112,6 +112,7 @@ class Supervisor:
         self.failed_starts = 0
 
     def run(self):
+        check_files(self.config)
         self.sock = bind(self.config)
         self.sock.set_inheritable(True)
         self.tallies = Tallies()

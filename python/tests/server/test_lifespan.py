@@ -53,6 +53,42 @@ def test_startup_and_shutdown_with_state(mode):
     assert log[1] is not log[2]
 
 
+@pytest.mark.parametrize("text", [None, "not a certificate"])
+def test_certificate_is_checked_before_startup(tmp_path, text):
+    log = []
+    path = tmp_path / "cert.pem"
+    if text is not None:
+        path.write_text(text)
+    server = Server(Config(app=lifespan_app(log), port=0, ssl_certfile=str(path)))
+    with pytest.raises(StartError, match="spindle: certificate: "):
+        server.run()
+    assert log == []
+
+
+def test_certificate_is_checked_before_workers_start(command):
+    process = command("app:app", "--port", "0", "--workers", "2", "--ssl-certfile", "missing.pem")
+    assert process.process.wait(LIMIT) == 1
+    process.readers_end()
+    assert process.err == ["spindle: ssl_certfile: missing.pem does not exist or cannot be read\n"]
+
+
+async def raises(scope, receive, send):
+    assert scope["type"] != "lifespan"
+
+
+async def returns(scope, receive, send):
+    pass
+
+
+@pytest.mark.parametrize("app", [raises, returns])
+def test_app_without_lifespan_is_a_fact_and_no_fault(app, caplog):
+    caplog.set_level("INFO", logger="spindle.server")
+    with running(app, lifespan="auto"):
+        pass
+    lines = [record.getMessage() for record in caplog.records if "lifespan" in record.getMessage()]
+    assert lines == ["spindle: the app does not use lifespan events"]
+
+
 HANGS = """
     import asyncio, os, sys
 
