@@ -188,8 +188,7 @@ typedef struct {
     PyObject *task;
 } TaskStep;
 
-extern PyTypeObject *step_type; // once seen, and found to be what TaskStep says
-bool steps_learn(PyObject *callback);
+extern PyTypeObject *step_type; // set by internals.c, which has checked that it is what TaskStep says
 PyObject *steps_task(PyObject *callback); // the task that callback continues, NULL if it is none; not a new reference
 
 // poll.c
@@ -316,9 +315,7 @@ static inline void steps_note(Loop *l, PyObject *callback) {
         if (!task || (PyObject *)Py_TYPE(task) != names.task_type)
             return;
     } else {
-        if (step_type || !steps_learn(callback))
-            return;
-        task = ((TaskStep *)callback)->task;
+        return;
     }
     if (l->steps.latest.task != task || l->steps.latest.at != l->turned)
         steps_note_task(l, task);

@@ -3,13 +3,7 @@
 // The collector does not see handles while they are queued (handle.c). A handle that the program
 // holds as well, as a task in asyncio.sleep does, may be part of a cycle with its loop, which
 // would never be freed. Those handles are shown when a collection of all generations begins.
-#include "core.h"
-
-#if PY_VERSION_HEX >= 0x030E0000
-#define OLDEST 1 // the collector is incremental
-#else
-#define OLDEST 2 // generation
-#endif
+#include "internals.h"
 
 static Loop *loops;
 
@@ -34,7 +28,7 @@ PyObject *loops_track_held(PyObject *Py_UNUSED(module), PyObject *const *args, P
     if (nargs != 2 || !PyDict_Check(args[1]) || PyUnicode_CompareWithASCIIString(args[0], "start") != 0)
         Py_RETURN_NONE;
     PyObject *generation = PyDict_GetItemString(args[1], "generation");
-    if (!generation || PyLong_AsLong(generation) < OLDEST)
+    if (!generation || PyLong_AsLong(generation) < OLDEST_GENERATION)
         Py_RETURN_NONE;
     for (Loop *l = loops; l; l = l->next) {
         for (size_t i = l->ready.head; i != l->ready.tail; i++) {

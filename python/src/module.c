@@ -1,5 +1,6 @@
 // The extension module _core.
 #include "asgi.h"
+#include "internals.h"
 
 #ifdef Py_GIL_DISABLED
 #error "spindle: free-threaded builds of Python are not supported yet; use a build with the GIL"
@@ -107,7 +108,7 @@ static int execute(PyObject *m) {
         PyErr_SetString(PyExc_ImportError, "spindle: subinterpreters are not supported");
         return -1;
     }
-    if (intern_names() < 0)
+    if (internals_check() < 0 || intern_names() < 0)
         return -1;
     PyObject *transport = transport_type();
     int r = transport ? PyModule_AddObjectRef(m, "Transport", transport) : -1;

@@ -11,19 +11,8 @@
 
 PyTypeObject *step_type;
 
-bool steps_learn(PyObject *callback) {
-    if (!strstr(Py_TYPE(callback)->tp_name, "TaskStepMethWrapper"))
-        return false;
-    PyObject *task = PyObject_GetAttrString(callback, "__self__");
-    if (task && ((TaskStep *)callback)->task == task)
-        step_type = Py_TYPE(callback);
-    Py_XDECREF(task);
-    PyErr_Clear();
-    return step_type;
-}
-
 PyObject *steps_task(PyObject *callback) {
-    if (step_type && Py_TYPE(callback) == step_type)
+    if (Py_TYPE(callback) == step_type)
         return ((TaskStep *)callback)->task;
     return Py_TYPE(callback) == &PyCFunction_Type ? PyCFunction_GET_SELF(callback) : NULL;
 }

@@ -11,7 +11,7 @@
 //   or an error        │                        │
 //      │               ▼                        ▼
 //      └─────────▶ closing: sends what is left, unless aborted ──▶ connection_lost
-#include "core.h"
+#include "internals.h"
 #include <errno.h>
 #include <structmember.h>
 #include <sys/socket.h>
@@ -708,7 +708,7 @@ PyObject *transport_type(void) {
         return NULL;
     PyObject *type = NULL;
     if (((PyTypeObject *)base)->tp_basicsize != offsetof(Transport, loop))
-        PyErr_SetString(PyExc_ImportError, "spindle: asyncio's transports have another layout in this version of Python");
+        internals_refuse("transports of asyncio");
     else
         type = PyType_FromSpecWithBases(&transport_spec, base);
     Py_DECREF(base);

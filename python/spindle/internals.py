@@ -1,0 +1,51 @@
+"""Looks at internals of asyncio, for the checks in src/internals.c."""
+
+import _asyncio
+import asyncio
+from asyncio import streams, unix_events
+
+
+class _Loop:
+    """As much of a loop as a task and a stream need that never run."""
+
+    queued = None
+
+    def get_debug(self):
+        return False
+
+    def call_soon(self, callback, *args, context=None):
+        self.queued = callback
+
+    def create_future(self):
+        return _asyncio.Future(loop=self)
+
+
+def task_callbacks():
+    """Return a task, the callback that starts it, and the one that wakes it."""
+    loop = _Loop()
+    future = loop.create_future()
+
+    async def wait():
+        await future
+
+    task = _asyncio.Task(wait(), loop=loop, name="spindle")
+    step = loop.queued
+    step()
+    wakeup = future._callbacks[0][0]
+    future.cancel()
+    loop.queued(future)
+    return task, step, wakeup
+
+
+def has_streams(attributes):
+    """Report whether a StreamReader has exactly these attributes, and its protocol refers to it as is known."""
+    loop = _Loop()
+    reader = streams.StreamReader(loop=loop)
+    protocol = streams.StreamReaderProtocol(reader, lambda reader, writer: None, loop=loop)
+    return (set(vars(reader)) == set(attributes) and protocol._stream_reader_wr() is reader
+            and protocol._strong_reader is reader)
+
+
+def has_loop(members):
+    """Report whether asyncio's loop has these members."""
+    return all(hasattr(unix_events._UnixSelectorEventLoop, name) for name in members) and hasattr(asyncio.Server, "_attach")
