@@ -26,21 +26,28 @@ var failure struct {
 // SPINDLE_PANIC, and keeps the text for SpindleFailure.
 func guard(result *C.int) {
 	if v := recover(); v != nil {
-		failure.mu.Lock()
-		defer failure.mu.Unlock()
-		failure.text = describe(v)
-		*result = C.SPINDLE_PANIC
+		*result = fail(v, debug.Stack())
 	}
+}
+
+// fail keeps the text of a panic, and returns SPINDLE_PANIC.
+func fail(v any, stack []byte) C.int {
+	failure.mu.Lock()
+	defer failure.mu.Unlock()
+	failure.text = describe(v, stack)
+	return C.SPINDLE_PANIC
 }
 
 // guardText is guard for functions that write an error to text.
 func guardText(text *C.char, capacity C.int) {
 	if v := recover(); v != nil {
-		write(text, capacity, describe(v))
+		write(text, capacity, describe(v, debug.Stack()))
 	}
 }
 
-func describe(v any) string { return fmt.Sprintf("spindle: panic in Go: %v\n%s", v, debug.Stack()) }
+func describe(v any, stack []byte) string {
+	return fmt.Sprintf("spindle: panic in Go: %v\n%s", v, stack)
+}
 
 // write stores s in text as a string of C, as much of it as there is space for.
 func write(text *C.char, capacity C.int, s string) {

@@ -16,6 +16,8 @@ import "C"
 
 import (
 	"errors"
+	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +28,17 @@ import (
 )
 
 func main() {}
+
+// mostProcessors limits what Go uses of a large machine, unless $GOMAXPROCS says otherwise. Nearly all
+// of its work is done in the threads of Python's loops; with more processors, a collection would start
+// a thread for each.
+const mostProcessors = 4
+
+func init() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > mostProcessors {
+		runtime.GOMAXPROCS(mostProcessors)
+	}
+}
 
 // pyLoop is a loop and what a tick collects.
 type pyLoop struct {
@@ -190,6 +203,9 @@ func SpindlePoll(id C.int, timeout C.longlong, events *C.SpindleEvent, capacity 
 func errno(err error) C.int {
 	if err == nil {
 		return 0
+	}
+	if e, ok := errors.AsType[*loop.PanicError](err); ok { // of a callback of the loop
+		return fail(e.Value, e.Stack)
 	}
 	var no syscall.Errno
 	switch {

@@ -64,6 +64,26 @@ def test_a_panic_in_an_exported_function_is_recovered(function):
         assert int(result) < 1
 
 
+def test_a_panic_in_a_callback_of_a_loop_is_recovered():
+    code, out, err = python("""
+        import ctypes, os, spindle
+        loop = spindle.new_event_loop()
+        reader, writer = os.pipe()
+        os.write(writer, b"x")
+        loop.add_reader(reader, print)
+        library = ctypes.CDLL(os.path.join(os.path.dirname(spindle.__file__), "libspindle.so"))
+        print(library.SpindlePoll(0, ctypes.c_longlong(0), ctypes.c_void_p(8), 16))  # there is no space for events at 8
+        text = ctypes.create_string_buffer(100000)
+        library.SpindleFailure(text, len(text))
+        print(text.value.decode())
+        loop.run_until_complete(loop.shutdown_asyncgens())  # it still works
+        loop.close()
+    """)
+    assert code == 0, err
+    result, text = out.split("\n", 1)
+    assert int(result) == -100000 and text.startswith("spindle: panic in Go: ") and "collect" in text
+
+
 def test_a_panic_in_go_is_an_exception_in_python():
     code, out, err = python("""
         import ctypes, os, spindle
