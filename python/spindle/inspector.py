@@ -1,10 +1,9 @@
 """The inspector of Go, with the tasks of Python."""
 
+import functools
 import itertools
-import json
 import os
 import sys
-import sysconfig
 import weakref
 
 from . import _core
@@ -63,6 +62,8 @@ class TaskWalk:
         refs = list(itertools.islice(self._tasks, AT_ONCE))
         if not refs:
             return None
+        import json  # here, because most programs need none of it
+
         return json.dumps([self._describe(task) for ref in refs if (task := ref()) is not None and not task.done()])
 
     def _describe(self, task):
@@ -90,8 +91,13 @@ class TaskIDs:
         return number
 
 
-# The paths of code that is not the program's.
-_LIBRARIES = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}) + ("<frozen ",)
+@functools.cache
+def _libraries():
+    """Return the paths of code that is not the program's."""
+    import sysconfig
+
+    paths = {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return *paths, "<frozen "
 
 
 def inspected_stack(frame, depth):
@@ -102,6 +108,6 @@ def inspected_stack(frame, depth):
         name = f"{frame.f_globals.get('__name__', '?')}.{getattr(code, 'co_qualname', code.co_name)}"
         places.append((name, code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    own = [place for place in places if not place[1].startswith(_LIBRARIES)] or places
+    own = [place for place in places if not place[1].startswith(_libraries())] or places
     at = "".join(f"{os.path.basename(file)}:{line} ({name})" for name, file, line in own[:1])
     return at, "".join(f"{name}()\n\t{file}:{line}\n" for name, file, line in places)

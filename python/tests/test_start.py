@@ -1,0 +1,86 @@
+"""What a program pays before it does anything: for the import, and for the first loop.
+
+Times are those of the processor, the best of several: a machine that is busy does not change them.
+"""
+
+import json
+import os
+
+import pytest
+
+from conftest import python
+
+TRIES = 10
+
+
+@pytest.fixture(autouse=True)
+def bytecode(tmp_path, monkeypatch):
+    """Keep the bytecode of modules, as an installed package does."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+
+
+def best(source, limit):
+    """Run a program that prints seconds until they are below the limit, at most TRIES times. Return the least."""
+    least = float("inf")
+    for _ in range(TRIES):
+        code, out, err = python(source)
+        assert code == 0, err
+        least = min(least, float(out))
+        if least <= limit:
+            break
+    return least
+
+
+def test_import_takes_15_ms_more_than_asyncio():
+    source = """
+        import asyncio, time
+        before = time.process_time()
+        import spindle
+        print(time.process_time() - before)
+    """
+    assert best(source, 0.015) <= 0.015
+
+
+def test_import_loads_no_go_and_starts_no_thread():
+    code, out, err = python("""
+        import json, os
+        import spindle
+        with open("/proc/self/maps") as file:
+            print(json.dumps(["libspindle" in file.read(), len(os.listdir("/proc/self/task"))]))
+    """)
+    assert code == 0, err
+    assert json.loads(out) == [False, 1]
+
+
+def test_first_loop_takes_10_ms():
+    source = """
+        import spindle, time
+        before = time.process_time()
+        loop = spindle.new_event_loop()
+        print(time.process_time() - before)
+        loop.close()
+    """
+    assert best(source, 0.010) <= 0.010
+
+
+def test_threads():
+    """Besides the main thread and the watchdog: the first, the monitor and the template of Go's runtime, which all
+    Go libraries have, and as many as it uses processors."""
+    code, out, err = python("""
+        import asyncio, os, spindle
+
+        async def main():
+            server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+            for _ in range(20):
+                reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                await reader.read()
+                writer.close()
+                await asyncio.sleep(0.001)
+            server.close()
+            print(len(os.listdir("/proc/self/task")))
+
+        spindle.run(main())
+    """)
+    assert code == 0, err
+    assert int(out) <= 5 + min(4, os.cpu_count())
