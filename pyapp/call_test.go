@@ -204,6 +204,37 @@ func TestCallsOfManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
+// TestCallsOfCoroutinesDoNotWaitBehindFunctions: functions have threads of their own, and neither an
+// import nor asyncio's own pool waits for one of them.
+func TestCallsOfCoroutinesDoNotWaitBehindFunctions(t *testing.T) {
+	app := prepare(t, &pyapp.App{CallThreads: 3})
+	ctx := t.Context()
+	if _, err := pyapp.Call[any](ctx, app, "functions:prepare"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if _, err := pyapp.Call[any](ctx, app, "functions:hold"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if n, err := pyapp.Call[int](ctx, app, "functions:count_holding", 3); n != 3 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := pyapp.Call[int](ctx, app, "lazy:answer"); n != 42 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := pyapp.Call[int](ctx, app, "functions:count_holding", 3); n != 3 || err != nil {
+		t.Error("further functions did not wait:", n, err)
+	}
+	if _, err := pyapp.Call[any](ctx, app, "functions:release"); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
 func TestLargeResults(t *testing.T) {
 	app := prepare(t, &pyapp.App{MaxCallBytes: 1 << 20})
 	if got, err := pyapp.Call[string](t.Context(), app, "functions:large", 1<<20-5); err != nil || len(got) != 1<<20-5 {

@@ -64,7 +64,8 @@ func (a *App) environment() []string {
 	if env == nil {
 		env = os.Environ()
 	}
-	return append(slices.Clip(env), "SPINDLE_MOUNTED_CALL_BYTES="+strconv.Itoa(a.maxCallBytes()))
+	return append(slices.Clip(env), "SPINDLE_MOUNTED_CALL_BYTES="+strconv.Itoa(a.maxCallBytes()),
+		"SPINDLE_MOUNTED_CALL_THREADS="+strconv.Itoa(a.callThreads()))
 }
 
 // command returns the command of a worker that listens on a Unix socket.

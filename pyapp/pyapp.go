@@ -98,6 +98,11 @@ type App struct {
 	// that a Go function causes by calling Python count on their own. Zero means 1,024.
 	MaxGoCalls int
 
+	// CallThreads is the number of threads of a worker for calls of functions that are not
+	// coroutines. Further calls of such functions wait; calls of coroutines do not. Calls that
+	// a Go function makes while Python waits for it have as many threads of their own. Zero means 32.
+	CallThreads int
+
 	// ErrorLog is the logger for processes that end or cannot be started. Nil means
 	// slog.Default().
 	ErrorLog *slog.Logger
@@ -177,6 +182,7 @@ func (a *App) workers() int                { return max(a.Workers, 1) }
 func (a *App) startTimeout() time.Duration { return orDefault(a.StartTimeout, 30*time.Second) }
 func (a *App) drainTimeout() time.Duration { return orDefault(a.DrainTimeout, 10*time.Second) }
 func (a *App) maxCallBytes() int           { return orDefault(a.MaxCallBytes, 16<<20) }
+func (a *App) callThreads() int            { return orDefault(a.CallThreads, 32) }
 func (a *App) maxGoCalls() int             { return orDefault(a.MaxGoCalls, 1024) }
 
 func (a *App) log() *slog.Logger {

@@ -122,6 +122,27 @@ async def count_waiting():
     return waiting
 
 
+holding = []
+let_go = threading.Event()
+
+
+def hold():
+    """Block a thread until release is called."""
+    holding.append(threading.current_thread().name)
+    let_go.wait(60)
+
+
+async def count_holding(least):
+    """Wait until so many threads are blocked, and return how many are."""
+    while len(holding) < least:
+        await asyncio.sleep(0.001)
+    return len(holding)
+
+
+async def release():
+    let_go.set()
+
+
 def crash():
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -69,7 +69,7 @@ class Calls:
             target, args, named = values.decode(body)
             function = find(target)
             if function is None:  # an import may take long
-                function = await asyncio.to_thread(load, target)
+                function = await in_context(_importer, load, target)
             args, named = function.arguments(args, named)
             if flow is not None:
                 await run_generator(function, args, named, flow)
@@ -158,7 +158,11 @@ async def run_generator(function, args, named, flow):
         raise TypeError(f"{function.call.__qualname__} is called as a stream, and is not a generator function")
 
 
-_pools = {}  # of threads, by the depth of calls
+# Functions have threads of their own, and imports have another one: a call of a coroutine never waits behind a
+# function that blocks, and asyncio's threads are the app's.
+threads = 32  # for the functions of each depth
+_pools = {}  # by the depth of calls
+_importer = concurrent.futures.ThreadPoolExecutor(1, "import")
 
 
 async def on_thread(function, *args, **named):
@@ -168,12 +172,15 @@ async def on_thread(function, *args, **named):
     all be in use, waiting for it.
     """
     depth = current.get().depth
-    if depth == 0:
-        return await asyncio.to_thread(function, *args, **named)
     if depth not in _pools:
-        _pools[depth] = concurrent.futures.ThreadPoolExecutor(thread_name_prefix=f"call_{depth}")
+        _pools[depth] = concurrent.futures.ThreadPoolExecutor(threads, f"call_{depth}")
+    return await in_context(_pools[depth], function, *args, **named)
+
+
+async def in_context(pool, function, *args, **named):
+    """Call a function on a thread of a pool, in the context of the caller, as asyncio.to_thread does."""
     work = functools.partial(contextvars.copy_context().run, function, *args, **named)
-    return await asyncio.get_running_loop().run_in_executor(_pools[depth], work)
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
 def is_coroutine_function(function):
@@ -199,7 +206,7 @@ def describe(error):
     except Exception:
         message = "<str() of the exception failed>"
     found = traceback.TracebackException.from_exception(error)
-    ours = (__file__, values.__file__, asyncio.to_thread.__code__.co_filename)
+    ours = (__file__, values.__file__)
     found.stack = traceback.StackSummary.from_list(
         f for f in found.stack if f.filename not in ours and not f.filename.endswith("concurrent/futures/thread.py"))
     report = {"type": name, "message": cut(message), "traceback": cut("".join(found.format()))}

@@ -14,6 +14,7 @@ import sys
 import urllib.parse
 
 from .. import host
+from . import calls
 from .calls import Calls
 from .cli import read_config
 from .config import TrustedProxies, _split
@@ -22,6 +23,7 @@ from .importing import AppError
 from .serving import Server, StartError, set_up_logging
 
 CALL_BYTES = "SPINDLE_MOUNTED_CALL_BYTES"  # the largest result of a call
+CALL_THREADS = "SPINDLE_MOUNTED_CALL_THREADS"  # threads for functions that are not coroutines
 
 
 def main():
@@ -108,6 +110,7 @@ class MountedServer(Server):
         super().__init__(config)
         self.control = control
         self.calls = Calls(control.send, int(os.environ.get(CALL_BYTES, 16 << 20)))
+        calls.threads = int(os.environ.get(CALL_THREADS, calls.threads))
 
     def run(self, sockets=None):
         try:
