@@ -34,10 +34,16 @@ func main() {}
 // a thread for each.
 const mostProcessors = 4
 
-func init() {
+// SpindleStart prepares the library, before anything else is called. See logTo for *logWaits.
+//
+//export SpindleStart
+func SpindleStart(logWaits *C.uint32_t) (result C.int) {
+	defer guard(&result)
+	logTo((*uint32)(logWaits))
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > mostProcessors {
 		runtime.GOMAXPROCS(mostProcessors)
 	}
+	return 0
 }
 
 // pyLoop is a loop and what a tick collects.

@@ -49,7 +49,7 @@ func (q *logQueue) add(r logRecord) {
 	q.records = append(q.records, r)
 	if len(q.records) == 1 {
 		atomic.StoreUint32(q.waits, 1)
-		go wakeLoops() // on a goroutine of its own: the caller may hold a lock of a loop
+		wakeLoops()
 	}
 }
 
@@ -76,13 +76,16 @@ func (q *logQueue) take() (r logRecord, ok bool) {
 	return r, true
 }
 
-// wakeLoops ends the waits of all loops: any of them takes the records.
+// wakeLoops ends the waits of all loops: any of them takes the records. It does so on a goroutine, because
+// the caller may hold a lock of a loop.
 func wakeLoops() {
-	if table := loops.Load(); table != nil {
-		for _, p := range *table {
-			if p != nil {
-				_ = p.l.PostDroppable(func() {}) // fails if the loop is closed
-			}
+	table := loops.Load()
+	if table == nil {
+		return
+	}
+	for _, p := range *table {
+		if p != nil {
+			p.l.Internal().Kernel().Start(func() { _ = p.l.PostDroppable(func() {}) }) // fails if the loop is closed
 		}
 	}
 }
@@ -143,17 +146,13 @@ func (h *pythonLog) WithGroup(name string) slog.Handler {
 	return &pythonLog{h.logger, h.fields.WithGroup(name), h.line}
 }
 
-// SpindleLogTo makes Python's logging the place of Go's log. *waits is 1 while there are records.
-//
-//export SpindleLogTo
-func SpindleLogTo(waits *C.uint32_t) (result C.int) {
-	defer guard(&result)
+// logTo makes Python's logging the place of Go's log. *waits is 1 while there are records.
+func logTo(waits *uint32) {
 	*waits = 0
 	goLog.mu.Lock()
-	goLog.waits = (*uint32)(waits)
+	goLog.waits = waits
 	goLog.mu.Unlock()
 	slog.SetDefault(newPythonLog("spindle"))
-	return 0
 }
 
 // SpindleTakeLog takes a record. It returns 1, or 0 if there is none. The caller frees the texts.

@@ -93,7 +93,7 @@ int golib_load(void) {
         return -1;
     }
     void (*ignore_sigpipe)(void);
-    int (*log_to)(uint32_t *waits);
+    int (*start)(uint32_t *log_waits);
     struct {
         const char *name;
         void **into;
@@ -108,7 +108,7 @@ int golib_load(void) {
         {"SpindleIgnoreSIGPIPE", (void **)&ignore_sigpipe},
         {"SpindleFailure", (void **)&golib.failure},
         {"SpindleTakeLog", (void **)&golib.take_log},
-        {"SpindleLogTo", (void **)&log_to},
+        {"SpindleStart", (void **)&start},
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         if (golib_symbol(symbols[i].name, symbols[i].into) < 0)
@@ -116,7 +116,7 @@ int golib_load(void) {
     }
     if (ignored)
         ignore_sigpipe();
-    log_to(&golog_waits);
+    start(&golog_waits);
     loaded = true;
     return 0;
 }

@@ -26,7 +26,7 @@ CALLS = {
     "SpindleInspect": "ctypes.c_void_p(1), text, len(text)",
     "SpindleFailure": "ctypes.c_void_p(1), 100",
     "SpindleIgnoreSIGPIPE": "",
-    "SpindleLogTo": "None",
+    "SpindleStart": "None",
     "SpindleTakeLog": "None",
 }
 WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE"}
