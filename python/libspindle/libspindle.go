@@ -50,11 +50,18 @@ func SpindleStart(logWaits *C.uint32_t) (result C.int) {
 type pyLoop struct {
 	l       *loop.Loop
 	poller  sharedPoller
-	watches []loop.Watch // by descriptor
+	watches []watch // by descriptor
 	events  []C.SpindleEvent
 	n       int     // events collected in this tick
 	server  *server // nil for most loops
 	host    host
+}
+
+// watch is that of a descriptor. Its callback is kept for the next file with this number, so that a
+// connection leaves no garbage.
+type watch struct {
+	loop.Watch
+	ready func(loop.Ready)
 }
 
 // sharedPoller is the poller of a loop. C polls its descriptor too, see src/poll.c.
@@ -139,9 +146,12 @@ func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) (result C.int) {
 	defer guard(&result)
 	p := at(id)
 	for int(fd) >= len(p.watches) {
-		p.watches = append(p.watches, loop.Watch{})
+		p.watches = append(p.watches, watch{})
 	}
 	w := &p.watches[fd]
+	if w.ready == nil {
+		w.ready = func(r loop.Ready) { p.collect(fd, r) }
+	}
 	var in loop.Interest
 	if interest&C.SPINDLE_READ != 0 {
 		in |= loop.Read
@@ -149,17 +159,17 @@ func SpindleWatch(id, fd, interest C.int, token *C.uint64_t) (result C.int) {
 	if interest&C.SPINDLE_WRITE != 0 {
 		in |= loop.Write
 	}
-	if in != 0 && *w != (loop.Watch{}) && w.Modify(in, loop.Level) == nil {
+	if in != 0 && w.Watch != (loop.Watch{}) && w.Modify(in, loop.Level) == nil {
 		return 0
 	}
 	// If Modify failed, the descriptor was closed, and its number may be another's.
 	w.Cancel()
-	*w = loop.Watch{}
+	w.Watch = loop.Watch{}
 	if in == 0 {
 		return 0
 	}
 	var err error
-	*w, err = p.l.Watch(int(fd), in, loop.Level, func(r loop.Ready) { p.collect(fd, r) })
+	w.Watch, err = p.l.Watch(int(fd), in, loop.Level, w.ready)
 	if err == nil {
 		_, tok := p.l.Internal().WatchOf(int(fd))
 		*token = C.uint64_t(tok)

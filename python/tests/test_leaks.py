@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 import spindle
-from conftest import GO_FDS
+from conftest import GO_FDS, python
 from resources import used
 
 PARTS = {}  # name → a coroutine function that uses a part once, and how many rounds show a leak
@@ -363,3 +363,39 @@ def test_ten_thousand_loops_leave_nothing():
         if grown[0] < 1000 and grown[1] < 200 and grown[2] <= 0 and grown[3] <= 0 and grown[4] <= 0 and grown[5] < 5000:
             return
     raise AssertionError(f"{grown} more blocks, kilobytes, descriptors, threads, threads of the system, kilobytes")
+
+
+def test_connections_leave_no_memory_in_go():
+    """Not even garbage, which would grow to several megabytes before Go collects it."""
+    code, out, err = python("""
+        import asyncio
+        import spindle
+
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4
+
+        async def handle(reader, writer):
+            await reader.read(1)
+            writer.close()
+
+        async def main():
+            server = await asyncio.start_server(handle, "127.0.0.1", 0)
+
+            async def connect():
+                reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                writer.write(b"x")
+                await reader.read()
+                writer.close()
+
+            for round in range(80):
+                if round == 20:
+                    before = resident()
+                await asyncio.gather(*(connect() for _ in range(100)))
+            print(resident() - before)
+            server.close()
+
+        spindle.run(main())
+    """)
+    assert code == 0, err
+    assert int(out) < 200  # KB
