@@ -216,7 +216,7 @@ func TestPageFits(t *testing.T) {
 	ctx := Start(t)
 	p := start(t, inspect.Options{}, deadlock)
 	papers := map[string]string{}
-	for _, width := range []int64{390, 820, 1280} {
+	for _, width := range []int64{390, 761, 861, 1280} { // 860 is where the columns no longer fit beside the details
 		for _, scheme := range []string{"light", "dark"} {
 			Look(t, ctx, Window(width, 800, scheme), chromedp.Navigate(p.url), Until(shows("order 1")))
 			for _, view := range eval[[]string](t, ctx, `Object.keys(views)`) {
@@ -228,6 +228,9 @@ func TestPageFits(t *testing.T) {
 				if wide := eval[[]string](t, ctx, Wide); len(wide) > 0 {
 					t.Errorf("%s is wider than a window of %d pixels: %v", view, width, wide)
 				}
+			}
+			if cut := eval[bool](t, ctx, `(e => e.scrollWidth > e.clientWidth)(document.getElementById('process'))`); cut {
+				t.Errorf("a window of %d pixels does not show what the process is", width)
 			}
 			papers[scheme] = eval[string](t, ctx, `getComputedStyle(document.body).backgroundColor`)
 		}
