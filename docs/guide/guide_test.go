@@ -186,6 +186,29 @@ func TestCodeCompiles(t *testing.T) {
 	}
 }
 
+// TestPythonCompiles compiles every Python block.
+func TestPythonCompiles(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip(err)
+	}
+	found := 0
+	for _, b := range blocks(t) {
+		if b.Kind != "python" {
+			continue
+		}
+		found++
+		compiler := exec.CommandContext(t.Context(), python, "-c", "import ast, sys; compile(sys.stdin.read(), sys.argv[1], 'exec', ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)", b.Page)
+		compiler.Stdin = strings.NewReader(b.Text)
+		if out, err := compiler.CombinedOutput(); err != nil {
+			t.Errorf("%s:%d: %v\n%s", b.Page, b.Line, err, out)
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d blocks were found", found)
+	}
+}
+
 // shorthand maps the short names that the pages use to types.
 var shorthand = map[string]string{"n": "spindle.Nursery", "s": "spindle.Scope", "f": "spindle.Future", "l": "loop.Loop"}
 
