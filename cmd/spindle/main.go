@@ -71,6 +71,8 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		return 2
 	}
 	switch args[0] {
+	case "--version", "-version":
+		args = append([]string{"version"}, args[1:]...)
 	case "help", "-h", "-help", "--help":
 		if len(args) == 1 {
 			usage(out)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spindleloop/spindle/internal/leak"
+	"github.com/spindleloop/spindle/internal/version"
 )
 
 func TestMain(m *testing.M) {
@@ -59,9 +60,11 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersionIsOneLine(t *testing.T) {
-	got := run(t.Context(), "version")
-	if got.code != 0 || !strings.HasPrefix(got.out, "spindle ") || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, runtime.Version()) {
-		t.Errorf("got %+v; want one line with the version of Go", got)
+	for _, argument := range []string{"version", "--version"} {
+		got := run(t.Context(), argument)
+		if got.code != 0 || !strings.HasPrefix(got.out, "spindle "+version.Number) || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, runtime.Version()) {
+			t.Errorf("%s: got %+v; want one line with the versions of the module and of Go", argument, got)
+		}
 	}
 }
 

@@ -8,12 +8,13 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/spindleloop/spindle/internal/version"
 	"github.com/spindleloop/spindle/loop"
 )
 
 const versionHelp = `
-spindle version prints the version of this command, the version of Go it was built
-with, the system, and the poller that loops use on it.
+spindle version prints the version of this command and what it was built from, the version
+of Go it was built with, the system, and the poller that loops use on it.
 
   spindle version
 `
@@ -35,12 +36,12 @@ func runVersion(_ context.Context, args []string, out, _ io.Writer) error {
 	return nil
 }
 
-// moduleVersion returns the version of the installed module, or the commit that the command
-// was built from.
+// moduleVersion returns the version of the module. For a command that was not built from a release,
+// the commit follows.
 func moduleVersion() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown version)"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" || info.Main.Version == "v"+version.Number {
+		return version.Number
 	}
-	return info.Main.Version
+	return version.Number + " (" + info.Main.Version + ")"
 }

@@ -15,7 +15,7 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/loopcore", "internal/probe", "loop", "web", "ws"},
+	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/loopcore", "internal/probe", "internal/version", "loop", "web", "ws"},
 	"internal/deferred":              {"internal/http1"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},
@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"internal/tlsio":                 {"internal/goid", "internal/kernel"},
 	"internal/tlstest":               {},
 	"internal/traceparent":           {},
+	"internal/version":               {},
 	"internal/wheel":                 {},
 	"internal/wsframe":               {},
 	"internal/kernel":                {"golang.org/x/sys/unix"},
@@ -69,7 +70,7 @@ var mayImport = map[string][]string{
 	"relay/relaytest":                {".", "relay"},
 	"relay":                          {".", "cosync", "internal/coro", "internal/loopcore", "internal/probe", "relay/internal/replies", "internal/traceparent", "loop", "web", "ws"},
 	"internal/relaybench":            {".", "relay", "web"},
-	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/project", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
+	"cmd/spindle":                    {".", "cmd/spindle/demo", "cmd/spindle/numbers", "cmd/spindle/project", "cmd/spindle/relaydemo", "cmd/spindle/top", "cosync", "inspect", "internal/kernel", "internal/simsamples", "internal/version", "loop", "relay", "sim", "stream", "transport", "web", "golang.org/x/sys/unix"},
 	"cmd/spindle/relaydemo":          {"internal/relaybench", "relay", "web"},
 	"cmd/spindle/numbers":            {},
 	"cmd/spindle/project":            {},

@@ -198,6 +198,9 @@ int64_t clock_ns(void);
 // inspect.c: what the inspector of Go asks for.
 extern bool inspected; // the inspector is served
 PyObject *inspect_serve(PyObject *module, PyObject *address);
+
+// version.c
+PyObject *library_version(PyObject *module, PyObject *ignored);
 char *inspect_tasks(void *loop, bool first);
 void inspect_blocked(Loop *l, unsigned long pulse, double seconds, PyObject *found);
 void inspect_unblocked(Loop *l);

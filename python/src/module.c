@@ -25,6 +25,7 @@ static PyMethodDef methods[] = {
     {"forked", forked, METH_NOARGS, "Refuse loops from now on, in the child of a fork."},
     {"inspect", inspect_serve, METH_O, "Serve the inspector on an address, and return the address."},
     {"check_server", server_check, METH_O, "Raise OSError if a server cannot be started with a configuration."},
+    {"library_version", library_version, METH_NOARGS, "Return the versions of libspindle.so and of its Go."},
     {"track_held", (PyCFunction)(void (*)(void))loops_track_held, METH_FASTCALL,
      "Show the collector the handles of loops that the program holds; for gc.callbacks."},
     {"receive_datagram", datagram_receive, METH_O, "Receive a datagram and its sender's address, or None."},

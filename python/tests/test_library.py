@@ -28,8 +28,9 @@ CALLS = {
     "SpindleIgnoreSIGPIPE": "",
     "SpindleStart": "None",
     "SpindleTakeLog": "None",
+    "SpindleVersion": "ctypes.c_void_p(1), 100",
 }
-WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE"}
+WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE", "SpindleVersion"}
 
 
 def exported():

@@ -89,9 +89,7 @@ def read_config(arguments, environment):
     p = parser()
     given = vars(p.parse_args(arguments))
     if given.pop("version"):
-        from .. import __version__
-
-        print(f"Spindle {__version__} with Python {sys.version.split()[0]}")
+        print(versions())
         raise SystemExit(0)
     env_file = given.pop("env_file") or environment.get("SPINDLE_ENV_FILE")
     if env_file:
@@ -119,6 +117,16 @@ def read_config(arguments, environment):
         return Config(**values)
     except (TypeError, ValueError) as e:
         p.error(str(e))
+
+
+def versions():
+    """Return the versions of the package, of the library in Go, and of what the two were built with."""
+    import platform
+
+    from .. import __version__, _core
+
+    library, go = _core.library_version().split()
+    return f"spindle {__version__} ({platform.python_implementation()} {platform.python_version()}), libspindle {library} ({go})"
 
 
 SWITCHES = {**dict.fromkeys(("1", "true", "yes", "on", "t", "y"), True),
