@@ -41,6 +41,12 @@ def parser():
     group.add_argument("--workers", type=int, help="processes that serve (1, or WEB_CONCURRENCY)")
     group.add_argument("--reload", action="store_true", default=None, help="start again when a Python file changes")
     group.add_argument("--reload-dir", action="append", dest="reload_dirs", metavar="DIR", help="watch this directory")
+    group.add_argument("--reload-include", action="append", dest="reload_includes", metavar="PATTERN", help="watch such files, too (*.py)")
+    group.add_argument("--reload-exclude", action="append", dest="reload_excludes", metavar="PATTERN",
+                       help="do not watch such files, or this directory")
+    group.add_argument("--reload-delay", type=float, metavar="SECONDS", help="between two looks at the files (0.25)")
+    group.add_argument("--timeout-worker-healthcheck", type=float, metavar="SECONDS",
+                       help="replace a worker that blocks its loop for so long (never)")
     group.add_argument("--limit-max-requests", type=int, metavar="N", help="stop after so many requests; workers are replaced")
     group.add_argument("--limit-max-requests-jitter", type=int, metavar="N", help="up to so many more, by chance")
     group.add_argument("--limit-memory", type=int, metavar="MB", help="replace a worker that holds more")
@@ -78,6 +84,7 @@ def parser():
     group.add_argument("--ready", metavar="PATH", help="answers 200 until the server stops")
     group = p.add_argument_group("logs")
     group.add_argument("--log-level", choices=CHOICES["log_level"])
+    group.add_argument("--log-config", metavar="FILE", help="set up Python's logging from a file: .json, .toml, .yaml or .ini")
     group.add_argument("--access-log", action=argparse.BooleanOptionalAction, default=None)
     group.add_argument("--access-log-format", choices=CHOICES["access_log_format"])
     p.add_argument("--version", action="store_true")
@@ -133,6 +140,7 @@ SWITCHES = {**dict.fromkeys(("1", "true", "yes", "on", "t", "y"), True),
             **dict.fromkeys(("", "0", "false", "no", "off", "f", "n"), False)}
 
 
+PLURALS = {"header": "headers", "reload_dir": "reload_dirs", "reload_include": "reload_includes", "reload_exclude": "reload_excludes"}
 NOT_SET = ("help", "version", "env_file")  # options of the command line that are not in the configuration
 
 
@@ -190,7 +198,7 @@ def from_pyproject(p):
         if key.replace("-", "_") in known:
             p.error(f"pyproject.toml: tool.spindle has the option {key!r}; options belong into the table tool.spindle.server")
     for key, value in table(p, options, "server").items():
-        name = {"header": "headers", "reload_dir": "reload_dirs"}.get(key.replace("-", "_"), key.replace("-", "_"))
+        name = PLURALS.get(key.replace("-", "_"), key.replace("-", "_"))
         if name not in known:
             p.error(f"pyproject.toml: tool.spindle.server has no option {key!r}")
         if not fits(known[name], value):
@@ -253,10 +261,10 @@ def main():
 def serve(config):
     from .serving import AppError, Server, StartError, set_up_logging
 
-    set_up_logging(config.log_level)
     try:
+        set_up_logging(config.log_level, config.log_config)
         if "SPINDLE_WORKER_CONTROL" in os.environ:
-            from .workers import worker_of
+            from .worker import worker_of
 
             return worker_of(config, os.environ).run()
         if config.supervised:

@@ -15,6 +15,7 @@ RANGES = {
     "limit_concurrency": (0, COUNT), "limit_max_requests": (0, COUNT), "limit_max_requests_jitter": (0, COUNT),
     "limit_connections": (0, COUNT), "limit_header_size": (0, COUNT), "limit_header_fields": (0, COUNT),
     "limit_request_line": (0, COUNT), "limit_body_size": (0, SIZE), "limit_memory": (1, COUNT), "ws_max_size": (0, SIZE),
+    "timeout_worker_healthcheck": (0.1, FOREVER), "reload_delay": (0, FOREVER),
     **dict.fromkeys(("timeout_keep_alive", "timeout_header", "timeout_body", "timeout_write", "timeout_graceful_shutdown",
                      "ws_ping_interval", "ws_ping_timeout"), (0, FOREVER)),
 }
@@ -53,8 +54,12 @@ class Config:
     workers: int = 1
     reload: bool = False  #: start again when a file changes
     reload_dirs: list = dataclasses.field(default_factory=list)
+    reload_includes: list = dataclasses.field(default_factory=list)  #: patterns of files to watch, beside *.py
+    reload_excludes: list = dataclasses.field(default_factory=list)  #: patterns of files, and directories, not to watch
+    reload_delay: float = 0.25  #: between two looks at the files
 
     log_level: str = "info"
+    log_config: str | dict | None = None  #: for logging.config: a file of JSON, TOML, YAML or INI, or a dict
     access_log: bool = True
     access_log_format: str = "common"  #: common, combined or json
 
@@ -79,6 +84,7 @@ class Config:
     timeout_body: float | None = None  #: for the next piece of a request's body
     timeout_write: float | None = None  #: for a client that does not read
     timeout_graceful_shutdown: float | None = None  #: for requests under way when the server stops
+    timeout_worker_healthcheck: float | None = None  #: for a worker that blocks its loop, before it is killed and replaced
 
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
@@ -102,6 +108,10 @@ class Config:
             for directory in directories:
                 if not os.path.isdir(directory):
                     raise ValueError(f"spindle: {name}: there is no directory {directory}")
+        if isinstance(self.log_config, str) and not os.path.isfile(self.log_config):
+            raise ValueError(f"spindle: log_config: there is no file {self.log_config}")
+        if self.supervised and isinstance(self.log_config, dict):
+            raise ValueError("spindle: log_config must be a file if there are worker processes, which cannot be given a dict")
         if self.ssl_certfile is None and (self.ssl_keyfile is not None or self.ssl_ca_certs is not None):
             raise ValueError("spindle: TLS needs a certificate: ssl_certfile")
         for name in ("metrics", "health", "ready"):
@@ -132,7 +142,7 @@ class Config:
         if name in RANGES:
             least, greatest = RANGES[name]
             if not least <= value <= greatest:  # as NaN is not
-                raise ValueError(f"spindle: {name} must be from {least:.0f} to {greatest:.0f}, not {value}")
+                raise ValueError(f"spindle: {name} must be from {least:g} to {greatest:.0f}, not {value}")
         if name in CHOICES and value not in CHOICES[name]:
             raise ValueError(f"spindle: {name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
         if name in ("uds", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs") and not value:
@@ -143,7 +153,7 @@ class Config:
     @property
     def supervised(self):
         """Whether another process starts those that serve, and replaces them."""
-        return self.workers > 1 or self.reload or self.limit_memory is not None
+        return self.workers > 1 or self.reload or self.limit_memory is not None or self.timeout_worker_healthcheck is not None
 
     @property
     def secure(self):

@@ -379,20 +379,27 @@ def serve(app, **options):
     """
     open_missing()
     config = Config(app=app, **options)
-    set_up_logging(config.log_level)
     if config.supervised:
         if not isinstance(app, str):
-            raise ValueError('spindle: with workers, reload or limit_memory, name the app: "module:attribute"')
+            raise ValueError('spindle: with workers, reload, limit_memory or timeout_worker_healthcheck, name the app: "module:attribute"')
         from .workers import Supervisor
     try:
+        set_up_logging(config.log_level, config.log_config)
         return Supervisor(config).run() if config.supervised else Server(config).run()
     except (AppError, StartError) as e:
         print(e, file=sys.stderr)
         return 1
 
 
-def set_up_logging(level):
-    """Log to standard error, unless the program has configured logging. That goes for the log of the Go half too."""
+def set_up_logging(level, config=None):
+    """Log to standard error, unless the program has configured logging, or config says how.
+
+    That goes for the log of the Go half too.
+    """
+    if config is not None:
+        from .logconfig import configure
+
+        return configure(config)
     package = logging.getLogger("spindle")
     package.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
     if not any(log.handlers for log in (logger, package, logging.getLogger())):

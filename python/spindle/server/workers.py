@@ -5,10 +5,9 @@ outlive every mistake of the app, and needs nothing but the standard library. It
 socket; workers inherit it, so that connections wait in one queue and none is lost while workers
 change. Each worker has a pair of pipes to the supervisor: it says "ready" when it accepts
 connections, "leaving" when it stops by itself and "stopping" when it has handled a signal, is told
-to "retire", and stops when the supervisor is gone.
+to "retire" or to "answer", which it does with "here", and stops when the supervisor is gone.
 """
 
-import asyncio
 import contextlib
 import heapq
 import logging
@@ -21,11 +20,12 @@ import tempfile
 import time
 
 from .lifespan import CANCEL_WAIT
-from .serving import Server, bind, check_files, describe
+from .reloading import Watcher
+from .serving import bind, check_files, describe
+from .worker import CONTROL
 
 logger = logging.getLogger("spindle.server")
 
-CONTROL = "SPINDLE_WORKER_CONTROL"  # a worker's descriptors, and its slot
 # Seconds before a worker that fails is started again: first, and at most. One that was ready for longer than
 # the latter is replaced at once.
 BACKOFF = (0.1, 5.0)
@@ -65,6 +65,7 @@ class Worker:
         self.leaving = False
         self.terminated = False  # a SIGTERM was sent; a second one makes it end at once
         self.stopping = False  # it has handled a SIGTERM
+        self.ask_at = self.asked_at = float("inf")  # when it is to be asked, and was asked without an answer yet
         with contextlib.ExitStack() as of_worker, contextlib.ExitStack() as undo:
             undo.callback(tallies.give_back, self.slot)
             to_worker, self.commands = os.pipe()
@@ -156,8 +157,9 @@ class Supervisor:
                 return 1
             self._replace()
             self._check_memory()
+            self._check_health()
             self._kill_blocked()
-            for key, _ in self.selector.select(0.25 if watcher or self.config.limit_memory or time.monotonic() < self.start_at else 1):
+            for key, _ in self.selector.select(self._pause_of_checks(watcher)):
                 if key.fd == signals:
                     self._take_signals(os.read(signals, 4096))
                 else:
@@ -165,6 +167,10 @@ class Supervisor:
             if watcher and (changed := watcher.changed()) and not self.stopping:
                 logger.warning("spindle: %s changed; starting again", changed)
                 self._reload()
+
+    def _pause_of_checks(self, watcher):
+        often = watcher or self.config.limit_memory or time.monotonic() < self.start_at
+        return min([0.25 if often else 1, *(limit / 4 for limit in [self.config.timeout_worker_healthcheck] if limit)])
 
     def _serving(self):
         return [w for w in self.workers if not w.leaving]
@@ -202,6 +208,7 @@ class Supervisor:
         self._start(self.wanted)
 
     def _heard(self, worker, text):
+        worker.asked_at = float("inf")
         if b"ready" in text:
             self._became_ready(worker)
         if b"leaving" in text:  # its place is free, however long its last requests take
@@ -212,7 +219,7 @@ class Supervisor:
             self._forget(worker)
 
     def _became_ready(self, worker):
-        worker.ready, worker.ready_at = True, time.monotonic()
+        worker.ready, worker.ready_at, worker.ask_at = True, time.monotonic(), 0
         self.failed_starts = 0
         logger.info("spindle: worker %d is ready", worker.process.pid)
         new = [w for w in self._serving() if not getattr(w, "old", False)]
@@ -316,6 +323,18 @@ class Supervisor:
                 worker.process.kill()
         self.kill_at = float("inf")
 
+    def _check_health(self):
+        """Kill workers that have not answered for too long. They are replaced like others that end."""
+        limit, now = self.config.timeout_worker_healthcheck, time.monotonic()
+        for worker in self._serving() if limit else []:
+            if now - worker.asked_at > limit:
+                logger.error("spindle: worker %d has blocked its loop for %g seconds; killing it", worker.process.pid, limit)
+                worker.process.kill()
+                worker.asked_at = worker.ask_at = float("inf")
+            elif now >= worker.ask_at:
+                worker.tell("answer")
+                worker.asked_at, worker.ask_at = min(worker.asked_at, now), now + limit / 4
+
     def _check_memory(self):
         limit = self.config.limit_memory
         for worker in self._serving() if limit else []:
@@ -329,107 +348,6 @@ class Supervisor:
                 self._retire(worker)
 
 
-class Watcher:
-    """Notices changes of Python files."""
-
-    def __init__(self, config):
-        self.directories = config.reload_dirs or [config.app_dir or "."]
-        self.seen = self._look()
-        self.next = 0.0
-
-    def _look(self):
-        found = {}
-        for directory in self.directories:
-            for at, directories, files in os.walk(directory):
-                directories[:] = [d for d in directories if not d.startswith(".") and d not in ("__pycache__", "node_modules")]
-                for name in files:
-                    if name.endswith(".py"):
-                        path = os.path.join(at, name)
-                        try:
-                            found[path] = os.stat(path).st_mtime_ns
-                        except OSError:
-                            pass
-        return found
-
-    def changed(self):
-        """Return a file that has changed since the last call, or None."""
-        now = time.monotonic()
-        if now < self.next:
-            return None
-        found = self._look()
-        self.next = time.monotonic() + max(0.25, 5 * (time.monotonic() - now))
-        changed = {p for p in found.keys() | self.seen.keys() if found.get(p) != self.seen.get(p)}
-        self.seen = found
-        return min(changed) if changed else None
-
-
-class WorkerServer(Server):
-    """The server in a worker: it obeys the supervisor."""
-
-    # A terminal sends SIGINT to workers too; the supervisor passes it on as SIGTERM.
-    stop_signals = (signal.SIGTERM,)
-
-    def __init__(self, config, commands, status):
-        super().__init__(config)
-        self.commands = commands
-        self.status = status
-
-    async def _starting(self):
-        os.set_blocking(self.commands, False)
-        asyncio.get_running_loop().add_reader(self.commands, self._command)
-
-    async def _started(self):
-        self._say(b"ready\n")
-
-    async def _end(self, sockets):
-        if self.config.fd is not None:
-            os.close(self.config.fd)  # the sockets are copies of it
-        await super()._end(sockets)
-
-    def stop(self):
-        super().stop()
-        self._say(b"stopping\n")
-
-    def _say(self, text):
-        try:
-            os.write(self.status, text)
-        except OSError:
-            pass  # the supervisor is gone; the end of its commands stops the worker
-
-    def _command(self):
-        text = os.read(self.commands, 1000)
-        if not text:  # the supervisor is gone
-            asyncio.get_running_loop().remove_reader(self.commands)
-            self._orphaned = True
-            self.stop()
-        elif b"retire" in text:
-            self._retire()
-
-    def _retire(self):
-        """Stop, as the only reason to: a signal that follows is the first, and does not force the end."""
-        self._stop.set()
-
-    def _limit_reached(self):
-        self._say(b"leaving\n")
-        self._retire()
-
-
-def worker_of(config, environment):
-    """Return the server of a worker, None if this process is none."""
-    text = environment.pop(CONTROL, None)
-    if text is None:
-        return None
-    listener, commands, status, tally, slot = (int(part) for part in text.split(","))
-    for fd in (listener, commands, status, tally):
-        os.set_inheritable(fd, False)
-    config.tally = (tally, slot)
-    # Not SIG_IGN, which the app's own processes would inherit.
-    signal.signal(signal.SIGINT, lambda *_: None)
-    config.fd = listener
-    config.workers, config.reload = 1, False
-    return WorkerServer(config, commands, status)
-
-
 def command_line(config):
     """Return the arguments that make a configuration."""
     from dataclasses import fields
@@ -437,7 +355,8 @@ def command_line(config):
     arguments = [config.app]
     for field in fields(config):
         value = getattr(config, field.name)
-        if field.name in ("app", "workers", "reload", "reload_dirs", "fd", "uds", "host", "port") or value is None:
+        if field.name in ("app", "workers", "fd", "uds", "host", "port", "timeout_worker_healthcheck") or value is None \
+                or field.name.startswith("reload"):
             continue
         option = "--" + field.name.replace("_", "-")
         if field.name in ("headers", "static"):

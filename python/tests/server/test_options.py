@@ -32,6 +32,8 @@ WRONG = {
     "workers": ["0", "100000"],
     "reload_dirs": ["missing", "file"],
     "limit_memory": ["0"],
+    "timeout_worker_healthcheck": ["0", "0.01"],
+    "log_config": ["missing", ".", LONG],
     "ssl_certfile": [""],
     "ssl_keyfile": ["", "key.pem"],
     "ssl_ca_certs": ["", "ca.pem"],

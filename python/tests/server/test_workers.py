@@ -14,7 +14,8 @@ import types
 import pytest
 
 from spindle.server import Config
-from spindle.server.workers import Supervisor, Tallies, Worker, WorkerServer
+from spindle.server.worker import WorkerServer
+from spindle.server.workers import Supervisor, Tallies, Worker
 
 from .conftest import APP, LIMIT, Client, wait_until
 
