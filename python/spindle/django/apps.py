@@ -1,0 +1,8 @@
+"""The app for INSTALLED_APPS."""
+
+from django.apps import AppConfig
+
+
+class SpindleConfig(AppConfig):
+    name = "spindle.django"
+    label = "spindle"
