@@ -75,6 +75,9 @@ func (w *World) Record(before *Journal) { w.journal = &Journal{w: w, before: bef
 // Journal returns the world's journal, or nil if there is none.
 func (w *World) Journal() *Journal { return w.journal }
 
+// Differs reports whether the run has differed from the earlier one so far.
+func (j *Journal) Differs() bool { return j != nil && j.first != nil }
+
 // Difference returns the first difference from the earlier run, or nil if there is none.
 func (j *Journal) Difference() *Difference {
 	if j == nil {

@@ -36,6 +36,8 @@ type Process struct {
 	yield func()      // returns to the caller of next
 	dead  bool        // ended by Goexit
 
+	stepped bool // it has no coroutine: see ExecStepped
+
 	files *files // shared with siblings
 	ready readyList
 
@@ -138,7 +140,7 @@ func (p *Process) makeRunnable() {
 	}
 	p.state = runnable
 	switch {
-	case p.main == nil: // it drives the world itself
+	case p.main == nil && !p.stepped: // it drives the world itself
 	case p.host.paused:
 		p.heldByPause = true
 	default:
@@ -150,6 +152,10 @@ func (p *Process) makeRunnable() {
 func (p *Process) resume() {
 	if p.host.paused {
 		p.heldByPause = true
+		return
+	}
+	if p.stepped {
+		p.step()
 		return
 	}
 	mustDriveUnlocked()
@@ -211,6 +217,10 @@ func (p *Process) Kill(why error) {
 		f.object.reset()
 	}
 	p.closeAll()
+	if p.stepped {
+		p.end() // there is no coroutine to unwind
+		return
+	}
 	p.makeRunnable()
 }
 
@@ -309,22 +319,7 @@ func (p *Process) runInterrupts() bool {
 
 // await waits until the process is made runnable.
 func (p *Process) await(timeout time.Duration) error {
-	p.state = waiting
-	p.deadline = never
-	if timeout < 0 {
-		p.record(waits, -1, nil)
-	} else {
-		p.record(waits, int64(p.w.Now()+timeout), nil)
-	}
-	if timeout > 0 {
-		c, now := p.host.clock.Load(), p.w.Now()
-		if local := c.mono(now) + timeout; local > 0 { // otherwise it is too far in the future
-			p.setTimer(c.until(now, local))
-		}
-	}
-	if share := p.w.faultRates.Spurious; share > 0 && p.w.order.Float64() < share {
-		p.w.at(p.w.Now()+time.Duration(p.w.order.Int64N(int64(maxSpurious))), spuriousWake, p, 0, 0)
-	}
+	p.beginWait(timeout)
 	if p.yield != nil {
 		p.yield()
 	} else if err := p.w.Drive(func() bool { return p.state != waiting }); err != nil {
@@ -339,36 +334,6 @@ func (p *Process) await(timeout time.Duration) error {
 	err := p.failure
 	p.failure = nil
 	return err
-}
-
-// maxSpurious is the maximal duration of a wait that ends for no reason.
-const maxSpurious = 10 * time.Millisecond
-
-func spuriousWake(on any, _, _ uint64) { on.(*Process).makeRunnable() }
-
-// setTimer makes the process runnable at the given time. An earlier timer event sets the
-// next one, so there is seldom more than one in the queue.
-func (p *Process) setTimer(at time.Duration) {
-	p.deadline = at
-	if at < p.timer {
-		p.timer = at
-		p.w.at(at, timeOut, p, uint64(at), 0)
-	}
-}
-
-func timeOut(on any, n, _ uint64) {
-	p := on.(*Process)
-	if p.timer != time.Duration(n) {
-		return // a newer event has replaced it
-	}
-	p.timer = never
-	switch {
-	case p.state != waiting || p.deadline == never:
-	case p.deadline <= p.w.Now():
-		p.makeRunnable()
-	default:
-		p.setTimer(p.deadline)
-	}
 }
 
 // Wake ends the process's Wait. It may be called from any goroutine.

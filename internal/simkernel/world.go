@@ -80,6 +80,7 @@ type World struct {
 	leftOpen    int        // descriptors that programs left open when they ended
 	processes   []*Process // those that have not ended
 	runnable    []*Process // processes that can be resumed
+	stepping    *Process   // the stepped process that Next returns; nil for none
 	idleWaiters []*Process // to be resumed when every process waits
 	trace       Trace
 	journal     *Journal // nil unless two runs are compared

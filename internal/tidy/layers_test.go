@@ -15,7 +15,7 @@ const module = "github.com/spindleloop/spindle"
 // standard library. A new arrow is a decision; write it here.
 var mayImport = map[string][]string{
 	".":                              {"internal/coro", "internal/goid", "internal/loopcore", "internal/onloop", "internal/probe", "loop"},
-	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/loopcore", "internal/probe", "internal/version", "loop", "web", "ws"},
+	"python/libspindle":              {"inspect", "internal/deferred", "internal/http1", "internal/kernel", "internal/loopcore", "internal/probe", "internal/simkernel", "internal/version", "loop", "web", "ws"},
 	"internal/deferred":              {"internal/http1"},
 	"internal/coro":                  {"internal/goid", "internal/loopcore", "internal/probe"},
 	"internal/loopcore":              {"internal/goid", "internal/kernel"},

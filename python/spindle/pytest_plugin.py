@@ -1,4 +1,4 @@
-"""A marker for pytest: async tests on a Spindle loop.
+"""For pytest: a marker for async tests on a Spindle loop, and the options of tests of spindle.sim.
 
     @pytest.mark.spindle
     async def test_echo(): ...
@@ -6,12 +6,34 @@
     @pytest.mark.spindle(virtual_time=True)
     async def test_retry(): ...
 
+    @spindle.sim.test(seeds=200)
+    def test_orders(world): ...
+
 Each test has a loop of its own. For async fixtures use pytest-asyncio or anyio's plugin, with our loop.
 """
 
 import inspect
 
 import pytest
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("spindle", "spindle.sim: tests in simulated worlds")
+    group.addoption("--spindle-seeds", type=int, metavar="N", help="how many seeds each test of spindle.sim runs")
+    group.addoption("--spindle-seed", type=int, metavar="SEED", help="run only this seed")
+    group.addoption("--spindle-faults", metavar="PARTS", help="keep only these faults and amounts, as the report of a failure names them")
+    group.addoption("--spindle-processes", type=int, metavar="N", default=1, help="how many seeds run at the same time")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    if hasattr(getattr(item, "obj", None), "spindle_sim"):
+        from .sim.testing import options
+
+        options.seeds, options.seed = item.config.getoption("--spindle-seeds"), item.config.getoption("--spindle-seed")
+        options.parts = item.config.getoption("--spindle-faults")
+        options.processes = item.config.getoption("--spindle-processes")
+        options.nodeid = item.nodeid
 
 
 def pytest_configure(config):

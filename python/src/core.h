@@ -66,6 +66,7 @@ PyObject *exception_take(void);  // clear the present exception and return it; N
 typedef struct Loop Loop;
 typedef struct Handle Handle;
 typedef struct Transport Transport;
+typedef struct World World;
 
 // handle.c: a callback to come. A TimerHandle has the same layout.
 struct Handle {
@@ -222,6 +223,8 @@ struct Loop {
     double waited;       // in reality, since the virtual clock has moved
     int threads;         // that work for it, if the clock is virtual
     int id;              // in libspindle; -1 if closed
+    World *world;        // that a simulated loop is in; world.h
+    int process;         // in that world
     int epoll_fd;        // the one of Go's loop
     int wake_fd;         // an eventfd
     int since_poll;      // callbacks
@@ -240,6 +243,7 @@ struct Loop {
     bool lively;         // the last poll brought several events
     bool waiting;        // in golib.poll, without the GIL
     bool woken;          // wake_fd was written
+    bool simulated;      // it is in a world: its descriptors are Go's
     bool own_clock;      // the program has replaced the method time
     bool stopping, closed, debug, virtual_time;
     Loop *prev, *next; // of all loops
@@ -252,6 +256,7 @@ void server_send_heads(Loop *l, bool waits); // asgi_heads.c: before a poll, if 
 int server_deliver(Loop *l); // asgi_server.c: what a poll has brought for l->server
 void server_loop_closed(Loop *l);
 bool server_runs(Loop *l, PyObject *task); // task runs the app of l->server
+int loop_step(Loop *l, int most); // run callbacks until none is left, or for so many ticks
 double loop_time(Loop *l); // with an exception if own_clock is set and the program's clock fails
 void loop_wake(Loop *l); // end a poll of another thread
 // loop_check_thread raises in debug mode, if another thread runs the loop.

@@ -6,7 +6,7 @@
 // are short, and after each tick if they take longer than LONG_BATCH; but no sooner than POLL_PAUSE
 // after the last poll. After a connection was written to or closed, the next tick polls, as
 // asyncio's does: the other end may be on the same loop. In debug mode every tick polls.
-#include "core.h"
+#include "world.h"
 #include <errno.h>
 #include <structmember.h>
 #include <sys/eventfd.h>
@@ -96,6 +96,7 @@ static int loop_traverse(Loop *l, visitproc visit, void *arg) {
     Py_VISIT(l->task_factory);
     Py_VISIT(l->server);
     Py_VISIT(l->interrupt);
+    Py_VISIT((PyObject *)l->world);
     int r = ready_visit(&l->ready, visit, arg);
     if (!r)
         r = timers_visit(&l->timers, visit, arg);
@@ -105,6 +106,7 @@ static int loop_traverse(Loop *l, visitproc visit, void *arg) {
 static int loop_clear(Loop *l) {
     Py_CLEAR(l->thread_id);
     Py_CLEAR(l->interrupt);
+    Py_CLEAR(l->world);
     Py_CLEAR(l->task_factory);
     ready_clear(&l->ready);
     timers_clear(&l->timers);
@@ -114,7 +116,9 @@ static int loop_clear(Loop *l) {
 
 // release gives the loop's descriptors back.
 static void release(Loop *l) {
-    if (l->id >= 0)
+    if (l->simulated)
+        l->buffer = NULL; // all of them share it
+    else if (l->id >= 0)
         golib.close_loop(l->id);
     l->id = -1;
     server_loop_closed(l);
@@ -175,6 +179,8 @@ static Handle *queue(Loop *l, PyObject *callback, PyObject *const *args, Py_ssiz
     Handle *h = handle_new(&Handle_Type, l, callback, args, nargs, context);
     if (h && ready_push(&l->ready, (PyObject *)h, 0) < 0)
         Py_CLEAR(h);
+    if (l->simulated)
+        world_touch(l);
     return h;
 }
 
@@ -250,6 +256,8 @@ static PyObject *schedule(Loop *l, double when, PyObject *const *args, Py_ssize_
     h->when = when;
     if (timers_add(&l->timers, h) < 0)
         Py_CLEAR(h);
+    if (l->simulated)
+        world_touch(l);
     return (PyObject *)h;
 }
 
@@ -455,7 +463,7 @@ static int queue_due_timers(Loop *l) {
     double now = loop_time(l);
     if (l->own_clock && PyErr_Occurred())
         return -1;
-    double end = l->virtual_time ? now : now + 1e-9; // virtual time is exact
+    double end = l->virtual_time && !l->simulated ? now : now + 1e-9; // the time of a test is exact
     while (l->timers.len > 0 && l->timers.heap[0]->when <= end) {
         Handle *h = timers_pop(&l->timers);
         int r = ready_push(&l->ready, (PyObject *)h, 0);
@@ -549,6 +557,23 @@ static int skip_wait(Loop *l) {
     return -1;
 }
 
+// run_ready runs what is queued now.
+static int run_ready(Loop *l) {
+    size_t n = ready_len(&l->ready);
+    l->since_poll += (int)(n < POLL_EVERY ? n : POLL_EVERY);
+    if (l->simulated && n > 1)
+        world_shuffle(l, n);
+    for (size_t i = 0; i < n && ready_len(&l->ready) > 0; i++) {
+        ReadyItem item = ready_pop(&l->ready);
+        __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
+        int r = l->debug ? run_timed(l, item) : run_item(item);
+        Py_DECREF(item.what);
+        if (r < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int tick(Loop *l) {
     long long timeout = wait_ns(l);
     if (l->own_clock && PyErr_Occurred())
@@ -561,17 +586,17 @@ static int tick(Loop *l) {
             return -1;
     if (l->timers.len > 0 && queue_due_timers(l) < 0)
         return -1;
-    size_t n = ready_len(&l->ready);
-    l->since_poll += (int)(n < POLL_EVERY ? n : POLL_EVERY);
-    for (size_t i = 0; i < n && ready_len(&l->ready) > 0; i++) {
-        ReadyItem item = ready_pop(&l->ready);
-        __atomic_store_n(&l->pulse, l->pulse + 1, __ATOMIC_RELAXED);
-        int r = l->debug ? run_timed(l, item) : run_item(item);
-        Py_DECREF(item.what);
-        if (r < 0)
+    return run_ready(l);
+}
+
+int loop_step(Loop *l, int most) {
+    int r = 0;
+    do {
+        if (l->timers.len > 0 && queue_due_timers(l) < 0)
             return -1;
-    }
-    return 0;
+        r = run_ready(l);
+    } while (r == 0 && ready_len(&l->ready) > 0 && --most > 0);
+    return r;
 }
 
 // may_run raises if the loop is closed or another thread runs it.

@@ -1,6 +1,7 @@
 // The extension module _core.
 #include "asgi.h"
 #include "internals.h"
+#include "world.h"
 
 #ifdef Py_GIL_DISABLED
 #error "spindle: free-threaded builds of Python are not supported yet; use a build with the GIL"
@@ -31,6 +32,10 @@ static PyMethodDef methods[] = {
     {"receive_datagram", datagram_receive, METH_O, "Receive a datagram and its sender's address, or None."},
     {"adopt", (PyCFunction)(void (*)(void))stream_adopt, METH_FASTCALL,
      "Replace the StreamReader of a new protocol by one of the module's own type."},
+    {"world_enter", world_enter, METH_VARARGS, "Make clocks and random numbers of this thread those of a world."},
+    {"world_clock", world_clock, METH_VARARGS, "Set the clocks of the world that this thread runs."},
+    {"world_refuse_by", world_refuse_by, METH_O, "Set what is called for a use of the real system inside a world."},
+    {"world_leave", world_leave, METH_NOARGS, "Undo world_enter."},
     {0},
 };
 
@@ -114,7 +119,7 @@ static int execute(PyObject *m) {
     PyObject *transport = transport_type();
     int r = transport ? PyModule_AddObjectRef(m, "Transport", transport) : -1;
     Py_XDECREF(transport);
-    PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type, &StreamReader_Type, &Reading_Type};
+    PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type, &StreamReader_Type, &Reading_Type, &World_Type};
     for (size_t i = 0; r == 0 && i < sizeof types / sizeof *types; i++)
         r = PyModule_AddType(m, types[i]);
     return r == 0 ? asgi_init(m) : r;

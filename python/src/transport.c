@@ -12,6 +12,7 @@
 //      │               ▼                        ▼
 //      └─────────▶ closing: sends what is left, unless aborted ──▶ connection_lost
 #include "internals.h"
+#include "world.h"
 #include <errno.h>
 #include <structmember.h>
 #include <sys/socket.h>
@@ -46,8 +47,10 @@ struct Transport {
 
 // System calls are made directly where they are hot: recv and send of libc are cancellation
 // points of pthreads, which costs more than the rest of the function.
-static ssize_t receive_some(int fd, void *into, size_t len) {
-    return syscall(SYS_recvfrom, fd, into, len, 0, NULL, NULL);
+static ssize_t receive_some(Transport *t, void *into, size_t len) {
+    if (t->loop && t->loop->simulated)
+        return world_receive(t->loop, t->fd, into, len);
+    return syscall(SYS_recvfrom, t->fd, into, len, 0, NULL, NULL);
 }
 
 static bool awaits_empty(Transport *t) { return t->empty_waiter && t->empty_waiter != Py_None; }
@@ -156,10 +159,11 @@ static int maybe_resume(Transport *t) {
 
 // send_now sends what the kernel takes. It returns the number of bytes, 0 if it takes
 // none now, -1 with errno.
-static ssize_t send_now(int fd, const char *at, size_t len) {
+static ssize_t send_now(Transport *t, const char *at, size_t len) {
     ssize_t n;
     do
-        n = syscall(SYS_sendto, fd, at, len, MSG_NOSIGNAL, NULL, 0);
+        n = t->loop->simulated ? world_send(t->loop, t->fd, at, len)
+                           : syscall(SYS_sendto, t->fd, at, len, MSG_NOSIGNAL, NULL, 0);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
@@ -189,7 +193,7 @@ static PyObject *write_buffer(Transport *t, PyObject *data, const char *at, Py_s
     }
     ssize_t n = 0;
     if (t->count == 0) {
-        n = send_now(t->fd, at, len);
+        n = send_now(t, at, len);
         t->loop->poll_due = true;
         if (n == len)
             Py_RETURN_NONE;
@@ -226,7 +230,7 @@ static int flush(Transport *t) {
         struct iovec iov[64];
         int n = 0;
         size_t offered = 0;
-        for (; n < t->count && n < 64; n++) {
+        for (int most = t->loop->simulated ? 1 : 64; n < t->count && n < most; n++) {
             Chunk *c = &t->chunks[t->first + n];
             iov[n].iov_base = PyBytes_AS_STRING(c->bytes) + c->sent;
             iov[n].iov_len = PyBytes_GET_SIZE(c->bytes) - c->sent;
@@ -235,7 +239,8 @@ static int flush(Transport *t) {
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
         ssize_t sent;
         do
-            sent = sendmsg(t->fd, &message, MSG_NOSIGNAL);
+            sent = t->loop->simulated ? world_send(t->loop, t->fd, iov[0].iov_base, iov[0].iov_len)
+                                  : sendmsg(t->fd, &message, MSG_NOSIGNAL);
         while (sent < 0 && errno == EINTR);
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
@@ -346,7 +351,7 @@ static ssize_t receive_large(Transport *t, PyObject **data) {
     Py_ssize_t capacity = t->expected + t->expected / 8;
     if (!(*data = PyBytes_FromStringAndSize(NULL, capacity)))
         return 1;
-    ssize_t n = receive_some(t->fd, PyBytes_AS_STRING(*data), capacity);
+    ssize_t n = receive_some(t, PyBytes_AS_STRING(*data), capacity);
     if (n <= 0) {
         int err = errno;
         Py_CLEAR(*data);
@@ -361,7 +366,7 @@ static ssize_t receive_large(Transport *t, PyObject **data) {
 }
 
 static ssize_t receive_copy(Transport *t, PyObject **data) {
-    ssize_t n = receive_some(t->fd, t->loop->buffer, READ_BUFFER);
+    ssize_t n = receive_some(t, t->loop->buffer, READ_BUFFER);
     *data = n > 0 ? PyBytes_FromStringAndSize(t->loop->buffer, n) : NULL;
     t->expected = next_size(n);
     return n;
@@ -390,7 +395,7 @@ static int receive_into(Transport *t, PyObject *get, PyObject *updated, PyObject
     if (view.len == 0)
         PyErr_SetString(PyExc_RuntimeError, "get_buffer() returned an empty buffer");
     else
-        n = receive_some(t->fd, view.buf, view.len);
+        n = receive_some(t, view.buf, view.len);
     bool empty = view.len == 0;
     PyBuffer_Release(&view);
     Py_DECREF(buffer);

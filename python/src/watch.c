@@ -4,7 +4,7 @@
 // Any thread may change a watch: the collector finalizes forgotten connections in whichever thread
 // allocates. While another thread polls, Go's loop is that thread's. Then the change is noted, the
 // poll is ended, and the thread that polled tells Go.
-#include "core.h"
+#include "world.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -71,7 +71,7 @@ static int wanted(Watcher *w) {
 // tell tells Go to wait for interest on fd. It returns a negative errno.
 static int tell(Loop *l, Watcher *w, int fd, int interest) {
     uint64_t token = w->token;
-    int r = golib.watch(l->id, fd, interest, &token);
+    int r = l->simulated ? world_watch(l, fd, interest) : golib.watch(l->id, fd, interest, &token);
     if (r < 0)
         interest = 0; // nothing is watched
     if (interest & ~w->interest)
@@ -135,7 +135,7 @@ int watch_set(Loop *l, int fd, int direction, Handle *h, PyObject *file) {
     if (fd >= l->watchers.len) {
         if (!h)
             return 0;
-        if (fcntl(fd, F_GETFD) < 0) { // before the table grows for a wrong number
+        if (!l->simulated && fcntl(fd, F_GETFD) < 0) { // before the table grows for a wrong number
             PyErr_SetFromErrno(PyExc_OSError);
             return -1;
         }

@@ -1,0 +1,129 @@
+"""Runs of many seeds: the search for a failure, the comparison of two runs, and shrinking."""
+
+from dataclasses import dataclass, field
+
+from .errors import Diverges
+from .report import describe
+from .world import World
+
+TWICE = 3  # seeds that are run twice and compared
+
+
+@dataclass
+class Failure:
+    """A run that has failed."""
+
+    seed: int
+    error: BaseException
+    parts: list = field(default_factory=list)  # the faults and amounts that it needs
+    text: str = ""
+
+    def size(self):
+        return len(self.parts)
+
+
+@dataclass
+class Outcome:
+    """One run of one seed. The world is closed."""
+
+    world: World
+    error: BaseException | None
+
+
+def play(setup, seed, only=None, compare=None, record=False):
+    """Run one world. setup builds it, and may run it and look at the result."""
+    world = World(seed)
+    world._only = None if only is None else frozenset(only)
+    if record or compare is not None:
+        world._record(compare)
+    error = None
+    try:
+        setup(world)
+        if not world._began:
+            world.run()
+    except Exception as exc:
+        error = exc
+    finally:
+        try:
+            world.close()
+        except Exception as exc:
+            error = error or exc
+    return Outcome(world, error)
+
+
+def check_twice(setup, seed, only=None):
+    """Run a seed twice. Return the outcome, with an error of Diverges if the runs differ."""
+    first = play(setup, seed, only, record=True)
+    second = play(setup, seed, only, compare=first.world)
+    if difference := second.world._difference(first.world, first.error, second.error):
+        second.error = Diverges(f"two runs of seed {seed} differ, so that the seed does not determine the run\n{difference}")
+    first.world._core.close()
+    return second
+
+
+def search(setup, seeds, only=None, twice=TWICE, each=None):
+    """Run seeds until one fails. Return its Failure, shrunk, or None. each is called after each seed."""
+    for n, seed in enumerate(seeds):
+        outcome = check_twice(setup, seed, only) if n < twice else play(setup, seed, only)
+        if each is not None:
+            each(seed, outcome)
+        if outcome.error is None:
+            outcome.world._core.close()
+            continue
+        return shrink(setup, seed, outcome, only)
+    return None
+
+
+def shrink(setup, seed, outcome, only=None):
+    """Leave out the faults and lower the amounts that a failure does not need."""
+    if isinstance(outcome.error, Diverges):
+        return Failure(seed, outcome.error, [], describe(outcome.world, outcome.error))
+    if only is None:
+        again = play(setup, seed)
+        if again.error is None:
+            error = Diverges(f"seed {seed} has failed and does not fail again; the first error was {outcome.error!r}")
+            return Failure(seed, error, [], str(error))
+        outcome = _smallest(setup, seed, again)
+    world = outcome.world
+    return Failure(seed, outcome.error, world._parts(), describe(world, outcome.error))
+
+
+def _smallest(setup, seed, outcome):
+    while True:
+        before = outcome.world._parts()
+        outcome = _without_faults(setup, seed, _with_smaller_amounts(setup, seed, outcome))
+        if outcome.world._parts() == before:
+            return outcome
+
+
+def _with_smaller_amounts(setup, seed, outcome):
+    for name in list(outcome.world._amounts):
+        enough, too_few = outcome.world._amounts[name], 0
+        while too_few + 1 < enough:
+            n = max(1, 2 * too_few)  # from below: small worlds run quickly
+            if n >= enough:
+                n = (too_few + enough) // 2
+            world = outcome.world
+            amounts = [f"{key}={n if key == name else value}" for key, value in world._amounts.items()]
+            smaller = play(setup, seed, world._fault_parts() + amounts)
+            if smaller.error is not None:
+                outcome, enough = smaller, n
+            else:
+                too_few = n
+    return outcome
+
+
+def _without_faults(setup, seed, outcome):
+    faults = outcome.world._fault_parts()
+    size = len(faults)
+    while size > 0 and faults:
+        start = 0
+        while start < len(faults):
+            rest = faults[:start] + faults[start + size :]
+            smaller = play(setup, seed, rest + outcome.world._amount_parts())
+            if smaller.error is not None:
+                outcome, faults = smaller, rest
+            else:
+                start += size
+        size //= 2
+    return outcome

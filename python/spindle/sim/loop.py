@@ -1,0 +1,126 @@
+"""The loop of a simulated host."""
+
+import asyncio
+import errno
+from asyncio import exceptions, unix_events
+
+from ..loop import Loop, _Watches
+from . import sock as simulated
+from .errors import NotSimulated, users_line
+from .system import STOP_SIGNALS
+
+
+def _refuse(what, instead):
+    def method(self, *args, **kwargs):
+        raise self._host.world._refused(NotSimulated(f"{what} on host {self._host.name!r}, at {users_line()}; {instead}"))
+
+    return method
+
+
+class WorldLoop(Loop):
+    """The loop of a host. Its time is virtual, its sockets are those of the world."""
+
+    block_report_after = 0
+
+    def __new__(cls, host, process):
+        return host.world._core.new_loop(cls, process)
+
+    def __init__(self, host, process):
+        self._host, self._process = host, process
+        unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
+        self.__dict__["call_soon"] = self.call_soon
+
+    def _make_self_pipe(self):
+        self._ssock = self._csock = None
+        self._internal_fds = 0
+
+    def _close_self_pipe(self):
+        pass
+
+    def is_running(self):
+        return self._host.world._core.process == self._process
+
+    def default_exception_handler(self, context):
+        self._host.world._unhandled(self._host, context)
+
+    # What the world does instead of the system.
+
+    async def getaddrinfo(self, host, port, *, family=0, type=0, proto=0, flags=0):
+        return simulated.getaddrinfo(host, port, family, type, proto, flags)
+
+    async def getnameinfo(self, sockaddr, flags=0):
+        return simulated.getnameinfo(sockaddr, flags)
+
+    def run_in_executor(self, executor, func, *args):
+        """Run func later, on this thread: a world has no threads."""
+        self._check_closed()
+        future = self.create_future()
+
+        def work():
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as exc:
+                future.set_exception(exc)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+        if self._host.world.work_time:
+            self.call_later(self._host.world._draw(self._host.world.work_time), work)
+        else:
+            self.call_soon(work)
+        return future
+
+    async def shutdown_default_executor(self, timeout=None):
+        pass
+
+    async def create_unix_server(self, protocol_factory, path=None, *, sock=None, backlog=100, ssl=None, **options):
+        options.pop("cleanup_socket", None)
+        if path is None:
+            return await super().create_unix_server(protocol_factory, sock=sock, backlog=backlog, ssl=ssl, **options)
+        sock = simulated.Socket(simulated.real.AF_UNIX, simulated.real.SOCK_STREAM)
+        try:
+            sock.bind(path)
+        except OSError as exc:
+            sock.close()
+            if exc.errno == errno.EADDRINUSE:
+                raise OSError(errno.EADDRINUSE, f"Address {path!r} is already in use") from None
+            raise
+        try:
+            return await super().create_unix_server(protocol_factory, sock=sock, backlog=backlog, ssl=ssl, **options)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _unlink_unix(self, path):
+        pass
+
+    async def _sock_sendfile_native(self, sock, file, offset, count):
+        raise exceptions.SendfileNotAvailableError("a simulated socket has no sendfile")
+
+    async def _sendfile_native(self, transport, file, offset, count):
+        raise exceptions.SendfileNotAvailableError("a simulated socket has no sendfile")
+
+    def _make_datagram_transport(self, sock, protocol, address=None, waiter=None, extra=None):
+        return asyncio.selector_events._SelectorDatagramTransport(self, sock, protocol, address, waiter, extra)
+
+    # What it does not have.
+
+    run_forever = _refuse("a loop of a world is run by its world", "pass the coroutine function to host.start")
+    _no_signal = _refuse("a signal handler", "a world has no signals; cancel the task instead")
+    subprocess_exec = _refuse("a subprocess", "a world has none; start a program on another host")
+    subprocess_shell = _refuse("a subprocess", "a world has none; start a program on another host")
+    connect_read_pipe = _refuse("a pipe", "a world has none; use a connection")
+    connect_write_pipe = _refuse("a pipe", "a world has none; use a connection")
+
+    def add_signal_handler(self, sig, callback, *args):
+        """Do nothing for a signal that asks a program to stop, which never comes, and raise for others."""
+        if sig not in STOP_SIGNALS:
+            self._no_signal()
+
+    def remove_signal_handler(self, sig):
+        return False

@@ -1,0 +1,38 @@
+"""The text of a failure."""
+
+LAST = 8  # events of each host
+MOST_REPORTS = 10
+
+
+def describe(world, error):
+    """Return what a reader needs to know about a failed run, besides its traceback."""
+    lines = [f"spindle.sim: seed {world.seed} fails at {world._ended_at / 1e9:.6f} s: {type(error).__name__}"]
+    lines += _faults(world) + _events(world)
+    if world._scene:
+        lines += ["tasks:", *("  " + line for line in world._scene.splitlines())]
+    if world.reports:
+        lines += ["also:", *("  " + line for line in world.reports[:MOST_REPORTS])]
+        if len(world.reports) > MOST_REPORTS:
+            lines.append(f"  and {len(world.reports) - MOST_REPORTS} more")
+    return "\n".join(lines)
+
+
+def _faults(world):
+    kept = [fault for number, fault in enumerate(world._script) if world._keeps(str(number))]
+    rates = [part for part in world._fault_parts() if not part.isdigit()]
+    lines = []
+    if world._script or rates:
+        lines.append(f"faults ({len(kept)} of {len(world._script)} are needed):")
+        lines += [f"  {fault}" for fault in kept] + [f"  {rate} on every link" for rate in rates]
+    lines += [f"amount: {name} = {value}" for name, value in world._amounts.items()]
+    return lines
+
+
+def _events(world):
+    events = world.trace()
+    lines = []
+    for host in world.hosts:
+        own = [event for event in events if host.name in (event["From"], event["To"])]
+        lines.append(f"last events of host {host.name} ({len(own)} in all):")
+        lines += ["  " + event["Text"].strip() for event in own[-LAST:]]
+    return lines

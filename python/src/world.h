@@ -1,0 +1,65 @@
+// Loops in a simulated world. The kernel of such a loop is in Go; see docs/design/029-python-worlds.md.
+#ifndef SPINDLE_WORLD_C_H
+#define SPINDLE_WORLD_C_H
+
+#include "core.h"
+#include <sys/types.h>
+#include "../libspindle/world.h"
+
+typedef struct {
+    int (*new_world)(uint64_t seed);
+    int (*close)(int world);
+    int (*next)(int world, SpindleStep *step);
+    int (*call)(int world, int process, SpindleCall *call);
+    int (*control)(int world, SpindleControl *control, long long *answer);
+    int (*lookup)(int world, int process, const char *name, int len, SpindleAddress *into, int capacity);
+    char *(*trace)(int world);
+} WorldLib;
+
+extern WorldLib worldlib;
+
+struct World {
+    PyObject_HEAD
+    int id;          // in libspindle; -1 if closed
+    int process;     // that runs, -1 if none does
+    bool stop;       // drive is to return
+    bool watched;    // drive returns after each step
+    bool differed;   // it was reported
+    long long begin_ns; // what is added to the time of day
+    uint64_t shuffle; // the state of a random source that orders ready tasks; 0: they run in asyncio's order
+    bool touched;    // a loop that does not run was given something to do
+    PyObject *on_differs; // called with a process when the run first differs from its twin
+    PyObject *loops; // a list: the loop of each process, or None
+    SpindleStep step;
+    SpindleEvent events[64];
+};
+
+extern PyTypeObject World_Type;
+PyObject *world_call(World *w, PyObject *const *args, Py_ssize_t nargs); // world_call.c
+PyObject *world_lookup(World *w, PyObject *const *args, Py_ssize_t nargs);
+
+void world_differs(World *w, int process); // at the first difference
+
+// What the C code of a loop calls in place of the system. They return as system calls do.
+int world_watch(Loop *l, int fd, int interest); // 0 or a negative errno
+ssize_t world_receive(Loop *l, int fd, void *into, size_t len);
+ssize_t world_send(Loop *l, int fd, const void *from, size_t len);
+
+// world_touch notes that a loop was given something to do.
+static inline void world_touch(Loop *l) {
+    if (l->world && l->world->process != l->process)
+        l->woken = l->world->touched = true;
+}
+
+void world_shuffle(Loop *l, size_t n); // reorder the tasks among the first n entries that are ready
+
+// world_system.c: the clocks and random numbers of the thread that runs a world.
+void world_set_clock(int64_t mono_ns, int64_t wall_ns);
+PyObject *world_enter(PyObject *module, PyObject *args);
+PyObject *world_leave(PyObject *module, PyObject *ignored);
+PyObject *world_clock(PyObject *module, PyObject *args);
+extern __thread bool world_runs; // in this thread
+
+// world_audit.c
+PyObject *world_refuse_by(PyObject *module, PyObject *refuse);
+#endif

@@ -1,0 +1,31 @@
+// Uses of the real system inside a world: Python reports them to audit hooks before they happen.
+#include "world.h"
+
+static PyObject *refuse; // called with the event and its arguments; it raises unless the use is harmless
+
+static const char *const events[] = {
+    "socket.", "subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec", "os.spawn", "pty.spawn",
+    "_thread.start_", "open", "os.kill",
+};
+
+static int hook(const char *event, PyObject *args, void *Py_UNUSED(data)) {
+    if (!world_runs || !refuse)
+        return 0;
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (strncmp(event, events[i], strlen(events[i])) != 0)
+            continue;
+        PyObject *r = PyObject_CallFunction(refuse, "sO", event, args);
+        Py_XDECREF(r);
+        return r ? 0 : -1;
+    }
+    return 0;
+}
+
+PyObject *world_refuse_by(PyObject *Py_UNUSED(module), PyObject *function) {
+    bool first = !refuse;
+    Py_INCREF(function);
+    Py_XSETREF(refuse, function);
+    if (first && PySys_AddAuditHook(hook, NULL) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}

@@ -1,0 +1,193 @@
+"""Many seeds: failures are found, shrunk, compared with a second run, and repeated by a command."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import spindle.sim
+from spindle.sim import Diverges, Faults
+from spindle.sim.explore import check_twice, play, search
+
+from . import programs
+from .bugs import BUGS
+from .programs import echo_client, echo_server, echo_world
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_classic_bugs_are_found(bug):
+    failure = search(bug, range(2000))
+    assert failure is not None and not isinstance(failure.error, Diverges), failure
+    again = play(bug, failure.seed, failure.parts)
+    assert type(again.error) is type(failure.error)
+    faults = [part for part in failure.parts if "=" not in part]
+    assert len(faults) <= 3, failure.text
+
+
+def test_a_failure_is_shrunk():
+    def setup(world):
+        world.faults = Faults(duration=30, lasting=2, crash_every=3, partition_every=3, pause_every=3, loss=0.01)
+        hosts = [world.host(f"h{n}") for n in range(world.amount("hosts", 6))]
+        boots = []
+
+        async def program():
+            boots.append(1)
+            await asyncio.sleep(40)
+
+        hosts[0].start(program)
+        for host in hosts[1:]:
+            host.serve(asyncio.sleep, 1000)
+        world.run()
+        assert len(boots) < 3, f"booted {len(boots)} times"
+
+    failure = search(setup, range(100))
+    assert "booted" in str(failure.error)
+    assert "hosts=1" in failure.parts and len(failure.parts) == 3, failure.parts  # two crashes
+    assert failure.text.count("crashes") >= 2 and "last events of host h0" in failure.text
+
+
+def test_a_run_that_diverges():
+    calls = []
+
+    def setup(world):
+        calls.append(1)
+
+        async def client():
+            await echo_client(lines=len(calls))  # state that outlives the run
+
+        world.host("server").serve(echo_server)
+        world.host("client").start(client)
+
+    error = check_twice(setup, 1).error
+    assert isinstance(error, Diverges)
+    line = [n for n, line in enumerate(open(programs.__file__), 1) if "writer.write(line)" in line][-1]
+    assert "on host client" in str(error) and f"it runs {programs.__file__}:{line}" in str(error), str(error)
+
+
+def test_a_run_that_diverges_by_a_timer():
+    calls = []
+
+    def setup(world):
+        calls.append(1)
+
+        async def program():
+            await asyncio.sleep(len(calls))
+
+        world.host("alpha").start(program)
+
+    error = check_twice(setup, 1).error
+    assert isinstance(error, Diverges)
+    assert "waits until 1s; the second time it waits until 2s" in str(error) and "test_explore.py" in str(error), str(error)
+
+
+def test_a_run_that_follows_its_seed_does_not_diverge():
+    assert check_twice(echo_world, 3).error is None
+
+
+def run(tmp_path, source, *command, **environment):
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(source))
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, env={**inherited, **environment}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+SOURCE = """
+    import asyncio, random
+    import spindle.sim
+
+    def build(world):
+        async def program():
+            await asyncio.sleep(random.random())
+            assert world.seed != 7, "seven"
+        world.host("alpha").start(program)
+
+    @spindle.sim.test(seeds=50)
+    def test_worlds(world, tmp_path):
+        assert tmp_path.exists()
+        build(world)
+
+    @spindle.sim.test
+    def test_passes(world):
+        world.host("a").start(asyncio.sleep, 1)
+        world.run()
+        assert world.now == 1
+"""
+PYTEST = "-m", "pytest", "-q", "-p", "spindle.pytest_plugin", "-p", "no:cacheprovider"
+
+
+@pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "0"}, {}], ids=["pinned", "not pinned"])
+def test_pytest(tmp_path, environment):
+    code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py", **environment)
+    assert code == 1 and "1 failed, 1 passed" in said, said
+    assert "AssertionError: seven" in said and "seed 7 fails" in said and "host alpha" in said
+    assert "repeat it: " in said and "--spindle-seed=7" in said and "test_it.py::test_worlds" in said
+
+
+def test_options_of_pytest(tmp_path):
+    code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py::test_worlds", "--spindle-seed=7", PYTHONHASHSEED="0")
+    assert code == 1 and "seven" in said
+    code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py", "--spindle-seeds=7", PYTHONHASHSEED="0")
+    assert code == 0 and "2 passed" in said, said
+    code, said = run(tmp_path, SOURCE, *PYTEST, "test_it.py", "--spindle-processes=2")
+    assert code == 1 and "seven" in said and "--spindle-seed=7" in said, said
+
+
+def test_the_command(tmp_path):
+    code, said = run(tmp_path, SOURCE, "-m", "spindle.sim", "test_it:build", "--seeds", "20")
+    assert code == 1 and "seven" in said and "repeat it: " in said and "-m spindle.sim test_it:build --seed 7" in said, said
+    code, said = run(tmp_path, SOURCE, "-m", "spindle.sim", "test_it:build", "--seeds", "7")
+    assert code == 0 and "7 seeds passed" in said, said
+    code, said = run(tmp_path, SOURCE, "-m", "spindle.sim", "test_it:build", "--seeds", "60", "--processes", "2")
+    assert code == 1 and "seven" in said, said
+
+
+def test_hashes_are_the_same_in_each_process(tmp_path):
+    program = """
+        import sys, json
+        from tests.sim.bugs import BUGS
+        from tests.sim.programs import echo_world
+        from spindle.sim.explore import play
+        seeds = int(sys.argv[1])
+        print(json.dumps({f.__name__: [play(f, seed).world.hash for seed in range(seeds)] for f in [echo_world, *BUGS]}))
+    """
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    seeds = os.environ.get("SPINDLE_SIM_SEEDS", "15")
+    hashes = []
+    for _ in range(2):
+        code, said = run(tmp_path, program, "test_it.py", seeds, PYTHONHASHSEED="0", PYTHONPATH=here)
+        assert code == 0, said
+        hashes.append(json.loads(said.splitlines()[-1]))
+    assert hashes[0] == hashes[1]
+    assert len(set(map(str, hashes[0].values()))) == len(BUGS) + 1
+
+
+def test_misuse():
+    with pytest.raises(TypeError, match="needs an argument named world"):
+        spindle.sim.test(lambda: None)
+    with pytest.raises(ValueError, match="a seed is a whole number"):
+        spindle.sim.World(-1)
+    world = spindle.sim.World()
+    with pytest.raises(TypeError, match="a coroutine function and its arguments"):
+        coroutine = asyncio.sleep(1)
+        try:
+            world.host("a").start(coroutine)
+        finally:
+            coroutine.close()
+    with pytest.raises(ValueError, match="a share is from 0 to 1"):
+        world.link(world.host("b"), world.hosts[0]).loss(2)
+    with pytest.raises(RuntimeError, match="reserved or taken"):
+        world.host("a")
+    world.close()
+    with pytest.raises(spindle.sim.SimError, match="the world is closed"):
+        world.run()
+
+
+def test_random_stays_random_outside():
+    assert random.random() != random.random()
