@@ -45,10 +45,9 @@ static PyObject *probe(const char *function, const char *format, PyObject *argum
 
 // check_steps also learns the type of the callback with which tasks start.
 static bool check_steps(void) {
-    PyObject *found = probe("task_callbacks", NULL, NULL), *task, *step, *wakeup;
-    bool good = found && PyArg_ParseTuple(found, "OOO", &task, &step, &wakeup) &&
-                Py_TYPE(step)->tp_basicsize >= (Py_ssize_t)sizeof(TaskStep) && ((TaskStep *)step)->task == task &&
-                Py_TYPE(wakeup) == &PyCFunction_Type && PyCFunction_GET_SELF(wakeup) == task;
+    PyObject *found = probe("task_and_step", NULL, NULL), *task, *step;
+    bool good = found && PyArg_ParseTuple(found, "OO", &task, &step) &&
+                Py_TYPE(step)->tp_basicsize >= (Py_ssize_t)sizeof(TaskStep) && ((TaskStep *)step)->task == task;
     if (good)
         step_type = (PyTypeObject *)Py_NewRef(Py_TYPE(step));
     Py_XDECREF(found);
