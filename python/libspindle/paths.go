@@ -35,6 +35,11 @@ func (s *server) handler() http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &s.config
+		if r.Method == http.MethodConnect {
+			c.addDefaults(w.Header())
+			s.serveFile(w, r, http.HandlerFunc(refuseTunnel))
+			return
+		}
 		if !s.ownPath([]byte(r.URL.Path)) {
 			s.serveWebSocket(w, r)
 			return
@@ -62,7 +67,14 @@ func (s *server) handler() http.Handler {
 	})
 }
 
-// serveFile answers a request for a file, which appears in the log and the metrics like one to the app.
+// refuseTunnel answers CONNECT. An app cannot tunnel, and its 200 would tell the client that what
+// follows belongs to the tunnel.
+func refuseTunnel(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, "this server is no proxy", http.StatusNotImplemented)
+}
+
+// serveFile answers a request without the app, most often for a file. It appears in the log and the metrics like one to the app.
 func (s *server) serveFile(w http.ResponseWriter, r *http.Request, files http.Handler) {
 	entry := s.log.beginRequest(s.clientOfRequest(r), r)
 	own := &fileResponse{ResponseWriter: w}

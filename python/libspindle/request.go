@@ -40,7 +40,7 @@ type request struct {
 
 // lean takes every request but those that Go answers itself.
 func (s *server) lean(lc *web.LeanCtx) bool {
-	if s.ownPath(lc.Path()) {
+	if s.ownPath(lc.Path()) || string(lc.Method()) == http.MethodConnect {
 		return false
 	}
 	r := &request{s: s}

@@ -1,6 +1,8 @@
 """The server and the loop inside other projects: gunicorn, Hypercorn, Daphne, Django's runserver, Channels."""
 
 import asyncio
+import contextlib
+import itertools
 import os
 import re
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import pytest
 
@@ -45,11 +48,11 @@ APP = """
 
 
 class Program:
-    """A process with its output."""
+    """A process with its output, and a group of its own for those that it starts."""
 
     def __init__(self, command, directory, **env):
         self.process = subprocess.Popen(
-            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            command, cwd=directory, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "PYTHONPATH": str(directory), "PYTHONUNBUFFERED": "1", **env})
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -89,9 +92,9 @@ def program(tmp_path):
     start.directory = tmp_path
     yield start
     for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.process.pid, signal.SIGKILL)
+        each.process.wait()
         each.reader.join(LIMIT)
         each.process.stdout.close()
 
@@ -241,11 +244,12 @@ def test_django_runserver(program, options):
     assert (response.body, response["server"]) == (b"spindle.loop", "spindle")
     assert client.get("/static/style.css").body == b"p {}"
     if not options:
-        file = program.directory / "manage.py"
-        file.write_text(file.read_text() + "# changed\n")
-        server.wait_for(pattern, 2)
+        # Django has no sign that it has begun to watch, so the file changes until that is noticed.
+        times = itertools.count(time.time() + 10)
+        wait_until(lambda: os.utime(program.directory / "manage.py", (1, next(times))) or len(re.findall(pattern, server.text)) > 1)
     client.close()
-    server.stop(signal.SIGINT)
+    os.killpg(server.process.pid, signal.SIGINT)  # as a terminal does
+    server.process.wait(LIMIT)
 
 
 CHANNELS = """

@@ -570,3 +570,16 @@ def test_bad_requests_never_reach_the_app(serve, request_text, status):
     assert client.send(request_text).response().status == status
     assert client.closed()
     assert called == []
+
+
+def test_tunnels_are_refused(serve, errors):
+    """An app cannot tunnel, but its 200 would make the client take the connection for a tunnel."""
+    called = []
+
+    async def app(scope, receive, send):
+        called.append(scope)
+
+    client = serve(app).connect().send("CONNECT example.org:443 HTTP/1.1\nHost: example.org:443\n\n")
+    response = client.response()
+    assert (response.status, response["connection"], response["server"]) == (501, "close", "spindle")
+    assert client.closed() and called == [] and errors() == []

@@ -1,0 +1,56 @@
+"""Each server does what its case or the page of differences says."""
+
+import collections
+
+import pytest
+
+from . import page
+from .__main__ import starting
+from .cases import CASES
+from .servers import NAMES, Peer, version
+
+if not page.PATH.exists():
+    pytest.skip(f"the page of differences is in the Go module: {page.PATH} is missing", allow_module_level=True)
+
+PAGE = page.read()
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    found = version(request.param)
+    if found is None:
+        pytest.skip(f"{request.param} is not installed")
+    if request.param != "Spindle" and found != PAGE.versions[request.param]:
+        pytest.skip(f"the page is about {request.param} {PAGE.versions[request.param]}, and {found} is installed")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def start(name, tmp_path_factory):
+    with starting(name, tmp_path_factory.mktemp("peers")) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def peer(start):
+    """The server of the cases that do not stop it."""
+    peer = start()
+    assert peer.wait_until_ready(), peer.log.read_text()
+    return peer
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_outcome(name, start, peer, case):
+    assert page.cell(case.outcome(start if case.own else peer)) == PAGE.outcome(case, name)
+
+
+def test_cases_have_names_of_their_own():
+    assert [name for name, count in collections.Counter(case.name for case in CASES).items() if count > 1] == []
+
+
+def test_page_is_about_the_cases():
+    rights = {case.name: page.cell(case.right) for case in CASES}
+    for name, row in PAGE.rows.items():
+        assert row["Spindle"] == rights.get(name), name
+        assert row["judgement"], f"{name} has no judgement"
+        assert {row[server] for server in NAMES[1:]} != {page.SAME}, f"{name}: no server differs"
