@@ -1,5 +1,6 @@
 // Command planes is a web server with two planes. The web plane is a loop that answers
-// requests. The execution plane is handlers in Go that block, and worker processes in Python.
+// requests. The execution plane is handlers in Go that block, and worker processes in Python, which
+// need the package of the directory python: pip install ./python.
 //
 //	go run ./examples/planes
 //	curl -d 'hello there' http://127.0.0.1:8080/count      (a Python process)
@@ -54,7 +55,7 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 				})
 				n.Go(func(ctx context.Context) error {
 					return process.Serve(ctx, bus, "count", process.Options{
-						Command: []string{"python3", "-c", worker}, Stderr: os.Stderr, Processes: 2,
+						Command: []string{python(), "-c", worker}, Stderr: os.Stderr, Processes: 2,
 						MaxMemory: 1 << 30, MaxTime: 10 * time.Second,
 					})
 				})
@@ -62,6 +63,14 @@ func run(ctx context.Context, addr string, out io.Writer) error {
 			})
 		})
 	})
+}
+
+// python returns the interpreter of the workers.
+func python() string {
+	if path := os.Getenv("SPINDLE_PYTHON"); path != "" {
+		return path
+	}
+	return "python3"
 }
 
 // serve is the web plane. When a client leaves, its call is cancelled, and its handler with it.

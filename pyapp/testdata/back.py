@@ -206,3 +206,21 @@ async def round_trips(name, n):
         await spindle.async_call(name)
         times.append(time.perf_counter() - begin)
     return sorted(times)
+
+
+async def exhaust(name, n):
+    async for _ in spindle.stream(name, n):
+        pass
+
+
+async def length(data):
+    return len(data)
+
+
+_large = {}
+
+
+async def large(n):
+    if n not in _large:
+        _large[n] = b"x" * n
+    return _large[n]

@@ -15,26 +15,14 @@
 // the "id" of the request; items are numbered by "seq" from 1, and the reply has the number of
 // items as its "seq". It ends when its input ends. Output for people goes to standard error.
 //
-// In Python:
+// In Python, with the package of the directory python of this module:
 //
-//	import json, struct, sys
+//	from spindle import relay
 //
-//	def read():
-//	    size = sys.stdin.buffer.read(8)
-//	    if len(size) < 8: sys.exit()
-//	    all, head = struct.unpack(">II", size)
-//	    header = json.loads(sys.stdin.buffer.read(head))
-//	    return header, sys.stdin.buffer.read(all - 4 - head)
+//	def upper(request):
+//	    return request.body.upper()
 //
-//	def write(header, body=b""):
-//	    head = json.dumps(header).encode()
-//	    sys.stdout.buffer.write(struct.pack(">II", 4 + len(head) + len(body), len(head)) + head + body)
-//	    sys.stdout.buffer.flush()
-//
-//	while True:
-//	    header, body = read()
-//	    if header["kind"] == "request":
-//	        write({"kind": "reply", "id": header["id"]}, body.upper())
+//	relay.work(upper)
 //
 // # Workers with a socket
 //

@@ -1,5 +1,6 @@
 """Frames on two pipes, as the Go package relay has them: two lengths, a header in JSON, and a body."""
 
+import asyncio
 import collections
 import errno
 import fcntl
@@ -40,6 +41,7 @@ class Frames:
         self._large = None  # the buffer of a large frame, and how much of it has come
         self._got = 0
         self._out = collections.deque()
+        self._drained = None  # a future for drain
         self._flushing = False  # _flush is called soon, or when the pipe can be written
         for fd in (input, output):
             os.set_blocking(fd, False)
@@ -82,6 +84,9 @@ class Frames:
     def _sent(self, n):
         """Forget n bytes of what is to be written. Report whether they end a frame."""
         out = self._out
+        if self._drained is not None and len(out) <= WRITE:
+            self._drained.set_result(None)
+            self._drained = None
         while out and n >= len(out[0]):
             n -= len(out.popleft())
             if n == 0:
@@ -93,6 +98,12 @@ class Frames:
         self._loop.remove_writer(self._output)
         self._flush()
 
+    async def drain(self):
+        """Wait until the pipe has taken most of what was sent."""
+        while len(self._out) > WRITE:
+            self._drained = self._drained or self._loop.create_future()
+            await asyncio.shield(self._drained)
+
     def finish(self):
         """Write what is left. The loop does not run any more."""
         os.set_blocking(self._output, True)
@@ -100,6 +111,20 @@ class Frames:
             self._sent(os.write(self._output, self._out[0]))
 
     # Reading
+
+    def pause(self):
+        """Read no more than what has been read."""
+        self._loop.remove_reader(self._input)
+
+    def resume(self):
+        self._loop.add_reader(self._input, self._readable)
+
+    def close(self):
+        """Read and write no more."""
+        self._loop.remove_reader(self._input)
+        self._loop.remove_writer(self._output)
+        self._out.clear()
+        self._flushing = True  # nothing is to be written
 
     def _readable(self):
         try:

@@ -1,0 +1,150 @@
+"""Serves the requests of a subject."""
+
+import asyncio
+import contextlib
+import inspect
+
+from .. import host
+from .envelope import CODE, Envelope
+
+
+class Request:
+    """A request. The handler returns its reply, or yields items."""
+
+    def __init__(self, envelope, server):
+        self.subject = envelope.subject
+        self.body = envelope.body
+        self.headers = envelope.headers
+        self.traceparent = envelope.traceparent
+        self.tracestate = envelope.tracestate
+        self.is_stream = envelope.seq > 0
+        self.reply_headers = {}
+        self._envelope = envelope
+        self._server = server
+        self._sent = 0
+        self._allowed = envelope.seq
+        self._credit = asyncio.Event()
+
+    async def send(self, body):
+        """Send an item of a stream. Wait while the caller accepts none."""
+        if not self.is_stream:
+            raise RuntimeError("spindle.relay: send: the caller waits for a single reply")
+        while self._server.counts and self._sent >= self._allowed:
+            self._credit.clear()
+            await self._credit.wait()
+        self._sent += 1
+        self._answer("item", body)
+        await self._server.bus.drain()
+
+    def _answer(self, kind, body, headers=None):
+        e = self._envelope
+        self._server.bus.publish(Envelope(kind, e.reply_to, id=e.id, seq=self._sent, traceparent=e.traceparent,
+                                          headers=headers or {}, body=body.encode() if isinstance(body, str) else body or b""))
+
+    def _allow(self, n):
+        self._allowed = max(self._allowed, n)
+        self._credit.set()
+
+
+class Worker:
+    """Serves requests of a bus. Without a bus it is a worker process: of relay/process in Go, or of Processes."""
+
+    def __init__(self, bus=None):
+        self._bus = bus
+
+    async def serve(self, handler, subject="", *, concurrency=1):
+        """Serve a subject until the bus ends, or the task is cancelled.
+
+        A handler is a function, which runs on a thread and may block, or a coroutine function. It gets a Request,
+        and returns bytes, a str, or None. For a stream it is a generator function of either kind, or calls Request.send. An exception
+        fails the request. A request that is cancelled cancels its coroutine; a thread cannot be cancelled.
+        """
+        bus = self._bus
+        if bus is None:
+            from .pipe import Pipe
+
+            bus = Pipe()
+        server = _Server(bus, handler, concurrency)
+        close = await bus.subscribe(subject, server.receive)
+        try:
+            await bus.wait_closed()
+        finally:
+            close()
+            await server.end()
+
+
+def work(handler, *, concurrency=1):
+    """Run a worker process until its input ends."""
+    # asyncio's own loop: Go's runtime needs 1 GB of address space, and Options.MaxMemory may allow less.
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(Worker().serve(handler, concurrency=concurrency))
+
+
+class _Server:
+    """The requests of a worker that run."""
+
+    def __init__(self, bus, handler, concurrency):
+        self.bus = bus
+        self.counts = bus.counts_credit
+        self._handler = handler
+        self._places = asyncio.Semaphore(concurrency)
+        self._running = {}
+
+    def receive(self, e):
+        key = e.reply_to, e.id
+        if e.kind == "request":
+            request = Request(e, self)
+            task = asyncio.get_running_loop().create_task(self._run(request), name=f"request {e.id} of {e.subject}")
+            self._running[key] = task, request
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        elif key in self._running:
+            task, request = self._running[key]
+            if e.kind == "cancel":
+                task.cancel()
+            elif e.kind == "credit":
+                request._allow(e.seq)
+
+    async def end(self):
+        tasks = [task for task, _ in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, request):
+        host.traceparent.set(request.traceparent)
+        try:
+            async with self._places, asyncio.timeout(request._envelope.deadline):
+                body = await self._call(request)
+        except asyncio.CancelledError:
+            request._answer("failure", "the request was cancelled", {CODE: "cancelled"})
+        except TimeoutError:
+            request._answer("failure", "the deadline has passed", {CODE: "deadline"})
+        except BaseException as e:
+            request._answer("failure", f"{type(e).__name__}: {e}" if str(e) else type(e).__name__, {CODE: "error"})
+        else:
+            request._answer("reply", body, request.reply_headers)
+
+    async def _call(self, request):
+        handler = self._handler
+        if inspect.isasyncgenfunction(handler):
+            async with contextlib.aclosing(handler(request)) as items:
+                async for item in items:
+                    await request.send(item)
+            return b""
+        if inspect.isgeneratorfunction(handler):
+            return await self._pull(request, handler(request))
+        if inspect.iscoroutinefunction(handler):
+            return await handler(request)
+        return await asyncio.to_thread(handler, request)
+
+    async def _pull(self, request, items):
+        """Send the items of a generator, which runs on a thread."""
+        end = object()
+        try:
+            while (item := await asyncio.to_thread(next, items, end)) is not end:
+                await request.send(item)
+        finally:
+            with contextlib.suppress(ValueError):  # it runs, because its request was cancelled
+                items.close()
+        return b""
