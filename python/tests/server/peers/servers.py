@@ -24,7 +24,7 @@ def commands(port, graceful):
         "Spindle": [python, "-m", "spindle", "app:app", "--port", port, "--no-access-log", "--timeout-keep-alive", "60",
                     "--timeout-graceful-shutdown", graceful],
         "uvicorn": [python, "-m", "uvicorn", "app:app", "--port", port, "--no-access-log", "--timeout-keep-alive", "60",
-                    "--timeout-graceful-shutdown", graceful, "--http", "httptools", "--ws", "websockets"],
+                    "--timeout-graceful-shutdown", graceful, "--http", "httptools", "--ws", "websockets-sansio"],
         "Granian": [python, "-m", "granian", "app:app", "--port", port, "--interface", "asgi", "--no-access-log",
                     "--workers-kill-timeout", graceful],
         "Hypercorn": [python, "-m", "hypercorn", "app:app", "--bind", f"127.0.0.1:{port}", "--keep-alive", "60",

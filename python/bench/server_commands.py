@@ -1,0 +1,73 @@
+"""The commands of the servers that server.py compares."""
+
+import importlib.util
+import sys
+
+# The package of each server.
+PACKAGES = {"spindle": "spindle", "uvicorn": "uvicorn", "granian": "granian", "granian-rsgi": "granian", "hypercorn": "hypercorn",
+            "robyn": "robyn", "socketify": "socketify", "fastpysgi": "fastpysgi"}
+
+
+def installed():
+    return [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
+
+
+def command(server, case, port, workers=1):
+    """Return the command of a server, None if it cannot serve a case.
+
+    A server of uvicorn may name its WebSocket protocol: uvicorn/wsproto.
+    """
+    server, _, ws = server.partition("/")
+    return COMMANDS[server](case, port, str(workers), ws)
+
+
+def python(*arguments):
+    return [sys.executable, *arguments]
+
+
+def common(case, port, workers):
+    return [case.app, "--port", port, "--no-access-log", "--log-level", "warning", "--workers", workers]
+
+
+def spindle(case, port, workers, ws):
+    return python("-m", "spindle", *common(case, port, workers), "--interface", "wsgi" if case.wsgi else "asgi3")
+
+
+def uvicorn(case, port, workers, ws):
+    return python("-m", "uvicorn", *common(case, port, workers), "--loop", "uvloop", "--http", "httptools",
+                  "--interface", "wsgi" if case.wsgi else "asgi3", *(["--ws", ws] if ws else []))
+
+
+def granian(case, port, workers, ws):
+    return python("-m", "granian", *common(case, port, workers), "--interface", "wsgi" if case.wsgi else "asgi")
+
+
+def granian_rsgi(case, port, workers, ws):
+    if case.name != "plaintext":
+        return None
+    return python("-m", "granian", "server_apps:rsgi", *common(case, port, workers)[1:], "--interface", "rsgi")
+
+
+def hypercorn(case, port, workers, ws):
+    app = f"wsgi:{case.app}" if case.wsgi else case.app
+    return python("-m", "hypercorn", "--bind", f"127.0.0.1:{port}", "--workers", workers, "--worker-class", "uvloop", "--log-level", "warning", app)
+
+
+def robyn(case, port, workers, ws):
+    return python("server_robyn.py", port, "--log-level=WARN") if case.name == "plaintext" else None
+
+
+def socketify(case, port, workers, ws):
+    if case.name == "websocket":
+        return None
+    return python("-m", "socketify", case.app, "--host", "127.0.0.1", "--port", port, "--workers", workers, "--interface", "wsgi" if case.wsgi else "asgi")
+
+
+def fastpysgi(case, port, workers, ws):
+    if case.name == "websocket":
+        return None
+    return python("-c", f"import fastpysgi, server_apps; fastpysgi.run(server_apps.{case.name}, host='127.0.0.1', port={port})")
+
+
+COMMANDS = {"spindle": spindle, "uvicorn": uvicorn, "granian": granian, "granian-rsgi": granian_rsgi, "hypercorn": hypercorn,
+            "robyn": robyn, "socketify": socketify, "fastpysgi": fastpysgi}
