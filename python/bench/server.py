@@ -1,4 +1,4 @@
-"""Compares the server with uvicorn and Granian, and prints a Markdown table.
+"""Compares the server with others, and prints a Markdown table.
 
     python python/bench/server.py                      # all cases, about 10 minutes
     python python/bench/server.py --part 1/3           # a third of them
@@ -9,9 +9,14 @@ Most cases count requests per second of the server's CPU time, with one worker. 
 latencies while every server gets requests at the same constant rate: half of what the slowest one can
 bear. "workers" compares two workers with one, and "mounted" a Go program that mounts the app with
 pyapp with the server itself, in requests per second. The servers take turns within each round; a
-figure is the median of the rounds.
+figure is the median of the rounds, and a ratio the median of the ratios in the same round, in bold if it is below 1.
 
-Needs wrk, Go, and uvicorn[standard], granian, starlette, fastapi and flask.
+The others are those of server_commands.py that are installed: uvicorn, Granian (ASGI and RSGI), Hypercorn, Robyn, socketify
+and fastpysgi. RSGI and Robyn run apps of their own kind, so they take part in "plaintext" only.
+
+Needs wrk, Go, starlette, fastapi and flask:
+
+    pip install 'uvicorn[standard]' granian hypercorn robyn socketify fastpysgi starlette fastapi flask
 """
 
 import argparse
@@ -26,6 +31,7 @@ import tempfile
 import time
 
 import server_load
+from server_commands import command, installed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,7 +45,6 @@ wrk.method = "POST"
 wrk.body = '{"name": "spindle", "price": 12.5, "tags": ["a", "b"]}'
 wrk.headers["Content-Type"] = "application/json"
 """
-SERVERS = ("spindle", "uvicorn", "granian")
 UVICORN_WS = ("websockets", "websockets-sansio", "wsproto")
 
 
@@ -47,7 +52,8 @@ class Case:
     """What is measured, and what the figures should be at least."""
 
     def __init__(self, title, app, path="/", script="", wsgi=False, goals=()):
-        self.title, self.app, self.path, self.script, self.wsgi = title, "server_apps:" + app, path, script, wsgi
+        self.title, self.name, self.path, self.script, self.wsgi = title, app, path, script, wsgi
+        self.app = "server_apps:" + app
         self.goals = dict(goals)
 
 
@@ -64,18 +70,6 @@ CASES = {
     "mounted": Case("mounted with pyapp against direct, Starlette", "starlette", "/json", goals={"direct": 0.6}),
     "mounted-fastapi": Case("mounted with pyapp against direct, FastAPI", "fastapi", "/items", JSON, goals={"direct": 0.6}),
 }
-
-
-def command(server, case, port, workers=1):
-    """Return the command of a server. A server of uvicorn may name its WebSocket protocol: uvicorn/wsproto."""
-    server, _, ws = server.partition("/")
-    common = [case.app, "--port", port, "--no-access-log", "--log-level", "warning", "--workers", str(workers)]
-    if server == "spindle":
-        return [sys.executable, "-m", "spindle", *common, "--interface", "wsgi" if case.wsgi else "asgi3"]
-    if server == "uvicorn":
-        return [sys.executable, "-m", "uvicorn", *common, "--loop", "uvloop", "--http", "httptools",
-                "--interface", "wsgi" if case.wsgi else "asgi3", *(["--ws", ws] if ws else [])]
-    return [sys.executable, "-m", "granian", *common, "--interface", "wsgi" if case.wsgi else "asgi"]
 
 
 def free_port():
@@ -130,7 +124,11 @@ def running(commands):
         for _, process in started.values():
             process.terminate()
         for _, process in started.values():
-            process.wait()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:  # Robyn ignores the signal
+                process.kill()
+                process.wait()
 
 
 class Result:
@@ -163,16 +161,21 @@ def built(package):
 
 
 def turns(servers, rounds, measure):
-    """Measure each server once in each round. Return the median of each."""
+    """Measure each server once in each round. Return the results of each."""
     results = {name: [] for name in servers}
     for _ in range(rounds):
         for name, (port, process) in servers.items():
             results[name].append(measure(port, process.pid))
-    return {name: statistics.median(values) for name, values in results.items()}
+    return results
+
+
+def paired(results, one, other):
+    """Return the median of the ratios of two servers in the same round."""
+    return statistics.median(a / b for a, b in zip(results[one], results[other]))
 
 
 def per_cpu_second(name, case, args):
-    names = [s for s in args.servers if s != "uvicorn" or name != "websocket"]
+    names = [s for s in args.servers if command(s, case, "0") and (s != "uvicorn" or name != "websocket")]
     if name == "websocket" and "uvicorn" in args.servers:
         names += [f"uvicorn/{ws}" for ws in UVICORN_WS]
 
@@ -186,18 +189,22 @@ def per_cpu_second(name, case, args):
 
     with running({s: lambda port, s=s: command(s, case, port) for s in names}) as servers:
         turns(servers, 1, lambda port, pid: measure(port, pid, 1))
-        medians = turns(servers, args.rounds, measure)
-    best = {}
-    for server, value in medians.items():
-        print(f"{name} {server}: {value:.0f} per CPU second", file=sys.stderr)
-        best[server.partition("/")[0]] = max(value, best.get(server.partition("/")[0], 0))
-    return f"{best.get('spindle', 0):,.0f}/s", {s: best["spindle"] / v for s, v in best.items() if s != "spindle"}
+        results = turns(servers, args.rounds, measure)
+    ratios = {}
+    for server, values in results.items():
+        print(f"{name} {server}: {statistics.median(values):.0f} per CPU second", file=sys.stderr)
+        if server != "spindle":  # of several protocols the fastest counts
+            package = server.partition("/")[0]
+            ratios[package] = min(paired(results, "spindle", server), ratios.get(package, float("inf")))
+    return f"{statistics.median(results['spindle']):,.0f}/s", ratios
 
 
 def p99(name, case, args):
-    with built("rate") as program, running({s: lambda port, s=s: command(s, case, port) for s in args.servers}) as servers:
+    names = [s for s in args.servers if command(s, case, "0")]
+    with built("rate") as program, running({s: lambda port, s=s: command(s, case, port) for s in names}) as servers:
         turns(servers, 1, lambda port, pid: wrk(port, case, 1, args.connections).rate)
-        capacity = turns(servers, 3, lambda port, pid: wrk(port, case, 1, args.connections).rate)
+        rates = turns(servers, 3, lambda port, pid: wrk(port, case, 1, args.connections).rate)
+        capacity = {server: statistics.median(values) for server, values in rates.items()}
         slowest = min(capacity.values())
 
         def measure(port, _):
@@ -205,21 +212,21 @@ def p99(name, case, args):
                                    f"http://127.0.0.1:{port}{case.path}"], capture_output=True, text=True, check=True).stdout
             return float(re.search(r"p99 ([\d.]+)", text).group(1))  # milliseconds
 
-        medians = turns(servers, args.rounds, measure)
-    for server, value in medians.items():
-        print(f"{name} {server}: {value:.2f} ms at {slowest / 2:.0f} of {capacity[server]:.0f} per second", file=sys.stderr)
-    return f"{medians['spindle']:.2f} ms", {s: v / medians["spindle"] for s, v in medians.items() if s != "spindle"}
+        results = turns(servers, args.rounds, measure)
+    for server, values in results.items():
+        print(f"{name} {server}: {statistics.median(values):.2f} ms at {slowest / 2:.0f} of {capacity[server]:.0f} per second", file=sys.stderr)
+    return f"{statistics.median(results['spindle']):.2f} ms", {s: paired(results, s, "spindle") for s in results if s != "spindle"}
 
 
 def throughput(name, commands, case, args):
     """Compare the first of two commands with the second, in requests per second."""
     with running(commands) as servers:
         turns(servers, 1, lambda port, pid: wrk(port, case, 1, args.connections).rate)
-        medians = turns(servers, args.rounds, lambda port, pid: wrk(port, case, args.seconds, args.connections).rate)
-    for server, value in medians.items():
-        print(f"{name} {server}: {value:.0f} per second", file=sys.stderr)
-    (_, ours), (other, theirs) = medians.items()
-    return f"{ours:,.0f}/s", {other: ours / theirs}
+        results = turns(servers, args.rounds, lambda port, pid: wrk(port, case, args.seconds, args.connections).rate)
+    for server, values in results.items():
+        print(f"{name} {server}: {statistics.median(values):.0f} per second", file=sys.stderr)
+    ours, other = results
+    return f"{statistics.median(results[ours]):,.0f}/s", {other: paired(results, ours, other)}
 
 
 def workers(name, case, args):
@@ -251,21 +258,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--servers", default=",".join(SERVERS))
+    parser.add_argument("--servers", default=",".join(installed()), help="of " + ", ".join(installed()))
     parser.add_argument("--part", default="1/1", help="which part of the cases: 1/3, 2/3 or 3/3, for instance")
     args = parser.parse_args()
     args.servers = args.servers.split(",")
     if unknown := set(args.cases) - set(CASES):
         sys.exit(f"no case {', '.join(unknown)}; there are {', '.join(CASES)}")
-    print("| | here | against uvicorn | against Granian | goal |\n|---|---:|---:|---:|---|", flush=True)
+    others = [name for name in args.servers if name != "spindle"]
+    print("| | here | " + "".join(f"÷ {name} | " for name in others) + "goal |\n|---|---:|" + "---:|" * len(others) + "---|", flush=True)
     for name in part(args.cases or list(CASES), args.part):
         case = CASES[name]
         figure, ratios = MEASURES.get(name, per_cpu_second)(name, case, args)
-        columns = [f"{ratios[s]:.2f}" if s in ratios else "" for s in ("uvicorn", "granian")]
-        columns[0] += "".join(f"{ratios[s]:.2f} × {s}" for s in ("one", "direct") if s in ratios)
+        columns = [number(ratios[s]) if s in ratios else "" for s in others]
+        figure += "".join(f", {ratios[s]:.2f} × {s}" for s in ("one", "direct") if s in ratios)
         missed = [s for s, goal in case.goals.items() if s in ratios and ratios[s] < goal]
         goal = ", ".join(f"{s} {g}" for s, g in case.goals.items()) + (" (**missed**)" if missed else "")
-        print(f"| {case.title} | {figure} | {columns[0]} | {columns[1]} | {goal} |", flush=True)
+        print(f"| {case.title} | {figure} | {''.join(f'{c} | ' for c in columns)}{goal} |", flush=True)
+
+
+def number(ratio):
+    return f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
 
 
 if __name__ == "__main__":

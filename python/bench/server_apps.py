@@ -11,6 +11,11 @@ async def plaintext(scope, receive, send):
     await send({"type": "http.response.body", "body": b"Hello, world!"})
 
 
+async def rsgi(scope, protocol):
+    """plaintext for Granian's own interface."""
+    protocol.response_str(200, [("content-type", "text/plain")], "Hello, world!")
+
+
 async def echo(scope, receive, send):
     if scope["type"] != "http":
         raise RuntimeError("HTTP only")
