@@ -4,13 +4,19 @@
     python python/bench/soak.py --seconds 60 --app wsgi
 
 Normal clients measure alone first. Then others join them that leave at random, read slowly, stop in the middle
-of an upload, or stream, and the workers are replaced every few seconds. At the end everything but the normal clients
-is gone. The exit code is 1 if a request of a normal client was lost, or if descriptors are left.
+of an upload, or stream. In the first half of the time the workers stay, so that a leak shows. In the second half they
+are replaced every few seconds: by SIGHUP (a restart), or because a file has changed (a reload). After each half
+everything but the normal clients is gone.
+
+A line for each verdict: no request of a normal client was lost; none waited for a thread or the loop for more than
+--patience seconds; memory and descriptors are as at the start; the p99 of normal clients is at most twice that of
+the time when they were alone. The exit code is 1 if a verdict is bad.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -19,6 +25,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import time
 
 PIECE = b"x" * 16384
@@ -34,6 +41,8 @@ async def asgi(scope, receive, send):
             break
     else:
         return
+    if scope["path"] == "/thread":
+        await asyncio.to_thread(time.sleep, 0)
     await send({"type": "http.response.start", "status": 200, "headers": []})
     if scope["path"] == "/stream":
         while True:
@@ -63,6 +72,7 @@ class Normal:
     def __init__(self, address):
         self.address = address
         self.times, self.lost = [], []
+        self.paths = itertools.cycle([b"/fast", b"/thread"])  # on the loop, and in one of the app's threads
 
     async def run(self, until):
         streams = None
@@ -84,7 +94,7 @@ class Normal:
             streams[1].close()
 
     async def ask(self, reader, writer):
-        writer.write(b"POST /fast HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
+        writer.write(b"POST " + next(self.paths) + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello")
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         if not head.startswith(b"HTTP/1.1 200"):
             raise ValueError(head[:100])
@@ -98,9 +108,10 @@ class Normal:
         return b"connection: close" in head
 
 
-async def misbehave(address, until):
+async def misbehave(address, until, pause):
     """Be one bad client after the other."""
     while time.monotonic() < until:
+        await asyncio.sleep(random.random() * 2 * pause)
         kind = random.choice(("stream", "download", "slow", "half", "abort"))
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             reader, writer = await asyncio.open_connection(*address)
@@ -148,58 +159,119 @@ async def normal(address, seconds):
     return json.loads(out)
 
 
-async def soak(process, address, seconds, bad):
-    quiet, lost = await normal(address, min(10, seconds / 4))
-    print(f"quiet: {len(quiet)} requests, p99 {p99(quiet):.1f} ms, lost {len(lost)}", flush=True)
+class Server:
+    """The server, with two workers, and what it has logged."""
+
+    def __init__(self, app):
+        self.app, self.errors, self.ready, self.address = app, [], 0, None
+
+    async def start(self, watched):
+        self.file = os.path.join(watched, "changes.py")
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "spindle", f"soak:{self.app}", "--port", "0", "--workers", "2", "--no-access-log",
+            "--timeout-graceful-shutdown", "5", "--reload", "--reload-dir", watched,
+            cwd=os.path.dirname(os.path.abspath(__file__)), stderr=asyncio.subprocess.PIPE)
+        self.reading = asyncio.create_task(self.read())
+        while self.ready < 2 or self.address is None:
+            await asyncio.sleep(0.05)
+
+    async def read(self):
+        async for line in self.process.stderr:
+            text = line.decode()
+            self.ready += "is ready" in text
+            if self.address is None and (found := re.search(r"serving on http://([\d.]+):(\d+)", text)):
+                self.address = found[1], int(found[2])
+            if text.startswith(("ERROR", "Traceback")):
+                self.errors.append(text.strip())
+
+    def restart(self):
+        self.process.send_signal(signal.SIGHUP)
+
+    def reload(self):
+        with open(self.file, "w") as f:
+            f.write(f"# {time.time()}")
+
+    def held(self):
+        """Return the descriptors and megabytes of the supervisor and of the workers."""
+        return [held(pid) for pid in (self.process.pid, *sorted(workers_of(self.process.pid)))]
+
+    async def stop(self):
+        self.process.terminate()
+        await self.process.wait()
+        await self.reading
+
+
+async def replace(server, until):
+    """Replace the workers again and again. Return how often."""
+    for count in itertools.count():
+        await asyncio.sleep(random.uniform(3, 8))
+        if time.monotonic() > until:
+            return count
+        random.choice((server.restart, server.reload))()
+
+
+async def phase(name, server, seconds, bad, pause, replaced):
+    """Return the times of normal clients with bad ones beside them, what was lost, and what the processes hold afterwards."""
     until = time.monotonic() + seconds
+    work = [normal(server.address, seconds), *(misbehave(server.address, until, pause) for _ in range(bad))]
+    if replaced:
+        work.append(replace(server, until - min(10, seconds / 4)))
+    (times, lost), *others = await asyncio.gather(*work)
+    print(f"{name}: {len(times)} requests, p99 {p99(times):.1f} ms, longest {max(times) * 1000:.0f} ms, lost {len(lost)}"
+          + (f", workers replaced {others[-1]} times" if replaced else ""), *sorted(set(lost))[:5], flush=True)
+    _, lost_after = await normal(server.address, min(8, seconds / 2))  # bad clients are gone, and old workers have ended
+    after = server.held()
+    print(f"{name}: descriptors and MB afterwards: {after}", flush=True)
+    return times, lost + lost_after, after
 
-    async def replace():
-        while time.monotonic() < until - 15:
-            await asyncio.sleep(random.uniform(3, 8))
-            process.send_signal(signal.SIGHUP)
 
-    results = await asyncio.gather(normal(address, seconds), replace(), *(misbehave(address, until) for _ in range(bad)))
-    times, errors = results[0]
-    lost += errors
-    print(f"with bad clients: {len(times)} requests, p99 {p99(times):.1f} ms, longest {max(times) * 1000:.0f} ms, lost {len(errors)}",
-          *sorted(set(errors))[:5], flush=True)
-    await normal(address, 8)
-    after = [held(pid) for pid in workers_of(process.pid)]
-    print("workers at the end, descriptors and MB:", after)
-    return 1 if lost or any(fds > 60 for fds, _ in after) else 0
+def verdict(good, text):
+    print(f"{'good' if good else 'BAD'}: {text}", flush=True)
+    return good
+
+
+def verdicts(quiet, times, lost, before, stayed, replaced, patience):
+    """Print a line for each verdict. Return whether all are good."""
+    most_fds = max(after[0] - begun[0] for held in (stayed, replaced) for begun, after in zip(before, held))
+    most_mb = max(after[1] - begun[1] for begun, after in zip(before, stayed))
+    return all([
+        verdict(not lost, f"requests lost: {len(lost)} of {len(times)}"),
+        verdict(max(times) <= patience, f"the longest wait, for the loop or a thread: {max(times):.2f} s (at most {patience:g})"),
+        verdict(most_fds <= 2, f"descriptors more than at the start: {most_fds} (at most 2)"),
+        verdict(most_mb <= 10, f"megabytes more than at the start: {most_mb} (at most 10, caches of allocators)"),
+        verdict(len(replaced) == len(before), f"processes: {len(replaced)}, at the start {len(before)}"),
+        verdict(p99(times) <= 2 * p99(quiet), f"p99 of normal clients: {p99(times):.1f} ms, alone {p99(quiet):.1f} ms (at most twice)"),
+    ])
 
 
 async def main(options):
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "spindle", f"soak:{options.app}", "--port", "0", "--workers", "2", "--no-access-log",
-        "--timeout-graceful-shutdown", "5", cwd=os.path.dirname(os.path.abspath(__file__)), stderr=asyncio.subprocess.PIPE)
-    ready, errors, found = 0, [], None
-
-    async def read():
-        nonlocal ready, found
-        async for line in process.stderr:
-            text = line.decode()
-            ready += "is ready" in text
-            found = found or re.search(r"serving on http://([\d.]+):(\d+)", text)
-            if text.startswith(("ERROR", "Traceback")):
-                errors.append(text)
-
-    reading = asyncio.create_task(read())
-    while ready < 2:
-        await asyncio.sleep(0.05)
-    code = await soak(process, (found[1], int(found[2])), options.seconds, options.bad)
-    process.terminate()
-    await process.wait()
-    await reading
-    print("errors in the log:", len(errors), *errors[:3])
-    return code
+    server = Server(options.app)
+    with tempfile.TemporaryDirectory() as watched:
+        await server.start(watched)
+        try:
+            # The bad clients warm up what every process needs once: threads, buffers, modules.
+            await asyncio.gather(*(misbehave(server.address, time.monotonic() + 3, 0.1) for _ in range(options.bad)))
+            quiet, lost_alone = await normal(server.address, max(3, min(20, options.seconds / 10)))
+            print(f"alone: {len(quiet)} requests, p99 {p99(quiet):.1f} ms, lost {len(lost_alone)}", flush=True)
+            before = server.held()
+            print(f"alone: descriptors and MB of the supervisor and the workers: {before}", flush=True)
+            half = options.seconds / 2
+            times, lost, stayed = await phase("workers stay", server, half, options.bad, options.pause, False)
+            more, lost_more, replaced = await phase("workers change", server, half, options.bad, options.pause, True)
+        finally:
+            await server.stop()
+    print("errors in the log:", len(server.errors), *server.errors[:3])
+    good = verdicts(quiet, times + more, lost_alone + lost + lost_more, before, stayed, replaced, options.patience)
+    return 0 if verdict(not server.errors, f"errors in the log: {len(server.errors)}") and good else 1
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser()
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--seconds", type=float, default=600)
     arguments.add_argument("--app", choices=["asgi", "wsgi"], default="asgi")
     arguments.add_argument("--bad", type=int, default=40, help="bad clients at a time")
+    arguments.add_argument("--pause", type=float, default=1, help="seconds that a bad client rests, on average")
+    arguments.add_argument("--patience", type=float, default=5, help="seconds that a request of a normal client may take")
     arguments.add_argument("--normal", help=argparse.SUPPRESS)
     options = arguments.parse_args()
     if options.normal:
