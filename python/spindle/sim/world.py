@@ -347,9 +347,11 @@ class World:
 
     def _close_host(self, host):
         loop = host._loop
-        for task in host.tasks():
+        left = host.tasks()
+        for task in left:
             self.reports.append(f"host {host.name}: task {task.get_name()} did not end when it was cancelled: {task!r}")
             task._log_destroy_pending = False
+        self._graves.append((loop, left))
         self._control(_EXIT, host._process)
         loop.close()
         host._loop = None
@@ -362,10 +364,7 @@ class World:
                 loop, tasks = self._graves.pop()
                 loop.close()
                 for task in tasks:
-                    try:
-                        task.get_coro().close()
-                    except BaseException:
-                        pass  # a finally block that awaits
+                    _close_coroutine(task.get_coro())
             self._calls.clear()
         finally:
             sys.unraisablehook = hook
@@ -380,6 +379,14 @@ class World:
     def trace(self):
         """Return the events so far: dicts with At (in nanoseconds), Kind, From, To and Text."""
         return json.loads(self._core.trace())["Events"] or []
+
+
+def _close_coroutine(coroutine):
+    for _ in range(100):  # each close ends one wait, and a finally block may have several
+        try:
+            return coroutine.close()
+        except BaseException:
+            pass
 
 
 def _cancel_tasks(host):
