@@ -79,6 +79,7 @@ var mayImport = map[string][]string{
 
 	// What users write, and so nothing that is internal to the module.
 	"docs/guide":                   {},
+	"docs/site":                    {},
 	"examples":                     {},
 	"examples/internal/servertest": {},
 	"examples/bank":                {".", "stream"},
