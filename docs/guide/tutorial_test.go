@@ -31,6 +31,11 @@ func TestTheTutorial(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "go.mod"), fmt.Sprintf("module hello\n\ngo 1.26\n\nrequire github.com/spindleloop/spindle v0.0.0\n\nreplace github.com/spindleloop/spindle => %q\n", root))
+	sums, err := os.ReadFile("../../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "go.sum"), string(sums))
 	failed := false
 	for _, b := range snippets.Blocks(t, "tutorial.md", string(text)) {
 		name, isFile := strings.CutPrefix(b.Kind, "go ")
@@ -88,11 +93,11 @@ func echoes(t *testing.T, program string) {
 }
 
 // goCommand returns a go command that completes go.mod from the cache of modules, as "go get" would
-// from the network.
+// from the network; it has the sums of the checkout.
 func goCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(t.Context(), "go", args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
 	return command
 }
 
