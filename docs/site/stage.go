@@ -57,25 +57,32 @@ func stage(root, dir string) error {
 	if err != nil {
 		return err
 	}
-	design, err := designs(root)
+	design, err := titles(root, "design/[0-9]*.md", "")
 	if err != nil {
 		return err
 	}
-	nav := strings.NewReplacer("# REFERENCE\n", packages, "# DESIGN\n", design)
+	more, err := titles(root, "guide/*.md", string(config)+"guide/README.md")
+	if err != nil {
+		return err
+	}
+	nav := strings.NewReplacer("# REFERENCE\n", packages, "# DESIGN\n", design, "# MORE\n", more)
 	return write(filepath.Join(dir, "zensical.toml"), []byte(nav.Replace(string(config))))
 }
 
-// designs returns the lines of the navigation for the numbered pages of docs/design, by their
-// titles.
-func designs(root string) (nav string, err error) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "design", "[0-9]*.md"))
+// titles returns lines of the navigation for the pages of docs that match a pattern, by their
+// titles. Pages that listed names already are left out.
+func titles(root, pattern, listed string) (nav string, err error) {
+	pages, err := fs.Glob(os.DirFS(filepath.Join(root, "docs")), pattern)
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
+		if strings.Contains(listed, page) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, "docs", page))
 		if err != nil {
 			return "", err
 		}
 		title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
-		nav += fmt.Sprintf("      { %q = \"design/%s\" },\n", title, filepath.Base(page))
+		nav += fmt.Sprintf("      { %q = %q },\n", title, page)
 	}
 	return nav, err
 }
