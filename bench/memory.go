@@ -14,10 +14,10 @@ import (
 // out. Each figure is of a new process, because no server returns its memory when
 // connections close.
 func runMemory(h *harness) ([]report.Section, error) {
-	return h.memory("memory", "", load.Plan{Depth: 1}, h.o.reference)
+	return h.memory("memory", "Memory of an idle connection", "", load.Plan{Depth: 1}, h.o.reference)
 }
 
-func (h *harness) memory(name, protocol string, plan load.Plan, reference string) ([]report.Section, error) {
+func (h *harness) memory(name, title, protocol string, plan load.Plan, reference string) ([]report.Section, error) {
 	contenders := map[string]*contender{}
 	var names []string
 	for _, c := range h.speaking(protocol) {
@@ -39,7 +39,7 @@ func (h *harness) memory(name, protocol string, plan load.Plan, reference string
 	}
 	return []report.Section{{
 		Name:  name,
-		Title: "Memory of an idle connection",
+		Title: title,
 		Note: fmt.Sprintf("Resident bytes for each connection that was answered once, as the slope from %s to %s connections.",
 			count(h.o.low), count(h.o.high)),
 		Columns: []report.Column{

@@ -51,7 +51,7 @@ func (h *harness) web(name, title string, depth int) (sections []report.Section,
 func runHTTPMemory(h *harness) ([]report.Section, error) {
 	plan := plaintext
 	plan.Depth = 1
-	return h.memory("http-memory", inHTTP, plan, "spindle-lean")
+	return h.memory("http-memory", "Memory of an idle keep-alive connection", inHTTP, plan, "spindle-lean")
 }
 
 // runSlowloris compares each web server with itself while many connections send only the

@@ -21,5 +21,5 @@ func runWS(h *harness) ([]report.Section, error) {
 }
 
 func runWSMemory(h *harness) ([]report.Section, error) {
-	return h.memory("ws-memory", inWebSocket, load.Plan{WebSocket: true, Depth: 1}, "spindle-socket")
+	return h.memory("ws-memory", "Memory of an idle WebSocket", inWebSocket, load.Plan{WebSocket: true, Depth: 1}, "spindle-socket")
 }
