@@ -17,6 +17,7 @@ from .. import _core
 from .config import Config, TrustedProxies
 from .importing import AppError, load_app
 from .lifespan import CANCEL_WAIT, Lifespan
+from .logs import set_up_logging
 from .standard import open_missing
 
 logger = logging.getLogger("spindle.server")
@@ -389,20 +390,3 @@ def serve(app, **options):
     except (AppError, StartError) as e:
         print(e, file=sys.stderr)
         return 1
-
-
-def set_up_logging(level, config=None):
-    """Log to standard error, unless the program has configured logging, or config says how.
-
-    That goes for the log of the Go half too.
-    """
-    if config is not None:
-        from .logconfig import configure
-
-        return configure(config)
-    package = logging.getLogger("spindle")
-    package.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
-    if not any(log.handlers for log in (logger, package, logging.getLogger())):
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-        package.addHandler(handler)

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from spindle.server import Config
-from spindle.server.logconfig import configure
+from spindle.server.logs import configure
 from spindle.server.serving import StartError
 
 from .conftest import LIMIT

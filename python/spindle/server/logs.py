@@ -1,14 +1,31 @@
-"""Sets up Python's logging from a file, for --log-config."""
+"""Sets up Python's logging, for the server and for --log-config."""
 
 import json
-import logging.config
+import logging
 import os
 
-from .serving import StartError
+
+def set_up_logging(level, config=None):
+    """Log to standard error, unless the program has configured logging, or config says how.
+
+    That goes for the log of the Go half too.
+    """
+    if config is not None:
+        return configure(config)
+    package = logging.getLogger("spindle")
+    package.setLevel(getattr(logging, level.upper(), logging.INFO) if level != "trace" else logging.DEBUG)
+    if not any(log.handlers for log in (logging.getLogger("spindle.server"), package, logging.getLogger())):
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+        package.addHandler(handler)
 
 
 def configure(source):
     """Apply a dict, or a file in the format that its name says: JSON, TOML, YAML, or the INI format of logging."""
+    import logging.config
+
+    from .serving import StartError
+
     try:
         if isinstance(source, dict):
             logging.config.dictConfig(source)
@@ -16,9 +33,7 @@ def configure(source):
             logging.config.dictConfig(read(source))
         else:
             logging.config.fileConfig(source, disable_existing_loggers=False)
-    except StartError:
-        raise
-    except Exception as e:  # of a parser, or of a class that the file names
+    except Exception as e:  # of a parser, of a class that the file names, or of a package that is missing
         reason = f"{e}: {e.__cause__}" if e.__cause__ is not None else str(e)
         raise StartError(f"spindle: log_config: {source if isinstance(source, str) else 'dict'}: {' '.join(reason.split())}") from None
 
@@ -39,7 +54,7 @@ def _yaml(path):
     try:
         import yaml
     except ImportError:
-        raise StartError(f"spindle: log_config: {path}: YAML needs the package PyYAML; install it, or write JSON or TOML") from None
+        raise ImportError("YAML needs the package PyYAML; install it, or write JSON or TOML") from None
     with open(path, encoding="utf-8") as f:
         return yaml.safe_load(f)
 
