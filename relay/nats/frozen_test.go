@@ -85,8 +85,31 @@ func readsReady(r io.Reader, line []byte) bool {
 	return err == nil && string(line) == "ready\n"
 }
 
+// insistent returns a Caller that makes each call again if it has no reply, as in the guide.
+func insistent(t *testing.T, bus relay.Bus) *relay.Caller {
+	t.Helper()
+	c, err := relay.NewCaller(t.Context(), bus, relay.CallerOptions{
+		Intercept: func(ctx context.Context, e *relay.Envelope, next func(context.Context, *relay.Envelope) (*relay.Envelope, error)) (reply *relay.Envelope, err error) {
+			for range 40 { // longer than the server takes to notice
+				attempt := *e
+				attempt.Deadline = 100 * time.Millisecond
+				if reply, err = next(ctx, &attempt); !errors.Is(err, context.DeadlineExceeded) {
+					break
+				}
+			}
+			return reply, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
 // TestFrozenWorkerLosesItsCalls: a worker that is stopped gets no calls once the server has
-// noticed that it does not answer, and gets its share again when it continues.
+// noticed that it does not answer, and gets its share again when it continues. A Caller that
+// makes its calls again gets replies meanwhile.
 func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 	b := start(t, broker.Options{})
 	serve(t, connect(t, b, nats.Options{}), "name", named("test"), relay.ServeOptions{})
@@ -100,6 +123,16 @@ func TestFrozenWorkerLosesItsCalls(t *testing.T) {
 		return string(reply.Body), nil
 	}
 	answers := func() bool { name, _ := ask(); return name == "process" }
+	until(answers)
+
+	again := insistent(t, connect(t, b, nats.Options{}))
+	process.Signal(syscall.SIGSTOP)
+	for range 20 {
+		if _, err := again.Call(t.Context(), "name", nil); err != nil {
+			t.Errorf("a call that is made again: %v", err)
+		}
+	}
+	process.Signal(syscall.SIGCONT)
 	until(answers)
 
 	process.Signal(syscall.SIGSTOP)
