@@ -56,19 +56,30 @@ func (r *run) mustEnd(tasks []*Task) map[*Task]time.Duration {
 
 // mustEnd returns when the task must have ended: Options.Grace after the run was cancelled,
 // after the task has left its last shield, or after the deadline of the shields that it is
-// in, whichever is last. A shield without a deadline asks for no time.
+// in, whichever is last. A shield without a deadline asks for no time. A helper task that has
+// the values of a context has the time of that context's scope as well.
 func (t *Task) mustEnd() time.Duration {
 	r := t.nursery.scope.run
 	last := r.cancelledAt
 	if t.extra != nil && t.extra.waits != nil {
 		last = max(last, t.extra.waits.leftShield)
 	}
-	for sc := t.scope; sc != nil; sc = sc.parent {
-		if when := sc.deadline.Load(); sc.shielded.Load() && when != noDeadline {
+	last = max(last, t.scope.asksUntil())
+	if t.uncounted && t.own != nil {
+		last = max(last, scopeOf(t.own.values).asksUntil())
+	}
+	return saturatingAdd(last, r.o.Grace)
+}
+
+// asksUntil returns the last deadline of the shields around code in the scope, 0 if there is
+// none.
+func (sc *Scope) asksUntil() (last time.Duration) {
+	for ; sc != nil; sc = sc.parent {
+		if when := sc.deadline.Load(); sc.shielded.Load() && when != noDeadline && !sc.closed {
 			last = max(last, time.Duration(when))
 		}
 	}
-	return saturatingAdd(last, r.o.Grace)
+	return last
 }
 
 // leaveShield records that the task has left a shielded scope. In a cancelled run its time

@@ -52,12 +52,9 @@ func (p *Process) adopt(ctx context.Context, child *os.Process) {
 	loopStateOf(p.l).children[p] = true
 	p.exposePipes()
 	p.exitWatch.start(p)
-	if when, ok := ctx.Deadline(); ok {
-		p.endBy(when.Add(p.cmd.grace()))
-	}
 	p.unbind = p.l.Internal().AfterFunc(ctx, p.cancel) // if the loop closes first, LoopClosing ends the process
 	name := "process " + filepath.Base(p.cmd.Path)
-	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true, Values: coro.Helper{}}, p.supervise)
+	spindle.RootNursery(ctx).GoWith(spindle.TaskOptions{Name: name, Eager: true, Values: coro.Helper{Context: ctx}}, p.supervise)
 }
 
 // exposePipes sets the exported fields for the pipes that the Cmd requested.

@@ -4,14 +4,15 @@ import (
 	"context"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/internal/loopcore"
 	"github.com/spindleloop/spindle/loop"
 )
 
 // serveInTasks serves with a task for each handler. The tasks are shielded from the end of
-// ctx, so that they can drain.
+// ctx, so that they can drain. Run waits twice for them.
 func (s *service) serveInTasks(ctx context.Context) error {
-	return spindle.Shield(ctx, func(shielded context.Context) error {
+	return intask.Shield(ctx, 2*s.o.Drain, func(shielded context.Context) error {
 		return spindle.WithNursery(shielded, func(_ context.Context, n *spindle.Nursery) error {
 			s.spawn = func() {
 				n.GoWith(spindle.TaskOptions{Name: "relay worker " + s.subject}, func(ctx context.Context) error {

@@ -1,4 +1,5 @@
-// Package intask runs functions in tasks for goroutines that wait for the result.
+// Package intask runs functions in tasks for goroutines that wait for the result, and functions
+// that take their time when a run ends.
 package intask
 
 import (

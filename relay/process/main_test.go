@@ -166,6 +166,11 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 			return nil, err
 		}
 		select {}
+	case "linger": // it works for a while after its first item
+		if err := send(nil); err != nil {
+			return nil, err
+		}
+		return nil, exec.Command("sleep", "0.2").Run()
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {

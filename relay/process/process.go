@@ -66,6 +66,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ import (
 	"time"
 
 	"github.com/spindleloop/spindle"
+	"github.com/spindleloop/spindle/internal/intask"
 	"github.com/spindleloop/spindle/internal/workerproc"
 	"github.com/spindleloop/spindle/relay"
 )
@@ -175,8 +177,8 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 		}
 		defer os.RemoveAll(dir)
 	}
-	// The processes outlive ctx, so that requests can be finished.
-	return spindle.Shield(ctx, func(shielded context.Context) error {
+	// The processes outlive ctx, so that requests can be finished: relay waits twice for them.
+	return intask.Shield(ctx, 2*o.drain(), func(shielded context.Context) error {
 		return spindle.WithNursery(shielded, func(own context.Context, n *spindle.Nursery) error {
 			defer n.Scope().Cancel(nil)
 			p := &pool{o: o, ctx: own, n: n, dir: dir, backoff: workerproc.Backoff{First: o.Backoff, Most: o.MaxBackoff}}
@@ -195,6 +197,9 @@ func Serve(ctx context.Context, bus relay.Bus, subject string, o Options) error 
 		})
 	})
 }
+
+// drain returns how long relay waits for requests.
+func (o Options) drain() time.Duration { return cmp.Or(o.Drain, 10*time.Second) }
 
 func (o Options) withDefaults() Options {
 	if o.Processes < 0 || o.MaxMemory < 0 || o.MaxTime < 0 || o.MaxBody < 0 || o.Grace < 0 ||
