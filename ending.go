@@ -75,7 +75,7 @@ func (t *Task) mustEnd() time.Duration {
 // none.
 func (sc *Scope) asksUntil() (last time.Duration) {
 	for ; sc != nil; sc = sc.parent {
-		if when := sc.deadline.Load(); sc.shielded.Load() && when != noDeadline && !sc.closed {
+		if when := sc.deadline.Load(); sc.shielded.Load() && when != noDeadline {
 			last = max(last, time.Duration(when))
 		}
 	}

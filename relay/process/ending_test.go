@@ -14,7 +14,7 @@ import (
 )
 
 // graceOfTheRun is much shorter than the request takes.
-const graceOfTheRun = 10 * time.Millisecond
+const graceOfTheRun = 100 * time.Millisecond
 
 // TestRequestIsFinishedInACancelledRun: a request has the time of Options.Drain, and its process
 // too, even if it is longer than the grace period of the run.

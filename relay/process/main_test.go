@@ -170,7 +170,7 @@ func work(e *relay.Envelope, send func([]byte) error) ([]byte, error) {
 		if err := send(nil); err != nil {
 			return nil, err
 		}
-		return nil, exec.Command("sleep", "0.2").Run()
+		return nil, exec.Command("sleep", "0.5").Run()
 	case "items":
 		for i := range 40 {
 			if err := send(fmt.Append(nil, i)); err != nil {
