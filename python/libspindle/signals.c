@@ -25,14 +25,19 @@ typedef struct {
 
 enum { ALWAYS_UNBLOCKED = 1 << 7, ALL_FLAGS = (1 << 9) - 1 }; // runtime._SigUnblock
 
-extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden"))); // of this library
+extern char image[] __asm__("__ehdr_start") __attribute__((visibility("hidden"))); // this library in memory
+
+static int segments(const ElfW(Phdr) **first) {
+    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)image;
+    *first = (const ElfW(Phdr) *)(image + header->e_phoff);
+    return header->e_phnum;
+}
 
 // in_image reports whether n bytes at address are loaded from this library.
 static bool in_image(const void *address, size_t n) {
-    const char *base = (const char *)&__ehdr_start;
-    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + __ehdr_start.e_phoff);
-    for (int i = 0; i < __ehdr_start.e_phnum; i++, segment++) {
-        uintptr_t offset = (uintptr_t)address - (uintptr_t)(base + segment->p_vaddr); // huge if address is before
+    const ElfW(Phdr) *segment;
+    for (int left = segments(&segment); left > 0; left--, segment++) {
+        uintptr_t offset = (uintptr_t)address - (uintptr_t)(image + segment->p_vaddr); // huge if address is before
         if (segment->p_type == PT_LOAD && offset < segment->p_filesz && n <= segment->p_filesz - offset)
             return true;
     }
@@ -61,10 +66,9 @@ static bool let_block(char *from, size_t size) {
 }
 
 __attribute__((constructor(101))) static void before_go(void) {
-    char *base = (char *)&__ehdr_start;
-    const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(base + __ehdr_start.e_phoff);
-    for (int i = 0; i < __ehdr_start.e_phnum; i++, segment++) {
-        if (segment->p_type == PT_LOAD && segment->p_flags & PF_W && let_block(base + segment->p_vaddr, segment->p_filesz))
+    const ElfW(Phdr) *segment;
+    for (int left = segments(&segment); left > 0; left--, segment++) {
+        if (segment->p_type == PT_LOAD && segment->p_flags & PF_W && let_block(image + segment->p_vaddr, segment->p_filesz))
             return;
     }
 }

@@ -30,8 +30,9 @@ def build_library(arch: str, to: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["go", "build", "-tags", "spindle_python", "-buildmode=c-shared", "-buildvcs=false", "-trimpath",
+         # Go's preemption uses SIGURG, which belongs to the program; see setup.py.
          # Two builds must have the same bytes: no ID of the build, and no path of the compiler's headers.
-         "-ldflags=-s -w -buildid= '-extldflags=-s -Wl,--build-id=none'", "-o", str(to), "./python/libspindle"],
+         "-ldflags=-s -w -X=runtime.godebugDefault=asyncpreemptoff=1 -buildid= '-extldflags=-s -Wl,--build-id=none'", "-o", str(to), "./python/libspindle"],
         cwd=MODULE, check=True,
         env={**os.environ, "CGO_ENABLED": "1", "GOOS": "linux", "GOARCH": TARGETS[arch].goarch,
              "CC": " ".join(compiler(arch)), "CGO_CFLAGS": "-O2 -g0", "GOFLAGS": ""})
