@@ -18,10 +18,9 @@ type h2Conn struct {
 	fc    *http2.Conn
 	extra connExtra // of c
 
-	running int         // handlers that have not returned, also of streams that were reset
-	begun   []*exchange // have a head, and no handler yet
 	waiting []*h2Stream // have data that windows or the peer do not take yet
-	sent    uint64      // bytes of bodies, for stalled
+	running int32       // handlers that have not returned, also of streams that were reset
+	sent    uint32      // bytes of bodies, modulo 1<<32, for stalled
 	marks   h2Marks
 }
 

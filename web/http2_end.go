@@ -79,7 +79,7 @@ func (h *h2Conn) settle() {
 	case st.closesIdle():
 		h.leave()
 	case c.in != &st.idle:
-		h.begun, h.waiting = nil, nil
+		h.waiting = nil
 		st.idle.add(c)
 		if st.observer != nil {
 			st.observer.moved(c, http.StateIdle)
@@ -89,10 +89,7 @@ func (h *h2Conn) settle() {
 
 // endStreams ends all streams with the connection.
 func (h *h2Conn) endStreams(cause error) {
-	for _, x := range h.begun {
-		x.w.s.unstarted(cause)
-	}
-	h.begun = nil
+	h.dropBegun()
 	for {
 		all := h.fc.Streams()
 		if len(all) == 0 {

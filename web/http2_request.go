@@ -16,7 +16,7 @@ func (h *h2Conn) head() {
 		st.observer.moved(c, http.StateActive)
 	}
 	c.requests++
-	if h.running >= st.maxStreams { // their streams were reset, and they run
+	if int(h.running) >= st.maxStreams { // their streams were reset, and they run
 		if err := h.fc.Refuse(); err != nil {
 			h.fail(err)
 		}
@@ -47,7 +47,7 @@ func (h *h2Conn) head() {
 	if h.fc.Ends() {
 		x.start()
 	} else {
-		h.begun = append(h.begun, x)
+		st.begun = append(st.begun, x)
 	}
 	h.checkLimit()
 }
@@ -61,9 +61,10 @@ func (h *h2Conn) checkLimit() {
 
 // startNow starts the handler of a request that has come as a whole.
 func (h *h2Conn) startNow(x *exchange) {
-	for i, o := range h.begun {
+	begun := h.c.st.begun
+	for i, o := range begun {
 		if o == x {
-			h.begun[i] = nil
+			begun[i] = nil
 			x.start()
 			return
 		}
@@ -72,19 +73,32 @@ func (h *h2Conn) startNow(x *exchange) {
 
 // startBegun starts the handlers of requests that have come in part.
 func (h *h2Conn) startBegun() {
-	for i, x := range h.begun {
-		if h.begun[i] = nil; x == nil {
-			continue
+	st := h.c.st
+	for i, x := range st.begun {
+		if st.begun[i] = nil; x != nil {
+			x.w.s.timeBody()
+			x.start()
 		}
-		s := x.w.s
-		s.timeBody()
-		x.start()
 	}
-	h.begun = h.begun[:0]
+	st.begun = st.begun[:0]
+}
+
+// dropBegun drops the requests that have no handler yet, with their connection.
+func (h *h2Conn) dropBegun() {
+	st := h.c.st
+	if !h.is(h2Parsing) {
+		return // those of st.begun are of another connection, or there are none
+	}
+	for i, x := range st.begun {
+		if st.begun[i] = nil; x != nil {
+			x.w.s.unstarted()
+		}
+	}
+	st.begun = st.begun[:0]
 }
 
 // unstarted ends a request before its handler has begun.
-func (s *h2Stream) unstarted(cause error) {
+func (s *h2Stream) unstarted() {
 	s.h.running--
 	x := s.x
 	s.x = nil

@@ -66,13 +66,11 @@ func (w *response) commitStream(first []byte, final bool) {
 	case w.declared >= 0:
 		w.framing = frameLength
 		w.head = http2.AppendContentLength(w.head, w.declared)
-	case final && !w.facts.has(noLength) && len(w.trailers) == 0 && !w.prefixedTrailers():
+	case final && !w.facts.has(noLength):
 		if !w.toHead() || w.written > 0 && w.written <= bufferSize {
 			w.framing = frameLength
 			w.head = http2.AppendContentLength(w.head, w.written)
 		}
-	case !w.toHead():
-		w.framing = frameChunks
 	}
 }
 
@@ -140,8 +138,11 @@ func (w *response) informStream(status int) {
 	})
 }
 
-// endStream encodes the trailers.
+// endStream encodes the trailers, if there are any.
 func (w *response) endStream() {
+	if len(w.trailers) == 0 && !w.prefixedTrailers() {
+		return
+	}
 	trailers := w.collectTrailers()
 	for _, name := range slices.Sorted(maps.Keys(trailers)) {
 		for _, value := range trailers[name] {
@@ -156,7 +157,7 @@ func (w *response) endStream() {
 
 // short reports whether the handler wrote less than it has declared.
 func (w *response) short() bool {
-	return w.fault != nil || w.declared >= 0 && w.written != w.declared && !w.toHead() && !bodyless(w.status)
+	return w.declared >= 0 && w.written != w.declared && !w.toHead() && !bodyless(w.status)
 }
 
 // finishStream sends what is left of the response, on the loop.
@@ -166,7 +167,13 @@ func (x *exchange) finishStream(late bool) {
 	h := s.h
 	switch {
 	case s.Closed():
-	case x.handler == handlerFailed || late || w.short() && !(w.fault != nil && x.wire == wireSilent):
+	case x.handler == handlerFailed || late || w.fault != nil && x.wire != wireSilent:
+		s.reset(http2.InternalError, http.ErrAbortHandler)
+	case w.short():
+		if len(w.head) > 0 {
+			s.writeHead(w.head, false)
+		}
+		s.write(w.buf)
 		s.reset(http2.InternalError, http.ErrAbortHandler)
 	default:
 		if bodyless(w.status) || w.toHead() {

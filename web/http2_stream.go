@@ -22,7 +22,7 @@ type h2Stream struct {
 	cause    error       // why the stream has ended early
 	over     bool        // the response is complete: its end follows pending
 	queued   bool        // in h2Conn.waiting
-	mark     uint64      // h2Conn.sent when the stream was found stalled
+	mark     uint32      // h2Conn.sent when the stream was found stalled
 
 	bodyTimer, stallTimer loop.Timer
 }
@@ -238,7 +238,7 @@ func (s *h2Stream) send(p []byte) (sent int) {
 			s.sendLarge(p[sent:sent+n], end)
 		}
 		sent += n
-		h.sent += uint64(n)
+		h.sent += uint32(n)
 	}
 	return sent
 }

@@ -42,10 +42,11 @@ type loopState struct {
 	frameBufs  [][]byte
 	dataHeads  []byte // of DATA frames that are sent together
 	leanStream h2Stream
-	maxStreams int    // handlers of one connection that run at the same time
-	maxTarget  int    // bytes of a method and a path
-	h2Date     string // the field Date, encoded
-	h2DateLine string // the line that h2Date is made from
+	begun      []*exchange // of the connection that is being read; have a head, and no handler yet
+	maxStreams int         // handlers of one connection that run at the same time
+	maxTarget  int         // bytes of a method and a path
+	h2Date     string      // the field Date, encoded
+	h2DateLine string      // the line that h2Date is made from
 
 	heads, idle, bodies, lingering timeoutList
 	leaving                        timeoutList // HTTP/2 connections that have announced their end

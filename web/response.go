@@ -313,9 +313,7 @@ func (w *response) end() {
 		w.closes = true // the client may have got less than the header says
 	case bodyless(w.status):
 	case w.s != nil:
-		if w.framing == frameChunks {
-			w.endStream()
-		}
+		w.endStream()
 	case w.toHead():
 		w.buf = w.buf[:0]
 	case w.framing == frameChunks:

@@ -17,17 +17,14 @@ type Conn struct {
 	sh      *Shared
 	decoder *hpack.Decoder // nil before the first header
 	streams []*Stream      // open and kept, by number
-	refused []uint32       // streams that this side has reset last; the peer may not know it yet
+	rare    *rarities      // nil for most
 
 	// The frame that is being read.
 	frame  frameHead
-	held   []byte  // the beginning of a frame that has come in part
 	stream *Stream // of the last event, or of the DATA frame; nil for DATA that is dropped
-	data   []byte  // of the last Data
 	code   Code    // of the last Reset, Failed or Goodbye
 	left   int32   // bytes of DATA that are still to come
 	pad    int32   // bytes of padding after them
-	block  *block  // a header block that continues
 	at     position
 	ends   bool // the last Head ends its message
 	phase  connPhase
@@ -46,6 +43,36 @@ type Conn struct {
 	table      tableState
 	connects   bool // the peer accepts extended CONNECT
 	calm       calm
+}
+
+// rarities are what a connection needs only at times.
+type rarities struct {
+	held    []byte   // the beginning of a frame that has come in part
+	block   *block   // a header block that continues
+	refused []uint32 // streams that this side has reset last; the peer may not know it yet
+}
+
+func (c *Conn) ensureRare() *rarities {
+	if c.rare == nil {
+		c.rare = &rarities{}
+	}
+	return c.rare
+}
+
+// held returns the beginning of a frame that has come in part.
+func (c *Conn) held() []byte {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.held
+}
+
+// block returns the header block that continues, nil if there is none.
+func (c *Conn) block() *block {
+	if c.rare == nil {
+		return nil
+	}
+	return c.rare.block
 }
 
 // block is a header block that continues in further frames.
@@ -131,7 +158,7 @@ func (c *Conn) ID() uint32 { return c.frame.id }
 func (c *Conn) Ends() bool { return c.ends }
 
 // Data returns a piece of the body of Stream. It is valid until the next call of Parse.
-func (c *Conn) Data() []byte { return c.data }
+func (c *Conn) Data() []byte { return c.sh.data }
 
 // Stream returns the stream of the last event. For Head it is nil on a server, and the
 // stream of the request on a client.
@@ -148,7 +175,7 @@ func (c *Conn) Streams() []*Stream { return c.streams }
 
 // Partial reports whether a header, or the beginning of the connection, has come in part.
 func (c *Conn) Partial() bool {
-	return c.phase == connGreeting || c.block != nil || len(c.held) > 0
+	return c.phase == connGreeting || c.block() != nil || len(c.held()) > 0
 }
 
 // Leaving reports whether the connection takes no new streams, or soon will not.
@@ -191,7 +218,7 @@ func (c *Conn) Parse(data []byte) (n int, event Event, err error) {
 func (c *Conn) fail(e *Error) error {
 	c.enter(connFailed)
 	c.Out = appendGoAway(c.Out, c.lastPeer, e.Code, e.text)
-	c.held, c.block, c.stream = nil, nil, nil
+	c.rare, c.stream = nil, nil
 	return e
 }
 
@@ -215,7 +242,7 @@ func (c *Conn) readFrame(data []byte) (n int, event Event, ok bool, err error) {
 		return n, More, false, err
 	}
 	switch f := c.frame; {
-	case c.block != nil && f.kind != frameContinuation:
+	case c.block() != nil && f.kind != frameContinuation:
 		return n, More, false, ErrContinuation
 	case c.phase == connGreeting && (f.kind != frameSettings || f.has(flagAck)):
 		return n, More, false, ErrFirstFrame
@@ -227,7 +254,7 @@ func (c *Conn) readFrame(data []byte) (n int, event Event, ok bool, err error) {
 // nextFrame completes the next frame, except for the payload of DATA. It keeps what has
 // come in part.
 func (c *Conn) nextFrame(data []byte) (n int, payload []byte, ok bool, err error) {
-	if len(c.held) == 0 {
+	if len(c.held()) == 0 {
 		if len(data) >= frameHeadSize {
 			c.frame = readFrameHead(data)
 			if int(c.frame.length) > c.sh.config.MaxFrame {
@@ -240,31 +267,34 @@ func (c *Conn) nextFrame(data []byte) (n int, payload []byte, ok bool, err error
 				return end, data[frameHeadSize:end], true, nil
 			}
 		}
-		c.held = append(c.held, data...)
+		if len(data) > 0 {
+			c.ensureRare().held = append(c.held(), data...)
+		}
 		return len(data), nil, false, nil
 	}
-	if missing := frameHeadSize - len(c.held); missing > 0 {
+	r := c.rare
+	if missing := frameHeadSize - len(r.held); missing > 0 {
 		n = min(missing, len(data))
-		c.held = append(c.held, data[:n]...)
+		r.held = append(r.held, data[:n]...)
 		if n < missing {
 			return n, nil, false, nil
 		}
 	}
-	if c.frame = readFrameHead(c.held); int(c.frame.length) > c.sh.config.MaxFrame {
+	if c.frame = readFrameHead(r.held); int(c.frame.length) > c.sh.config.MaxFrame {
 		return n, nil, false, ErrFrameTooLarge
 	}
 	if c.frame.kind == frameData {
-		c.held = nil
+		r.held = nil
 		return n, nil, true, nil
 	}
-	missing := frameHeadSize + int(c.frame.length) - len(c.held)
+	missing := frameHeadSize + int(c.frame.length) - len(r.held)
 	some := min(missing, len(data)-n)
-	c.held = append(c.held, data[n:n+some]...)
+	r.held = append(r.held, data[n:n+some]...)
 	n += some
 	if some < missing {
 		return n, nil, false, nil
 	}
-	payload, c.held = c.held[frameHeadSize:], nil
+	payload, r.held = r.held[frameHeadSize:], nil
 	return n, payload, true, nil
 }
 

@@ -88,7 +88,7 @@ func (c *Conn) readData(data []byte) (n int, event Event, ok bool) {
 			return n, c.mismatch(s), true
 		}
 	}
-	c.data = data[:n]
+	c.sh.data = data[:n]
 	return n, Data, true
 }
 
@@ -137,12 +137,12 @@ func (c *Conn) onHeaders(payload []byte) (Event, error) {
 	if c.frame.has(flagEndHeaders) {
 		return c.onBlock(payload, fault)
 	}
-	c.block = &block{frame: c.frame, fault: fault, data: append([]byte(nil), payload...)}
+	c.ensureRare().block = &block{frame: c.frame, fault: fault, data: append([]byte(nil), payload...)}
 	return More, c.checkBlock()
 }
 
 func (c *Conn) onContinuation(payload []byte) (Event, error) {
-	b := c.block
+	b := c.block()
 	if b == nil || b.frame.id != c.frame.id {
 		return More, ErrContinuation
 	}
@@ -154,7 +154,7 @@ func (c *Conn) onContinuation(payload []byte) (Event, error) {
 	if !c.frame.has(flagEndHeaders) {
 		return More, nil
 	}
-	c.frame, c.block = b.frame, nil
+	c.frame, c.rare.block = b.frame, nil
 	return c.onBlock(b.data, b.fault)
 }
 
@@ -164,7 +164,8 @@ const maxContinuations = 16
 // checkBlock limits a header block that is not complete. It cannot be skipped, because the
 // next blocks depend on it.
 func (c *Conn) checkBlock() error {
-	if limit := 2 * c.sh.config.HeaderBytes; len(c.block.data) > limit || c.block.frames > maxContinuations+limit/defaultFrame {
+	b, limit := c.rare.block, 2*c.sh.config.HeaderBytes
+	if len(b.data) > limit || b.frames > maxContinuations+limit/defaultFrame {
 		return ErrBlockTooLarge
 	}
 	return nil
@@ -259,7 +260,10 @@ func (c *Conn) over(id uint32) bool { return c.phase == connLeft && id > c.farew
 // knowsReset reports whether this side has reset the stream, which the peer may not have known
 // when it sent the frame.
 func (c *Conn) knowsReset(id uint32) bool {
-	for _, r := range c.refused {
+	if c.rare == nil {
+		return false
+	}
+	for _, r := range c.rare.refused {
 		if r == id {
 			return true
 		}

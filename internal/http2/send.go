@@ -125,12 +125,13 @@ func (c *Conn) RejectID(id uint32, code Code) {
 const keepReset = 64
 
 func (c *Conn) noteReset(id uint32) {
-	if len(c.refused) < keepReset {
-		c.refused = append(c.refused, id)
+	r := c.ensureRare()
+	if len(r.refused) < keepReset {
+		r.refused = append(r.refused, id)
 		return
 	}
-	copy(c.refused, c.refused[1:])
-	c.refused[keepReset-1] = id
+	copy(r.refused, r.refused[1:])
+	r.refused[keepReset-1] = id
 }
 
 // Ping sends a PING. The answer is the event Pong.

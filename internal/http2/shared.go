@@ -7,6 +7,7 @@ import "golang.org/x/net/http2/hpack"
 type Shared struct {
 	config Config
 	head   Header
+	data   []byte                  // of the last Data
 	emit   func(hpack.HeaderField) // the method head.add, made once
 }
 
