@@ -109,16 +109,13 @@ func (c *conn) beginFrames() {
 
 // sniff looks for the preface of HTTP/2 at the beginning of a plain connection.
 func (c *conn) sniff(data []byte) {
-	if c.hasKept() {
-		c.keep(data)
-		data = c.extra.kept
+	if c.hasKept() { // a part of the preface
+		data = append(c.extra.kept, data...)
+		c.extra.kept = nil
 	}
 	n := min(len(data), len(http2.Preface))
 	switch {
 	case string(data[:n]) != http2.Preface[:n]:
-		if c.extra != nil {
-			c.extra.kept = nil
-		}
 		c.expect(inputHead)
 		if !c.st.sv.protocols.HTTP1() {
 			c.hangUp()
@@ -128,7 +125,7 @@ func (c *conn) sniff(data []byte) {
 	case n == len(http2.Preface):
 		c.beginFrames()
 		c.h2().receive(data)
-	case !c.hasKept():
+	default:
 		c.keep(data)
 	}
 }

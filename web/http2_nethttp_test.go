@@ -15,7 +15,7 @@ import (
 // http2Difference has the handlers that answer otherwise over HTTP/2 than with net/http, and
 // why.
 var http2Difference = map[string]string{
-	"request":               "a request without a body has http.NoBody, as with HTTP/1.1; there it has an empty one",
+	"request":               "a request without a body has the constant one of package http, as with HTTP/1.1; there it has another",
 	"body to 304":           "no Content-Length, as with HTTP/1.1; there it is sent, and the client waits for the body",
 	"body read after Close": "the error is http.ErrBodyReadAfterClose, as with HTTP/1.1",
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spindleloop/spindle/internal/http2sim"
 	"github.com/spindleloop/spindle/internal/relaysim"
 	"github.com/spindleloop/spindle/sim"
 )
@@ -97,6 +98,32 @@ var mutants = []mutant{
 		old:     "c.mu.Lock()\n\tif w.ended != waiting {",
 		new:     "c.mu.Lock()\n\tif w.ended == expired {",
 		program: relaysim.Calls,
+		events:  1000,
+	},
+	{
+		// A stream that was read never gets its window back.
+		name:    "a window update that is dropped",
+		file:    "internal/http2/send.go",
+		old:     "c.Out = appendWindow(c.Out, s.id, int(s.owed))\n",
+		new:     "",
+		program: http2sim.Streams,
+		events:  1000,
+	},
+	{
+		// Requests that were sent before the peer knew are ignored.
+		name:    "a GOAWAY that loses a stream",
+		file:    "internal/http2/send.go",
+		old:     "c.enter(connLeaving)\n",
+		new:     "c.enter(connLeaving)\n\tc.enter(connLeft)\n\tc.farewell = c.lastPeer\n",
+		program: http2sim.Streams,
+		events:  1000,
+	},
+	{
+		name:    "a priority inversion",
+		file:    "web/http2_queue.go",
+		old:     "s.Urgency < next.Urgency",
+		new:     "s.Urgency > next.Urgency",
+		program: http2sim.Streams,
 		events:  1000,
 	},
 }

@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"internal/simsamples":            {".", "sim", "stream"},
 	"internal/mutants":               {},
 	"internal/relaysim":              {".", "relay", "sim", "stream"},
+	"internal/http2sim":              {".", "internal/http2", "sim", "stream", "web"},
 	"ws":                             {".", "internal/coro", "ws/internal/deflate", "internal/http1", "internal/loopcore", "internal/probe", "internal/wsframe", "loop", "stream", "transport", "web"},
 	"web":                            {".", "internal/coro", "internal/deferred", "internal/http1", "internal/http2", "internal/intask", "internal/loopcore", "internal/onloop", "internal/probe", "internal/traceparent", "loop", "stream", "transport"},
 	"pyapp":                          {".", "cosync", "internal/http1", "internal/workerproc", "loop", "relay", "github.com/fxamacker/cbor/v2"},
