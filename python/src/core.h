@@ -320,7 +320,8 @@ static inline void steps_note(Loop *l, PyObject *callback) {
         task = ((TaskStep *)callback)->task;
     } else if (Py_TYPE(callback) == &PyCFunction_Type) { // Task.__wakeup, or any other built-in method
         task = PyCFunction_GET_SELF(callback);
-        if (!task || (PyObject *)Py_TYPE(task) != names.task_type)
+        if (!task || ((PyObject *)Py_TYPE(task) != names.task_type &&
+                      !(l->simulated && PyObject_TypeCheck(task, (PyTypeObject *)names.task_type))))
             return;
     } else {
         return;

@@ -119,6 +119,9 @@ static int execute(PyObject *m) {
     PyObject *transport = transport_type();
     int r = transport ? PyModule_AddObjectRef(m, "Transport", transport) : -1;
     Py_XDECREF(transport);
+    PyObject *world_task = r == 0 ? world_task_type() : NULL;
+    r = world_task ? PyModule_AddObjectRef(m, "WorldTask", world_task) : -1;
+    Py_XDECREF(world_task);
     PyTypeObject *types[] = {&Loop_Type, &Handle_Type, &TimerHandle_Type, &StreamReader_Type, &Reading_Type, &World_Type};
     for (size_t i = 0; r == 0 && i < sizeof types / sizeof *types; i++)
         r = PyModule_AddType(m, types[i]);

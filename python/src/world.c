@@ -200,7 +200,8 @@ static bool is_task(ReadyItem *item) {
     if (item->ready || !Handle_Check(item->what))
         return false;
     PyObject *callback = ((Handle *)item->what)->callback;
-    return callback && steps_task(callback);
+    PyObject *task = callback ? steps_task(callback) : NULL;
+    return task && PyObject_TypeCheck(task, (PyTypeObject *)names.task_type);
 }
 
 static uint64_t draw(uint64_t *state) { // xorshift64*

@@ -60,6 +60,11 @@ PyObject *world_leave(PyObject *module, PyObject *ignored);
 PyObject *world_clock(PyObject *module, PyObject *args);
 extern __thread bool world_runs; // in this thread
 
+// world_task.c
+PyObject *world_task_type(void);      // a new reference
+void world_set_numbers(uint64_t n);   // the last number of a task
+uint64_t world_numbers(void);
+
 // world_audit.c
 PyObject *world_refuse_by(PyObject *module, PyObject *refuse);
 #endif

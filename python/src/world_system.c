@@ -267,12 +267,13 @@ static void replace_openssl(void) {
     set(&method);
 }
 
-// world_enter(seed, mono_ns, wall_ns, slept)
+// world_enter(seed, tasks, mono_ns, wall_ns, slept). seed and tasks are what world_leave has returned, if
+// the world has run before.
 PyObject *world_enter(PyObject *Py_UNUSED(module), PyObject *args) {
-    unsigned long long seed;
+    unsigned long long seed, tasks;
     long long mono_ns, wall_ns;
     PyObject *exception;
-    if (!PyArg_ParseTuple(args, "KLLO", &seed, &mono_ns, &wall_ns, &exception))
+    if (!PyArg_ParseTuple(args, "KKLLO", &seed, &tasks, &mono_ns, &wall_ns, &exception))
         return NULL;
     if (world_runs) {
         PyErr_SetString(PyExc_RuntimeError, "spindle.sim: a world runs in this thread already");
@@ -282,6 +283,7 @@ PyObject *world_enter(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_XSETREF(slept, exception);
     replace();
     random_state = seed;
+    world_set_numbers(tasks);
     world_set_clock(mono_ns, wall_ns);
     world_runs = true;
     Py_RETURN_NONE;
@@ -297,5 +299,5 @@ PyObject *world_clock(PyObject *Py_UNUSED(module), PyObject *args) {
 
 PyObject *world_leave(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored)) {
     world_runs = false;
-    return PyLong_FromUnsignedLongLong(random_state); // for the next world_enter
+    return Py_BuildValue("KK", (unsigned long long)random_state, (unsigned long long)world_numbers());
 }

@@ -4,6 +4,7 @@ import asyncio
 import errno
 from asyncio import exceptions, unix_events
 
+from .. import _core
 from ..loop import Loop, _Watches
 from . import sock as simulated
 from .errors import NotSimulated, users_line
@@ -15,6 +16,10 @@ def _refuse(what, instead):
         raise self._host.world._refused(NotSimulated(f"{what} on host {self._host.name!r}, at {users_line()}; {instead}"))
 
     return method
+
+
+def _task(loop, coroutine, **options):
+    return _core.WorldTask(coroutine, loop=loop, **options)  # sets of them have an order that follows the seed
 
 
 class WorldLoop(Loop):
@@ -29,6 +34,7 @@ class WorldLoop(Loop):
         self._host, self._process = host, process
         unix_events._UnixSelectorEventLoop.__init__(self, _Watches(self))
         self.__dict__["call_soon"] = self.call_soon
+        self._task_factory = _task
 
     def _make_self_pipe(self):
         self._ssock = self._csock = None

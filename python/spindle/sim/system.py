@@ -165,7 +165,7 @@ class System:
     def __init__(self, world):
         self._world = world
         self._random = {}  # the states of random sources, between runs, by their identity
-        self._urandom = (world.seed * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1)
+        self._numbers = (world.seed * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1), 0  # the states of os.urandom and of tasks
 
     def __enter__(self):
         global _installed, _knows_anyio
@@ -196,10 +196,10 @@ class System:
         self._collects = gc.isenabled()
         gc.disable()  # the moment of a collection does not follow from the seed
         current.world, current.thread = self._world, threading.get_ident()
-        _core.world_enter(self._urandom, self._world._now_ns, self._world._wall_ns, _Slept)
+        _core.world_enter(*self._numbers, self._world._now_ns, self._world._wall_ns, _Slept)
 
     def __exit__(self, *failure):
-        self._urandom = _core.world_leave()
+        self._numbers = _core.world_leave()
         current.world = current.thread = None
         if self._collects:
             gc.enable()

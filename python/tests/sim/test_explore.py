@@ -1,6 +1,7 @@
 """Many seeds: failures are found, shrunk, compared with a second run, and repeated by a command."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -83,6 +84,36 @@ def test_a_run_that_diverges_by_a_timer():
     error = check_twice(setup, 1).error
     assert isinstance(error, Diverges)
     assert "waits until 1s; the second time it waits until 2s" in str(error) and "test_explore.py" in str(error), str(error)
+
+
+def test_sets_of_tasks_have_an_order():
+    """A TaskGroup cancels its tasks, and asyncio.wait returns them, in the same order in each run."""
+
+    def setup(world):
+        async def program():
+            async def waits(number):
+                try:
+                    await asyncio.sleep(10)
+                finally:
+                    world.note(f"cancelled {number}")
+
+            with contextlib.suppress(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    for number in range(20):
+                        group.create_task(waits(number))
+                    group.create_task(asyncio.wait_for(asyncio.sleep(2), 1))
+            done, _ = await asyncio.wait([asyncio.create_task(asyncio.sleep(0, n)) for n in range(20)])
+            for task in done:
+                world.note(task.result())
+
+        world.host("a").start(program)
+
+    hashes = []
+    for number in range(5):
+        junk = [object() for _ in range(100 * number)]  # other addresses
+        hashes.append(play(setup, 1).world.hash)
+        del junk
+    assert len(set(hashes)) == 1
 
 
 def test_a_run_that_follows_its_seed_does_not_diverge():
