@@ -43,6 +43,7 @@ func BenchmarkCall(b *testing.B) {
 		})
 		b.Run(name+"/64 in flight", func(b *testing.B) {
 			app := started(b, &pyapp.App{})
+			b.ResetTimer()
 			begin := time.Now()
 			var wg sync.WaitGroup
 			for i := range 64 {
@@ -113,9 +114,11 @@ func BenchmarkStream(b *testing.B) {
 func BenchmarkBytes(b *testing.B) {
 	const size = 64 << 20
 	app := started(b, &pyapp.App{MaxCallBytes: 2 * size})
+	pid := pyapp.Pids(app)[0]
 	b.Run("to Python", func(b *testing.B) {
 		data := make([]byte, size)
 		b.SetBytes(size)
+		defer func(before float64) { b.ReportMetric((cpuTime(b, pid)-before)*1e3/float64(b.N), "python-ms/op") }(cpuTime(b, pid))
 		for b.Loop() {
 			if n, err := pyapp.Call[int](b.Context(), app, "back:length", data); err != nil || n != size {
 				b.Fatal(n, err)
@@ -124,6 +127,7 @@ func BenchmarkBytes(b *testing.B) {
 	})
 	b.Run("from Python", func(b *testing.B) {
 		b.SetBytes(size)
+		defer func(before float64) { b.ReportMetric((cpuTime(b, pid)-before)*1e3/float64(b.N), "python-ms/op") }(cpuTime(b, pid))
 		for b.Loop() {
 			if data, err := pyapp.Call[[]byte](b.Context(), app, "back:large", size); err != nil || len(data) != size {
 				b.Fatal(len(data), err)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/spindleloop/spindle/cosync"
 	"github.com/spindleloop/spindle/relay"
@@ -27,11 +30,11 @@ type Named map[string]any
 // returns its cause at once, and the coroutine is cancelled (asyncio.CancelledError). A thread cannot be cancelled;
 // its result is dropped. If the worker process ends, Call fails with ErrCrashed.
 func Call[T any](ctx context.Context, app *App, target string, args ...any) (result T, err error) {
-	body, err := app.call(ctx, target, args)
+	a, err := app.call(ctx, target, args)
 	if err != nil {
 		return result, err
 	}
-	if err := decode("result", body, &result); err != nil {
+	if err := a.decode(&result); err != nil {
 		return result, fmt.Errorf("pyapp: %s: %w", target, err)
 	}
 	return result, nil
@@ -45,57 +48,89 @@ type request struct {
 	Named  Named
 }
 
-// body returns the body of a call.
-func (a *App) body(target string, args []any) ([]byte, error) {
+// arguments are the body of a call.
+type arguments struct {
+	body  []byte
+	blobs [][]byte // large ones, which are sent before, and not copied
+}
+
+// arguments returns the body of a call.
+func (a *App) arguments(target string, args []any) (out arguments, err error) {
 	r := request{Target: target, Args: args}
 	if n := len(args); n > 0 {
 		if named, ok := args[n-1].(Named); ok {
 			r.Args, r.Named = args[:n-1], named
 		}
 	}
-	b, err := encoding.Marshal(&r)
-	if err != nil {
+	size := 0
+	for i, arg := range r.Args {
+		if b, ok := arg.([]byte); ok && len(b) >= large {
+			if out.blobs == nil {
+				r.Args = slices.Clone(r.Args)
+			}
+			r.Args[i] = cbor.Tag{Number: tagBlob, Content: len(out.blobs)}
+			out.blobs = append(out.blobs, b)
+			size += len(b)
+		}
+	}
+	if out.body, err = encoding.Marshal(&r); err != nil {
 		err = locateArguments(&r, err)
-	} else if len(b) > a.maxCallBytes() {
-		err = fmt.Errorf("arguments of %d bytes; MaxCallBytes is %d", len(b), a.maxCallBytes())
+	} else if size += len(out.body); size > a.maxCallBytes() {
+		err = fmt.Errorf("arguments of %d bytes; MaxCallBytes is %d", size, a.maxCallBytes())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pyapp: %s: %w", target, err)
+		return out, fmt.Errorf("pyapp: %s: %w", target, err)
 	}
-	return b, nil
+	return out, nil
 }
 
 // call is a call without the decoding of its result.
-func (a *App) call(ctx context.Context, target string, args []any) ([]byte, error) {
-	body, err := a.body(target, args)
+func (a *App) call(ctx context.Context, target string, args []any) (result answer, err error) {
+	in, err := a.arguments(target, args)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	w, err := a.acquire(ctx)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	defer a.release(w)
-	body, err = w.call(ctx, body)
+	result, err = w.call(ctx, in)
 	if failed := (*Error)(nil); errors.As(err, &failed) {
 		failed.Target = target
 	}
-	return body, err
+	return result, err
 }
 
-// call sends a call to the worker and waits for its answer.
-func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
-	id, waiting := w.a.newCall(w, 1)
-	e := relay.Envelope{Kind: relay.KindRequest, ID: id}
-	chain(ctx, &e)
-	f, err := newFrame(&e, body)
+// begin sends a request with its arguments.
+func (w *worker) begin(ctx context.Context, e *relay.Envelope, in arguments) error {
+	for _, b := range in.blobs {
+		f, err := newFrame(&relay.Envelope{Kind: relay.KindItem, ID: e.ID, Headers: map[string]string{opHeader: opBlob}}, b)
+		if err == nil {
+			err = w.out.Put(ctx, f)
+		}
+		if err != nil {
+			w.post(&relay.Envelope{Kind: relay.KindCancel, ID: e.ID}) // drops those that were sent
+			return err
+		}
+	}
+	chain(ctx, e)
+	f, err := newFrame(e, in.body)
 	if err == nil {
 		err = w.out.Put(ctx, f)
 	}
-	if err == nil {
-		var a answer
+	if err != nil && in.blobs != nil {
+		w.post(&relay.Envelope{Kind: relay.KindCancel, ID: e.ID})
+	}
+	return err
+}
+
+// call sends a call to the worker and waits for its answer.
+func (w *worker) call(ctx context.Context, in arguments) (a answer, err error) {
+	id, waiting := w.a.newCall(w, 1)
+	if err = w.begin(ctx, &relay.Envelope{Kind: relay.KindRequest, ID: id}, in); err == nil {
 		if a, err = waiting.Get(ctx); err == nil {
-			return a.body, a.err
+			return a, a.err
 		}
 		w.post(&relay.Envelope{Kind: relay.KindCancel, ID: id})
 	}
@@ -103,7 +138,7 @@ func (w *worker) call(ctx context.Context, body []byte) ([]byte, error) {
 		err = ErrCrashed
 	}
 	w.forget(id)
-	return nil, err
+	return a, err
 }
 
 // forget drops the answers to a call.

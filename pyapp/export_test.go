@@ -55,11 +55,11 @@ func CallDuringDrain(ctx context.Context, a *App, target string, arg string) {
 	a.mu.Lock()
 	w := a.all[0]
 	a.mu.Unlock()
-	body, err := a.body(target, []any{arg})
+	in, err := a.arguments(target, []any{arg})
 	if err != nil {
 		panic(err)
 	}
-	_, _ = w.call(ctx, body)
+	_, _ = w.call(ctx, in)
 }
 
 // StartWhileClosing starts a worker of an App that Shutdown has begun to close, and returns
@@ -88,9 +88,9 @@ func StartWhileClosing(a *App) error {
 
 // CallInto is Call with a pointer for the result.
 func CallInto(ctx context.Context, a *App, target string, result any, args ...any) error {
-	body, err := a.call(ctx, target, args)
+	answer, err := a.call(ctx, target, args)
 	if err != nil {
 		return err
 	}
-	return decode("result", body, result)
+	return answer.decode(result)
 }

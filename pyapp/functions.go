@@ -35,6 +35,9 @@ func Handle[In, Out any](app *App, name string, fn func(ctx context.Context, in 
 		if err != nil {
 			return nil, err
 		}
+		if b, ok := any(out).([]byte); ok && len(b) >= large {
+			return b, errRaw
+		}
 		return encode("result", out)
 	}})
 }

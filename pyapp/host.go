@@ -100,9 +100,12 @@ func (h *hosted) run(ctx context.Context, body []byte) {
 			h.w.a.log().Error("pyapp: a function that Python has called panics", "panic", p, "stack", string(debug.Stack()))
 			err = panicked{p}
 		}
-		if err == nil {
-			h.reply(result)
-		} else {
+		switch err {
+		case nil:
+			h.reply(result, nil)
+		case errRaw:
+			h.reply(result, map[string]string{rawHeader: "1"})
+		default:
 			h.fail(err)
 		}
 	}()
@@ -171,13 +174,16 @@ type panicked struct{ value any }
 
 func (e panicked) Error() string { return fmt.Sprint("panic: ", e.value) }
 
+// errRaw is the error of a function with a result that is large bytes, which are sent as they are.
+var errRaw = errors.New("pyapp: large bytes")
+
 // reply answers with a result.
-func (h *hosted) reply(body []byte) {
+func (h *hosted) reply(body []byte, headers map[string]string) {
 	if limit := h.w.a.maxCallBytes(); len(body) > limit {
 		h.fail(fmt.Errorf("the result has %d bytes; MaxCallBytes is %d", len(body), limit))
 		return
 	}
-	h.answer(&relay.Envelope{Kind: relay.KindReply, ID: h.id}, body)
+	h.answer(&relay.Envelope{Kind: relay.KindReply, ID: h.id, Headers: headers}, body)
 }
 
 func (h *hosted) fail(err error) {
@@ -263,7 +269,7 @@ func (w *worker) deliver() {
 			if err != nil {
 				s.h.fail(err)
 			} else {
-				s.h.reply(nil)
+				s.h.reply(nil, nil)
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func TestErrorsOfGoFunctions(t *testing.T) {
 		"arguments":         {[]any{"add", 1, "x"}, "error", "args[1]: a CBOR UTF-8 text string does not fit into a int"},
 		"too many":          {[]any{"add", 1, 2, 3}, "error", "3 arguments do not fit into the 2 fields of a pyapp_test.pair"},
 		"result":            {[]any{"odd"}, "error", "result.a: a chan int has no counterpart in Python"},
-		"large result":      {[]any{"large"}, "error", "the result has 2097157 bytes; MaxCallBytes is 1048576"},
+		"large result":      {[]any{"large"}, "error", "the result has 2097152 bytes; MaxCallBytes is 1048576"},
 		"not a stream":      {[]any{"inbox"}, "error", "inbox is an inbox, and not a function"},
 		"raised in between": {[]any{"raise", "some text"}, "*pyapp.Error", "pyapp: functions:fails: functions.Broken: some text"},
 	} {

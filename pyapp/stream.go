@@ -66,7 +66,7 @@ func decodeBatch[T any](batch []byte, before int) ([]T, error) {
 // stream calls a generator function. Take gets each batch of items. It returns how many there were, and
 // whether to go on.
 func (a *App) stream(ctx context.Context, target string, args []any, take func([]byte) (n int, more bool, err error)) error {
-	body, err := a.body(target, args)
+	in, err := a.arguments(target, args)
 	if err != nil {
 		return err
 	}
@@ -75,21 +75,16 @@ func (a *App) stream(ctx context.Context, target string, args []any, take func([
 		return err
 	}
 	defer a.release(w)
-	err = w.stream(ctx, body, take)
+	err = w.stream(ctx, in, take)
 	if failed := (*Error)(nil); errors.As(err, &failed) {
 		failed.Target = target
 	}
 	return err
 }
 
-func (w *worker) stream(ctx context.Context, body []byte, take func([]byte) (int, bool, error)) error {
+func (w *worker) stream(ctx context.Context, in arguments, take func([]byte) (int, bool, error)) error {
 	id, waiting := w.a.newCall(w, window+2) // each frame has an item, and the end is one more
-	e := relay.Envelope{Kind: relay.KindRequest, ID: id, Seq: window}
-	chain(ctx, &e)
-	f, err := newFrame(&e, body)
-	if err == nil {
-		err = w.out.Put(ctx, f)
-	}
+	err := w.begin(ctx, &relay.Envelope{Kind: relay.KindRequest, ID: id, Seq: window}, in)
 	ended := err != nil // nothing is to be cancelled
 	defer func() {
 		if !ended {

@@ -14,6 +14,7 @@ const (
 	tagUUID     = 37
 	tagSet      = 258
 	tagDuration = 0x73706e64 // an integer in nanoseconds; the registered tags for durations are maps
+	tagBlob     = 0x73706e65 // the index of large bytes that were sent before
 )
 
 // maxNesting is how deep arrays and maps may be nested, in both languages.
@@ -50,6 +51,9 @@ func modes() (cbor.EncMode, cbor.DecMode) {
 	return e, d
 }
 
+// large is the size from which bytes are not encoded, but sent as they are.
+const large = 64 << 10
+
 // encode returns a value as CBOR. Its error begins with the path of the value that has no
 // counterpart; path is that of v.
 func encode(path string, v any) ([]byte, error) {
@@ -62,23 +66,25 @@ func encode(path string, v any) ([]byte, error) {
 
 // decode is the opposite of encode. Dst is a pointer.
 func decode(path string, b []byte, dst any) error {
-	if to, ok := dst.(*[]byte); ok { // a large one is not copied
-		if content, ok := byteString(b); ok {
-			*to = content
-			return nil
-		}
-	}
 	if err := decoding.Unmarshal(b, dst); err != nil {
 		return locateDecoding(path, b, reflect.TypeOf(dst).Elem(), err)
 	}
 	return nil
 }
 
-// byteString returns the content of b if that is a large byte string.
-func byteString(b []byte) ([]byte, bool) {
-	const head = 5 // with a length of four bytes
-	if len(b) <= head || b[0] != 2<<5|26 || int(b[1])<<24|int(b[2])<<16|int(b[3])<<8|int(b[4]) != len(b)-head {
-		return nil, false
+// decodeRaw decodes large bytes that were sent as they are.
+func decodeRaw(path string, b []byte, dst any) error {
+	switch to := dst.(type) {
+	case *[]byte:
+		*to = b
+		return nil
+	case *any:
+		*to = b
+		return nil
 	}
-	return b[head:len(b):len(b)], true
+	encoded, err := encode(path, b)
+	if err != nil {
+		return err
+	}
+	return decode(path, encoded, dst)
 }

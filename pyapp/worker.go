@@ -48,6 +48,15 @@ type answer struct {
 	body []byte
 	err  error
 	item bool
+	raw  bool // body is large bytes as they are, and not CBOR
+}
+
+// decode decodes the result of a call.
+func (a *answer) decode(dst any) error {
+	if a.raw {
+		return decodeRaw("result", a.body, dst)
+	}
+	return decode("result", a.body, dst)
 }
 
 // opHeader is the header of a frame that is an operation, and not a call.
@@ -57,6 +66,9 @@ const (
 	opCancel = "cancel" // end now
 	opPing   = "ping"   // answer with a ping
 	opLeave  = "leave"  // from the process: replace me
+	opBlob   = "blob"   // large bytes, which are an argument of the call that follows
+
+	rawHeader = "raw" // the header of a reply that is large bytes as they are
 )
 
 func newWorker(a *App, process *workerproc.Process, socket string) *worker {
@@ -173,7 +185,7 @@ func (w *worker) receive(e *relay.Envelope) {
 	case e.Kind == relay.KindFailure:
 		_ = waiting.TryPut(answer{err: errorOf(e.Body)})
 	case e.Kind == relay.KindItem || e.Kind == relay.KindReply:
-		_ = waiting.TryPut(answer{body: e.Body, item: e.Kind == relay.KindItem})
+		_ = waiting.TryPut(answer{body: e.Body, item: e.Kind == relay.KindItem, raw: e.Headers[rawHeader] != ""})
 	}
 }
 

@@ -198,6 +198,10 @@ async def echo(value):
     return value
 
 
+def both(first, text, last):
+    return [first, last]
+
+
 async def round_trips(name, n):
     """Return the times of calls in seconds."""
     times = []

@@ -112,6 +112,8 @@ class Host:
     def receive(self, header, body):
         """Take an answer."""
         number, kind = int(header["id"]), header["kind"]
+        if "headers" in header:  # bytes as they are
+            kind = "raw"
         receive = self._waiting.get(number) if kind == "item" else self._waiting.pop(number, None)
         if receive is not None:  # otherwise the call was cancelled
             receive(kind, body)
@@ -176,7 +178,7 @@ def result(kind, body):
     """Return the result of a call, or raise its error."""
     if kind == "failure":
         raise failure(body)
-    return values.decode(body)
+    return body if kind == "raw" else values.decode(body)
 
 
 def _need(what):

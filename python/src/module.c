@@ -21,7 +21,24 @@ static PyObject *forked(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
     Py_RETURN_NONE;
 }
 
+// new_bytes returns bytes of a size, and a memoryview to fill them before any other code sees them.
+static PyObject *new_bytes(PyObject *Py_UNUSED(module), PyObject *size) {
+    Py_ssize_t n = PyLong_AsSsize_t(size);
+    if (n < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "spindle: new_bytes: a negative size");
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, n);
+    PyObject *view = bytes ? PyMemoryView_FromMemory(PyBytes_AS_STRING(bytes), n, PyBUF_WRITE) : NULL;
+    PyObject *both = view ? PyTuple_Pack(2, bytes, view) : NULL;
+    Py_XDECREF(bytes);
+    Py_XDECREF(view);
+    return both;
+}
+
 static PyMethodDef methods[] = {
+    {"new_bytes", new_bytes, METH_O, "Return bytes and a memoryview to fill them."},
     {"set_library", set_library, METH_O, "Set the path of libspindle.so."},
     {"forked", forked, METH_NOARGS, "Refuse loops from now on, in the child of a fork."},
     {"inspect", inspect_serve, METH_O, "Serve the inspector on an address, and return the address."},

@@ -31,7 +31,12 @@ class Calls:
     def __init__(self, post, limit):
         self._post = post
         self._limit = limit
+        self._blobs = {}  # large bytes of calls that have not begun, by their numbers
         self._running = {}  # the task, the Call and the Outflow of a call, by its number
+
+    def blob(self, number, data):
+        """Keep large bytes, which are arguments of a call that follows."""
+        self._blobs.setdefault(number, []).append(data)
 
     def start(self, header, body):
         number = header["id"]
@@ -42,11 +47,12 @@ class Calls:
             flow = Outflow(asyncio.get_running_loop(), header["seq"], self._limit,
                            lambda n, data: self._post({"kind": "item", "id": number, "seq": n}, data))
         task = asyncio.get_running_loop().create_task(
-            self._run(number, header.get("traceparent", ""), call, flow, body), name=f"call {number}")
+            self._run(number, header.get("traceparent", ""), call, flow, body, self._blobs.pop(number, ())), name=f"call {number}")
         self._running[number] = task, call, flow
         task.add_done_callback(lambda _: self._running.pop(number, None))
 
     def cancel(self, number):
+        self._blobs.pop(number, None)
         if number in self._running:
             task, call, flow = self._running[number]
             task.cancel()
@@ -61,12 +67,12 @@ class Calls:
     def numbers(self):
         return list(self._running)
 
-    async def _run(self, number, trace, call, flow, body):
-        data = b""
+    async def _run(self, number, trace, call, flow, body, blobs):
+        data, reply = b"", {"kind": "reply", "id": number}
         try:
             traceparent.set(trace)
             current.set(call)
-            target, args, named = values.decode(body)
+            target, args, named = values.decode(body, blobs)
             function = find(target)
             if function is None:  # an import may take long
                 function = await in_context(_importer, load, target)
@@ -74,7 +80,11 @@ class Calls:
             if flow is not None:
                 await run_generator(function, args, named, flow)
             else:
-                data = values.encode(await run(function, args, named))
+                data = await run(function, args, named)
+                if type(data) is bytes and len(data) >= values.LARGE:
+                    reply["headers"] = {"raw": "1"}
+                else:
+                    data = values.encode(data)
                 if len(data) > self._limit:
                     raise ValueError(f"the result has {len(data)} bytes; the limit is {self._limit}")
         except BaseException as e:  # a function that calls sys.exit does not end the worker
@@ -83,7 +93,7 @@ class Calls:
             # always, or the caller waits forever
             self._post({"kind": "failure", "id": number}, json.dumps(describe(e)).encode())
         else:
-            self._post({"kind": "reply", "id": number}, data)
+            self._post(reply, data)
 
 
 class Function:

@@ -8,6 +8,8 @@ import json
 import os
 import struct
 
+from .._core import new_bytes
+
 SIZES = struct.Struct(">II")
 READ = 256 << 10  # bytes that are read at a time
 WRITE = 64  # frames that are written at a time
@@ -38,8 +40,8 @@ class Frames:
         self._loop, self._input, self._output = loop, input, output
         self._receive, self._ended = receive, ended
         self._rest = b""  # of what was read
-        self._large = None  # the buffer of a large frame, and how much of it has come
-        self._got = 0
+        self._large = None  # the header and the body of a large frame that has not come as a whole
+        self._left = None  # a memoryview of the part of the body that has not come
         self._out = collections.deque()
         self._drained = None  # a future for drain
         self._flushing = False  # _flush is called soon, or when the pipe can be written
@@ -129,7 +131,7 @@ class Frames:
     def _readable(self):
         try:
             if self._large is not None:
-                data = os.readv(self._input, [memoryview(self._large)[self._got:]])
+                data = os.readv(self._input, [self._left])
             else:
                 data = os.read(self._input, READ)
         except BlockingIOError:
@@ -142,8 +144,10 @@ class Frames:
             self._loop.remove_reader(self._input)
             self._ended()
         elif self._large is not None:
-            self._got += data
-            self._read_large()
+            self._left = self._left[data:]
+            if not self._left:
+                (header, body), self._large, self._left = self._large, None, None
+                self._receive(header, body)
         else:
             self._rest = self._parse(self._rest + data if self._rest else data)
 
@@ -154,19 +158,12 @@ class Frames:
             size, head = SIZES.unpack_from(data, at)
             begin, after = at + 8 + head, at + 4 + size
             if after > end:
-                if size > READ:
-                    self._large = bytearray(4 + size)
-                    self._got = end - at
-                    self._large[:self._got] = memoryview(data)[at:]
+                if size > READ and begin < end:  # the body is not copied again
+                    body, left = new_bytes(after - begin)
+                    left[:end - begin] = data[begin:]
+                    self._large, self._left = (json.loads(data[at + 8:begin]), body), left[end - begin:]
                     return b""
                 break
             self._receive(json.loads(data[at + 8:begin]), data[begin:after])
             at = after
         return data[at:] if at else data
-
-    def _read_large(self):
-        if self._got < len(self._large):
-            return
-        data, self._large = self._large, None
-        _, head = SIZES.unpack_from(data, 0)
-        self._receive(json.loads(data[8:8 + head]), memoryview(data)[8 + head:])

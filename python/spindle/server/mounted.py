@@ -151,6 +151,8 @@ class MountedServer(Server):
         operation = header.get("headers", {}).get("op")
         if operation == "ping":
             self.control.send({"kind": "item", "headers": {"op": "ping"}})
+        elif operation == "blob":
+            self.calls.blob(header["id"], body)
         elif operation == "stop":
             self.stop()
         elif operation == "cancel":

@@ -19,6 +19,8 @@ except ModuleNotFoundError:
 MISSING = ("the package cbor2, which encodes the values of calls, is not installed for this interpreter; install it with: "
            f"{sys.executable} -m pip install cbor2")
 DURATION = 0x73706E64  # the tag of a time.Duration, in nanoseconds
+BLOB = 0x73706E65  # the tag of large bytes that were sent before, by their index
+LARGE = 64 << 10  # bytes from which a value is not encoded, but sent as it is
 NESTING = 256  # how deep lists and dicts may be nested, in both languages
 
 
@@ -36,11 +38,12 @@ def encode(value, path="result", part=None):
         raise Inconvertible(_locate(value if part is None else part, path, e)) from None
 
 
-def decode(data):
-    """Return the value of CBOR."""
+def decode(data, blobs=()):
+    """Return the value of CBOR. Blobs are the large bytes that were sent before."""
     if cbor2 is None:
         raise ModuleNotFoundError(MISSING, name="cbor2")
-    return cbor2.loads(data, semantic_decoders=_DECODERS, max_depth=NESTING)
+    decoders = {**_DECODERS, BLOB: lambda i, immutable: blobs[i]} if blobs else _DECODERS
+    return cbor2.loads(data, semantic_decoders=decoders, max_depth=NESTING)
 
 
 def _other(encoder, value):
