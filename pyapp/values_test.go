@@ -16,7 +16,7 @@ import (
 type item struct {
 	Name      string  `json:"name"`
 	UnitPrice float64 `cbor:"unit_price"`
-	hidden    int
+	hidden    int // not exported, so not sent
 }
 
 type order struct {
@@ -148,7 +148,7 @@ func TestConversionsFromPython(t *testing.T) {
 // TestDataclassesOfStructs: a parameter with the annotation of a dataclass gets one.
 func TestDataclassesOfStructs(t *testing.T) {
 	app := prepare(t, &pyapp.App{})
-	tea := item{Name: "tea", UnitPrice: 2.5}
+	tea := item{Name: "tea", UnitPrice: 2.5, hidden: 1}
 	const shown = "Order(number=1, items=[Item(name='tea', unit_price=2.5)], note=None)"
 	if got, err := pyapp.Call[string](t.Context(), app, "conversions:order", order{Number: 1, Items: []item{tea}}); err != nil || got != shown {
 		t.Error(got, err)
