@@ -16,7 +16,7 @@ import (
 type item struct {
 	Name      string  `json:"name"`
 	UnitPrice float64 `cbor:"unit_price"`
-	hidden    int // not exported, so not sent
+	hidden    int     // not exported, so not sent
 }
 
 type order struct {

@@ -171,6 +171,7 @@ var notWaits = map[string]string{
 	"keeps cancellation out":                      ".Shield .Grace",
 	"does not wait":                               "cosync.Limiter.TryAcquire inspect.Snapshot",
 	"is a callback function":                      "stream.TLS.Handler transport.Connect ws.Connect",
+	"registers a function":                        "pyapp.Handle pyapp.HandleStream",
 }
 
 // exportedFunc is a line of the list of exported functions.

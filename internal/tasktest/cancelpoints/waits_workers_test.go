@@ -46,6 +46,14 @@ func callForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error 
 	return err
 }
 
+// streamForever reads from a Python generator that yields nothing.
+func streamForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
+	for _, err := range pyapp.Stream[int](ctx, app, "functions:nothing") {
+		return err
+	}
+	return nil
+}
+
 // workerWaits are the waits of packages relay/process, pyapp and sim.
 var workerWaits = []wait{
 	{name: "relay/process.Serve", ends: true, prepare: ready(processing(process.Options{Command: []string{"cat"}}))},
@@ -53,6 +61,8 @@ var workerWaits = []wait{
 	{name: "pyapp.App.Start", prepare: mounting(silentPython, false, func(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error { return app.Start(ctx) })},
 	{name: "pyapp.Call, no worker is ready", prepare: mounting(silentPython, false, callForever)},
 	{name: "pyapp.Call", python: true, prepare: mounting(realPython, true, callForever)},
+	{name: "pyapp.Stream, no worker is ready", prepare: mounting(silentPython, false, streamForever)},
+	{name: "pyapp.Stream", python: true, prepare: mounting(realPython, true, streamForever)},
 	{name: "pyapp.App.Restart", python: true, prepare: mounting(realPython, true, func(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) error {
 		return app.Restart(ctx)
 	})},

@@ -5,3 +5,8 @@ import asyncio
 
 async def forever():
     await asyncio.Event().wait()
+
+
+async def nothing():
+    await asyncio.Event().wait()
+    yield 1
