@@ -29,8 +29,16 @@ CALLS = {
     "SpindleStart": "None",
     "SpindleTakeLog": "None",
     "SpindleVersion": "ctypes.c_void_p(1), 100",
+    "SpindleWorldNew": "0",
+    "SpindleWorldClose": "99999",
+    "SpindleWorldNext": "99999, None",
+    "SpindleWorldLookup": "99999, 0, None, 0, None, 0",
+    "SpindleWorldCall": "99999, 0, None",
+    "SpindleWorldControl": "99999, None, None",
+    "SpindleWorldTrace": "99999",
 }
-WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE", "SpindleVersion"}
+# Those that no argument makes panic, and those that have no result for it.
+WITHOUT_RESULT = {"SpindleFailure", "SpindleIgnoreSIGPIPE", "SpindleVersion", "SpindleWorldNew", "SpindleWorldTrace"}
 
 
 def exported():

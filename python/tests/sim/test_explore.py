@@ -150,7 +150,7 @@ SOURCE = """
         world.run()
         assert world.now == 1
 """
-PYTEST = "-m", "pytest", "-q", "-p", "spindle.pytest_plugin", "-p", "no:cacheprovider"
+PYTEST = "-m", "pytest", "-q", "-p", "no:cacheprovider"
 
 
 @pytest.mark.parametrize("environment", [{"PYTHONHASHSEED": "0"}, {}], ids=["pinned", "not pinned"])
@@ -188,11 +188,11 @@ def test_hashes_are_the_same_in_each_process(tmp_path):
         seeds = int(sys.argv[1])
         print(json.dumps({f.__name__: [play(f, seed).world.hash for seed in range(seeds)] for f in [echo_world, *BUGS]}))
     """
-    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    (tmp_path / "tests").symlink_to(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     seeds = os.environ.get("SPINDLE_SIM_SEEDS", "15")
     hashes = []
     for _ in range(2):
-        code, said = run(tmp_path, program, "test_it.py", seeds, PYTHONHASHSEED="0", PYTHONPATH=here)
+        code, said = run(tmp_path, program, "test_it.py", seeds, PYTHONHASHSEED="0")
         assert code == 0, said
         hashes.append(json.loads(said.splitlines()[-1]))
     assert hashes[0] == hashes[1]
