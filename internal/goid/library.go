@@ -24,6 +24,7 @@ func packageOf(function string) string {
 // A test of internal/tidy compares it with the imports.
 var library = map[string]bool{
 	"cosync":                 true,
+	"supervise":              true,
 	"files":                  true,
 	"inspect":                true,
 	"inspect/otel":           true,

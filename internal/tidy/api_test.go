@@ -26,6 +26,7 @@ var stability = []struct{ dir, level string }{
 	{"stream", "stable"},
 	{"proc", "stable"},
 	{"files", "young"},
+	{"supervise", "young"},
 	{"web", "young"},
 	{"ws", "young"},
 	{"relay", "young"},

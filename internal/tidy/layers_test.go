@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"stream":                         {".", "cosync", "internal/coro", "internal/intask", "internal/kernel", "internal/loopcore", "internal/probe", "internal/sock", "internal/tlsio", "loop"},
 	"proc":                           {".", "internal/coro", "internal/kernel", "internal/loopcore", "loop", "stream", "golang.org/x/sys/unix"},
 	"files":                          {".", "internal/coro", "loop"},
+	"supervise":                      {"."},
 	"internal/simsamples":            {".", "sim", "stream"},
 	"internal/mutants":               {},
 	"internal/relaysim":              {".", "relay", "sim", "stream"},

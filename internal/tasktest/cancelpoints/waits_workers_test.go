@@ -11,6 +11,7 @@ import (
 	"github.com/spindleloop/spindle/relay"
 	"github.com/spindleloop/spindle/relay/process"
 	"github.com/spindleloop/spindle/sim"
+	"github.com/spindleloop/spindle/supervise"
 )
 
 // processing is a call that serves a subject with worker processes.
@@ -54,7 +55,7 @@ func streamForever(ctx context.Context, _ *spindle.Nursery, app *pyapp.App) erro
 	return nil
 }
 
-// workerWaits are the waits of packages relay/process, pyapp and sim.
+// workerWaits are the waits of packages relay/process, pyapp, supervise and sim.
 var workerWaits = []wait{
 	{name: "relay/process.Serve", ends: true, prepare: ready(processing(process.Options{Command: []string{"cat"}}))},
 	{name: "relay/process.Serve, a worker that does not connect", prepare: ready(processing(process.Options{Command: []string{"sleep", "1000"}, Socket: true}))},
@@ -72,6 +73,11 @@ var workerWaits = []wait{
 			return nil
 		})
 		return app.Shutdown(ctx)
+	})},
+	{name: "supervise.Run", prepare: ready(func(ctx context.Context) error {
+		return supervise.Run(ctx, supervise.Options{}, supervise.Child{Name: "forever", Run: func(ctx context.Context) error {
+			return spindle.Sleep(ctx, time.Hour)
+		}})
 	})},
 	{name: "sim.WaitAllBlocked", simulated: true, ends: true, prepare: ready(sim.WaitAllBlocked)},
 }
